@@ -1,1 +1,1 @@
-"""In and out of torch, and the rewrites that walk a program down its levels."""
+"""Import from and export to PyTorch, and the rewrites that lower a program through its levels."""

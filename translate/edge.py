@@ -1,8 +1,8 @@
-"""Change a program of ExecuTorch's edge dialect and give it back in that dialect.
+"""Change a program of ExecuTorch's edge dialect and return it in that dialect.
 
-Edge programs import like any other; export gives ATen's operators, so that every call is turned
-into the edge operator of the same name, with the metadata that the stock flow put on the node of
-that name, and checked by the program's own verifiers.
+Edge programs are imported like any other. Export gives ATen operators, so every call is converted
+to the edge operator of the same name, with the metadata that the stock flow put on the node of that
+name, and checked by the program's own verifiers.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from stepwell.translate.exporter.to_torch import to_exported_program
 from stepwell.translate.importer.from_torch import from_exported_program
 
 _VALUES = {"val": None, "tensor_meta": None}
-"""Metadata that belongs to the old program's fake tensors."""
+"""Metadata that refers to the old program's fake tensors."""
 
 
 def apply_to_edge(
     exported: ExportedProgram, change: Callable[[Program], int]
 ) -> ExportedProgram | None:
-    """The program after a change, or None if the change found nothing to do.
+    """Return the program after a change, or None if the change did not apply.
 
     Args:
         exported: a program of the edge dialect, or a plain one, which then stays plain.
-        change: changes the imported program in place; gives the number of changes.
+        change: changes the imported program in place and returns the number of changes.
     """
     program = from_exported_program(exported)
     if change(program) == 0:
@@ -64,7 +64,7 @@ def apply_to_edge(
 
 
 def is_of_edge(op: type[Operation]) -> bool:
-    """Whether edge programs may hold an op: core ATen, and what is no operator of torch's."""
+    """Whether edge programs may contain an op: core ATen, or no operator of PyTorch's."""
     if not issubclass(op, SchemaOp):
         return op.name.partition(".")[0] in ("builtin", "func", "stepwell", "sym", "control")
     return _is_core(torch_overload(op))
@@ -75,7 +75,7 @@ def _is_core(target: OpOverload) -> bool:
 
 
 def _refuse_beyond_edge(exported: ExportedProgram, made: ExportedProgram) -> None:
-    """Raise StepwellError for operators that are not core ATen's and were not there before."""
+    """Raise StepwellError for new operators that are not core ATen's."""
     had = {node.target.name() for node in exported.graph.nodes if _is_edge(node.target)}
     targets = [node.target for node in made.graph.nodes if isinstance(node.target, OpOverload)]
     foreign = [t for t in dict.fromkeys(targets) if not _is_core(t) and t.name() not in had]

@@ -1,9 +1,10 @@
-"""What a rewrite brings in without a word: engine nodes whose special values are not PyTorch's.
+"""Implicit semantic deviations of a rewrite: engine nodes whose special values differ from
+PyTorch's.
 
-A node made for an op whose own node in the stock flow it is deviates as that flow does, which
-`docs/semantics.md` accepts. Any other node loses what is measured of it on some family of CPUs,
-where its operands are not proven to be free of such numbers. An op of PyTorch is judged as the node
-that it becomes.
+A node created for an op that the stock flow also lowers to it has the deviations of that flow,
+which `docs/semantics.md` accepts. Any other node has the losses that were measured for it on some
+CPU family, unless its operands are proved to be free of such numbers. A PyTorch op is judged as the
+node that it becomes.
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ _BY_FUNCTIONS = {
     "aten.relu": "xnnpack.clamp",
     "aten.hardtanh": "xnnpack.clamp",
 }
-"""Nodes of ops that functions lower, or rules with other fields, by how their names begin."""
+"""Prefixes of op names → their nodes, for ops that functions lower, or rules with other fields."""
 
 
 @cache
 def stock_nodes() -> dict[str, str]:
-    """The node that the stock flow makes of an op, by their names."""
+    """Return the node that the stock flow creates for an op, by their names."""
     found = {cls.name: cls.name for cls in NODES.values()}
     for rewrite in (*lower_elementwise.RULES, *lower_softmax.RULES):
         for form in rewrite.rule.forms:
@@ -48,7 +49,7 @@ def stock_nodes() -> dict[str, str]:
 
 
 def node_of(name: str) -> str | None:
-    """The node that an op is, or becomes by itself, by their names."""
+    """Return the node that an op is, or becomes by itself, by their names."""
     by_function = (node for start, node in _BY_FUNCTIONS.items() if name.startswith(start))
     return stock_nodes().get(name) or next(by_function, None)
 
@@ -56,11 +57,11 @@ def node_of(name: str) -> str | None:
 def losses_of_nodes(
     program: Program, replaced: Collection[str], made: Sequence[Operation]
 ) -> Deviation | None:
-    """What nodes made in place of other ops lose on any family of CPUs; the first, in words.
+    """Return the first loss of new nodes on any CPU family, as text.
 
     Args:
-        program: what they are in; its values say which special values they may meet.
-        replaced: names of the ops whose place they take.
+        program: the program; its values determine the special values that may occur.
+        replaced: names of the ops that are replaced.
         made: the new ops, of PyTorch or of XNNPACK.
     """
     known = {node_of(name) for name in replaced}
@@ -95,7 +96,7 @@ def losing_nodes(program: Program) -> dict[str, tuple[str, ...]]:
 
 
 def _told(change: Change) -> str:
-    """`0 of NaN`, `inf of 88.38 to 88.72`."""
+    """Return `0 of NaN`, `inf of 88.38 to 88.72`, …."""
     ranges = [wanted for wanted in change.operands if wanted is not None]
     named = [
         "NaN" if isnan(a) else f"{a:.4g}" if a == b else f"{a:.4g} to {b:.4g}" for a, b in ranges

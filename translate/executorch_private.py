@@ -1,4 +1,4 @@
-"""ExecuTorch's private names: nothing else in stepwell says one."""
+"""ExecuTorch's private names, which no other module of stepwell uses."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ def __getattr__(name: str) -> Any:
 
 
 def instruction_of(event: Any) -> int:
-    """The number of the instruction that a profiler's event is of; 0 if it says none."""
+    """Return the number of a profiler event's instruction; 0 if it has none."""
     return event._instruction_id or 0
 
 
 def constant_methods(manager: Any) -> dict[str, Any]:
-    """The plain values that methods of an edge program manager give, by name."""
+    """Return the plain values that methods of an edge program manager return, by name."""
     return manager._config_methods or {}

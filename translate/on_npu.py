@@ -1,4 +1,4 @@
-"""A rewrite for some of a program's ops alone: those that an NPU runs."""
+"""A rewrite restricted to the ops of a program that an NPU runs."""
 
 from __future__ import annotations
 
@@ -18,36 +18,36 @@ from stepwell.ir.types import element
 
 @dataclass(frozen=True)
 class OnNpu(Rewrite[Any]):
-    """A rewrite that leaves some of the model's ops to the CPU, and floats alone."""
+    """A rewrite that skips the model's ops that stay on the CPU, and optionally floats."""
 
     inner: Rewrite[Any]
     left: dict[str, str] = field(default_factory=dict[str, str], hash=False)
-    """Node of the model → why it is the CPU's."""
+    """Node of the model → why it stays on the CPU."""
     integers: bool = False
-    """Whether only ops over integers are its business."""
+    """Whether only ops on integers match."""
 
     @property
     def name(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The inner rewrite's."""
+        """The inner rewrite's name."""
         return self.inner.name
 
     @property
     def anchors(self) -> tuple[type[Operation], ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The inner rewrite's."""
+        """The inner rewrite's root operations."""
         return self.inner.anchors
 
     @property
     def bound(self) -> Bound:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The inner rewrite's."""
+        """The inner rewrite's error bound."""
         return self.inner.bound
 
     @property
     def takes_empty(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The inner rewrite's."""
+        """Whether the inner rewrite supports empty tensors."""
         return self.inner.takes_empty
 
     def match(self, op: Any, program: Program) -> Any:
-        """What the inner rewrite finds, unless the NPU lacks a part of it."""
+        """Return the inner rewrite's match, unless the NPU lacks a part of it."""
         node = node_name(op.location)
         if node is not None and node in self.left:
             return Refusal(self.left[node])
@@ -56,15 +56,15 @@ class OnNpu(Rewrite[Any]):
         return self.inner.match(op, program)
 
     def deviates(self, match: Any, program: Program) -> Deviation | None:
-        """The inner rewrite's."""
+        """Return the inner rewrite's deviation."""
         return self.inner.deviates(match, program)
 
     def bound_at(self, match: Any, value: Value) -> Bound:
-        """The inner rewrite's."""
+        """Return the inner rewrite's bound at a match."""
         return self.inner.bound_at(match, value)
 
     def build(self, match: Any, rw: Rewriter) -> None:
-        """As the inner rewrite does."""
+        """Build the inner rewrite's replacement."""
         self.inner.build(match, rw)
 
 

@@ -1,1 +1,1 @@
-"""One spelling for each operation of numbers: what is neutral goes, variants become one."""
+"""Canonicalization of ops: neutral arithmetic is removed, and variants become one form."""

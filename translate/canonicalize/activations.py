@@ -1,4 +1,4 @@
-"""Activations in terms of what every target has.
+"""Decompositions of activations into ops that every target has.
 
 rule recognize-hardswish
     x·hardsigmoid(x), which targets have as it is.
@@ -181,19 +181,19 @@ from stepwell.translate.rules import read_rules
 
 
 def is_axis_of_known_size(value: SSAValue, at: int) -> bool:
-    """The size of an axis is a number."""
+    """The size of an axis is static."""
     return isinstance(dims(value.type)[at], int)
 
 
 def whole(value: SSAValue, at: int) -> int:
-    """The size of an axis."""
+    """Return the size of an axis."""
     size = dims(value.type)[at]
     assert isinstance(size, int)
     return size
 
 
 def half(value: SSAValue, at: int) -> int:
-    """Half the size of an axis."""
+    """Return half the size of an axis."""
     return whole(value, at) // 2
 
 
@@ -203,7 +203,7 @@ def is_beyond_half_an_ulp(threshold: float) -> bool:
 
 
 def is_gate_of_hardswish(gate: SSAValue) -> bool:
-    """Every reader multiplies it with its own operand: the hardswish recognizer's business."""
+    """Every reader multiplies it with its own operand: the hardswish recognizer handles this."""
     x = gate.owner.operands[0]  # pyright: ignore
     users = [use.operation for use in gate.uses]
     return bool(users) and all(isinstance(u, aten.MulTensor) and x in u.operands for u in users)

@@ -1,4 +1,4 @@
-"""Everything that keeps elements within bounds: `aten.clamp` for numbers, extrema for tensors.
+"""Canonicalize every op with bounds: to `aten.clamp` for numbers, and to extrema for tensors.
 
 rule relu-to-clamp
     A clamp from 0.
@@ -154,16 +154,16 @@ from stepwell.translate.rules import read_rules
 
 Limit = int | float | None
 SMALLEST = 2.0**-25
-"""What rounds to zero in float16, the type of the fewest small numbers."""
+"""A number that rounds to zero in float16, the type with the fewest small numbers."""
 
 
 def promotes(value: SSAValue, bound: object) -> Refusal | None:
-    """A float as a bound of integers."""
+    """A float bound would promote integers."""
     return building.promotes(bound, element(value.type))
 
 
 def keeps_nans(*values: SSAValue | Program) -> bool:
-    """The target's maxima keep a NaN, as the runtime's own clamp does; or there is none."""
+    """The target's maxima keep a NaN, as the runtime's own clamp does; or there is no NaN."""
     *tensors, program = values
     assert isinstance(program, Program)
     return not loses_nans(program.context) or all(
@@ -179,10 +179,11 @@ def is_interval(low: object, high: object) -> bool:
 
 
 def keeps_zeros(value: SSAValue, low: Limit, high: Limit, least: Limit, most: Limit) -> bool:
-    """Whether one clamp for two leaves zeros their sign: none of −0, and none that is passed over.
+    """Whether merging two clamps keeps the sign of zeros: no bound is −0, and no zero is skipped.
 
-    Where the inner range has no zero and the outer one ends at it, every number becomes that end,
-    but a zero that is clamped once stays what it is. What a narrow type may hold as zero is one.
+    Where the inner range has no zero and the outer range ends at it, every number becomes that end,
+    but a zero that is clamped once stays as it is. A number that a narrow type may round to zero
+    counts as zero.
     """
     ends = [end for end in (low, high, least, most) if end is not None and abs(end) <= SMALLEST]
     has_zero = (low is None or low <= 0) and (high is None or high >= 0)
@@ -191,32 +192,32 @@ def keeps_zeros(value: SSAValue, low: Limit, high: Limit, least: Limit, most: Li
 
 
 def wraps(bound: object) -> bool:
-    """Whether a bound is a number that unsigned bytes hold as another."""
+    """Whether a bound is a number that unsigned bytes represent as another number."""
     return isinstance(bound, int) and bound < 0
 
 
 def any_wraps(*bounds: object) -> bool:
-    """Whether one of some bounds does."""
+    """Whether unsigned bytes represent at least one of some bounds as another number."""
     return any(map(wraps, bounds))
 
 
 def as_byte(bound: Limit) -> Limit:
-    """The number that unsigned bytes hold a bound as."""
+    """Return the number that unsigned bytes represent a bound as."""
     return bound % 256 if bound is not None and wraps(bound) else bound
 
 
 def all_fit(value: SSAValue, *bounds: Limit) -> bool:
-    """Whether no bound is a number that unsigned bytes hold as another."""
+    """Whether unsigned bytes represent every bound exactly."""
     return element(value.type) != ui8 or not any(wraps(bound) for bound in bounds)
 
 
 def lower_of(limit: Limit, lowest: Limit, highest: Limit) -> Limit:
-    """A lower bound after an outer clamp."""
+    """Return a lower bound after an outer clamp."""
     return lowest if limit is None else _moved(limit, lowest, highest)
 
 
 def upper_of(limit: Limit, lowest: Limit, highest: Limit) -> Limit:
-    """An upper bound after an outer clamp."""
+    """Return an upper bound after an outer clamp."""
     return highest if limit is None else _moved(limit, lowest, highest)
 
 

@@ -1,10 +1,10 @@
-"""Copies and casts that change nothing: a value of the IR is immutable, so its copy is itself.
+"""Canonicalization: remove copies and casts that change nothing.
 
-`clone`, `contiguous`, `detach`, `alias` and `lift_fresh_copy` matter to eager PyTorch, where
-tensors are written to and have strides. Here neither is so: a value has elements in a shape, and
-the memory format of inputs and outputs stands in the signature. A copy that asks for another
-memory format is kept, as is one whose strides `as_strided` looks at. Importers of half-precision
-models and attention decompositions write `x.to(x.dtype)` freely.
+A value of the IR is immutable, so its copy is the value itself. `clone`, `contiguous`, `detach`,
+`alias` and `lift_fresh_copy` matter to eager PyTorch, where tensors are written to and have
+strides. Here a value has elements in a shape, and the signature states the memory format of inputs
+and outputs. A copy to another memory format is kept, and so is a copy whose strides `as_strided`
+reads. Importers of half-precision models and attention decompositions write `x.to(x.dtype)` freely.
 
 rule remove-copy
     A copy whose memory format asks for nothing new.
@@ -109,25 +109,25 @@ OBSERVERS = frozenset(("aten.as_strided.default", "aten.as_strided_copy.default"
 """Ops whose result depends on the strides of their operand."""
 
 KEPT = ("preserve_format", "contiguous_format", "0", "1")
-"""Memory formats that ask for nothing new, by name and as schemas number them."""
+"""Memory formats that request no change, by name and as schemas number them."""
 
 
 def changes_layout(op: SchemaOp) -> Refusal | None:
-    """The op asks for a memory format other than row-major or its operand's."""
+    """The op requests a memory format other than row-major or its operand's."""
     return (
         asks_for_layout(op.arg("memory_format")) if "memory_format" in op.SCHEMA.by_name else None
     )
 
 
 def asks_for_layout(wanted: object) -> Refusal | None:
-    """A memory format other than row-major or the operand's."""
+    """Return a requested memory format other than row-major or the operand's."""
     if wanted is None or str(wanted).rsplit(".", 1)[-1] in KEPT:
         return None
     return Refusal(f"it asks for memory format {wanted}")
 
 
 def strides_are_observed(copy: SSAValue) -> Refusal | None:
-    """An `as_strided` reads the copy, perhaps through views."""
+    """An `as_strided` reads the copy, possibly through views."""
     stack = [copy]
     while stack:
         for use in stack.pop().uses:

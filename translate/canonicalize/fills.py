@@ -1,4 +1,4 @@
-"""`fill` and `copy`, which keep nothing but the shape of their first operand.
+"""Canonicalize `fill` and `copy`, which keep only the shape of their first operand.
 
 rule fill-to-full
     A number everywhere.
@@ -31,12 +31,12 @@ from stepwell.translate.rules import read_rules
 
 
 def is_static(value: SSAValue) -> bool:
-    """A tensor whose sizes are numbers."""
+    """The tensor has static sizes."""
     return types.is_static(value.type)
 
 
 def spread(rw: Rewriter, value: SSAValue, like: SSAValue) -> SSAValue:
-    """A value of the element type and the sizes of another one."""
+    """Cast and broadcast a value to the element type and the sizes of another one."""
     return expand(rw, cast(rw, value, element(like.type)), dims(like.type))
 
 

@@ -1,4 +1,4 @@
-"""What every rewrite of maximum pools asks before it gives values alone."""
+"""The condition under which a rewrite may replace a maximum pool by an op without indices."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from stepwell.ir.rewriting.rewrite import Refusal
 
 
 def reads_their_indices(op: SchemaOp) -> Refusal | None:
-    """Whether the results behind the first one are read: which element each maximum was."""
+    """The second result is used: the index of each maximum."""
     if any(indices.uses for indices in op.results[1:]):
         return Refusal("the indices of the maxima are used")
     return None

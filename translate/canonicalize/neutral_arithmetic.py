@@ -1,7 +1,8 @@
-"""Arithmetic with a neutral number, only where leaving it out is exact.
+"""Remove arithmetic with a neutral number, where removing it is exact.
 
-`x + 0` is not: it turns −0.0 into 0.0, as `x + (−0.0)` does not; for integers both are. A float
-number that promotes an integer tensor changes the type, which forwarding sees.
+Removing `x + 0` is not exact for floats: it turns −0.0 into 0.0, while `x + (−0.0)` does not. For
+integers both are exact. A float number that promotes an integer tensor changes the type, which
+forwarding checks.
 
 rule remove-neutral-product
     x·1.
@@ -60,8 +61,9 @@ from stepwell.translate.rules import read_rules
 def loses_negative_zero(
     value: SSAValue, zero: float, alpha: float | SSAValue, sign: int
 ) -> Refusal | None:
-    """A sum with +0.0 turns −0.0 into +0.0; the sign is `alpha`'s too, which torch negates for a
-    difference: as a whole number 0 has none.
+    """A sum with +0.0 turns −0.0 into +0.0; the sign depends on `alpha` too.
+
+    For a difference torch negates `alpha`; an integer alpha of 0 stays 0, without a sign.
     """
     if not is_float(element(value.type)):
         return None

@@ -1,8 +1,8 @@
-"""Ops that compute their operand: reshapes, slices, poolings and dropout without effect.
+"""Remove ops that return their operand: reshapes, slices, poolings and dropout without effect.
 
-Each gives a value of its operand's very type, which forwarding asks for; a `where` says what more
-it takes. A slice that keeps the type keeps every element: fewer would be a shorter axis. A
-permutation must be the identity; equal types say nothing, `[4, 4]` may transpose.
+The result must have exactly the operand's type, which forwarding checks; a `where` states further
+conditions. A slice that keeps the type keeps every element: fewer would be a shorter axis. A
+permutation must be the identity; equal types prove nothing, because `[4, 4]` may be transposed.
 
 rule remove-noop-view
     A reshape to the shape its operand has.
@@ -152,17 +152,17 @@ from stepwell.translate.rules import read_rules
 
 
 def is_identity(order: Sequence[int]) -> bool:
-    """A permutation that moves no axis."""
+    """The permutation moves no axis."""
     return all(axis(at, len(order)) == index for index, at in enumerate(order))
 
 
 def drops_nothing(share: object, training: object) -> bool:
-    """Dropout in evaluation mode, or of no element."""
+    """Dropout is in evaluation mode, or drops no element."""
     return training is False or share == 0
 
 
 def divides_by_one(divisor: object) -> bool:
-    """An average of one element that is not divided by another number."""
+    """The average is of one element that is not divided by another number."""
     return divisor is None or divisor == 1
 
 

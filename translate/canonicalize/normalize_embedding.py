@@ -1,4 +1,4 @@
-"""Embeddings without what only training reads.
+"""Remove the arguments of embeddings that only training reads.
 
 rule normalize-embedding
     Padding index, frequency scaling and sparsity act on gradients alone.
@@ -18,7 +18,7 @@ from stepwell.translate.rules import read_rules
 
 
 def states_options(rows: SSAValue) -> bool:
-    """An embedding with more than its two operands."""
+    """The embedding has more than its two operands."""
     assert isinstance(rows.owner, Operation)
     return bool({"padding_idx", "scale_grad_by_freq", "sparse"} & set(rows.owner.properties))
 

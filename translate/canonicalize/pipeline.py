@@ -1,6 +1,7 @@
-"""aten → aten: every spelling of an operation brought to one normal form, for all targets.
+"""aten → aten: canonicalize every variant of an operation, for all targets.
 
-A pipeline runs `CANONICAL_FORM` together, then `FOLD_WEIGHTS`. What remains is read by every target:
+A pipeline runs `CANONICAL_FORM` together, then `FOLD_WEIGHTS`. Every target reads the remaining
+ops:
 
     view permute slice cat expand constant_pad_nd    move elements
     linear bmm convolution                           multiply
@@ -49,13 +50,13 @@ from stepwell.translate.rewrites.views import expands, merge_views, permutes, tr
 
 NOOPS: tuple[Rewrite[Any], ...] = (
     *(rule() for rule in choose_from_one.RULES),
-    *(rule() for rule in expands.RULES[:2]),
+    *expands.RULES.named("remove-noop-expand", "remove-noop-expand-as"),
     *(rule() for rule in noops.RULES),
     *(rule() for rule in copies.RULES),
     *(rule() for rule in neutral_arithmetic.RULES),
     RemoveProvenAssert(),
 )
-"""Ops that compute their operand."""
+"""Remove ops that return their operand."""
 
 SHAPES: tuple[Rewrite[Any], ...] = (
     step(views.as_strided_to_view),
@@ -68,7 +69,7 @@ SHAPES: tuple[Rewrite[Any], ...] = (
     step(views.strided_slice_to_view),
     step(slices.stack_to_cat),
     step(views.normalize_expand),
-    *(rule() for rule in expands.RULES[2:]),
+    *expands.RULES.without("remove-noop-expand", "remove-noop-expand-as"),
     step(views.repeat_to_expand),
     step(slices.roll_to_cat),
     step(slices.index_to_slices),
@@ -79,7 +80,7 @@ SHAPES: tuple[Rewrite[Any], ...] = (
     step(views.fold_to_permute),
     *(rule() for rule in permutes.RULES),
     step(views.merge_permuted_axes),
-    *(rule() for rule in (*merge_views.RULES[:2], merge_views.RULES[3])),
+    *merge_views.RULES.without("squeeze-permute"),
 )
 """Ops that move elements."""
 
@@ -118,7 +119,7 @@ CANONICAL_FORM: tuple[Rewrite[Any], ...] = (
     *ARITHMETIC,
     *LAYERS,
 )
-"""Every normal form, for `GreedyRewrites("normalize", CANONICAL_FORM)`."""
+"""Every canonicalization, for `GreedyRewrites("normalize", CANONICAL_FORM)`."""
 
 FOLD_WEIGHTS: tuple[Rewrite[Any], ...] = (
     FoldConstants(),
@@ -127,10 +128,10 @@ FOLD_WEIGHTS: tuple[Rewrite[Any], ...] = (
     step(repeated.merge_expands),
     step(repeated.compute_before_expand),
     step(repeated.pick_before_expand),
-    *(rule() for rule in expands.RULES[2:]),
+    *expands.RULES.without("remove-noop-expand", "remove-noop-expand-as"),
     *(rule() for rule in fold_batch_norm.RULES),
     SelectByConstantMask(),
     StoreRowInTable(),
     *(rule() for rule in remove_safe_softmax_guard.RULES),
 )
-"""What weights decide at compile time, for `GreedyRewrites("fold-weights", FOLD_WEIGHTS)`."""
+"""Folding into weights, for `GreedyRewrites("fold-weights", FOLD_WEIGHTS)`."""

@@ -1,4 +1,4 @@
-"""Powers, quotients and factors: products and roots, as torch's own kernels compute them.
+"""Canonicalize powers, quotients and factors to products and roots, as torch's kernels do.
 
 rule square-to-product
     x² by its own name.
@@ -105,25 +105,25 @@ from stepwell.translate.rules.predicates import is_power_of_two
 
 
 def keeps_root_of_zero(value: SSAValue, program: Program) -> bool:
-    """XNNPACK's reciprocal root of zero may be NaN: an estimate and a step of Newton's."""
+    """Whether a root is right at zero: XNNPACK's estimate and Newton step may give NaN there."""
     return not flushes(program.context) or is_away_from_zero(value, program)
 
 
 def has_normal_reciprocal(number: float, of: Attribute) -> bool:
-    """A power of two whose reciprocal is a normal number of a float type."""
+    """Whether a number is a power of two whose reciprocal is a normal number of a float type."""
     smallest = torch.finfo(torch_dtype(of)).tiny
     return is_power_of_two(number) and smallest <= abs(1 / number) <= 1 / smallest
 
 
 def stays_in_range(first: float, second: float, of: Attribute) -> bool:
-    """The first factor and the product of both are far from the ends of a float type's range."""
+    """Whether the first factor and the product of both are far from the limits of a float type."""
     limits = torch.finfo(torch_dtype(of))
     low, high = limits.tiny**0.5, limits.max**0.5
     return low <= abs(float(first) * float(second)) <= high and low <= abs(first) <= high
 
 
 def are_to_one_side(first: float, second: float) -> bool:
-    """Both factors grow a number, or both shrink it: then a step that overflows stays so."""
+    """Whether both factors grow a number, or both shrink it: then a first overflow stays one."""
     return (abs(first) <= 1) == (abs(second) <= 1) or 1 in (abs(first), abs(second))
 
 

@@ -13,7 +13,7 @@ from stepwell.translate.rewrites.building import emit_as
 
 @dataclass(frozen=True)
 class Respelled:
-    """`form(**arguments)` gives the first result of `op`; no other result is used."""
+    """`form(**arguments)` computes the first result of `op`; no other result is used."""
 
     op: SchemaOp
     form: type[SchemaOp]
@@ -25,7 +25,7 @@ class Respell(Rewrite[Respelled]):
     """Base of the rewrites whose replacement is one op; subclasses write `match`."""
 
     def build(self, match: Respelled, rw: Rewriter) -> None:
-        """Write the op in its other spelling."""
+        """Build the op in its canonical form."""
         result = match.op.results[0]
         new = match.form.from_arguments(dict(match.arguments), [result.type])
         rw.replace_value(result, emit_as(rw, new, result))

@@ -1,4 +1,4 @@
-"""Numbers that are scaled before they are added.
+"""Canonicalize sums with a scaled number: the factor is applied to the number.
 
 rule scaled-number-to-sum
     `x + alpha · number` is one sum.
@@ -18,7 +18,7 @@ from stepwell.translate.rules import read_rules
 
 
 def scaled(number: float, alpha: float) -> float:
-    """number·alpha, an integer of integers."""
+    """Return number·alpha, an integer for integers."""
     return number * alpha
 
 

@@ -1,4 +1,4 @@
-"""Sums with factors, as products and plain sums.
+"""Decompose sums with factors into products and plain sums.
 
 rule split-alpha-of-add
     `add` with a factor; no target's addition has one.
@@ -157,28 +157,28 @@ from stepwell.translate.rules import read_rules
 
 
 def promotes(value: SSAValue, factor: object) -> Refusal | None:
-    """A float as a factor of integers."""
+    """A float factor would promote integers."""
     return building.promotes(factor, element(value.type))
 
 
 def is_half(of: Attribute) -> bool:
-    """f16 or bf16."""
+    """The type is f16 or bf16."""
     return of in (f16, bf16)
 
 
 def states_alpha(total: SSAValue) -> bool:
-    """A sum whose factor is written down."""
+    """The sum states its factor."""
     owner = total.owner
     return isinstance(owner, Operation) and "alpha" in owner.properties
 
 
 def is_nearer_to_start(weight: float) -> bool:
-    """Torch's own choice of the end to start from."""
+    """Whether torch interpolates from the first end, by its own choice."""
     return abs(weight) < 0.5
 
 
 def complement(weight: float) -> float:
-    """1 − weight."""
+    """Return 1 − weight."""
     return 1 - weight
 
 

@@ -1,10 +1,10 @@
-"""Operators as functions over others, where PyTorch's tables have no such function.
+"""Decompositions of operators for which PyTorch has no decomposition.
 
-What stands for an operator without a kernel is PyTorch's own decomposition, if it has one. Here is
-what it has not: arithmetic that products, slices, comparisons and greatest numbers express. Each
-function takes an operator's arguments and gives its results, in torch's words; it is traced as
-PyTorch's are (`traced_calls.py`), so all targets share it. `NotImplemented` leaves an operator to
-others, a `CannotTraceError` says why.
+PyTorch's own table decomposes an operator without a kernel where it has an entry. This package has
+the missing ones: arithmetic that products, slices, comparisons and maxima can express. Each
+function takes an operator's arguments and returns its results in PyTorch's operators. It is traced
+as PyTorch's are (`traced_calls.py`), so all targets share it. A function returns `NotImplemented`
+to leave an operator to other rules, and raises a `CannotTraceError` to say why.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from stepwell.translate.decompositions.volumes import VOLUMES
 
 
 class Compositions(Mapping[Any, Callable[..., Any]]):
-    """Operator → the function that computes it by others; some operators are known by name."""
+    """Operator → its decomposition. Operators of optional libraries are registered by name."""
 
     def __init__(self, named: Mapping[str, Callable[..., Any]], *tables: Mapping[Any, Any]) -> None:
         self._named = named

@@ -1,4 +1,4 @@
-"""Numbers taken apart and put together: signs, lengths, neighbors, powers of two."""
+"""Decompositions of elementwise arithmetic: signs, hypotenuse, neighbors, powers of two."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ aten = torch.ops.aten
 
 
 def of_one_type(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-    """Both in the element type that PyTorch gives their result."""
+    """Return both operands in the element type that PyTorch's type promotion gives the result."""
     result_type = torch.result_type(a, b)
     return a.to(result_type), b.to(result_type)
 
 
 def within(comparisons: int, most: int) -> None:
-    """Refuse what compares each of many numbers with each.
+    """Refuse more than `most` comparisons of each number with each.
 
     Raises:
-        NotImplementedError: with the sentence of a refusal.
+        NotImplementedError: with the text of a refusal.
     """
     if comparisons > most:
         raise NotImplementedError(
@@ -31,7 +31,7 @@ def within(comparisons: int, most: int) -> None:
 
 
 def in_single(function: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
-    """A function of floats, of whatever is given: integers and halves by single precision."""
+    """Make a function of float32 accept integers and halves, which are computed in float32."""
 
     def computed(x: Tensor) -> Tensor:
         held = x.dtype if x.dtype.is_floating_point else torch.float32
@@ -42,19 +42,19 @@ def in_single(function: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor
 
 
 def signbit(x: Tensor) -> Any:
-    """Below zero, or what has a negative inverse: -0. A NaN's sign is not looked at."""
+    """Return whether x is below zero or -0, whose inverse is negative. A NaN's sign is ignored."""
     if not x.dtype.is_floating_point:
         return torch.zeros_like(x) if x.dtype == torch.bool else torch.lt(x, 0)
     return torch.logical_or(torch.lt(x, 0), torch.lt(torch.reciprocal(x), 0))
 
 
 def fmin(a: Tensor, b: Tensor) -> Tensor:
-    """The smaller number; a NaN gives way to the other."""
+    """Return the smaller number; if one operand is NaN, the other."""
     return _past_nan(torch.minimum, *of_one_type(a, b))
 
 
 def fmax(a: Tensor, b: Tensor) -> Tensor:
-    """The larger number; a NaN gives way to the other."""
+    """Return the larger number; if one operand is NaN, the other."""
     return _past_nan(torch.maximum, *of_one_type(a, b))
 
 
@@ -66,30 +66,30 @@ def _past_nan(choose: Callable[[Tensor, Tensor], Tensor], a: Tensor, b: Tensor) 
 
 
 def hypot(a: Tensor, b: Tensor) -> Tensor:
-    """`√(a² + b²)` by the share of the smaller in the larger, whose square does not overflow."""
+    """Return `√(a² + b²)` as large · √(1 + (small / large)²), in which no square overflows."""
     a, b = (v.abs() for v in of_one_type(a, b))
     is_second = torch.gt(b, a)
     large, small = torch.where(is_second, b, a), torch.where(is_second, a, b)
     share = small / large
     length = large * torch.sqrt(share * share + 1)
-    is_tiny = torch.lt(large, torch.finfo(large.dtype).tiny)  # A delegate takes it for zero.
+    is_tiny = torch.lt(large, torch.finfo(large.dtype).tiny)  # A delegate flushes it to zero.
     length = torch.where(is_tiny, large + small, length)
     is_endless = torch.logical_or(torch.isinf(a), torch.isinf(b))
     return torch.where(is_endless, torch.full_like(length, math.inf), length)
 
 
 def angle(x: Tensor) -> Tensor:
-    """Half a turn for what is below zero."""
+    """Return π for negative numbers and 0 for others."""
     held = x if x.dtype.is_floating_point else x.to(torch.float32)
     turned = torch.where(torch.lt(held, 0), torch.full_like(held, math.pi), 0 * torch.sign(held))
     return torch.where(torch.isnan(held), held, turned)
 
 
 def nextafter(a: Tensor, b: Tensor) -> Any:
-    """The next number towards another: half a unit more than rounding gives away.
+    """Return the next number towards b: x plus a little more than half a unit in the last place.
 
-    S. M. Rump et al., Computing predecessor and successor in rounding to nearest, 2009; what is
-    so small that its unit is the smallest number takes that.
+    S. M. Rump et al., Computing predecessor and successor in rounding to nearest, 2009. If x is so
+    small that its unit is the smallest number, that number is added.
     """
     if a.dtype != torch.float32 or b.dtype != a.dtype:
         return NotImplemented
@@ -116,12 +116,12 @@ def nextafter(a: Tensor, b: Tensor) -> Any:
 
 @in_single
 def exp2(x: Tensor) -> Tensor:
-    """A power of two."""
+    """Return `2 ** x`."""
     return torch.pow(torch.full([], 2, dtype=x.dtype), x)
 
 
 def addbmm(x: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1) -> Any:
-    """The sum of all products of a batch is one product: of rows and columns side by side."""
+    """Compute the sum of a batch's products as one product of concatenated rows and columns."""
     if not x.dtype.is_floating_point and any(isinstance(n, float) for n in (beta, alpha)):
         return NotImplemented
     rows = batch1.permute(1, 0, 2).reshape(batch1.shape[1], -1)
@@ -133,7 +133,7 @@ def addbmm(x: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha:
 
 
 def bilinear(first: Tensor, second: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """`x1ᵀ W y` for every output: a layer of the first input, products with the second, sums."""
+    """Compute `x1ᵀ W y` per output: a linear layer of x1, products with x2, and a sum."""
     outputs, of_first, of_second = weight.shape
     flat = weight.permute(0, 2, 1).reshape(outputs * of_second, of_first)
     made = torch.nn.functional.linear(first, flat)
@@ -143,7 +143,7 @@ def bilinear(first: Tensor, second: Tensor, weight: Tensor, bias: Tensor | None 
 
 
 def resize(x: Tensor, size: Any, *, memory_format: Any = None) -> Any:
-    """The first elements; where there are not as many, the others would be whatever is there."""
+    """Return the first elements. Enlarging is refused: the new elements would be undefined."""
     count = math.prod(size)
     if count > x.numel():
         return NotImplemented
@@ -152,7 +152,7 @@ def resize(x: Tensor, size: Any, *, memory_format: Any = None) -> Any:
 
 
 def resize_as(x: Tensor, other: Tensor, *, memory_format: Any = None) -> Any:
-    """As `resize`, to the size of another."""
+    """Resize to the size of `other`, as `resize` does."""
     return resize(x, other.shape)
 
 
@@ -171,4 +171,4 @@ ARITHMETIC: dict[Any, Callable[..., Any]] = {
     aten.resize.default: resize,
     aten.resize_as.default: resize_as,
 }
-"""Operator → what it is by others."""
+"""Operator → its decomposition."""

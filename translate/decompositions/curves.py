@@ -1,8 +1,8 @@
-"""Special functions as polynomials between closed forms.
+"""Special functions as polynomials and closed forms.
 
-Each polynomial is a series of Chebyshev's on an interval, through PyTorch's own kernel in double
-precision at its nodes; its terms end where the element type does. Closed forms stand where a
-function grows without end, oscillates or is mirrored.
+Each polynomial is a Chebyshev series on an interval. PyTorch's own kernel is evaluated in double
+precision at the nodes; the series ends where further terms are below the element type's precision.
+Closed forms are used where a function grows without bound, oscillates or is mirrored.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ aten, prims = torch.ops.aten, torch.ops.prims
 special = torch.special
 
 NODES = 48
-"""Of an interpolation, whose last terms are rounding alone."""
+"""Number of nodes of an interpolation; its last terms are rounding errors only."""
 
 
 @dataclass(frozen=True)
 class Series:
-    """A function on an interval as Chebyshev's series."""
+    """A Chebyshev series of a function on an interval."""
 
     function: Callable[[Tensor], Tensor]
     low: float
@@ -36,7 +36,7 @@ class Series:
 
     @cached_property
     def terms(self) -> tuple[float, ...]:
-        """The interpolation of the function in double precision: numbers, whatever is traced."""
+        """Interpolate the function in double precision; terms are numbers even under tracing."""
         with disable_current_modes():
             turn = (torch.arange(NODES, dtype=torch.float64) + 0.5) * (math.pi / NODES)
             values = self.function(
@@ -48,7 +48,7 @@ class Series:
             return tuple(terms.tolist())
 
     def __call__(self, x: Tensor) -> Tensor:
-        """The sum by Clenshaw's recurrence; outside of its interval, at the end."""
+        """Sum the series by Clenshaw's recurrence; x is clamped to the interval."""
         small = torch.finfo(x.dtype).eps / 8 * max(map(abs, self.terms))
         count = max(at for at, term in enumerate(self.terms) if abs(term) > small) + 1
         middle, share = (self.high + self.low) / 2, 2 / (self.high - self.low)
@@ -62,7 +62,7 @@ class Series:
 
 
 def full(x: Tensor, value: float) -> Tensor:
-    """A number in place of each element."""
+    """Return a tensor like x with every element equal to `value`."""
     return torch.full_like(x, value)
 
 
@@ -70,7 +70,7 @@ LOG_2, LOG_PI, HALF_LOG_TAU = math.log(2), math.log(math.pi), math.log(math.tau)
 
 
 def _lgamma_by_roots(x: Tensor) -> Tensor:
-    """What is left of lgamma beside ((x - 1)(x - 2)), which has its roots."""
+    """Return lgamma(x) / ((x - 1)(x - 2)): lgamma without its two roots."""
     d = x.double()
     return torch.lgamma(d) / ((d - 1) * (d - 2))
 
@@ -80,7 +80,7 @@ FAR_GAMMA = Series(torch.lgamma, 3.0, 9.0)
 
 
 def sin_pi(x: Tensor) -> Tensor:
-    """`sin(πx)` by the distance to the next whole number, in size."""
+    """Return `|sin(πx)|`, computed from the distance to the nearest integer."""
     return torch.sin((x - torch.round(x)).abs() * math.pi)
 
 
@@ -98,7 +98,7 @@ def _lgamma_positive(x: Tensor) -> Tensor:
 
 @in_single
 def lgamma(x: Tensor) -> Tensor:
-    """Stirling's series from nine on, mirrored below zero."""
+    """Return lgamma by Stirling's series from 9 on; negative numbers by reflection."""
     size = torch.where(torch.lt(x, 0.5), 1 - x, x)
     made = _lgamma_positive(size)
     mirrored = LOG_PI - torch.log(sin_pi(x)) - made
@@ -114,7 +114,7 @@ def _is_whole(x: Tensor) -> Tensor:
 
 
 def mvlgamma(x: Tensor, p: int) -> Tensor:
-    """A sum of lgamma at halves below."""
+    """Return the multivariate lgamma as a sum of lgammas, whose arguments are ½ apart."""
     total = torch.lgamma(x)
     for at in range(1, p):
         total = total + torch.lgamma(x - at / 2)
@@ -123,11 +123,11 @@ def mvlgamma(x: Tensor, p: int) -> Tensor:
 
 BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6)
 SHIFT = 8
-"""Steps of a recurrence, behind which a series of inverse powers has the last digit."""
+"""Recurrence steps, after which a series of inverse powers is accurate to the last digit."""
 
 
 def _derivatives_of_cotangent(order: int) -> list[float]:
-    """`dⁿ/dxⁿ cot(πx)` as a polynomial in cot(πx), the constant term first."""
+    """Return `dⁿ/dxⁿ cot(πx)` as a polynomial in cot(πx), constant term first."""
     terms = [0.0, 1.0]
     for _ in range(order):
         slopes = [at * term for at, term in enumerate(terms)][1:]
@@ -140,7 +140,7 @@ def _derivatives_of_cotangent(order: int) -> list[float]:
 
 
 def _polygamma_positive(order: int, x: Tensor) -> Tensor:
-    """A sum of inverse powers, then Euler's and Maclaurin's series; of order 0 the logarithm."""
+    """Sum inverse powers and an Euler-Maclaurin series; for order 0, use the logarithm."""
     y = x + SHIFT
     inverse = torch.reciprocal(y)
     square = inverse * inverse
@@ -162,7 +162,7 @@ def _polygamma_positive(order: int, x: Tensor) -> Tensor:
 
 
 def polygamma(order: int, x: Tensor) -> Any:
-    """A derivative of lgamma; below zero mirrored by one of the cotangent."""
+    """Return a derivative of lgamma; negative numbers by reflection with the cotangent's."""
     if order > 20:
         return NotImplemented
     return in_single(partial(_polygamma, order))(x)
@@ -190,12 +190,12 @@ def _polygamma(order: int, x: Tensor) -> Tensor:
 
 
 def digamma(x: Tensor) -> Any:
-    """The slope of lgamma."""
+    """Return the derivative of lgamma."""
     return polygamma(0, x)
 
 
 def _scaled_erfc(u: Tensor) -> Tensor:
-    """erfcx(x) / u, where u = 1 / (1 + x / 2)."""
+    """Return erfcx(x) / u, where u = 1 / (1 + x / 2)."""
     x = (torch.reciprocal(u) - 1) * 2
     return special.erfcx(x) / u
 
@@ -204,7 +204,7 @@ ERFCX = Series(_scaled_erfc, 0.0, 1.0)
 
 
 def _square_exp(x: Tensor, sign: int) -> Tensor:
-    """`e ** ±x²`: the square of a few leading bits is exact, and the rest is small."""
+    """Return `e ** ±x²`: the square of the leading bits is exact, and the remainder is small."""
     head = torch.round(x * 16) / 16
     return torch.exp(sign * head * head) * torch.exp(sign * (x - head) * (x + head))
 
@@ -216,7 +216,7 @@ def _erfcx_positive(x: Tensor) -> Tensor:
 
 @in_single
 def erfcx(x: Tensor) -> Tensor:
-    """`e ** x² erfc(x)`; mirrored below zero, where it overflows from -9.4 on."""
+    """Return `e ** x² erfc(x)`; negative x by reflection, which overflows below -9.4."""
     size = _erfcx_positive(x.abs())
     below = torch.clamp(x, -30, 0)
     return torch.where(torch.lt(x, 0), 2 * _square_exp(below, 1) - size, size)
@@ -224,7 +224,7 @@ def erfcx(x: Tensor) -> Tensor:
 
 @in_single
 def erfc(x: Tensor) -> Tensor:
-    """One less erf near zero, `e ** -x²` times erfcx beyond."""
+    """Return 1 - erf(x) near zero, and `e ** -x² · erfcx(x)` elsewhere."""
     size = torch.clamp(x.abs(), max=30)
     tail = _square_exp(size, -1) * _erfcx_positive(size)
     tail = torch.where(torch.lt(x, 0), 2 - tail, tail)
@@ -232,7 +232,7 @@ def erfc(x: Tensor) -> Tensor:
 
 
 def _ends(w: Tensor) -> Tensor:
-    """erfinv(y) / y where 1 - y² = e ** -w, by the quantile of what is left: it is small."""
+    """Return erfinv(y) / y where 1 - y² = e ** -w is small, from the quantile of the small tail."""
     left = torch.exp(-w)
     p = left / (2 * (1 + torch.sqrt(1 - left)))
     return special.ndtri(p) / (math.sqrt(2) * (2 * p - 1))
@@ -250,23 +250,23 @@ def _quantile(w: Tensor, y: Tensor) -> Tensor:
 
 @in_single
 def erfinv(y: Tensor) -> Tensor:
-    """By `-log(1 - y²)`; endless at one, NaN beyond."""
+    """Return erfinv by `-log(1 - y²)`; infinite at ±1, NaN beyond."""
     return _quantile(-torch.log((1 - y) * (1 + y)), y)
 
 
 @in_single
 def ndtri(p: Tensor) -> Tensor:
-    """The quantile of the normal distribution, exact for small shares too."""
+    """Return the quantile of the normal distribution, accurate for small probabilities too."""
     return math.sqrt(2) * _quantile(-torch.log(4 * p * (1 - p)), 2 * p - 1)
 
 
 def _of_large(function: Callable[[Tensor], Tensor], start: float) -> Series:
-    """`√x f(x)` by `start / x`."""
+    """Return a series of `√x f(x)` in `start / x`."""
     return Series(lambda v: function(start / v) * torch.sqrt(start / v), 1e-9, 1.0)
 
 
 def _slope_of(function: Callable[[Tensor], Tensor], end: float) -> Series:
-    """`f(x) / x` of an odd function from zero on."""
+    """Return a series of `f(x) / x` of an odd function, on an interval from zero."""
 
     def slope(tensor: Tensor) -> Tensor:
         x = tensor.clamp(min=1e-9)
@@ -283,7 +283,7 @@ I1E_FAR = _of_large(special.i1e, I_END)
 
 @in_single
 def i0e(x: Tensor) -> Tensor:
-    """The modified Bessel function of order 0 times `e ** -|x|`."""
+    """Return `e ** -|x|` times the modified Bessel function of order 0."""
     size = x.abs()
     far = I0E_FAR(I_END / size) * torch.rsqrt(size)
     return torch.where(torch.le(size, I_END), I0E_NEAR(size), far)
@@ -291,7 +291,7 @@ def i0e(x: Tensor) -> Tensor:
 
 @in_single
 def i1e(x: Tensor) -> Tensor:
-    """The modified Bessel function of order 1 times `e ** -|x|`."""
+    """Return `e ** -|x|` times the modified Bessel function of order 1."""
     size = x.abs()
     far = I1E_FAR(I_END / size) * torch.rsqrt(size)
     far = torch.where(torch.lt(x, 0), -far, far)
@@ -299,12 +299,12 @@ def i1e(x: Tensor) -> Tensor:
 
 
 def _grown(function: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
-    """Without the `e ** -|x|`."""
+    """Remove the factor `e ** -|x|` from a function's result."""
     return in_single(lambda x: torch.exp(x.abs()) * function(x))
 
 
 def _k_rest(order: int) -> Series:
-    """What is smooth of K near zero: without its logarithm and, of order 1, times x."""
+    """Return the smooth part of K near zero: K without its logarithm and, of order 1, times x."""
 
     def rest(square: Tensor) -> Tensor:
         x = torch.sqrt(square.clamp(min=1e-18))
@@ -323,7 +323,7 @@ K_FAR = (
 
 
 def _bessel_k(x: Tensor, order: int, is_scaled: bool) -> Tensor:
-    """Modified Bessel functions of the second kind: endless at zero, NaN below."""
+    """Modified Bessel functions of the second kind: infinite at zero, NaN for negative numbers."""
     near = torch.clamp(x, max=K_END)
     if order:
         small = (torch.log(near) - LOG_2) * special.i1(near) + K_NEAR[1](near * near) / near
@@ -345,7 +345,7 @@ Y = (special.bessel_y0, special.bessel_y1)
 
 
 def _phased(order: int, is_even: bool) -> Series:
-    """What a cosine (or a sine) of the phase is multiplied by, where x is large."""
+    """Return the factor of the cosine (or the sine) of the phase for large x."""
 
     def share(v: Tensor) -> Tensor:
         x = J_END / v
@@ -366,7 +366,7 @@ J_NEAR = (
 
 
 def _y_rest(order: int) -> Series:
-    """What is smooth of Y near zero, without its logarithm and inverse; of order 1, over x."""
+    """Return Y's smooth part near zero: Y without logarithm and pole; for order 1, divided by x."""
 
     def rest(tensor: Tensor) -> Tensor:
         x = tensor.clamp(min=1e-4)
@@ -382,7 +382,7 @@ Y_NEAR = (_y_rest(0), _y_rest(1))
 
 
 def _waves(x: Tensor, order: int, is_second: bool) -> Tensor:
-    """Bessel functions far from zero: sine and cosine of x less an eighth of a turn."""
+    """Compute Bessel functions of large x: sine and cosine of x - π/4."""
     v = J_END / x
     even, odd = PHASED[order][0](v), v * PHASED[order][1](v)
     sine, cosine = torch.sin(x), torch.cos(x)
@@ -411,7 +411,7 @@ def _bessel_y(x: Tensor, order: int) -> Tensor:
 
 @in_single
 def spherical_bessel_j0(x: Tensor) -> Tensor:
-    """`sin(x) / x`."""
+    """Return `sin(x) / x`."""
     made = torch.where(torch.eq(x, 0), full(x, 1), torch.sin(x) / x)
     return torch.where(torch.isinf(x), full(x, 0), made)
 
@@ -454,4 +454,4 @@ CURVES: dict[Any, Callable[..., Any]] = {
     aten.special_bessel_y1.default: _single(_bessel_y, order=1),
     aten.special_spherical_bessel_j0.default: spherical_bessel_j0,
 }
-"""Operator → what it is by others."""
+"""Operator → its decomposition."""

@@ -1,4 +1,4 @@
-"""Random numbers of other distributions and shapes, by the two kernels that draw."""
+"""Random numbers of various distributions and shapes, from the two random kernels."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ aten = torch.ops.aten
 
 
 def rand_like(x: Tensor, **given: Any) -> Tensor:
-    """Uniform in [0, 1)."""
+    """Draw uniform numbers in [0, 1)."""
     return torch.rand(x.shape).to(given.get("dtype") or x.dtype)
 
 
 def randn_like(x: Tensor, **given: Any) -> Tensor:
-    """Normal."""
+    """Draw standard normal numbers."""
     return torch.randn(x.shape).to(given.get("dtype") or x.dtype)
 
 
@@ -31,7 +31,7 @@ def _without_generator(draw: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
 
 def normal(mean: Any, std: Any = 1.0, *, generator: Any = None) -> Tensor:
-    """Normal, of any mean and deviation."""
+    """Draw normal numbers of a given mean and standard deviation."""
     shape = torch.broadcast_shapes(
         *(v.shape for v in (mean, std) if isinstance(v, torch.Tensor)),
     )
@@ -39,19 +39,19 @@ def normal(mean: Any, std: Any = 1.0, *, generator: Any = None) -> Tensor:
 
 
 def normal_over(x: Tensor, mean: float = 0, std: float = 1, *, generator: Any = None) -> Tensor:
-    """Normal, of a tensor's shape."""
+    """Draw normal numbers in the shape of a tensor."""
     return (torch.randn(x.shape) * std + mean).to(x.dtype)
 
 
 def uniform(x: Tensor, low: float = 0, high: float = 1, *, generator: Any = None) -> Tensor:
-    """Uniform between two numbers, of a tensor's shape."""
+    """Draw uniform numbers between `low` and `high`, in the shape of a tensor."""
     return (torch.rand(x.shape) * (high - low) + low).to(x.dtype)
 
 
 def multinomial(
     x: Tensor, num_samples: int, replacement: bool = False, *, generator: Any = None
 ) -> Tensor:
-    """Places of the greatest of weights times numbers that are drawn as Gumbel's."""
+    """Sample indices by the largest log-weights plus Gumbel noise, drawn anew if replaced."""
 
     def raced(shape: Any) -> Tensor:
         return torch.log(x) - torch.log(-torch.log(torch.rand(shape)))
@@ -63,14 +63,14 @@ def multinomial(
 
 
 def dropout(x: Tensor, p: float, train: bool) -> Any:
-    """Some elements are zero, the others as much larger."""
+    """Set some elements to zero and scale the others up."""
     if not train or p == 0:
         return x.clone()
     return _kept(x, x.shape, p)
 
 
 def feature_dropout(x: Tensor, p: float, train: bool) -> Any:
-    """As `dropout`, whole channels."""
+    """Apply `dropout` to whole channels."""
     if not train or p == 0:
         return x.clone()
     return _kept(x, (*x.shape[:2], *(1,) * (x.dim() - 2)), p)
@@ -83,17 +83,17 @@ def _kept(x: Tensor, shape: Any, p: float) -> Any:
 
 
 def alpha_dropout(x: Tensor, p: float, train: bool) -> Any:
-    """Keeps the mean and deviation that SELU wants."""
+    """Apply the dropout that keeps the mean and deviation of SELU's outputs."""
     return _alpha(x, x.shape, p, train)
 
 
 def feature_alpha_dropout(x: Tensor, p: float, train: bool) -> Any:
-    """As `alpha_dropout`, whole channels."""
+    """Apply `alpha_dropout` to whole channels."""
     return _alpha(x, (*x.shape[:2], *(1,) * (x.dim() - 2)), p, train)
 
 
 ALPHA = 1.7580993408473766
-"""Less the limit of SELU."""
+"""The negated limit of SELU for -∞."""
 
 
 def _alpha(x: Tensor, shape: Any, p: float, train: bool) -> Any:
@@ -113,7 +113,7 @@ def rrelu(
     training: bool = False,
     generator: Any = None,
 ) -> Any:
-    """Slopes below zero drawn in training, their middle otherwise."""
+    """Draw the negative slope at random in training; use the mean slope otherwise."""
     if not training:
         return torch.nn.functional.leaky_relu(x, (lower + upper) / 2)
     slopes = torch.rand(x.shape) * (upper - lower) + lower
@@ -121,18 +121,18 @@ def rrelu(
 
 
 def randint(low: int, high: int, size: Any, **given: Any) -> Tensor:
-    """Whole numbers from the first on, below the second."""
+    """Draw integers in [low, high)."""
     drawn = torch.floor(torch.rand(size) * (high - low)) + low
     return drawn.to(given.get("dtype") or torch.int64)
 
 
 def randint_like(x: Tensor, high: int, **given: Any) -> Tensor:
-    """Whole numbers below another."""
+    """Draw integers in [0, high)."""
     return randint(0, high, x.shape, dtype=given.get("dtype") or x.dtype)
 
 
 def randint_like_between(x: Tensor, low: int, high: int, **given: Any) -> Tensor:
-    """Whole numbers from the first on, below the second."""
+    """Draw integers in [low, high)."""
     return randint(low, high, x.shape, dtype=given.get("dtype") or x.dtype)
 
 
@@ -155,4 +155,4 @@ DRAWS: dict[Any, Callable[..., Any]] = {
     aten.randint_like.default: randint_like,
     aten.randint_like.low_dtype: randint_like_between,
 }
-"""Operator → what it is by others."""
+"""Operator → its decomposition."""

@@ -1,4 +1,4 @@
-"""Whole layers: a loss with its projection, sampling in volumes, a number's two parts."""
+"""Decompositions of layers: a loss with its projection, 3-D grid sampling, frexp, …."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def linear_cross_entropy(
     compute_linear_weight_grad: bool,
     compute_linear_bias_grad: bool,
 ) -> Any:
-    """The loss of a projection, whose parts have no say; its gradients are for training."""
+    """Compute the loss of a linear projection; chunking and gradients are ignored."""
     if compute_input_grad or compute_linear_weight_grad or compute_linear_bias_grad:
         return NotImplemented
     logits = torch.nn.functional.linear(x, linear_weight, linear_bias)
@@ -57,7 +57,7 @@ def linear_cross_entropy_of_each(
     acc_policy: str,
     acc_dtype: torch.dtype,
 ) -> Any:
-    """The loss of each row."""
+    """Compute the loss of each row."""
     logits = torch.nn.functional.linear(x, linear_weight, linear_bias)
     return torch.nn.functional.cross_entropy(
         logits, target, weight, reduction="none", ignore_index=ignore_index
@@ -71,7 +71,7 @@ ZEROS, BORDER = 0, 1
 def grid_sampler_3d(
     x: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
 ) -> Any:
-    """The eight neighbors of each place, gathered and weighed; or the nearest."""
+    """Gather and weight the eight neighbors of each sampling point, or gather the nearest."""
     if interpolation_mode not in (BILINEAR, NEAREST) or padding_mode not in (ZEROS, BORDER):
         return NotImplemented
     batch, channels, *sizes = x.shape
@@ -101,7 +101,7 @@ def grid_sampler_3d(
 
 
 def _at(flat: Tensor, corner: list[Tensor], sizes: list[int]) -> Tensor:
-    """The elements at places, zero outside."""
+    """Gather elements at indices; indices out of bounds give zero."""
     index, is_within = None, None
     for at, size in zip(corner, sizes, strict=True):
         inside = torch.logical_and(torch.ge(at, 0), torch.le(at, size - 1))
@@ -119,10 +119,10 @@ def _at(flat: Tensor, corner: list[Tensor], sizes: list[int]) -> Tensor:
 def upsample_nearest1d(
     x: Tensor, output_size: Sequence[int] | None, scale_factors: Sequence[float] | None
 ) -> Any:
-    """Each element of a line of an open length so many times; else as PyTorch computes it.
+    """Repeat each element of a line of dynamic length; leave other lines to PyTorch.
 
-    Not by a factor whose reciprocal in single precision is below what it stands for: PyTorch
-    multiplies by that and rounds down.
+    A factor is refused if its reciprocal in single precision is below the exact one: PyTorch
+    multiplies by the reciprocal and rounds down.
     """
     whole = [f for f in scale_factors or () if f == int(f) and _single(1 / f) * f >= 1]
     if type(x.shape[-1]) is int or not whole:
@@ -135,7 +135,7 @@ def _single(number: float) -> float:
 
 
 def frexp(x: Tensor) -> Any:
-    """Halves and doubles by 64, 32, …, each where the size asks for it: exact."""
+    """Scale by 2^±64, 2^±32, … depending on the magnitude: every step is exact."""
     if x.dtype != torch.float32:
         return NotImplemented
     is_number = torch.logical_and(torch.ne(x, 0), torch.lt(x.abs(), float("inf")))
@@ -157,11 +157,11 @@ LAYERS: dict[Any, Callable[..., Any]] = {
     aten.upsample_nearest1d.vec: upsample_nearest1d,
     aten.frexp.Tensor: frexp,
 }
-"""Operator → what it is by others."""
+"""Operator → its decomposition."""
 NAMED_LAYERS: dict[str, Callable[..., Any]] = {
     "torch_nn._linear_cross_entropy_batch_chunked.default": linear_cross_entropy,
     "torch_nn._linear_cross_entropy_batch_chunked_no_reduction.default": (
         linear_cross_entropy_of_each
     ),
 }
-"""Of a library that is slow to import: a program with one of these has imported it."""
+"""Operators of a library with a slow import. A program with one of them has imported it already."""

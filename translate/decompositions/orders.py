@@ -1,7 +1,7 @@
-"""Order, and what is read off it: sorted numbers are a top-k of all, places are counts.
+"""Sorting and order statistics: a sort is a top-k of all elements, positions are counts.
 
-Equal numbers keep their order, as PyTorch's kernels on a CPU have it, up to `MOST` comparisons;
-beyond, `sort` without `stable=True` promises none, and has the top-k's.
+Equal numbers keep their order, as in PyTorch's CPU kernels, up to `MOST` comparisons. Beyond that,
+`sort` without `stable=True` makes no promise about equal numbers and has the order of top-k.
 """
 
 from __future__ import annotations
@@ -19,35 +19,35 @@ from stepwell.translate.decompositions.arithmetic import within
 aten = torch.ops.aten
 
 MOST = 2**22
-"""Comparisons of each number with each, that places by counts may take."""
+"""The most comparisons (each number with each) that counting positions may take."""
 
 
 def _itself(x: Tensor) -> tuple[Tensor, Tensor]:
-    """What is chosen of a single number, and where it stood."""
+    """Return a scalar and its index, 0."""
     return x.clone(), torch.zeros_like(x, dtype=torch.int64)
 
 
 def _kept(found: tuple[Tensor, Tensor], dim: int, keepdim: bool) -> tuple[Tensor, Tensor]:
-    """A number and its place along an axis of one element, which stays or goes."""
+    """Return values and indices, whose reduced axis of length 1 is kept or removed."""
     value, place = found
     return found if keepdim else (value.squeeze(dim), place.squeeze(dim))
 
 
 def _places_along(x: Tensor, dim: int) -> Tensor:
-    """0, 1, … along an axis, the same at all places of the others."""
+    """Return 0, 1, … along an axis, broadcast to the shape of x."""
     shape = [x.shape[dim] if axis == dim else 1 for axis in range(x.dim())]
     return torch.arange(x.shape[dim]).reshape(shape).expand(x.shape)
 
 
 def sort(x: Tensor, dim: int = -1, descending: bool = False) -> Any:
-    """Sorted numbers and where each stood."""
+    """Return the sorted numbers and their original indices."""
     return stable_sort(x, stable=False, dim=dim, descending=descending)
 
 
 def stable_sort(
     x: Tensor, *, stable: bool | None = False, dim: int = -1, descending: bool = False
 ) -> Any:
-    """Sorted numbers and where each stood; the first of equal ones first."""
+    """Return the sorted numbers and their original indices; equal numbers keep their order."""
     if x.dim() == 0:
         return _itself(x)
     dim %= x.dim()
@@ -66,7 +66,7 @@ def stable_sort(
 
 
 def _places(x: Tensor, dim: int, descending: bool) -> Tensor:
-    """How many stand in front of each: what is smaller, and of what is equal the earlier ones."""
+    """Count the elements that precede each one: smaller ones, and equal ones with lower index."""
     count = x.shape[dim]
     rows = x.transpose(dim, -1)
     mine, other = rows.unsqueeze(-1), rows.unsqueeze(-2)
@@ -84,29 +84,29 @@ def _places(x: Tensor, dim: int, descending: bool) -> Tensor:
 
 
 def counted(truths: Tensor) -> Tensor:
-    """How many are true along the last axis."""
+    """Count the true elements along the last axis."""
     return truths.sum(-1)
 
 
 def argsort(x: Tensor, dim: int = -1, descending: bool = False) -> Any:
-    """Where each of the sorted numbers stood."""
+    """Return the original indices of the sorted numbers."""
     return torch.sort(x, dim, descending)[1]
 
 
 def stable_argsort(
     x: Tensor, *, stable: bool = False, dim: int = -1, descending: bool = False
 ) -> Any:
-    """Where each of the sorted numbers stood; the first of equal ones first."""
+    """Return the original indices of the sorted numbers; equal numbers keep their order."""
     return torch.sort(x, dim=dim, descending=descending, stable=stable)[1]
 
 
 def msort(x: Tensor) -> Tensor:
-    """Sorted along the first axis."""
+    """Sort along the first axis."""
     return torch.sort(x, 0)[0]
 
 
 def kthvalue(x: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any:
-    """The k-th smallest, and where it stood."""
+    """Return the k-th smallest number and its index."""
     if x.dim() == 0:
         return _itself(x)
     values, places = torch.sort(x, dim)
@@ -115,7 +115,7 @@ def kthvalue(x: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any:
 
 
 def median_dim(x: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
-    """The smaller of the two in the middle; NaN where there is one."""
+    """Return the lower median and its index; NaN if any element is NaN."""
     if x.dim() == 0:
         return _itself(x)
     if not x.shape[dim]:
@@ -131,12 +131,12 @@ def median_dim(x: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
 
 
 def median(x: Tensor) -> Any:
-    """Of all elements."""
+    """Return the median of all elements."""
     return torch.median(x.reshape(-1), 0)[0]
 
 
 def nanmedian_dim(x: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
-    """The median of what is no NaN, which sorting puts behind all others."""
+    """Return the median of the elements other than NaN, which sorting puts last."""
     if not x.dtype.is_floating_point:
         return torch.median(x, dim, keepdim)
     if x.dim() == 0:
@@ -151,12 +151,12 @@ def nanmedian_dim(x: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
 
 
 def nanmedian(x: Tensor) -> Any:
-    """Of all elements."""
+    """Return the median of all elements other than NaN."""
     return torch.nanmedian(x.reshape(-1), 0)[0]
 
 
 def mode(x: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
-    """The most frequent number, the smallest of several, and the last place that it stood at."""
+    """Return the most frequent number (the smallest of several) and its last index."""
     if x.dim() == 0:
         return _itself(x)
     if x.numel() == 0:
@@ -172,7 +172,7 @@ def mode(x: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
 
 
 def isin(x: Tensor, among: Tensor, *, assume_unique: bool = False, invert: bool = False) -> Tensor:
-    """Whether a number is one of others: compared with each."""
+    """Return whether each number is in `among`, by comparing it with each."""
     found = torch.any(torch.eq(x.unsqueeze(-1), among.reshape(-1)), -1)
     return torch.logical_not(found) if invert else found
 
@@ -180,7 +180,7 @@ def isin(x: Tensor, among: Tensor, *, assume_unique: bool = False, invert: bool 
 def bucketize(
     x: Tensor, boundaries: Tensor, *, out_int32: bool = False, right: bool = False
 ) -> Tensor:
-    """How many boundaries a number is not below; a NaN is above all."""
+    """Count the boundaries that each number is not below; a NaN is above all of them."""
     return searchsorted(boundaries, x, out_int32=out_int32, right=right)
 
 
@@ -193,7 +193,7 @@ def searchsorted(
     side: str | None = None,
     sorter: Tensor | None = None,
 ) -> Any:
-    """How many of sorted numbers stand in front of another."""
+    """Count the sorted numbers that precede each value."""
     within(x.numel() * bounds.shape[-1], MOST)
     bounds = bounds if sorter is None else torch.gather(bounds, -1, sorter)
     result_type = torch.result_type(x, bounds)
@@ -207,7 +207,7 @@ def searchsorted(
 
 
 def _running(x: Tensor, dim: int, is_at_least: Callable[[Tensor, Tensor], Tensor]) -> Any:
-    """The extremum so far and its latest place, by steps of 1, 2, 4, …"""
+    """Return the running extremum and its latest index, by a scan of steps 1, 2, 4, …."""
     if x.dim() == 0:
         return _itself(x)
     dim %= x.dim()
@@ -232,7 +232,7 @@ def _running(x: Tensor, dim: int, is_at_least: Callable[[Tensor, Tensor], Tensor
 def _stays(
     mine: Tensor, earlier: Tensor, is_at_least: Callable[[Tensor, Tensor], Tensor]
 ) -> Tensor:
-    """Whether it is the extremum beside an earlier one: a NaN is, from the first one on."""
+    """Return whether it is the extremum compared with an earlier number; the first NaN is."""
     stays = is_at_least(mine, earlier)
     if not mine.dtype.is_floating_point:
         return stays
@@ -243,7 +243,7 @@ def _stays(
 def _running_over_any(
     x: Tensor, dim: int, is_at_least: Callable[[Tensor, Tensor], Tensor]
 ) -> tuple[Tensor, Tensor]:
-    """The same where the size is open: what stands before the first is no extremum."""
+    """Compute `_running` for a dynamic size; padding before the first element is no extremum."""
     held = torch.finfo(x.dtype) if x.dtype.is_floating_point else torch.iinfo(x.dtype)
     worst = held.min if is_at_least is torch.ge else held.max
     worst = math.copysign(math.inf, worst) if x.dtype.is_floating_point else worst
@@ -257,7 +257,7 @@ def _running_over_any(
 
 
 def _steps(count: int | torch.SymInt) -> Iterator[int]:
-    """1, 2, 4, … below the most that a size may be."""
+    """Yield 1, 2, 4, … below the upper bound of a size."""
     step = 1
     while not statically_known_true(count <= step):
         if step > MOST:
@@ -267,24 +267,24 @@ def _steps(count: int | torch.SymInt) -> Iterator[int]:
 
 
 def _before(x: Tensor, dim: int, step: int, fill: float) -> Tensor:
-    """What stands so many places before each, `fill` where nothing does."""
+    """Shift x by `step` along an axis, filling the start with `fill`."""
     shape = [step if axis == dim else size for axis, size in enumerate(x.shape)]
     head = torch.full(shape, fill, dtype=x.dtype)
     return torch.cat([head, x], dim).narrow(dim, 0, x.shape[dim])
 
 
 def cummax(x: Tensor, dim: int) -> Any:
-    """The greatest number so far; NaN from the first one on."""
+    """Return the running maximum; NaN from the first NaN on."""
     return _running(x, dim, torch.ge)
 
 
 def cummin(x: Tensor, dim: int) -> Any:
-    """The least number so far; NaN from the first one on."""
+    """Return the running minimum; NaN from the first NaN on."""
     return _running(x, dim, torch.le)
 
 
 def logcumsumexp(x: Tensor, dim: int) -> Any:
-    """Running sums of exponentials, by steps of 1, 2, 4, …"""
+    """Return running log-sum-exps, by a scan of steps 1, 2, 4, …."""
     if x.dim() == 0:
         return x.clone()
     dim %= x.dim()
@@ -305,7 +305,7 @@ def logcumsumexp(x: Tensor, dim: int) -> Any:
 
 
 def _added(one: Tensor, other: Tensor) -> Tensor:
-    """The sum of exponentials, whose maximum may lose a NaN in a delegate."""
+    """Return log(e^one + e^other); the maximum in it may lose a NaN in a delegate."""
     added = torch.logaddexp(one, other)
     is_nan = torch.logical_or(torch.isnan(one), torch.isnan(other))
     return torch.where(is_nan, torch.full_like(added, math.nan), added)
@@ -330,4 +330,4 @@ ORDERS: dict[Any, Callable[..., Any]] = {
     aten.cummin.default: cummin,
     aten.logcumsumexp.default: logcumsumexp,
 }
-"""Operator → what it is by others."""
+"""Operator → its decomposition."""

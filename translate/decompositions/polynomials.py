@@ -1,7 +1,8 @@
-"""Orthogonal polynomials whose degree data say: Chebyshev's four kinds by their angle.
+"""Orthogonal polynomials of a degree that is a tensor: the four kinds of Chebyshev polynomials.
 
-`T`, `U`, `V`, `W` of degree n are cosines and sines of multiples of `acos x`, and hyperbolic ones
-of `acosh |x|` beyond one. Those of Legendre, Laguerre and Hermite have no such form.
+`T`, `U`, `V`, `W` of degree n are cosines and sines of multiples of `acos x`, and for |x| > 1
+hyperbolic functions of multiples of `acosh |x|`. Legendre, Laguerre and Hermite polynomials have no
+such closed form.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ aten = torch.ops.aten
 
 
 def chebyshev(x: Tensor, n: Tensor | float, *, kind: str, is_shifted: bool) -> Any:
-    """A polynomial of degree n, zero below degree 0."""
+    """Return a polynomial of degree n; zero for degrees below 0."""
     if x.dtype not in (torch.float32, torch.float64):
         return NotImplemented
     degree = n.to(x.dtype) if isinstance(n, torch.Tensor) else torch.full_like(x, n)
@@ -35,7 +36,7 @@ def chebyshev(x: Tensor, n: Tensor | float, *, kind: str, is_shifted: bool) -> A
 
 
 def _circular(x: Tensor, n: Tensor, kind: str) -> Tensor:
-    """Within one: cos nθ, sin (n + 1)θ / sin θ, and by halves of the angle."""
+    """Compute it for |x| ≤ 1: cos nθ, sin (n + 1)θ / sin θ, and quotients in half angles."""
     theta = torch.acos(torch.clamp(x, -1, 1))
     sign = 1 - 2 * torch.abs(torch.remainder(n, 2.0))
     if kind == "t":
@@ -54,9 +55,9 @@ def _circular(x: Tensor, n: Tensor, kind: str) -> Tensor:
 
 
 def _hyperbolic(size: Tensor, x: Tensor, n: Tensor, kind: str) -> Tensor:
-    """Beyond one, of |x|; a polynomial of odd degree changes its sign.
+    """Compute it for |x| > 1 from |x|; a polynomial of odd degree changes its sign.
 
-    `V` and `W` change places there.
+    `V` and `W` are exchanged for negative x.
     """
     eta = torch.acosh(torch.clamp(size, min=1))
     is_negative = torch.lt(x, 0)
@@ -72,23 +73,23 @@ def _hyperbolic(size: Tensor, x: Tensor, n: Tensor, kind: str) -> Tensor:
 
 
 STEPS = "it takes as many steps as its data say"
-"""Why a recurrence or a series whose length is known only at run time has no form."""
+"""The refusal of a recurrence or series whose length is known only at run time."""
 
 
 def without_end(*_: Any, **__: Any) -> Any:
-    """A sum that goes on until it does not change.
+    """Refuse a series that is summed until it no longer changes.
 
     Raises:
-        NotImplementedError: with the sentence of a refusal.
+        NotImplementedError: with the text of a refusal.
     """
     raise NotImplementedError(STEPS)
 
 
 def by_recurrence(x: Tensor, n: Tensor | float, *, first: Step, step: Step) -> Any:
-    """A polynomial of a degree that is written in the program, from the two before it.
+    """Compute a polynomial of constant degree by its three-term recurrence.
 
     Raises:
-        NotImplementedError: the degree is known only at run time, or large.
+        NotImplementedError: the degree is known only at run time, or it is too large.
     """
     if isinstance(n, torch.Tensor) or n > LARGEST_DEGREE:
         raise NotImplementedError(STEPS)
@@ -103,7 +104,7 @@ def by_recurrence(x: Tensor, n: Tensor | float, *, first: Step, step: Step) -> A
 
 
 LARGEST_DEGREE = 64
-"""A larger one would be many products."""
+"""The largest degree; a larger one would take many products."""
 
 Step = Callable[[Tensor, int, Tensor, Tensor], Tensor]
 """(x, n, P[n], P[n - 1]) → P[n + 1]."""
@@ -139,7 +140,7 @@ POLYNOMIALS: dict[Any, Callable[..., Any]] = {
     )
     for overload in (packet.default, packet.n_scalar)
 }
-"""Operator → what it is by others."""
+"""Operator → its decomposition."""
 
 for _name, (_first, _step) in RECURRENCES.items():
     _packet = getattr(aten, f"special_{_name}")

@@ -1,6 +1,6 @@
-"""Pools by axes: a volume's as those of images, one that adapts as slices of its input.
+"""Pooling by axes: pools of volumes as pools of images, adaptive pools as slices of the input.
 
-A window is a box, so a mean or a greatest number over it is one over an axis after the other.
+A pooling window is a box, so its mean or maximum is computed along one axis after the other.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def avg_pool3d(
     count_include_pad: bool = True,
     divisor_override: int | None = None,
 ) -> Any:
-    """Images, then their means along the depth: the count of a box is a product of counts."""
+    """Pool images, then average along the depth: a box's element count is a product of counts."""
     if not x.dtype.is_floating_point:
         return NotImplemented
     kernel, stride, padding = _of_axes(3, kernel_size, stride or kernel_size, padding)
@@ -51,7 +51,7 @@ def avg_pool2d(
     count_include_pad: bool = True,
     divisor_override: int | None = None,
 ) -> Any:
-    """A divisor of its own is a factor, where every window is whole."""
+    """Apply a divisor override as a factor, which requires that every window is complete."""
     if not divisor_override or not x.dtype.is_floating_point:
         return NotImplemented
     kernel, stride, padding = _of_axes(2, kernel_size, stride or kernel_size, padding)
@@ -61,7 +61,7 @@ def avg_pool2d(
 
 
 def _of_axes(rank: int, *lists: Sequence[int]) -> list[tuple[int, ...]]:
-    """A number for each axis, where one may stand for all."""
+    """Expand a parameter list to one number per axis; a single number is for all axes."""
     return [tuple(given) if len(given) == rank else (given[0],) * rank for given in lists]
 
 
@@ -72,7 +72,7 @@ def _with_edges(
     padding: Sequence[int],
     ceil_mode: bool,
 ) -> Tensor:
-    """The zeros around that windows reach, written out."""
+    """Pad with the zeros that windows reach."""
     amounts: list[int] = []
     sizes = x.shape[-len(kernel) :]
     for size, span, step, pad in zip(sizes, kernel, stride, padding, strict=True):
@@ -86,14 +86,14 @@ def _with_edges(
 
 
 def windows(size: int, count: int) -> list[tuple[int, int]]:
-    """(start, length) of the parts of an axis that an adaptive pool takes together."""
+    """Return (start, length) of the windows of an adaptive pool along an axis."""
     starts = [at * size // count for at in range(count)]
     ends = [-(-(at + 1) * size // count) for at in range(count)]
     return [(start, end - start) for start, end in zip(starts, ends, strict=True)]
 
 
 def by_windows(x: Tensor, axis: int, count: int, reduce: Callable[[Tensor, int], Tensor]) -> Tensor:
-    """An axis reduced by `reduce(x, axis)`, in as many parts as it is to have elements."""
+    """Reduce an axis in `count` adaptive windows by `reduce(x, axis)`."""
     size = x.shape[axis]
     if count and size % count == 0:
         return reduce(x.unflatten(axis, (count, size // count)), axis + 1)
@@ -102,7 +102,7 @@ def by_windows(x: Tensor, axis: int, count: int, reduce: Callable[[Tensor, int],
 
 
 def adaptive_avg_pool3d(x: Tensor, output_size: Sequence[int]) -> Any:
-    """The depth first, then images."""
+    """Pool the depth first, then images."""
     if min(output_size) == 0 or x.numel() == 0:
         return NotImplemented
     axis = x.dim() - 3
@@ -113,7 +113,7 @@ def adaptive_avg_pool3d(x: Tensor, output_size: Sequence[int]) -> Any:
 
 
 def adaptive_max_pool(x: Tensor, output_size: Sequence[int]) -> Any:
-    """Values, and the place of each among all elements of a channel, the first of equals."""
+    """Return maxima and their flat indices within a channel; the first of equal elements."""
     rank = len(output_size)
     first = x.dim() - rank
     if not all(type(size) is int for size in (*output_size, *x.shape[first:])):
@@ -142,9 +142,9 @@ def adaptive_max_pool(x: Tensor, output_size: Sequence[int]) -> Any:
 
 
 def _adaptive_max_pool_of_any(x: Tensor, output_size: Sequence[int]) -> Any:
-    """The same of sizes that are open: as many places a window as the longest has.
+    """Compute `adaptive_max_pool` of dynamic sizes; each window has the longest's index count.
 
-    A shorter window names its last place again, which is no greater than itself.
+    A shorter window repeats its last index, which does not change its maximum.
     """
     first = x.dim() - len(output_size)
     values, places = x, None
@@ -174,7 +174,7 @@ def _taken(x: Tensor, axis: int, places: Tensor) -> Tensor:
 def fractional_max_pool(
     x: Tensor, kernel_size: Sequence[int], output_size: Sequence[int], samples: Tensor
 ) -> Any:
-    """Windows whose places a number drawn for each channel says, gathered axis by axis."""
+    """Gather windows axis by axis; a random number per channel determines their positions."""
     rank = len(output_size)
     first = x.dim() - rank
     leading = x.shape[:first]
@@ -221,4 +221,4 @@ POOLS: dict[Any, Callable[..., Any]] = {
     aten.fractional_max_pool2d.default: fractional_max_pool,
     aten.fractional_max_pool3d.default: fractional_max_pool,
 }
-"""Operator → what it is by others."""
+"""Operator → its decomposition."""

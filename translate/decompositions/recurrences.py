@@ -1,7 +1,7 @@
-"""Recurrent layers, step by step: the inputs of all steps meet their weights in one product.
+"""Recurrent layers, unrolled: one product applies the input weights to the inputs of all steps.
 
-What PyTorch computes them by on a device without fused layers multiplies each step's inputs alone.
-Gates that take the same function take it at once, and are parted behind it.
+PyTorch's own decomposition for devices without fused layers multiplies each step's inputs alone.
+Gates with the same activation are computed together and split afterwards.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ aten = torch.ops.aten
 
 State = tuple[Tensor, ...]
 Weights = Sequence[Tensor | None]
-"""Of the inputs, of the state, their biases, and of the projection."""
+"""Weights of the inputs, of the state, their biases, and the projection."""
 Cell = Callable[[Tensor, State, Weights], State]
 
 
 def lstm_cell(given: Tensor, state: State, weights: Weights) -> State:
-    """`[…, 4 H]` of the inputs, in, forget, cell and output gates, and the two states."""
+    """Compute an LSTM step: `[…, 4 H]` input, forget, cell and output gates, and both states."""
     (hidden, cell), (_, recurrent, _, bias, projection) = state, weights
     gates = given + linear(hidden, _held(recurrent), bias)
     taken, kept, _, shown = torch.sigmoid(gates).chunk(4, -1)
@@ -32,7 +32,7 @@ def lstm_cell(given: Tensor, state: State, weights: Weights) -> State:
 
 
 def gru_cell(given: Tensor, state: State, weights: Weights) -> State:
-    """`[…, 3 H]` of the inputs: reset, update and new gate."""
+    """Compute a GRU step: `[…, 3 H]` reset, update and new gates."""
     (hidden,), (_, recurrent, _, bias, _) = state, weights
     said, size = linear(hidden, _held(recurrent), bias), hidden.shape[-1]
     reset, update = torch.sigmoid(given[..., : 2 * size] + said[..., : 2 * size]).chunk(2, -1)
@@ -41,7 +41,7 @@ def gru_cell(given: Tensor, state: State, weights: Weights) -> State:
 
 
 def rnn_cell(function: Callable[[Tensor], Tensor]) -> Cell:
-    """A function of what the inputs and the state say."""
+    """Return a cell that applies an activation to the sum of input and state products."""
 
     def step(given: Tensor, state: State, weights: Weights) -> State:
         return (function(given + linear(state[0], _held(weights[1]), weights[3])),)
@@ -50,7 +50,7 @@ def rnn_cell(function: Callable[[Tensor], Tensor]) -> Cell:
 
 
 def recurrence(cell: Cell) -> Callable[..., Any]:
-    """Layers of a cell, over lines of known length."""
+    """Return a function that unrolls layers of a cell over sequences of constant length."""
 
     def composed(
         x: Tensor,
@@ -109,7 +109,7 @@ def _held(weight: Tensor | None) -> Tensor:
 
 
 def one_step(cell: Cell) -> Callable[..., Any]:
-    """A cell that a model calls itself."""
+    """Return a function for a single step of a cell, as in `nn.LSTMCell`."""
 
     def composed(
         x: Tensor,
@@ -133,11 +133,11 @@ CELLS: Mapping[Any, Callable[..., Any]] = {
     aten.rnn_tanh_cell.default: one_step(rnn_cell(torch.tanh)),
     aten.rnn_relu_cell.default: one_step(rnn_cell(torch.relu)),
 }
-"""Steps, whose products of inputs may be one with those of other steps once they are seen."""
+"""Single-step operators; the input products of several steps may be merged into one product."""
 
 
 def cell_function(overload: Any, is_root: bool = False) -> Callable[..., Any] | None:
-    """What stands for a step, and for nothing else."""
+    """Return the decomposition of a single-step operator, or None for other operators."""
     return CELLS.get(overload)
 
 

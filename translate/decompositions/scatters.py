@@ -1,7 +1,7 @@
-"""What is written to places that data say, by comparing every place with every index.
+"""Scatters at computed indices, by comparing every position with every index.
 
-The runtime has kernels that write and that add; a greatest number, a product or a count needs each
-place to look at all that is written, which is `MOST` comparisons at the most.
+The runtime has kernels that write and that add. A maximum, a product or a count compares each
+position with all indices, which is limited to `MOST` comparisons.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from stepwell.translate.decompositions.arithmetic import within
 aten = torch.ops.aten
 
 MOST = 2**24
-"""Comparisons of a place with what is written."""
+"""The most comparisons of a position with an index."""
 
 
 def neutral(reduce: str, dtype: torch.dtype) -> float:
-    """What a reduction does not see."""
+    """Return the neutral element of a reduction."""
     if reduce in ("amax", "amin"):
         if dtype.is_floating_point:
             return -math.inf if reduce == "amax" else math.inf
@@ -43,22 +43,22 @@ COMBINE: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "amax": lambda x, found: torch.clamp(x, min=found),
     "amin": lambda x, found: torch.clamp(x, max=found),
 }
-"""What joins what was there and what is written. Limits by tensors keep every NaN on each engine; a
-maximum need not.
+"""The function that combines the old and the new number. Limits by tensors keep every NaN on each
+engine; a maximum need not.
 """
 
 
 def checked(index: Tensor, size: int) -> Tensor:
-    """An index that is from 0 to below `size`: a look-up, whose kernel refuses any other.
+    """Return an index checked to be in [0, size), by a look-up whose kernel refuses any other.
 
-    PyTorch raises an error there; comparisons and negative places would pass over it in silence.
+    PyTorch raises an error there; comparisons would ignore it, and negative indices would be valid.
     """
     flat = index.reshape(-1).to(torch.int64)
     return torch.index_select(torch.arange(size), 0, flat).reshape(index.shape)
 
 
 def one_hot(index: Tensor, num_classes: int = -1) -> Any:
-    """Ones at the places that an index says, of a number of classes that is given."""
+    """Return a one-hot encoding of an index for a given number of classes."""
     if num_classes < 1 or not index.numel():
         return NotImplemented
     places = torch.arange(num_classes)
@@ -66,7 +66,7 @@ def one_hot(index: Tensor, num_classes: int = -1) -> Any:
 
 
 def index_copy(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Any:
-    """Slices written at places along an axis."""
+    """Write slices at indices along an axis."""
     if x.dim() == 0:
         return NotImplemented
     dim %= x.dim()
@@ -75,7 +75,7 @@ def index_copy(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Any:
 
 
 def index_fill(x: Tensor, dim: int, index: Tensor, value: Any) -> Any:
-    """One number written at places along an axis, which may be counted from its end."""
+    """Write one number at indices along an axis; negative indices count from its end."""
     if x.dim() == 0:
         return NotImplemented
     number = torch.full([], value, dtype=x.dtype) if not isinstance(value, Tensor) else value
@@ -92,7 +92,7 @@ def scatter_reduce(
     *,
     include_self: bool = True,
 ) -> Any:
-    """Numbers reduced at the places that an index says."""
+    """Reduce numbers at indices."""
     if x.dtype == torch.bool:
         return NotImplemented
     if x.dim() == 0:
@@ -111,7 +111,7 @@ def scatter_reduce(
 def _compared(
     x: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, include_self: bool
 ) -> Tensor:
-    """Every place looks at every index along the axis."""
+    """Compare every position with every index along the axis."""
     within(index.numel() * x.shape[dim], MOST)
     index = checked(index, x.shape[dim])
     places = torch.arange(x.shape[dim]).unsqueeze(-1)
@@ -128,7 +128,7 @@ def _compared(
 
 
 def _first(x: Tensor, shape: Sequence[int]) -> Tensor:
-    """The corner of a tensor that has a shape."""
+    """Return the leading part of a tensor that has the given shape."""
     for axis, size in enumerate(shape):
         if x.shape[axis] != size:
             x = x.narrow(axis, 0, size)
@@ -136,7 +136,7 @@ def _first(x: Tensor, shape: Sequence[int]) -> Tensor:
 
 
 def _over(x: Tensor, corner: Tensor) -> Tensor:
-    """A tensor with its corner replaced."""
+    """Return a tensor with its leading part replaced."""
     for axis in reversed(range(x.dim())):
         size = corner.shape[axis]
         if size != x.shape[axis]:
@@ -154,7 +154,7 @@ def _behind(corner: Tensor, x: Tensor, axis: int) -> list[int]:
 def _summed(
     x: Tensor, dim: int, index: Tensor, src: Tensor, is_mean: bool, include_self: bool
 ) -> Any:
-    """Sums by the kernel that adds; their counts by adding ones."""
+    """Sum by the kernel that adds; count by adding ones."""
     start = x
     ones = torch.ones_like(src)
     if not include_self:
@@ -173,7 +173,7 @@ def _is_float(x: Tensor) -> bool:
 
 
 def scatter_add(x: Tensor, dim: int, index: Tensor, src: Tensor) -> Any:
-    """Where no kernel adds: each place looks at all that is written."""
+    """Add at indices without a kernel that adds: compare each position with all indices."""
     if x.dtype == torch.bool or not index.numel():
         return NotImplemented
     if x.dim() == 0:
@@ -183,7 +183,7 @@ def scatter_add(x: Tensor, dim: int, index: Tensor, src: Tensor) -> Any:
 
 
 def index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: float = 1) -> Any:
-    """Slices added at places along an axis."""
+    """Add slices at indices along an axis."""
     if x.dtype == torch.bool:
         return NotImplemented
     if x.dim() == 0:
@@ -198,7 +198,7 @@ def index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: floa
 def index_put(
     x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False
 ) -> Any:
-    """Where no kernel adds at places: indices of all leading axes as one, then as `scatter_add`."""
+    """Add at indices without such a kernel: flatten the leading axes' indices and `scatter_add`."""
     known = [index for index in indices if index is not None]
     is_whole = len(known) == len(indices) and all(i.dtype != torch.bool for i in known)
     if not accumulate or not is_whole or x.dtype == torch.bool or x.numel() == 0:
@@ -216,13 +216,13 @@ def index_put(
 
 
 def scatter_of(x: Tensor, dim: int, index: Tensor, src: Tensor, *, reduce: str) -> Any:
-    """Numbers added or multiplied."""
+    """Add or multiply numbers at indices."""
     named = {"add": "sum", "multiply": "prod"}[reduce]
     return scatter_reduce(x, dim, index, src, named)
 
 
 def scatter_value_of(x: Tensor, dim: int, index: Tensor, value: float, *, reduce: str) -> Any:
-    """One number added or multiplied."""
+    """Add or multiply one number at indices."""
     return scatter_of(x, dim, index, torch.full(index.shape, value, dtype=x.dtype), reduce=reduce)
 
 
@@ -235,7 +235,7 @@ def index_reduce(
     *,
     include_self: bool = True,
 ) -> Any:
-    """Slices reduced at places along an axis."""
+    """Reduce slices at indices along an axis."""
     if x.dim() == 0:
         flat = (index.reshape(-1), source.reshape(-1))
         row = index_reduce(x.reshape(1), 0, *flat, reduce, include_self=include_self)
@@ -246,7 +246,7 @@ def index_reduce(
 
 
 def put(x: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
-    """Numbers written to places of the tensor as one row."""
+    """Write numbers at indices of the flattened tensor."""
     places = index.reshape(-1)
     row = torch.index_put(x.reshape(-1), [places], source.reshape(-1), accumulate)
     return row.reshape(x.shape)
@@ -255,7 +255,7 @@ def put(x: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> T
 def diagonal_scatter(
     x: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1
 ) -> Tensor:
-    """A diagonal replaced: chosen where column and row are `offset` apart."""
+    """Replace a diagonal: a mask chooses the elements whose column - row equals `offset`."""
     rows, columns = x.shape[dim1], x.shape[dim2]
     images = x.movedim((dim1, dim2), (-2, -1))
     row = torch.arange(rows).unsqueeze(-1)
@@ -271,7 +271,7 @@ def diagonal_scatter(
 def as_strided_scatter(
     x: Tensor, src: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: Any = None
 ) -> Any:
-    """Written to the places that strides name, of a tensor that lies row by row."""
+    """Write at the positions that strides describe, of a tensor in row-major order."""
     if not x.is_contiguous() or x.storage_offset():
         return NotImplemented
     places = torch.full([], storage_offset or 0, dtype=torch.int64)
@@ -291,7 +291,7 @@ def segment_reduce(
     unsafe: bool = False,
     initial: float | None = None,
 ) -> Any:
-    """Runs of rows reduced: each run looks at every row."""
+    """Reduce segments of rows: each segment compares with every row."""
     axis %= x.dim()
     if offsets is None and lengths is not None:
         ends = torch.cumsum(lengths, axis)
@@ -329,7 +329,7 @@ def segment_reduce(
 
 
 def histc(x: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Any:
-    """How many numbers are in each of equal intervals; the last holds its upper end."""
+    """Count the numbers in equal intervals; the last interval includes its upper end."""
     flat = x.reshape(-1)
     if not _is_float(x) or flat.numel() == 0:
         return NotImplemented
@@ -352,7 +352,7 @@ def histc(x: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Any:
 def histogram_of_bins(
     x: Tensor, bins: Tensor, *, weight: Tensor | None = None, density: bool = False
 ) -> Any:
-    """How many numbers are between the ends of each interval; the last holds its upper end."""
+    """Count the numbers in given intervals; the last interval includes its upper end."""
     flat = x.reshape(-1)
     count = bins.shape[0] - 1
     if not flat.numel():
@@ -380,7 +380,7 @@ def histogram_of_count(
     weight: Tensor | None = None,
     density: bool = False,
 ) -> Any:
-    """Equal intervals between the ends given, or the least and the greatest number."""
+    """Count in equal intervals between the given ends, or between the minimum and the maximum."""
     steps = torch.arange(bins + 1).to(x.dtype)
     if range is None:
         low, high = torch.amin(x.reshape(-1)), torch.amax(x.reshape(-1))
@@ -416,4 +416,4 @@ SCATTERS: dict[Any, Callable[..., Any]] = {
     aten.histogram.bins_tensor: histogram_of_bins,
     aten.histogram.bin_ct: histogram_of_count,
 }
-"""Operator → what it is by others."""
+"""Operator → its decomposition."""

@@ -1,8 +1,8 @@
-"""Convolutions of volumes as sums over the planes of the kernel, each a convolution of images.
+"""3-D convolutions as sums of 2-D convolutions over the kernel's planes.
 
-`volumes-to-images` does it for constant kernels without transposition, where each plane is a filter
-of its own. Here the kernel may be computed, and a transposed convolution puts what each plane of
-the kernel gives at the depths that it reaches.
+The pass `volumes-to-images` handles constant, not transposed kernels, where each plane is a filter
+of its own. Here the kernel may be computed. A transposed convolution adds each plane's result at
+the depths that the plane reaches.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def convolution(
     output_padding: Sequence[int],
     groups: int,
 ) -> Any:
-    """Of `[N, C, D, H, W]`, planes in the batch."""
+    """Move the planes of `[N, C, D, H, W]` into the batch."""
     if x.dim() != 5 or x.numel() == 0:
         return NotImplemented
     batch, channels, depth, *image = x.shape
@@ -72,7 +72,7 @@ def convolution(
 
 
 def _placed(planes: Tensor, step: int, first: int, count: int) -> Tensor:
-    """Planes `step` apart from the place `first` on, zeros between them, cut to `count`."""
+    """Place planes `step` apart from `first` on, with zeros between them, and cut to `count`."""
     if step > 1:
         spread = torch.constant_pad_nd(planes.unsqueeze(2), (0, 0, 0, 0, 0, 0, 0, step - 1))
         planes = spread.flatten(1, 2).narrow(1, 0, (planes.shape[1] - 1) * step + 1)
@@ -85,4 +85,4 @@ def _placed(planes: Tensor, step: int, first: int, count: int) -> Tensor:
 
 
 VOLUMES: dict[Any, Callable[..., Any]] = {aten.convolution.default: convolution}
-"""Operator → what it is by others."""
+"""Operator → its decomposition."""

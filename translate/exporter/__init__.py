@@ -1,1 +1,1 @@
-"""IR back into torch programs: one module for each part of an `ExportedProgram`."""
+"""Export to PyTorch programs: one module for each part of an `ExportedProgram`."""

@@ -1,4 +1,4 @@
-"""One block into one FX graph: each op becomes the call it stands for, with its example value."""
+"""Export of one block to one FX graph: each op becomes a call with its example value."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ from stepwell.ir.diagnostics import (
 from stepwell.translate.importer.graph import WRITTEN_AS
 
 Writer = Callable[["GraphExporter", Any], None]
-"""Writes an op into a graph, and says what its results are there."""
+"""Writes an op into a graph, and returns its results there."""
 
 
 @dataclass
 class Exporting:
-    """What the graphs of one export share."""
+    """State shared by the graphs of one export."""
 
     symbols: Symbols
     problems: list[Problem] = field(default_factory=list[Problem])
     graphs: dict[str, int] = field(default_factory=dict[str, int])
     writers: Mapping[type[Operation], Writer] = field(default_factory=dict[type[Operation], Any])
-    """How ops are written that are none of torch's."""
+    """Writers of ops that are not PyTorch's."""
 
     def graph_name(self, stem: str) -> str:
-        """A fresh attribute name for a sub-graph: `true_graph_0`."""
+        """Return an unused attribute name for a sub-graph: `true_graph_0`."""
         number = self.graphs.get(stem, 0)
         self.graphs[stem] = number + 1
         return f"{stem}_{number}"
@@ -62,10 +62,10 @@ class GraphExporter:
         self.names: set[str] = set()
 
     def placeholder(self, name: str, value: SSAValue | None, example: Any) -> Node:
-        """An input of the graph."""
+        """Add an input of the graph."""
         node = self.graph.placeholder(name)
         if node.name != name and name not in self.names:
-            node.name = name  # FX avoids Python's builtins, which export itself does not
+            node.name = name  # FX renames Python's builtins; export does not.
         node.target = node.name
         self.names.add(node.name)
         node.meta["val"] = example
@@ -74,7 +74,7 @@ class GraphExporter:
         return node
 
     def operation(self, op: Operation) -> None:
-        """Write one op; problems are noted."""
+        """Write one op; problems are recorded."""
         if isinstance(op, SchemaOp):
             self._schema_op(op)
         elif isinstance(op, sym.SymOp):
@@ -89,7 +89,7 @@ class GraphExporter:
             self.refuse(op, "it has no form in a torch program")
 
     def refuse(self, op: Operation, reason: str) -> None:
-        """Note an op that cannot be written; all are reported together."""
+        """Record an op that cannot be written; all of them are reported together."""
         self.shared.problems.append(Problem(f"{op_name(op)}: {reason}", describe_op(op)))
         for result in op.results:
             self.values[result] = None
@@ -115,7 +115,7 @@ class GraphExporter:
             self.call(op, target, args, kwargs)
 
     def _functionalized(self, op: SchemaOp, target: Any, given: dict[str, Any]) -> None:
-        """A custom operator that writes, as torch's functionalization calls it: on its bases."""
+        """Write a custom operator with side effects on its bases, as torch's functionalization."""
         bases: list[Any] = []
         for argument in op.SCHEMA.written:
             given[f"_{argument.name}_base_index"] = len(bases)
@@ -134,7 +134,7 @@ class GraphExporter:
         kwargs: dict[str, Any],
         example: tuple[Any] | None = None,
     ) -> None:
-        """Append a call; `example` holds its example value where running it would not give it."""
+        """Append a call; `example` is its example value if running it would not give it."""
         node = self.graph.create_node(
             "call_function", target, args, kwargs, name=node_name(op.location)
         )
@@ -157,10 +157,10 @@ class GraphExporter:
     def _run(
         self, op: Operation, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        """The call's example value, by torch's own shape functions.
+        """Compute the call's example value by PyTorch's own shape functions.
 
-        What they ask of symbolic sizes was asked when the program was made: a guard of theirs would
-        fix an input's size (`upsample_linear1d` does).
+        Their conditions on symbolic sizes were checked when the program was exported: a new guard
+        would fix an input's size (as for `upsample_linear1d`).
         """
         examples, named = _examples(args), _examples(kwargs)
         symbols = self.shared.symbols
@@ -168,19 +168,19 @@ class GraphExporter:
             with symbols.env.suppress_guards(), symbols.on_fakes():
                 with contextlib.suppress(RuntimeError):
                     return target(*examples, **named)
-                with enable_python_dispatcher():  # What torch's C++ wants as plain integers.
+                with enable_python_dispatcher():  # PyTorch's C++ kernels require plain integers.
                     return target(*examples, **named)
-        except Exception as error:  # torch's shape functions raise whatever they like
+        except Exception as error:  # PyTorch's shape functions may raise any exception.
             reason = (str(error).splitlines() or [type(error).__name__])[0]
             self.refuse(op, f"torch refuses the call: {reason}")
             return _FAILED
 
     def _unpack(self, node: Node, results: list[SSAValue], value: Any, op: Operation) -> None:
-        """`operator.getitem` for each result that is used or was named."""
+        """Add an `operator.getitem` for each result that is used or was named."""
         rest = iter(results)
         for index, item in enumerate(cast(Sequence[Any], value)):
             nested = isinstance(item, tuple | list)
-            if item is None:  # of an operator that returns nothing, and writes
+            if item is None:  # An operator that returns nothing, and writes.
                 continue
             count = len(cast(Sequence[Any], item)) if nested else 1
             taken = [next(rest) for _ in range(count)]
@@ -199,7 +199,7 @@ class GraphExporter:
                 self.values[taken[0]] = part
 
     def _describe(self, node: Node, op: Operation) -> None:
-        """Source line and module path, as export records them."""
+        """Set source line and module path as export records them."""
         if (line := source_line(op.location)) is not None:
             file, _, number = line.rpartition(":")
             node.meta["stack_trace"] = f'File "{file}", line {number}, in forward'
@@ -308,11 +308,11 @@ _VIEWS = (torch.ops.aten.view.default, torch.ops.aten._unsafe_view.default)
 
 
 def _is_viewable(operand: Any, sizes: Any) -> bool:
-    """Whether memory lies so that torch can view it, which rewrites do not ask: they mean values.
+    """Whether PyTorch can view an example value's memory; rewrites do not guarantee this.
 
-    Fakes are viewed however they lie, tensors on the meta device are not.
+    Fake tensors can be viewed whatever their strides, tensors on the meta device cannot.
     """
-    if operand is None:  # Of an op that is refused.
+    if operand is None:  # An operand of a refused op.
         return True
     example = operand.meta["val"]
     shape, strides, view = (
@@ -328,13 +328,13 @@ def _is_viewable(operand: Any, sizes: Any) -> bool:
 
 
 def _hints(sizes: Sequence[int | torch.SymInt]) -> list[int] | None:
-    """Sizes, symbolic ones as what they were while exporting; None if one was unknown."""
+    """Return sizes, for symbolic ones their value at export; None if one was unknown."""
     hints = [size if isinstance(size, int) else size.node.hint for size in sizes]
     return None if None in hints else hints
 
 
 def _examples(value: Any) -> Any:
-    """Nodes replaced by their example values, in any nesting of a call's arguments."""
+    """Replace nodes by their example values, at any nesting of a call's arguments."""
     if isinstance(value, Node):
         return value.meta["val"]
     if isinstance(value, tuple | list):

@@ -1,4 +1,4 @@
-"""`to_exported_program`: a method at the aten level becomes a torch program again.
+"""`to_exported_program`: exports a method at the aten level as a PyTorch program.
 
 A method that came from a functional graph gives that graph back node for node: names, targets,
 arguments, order and signature. State is written the functional way, by returned values, so that a
@@ -87,12 +87,12 @@ def _lies_apart(program: ExportedProgram, _: Any, args: Any, kwargs: Mapping[str
 
 @gives("torch", Program)
 def way_out(program: Program) -> Callable[[str], ExportedProgram]:
-    """What takes a method of a program back to torch."""
+    """Return the function that exports a method of a program to PyTorch."""
     return partial(to_exported_program, program)
 
 
 def to_exported_program(program: Program, method: str = "forward") -> ExportedProgram:
-    """A method of a program at the aten level as a torch program.
+    """Export a method of a program at the aten level as a PyTorch program.
 
     Args:
         program: it is not changed, and its weights are not copied.
@@ -100,7 +100,7 @@ def to_exported_program(program: Program, method: str = "forward") -> ExportedPr
 
     Raises:
         StepwellError: the program is at another level.
-        UnsupportedError: listing every op that no torch program can hold.
+        UnsupportedError: lists every op that has no equivalent in a PyTorch program.
     """
     if program.level != "aten":
         raise StepwellError(
@@ -113,14 +113,14 @@ def to_exported_program(program: Program, method: str = "forward") -> ExportedPr
 def exported_with(
     program: Program, method: str, writers: Mapping[type[Operation], Writer]
 ) -> ExportedProgram:
-    """A method as a torch program, whatever its level.
+    """Export a method as a PyTorch program, whatever its level.
 
     Args:
         program, method: as for `to_exported_program`.
-        writers: how ops are written that are none of torch's.
+        writers: how ops are written that are not PyTorch's.
 
     Raises:
-        UnsupportedError: listing every op that has no form in a torch program.
+        UnsupportedError: lists every op that has no equivalent in a PyTorch program.
     """
     func = program.method(method)
     signature = get_signature(func)
@@ -139,9 +139,9 @@ class _Method:
     state_dict: dict[str, torch.Tensor] = field(default_factory=dict[str, torch.Tensor])
     constants: dict[str, torch.Tensor] = field(default_factory=dict[str, torch.Tensor])
     names: dict[str, str] = field(default_factory=dict[str, str])
-    """Weight key → its name in the torch program."""
+    """Weight key → its name in the PyTorch program."""
     placeholders: dict[str, Node] = field(default_factory=dict[str, Node])
-    """Weight key → what stands for it in the graph."""
+    """Weight key → its node in the graph."""
 
     def __post_init__(self) -> None:
         self.symbols = Symbols(self.signature.ranges)
@@ -150,7 +150,7 @@ class _Method:
         self.exporter = GraphExporter(self.shared, self.graph, self.root)
 
     def export(self) -> ExportedProgram:
-        """The torch program."""
+        """Return the PyTorch program."""
         block = self.func.body.block
         for op in self.func.walk():
             if isinstance(op, WeightOp | StateOp) and type(op.parent_op()) not in self.writers:
@@ -204,7 +204,7 @@ class _Method:
         )
 
     def _name(self, key: str) -> str:
-        """A weight's name in the program: its key, unless a rewrite made it."""
+        """Return a weight's name in the program: its key, unless a rewrite created it."""
         name = self.names.get(key)
         if name is None:
             name = key if "#" not in key else re.sub(r"\W+", "_", key)
@@ -219,7 +219,7 @@ class _Method:
         made = "#" in key
         kind = InputKind.BUFFER
         if isinstance(op, WeightOp):
-            if key in self.placeholders:  # Torch has a tensor once, however many read it.
+            if key in self.placeholders:  # PyTorch has each tensor once.
                 self.exporter.values[op.result] = self.placeholders[key]
                 return
             kind = _KINDS[op.kind.data]
@@ -238,7 +238,7 @@ class _Method:
         stored = kind is InputKind.PARAMETER or persistent
         table = self.state_dict if stored else self.constants
         if isinstance(op, StateOp) and target not in table:
-            tensor = tensor.clone()  # a torch program writes to its buffers, ours never change
+            tensor = tensor.clone()  # A PyTorch program writes to its buffers; ours never change.
         held = table.setdefault(target, tensor)
         name = (None if made else node_name(op.location)) or _placeholder(kind, target)
         example = self.symbols.mode.from_tensor(held, static_shapes=True)
@@ -248,7 +248,7 @@ class _Method:
             self.placeholders[key] = node
 
     def _user_inputs(self) -> dict[int, str]:
-        """Placeholders of the user's inputs; run-time ones by their index."""
+        """Return placeholders of the user's inputs; run-time ones by their index."""
         names: dict[int, str] = {}
         arguments = iter(self.func.body.block.args)
         for port in self.signature.inputs:
@@ -289,7 +289,7 @@ class _Method:
 
 
 def _argument_names(in_spec: pytree.TreeSpec, leaves: list[str]) -> list[str] | None:
-    """The names of `forward`'s arguments, where each is one leaf."""
+    """Return the names of `forward`'s arguments, if each is one leaf."""
     args, kwargs = in_spec.children()
     names: list[str] = []
     for child in args.children():
@@ -304,7 +304,7 @@ def _placeholder(kind: InputKind, target: str) -> str:
 
 
 def _argument(value: Any) -> ArgumentSpec:
-    """How a signature names a value."""
+    """Return how a signature names a value."""
     if not isinstance(value, Node):
         return ConstantArgument("", value)
     example = value.meta["val"]

@@ -1,1 +1,1 @@
-"""Torch programs into IR: one module for each part of an `ExportedProgram`."""
+"""Import of PyTorch programs: one module for each part of an `ExportedProgram`."""

@@ -1,9 +1,9 @@
-"""Which nodes of a graph are one tensor, which look at another's memory, and how.
+"""Alias analysis: which nodes of a graph are one tensor, which are views of another, and how.
 
-A node is *the same tensor* as another (`detach`, an in-place call and what it wrote to), a *view*
-of one, or *fresh*. The alias annotations of schemas say which operators may give views. Whether one
-does that may also copy (`reshape`, `contiguous`, a composite operator that says nothing) is asked
-of the operator itself, on tensors without memory that lie as the graph's do.
+A node is *the same tensor* as another (`detach`, an in-place call and the tensor it wrote), a
+*view* of one, or *fresh*. The alias annotations of schemas state which operators may return views.
+If such an operator may also copy (`reshape`, `contiguous`, a composite operator without
+annotation), it is run on tensors without memory that have the graph's strides.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from stepwell.ir.compat.torch.torch_private import has_kernel_for_key, memory_of
 from stepwell.translate.importer.values import why_not_plain
 
 WRAPPERS = {"wrap_with_set_grad_enabled": 1, "wrap_with_autocast": 4}
-"""Calls of a sub-graph under a mode of torch, and how many arguments stand before it."""
+"""Calls of a sub-graph under a mode of PyTorch, and how many arguments precede it."""
 
 _VIEWS = frozenset(
     "slice select diagonal transpose t numpy_T mT permute movedim swapaxes swapdims moveaxis view "
@@ -30,7 +30,7 @@ _VIEWS = frozenset(
     "lift_fresh as_strided unfold real imag view_as_real view_as_complex mH adjoint "
     "matrix_H".split()
 )
-"""Operators whose result always looks at their operand's memory."""
+"""Operators whose result always shares their operand's memory."""
 
 _FRESH = frozenset(
     "linear layer_norm group_norm batch_norm instance_norm matmul conv1d conv2d conv3d "
@@ -41,32 +41,32 @@ _FRESH = frozenset(
     "rnn_tanh lstm gru ones zeros full arange one_hot tile type_promote __and__ __or__ __xor__ "
     "std var max min argsort sort topk item square true_divide multiply subtract divide".split()
 )
-"""Composite operators that never return their operand, though their schema cannot say so."""
+"""Composite operators that never return their operand, which their schema cannot state."""
 
 _DROPOUTS = frozenset({"dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout"})
-"""They return their operand itself outside of training."""
+"""Operators that return their operand itself outside of training."""
 
 
 @dataclass(frozen=True)
 class View:
-    """One tensor of the graph looks at another's memory."""
+    """A tensor of the graph that shares another one's memory."""
 
     base: Node
     node: Node
-    """The call that makes it, of `base`."""
+    """The call that creates it from `base`."""
     index: int | None = None
-    """Which of the call's results it is, if the call gives several."""
+    """The index of the call's result, if it has several."""
     sure: bool = True
-    """Whether it does on every run: a composite operator may have given a copy."""
+    """Whether it is a view on every run: a composite operator may have returned a copy."""
 
 
 def is_wrapper(target: Any) -> bool:
-    """Whether a node calls a sub-graph under a mode of torch."""
+    """Whether a node calls a sub-graph under a mode of PyTorch."""
     return getattr(target, "__name__", "") in WRAPPERS
 
 
 def wrapped(module: GraphModule, node: Node) -> tuple[GraphModule, list[Any]]:
-    """The sub-graph that a wrapper calls, and what it is given."""
+    """Return the sub-graph that a wrapper calls, and its arguments."""
     graph, *inputs = node.args[WRAPPERS[getattr(node.target, "__name__", "")] :]
     assert isinstance(graph, Node)
     inner = getattr(module, str(graph.target))
@@ -75,45 +75,45 @@ def wrapped(module: GraphModule, node: Node) -> tuple[GraphModule, list[Any]]:
 
 
 def returned(module: GraphModule) -> list[Any]:
-    """What a sub-graph returns, in order."""
+    """Return the results of a sub-graph, in order."""
     found = next(n for n in reversed(module.graph.nodes) if n.op == "output").args[0]
     return list(found) if isinstance(found, list | tuple) else [found]
 
 
 def arguments(node: Node) -> dict[str, Any]:
-    """What a call of an operator is given, by schema name; what it leaves out is not there."""
+    """Return the arguments of an operator call by schema name, without omitted ones."""
     target: Any = node.target
     names = [argument.name for argument in schema_of(target).arguments]
     return {**dict(zip(names, node.args, strict=False)), **node.kwargs}
 
 
 def has_schema(target: Any) -> bool:
-    """Whether a call is one of an operator's overload."""
+    """Whether a node calls an operator overload."""
     schema = getattr(target, "_schema", None)
     return schema is not None and hasattr(schema, "overload_name")
 
 
 def base_name(target: Any) -> str:
-    """`slice` of `aten::slice.Tensor`."""
+    """Return `slice` for `aten::slice.Tensor`."""
     return str(schema_of(target).name).rpartition("::")[2]
 
 
 @dataclass
 class Aliases:
-    """The tensors of one graph, sub-graphs under a mode of torch included."""
+    """The tensors of one graph, including sub-graphs under a mode of PyTorch."""
 
     module: GraphModule
     owners: Mapping[Node, Node] = field(default_factory=dict[Node, Node])
-    """Placeholder → one before it whose tensor is the very same."""
+    """Placeholder → an earlier one with the identical tensor."""
     order: dict[Node, int] = field(default_factory=dict[Node, int])
     tensors: dict[Node, Node] = field(default_factory=dict[Node, Node])
     """Node → the first node that is this tensor."""
     views: dict[Node, View] = field(default_factory=dict[Node, View])
-    """Tensor → what it looks at; others have memory of their own."""
+    """Tensor → its view of another one; other tensors own their memory."""
     _lists: dict[Node, View] = field(default_factory=dict[Node, View])
-    """Call with several results → how they look at an operand."""
+    """Call with several results → their views of an operand."""
     _returns: dict[Node, list[Any]] = field(default_factory=dict[Node, list[Any]])
-    """Wrapper → what its sub-graph returns."""
+    """Wrapper → the results of its sub-graph."""
 
     def __post_init__(self) -> None:
         for node, same in _flat(self.module, self._returns):
@@ -124,13 +124,13 @@ class Aliases:
                 self._place(node)
 
     def root(self, tensor: Node) -> Node:
-        """The tensor whose memory one looks at in the end."""
+        """Return the tensor that owns the memory of a tensor."""
         while tensor in self.views:
             tensor = self.views[tensor].base
         return tensor
 
     def path(self, tensor: Node) -> list[View]:
-        """The views from a tensor to its root."""
+        """Return the views from a tensor to its root."""
         views: list[View] = []
         while tensor in self.views:
             views.append(self.views[tensor])
@@ -138,11 +138,11 @@ class Aliases:
         return views
 
     def same(self, tensor: Node) -> tuple[Node, ...]:
-        """Every node that is a tensor."""
+        """Return every node that is this tensor."""
         return tuple(node for node, is_ in self.tensors.items() if is_ is tensor)
 
     def is_read_after(self, tensor: Node, at: int) -> bool:
-        """Whether a node behind a place reads a tensor."""
+        """Whether a node after a position reads a tensor."""
         return any(
             self.order.get(user, -1) > at for node in self.same(tensor) for user in node.users
         )
@@ -157,7 +157,7 @@ class Aliases:
             self.views[node] = found
 
     def _of(self, node: Node) -> Node | View | None:
-        """The node that this one is, the view that it is, or None: memory of its own."""
+        """Return the node that this one is, the view that it is, or None if it owns its memory."""
         if node.op != "call_function":
             return self.owners.get(node)
         if node.target is operator.getitem:
@@ -222,7 +222,7 @@ class Aliases:
 def _flat(
     module: GraphModule, returns: dict[Node, list[Any]]
 ) -> Iterator[tuple[Node, Node | None]]:
-    """Every node in the order of execution, with the node that it only names anew, if it does."""
+    """Yield every node in order of execution, with the node that it only renames, if any."""
     for node in module.graph.nodes:
         if node.op == "call_function" and is_wrapper(node.target):
             inner, inputs = wrapped(module, node)
@@ -237,7 +237,7 @@ def _flat(
 
 
 def geometry(node: Node) -> tuple[str, ...] | None:
-    """How a tensor lies in its memory; None for what is no tensor."""
+    """Return the memory layout of a tensor; None for a node that is no tensor."""
     value = node.meta.get("val")
     if not isinstance(value, torch.Tensor):
         return None
@@ -246,7 +246,7 @@ def geometry(node: Node) -> tuple[str, ...] | None:
 
 
 def is_row_major(node: Node) -> bool:
-    """Whether a tensor lies row-major and without gaps, for all sizes."""
+    """Whether a tensor is row-major and without gaps, for all sizes."""
     value = node.meta["val"]
     expected: Any = 1
     for size, stride in zip(reversed(value.shape), reversed(value.stride()), strict=True):
@@ -257,10 +257,10 @@ def is_row_major(node: Node) -> bool:
 
 
 def _shares_memory(node: Node, source: Node) -> bool | None:
-    """Whether a call gives memory of an operand; None if that cannot be told."""
+    """Whether a call returns an operand's memory; None if that is undecidable."""
     name = base_name(node.target)
     if name in ("to", "contiguous", "type_as", "clone", "resolve_conj", "resolve_neg"):
-        return geometry(node) == geometry(source)  # Else they copy.
+        return geometry(node) == geometry(source)  # Otherwise they copy.
     stand_ins: dict[Node, torch.Tensor] = {}
     for input_node in node.all_input_nodes:
         value = input_node.meta.get("val")
@@ -288,11 +288,11 @@ def _is_static(value: torch.Tensor) -> bool:
 
 
 def twins(exported: ExportedProgram) -> tuple[dict[Node, Node], set[Node]]:
-    """Placeholders of tensors that share memory.
+    """Return placeholders of tensors that share memory.
 
     Returns:
-        Placeholder → an earlier one whose tensor is the very same; and those whose tensors share
-        memory with another's in any other way.
+        Placeholder → an earlier one with the identical tensor; and the placeholders whose tensors
+        share memory with another's in any other way.
     """
     signature = exported.graph_signature
     names = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}

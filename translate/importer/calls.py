@@ -1,4 +1,4 @@
-"""Calls that are no operators: arithmetic on run-time numbers, and control flow."""
+"""Import of calls that are no operators: arithmetic on run-time numbers, and control flow."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def import_python_call(importer: Importer, node: Node, target: Any) -> None:
     """Import a call of a Python function or a higher-order operator.
 
     Raises:
-        UnsupportedError: it has no form in the IR.
+        UnsupportedError: the IR has no equivalent.
     """
     cls = sym.OPS.get(target)
     if cls is not None:
@@ -50,7 +50,7 @@ def _name(target: Any) -> str:
 
 _REASONS = {
     "executorch_call_delegate": "import the program before it is lowered to a backend",
-    "flex_attention": "call scaled_dot_product_attention, with what score_mod adds as its mask",
+    "flex_attention": "call scaled_dot_product_attention, with score_mod's summand as its mask",
 }
 
 
@@ -63,7 +63,7 @@ def _values(importer: Importer, nodes: Any) -> list[SSAValue]:
 def _sub_graph(
     importer: Importer, graph: Any, block: Block
 ) -> tuple[Importer, list[Node], list[Node]]:
-    """An importer of a sub-graph that hangs on the graph module, its nodes and its inputs."""
+    """Return an importer of a sub-graph of the graph module, its nodes and its inputs."""
     module = getattr(importer.module, str(graph.target))
     assert isinstance(module, GraphModule)
     nodes = list(module.graph.nodes)
@@ -78,7 +78,7 @@ def _returned(nodes: list[Node]) -> list[Any]:
 
 
 def _inline(importer: Importer, node: Node) -> None:
-    """The ops of a wrapped sub-graph where it is called: no mode changes what they compute."""
+    """Inline a wrapped sub-graph at its call: no mode changes the results of its ops."""
     graph, *inputs = node.args[WRAPPERS[_name(node.target)] :]
     inner, nodes, placeholders = _sub_graph(importer, graph, importer.block)
     values = _values(importer, inputs)
@@ -90,7 +90,7 @@ def _inline(importer: Importer, node: Node) -> None:
 
 
 def _region(importer: Importer, graph: Any) -> Region:
-    """The region of a sub-graph that hangs on the graph module."""
+    """Return the region of a sub-graph of the graph module."""
     block = Block()
     inner, nodes, placeholders = _sub_graph(importer, graph, block)
     for node in placeholders:

@@ -1,7 +1,7 @@
-"""A method that gives what it was made with: ExecuTorch's runners ask such ones about a model.
+"""Methods that return constants, such as those that ExecuTorch's runners query about a model.
 
-`get_max_seq_len`, `get_vocab_size`, `get_eos_ids` and their kin take nothing. Their results are
-constants of the signature, so that such a method has no op and, in a `.pte`, no instruction.
+`get_max_seq_len`, `get_vocab_size`, `get_eos_ids` and similar methods have no arguments. Their
+results are constants of the signature, so such a method has no op and, in a `.pte`, no instruction.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ PLAIN = (bool, int, float, str)
 
 
 def constant_method(name: str, value: Any) -> FuncOp:
-    """The method of a plain value: a number, a truth value, a text, or a list of such.
+    """Return the method of a plain value: int, float, bool, str, or a list of these.
 
     Raises:
         StepwellError: the value is of another kind.

@@ -1,4 +1,4 @@
-"""`torch.export.export`, which swaps torch's globals, called where nothing else of ours does."""
+"""Calls `torch.export.export`, which replaces PyTorch's globals, apart from other code."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def export(
     dynamic_shapes: Any = None,
     strict: bool = False,
 ) -> ExportedProgram:
-    """The program of a module; arguments and errors are those of `torch.export.export`."""
+    """Return the program of a module; arguments and errors are those of `torch.export.export`."""
     named = None if kwargs is None else dict(kwargs)
     with torch_alone():
         return torch.export.export(

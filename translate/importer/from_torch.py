@@ -1,8 +1,8 @@
-"""`from_exported_program`: a torch program becomes IR, as it stands.
+"""`from_exported_program`: imports a PyTorch program unchanged.
 
-Nothing is decomposed, the input is not touched, and no weight is copied: the program's own
-tensors go into the weight store. Training graphs, functional graphs and ExecuTorch's edge dialect
-import alike.
+Nothing is decomposed, the argument is not modified, and no weight is copied: the weight store holds
+the program's own tensors. Training graphs, functional graphs and programs of ExecuTorch's edge
+dialect can be imported.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ _LEVEL = stepwell.dialects.aten.level.ATEN_LEVEL.name
 def from_exported_program(
     exported: ExportedProgram | Mapping[str, Any], *, method: str = "forward"
 ) -> Program:
-    """Import a torch program, or several as methods of one program that share weights and state.
+    """Import a PyTorch program, or several as methods of one program that share weights and state.
 
     Args:
         exported: a program of `torch.export` or of ExecuTorch's edge dialect, or a mapping from
-            method name to one, or to a plain value that a method of that name gives.
-        method: the name of the method of a lone program.
+            method names to programs, or to plain values that the methods return.
+        method: the name of the method of a single program.
 
     Raises:
-        UnsupportedError: listing everything that has no form in the IR, with its source line.
+        UnsupportedError: lists all operations without an equivalent in the IR, with source lines.
     """
     programs = exported if isinstance(exported, Mapping) else {method: exported}
     _check_names(programs)
@@ -69,7 +69,7 @@ def from_exported_program(
 
 
 def _check_names(programs: Mapping[Any, Any]) -> None:
-    """Raise `StepwellError` unless there are methods, each of a name that a caller can say."""
+    """Raise `StepwellError` unless there are methods, each with a valid identifier as its name."""
     if not programs:
         raise StepwellError("there is no method", help='give a program, or {"forward": program}')
     for name in programs:

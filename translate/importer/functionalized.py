@@ -1,13 +1,13 @@
-"""Custom operators that write to their arguments, as torch's functionalization writes them.
+"""Custom operators that write to their arguments, in the form of PyTorch's functionalization.
 
 `auto_functionalized_v2(op, value=v, _cache_base_index=0, _all_bases=[c])` calls an operator on
-copies: it gives the operator's returns, and what each base is afterwards. An argument is a base or
-a view of one, which the call describes. In the IR the op itself takes what was there and gives
-what is there then; a view is cut out before it and put back behind it.
+copies. It returns the operator's results, and the new value of each base. An argument is a base or
+a view of one, which the call describes. In the IR the op itself takes the old values and returns
+the new ones. A view is extracted before the op and written back after it.
 
     %r, %c_after = llama.update_cache.default(%v, %c, 3) : (…) -> (tensor<…>, tensor<…>)
 
-The older `auto_functionalized(op, value=v, cache=c)` gives the written arguments in their order.
+The older `auto_functionalized(op, value=v, cache=c)` returns the written arguments in order.
 
 Source: torch/_higher_order_ops/auto_functionalize.py of PyTorch 2.13.
 """
@@ -34,7 +34,7 @@ def import_functionalized(importer: Importer, node: Node) -> None:
     """Import a call of `auto_functionalized` or `auto_functionalized_v2`.
 
     Raises:
-        UnsupportedError: the operator writes to a list of tensors, or it is no operator.
+        UnsupportedError: the operator writes to a list of tensors, or the target is no operator.
     """
     overload, *rest = node.args
     given = dict(node.kwargs)
@@ -51,7 +51,7 @@ def import_functionalized(importer: Importer, node: Node) -> None:
     views: dict[str, SSAValue] = {}
     for name, (base, view) in described.items():
         if base is None:
-            raise UnsupportedError(f"it allocates what it writes to argument {name}")
+            raise UnsupportedError(f"it allocates the tensor that it writes to argument {name}")
         views[name] = _cut(importer, node, bases[base], view)
     op = _called(importer, node, overload, given, views)
     after = dict(zip(written, op.results[-len(written) :], strict=True))
@@ -70,7 +70,7 @@ def _value(importer: Importer, item: Any) -> SSAValue:
 
 
 def _description(given: dict[str, Any], name: str) -> tuple[int | None, dict[str, Any]]:
-    """Which base a written argument is or views, and how it does; taken out of the arguments."""
+    """Pop from the arguments which base a written argument is or views, and by which view."""
     prefix = f"_{name}_"
     base = given.pop(f"{prefix}base_index", None)
     view = {key: given.pop(prefix + key) for key in _VIEWS if prefix + key in given}
@@ -87,7 +87,7 @@ def _called(
     given: dict[str, Any],
     views: dict[str, SSAValue],
 ) -> SchemaOp:
-    """The op of the operator, its written arguments given as values."""
+    """Return the operator's op, with its written arguments given as values."""
     returned: list[Any] = list(node.meta["val"])[: len(of_overload(overload).SCHEMA.returns)]
     op = written_call(importer, overload, given, views, returned)
     _append(importer, node, op)
@@ -101,14 +101,14 @@ def written_call(
     views: dict[str, SSAValue],
     returned: Any,
 ) -> SchemaOp:
-    """The op of an operator that writes; its results are its returns, then what it has written.
+    """Return the op of an operator that writes; its results are its returns, then written values.
 
     Args:
-        importer: knows what nodes stand for.
+        importer: maps nodes to values.
         overload: the operator.
         given: arguments by name.
-        views: those among them that are values already.
-        returned: example values of what it returns.
+        views: those of them that are values already.
+        returned: example values of its returns.
     """
     cls = of_overload(overload)
     arguments: dict[str, Any] = dict(views)
@@ -121,7 +121,7 @@ def written_call(
 
 
 def _without_defaults(cls: type[SchemaOp], arguments: dict[str, Any]) -> dict[str, Any]:
-    """Arguments as a program passes them: torch's functionalization spells every default."""
+    """Drop arguments that equal their defaults, which PyTorch's functionalization writes out."""
     by_name = cls.SCHEMA.by_name
 
     def is_said(name: str, value: Any) -> bool:
@@ -141,7 +141,7 @@ def _argument(importer: Importer, value: Any) -> Any:
 
 
 def _in_order(cls: type[SchemaOp], op: SchemaOp, bases: list[Any]) -> list[Any]:
-    """What getitem sees: the returns (one None for an operator that returns nothing), the bases."""
+    """Return results in getitem's order: returns (one None if there are none), then bases."""
     count = len(op.results) - len(cls.SCHEMA.written)
     returned: list[Any] = list(op.results[:count])
     return [*(returned if cls.SCHEMA.returns else [None]), *bases]
@@ -154,7 +154,7 @@ def _append(importer: Importer, node: Node, op: Operation) -> SSAValue:
 
 
 def _cut(importer: Importer, node: Node, base: SSAValue, view: dict[str, Any]) -> SSAValue:
-    """The part of a base that a written argument is."""
+    """Return the part of a base that is a written argument."""
     if not view:
         return base
     arguments = {key: _argument(importer, value) for key, value in view.items()}
@@ -168,7 +168,7 @@ def _cut(importer: Importer, node: Node, base: SSAValue, view: dict[str, Any]) -
 def _put_back(
     importer: Importer, node: Node, base: SSAValue, part: SSAValue, view: dict[str, Any]
 ) -> SSAValue:
-    """The base with a part of it as it is after the call."""
+    """Return the base with its part replaced by the value after the call."""
     if not view:
         return part
     arguments = {key: _argument(importer, value) for key, value in view.items()}

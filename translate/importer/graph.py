@@ -1,8 +1,8 @@
-"""One FX graph into one block: every call becomes the op of its schema, in order.
+"""Import of one FX graph into one block: every call becomes the op of its schema, in order.
 
-A call is imported by the plan of its operator: which arguments are operands, which properties.
-Types come from the example values that export recorded; equal types, attributes and locations
-are one object.
+A call is imported by the plan of its operator, which states the operands and the properties. Types
+come from the example values that export recorded. Equal types, attributes and locations are shared
+objects.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from stepwell.translate.importer.values import constant, why_not_plain
 from stepwell.translate.importer.writes import import_write
 
 WRITTEN_AS = "aten.written_as"
-"""The overload that the program named, where the op is the one that takes a number instead."""
+"""The overload that the program called, if the op is the overload that takes a number instead."""
 
 Held = SSAValue | list[Any] | None
-"""What a node stands for: a value, or a list of them for a call with several results."""
+"""The value of a node, or a list of values for a call with several results."""
 
 
 @dataclass(frozen=True)
@@ -52,22 +52,22 @@ class CallPlan:
     takes_scalars: bool
     has_segments: bool
     scalar_twin: Any
-    """The overload that takes a number where this one, given a number, takes it as a tensor."""
+    """The overload with a number, if this one accepts a number in place of a tensor."""
 
 
 @dataclass
 class Importing:
-    """What the graphs of one import share."""
+    """State shared by the graphs of one import."""
 
     weights: WeightStore
     locations: Locations = field(default_factory=Locations)
     problems: list[Problem] = field(default_factory=list[Problem])
 
     def hold(self, key: str, tensor: torch.Tensor, node: Node) -> None:
-        """Put a tensor of the program into the store; methods that share a name share a tensor.
+        """Add a tensor of the program to the store; methods share tensors by name.
 
-        What is no array of numbers is refused where a node reads it. A negation or conjugate that
-        torch has only noted in the tensor is carried out.
+        A tensor that is no array of numbers is refused where a node reads it. A lazy negation or
+        conjugation of the tensor is materialized.
         """
         reason = why_not_plain(tensor) if node.users else None
         if reason is not None:
@@ -84,7 +84,7 @@ class Importing:
             )
 
     def refuse(self, node: Node, fact: str, help: str | None = None) -> None:
-        """Note what cannot be imported; all of it is reported at the end."""
+        """Record an unsupported construct; all of them are reported at the end."""
         where = describe_location(self.locations.of(node))
         self.problems.append(Problem(fact, where, help))
 
@@ -101,7 +101,7 @@ _PLANS: dict[Any, CallPlan] = {}
 
 
 def plan_of(overload: Any) -> CallPlan:
-    """The plan of a torch or edge operator.
+    """Return the plan of a PyTorch or edge operator.
 
     Raises:
         StepwellError: its schema has no functional op.
@@ -122,7 +122,7 @@ def plan_of(overload: Any) -> CallPlan:
 
 
 def _scalar_twin(overload: Any) -> Any:
-    """`aten.add.Scalar` for `aten.add.Tensor`: what `x + 2.0` means is a Scalar overload's call."""
+    """Return `aten.add.Scalar` for `aten.add.Tensor`: `x + 2.0` means a call of the former."""
     schema = schema_of(overload)
     namespace, operator_name = schema.name.split("::")
     if schema.overload_name not in ("Tensor", "Tensor_mode"):
@@ -136,7 +136,7 @@ def _scalar_twin(overload: Any) -> Any:
 
 
 class GraphImporter:
-    """Appends the ops of one graph to one block; `values` maps nodes to what they stand for."""
+    """Appends the ops of one graph to one block; `values` maps nodes to their values."""
 
     def __init__(self, shared: Importing, module: GraphModule, block: Block, prefix: str) -> None:
         self.shared = shared
@@ -145,9 +145,9 @@ class GraphImporter:
         self.prefix = prefix
         self.values: dict[Node, Held] = {}
         self.writes: Mapping[Node, tuple[Write, ...]] = {}
-        """What calls of the graph write in place."""
+        """The in-place writes of the graph's calls."""
         self.returned: dict[Node, list[Any]] = {}
-        """Call of a sub-graph that stands in this block → the nodes that it returns."""
+        """Call of a sub-graph that is inlined in this block → the nodes that it returns."""
 
     def body(self, nodes: Sequence[Node]) -> None:
         """Import every node but placeholders and the output."""
@@ -160,7 +160,7 @@ class GraphImporter:
                 self.refuse(node, f"{node.op} {node.target}: a graph of torch.export holds none")
 
     def call(self, node: Node) -> None:
-        """Import a `call_function` node; what has no form is noted and the import goes on."""
+        """Import a `call_function` node; an unsupported one is recorded, and the import goes on."""
         target = node.target
         if target is operator.getitem:
             self._get_item(node)
@@ -175,24 +175,24 @@ class GraphImporter:
             self.refuse(node, f"{spelled(target)}: {problem.fact}", problem.help)
 
     def refuse(self, node: Node, fact: str, help: str | None = None) -> None:
-        """Note a problem; the node's users are skipped without a word of their own."""
+        """Record a problem; the node's users are skipped without a message."""
         self.shared.refuse(node, fact, help)
         self.values[node] = None
 
     def operator(self, node: Node, overload: Any) -> None:
-        """A call of a torch operator."""
+        """Import a call of a PyTorch operator."""
         writes = self.writes.get(node)
         if writes is not None:
             import_write(self, node, writes)
         elif is_written(overload):
             raise StepwellError("it writes in place and has no functional overload")
         elif not node.users and node.meta.get("val") is None and schema_of(overload).returns:
-            return  # A dtype, by `promote_types`: export worked with what it is.
+            return  # A dtype of `promote_types`; export has used its value.
         elif (op := self.operator_call(node, overload)) is not None:
             self.append(op, node)
 
     def operator_call(self, node: Node, overload: Any) -> SchemaOp | None:
-        """The op of an overload with a node's arguments, not inserted; None without an operand."""
+        """Return the op of an overload for a node, not inserted; None if an operand is missing."""
         plan = plan_of(overload)
         twin = plan.scalar_twin
         if twin is None or len(node.args) < 2 or not self._is_number(node.args[1]):
@@ -209,7 +209,7 @@ class GraphImporter:
         return isinstance(value, int | float | complex)
 
     def append(self, op: Operation, node: Node) -> None:
-        """Put an op at the end of the block, with its results as the node's value."""
+        """Append an op to the block, with its results as the node's value."""
         if isinstance(op.location, UnknownLoc):
             op.location = self.shared.locations.of(node)
         self.block.add_op(op)
@@ -225,7 +225,7 @@ class GraphImporter:
     def schema_op(
         self, plan: CallPlan, args: Sequence[Any], kwargs: dict[str, Any], node: Node
     ) -> SchemaOp | None:
-        """The op of a call, not inserted; None if an operand could not be imported."""
+        """Return the op of a call, not inserted; None if an operand could not be imported."""
         values = self.values
         operands: list[SSAValue] = []
         sizes: list[int] = []
@@ -292,22 +292,22 @@ class GraphImporter:
         )
 
     def python_call(self, node: Node, target: Any) -> None:
-        """A call of something that is no operator with a schema."""
+        """Import a call of something other than an operator with a schema."""
         import_python_call(self, node, target)
 
     def inner(self, module: GraphModule, block: Block, prefix: str) -> GraphImporter:
-        """An importer of a sub-graph."""
+        """Return an importer of a sub-graph."""
         graph_importer = GraphImporter(self.shared, module, block, prefix)
         graph_importer.writes = self.writes
         return graph_importer
 
     def get_attr(self, node: Node) -> None:
-        """A tensor that hangs on the graph module; graphs are read by the ops that use them."""
+        """Import a tensor attribute of the graph module; sub-graphs are read by their users."""
         module: Any = self.module
         for part in str(node.target).split("."):
             module = getattr(module, part)
         if isinstance(module, torch.nn.Module):
-            return  # a sub-graph or a lowered delegate: its one user imports or refuses it
+            return  # A sub-graph or a lowered delegate: its only user imports or refuses it.
         if not isinstance(module, torch.Tensor):
             self.refuse(node, f"get_attr {node.target} is a {type(module).__name__}")
             return
@@ -317,7 +317,7 @@ class GraphImporter:
         self.append(op, node)
 
     def value(self, node: Any) -> SSAValue:
-        """The one value of a node that has been imported."""
+        """Return the single value of an imported node."""
         held = self.values.get(node)
         if not isinstance(held, SSAValue):
             raise StepwellError(f"{node} has no single value")
@@ -339,7 +339,7 @@ class GraphImporter:
             self.values[node] = None
 
     def _skipped(self, node: Node) -> None:
-        """A node that reads what could not be imported; the cause has been noted."""
+        """Skip a node that reads an unsupported one, whose reason is recorded."""
         if not self.shared.problems:
             self.shared.refuse(node, f"{spelled(node.target)}: an operand has no value")
         self.values[node] = None
@@ -371,7 +371,7 @@ class GraphImporter:
         return True
 
     def _number(self, value: int | float | complex, node: Node) -> SSAValue:
-        """A number where a tensor is taken and no overload takes a number."""
+        """Return a number as a tensor, if no overload takes a number."""
         if isinstance(value, complex):
             raise StepwellError("it is given a complex number where it takes a tensor")
         op = sym.ConstantOp(value)
@@ -391,7 +391,7 @@ class GraphImporter:
 
 
 def _regroup(shape: Any, results: list[SSAValue]) -> list[Any]:
-    """Results in the nesting that getitem sees: `(Tensor[], Tensor)` is a list and a value."""
+    """Nest results in getitem's structure: `(Tensor[], Tensor)` is a list and a value."""
     rest = iter(results)
 
     def take(item: Any) -> Any:
@@ -403,7 +403,7 @@ def _regroup(shape: Any, results: list[SSAValue]) -> list[Any]:
 def _call_style(
     plan: CallPlan, args: Sequence[Any], kwargs: dict[str, Any]
 ) -> dict[str, Attribute]:
-    """What the op must remember of how its call was written: names used, None said aloud."""
+    """Return how the call was written, if it matters: names used, None passed explicitly."""
     passed: dict[str, Manner] = {}
     nones: list[str] = []
     keyword: str | None = None
@@ -431,7 +431,7 @@ def _call_style(
 
 
 def spelled(target: Any) -> str:
-    """How messages name what a node calls: `aten.add_.Tensor`."""
+    """Return the name of a call's target for messages: `aten.add_.Tensor`."""
     schema = getattr(target, "_schema", None)
     if schema is not None and hasattr(schema, "overload_name"):
         return schema.name.replace("::", ".") + "." + (schema.overload_name or "default")

@@ -1,4 +1,4 @@
-"""What the import of one call asks of the import of the graph that it stands in."""
+"""The interface of a graph's importer that the import of a single call uses."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from stepwell.dialects.aten.op import SchemaOp
 
 
 class Importer(Protocol):
-    """Appends the ops of one graph to one block: `stepwell.translate.importer.graph`."""
+    """Appends the ops of one graph to one block: see `stepwell.translate.importer.graph`."""
 
     shared: Any
     module: GraphModule
@@ -22,11 +22,11 @@ class Importer(Protocol):
     returned: Any
 
     def value(self, node: Any) -> SSAValue:
-        """The one value of a node that has been imported."""
+        """Return the single value of an imported node."""
         ...
 
     def append(self, op: Operation, node: Node) -> None:
-        """Put an op at the end of the block, with its results as the node's value."""
+        """Append an op to the block, with its results as the node's value."""
         ...
 
     def body(self, nodes: Sequence[Node]) -> None:
@@ -34,13 +34,13 @@ class Importer(Protocol):
         ...
 
     def call(self, node: Node) -> None:
-        """Import a `call_function` node; what has no form is noted and the import goes on."""
+        """Import a `call_function` node; an unsupported one is recorded, and the import goes on."""
         ...
 
     def operator_call(self, node: Node, overload: Any) -> SchemaOp | None:
-        """The op of an overload with a node's arguments, not inserted; None without an operand."""
+        """Return the op of an overload for a node, not inserted; None if an operand is missing."""
         ...
 
     def inner(self, module: GraphModule, block: Block, prefix: str) -> Importer:
-        """An importer of a sub-graph."""
+        """Return an importer of a sub-graph."""
         ...

@@ -1,7 +1,7 @@
-"""Where an op comes from: node name, module path, and line of the model's source.
+"""Locations of ops: node name, module path, and line of the model's source.
 
-`loc("conv2d_1"("blocks.0"("model.py":41:0)))`. Files are named without their folders, so that the
-text of a program says nothing about the machine that exported it; what was typed into a notebook is
+`loc("conv2d_1"("blocks.0"("model.py":41:0)))`. Files are named without their folders, so that a
+program's text reveals nothing about the machine that exported it. A notebook's cell is named
 `cell [3]`.
 """
 
@@ -33,7 +33,7 @@ class Locations:
         self._places: dict[tuple[str, str | None], Location] = {}
 
     def of(self, node: Node) -> NameLoc:
-        """The location of a node."""
+        """Return the location of a node."""
         meta = node.meta
         stack = meta.get("nn_module_stack")
         path = _innermost_path(stack) if stack else ""
@@ -59,7 +59,7 @@ class Locations:
 
 
 def _named(name: str, place: Location) -> NameLoc:
-    """`NameLoc(StringAttr(name), place)` without its verification, a third of an import's time."""
+    """Return `NameLoc(StringAttr(name), place)` unverified, which saves a third of an import."""
     location = NameLoc.__new__(NameLoc)
     object.__setattr__(location, "desc", StringAttr(name))
     object.__setattr__(location, "location", place)
@@ -67,7 +67,7 @@ def _named(name: str, place: Location) -> NameLoc:
 
 
 def users_frame(trace: str) -> re.Match[str] | None:
-    """The innermost frame that is neither generated code (`<eval_with_key>`) nor torch's own.
+    """Match the innermost frame that is neither generated code (`<eval_with_key>`) nor PyTorch's.
 
     Group 1 is the file, group 2 the line.
     """
@@ -82,10 +82,10 @@ def users_frame(trace: str) -> re.Match[str] | None:
 
 
 def _file(path: str) -> str:
-    """A file without its folders, or the number of a notebook's cell."""
+    """Return a file without its folders, or the number of a notebook's cell."""
     if cell := _CELL.fullmatch(path):
         return f"cell [{cell[1] or cell[2]}]"
-    # ipykernel keeps cells in files of its own, and IPython which was run as which.
+    # ipykernel stores cells in separate files, and IPython knows which cell ran as which file.
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     numbers: dict[str, int] = getattr(getattr(shell, "compile", None), "_filename_map", {})
     number = numbers.get(path)
@@ -93,7 +93,7 @@ def _file(path: str) -> str:
 
 
 def _innermost_path(stack: dict[str, Any]) -> str:
-    """The path of the last module entered, `layers.0.attention`."""
+    """Return the path of the last module entered, `layers.0.attention`."""
     path: str = next(reversed(stack.values()))[0]
     for prefix in ("L['self'].", "L__self__."):
         path = path.removeprefix(prefix)

@@ -1,4 +1,4 @@
-"""One exported program into one `func.func`: signature, weights and state around its graph."""
+"""Import of one exported program into one `func.func`: signature, weights, state, and graph."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _VALUES = (TensorArgument, SymIntArgument, SymFloatArgument, SymBoolArgument)
 
 @dataclass
 class _Method:
-    """What is known of the method while its graph is read."""
+    """State of the method while its graph is imported."""
 
     ports: list[Port] = field(default_factory=list[Port])
     keys: dict[str, str] = field(default_factory=dict[str, str])
@@ -55,14 +55,14 @@ class _Method:
 
 @dataclass(frozen=True)
 class Source:
-    """An exported program as it will be imported, with what its in-place operators write."""
+    """An exported program to import, with the writes of its in-place operators."""
 
     exported: ExportedProgram
     writes: Writes
 
     @property
     def mutable(self) -> set[str]:
-        """The names of the buffers it changes."""
+        """Return the names of the buffers that it changes."""
         signature = self.exported.graph_signature
         names = signature.inputs_to_buffers
         written = {names[n.name] for n in self.writes.placeholders if n.name in names}
@@ -70,12 +70,12 @@ class Source:
 
 
 def import_method(shared: Importing, source: Source, name: str, mutable: set[str]) -> FuncOp:
-    """A method from an exported program.
+    """Import a method from an exported program.
 
     Args:
         shared: the import this method belongs to.
-        source: the program; it is read only.
-        name: of the method.
+        source: the program; it is not modified.
+        name: the method's name.
         mutable: the buffers that any method changes; this one reads them as state.
     """
     exported, writes = source.exported, source.writes
@@ -139,11 +139,11 @@ def _argument_types(
 _READ_STRIDES = frozenset(
     "as_strided as_strided_ as_strided_copy as_strided_scatter stride sym_stride".split()
 )
-"""Operators whose results depend on how a tensor lies in memory."""
+"""Operators whose results depend on a tensor's strides."""
 
 
 def _reads_strides(node: Node) -> bool:
-    """Whether a program has such an operator, in a branch or a loop too."""
+    """Whether a program has such an operator, also in a branch or a loop."""
     whole = node.graph.owning_module
     graphs = [m.graph for m in whole.modules() if isinstance(m, GraphModule)] if whole else []
     targets = (str(other.target).split(".") for graph in graphs for other in graph.nodes)
@@ -169,7 +169,7 @@ def _user_input(
     if isinstance(value, torch.Tensor):
         try:
             order = dim_order(value)
-        except StepwellError as error:  # A call lays it out densely, which strides alone can tell.
+        except StepwellError as error:  # The tensor is copied densely; only strides can differ.
             if _reads_strides(node):
                 problem = error.problems[0]
                 importer.refuse(node, f"input {node.name}: {problem.fact}", problem.help)
@@ -196,7 +196,7 @@ def _weight(spec: InputSpec, tensor: torch.Tensor, mutable: bool) -> WeightOp | 
 
 
 def _write_back(importer: GraphImporter, node: Node, method: _Method) -> None:
-    """Give a buffer or an input that the graph wrote in place its value at exit."""
+    """Return the final value of a buffer or an input that the graph writes in place."""
     value = importer.values.get(node)
     if not isinstance(value, SSAValue):
         return
@@ -211,7 +211,7 @@ def _write_back(importer: GraphImporter, node: Node, method: _Method) -> None:
 
 
 def _refuse_shared_elements(importer: GraphImporter, nodes: list[Node], method: _Method) -> None:
-    """What is written through one element would be read through others, which no op says."""
+    """Refuse writes to elements that share memory with others, which no op can express."""
     written = {op.index.value.data for op in importer.block.ops if isinstance(op, MutateInputOp)}
     for node in nodes:
         value = node.meta.get("val")
@@ -224,7 +224,7 @@ def _refuse_shared_elements(importer: GraphImporter, nodes: list[Node], method: 
 def _outputs(
     importer: GraphImporter, exported: ExportedProgram, returned: Node, method: _Method
 ) -> tuple[list[Port], list[SSAValue]]:
-    """The ports and operands of the return; writes to buffers and inputs go before it."""
+    """Return the ports and operands of the return; writes to buffers and inputs come first."""
     ports: list[Port] = []
     operands: list[SSAValue] = []
     location = importer.shared.locations.of(returned)
@@ -260,7 +260,7 @@ def _outputs(
 
 
 def _output_order(node: Node) -> tuple[int, ...] | None:
-    """The dim order of an output; one that is not dense is a view, and given as row-major."""
+    """Return the dim order of an output; one that is not dense is a view, returned row-major."""
     value = node.meta.get("val")
     if not isinstance(value, torch.Tensor):
         return None
@@ -271,7 +271,7 @@ def _output_order(node: Node) -> tuple[int, ...] | None:
 
 
 def _specs(exported: ExportedProgram) -> tuple[str | None, str | None]:
-    calls = exported.module_call_graph[:1]  # `call_spec` makes a class each time it is asked.
+    calls = exported.module_call_graph[:1]  # Each access of `call_spec` creates a class.
     spec = calls[0].signature if calls else None
     if spec is None:
         return None, None
@@ -279,10 +279,10 @@ def _specs(exported: ExportedProgram) -> tuple[str | None, str | None]:
 
 
 def _spec_text(spec: pytree.TreeSpec | None) -> str | None:
-    """The nesting as torch writes it down.
+    """Return the nesting in PyTorch's serialized form.
 
     Raises:
-        StepwellError: it holds a class that torch knows no name of.
+        StepwellError: it contains a class that is not registered with PyTorch.
     """
     if spec is None:
         return None
@@ -291,14 +291,14 @@ def _spec_text(spec: pytree.TreeSpec | None) -> str | None:
     except (NotImplementedError, TypeError, ValueError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise StepwellError(
-            f"inputs or outputs nest as no text says: {reason}",
+            f"inputs or outputs are nested in unregistered classes: {reason}",
             help="register the class with a serialized_type_name "
             "(torch.export.register_dataclass, torch.utils._pytree.register_pytree_node)",
         ) from None
 
 
 def _ranges(exported: ExportedProgram) -> dict[str, tuple[int, int | None]]:
-    """The bounds of each symbol; those of an expression (`2*s77`) follow from its symbols'."""
+    """Return the bounds of each symbol; an expression's (`2*s77`) follow from its symbols'."""
     ranges: dict[str, tuple[int, int | None]] = {}
     for symbol, bounds in exported.range_constraints.items():
         if not symbol.is_Symbol:

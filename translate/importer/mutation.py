@@ -1,16 +1,16 @@
-"""In-place operators made functional.
+"""Functionalization of in-place operators.
 
-Export keeps `x.add_(1)` as it is written. In SSA the write is a new value, which stands for the
-tensor from there on. What a view of another tensor writes is put back into that, up to the tensor
-that owns the memory, and every other view that is read later is cut again from what is there then:
+Export keeps `x.add_(1)` as it is written. In SSA form the write is a new value, which replaces the
+tensor from there on. A write to a view is written back to the viewed tensor, up to the tensor that
+owns the memory. Every other view that is read later is recomputed from the new value:
 
     y = x.t()[0]; z = x[1]; y.add_(1); z * 2
     y' = y + 1; x' = select_scatter(x.t(), y', 0, 0).t(); z' = x'[1]; z' * 2
 
-Which tensors share memory, and how, is proven (`aliases`). Where it cannot be, and where a vmap or
-autocast is at work, torch's own functionalization takes over (`ExportedProgram.run_decompositions`,
-which decomposes nothing but what it must to know the aliases); it swaps torch's globals, and is
-called where nothing else of ours does.
+The alias analysis (`aliases`) proves which tensors share memory, and how. Where it cannot, and
+under vmap or autocast, PyTorch's own functionalization is used
+(`ExportedProgram.run_decompositions`, which decomposes only the operators whose aliases it must
+know). It replaces PyTorch's globals, and is called apart from other code.
 """
 
 from __future__ import annotations
@@ -44,26 +44,26 @@ _OF_SHAPE = frozenset(
     "t_ transpose_ swapaxes_ swapdims_ squeeze_ unsqueeze_ as_strided_ resize_ resize_as_ "
     "set_".split()
 )
-"""They change what a tensor object looks at, and no memory."""
+"""Operators that change the metadata of a tensor object, and no memory."""
 
 
 @dataclass(frozen=True)
 class Renewal:
-    """A tensor gets the value that its memory has after a write."""
+    """A tensor whose value changes after a write to its memory."""
 
     nodes: tuple[Node, ...]
-    """All that are this tensor."""
+    """All nodes that are this tensor."""
     piece: Node
-    """The tensor that looks at the other."""
+    """The tensor that is a view of the other."""
     view: View
-    """How it does."""
+    """The view between them."""
     is_base: bool
-    """Whether it is the other that gets a value, the piece being put back; else the piece does."""
+    """Whether the base gets a new value, by writing the view back; otherwise the view does."""
 
 
 @dataclass(frozen=True)
 class Write:
-    """What a call writes to one of its arguments."""
+    """A write of a call to one of its arguments."""
 
     argument: str
     same: tuple[Node, ...]
@@ -72,20 +72,20 @@ class Write:
 
 @dataclass
 class Writes:
-    """What in-place operators write: known before the graph is imported."""
+    """The writes of in-place operators, computed before the graph is imported."""
 
     placeholders: dict[Node, None] = field(default_factory=dict[Node, None])
     """Inputs of the graph that are written, in the order of their first write."""
     calls: dict[Node, tuple[Write, ...]] = field(default_factory=dict[Node, tuple[Write, ...]])
-    """Of each call that writes."""
+    """Call that writes → its writes."""
 
 
 class AliasObserved(Exception):
-    """What only torch takes apart, if anybody. The message names the node."""
+    """Only PyTorch may be able to functionalize the program. The message names the node."""
 
 
 def _needs_torch(node: Node) -> str | None:
-    """What a node does that only torch can take apart, or None."""
+    """Return what in a node only PyTorch can functionalize, or None."""
     if node.op != "call_function":
         return None
     target: Any = node.target
@@ -104,7 +104,7 @@ def is_written(target: Any) -> bool:
 
 
 def writes_statistics(node: Node) -> bool:
-    """Whether a call updates running statistics, which its schema does not say."""
+    """Whether a call updates running statistics, which its schema does not state."""
     if node.op != "call_function" or not has_schema(node.target):
         return False
     target: Any = node.target
@@ -119,14 +119,14 @@ def writes_statistics(node: Node) -> bool:
 
 
 def functional(exported: ExportedProgram) -> tuple[ExportedProgram, Writes]:
-    """A program whose writes can be imported, and those writes.
+    """Return a program whose writes can be imported, and those writes.
 
     Returns:
-        The program itself where its in-place operators can be made functional as they are, else
-        what torch's functionalization makes of it.
+        The program itself if its in-place operators can be made functional as they are, else the
+        result of PyTorch's functionalization.
 
     Raises:
-        UnsupportedError: torch refuses to functionalize the program.
+        UnsupportedError: PyTorch refuses to functionalize the program.
     """
     try:
         return exported, find_writes(exported)
@@ -135,7 +135,7 @@ def functional(exported: ExportedProgram) -> tuple[ExportedProgram, Writes]:
     try:
         with torch_alone():
             rewritten = exported.run_decompositions({})
-    except Exception as error:  # torch raises whatever it likes here
+    except Exception as error:  # PyTorch may raise any exception here.
         first = (str(error).splitlines() or [type(error).__name__])[0]
         raise UnsupportedError(
             f"{reason}, and torch cannot make the program functional: {first}"
@@ -147,11 +147,11 @@ def functional(exported: ExportedProgram) -> tuple[ExportedProgram, Writes]:
 
 
 def find_writes(exported: ExportedProgram) -> Writes:
-    """The in-place writes of a graph.
+    """Return the in-place writes of a graph.
 
     Raises:
-        AliasObserved: it is not certain what one of them reaches.
-        UnsupportedError: one writes to memory that two buffers look at in different ways.
+        AliasObserved: the memory that one of them writes is not certain.
+        UnsupportedError: one writes to memory that two buffers view differently.
     """
     writes = Writes()
     graphs = list(_graphs(exported.graph_module))
@@ -173,9 +173,9 @@ def _is_writing(node: Node) -> bool:
 
 
 def _graphs(module: GraphModule) -> Iterator[tuple[GraphModule, list[Node]]]:
-    """The graph of a method and of each sub-graph that control flow calls.
+    """Yield the graph of a method and of each sub-graph that control flow calls.
 
-    Sub-graphs under a mode of torch stand where they are called.
+    Sub-graphs under a mode of PyTorch are inlined at their calls.
     """
     own: list[Node] = []
     called: list[GraphModule] = []
@@ -202,7 +202,7 @@ def _graphs(module: GraphModule) -> Iterator[tuple[GraphModule, list[Node]]]:
 
 
 class _Planner:
-    """Says of each write of one graph what has another value behind it."""
+    """Determines the tensors whose value changes at each write of one graph."""
 
     def __init__(
         self, module: GraphModule, exported: ExportedProgram | None, found: Writes
@@ -218,7 +218,7 @@ class _Planner:
             self.fixed |= {*signature.inputs_to_lifted_tensor_constants}
 
     def plan(self, writing: list[Node]) -> None:
-        """Take every write, in order."""
+        """Process every write, in order."""
         for node in writing:
             targets = _written_arguments(node)
             if base_name(node.target) in _OF_SHAPE:
@@ -263,11 +263,11 @@ class _Planner:
                 f"node {node.name} writes to {root.name}, of which another buffer is a view",
                 help="register one of them, and take the view in forward",
             )
-        # Placeholders of sub-graphs are other names for what the method has.
+        # Placeholders of sub-graphs are other names for the method's tensors.
         self.found.placeholders |= dict.fromkeys(n for n in same if n.graph is root.graph)
 
     def _read_again(self, node: Node, root: Node, renewed: set[Node]) -> list[Node]:
-        """The tensors of a memory that are read behind a write, and those they are cut from."""
+        """Return tensors in the same memory that are read after a write, and their bases."""
         aliases = self.aliases
         at = aliases.order[node]
         wanted: set[Node] = set()
@@ -287,7 +287,7 @@ class _Planner:
         return sorted(wanted, key=aliases.order.__getitem__)
 
     def _check_shape_alone(self, node: Node, target: Node) -> None:
-        """A tensor that changes its own shape has memory of its own, which nobody else looks at."""
+        """Check that a tensor that changes its own shape shares its memory with no other."""
         aliases = self.aliases
         tensor = aliases.tensors[target]
         alone = all(aliases.root(other) is not tensor for other in aliases.views)
@@ -296,7 +296,7 @@ class _Planner:
 
 
 def _written_arguments(node: Node) -> dict[str, Node]:
-    """What a call writes to, by the name of the argument."""
+    """Return the tensors that a call writes to, by argument name."""
     given = arguments(node)
     target: Any = node.target
     if not is_written(target):
@@ -316,7 +316,7 @@ def _written_arguments(node: Node) -> dict[str, Node]:
 
 
 def _is_custom(target: Any) -> bool:
-    """Whether a user's operator writes, and gives nothing of what it wrote back as a result."""
+    """Whether a custom operator writes, and returns none of the written tensors."""
     schema = schema_of(target)
     return target.namespace not in ("aten", "prims", "prim") and not any(
         result.alias_info is not None for result in schema.returns
@@ -324,7 +324,7 @@ def _is_custom(target: Any) -> bool:
 
 
 def _copies_onto_itself(node: Node, aliases: Aliases) -> bool:
-    """The second half of `x[i] += y`: what was written in place is assigned to where it stands."""
+    """Whether this is the second half of `x[i] += y`: it assigns the written view to itself."""
     if base_name(node.target) != "copy_":
         return False
     given = arguments(node)
@@ -335,7 +335,7 @@ def _copies_onto_itself(node: Node, aliases: Aliases) -> bool:
 
 
 def _place(aliases: Aliases, node: Node) -> tuple[Any, ...]:
-    """Where a tensor looks: equal for two that are the same part of the same memory."""
+    """Return a key that is equal for two tensors with the same part of the same memory."""
     tensor = aliases.tensors[node]
     found: list[Any] = [aliases.root(tensor)]
     for view in aliases.path(tensor):
@@ -355,10 +355,10 @@ _RENAMED: dict[str, str] = {
 
 
 def functional_overload(target: Any) -> Any:
-    """`aten.add.Tensor` for `aten.add_.Tensor` and `aten.add.out`; None where there is none.
+    """Return `aten.add.Tensor` for `aten.add_.Tensor` and `aten.add.out`; None without one.
 
-    It takes the same arguments of the same types, whatever its overload is called: what computes
-    `aten.pow_.Scalar` is `aten.pow.Tensor_Scalar`, not `aten.pow.Scalar`, a number to a tensor's
+    It has the same argument types, whatever its overload is called: `aten.pow_.Scalar` is computed
+    by `aten.pow.Tensor_Scalar`, not by `aten.pow.Scalar`, which raises a number to a tensor's
     power.
     """
     schema: Any = schema_of(target)
@@ -369,7 +369,7 @@ def functional_overload(target: Any) -> Any:
     elif name.endswith("_") and not name.endswith("__"):
         packet = getattr(getattr(torch.ops, namespace), _RENAMED.get(name) or name[:-1], None)
         same = getattr(packet, schema.overload_name or "default", None)
-        # `packet.__getattr__` would make overloads anew, which torch's tables do not know.
+        # `packet.__getattr__` would create new overloads, which PyTorch's tables do not have.
         others = [] if packet is None else [getattr(packet, at) for at in packet.overloads()]
         named = [same, *others]
     else:

@@ -2,8 +2,8 @@
 
 `torch.export.load` unpickles sample inputs, tensor subclasses and custom objects, evaluates
 symbolic expressions as Python (through sympy), and looks up operators by dotted names. Here the
-archive is looked through first: what would need any of that is refused with its name, sample
-inputs are left out, expressions may hold only arithmetic, and targets only operators.
+archive is inspected first. Contents that would require any of that are refused by name, sample
+inputs are dropped, expressions may contain only arithmetic, and targets only operators.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _FUNCTIONS = frozenset(
     "FloorToInt CeilToInt TruncToInt TruncToFloat RoundToInt RoundDecimal ToFloat "
     "IntTrueDiv FloatTrueDiv FloatPow PowByNatural LShift RShift".split()
 )
-"""What sympy may be asked to make of a file's expression."""
+"""Functions that sympy may evaluate in a file's expressions."""
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 _LONGEST = 4096
 _TARGET = re.compile(
@@ -44,11 +44,11 @@ _TRUST = "load it with trust (`--trust`) if you know where it comes from"
 
 
 def load_pt2(path: str | os.PathLike[str], *, trust: bool = False) -> ExportedProgram:
-    """An exported program from a file.
+    """Load an exported program from a file.
 
     Args:
-        path: of the `.pt2`.
-        trust: let torch unpickle what the file holds, sample inputs included.
+        path: the path of the `.pt2`.
+        trust: let PyTorch unpickle the file's contents, including sample inputs.
 
     Raises:
         ParseFailure: the file is no `.pt2`, is damaged, or would have to be trusted.
@@ -66,13 +66,13 @@ def load_pt2(path: str | os.PathLike[str], *, trust: bool = False) -> ExportedPr
     except OSError as error:
         raise StepwellError(f"cannot read {place.name}: {error.strerror or error}") from None
     except Exception as error:
-        # torch's deserializer answers damaged files with whatever its code meets first.
+        # torch's deserializer raises arbitrary exceptions for damaged files.
         lines = str(error).splitlines() or [type(error).__name__]
         raise ParseFailure(f"the program does not read: {lines[0][:200]}", place.name) from error
 
 
 def _look_through(place: Path) -> str:
-    """The one model's name, after a look at everything that would be executed or unpickled."""
+    """Check everything that would be executed or unpickled, and return the single model's name."""
     size = place.stat().st_size
     try:
         with zipfile.ZipFile(place) as archive:
@@ -108,7 +108,7 @@ def _look_through(place: Path) -> str:
 
 
 def _refuse_names(names: list[str], place: Path) -> None:
-    """Of two entries of one name, torch might read the one that was not looked at."""
+    """Refuse duplicate entry names: torch might read the entry that was not inspected."""
     seen: set[str] = set()
     for name in names:
         inner = name.partition("/")[2].casefold()
@@ -121,7 +121,7 @@ def _refuse_names(names: list[str], place: Path) -> None:
 
 
 def _dangers(content: Any) -> Iterator[str]:
-    """What in a JSON document would be unpickled, evaluated or called."""
+    """Yield what would be unpickled, evaluated or called in a JSON document."""
     waiting = [content]
     while waiting:
         value = waiting.pop()
@@ -145,7 +145,7 @@ def _dangers(content: Any) -> Iterator[str]:
 
 
 def is_arithmetic(expression: str) -> bool:
-    """Whether an expression can be given to sympy, which evaluates Python, without harm.
+    """Whether sympy, which evaluates Python, can safely evaluate an expression.
 
     Allowed are numbers, symbols, operators and calls of sympy's and torch's arithmetic functions,
     in sympy's `srepr` form too: `Mul(Integer(3), Symbol('s77', positive=True, integer=True))`.
@@ -188,7 +188,7 @@ _GROWING = frozenset({"Pow", "PowByNatural", "FloatPow", "LShift"})
 
 
 def _is_small(node: ast.expr) -> bool:
-    """Whether an exponent is a number that cannot make sympy count for hours."""
+    """Whether an exponent is a number small enough for sympy to evaluate quickly."""
     match node:
         case ast.Call(func=ast.Name(id="Integer" | "Float"), args=[inner]):
             return _is_small(inner)
@@ -219,7 +219,7 @@ def _load(place: Path, model: str) -> ExportedProgram:
     with reader as archive:
         text = archive.read_bytes(f"models/{model}.json")
         for name in sorted(set(_OPERATOR.findall(text.decode(errors="replace")))):
-            overload_of(name)  # Imports the library that registers a quantized program's operators.
+            overload_of(name)  # This imports the library that registers quantized operators.
         program = program_of(text)
         state, constants = weights_and_constants(archive, model)
         no_samples: Any = ((), {})

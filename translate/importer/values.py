@@ -1,4 +1,4 @@
-"""From call arguments to interned attributes, and from example inputs to dim orders."""
+"""Conversion of call arguments to attributes, and of example inputs to dim orders."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NUMBERS = (int, float, bool)
 
 
 def constant(value: Any, argument: Argument) -> Attribute:
-    """The attribute of an argument that holds no value of the graph."""
+    """Return the attribute of an argument that contains no value of the graph."""
     kind = type(value)
     wants_float = argument.type.base == "float"
     if kind in _NUMBERS:
@@ -43,7 +43,7 @@ def constant(value: Any, argument: Argument) -> Attribute:
 
 
 def _plain(value: Any) -> Any:
-    """What the IR holds for a torch object: an element type, or the object's name."""
+    """Return the IR's equivalent of a PyTorch object: an element type, or the object's name."""
     if isinstance(value, torch.dtype):
         return element_type(value)
     if isinstance(value, torch.layout | torch.memory_format):
@@ -54,7 +54,7 @@ def _plain(value: Any) -> Any:
 
 
 def why_not_plain(tensor: torch.Tensor) -> tuple[str, str] | None:
-    """What a weight is that is no array of numbers in memory, and what to do about it; or None."""
+    """Return why a weight is no array of numbers in memory, and the remedy; or None."""
     if tensor.layout != torch.strided:
         return (
             f"has layout {str(tensor.layout).removeprefix('torch.').removeprefix('_')}",
@@ -63,15 +63,15 @@ def why_not_plain(tensor: torch.Tensor) -> tuple[str, str] | None:
     if is_traceable_wrapper_subclass(tensor):
         return (
             f"is a {type(tensor).__name__}, which wraps other tensors",
-            "take it apart before the export: torchao.utils.unwrap_tensor_subclass(model)",
+            "unwrap it before the export: torchao.utils.unwrap_tensor_subclass(model)",
         )
     return None
 
 
 def dim_order(value: torch.Tensor) -> tuple[int, ...] | None:
-    """Dimensions from outermost to innermost in memory, None if row-major.
+    """Return dimensions from outermost to innermost in memory, None if row-major.
 
-    Axes of size 1 have no say, so a tensor that is row-major in this sense is taken as that.
+    Axes of size 1 are ignored, so a tensor that is row-major except for them counts as row-major.
 
     Raises:
         StepwellError: the tensor is not dense: it overlaps itself or has gaps.

@@ -1,8 +1,8 @@
-"""What a tensor is once a view of it has been written: the view's call, backwards.
+"""The inverse of a view: the value of a tensor after one of its views was written.
 
     y = x[1]; y.add_(z)        y' = aten.add(x[1], z),  x' = aten.select_scatter(x, y', 0, 1)
 
-Movements of axes and reshapes are undone, parts are scattered into what they were cut from.
+Permutes and reshapes are inverted; slices are scattered into the tensor that they were taken from.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from stepwell.ir.types import IntType, dims
 from stepwell.translate.importer.aliases import View, arguments, base_name
 
 Appends = Callable[..., SSAValue]
-"""Appends the op of a name (`"slice_scatter.default"`) and gives its result."""
+"""Appends the op of a name (`"slice_scatter.default"`) and returns its result."""
 Undo = Callable[[Appends, View, SSAValue, SSAValue], SSAValue]
 
 
 def put_back(write: Appends, view: View, base: SSAValue, part: SSAValue) -> SSAValue:
-    """The base with a view of it as it is after a write.
+    """Return the base after a write to a view of it.
 
     Args:
         write: appends ops.
-        view: which `can_be_put_back`.
-        base: what the base was before.
-        part: what the view is now.
+        view: a view for which `can_be_put_back` is true.
+        base: the base before the write.
+        part: the new value of the view.
     """
     return _UNDO[base_name(view.node.target)](write, view, base, part)
 
 
 def can_be_put_back(view: View) -> bool:
-    """Whether what is written through a view is known of what it looks at."""
+    """Whether a write through a view determines the new value of its base."""
     name = base_name(view.node.target)
     if not view.sure or name not in _UNDO or view.base.meta["val"].is_complex():
         return False
@@ -46,18 +46,18 @@ def can_be_put_back(view: View) -> bool:
 
 
 def is_reshape(view: View) -> bool:
-    """Whether a view gives its base's elements another shape."""
+    """Whether a view is a reshape of its base's elements."""
     return view.index is None and base_name(view.node.target) in _RESHAPES
 
 
 def _same_elements(view: View) -> bool:
-    """`view.dtype` reads the same memory as other numbers."""
+    """Whether a view has its base's dtype; `view.dtype` reinterprets memory as other numbers."""
     value, base = view.node.meta["val"], view.base.meta["val"]
     return value.dtype == base.dtype
 
 
 def sizes_of(write: Appends, tensor: SSAValue) -> list[Any]:
-    """The sizes of a tensor, those that are open asked of it."""
+    """Return the sizes of a tensor; dynamic ones are queried by an op."""
     assert isinstance(tensor.type, TensorType)
     return [
         dim
@@ -68,7 +68,7 @@ def sizes_of(write: Appends, tensor: SSAValue) -> list[Any]:
 
 
 def _scattered(name: str) -> Undo:
-    """Into the place that the same arguments name."""
+    """Return an inverse that scatters with the view's own arguments."""
 
     def undo(write: Appends, view: View, base: SSAValue, part: SSAValue) -> SSAValue:
         given = arguments(view.node)
@@ -88,7 +88,7 @@ def _permuted(write: Appends, view: View, base: SSAValue, part: SSAValue) -> SSA
 
 
 def _order(view: View) -> list[int]:
-    """Which axis of the base each axis of the view is, asked of torch."""
+    """Return the axis of the base for each axis of the view, computed by PyTorch."""
     rank = view.base.meta["val"].dim()
     sizes = torch.empty(tuple(range(2, rank + 2)), device="meta")
     target: Any = view.node.target
@@ -107,7 +107,7 @@ def _written_piece(write: Appends, view: View, base: SSAValue, part: SSAValue) -
 
 
 def _piece(view: View) -> tuple[int, int, int | None] | None:
-    """Axis, start and end of one of the pieces that a call cuts; an end of None: a single row."""
+    """Return axis, start and end of one of the pieces of a split; end is None for a single row."""
     given = arguments(view.node)
     name = base_name(view.node.target)
     rank = view.base.meta["val"].dim()

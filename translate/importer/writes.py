@@ -1,4 +1,4 @@
-"""A call that writes in place becomes ops that give what is there then, and so for all views."""
+"""Import of calls that write in place, as ops that return new values, also for all views."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from stepwell.translate.importer.view_inverses import Appends, is_reshape, put_b
 
 
 def import_write(importer: Importer, node: Node, writes: tuple[Write, ...]) -> None:
-    """A call that writes, as planned. What was read before it keeps its value.
+    """Import a call that writes, as planned. Earlier reads keep the old value.
 
     Raises:
-        StepwellError: the operator has no form in the IR.
+        StepwellError: the IR has no equivalent of the operator.
     """
     given = arguments(node)
     if not writes:
@@ -41,7 +41,7 @@ def import_write(importer: Importer, node: Node, writes: tuple[Write, ...]) -> N
 
 
 def _writer(importer: Importer, at: Node) -> Appends:
-    """Appends ops by their names, at the line of a node; nodes among arguments are their values."""
+    """Return a function that appends ops by name with a node's location; nodes are arguments."""
 
     def value(item: Any) -> Any:
         if isinstance(item, list | tuple):
@@ -59,7 +59,7 @@ def _writer(importer: Importer, at: Node) -> Appends:
 
 
 def _renew(importer: Importer, node: Node, write: Write, value: SSAValue) -> None:
-    """What a tensor is after a write, for its own nodes and for all that share its memory."""
+    """Set the new value of a tensor after a write, for its nodes and all that share its memory."""
     for member in write.same:
         importer.values[member] = value
     write_op = _writer(importer, node)
@@ -79,9 +79,9 @@ def _renew(importer: Importer, node: Node, write: Write, value: SSAValue) -> Non
 
 
 def _functional(importer: Importer, node: Node) -> list[SSAValue]:
-    """The functional overload, whose result stands for the tensor that was written.
+    """Return the results of the functional overload, which replace the written tensor.
 
-    What it wrote keeps the tensor's dtype, to which the functional overload need not promote.
+    They are cast to the tensor's dtype, since the functional overload may promote.
     """
     op = importer.operator_call(node, functional_overload(node.target))
     if op is None:
@@ -105,7 +105,7 @@ def _functional(importer: Importer, node: Node) -> list[SSAValue]:
 
 
 def _with_statistics(importer: Importer, node: Node, given: dict[str, Any]) -> list[SSAValue]:
-    """A batch norm in training, which gives its running statistics anew."""
+    """Import a batch norm in training, which returns its new running statistics."""
     names = "input weight bias running_mean running_var".split()
     tensors = {n: importer.value(given[n]) for n in names if given.get(n) is not None}
     numbers = {n: given[n] for n in ("training", "momentum", "eps")}
@@ -117,7 +117,7 @@ def _with_statistics(importer: Importer, node: Node, given: dict[str, Any]) -> l
 
 
 def _custom(importer: Importer, node: Node, given: dict[str, Any]) -> list[SSAValue]:
-    """A user's operator, which gives what it has written behind what it returns."""
+    """Import a custom operator, which returns the written values after its results."""
     returns = node.meta["val"]
     op = written_call(importer, node.target, given, {}, () if returns is None else returns)
     written: list[SSAValue] = [*op.results[len(op.results) - len(op.SCHEMA.written) :]]

@@ -1,5 +1,6 @@
-"""Layout as an engine: in which order of axes every value is held, decided at once.
+"""Layout assignment: an engine that chooses the axis order of every value globally.
 
-A target is a table (`Layouts`): which of its ops is a transpose, which may work in another order of
-axes, what a transpose costs and how an op is rebuilt. The rest is axis maps and one minimum cut.
+A target provides a table (`Layouts`): which of its ops is a transpose, which ops may run in another
+axis order, what a transpose costs, and how an op is rebuilt. The rest is axis maps and a minimum
+cut.
 """

@@ -1,4 +1,4 @@
-"""The pass: ops on the turned side of a minimum cut are rebuilt to work before the transposes."""
+"""The layout pass: rebuilds the ops on one side of a minimum cut to run before the transposes."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from stepwell.translate.layout.table import Layouts
 
 @dataclass(frozen=True)
 class PlaceTransposes(Pass):
-    """A target's pass: its name, its bound, and the table that it gives the engine."""
+    """Layout assignment of a target: its name, its bound, and the table for the engine."""
 
     TABLE: ClassVar[Layouts]
 
     def table(self, program: Program) -> Layouts:
-        """The table, with what the lowering of this program is for."""
+        """Return the table, for the optimization goal of this lowering."""
         return self.TABLE
 
     def apply(self, program: Program, history: History) -> int:
-        """Returns the number of ops that work in another order."""
+        """Run the pass, and return the number of ops that run in another order."""
         count, table = 0, self.table(program)
         for func in program.methods.values():
             for block in _blocks(func):

@@ -1,8 +1,8 @@
-"""The minimum cut: which ops of a block work on bases, so that the least is transposed.
+"""The minimum cut: which ops of a block run on bases, so that the least data is transposed.
 
-A value read in its other order is transposed once for all who want it so. What that costs is a cut
-of a graph whose nodes are ops, and the least cost is a minimum cut: exact where values have one
-other order; of several, the first that reaches an op counts.
+A value that is read in its other order is transposed once for all users of that order. This cost is
+the cost of a cut of a graph whose nodes are ops, so the optimum is a minimum cut. It is exact if
+values have only one other order; of several orders, the first that reaches an op counts.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ INFINITE = float("inf")
 
 
 def candidates(block: Block, table: Layouts) -> dict[Operation, Turning]:
-    """Each op that a transpose's order reaches, as it would stand then."""
+    """Return each op that a transpose's order reaches, with its orders after rebuilding."""
     found: dict[Operation, Turning] = {}
     waiting: deque[tuple[SSAValue, Order]] = deque()
     for op in block.ops:
@@ -36,7 +36,7 @@ def candidates(block: Block, table: Layouts) -> dict[Operation, Turning]:
     seen: set[SSAValue] = set()
     while waiting:
         value, order = waiting.popleft()
-        if value in seen or table.is_free(value):  # It has any order: none is passed on.
+        if value in seen or table.is_free(value):  # Any order is free, so none is propagated.
             continue
         seen.add(value)
         for op in _neighbors(value):
@@ -63,13 +63,13 @@ def _is_transpose(op: Operation, table: Layouts) -> bool:
 
 
 def parts(turnings: Turnings, table: Layouts) -> Iterator[list[Operation]]:
-    """Sets of ops that hang together; what lies between them is fixed, so each is cut alone.
+    """Yield connected sets of ops; values between sets keep their order, so each is cut alone.
 
-    A value that has any order ties nobody to another.
+    A value that has any order for free connects no ops.
     """
 
     def sharing(op: Operation) -> Iterator[object]:
-        """What makes or reads a value that an op makes or reads turned."""
+        """Yield the ops that define or use the same values in another order."""
         for value in (*(op.operands[index] for index in turnings[op].operands), op.results[0]):
             if not table.is_free(value):
                 yield value.owner
@@ -79,7 +79,7 @@ def parts(turnings: Turnings, table: Layouts) -> Iterator[list[Operation]]:
 
 
 def least_cost(part: list[Operation], turnings: Turnings, table: Layouts) -> set[Operation]:
-    """The ops of a set to rebuild on bases: the turned side of a minimum cut."""
+    """Return the ops of a set to rebuild on bases: one side of a minimum cut."""
     edges = list(_Graph(part, turnings, table).edges())
     ends = {end for one, other, _ in edges for end in (one, other)}
     if TURNED not in ends:
@@ -96,11 +96,11 @@ def least_cost(part: list[Operation], turnings: Turnings, table: Layouts) -> set
 
 @lru_cache(maxsize=256)
 def _kept(edges: tuple[tuple[int, int, float], ...]) -> frozenset[int]:
-    """The nodes on the side of 0 of the cheapest cut from 1; the same for each layer of a net."""
+    """Return the nodes on 0's side of the cheapest cut from 1, cached for identical layers."""
     import networkx
 
     graph: Any = networkx.DiGraph()
-    for other, one, capacity in edges:  # Backwards: of equal cuts, that which turns the least.
+    for other, one, capacity in edges:  # Reversed: of equal cuts, choose the fewest rebuilt ops.
         if graph.has_edge(one, other):
             graph[one][other]["capacity"] += capacity
         else:
@@ -112,7 +112,7 @@ def _kept(edges: tuple[tuple[int, int, float], ...]) -> frozenset[int]:
 
 
 class _Graph:
-    """The cut graph of a set of ops: for each value, one transpose for all who read it turned."""
+    """The cut graph of a set of ops: for each value, one transpose for all users of its base."""
 
     def __init__(self, part: list[Operation], found: Turnings, table: Layouts) -> None:
         self.part, self.table = part, table
@@ -136,7 +136,7 @@ class _Graph:
         cost = self._cost(value, order)
         readers = dict.fromkeys(self._readers(value, order))
         alone = next(iter(readers)) if len(readers) == 1 else None
-        if alone is not None and alone[1] is None:  # Nobody to share a transpose with.
+        if alone is not None and alone[1] is None:  # No other user shares the transpose.
             reader = alone[0]
             if reader is not maker:
                 yield reader, maker, cost
@@ -148,7 +148,7 @@ class _Graph:
         for reader, third in readers:
             yield kept, reader, INFINITE
             if third is not None:
-                yield reader, AS_IS, self._cost(value, third)  # A transpose of its own.
+                yield reader, AS_IS, self._cost(value, third)  # A separate transpose.
             else:
                 yield reader, wanted, INFINITE
 
@@ -156,7 +156,7 @@ class _Graph:
         return 0.0 if is_as_it_is(order) else self.table.cost(value, order)
 
     def _readers(self, value: SSAValue, order: Order) -> Iterator[tuple[Any, Order | None]]:
-        """The nodes of the graph that read a value, and the third order in which they do so."""
+        """Yield the graph nodes of a value's users, and the third order that each reads."""
         for use in value.uses:
             op = use.operation
             read = self._reads(op, use.index)
@@ -166,16 +166,16 @@ class _Graph:
                 yield (AS_IS, None) if read is None else (op, third)
             elif standing is None:
                 yield AS_IS, None
-            elif inverse(standing) == order:  # Any other stays one transpose whatever it reads.
+            elif inverse(standing) == order:  # Any other remains one transpose in either case.
                 yield TURNED, None
 
     def _transposes(self, op: Operation, index: int) -> Order | None:
-        """The order that an op gives an operand, if it transposes it."""
+        """Return the order of a transpose that an op applies to an operand."""
         found = self.table.transposed(op.results[0]) if len(op.results) == 1 else None
         return None if found is None or found[0] is not op.operands[index] else found[1]
 
     def _order_of(self, value: SSAValue) -> Order:
-        """The order in which a value may be held instead."""
+        """Return the alternative order of a value."""
         if value.owner in self.inside:
             return self.inside[value.owner].order
         if (standing := self.table.transposed(value)) is not None:
@@ -192,6 +192,6 @@ class _Graph:
         return TURNED if standing is not None and standing[1] == order else AS_IS
 
     def _reads(self, op: Operation, index: int) -> Order | None:
-        """The order in which a turned op reads an operand; None if it reads it as it is."""
+        """Return the order in which a rebuilt op reads an operand; None if it is unchanged."""
         turning = self.inside.get(op)
         return None if turning is None else turning.operands.get(index)

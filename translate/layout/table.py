@@ -1,4 +1,4 @@
-"""What a target says to the layout engine."""
+"""The interface of a target to the layout engine."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from stepwell.ir.types import dims
 
 @dataclass(frozen=True)
 class Turning:
-    """An op on bases: the order of its result, and of each operand that it reads turned."""
+    """An op on bases: the orders of its result, and of operands that are read in another order."""
 
     order: Order
     operands: dict[int, Order]
@@ -26,26 +26,26 @@ class Turning:
 class Layouts(ABC):
     """The table of a target. Orders are those of `ir.axes`: a value is `transpose(base, order)`.
 
-    What is abstract here is a target's own; how orders pass through ops follows from axis maps.
+    Abstract methods are specific to a target; axis maps determine how orders pass through ops.
     """
 
     KINDS: ClassVar[tuple[type[Operation], ...]]
-    """What may be turned at all."""
+    """The ops that may be rebuilt."""
 
     @abstractmethod
     def transposed(self, value: SSAValue) -> tuple[SSAValue, Order] | None:
-        """What a value is the transpose of, and its order, if a transpose makes it."""
+        """Return the operand and order of the transpose that computes a value, if one does."""
 
     @abstractmethod
     def may_turn(self, op: Operation, turning: Turning) -> bool:
-        """Whether the target has an op that computes the same on these bases, as fast."""
+        """Whether the target has an equivalent op on these bases that is as fast."""
 
     def data(self, op: Operation, axes: AxisMap) -> list[int]:
-        """The operands that turn with the result; the others are parameters."""
+        """Return the operands that change order with the result; the others are parameters."""
         return [index for index, links in enumerate(axes.links) if links is not None]
 
     def is_constant(self, value: SSAValue) -> bool:
-        """Whether a value is known before the program runs."""
+        """Whether a value is known at compile time."""
         return weight_key(value) is not None
 
     def is_free(self, value: SSAValue) -> bool:
@@ -58,36 +58,36 @@ class Layouts(ABC):
 
     @abstractmethod
     def cost(self, value: SSAValue, order: Order) -> float:
-        """What a transpose between a value and its base costs."""
+        """Return the cost of a transpose between a value and its base."""
 
     def gain(self, op: Operation, turning: Turning) -> float:
-        """What an op itself takes less on bases than as it is; negative if it takes more."""
+        """Return the savings of an op on bases compared with the original; negative for a cost."""
         return 0.0
 
     @abstractmethod
     def base(self, rw: Rewriter, value: SSAValue, order: Order) -> SSAValue:
-        """The base of a value: computed for a constant, else transposed."""
+        """Return the base of a value: computed for a constant, else transposed."""
 
     @abstractmethod
     def back(self, rw: Rewriter, base: SSAValue, order: Order, type_: Attribute) -> SSAValue:
-        """The value of this type that has this base."""
+        """Return the value of this type that has this base."""
 
     @abstractmethod
     def rebuilt(
         self, rw: Rewriter, op: Operation, operands: list[SSAValue], order: Order
     ) -> SSAValue:
-        """The result of an op like this on bases: the base of its result, which has `order`."""
+        """Return the result of an equivalent op on bases: the base of its result in `order`."""
 
-    # -- what follows from axis maps -------------------------------------------------------------
+    # -- derived from axis maps ------------------------------------------------------------------
 
     def turning(self, op: Operation, value: SSAValue, order: Order) -> Turning | None:
-        """An op turned so that `value`, its result or an operand, has this order; None if none."""
+        """Return how an op is rebuilt so that `value`, an operand or result, has this order."""
         is_kind = len(op.results) == 1 and is_one_of(type(op), self.KINDS)
         axes = axis_map(op) if is_kind else None
         if axes is None:
             return None
         data = self.data(op, axes)
-        if not data:  # Nothing says which axis of an operand an axis of the result is.
+        if not data:  # No axis map relates the operands' axes to the result's.
             return None
         result: Order | None = order
         if value is not op.results[0]:
@@ -105,10 +105,11 @@ class Layouts(ABC):
         return found if self.may_turn(op, found) else None
 
     def _read(self, op: Operation, axes: AxisMap, index: int, order: Order) -> Order | None:
-        """The order in which an operand is read if the result has `order`.
+        """Return the order in which an operand is read if the result has `order`.
 
-        Around a reshape, axes of size 1 may stand anywhere: where a transpose already has them,
-        they stay. What is broadcast from fewer axes has them last in every order: it has none.
+        Around a reshape, axes of size 1 may be in any position; if a transpose already has them,
+        they stay. An operand that is broadcast from fewer axes has no other order, since its axes
+        are last in every order.
         """
         value = op.operands[index]
         if not any(isinstance(link, Flat) for link in axes.links[index] or ()):
@@ -123,16 +124,16 @@ class Layouts(ABC):
 
 
 def is_one(value: SSAValue) -> bool:
-    """Whether a value has one element, which lies the same in every order."""
+    """Whether a value has one element, so that its layout is the same in every order."""
     return all(size == 1 for size in dims(value.type))
 
 
 def are_alike(shape: tuple[object, ...], one: Order, other: Order) -> bool:
-    """Whether two orders of a shape differ in where axes of size one stand, if at all."""
+    """Whether two orders of a shape differ at most in the positions of axes of size one."""
     first, second = ([a for a in inverse(o) if shape[a] != 1] for o in (one, other))
     return first == second
 
 
 def is_as_it_is(order: Order) -> bool:
-    """Whether an order moves no axis: nothing is to be gained behind a value that has it."""
+    """Whether an order moves no axis, so that rebuilding its users saves nothing."""
     return order == tuple(range(len(order)))

@@ -1,5 +1,5 @@
-"""Lowerings that are functions: an op's arguments go in, an expression of a target's ops comes out.
+"""Lowerings as functions: from an op's arguments to an expression of a target's operations.
 
-`lowering.py` has the engine; a folder a target holds its values (`values.py`), which compute like
-numbers, and a file for each family of ops.
+`lowering.py` has the engine. Each target has a folder with its values (`values.py`), which overload
+Python's operators, and a file for each family of ops.
 """

@@ -1,24 +1,27 @@
 """A lowering is a function: `@lowers("aten.permute.default", to="tosa")`.
 
-It is named `lower-permute-to-tosa`, and as the function is where ops become ops of the same dialect:
-`split-layer-norm`. `step` gives it as a step of a pipeline.
+Its pass is named `lower-permute-to-tosa`; a decomposition, whose target is the dialect of its ops,
+is named after the function: `split-layer-norm`. `step` returns the pass for a pipeline.
 
-It takes an op's arguments, by their order and keyword-only ones by name: tensors as values of the
-target, which compute like numbers, the rest as Python has it. It gives what replaces the op, or
-each of its results that is used; `refuse("…")` says why not, and None that another one may.
-Keyword-only parameters of these names get more than arguments:
+The function takes an op's positional arguments in order, and keyword-only ones by name. Tensors are
+values of the target, which overload Python's operators; other arguments are Python objects. It
+returns the replacement of the op, or of each of its results that is used. `refuse("…")` states why
+it does not match, and None leaves the op to another lowering. Keyword-only parameters of these
+names are passed by the engine:
 
-    form    what the decorator's mapping says of the op at hand
+    form    the decorator's mapping for the op at hand
     out     element type and sizes of the result
     op      the op itself
-    b       what writes operators of the target
-    layer, use  of a layer between casts (`reads`), and a quantization of its result
+    b       the rewriter or builder of the target's operators
+    layer, use  a layer between casts (`quantized_operands`), and a quantization of its result
 
-A layer is float in the program; its function takes the integers of its activations, and is called
-for each `use` that differs; without one it is called once, and gives a function of a use. Others with a default are options of the step: `step(linear, rows="width")`.
+A layer is float in the program; its function takes the integers of its activations. It is called
+for each distinct `use`; without this parameter it is called once, and returns a function of a use.
+Other parameters with a default are options of the pass: `step(linear, rows="width")`.
 
-It runs on a scratch pad while matching, so guards stand wherever they read best. Anchors, the name,
-the example of the reference page and of the tests are derived from the decorator and the function.
+The function runs on a scratch pad while matching, so guards may be anywhere in it. Root operations,
+the name, and the example of the reference page and of the tests are derived from decorator and
+function.
 """
 
 from __future__ import annotations
@@ -49,7 +52,7 @@ _F = TypeVar("_F", bound=Function)
 
 
 class Refused(Exception):
-    """Thrown by `refuse`, caught by the lowering that runs."""
+    """Raised by `refuse`, and caught by the lowering."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -57,12 +60,12 @@ class Refused(Exception):
 
 
 def refuse(reason: str) -> NoReturn:
-    """Leave the op alone, and say why."""
+    """Refuse the op, for the given reason."""
     raise Refused(reason)
 
 
 def known(argument: Any, what: str) -> Any:
-    """A number that the program states; `what` names the argument in the refusal."""
+    """Return a constant argument; `what` names it in the refusal of another one."""
     if not isinstance(argument, int | float | None):
         refuse(f"{what} is known only at run time")
     return argument
@@ -70,15 +73,15 @@ def known(argument: Any, what: str) -> Any:
 
 @dataclass(frozen=True)
 class Goal:
-    """What the engine has to know of a target.
+    """How the engine lowers to a target.
 
     Attributes:
-        bound: how far results move where a lowering says nothing.
-        writer: makes what writes its operators onto a pad.
-        value: wraps an SSA value, so that it computes.
-        shape: the sizes of an SSA value, as the target's values have them.
-        unfit: why the target has no such values: (values, program, sizes may be symbolic); None
-            where it has all.
+        bound: the default error bound of a lowering's results.
+        writer: makes the builder that writes operators onto a pad.
+        value: wraps an SSA value in the target's value type.
+        shape: the sizes of an SSA value, in the target's types.
+        unfit: why the target does not support values: (values, program, sizes may be symbolic);
+            None if it supports all of them.
     """
 
     bound: Bound
@@ -90,13 +93,12 @@ class Goal:
 
 @dataclass(frozen=True)
 class Grammar:
-    """What a target takes of layers between casts.
+    """How the engine lowers layers between casts to a target.
 
     Attributes:
-        layer: (op, its parts, program, sizes may be symbolic) to the layer, or why it stays a float.
-        value: wraps the integers of an activation.
-        delivered: what takes the place of a use: of what a function gave for it.
-        bound: how far results move where a lowering says nothing.
+        layer: (op, its parts, program, sizes may be symbolic) to the layer, or why it stays a
+        float. value: wraps the integers of an activation. delivered: computes the replacement of a
+        use from a function's result for it. bound: the default error bound of a lowering's results.
     """
 
     layer: Callable[[SchemaOp, Parts, Program, bool], Layer | Refusal | None]
@@ -107,7 +109,7 @@ class Grammar:
 
 @dataclass(frozen=True)
 class Drawn:
-    """What stands on the pad, and what of it replaces which result, or use of one of a `layer`."""
+    """A match: the operations on the pad, and the replacement of each result or use of a `layer`."""
 
     op: Operation
     pad: Pad
@@ -117,7 +119,7 @@ class Drawn:
 
 @dataclass(frozen=True)
 class Out:
-    """Element type and sizes of a result."""
+    """The element type and sizes of a result."""
 
     dtype: Attribute
     shape: tuple[Any, ...]
@@ -129,24 +131,24 @@ _OF_MODULE: dict[str, list[type[Lowering]]] = {}
 _OF_FUNCTION: dict[Function, type[Lowering]] = {}
 _NAMES: set[tuple[str, str]] = set()
 SAME = "aten"
-"""The target whose ops are those that are lowered."""
+"""The target of decompositions, whose ops are in the dialect of the lowered ones."""
 
 
 def goal(name: str, found: Goal) -> None:
-    """Make a target known to `lowers`."""
-    assert name not in _GOALS, f"the target {name} stands twice"
+    """Register a target for `lowers`."""
+    assert name not in _GOALS, f"the target {name} is registered twice"
     _GOALS[name] = found
 
 
 def grammar(name: str, found: Grammar) -> None:
-    """Make known what a target takes of layers between casts."""
-    assert name not in _GRAMMARS, f"the grammar of {name} stands twice"
+    """Register how a target lowers layers between casts."""
+    assert name not in _GRAMMARS, f"the grammar of {name} is registered twice"
     _GRAMMARS[name] = found
 
 
 @dataclass(frozen=True)
 class Lowering(Rewrite[Drawn]):
-    """A function as a rewrite; each is a class of its own, made by `lowers`."""
+    """A function as a rewrite; `lowers` makes a class for each."""
 
     function: ClassVar[Function]
     to: ClassVar[str]
@@ -162,7 +164,7 @@ class Lowering(Rewrite[Drawn]):
     options: ClassVar[tuple[str, ...]]
 
     def match(self, op: Operation, program: Program) -> Drawn | Refusal | None:
-        """What the function makes of the op."""
+        """Run the function on the op."""
         cls, aim = type(self), _GOALS[self.to]
         if cls.only is not None and element_of(op) not in cls.only:
             return None
@@ -190,7 +192,7 @@ class Lowering(Rewrite[Drawn]):
         program: Program,
         made: Callable[[Any], Sequence[SSAValue | None] | None],
     ) -> Drawn | Refusal | None:
-        """What is made on a pad; nothing stays of a refusal, or of None."""
+        """Run a function on a pad, which is emptied after a refusal or None."""
         pad = Pad(op, program)
         values = None
         try:
@@ -203,12 +205,12 @@ class Lowering(Rewrite[Drawn]):
         return None if values is None else Drawn(op, pad, tuple(values))
 
     def called(self, op: Operation, given: Sequence[Any], b: Any, **more: Any) -> Any:
-        """What the function makes of these values and what else it takes of the op."""
+        """Call the function with these values and the other arguments that it takes."""
         cls = type(self)
         return cls.function(*given, **_named(self, op, _GOALS[cls.to], b), **more)
 
     def deviates(self, match: Drawn, program: Program) -> Deviation | None:
-        """What the decorator's `loses` says of the op at hand; what is forbidden leaves no trace."""
+        """Return the decorator's `deviation` for the op at hand; its pad is emptied if forbidden."""
         loses = type(self).loses
         lost = None if loses is None else loses(match.op, program)
         if lost is not None and forbidden(lost, program.context):
@@ -216,12 +218,12 @@ class Lowering(Rewrite[Drawn]):
         return lost
 
     def bound_at(self, match: Drawn, value: Value) -> Bound:
-        """What the decorator's `moves` says of the values at hand; the bound where there is none."""
+        """Return the decorator's `error_bound` for the values at hand, or the fixed bound."""
         moves = type(self).moves
         return self.bound if moves is None else moves(match.op, value)
 
     def build(self, match: Drawn, rw: Rewriter) -> None:
-        """Put what stands on the pad in the op's place."""
+        """Insert the pad's operations in place of the op."""
         op = match.op
         for result, value in zip(op.results, match.pad.splice(match.values, rw), strict=True):
             if value is None:
@@ -235,12 +237,12 @@ class Lowering(Rewrite[Drawn]):
 
 @dataclass(frozen=True)
 class LayerLowering(Lowering):
-    """A function of the integers that an op between casts reads and makes."""
+    """A function of the integers of an op between casts."""
 
     reads: ClassVar[Reads]
 
     def match(self, op: Operation, program: Program) -> Drawn | Refusal | None:
-        """What the function makes of the layer, for each quantization of its result."""
+        """Run the function on the layer, for each quantization of its result."""
         cls, target = type(self), _GRAMMARS[self.to]
         assert isinstance(op, SchemaOp)
         if cls.unless is not None and cls.unless(op):
@@ -271,12 +273,12 @@ class LayerLowering(Lowering):
         return replace(drawn, layer=layer) if isinstance(drawn, Drawn) else drawn
 
     def bound_at(self, match: Drawn, value: Value) -> Bound:
-        """What the decorator's `moves` says of the layer."""
+        """Return the decorator's `error_bound` for the layer."""
         moves = type(self).moves
         return self.bound if moves is None else moves(match.layer, value)
 
     def build(self, match: Drawn, rw: Rewriter) -> None:
-        """What stands on the pad takes the place of the quantizations of the result."""
+        """Replace the quantizations of the result by the pad's operations."""
         values = match.pad.splice(match.values, rw)
         assert match.layer is not None
         for (_, group), value in zip(distinct(match.layer.uses), values, strict=True):
@@ -285,7 +287,7 @@ class LayerLowering(Lowering):
 
 
 def element_of(op: Operation) -> Attribute | None:
-    """The element type of an op's first tensor; of its result where it takes none."""
+    """Return the element type of an op's first tensor, or of its result without one."""
     for value in (*op.operands, *op.results):
         if isinstance(value.type, TensorType):
             return element(value.type)
@@ -293,7 +295,7 @@ def element_of(op: Operation) -> Attribute | None:
 
 
 def _operands(cls: type[Lowering], op: Operation, aim: Goal, b: Any) -> list[Any]:
-    """What a function takes by order: the arguments of a torch op, the operands of another."""
+    """Return the positional arguments: those of an ATen op, or the operands of another one."""
     if not isinstance(op, SchemaOp):
         return [aim.value(value, b) for value in op.operands]
     return [
@@ -304,13 +306,13 @@ def _operands(cls: type[Lowering], op: Operation, aim: Goal, b: Any) -> list[Any
 
 @cache
 def _in_order(function: Function, of: type[SchemaOp]) -> tuple[tuple[str, bool], ...]:
-    """The arguments of an op that a function takes by order, and whether each is a tensor."""
+    """Return the op's arguments that are positional, and whether each is a tensor."""
     stated = [argument for argument in of.SCHEMA.arguments if not argument.keyword_only]
     return tuple((a.name, a.type.is_tensor) for a in stated[: _taken(function)[0]])
 
 
 def _named(lowering: Lowering, op: Operation, aim: Goal, b: Any) -> dict[str, Any]:
-    """What a function takes by name: of the op, of the engine, and options."""
+    """Return the keyword arguments: from the op, from the engine, and options."""
     cls, more = type(lowering), dict[str, Any]()
     names = _taken(cls.function)[1]
     arguments = op.SCHEMA.by_name if names and isinstance(op, SchemaOp) else {}
@@ -340,14 +342,14 @@ def _wrapped(value: Any, aim: Goal, b: Any) -> Any:
 
 @cache
 def _taken(function: Function) -> tuple[int, tuple[str, ...]]:
-    """How many arguments a function takes by order, and which by name."""
+    """Return the number of positional parameters and the names of the keyword-only ones."""
     parameters = signature(function).parameters.values()
     by_order = sum(p.kind is Parameter.POSITIONAL_OR_KEYWORD for p in parameters)
     return by_order, tuple(p.name for p in parameters if p.kind is Parameter.KEYWORD_ONLY)
 
 
 def _options(function: Function, ops: Iterable[type[Operation]]) -> dict[str, Any]:
-    """What a function takes by name, with a default, that is nothing of its ops: name → default."""
+    """Return the options (parameters with a default that no op or engine has): name → default."""
     schemas = [op.SCHEMA.by_name for op in ops if issubclass(op, SchemaOp)]
     return {
         p.name: p.default
@@ -375,26 +377,26 @@ def lowers(
     quantized_operands: int | Reads | None = None,
     name: str | None = None,
 ) -> Callable[[_F], _F]:
-    """Let a function be the lowering of ops; gives the function.
+    """Register a function as the lowering of ops, and return the function.
 
     Args:
-        ops: their names; a mapping gives the function's `form` for each.
+        ops: their names; a mapping has the function's `form` for each.
         to: the target.
-        bound: how far results move; the target's own if None.
-        error_bound: how far they do with run-time values: of the op, and what gives those.
+        bound: the error bound of the results; the target's default if None.
+        error_bound: computes the bound from run-time values, the op, and its evaluator.
         deviation: the class of numbers that the op at hand may lose.
-        dtypes: element types of the first tensor that it computes on; others are refused.
-        if_dtype: element types of the first tensor that are its business.
-        check: whether the target must have all operands and results, the first operand, or none.
+        dtypes: element types of the first tensor that are supported; others are refused.
+        if_dtype: element types of the first tensor that match; others do not match.
+        check: whether the target must support all operands and results, the first operand, or none.
         takes_symbols: whether sizes may be symbolic.
-        unless: whether an op is what the function leaves alone; asked first, for it is cheap.
-        takes_empty: whether it is asked about tensors without elements; layers are not.
+        unless: whether the function ignores an op; it is tested first because it is cheap.
+        takes_empty: whether it is called for tensors without elements; layers are not.
         sample: arguments of a call of the first op, for its example: a tensor as `2x4xf32`, a
             dictionary at the end for arguments by name; or the lines of a method. Small matrices
             and numbers if None.
-        formerly: names of rewrites that did this before.
-        quantized_operands: of a layer between casts: how many operands are activations, or which.
-        name: its own, where it is not its function's.
+        formerly: earlier names of the rewrite.
+        quantized_operands: of a layer between casts: the number of activations, or which they are.
+        name: the name of the rewrite, if it differs from the function's.
     """
     forms: dict[type[Operation], Any] = {}
     for op in ops:
@@ -459,15 +461,15 @@ def _class_named(name: str) -> type[Operation]:
 
 
 def step(function: Function, **options: Any) -> Lowering:
-    """The rewrite that a function is, for a pipeline."""
+    """Return the rewrite of a function, for a pipeline."""
     return _OF_FUNCTION[function](**options)
 
 
 def is_step(rewrite: object, function: Function) -> bool:
-    """Whether a rewrite is that function."""
+    """Whether a rewrite is that of a function."""
     return type(rewrite) is _OF_FUNCTION[function]
 
 
 def lowerings_of(module: str) -> tuple[type[Lowering], ...]:
-    """What a module's functions lower, in their order: its `RULES`."""
+    """Return the lowerings of a module's functions, in order, as its `RULES`."""
     return tuple(_OF_MODULE.get(module, ()))

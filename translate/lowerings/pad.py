@@ -1,7 +1,7 @@
 """The scratch pad on which a lowering runs while it matches.
 
-Operators are made and stand nowhere; a refusal drops them, and the weights named on the way.
-What matched is put in the op's place as it is: a function runs once.
+Operations are created without being inserted. A refusal drops them, and the weights that were
+referenced. After a match they are inserted in place of the op as they are: a function runs once.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from stepwell.ir.rewriting.rewriter import Rewriter
 
 
 class Pad(Rewriter):
-    """A rewriter that inserts nothing before it is told to; it cannot replace or erase."""
+    """A rewriter that inserts only when `splice` is called; it cannot replace or erase."""
 
     def __init__(self, root: Operation, program: Program) -> None:
         self.root, self.program = root, program
@@ -25,34 +25,34 @@ class Pad(Rewriter):
         self._weights_before = len(program.weights)
 
     def insert(self, op: Operation, before: Operation | None = None) -> Operation:
-        """Note an op; it is inserted where the root stands."""
-        assert before is None, "a lowering writes where the op stands"
+        """Record an op, which `splice` inserts before the root."""
+        assert before is None, "a lowering inserts before the op only"
         self.inserted.append(op)
         return op
 
     def weight(self, key: str, kind: str = "constant") -> SSAValue:
-        """The value of a weight, which will stand once at the head of the root's scope."""
+        """Return the value of a weight, which is later inserted once at the start of the scope."""
         weight_op = self._heads.get(key)
         if weight_op is None:
             weight_op = self._heads[key] = WeightOp(key, self.weights.type_of(key), kind)
         return weight_op.result
 
     def replace_value(self, old: SSAValue, new: SSAValue) -> None:
-        """Not while matching."""
-        raise AssertionError("a lowering replaces nothing: it returns what it has made")
+        """Fail: a lowering replaces nothing while matching."""
+        raise AssertionError("a lowering replaces nothing: it returns its results")
 
     def erase(self, op: Operation) -> None:
-        """Not while matching."""
-        raise AssertionError("a lowering erases nothing: it returns what it has made")
+        """Fail: a lowering erases nothing while matching."""
+        raise AssertionError("a lowering erases nothing: it returns its results")
 
     def drop(self) -> None:
-        """Leave no trace."""
+        """Drop all recorded operations."""
         for op in self.inserted:
             op.drop_all_references()
         self.weights.forget_from(self._weights_before)
 
     def splice(self, values: Sequence[SSAValue | None], rw: Rewriter) -> list[SSAValue | None]:
-        """Put everything in front of the root; gives the values, which may be weights."""
+        """Insert all operations before the root, and return the values, which may be weights."""
         heads: dict[SSAValue, SSAValue] = {}
         for key, op in self._heads.items():
             heads[op.result] = weight = rw.weight(key, op.kind.data)

@@ -1,4 +1,4 @@
-"""The example of a lowering: a call of one op, made from the sample that the decorator states."""
+"""The example of a lowering: a call of one op, built from the decorator's `sample`."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _NUMBERS: dict[str, Any] = {"Scalar": 2.0, "float": 2.0, "int": 1, "SymInt": 1, 
 
 
 def examples_of(lowering: type[Lowering]) -> list[tuple[str, str]]:
-    """(before, after) as texts that parse; the second is what the lowering makes of the first."""
+    """Return (before, after) as IR texts; the second is the first after the lowering."""
     before = to_text(called(lowering)) + "\n"
     program = Program(parse_module(before), WeightStore())
     stated = [op for op in program.module.walk() if isinstance(op, WeightOp)]
     for op in stated:
         program.weights.add(op.key.data, _filled(op))
     run_rewrites(program, [lowering()], History())
-    names = {op.key.data for op in stated}  # Of any numbers, as what is derived of them.
+    names = {op.key.data for op in stated}  # Derived weights of any contents.
     shown = with_values(program.module, program.weights)
     for op in shown.walk():
         if isinstance(op, WeightOp) and op.key.data.partition("#")[0] in names:
@@ -45,7 +45,7 @@ def examples_of(lowering: type[Lowering]) -> list[tuple[str, str]]:
 
 
 def _filled(op: WeightOp) -> torch.Tensor:
-    """What a weight holds: zeros, or what its name asks for."""
+    """Return a weight's contents: zeros, or what its name requests."""
     shape = [number_of(size) for size in dims(op.result.type)]
     dtype = torch_dtype(element(op.result.type))
     if op.key.data.endswith("#rolled"):
@@ -56,7 +56,7 @@ def _filled(op: WeightOp) -> torch.Tensor:
 
 
 def called(lowering: type[Lowering]) -> ModuleOp:
-    """A method that calls the first op which the lowering names, or has the lines it states."""
+    """Return a method that calls the lowering's first op, or has the lines that it states."""
     if isinstance(lowering.sample, str):
         return module_of_ops(dedent(lowering.sample))
     cls = cast("type[SchemaOp]", lowering.anchors[0])
@@ -84,7 +84,7 @@ def called(lowering: type[Lowering]) -> ModuleOp:
 
 
 def _argument(argument: Argument, value: Any, block: Block) -> Any:
-    """What a sample says of an argument: tensors become arguments of the method."""
+    """Convert an argument of a sample: tensors become arguments of the method."""
     if not argument.type.is_tensor:
         return _NUMBERS.get(argument.type.base) if value is None else value
     if isinstance(value, list):
@@ -95,7 +95,7 @@ def _argument(argument: Argument, value: Any, block: Block) -> Any:
 
 
 def _tensor(text: str, block: Block) -> SSAValue:
-    """`2x4xf32` as an argument; a size that is no number is a symbol."""
+    """Return `2x4xf32` as a block argument; a size that is no number is a symbol."""
     *sizes, element = text.split("x")
     shape: list[Dim | str] = [int(size) if size.isdigit() else size for size in sizes if size]
     arg = block.insert_arg(tensor(shape, element_named(element, cast(Any, None))), len(block.args))

@@ -1,4 +1,4 @@
-"""Memory as an engine: what runs row by row, in what order, and what stands in the arena."""
+"""Memory planning: which ops run row by row, their order, and the buffers in the arena."""
 
 SPEED, MEMORY = "speed", "memory"
-"""What a lowering may be optimized for."""
+"""Optimization goals of a lowering."""

@@ -1,12 +1,12 @@
-"""A run of ops computed row by row: the order of its calls, and the bytes alive at each.
+"""Scheduling of ops that run row by row: the order of calls, and the bytes alive at each.
 
-Ops over images (convolutions, pools, elementwise) need of their operands a window of rows for each
-row they give. A *stream* computes its last result in tiles of rows and, before each tile, the rows
-that it needs and that are not there yet, op by op. No row is computed twice: what the next tile
-reads again of the last one's rows is copied to where the new rows are written. What the stream
-reads is done with row by row, what it gives is born row by row.
+Ops over images (convolutions, pools, elementwise) need a window of operand rows for each result
+row. A *stream* computes its last result in tiles of rows. Before each tile it computes the missing
+rows that the tile needs, op by op. No row is computed twice: rows that the next tile reads again
+are copied to the position before the new rows. The inputs of a stream are released row by row, and
+its result is allocated row by row.
 
-Everything here is arithmetic over row numbers; `stream_rows` writes the ops.
+This module is arithmetic on row numbers; `stream_rows` writes the ops.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ class RowOp:
 
     Attributes:
         inputs: values whose rows it reads, by number.
-        output: the value that it gives.
+        output: its result.
         reach: input rows that one output row reads, `stride` apart, from `-padding` on.
         scratch: bytes that its kernel needs while it runs.
-        gives: output rows that one input row gives, for an op that computes them together; the
-            others have `reach`, `stride` and `padding`.
+        gives: output rows per input row, for an op that computes them together; other ops have
+            `reach`, `stride` and `padding`.
     """
 
     inputs: tuple[int, ...]
@@ -38,11 +38,11 @@ class RowOp:
     gives: int = 1
 
     def whole(self, stop: int) -> int:
-        """Where its rows end if it computes those before `stop`."""
+        """Return the end of the output rows that are computed for those before `stop`."""
         return -(-stop // self.gives) * self.gives
 
     def reads(self, first: int, last: int, rows: int) -> tuple[int, int]:
-        """Rows of an input of so many that output rows `first` to `last` (exclusive) read."""
+        """Return the input rows (of `rows`) for output rows `first` to `last` (exclusive)."""
         if self.gives > 1:
             return first // self.gives, self.whole(last) // self.gives
         low = first * self.stride - self.padding
@@ -50,7 +50,7 @@ class RowOp:
         return max(0, low), min(rows, high)
 
     def mirrored(self, rows_in: int, rows_out: int) -> RowOp:
-        """The same op with rows counted from the other end."""
+        """Return the same op with rows counted from the other end."""
         if self.gives > 1:
             return self
         return replace(
@@ -68,10 +68,10 @@ class Image:
 
 @dataclass(frozen=True)
 class Call:
-    """One op over some rows: what it computes, and from which rows of its inputs.
+    """One op over some rows: the rows that it computes, and the rows of its inputs.
 
-    `kept` are rows of the output that were computed earlier and are copied to stand beside the new
-    ones, `window` all rows that then stand together; without kept rows they are the new ones.
+    `kept` are rows of the output that were computed earlier and are copied next to the new ones.
+    `window` is all contiguous rows after that; without kept rows they are the new ones.
     """
 
     op: int
@@ -83,7 +83,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Stream:
-    """Ops in order, the values they read from outside and the one that they give."""
+    """Ops in order, the values that they read from outside, and their result."""
 
     ops: tuple[RowOp, ...]
     images: Mapping[int, Image]
@@ -92,11 +92,11 @@ class Stream:
 
 
 def schedule(stream: Stream, height: int, *, upwards: bool = False) -> list[Call]:
-    """The calls of a stream whose result is computed in tiles of `height` rows.
+    """Return the calls of a stream whose result is computed in tiles of `height` rows.
 
     Args:
-        stream: what is computed.
-        height: rows of a tile of the result; the last one may have fewer.
+        stream: the stream.
+        height: rows per tile of the result; the last one may have fewer.
         upwards: from the last row to the first.
     """
     ops, images = stream.ops, stream.images
@@ -139,7 +139,7 @@ def _wanted(
     done: Mapping[int, int],
     wanted: dict[int, int],
 ) -> dict[int, int]:
-    """For each value the rows that must be there, from the first on, for a tile of the last."""
+    """Return the rows of each value, from the first on, that a tile of the last one requires."""
     for op in reversed(ops):
         stop, start = op.whole(wanted.get(op.output, 0)), done[op.output]
         if stop <= start:
@@ -170,7 +170,7 @@ def _turned(call: Call, stream: Stream) -> Call:
 
 @dataclass(frozen=True)
 class Usage:
-    """What a schedule takes: most bytes alive, calls, and bytes copied."""
+    """The costs of a schedule: peak bytes alive, calls, and bytes copied."""
 
     peak: int
     calls: int
@@ -178,12 +178,12 @@ class Usage:
 
 
 def usage(stream: Stream, calls: Sequence[Call], dying: frozenset[int]) -> Usage:
-    """The most bytes alive while a stream runs, beside what lives through it.
+    """Return the peak bytes alive while a stream runs, without values that outlive it.
 
     Args:
-        stream: what is computed.
+        stream: the stream.
         calls: its schedule, from the first row to the last.
-        dying: the inputs that nothing reads later; the others are not counted.
+        dying: the inputs that are unused later; the others are not counted.
     """
     change: dict[int, int] = defaultdict(int)
 

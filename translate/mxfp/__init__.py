@@ -1,4 +1,4 @@
-"""`to_mxfp`: a model whose linear layers, convolutions and attention products compute in MX."""
+"""`to_mxfp`: converts linear layers, convolutions and attention products of a model to MX."""
 
 from __future__ import annotations
 
@@ -71,24 +71,24 @@ def to_mxfp(
     error_budget: float | None = None,
     samples: Samples = (),
 ) -> nn.Module | Program:
-    """Let layers of a model compute in MX; the argument is not changed.
+    """Convert layers of a model to MX; the argument is not changed.
 
     Args:
         model: an `nn.Module`, an `ExportedProgram` or a stepwell program at level `aten`.
         payload: `fp8e4m3`, `fp8e5m2`, `fp6e2m3`, `fp6e3m2`, `fp4e2m1` or `mxint8`, or a mapping
             of name patterns to payloads.
-        weight_payload: of the weights, if another; mixing needs block-scaled types.
+        weight_payload: the payload of the weights, if it differs; mixing needs block-scaled types.
         layers: which linear layers (and convolutions): patterns of names, a module type
             (`nn.Linear`, `nn.Conv2d`), or a predicate of name and module (in a program: the op).
-            All by default. Of a module's `nn.MultiheadAttention` the four projections are one.
+            All by default. The four projections of an `nn.MultiheadAttention` module are one layer.
         convolutions: convert `nn.Conv2d` too. Depthwise ones stay: a block would hold one channel.
         attention: convert products of two activations too: QKᵀ and PV (programs only).
         form: `operators` on separate data and scales, block-scaled `types`, or `types-bf16`, which
-            adds up in bf16; they round differently. `types` by default: the specification has
-            removed the operators, which files for tosa-tools 2026.8 may still hold.
-        error_budget: choose the payload of each layer, with the fewest bits in all, so that the
+            accumulates in bf16; they round differently. `types` by default: the specification has
+            removed the operators, which files for tosa-tools 2026.8 may still contain.
+        error_budget: choose the payload of each layer, with the fewest bits in total, so that the
             outputs stay within this relative error (L2 norm) of the float model on every sample;
-            `payload` and `weight_payload` are then not looked at.
+            `payload` and `weight_payload` are then ignored.
         samples: inputs of the model, for `error_budget`.
 
     Returns:

@@ -1,4 +1,4 @@
-"""How far each layer of a model moves when it computes in each MX payload."""
+"""The error of each layer of a model in each MX payload."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 Product = Callable[[str | None], Tensor]
-"""A layer's result with a payload, or in floats."""
+"""Computes a layer's result with a payload, or in floats."""
 
 LAYERS: dict[type[Operation], str] = {
     aten.LinearDefault: "linear",
@@ -60,12 +60,12 @@ class LayerAccuracy:
     """One layer: its relative error in each payload.
 
     Attributes:
-        name: of its module, or of its node where it has none.
+        name: the name of its module, or of its node if it has none.
         kind: `linear`, `conv2d` or `matmul`.
         node: the node of the exported graph.
-        errors: payload → ‖y_mx - y‖ / ‖y‖ at the layer's output, for the float inputs it had; the
-            largest over the samples.
-        payload: what the layer computes in now, None for floats.
+        errors: payload → ‖y_mx - y‖ / ‖y‖ at the layer's output, for its float inputs; the
+            maximum over the samples.
+        payload: the layer's current payload, None for floats.
     """
 
     name: str
@@ -75,36 +75,36 @@ class LayerAccuracy:
     payload: str | None = None
 
     def smallest(self, limit: float) -> str | None:
-        """The payload of the fewest bits whose error is within a limit; of equals the best."""
+        """Return the best payload of the fewest bits whose error is within a limit."""
         return smallest(self.errors, limit)
 
 
 def smallest(errors: Mapping[str, float], limit: float) -> str | None:
-    """The payload of the fewest bits whose error is within a limit; of equals the best."""
+    """Return the best payload of the fewest bits whose error is within a limit."""
     fit = [name for name, error in errors.items() if error <= limit]
     return min(fit, key=lambda name: (payload_named(name).bits, errors[name]), default=None)
 
 
 @dataclass(frozen=True)
 class MxAccuracy(Shown):
-    """Every layer that could be MX. `str()` is a table."""
+    """The errors of every layer that could be MX. `str()` is a table."""
 
     layers: tuple[LayerAccuracy, ...]
 
     def cells(self) -> Iterator[tuple[Any, ...]]:
-        """Each layer: its name, kind, the error in each of `PAYLOADS` (None: it has none), and
-        what it computes in now.
+        """Yield each layer's name, kind, error in each of `PAYLOADS` (None if it has none), and
+        current payload.
         """
         for layer in self.layers:
             errors = (layer.errors.get(name) for name in PAYLOADS)
             yield layer.name, layer.kind, *errors, layer.payload or "float"
 
     def to_frame(self) -> DataFrame:
-        """A row for each layer, a column for each payload."""
+        """Return a data frame with a row for each layer and a column for each payload."""
         return frame(("layer", "kind", *PAYLOADS, "is"), self.cells())
 
     def plot(self) -> Plot:
-        """The relative error of each layer in each payload."""
+        """Return a plot of the relative error of each layer in each payload."""
         rows = [
             (layer.name, [float(f"{layer.errors.get(name, 0.0):.3g}") for name in PAYLOADS])
             for layer in self.layers
@@ -133,15 +133,15 @@ def mx_accuracy(
     attention: bool = True,
     form: str = TYPES,
 ) -> MxAccuracy:
-    """The relative error of each layer in each payload.
+    """Measure the relative error of each layer in each payload.
 
     Args:
         model: an `nn.Module`, an `ExportedProgram` or a stepwell program at level `aten`, with
             float layers or MX ones.
         samples: inputs of the model.
-        convolutions: look at convolutions too.
-        attention: look at products of two activations too.
-        form: of the products, as for `to_mxfp`.
+        convolutions: measure convolutions too.
+        attention: measure products of two activations too.
+        form: the form of the products, as for `to_mxfp`.
 
     Raises:
         StepwellError: no samples.
@@ -167,7 +167,7 @@ def measure(
     attention: bool,
     form: str = TYPES,
 ) -> dict[Operation, dict[str, float]]:
-    """The errors of each layer of a prepared program, in program order."""
+    """Return the errors of each layer of a prepared program, in program order."""
     kinds = {"linear", *(["conv2d"] if convolutions else []), *(["matmul"] if attention else [])}
     run = _Measuring(program.weights, kinds=kinds, form=form)
     func = program.method()
@@ -207,7 +207,7 @@ class _Measuring(Interpreter):
 
 
 def _form(form: str, payload: str, dtype: torch.dtype, convolution: bool) -> str | None:
-    """The form, unless a payload has none: an mxint8 convolution with `operators`."""
+    """Return the form, or None if a payload lacks it: an mxint8 convolution by `operators`."""
     if form == TYPES_BF16 and convolution:
         return TYPES
     if form == TYPES_BF16:
@@ -216,7 +216,7 @@ def _form(form: str, payload: str, dtype: torch.dtype, convolution: bool) -> str
 
 
 def _product(op: SchemaOp, operands: Sequence[Any], form: str) -> Product | None:
-    """How to compute a layer, or None if it cannot be MX."""
+    """Return the function that computes a layer, or None if it cannot be MX."""
     x: Tensor = operands[0]
     other: Tensor = operands[1]
     if not x.dtype.is_floating_point or x.dtype == torch.float64 or other.dtype != x.dtype:

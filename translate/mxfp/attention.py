@@ -13,21 +13,21 @@ from stepwell.ir.diagnostics import StepwellError
 from stepwell.translate.mxfp.layers import MxLinear
 
 Convert = Callable[[nn.Linear], MxLinear]
-"""Makes the MX layer of a linear one."""
+"""Converts a linear layer to MX."""
 
 
 class MxMultiheadAttention(nn.Module):
-    """`nn.MultiheadAttention`, converted whole: query, key, value and output projections in MX.
+    """`nn.MultiheadAttention` with query, key, value and output projections in MX.
 
-    The products of two activations stay floats (`to_mxfp` of a program takes those too). Weights
+    The products of two activations stay floats (`to_mxfp` of a program converts those too). Weights
     are views of the module's own.
 
     Raises:
-        StepwellError: it has learnt keys, or adds a zero to them, which no projection computes.
+        StepwellError: it has learned keys, or adds a zero to them, which no projection computes.
     """
 
     in_proj_bias = None
-    """Keeps `nn.TransformerEncoderLayer` from its fused form, which would compute in floats."""
+    """Keeps `nn.TransformerEncoderLayer` from its fused path, which would compute in floats."""
 
     def __init__(self, attention: nn.MultiheadAttention, convert: Convert) -> None:
         super().__init__()
@@ -54,7 +54,7 @@ class MxMultiheadAttention(nn.Module):
         average_attn_weights: bool = True,
         is_causal: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        """As `nn.MultiheadAttention`'s: `[L, B, E]` (`[B, L, E]` if `batch_first`, or no batch)."""
+        """Compute attention on `[L, B, E]` (`[B, L, E]` if `batch_first`, or without batch)."""
         if is_causal and attn_mask is None:
             raise StepwellError(
                 "is_causal is a hint about attn_mask, which is missing", help="give attn_mask"
@@ -89,11 +89,11 @@ class MxMultiheadAttention(nn.Module):
         return (y if self.batch_first else y.transpose(0, 1)), weights
 
     def _heads(self, x: Tensor) -> Tensor:
-        """`[B, L, E]` to `[B, H, L, E / H]`."""
+        """Reshape `[B, L, E]` to `[B, H, L, E / H]`."""
         return x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
 
     def _mask(self, mask: Tensor | None, padding: Tensor | None, q: Tensor) -> Tensor | None:
-        """Both masks as what is added to the scores `[B, H, L, S]`."""
+        """Return the sum of both masks, which is added to the scores `[B, H, L, S]`."""
         held = None if mask is None else _added(mask, q.dtype)
         if held is not None and held.dim() == 3:
             held = held.unflatten(0, (-1, self.num_heads))
@@ -104,14 +104,14 @@ class MxMultiheadAttention(nn.Module):
 
 
 def _added(mask: Tensor, dtype: torch.dtype) -> Tensor:
-    """-inf where a truth says that a place is left out."""
+    """Return -inf where a boolean masks a position out, else 0."""
     if mask.dtype != torch.bool:
         return mask.to(dtype)
     return torch.zeros_like(mask, dtype=dtype).masked_fill(mask, -torch.inf)
 
 
 def _projections(attention: nn.MultiheadAttention) -> list[nn.Linear]:
-    """Query, key and value projections; they share the module's memory."""
+    """Return query, key and value projections; they share the module's memory."""
     own = dict(attention.named_parameters(recurse=False))
     joined, bias = own.get("in_proj_weight"), own.get("in_proj_bias")
     if joined is not None:

@@ -1,10 +1,11 @@
-"""The fewest bits with which a model's outputs stay inside an error budget.
+"""Assignment of payloads with the fewest bits that keep a model's outputs within an error budget.
 
-Each layer is put into fp4 alone, and how far the outputs move is measured; in another payload they
-move in proportion to the layer's own error (`accuracy`).  Errors of layers add up as squares, so an
-exact knapsack over bits times numbers gives payloads for any bound on their sum.  The bound is
-moved until the whole model, run in MX, is just inside the budget on every sample; then every layer
-in turn takes fewer bits, or gives and takes with another one, while the model stays inside.
+Each layer alone is converted to fp4, and the error of the outputs is measured. In another payload
+the error changes in proportion to the layer's own error (`accuracy`). The squared errors of layers
+add up, so an exact knapsack over bits times elements gives payloads for any bound on their sum. The
+bound is adjusted until the whole model, run in MX, is just within the budget on every sample. Then
+every layer in turn gets fewer bits, or exchanges bits with another layer, while the model stays
+within it.
 """
 
 from __future__ import annotations
@@ -45,10 +46,10 @@ def within_budget(
     attention: bool,
     form: str,
 ) -> nn.Module | Program:
-    """The model in MX; see `to_mxfp`.
+    """Convert the model to MX; see `to_mxfp`.
 
     Raises:
-        StepwellError: no samples, or a budget that no layer in MX stays inside.
+        StepwellError: no samples, or every layer in MX exceeds the budget.
     """
     check_samples(samples, "an error budget")
     if not isinstance(model, nn.Module):
@@ -70,17 +71,17 @@ def within_budget(
 
 
 def products(program: Program) -> list[Operation]:
-    """The layers of a program, in order; those of its clones stand at the same places."""
+    """Return the layers of a program, in order, which is the same for its clones."""
     return [op for op in program.method().walk() if type(op) in LAYERS]
 
 
 FLOAT = 32
-"""Bits of a number in a layer that stays as it is."""
+"""Bits per element of a layer that is not converted."""
 PROBE = "fp4e2m1"
 ROUNDS = 6
-"""Trials that move the bound."""
+"""The number of trials that adjust the bound."""
 Chosen = list[str | None]
-"""The payload of each of `products`; None: it stays float."""
+"""The payload of each of `products`; None if it stays float."""
 
 
 def _search(
@@ -92,7 +93,7 @@ def _search(
     attention: bool,
     form: str,
 ) -> tuple[Program, Chosen]:
-    """The converted program, and the payload of each of `products`."""
+    """Return the converted program, and the payload of each of `products`."""
     ops = products(program)
     expected = [program.run(*sample) for sample in samples]
     measured = measure(program, samples, convolutions, attention, form)
@@ -128,7 +129,7 @@ def _search(
 
 
 def _numbers(op: Operation) -> int:
-    """Of a layer's second operand; 1 where a size is open."""
+    """Count the elements of a layer's second operand; 1 if a size is dynamic."""
     total = 1
     for size in dims(op.operands[1].type):
         total *= size if isinstance(size, int) else 1
@@ -138,7 +139,7 @@ def _numbers(op: Operation) -> int:
 def _losses(
     at: int, own: Mapping[str, float], error: Callable[[Chosen], float], count: int
 ) -> dict[str | None, float]:
-    """How far the outputs move, by payload, with this layer alone in MX."""
+    """Return the error of the outputs by payload, with only this layer in MX."""
     if not own:
         return {None: 0.0}
     probe = PROBE if PROBE in own else max(own, key=lambda name: own[name])
@@ -157,7 +158,7 @@ def _bounded(
     budget: float,
     error: Callable[[Chosen], float],
 ) -> Chosen:
-    """The knapsack's payloads for the largest bound that was tried and keeps the model inside."""
+    """Return the knapsack's payloads for the largest tried bound that keeps the budget."""
     names = [list(options) for options in losses]
     things = [
         [(float(_bits(name) * size), options[name] ** 2) for name in options]
@@ -188,13 +189,13 @@ def _improved(
     sizes: Sequence[int],
     fits: Callable[[Chosen], bool],
 ) -> Chosen:
-    """Fewer bits for one layer, or for one against another, for as long as that fits."""
+    """Reduce the bits of one layer, or exchange them between two, as long as the budget holds."""
 
     def cost(trial: Chosen) -> int:
         return sum(_bits(name) * size for name, size in zip(trial, sizes, strict=True))
 
     def others(at: int) -> list[Chosen]:
-        """Payloads with another one here, the best of each number of bits."""
+        """Yield the other payloads of this layer, the best of each number of bits."""
         by_bits: dict[int, str | None] = {}
         for name in sorted(losses[at], key=lambda name: losses[at][name]):
             by_bits.setdefault(_bits(name), name)
@@ -216,13 +217,13 @@ def _improved(
 
 
 PAIRED = 8
-"""Layers up to which pairs are tried."""
+"""The most layers for which pairs are tried."""
 SLACK = 2.0
-"""How much more, in squares, the estimate may say of what is tried: it is an estimate."""
+"""The factor by which the estimated squared error of a candidate may exceed the budget."""
 
 
 def relative_error(given: Sequence[Any], expected: Sequence[Any]) -> float:
-    """The largest ‖given - expected‖ / ‖expected‖ over a model's floating-point outputs."""
+    """Return the largest ‖given - expected‖ / ‖expected‖ over a model's floating-point outputs."""
     errors = [0.0]
     for a, b in zip(given, expected, strict=True):
         if isinstance(b, Tensor) and b.dtype.is_floating_point:

@@ -1,4 +1,4 @@
-"""Layers of a module or a program converted to MX, each by the payload it is assigned."""
+"""Conversion of a module's or a program's layers to MX, each with its assigned payload."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ Layers = str | Sequence[str] | type[nn.Module] | Callable[[str, Any], bool] | No
 the module (in a program: the op), or all."""
 
 Payloads = str | Mapping[str, str]
-"""One payload, or patterns of names with a payload each, the first that matches counting."""
+"""One payload, or a mapping of name patterns to payloads, of which the first match counts."""
 
 Assign = Callable[[str, Any], str | None]
-"""The payload of a layer, by name and module or op; None leaves it as it is."""
+"""The payload of a layer, by name and module or op; None leaves it unchanged."""
 
 
 Float = nn.Module | ExportedProgram | Program
@@ -53,7 +53,7 @@ def check_samples(samples: Any, what: str) -> None:
 
 
 def as_program(model: ExportedProgram | Program) -> Program:
-    """The stepwell program of an exported one, or the program itself."""
+    """Return the stepwell program of an exported one, or the program itself."""
     if isinstance(model, Program):
         return model
     from stepwell.translate.importer.from_torch import from_exported_program
@@ -62,7 +62,7 @@ def as_program(model: ExportedProgram | Program) -> Program:
 
 
 def assignment(payload: Payloads, layers: Layers) -> Assign:
-    """The payload of each layer, by its name."""
+    """Return the function that assigns a payload to each layer by its name."""
     if isinstance(payload, str):
         held = payload_named(payload).name
         return lambda name, layer: held if chooses(layers, name, layer) else None
@@ -80,13 +80,13 @@ MATCHING = (
     "nn.Linear and nn.MultiheadAttention can be MX, with convolutions=True nn.Conv2d too; "
     "see layers=, payload="
 )
-"""What to do where no layer is chosen."""
+"""The remedy if no layer is chosen."""
 
 KINDS: dict[type[nn.Module], tuple[type[Operation], ...]] = {
     nn.Linear: (aten.LinearDefault,),
     nn.Conv2d: (aten.ConvolutionDefault,),
 }
-"""What a module of a type is in a program."""
+"""Module type → the ops that it becomes in a program."""
 
 
 def chooses(layers: Layers, name: str, layer: Any) -> bool:
@@ -112,7 +112,7 @@ def chooses(layers: Layers, name: str, layer: Any) -> bool:
 def convert_module(
     model: nn.Module, assign: Assign, second: str | None, convolutions: bool, form: str
 ) -> nn.Module:
-    """A copy of the structure, not of the tensors, with MX layers."""
+    """Return a copy of the module with MX layers, which shares the tensors."""
     shared: dict[int, Any] = {id(p): p for p in (*model.parameters(), *model.buffers())}
     converted = copy.deepcopy(model, shared)
     found = 0
@@ -139,7 +139,7 @@ def _layer(
     convolutions: bool,
     form: str,
 ) -> nn.Module | None:
-    """The MX layer in a layer's place, or None if it stays."""
+    """Return the MX replacement of a layer, or None if it stays."""
     if type(child) is nn.Linear or is_conv1d(child):
         payload = assign(name, child)
         if payload is None:
@@ -169,7 +169,7 @@ def is_conv1d(child: nn.Module) -> bool:
 
 
 def of_conv1d(child: Any) -> nn.Linear:
-    """The same layer over the same memory, its weight the other way round."""
+    """Return the same layer over the same memory, with its weight transposed."""
     inputs, outputs = child.weight.shape
     linear = nn.Linear(inputs, outputs, device="meta")
     linear.weight = nn.Parameter(child.weight.detach().t(), child.weight.requires_grad)
@@ -178,7 +178,7 @@ def of_conv1d(child: Any) -> nn.Linear:
 
 
 def prepared(program: Program, attention: bool) -> Program:
-    """A copy in normal form; with attention taken apart into its two products if need be."""
+    """Return a copy in canonical form; optionally decompose attention into its two products."""
     if program.level != "aten":
         raise StepwellError(
             f"the program is at level {program.level!r}, not 'aten'",
@@ -202,10 +202,10 @@ def convert(
     form: str,
     history: History | None = None,
 ) -> int:
-    """Make the chosen products of a prepared program MX, in place; how many there are.
+    """Convert the chosen products of a prepared program to MX in place; return their number.
 
     Raises:
-        StepwellError: a layer that was chosen has no such form.
+        StepwellError: a chosen layer has no such form.
     """
     kinds: list[type[RuleRewrite]] = [ChooseMxLinear]
     kinds += [ChooseMxConv2d] if convolutions else []

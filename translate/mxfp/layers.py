@@ -20,7 +20,7 @@ class MxLinear(nn.Module):
         self.payload, self.weight_payload, self.form = payload, weight_payload, form
 
     def forward(self, x: Tensor) -> Tensor:
-        """`[..., K]` to `[..., N]`."""
+        """Map `[..., K]` to `[..., N]`."""
         return operators.linear(
             x, self.weight, self.bias, self.payload, self.weight_payload, self.form
         )
@@ -51,7 +51,7 @@ class MxConv2d(nn.Module):
         self.payload, self.weight_payload, self.form = payload, weight_payload, form
 
     def forward(self, x: Tensor) -> Tensor:
-        """NCHW to NCHW."""
+        """Map NCHW to NCHW."""
         return operators.conv2d(
             x,
             self.weight,
@@ -70,7 +70,7 @@ class MxConv2d(nn.Module):
 
 
 class MxMatmul(nn.Module):
-    """`torch.matmul` of two activations computed in MX: ranks 1 to 5, batches that broadcast."""
+    """`torch.matmul` of two activations computed in MX: ranks 1 to 5, with broadcast batches."""
 
     def __init__(
         self, payload: str = "fp8e4m3", b_payload: str | None = None, form: str = TYPES
@@ -79,7 +79,7 @@ class MxMatmul(nn.Module):
         self.payload, self.b_payload, self.form = payload, b_payload or payload, form
 
     def forward(self, a: Tensor, b: Tensor) -> Tensor:
-        """`[..., M, K]` by `[..., K, N]` to `[..., M, N]`."""
+        """Map `[..., M, K]` and `[..., K, N]` to `[..., M, N]`."""
         return operators.matmul(a, b, self.payload, self.b_payload, self.form)
 
     def extra_repr(self) -> str:

@@ -1,1 +1,1 @@
-"""PyTorch's own quantization flow: quantizers that annotate what this project lowers."""
+"""PyTorch's own quantization flow (PT2E): quantizers that annotate what stepwell lowers."""

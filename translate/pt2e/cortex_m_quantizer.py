@@ -1,4 +1,4 @@
-"""A PT2E quantizer that annotates all that the Cortex-M backend lowers: nothing falls to float.
+"""A PT2E quantizer that annotates everything that the Cortex-M backend lowers.
 
     graph = torch.export.export(model, inputs).module(check_guards=False)
     prepared = prepare_pt2e(graph, CortexMQuantizer())
@@ -6,8 +6,8 @@
     exported = torch.export.export(convert_pt2e(prepared), inputs)
 
 ExecuTorch's own quantizer leaves scalar arithmetic, broadcasts, `matmul` of any rank, NCHW and 1-D
-convolutions, layer norms and more as floats; graphs it made lower too. PT2E works on
-`torch.fx` graphs, which is why this stands where programs enter.
+convolutions, layer norms and more as floats; graphs from it lower too. PT2E works on `torch.fx`
+graphs, so this module is next to the importer.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ CHOICES = _ops("where.self")
 ORDERS = _ops("argmax", "argmin") | _ops(
     *(f"{word}.{kind}" for word in "eq ne lt le gt ge".split() for kind in ("Tensor", "Scalar"))
 )
-"""What only asks how numbers are ordered, and gives none."""
+"""Ops that only compare numbers and return none."""
 
 
 class CortexMQuantizer(Quantizer):
@@ -88,9 +88,9 @@ class CortexMQuantizer(Quantizer):
         observer: Callable[..., Any] = MinMaxObserver,
         recurrences: bool = True,
     ) -> None:
-        """`per_channel_linear` gives linear layers a scale for each row; they then lower to 1×1
-        convolutions. `observer` is the class that watches activations. `recurrences`: whether
-        `LSTM`, `GRU` and `RNN` become int8, step by step; else they stay floats.
+        """`per_channel_linear` gives linear layers a scale per row; they then lower to 1×1
+        convolutions. `observer` is the class that observes activations. `recurrences`: whether
+        `LSTM`, `GRU` and `RNN` become int8, step by step; otherwise they stay floats.
         """
         super().__init__()
         self.recurrences = recurrences
@@ -119,7 +119,7 @@ class CortexMQuantizer(Quantizer):
         )
 
     def transform_for_annotation(self, model: GraphModule) -> GraphModule:
-        """Takes norms, attention and recurrences apart, so that their parts can be annotated."""
+        """Decompose norms, attention and recurrences, so that their parts can be annotated."""
         return decompose(model, self.recurrences)
 
     def annotate(self, model: GraphModule) -> GraphModule:
@@ -130,7 +130,7 @@ class CortexMQuantizer(Quantizer):
         return model
 
     def validate(self, model: GraphModule) -> None:
-        """Nothing can be wrong: what has no annotation stays a float."""
+        """Accept any annotation: a node without one stays a float."""
 
     def _annotate(self, node: Node) -> None:
         target = node.target
@@ -177,7 +177,7 @@ class CortexMQuantizer(Quantizer):
             and first.op == "call_function"
             and first.target in CONVOLUTIONS | TRANSPOSED | LINEAR | ADDMM | _ops("add.Tensor")
         )
-        if is_fused_clamp:  # The clamp narrows the range of the op before it.
+        if is_fused_clamp:  # The clamp narrows the range of the preceding op.
             first.meta["quantization_annotation"].output_qspec = None
             self._mark(node, {})
             return
@@ -191,7 +191,7 @@ class CortexMQuantizer(Quantizer):
 
     def _ordered(self, node: Node, inputs: list[Node]) -> None:
         numbers = [value for value in node.args if isinstance(value, float)]
-        if inputs and all(map(math.isfinite, numbers)):  # An infinity is asked of reals alone.
+        if inputs and all(map(math.isfinite, numbers)):  # Only reals compare with an infinity.
             self._shared(node, inputs)
             node.meta["quantization_annotation"].output_qspec = None
 

@@ -1,10 +1,11 @@
-"""Takes apart, before PT2E annotates it, what has no int8 kernel as a whole but parts that have.
+"""Decomposition, before PT2E annotates, of ops whose parts have int8 kernels but the whole has not.
 
-Layer norm becomes two products with ones (mean and variance, each already spread over its row), a
-subtraction, two products and a table for 1/√, norms of groups and standard deviations likewise with
-means; a PReLU is a ReLU and a product, a gate its halves and a sigmoid; batch norm after a linear
-layer folds into it; fused attention becomes its two matrix products and a softmax; the logarithm of
-a softmax exponentials, their sum and tables; a recurrent layer its steps. `torch.fx` in and out.
+Layer norm becomes two products with ones (mean and variance, each already broadcast over its row),
+a subtraction, two products and a table for 1/√. Group norms and standard deviations are decomposed
+likewise with means. A PReLU becomes a ReLU and a product, a gate its halves and a sigmoid. Batch
+norm after a linear layer is folded into it. Fused attention becomes its two matrix products and a
+softmax; the logarithm of a softmax becomes exponentials, their sum and tables; a recurrent layer
+becomes its steps. Input and output are `torch.fx` graphs.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ aten = torch.ops.aten
 
 
 def decompose(model: GraphModule, recurrences: bool = True) -> GraphModule:
-    """The same function in smaller ops; the module is changed in place and returned.
+    """Return an equivalent module of smaller ops; the module is changed in place.
 
     Args:
         model: an exported graph.
-        recurrences: whether recurrent layers are taken apart too, step by step.
+        recurrences: whether recurrent layers are decomposed too, step by step.
     """
     for node in list(model.graph.nodes):
         if node.op != "call_function":
@@ -91,7 +92,7 @@ def _attention(model: GraphModule, node: Node) -> None:
 
 
 def _fold_batch_norm(model: GraphModule, node: Node) -> None:
-    """A batch norm of a linear layer that only it uses changes that layer's weight and bias."""
+    """Fold a batch norm into the weight and bias of the linear layer that only it uses."""
     linear = cast(Node, node.args[0])
     if linear.target is not aten.linear.default or len(linear.users) != 1:
         return
@@ -117,18 +118,18 @@ def _fold_batch_norm(model: GraphModule, node: Node) -> None:
     write.replace(folded)
 
 
-# -- norms of several axes, and what channels have a slope of ------------------------------------
+# -- norms over several axes, and slopes per channel ---------------------------------------------
 
 
 def _centered(write: Writer, x: Any, axes: list[int], keeps: bool = True) -> tuple[Node, Node]:
-    """What stands above the mean along axes, and the mean of its squares."""
+    """Return the difference to the mean along axes, and the mean of its squares."""
     centered = write.call(aten.sub.Tensor, x, write.call(aten.mean.dim, x, axes, True))
     squares = write.call(aten.mul.Tensor, centered, centered)
     return centered, write.call(aten.mean.dim, squares, axes, keeps)
 
 
 def _by_channel(model: GraphModule, write: Writer, value: Any, rank: int, name: str) -> Node | None:
-    """A parameter of each channel as images have them; None if it is none."""
+    """Return a per-channel parameter in the shape for images; None if it is none."""
     tensor = tensor_of(model, value)
     if tensor is None:
         return None
@@ -142,7 +143,7 @@ def _norm_of_groups(model: GraphModule, node: Node) -> None:
     if not all(isinstance(size, int) for size in shape) or len(shape) < 3:
         return
     if not is_group and (node.args[3] is not None or not node.args[5]):
-        return  # An instance norm by statistics that it keeps.
+        return  # An instance norm with stored statistics.
     groups = cast(int, node.args[1]) if is_group else shape[1]
     names = (2, 3) if is_group else (1, 2)
     weight, bias = (_argument(node, at, name, None) for at, name in
@@ -220,7 +221,7 @@ def _prelu(model: GraphModule, node: Node) -> None:
 
 
 def _gated(model: GraphModule, node: Node) -> None:
-    """The product of one half of an axis and the sigmoid of the other."""
+    """Replace by the product of one half of an axis and the sigmoid of the other."""
     x, axis = cast(Node, node.args[0]), cast(int, _argument(node, 1, "dim", -1))
     half = x.meta["val"].shape[axis] // 2
     write = Writer(model, node)
@@ -229,15 +230,15 @@ def _gated(model: GraphModule, node: Node) -> None:
     write.replace(write.call(aten.mul.Tensor, first, gate))
 
 
-# -- softmax, choices ----------------------------------------------------------------------------
+# -- softmax, extrema ----------------------------------------------------------------------------
 
 
 LONGEST_LOGARITHM = 64
-"""Steps of the sum are a 255th of the row: where it is 1, its logarithm is 0.12 off at most."""
+"""Steps of the sum are a 255th of the row: for a sum of 1, its logarithm is off by 0.12 at most."""
 
 
 def _log_softmax(model: GraphModule, node: Node) -> None:
-    """Of short rows: of a sum between 1 and its length, int8 tells the logarithm."""
+    """Decompose it for short rows, of which int8 resolves the logarithm of the sum."""
     row = cast(Node, node.args[0]).meta["val"].shape[node.args[1]]
     if not isinstance(row, int) or row > LONGEST_LOGARITHM:
         return
@@ -260,7 +261,7 @@ def _choice_of_number(model: GraphModule, node: Node) -> None:
 
 
 def _extreme_of_axis(model: GraphModule, node: Node) -> None:
-    """The value and the place of a maximum (minimum) are two ops, if they are read."""
+    """Split the value and the index of a maximum (minimum) into two ops, if they are used."""
     x, axis, keeps = node.args[0], node.args[1], bool(_argument(node, 2, "keepdim", False))
     is_most = node.target is aten.max.dim
     write = Writer(model, node)
@@ -287,4 +288,4 @@ PARTS = {
     aten.max.dim: _extreme_of_axis,
     aten.min.dim: _extreme_of_axis,
 }
-"""Operator → what takes it apart, where it can."""
+"""Operator → its decomposition, which may not apply."""

@@ -1,4 +1,4 @@
-"""Writes calls into an exported graph, in front of the node that they will stand for."""
+"""Writes calls into an exported graph, before the node that they will replace."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from torch.fx.node import map_arg
 
 
 class Writer:
-    """Adds calls before a node, with their meta values."""
+    """Adds calls before a node, with their metadata."""
 
     def __init__(self, model: GraphModule, before: Node) -> None:
         self.model, self.before = model, before
 
     def call(self, target: Any, *args: Any) -> Node:
-        """A call of an operator."""
+        """Add a call of an operator."""
         with self.model.graph.inserting_before(self.before):
             function = self.model.graph.call_function(target, args)
         function.meta = {k: v for k, v in self.before.meta.items() if k in ("nn_module_stack",)}
@@ -27,7 +27,7 @@ class Writer:
         return function
 
     def constant(self, name: str, tensor: torch.Tensor) -> Node:
-        """A buffer of the module; equal ones share it."""
+        """Add a buffer of the module; equal ones share it."""
         free = name
         while hasattr(self.model, free):
             if torch.equal(cast(torch.Tensor, getattr(self.model, free)), tensor):
@@ -43,12 +43,12 @@ class Writer:
         return made
 
     def replace(self, value: Node) -> None:
-        """The value in the place of the node's."""
+        """Replace the node by a value."""
         self.before.replace_all_uses_with(value)
         self.model.graph.erase_node(self.before)
 
     def replace_results(self, values: Sequence[Node]) -> None:
-        """The values in the place of a tuple's."""
+        """Replace the results of a tuple by values."""
         for user in list(self.before.users):
             assert user.target is operator.getitem
             user.replace_all_uses_with(values[cast(int, user.args[1])])
@@ -57,7 +57,7 @@ class Writer:
 
 
 def tensor_of(model: GraphModule, value: Any) -> torch.Tensor | None:
-    """The parameter or buffer that a get_attr names."""
+    """Return the parameter or buffer that a get_attr names."""
     if not isinstance(value, Node) or value.op != "get_attr":
         return None
     found: Any = model

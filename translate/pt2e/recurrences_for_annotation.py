@@ -1,9 +1,9 @@
-"""Takes recurrent layers apart, step by step, so that PT2E can annotate what a step computes.
+"""Decomposition of recurrent layers into steps, so that PT2E can annotate the ops of a step.
 
-`lstm`, `gru` and `rnn` are one node each in an exported graph, and no int8 kernel computes one. The
-inputs of all steps meet their weights in one linear layer; then each step has a linear layer of its
-state, a sum, tables for sigmoid and tanh, products and sums. A state of zeros at the beginning is
-left out, and who reads one step reads that step. `torch.fx` in, `torch.fx` out.
+`lstm`, `gru` and `rnn` are one node each in an exported graph, and no int8 kernel computes one. One
+linear layer applies the input weights to the inputs of all steps. Then each step has a linear layer
+of its state, a sum, tables for sigmoid and tanh, products and sums. An initial state of zeros is
+omitted, and users of a single step read that step. Input and output are `torch.fx` graphs.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Layer:
 
 
 def unrolled(model: GraphModule, node: Node) -> bool:
-    """Writes the steps of a recurrent node in its place; False where it is not understood."""
+    """Replace a recurrent node by its steps; return False if it is not supported."""
     cell = CELLS.get(node.target)
     if cell is None:
         return False
@@ -66,7 +66,7 @@ def unrolled(model: GraphModule, node: Node) -> bool:
 
 
 def _read_steps(node: Node, steps: Node, time: int) -> None:
-    """Who reads one step of the first result reads what computed it."""
+    """Let users of one step of the first result read the value of that step."""
     if steps.target is not aten.cat.default or steps.args[1] != time:
         return
     nodes = [cast(Node, row.args[0]) for row in cast("Sequence[Node]", steps.args[0])]
@@ -84,7 +84,7 @@ def _read_steps(node: Node, steps: Node, time: int) -> None:
 
 
 def _begin(write: Writer, value: Node, at: int) -> Node | None:
-    """The state of a layer before its first step; None where it is zeros."""
+    """Return the initial state of a layer; None if it is zeros."""
     if value.target in ZEROS:
         return None
     return write.call(aten.select.int, value, 0, at)
@@ -100,7 +100,7 @@ class _Unrolling:
     def layer(
         self, x: Node, held: Layer, state: Sequence[Node | None], backwards: bool
     ) -> tuple[Node, list[Node]]:
-        """All steps' results, and the state behind the last."""
+        """Return all steps' results, and the final state."""
         projected = self.write.call(aten.linear.default, x, held.inputs, held.input_bias)
         count = x.meta["val"].shape[self.time]
         order = range(count - 1, -1, -1) if backwards else range(count)
@@ -114,19 +114,19 @@ class _Unrolling:
 
 
 def _stacked(write: Writer, values: Sequence[Node], axis: int) -> Node:
-    """Values of a new axis: views, and one concatenation, which has a kernel of its own."""
+    """Stack values on a new axis: views, and one concatenation, which has a kernel of its own."""
     rows = [write.call(aten.unsqueeze.default, value, axis) for value in values]
     return rows[0] if len(rows) == 1 else write.call(aten.cat.default, rows, axis)
 
 
 def _part(write: Writer, value: Node, index: int, count: int) -> Node:
-    """One of `count` gates."""
+    """Return one of `count` gates."""
     size = value.meta["val"].shape[-1] // count
     return write.call(aten.slice.Tensor, value, -1, index * size, (index + 1) * size)
 
 
 def _sum(write: Writer, node: Node, hidden: Node | None, layer: Layer) -> Node:
-    """What the inputs say and what the state says."""
+    """Return the sum of input and state products."""
     if hidden is None:
         if layer.hidden_bias is None:
             return node
@@ -194,4 +194,4 @@ CELLS: dict[Any, Any] = {
     aten.rnn_tanh.input: _rnn(aten.tanh.default),
     aten.rnn_relu.input: _rnn(aten.relu.default),
 }
-"""What a step computes from its projected input, the state and the weights."""
+"""The function that computes a step from its projected input, the state and the weights."""

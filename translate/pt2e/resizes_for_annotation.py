@@ -1,9 +1,10 @@
-"""Resizes and adaptive pools as layers of constants, which PT2E annotates and CMSIS-NN has.
+"""Decomposition of resizes and adaptive pools into constant layers, which PT2E annotates.
 
-Bilinear by a whole factor is a depthwise convolution that makes the cells between four neighbors,
-and a pixel shuffle. Any other resize whose rows and columns are mixed by numbers of their own
-(linear, bicubic, averages of uneven windows) is a product with a matrix along each axis: what the
-operator makes of the unit vectors. A maximum of uneven windows is one of slices.
+CMSIS-NN has these layers. Bilinear upsampling by a whole factor is a depthwise convolution that
+computes the cells between four neighbors, and a pixel shuffle. Any other resize that mixes rows and
+columns by independent weights (linear, bicubic, averages of uneven windows) is a product with a
+matrix along each axis: the operator's results for the unit vectors. A maximum of uneven windows is
+a maximum of slices.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ aten = torch.ops.aten
 
 
 def bilinear(model: GraphModule, node: Node) -> None:
-    """A convolution and a pixel shuffle by a factor that both sides share, else two matrices."""
+    """Decompose to a convolution and a pixel shuffle for one whole factor, else two matrices."""
     x = cast(Node, node.args[0])
     sides, made = x.meta["val"].shape, node.meta["val"].shape
     if not all(isinstance(size, int) for size in (*sides, *made)):
@@ -46,7 +47,7 @@ def bilinear(model: GraphModule, node: Node) -> None:
 
 
 def mixed(model: GraphModule, node: Node) -> None:
-    """A matrix along each axis behind the channels that the operator changes."""
+    """Decompose to a matrix along each axis after the channels that the operator changes."""
     x, operator = cast(Node, node.args[0]), cast(Callable[..., torch.Tensor], node.target)
     sides, made = x.meta["val"].shape, node.meta["val"].shape
     if not all(isinstance(size, int) for size in (*sides, *made)):
@@ -76,7 +77,7 @@ def _divides(sides: Any, made: Any) -> bool:
 def _of_unit_vectors(
     operator: Callable[..., torch.Tensor], node: Node, axis: int, size: int, made: int
 ) -> torch.Tensor:
-    """How cells along an axis are mixed: `[made, size]`."""
+    """Return the weights of cells along an axis: `[made, size]`."""
     count = _spatial(operator)
     unit = torch.eye(size).reshape(1, size, *(size if at == axis else 1 for at in range(count)))
     sizes = [made if at == axis else 1 for at in range(count)]
@@ -94,13 +95,13 @@ def _of_unit_vectors(
 
 
 def adaptive_maximum(model: GraphModule, node: Node) -> None:
-    """A maximum pool where windows are even, else the maximum of slices along each axis."""
+    """Decompose to a maximum pool for even windows, else the maximum of slices along each axis."""
     x = cast(Node, node.args[0])
     values = [user for user in node.users if user.args[1] == 0]
     if len(values) != len(node.users) and any(
         user.users for user in node.users if user not in values
     ):
-        return  # The places of the maxima are read.
+        return  # The indices of the maxima are used.
     sides, sizes = x.meta["val"].shape[-2:], node.meta["val"][0].shape[-2:]
     if not all(isinstance(size, int) for size in (*sides, *sizes)):
         return
@@ -124,4 +125,4 @@ RESIZES = {
     aten.adaptive_avg_pool2d.default: mixed,
     aten.adaptive_max_pool2d.default: adaptive_maximum,
 }
-"""Operator → what takes it apart, where it can."""
+"""Operator → its decomposition, which may not apply."""

@@ -1,1 +1,1 @@
-"""What a quantized program says between its casts, recognized once for all targets."""
+"""Recognition of quantized layers and functions between casts, shared by all targets."""

@@ -82,7 +82,7 @@ OF_ONE = (
     "sinc",
     "lgamma",
 )
-"""Functions of one tensor, beside numbers."""
+"""Functions of one tensor and numbers."""
 _OTHERS = (
     "aten.pow.Tensor_Scalar",
     "aten.add.Scalar",
@@ -118,15 +118,15 @@ _OTHERS = (
 FUNCTIONS: tuple[type[SchemaOp], ...] = tuple(
     op_class(name) for name in (*(f"aten.{name}.default" for name in OF_ONE), *_OTHERS)
 )
-"""Elementwise ops; one of them alone, or many, of one value and constants of one element."""
+"""Elementwise ops: one or several, of one value and constants of one element, form a chain."""
 
 MOST_OPS = 64
-"""How long a chain is followed."""
+"""The maximum length of a chain."""
 
 
 @dataclass(frozen=True)
 class Chain:
-    """A quantization, the value it is a function of, and the ops between, in order."""
+    """A quantization, the value of which it is a function, and the ops between, in order."""
 
     cast: QuantizeCast
     source: SSAValue
@@ -134,7 +134,7 @@ class Chain:
 
 
 def byte_chain(op: QuantizeCast) -> Chain | Refusal | None:
-    """A quantization that is a function of one int8 value, of the same shape."""
+    """Match a quantization that is a function of one int8 value of the same shape."""
     result_quantization = quantization(op.result.type)
     assert result_quantization is not None
     chain = chain_of(op)
@@ -145,12 +145,12 @@ def byte_chain(op: QuantizeCast) -> Chain | Refusal | None:
     source_quantization = quantization(chain.source.type)
     assert source_quantization is not None
     if reason := not_int8(source_quantization):
-        return Refusal(f"what it is a function of is quantized {reason}")
+        return Refusal(f"its operand is quantized {reason}")
     return chain
 
 
 def chain_of(cast: QuantizeCast) -> Chain | None:
-    """The ops from a quantized value to a quantization, or None if there are two sources."""
+    """Return the ops from a quantized value to a quantization, or None for two sources."""
     found = followed(cast, is_one_element)
     if found is None or len(found[1]) != 1:
         return None
@@ -161,9 +161,10 @@ def chain_of(cast: QuantizeCast) -> Chain | None:
 def followed(
     cast: QuantizeCast, is_constant: Callable[[SSAValue], bool]
 ) -> tuple[tuple[Operation, ...], frozenset[SSAValue]] | None:
-    """The elementwise ops in front of a quantization, in order, and the quantized values they read.
+    """Return the elementwise ops before a quantization, in order, and the quantized values they
+    read.
 
-    None if there are other ops in front of it, or constants that `is_constant` does not take.
+    Returns None if there are other ops before it, or constants that `is_constant` does not accept.
     """
     order: list[Operation] = []
     sources: set[SSAValue] = set()
@@ -206,7 +207,7 @@ def is_one_element(value: SSAValue) -> bool:
 
 
 def table_of(chain: Chain, program: Program) -> torch.Tensor:
-    """int8 [256]: entry q + 128 is the quantized result for the stored value q."""
+    """Return int8 [256]: entry q + 128 is the quantized result for the stored value q."""
     codes = torch.arange(-128, 128, dtype=torch.int16).to(torch.int8)
     environment: dict[SSAValue, Any] = {chain.source: codes}
     interpreter = Interpreter(program.weights)

@@ -1,8 +1,8 @@
-"""One grammar of quantized layers, whichever target reads them.
+"""Recognition of quantized layers, shared by all targets.
 
-A layer is an op that is float in the program and stands between casts: what of it is an activation,
-a stored weight and a bias (`Parts`), and what integers those are (`Layer`). What a target's kernels
-ask beyond that (zero points, signs, static shapes) stands with the target.
+A layer is an op that is float in the program and located between casts. `Parts` states which of its
+operands are activations, stored weight and bias; `Layer` states the integers of these. Further
+requirements of a target's kernels (zero points, signs, static shapes) are in the target.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from stepwell.translate.quantized.recognize import (
 
 @dataclass(frozen=True)
 class Parts:
-    """What of an op is what.
+    """The roles of an op's operands.
 
     Attributes:
-        activations: the operands that are computed.
-        weight: the operand that is constant; None where it has none.
-        bias: what is added to its sums.
-        axis: the axis of the weight along which the outputs lie.
-        bits: those of its activations.
+        activations: the computed operands.
+        weight: the constant operand; None if it has none.
+        bias: the bias that is added to its sums.
+        axis: the output axis of the weight.
+        bits: the bit width of its activations.
     """
 
     activations: Sequence[SSAValue]
@@ -61,29 +61,29 @@ class Layer:
 
     @property
     def weight(self) -> StoredWeight:
-        """The constant of a layer that has one."""
+        """Return the constant of a layer that has one."""
         assert self.constant is not None
         return self.constant
 
 
 def first(count: int) -> Reads:
-    """The first operands of an op, which has no constants."""
+    """Match the first operands of an op as activations, without constants."""
     return lambda op: Parts(op.operands[:count])
 
 
 def weighted(op: SchemaOp) -> Parts:
-    """An activation, a weight and perhaps a bias, as torch's layers have them."""
+    """Match an activation, a weight and perhaps a bias, in the order of PyTorch's layers."""
     is_transposed = "transposed" in op.SCHEMA.by_name and op.arg("transposed")
     return Parts(op.operands[:1], op.operands[1], op.operand("bias"), int(is_transposed))
 
 
 def layer_of(op: SchemaOp, parts: Parts, bits: int = 8, unsigned: bool = False) -> Layer | Refusal:
-    """The layer, or why it must stay a float.
+    """Return the layer, or why it must stay a float.
 
     Args:
-        op: what stands between casts.
-        parts: what of it is what.
-        bits: those of its activations.
+        op: the op between casts.
+        parts: the roles of its operands.
+        bits: the bit width of its activations.
         unsigned: whether activations may be unsigned.
     """
     inputs: list[Activation] = []

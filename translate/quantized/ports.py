@@ -1,4 +1,4 @@
-"""Inputs and outputs of a method that are integers: what they mean stands in its attributes."""
+"""Integer inputs and outputs of a method, whose quantizations are in its attributes."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def take_integers(
     taken: Sequence[Attribute | None],
     given: Sequence[Attribute | None],
 ) -> int:
-    """Let a method take and give integers; the number of ports that changed.
+    """Let a method take and return integers; return the number of changed ports.
 
     Args:
         func: the method.
-        level: of `LEVELS`, whose attribute says what the integers mean.
-        taken: for each input the type that all its readers quantize it to; None leaves it.
-        given: for each output the type that it is dequantized from; None leaves it.
+        level: one of `LEVELS`, whose attribute states the quantizations.
+        taken: for each input the type to which all its users quantize it; None leaves it unchanged.
+        given: for each output the type from which it is dequantized; None leaves it unchanged.
     """
     block = func.body.block
     last = cast(ReturnOp, block.last_op)
@@ -61,7 +61,7 @@ def take_integers(
 
 
 def quantizers(types: Sequence[Attribute | None]) -> list[Converted]:
-    """How a value crosses into each port; None where it stays as it is."""
+    """Return the conversion of each port's value; None if it is unchanged."""
     quantizations = [None if typed is None else quantization(typed) for typed in types]
     return [
         None if parameters is None else partial(quantize, parameters=parameters)

@@ -1,9 +1,9 @@
-"""Recognize a quantized layer: which integers its operands stand for, and how its results are read.
+"""Recognizes quantized layers: the integers of operands, and the quantizations of results.
 
-An op of a quantized program is float between casts. A target asks `activation` of what it reads,
-`stored_weight` and `bias_operand` of its constants and `quantized_uses` of its result, and emits
-what it has for those integers; where one of them says why not, the layer stays a float and the
-report says so.
+An op of a quantized program is float between casts. A target calls `activation` for its inputs,
+`stored_weight` and `bias_operand` for its constants and `quantized_uses` for its result, and emits
+its op for those integers. If one of them returns a reason, the layer stays a float and the report
+states it.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ Reals = tuple[float | None, float | None]
 
 @dataclass(frozen=True)
 class Use:
-    """A quantization of a result, clamps in between folded into the range `low` … `high`.
+    """A quantization of a result, with clamps in between folded into the range `low` … `high`.
 
-    `bounds` is the same range in reals, None where no clamp bounds it.
+    `bounds` is the same range in reals, None if no clamp bounds it.
     """
 
     cast: QuantizeCast
@@ -46,21 +46,21 @@ class Use:
 
     @property
     def type(self) -> Attribute:
-        """The type of the quantized result."""
+        """Return the type of the quantized result."""
         return self.cast.result.type
 
     @property
     def key(self) -> tuple[Attribute, int, int]:
-        """Uses with equal keys are served by one op."""
+        """Return a key; one op serves all uses with equal keys."""
         return self.type, self.low, self.high
 
 
 def quantized_uses(
     value: SSAValue, bits: int = 8, unsigned: bool = False
 ) -> tuple[Use, ...] | Refusal:
-    """How a float result is quantized, or why it must stay a float.
+    """Return how a float result is quantized, or why it must stay a float.
 
-    Every use has to be an int8 quantization (or one of `bits`, or an `unsigned` one too, where a
+    Every use has to be an int8 quantization (or one of `bits`, or an `unsigned` one too, if a
     kernel has that form), directly or through clamps whose every use is.
     """
     uses: list[Use] = []
@@ -92,12 +92,12 @@ def quantized_uses(
 
 
 def not_int8(parameters: Quantization) -> str | None:
-    """Why the int8 kernels cannot work on these integers, or None."""
+    """Return why the int8 kernels cannot work on these integers, or None."""
     return not_integers(parameters, 8)
 
 
 def not_integers(parameters: Quantization, bits: int, unsigned: bool = False) -> str | None:
-    """Why a kernel over signed (or `unsigned`) integers of `bits` cannot work on these, or None."""
+    """Return why a kernel over signed (or `unsigned`) integers of `bits` cannot work, or None."""
     if not parameters.is_per_tensor:
         return "along an axis; activations have one scale"
     if parameters.bits != bits or not (parameters.signed or unsigned):
@@ -107,9 +107,9 @@ def not_integers(parameters: Quantization, bits: int, unsigned: bool = False) ->
 
 
 def clamp_bounds(op: SchemaOp) -> Reals | None:
-    """The bounds of an op that only clamps (relu, relu6, hardtanh, clamp), or None.
+    """Return the bounds of an op that only clamps (relu, relu6, hardtanh, clamp), or None.
 
-    None too where a bound is computed at run time, or is no number.
+    It is also None if a bound is computed at run time, or is not a number.
     """
     low: Any = None
     high: Any = None
@@ -139,7 +139,7 @@ def _real(value: Any) -> float | None:
 
 
 def narrowed(parameters: Quantization, clamps: Sequence[Reals]) -> tuple[int, int]:
-    """The stored range after clamps, innermost last: quantizing is monotone, so it commutes."""
+    """Return the stored range after clamps, innermost last: quantization is monotone."""
     low, high = parameters.low, parameters.high
     for least, most in reversed(clamps):
         if least is not None:
@@ -152,7 +152,7 @@ def narrowed(parameters: Quantization, clamps: Sequence[Reals]) -> tuple[int, in
 
 
 def common_bounds(clamps: Sequence[Reals]) -> Reals:
-    """The bounds of one clamp that does what all do, outermost first; None where it has none."""
+    """Return the bounds of one clamp equivalent to all, outermost first; None without a bound."""
     low, high = -math.inf, math.inf
     for least, most in reversed(clamps):
         if least is not None:
@@ -174,19 +174,19 @@ def _stored(real: float, parameters: Quantization) -> int:
 
 @dataclass(frozen=True)
 class Activation:
-    """A quantized value, per tensor; int8 but where a kernel has another form."""
+    """A quantized value, per tensor; int8 unless a kernel has another form."""
 
     value: SSAValue
     held: Quantization
 
 
 def is_finer(use: Use, given: Activation) -> bool:
-    """Whether a use resolves more than its operand's steps, to which kernels of averages round."""
+    """Whether a use has finer steps than its operand, to which kernels of averages round."""
     return use.held.scale < given.held.scale * (1 - 1e-6)
 
 
 def activation(value: SSAValue, bits: int = 8, unsigned: bool = False) -> Activation | Refusal:
-    """The int8 value that a float operand stands for (or one of `bits`, or an `unsigned` one)."""
+    """Return the int8 value of a float operand (or one of `bits`, or an `unsigned` one)."""
     maker, source = value.owner, quantized_source(value)
     if source is None:
         if isinstance(maker, SchemaOp) and is_dynamic(maker):
@@ -204,19 +204,19 @@ def activation(value: SSAValue, bits: int = 8, unsigned: bool = False) -> Activa
 
 @dataclass(frozen=True)
 class StoredWeight:
-    """A constant that is dequantized: the key of its stored integers, and what they mean."""
+    """A constant that is dequantized: the key of its stored integers, and their quantization."""
 
     key: str
     held: Quantization
 
 
 def quantized_source(value: SSAValue) -> SSAValue | None:
-    """The quantized value that a real value is dequantized from."""
+    """Return the quantized value from which a real value is dequantized."""
     return value.owner.input if isinstance(value.owner, DequantizeCast) else None
 
 
 def stored_constant(value: SSAValue) -> StoredWeight | None:
-    """The stored integers of a dequantized constant."""
+    """Return the stored integers of a dequantized constant."""
     source = quantized_source(value)
     if source is None or not isinstance(source.owner, StorageCast):
         return None
@@ -229,7 +229,7 @@ def stored_constant(value: SSAValue) -> StoredWeight | None:
 
 
 def stored_weight(value: SSAValue | None) -> StoredWeight | Refusal:
-    """The int8 constant that a float operand stands for, or why there is none."""
+    """Return the int8 constant of a float operand, or why there is none."""
     if value is None or quantized_source(value) is None:
         return Refusal("its weight is not quantized")
     constant = stored_constant(value)
@@ -243,7 +243,7 @@ def stored_weight(value: SSAValue | None) -> StoredWeight | Refusal:
 
 
 def not_for_each_output(weight: StoredWeight, axis: int) -> Refusal | None:
-    """A convolution's filter is symmetric, with one scale or one for each index of its outputs."""
+    """Refuse a filter unless it is symmetric, with one scale or one per output index."""
     if weight.held.axis in (None, axis) and weight.held.is_symmetric:
         return None
     return Refusal("its weight is not quantized symmetrically for each output channel")
@@ -258,7 +258,7 @@ class Bias:
 
 
 def bias_operand(value: SSAValue | None) -> Bias | Refusal | None:
-    """A bias as the graph gives it: reals, or int32 with scales; None where there is none."""
+    """Return a bias as in the graph: reals, or int32 with scales; None if there is none."""
     if value is None:
         return None
     key = weight_key(value)
@@ -276,9 +276,9 @@ def bias_operand(value: SSAValue | None) -> Bias | Refusal | None:
 def integer_bias(
     bias: Bias | None, scales: Sequence[float], channels: int, program: Program
 ) -> str | None:
-    """The key of int32 biases at the accumulators' scales.
+    """Return the key of int32 biases at the accumulators' scales.
 
-    Integers whose own scale is the accumulator's, up to float32, are taken as they are.
+    Integers whose own scale equals the accumulator's, up to float32, are used unchanged.
     """
     if bias is None:
         return None
@@ -292,7 +292,7 @@ def integer_bias(
 
 
 def distinct(uses: Sequence[Use]) -> list[tuple[Use, list[Use]]]:
-    """Uses grouped by what one op can serve, in order."""
+    """Return uses grouped by the ops that can serve them, in order."""
     groups: dict[tuple[Attribute, int, int], list[Use]] = {}
     for use in uses:
         groups.setdefault(use.key, []).append(use)
@@ -300,11 +300,11 @@ def distinct(uses: Sequence[Use]) -> list[tuple[Use, list[Use]]]:
 
 
 def deliver(rw: Rewriter, group: Sequence[Use], value: SSAValue) -> None:
-    """Let a quantized value take the place of every quantization in a group."""
+    """Replace every quantization in a group by a quantized value."""
     for use in group:
         rw.replace(use.cast, [value])
 
 
 def typed_weight(rw: Rewriter, key: str, type_: AnyTensor) -> SSAValue:
-    """A stored weight under its quantized type."""
+    """Return a stored weight under its quantized type."""
     return rw.insert(StorageCast(rw.weight(key), type_)).results[0]

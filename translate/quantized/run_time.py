@@ -1,4 +1,4 @@
-"""Recognize values that are quantized by a range measured at run time."""
+"""Recognizes dynamically quantized values: their range is measured at run time."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class RunTimeQuantized:
 
     Attributes:
         source: the float tensor.
-        scale: the value that holds its scale, or one for each token.
-        by_token: whether every index before the last axis has a scale of its own.
+        scale: the value of its scale, or of one scale per token.
+        by_token: whether every index before the last axis has its own scale.
     """
 
     source: SSAValue
@@ -27,7 +27,7 @@ class RunTimeQuantized:
 
 
 def run_time_quantized(value: SSAValue) -> RunTimeQuantized | None:
-    """How a value is quantized at run time in all of int8, else None."""
+    """Return how a value is dynamically quantized to the full int8 range, else None."""
     back = value.owner
     if not isinstance(back, SchemaOp) or back.name not in _FORMS:
         return None
@@ -59,7 +59,7 @@ def _in_int8(op: SchemaOp) -> bool:
 
 
 def _is_by_token(op: SchemaOp, source: SSAValue) -> bool:
-    """Whether torchao's block is one index of every axis but the last, and all of that."""
+    """Whether torchao's block is one index of every axis but the last, and the whole last axis."""
     *leading, last = op.arg("block_size")
     return last == dims(source.type)[-1] and all(size == 1 for size in leading)
 
@@ -86,4 +86,4 @@ _FORMS = {
         "torchao.quantize_affine.default", "torchao.choose_qparams_affine.default", True, True
     ),
 }
-"""By the name of the op that dequantizes: PT2E's, ExecuTorch's for tokens, torchao's for tokens."""
+"""Dequantizing op → its kind: PT2E's, ExecuTorch's per token, torchao's per token."""

@@ -1,6 +1,6 @@
-"""A cast between reals and integers as `quantized_decomposed` spells it: the numbers as arguments.
+"""Casts between reals and integers in `quantized_decomposed` form: parameters as arguments.
 
-The inverse of `translate/rewrites/quant/casts.py`, which moves them into the type.
+This is the inverse of `translate/rewrites/quant/casts.py`, which moves them into the type.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _OF = "quantized_decomposed"
 
 
 def quantized(b: Rewriter, value: SSAValue, held: Quantization) -> SSAValue:
-    """The stored integers of a real value, plain; `held` has one scale, or one for each channel."""
+    """Return a real value's plain stored integers; `held` has one scale, or one per channel."""
     return _called(b, "quantize", value, held)
 
 
 def dequantized(b: Rewriter, stored: SSAValue, quantization: Quantization) -> SSAValue:
-    """The real values that plain stored integers stand for."""
+    """Return the real values of plain stored integers."""
     size = _group(quantization, stored)
     if size is None:
         return _called(b, "dequantize", stored, quantization)
@@ -37,12 +37,12 @@ def dequantized(b: Rewriter, stored: SSAValue, quantization: Quantization) -> SS
 
 
 def is_spelled(quantization: Quantization, stored: SSAValue) -> bool:
-    """Whether the library dequantizes such integers."""
+    """Whether the library can dequantize such integers."""
     return not quantization.sub_channel or _group(quantization, stored) is not None
 
 
 def _group(quantization: Quantization, stored: SSAValue) -> int | None:
-    """How many numbers of a row share a scale, where rows have several."""
+    """Return how many elements of a row share a scale, if rows have several."""
     blocks, shape = dict(quantization.blocks), dims(stored.type)
     if not quantization.sub_channel or len(shape) != 2 or blocks.get(0) != 1:
         return None

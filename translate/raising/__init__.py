@@ -1,1 +1,1 @@
-"""From the ops of a target's level back to PyTorch's operators."""
+"""Raising: from the ops of a target's level back to PyTorch's operators."""

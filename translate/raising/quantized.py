@@ -1,8 +1,9 @@
-"""Nodes on quantized types, as a float program says them: between dequantize and quantize.
+"""Raising of nodes on quantized types to a float program between dequantize and quantize.
 
-A node of XNNPACK's on integers computes on the reals that they stand for and rounds once. So the
-same node on reals, its *twin*, stands for it between casts, as PT2E writes quantized programs; a
-lowering reads that as the node again, and torch computes it a rounding or two apart.
+An XNNPACK node on integers computes on the reals that they represent and rounds once. So it is
+raised to the same node on reals, its *twin*, between casts, as PT2E writes quantized programs. A
+lowering recognizes that as the node again; PyTorch computes it with a rounding or two of
+difference.
 
 Before:
     %y = xnnpack.add(%a, %b) : (tensor<2x!quant.uniform<i8:f32, 0.5>>, …) -> tensor<2x!quant…>
@@ -45,13 +46,13 @@ _OF = "quantized_decomposed"
 _INT8 = (-128, 127)
 _EPS = 2.0**-23
 Casts = dict[SSAValue, tuple[SSAValue, Quantization]]
-"""Reals, the stored integers that they were dequantized from, and what these mean."""
+"""Reals → the stored integers that they were dequantized from, and their quantization."""
 Call = Callable[..., Any]
-"""(overload, arguments) to the result of a call that is written down as it is."""
+"""(overload, arguments) to the result of a call that is recorded as it is."""
 
 
 def is_quantized(op: XnnpackOp) -> bool:
-    """Whether a node reads or makes integers that stand for reals."""
+    """Whether a node reads or returns quantized integers."""
     return any(not _is_plain(value.type) for value in (*op.operands, *op.results))
 
 
@@ -60,7 +61,7 @@ def _is_plain(type_: Attribute) -> bool:
 
 
 def real_type(type_: Attribute) -> Attribute:
-    """The type of the reals that a quantized tensor stands for."""
+    """Return the type of the reals that a quantized tensor represents."""
     type_quantization = quantization(type_)
     if type_quantization is not None:
         return with_element(type_, type_quantization.expressed)
@@ -68,15 +69,15 @@ def real_type(type_: Attribute) -> Attribute:
 
 
 def twin(op: XnnpackOp, operands: Sequence[SSAValue]) -> XnnpackOp:
-    """The node on reals; who made it drops its references."""
+    """Return the node on reals; the caller drops its references."""
     types = [real_type(result.type) for result in op.results]
     return type(op).create(operands=operands, result_types=types, properties=dict(op.properties))
 
 
 def spell_movements(program: Program, casts: Casts) -> None:
-    """Movements of what was rounded are rounded alike, as PT2E writes them; constants move ahead.
+    """Quantize the results of data movement like its operands, as PT2E does; move constants first.
 
-    Nothing changes by it: a real that has its integer is rounded to itself.
+    This changes no value: a real that is exactly represented is rounded to itself.
     """
     for op in list(program.module.walk()):
         if not only_moves(op) or any(value not in casts for _, value in moved(op)):
@@ -93,7 +94,7 @@ def spell_movements(program: Program, casts: Casts) -> None:
             rw.replace(op, [value])
         elif held.is_per_tensor and all(casts[value][1] == held for _, value in moved(op)):
             anchor = op.next_op
-            assert anchor is not None, "a block ends in what gives its results"
+            assert anchor is not None, "a block must end in a terminator"
             for result in op.results:
                 behind = Rewriter(anchor, program)
                 integers = quantized(behind, result, held)
@@ -107,7 +108,7 @@ def spell_movements(program: Program, casts: Casts) -> None:
 
 
 def at_run_time(b: Rewriter, value: SSAValue, shared: int) -> SSAValue | str:
-    """A float tensor in steps that are measured at run time; the last `shared` axes have one."""
+    """Quantize a float tensor dynamically; the last `shared` axes have one scale."""
     shape = dims(value.type)
     limits = (*_INT8, i8)
     if shared == 1:
@@ -130,7 +131,7 @@ def at_run_time(b: Rewriter, value: SSAValue, shared: int) -> SSAValue | str:
 
 
 def bias_in_reals(b: Rewriter, op: XnnpackOp, operands: list[SSAValue]) -> None:
-    """Next to floats and a quantized weight a bias is kept in units of the weight's scales."""
+    """Convert a bias in units of the weight's scales, next to floats and a quantized weight."""
     held = quantization(op.operands[1].type) if len(op.operands) == 3 else None
     if held is None or not _is_plain(op.operands[0].type):
         return
@@ -168,7 +169,7 @@ def _convolution(
 
 
 def _clamped(op: XnnpackOp, value: Any) -> Any:
-    """A layer's result within the node's bounds, spelled as models do."""
+    """Return a layer's result within the node's bounds, in the form that models use."""
     low, high = op.output_range or (-inf, inf)
     if (low, high) == (0.0, inf):
         return value.relu()
@@ -178,13 +179,13 @@ def _clamped(op: XnnpackOp, value: Any) -> Any:
 
 
 def whole(op: XnnpackOp) -> Callable[[Any, Sequence[Any], Call], Any] | None:
-    """What writes a layer of floats as one operator, which lowerings read as a layer.
+    """Return a function that writes a float layer as one operator, which lowerings recognize.
 
-    The interpreter's rules add a bias by itself, and PyTorch takes a `linear` apart.
+    The interpreter's rules add a bias separately, and PyTorch decomposes a `linear`.
     """
     held = element(op.output.type)
     if held != f32 or any(element(value.type) != f32 for value in op.operands):
-        return None  # Sums of halves are kept in single precision, as the rules say.
+        return None  # Sums of halves are accumulated in single precision, as in the rules.
     return _WHOLE.get(type(op))
 
 

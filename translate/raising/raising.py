@@ -1,10 +1,11 @@
-"""Up again: a program at a target's level as one of torch's operators.
+"""Raising: converts a program at a target's level to PyTorch's operators.
 
-An op of a target is raised by what it means: the interpreter's rule computes it with torch, and run
-on tensors without data it says with which operators. So there is no second table to keep true, and
-the result computes what the target does: `xnnpack.convolution_2d` is a `convolution` between two
-permutes, and a target's own normal form removes these. Where TOSA's rules say more than torch's
-operators can (the order of a sum), `raising_tosa` says with which operators they are written.
+An op of a target is raised by its semantics. The interpreter's rule computes it with PyTorch;
+traced on tensors without data, the rule gives the sequence of operators. So there is no second
+table to keep consistent, and the result computes what the target does. For example,
+`xnnpack.convolution_2d` is a `convolution` between two permutes, which a target's own canonical
+form removes. If TOSA's rules state more than PyTorch's operators can (the order of a sum),
+`raising/tosa.py` defines the operators.
 
 Before:
     %y = xnnpack.square_root(%x) : (tensor<2xf32>) -> tensor<2xf32>
@@ -96,26 +97,26 @@ from stepwell.translate.rewrites.sizes.sizes import Sizes
 from stepwell.translate.rewrites.views import permutes
 
 RAISED = ("xnnpack", "tosa", "executorch", "cmsis", "ethosu")
-"""Levels that have a way up."""
+"""Levels that can be raised."""
 OPENED = (XnnpackDelegate, EthosuDelegate, CondIfOp, TosaWhileLoopOp)
-"""What is said by what stands in it."""
+"""Ops that are raised by raising the ops of their regions."""
 MERGED = Pipeline(
     "raised",
     (GreedyRewrites("merge-permutes", tuple(rule() for rule in permutes.RULES)), RemoveDeadCode()),
 )
-"""Layouts that one node leaves and the next one takes cancel out, so that layers meet casts."""
+"""Cancels the layout changes between neighboring nodes, so that layers are next to casts."""
 
 
 @gives("aten", Program)
 def raised(program: Program) -> Program:
-    """A program at a target's level as one at the aten level, which computes the same.
+    """Return an equivalent program at the aten level of a program at a target's level.
 
     Args:
         program: it is not changed; weights are shared.
 
     Raises:
-        StepwellError: the level has no way up.
-        UnsupportedError: listing every op that torch's operators do not say.
+        StepwellError: the level cannot be raised.
+        UnsupportedError: lists every op without an equivalent in PyTorch's operators.
     """
     is_on_its_way = stopped_after(program.module) is not None
     if program.level == "aten" and not is_on_its_way:
@@ -156,25 +157,25 @@ class _Raiser:
     program: Program
     values: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
     shapes: dict[SSAValue, Any] = field(default_factory=dict[SSAValue, Any])
-    """What is no tensor: TOSA's shapes, known ahead."""
+    """Values that are no tensors: TOSA's constant shapes."""
     problems: list[Problem] = field(default_factory=list[Problem])
     ranges: Ranges = field(default_factory=dict[str, tuple[int, "int | None"]])
     casts: Casts = field(default_factory=dict[SSAValue, tuple[SSAValue, Quantization]])
-    """Reals by the stored integers that they were dequantized from."""
+    """Reals → the stored integers that they were dequantized from."""
     inputs: Sequence[SSAValue] = ()
-    """Those of the method, which may be asked for their sizes."""
+    """The method's inputs, whose sizes may be queried."""
     scales: Scales | None = None
-    """Of TOSA's integers, where these have a reading as reals."""
+    """Scales of TOSA's integers, if they can be read as reals."""
 
     def take_scales(self, func: FuncOp, new: Block) -> None:
-        """Find the units of a method's integers; what it takes becomes reals."""
+        """Infer the units of a method's integers; its inputs become reals."""
         self.scales = scales_of(func, self.program.weights)
         for arg in func.body.block.args if self.scales is not None else ():
             if element(arg.type) in (i8, i16):
                 self._rounded_to(Appender(new, func, self.program), arg, self.values[arg])
 
     def block(self, old: Block, new: Block) -> Operation | None:
-        """Raise the ops of a block into another; gives the terminator of what is opened."""
+        """Raise the ops of a block into another; return the terminator of an opened region."""
         for op in old.ops:
             if isinstance(op, XnnpackDelegate | EthosuDelegate):
                 self._open(op, new)
@@ -193,14 +194,14 @@ class _Raiser:
                     self._raise(op, new)
             elif isinstance(op, CmsisOp):
                 if self._is_ready(op):
-                    self._problem(op, "the kernel keeps ratios of scales, and no scales")
+                    self._problem(op, "the kernel stores ratios of scales only")
             else:
                 self._copy(op, new)
         return None
 
     def _open(self, op: XnnpackDelegate | EthosuDelegate, new: Block) -> None:
         if any(operand not in self.values for operand in op.operands):
-            return  # What made it is among the problems.
+            return  # The defining op is among the problems.
         body = op.body.block
         for argument, operand in zip(body.args, op.operands, strict=True):
             self.values[argument] = self.values[operand]
@@ -211,7 +212,7 @@ class _Raiser:
                 self.values[result] = self.values[yielded]
 
     def _control(self, op: CondIfOp | TosaWhileLoopOp, new: Block) -> None:
-        """A target's branch or loop as torch's."""
+        """Raise a target's branch or loop to PyTorch's."""
         if any(operand not in self.values for operand in op.operands):
             return
         regions: list[Region] = []
@@ -221,7 +222,7 @@ class _Raiser:
             last = self.block(region.block, inner)
             assert last is not None
             if any(operand not in self.values for operand in last.operands):
-                return  # What made it is among the problems.
+                return  # The defining op is among the problems.
             inner.add_op(YieldOp(*(self.values[operand] for operand in last.operands)))
             regions.append(Region(inner))
         values = [self.values[operand] for operand in op.operands]
@@ -235,9 +236,9 @@ class _Raiser:
         self.values.update(zip(op.results, made.results, strict=True))
 
     def _copy(self, op: Operation, new: Block) -> None:
-        """An op as it is, over what its operands became."""
+        """Copy an op, with its operands replaced by their raised values."""
         if any(operand not in self.values for operand in op.operands):
-            return  # What made it is among the problems.
+            return  # The defining op is among the problems.
         copy = op.clone_without_regions(self._ported(op, new))
         for old, region in zip(op.regions, copy.regions, strict=True):
             for block in old.blocks:
@@ -251,7 +252,7 @@ class _Raiser:
             after.name_hint = before.name_hint
 
     def _ported(self, op: Operation, new: Block) -> dict[SSAValue, SSAValue]:
-        """The values that an op reads; a method of integers gives integers."""
+        """Return the values that an op reads; a method of integers returns integers."""
         values = dict(self.values)
         scales = self.scales if isinstance(op, ReturnOp) else None
         for operand in op.operands:
@@ -263,9 +264,9 @@ class _Raiser:
         return values
 
     def _scaled(self, op: Operation, scales: Scales, new: Block) -> None:
-        """An operator of integers as that of the reals that they stand for."""
+        """Raise an operator of integers to that of the reals that they represent."""
         if isinstance(op, LAYERS):
-            return  # The rescale behind it writes it.
+            return  # The following rescale writes it.
         b, result = Appender(new, op, self.program), op.results[0]
         if isinstance(op, RescaleOp) and op in scales.layers:
             value = layer_in_reals(b, op, self.values[scales.layers[op].operands[0]], scales)
@@ -300,7 +301,7 @@ class _Raiser:
             self.values[result] = value
 
     def _rounded_to(self, b: Appender, result: SSAValue, stored: SSAValue) -> None:
-        """What was rounded, as its reals."""
+        """Set the value of a quantized result to its reals."""
         assert self.scales is not None
         held = self.scales.quantization(result)
         value = self.values[result] = dequantized(b, stored, held)
@@ -328,15 +329,15 @@ class _Raiser:
                 self.shapes[result] = value
 
     def _is_ready(self, op: Operation) -> bool:
-        """Whether all that an op reads is known."""
+        """Whether all operands of an op are raised."""
         return all(o in self.values or o in self.shapes for o in op.operands)
 
     def _problem(self, op: Operation, reason: str) -> None:
-        fact = f"{op_name(op)}: what it means is said by no operators of torch: {reason}"
+        fact = f"{op_name(op)}: PyTorch has no equivalent operators: {reason}"
         self.problems.append(Problem(fact, describe_op(op), "leave the program at its level"))
 
     def _cast(self, op: StorageCast | QuantizeCast | DequantizeCast, new: Block) -> None:
-        """A cast, as `quantized_decomposed` has it: what is quantized is kept as its reals."""
+        """Raise a cast to `quantized_decomposed`; a quantized value is represented by its reals."""
         value = self.values.get(op.input)
         if value is None:
             return
@@ -354,7 +355,7 @@ class _Raiser:
             self.values[op.result] = value
 
     def _reals(self, b: Appender, stored: SSAValue, type_: Attribute) -> SSAValue | str:
-        """The reals of plain stored integers."""
+        """Return the reals of plain stored integers."""
         type_quantization = quantization(type_)
         assert type_quantization is not None
         if not is_spelled(type_quantization, stored):
@@ -364,7 +365,7 @@ class _Raiser:
         return value
 
     def _rounded(self, b: Appender, value: SSAValue, type_: Attribute) -> SSAValue | str:
-        """Reals rounded to those that a quantized type has."""
+        """Round reals to those that a quantized type represents."""
         type_quantization = quantization(type_)
         return (
             value
@@ -373,7 +374,7 @@ class _Raiser:
         )
 
     def _quantized(self, op: XnnpackOp, new: Block) -> None:
-        """A node on quantized types: its twin on reals, whose result is rounded."""
+        """Raise a node on quantized types to its twin on reals, with a rounded result."""
         if not self._is_ready(op):
             return
         b, result = Appender(new, op, self.program), op.results[0]
@@ -395,7 +396,7 @@ class _Raiser:
             value.name_hint = value.name_hint or result.name_hint
 
     def _of_layer(self, b: Appender, value: SSAValue, type_: Attribute) -> SSAValue | str:
-        """A result rounded: ahead of the permute to the node's layout, where it ends in one."""
+        """Round a result; if it ends in a permute to the node's layout, round before it."""
         last = value.owner
         if not isinstance(last, PermuteDefault) or quantization(type_) is None:
             return self._rounded(b, value, type_)
@@ -415,7 +416,7 @@ class _Raiser:
     def _written(
         self, op: Operation, said: XnnpackOp | TosaOp, given: Sequence[Any], b: Appender
     ) -> Sequence[Any] | None:
-        """The results of an op as the calls of what is `said` of it give them, or a problem."""
+        """Return the results of an op, written as the calls of `said`, or a problem."""
         try:
             return self._traced(said, given, b)
         except (CannotTraceError, StepwellError) as error:
@@ -426,7 +427,7 @@ class _Raiser:
         return None
 
     def _traced(self, op: XnnpackOp | TosaOp, given: Sequence[Any], b: Appender) -> Sequence[Any]:
-        """Write the calls that an op's rule makes of values and shapes; gives its results."""
+        """Write the calls that an op's rule makes on values and shapes; return its results."""
         rule = rule_for(type(op))
         if rule is None:
             raise CannotTraceError("the interpreter has no rule for it")
@@ -451,7 +452,7 @@ class _Raiser:
             for used in pytree.tree_leaves(call.arguments):
                 if isinstance(used, torch.Tensor) and id(used) not in known:
                     if (constant := getattr(used, "constant", None)) is None:
-                        raise CannotTraceError("it makes a tensor of its own")
+                        raise CannotTraceError("it creates a new tensor")
                     known[id(used)] = b.constant(constant.detach().clone().contiguous())
             cls = of_overload(call.overload)
             made = b.insert(cls.from_arguments(to_ir(call, known, sizes), call.types))
@@ -464,9 +465,9 @@ class _Raiser:
                 found.append(value)
                 continue
             if id(value) not in known:
-                raise CannotTraceError("it gives a tensor of its own")
+                raise CannotTraceError("it returns a new tensor")
             if tensor_type(value) != result.type:
-                raise CannotTraceError(f"its rule gives {tensor_type(value)}")
+                raise CannotTraceError(f"its rule returns {tensor_type(value)}")
             found.append(known[id(value)])
         return found
 
@@ -474,7 +475,7 @@ class _Raiser:
 def _computed(
     op: XnnpackOp | TosaOp, rule: Rule, given: Sequence[Any], recorder: Recorder
 ) -> Sequence[Any]:
-    """What torch computes for an op."""
+    """Compute an op with PyTorch."""
     if isinstance(op, XnnpackOp) and (layer := whole(op)) is not None:
         return (layer(op, given, recorder.call),)
     if (other := in_torch(op)) is not None:
@@ -483,17 +484,17 @@ def _computed(
 
 
 class Appender(Pad):
-    """Puts what is written at the end of a block, with the place of an op in the model."""
+    """Appends operations to a block, with the location of an op of the model."""
 
     def __init__(self, block: Block, root: Operation, program: Program) -> None:
         self.block, self.root, self.program = block, root, program
 
     def insert(self, op: Operation, before: Operation | None = None) -> Operation:
-        """At the end."""
+        """Append an operation."""
         op.location = self.root.location
         self.block.add_op(op)
         return op
 
     def weight(self, key: str, kind: str = "constant") -> SSAValue:
-        """The value of a weight, here."""
+        """Return the value of a weight in this block."""
         return self.insert(WeightOp(key, self.weights.type_of(key), kind)).results[0]

@@ -1,9 +1,10 @@
-"""Scales for integers that keep only ratios of them: TOSA's RESCALE, so that they go up as reals.
+"""Inference of scales for integers of which TOSA's RESCALE keeps only ratios, to raise them to
+reals.
 
-A rescale leaves the real number that an integer stands for as it is and changes its unit by its
-factor. So every unit follows from those of inputs, which are 1 where nothing states them, and from
-one free unit a layer, that of its weights: a layer's factors are the ratio of its units, which a
-lowering computes again. Units that meet in a sum are one.
+A rescale does not change the real number that an integer represents, but multiplies its unit by its
+factor. So all units follow from those of inputs, which are 1 unless stated, and from one free unit
+per layer, that of its weights. A layer's factors are the ratio of its units, which a lowering
+computes again. The operands of a sum have the same unit.
 
 Before:
     %acc = tosa.conv2d %x, %w, %b, … : (tensor<…xi8>, …) -> tensor<…xi32>
@@ -54,7 +55,7 @@ ALIKE = (
     t.MaximumOp,
     t.MinimumOp,
 )
-"""Operators whose operands and results are of one unit; a sum's differs by the count."""
+"""Operators whose operands and results have the same unit; a sum's differs by the count."""
 SCALED = (*LAYERS, t.RescaleOp, *ALIKE)
 _ALIGNED = 2.0**-20
 _BITS: dict[Attribute, int] = {i8: 8, i16: 16}
@@ -62,20 +63,20 @@ _BITS: dict[Attribute, int] = {i8: 8, i16: 16}
 
 @dataclass
 class Scales:
-    """Units of the integers of a method, by value, and their zero points."""
+    """Units and zero points of the integers of a method, by value."""
 
     weights: WeightStore
     units: dict[SSAValue, tuple[SSAValue, float]] = field(
         default_factory=dict[SSAValue, tuple[SSAValue, float]]
     )
-    """A value's unit as a factor of another's."""
+    """A value's unit as a factor of another value's."""
     known: dict[SSAValue, float] = field(default_factory=dict[SSAValue, float])
     zeros: dict[SSAValue, int] = field(default_factory=dict[SSAValue, int])
     layers: dict[Operation, Operation] = field(default_factory=dict[Operation, Operation])
-    """A layer by the rescale behind it."""
+    """Rescale → the layer that it ends."""
 
     def constant(self, value: SSAValue) -> torch.Tensor | None:
-        """The elements of a constant."""
+        """Return the elements of a constant."""
         owner = value.owner
         if isinstance(owner, WeightOp):
             return self.weights.get(owner.key.data)
@@ -86,19 +87,19 @@ class Scales:
         return cast(torch.Tensor, held)
 
     def number(self, value: SSAValue) -> int | None:
-        """The one element of a constant."""
+        """Return the single element of a constant."""
         constant = self.constant(value)
         return None if constant is None or constant.numel() != 1 else int(constant.reshape(-1)[0])
 
     def factors(self, op: t.RescaleOp) -> torch.Tensor | None:
-        """What a rescale multiplies by."""
+        """Return the factors of a rescale."""
         held = self.constant(op.multiplier), self.constant(op.shift)
         if held[0] is None or held[1] is None:
             return None
         return held[0].double() * torch.exp2(-held[1].double())
 
     def root(self, value: SSAValue) -> tuple[SSAValue, float]:
-        """The value whose unit it is a factor of, and the factor."""
+        """Return the value that determines the unit, and the factor to it."""
         factor = 1.0
         while value in self.units:
             value, by = self.units[value]
@@ -106,7 +107,7 @@ class Scales:
         return value, factor
 
     def is_joined(self, value: SSAValue, other: SSAValue, by: float = 1.0) -> bool:
-        """State that a unit is another's by a factor; whether that contradicts nothing."""
+        """State that a unit is another's times a factor; return whether that is consistent."""
         (one, mine), (two, others) = self.root(value), self.root(other)
         if one is two:
             return abs(mine / (others * by) - 1) < _ALIGNED
@@ -119,16 +120,16 @@ class Scales:
         return True
 
     def is_at(self, value: SSAValue, zero: int) -> bool:
-        """State a zero point; whether that contradicts nothing."""
+        """State a zero point; return whether that is consistent."""
         return self.zeros.setdefault(value, zero) == zero
 
     def scale(self, value: SSAValue) -> float:
-        """A value's unit."""
+        """Return a value's unit."""
         root, factor = self.root(value)
         return self.known.setdefault(root, 1.0) * factor
 
     def quantization(self, value: SSAValue) -> Quantization:
-        """What the stored integers of a value mean."""
+        """Return the quantization of the stored integers of a value."""
         bits = _BITS[element(value.type)]
         low, high = -(1 << (bits - 1)), (1 << (bits - 1)) - 1
         return Quantization(
@@ -136,14 +137,14 @@ class Scales:
         )
 
     def weight_scales(self, op: t.RescaleOp, layer: Operation) -> torch.Tensor:
-        """Units of a layer's weights, one or one for each channel, in double precision."""
+        """Return the units of a layer's weights, one or one per channel, in double precision."""
         factors = self.factors(op)
         assert factors is not None
         return factors * (self.scale(op.results[0]) / self.scale(layer.operands[0]))
 
 
 def scales_of(func: FuncOp, weights: WeightStore) -> Scales | None:
-    """The units of a method of integers; None where an operator has no reading as one of reals."""
+    """Return the units of a method of integers; None if an operator has no equivalent on reals."""
     scales = Scales(weights)
     if not any(isinstance(op, t.RescaleOp) for op in func.body.block.ops):
         return None
@@ -169,7 +170,7 @@ def _state_ports(func: FuncOp, scales: Scales) -> None:
 
 
 def _numbers(op: Operation) -> list[SSAValue]:
-    """Operands that are tensors of numbers, and no shapes."""
+    """Return the operands that are tensors of numbers, not shapes."""
     return [value for value in op.operands if isinstance(value.type, TensorType)]
 
 
@@ -190,7 +191,7 @@ def _is_read(op: Operation, scales: Scales) -> bool:
     result = op.results[0]
     if isinstance(op, t.AddOp | t.SubOp | t.ReduceSumOp) and element(result.type) != i32:
         return False
-    if isinstance(op, t.ReduceSumOp):  # Of its operand's units it has one for each number.
+    if isinstance(op, t.ReduceSumOp):  # Its unit is the operand's divided by the count.
         return scales.is_joined(
             result, op.operands[0], 1 / number_of(dims(op.operands[0].type)[axis_of(op)])
         )
@@ -232,7 +233,7 @@ def _is_rescale(op: t.RescaleOp, scales: Scales) -> bool:
 
 
 def layer_in_reals(b: Rewriter, op: t.RescaleOp, x: SSAValue, scales: Scales) -> SSAValue:
-    """A layer of reals `[N, C, H, W]`, not rounded, that a rescale ends; `x` is `[N, H, W, C]`."""
+    """Return the layer `[N, C, H, W]` on reals that a rescale ends; `x` is `[N, H, W, C]`."""
     layer = scales.layers[op]
     quantization = scales.constant(layer.operands[1]), scales.constant(layer.operands[2])
     weight, bias = cast("tuple[torch.Tensor, torch.Tensor]", quantization)
@@ -267,9 +268,9 @@ def layer_in_reals(b: Rewriter, op: t.RescaleOp, x: SSAValue, scales: Scales) ->
 
 
 def _is_even(layer: Operation, weight: torch.Tensor) -> bool:
-    """Whether the same padding at both ends gives as many windows.
+    """Whether symmetric padding gives the same number of windows.
 
-    TOSA leaves out what no window sees.
+    TOSA omits elements that no window reads.
     """
     pads, strides = ints(layer.properties["pad"]), ints(layer.properties["stride"])
     dilations = ints(layer.properties["dilation"])
@@ -284,12 +285,12 @@ def _is_even(layer: Operation, weight: torch.Tensor) -> bool:
 
 
 def axis_of(op: t.ReduceSumOp) -> int:
-    """The axis along which a sum goes."""
+    """Return the axis of a sum."""
     return int(op.axis.value.data)
 
 
 def sum_of(op: t.ReduceSumOp) -> tuple[SSAValue, list[int]]:
-    """What a sum, or several one after the other, go over, and along which axes."""
+    """Return the operand of a sum, or of several in a row, and their axes."""
     axes = [axis_of(op)]
     while isinstance(owner := op.input.owner, t.ReduceSumOp) and op.input.has_one_use():
         op, axes = owner, [axis_of(owner), *axes]

@@ -1,7 +1,8 @@
-"""TOSA's operators whose rules are exact in more than torch's operators say, as torch's operators.
+"""Raising of TOSA operators whose rules are more precise than PyTorch's operators.
 
-The interpreter adds up in the order of TOSA's reference model and asks the C library for functions,
-which no operator of torch does: up here the order of a sum and the last bit of a function are open.
+The interpreter adds up in the order of TOSA's reference model and calls the C library for
+functions, which no PyTorch operator does. After raising, the order of a sum and the last bit of a
+function are unspecified.
 """
 
 from __future__ import annotations
@@ -90,7 +91,7 @@ _OTHERS: dict[type[Operation], Rule] = {
 
 
 def in_torch(op: Operation) -> Rule | None:
-    """What computes an operator of floats with torch's operators, where its rule does not."""
+    """Return a function that computes a float operator in PyTorch, if its rule does not."""
     type_ = op.results[0].type if op.results else None
     operand = op.operands[0].type if op.operands else None
     if not _is_float(type_) or not _is_float(operand):
@@ -106,7 +107,7 @@ def _is_float(type_: Any) -> bool:
 
 
 def fake_of(symbols: Symbols, value: SSAValue, weights: WeightStore) -> Any:
-    """What stands for an operand: of one number that is known, with that number."""
+    """Return a fake of an operand; a known constant of one number has that number."""
     if isinstance(value.owner, WeightOp):
         known = weights.get(value.owner.key.data)
         if known.numel() == 1:

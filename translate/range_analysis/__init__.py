@@ -1,8 +1,8 @@
-"""What values can be: one engine that evaluates meanings over sets of numbers, for every target.
+"""Range analysis: one engine evaluates the semantics of ops on intervals, for every target.
 
-`Values` asks what an element of a value can be, through the whole program. What it answers is an
-`Interval` (`intervals.py`), or a `Proof` that no element is infinite or NaN. Both hold for every
-input that the program admits. `trusting.py` assumes more, and can only refuse.
+`Values` computes the possible elements of a value, through the whole program. The result is an
+`Interval` (`interval.py`), or a `Proof` that no element is infinite or NaN. Both hold for every
+input that the program admits. `assumptions.py` assumes more, and can only refuse.
 """
 
 from stepwell.translate.range_analysis.analysis import (

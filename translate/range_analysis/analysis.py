@@ -1,9 +1,9 @@
-"""What elements can be: meanings evaluated over intervals, through the whole program, once each.
+"""Range analysis of elements: evaluates semantics on intervals through the program, once per value.
 
-Nothing is assumed of inputs. Parameters are read if they are small (a layer's only behind a bounded
-operand). What was found is kept in the context of the lowering until a step begins, or a rewrite
-gives a value other numbers. A norm over n elements gives numbers up to √n, whatever it reads: the
-projections, and the scores, of attention behind a norm are bounded by the weights between.
+Nothing is assumed about inputs. Parameters are read if they are small (a layer's only if its input
+is bounded). Results are cached in the context of the lowering until a pass begins, or a rewrite
+changes the numbers of a value. A norm over n elements returns numbers up to √n, whatever its input:
+therefore the weights bound the projections and the scores of attention after a norm.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ from stepwell.translate.range_analysis.evaluation import Evaluation, kind_of_val
 from stepwell.translate.range_analysis.interval import ANY, Interval, hull, of_number
 
 LARGEST_READ = 1 << 18
-"""Elements of a weight that are looked at."""
+"""The most elements of a weight that are read."""
 LARGEST_LAYER = 1 << 24
-"""Elements of a layer's weight whose sums are taken."""
+"""The most elements of a layer's weight whose row sums are computed."""
 LONGEST_ROW = 1 << 22
-"""Products of singles whose sum rounds to less than twice what it is at most, in any order."""
+"""The most f32 products whose computed sum is, in any order, below twice its exact bound."""
 
 
 _T = TypeVar("_T")
 
 
 class _Asked(Exception):
-    """A value that has to be known before one that is being looked at."""
+    """A value that must be analyzed before the current one."""
 
     def __init__(self, value: SSAValue) -> None:
         super().__init__()
@@ -55,14 +55,14 @@ class _Asked(Exception):
 
 @dataclass
 class Analysis(ABC, Generic[_T]):
-    """What is known of each value of a program; each is looked at once, operands first."""
+    """An analysis of the values of a program; each is analyzed once, operands first."""
 
     program: Program
     known: dict[SSAValue, _T] = field(default_factory=dict[SSAValue, _T])
     looking: bool = False
 
     def of(self, value: SSAValue) -> _T:
-        """What is known of a value's elements."""
+        """Return the result for a value's elements."""
         if value in self.known:
             return self.known[value]
         if self.looking:
@@ -92,7 +92,7 @@ class Analysis(ABC, Generic[_T]):
         return known[value]
 
     def read(self, value: SSAValue) -> Iterable[SSAValue]:
-        """The values that must be known first."""
+        """Return the values that must be analyzed first."""
         op = value.owner
         if not isinstance(op, Operation) or kind_of_value(value) is None or weight_key(value):
             return ()
@@ -100,20 +100,20 @@ class Analysis(ABC, Generic[_T]):
 
     @abstractmethod
     def found(self, value: SSAValue) -> _T:
-        """What a value's elements are, from what is known of those that its op reads."""
+        """Analyze a value, given the results for its op's operands."""
 
 
 @dataclass
 class Values(Analysis[Interval]):
-    """Between which numbers elements lie, and whether they may be NaN."""
+    """The intervals of elements, and whether they may be NaN."""
 
     assumed: Mapping[SSAValue, Interval] = field(default_factory=dict[SSAValue, Interval])
-    """What inputs are declared to hold."""
+    """The declared ranges of inputs."""
     rows: dict[str, float] = field(default_factory=dict[str, float])
-    """The greatest sum of sizes along a row, by the key of a layer's weight."""
+    """The maximum sum of magnitudes along a row, by the key of a layer's weight."""
 
     def given(self, value: SSAValue) -> Interval:
-        """What is known of a value that no meaning is followed behind: an input, an opaque op."""
+        """Return the interval of a value without analyzed semantics: an input, an opaque op."""
         if value in self.assumed:
             return self.assumed[value]
         kind = kind_of_value(value)
@@ -124,7 +124,7 @@ class Values(Analysis[Interval]):
         return Interval(kind.low, kind.high, False, True)
 
     def found(self, value: SSAValue) -> Interval:
-        """From constants, and from the meaning of the op."""
+        """Analyze a constant, or the semantics of an op."""
         kind = kind_of_value(value)
         if kind is None:
             return ANY
@@ -144,13 +144,13 @@ class Values(Analysis[Interval]):
         return self._in_range(op, Evaluation(self, op, kind)(said.element))
 
     def of_scalar(self, given: Scalar) -> Interval:
-        """The interval of an operand's element, or of a number."""
+        """Return the interval of an operand's element, or of a number."""
         if not isinstance(given, Term):
             return of_number(given)
         return ANY if given.value is None else self.of(given.value)
 
     def chosen(self, value: SSAValue) -> Interval:
-        """What elements are wherever a choice takes them, if choices are all that reads a value."""
+        """Return the interval of the elements that selections use, if all uses are selections."""
         parts: list[Interval] = []
         for use in value.uses:
             op = use.operation
@@ -187,7 +187,7 @@ class Values(Analysis[Interval]):
         if weight.dtype not in (torch.float32, torch.float64):
             weight = weight.double()
         low, high = (float(end) for end in weight.aminmax())
-        if not isnan(low):  # A NaN would be both.
+        if not isnan(low):  # With a NaN, both would be NaN.
             whole = low == high and low.is_integer()
             return Interval(low, high, False, whole)
         numbers = weight[~weight.isnan()]
@@ -196,7 +196,7 @@ class Values(Analysis[Interval]):
         return Interval(float(numbers.min()), float(numbers.max()), True)
 
     def most_of_rows(self, weight: SSAValue) -> float:
-        """The greatest sum of sizes along a row of a layer's weight, `[out, …]`."""
+        """Return the maximum sum of magnitudes along a row of a layer's weight, `[out, …]`."""
         key = weight_key(weight)
         if key is None or _count(weight.type) > LARGEST_LAYER:
             return inf
@@ -213,13 +213,13 @@ class Values(Analysis[Interval]):
             return inf
         if weight[0].numel() > LONGEST_ROW:
             return inf
-        rows = weight.detach().flatten(1).abs()  # A tenth of the time of `vector_norm`.
+        rows = weight.detach().flatten(1).abs()  # This takes a tenth of `vector_norm`'s time.
         found = float(rows.sum(1, dtype=torch.promote_types(rows.dtype, torch.float32)).max())
         return inf if isnan(found) else found
 
 
 def _declared(value: SSAValue) -> tuple[float, float] | None:
-    """Between which numbers the caller said that an input of a method lies."""
+    """Return the range that the caller declared for an input of a method."""
     method = value.owner.parent_op() if isinstance(value.owner, Block) else None
     if not isinstance(value, BlockArgument) or not isinstance(method, FuncOp):
         return None
@@ -233,25 +233,25 @@ def _count(type_: Attribute) -> int:
     return count
 
 
-# -- what is asked --------------------------------------------------------------------------------
+# -- queries --------------------------------------------------------------------------------------
 
 
 def values_of(program: Program) -> Values:
-    """What is known of a program's values, kept while it stays true."""
+    """Return the analysis of a program, cached as long as it is valid."""
     facts = program.context.facts(Values, partial(Values, program))
-    if facts.program is not program:  # A copy, in the same context.
+    if facts.program is not program:  # A copy in the same context.
         program.context.forget()
         facts = program.context.facts(Values, partial(Values, program))
     return facts
 
 
 def interval(value: SSAValue, program: Program) -> Interval:
-    """The interval of a tensor's elements."""
+    """Return the interval of a tensor's elements."""
     return values_of(program).of(value)
 
 
 def is_away_from_zero(value: SSAValue, program: Program) -> bool:
-    """Whether no element is zero or denormal (NaN and infinities may be there)."""
+    """Whether no element is zero or denormal (NaN and infinities may occur)."""
     value_element = element(value.type)
     if not has_torch_dtype(value_element) or not torch_dtype(value_element).is_floating_point:
         return False
@@ -261,7 +261,7 @@ def is_away_from_zero(value: SSAValue, program: Program) -> bool:
 
 
 def is_bounded(value: SSAValue, program: Program) -> Proof | None:
-    """Proof that no element is infinite in the value's dtype (NaN may be there)."""
+    """Return a proof that no element is infinite in the value's dtype (NaN may occur)."""
     value_element = element(value.type)
     if not has_torch_dtype(value_element):
         return None
@@ -271,18 +271,18 @@ def is_bounded(value: SSAValue, program: Program) -> Proof | None:
 
 
 def most(values: Iterable[SSAValue], program: Program) -> list[float]:
-    """The greatest size of each one's elements that are not NaN; ∞ if there is no bound."""
+    """Return each value's maximum magnitude, NaN excluded; ∞ if it is unbounded."""
     return [interval(value, program).most for value in values]
 
 
 def is_never_nan(value: SSAValue, program: Program) -> Proof | None:
-    """Proof that no element is NaN."""
+    """Return a proof that no element is NaN."""
     return None if interval(value, program).nan else Proof("no element is NaN")
 
 
 def is_finite(value: SSAValue, program: Program) -> Proof | None:
-    """Proof that no element is infinite or NaN."""
-    if (key := weight_key(value)) is not None:  # However large it is.
+    """Return a proof that no element is infinite or NaN."""
+    if (key := weight_key(value)) is not None:  # Regardless of its size.
         holds = bool(program.weights.get(key).isfinite().all())
     else:
         holds = None not in (is_bounded(value, program), is_never_nan(value, program))

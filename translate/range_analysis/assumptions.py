@@ -1,9 +1,9 @@
-"""Whether numbers stay finite if products of matrices do: an assumption, and no proof.
+"""Whether numbers stay finite if matrix products do: an assumption, not a proof.
 
-Sums, choices and layouts of finite numbers are taken as finite: overflow is left out of account.
-Whether a divisor may be zero, and a root's operand negative, intervals say. An infinite input makes
-all of it false, so the functions here return a `Refusal` or None. A rewrite may refuse by them, and
-has to declare its deviation (`Deviation.unless`, which takes a `Proof`) all the same.
+Sums, selections and data movement of finite numbers are assumed to be finite: overflow is ignored.
+Intervals determine whether a divisor may be zero, or a root's operand negative. An infinite input
+makes all of this false, so the functions here return a `Refusal` or None. A rewrite may refuse
+based on them, but must still declare its deviation (`Deviation.unless`, which takes a `Proof`).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Class:
         return not (self.infinite or self.nan)
 
     def __or__(self, other: Class) -> Class:
-        """What is of one of two classes."""
+        """Return the union of two classes."""
         return Class(self.infinite or other.infinite, self.nan or other.nan)
 
 
@@ -46,7 +46,7 @@ _BOUNDED = frozenset(
     "sin cos tanh erf atan sign is_nan less less_equal equal not_ and_ or_ xor".split()
 )
 _OF_INFINITY = frozenset("total average sin cos divide modulo".split())
-"""Functions that make NaN of one infinity."""
+"""Functions that return NaN for one infinity."""
 _OVERFLOWS = frozenset("exp expm1 sinh cosh".split())
 _PARTIAL = frozenset(
     "divide quotient modulo reciprocal log log1p sqrt rsqrt power tan asin acos".split()
@@ -56,21 +56,21 @@ _PARTIAL = frozenset(
 
 @dataclass
 class Classes(Analysis[Class]):
-    """What may be infinite or NaN though products of matrices are finite.
+    """The values that may be infinite or NaN even if matrix products are finite.
 
     Attributes:
-        inputs: what those hold.
-        trusts_all: take ops without meaning as finite too, and exponentials.
+        inputs: the class of inputs.
+        trusts_all: assume that ops without semantics, and exponentials, are finite too.
     """
 
     inputs: Class = FINITE
     trusts_all: bool = False
 
     def found(self, value: SSAValue) -> Class:
-        """From constants, and from the meaning of the op."""
+        """Analyze a constant, or the semantics of an op."""
         kind = kind_of_value(value)
         if kind is not None and not kind.is_float:
-            return FINITE  # Integers and truth values are numbers.
+            return FINITE  # Integers and booleans are numbers.
         if (key := weight_key(value)) is not None:
             weight = self.program.weights.get(key)
             return Class(bool(weight.isinf().any()), bool(weight.isnan().any()))
@@ -88,7 +88,7 @@ class Classes(Analysis[Class]):
         return self._of_term(said.element, Evaluation(values_of(self.program), op, kind))
 
     def of_scalar(self, given: Scalar) -> Class:
-        """The class of an operand's element, or of a number."""
+        """Return the class of an operand's element, or of a number."""
         if isinstance(given, Term):
             return ANY if given.value is None else self.of(given.value)
         return FINITE if isfinite(given) else Class(given == given, given != given)
@@ -102,7 +102,7 @@ class Classes(Analysis[Class]):
         parts = [self._of_term(part, ask) for part in operands]
         held = reduce(Class.__or__, parts, FINITE)
         if name == "divide" and ask.is_part_of_sum(*operands) and ask(operands[0]).low >= 0:
-            return held  # The sum is zero where all are: a softmax of no number.
+            return held  # The sum is zero only if all terms are: a softmax of no element.
         if name in _PARTIAL and not _is_defined(name, ask, operands):
             return ANY
         makes_nan = held.infinite and name in _OF_INFINITY
@@ -117,7 +117,7 @@ class Classes(Analysis[Class]):
 
 
 def _is_defined(name: str, ask: Evaluation, operands: tuple[Scalar, ...]) -> bool:
-    """Whether a function of finite numbers is finite where these lie."""
+    """Whether a function of finite numbers in these ranges is finite."""
     match name:
         case "divide" | "quotient" | "modulo":
             return not ask(operands[1]).meets_zero
@@ -138,13 +138,13 @@ def _is_defined(name: str, ask: Evaluation, operands: tuple[Scalar, ...]) -> boo
 def trusts_finite(
     values: Iterable[SSAValue], program: Program, why: str, inputs: Class = FINITE
 ) -> Refusal | None:
-    """Refuse, for the reason given, what such inputs make infinite or NaN."""
+    """Refuse, with the given reason, a value that may be infinite or NaN for such inputs."""
     classes = Classes(program, inputs=inputs)
     return None if all(classes.of(value).is_finite for value in values) else Refusal(why)
 
 
 def trusts_no_nan(value: SSAValue, program: Program) -> Refusal | None:
-    """Refuse what an op since the last product of matrices may make a NaN, naming the op."""
+    """Refuse a value that an op since the last matrix product may make NaN; name the op."""
     classes = Classes(program, trusts_all=True)
     while classes.of(value).nan and isinstance(op := value.owner, Operation):
         value = next((v for v in op.operands if v in classes.known and classes.of(v).nan), value)

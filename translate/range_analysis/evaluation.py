@@ -1,4 +1,4 @@
-"""One op's meaning over intervals, and what a condition says of the values that it was made of."""
+"""Evaluates an op's semantics on intervals, and the constraints of conditions on values."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ from stepwell.translate.range_analysis.transfer_functions import LEAST_EPSILON, 
 ABSORBED = 1e30
 """Numbers below it leave the largest singles as they are, and infinities."""
 DEEPEST = 4
-"""Ops behind a value in which a condition of its operands is looked for."""
+"""The most ops before a value that are searched for operands of a condition."""
 
 
 class Known(Protocol):
-    """What is known of a program's values: `stepwell.translate.range_analysis.analysis.Values`."""
+    """The analysis of a program: `stepwell.translate.range_analysis.analysis.Values`."""
 
     def of(self, value: SSAValue) -> Interval: ...
     def most_of_rows(self, weight: SSAValue) -> float: ...
@@ -48,11 +48,11 @@ Bound = tuple[Scalar, Scalar, bool]
 
 @dataclass
 class Evaluation:
-    """One op's meaning over intervals: what `intervals.RULES` ask of other terms.
+    """Evaluation of one op's semantics on intervals, the context of `transfer_functions.RULES`.
 
     Attributes:
-        bounds: what is true wherever the element is read.
-        depth: how many ops behind an operand they are looked for in.
+        bounds: inequalities that hold wherever the element is read.
+        depth: how many ops before an operand are searched for their terms.
     """
 
     values: Known
@@ -63,7 +63,7 @@ class Evaluation:
     known: dict[Term, Interval] = field(default_factory=dict[Term, Interval])
 
     def __call__(self, given: Scalar) -> Interval:
-        """The interval of a term or a number."""
+        """Return the interval of a term or a number."""
         if not isinstance(given, Term):
             return self.kind.number(given)
         if given.value is not None:
@@ -74,7 +74,7 @@ class Evaluation:
             rule = RULES.get(given.function)
             found = ANY if rule is None else rule(self, given)
             is_exact = self.kind.is_float and given.function in _EXACT
-            is_ratio = not self.kind.is_float and given.function == "divide"  # Not yet rounded.
+            is_ratio = not self.kind.is_float and given.function == "divide"  # Before rounding.
             if given.function not in _TRUTHS and not is_exact and not is_ratio:
                 found = self.kind.held(found)
             if self._absorbs(given):
@@ -93,12 +93,12 @@ class Evaluation:
 
     @property
     def is_float(self) -> bool:
-        """Whether the result is of floats."""
+        """Whether the result is a float."""
         return self.kind.is_float
 
     @property
     def slack(self) -> float:
-        """What one rounding is off by, relative."""
+        """The relative error of one rounding."""
         return self.kind.slack
 
     @property
@@ -108,23 +108,23 @@ class Evaluation:
 
     @property
     def count(self) -> int | None:
-        """How many elements are folded for one of the result; None if that is symbolic."""
+        """The number of elements that are reduced to one; None if it is symbolic."""
         return count_of(self.op)
 
     @property
     def may_be_empty(self) -> bool:
-        """Whether what is folded may have no element."""
+        """Whether a reduction may be over no elements."""
         if (count := self.count) is not None:
             return count == 0
         return any(least_of(size, self.op) < 1 for size in dims(self.op.operands[0].type))
 
     @property
     def nan_is_zero(self) -> bool:
-        """Whether a NaN that is cast to an integer is zero, as TOSA says."""
+        """Whether casting NaN to an integer gives zero, as TOSA specifies."""
         return self.op.name.startswith("tosa.")
 
     def look(self, given: Scalar) -> tuple[Scalar, Operation]:
-        """What an element is in turn, with the op that it is of; other terms as they are."""
+        """Return an element's defining term, and its op; other terms are returned unchanged."""
         if isinstance(given, Term) and given.value is not None:
             owner = given.value.owner
             if isinstance(owner, Operation) and given.value is owner.results[0]:
@@ -134,14 +134,14 @@ class Evaluation:
         return given, self.op
 
     def fold(self, given: Scalar, *functions: str) -> tuple[Term, Operation] | None:
-        """What an element is if it is folded, and stands in the place of what it was folded of."""
+        """Return an element's reduction, if the axes of its op allow the same indices."""
         found, op = self.look(given)
         if not isinstance(found, Term) or found.function not in functions:
             return None
         return (found, op) if op is self.op or keeps_axes(op) else None
 
     def same(self, one: Scalar, other: Scalar) -> bool:
-        """Whether two terms are one, or elements of one value in one place."""
+        """Whether two terms are identical, or elements of one value at the same index."""
         if one is other:
             return True
         if not isinstance(one, Term) or not isinstance(other, Term):
@@ -150,11 +150,11 @@ class Evaluation:
             return False
         places = [at for at, value in enumerate(self.op.operands) if value is one.value]
         axes = axis_map(self.op) if len(places) > 1 else None
-        # A matrix times itself is no square: its rows are multiplied by its columns.
+        # A matrix times itself is not a square: its rows are multiplied by its columns.
         return len(places) < 2 or (axes is not None and len({axes.links[at] for at in places}) == 1)
 
     def elements_of_norm(self, x: Scalar, factor: Scalar) -> int | None:
-        """Of how many squares `x · rsqrt(average(x²) + ε)` takes the mean; None: it does not."""
+        """Return the element count of the mean in `x · rsqrt(average(x²) + ε)`; None otherwise."""
         root, _ = self.look(factor)
         if not isinstance(root, Term) or root.function != "rsqrt":
             return None
@@ -173,7 +173,7 @@ class Evaluation:
         return count_of(mean[1]) if squares else None
 
     def is_part_of_sum(self, x: Scalar, sum_: Scalar) -> bool:
-        """Whether `x` is divided by its sum, or by that and a number that is not negative."""
+        """Whether `sum_` is the sum over `x`, optionally plus a nonnegative number."""
         more, of = self.look(sum_)
         if isinstance(more, Term) and more.function == "add":
             inner = Evaluation(self.values, of, self.kind)
@@ -183,7 +183,7 @@ class Evaluation:
         return found is not None and self.same(found[0].operands[0], x)
 
     def is_of_greatest(self, given: Scalar) -> bool:
-        """Whether a term is `exp(x - greatest(x))`, one of which is 1."""
+        """Whether a term is `exp(x - greatest(x))`, for which one element is 1."""
         if not isinstance(given, Term) or given.function != "exp":
             return False
         less = given.operands[0]
@@ -195,7 +195,7 @@ class Evaluation:
         return self.same(most_.operands[0], x)
 
     def least_total(self, given: Scalar) -> float:
-        """What a sum of what is not negative is at least: of a softmax's greatest, its mean."""
+        """Return a lower bound of a nonnegative sum; for the top-k of a softmax, half its mean."""
         if self.is_of_greatest(given):
             return 1.0
         topk = given.value.owner if isinstance(given, Term) and given.value is not None else None
@@ -254,7 +254,7 @@ class Evaluation:
         return Interval(low, high, not v.is_bounded or max(-low, high) > self.largest)
 
     def under(self, condition: Scalar, given: Scalar, holds: bool) -> Interval:
-        """What a term can be where a condition holds, or where it does not."""
+        """Return the interval of a term if a condition holds, or if it does not."""
         bounds = tuple(_comparisons(self, condition, holds))
         if not bounds:
             return self(given)
@@ -262,7 +262,7 @@ class Evaluation:
         return inner(given) if isinstance(given, Term) and given.value else inner._cut(given)
 
     def _bounded(self, given: Term, found: Interval) -> Interval:
-        """What an operand's element can be under bounds of itself and of what it is made of."""
+        """Return the interval of an operand's element, by bounds of it and of its op's operands."""
         found = self._cut(given, found)
         assert given.value is not None
         op, kind = given.value.owner, kind_of_value(given.value)
@@ -276,7 +276,7 @@ class Evaluation:
         return _both(found, inner(said.element))
 
     def _cut(self, given: Scalar, found: Interval | None = None) -> Interval:
-        """What of an interval the bounds of a term leave."""
+        """Return the part of an interval that the bounds of a term allow."""
         found = self(given) if found is None else found
         outside = replace(self, bounds=(), known={})
         for less, more, may_be_nan in self.bounds:
@@ -288,7 +288,7 @@ class Evaluation:
 
 
 def _reads(op: Operation, values: set[SSAValue | None], depth: int) -> bool:
-    """Whether an op, or one behind it, computes elements of some values in their places."""
+    """Whether an op, or one before it, computes with elements of some values at their indices."""
     if depth == 0 or not is_of(op, "elementwise"):
         return False
     return any(
@@ -299,7 +299,7 @@ def _reads(op: Operation, values: set[SSAValue | None], depth: int) -> bool:
 
 
 def _both(one: Interval, other: Interval) -> Interval:
-    """What is in both of two intervals; if that is nothing, the first."""
+    """Return the intersection of two intervals; if it is empty, the first."""
     low, high = max(one.low, other.low), min(one.high, other.high)
     if low > high:
         return one
@@ -309,16 +309,16 @@ def _both(one: Interval, other: Interval) -> Interval:
 def _cut(
     x: Interval, *, low: Interval | None = None, high: Interval | None = None, may_be_nan: bool
 ) -> Interval:
-    """What of an interval is not below one of a term, or not above one."""
+    """Return the part of an interval that is not below, or not above, another one."""
     least = x.low if low is None or (may_be_nan and low.nan) else max(x.low, low.low)
     greatest = x.high if high is None or (may_be_nan and high.nan) else min(x.high, high.high)
     if least > greatest:
-        return x  # Nothing is there; whatever is said of it is true.
+        return x  # The set is empty, so any statement about it holds.
     return Interval(least, greatest, x.nan and may_be_nan, x.whole)
 
 
 def _comparisons(ask: Evaluation, condition: Scalar, holds: bool) -> Iterator[Bound]:
-    """What a condition says of two terms where it holds, or where it does not."""
+    """Yield the inequalities of two terms if a condition holds, or if it does not."""
     found, _ = ask.look(condition)
     if not isinstance(found, Term):
         return
@@ -339,11 +339,11 @@ def _comparisons(ask: Evaluation, condition: Scalar, holds: bool) -> Iterator[Bo
 
 
 _TRUTHS = frozenset("is_nan less less_equal equal not_ cast where".split())
-"""Functions whose results are not of the type of the op's, or are already."""
+"""Functions whose results are not of the op's type, or are already rounded to it."""
 _EXACT = frozenset(
     "negate absolute minimum maximum greatest least some floor ceil round trunc sign".split()
 )
-"""Functions of floats that do not round."""
+"""Float functions that do not round."""
 
 
 _SOFTMAX = ("aten._softmax.default", "aten.softmax.int")
@@ -374,13 +374,13 @@ def is_softmax_of_rows(value: SSAValue, product: Operation) -> bool:
 
 
 def _has_rows(op: Operation) -> bool:
-    """Whether a weight's rows, `[out, …]`, are what an op sums products with."""
+    """Whether an op sums products with the rows of a weight, `[out, …]`."""
     name = op.name
     return name == "aten.linear.default" or ".conv" in name
 
 
 def kind_of_value(value: SSAValue) -> Kind | None:
-    """The kind of a tensor's elements; None where torch has none."""
+    """Return the kind of a tensor's elements; None if PyTorch has no such dtype."""
     return _kind_in(value.type)
 
 

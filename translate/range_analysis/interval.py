@@ -1,4 +1,4 @@
-"""Sets of numbers between two ends, which may hold NaN, and be of whole numbers alone."""
+"""Intervals: sets of numbers between two ends, optionally with NaN, or of integers only."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Number = int | float | Fraction
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """Every element is from `low` to `high`, or, if `nan`, NaN; `whole` ones have no fraction.
+    """Every element is from `low` to `high`, or, if `nan`, NaN; if `whole`, it is an integer.
 
     The ends of integers are exact.
     """
@@ -35,22 +35,22 @@ class Interval:
 
     @property
     def is_number(self) -> bool:
-        """Whether every element is the same number."""
+        """Whether all elements are the same number."""
         return self.low == self.high and not self.nan and self.is_bounded
 
     @property
     def most(self) -> float:
-        """The greatest size of a number in it."""
+        """The maximum magnitude of its numbers."""
         return float(max(abs(self.low), abs(self.high)))
 
     @property
     def meets_zero(self) -> bool:
-        """Whether zero is in it."""
+        """Whether it contains zero."""
         return self.low <= 0 <= self.high
 
     @property
     def least_size(self) -> Number:
-        """The least size of a number in it."""
+        """The minimum magnitude of its numbers."""
         return 0 if self.meets_zero else min(abs(self.low), abs(self.high))
 
 
@@ -59,7 +59,7 @@ TRUTH = Interval(0, 1, False, True)
 
 
 def of_number(number: Number) -> Interval:
-    """The interval of one number; of NaN, anything."""
+    """Return the interval of one number; for NaN, any number."""
     if isinstance(number, float) and isnan(number):
         return ANY
     number = int(number) if isinstance(number, bool) else number
@@ -68,7 +68,7 @@ def of_number(number: Number) -> Interval:
 
 
 def hull(parts: Iterable[Interval]) -> Interval:
-    """All that is in one of several; of none, one zero."""
+    """Return the convex hull of several intervals; for none, that of zero."""
     held = list(parts)
     if not held:
         return Interval(0, 0, False, True)
@@ -82,13 +82,13 @@ def hull(parts: Iterable[Interval]) -> Interval:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What an element type does to a number: rounding, overflow, wrapping.
+    """The effects of an element type on numbers: rounding, overflow, wrapping.
 
     Attributes:
-        slack: what rounding and the functions of a library may be off by, relative.
-        tiny: numbers below are zero to some engines.
-        bits: of a float's mantissa.
-        low, high: the least and greatest number; what is beyond is infinite, or wraps around.
+        slack: the relative error of rounding and of a library's functions.
+        tiny: some engines flush numbers below it to zero.
+        bits: bits of a float's mantissa.
+        low, high: the minimum and maximum; numbers beyond become infinite, or wrap around.
     """
 
     is_float: bool
@@ -99,12 +99,12 @@ class Kind:
     bits: int = 0
 
     def number(self, number: Number) -> Interval:
-        """The interval of a number that is written in this type."""
+        """Return the interval of a number that is stored in this type."""
         found = of_number(number)
         return found if not self.is_float or self._has(number) else self.held(found)
 
     def _has(self, number: Number) -> bool:
-        """Whether a number is one of this type's."""
+        """Whether this type can represent a number."""
         number = float(number)
         if number in (0.0, inf, -inf) or _is_short(number):
             return True
@@ -113,13 +113,13 @@ class Kind:
         return is_normal and (mantissa * 2.0**self.bits).is_integer()
 
     def rounded(self, x: Interval) -> Interval:
-        """Floats of another type, each as the nearest of this one."""
+        """Round floats of another type to the nearest of this one."""
         low = x.low if self._has(x.low) else self._out(x.low, -1)
         high = x.high if self._has(x.high) else self._out(x.high, 1)
         return Interval(low, high, x.nan, x.whole)
 
     def held(self, found: Interval) -> Interval:
-        """An interval of real numbers as one of this type's."""
+        """Return an interval of real numbers after conversion to this type."""
         if not self.is_float:
             fits = self.low <= found.low and found.high <= self.high and not found.nan
             whole = found.whole and isinstance(found.low, int) and isinstance(found.high, int)
@@ -128,7 +128,7 @@ class Kind:
         return Interval(low, high, found.nan, found.whole)
 
     def _out(self, end: Number, sign: int) -> Number:
-        """An end with room for rounding outwards; ends that every float type has stay."""
+        """Round an end outwards with some slack; ends that are exact in every float type stay."""
         if isinstance(end, Fraction):
             end = float(end)
         if end in (0, inf, -inf):
@@ -137,7 +137,7 @@ class Kind:
             outwards = (end > 0) == (sign > 0)
             end = end * (1 + self.slack if outwards else 1 - self.slack)
         if abs(end) < self.tiny and (end > 0) != (sign > 0):
-            return 0.0  # Read, or written, as zero.
+            return 0.0  # It may be flushed to zero when read or written.
         if end > self.high:
             return inf if sign > 0 else self.high
         if end < self.low:
@@ -146,7 +146,7 @@ class Kind:
 
 
 def _is_short(end: Number) -> bool:
-    """Whether all float types hold a number exactly: eight bits, of middle size."""
+    """Whether all float types represent a number exactly: eight bits, of moderate magnitude."""
     if not 1e-4 < abs(end) < 6e4:
         return False
     mantissa, _ = frexp(end)
@@ -154,12 +154,12 @@ def _is_short(end: Number) -> bool:
 
 
 SLACK = 2.0**-20
-"""More than a float32's rounding, and than what libraries' functions are off by."""
+"""More than the error of a float32's rounding, and of libraries' functions."""
 
 
 @once_each
 def kind_of(type_: Attribute) -> Kind | None:
-    """The kind of an element type; None where nothing is known of it."""
+    """Return the kind of an element type; None for an unknown one."""
     if isinstance(type_, IntegerType):
         width = type_.width.data
         if width == 1:
@@ -185,10 +185,10 @@ _LARGEST = (2 - 2.0**-23) * 2.0**127
 
 
 def below(number: Number) -> Number:
-    """The greatest whole number that is not above."""
+    """Return the largest integer that is at most a number."""
     return number if number in (inf, -inf) else floor(number)
 
 
 def above(number: Number) -> Number:
-    """The least whole number that is not below."""
+    """Return the smallest integer that is at least a number."""
     return number if number in (inf, -inf) else ceil(number)

@@ -1,8 +1,8 @@
-"""Every primitive of the language of meanings over intervals.
+"""Transfer functions on intervals for every primitive of the scalar semantics.
 
-Ends are computed as of real numbers, and widened to what the element type makes of them
-(`Kind.held`): an interval holds what an op computes on every engine. A rule takes the evaluation
-(what it knows of other terms) and the term.
+Ends are computed as real numbers, and widened to the results that the element type may give
+(`Kind.held`): an interval contains the result of an op on every engine. A rule takes the
+evaluation, with the ranges of other terms, and the term.
 """
 
 from __future__ import annotations
@@ -30,13 +30,15 @@ from stepwell.translate.range_analysis.interval import (
 )
 
 MOST_ELEMENTS = 1 << 63
-"""No tensor has more."""
+"""The most elements of a tensor."""
 LEAST_EPSILON = 1e-30
-"""A number that no engine reads as zero, and beside which the squares that one does are nothing."""
+"""A number that no engine flushes to zero; squares that are flushed are negligible against it."""
 
 
 class Ask(Protocol):
-    """What a rule knows of other terms: `stepwell.translate.range_analysis.analysis.Evaluation` says more."""
+    """Ranges of other terms for a rule: see
+    `stepwell.translate.range_analysis.analysis.Evaluation`.
+    """
 
     @property
     def is_float(self) -> bool: ...
@@ -91,13 +93,13 @@ def _square(x: Interval) -> Interval:
 
 
 def _ratio(one: Number, other: Number) -> Number:
-    """The quotient of two ends, the second of which is not zero, without rounding."""
+    """Return the unrounded quotient of two ends, the second of which is not zero."""
     if one in (inf, -inf):
         return one if other > 0 else -one
     return 0 if other in (inf, -inf) else Fraction(one) / Fraction(other)
 
 
-# -- of one --------------------------------------------------------------------------------------
+# -- unary ---------------------------------------------------------------------------------------
 
 
 def _of_one(function: Callable[[Interval], Interval]) -> Rule:
@@ -105,7 +107,7 @@ def _of_one(function: Callable[[Interval], Interval]) -> Rule:
 
 
 def _grows(function: Callable[[float], float], low: float = -inf, high: float = inf) -> Rule:
-    """A function that never falls, with limits, of any number."""
+    """Return the rule of a monotone function on any number, with its limits."""
 
     def at(end: Number) -> float:
         try:
@@ -120,7 +122,7 @@ def _grows(function: Callable[[float], float], low: float = -inf, high: float = 
 
 
 def _between(low: float, high: float, of_infinity: bool = False, outside: float = inf) -> Rule:
-    """A function with results in an interval; NaN of ±∞ if so said, and of more than `outside`."""
+    """Return the rule of a function into an interval; NaN for ±∞ (if so) and beyond `outside`."""
 
     def rule(x: Interval) -> Interval:
         nan = x.nan or (of_infinity and not x.is_bounded) or x.most > outside
@@ -146,7 +148,7 @@ def _absolute(x: Interval) -> Interval:
 
 
 def _log(x: Interval) -> Interval:
-    # What an engine may read as zero has −∞.
+    # A number that an engine may flush to zero gives −∞.
     low = math.log(x.low) if x.low >= LEAST_EPSILON else -inf
     return Interval(low, math.log(max(x.high, LEAST_EPSILON)), x.nan or x.low < 0)
 
@@ -161,7 +163,7 @@ def _sqrt(x: Interval) -> Interval:
 
 
 def _rsqrt(x: Interval) -> Interval:
-    # That of −0 is −∞.
+    # It gives −∞ for −0.
     low = 1 / math.sqrt(max(x.high, LEAST_EPSILON)) if x.low > 0 else -inf
     high = 1 / math.sqrt(x.low) if x.low >= LEAST_EPSILON else inf
     return Interval(low, high, x.nan or x.low < 0)
@@ -169,7 +171,7 @@ def _rsqrt(x: Interval) -> Interval:
 
 def _inverse(x: Interval) -> Interval:
     if x.meets_zero:
-        return Interval(-inf, inf, x.nan)  # A zero has either sign.
+        return Interval(-inf, inf, x.nan)  # A zero may have either sign.
     return Interval(_ratio(1, x.high), _ratio(1, x.low), x.nan)
 
 
@@ -210,14 +212,14 @@ def _cast(ask: Ask, term: Term) -> Interval:
     if (kind.low, kind.high) == (0, 1):
         return TRUTH
     if x.is_bounded:
-        is_zero = x.nan and ask.nan_is_zero  # Elsewhere, of a NaN any integer is made.
+        is_zero = x.nan and ask.nan_is_zero  # Otherwise NaN may become any integer.
         if is_zero or not x.whole:
             x = Interval(min(x.low, 0), max(x.high, 0), x.nan and not is_zero)
         return kind.held(Interval(below(x.low), above(x.high), x.nan, True))
     return Interval(kind.low, kind.high, False, True)
 
 
-# -- of two --------------------------------------------------------------------------------------
+# -- binary --------------------------------------------------------------------------------------
 
 
 def _add(ask: Ask, term: Term) -> Interval:
@@ -242,7 +244,7 @@ def _multiply(ask: Ask, term: Term) -> Interval:
     for part, factor in ((one, other), (other, one)):
         count = ask.elements_of_norm(part, factor)
         if count is not None:
-            size = 2 * math.sqrt(count)  # Twice that is room for rounding.
+            size = 2 * math.sqrt(count)  # The factor of two allows for rounding.
             return Interval(-size, size, _product(ask(part), ask(factor)).nan)
     return _product(ask(one), ask(other))
 
@@ -320,7 +322,7 @@ def _where(ask: Ask, term: Term) -> Interval:
     return hull(sides)
 
 
-# -- of many -------------------------------------------------------------------------------------
+# -- reductions ----------------------------------------------------------------------------------
 
 
 def _total(ask: Ask, term: Term) -> Interval:
@@ -336,7 +338,7 @@ def _total(ask: Ask, term: Term) -> Interval:
     if count is None and ask.is_float and x.most * MOST_ELEMENTS < ask.largest:
         count = MOST_ELEMENTS
     if count is None or not x.is_bounded:
-        # Over no elements, a sum is zero.
+        # The sum of no elements is zero.
         low, high = -inf if x.low < 0 else least, inf if x.high > 0 else 0
         return Interval(low, high, x.nan or mixed, x.whole)
     if not ask.is_float:
@@ -352,7 +354,7 @@ def _average(ask: Ask, term: Term) -> Interval:
     low, high = -inf if x.low < 0 else x.low, inf if x.high > 0 else x.high
     if x.is_bounded and x.most < 1e30 * min(1.0, ask.largest):
         low, high = x.low, x.high  # No sum of fewer than 1e8 of them is infinite.
-    # A sum of many numbers rounds more often than one product: half and twice is room enough.
+    # A sum of many numbers rounds more often than one product: a factor of two is enough slack.
     low = low / 2 if low > 0 else low * 2
     high = high * 2 if high > 0 else high / 2
     return Interval(low, high, x.nan or not x.is_bounded or ask.may_be_empty)

@@ -1,8 +1,8 @@
-"""The layout ops that rewrites write, each in the one normal form every target reads.
+"""Build the layout ops that rewrites write, each in the one canonical form that every target reads.
 
-`aten.view.default` with its sizes spelled out, `aten.permute.default` with non-negative axes,
-`aten.slice.Tensor` with every argument, `aten.cat.default`, `aten.expand.default`. Result types
-are stated, not inferred: they follow from the arguments.
+`aten.view.default` with explicit sizes, `aten.permute.default` with non-negative axes,
+`aten.slice.Tensor` with every argument, `aten.cat.default`, `aten.expand.default`. Result types are
+stated, not inferred: they follow from the arguments.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from stepwell.ir.types import Dim, FloatType, IntType, dims, element, tensor, wi
 from stepwell.ir.types import is_known as has_known_sizes
 
 TO_THE_END = 2**63 - 1
-"""What torch writes for the end of a slice that runs to the end."""
+"""The value that torch writes for the end of a slice that runs to the end."""
 
 
 def axis(number: int, rank: int) -> int:
-    """A dimension counted from the front."""
+    """Return a dimension counted from the front."""
     return number + rank if number < 0 else number
 
 
 def axes(numbers: Sequence[int], rank: int) -> tuple[int, ...]:
-    """Dimensions counted from the front, in rising order."""
+    """Return dimensions counted from the front, in rising order."""
     return tuple(sorted(axis(number, rank) for number in numbers))
 
 
@@ -44,7 +44,7 @@ def overflows(number: float, attribute: Attribute) -> Refusal | None:
 
 
 def promotes(number: object, attribute: Attribute) -> Refusal | None:
-    """A number leaves integers what they are: with a float they would become floats."""
+    """A number keeps an integer tensor of integers: a float would promote it to floats."""
     is_late = isinstance(number, SSAValue) and isinstance(number.type, FloatType)
     if (is_late or isinstance(number, float)) and not is_float(attribute):
         said = "of run time" if is_late else repr(number)
@@ -53,18 +53,18 @@ def promotes(number: object, attribute: Attribute) -> Refusal | None:
 
 
 def static_dims(value: SSAValue) -> tuple[int, ...] | None:
-    """The dimensions of a tensor if all are numbers."""
+    """Return the dimensions of a tensor if all are static."""
     known = tuple(d for d in dims(value.type) if isinstance(d, int))
     return known if len(known) == len(dims(value.type)) else None
 
 
 def is_known(shape: Sequence[Dim]) -> bool:
-    """Whether every dimension is a number or an expression: a bare `?` says nothing."""
+    """Whether every dimension is a number or an expression: a bare `?` states nothing."""
     return not any(d == UNKNOWN for d in shape if not isinstance(d, int))
 
 
 def is_open_once(shape: Sequence[Dim]) -> bool:
-    """Whether XNNPACK works a shape out: one size at most is symbolic."""
+    """Whether XNNPACK can infer a shape: one size at most is symbolic."""
     return sum(isinstance(size, Size) for size in shape) <= 1
 
 
@@ -74,23 +74,23 @@ def same_type(one: SSAValue, other: SSAValue) -> bool:
 
 
 def emit(rw: Rewriter, op: SchemaOp) -> SSAValue:
-    """Insert an op with one result and give that."""
+    """Insert an op with one result and return that result."""
     return rw.insert(op).results[0]
 
 
 def put(rw: Rewriter, cls: type[SchemaOp], value: SSAValue, *rest: Any) -> SSAValue:
-    """Insert an op whose result is of the type of its first operand."""
+    """Insert an op whose result has the type of its first operand."""
     return emit(rw, cls.make(value, *rest, result_types=[value.type]))
 
 
 def emit_as(rw: Rewriter, op: SchemaOp, like: SSAValue) -> SSAValue:
-    """Insert the op that takes a value's place, keeping its name."""
+    """Insert the op that replaces a value, and keep the value's name."""
     op.results[0].name_hint = like.name_hint
     return rw.insert(op).results[0]
 
 
 def become(rw: Rewriter, op: Operation, cls: type[SchemaOp], *args: Any, **kwargs: Any) -> None:
-    """Replace an op by another one that gives a value of the same type and name."""
+    """Replace an op by another one whose result has the same type and name."""
     result = op.results[0]
     new = cls.make(*args, **kwargs, result_types=[result.type])
     rw.replace(op, [emit_as(rw, new, result)])
@@ -110,14 +110,14 @@ def cannot_be_viewed_as(value: SSAValue, shape: Sequence[Dim]) -> Refusal | None
 
 
 def view(rw: Rewriter, value: SSAValue, shape: Sequence[Dim]) -> SSAValue:
-    """`aten.view.default`; a symbolic size is -1, further ones are read from the operand."""
+    """Build `aten.view.default`; a symbolic size is -1, further ones are read from the operand."""
     if tuple(shape) == dims(value.type) and is_known(shape):
         return value
     return emit(rw, view_op(rw, value, shape))
 
 
 def view_op(rw: Rewriter, value: SSAValue, shape: Sequence[Dim]) -> SchemaOp:
-    """The view as an op that is not inserted yet (the sizes it reads are)."""
+    """Build the view as an op that is not inserted yet (the size queries that it reads are)."""
     value_dims = dims(value.type)
     symbolic = [d for d in shape if isinstance(d, Size)]
     loose = [d for d in symbolic if d not in value_dims]
@@ -135,14 +135,14 @@ def view_op(rw: Rewriter, value: SSAValue, shape: Sequence[Dim]) -> SchemaOp:
 
 
 def size_of(rw: Rewriter, value: SSAValue, at: int) -> SSAValue:
-    """The run-time size of a symbolic dimension."""
+    """Return the run-time size of a symbolic dimension."""
     expression = dims(value.type)[at]
     types: list[Attribute] = [IntType(str(expression))]
     return emit(rw, aten.SymSizeInt.make(value, at, result_types=types))
 
 
 def kept(shape: Sequence[Dim], over: Sequence[int]) -> tuple[Dim, ...]:
-    """The shape of a reduction that keeps its axes."""
+    """Return the shape of a reduction that keeps its axes."""
     return tuple(1 if at in over else size for at, size in enumerate(shape))
 
 
@@ -153,7 +153,7 @@ def reduced(rw: Rewriter, cls: type[SchemaOp], value: SSAValue, over: Sequence[i
 
 
 def cast(rw: Rewriter, value: SSAValue, attribute: Attribute) -> SSAValue:
-    """`aten._to_copy.default` to an element type; the value itself where it has that."""
+    """Build `aten._to_copy.default` to an element type, unless the value has that type already."""
     if element(value.type) == attribute:
         return value
     types = [with_element(value.type, attribute)]
@@ -161,27 +161,27 @@ def cast(rw: Rewriter, value: SSAValue, attribute: Attribute) -> SSAValue:
 
 
 def matmul(rw: Rewriter, left: SSAValue, right: SSAValue) -> SSAValue:
-    """`left @ right`: the axes before the matrices are those of `left`, or broadcast to them."""
+    """Build `left @ right`: the batch axes are those of `left`, or broadcast to them."""
     result = tensor([*dims(left.type)[:-1], dims(right.type)[-1]], element(left.type))
     return emit(rw, aten.MatmulDefault.make(left, right, result_types=[result]))
 
 
 def permute(rw: Rewriter, value: SSAValue, order: Sequence[int]) -> SSAValue:
-    """`aten.permute.default`, or the value itself where nothing moves."""
+    """Build `aten.permute.default`, or return the value itself where nothing moves."""
     if list(order) == list(range(len(order))):
         return value
     return emit(rw, permute_op(value, order))
 
 
 def permute_op(value: SSAValue, order: Sequence[int]) -> SchemaOp:
-    """The permutation as an op that is not inserted yet."""
+    """Build the permutation as an op that is not inserted yet."""
     value_dims = dims(value.type)
     result = tensor([value_dims[i] for i in order], element(value.type))
     return aten.PermuteDefault.make(value, list(order), result_types=[result])
 
 
 def slice_op(value: SSAValue, at: int, start: int, stop: int, length: Dim) -> SchemaOp:
-    """`value[..., start:stop, ...]` on axis `at`; `length` is `stop - start` as a dimension."""
+    """Build `value[..., start:stop, ...]` on axis `at`; `length` is `stop - start`."""
     shape = list(dims(value.type))
     shape[at] = length
     result = tensor(shape, element(value.type))
@@ -189,19 +189,19 @@ def slice_op(value: SSAValue, at: int, start: int, stop: int, length: Dim) -> Sc
 
 
 def slice_axis(rw: Rewriter, value: SSAValue, at: int, start: int, stop: int) -> SSAValue:
-    """A slice with static bounds; the value itself if that is all of it."""
+    """Build a slice with static bounds; return the value itself if the slice is all of it."""
     if start == 0 and dims(value.type)[at] == stop:
         return value
     return emit(rw, slice_op(value, at, start, stop, stop - start))
 
 
 def cat(rw: Rewriter, values: Sequence[SSAValue], at: int) -> SSAValue:
-    """`aten.cat.default` on axis `at`."""
+    """Build `aten.cat.default` on axis `at`."""
     return values[0] if len(values) == 1 else emit(rw, cat_op(values, at))
 
 
 def cat_op(values: Sequence[SSAValue], at: int) -> SchemaOp:
-    """The concatenation as an op that is not inserted yet."""
+    """Build the concatenation as an op that is not inserted yet."""
     shape = list(dims(values[0].type))
     shape[at] = settled(sum((dims(value.type)[at] for value in values), Size.of(0)))
     result = tensor(shape, element(values[0].type))
@@ -209,7 +209,7 @@ def cat_op(values: Sequence[SSAValue], at: int) -> SchemaOp:
 
 
 def expand(rw: Rewriter, value: SSAValue, shape: Sequence[Dim]) -> SSAValue:
-    """`aten.expand.default`, or the value itself where the shape is its own.
+    """Build `aten.expand.default`, or return the value itself where it has the shape.
 
     An axis of symbolic size stays as it is.
     """
@@ -221,13 +221,13 @@ def expand(rw: Rewriter, value: SSAValue, shape: Sequence[Dim]) -> SSAValue:
 
 
 def element_count(shape: Sequence[int]) -> int:
-    """The number of elements of a static shape."""
+    """Return the number of elements of a static shape."""
     return prod(shape)
 
 
 def is_depthwise(weight: Sequence[object], groups: int) -> bool:
     """Whether each of several groups has one input channel; the weight is `[O, C / groups, …]`.
 
-    An image of one channel is none: its one group is all there is.
+    A convolution of a one-channel image is not depthwise: it has only one group.
     """
     return groups > 1 and weight[1] == 1

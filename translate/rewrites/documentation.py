@@ -1,6 +1,7 @@
-"""What rewrites change, before and after: tests and the reference pages read it here.
+"""Examples of rewrites, before and after, for tests and the reference pages.
 
-It stands in the docstring of a rewrite's file, is the text of a rule, or a lowering's sample call.
+An example is in the docstring of a rewrite's file, in the text of a rule, or is a lowering's sample
+call.
 """
 
 from __future__ import annotations
@@ -14,8 +15,7 @@ from textwrap import dedent
 from types import ModuleType
 from typing import Any, cast
 
-import stepwell.translate.lowerings as lowerings
-import stepwell.translate.rewrites as rewrites
+import stepwell.translate
 from stepwell.ir.rewriting.rewrite import Rewrite
 from stepwell.ir.syntax.snippets import module_of_ops
 from stepwell.ir.syntax.text import to_text
@@ -30,23 +30,36 @@ _EXAMPLE = re.compile(
 
 
 def module_names() -> list[str]:
-    """Every module of rewrites and of lowerings, as `views.merge_views`; none is imported."""
-    return [name for root in (rewrites, lowerings) for name in _names_below(root)]
+    """Every module that defines passes, without importing any: `views.merge_views`.
+
+    The name of a module below `rewrites` or `lowerings` is relative to these, any other name is
+    relative to `stepwell.translate`: `canonicalize.sums`.
+    """
+    return [name for root in _ROOTS for name in _names_below(root)]
 
 
-def _names_below(root: ModuleType) -> Iterator[str]:
-    for place in map(Path, root.__path__):
-        for file in sorted(place.rglob("*/*.py")):
-            if file.stem != "__init__":
-                yield ".".join(file.relative_to(place).with_suffix("").parts)
+_ROOTS = ("rewrites", "lowerings", "canonicalize", "decompositions/aten")
+_RELATIVE = _ROOTS[:2]
+
+
+def _names_below(root: str) -> Iterator[str]:
+    for translate in map(Path, stepwell.translate.__path__):
+        place = translate / root
+        is_relative = root in _RELATIVE
+        for file in sorted(place.rglob("*/*.py" if is_relative else "*.py")):
+            if file.stem not in ("__init__", "pipeline"):
+                base = place if is_relative else translate
+                yield ".".join(file.relative_to(base).with_suffix("").parts)
 
 
 def module_of(name: str) -> ModuleType:
     """The module that `module_names` calls so."""
     file = Path(*name.split(".")).with_suffix(".py")
-    is_lowering = any((Path(place) / file).exists() for place in lowerings.__path__)
-    root = lowerings if is_lowering else rewrites
-    return importlib.import_module(f"{root.__name__}.{name}")
+    for place in map(Path, stepwell.translate.__path__):
+        for root in _RELATIVE:
+            if (place / root / file).exists():
+                return importlib.import_module(f"stepwell.translate.{root}.{name}")
+    return importlib.import_module(f"stepwell.translate.{name}")
 
 
 def rewrites_of(module: ModuleType) -> list[type[Rewrite[Any]]]:
@@ -78,7 +91,7 @@ def examples_of_rule(rule: type[Rewrite[Any]]) -> list[tuple[str, str]]:
 
 
 def _complete(before: str, after: str) -> tuple[str, str]:
-    """Both as whole modules: of ops alone, one takes what the other takes."""
+    """Return both texts as whole modules: texts of ops alone get the same arguments."""
     if "func.func" in before:
         return before, after
     first = module_of_ops(before)

@@ -1,4 +1,4 @@
-"""Rules: rewrites that are their own text. `notation` reads them, `compiling` makes them fast."""
+"""Rules: rewrites defined by their text. `notation` parses them, `compiling` compiles them."""
 
 from stepwell.translate.rules.rewrite import RuleRewrite, read_rules
 

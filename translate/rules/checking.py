@@ -1,7 +1,7 @@
-"""That a rule names nothing that there is not: looked at when its text is read.
+"""Checks the names in a rule when its text is read.
 
-Ops and their arguments, values and holes, predicates, functions, families, recipes and deviations:
-what a matcher or a writer would ask for later. Nothing is compiled here.
+Names are ops and their arguments, values and holes, predicates, functions, families, recipes and
+deviations: everything that a matcher or a writer resolves later. Nothing is compiled here.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from stepwell.translate.rules.operators import Operator, operator_of
 
 
 def check(rule: Rule, namespace: Namespace) -> None:
-    """Look at one form of a rule.
+    """Check one form of a rule.
 
     Raises:
-        StepwellError: it names what there is not.
+        StepwellError: it uses an undefined name.
     """
     _Check(rule, namespace).run()
 
@@ -70,7 +70,7 @@ class _Check:
             self.known |= {f"%{name}" for name in line.results}
 
     def reached(self) -> None:
-        """Every line before makes what the last one, or one that it leads to, reads."""
+        """Check that the last line before reads every other line, directly or indirectly."""
         makers = {name: line for line in self.rule.before for name in line.results}
         led, lines = set[str](), [self.rule.root]
         while lines:
@@ -83,10 +83,10 @@ class _Check:
                     led |= {*makers[term.name].results}
                     lines.append(makers[term.name])
         if lost := [n for n in makers if n not in led and n not in self.rule.root.results]:
-            raise self.error(f"nothing that leads to the last line reads %{lost[0]}")
+            raise self.error(f"the last line does not depend on %{lost[0]}")
 
     def before(self, line: Line) -> None:
-        """What a line names before is there, and what it says of it may be said."""
+        """Check the names of a line before, and what it states about them."""
         if line.forwards is not None or line.recipe:
             raise self.error("a line before names an op")
         if line is self.rule.root or line.family not in FAMILIES:
@@ -105,7 +105,7 @@ class _Check:
                 terms += term
 
     def after(self, line: Line) -> None:
-        """What a line after names is there, and so is what it is made of."""
+        """Check the names of a line after, and of its arguments."""
         if line.forwards is not None:
             self.is_known(line.forwards)
             return
@@ -127,7 +127,7 @@ class _Check:
             self.is_known(term)
 
     def again(self, line: Line) -> None:
-        """A value that is defined again has no other reader, to whom it would be another."""
+        """Check that a redefined value has no other user, for which it would change."""
         alone = [w.arguments for w in self.rule.where if w.predicate == "reads_once"]
         for name in line.results:
             stood = any(name in other.results for other in self.rule.before[:-1])
@@ -135,7 +135,7 @@ class _Check:
                 raise self.error(f"%{name} is defined again, and `reads_once(%{name})` not asked")
 
     def fields(self, line: Line) -> None:
-        """Every op of a family has the fields that are named."""
+        """Check that every op of a family has the named fields."""
         of = line if line.family else next(o for o in self.rule.before if o.op == line.op)
         for name in filter(None, (name for name, _ in line.arguments)):
             for cls in classes(of, self.rule, self.namespace):
@@ -144,10 +144,10 @@ class _Check:
 
     def before_of(self, line: Line) -> None:
         if not any(other.op == line.op for other in self.rule.before):
-            raise self.error(f"no {line.op} stands before")
+            raise self.error(f"there is no {line.op} before")
 
     def complete(self, line: Line, known: Operator) -> None:
-        """An op's arguments have names it knows, and none is missing that it needs."""
+        """Check that an op's argument names exist, and that none is missing."""
         written = named_arguments(line, known, self.rule)
         if line.is_open:
             return
@@ -156,7 +156,7 @@ class _Check:
                 raise self.error(f"{line.op}: {parameter.name} is missing")
 
     def terms(self, line: Line) -> Iterator[Any]:
-        """The terms of a line, those of its types too."""
+        """Yield the terms of a line, including those of its types."""
         yield from (term for _, term in line.arguments)
         for pattern in (*line.operand_types, *line.result_types):
             if isinstance(pattern, Hole):
@@ -178,10 +178,10 @@ class _Check:
             raise self.error(f"there is no {kind} {name!r}")
 
     def is_known(self, term: Term) -> None:
-        """Every value and hole in a term stands before it, every function is there."""
+        """Check that values and holes in a term are defined before, and that functions exist."""
         if isinstance(term, ValueName | Hole):
             if _spelled(term) not in self.known:
-                raise self.error(f"{_spelled(term)} stands nowhere before")
+                raise self.error(f"{_spelled(term)} is not defined before")
         elif isinstance(term, Computed):
             self.call(term.function, term.arguments, "function")
         elif isinstance(term, list):

@@ -1,7 +1,7 @@
-"""A rule's `Before:` as Python code that looks at an op and the ops its operands come from.
+"""Compiles a rule's `Before:` to Python code that matches an op and its operands' defining ops.
 
-The code is straight-line: classes of ops first, then arguments, types and conditions, each of which
-ends the look. It is compiled when an op of the rule's class is first met.
+The code is straight-line: first op classes, then arguments, types and conditions, each of which may
+end the match. It is compiled when an op of the rule's class is first matched.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from stepwell.translate.rules.terms import at_run_time, equal
 
 @dataclass(frozen=True)
 class Matched:
-    """What a rule found: the op it replaces, the form of the rule, each `%x` and each `$c`."""
+    """A match: the op that is replaced, the form of the rule, each `%x` and each `$c`."""
 
     op: Operation
     rule: Rule
@@ -61,7 +61,7 @@ Namespace = Mapping[str, Any]
 
 
 def operator(line: Line, rule: Rule) -> Operator:
-    """What the op that a line names takes; it gives as many results as the line names."""
+    """Return the parameters of a line's op; the line names as many results as it has."""
     cls = op_named(line.op)
     if cls is None:
         raise StepwellError(f"rule {rule.name}: there is no op {line.op!r}")
@@ -74,7 +74,7 @@ def operator(line: Line, rule: Rule) -> Operator:
 
 
 def classes(line: Line, rule: Rule, namespace: Namespace) -> tuple[type[Operation], ...]:
-    """The classes of the op that a line before names: of a family, several."""
+    """Return the classes of the op of a line before; a family has several."""
     if line.op == WEIGHT:
         return (WeightOp,)
     if not line.is_again:
@@ -85,7 +85,7 @@ def classes(line: Line, rule: Rule, namespace: Namespace) -> tuple[type[Operatio
 
 
 def named_arguments(line: Line, known: Operator, rule: Rule) -> dict[str, Term]:
-    """Each written argument by its name."""
+    """Return each written argument by its name."""
     positional = [p.name for p in known.parameters if not p.by_name]
     terms: dict[str, Term] = {}
     for index, (name, term) in enumerate(line.arguments):
@@ -101,15 +101,15 @@ def named_arguments(line: Line, known: Operator, rule: Rule) -> dict[str, Term]:
 def compile_rule(
     rule: Rule, namespace: Namespace, options: Mapping[str, Any] | None = None
 ) -> Matcher:
-    """The matcher of one form of a rule.
+    """Return the matcher of one form of a rule.
 
     Args:
-        rule: as it was read.
+        rule: the parsed rule.
         namespace: predicates, functions and families by name.
-        options: what the rewrite's options are; their defaults, if it is not said.
+        options: the rewrite's options; defaults for omitted ones.
 
     Raises:
-        StepwellError: the rule names an op, an argument or a predicate that there is not.
+        StepwellError: the rule names an op, an argument or a predicate that does not exist.
     """
     unordered = [line.result for line in rule.before if line.unordered]
     orders = [frozenset(c) for n in range(len(unordered) + 1) for c in combinations(unordered, n)]
@@ -120,7 +120,7 @@ def compile_rule(
 
 
 def first_of(matchers: Sequence[Matcher]) -> Matcher:
-    """What the first of some matchers finds, else a refusal of one of them."""
+    """Return a matcher that returns the first match of several, else one of their refusals."""
     if len(matchers) == 1:
         return matchers[0]
 
@@ -137,7 +137,7 @@ def first_of(matchers: Sequence[Matcher]) -> Matcher:
 
 
 class _Compiler:
-    """Writes the code of one rule, with the unordered arguments of some lines swapped."""
+    """Generates the code of one rule, with the unordered arguments of some lines swapped."""
 
     def __init__(
         self, rule: Rule, namespace: Namespace, swapped: frozenset[str], options: Mapping[str, Any]
@@ -173,7 +173,7 @@ class _Compiler:
         self.fresh = count()
 
     def compile(self) -> Matcher:
-        """The compiled function."""
+        """Return the compiled function."""
         root = self.rule.root
         self.known |= {f"%{name}" for name in root.results}
         self.seen[root.result] = "op"
@@ -182,7 +182,7 @@ class _Compiler:
         if any(n not in defined and ValueName(n) not in unread for n in root.results):
             raise StepwellError(f"rule {self.rule.name}: nothing says that no other result is read")
         if root.op == WEIGHT:
-            raise StepwellError(f"rule {self.rule.name}: a weight is no op that it could replace")
+            raise StepwellError(f"rule {self.rule.name}: a rule cannot replace a weight")
         names = [f"v_{name} = at(op.results, {at})" for at, name in enumerate(root.results)]
         if not root.is_again and operator(root, self.rule).results is None:
             names.insert(0, f"if len(op.results) != {len(root.results)}: return None")
@@ -201,13 +201,13 @@ class _Compiler:
         return cast(Matcher, self.globals["match"])
 
     def constant(self, value: Any) -> str:
-        """A name in the code for a Python object."""
+        """Return a name in the code for a Python object."""
         name = f"c{next(self.fresh)}"
         self.globals[name] = value
         return name
 
     def look(self, op: str, line: Line) -> None:
-        """The code for one op and, through its operands, those before it."""
+        """Generate the code for one op and, through its operands, those before it."""
         if line.op == WEIGHT:
             if line.result_types:
                 self.type(f"at({op}.results, 0)", line.result_types[0])
@@ -216,7 +216,7 @@ class _Compiler:
             values = [term for name, term in line.arguments if name is None]
             for index, term in enumerate(values):
                 if not isinstance(term, ValueName):
-                    raise StepwellError(f"rule {self.rule.name}: {line.op} takes values alone")
+                    raise StepwellError(f"rule {self.rule.name}: {line.op} takes only values")
                 if line.is_open:
                     self.shapes.append(f"if len(operands_of({op})) <= {index}: return None")
                 self.value(f"at(operands_of({op}), {index})", term, line, index)
@@ -244,14 +244,14 @@ class _Compiler:
         self.result_types(op, line)
 
     def result_types(self, op: str, line: Line) -> None:
-        """What is stated about the types of an op's results."""
+        """Generate the checks of an op's result types."""
         for index, stated in enumerate(line.result_types[: len(line.results)]):
             self.type(f"at({op}.results, {index})", stated)
 
     def tensor(
         self, source: str, parameter: Parameter, written: dict[str, Term], line: Line, index: int
     ) -> None:
-        """The code for one operand, or a list of them."""
+        """Generate the code for one operand, or a list of them."""
         term = written.get(parameter.name)
         if term is None:
             if line.is_open and parameter.name not in written:
@@ -288,7 +288,7 @@ class _Compiler:
     def value(
         self, source: str, term: Term, line: Line, index: int, may_be_absent: bool = False
     ) -> None:
-        """The code for one operand, and through it for the op that makes it."""
+        """Generate the code for one operand, and through it for its defining op."""
         if not isinstance(term, ValueName):
             raise StepwellError(f"rule {self.rule.name}: {line.op} takes a tensor, not {term!r}")
         name = f"v_{term.name}"
@@ -306,7 +306,7 @@ class _Compiler:
             self.maker(name, *self.makers[term.name])
 
     def maker(self, value: str, line: Line, index: int) -> None:
-        """The code for the op that makes a value, as its result of a number."""
+        """Generate the code for the op that defines a value as a given result."""
         if line.result in self.seen:
             self.shapes.append(f"if {value}.owner is not {self.seen[line.result]}: return None")
         else:
@@ -317,7 +317,7 @@ class _Compiler:
             self.shapes.append(f"if {value}.index != {index}: return None")
 
     def is_other(self, op: str, line: Line) -> str:
-        """Code that is true where what makes a value is not what a line names."""
+        """Return code that is true if a value's defining op is not the op of a line."""
         if line.family in FAMILIES and line.family not in self.namespace:
             return f"not is_of({op}, {line.family!r})"
         found = classes(line, self.rule, self.namespace)
@@ -333,7 +333,7 @@ class _Compiler:
         written: dict[str, Term],
         is_open: bool,
     ) -> None:
-        """The code for one argument that is no tensor."""
+        """Generate the code for one argument that is no tensor."""
         name = parameter.name
         if name not in written:
             if not is_open:
@@ -376,7 +376,7 @@ class _Compiler:
         if isinstance(pattern, Hole):
             self.same(pattern.name, f"{value}.type")
             return
-        if pattern in self.patterns:  # Types are interned: mostly one look.
+        if pattern in self.patterns:  # Types are interned, so this usually succeeds.
             self.types.append(f"if {value}.type != {self.patterns[pattern]}.type: return None")
             return
         self.patterns[pattern] = value
@@ -436,7 +436,7 @@ class _Compiler:
                 yield f"if {test}: return Refusal({where.refusal!r}.format({holes}))"
 
     def call(self, where: Where) -> str:
-        """The code that asks a predicate."""
+        """Return the code that calls a predicate."""
         predicate = self.namespace.get(where.predicate)
         if predicate is None:
             raise StepwellError(f"rule {self.rule.name}: there is no predicate {where.predicate!r}")
@@ -449,7 +449,7 @@ class _Compiler:
         if isinstance(term, ValueName | Hole):
             name = f"%{term.name}" if isinstance(term, ValueName) else f"${term.name}"
             if name not in self.known:
-                raise StepwellError(f"rule {self.rule.name}: {name} stands nowhere before")
+                raise StepwellError(f"rule {self.rule.name}: {name} is not defined before")
             return local(name)
         if isinstance(term, Computed):
             text = ", ".join(map(self.passed, term.arguments))
@@ -458,7 +458,7 @@ class _Compiler:
 
 
 def takes_program(function: Any) -> bool:
-    """Whether a function of a clause has an argument `program`."""
+    """Whether a function of a clause has a parameter `program`."""
     if not isinstance(function, FunctionType):
         return False
     code = function.__code__
@@ -466,7 +466,7 @@ def takes_program(function: Any) -> bool:
 
 
 def _used_shapes(rule: Rule) -> set[str]:
-    """The holes of shapes that more asks for than one pattern of types."""
+    """Return the holes of shapes that are used by more than one type pattern."""
     before = {p for line in rule.before for p in (*line.operand_types, *line.result_types)}
     after = [p for line in rule.after for p in line.result_types if isinstance(p, TypePattern)]
     counted = Counter(
@@ -488,12 +488,12 @@ def _used_shapes(rule: Rule) -> set[str]:
 
 
 def local(name: str) -> str:
-    """The variable of `%x` or `$c`."""
+    """Return the variable of `%x` or `$c`."""
     return ("v_" if name.startswith("%") else "h_") + name[1:]
 
 
 def element_named(name: str, rule: Rule) -> Any:
-    """The element type of a name (`f32`, `i1`)."""
+    """Return the element type of a name (`f32`, `i1`)."""
     found = getattr(dtypes, name, None)
     if found is None:
         raise StepwellError(f"rule {rule.name}: there is no element type {name!r}")

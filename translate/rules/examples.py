@@ -1,7 +1,8 @@
-"""A rule as complete IR: holes become what `for` says, sizes and types without one are chosen.
+"""The example of a rule as complete IR, with values for its holes, sizes and types.
 
-What stands after is what the rule makes of what stands before. A weight has the key that `for`
-gives it, and elements each of its own, or one number under a key that says so (`"#ones"`).
+`for` clauses give the values of holes; missing sizes and types are chosen. The IR after is the
+rule's result for the IR before. A weight has the key that `for` gives it. Its elements are all
+different, or one number for a key with a suffix such as `"#ones"`.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ from stepwell.translate.rules.writing import Writer
 
 
 def examples_of(rewrite: type[RuleRewrite]) -> list[tuple[str, str]]:
-    """(before, after) as texts that parse, of each form of a rule."""
+    """Return (before, after) as IR texts, for each form of a rule."""
     return [_example_of(rewrite, rule) for rule in rewrite.rule.forms]
 
 
@@ -73,9 +74,10 @@ def _example_of(rewrite: type[RuleRewrite], rule: Rule) -> tuple[str, str]:
 
 
 def root_of(program: Program, rule: Rule | None = None) -> Operation:
-    """The op of an example that its rule replaces: what gives the last line's result, by name.
+    """Return the op of an example that its rule replaces: the one that defines the last line's
+    result.
 
-    Where nothing has that name, or no rule is given, it is the last op.
+    If no value has that name, or no rule is given, it is the last op.
     """
     block = program.method().body.block
     assert block.last_op is not None and block.last_op.prev_op is not None
@@ -85,7 +87,7 @@ def root_of(program: Program, rule: Rule | None = None) -> Operation:
 
 
 def elements_of(op: WeightOp) -> torch.Tensor:
-    """What a weight of an example holds."""
+    """Return the elements of a weight of an example."""
     result_quantization = quantization(op.result.type)
     of = storage_element(result_quantization) if result_quantization else element(op.result.type)
     shape = [size if isinstance(size, int) else 1 for size in dims(op.result.type)]
@@ -98,13 +100,13 @@ def elements_of(op: WeightOp) -> torch.Tensor:
 
 
 def _number_of(key: str) -> float | None:
-    """What all elements of a weight are, as its key says behind `#`; None where each is another."""
+    """Return the number in a key after `#` that all elements have; None if they differ."""
     numbers = {"zeros": 0, "ones": 1, "negative": -1, "tiny": 1e-40, "largest": 3.4e38}
     return numbers.get(key.partition("#")[2])
 
 
 def missed(rule: Rule, miss: Miss) -> Rule:
-    """A rule whose example is one that it leaves alone (`not for …`)."""
+    """Return a rule whose example is a program that it does not match (`not for …`)."""
     types = {n for n, v in miss.example.items() if isinstance(v, str) and v.startswith("tensor<")}
     instead = types.union(*(line.results for line in miss.beside))
     options = {option.name for option in rule.options}
@@ -121,7 +123,7 @@ def missed(rule: Rule, miss: Miss) -> Rule:
 
 
 def _renamed(line: Line, names: Mapping[str, Any]) -> Line:
-    """A line that reads another value, where one is said to be another (`%z = %x`)."""
+    """Return a line that reads another value, if one is renamed (`%z = %x`)."""
 
     def other(term: Term) -> Term:
         held = names.get(term.name) if isinstance(term, ValueName) else None
@@ -159,13 +161,13 @@ class Example:
             ]
 
     def argument(self, name: str, of: Attribute) -> SSAValue:
-        """An argument more."""
+        """Add an argument."""
         arg = self.block.insert_arg(of, len(self.block.args))
         arg.name_hint = name
         return arg
 
     def behind_dots(self, parameter: Parameter) -> Term:
-        """An argument behind `…`: what `for` names; for an operand's type, an argument more."""
+        """Return an argument matched by `…`: the value in `for`, or for a type a new argument."""
         name, hole = parameter.name, self.holes[parameter.name]
         if _names((hole,)):
             return hole
@@ -178,16 +180,16 @@ class Example:
         return ValueName(name)
 
     def insert(self, op: Operation) -> Operation:
-        """Put an op behind the others, as a rewriter would."""
+        """Append an op, as a rewriter would insert it."""
         self.block.add_op(op)
         return op
 
     def text(self) -> str:
-        """The method as text."""
+        """Return the method as text."""
         return to_text(self.module()) + "\n"
 
     def module(self) -> ModuleOp:
-        """The method, in a module."""
+        """Return the method in a module."""
         lines = [self.line(line) for line in _ordered(self.rule) if line.op != WEIGHT]
         for line in (*self.rule.beside, *self.rule.before):
             if line.op == WEIGHT:
@@ -212,7 +214,7 @@ class Example:
         return ModuleOp([func])
 
     def ports(self, values: Sequence[SSAValue], writer: Writer) -> tuple[Port, ...]:
-        """The ports of values, which declare how they lie."""
+        """Return the ports of values, which declare their memory order."""
         holes = {f"${name}": value for name, value in self.holes.items()}
         orders = {v.name_hint: self.rule.lies.get(v.name_hint or "") for v in values}
         return tuple(
@@ -221,13 +223,13 @@ class Example:
         )
 
     def known(self, held: Any) -> Any:
-        """What a hole is, with values for the names that it holds."""
+        """Return the value of a hole, with its names resolved to values."""
         if isinstance(held, list):
             return list(map(self.known, cast("list[Any]", held)))
         return self.values.get(f"%{held.name}", held) if isinstance(held, ValueName) else held
 
     def returned(self) -> list[str]:
-        """The results of the root that lines after define, and what nothing reads beside it."""
+        """Return the root's results that the lines after define, and other unused values."""
         defined = {name for line in self.rule.after for name in line.results}
         results = [name for name in self.rule.root.results if name in defined]
         read = {name for line in (*self.rule.beside, *self.rule.before) for name in _read(line)}
@@ -236,9 +238,9 @@ class Example:
         return [name for name in (*results, *beside) if name not in read]
 
     def line(self, line: Line) -> Line:
-        """A line before as one that is written: of a family, the op that `for` says.
+        """Return a line before with a concrete op; for a family, the op that `for` names.
 
-        Of the arguments that may be anything those are written that `for` names.
+        Of the arguments that `…` matches, those are written that `for` names.
         """
         if line.is_again:
             line = replace(line, op=cast(str, self.holes[line.op[1:]]), family="")
@@ -249,7 +251,7 @@ class Example:
         return replace(line, arguments=(*line.arguments, *more), is_open=False)
 
     def weight(self, line: Line) -> None:
-        """A weight under the key that `for` says, else under its name."""
+        """Add a weight with the key that `for` gives, else with its name."""
         key = self.holes.get(line.result, line.result)
         stated = next(iter(line.result_types), None)
         type_ = self.concrete(stated) if stated else self.type(line.result)
@@ -258,7 +260,7 @@ class Example:
         self.values[f"%{line.result}"] = result
 
     def type(self, name: str) -> Attribute:
-        """The type of an input: what `for` or its first reader states, else a small matrix."""
+        """Return an input's type: from `for` or its first user, else a small matrix."""
         hole = self.holes.get(name)
         if isinstance(hole, Attribute):
             return hole
@@ -270,7 +272,7 @@ class Example:
         return tensor(hole if isinstance(hole, list) else [2, 3], f32)
 
     def concrete(self, pattern: AnyType) -> AnyTensor:
-        """The type that a pattern becomes."""
+        """Return the concrete type of a pattern."""
         if isinstance(pattern, Hole):
             return self.hole(pattern.name, tensor([2, 3], f32))
         assert isinstance(pattern, TypePattern) and not isinstance(pattern.rest, Computed)
@@ -290,7 +292,7 @@ class Example:
 
 
 def meant(value: Any) -> Any:
-    """What `for` says of a hole: an element, a type or an op by its name, else the value itself."""
+    """Resolve a value in `for`: an element, a type or an op by its name, else the value itself."""
     if not isinstance(value, str):
         return value
     if value.startswith(("!", "tensor<")):
@@ -299,7 +301,7 @@ def meant(value: Any) -> Any:
 
 
 def _operands(line: Line, rule: Rule) -> Iterator[tuple[int, str]]:
-    """The values that a line reads, with their places among its operands."""
+    """Yield the values that a line reads, with their operand indices."""
     if line.op == WEIGHT:
         return
     if line.is_again:
@@ -316,7 +318,7 @@ def _operands(line: Line, rule: Rule) -> Iterator[tuple[int, str]]:
 
 
 def optional_of(rule: Rule) -> list[str]:
-    """The holes for tensors that may be absent, and are in examples that give them no shape."""
+    """Return the holes for optional tensors; examples that state no shape for them omit them."""
     found: list[str] = []
     for line in rule.before:
         if line.op == WEIGHT or line.is_again:
@@ -330,7 +332,7 @@ def optional_of(rule: Rule) -> list[str]:
 
 
 def lists_of(rule: Rule) -> list[str]:
-    """The holes for lists of tensors."""
+    """Return the holes for lists of tensors."""
     found: list[str] = []
     for line in rule.before:
         if line.op == WEIGHT or line.is_again:
@@ -343,7 +345,7 @@ def lists_of(rule: Rule) -> list[str]:
 
 
 def inputs_of(rule: Rule) -> list[str]:
-    """The values that stand before and that no line defines, in order."""
+    """Return the values before that no line defines, in order."""
     lines = (*rule.beside, *rule.before)
     defined = {name for line in lines for name in line.results}
     read = dict.fromkeys(name for line in lines for name in _read(line))
@@ -351,18 +353,18 @@ def inputs_of(rule: Rule) -> list[str]:
 
 
 def _read(line: Line) -> list[str]:
-    """The values that a line reads."""
+    """Return the values that a line reads."""
     return _names(term for _, term in line.arguments)
 
 
 def _names(terms: Iterable[Any]) -> list[str]:
-    """The values among some terms, and in lists of them."""
+    """Return the values among terms, and in lists of them."""
     items = [item for t in terms for item in (cast("list[Any]", t) if isinstance(t, list) else [t])]
     return [item.name for item in items if isinstance(item, ValueName)]
 
 
 def _ordered(rule: Rule) -> list[Line]:
-    """The lines before, and those beside as soon as what they read is there; readers come last."""
+    """Return the lines before, and additional ones after their operands; users are last."""
     waiting, lines = list(rule.beside), list[Line]()
     late = {name for line in (*rule.beside, *rule.before) for name in line.results}
     for line in rule.before:

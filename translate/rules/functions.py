@@ -1,4 +1,4 @@
-"""What rules that share it compute: numbers from numbers, axes from axes."""
+"""Functions that several rules use: numbers from numbers, axes from axes."""
 
 from __future__ import annotations
 
@@ -12,41 +12,41 @@ from stepwell.ir.types import Dim, dims
 
 
 def negated(number: float) -> float:
-    """−number."""
+    """Return −number."""
     return -float(number)
 
 
 def reciprocal(number: float) -> float:
-    """1/number."""
+    """Return 1/number."""
     return 1 / number
 
 
 def product(one: float, other: float) -> float:
-    """one·other."""
+    """Return one·other."""
     return float(one) * float(other)
 
 
 def itself(rw: Rewriter, value: SSAValue) -> SSAValue:
-    """A value in place of one that is of its type and provably of its sizes, known or not."""
+    """Return a value that replaces one of its type and provably of its sizes, dynamic or not."""
     return value
 
 
 def storage(quantized: Attribute) -> Attribute:
-    """The element type of the integers that a quantized element type is stored as."""
+    """Return the integer element type in which a quantized element type is stored."""
     assert isinstance(quantized, UniformQuantizedType)
     return storage_element(quantized.data)
 
 
 def sizes_of(value: SSAValue) -> tuple[Dim, ...]:
-    """The sizes of a tensor."""
+    """Return the sizes of a tensor."""
     return dims(value.type)
 
 
 def composed(first: Sequence[Dim], second: Sequence[int]) -> list[Dim]:
-    """Sizes, or an order of axes, in another order."""
+    """Return sizes, or an order of axes, in another order."""
     return [first[axis] for axis in second]
 
 
 def from_front(value: SSAValue, at: int) -> int:
-    """An axis counted from the front; a scalar has the axis 0 too."""
+    """Return an axis counted from the front; a scalar has the axis 0 too."""
     return at + max(len(dims(value.type)), 1) if at < 0 else at

@@ -1,4 +1,4 @@
-"""The text of a rule: what stands before, what after, under which conditions, how far off.
+"""The notation of rules: pattern, replacement, conditions and error bound as text.
 
     rule silu-to-sigmoid
         What silu is, for targets that have no such op.
@@ -11,65 +11,66 @@
     bound 1e-6 relative, 1e-7 absolute: "two roundings for one"
     for   $S = [2, 3]
 
-`%name` is a value, `$name` a hole: an element type, a size or an argument that is no tensor; `$*S`
-is any number of sizes. A hole that stands twice must be the same thing twice; so must a value.
-A hole where a tensor may be absent is that tensor or its absence; an argument written `$?c` before
-may be a number known only at run time, where `$c` refuses one.
-`{%a, %b}` in an argument list matches the two in either order. An argument that is not written has
-its default; behind `…` it may be anything. `f32` is that element type. A type may be left out:
-before, anything matches; after, it is inferred. The last line before defines the value that the
-last line after replaces; `%y = %x` gives a value that is there. Its op may give more,
-`%y, %m = op(…)`, which a clause
-`where is_unread(%m)` must name.
+`%name` is a value. `$name` is a hole: an element type, a size or an argument that is no tensor;
+`$*S` is any number of sizes. A hole that occurs twice must match the same thing twice; so must a
+value. A hole for an optional tensor matches the tensor or its absence. An argument written `$?c`
+before may be a number known only at run time, which `$c` refuses.
+`{%a, %b}` in an argument list matches the two in either order. An omitted argument must have its
+default; after `…` it may be anything. `f32` is that element type. A type may be omitted: before,
+it matches anything; after, it is inferred. The last line before defines the value that the last
+line after replaces; `%y = %x` forwards an existing value. Its op may have more results,
+`%y, %m = op(…)`, which a clause `where is_unread(%m)` must name.
 
-An op may be of any dialect. Ops that no torch schema declares take values first and then fields by
-name; a field that is not written is not there. `%w = weight` before is a weight of the program;
-`%v = weight recipe-name(%w, axis=$a)` after is what a recipe derives from it;
-a mapping among the arguments is so many parameters.
-`$op of family(%x, …, field=$c)` before is an op of one of the classes that the module holds under
-the name `family`, or, but in the last line, of that family of ops (`ir/declared/families.py`);
-after, `$op(%z, …, field=$d)` is that op again, of other operands or with other fields. A line after
-that defines a value of a line before again stands where that one stood. The last line before may be
-an op without results, which goes: after stands `nothing`. `option $c = NAME: "what it says"` is a
-field of the rewrite, whose default the module holds under that name. Behind `…` after, an op's
-arguments are those of the op of that name before. `%y = function(%x, $c)` after is a value that a
-function of the module writes, which takes the rewriter first. `$xs` for a list of tensors is that
-list, and `[%a, %b]` two of them.
+An op may be of any dialect. Ops without a PyTorch schema take values first and then fields by name;
+an omitted field is absent. `%w = weight` before is a weight of the program;
+`%v = weight recipe-name(%w, axis=$a)` after is a weight that a recipe derives from it; a mapping
+among the arguments is expanded to parameters.
+`$op of family(%x, …, field=$c)` before matches an op of one of the classes that the module lists
+under the name `family`, or, except in the last line, of that family of ops
+(`ir/declared/families.py`). After, `$op(%z, …, field=$d)` is a copy of that op with other operands
+or fields. A line after that redefines a value of a line before is inserted in its position. The
+last line before may be an op without results, which is erased: the replacement is `nothing`.
+`option $c = NAME: "description"` is a field of the rewrite, whose default the module has under that
+name. After `…` in a line after, an op's arguments are those of the op of that name before.
+`%y = function(%x, $c)` after is a value that a function of the module writes; its first parameter
+is the rewriter. `$xs` for a list of tensors is that list, and `[%a, %b]` a list of two.
 `-> $T` is a whole type, and after, `tensor<*sizes($S) x of($E)>` a computed one. Several results
 of the op before may be replaced: those that lines after define under their names. `%*y` in both
-last lines is every result of an op of a family, and what a function gives for each; `%y` is the
+last lines is every result of an op of a family, and the function's result for each; `%y` is the
 first of them.
 
-A `where` clause names a predicate of the module the rule stands in. Where it does not hold the rule
-refuses with the sentence behind `else` (in this line or the next), in which `{c}` is what `$c` is;
-without one the op is not the rule's business. Arguments after may be `function($c, …)`, computed by
-a function of the module.
-`where p($c) for termination` (`cost`, `overflow`, `target`, `accuracy`, `choice`) says what a
-condition is for without which the rule would be right too (`src/stepwell/validation/rules/guards.py`).
-`unless guard(%y)` asks a guard that says itself why it refuses: it returns a `Refusal`, or None.
-`with $p = function(%x, $c)` computes once what conditions and lines behind it need; where it gives
-None the op is not the rule's business, where it gives a `Refusal` the rule refuses. A function of
-a clause may take the program under the name `program`.
+A `where` clause names a predicate of the rule's module. If it does not hold, the rule refuses with
+the text after `else` (in this line or the next), in which `{c}` is the value of `$c`; without a
+text the rule does not match. Arguments after may be `function($c, …)`, computed by a function of
+the module.
+`where p($c) for termination` (`cost`, `overflow`, `target`, `accuracy`, `choice`) states the
+purpose of a condition without which the rule would also be correct
+(`src/stepwell/validation/rules/guards.py`).
+`unless guard(%y)` calls a guard that states its own reason: it returns a `Refusal`, or None.
+`with $p = function(%x, $c)` computes once what later conditions and lines need. If it returns None,
+the rule does not match; if it returns a `Refusal`, the rule refuses. A function of a clause may
+take the program as a parameter `program`.
 `loses NAME` names a class of numbers, a `Deviation` of the module, that every application may lose.
 `proven is_never_nan(%x) else "sentence"` is about classes of numbers (NaN, infinities, zeros): the
-predicate takes the program too, and where it does not hold the contract of the lowering decides
-whether the rule may lose what the sentence says. `not of empty tensors` leaves those alone.
-`bound 2.4e-7 of |%x| + |%y|: "reason"` says that a result may move by so much times these
-magnitudes, element by element; `relative` is of the result, `absolute` is a number. What both sides
-round is derived from the text (`checking/derived.py`), is what `check` asks for, and may not be
-more than is stated, unless numbers are followed by `as stated`: where another thing is computed on
-purpose. `bound of roundings: "reason"` states none.
-`bound by function(%y): "reason"` is what a function of the module says of each application.
-`for` says what holes are in the example that documentation and tests are given, of which type
-values are, and under which key weights; it may name arguments that stand behind `…`.
-`for %x lies as $order` says which order of axes in memory the port of an argument or result has in
-the example.
-`for %x = op(…)` is an op more of the example: it makes a value, or reads one beside the others.
-`not for $k = [3, 3]; %x = op(…)` is a program that the rule leaves alone, by which a condition is
-seen to be needed: the example but for that; `%w = "tensor<4xf32>"` is no weight.
+predicate takes the program too. If it does not hold, the contract of the lowering decides whether
+the rule may lose what the sentence states. `not of empty tensors` excludes empty tensors.
+`bound 2.4e-7 of |%x| + |%y|: "reason"` states that a result may move by this multiple of these
+magnitudes, element by element; `relative` is of the result, `absolute` is a number. The rounding of
+both sides is derived from the text (`src/stepwell/validation/derived.py`) and used by `check`. It
+may not exceed the stated bound, unless the numbers are followed by `as stated`: the rule then
+computes something else on purpose. `bound of roundings: "reason"` states no numbers.
+`bound by function(%y): "reason"` computes the bound of each application by a function of the
+module.
+`for` gives the values of holes in the example for documentation and tests, the types of values, and
+the keys of weights; it may name arguments that `…` matches.
+`for %x lies as $order` states the memory order of the port of an argument or result in the example.
+`for %x = op(…)` is an additional op of the example: it defines a value, or reads one besides the
+others.
+`not for $k = [3, 3]; %x = op(…)` is a program that the rule does not match, which shows that a
+condition is needed: the example with these changes; `%w = "tensor<4xf32>"` is no weight.
 
-`for each $op, $form of (clone, alias), (detach, alias)` (`for each $op of clone, detach`) makes one
-rule of several: each names what the text says there, word for word.
+`for each $op, $form of (clone, alias), (detach, alias)` (`for each $op of clone, detach`) expands
+one rule to several, by replacing the names in the text word for word.
 """
 
 from __future__ import annotations
@@ -99,18 +100,17 @@ AnyType: TypeAlias = "TypePattern | Hole | None"
 """A tensor type, a hole for a whole one, or nothing that is stated."""
 
 NOTHING = "nothing"
-"""What stands after an op without results."""
+"""The replacement of an op without results."""
 WEIGHT = "weight"
 """The op of a line that is a weight of the program."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """`%result, %more = op(arguments) : (types) -> type`; `forwards` stands for an op that is none.
+    """`%result, %more = op(arguments) : (types) -> type`; `forwards` is a value in place of an op.
 
-    `is_open` says that arguments which are not written may be anything. `family` is the name under
-    which a module holds the classes of which `op`, the name of a hole, is one. `recipe` makes a
-    weight.
+    `is_open` states that omitted arguments may be anything. `family` is the name under which a
+    module lists the classes that `op`, the name of a hole, matches. `recipe` derives a weight.
     """
 
     result: str
@@ -125,7 +125,7 @@ class Line:
     family: str = ""
     recipe: str = ""
     is_every: bool = False
-    """Whether it stands for every result, however many there are."""
+    """Whether it represents every result, of any number."""
 
     @property
     def results(self) -> tuple[str, ...]:
@@ -149,7 +149,7 @@ class Where:
     is_guard: bool = False
     binds: str = ""
     label: str = ""
-    """What it is for, where the rule is right without it: `LABELS`."""
+    """Its purpose (one of `LABELS`), if the rule is correct without it."""
 
 
 @dataclass(frozen=True)
@@ -163,7 +163,7 @@ class Option:
 
 @dataclass(frozen=True)
 class Miss:
-    """`not for …`: the example but for these holes, types and ops."""
+    """`not for …`: the example with these holes, types and ops changed."""
 
     text: str
     example: dict[str, Any]
@@ -172,7 +172,7 @@ class Miss:
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule as it was read."""
+    """A parsed rule."""
 
     name: str
     text: str
@@ -187,19 +187,19 @@ class Rule:
     loses: str = ""
     options: tuple[Option, ...] = ()
     beside: tuple[Line, ...] = ()
-    """What else stands in the example."""
+    """Additional lines of the example."""
     bound_by: Computed | None = None
-    """The function that says how far an application moves."""
+    """The function that computes the error bound of an application."""
     lies: Mapping[str, Term] = field(default_factory=dict[str, Term])
     """The order of axes in memory that a port declares in the example."""
     misses: tuple[Miss, ...] = ()
-    """Programs like the example that the rule leaves alone."""
+    """Variants of the example that the rule does not match."""
     others: tuple[Rule, ...] = ()
-    """What else `for each` makes of the text."""
+    """The other rules that `for each` expands the text to."""
 
     @property
     def forms(self) -> tuple[Rule, ...]:
-        """The rule and what else `for each` makes of its text."""
+        """The rule, and the others that `for each` expands its text to."""
         return (self, *self.others)
 
     @property
@@ -209,7 +209,7 @@ class Rule:
 
 
 LABELS = ("termination", "cost", "overflow", "target", "accuracy", "choice")
-"""What a condition may be for where the rule is right without it (`stepwell/validation/rules/guards.py`)."""
+"""Purposes of conditions without which a rule is also correct (`validation/rules/guards.py`)."""
 _LABEL = rf"(?: for (?P<label>{'|'.join(LABELS)}))?"
 _START = re.compile(r"^rule (?P<name>[a-z0-9]+(?:-[a-z0-9]+)*)$", re.M)
 _LINE = re.compile(
@@ -236,10 +236,10 @@ _TYPE = re.compile(r"^tensor<(?P<parts>[^<>]*)>$")
 
 
 def read(text: str) -> Iterator[Rule]:
-    """The rules in a text, in order; what stands before the first is prose.
+    """Parse the rules in a text, in order; the text before the first is prose.
 
     Raises:
-        ParseFailure: naming the rule and the line that is not understood.
+        ParseFailure: names the rule and the line that cannot be parsed.
     """
     starts = list(_START.finditer(text))
     for start, following in zip(starts, [*starts[1:], None], strict=True):
@@ -250,7 +250,7 @@ def read(text: str) -> Iterator[Rule]:
 
 
 def _forms(text: str) -> Iterator[str]:
-    """What `for each` makes of a rule's text."""
+    """Yield the texts that `for each` expands a rule's text to."""
     match = _EACH.search(text)
     if match is None:
         yield text
@@ -332,7 +332,7 @@ def _read_rule(name: str, text: str) -> Rule:
             elif stripped.startswith("for "):
                 example.update(_read_example(stripped.removeprefix("for ")))
             elif stripped:
-                raise ParseFailure("it is none of the lines that a rule is made of")
+                raise ParseFailure("it is no valid line of a rule")
         except ParseFailure as error:
             raise ParseFailure(
                 f"rule {name}: {error.problems[0].fact}", f"the line {stripped!r}"
@@ -364,7 +364,7 @@ def _read_rule(name: str, text: str) -> Rule:
 
 
 def _joined(lines: Sequence[str]) -> Iterator[str]:
-    """Lines with an open bracket go on in the next one; what a rule is not for, behind a comma."""
+    """Join lines with an open bracket, and `not for` after a comma, with the next one."""
     text = ""
     for line in lines:
         text = f"{text} {line.strip()}" if text else line
@@ -451,7 +451,7 @@ def _read_type(text: str) -> AnyType:
 
 
 def _part(text: str) -> Hole | Computed:
-    """A size or an element that is no plain one."""
+    """Parse a size or an element type that is no literal."""
     part = Terms(text).one()
     if not isinstance(part, Hole | Computed):
         raise ParseFailure(f"{text!r} is no part of a type")

@@ -1,12 +1,12 @@
-"""What an op takes and how one is made, said alike for every dialect that a rule may name.
+"""Parameters and construction of ops, uniform for every dialect that a rule may name.
 
-Ops of torch's schemas take arguments in the schema's order. Ops of the other dialects take values
+Ops of PyTorch's schemas take arguments in the schema's order. Ops of the other dialects take values
 first, in the order of their declaration, and then fields, by name:
 
     %y = xnnpack.convolution_2d(%x, %w, %b, stride=[2, 2])
 
 A field is a number, a list of numbers, a word or a type; an absent one is none. An operand of a
-TOSA operator that is a list of sizes stands in place: `tosa.reshape(%x, [2, 3])`.
+TOSA operator that is a list of sizes is written in place: `tosa.reshape(%x, [2, 3])`.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Operator(ABC):
     """An op class: its parameters in order, and code that reads them.
 
     Attributes:
-        results: how many the op gives; None where that depends on the op.
+        results: the number of results; None if it depends on the op.
     """
 
     results: int | None
@@ -75,7 +75,7 @@ class Operator(ABC):
         self.values = tuple(p for p in parameters if p.is_value)
 
     def operand(self, op: str, parameter: Parameter) -> str:
-        """Code for an operand, or a list of them, of the op in the variable `op`."""
+        """Return code for an operand, or a list of them, of the op in the variable `op`."""
         before = self.values[: self.values.index(parameter) + 1]
         if any(p.is_list or p.may_be_absent for p in before):
             return self.named_operand(op, parameter.name)
@@ -83,27 +83,27 @@ class Operator(ABC):
 
     @abstractmethod
     def named_operand(self, op: str, name: str) -> str:
-        """Code for an operand whose place depends on which others are there."""
+        """Return code for an operand whose position depends on which others are present."""
 
     @abstractmethod
     def field(self, op: str, name: str) -> str:
-        """Code for a field, as a Python value."""
+        """Return code for a field, as a Python value."""
 
     def is_written(self, op: str, name: str) -> str:
-        """Code that is true where a field is there."""
+        """Return code that is true if a field is present."""
         return f"{name!r} in {op}.properties"
 
     @abstractmethod
     def make(self, given: Mapping[str, Any], types: Sequence[Attribute] | None) -> Operation:
-        """A new op; its result types are inferred where none are given."""
+        """Return a new op; its result types are inferred if none are given."""
 
     @abstractmethod
     def present(self, op: Operation) -> dict[str, Any]:
-        """What an op was given, by name."""
+        """Return an op's arguments by name."""
 
 
 class SchemaOperator(Operator):
-    """An op of a torch schema."""
+    """An op of a PyTorch schema."""
 
     def __init__(self, cls: type[SchemaOp]) -> None:
         super().__init__(
@@ -199,13 +199,13 @@ class DeclaredOperator(Operator):
 
     def _attribute(self, name: str, value: Any) -> Attribute:
         if self.field_attribute is None:
-            raise StepwellError(f"{self.cls.name}: a rule cannot say what {name} is")
+            raise StepwellError(f"{self.cls.name}: a rule cannot state {name}")
         return self.field_attribute(name, value)
 
     def _inferred(
         self, operands: list[SSAValue], properties: dict[str, Attribute]
     ) -> Sequence[Attribute]:
-        """What the op's rule says; where it leaves something open, that is as in the operand."""
+        """Return the inferred types; unknown parts are those of the operand."""
         if inference_rule(self.cls) is None or not operands or self.results is None:
             raise StepwellError(f"{self.cls.name}: result types cannot be inferred; state them")
         types: Sequence[Attribute] = []
@@ -220,7 +220,7 @@ class DeclaredOperator(Operator):
 
 
 def _unsized(type_: Attribute) -> Attribute:
-    """A tensor's type with symbols for its sizes, which inference replaces by those it knows."""
+    """Return a tensor's type with symbolic sizes, which inference replaces by known ones."""
     if not isinstance(type_, TensorType):
         return type_
     return tensor([GUESS] * len(dims(type_)), element(type_))
@@ -228,20 +228,20 @@ def _unsized(type_: Attribute) -> Attribute:
 
 @cache
 def operator_of(cls: type[Operation]) -> Operator:
-    """What a class of op takes.
+    """Return the parameters of an op class.
 
     Raises:
-        StepwellError: it does not say.
+        StepwellError: it does not declare them.
     """
-    if SchemaOp in cls.__mro__:  # `issubclass` asks every class that there is: it is an ABC.
+    if SchemaOp in cls.__mro__:  # `issubclass` of an ABC would query every class.
         return SchemaOperator(cast("type[SchemaOp]", cls))
     if issubclass(cls, IRDLOperation):
         return DeclaredOperator(cls)
-    raise StepwellError(f"{cls.name} does not declare what it takes")
+    raise StepwellError(f"{cls.name} does not declare its operands")
 
 
 def op_named(name: str) -> type[Operation] | None:
-    """The class of an op of any dialect by its name in the IR; None where there is none."""
+    """Return an op class of any dialect by its name in the IR; None if there is none."""
     if name.count(".") == 2:
         return find(name)
     return _ops_of(name.partition(".")[0]).get(name)
@@ -254,7 +254,7 @@ def _ops_of(dialect: str) -> dict[str, type[Operation]]:
 
 
 def plain(attribute: Attribute | None) -> Any:
-    """A field as a Python value: a flag that is set is true, what is no value is itself."""
+    """Return a field as a Python value: true for a set flag, other attributes as they are."""
     match attribute:
         case None:
             return None
@@ -277,7 +277,7 @@ _I1 = IntegerType(1)
 
 
 def sizes_in_place(value: SSAValue) -> list[int] | None:
-    """The list of sizes that a value is, where it is a constant one."""
+    """Return the list of sizes of a value, if it is constant."""
     owner = value.owner
     if not isinstance(owner, Operation) or owner.name != _SIZES:
         return None

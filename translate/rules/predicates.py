@@ -1,4 +1,4 @@
-"""Conditions that rules share. Each reads as a fact about what a rule has found."""
+"""Conditions that several rules use. Each is named as a fact about its arguments."""
 
 from __future__ import annotations
 
@@ -13,95 +13,95 @@ from stepwell.ir.types import element, is_known
 
 
 def is_float(of: Attribute) -> bool:
-    """A floating-point element type."""
+    """Whether it is a floating-point element type."""
     return dtypes.is_float(of)
 
 
 def is_single_or_double(of: Attribute) -> bool:
-    """An element type that torch computes in as it is; halves it computes in f32."""
+    """Whether PyTorch computes in this element type itself; halves are computed in f32."""
     return of in (f32, f64)
 
 
 def is_single(of: Attribute) -> bool:
-    """f32."""
+    """Whether it is f32."""
     return of == f32
 
 
 def is_bool(value: SSAValue) -> bool:
-    """A tensor of truth values."""
+    """Whether a value is a tensor of booleans."""
     return element(value.type) == i1
 
 
 def is_one(value: object) -> bool:
-    """1, as an integer or a float."""
+    """Whether it is 1, as an integer or a float."""
     return is_number(value) and value == 1
 
 
 def is_zero(value: object) -> bool:
-    """0, as an integer or a float of either sign."""
+    """Whether it is 0, as an integer or a float of either sign."""
     return is_number(value) and value == 0
 
 
 def are_zeros(values: Sequence[object]) -> bool:
-    """Zeros alone."""
+    """Whether all are zero."""
     return all(is_zero(value) for value in values)
 
 
 def are_ones(values: Sequence[object]) -> bool:
-    """Ones alone."""
+    """Whether all are one."""
     return all(is_one(value) for value in values)
 
 
 def is_true(value: object) -> bool:
-    """A flag that is set."""
+    """Whether a flag is set."""
     return value is True
 
 
 def is_negative(value: object) -> bool:
-    """A number below 0."""
+    """Whether it is a number below 0."""
     return isinstance(value, int | float) and value < 0
 
 
 def is_positive(value: object) -> bool:
-    """A number above 0."""
+    """Whether it is a number above 0."""
     return isinstance(value, int | float) and value > 0
 
 
 def is_number(value: object) -> bool:
-    """A real number, no bool and no complex one."""
+    """Whether it is a real number, neither bool nor complex."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def is_finite(value: object) -> bool:
-    """A real number that is neither infinite nor NaN."""
+    """Whether it is a real number that is neither infinite nor NaN."""
     return isinstance(value, int | float) and isfinite(value)
 
 
 def is_power_of_two(value: object) -> bool:
-    """±2ᵏ."""
+    """Whether it is ±2ᵏ."""
     return is_number(value) and isfinite(value) and abs(frexp(value)[0]) == 0.5  # pyright: ignore
 
 
 def is_unread(*values: SSAValue) -> bool:
-    """Values that no op reads."""
+    """Whether the values are unused."""
     return all(value.first_use is None for value in values)
 
 
 def reads_once(value: SSAValue) -> bool:
-    """A value that one op reads, once."""
+    """Whether a value has exactly one use."""
     return value.has_one_use()
 
 
 def same_type(one: SSAValue, other: SSAValue) -> bool:
-    """Two values of provably one shape and element type."""
+    """Whether two values provably have one shape and element type."""
     return one.type == other.type and is_known(one.type)
 
 
 def same_element(*values: SSAValue) -> bool:
-    """Values of one element type."""
+    """Whether all values have one element type."""
     return len({element(value.type) for value in values}) == 1
 
 
 def are_of_one_type(*values: SSAValue) -> bool:
-    """Values of one type as it is stated, whose sizes may be unknown."""
+    """Whether all values have one type as stated, whose sizes may be unknown."""
     return len({value.type for value in values}) == 1

@@ -1,4 +1,4 @@
-"""A rule as a rewrite: the matcher that its text compiles to, and what it builds."""
+"""A rule as a rewrite: its compiled matcher, and the ops that it builds."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from stepwell.translate.rules.writing import EVERY, Writer
 
 @dataclass(frozen=True)
 class RuleRewrite(Rewrite[Matched]):
-    """A rewrite that is its own text. Made by `read_rules`; each rule is a class of its own."""
+    """A rewrite defined by its text. `read_rules` makes a class for each rule."""
 
     rule: ClassVar[Rule]
     namespace: ClassVar[Namespace]
@@ -36,11 +36,11 @@ class RuleRewrite(Rewrite[Matched]):
     if TYPE_CHECKING:
 
         def __init__(self, *options: Any, **named: Any) -> None:
-            """The options that a rule's text names, in their order."""
+            """Set the options that a rule's text names, in their order."""
 
     @cached_property
     def _matchers(self) -> dict[type[Operation], Matcher]:
-        """What looks at the ops of each class, of all forms in order."""
+        """Return the matcher of the ops of each class, over all forms in order."""
         matchers: dict[type[Operation], list[Matcher]] = {}
         for rule in self.rule.forms:
             options = {option.name: getattr(self, option.name) for option in rule.options}
@@ -54,16 +54,16 @@ class RuleRewrite(Rewrite[Matched]):
         return {id(rule): Writer(rule, self.namespace) for rule in self.rule.forms}
 
     def match(self, op: Operation, program: Program) -> Matched | Refusal | None:
-        """What the text says stands before."""
+        """Match the lines before."""
         return self.asked_of(type(op))(op, program)
 
     def asked_of(self, cls: type[Operation]) -> Matcher:
-        """The matcher of the class, or of the one that it is made of."""
+        """Return the matcher of the class, or of the class that it was derived from."""
         matcher = self._matchers.get(cls)
         return matcher or next(m for base, m in self._matchers.items() if issubclass(cls, base))
 
     def deviates(self, match: Matched, program: Program) -> Deviation | None:
-        """The class of numbers whose `proven` clause does not hold."""
+        """Return the class of numbers whose `proven` clause does not hold."""
         writer = self._writers[id(match.rule)]
         for clause in match.rule.proven:
             values = (writer.value(term, match.found) for term in clause.arguments)
@@ -72,7 +72,7 @@ class RuleRewrite(Rewrite[Matched]):
         return self.deviation
 
     def bound_at(self, match: Matched, value: Value) -> Bound:
-        """The bound that the text states, of the magnitudes at hand; or a function of the text."""
+        """Return the bound of the text for the magnitudes at hand, or of the text's function."""
         if match.rule.bound_by is not None:
             return self._writers[id(match.rule)].value(match.rule.bound_by, match.found)
         allowance: Any = None
@@ -83,11 +83,11 @@ class RuleRewrite(Rewrite[Matched]):
         return replace(self.bound, allowance=allowance)
 
     def build(self, match: Matched, rw: Rewriter) -> None:
-        """What the text says stands after."""
+        """Write the lines after."""
         self.written(match, rw)
 
     def written(self, match: Matched, rw: Rewriter) -> Mapping[str, Any]:
-        """Write what stands after; gives the values of all names."""
+        """Write the lines after, and return the values of all names."""
         values = self._writers[id(match.rule)].write(match.op, match.found, rw)
         defined = {name for line in match.rule.after for name in line.results}
         named = [values[f"%{n}"] if n in defined else None for n in match.rule.root.results]
@@ -100,18 +100,41 @@ class RuleRewrite(Rewrite[Matched]):
         return values
 
 
-def read_rules(text: str | None, namespace: Mapping[str, Any]) -> tuple[type[RuleRewrite], ...]:
-    """The rules of a text as rewrites, in order.
+class RuleSet(tuple[type[RuleRewrite], ...]):
+    """The rules of one module, in the order of its text; each is also accessible by its name."""
+
+    def named(self, *names: str) -> tuple[RuleRewrite, ...]:
+        """Return an instance of each rule, in the order of `names`.
+
+        Raises:
+            KeyError: no rule of the module has one of the names.
+        """
+        rules = {rule.name: rule for rule in self}
+        return tuple(rules[name]() for name in names)
+
+    def without(self, *names: str) -> tuple[RuleRewrite, ...]:
+        """Return an instance of every other rule, in order.
+
+        Raises:
+            KeyError: no rule of the module has one of the names.
+        """
+        left_out = {type(rule) for rule in self.named(*names)}
+        return tuple(rule() for rule in self if rule not in left_out)
+
+
+def read_rules(text: str | None, namespace: Mapping[str, Any]) -> RuleSet:
+    """Return the rules of a text as rewrites, in order.
 
     Args:
         text: a module's docstring.
-        namespace: where its predicates and functions stand: the module's `globals()`.
+        namespace: its predicates and functions: the module's `globals()`.
 
     Raises:
-        ParseFailure: the text is no rule, or names what there is not.
+        ParseFailure: the text is no rule, or uses an undefined name.
     """
     known = {**vars(functions), **vars(predicates), **namespace}
-    return tuple(_class_of(rule, known, str(namespace["__name__"])) for rule in read(text or ""))
+    name = str(namespace["__name__"])
+    return RuleSet(_class_of(rule, known, name) for rule in read(text or ""))
 
 
 def _class_of(rule: Rule, namespace: Mapping[str, Any], module: str) -> type[RuleRewrite]:

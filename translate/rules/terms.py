@@ -25,7 +25,7 @@ class ValueName:
 
 @dataclass(frozen=True)
 class Hole:
-    """`$c`; `$?c` where it may be known only at run time."""
+    """`$c`, or `$?c` if it may be known only at run time."""
 
     name: str
     is_late: bool = field(default=False, compare=False)
@@ -53,25 +53,25 @@ _WORDS = {"none": None, "true": True, "false": False}
 
 
 class Terms:
-    """Reads the arguments of an op or a function, and says where they end."""
+    """Parses the arguments of an op or a function, and finds where they end."""
 
     def __init__(self, text: str) -> None:
         self.text, self.at = text, 0
         self.is_open = False
 
     def one(self) -> Term:
-        """The only term."""
+        """Return the only term."""
         found = self.term()
         if self.rest():
-            raise ParseFailure(f"{self.rest()!r} stands behind it")
+            raise ParseFailure(f"unexpected {self.rest()!r} after it")
         return found
 
     def rest(self) -> str:
-        """What is not read yet."""
+        """Return the text that is not parsed yet."""
         return self.text[self.at :].strip()
 
     def take(self, sign: str) -> bool:
-        """Read a sign, if it stands next."""
+        """Consume a sign, if it is next."""
         match = _TOKEN.match(self.text, self.at)
         if match is None or match["sign"] != sign:
             return False
@@ -79,7 +79,7 @@ class Terms:
         return True
 
     def until(self, closing: str) -> Iterator[tuple[str | None, Term]]:
-        """(name or None, term) of each argument up to the closing bracket, which is taken."""
+        """Yield (name or None, term) of each argument up to the closing bracket, and consume it."""
         while not self.take(closing):
             if rest := re.compile(r"\s*…,?").match(self.text, self.at):
                 self.at, self.is_open = rest.end(), True
@@ -91,7 +91,7 @@ class Terms:
             self.take(",")
 
     def term(self) -> Term:
-        """The next term."""
+        """Parse the next term."""
         match = _TOKEN.match(self.text, self.at)
         if match is None:
             raise ParseFailure(f"{self.rest()!r} is no argument")

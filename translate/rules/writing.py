@@ -1,4 +1,4 @@
-"""What a rule's `After:` writes: ops of the values and numbers that its matcher found."""
+"""Writes a rule's `After:`: ops on the values and numbers that its matcher found."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ from stepwell.translate.rules.notation import (
 from stepwell.translate.rules.operators import operator_of
 
 Found = Mapping[str, Any]
-"""What stands for each `%x` and each `$c`."""
+"""The value of each `%x` and each `$c`."""
 
 
 EVERY = "*"
-"""Under which name what replaces every result is kept."""
+"""The name under which the replacements of all results are stored."""
 MATCHED = ""
-"""Under which name the values are kept that were matched: a line may define one again."""
+"""The name under which the matched values are stored: a line may redefine one."""
 
 
 class Writer:
@@ -52,7 +52,7 @@ class Writer:
         self.turns = any(f"%{line.result}" in self.again for line in rule.after)
 
     def write(self, root: Operation, found: Found, rw: Rewriter) -> dict[str, Any]:
-        """The values of all names once the lines are written in front of `root`."""
+        """Insert the lines before `root`, and return the values of all names."""
         values: dict[str, Any] = {**found, MATCHED: found}
         is_strict = not self.rule.root.is_every
         results = dict(zip(self.rule.root.results, root.results, strict=is_strict))
@@ -72,7 +72,7 @@ class Writer:
                 if old is not None and ("." in line.op or new.owner in rw.inserted):
                     new.name_hint = old.name_hint
                 values[f"%{name}"] = new
-            if self.turns and line.op in self.alike:  # Each stays what it was called.
+            if self.turns and line.op in self.alike:  # Each op keeps its name and location.
                 like = self.alike[line.op]
                 cast(Operation, made[0].owner).location = found[like].owner.location
                 made[0].name_hint = found[like].name_hint
@@ -81,7 +81,7 @@ class Writer:
     def _step(
         self, line: Line
     ) -> Callable[[Found, Sequence[Attribute | None], Rewriter], Sequence[SSAValue]]:
-        """What one line writes: its results, of the types that they replace where they do."""
+        """Return a function that writes one line: its results have the types that they replace."""
         if line.forwards is not None:
             source = f"%{line.forwards.name}"
             return lambda values, _, rw: [values[source]]
@@ -116,14 +116,14 @@ class Writer:
         return write
 
     def _like(self, line: Line) -> str:
-        """The name of a result of the op before that is of the same name."""
+        """Return the name of a result of the op before that has the line's op name."""
         if line.op not in self.alike:
-            what = f"no {line.op} before has what `…` stands for"
+            what = f"there is no {line.op} before for the arguments `…`"
             raise StepwellError(f"rule {self.rule.name}: {what}")
         return self.alike[line.op]
 
     def _again(self, line: Line, values: Found, types: Sequence[Attribute | None]) -> Operation:
-        """The op that was matched, of other operands."""
+        """Return a copy of the matched op with other operands."""
         old = cast(Operation, values[MATCHED][self._like(line)].owner)
         given = [
             cast(SSAValue, self.value(term, values))
@@ -139,7 +139,7 @@ class Writer:
         return known.make(known.present(old) | operands | fields, stated)
 
     def _derived(self, line: Line, values: Found, rw: Rewriter) -> SSAValue:
-        """The weight that a recipe makes of others."""
+        """Return the weight that a recipe derives from others."""
         sources: list[str] = []
         parameters: dict[str, Any] = {}
         for name, term in line.arguments:
@@ -155,7 +155,7 @@ class Writer:
         return rw.weight(rw.weights.derive(line.recipe, sources, **parameters))
 
     def _in_place(self, value: Any, rw: Rewriter) -> Any:
-        """An operand that is a list of sizes as the constant that it is."""
+        """Convert an operand that is a list of sizes to a constant."""
         if isinstance(value, list | tuple) and all(isinstance(item, int) for item in value):
             from stepwell.dialects.tosa.constants import const_shape
 
@@ -165,7 +165,7 @@ class Writer:
     def _types(
         self, line: Line, values: Found, replaced: Sequence[Attribute | None]
     ) -> list[Attribute] | None:
-        """The types of a line's results: those they replace, those that are stated, or None."""
+        """Return the types of a line's results: replaced ones, stated ones, or None."""
         stated = [*line.result_types, *[None] * (len(replaced) - len(line.result_types))]
         types = [
             old or (pattern and self.type(pattern, values))
@@ -174,7 +174,7 @@ class Writer:
         return None if None in types else cast("list[Attribute]", types)
 
     def value(self, term: Term, values: Found) -> Any:
-        """What a term stands for."""
+        """Return the value of a term."""
         if isinstance(term, ValueName | Hole):
             return values[f"%{term.name}" if isinstance(term, ValueName) else f"${term.name}"]
         if isinstance(term, Computed):
@@ -185,7 +185,7 @@ class Writer:
         return term
 
     def type(self, pattern: AnyType, values: Found) -> Attribute:
-        """The type that a pattern becomes."""
+        """Return the concrete type of a pattern."""
         assert pattern is not None
         if isinstance(pattern, Hole):
             return self.value(pattern, values)

@@ -1,6 +1,6 @@
-"""Constants of channels as an engine: scales and shifts go along axis maps into what takes them in.
+"""Folding of per-channel scales and shifts along axis maps into the weights of layers.
 
-A product or a sum with a constant for each channel (`constants.py`) follows its axis through what
-moves whole channels (`rows.py`), until it meets a layer whose weights take it in. What those are is
-a table (`layers.py`); a target adds rows for layers of its own.
+A product or a sum with a constant per channel (`constants.py`) is followed along its axis through
+ops that move whole channels, to a layer whose weights can absorb it. These layers are in a table
+(`layers.py`); a target adds rows for layers of its own.
 """

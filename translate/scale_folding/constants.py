@@ -1,4 +1,4 @@
-"""Products and sums with a constant of each channel, and channels followed along axis maps."""
+"""Products and sums with a constant per channel, and channels followed along axis maps."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from stepwell.ir.declared.families import is_movement
 from stepwell.ir.types import dims, element
 
 Constants = tuple[SSAValue, str | None, str | None]
-"""A source, the key of what it is scaled by, and the key of what is added then."""
+"""A source, the key of its scale, and the key of the shift that is added then."""
 
 
 def constant_along(op: SchemaOp, axis: int) -> tuple[SSAValue, str] | None:
-    """(tensor, key of the constant) of a sum or product that leaves the tensor's type alone.
+    """Return (tensor, key of the constant) of a sum or product that keeps the tensor's type.
 
     The constant has one element, or one for each index of an axis of the tensor.
     """
@@ -36,7 +36,7 @@ def constant_along(op: SchemaOp, axis: int) -> tuple[SSAValue, str] | None:
 
 
 def constant_side(value: SSAValue, cls: type[SchemaOp], axis: int) -> tuple[SSAValue, str] | None:
-    """(other operand, key) if a value is a product, or a plain sum, with such a constant."""
+    """Return (other operand, key) if a value is a product, or a plain sum, with such a constant."""
     owner = value.owner
     if not isinstance(owner, cls) or type(owner) is not cls:
         return None
@@ -46,7 +46,7 @@ def constant_side(value: SSAValue, cls: type[SchemaOp], axis: int) -> tuple[SSAV
 
 
 def constants_of(value: SSAValue, axis: int) -> Constants:
-    """What a sum, a product, or a sum of a product that nobody else reads, is made of."""
+    """Return the parts of a sum, a product, or a sum of a product without other users."""
     shift = scale = None
     shifted = constant_side(value, aten.AddTensor, axis)
     if shifted is not None:
@@ -58,19 +58,19 @@ def constants_of(value: SSAValue, axis: int) -> Constants:
 
 
 def _axes(op: Operation | Block) -> AxisMap | None:
-    """The axes of what passes scales and shifts on, where it leaves their axis whole."""
+    """Return the axis map of an op that passes scales and shifts on with their axis whole."""
     moves = isinstance(op, Operation) and is_movement(op) and len(op.results) == 1
     return axis_map(op) if moves else None
 
 
 def channels_before(op: Operation | Block, axis: int) -> tuple[SSAValue, int] | None:
-    """What a movement moves, and the axis there that an axis of its result is, whole."""
+    """Return the operand of data movement, and its axis that a whole axis of the result is."""
     axes = _axes(op)
     at = None if axes is None or not axes.shapes[0] else axes.before(0, axis)
     return None if at is None or not isinstance(op, SchemaOp) else (op.operands[0], at)
 
 
 def channels_behind(op: Operation, index: int, axis: int) -> int | None:
-    """The axis of a movement's result that an axis of its operand is, whole."""
+    """Return the axis of a data movement's result that a whole axis of its operand is."""
     axes = _axes(op)
     return None if axes is None else axes.after(index, axis)

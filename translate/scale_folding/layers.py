@@ -1,4 +1,4 @@
-"""Which layers take constants of channels into their weights, and under which conditions."""
+"""Layers that absorb per-channel constants into their weights, and their conditions."""
 
 from __future__ import annotations
 
@@ -24,37 +24,37 @@ from stepwell.translate.scale_folding.recipes import (
 
 
 class Layer(ABC):
-    """A kind of op whose operands are an input, a weight `[out, …]` and perhaps a bias `[out]`."""
+    """A kind of op with the operands input, weight `[out, …]` and optionally bias `[out]`."""
 
     WORD: ClassVar[str]
-    """What refusals call it."""
+    """Its name in refusals."""
 
     @abstractmethod
     def channels_read(self, op: SchemaOp) -> int:
-        """The axis of its input that holds channels."""
+        """Return the channel axis of its input."""
 
     @abstractmethod
     def channels_made(self, op: SchemaOp) -> int | None:
-        """The axis of its result that holds channels, if it has output features of floats."""
+        """Return the channel axis of its result, if it has float output features."""
 
     @abstractmethod
     def refuses_input(self, op: SchemaOp, shifted: bool) -> Refusal | None:
-        """Why weights cannot take in what each input channel is scaled, or also shifted, by."""
+        """Return why weights cannot absorb a scale, or also a shift, of each input channel."""
 
     def refuses_output(self, op: SchemaOp) -> Refusal | None:
-        """Why weights cannot take in what stands behind the op, constant as they may be."""
+        """Return why weights cannot absorb constants after the op."""
         return None
 
     @abstractmethod
     def scaled(self, store: WeightStore, op: SchemaOp, scale: str) -> str:
-        """The key of the weight with each input channel times its factor."""
+        """Return the key of the weight with each input channel multiplied by its factor."""
 
     @abstractmethod
     def shifted(self, store: WeightStore, op: SchemaOp, shift: str) -> str:
-        """The key of the bias, with what a shift of each input channel adds."""
+        """Return the key of the bias plus the effect of a shift of each input channel."""
 
     def runs_on(self, op: SchemaOp, *, bias: bool, weight: bool = True) -> Refusal | None:
-        """That the weight, or the bias if there is one, is computed at run time."""
+        """Return a refusal if the weight, or an existing bias, is computed at run time."""
         if weight and weight_key(op.operands[1]) is None:
             return Refusal(f"the {self.WORD}'s weight is computed at run time")
         operand = op.operand("bias")
@@ -64,7 +64,7 @@ class Layer(ABC):
 
 
 class Linear(Layer):
-    """`aten.linear`: channels stand last."""
+    """`aten.linear`: channels are the last axis."""
 
     WORD: ClassVar[str] = "linear"
 
@@ -78,7 +78,7 @@ class Linear(Layer):
 
     def refuses_input(self, op: SchemaOp, shifted: bool) -> Refusal | None:
         if weight_key(op.operands[1]) is not None and len(dims(op.operands[1].type)) != 2:
-            return Refusal("the linear's weight is a vector: there is no bias to take the shift")
+            return Refusal("the linear's weight is a vector: there is no bias to absorb the shift")
         return self.runs_on(op, bias=shifted)
 
     def scaled(self, store: WeightStore, op: SchemaOp, scale: str) -> str:
@@ -103,7 +103,7 @@ class Convolution(Layer):
 
     def refuses_input(self, op: SchemaOp, shifted: bool) -> Refusal | None:
         if op.arg("transposed"):
-            return Refusal("the convolution is transposed: its borders sum fewer inputs")
+            return Refusal("the convolution is transposed: at its borders fewer inputs are summed")
         if shifted and any(op.arg("padding")):
             return self.runs_on(op, bias=False) or Refusal(
                 "the convolution pads with zeros, which the shift would have to leave alone"
@@ -127,13 +127,13 @@ LAYERS: Layers = {aten.LinearDefault: Linear(), aten.ConvolutionDefault: Convolu
 
 
 def layer_of(op: Operation | Block, layers: Layers = LAYERS) -> tuple[SchemaOp, Layer] | None:
-    """An op and what kind of layer it is."""
+    """Return an op and its kind of layer."""
     layer = layers.get(type(op)) if isinstance(op, SchemaOp) else None
     return None if layer is None or not isinstance(op, SchemaOp) else (op, layer)
 
 
 def key_of(op: SchemaOp, name: str) -> str:
-    """The key of an operand that is known to be a constant."""
+    """Return the key of an operand that is known to be a constant."""
     value = op.operand(name)
     key = None if value is None else weight_key(value)
     assert key is not None, f"{op.name}: {name} is no constant"
@@ -141,14 +141,14 @@ def key_of(op: SchemaOp, name: str) -> str:
 
 
 def bias_of(op: SchemaOp) -> list[str]:
-    """The key of a layer's bias, which is a constant if there is one."""
+    """Return the key of a layer's bias, which is a constant if there is one."""
     return [] if op.operand("bias") is None else [key_of(op, "bias")]
 
 
 def with_weights(
     rw: Rewriter, op: SchemaOp, value: SSAValue, weight: str | None, bias: str | None
 ) -> SchemaOp:
-    """A layer like this, not inserted yet, on another input and with other weights, if any."""
+    """Return a copy of the layer, not inserted yet, with another input and optionally weights."""
     arguments = {**op.present(), "input": value}
     for name, key in (("weight", weight), ("bias", bias)):
         if key is not None:

@@ -1,4 +1,4 @@
-"""Rows of which each element comes of weights of its own: they are constant by chance alone."""
+"""Rows whose elements are computed by different weights: they are constant only by chance."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from stepwell.ir.axes.maps import axis_map
 from stepwell.translate.scale_folding.layers import layer_of
 
 FAR = 64
-"""How many values are looked at, at most."""
+"""The most values that are visited."""
 
 
 def are_from_weights(value: SSAValue, axes: Iterable[int]) -> bool:
-    """Whether along some axis a layer's output features stand, or what was added to such.
+    """Whether some axis is that of a layer's output features, or of something added to these.
 
-    What a norm takes its mean over is constant where inputs are (padding, a plane of one color),
+    A norm's operand is constant along its axes where inputs are (padding, a plane of one color),
     but not across the outputs of a layer, each of which has its own weights.
     """
     waiting, seen = [(value, axis) for axis in axes], set[tuple[SSAValue, int]]()

@@ -1,4 +1,4 @@
-"""How weights take constants of channels in: recipes over a layer's weight `[out, in, …]`."""
+"""Recipes that fold per-channel constants into a layer's weight `[out, in, …]`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from stepwell.ir.weights import blocks_of_rows, recipe
 
 @recipe("scale_columns", "of the first")
 def scale_columns(weight: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
-    """`W · diag(g)`: each input feature of a linear weight `[out, in]` scaled."""
+    """Return `W · diag(g)`: each input feature of a linear weight `[out, in]` scaled."""
     return weight * scale.reshape(-1).expand(weight.shape[-1])
 
 
@@ -17,7 +17,7 @@ def scale_columns(weight: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
 def shift_through_linear(
     weight: torch.Tensor, shift: torch.Tensor, *rest: torch.Tensor
 ) -> torch.Tensor:
-    """`W·b + c`: what a shift of the input adds to the output; summed in f64."""
+    """Return `W·b + c`: the effect of an input shift on the output; summed in f64."""
     given = shift.reshape(-1).expand(weight.shape[-1]).double()
     moved = torch.cat([weight[rows].double() @ given for rows in blocks_of_rows(weight)])
     for bias in rest:
@@ -27,7 +27,7 @@ def shift_through_linear(
 
 @recipe("scale_input_channels")
 def scale_input_channels(kernel: torch.Tensor, scale: torch.Tensor, *, groups: int) -> torch.Tensor:
-    """A kernel `[out, in / groups, …]` with every input channel times its factor."""
+    """Return a kernel `[out, in / groups, …]` with every input channel times its factor."""
     return (kernel.double() * _of_inputs(kernel, scale, groups)).to(kernel.dtype)
 
 
@@ -35,7 +35,7 @@ def scale_input_channels(kernel: torch.Tensor, scale: torch.Tensor, *, groups: i
 def shift_through_convolution(
     kernel: torch.Tensor, shift: torch.Tensor, *bias: torch.Tensor, groups: int
 ) -> torch.Tensor:
-    """What a shift of every input channel adds to every output, with the bias; summed in f64."""
+    """Return the effect of an input channel shift on every output, plus the bias; summed in f64."""
     moved = (kernel.double() * _of_inputs(kernel, shift, groups)).flatten(1).sum(1)
     for held in bias:
         moved = moved + held.double()
@@ -43,7 +43,7 @@ def shift_through_convolution(
 
 
 def _of_inputs(kernel: torch.Tensor, constant: torch.Tensor, groups: int) -> torch.Tensor:
-    """A constant of each input channel beside the kernel's elements that read that channel."""
+    """Expand a constant per input channel to the kernel's elements that read that channel."""
     outputs, inputs, *space = kernel.shape
     spread = constant.double().reshape(-1).expand(groups * inputs).reshape(groups, inputs)
     return spread.repeat_interleave(outputs // groups, 0).reshape(
@@ -53,24 +53,24 @@ def _of_inputs(kernel: torch.Tensor, constant: torch.Tensor, groups: int) -> tor
 
 @recipe("scale_by_number", "of the first")
 def scale_by_number(tensor: torch.Tensor, *, factor: float) -> torch.Tensor:
-    """A weight or bias times a number."""
+    """Return a weight or bias times a number."""
     return tensor * factor
 
 
 @recipe("scale_rows")
 def scale_rows(tensor: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
-    """Each output feature of a weight `[out, …]` or bias `[out]` times its factor."""
+    """Return each output feature of a weight `[out, …]` or bias `[out]` times its factor."""
     rows = scale.reshape(-1).expand(tensor.shape[0])
     return tensor * rows.reshape(-1, *([1] * (tensor.dim() - 1)))
 
 
 @recipe("add_bias")
 def add_bias(bias: torch.Tensor, more: torch.Tensor) -> torch.Tensor:
-    """The sum of a bias `[out]` and a constant that broadcasts along the output features."""
+    """Return the sum of a bias `[out]` and a constant that broadcasts along the output features."""
     return bias + more.reshape(-1).expand(bias.shape[0])
 
 
 @recipe("as_bias")
 def as_bias(constant: torch.Tensor, *, features: int) -> torch.Tensor:
-    """A constant that broadcasts along the output features as a bias `[features]`."""
+    """Return a constant that broadcasts along the output features as a bias `[features]`."""
     return constant.reshape(-1).expand(features).contiguous()

@@ -1,1 +1,1 @@
-"""Programs in MLIR's own dialects, and in torch-mlir's, in as torch's operators and out again."""
+"""Import and export of programs in MLIR's own dialects and in torch-mlir's `torch` dialect."""

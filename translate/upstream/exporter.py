@@ -1,10 +1,10 @@
-"""A program of torch's operators as text of torch-mlir's `torch` dialect.
+"""Export of an aten program to text of torch-mlir's `torch` dialect.
 
     %int1 = torch.constant.int 1
     %add = torch.aten.add.Tensor %x, %y, %int1 : …
 
-Arguments are written in the order of the operator's schema, defaults among them, each number and
-list as an op of its own; weights are literals.
+Arguments are written in the order of the operator's schema, including defaults; each number and
+list is an op of its own. Weights are literals.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ from stepwell.translate.upstream.linalg_exporter.bodies import number_text
 from stepwell.translate.upstream.torch_dialect import literal, spelled
 
 MOST_ELEMENTS = 1 << 20
-"""Of a weight that a text holds."""
+"""The most elements of a weight in a text."""
 _LISTS = {bool: "bool", int: "int", float: "float"}
 
 
 @gives("torch-mlir", Program)
 def to_torch_mlir(program: Program) -> str:
-    """The text.
+    """Return the text of a program.
 
     Args:
         program: at level aten.
 
     Raises:
         StepwellError: it is at another level.
-        UnsupportedError: listing every op that the dialect cannot say.
+        UnsupportedError: lists every op that the dialect cannot express.
     """
     if program.level != "aten":
         raise StepwellError(
@@ -63,7 +63,7 @@ def to_torch_mlir(program: Program) -> str:
 
 
 class _Outgoing:
-    """One method on its way out."""
+    """Writes one method."""
 
     def __init__(self, program: Program, problems: list[Problem]) -> None:
         self.program, self.problems = program, problems
@@ -74,7 +74,7 @@ class _Outgoing:
         self.out: list[str] = []
 
     def lines(self, func: FuncOp) -> Iterator[str]:
-        """The method, line by line."""
+        """Yield the method, line by line."""
         block = func.body.block
         text = ", ".join(f"{self.name(arg)}: {self.type(arg, func)}" for arg in block.args)
         last = block.last_op
@@ -94,25 +94,25 @@ class _Outgoing:
         yield "  }"
 
     def problem(self, op: Operation, reason: str) -> None:
-        """Something that cannot be said."""
+        """Record something that cannot be expressed."""
         fact = f"{op_name(op)}: {reason}"
-        self.problems.append(Problem(fact, describe_op(op), "docs/mlir.md says what can"))
+        self.problems.append(Problem(fact, describe_op(op), "docs/mlir.md lists the supported ops"))
 
     def type(self, value: SSAValue, op: Operation) -> str:
-        """A value's type."""
+        """Return a value's type."""
         if isinstance(value.type, TensorType):
             return spelled(value.type)
         self.problem(op, f"a {value.type} is no tensor")
         return "!torch.none"
 
     def name(self, value: SSAValue) -> str:
-        """A value's name."""
+        """Return a value's name."""
         if value not in self.names:
             self.names[value] = self.fresh(value.name_hint or str(len(self.names)))
         return self.names[value]
 
     def fresh(self, hint: str) -> str:
-        """A name that nothing has."""
+        """Return an unused name."""
         name, number = hint, 0
         while name in self.taken:
             number += 1
@@ -121,10 +121,10 @@ class _Outgoing:
         return f"%{name}"
 
     def weight(self, op: WeightOp) -> None:
-        """A literal."""
+        """Write a literal."""
         value = self.program.weights.get(op.key.data)
         if value.numel() > MOST_ELEMENTS or value.is_complex():
-            self.problem(op, f"a weight of {value.numel()} elements stands in no text")
+            self.problem(op, f"a weight of {value.numel()} elements is too large for a text")
             return
         try:
             self.out.append(f"{self.name(op.result)} = {literal(value.detach())}")
@@ -132,17 +132,17 @@ class _Outgoing:
             self.problem(op, "its elements have no text")
 
     def constant(self, text: str, type_: str, hint: str) -> tuple[str, str]:
-        """The name and the type of a constant, which is written once."""
+        """Return the name and the type of a constant, which is written once."""
         if text not in self.made:
             self.made[text] = self.fresh(hint)
             self.out.append(f"{self.made[text]} = {text}")
         return self.made[text], type_
 
     def argument(self, value: Any, kind: Any) -> tuple[str, str]:
-        """The name and the type of an argument.
+        """Return the name and the type of an argument.
 
         Raises:
-            ValueError: it has no text.
+            ValueError: it cannot be written as text.
         """
         if isinstance(value, SSAValue):
             if not isinstance(value.type, TensorType):
@@ -172,7 +172,7 @@ class _Outgoing:
         raise ValueError(f"{value!r} has no text")
 
     def listed(self, values: Sequence[Any], kind: Any) -> tuple[str, str]:
-        """A list of arguments."""
+        """Write a list of arguments."""
         parts = [self.argument(value, kind) for value in values]
         if kind.is_tensor:
             held = (
@@ -190,7 +190,7 @@ class _Outgoing:
         return self.constant(text, type_, "list")
 
     def call(self, op: SchemaOp) -> None:
-        """An operator with all of its arguments."""
+        """Write an operator with all of its arguments."""
         try:
             parts = [self.argument(op.arg(a.name), a.type) for a in op.SCHEMA.arguments]
         except (ValueError, StepwellError) as error:

@@ -51,18 +51,18 @@ from stepwell.translate.upstream.meanings import MEANINGS, Refused, Rule
 from stepwell.translate.upstream.structured import STRUCTURED, free_values
 
 ABSENT = object()
-"""Instead of a value that was not taken."""
+"""The value of an operand that could not be imported."""
 MOST_TURNS = 64
-"""A loop of known bounds is written out up to so many times."""
+"""The most iterations of a loop with constant bounds that is unrolled."""
 RULES = {**MEANINGS, **STRUCTURED}
 """Name of an op → function of it and its operands."""
-HELP = "docs/mlir.md lists what comes in"
+HELP = "docs/mlir.md lists the supported ops"
 
 
 def _of_tosa(op: TosaOp) -> Rule:
-    """An operator of TOSA beside other dialects: what it means, in torch's operators."""
+    """Return the semantics of a TOSA operator among other dialects, in PyTorch's operators."""
     if op.regions or (rule := rule_for(type(op))) is None:
-        raise Refused("beside other dialects it has no form")
+        raise Refused("it is unsupported among other dialects")
     written = in_torch(op)
     if written is not None:
         return written
@@ -71,13 +71,13 @@ def _of_tosa(op: TosaOp) -> Rule:
 
 @gives("brought-in", Program)
 def brought_in(program: Program) -> Program:
-    """A program at level `upstream` as one at level aten.
+    """Import a program at level `upstream` to level aten.
 
     Args:
         program: it is not changed; weights are shared.
 
     Raises:
-        UnsupportedError: listing every op that has no form.
+        UnsupportedError: lists every op without an equivalent.
     """
     made = Program(ModuleOp([]), program.weights.child(), dict(program.samples))
     for name, attribute in program.module.attributes.items():
@@ -92,11 +92,11 @@ def brought_in(program: Program) -> Program:
         raise StepwellError("the text has no function", help="a program is made of func.func")
     for op in program.module.body.block.ops:
         if not isinstance(op, FuncOp):
-            problems.append(_problem(op, "it stands outside of functions"))
+            problems.append(_problem(op, "it is outside of functions"))
         elif not op.body.blocks:
             problems.append(_problem(op, "it is only declared"))
         elif op.sym_name.data in called and _is_private(op):
-            continue  # It stands where it is called.
+            continue  # It is inlined where it is called.
         else:
             made.module.body.block.add_op(_Incoming(made, op, problems).func())
     if problems:
@@ -117,18 +117,18 @@ def _problem(op: Operation, reason: str) -> Problem:
 
 @dataclass
 class _Incoming:
-    """One function on its way in."""
+    """Imports one function."""
 
     program: Program
     old: FuncOp
     problems: list[Problem]
     values: dict[SSAValue, Any] = field(default_factory=dict[SSAValue, Any])
-    """What an SSA value of the text is: a value, a Python number, a list, None."""
+    """SSA value of the text → a value, a Python number, a list, or None."""
     calling: list[FuncOp] = field(default_factory=list[FuncOp])
-    """Functions that are being written in place."""
+    """Functions that are being inlined."""
 
     def func(self) -> FuncOp:
-        """The function of torch's operators."""
+        """Return the function in PyTorch's operators."""
         blocks = list(self.old.body.blocks)
         old, taken = blocks[0], [self._type(arg) for arg in blocks[0].args]
         new = Block(arg_types=taken)
@@ -137,7 +137,7 @@ class _Incoming:
         if len(blocks) > 1:
             self.problems.append(_problem(self.old, "its control flow jumps between blocks"))
         gives = self._block(old, new) if len(blocks) == 1 else []
-        if gives is None:  # What made it is among the problems.
+        if gives is None:  # The defining op is among the problems.
             gives = []
         gives = [self._returned(value, old, new) for value in gives]
         new.add_op(ReturnOp(*gives))
@@ -151,12 +151,12 @@ class _Incoming:
         if not isinstance(builtin_type, TensorType):
             self.problems.append(_problem(self.old, f"an argument is {value.type}, no tensor"))
         elif not is_static(builtin_type):
-            fact = f"{value.type}: sizes are open"
+            fact = f"{value.type}: sizes are dynamic"
             self.problems.append(_problem(self.old, f"{fact}; state them in the text"))
         return builtin_type
 
     def _block(self, old: Block, new: Block) -> list[Any] | None:
-        """Take the ops of a block; what its end gives, or None after a problem."""
+        """Import the ops of a block; return the terminator's operands, or None after a problem."""
         for op in old.ops:
             if op.has_trait(IsTerminator):
                 known = all(operand in self.values for operand in op.operands)
@@ -166,19 +166,19 @@ class _Incoming:
         return []
 
     def _returned(self, value: Any, old: Block, new: Block) -> SSAValue:
-        """A result: a number of the text is a tensor of no axes."""
+        """Return a result; a number of the text becomes a tensor of rank 0."""
         if isinstance(value, bool | int | float):
             value = self.constant(torch.tensor(value))
             new.add_op(value)
             return value.results[0]
         if not isinstance(value, SSAValue):
             assert old.last_op is not None
-            self.problems.append(_problem(old.last_op, "it returns what is no tensor"))
+            self.problems.append(_problem(old.last_op, "it returns a value that is no tensor"))
             return new.args[0] if new.args else self._returned(0, old, new)
         return value
 
     def _nested(self, op: Operation, new: Block) -> Sequence[Any] | None:
-        """What a call, a loop of known bounds or a choice gives, written in place; None: other."""
+        """Inline a call, a loop with constant bounds or a choice; return None for other ops."""
         values = [self.values[operand] for operand in op.operands]
         if isinstance(op, CallOp):
             return self._called(op, values, new)
@@ -211,7 +211,7 @@ class _Incoming:
         return region
 
     def _chosen(self, condition: SSAValue, one: Any, other: Any, new: Block) -> SSAValue:
-        """One of two values: ops on tensors have no effects, so both are computed."""
+        """Select one of two values: ops on tensors have no effects, so both are computed."""
         if not isinstance(one, SSAValue) or not isinstance(other, SSAValue):
             raise Refused("it chooses between numbers")
         made = op_class("aten.where.self").make(condition, one, other)
@@ -236,7 +236,7 @@ class _Incoming:
 
     def _take(self, op: Operation, new: Block) -> None:
         if self.problems and any(not is_static_value(v) for v in op.operands):
-            return  # A size that is open is among the problems.
+            return  # A dynamic size is among the problems.
         try:
             if op.name.startswith(("torch.", "torch_c.")):
                 found = torch_dialect.taken(
@@ -261,10 +261,10 @@ class _Incoming:
     def _check(self, op: Operation, value: SSAValue, result: SSAValue) -> None:
         stated = torch_dialect.builtin_type(result.type)
         if isinstance(stated, TensorType) and is_static(stated) and stated != value.type:
-            raise Refused(f"the text says {stated}, and torch gives {value.type}")
+            raise Refused(f"the text states {stated}, and PyTorch returns {value.type}")
 
     def _written(self, op: Operation, found: Sequence[Any], new: Block) -> Sequence[Any]:
-        """What was made, with new ops in their place."""
+        """Return the results, with new ops inserted."""
         values: list[Any] = []
         for made in found:
             if isinstance(made, Operation):
@@ -276,15 +276,15 @@ class _Incoming:
         return values
 
     def constant(self, value: torch.Tensor) -> Operation:
-        """A constant of the text."""
+        """Return a constant of the text."""
         key = self.program.weights.constant(value.detach().clone().contiguous())
         return WeightOp(key, tensor_like(self.program.weights.get(key)))
 
     def _traced(self, op: Operation, new: Block) -> Sequence[Any]:
-        """Write the calls that an op's function makes; gives its results."""
+        """Write the calls of an op's function, and return its results."""
         rule = _of_tosa(op) if isinstance(op, TosaOp) else RULES.get(op.name)
         if rule is None:
-            raise Refused("nothing says what it is in torch")
+            raise Refused("it has no equivalent in PyTorch")
         symbols = Symbols()
         symbols.mode.allow_non_fake_inputs = True
         known: dict[int, SSAValue] = {}
@@ -292,7 +292,7 @@ class _Incoming:
         for operand in (*op.operands, *free_values(op)):
             value = self.values.get(operand, ABSENT)
             if value is ABSENT:
-                raise Refused("its body reads what has no form")
+                raise Refused("its body reads an unsupported value")
             if isinstance(value, SSAValue):
                 fake = fake_of(symbols, value, self.program.weights)
                 if fake is None:
@@ -327,7 +327,7 @@ class _Incoming:
         return found
 
     def _placed(self, value: torch.Tensor, op: Operation, new: Block) -> SSAValue:
-        """A constant that a function made of the text's."""
+        """Insert a constant that a function computed from the text's."""
         held = getattr(value, "constant", None)
         held = value if held is None and type(value) is torch.Tensor else held
         if held is None:

@@ -1,6 +1,6 @@
-"""What ops of MLIR's `arith`, `math` and `tensor` mean: functions of torch's tensors.
+"""Semantics of ops of MLIR's `arith`, `math` and `tensor`, as functions of PyTorch tensors.
 
-Where operands are numbers of the text so are results. An op on tensors computes element by element.
+If operands are numbers of the text, so are results. An op on tensors computes elementwise.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Rule = Callable[[Any, Sequence[Any]], Any]
 
 
 class Refused(Exception):
-    """Why an op does not come in."""
+    """Why an op cannot be imported."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Undefined:
 
 
 def elements_of(value: DenseIntOrFPElementsAttr) -> torch.Tensor:
-    """The tensor that `dense<…>` is."""
+    """Return the tensor of `dense<…>`."""
     dtype = torch_dtype(value.type.element_type)
     wide = torch.float64 if dtype.is_floating_point else None
     shape = [int(size) for size in value.get_shape()]
@@ -57,7 +57,7 @@ def elements_of(value: DenseIntOrFPElementsAttr) -> torch.Tensor:
 
 
 def number_of(value: Attribute) -> Any:
-    """The number of an attribute."""
+    """Return the number of an attribute."""
     if isinstance(value, FloatAttr):
         return value.value.data
     assert isinstance(value, IntegerAttr)
@@ -66,19 +66,19 @@ def number_of(value: Attribute) -> Any:
 
 
 def dtype_of(type_: Attribute) -> torch.dtype:
-    """Torch's type of a number, or of a tensor's elements."""
+    """Return PyTorch's dtype of a number, or of a tensor's elements."""
     return torch_dtype(element(type_) if isinstance(type_, TensorType) else type_)
 
 
 def shape_of(type_: Attribute) -> list[int]:
-    """Sizes that are numbers.
+    """Return constant sizes.
 
     Raises:
-        Refused: one is not.
+        Refused: a size is dynamic.
     """
     sizes = [size for size in dims(type_) if isinstance(size, int)]
     if len(sizes) < len(dims(type_)):
-        raise Refused(f"{type_}: sizes are open")
+        raise Refused(f"{type_}: sizes are dynamic")
     return sizes
 
 
@@ -86,7 +86,7 @@ def _constant(op: arith.ConstantOp, args: Sequence[Any]) -> Any:
     if isinstance(op.value, DenseIntOrFPElementsAttr):
         return elements_of(op.value)
     if isinstance(op.value, DenseResourceAttr):
-        raise Refused("its elements stand in a resource")
+        raise Refused("its elements are in a resource")
     return number_of(op.value)
 
 
@@ -101,7 +101,7 @@ def _cast(op: Operation, args: Sequence[Any]) -> Any:
 
 
 def _wrapped(value: int, dtype: torch.dtype) -> int:
-    """The lowest bits of an integer, read as an element type does."""
+    """Return the lowest bits of an integer, interpreted as an element type."""
     if dtype == torch.bool:
         return value & 1
     half = 1 << (torch.iinfo(dtype).bits - 1)
@@ -112,7 +112,7 @@ _WITHOUT_SIGN = ("arith.extui", "arith.uitofp", "arith.index_castui")
 
 
 def _without_sign(op: Operation, value: Any) -> Any:
-    """An integer whose highest bit is no sign, in a wider type."""
+    """Return an unsigned integer in a wider type."""
     operand_type = op.operands[0].type
     held = element(operand_type) if isinstance(operand_type, TensorType) else operand_type
     width = held.width.data if isinstance(held, IntegerType) else 64
@@ -158,7 +158,7 @@ _TURNED = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le", "eq": "eq", "ne": "ne
 
 
 def _compared(word: str, args: Sequence[Any]) -> Any:
-    """A comparison; torch's take a number behind a tensor alone."""
+    """Return a comparison; PyTorch requires a tensor as the first operand."""
     one, other = args
     if isinstance(other, torch.Tensor) and not isinstance(one, torch.Tensor):
         return getattr(torch, _TURNED[word])(other, one)
@@ -197,7 +197,7 @@ def _whole(one: Any, other: Any) -> Any:
 
 
 def _tensors(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that takes tensors alone."""
+    """Make a function convert its arguments to tensors."""
 
     def taking(*args: Any) -> Any:
         like = next(value for value in args if isinstance(value, torch.Tensor))
@@ -277,7 +277,7 @@ def _insert_slice(op: tensor.InsertSliceOp, args: Sequence[Any]) -> Any:
         raise Refused("its strides are not 1")
     cut = [i for i, size in enumerate(sizes) if size != into.shape[i]]
     if len(cut) > 1:
-        raise Refused("it goes into a part along several axes")
+        raise Refused("it inserts a slice along several axes")
     for axis in cut:
         return torch.slice_scatter(into, source, axis, offsets[axis], offsets[axis] + sizes[axis])
     return source
@@ -308,7 +308,7 @@ def _insert(op: tensor.InsertOp, args: Sequence[Any]) -> Any:
     scalar, into, *places = args
     into = defined(into)
     if any(isinstance(place, torch.Tensor) for place in places):
-        raise Refused("its place is known only at run time")
+        raise Refused("its index is known only at run time")
     if not isinstance(scalar, torch.Tensor):
         scalar = torch.full((), scalar, dtype=into.dtype)
     return _scattered(into, scalar, places)
@@ -345,7 +345,7 @@ def _pad(op: tensor.PadOp, args: Sequence[Any]) -> Any:
     maker = last.operands[0].owner
     number = args[-1] if not isinstance(maker, arith.ConstantOp) else number_of(maker.value)
     if isinstance(maker, Operation) and not isinstance(maker, arith.ConstantOp):
-        raise Refused("what it pads with is no constant in its region")
+        raise Refused("its padding value is no constant in its region")
     low, high = (list(map(int, given.get_values())) for given in (op.static_low, op.static_high))
     if min([*low, *high], default=0) < 0 or isinstance(number, torch.Tensor):
         raise Refused("its widths are known only at run time")
@@ -358,10 +358,10 @@ def _dim(op: Operation, args: Sequence[Any]) -> Any:
 
 
 def defined(value: Any) -> torch.Tensor:
-    """A tensor with elements.
+    """Return a tensor with elements.
 
     Raises:
-        Refused: nothing says what they are.
+        Refused: its elements are undefined.
     """
     if isinstance(value, Undefined):
         raise Refused("it reads elements of an empty tensor, which are undefined")

@@ -1,6 +1,6 @@
-"""Named operators of `linalg`, as torch computes them: products, convolutions, pools and tiles.
+"""Semantics of named `linalg` operators in PyTorch: products, convolutions, pools and tiles.
 
-An operator adds to its output what it computes in the output's element type: `i8 × i8` into `i32`.
+An operator adds its result to its output in the output's element type: `i8 × i8` into `i32`.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from stepwell.dialects.linalg_named import numbers_of
 from stepwell.translate.upstream.meanings import Refused, Rule, Undefined, defined, shape_of
 
 Product = Callable[..., torch.Tensor]
-"""(op, operands in the element type of the output) to what is added."""
+"""(op, operands in the element type of the output) to the summand."""
 
 
 def added(product: Product) -> Rule:
-    """What an output held, and what is computed."""
+    """Return the initial output plus the computed value."""
 
     def rule(op: Any, args: Sequence[Any]) -> Any:
         *given, initial = args
@@ -38,7 +38,7 @@ def _as(value: Any, initial: torch.Tensor) -> torch.Tensor:
 
 
 def einsum(equation: str) -> Product:
-    """A product of two tensors, as letters say."""
+    """Return a product of two tensors, by an einsum equation."""
 
     def product(op: Operation, one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
         return torch.einsum(equation, one, other)
@@ -47,20 +47,20 @@ def einsum(equation: str) -> Product:
 
 
 def stated(op: Operation, name: str, rank: int) -> list[int]:
-    """`strides` and `dilations`, one where nothing is stated."""
+    """Return `strides` or `dilations`, one by default."""
     attribute: Attribute | None = op.attributes.get(name) or op.properties.get(name)
     values = numbers_of(attribute) or [1]
     return values * rank if len(values) == 1 else values
 
 
 def conv(image: str, kernel: str) -> Product:
-    """A convolution, of which the letters say how its operands lie: `w`, `hw` or `dhw` move."""
+    """Return a convolution; the letters are its operands' layouts: `w`, `hw` or `dhw` slide."""
     moving = image.replace("n", "").replace("c", "")
     function = {1: torch.conv1d, 2: torch.conv2d, 3: torch.conv3d}[len(moving)]
 
     def product(op: Operation, x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
         channels = image if "c" in image else f"nc{image}"
-        if "c" not in image:  # One image of one channel.
+        if "c" not in image:  # A single image of one channel.
             x, w = x[None, None], w[None, None]
         x = x.permute([channels.index(letter) for letter in f"nc{moving}"])
         taken = kernel if "c" in kernel else f"fc{kernel}"
@@ -74,7 +74,7 @@ def conv(image: str, kernel: str) -> Product:
 
 
 def depthwise(image: str, kernel: str) -> Product:
-    """A convolution of each channel; `m` of the kernel is several results of one."""
+    """Return a depthwise convolution; the kernel's `m` counts the results per channel."""
     moving = image.replace("n", "").replace("c", "")
     function = {1: torch.conv1d, 2: torch.conv2d}[len(moving)]
 
@@ -97,7 +97,7 @@ def depthwise(image: str, kernel: str) -> Product:
 
 
 def pooled(image: str, kind: str) -> Rule:
-    """A pool of two axes: `max`, `min` or `sum`."""
+    """Return a pool over two axes: `max`, `min` or `sum`."""
 
     def rule(op: Operation, args: Sequence[Any]) -> Any:
         x, window, initial = args
@@ -121,7 +121,7 @@ def pooled(image: str, kind: str) -> Rule:
 
 
 def elementwise(function: Callable[..., Any]) -> Rule:
-    """Of each element; the output only says where it goes."""
+    """Return an elementwise function; the output only determines the shape."""
     return lambda op, args: function(*map(defined, args[:-1]))
 
 
@@ -131,7 +131,7 @@ def _softmax(op: Operation, args: Sequence[Any]) -> Any:
 
 
 def _tiling(op: Operation, rank: int) -> tuple[list[int], list[int], list[int]]:
-    """(the order of outer axes, axes that have tiles, their sizes)."""
+    """Return (the order of outer axes, tiled axes, tile sizes)."""
     order = numbers_of(op.attributes.get("outer_dims_perm")) or list(range(rank))
     return (
         order,

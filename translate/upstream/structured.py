@@ -1,8 +1,8 @@
-"""`linalg` on tensors: loops over an iteration space, as operators over whole tensors.
+"""Semantics of `linalg` on tensors: loops over an iteration space as operators on whole tensors.
 
-Each operand is laid along the axes of the space that its map names, the body computes on these
-element by element, and what the body adds to its output is reduced over the axes that the output's
-map leaves out. A sum of products is a product of matrices (`einsum`).
+Each operand is expanded along the axes of the space that its map names, and the body computes
+elementwise on these. The body's reduction to its output runs over the axes that the output's map
+omits. A sum of products is a product of matrices (`einsum`).
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ FOLDS = {
     "arith.andi": (torch.all, torch.logical_and),
     "arith.ori": (torch.any, torch.logical_or),
 }
-"""Op by which a body adds to its output → (over an axis, of two)."""
+"""Op by which a body reduces to its output → (over an axis, of two)."""
 
 
 def _axes(affine_map: AffineMap) -> list[int | None]:
-    """The axis of the space that each axis of an operand is; None: it stands still at 0."""
+    """Return the axis of the space for each axis of an operand; None if it is constant 0."""
     axes: list[int | None] = []
     for result in affine_map.results:
         if isinstance(result, AffineDimExpr):
@@ -60,7 +60,7 @@ def _axes(affine_map: AffineMap) -> list[int | None]:
 
 
 def _along(value: torch.Tensor, axes: Sequence[int | None], rank: int) -> torch.Tensor:
-    """A tensor with its axes where the space has them, and size 1 elsewhere."""
+    """Return a tensor with its axes in the space's order, and size 1 for the others."""
     kept = [(at, axis) for at, axis in enumerate(axes) if axis is not None]
     still = [at for at, axis in enumerate(axes) if axis is None]
     for at in reversed(still):
@@ -76,7 +76,7 @@ def _along(value: torch.Tensor, axes: Sequence[int | None], rank: int) -> torch.
 
 
 def generic(op: linalg.GenericOp, args: Sequence[Any]) -> Any:
-    """`linalg.generic` whose maps choose axes."""
+    """Compute `linalg.generic` whose maps select axes."""
     maps = [held.data for held in op.indexing_maps.data]
     kinds = [held.data.value for held in op.iterator_types.data]
     return looped(op, op.body.block, maps, kinds, args, len(op.inputs))
@@ -90,7 +90,7 @@ def looped(
     args: Sequence[Any],
     inputs: int,
 ) -> list[Any]:
-    """The results of a body over an iteration space."""
+    """Return the results of a body over an iteration space."""
     rank = len(kinds)
     axes = [_axes(held) for held in maps]
     sizes = _sizes(op, axes, rank)
@@ -118,7 +118,7 @@ def looped(
 
 
 def free_values(op: Operation) -> list[SSAValue]:
-    """Values from around an op that its regions read, each once."""
+    """Return the values from outside an op that its regions read, each once."""
     values: dict[SSAValue, None] = {}
     for inner in (inner for region in op.regions for inner in region.walk()):
         for operand in inner.operands:
@@ -132,7 +132,7 @@ def free_values(op: Operation) -> list[SSAValue]:
 
 
 def around(op: Operation, args: Sequence[Any]) -> dict[SSAValue, Any]:
-    """What the values around an op are, which follow its operands in a rule's arguments."""
+    """Return the values from outside an op, which follow its operands in a rule's arguments."""
     return dict(zip(free_values(op), args[len(op.operands) :], strict=True))
 
 
@@ -147,7 +147,7 @@ def _sizes(op: Operation, axes: Sequence[Sequence[int | None]], rank: int) -> li
 
 
 def _given_back(value: Any, sizes: Sequence[int], axes: Sequence[int | None], type_: Any) -> Any:
-    """A value over the whole space as a result lies."""
+    """Convert a value over the whole space to a result's axes."""
     dtype, shape = dtype_of(type_), shape_of(type_)
     if not isinstance(value, torch.Tensor):
         return torch.full(shape, value, dtype=dtype)
@@ -160,11 +160,11 @@ def _given_back(value: Any, sizes: Sequence[int], axes: Sequence[int | None], ty
 
 
 def _value(wanted: SSAValue, values: dict[SSAValue, Any], sizes: Sequence[int]) -> Any:
-    """A value of a body, its ops computed on whole tensors."""
+    """Return a value of a body, whose ops are computed on whole tensors."""
     if wanted not in values:
         owner = wanted.owner
         if not isinstance(owner, Operation):
-            raise Refused("its body reads what stands around it")
+            raise Refused("its body reads values from outside")
         if owner.name == "linalg.index":
             axis = int(owner.properties["dim"].value.data)  # pyright: ignore
             shape = [1] * len(sizes)
@@ -173,7 +173,7 @@ def _value(wanted: SSAValue, values: dict[SSAValue, Any], sizes: Sequence[int]) 
             return values[wanted]
         rule = MEANINGS.get(owner.name)
         if rule is None:
-            raise Refused(f"nothing says what {owner.name} in its body is in torch")
+            raise Refused(f"{owner.name} in its body has no equivalent in PyTorch")
         given = [_value(operand, values, sizes) for operand in owner.operands]
         values[wanted] = rule(owner, [defined(value) for value in given])
     return values[wanted]
@@ -189,7 +189,7 @@ def _folded(
     axes: Sequence[Sequence[int | None]],
     place: int,
 ) -> Any:
-    """What a body adds up to in its output."""
+    """Return the reduction of a body to its output."""
     owner = yielded.owner
     if not isinstance(owner, Operation) or owner.name not in FOLDS or into not in owner.operands:
         raise Refused("its body adds to its output by no operation that is known")
@@ -205,7 +205,7 @@ def _folded(
             return _with_initial(of_two, made, initial)
     value = _value(rest, values, sizes)
     if not isinstance(value, torch.Tensor):
-        raise Refused("what it adds up is no tensor")
+        raise Refused("its operand is no tensor")
     made = over(value.expand(list(sizes)), list(reduced))
     order = sorted(out)
     if order != out:
@@ -229,7 +229,7 @@ def _einsum(
 
 
 def _with_initial(of_two: Any, tensor: torch.Tensor, initial: Any) -> Any:
-    """With what the output held; zeros are added too, for the sign of a zero."""
+    """Combine with the initial output; zeros are added too, for the sign of a zero."""
     if isinstance(initial, Undefined):
         raise Refused("it adds to an empty tensor, which is undefined")
     return of_two(initial, tensor) if isinstance(initial, torch.Tensor) else tensor

@@ -1,4 +1,4 @@
-"""torch-mlir's `torch` dialect: operators of torch by their own names, in and out."""
+"""torch-mlir's `torch` dialect: PyTorch's operators by their own names, for import and export."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ _AS_IT_IS = (
     "torch.derefine",
     "torch.prim.unchecked_cast",
 )
-"""Ops that change a type alone."""
+"""Ops that only change a type."""
 _DROPPED = ("layout", "device", "pin_memory")
-"""Arguments that say where a tensor lies."""
+"""Arguments that determine a tensor's placement."""
 
 
 def builtin_type(type_: Attribute) -> Attribute:
-    """A type of torch-mlir as MLIR's: `!torch.vtensor<[2,?],si64>` is `tensor<2x?xi64>`."""
+    """Convert a torch-mlir type to MLIR's: `!torch.vtensor<[2,?],si64>` to `tensor<2x?xi64>`."""
     if not isinstance(type_, VTensor | NonValueTensor):
         return type_
     if isinstance(type_.shape, StringAttr) or isinstance(type_.element, StringAttr):
@@ -53,15 +53,15 @@ def builtin_type(type_: Attribute) -> Attribute:
 
 
 def taken(op: Operation, given: Sequence[Any], constant: Constant) -> Sequence[Any]:
-    """What an op of torch-mlir gives: ops, values, or numbers that are known.
+    """Return the results of a torch-mlir op: ops, values, or known numbers.
 
     Args:
         op: the op.
         given: its operands: values, numbers, lists, None.
-        constant: makes a constant.
+        constant: creates a constant.
 
     Raises:
-        Refused: it has no form.
+        Refused: it has no equivalent.
     """
     word = op.name.removeprefix("torch.")
     value = op.properties.get("value")
@@ -104,7 +104,7 @@ def _tensor(value: Attribute | None) -> torch.Tensor:
 
 
 def _call(op: Operation, word: str, given: Sequence[Any]) -> Operation:
-    """The operator of torch of the same name, with the same arguments."""
+    """Return the PyTorch operator of the same name, with the same arguments."""
     name = word if word.count(".") >= 2 else f"{word}.default"
     cls = find(name)
     if cls is None:
@@ -132,7 +132,7 @@ def _call(op: Operation, word: str, given: Sequence[Any]) -> Operation:
 
 
 def literal(value: torch.Tensor) -> str:
-    """A constant as torch-mlir writes it."""
+    """Return a constant in torch-mlir's syntax."""
     type_: Any = tensor(list(value.shape), element_type(value.dtype))
     wide = value.double() if value.is_floating_point() else value
     dense = DenseIntOrFPElementsAttr.from_list(type_, wide.reshape(-1).tolist())
@@ -140,7 +140,7 @@ def literal(value: torch.Tensor) -> str:
 
 
 def spelled(type_: Any) -> str:
-    """A tensor's type as torch-mlir writes it: integers are signed but for truth values."""
+    """Return a tensor's type in torch-mlir's syntax: integers except booleans are signed."""
     type_element = element(type_)
     text = str(type_element)
     if (

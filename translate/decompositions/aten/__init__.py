@@ -1,1 +1,1 @@
-"""Lowerings of aten ops to other aten ops, for whichever target has the others."""
+"""Decompositions of ATen operations into other ATen operations, shared by all targets."""

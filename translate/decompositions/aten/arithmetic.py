@@ -1,4 +1,4 @@
-"""Arithmetic by the ops that every target has."""
+"""Decompositions into the arithmetic that every target has."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ REGROUPED = roundings("torch rounds the parts of the sum otherwise")
 def scaled_sum_to_products(
     added: Value, x: Value, other: Value, *, form: Any, alpha: Any, beta: Any, out: Out
 ) -> Value:
-    """`beta · a + alpha · (x @ y)`."""
+    """Decompose a scaled sum to `beta · a + alpha · (x @ y)`."""
     for factor in (alpha, beta):
         known(factor, "alpha or beta")
     if not is_float(out.dtype):
         refuse("it multiplies integers")
     product = x.call(form, other, shape=out.shape)
     product = product if alpha == 1 else product * alpha
-    if beta == 0:  # torch reads nothing of what is added then, not even a NaN
+    if beta == 0:  # PyTorch ignores the summand then, even a NaN.
         return product
     return product + (added if beta == 1 else added * beta)
 
@@ -57,7 +57,7 @@ def scaled_sum_to_products(
     """,
 )
 def split_gelu(x: Value, *, op: Any, approximate: str, b: Rewriter) -> Value:
-    """`(x · (1 + erf(x/√2))) · ½` in front of a linear layer, whose weight the half goes into."""
+    """Split GELU to `(x · (1 + erf(x/√2))) · ½` before a linear layer, which absorbs the ½."""
     if approximate != "none":
         refuse("the tanh form has no factor that the layer could take")
     if x.dtype != f32:
@@ -73,7 +73,7 @@ def _is_layer_of(reader: Operation, op: SchemaOp) -> bool:
 
 
 def _loses_denormals(op: Any, program: Program) -> Deviation | None:
-    """An engine that takes a denormal number for zero gives infinity for its reciprocal."""
+    """An engine that flushes denormal numbers to zero gives infinity for their reciprocals."""
     if not flushes(program.context) or is_away_from_zero(op.operands[0], program):
         return None
     return Deviation("the reciprocal of a denormal number becomes that of zero, an infinity")
@@ -81,7 +81,7 @@ def _loses_denormals(op: Any, program: Program) -> Deviation | None:
 
 @lowers("aten.reciprocal.default", to="aten", deviation=_loses_denormals, sample=("2x4xf32",))
 def reciprocal_to_division(x: Value, *, out: Out, b: Rewriter) -> Value:
-    """`1 / x`, with a constant one."""
+    """Rewrite a reciprocal as the division of a constant one."""
     if x.dtype != out.dtype:
         refuse(f"the reciprocal of {x.dtype} is {out.dtype}")
     if not torch_dtype(x.dtype).is_floating_point:

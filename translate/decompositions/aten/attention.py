@@ -1,4 +1,4 @@
-"""Attention as the products, mask and softmax that targets run."""
+"""Decompositions of attention into products, a mask and a softmax."""
 
 from __future__ import annotations
 
@@ -30,20 +30,21 @@ from stepwell.translate.rewrites.sizes.open_rows import picked_rows, unopened_ro
 ATTENTION = "aten.scaled_dot_product_attention.default"
 ORDERS = roundings("torch may run a fused kernel with another order")
 REPEATED = 2**18
-"""Elements of a mask (1 MiB in float32) up to which its rows are repeated for the heads that share
-keys; for a longer one the scores are seen head by head, through views."""
+"""The largest mask, in elements (1 MiB in float32), whose rows are repeated for the heads that
+share keys. For a larger mask, views give the scores an axis for the heads of a group.
+"""
 
 
 @recipe("additive_mask")
 def additive_mask(mask: torch.Tensor, *, dtype: str) -> torch.Tensor:
-    """Zeros where a boolean mask is true, −inf where it is false."""
+    """Return zeros where a boolean mask is true, −inf where it is false."""
     zeros = torch.zeros(mask.shape, dtype=getattr(torch, dtype), device=mask.device)
     return zeros.masked_fill(~mask, float("-inf"))
 
 
 @recipe("repeated_rows")
 def repeated_rows(mask: torch.Tensor, *, times: int) -> torch.Tensor:
-    """All rows of a matrix again and again, behind each other."""
+    """Repeat all rows of a matrix, one copy after the other."""
     return mask.repeat(*(1,) * (mask.dim() - 2), times, 1)
 
 
@@ -58,13 +59,14 @@ def repeated_rows(mask: torch.Tensor, *, times: int) -> torch.Tensor:
 def expand_attention(
     q: Value, k: Value, v: Value, *, op: Any, out: Out, lays_out_triangles: bool = False
 ) -> Value:
-    """Write attention as the products, mask and softmax that targets run, without a guard.
+    """Decompose attention into products, a mask and a softmax, without a guard for masked-out rows.
 
-    The scale goes on q, the smaller operand. Grouped-query attention needs no repeated keys: the
-    query heads of a group are rows of one product, since `[B, Hk·G, N, D]` and `[B, Hk, G·N, D]` are
-    the same elements in the same order. A causal or boolean constant mask becomes a constant of
-    zeros and −inf; a causal one of symbolic length is the triangle of a `full` for targets that
-    compute it (`lays_out_triangles`). The softmax is plain: a row that may be all −inf is refused.
+    The scale is applied to q, the smaller operand. Grouped-query attention needs no repeated keys:
+    the query heads of a group are rows of one product, since `[B, Hk·G, N, D]` and `[B, Hk, G·N,
+    D]` have the same elements in the same order. A constant causal or boolean mask becomes a
+    constant of zeros and −inf. A causal mask of symbolic length is the triangle of a `full`, for
+    targets that compute it (`lays_out_triangles`). The softmax is plain: a row that may be all −inf
+    is refused.
     """
     no_refusal(drops_out(op) or causal_needs_shape(op, lays_out_triangles))
     mask = op.operand("attn_mask")
@@ -96,22 +98,22 @@ def expand_attention(
 
 
 def turned(k: Value) -> Value:
-    """The last two axes the other way round."""
+    """Transpose the last two axes."""
     return k.permute([*range(k.rank - 2), k.rank - 1, k.rank - 2])
 
 
 def product(left: Value, right: Value) -> Value:
-    """`left @ right`: the axes before the matrices are those of `left`, or broadcast to them."""
+    """Return `left @ right`; the batch axes of `right` broadcast to those of `left`."""
     return Value(matmul(left.b, left.ssa, right.ssa), left.b)
 
 
 def softmax(scores: Value) -> Value:
-    """Of each row."""
+    """Return the softmax of each row."""
     return scores.call(aten._SoftmaxDefault, scores.rank - 1, False)
 
 
 def _mask(op: Any, q: Value, scores: tuple[Dim, ...]) -> Value | None:
-    """What is added to the scores: zeros and −inf, or the numbers of the program."""
+    """Return the additive mask: zeros and −inf, or the program's own numbers."""
     dtype = dtype_name(q.dtype)
     if op.arg("is_causal"):
         rows, columns = scores[-2:]
@@ -131,7 +133,7 @@ def _mask(op: Any, q: Value, scores: tuple[Dim, ...]) -> Value | None:
 
 
 def _triangle(op: Any, q: Value) -> Value:
-    """−inf above the diagonal and zeros elsewhere: `[queries, keys]`, of which the run knows one."""
+    """Return `[queries, keys]`: −inf above the diagonal, 0 elsewhere; one size is dynamic."""
     sides = [Value(value, q.b) for value in op.operands[:2]]
     shape = [side.shape[-2] for side in sides]
     sizes = [
@@ -144,7 +146,7 @@ def _triangle(op: Any, q: Value) -> Value:
 
 
 def repeatable(mask: Value, scores: tuple[Dim, ...], group: int) -> bool:
-    """Whether a mask is a weight, the same for all heads, and small enough to be repeated for each."""
+    """Whether a mask is a weight, identical for all heads, and small enough to be repeated."""
     *heads, rows, columns = mask.shape
     if any(size != 1 for size in heads) or rows != scores[-2] or mask.key is None:
         return False
@@ -166,17 +168,17 @@ def _has_known_lengths(op: Any) -> bool:
     """,
 )
 def expand_attention_of_any_length(q: Value, k: Value, v: Value, *, op: Any, out: Out) -> Value:
-    """Write attention whose number of tokens is symbolic as products, a mask added, and a softmax.
+    """Decompose attention over a symbolic number of tokens into products, a mask and a softmax.
 
-    XNNPACK's nodes take a symbolic size as it comes, but work out one of a reshape, not two: scores
-    `[…, n, n]` are never reshaped here. Query heads that share keys are an axis of their own, along
-    which the product broadcasts.
+    XNNPACK's nodes accept symbolic sizes, but a reshape infers only one, not two. Therefore scores
+    `[…, n, n]` are never reshaped here. Query heads that share keys are on an axis of their own,
+    along which the product broadcasts.
 
-    What a mask lets through is an integer matter, which stands outside of the delegate and once for
-    all layers: a causal mask is made of positions, a mask of truth values becomes zeros and −inf
-    where it is known. A row that lets nothing through gives zeros (PyTorch's `_safe_softmax`). Where
-    no proof excludes one, the mask closes by half of the least number, so that the softmax stays
-    finite, and the result is multiplied by whether its row is open.
+    The mask is computed with integers, outside the delegate and once for all layers. A causal mask
+    is computed from positions; a boolean mask becomes zeros and −inf where it is defined. A row
+    that is masked out entirely gives zeros (PyTorch's `_safe_softmax`). Unless such a row is proved
+    impossible, the mask adds half of the lowest finite number instead of −inf, so that the softmax
+    stays finite, and the result is multiplied by 0 or 1 for a masked-out or other row.
     """
     no_refusal(drops_out(op))
     scale = answered(scale_of(op))
@@ -206,11 +208,11 @@ def expand_attention_of_any_length(q: Value, k: Value, v: Value, *, op: Any, out
 
 
 Axes = tuple[tuple[Dim, ...], Dim, int]
-"""The axes before the heads, the heads of keys, and how many query heads share one of them."""
+"""The batch axes, the number of key heads, and how many query heads share one of them."""
 
 
 def _added_and_opened(op: Any, q: Value, k: Value, axes: Axes) -> tuple[Value | None, Value | None]:
-    """What is added to the scores, and ones and zeros for rows that are open and closed."""
+    """Return the additive mask, and a factor per row: 0 if it is masked out, else 1."""
     held = q.dtype
     if op.arg("is_causal"):
         return _added(_causal(q, k), held, is_open=True), None
@@ -228,7 +230,7 @@ def _added_and_opened(op: Any, q: Value, k: Value, axes: Axes) -> tuple[Value | 
 
 
 def _aligned(mask: Value, axes: Axes) -> Value:
-    """A mask whose axes broadcast to those of the scores, of which shared heads are two."""
+    """Return a mask that broadcasts to the scores, which have two axes for shared heads."""
     before, shared, group = axes
     if group == 1 or mask.rank < 3:
         return mask
@@ -243,7 +245,7 @@ def _aligned(mask: Value, axes: Axes) -> Value:
 
 
 def _causal(q: Value, k: Value) -> Value:
-    """Whether key j stands at or before query i: truth values `[queries, keys]`."""
+    """Return whether key j is at or before query i: booleans `[queries, keys]`."""
     rows, columns = _positions(q), _positions(k)
     shape = (*rows.shape, *columns.shape)
     column = rows.call(aten.UnsqueezeDefault, 1, shape=(*rows.shape, 1))
@@ -251,7 +253,7 @@ def _causal(q: Value, k: Value) -> Value:
 
 
 def _positions(counted: Value) -> Value:
-    """0, 1, … for the rows of a tensor `[…, rows, depth]`."""
+    """Return 0, 1, … for the rows of a tensor `[…, rows, depth]`."""
     b, size = counted.b, counted.shape[-2]
     if isinstance(size, int):
         return counted.constant(torch.arange(size), "positions")
@@ -265,9 +267,9 @@ def _number(value: float, attribute: Attribute, b: Rewriter) -> Value:
 
 
 def _added(mask: Value, attribute: Attribute, *, is_open: bool) -> Value:
-    """Zeros where truth values let through; else −inf, or a finite number if a row may be closed.
+    """Return zeros where a boolean mask is true; else −inf, or a finite number if rows may close.
 
-    Numbers that are added already are kept, but for those that are below the finite one.
+    A mask that is additive already is kept, except that it is limited to the finite number.
     """
     least = float("-inf") if is_open else torch.finfo(torch_dtype(attribute)).min / 2
     closed = _number(least, attribute, mask.b)
@@ -286,13 +288,14 @@ LARGEST = torch.finfo(torch.float32).max
     sample=("2x3x3xf32", 2),
 )
 def guard_softmax_in_floats(*, op: Any, b: Rewriter) -> Value | None:
-    """Spell the guard of a softmax against rows that are −∞ throughout without booleans.
+    """Express the guard of a softmax against rows that are −∞ throughout without booleans.
 
-    Where a mask is known only at run time the guard has to stay, and engines of floats have no
-    comparisons. A score s is −∞ exactly if `s/2 + M` is, M the largest finite number; clamped to
-    [0, 1] that is 0 for −∞ and 1 for all else. A row's sum of those, clamped again, is 0 if the row
-    is closed and 1 if it is open. A closed row is lifted to −M before the softmax (an open one to
-    −2M = −∞, that is, not at all), and multiplied by 0 after it. A row with a NaN is NaN throughout.
+    The guard must stay where a mask is known only at run time, and float engines have no
+    comparisons. A score s is −∞ exactly if `s/2 + M` is, where M is the largest finite number.
+    Clamped to [0, 1], that is 0 for −∞ and 1 for other scores. A row's sum of these numbers,
+    clamped again, is 0 if the row is closed and 1 if it is open. A closed row is lifted to −M
+    before the softmax, and multiplied by 0 after it. (An open row is lifted to −2M = −∞, that is,
+    not at all.) A row with a NaN is NaN throughout.
     """
     guarded = guarded_softmax(op, b.program)
     if guarded is None:

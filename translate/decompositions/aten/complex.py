@@ -1,4 +1,4 @@
-"""Complex numbers as pairs of real ones."""
+"""Decompositions of complex arithmetic into arithmetic on pairs of real numbers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from stepwell.translate.rewrites.building import (
 )
 
 COMPLEX = ComplexType(f32)
-"""Numbers that a pair of f32 stands for."""
+"""Complex element types whose parts are f32."""
 
 COMPLEX_OF = op_class("aten.complex.default")
 POLAR = op_class("aten.polar.default")
@@ -50,7 +50,7 @@ BY_NUMBERS = (aten.MulScalar, aten.DivScalar)
 
 
 def _is_shaped(op: SchemaOp) -> bool:
-    """Whether an op gives the same elements in their order, under another shape."""
+    """Whether an operation only changes the shape and keeps the elements in their order."""
     return is_of(op, "reshape") and not isinstance(op, AS_IS)
 
 
@@ -59,7 +59,8 @@ def _is_complex(type_: Attribute) -> bool:
     return isinstance(type_, TensorType) and isinstance(element(type_), ComplexType)
 
 
-PARTWISE = """mul.Tensor abs.default angle.default complex.default polar.default add.Tensor sub.Tensor
+PARTWISE = """
+    mul.Tensor abs.default angle.default complex.default polar.default add.Tensor sub.Tensor
     mul.Scalar div.Scalar neg.default _to_copy.default permute.default transpose.int expand.default
     slice.Tensor select.int cat.default view_as_real.default view.default reshape.default
     unsqueeze.default squeeze.dim squeeze.dims"""
@@ -81,10 +82,10 @@ def _has_none(op: Any) -> bool:
     """,
 )
 def complex_to_pairs(*, op: Any, b: Rewriter) -> Value | None:
-    """Operators of complex numbers as those of pairs of real ones, which stand on an axis behind the others.
+    """Decompose complex operators into real ones; a last axis has the real and imaginary parts.
 
-    `view_as_real` and `view_as_complex` of each other are what they were given, so that nothing complex is
-    left between an operator that makes it and one that reads its parts.
+    `view_as_real(view_as_complex(x))` is x, and vice versa. No complex value is left between an
+    operator that creates it and one that reads its parts.
     """
     if isinstance(op, aten.ViewAsRealDefault):
         owner = op.operands[0].owner
@@ -106,7 +107,7 @@ def complex_to_pairs(*, op: Any, b: Rewriter) -> Value | None:
 
 
 def _refuses(op: SchemaOp) -> Refusal | None:
-    """Why an operator of complex numbers is not one of their parts."""
+    """Return why an operator of complex numbers has no decomposition into parts."""
     result_element = element(op.results[0].type)
     match op:
         case aten.AddTensor() | aten.SubTensor():
@@ -114,7 +115,7 @@ def _refuses(op: SchemaOp) -> Refusal | None:
                 return Refusal("alpha is not 1, or one term is real, the other complex")
         case aten.MulScalar() | aten.DivScalar():
             if not isinstance(op.arg("other"), int | float):
-                return Refusal("it is scaled by a complex number, or one of run time")
+                return Refusal("it is scaled by a complex or a dynamic number")
         case aten.SliceTensor() | aten.SelectInt():
             names = ("start", "end", "index")
             named = [op.arg(name) for name in names if name in op.SCHEMA.by_name]
@@ -131,7 +132,7 @@ def _refuses(op: SchemaOp) -> Refusal | None:
 
 
 def _refuses_open(op: SchemaOp) -> Refusal | None:
-    """Why an operator with symbolic sizes is not one of its parts."""
+    """Return why an operator with symbolic sizes has no decomposition into parts."""
     values = [v for v in (*op.operands, *op.results) if isinstance(v.type, TensorType)]
     if all(static_dims(v) is not None for v in values):
         return None
@@ -154,7 +155,7 @@ def _refuses_open(op: SchemaOp) -> Refusal | None:
 
 
 def _of_pairs(op: SchemaOp, rw: Rewriter) -> SSAValue:
-    """The parts of the result; of a magnitude or an angle, those of its operand."""
+    """Return the parts of the result; a magnitude or an angle is computed from the operand's."""
     shape = dims(op.results[0].type)
     rank = len(shape)
     if isinstance(op, aten.MulTensor):
@@ -203,7 +204,7 @@ def _of_pairs(op: SchemaOp, rw: Rewriter) -> SSAValue:
 
 
 def _product(factors: Sequence[SSAValue], rw: Rewriter) -> SSAValue:
-    """Of two complex numbers, or of one and a real one."""
+    """Return the parts of the product of complex numbers, one of which may be real."""
     if any(element(value.type) != COMPLEX for value in factors):
         each = [
             pair(value, rw)
@@ -228,14 +229,14 @@ def _halves(parts: SSAValue, rw: Rewriter) -> tuple[SSAValue, SSAValue]:
 
 
 def _magnitude(parts: SSAValue, rw: Rewriter) -> SSAValue:
-    """√(a² + b²)."""
+    """Return √(a² + b²)."""
     squares = emit(rw, aten.MulTensor.make(parts, parts))
     total = emit(rw, aten.SumDimIntList.make(squares, [-1]))
     return emit(rw, aten.SqrtDefault.make(total))
 
 
 def pair(value: SSAValue, rw: Rewriter) -> SSAValue:
-    """Both parts of a value, on an axis behind the others; a real one has imaginary parts of 0."""
+    """Return both parts on a last axis; the imaginary parts of a real value are 0."""
     shape = dims(value.type)
     if element(value.type) == COMPLEX:
         result_type = tensor((*shape, 2), f32)
@@ -247,7 +248,7 @@ def pair(value: SSAValue, rw: Rewriter) -> SSAValue:
 
 
 def whole(parts: SSAValue, rw: Rewriter) -> SSAValue:
-    """The complex value of which these are both parts."""
+    """Return the complex value with these parts."""
     result_type = tensor(dims(parts.type)[:-1], COMPLEX)
     return emit(rw, aten.ViewAsComplexDefault.make(parts, result_types=[result_type]))
 

@@ -1,4 +1,4 @@
-"""Numbers as constant tensors, and tensors without axes."""
+"""Lifting of scalars to constant tensors, and tensors of rank 0."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, ref
 from stepwell.translate.rewrites.attention.attention_pattern import scales_attention
 from stepwell.translate.rewrites.building import overflows
 
-ALONG = """cumsum sum.dim_IntList mean.dim prod.dim_int amax amin aminmax max.dim min.dim argmax argmin
+ALONG = """
+    cumsum sum.dim_IntList mean.dim prod.dim_int amax amin aminmax max.dim min.dim argmax argmin
     any.dim any.dims all.dim all.dims std.dim std.correction var.dim var.correction var_mean.dim
     var_mean.correction std_mean.dim std_mean.correction norm.ScalarOpt_dim linalg_vector_norm
     logsumexp median.dim kthvalue softmax.int log_softmax.int _softmax _log_softmax _safe_softmax
     cumprod flip sort sort.stable argsort topk index_select gather scatter.src scatter.value
     scatter_add scatter_reduce.two unfold select_scatter cosine_similarity"""
 WITH_INDEX = ("index", "src")
-"""What has the axes of the tensor it selects from: without axes too, it is given one."""
+"""Arguments with the axes of the tensor: if they have rank 0, they get an axis too."""
 
 
 def is_without_axes(value: object) -> bool:
@@ -43,10 +44,10 @@ def is_without_axes(value: object) -> bool:
     sample=("f32", 0),
 )
 def give_scalar_an_axis(*, op: Any, b: Rewriter) -> tuple[Value, ...]:
-    """Let an op along an axis of a tensor without axes run on one with a single axis.
+    """Give a tensor of rank 0 an axis of length 1 for an operation along an axis.
 
-    PyTorch takes the axes 0 and -1 of a tensor of rank 0, and reduces, sums up, flips or selects its
-    one element. No target knows of such an axis, and the portable kernels fail or end the process.
+    PyTorch accepts the axes 0 and -1 for a tensor of rank 0, and reduces, scans, flips or selects
+    its one element. No target has such an axis: the portable kernels fail or abort the process.
     """
     first, stated = op.SCHEMA.arguments[0].name, op.present()
     names = [first, *(name for name in WITH_INDEX if name in stated)]
@@ -78,14 +79,16 @@ def lift_constant_scalar(
     b: Rewriter,
     protect_attention: bool = True,
 ) -> Value:
-    """Lift the number of a scalar multiplication, addition, … into a constant tensor.
+    """Lift the scalar of a multiplication, addition, … into a constant tensor.
 
     XNNPACK has no scalar operands: `aten.mul.Scalar` stays outside every delegate and splits it in
     two. With the number as a constant tensor the op is an ordinary multiply. The constant is an
-    entry of the weight store, shared by equal numbers, and never computed at run time by `aten.full`.
+    entry of the weight store, shared by equal numbers, and never computed at run time by
+    `aten.full`.
 
-    Multipliers that scale an attention are left for the attention recognizer if the pipeline has one
-    (`protect_attention`): it needs their value. In doubt a multiplier counts as such a scale.
+    Multipliers that scale attention scores are left for the attention recognizer if the pipeline
+    has one (`protect_attention`), which needs their value. In doubt a multiplier counts as such a
+    scale.
     """
     if isinstance(other, SSAValue):
         refuse("the scalar is known only at run time")
@@ -108,10 +111,10 @@ def lift_constant_scalar(
 
 
 def rounds(op: SchemaOp) -> Refusal | None:
-    """The number keeps its value in the tensor's dtype.
+    """Return a refusal unless the number keeps its value in the tensor's dtype.
 
-    torch computes half-precision ops with the scalar in f32; a constant tensor would be rounded
-    first. f32 tensors take the scalar rounded to f32, which is what the constant holds.
+    PyTorch computes half-precision ops with the scalar in f32; a constant tensor would be rounded
+    first. For f32 tensors, PyTorch rounds the scalar to f32, which is the constant's value.
     """
     operand_element = element(op.operands[0].type)
     dtype, number = torch_dtype(operand_element), op.arg("other")
@@ -122,7 +125,8 @@ def rounds(op: SchemaOp) -> Refusal | None:
     if dtype.is_floating_point:
         if torch.tensor(number, dtype=dtype).item() != torch.tensor(number).float().item():
             return Refusal(
-                f"{number!r} is not exact in {dtype_name(operand_element)}, torch multiplies in float32"
+                f"{number!r} is not exact in {dtype_name(operand_element)}, "
+                "torch multiplies in float32"
             )
         return None
     bounds = torch.iinfo(dtype)

@@ -1,9 +1,9 @@
-"""The last rows of an open axis: a product with marks, which a convolution makes.
+"""The last rows of a dynamic axis: products with one-hot markers, which a convolution computes.
 
-XNNPACK slices from numbers to numbers. A line of ones with zeros behind it is 1 beside 0 at one place,
-its end: taps of 1 and −1 find that, and further taps the places in front of it. Products with such
-marks are the rows. Borders of an open axis that reflect or repeat its end are made of them; they would
-cut a delegate in two.
+XNNPACK's slices have static bounds. A line of ones followed by zeros changes from 1 to 0 at its
+end. A convolution with taps 1 and −1 finds that position, and further taps find the positions
+before it. Products with such markers extract the rows. Reflecting and replicating padding of a
+dynamic axis is built from these rows; it would otherwise cut a delegate in two.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ _ZERO = Bound(0.0, 5e-324, "−0 becomes +0 beside a zero")
     """,
 )
 def border_by_products(x: Value, amounts: Sequence[Any], *, form: str | None, op: Any) -> Value:
-    """Reflecting and replicating borders of open axes."""
+    """Decompose reflecting and replicating padding of dynamic axes."""
     mode = form or op.arg("mode")
     if mode not in ("reflect", "replicate") or not all(isinstance(n, int) for n in amounts):
-        refuse("the border holds a number, or is known only at run time")
+        refuse("the padding mode is constant, or an amount is known only at run time")
     _check(x, op, max(amounts))
     if min(amounts) < 0:
         refuse("a negative amount crops")
@@ -86,7 +86,7 @@ def _replicated(x: Value, at: int, before: int, after: int) -> tuple[list[Value]
     """,
 )
 def last_rows_by_product(x: Value, dim: int, *, op: Any, out: Out) -> Value:
-    """The last rows of an open axis."""
+    """Extract the last rows of a dynamic axis."""
     at, count = x.axis(dim), -op.arg("start")
     _check(x, op, count)
     if out.shape[at] != count:
@@ -96,7 +96,7 @@ def last_rows_by_product(x: Value, dim: int, *, op: Any, out: Out) -> Value:
 
 
 def _ends_with_its_axis(op: Any) -> bool:
-    """Whether a slice begins at a number of rows before the end of an open axis, and ends there."""
+    """Whether a slice starts a constant number of rows before the end of a dynamic axis."""
     start, end, shape = op.arg("start"), op.arg("end"), dims(op.operands[0].type)
     if not isinstance(start, int) or start >= 0 or op.arg("step") != 1 or not shape:
         return False
@@ -119,7 +119,7 @@ def _repeated(row: Value, at: int, count: int) -> Value:
 
 
 def _from_the_end(x: Value, at: int, places: Sequence[int]) -> list[Value]:
-    """The rows that lie so many before the last one, in this order, as one tensor; none of none."""
+    """Return the rows at these distances from the last one, in order, as at most one tensor."""
     if not places:
         return []
     size = x.shape[at]
@@ -138,7 +138,7 @@ def _from_the_end(x: Value, at: int, places: Sequence[int]) -> list[Value]:
 
 
 def _ones(x: Value, at: int) -> Value:
-    """A line of ones, as long as an axis is, whatever stands there: what it is padded with."""
+    """Return a line of ones as long as an axis, independent of its values (by padding)."""
     line = x
     for axis in range(x.rank):
         if axis != at and line.shape[axis] != 1:
@@ -149,7 +149,7 @@ def _ones(x: Value, at: int) -> Value:
 
 
 def _marks(x: Value, at: int, places: Sequence[int]) -> Value:
-    """Lines as long as an axis, `[1, places, size]`: 1 at one place each, 0 elsewhere."""
+    """Return one-hot lines `[1, places, size]` along an axis: 1 at one position each, else 0."""
     deepest, size = max(places), x.shape[at]
     ones = _ones(x, at).view(1, 1, size)
     longer = (1, 1, size + deepest + 1)
@@ -174,13 +174,13 @@ def _marks(x: Value, at: int, places: Sequence[int]) -> Value:
     """,
 )
 def expand_by_line(x: Value, *, op: Any, out: Out) -> Value:
-    """Repeated along an open axis: a product with ones, as many as a tensor has that is there."""
+    """Expand along a dynamic axis: multiply by ones, as many as an available tensor has."""
     no_refusal(not_floats((x.ssa, *op.results)))
     shape = (*[1] * (len(out.shape) - x.rank), *x.shape)
     open_ = [at for at, (old, new) in enumerate(zip(shape, out.shape, strict=True)) if old != new]
     open_ = [at for at in open_ if isinstance(out.shape[at], Size)]
     if len(open_) != 1 or not all(isinstance(size, int) for size in shape):
-        refuse("several sizes are open")
+        refuse("several sizes are dynamic")
     size = out.shape[open_[0]]
     no_refusal(may_be_empty(op, [size]))
     source = next(_of_size(size, op), None)
@@ -193,7 +193,7 @@ def expand_by_line(x: Value, *, op: Any, out: Out) -> Value:
 
 
 def _of_size(size: Size, op: Any) -> Iterator[SSAValue]:
-    """Values before an op, from the method's inputs on, of which an axis has a size."""
+    """Yield values before an op, from the method's inputs on, with an axis of a given size."""
     block = op.parent
     before = takewhile(lambda other: other is not op, block.ops)
     for value in chain(block.args, *(other.results for other in before)):

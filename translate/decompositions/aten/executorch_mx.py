@@ -1,4 +1,4 @@
-"""ExecuTorch's MX operators as ours: weights that it quantized, activations cast as devices do."""
+"""Conversion of ExecuTorch's MX operators: quantized weights, and activations cast at run time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from stepwell.translate.rewrites.mxfp.choose_mxfp import MxConv2dOp, MxLinearOp
 
 @recipe("mx_linear_weight")
 def mx_linear_weight(codes: torch.Tensor, scales: torch.Tensor, *, payload: str) -> torch.Tensor:
-    """`[1, N, K]` codes to the `[N, K]` weight they stand for."""
+    """Decode `[1, N, K]` codes to the `[N, K]` weight."""
     if codes.is_meta:
         return _meta(codes, payload).squeeze(0)
     return weight_values(codes, scales, payload).squeeze(0)
@@ -27,7 +27,7 @@ def mx_linear_weight(codes: torch.Tensor, scales: torch.Tensor, *, payload: str)
 
 @recipe("mx_conv2d_weight")
 def mx_conv2d_weight(codes: torch.Tensor, scales: torch.Tensor, *, payload: str) -> torch.Tensor:
-    """OHWI codes to the OIHW weight they stand for."""
+    """Decode OHWI codes to the OIHW weight."""
     if codes.is_meta:
         return _meta(codes, payload).permute(0, 3, 1, 2).contiguous()
     return weight_values(codes, scales, payload).permute(0, 3, 1, 2).contiguous()
@@ -51,11 +51,11 @@ def _meta(codes: torch.Tensor, payload: str) -> torch.Tensor:
 def adopt_executorch_mx(
     x: Value, codes: Value, scales: Value, *, form: str, op: Any, out: Out, b: Rewriter
 ) -> Value:
-    """Take over ExecuTorch's MX operators.
+    """Convert ExecuTorch's MX operators.
 
-    The weight becomes the float32 values that its codes and scales stand for; casting them again
-    gives the same values. The activation is cast with the specification's rule, where ExecuTorch's
-    eager operator uses torchao's RCEIL: a block's scale may differ by a factor of two.
+    The weight becomes the float32 values of its codes and scales; casting them again gives the same
+    values. The activation is cast with the specification's rule, where ExecuTorch's eager operator
+    uses torchao's RCEIL: a block's scale may differ by a factor of two.
     """
     if (size := op.arg("block_size")) != BLOCK:
         refuse(f"its blocks have {size} elements, TOSA's {BLOCK}")

@@ -1,8 +1,8 @@
-"""Convolutions by a filter that is computed at run time: windows side by side, and a product.
+"""Convolutions by a computed filter, as windows side by side and a product.
 
-XNNPACK convolves by constants. A filter that a router mixes of several, as CondConv's, leaves each
-layer to the runtime's kernel, which reads memory element by element. Depthwise, each tap is a product
-with a shifted image.
+XNNPACK convolves with constant filters only. A filter that a router mixes from several, as in
+CondConv, leaves each layer to the runtime's kernel, which reads memory element by element. In a
+depthwise convolution, each tap is a product with a shifted image.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from stepwell.translate.rewrites.xnnpack.nodes.guards import not_for_xnnpack
 
 MOST_GROUPS = 8
 MOST_TAPS = 49
-"""Elements of a window, each of which is a slice."""
+"""The most elements of a window, each of which is a slice."""
 
 
 @lowers(
@@ -46,7 +46,7 @@ def convolution_by_products(
     op: Any,
     out: Out,
 ) -> Value:
-    """Images or lines: patches times a filter; depthwise a product for each tap; groups apart."""
+    """Multiply patches of an image or line by a filter; split groups; depthwise, one tap a time."""
     no_refusal(not_for_xnnpack(op))
     needs_static(x, weight)
     if transposed or x.rank not in (3, 4) or x.dtype != f32:
@@ -79,7 +79,7 @@ def _taps(
     padding: Sequence[int],
     dilation: Sequence[int],
 ) -> list[Value]:
-    """For each element of a window, row by row, what it sees of all windows."""
+    """Return, for each element of a window in row-major order, its input for all windows."""
     rows, columns = padding
     if rows or columns:
         batch, channels, height, width = x.shape
@@ -100,7 +100,7 @@ def _taps(
 
 
 def _every(x: Value, at: int, first: int, count: int, step: int) -> Value:
-    """So many elements of an axis, from the first on."""
+    """Return every `step`-th element of an axis from `first` on, `count` of them."""
     stop = first + (count - 1) * step + 1
     if step == 1:
         return x.slice(at, first, stop)
@@ -109,7 +109,7 @@ def _every(x: Value, at: int, first: int, count: int, step: int) -> Value:
 
 
 def _group(taps: Sequence[Value], weight: Value, group: int, groups: int) -> Value:
-    """A product of one group's patches `[N, H, W, taps · channels]` with its filters."""
+    """Return a product of one group's patches `[N, H, W, taps · channels]` with its filters."""
     made, of_group, *kernel = weight.shape
     filters = made // groups
     mine = [tap.slice(1, group * of_group, (group + 1) * of_group) for tap in taps]

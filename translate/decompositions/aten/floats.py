@@ -1,4 +1,4 @@
-"""Floats of one precision computed in another, and NaNs that XNNPACK's nodes would lose."""
+"""Legalization of float types, and NaNs that XNNPACK's nodes would lose."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ X = "2x4xf16"
 
 
 def in_single(op: SchemaOp, b: Rewriter) -> tuple[Value, ...]:
-    """The operator between casts."""
+    """Compute the operator in f32 between casts."""
     wide = [Value(widened(b, value), b) for value in op.operands]
     return tuple(value.cast(f16) for value in again(op, wide, f32))
 
@@ -57,14 +57,14 @@ def in_single(op: SchemaOp, b: Rewriter) -> tuple[Value, ...]:
     sample=(X, {"approximate": "tanh"}),
 )
 def widen_halves(*, op: Any, b: Rewriter) -> tuple[Value, ...] | None:
-    """Norms, variances, powers, tanh GELU, … of halves, in f32 between casts.
+    """Compute norms, variances, powers, tanh GELU, … of halves in f32 between casts.
 
-    torch computes each operator on halves in f32 and rounds its result once. XNNPACK has no
-    transposed convolution of halves, takes no numbers that are not halves themselves (0.0447…, 1/6,
-    an epsilon of 1e-6), and a norm written in halves squares beyond 65504 as soon as a value is 256
-    from the mean. So these operators are computed in f32 between two casts, inside the delegate:
-    what torch does. A layer norm's scale and shift stay in halves behind it, for the linear layers
-    that follow to take in.
+    PyTorch computes each operator on halves in f32 and rounds its result once. XNNPACK has no
+    transposed convolution of halves, and accepts no scalars that are not exact in half precision
+    (0.0447…, 1/6, an epsilon of 1e-6). A norm written in halves overflows beyond 65504 as soon as a
+    value is 256 from the mean. So these operators are computed in f32 between two casts, inside the
+    delegate, as PyTorch does. The scale and shift of a layer norm stay in halves after the norm, so
+    that the following linear layers can absorb them.
     """
     if isinstance(op, aten.GeluDefault) and op.arg("approximate") != "tanh":
         return None
@@ -88,7 +88,7 @@ def widen_halves(*, op: Any, b: Rewriter) -> tuple[Value, ...] | None:
     sample=(X, -128, 127, 2**-12, i8),
 )
 def widen_measured_range(*, op: Any, b: Rewriter) -> tuple[Value, ...]:
-    """Steps of halves that are measured at run time, from singles: the kernels end on halves."""
+    """Compute dynamic quantization parameters of halves in f32: the kernels abort on halves."""
     return again(op, [Value(widened(b, op.operands[0]), b)])
 
 
@@ -104,15 +104,15 @@ def widen_measured_range(*, op: Any, b: Rewriter) -> tuple[Value, ...]:
     sample=(X, 0.1),
 )
 def widen_scalar_of_halves(*, op: Any, b: Rewriter) -> tuple[Value, ...] | None:
-    """Arithmetic of halves with a number that is no half, in f32 between casts.
+    """Compute arithmetic of halves with a scalar that is not exact in half, in f32 between casts.
 
-    It stands behind what folds such numbers into weights.
+    It runs after the passes that fold such scalars into weights.
     """
     return in_single(op, b) if rounds(op) is not None else None
 
 
 IN_SINGLE = "accumulate in f32"
-"""The value of `lower(..., half=...)` that asks for it."""
+"""The value of `lower(..., half=...)` that enables it."""
 
 
 @lowers(
@@ -130,21 +130,22 @@ IN_SINGLE = "accumulate in f32"
     """,
 )
 def widen_products_of_halves(*, op: Any, b: Rewriter) -> tuple[Value, ...] | None:
-    """Add up products of halves in single precision, where that is asked for.
+    """Accumulate products of halves in single precision, if requested.
 
-    Whether XNNPACK's kernels for halves add up in halves is the CPU's: those with half arithmetic
-    (Armv8.2 and later) do, so that a sum of K products is off by K roundings of a half, 0.015 for a
-    layer with 4096 inputs, 0.08 of the sum where all are positive. `lower(..., half="accumulate in
-    f32")` computes layers and products in f32 between casts, as torch does, for twice the bytes of
-    their weights and the time of float32. A depthwise convolution is also one of singles where the
-    CPU takes longer for halves: XNNPACK's kernel for x86 widens each tap anew for every pixel.
+    The CPU decides whether XNNPACK's half-precision kernels accumulate in halves: with half
+    arithmetic (Armv8.2 and later) they do. A sum of K products is then off by K roundings of a
+    half: 0.015 for a layer with 4096 inputs, 0.08 of the sum where all are positive. `lower(...,
+    half="accumulate in f32")` computes layers and products in f32 between casts, as PyTorch does,
+    for twice the bytes of their weights and the time of float32. A depthwise convolution is also
+    computed in f32 where the CPU is slower for halves: XNNPACK's kernel for x86 widens each tap
+    again for every pixel.
     """
     asked = b.program.context.option("half", IN_SINGLE) == IN_SINGLE
     return in_single(op, b) if asked or is_slow_in_halves(op, b.program) else None
 
 
 def is_slow_in_halves(op: SchemaOp, program: Program) -> bool:
-    """Whether a depthwise convolution takes less between two casts."""
+    """Whether a depthwise convolution is faster in f32 between two casts."""
     if not isinstance(op, aten.ConvolutionDefault) or op.arg("transposed"):
         return False
     image, weight = op.operands[:2]
@@ -171,10 +172,10 @@ def is_slow_in_halves(op: SchemaOp, program: Program) -> bool:
 def widen_attention_of_halves(q: Value, *, op: Any, out: Out, b: Rewriter) -> Value | None:
     """Compute attention of halves in single precision.
 
-    torch does so on a CPU, and so does the stock flow: scores of halves are rounded where they are
-    large, and the exponential makes of each rounding a factor. With queries and keys of size 8, a
-    kernel that adds up in halves is off by a tenth of the largest output. A scale that is a power of
-    two stays in halves, exact, for the layer that makes the queries to take in.
+    PyTorch does so on a CPU, and so does the stock flow. Large scores have large rounding errors in
+    halves, and the exponential turns each error into a factor. With queries and keys of size 8, a
+    kernel that accumulates in halves is off by a tenth of the largest output. A scale that is a
+    power of two is exact, and stays in halves for the query projection to absorb.
     """
     if out.dtype != f16:
         return None
@@ -193,11 +194,12 @@ def widen_attention_of_halves(q: Value, *, op: Any, out: Out, b: Rewriter) -> Va
 
 
 def is_exact_in_halves(scale: float) -> bool:
-    """A power of two below 1: products with it round nowhere but below the normal halves."""
+    """Whether it is a power of two below 1, which scales all but the smallest halves exactly."""
     return 2**-8 <= scale < 1.0 and math.frexp(scale)[0] == 0.5
 
 
-OF_BFLOATS = """tanh.default add.Tensor add.Scalar sub.Tensor sub.Scalar mul.Tensor mul.Scalar div.Tensor
+OF_BFLOATS = """
+    tanh.default add.Tensor add.Scalar sub.Tensor sub.Scalar mul.Tensor mul.Scalar div.Tensor
     div.Scalar neg.default abs.default exp.default rsqrt.default sqrt.default sigmoid.default
     silu.default gelu.default relu.default clamp.default maximum.default minimum.default
     pow.Tensor_Scalar mean.dim sum.dim_IntList _softmax.default layer_norm.default rms_norm.default
@@ -205,15 +207,15 @@ OF_BFLOATS = """tanh.default add.Tensor add.Scalar sub.Tensor sub.Scalar mul.Ten
     scaled_dot_product_attention.default view.default permute.default slice.Tensor cat.default
     expand.default stack.default unbind.int"""
 GREATEST = 1e30
-"""XNNPACK's sigmoid and its inverse root are right up to here on every CPU."""
+"""XNNPACK's sigmoid and its inverse root are correct up to this number on every CPU."""
 LEAST = 2.0**-126
-"""The smallest number that is not denormal."""
+"""The smallest normal number."""
 NO_NAN = Deviation("a NaN may become a number")
 NO_INFINITE_ROOT = Deviation("the root of zero, a denormal number or an infinity may become NaN")
 
 
 def _loses(op: Any, program: Program) -> Deviation | None:
-    """What XNNPACK's node may lose, which the kernel of the stock flow keeps."""
+    """Return what XNNPACK's node may lose, which the kernel of the stock flow keeps."""
     match op:
         case aten.MaximumDefault() | aten.MinimumDefault() | aten.ExpDefault():
             may_be_nan = any(interval(value, program).nan for value in op.operands)
@@ -240,7 +242,7 @@ def _is_widened(result: SSAValue) -> bool:
 
 
 def _is_read_wide(op: SchemaOp) -> bool:
-    """Whether casts behind a movement may be casts before it, of no more elements."""
+    """Whether casts after data movement may move before it, with no more elements to cast."""
     if not all(map(_is_widened, op.results)):
         return False
     for value in op.operands:
@@ -261,16 +263,16 @@ def _is_read_wide(op: SchemaOp) -> bool:
     sample=("2x4xbf16",),
 )
 def widen_bfloat(*, op: Any, b: Rewriter) -> tuple[Value, ...] | None:
-    """Layers, arithmetic and movement of bfloat16s in f32, of which XNNPACK has nodes.
+    """Compute layers, arithmetic and data movement of bfloat16 in f32, which XNNPACK has nodes for.
 
-    Each bfloat16 is a single, so weights and inputs are what they were; a result is rounded to
-    bfloat16 where it leaves, and where a node that stays outside reads it. Between ops that are
-    widened nothing is rounded (`cancel-narrowing`): a result is at least as near to the exact one as
-    torch's, which rounds each. Exponentials, roots and maxima stay with the runtime's kernels, as in
-    the stock flow, unless their operands are known to be none of the numbers that XNNPACK's own
-    lose. A sigmoid is 0 or 1 long before 10³⁰, from where on XNNPACK's may be NaN: it is asked no
-    further out. Movement is widened only where what moves was computed in f32, or where nothing but
-    f32 is read of it and no more is cast than otherwise: the frames of a recurrence.
+    Every bfloat16 is exact in f32, so weights and inputs keep their values. A result is rounded to
+    bfloat16 where it leaves the program, and where a node outside reads it. Between widened ops
+    nothing is rounded (`cancel-narrowing`): a result is at least as near to the exact one as
+    PyTorch's, which rounds each. Exponentials, roots and maxima stay with the runtime's kernels, as
+    in the stock flow, unless their operands provably exclude the numbers that XNNPACK's nodes lose.
+    A sigmoid is 0 or 1 long before 10³⁰, and from there on XNNPACK's may be NaN: its operand is
+    clamped. Data movement is widened only if its operand was computed in f32, or if it is read as
+    f32 only and no more elements are cast than otherwise: the frames of a recurrence.
     """
     narrow = [value for value in op.operands if _is(value, bf16)]
     if is_movement(op) and not any(map(_was_narrowed, narrow)) and not _is_read_wide(op):
@@ -295,11 +297,11 @@ def widen_bfloat(*, op: Any, b: Rewriter) -> tuple[Value, ...] | None:
     sample=("4xf32", "4xf16"),
 )
 def widen_mixed_floats(*, op: Any, b: Rewriter) -> tuple[Value, ...] | None:
-    """Halves, bfloat16s, integers and truths beside singles, cast to singles as torch does.
+    """Cast halves, bfloat16s, integers and booleans mixed with f32 operands to f32.
 
-    torch widens them by itself: rotary tables kept in halves meet queries computed in f32, sizes and
-    masks meet places. XNNPACK's nodes take one element type. A quotient of integers stays: nothing a
-    delegate has waits for it.
+    PyTorch promotes them implicitly: rotary tables stored in halves meet queries computed in f32,
+    sizes and masks meet positions. XNNPACK's nodes take one element type. A quotient of integers
+    stays, since nothing in a delegate uses it.
     """
     tensors = [value for value in op.operands if isinstance(value.type, TensorType)]
     narrow = [v for v in tensors if element(v.type) in (f16, bf16) or _is_whole(v)]
@@ -309,7 +311,7 @@ def widen_mixed_floats(*, op: Any, b: Rewriter) -> tuple[Value, ...] | None:
 
 
 def _is_whole(value: SSAValue) -> bool:
-    """Whether a tensor is one of integers or truths, which torch makes floats of."""
+    """Whether a tensor has integers or booleans, which PyTorch promotes to floats."""
     return isinstance(element(value.type), IntegerType)
 
 
@@ -322,15 +324,15 @@ def _is_whole(value: SSAValue) -> bool:
 def carry_nans(
     value: Value, low: Value | None, high: Value | None, *, op: Any, b: Any
 ) -> Value | None:
-    """Limit by tensors within a delegate, and keep each NaN: by maximum and minimum, less 0 or NaN.
+    """Clamp by tensors within a delegate and keep each NaN: maximum and minimum, minus 0 or NaN.
 
-    XNNPACK's maximum and minimum may take the number where one of two is NaN. What keeps every NaN,
-    and only a NaN, is arithmetic: `0 / (1 + |x|)` is 0 for every number, infinities too, and NaN for
-    a NaN. It is subtracted, since −0 − 0 is −0.
+    XNNPACK's maximum and minimum may return the number if one of two operands is NaN. Arithmetic
+    keeps every NaN, and only NaNs: `0 / (1 + |x|)` is 0 for every number, infinities included, and
+    NaN for a NaN. It is subtracted, since −0 − 0 is −0.
     """
     no_refusal(not_for_xnnpack(op))
     if b.program.context.option("numerics", "torch") != "torch":
-        return None  # Asked for by name, it does what it says.
+        return None  # The user named the pass and accepts its deviation.
     unsure = [one for one in dict.fromkeys(op.operands) if not is_never_nan(one, b.program)]
     if not unsure:
         return None

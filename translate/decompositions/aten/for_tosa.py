@@ -1,4 +1,4 @@
-"""What TOSA has no operator for, or one that rounds too often, by others that it has."""
+"""Decompositions of operators that TOSA lacks, or that it would round too often."""
 
 from __future__ import annotations
 
@@ -26,9 +26,11 @@ from stepwell.translate.rewrites.tosa.operators.windows import is_image_mean
 from stepwell.translate.rewrites.xnnpack.floats.singles import widened
 
 OF_TENSORS = """add.Tensor sub.Tensor div.Tensor maximum.default minimum.default pow.Tensor_Tensor
-    atan2.default eq.Tensor ne.Tensor lt.Tensor le.Tensor gt.Tensor ge.Tensor where.self cat.default"""
+    atan2.default eq.Tensor ne.Tensor lt.Tensor le.Tensor gt.Tensor ge.Tensor where.self cat.default
+"""
 WITH_NUMBERS = "add.Scalar sub.Scalar rsub.Scalar mul.Scalar div.Scalar div.Tensor"
-"""Arithmetic whose result says what is computed with: of fractions, or a quotient of integers."""
+"""Arithmetic whose result type determines the type of computation; integer division gives floats.
+"""
 
 
 @lowers(
@@ -38,7 +40,7 @@ WITH_NUMBERS = "add.Scalar sub.Scalar rsub.Scalar mul.Scalar div.Scalar div.Tens
     sample=("4xf32", "4xi32"),
 )
 def promote_operands(*, form: str, op: Any, b: Rewriter) -> tuple[Value, ...] | None:
-    """Sums, products, comparisons, choices, … in the one element type that torch computes with."""
+    """Promote operands of sums, products, comparisons, … to the element type that PyTorch uses."""
     first = 1 if isinstance(op, aten.WhereSelf) else 0
     types = [value.type for value in op.operands]
     if not all(isinstance(t, TensorType) and has_torch_dtype(element(t)) for t in types[first:]):
@@ -53,7 +55,7 @@ def promote_operands(*, form: str, op: Any, b: Rewriter) -> tuple[Value, ...] | 
 
 
 def _of_type(value: Value) -> torch.Tensor:
-    """A tensor of the type: torch asks whether it is a single number."""
+    """Return a tensor of the type; PyTorch's promotion distinguishes tensors of rank 0."""
     return torch.empty([1] * value.rank, dtype=torch_dtype(value.dtype), device="meta")
 
 
@@ -70,7 +72,7 @@ ROUNDS_OFTEN = """_softmax.default layer_norm.default group_norm.default rms_nor
 
 
 def _is_not_of_halves(op: SchemaOp) -> bool:
-    """Whether its tensors are of anything but one type of halves throughout."""
+    """Whether its tensors are not all of a single half-precision type."""
     types = [value.type for value in (*op.results, *op.operands)]
     if any(not isinstance(type_, TensorType) for type_ in types):
         return True
@@ -87,12 +89,12 @@ def _is_not_of_halves(op: SchemaOp) -> bool:
     sample=("2x4xf16", 1, False),
 )
 def widen_halves(*, op: Any, out: Out, b: Rewriter) -> tuple[Value, ...] | None:
-    """Norms, softmax, sums, gelu, … of fp16 and bf16, in f32 between casts.
+    """Compute norms, softmax, sums, GELU, … of fp16 and bf16 in f32 between casts.
 
-    torch computes each operator on halves in f32 and rounds its result once. TOSA's sums of fp16 are
-    fp16 at every step (3000 ones add up to 2048), and a norm or an activation spelled out in
-    operators rounds after each of them. So these ops stand between two casts, as torch has them. The
-    mean of an image is a pool, with sums of f32 of its own.
+    PyTorch computes each operator on halves in f32 and rounds its result once. TOSA accumulates
+    fp16 sums in fp16 (3000 ones add up to 2048), and a norm or an activation that is decomposed
+    into operators rounds after each of them. So these ops are placed between two casts, as in
+    PyTorch. The mean of an image is a pool, which accumulates in f32.
     """
     if is_image_mean(op, level_of(b.program.context.target)):
         return None
@@ -108,9 +110,9 @@ def widen_halves(*, op: Any, out: Out, b: Rewriter) -> tuple[Value, ...] | None:
     sample=("2x5xf32", "2x2xf32", 1, 1, 3),
 )
 def write_slice_by_cat(x: Value, new: Value, *, op: Any, b: Rewriter) -> Value:
-    """What is in front of the slice, the new values, what is behind.
+    """Concatenate the rows before the slice, the new values, and the rows after it.
 
-    Every second element, and the like, is an `index_put` instead.
+    A slice with a step is an `index_put` instead.
     """
     place = answered(place_of(op))
     at, start, stop = place.axis, place.start, place.stop
@@ -126,11 +128,11 @@ def write_slice_by_cat(x: Value, new: Value, *, op: Any, b: Rewriter) -> Value:
 
 
 BY_ROOT, BY_COUNT = 1, 2
-"""PyTorch's numbers for how a transform back is scaled."""
+"""PyTorch's codes for the scaling of an inverse transform."""
 
 
 def _frames(op: Any, b: Rewriter) -> tuple[int, int, Value | None]:
-    """Length and distance of the frames of a `stft` or `istft`, and its window, if any."""
+    """Return length and hop of the frames of an `stft` or `istft`, and its window, if any."""
     tensors = [Value(v, b) for v in (*op.operands, *op.results) if isinstance(v.type, TensorType)]
     if not all(value.is_static for value in tensors):
         refuse("the shape is symbolic")
@@ -145,7 +147,7 @@ def _frames(op: Any, b: Rewriter) -> tuple[int, int, Value | None]:
 
 
 def _window(length: int, window: Value | None, op: Any, b: Rewriter) -> Value | None:
-    """The window in the middle of a frame, zeros around it; where none is given, ones."""
+    """Return the window centered in a frame and padded with zeros; ones if there is none."""
     wide = op.arg("win_length") or length
     if wide == length:
         return window
@@ -164,9 +166,9 @@ def _window(length: int, window: Value | None, op: Any, b: Rewriter) -> Value | 
     sample=("12xf32", 4, 2, {"return_complex": True}),
 )
 def stft_to_frames(x: Value, *, op: Any, out: Out, b: Rewriter) -> Value:
-    """`stft` as what it is: overlapping frames, a window, a transform of each.
+    """Decompose `stft` into overlapping frames, a window, and a transform of each frame.
 
-    PyTorch cuts frames by strides of memory; `unfold` says the same of elements, whatever lies where.
+    PyTorch cuts frames by strides of memory; `unfold` does the same independent of the layout.
     """
     if x.dtype != f32:
         refuse("TOSA transforms real numbers of single precision")
@@ -196,21 +198,21 @@ def stft_to_frames(x: Value, *, op: Any, out: Out, b: Rewriter) -> Value:
     """,
 )
 def istft_to_frames(x: Value, *, op: Any, out: Out, b: Rewriter) -> Value:
-    """`istft` as what it is: a transform of each frame, a window, and frames added where they overlap.
+    """Decompose `istft` into a transform of each frame, a window, and overlap-add.
 
-    Frames are cut into pieces as long as two frames lie apart, and the first pieces of all frames,
-    the second ones and so on are added as whole rows. What windows add up to is divided by.
+    Frames are cut into pieces as long as the hop. The first pieces of all frames, then the second
+    ones and so on, are added as whole rows. The sum is divided by the sum of the windows.
     """
     if x.dtype != COMPLEX or op.arg("return_complex"):
-        refuse("it takes or gives other numbers than complex and real ones of 32 bits")
+        refuse("its operand or result is not complex64 or float32")
     length, hop, window = _frames(op, b)
     *batch, points, count = x.shape
-    if points != length // 2 + 1:  # Of two points both halves are one.
+    if points != length // 2 + 1:  # For two points the one-sided transform is the full one.
         refuse("both halves of the points are given")
     start = length // 2 if op.arg("center") else 0
     stop = start + out.shape[-1]
     if stop > length + hop * (count - 1):
-        refuse("it asks for more than its frames reach")
+        refuse("the requested length exceeds its frames")
     at = len(batch)
     rows = x.permute([*range(at), at + 1, at])
     scaled, shape = BY_ROOT if op.arg("normalized") else BY_COUNT, (*batch, count, length)
@@ -224,7 +226,7 @@ def istft_to_frames(x: Value, *, op: Any, out: Out, b: Rewriter) -> Value:
 
 
 def _overlapped(frames: Value, hop: int) -> Value:
-    """`[..., F, n]` to `[..., n + hop · (F - 1)]`: each frame `hop` behind the one before."""
+    """Overlap-add `[..., F, n]` to `[..., n + hop · (F - 1)]`: frame i starts at i · hop."""
     *batch, count, length = frames.shape
     pieces = -(-length // hop)
     if pieces * hop != length:

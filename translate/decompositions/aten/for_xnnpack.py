@@ -1,4 +1,4 @@
-"""What XNNPACK has no node for, or a slow one, by others that it has."""
+"""Decompositions of operators for which XNNPACK has no node, or a slow one."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from stepwell.translate.rewrites.xnnpack.nodes.guards import (
 from stepwell.translate.rewrites.xnnpack.nodes.windows import edges
 
 MOST_STEPS = 12
-"""Additions of all elements, in place of one pass of a kernel that adds one by one."""
+"""The most additions of all elements that replace one pass of a kernel that adds one by one."""
 
 
 def _adds_in_another_order(op: Any, program: Program) -> Deviation | None:
@@ -53,11 +53,11 @@ def _adds_in_another_order(op: Any, program: Program) -> Deviation | None:
     sample=("2x3xf32", -1),
 )
 def cumsum_to_additions(x: Value, dim: int, *, op: Any) -> Value:
-    """A running sum is the sum with itself moved by one, two, four … places.
+    """Decompose a cumulative sum into additions of itself shifted by 1, 2, 4, … elements.
 
-    XNNPACK has no scan, and the kernel beside it is one more cut between delegates. A place never
-    meets what stands behind it, so that a NaN or an infinity goes the way it goes in torch; a
-    product with a triangle of ones would multiply it by zero, and spread it backwards.
+    XNNPACK has no scan, and the portable kernel cuts the delegate once more. An element never
+    depends on later ones, so a NaN or an infinity propagates as in PyTorch. A product with a
+    triangle of ones would multiply it by zero, and spread it backwards.
     """
     at, size = _short_axis(x, dim, op)
     in_front, moved = [0] * (2 * (x.rank - 1 - at)), 1
@@ -69,7 +69,7 @@ def cumsum_to_additions(x: Value, dim: int, *, op: Any) -> Value:
 
 
 def _short_axis(x: Value, dim: int, op: Any) -> tuple[int, int]:
-    """The axis along which a scan goes, and its size."""
+    """Return the axis of a scan and its size."""
     no_refusal(not_for_xnnpack(op))
     if x.dtype != f32:
         refuse("torch sums up in float32 and rounds once")
@@ -96,10 +96,10 @@ def _meets_infinities(op: Any, program: Program) -> Deviation | None:
     sample=("2x3xf32", -1),
 )
 def logcumsumexp_to_steps(x: Value, dim: int, *, op: Any) -> Value:
-    """Running sums of exponentials as a running sum takes its steps.
+    """Decompose `logcumsumexp` into log-sum-exps of shifted operands, as `cumsum` into additions.
 
-    Of two logarithms the sum is the greater one and log(1 + e^−|a − b|), which is at most log 2: no
-    exponential grows, and none that matters is lost, as in the difference to one maximum of all.
+    The log-sum-exp of a and b is their maximum plus log(1 + e^−|a − b|), which is at most log 2. No
+    exponential overflows, and no relevant one underflows, unlike with one maximum for all elements.
     """
     at, size = _short_axis(x, dim, op)
     why = "what is summed may be infinite, and the difference of two infinities is a NaN"
@@ -119,13 +119,13 @@ SIDES: dict[type[SchemaOp], tuple[int, float]] = {
     aten.LtScalar: (1, 1.0),
     aten.LeScalar: (1, 0.0),
 }
-"""A comparison with a number: the side chosen where it is above, and what is added for equals."""
+"""Comparison with a number → the operand chosen where it is greater; a correction for equality."""
 STEEP = 2.0**126
-"""Times the smallest normal number it is 1."""
+"""This number times the smallest normal number is 1."""
 
 
 def _asked(op: SchemaOp) -> SSAValue:
-    """The truths by which an op chooses."""
+    """Return the boolean operand by which an op selects."""
     return cast(SSAValue, op.arg("condition" if "condition" in op.SCHEMA.by_name else "mask"))
 
 
@@ -143,10 +143,10 @@ def _asked(op: SchemaOp) -> SSAValue:
     """,
 )
 def choose_by_step(*, form: bool, op: Any, b: Rewriter) -> Value:
-    """A choice by a comparison as a sum of both sides, each by a step that is 0 or 1.
+    """Decompose a selection by a comparison into a sum of both operands times steps of 0 or 1.
 
-    XNNPACK has no comparison, and a choice outside cuts a delegate in two. What is not chosen is
-    multiplied by zero: it has to be known for a number, as a guarded logarithm is not.
+    XNNPACK has no comparison, and a selection outside cuts a delegate in two. The operand that is
+    not selected is multiplied by zero, so it must provably be finite, unlike a guarded logarithm.
     """
     asked = cast(SchemaOp, _asked(op).owner)
     x, number = Value(asked.operands[0], b), asked.arg("other")
@@ -180,12 +180,12 @@ def choose_by_step(*, form: bool, op: Any, b: Rewriter) -> Value:
     sample=("2x3xf32", "2x3xf32", "3xf32"),
 )
 def lerp_by_weights(first: Value, last: Value, weight: Value) -> Value:
-    """From the first to the last by the weight; torch begins at the nearer one, which it chooses."""
+    """Interpolate from first to last; PyTorch starts at the nearer end, which it selects."""
     return first + weight * (last - first)
 
 
 LARGEST_EXPONENT = 64
-"""The rounding of n products adds up to n / 2 ulp of the result."""
+"""The roundings of n products add up to n / 2 ulp of the result."""
 
 
 @lowers(
@@ -198,12 +198,12 @@ LARGEST_EXPONENT = 64
     sample=("2x3xf32", -5),
 )
 def expand_power(x: Value, exponent: Any) -> Value:
-    """Whole powers beyond torch's own products, by squaring: XNNPACK has no power.
+    """Decompose integer powers into products by squaring: XNNPACK has no power.
 
-    `spelling/powers.py` spells x², x³ and x^−2 as torch's kernel computes them; the others torch
-    gives to the C library. Squares never grow beyond what the result is made of, so infinities are
-    where they were. A fractional power stays a kernel: its square root would lose the sign that
-    `pow` drops at −0 and the infinity that it gives for −inf.
+    `canonicalize/powers.py` rewrites x², x³ and x^−2 as PyTorch's kernel computes them; PyTorch
+    uses the C library for other exponents. No square is larger than the result, so infinities are
+    at the same elements. A fractional power stays a kernel: a square root would keep the sign that
+    `pow` drops for −0, and lose the infinity that it gives for −inf.
     """
     if not isinstance(exponent, int | float):
         refuse("the exponent is known only at run time")
@@ -226,11 +226,11 @@ def expand_power(x: Value, exponent: Any) -> Value:
 
 
 SHORT = 4
-"""Parts of an axis up to which moving all of it is sure to cost less than element by element."""
+"""The most parts of an axis for which moving all of it costs less than element by element."""
 
 
 def _is_short_and_last(shape: Sequence[Any], dim: int) -> bool:
-    """Whether an axis is the last one, short, of a rank that XNNPACK holds one more of."""
+    """Whether an axis is the last one, short, and the rank leaves an axis to spare in XNNPACK."""
     if not 2 <= len(shape) < MAX_RANK or axis(dim, len(shape)) != len(shape) - 1:
         return False
     return isinstance(shape[-1], int) and 2 <= shape[-1] <= SHORT
@@ -238,12 +238,11 @@ def _is_short_and_last(shape: Sequence[Any], dim: int) -> bool:
 
 @lowers("aten.unbind.int", to="aten", sample=("3x4x2xf32", -1))
 def unbind_by_permute(x: Value, dim: int, *, op: Any, b: Rewriter) -> tuple[Value, ...] | None:
-    """Take a short last axis apart, and put it together, at the front, where each part is one piece.
+    """Move a short last axis to the front before unbinding or after stacking (layout optimization).
 
-    Rotary embeddings of neighboring pairs unbind an axis of two behind all others and stack one
-    there again. XNNPACK slices and concatenates there element by element; a transposition to the
-    front and slices of the first axis move whole blocks. (128 tokens of 8 heads of 64: a fifth of a
-    layer.)
+    Rotary embeddings of neighboring pairs unbind a last axis of two and stack one there again.
+    XNNPACK slices and concatenates there element by element; a transposition to the front and
+    slices of the first axis move whole blocks. (128 tokens of 8 heads of 64: a fifth of a layer.)
     """
     if not _is_short_and_last(x.shape, dim) or any(not result.uses for result in op.results):
         return None
@@ -256,7 +255,7 @@ def unbind_by_permute(x: Value, dim: int, *, op: Any, b: Rewriter) -> tuple[Valu
 
 @lowers("aten.stack.default", to="aten", sample=(["3x4xf32", "3x4xf32"], -1))
 def stack_by_permute(parts: list[Value], dim: int, *, op: Any, out: Out) -> Value | None:
-    """A stack behind a short last axis, at the front, and a permute."""
+    """Replace a stack on a short last axis by one on the first axis and a permute."""
     if not _is_short_and_last(out.shape, dim):
         return None
     no_refusal(not_floats(op.results))
@@ -268,7 +267,7 @@ def stack_by_permute(parts: list[Value], dim: int, *, op: Any, out: Out) -> Valu
 
 
 TAPS = (3, 4, 9, 25)
-"""Cells of a window for which XNNPACK has depthwise kernels of float32."""
+"""Window sizes for which XNNPACK has depthwise kernels of float32."""
 AVERAGES = (
     "aten.avg_pool2d.default",
     "aten.adaptive_avg_pool2d.default",
@@ -283,37 +282,37 @@ AVERAGES = (
     sample=("1x2x4x4xf32", [3, 3], [1, 1], [1, 1]),
 )
 def average_by_convolution(x: Value, *, op: Any, out: Out, b: Rewriter) -> Value | None:
-    """Averages of windows as a depthwise convolution, where XNNPACK's pooling would lose a NaN.
+    """Replace average pooling by a depthwise convolution, where XNNPACK's pooling would lose a NaN.
 
-    XNNPACK's average pooling limits its results to ±∞, and on some CPUs a NaN becomes −∞ by that.
-    The stock flow pools plain windows so; where padding is counted, or windows are fitted to a
-    size, it has no pooling, and a sum of products, which keeps every class, costs about as much.
+    XNNPACK's average pooling clamps its results to ±∞, and on some CPUs that turns NaN into −∞. The
+    stock flow accepts this for plain windows. If padding is counted, or windows are fitted to a
+    size, it has no pooling node, and a sum of products, which keeps NaN, costs about as much.
     """
     no_refusal(not_for_xnnpack(op))
     if out.dtype == f16 and carries_nans(op.operands, b.program):
         refuse("on some CPUs a convolution of halves makes −∞ of a NaN")
     if x.rank != 4 or not isinstance(x.shape[1], int):
-        refuse("the input is not a batch of images of a known number of channels")
+        refuse("the input is not a batch of images with a static number of channels")
     if isinstance(op, aten.AvgPool2dDefault):
         kernel, padding = (_pair(op.arg(name)) for name in ("kernel_size", "padding"))
         if any(padding) and not op.arg("count_include_pad"):
             refuse("windows at the edge count fewer cells")
         if any(edges(op, (0, 0))):
-            refuse("windows hang over the edge, where fewer cells are counted")
+            refuse("windows extend past the edge, where fewer cells are counted")
         stride = _pair(op.arg("stride")) if op.arg("stride") else kernel
         divisor = op.arg("divisor_override") or prod(kernel)
     else:
         (rows, columns), sizes = x.shape[2:], out.shape[2:]
         if sizes == (1, 1):
-            return None  # Whole planes, which XNNPACK has a node for.
+            return None  # XNNPACK has a node for averages of whole planes.
         if isinstance(rows, Size) or isinstance(columns, Size):
             refuse("the image has a symbolic size, and so have its windows")
         if rows % sizes[0] or columns % sizes[1]:
             refuse(f"{rows}×{columns} become {sizes[0]}×{sizes[1]}, in windows of several sizes")
         kernel = stride = [rows // sizes[0], columns // sizes[1]]
         padding, divisor = [0, 0], prod(kernel)
-    if prod(kernel) not in TAPS:  # With weights of zero, and ∞ beside the window makes it NaN.
-        refuse(f"XNNPACK fills a window of {prod(kernel)} cells up, with others beside it")
+    if prod(kernel) not in TAPS:  # Padding to TAPS with zero weights would turn ∞ nearby into NaN.
+        refuse(f"XNNPACK pads a window of {prod(kernel)} cells with neighboring cells")
     channels = x.shape[1]
     equal = torch.full((channels, 1, *kernel), 1.0 / divisor, dtype=torch_dtype(x.dtype))
     numbers = (None, stride, padding, [1, 1], False, [0, 0], channels)
@@ -322,7 +321,7 @@ def average_by_convolution(x: Value, *, op: Any, out: Out, b: Rewriter) -> Value
 
 
 def _pair(numbers: Sequence[int]) -> list[int]:
-    """Down and across; one number says both."""
+    """Return the numbers for height and width; a single number is for both."""
     return [numbers[0], numbers[-1]]
 
 
@@ -336,9 +335,9 @@ def _pair(numbers: Sequence[int]) -> list[int]:
     """,
 )
 def prelu_channels_last(x: Value, slopes: Value, *, op: Any, b: Rewriter) -> Value | None:
-    """Slopes per channel stand on the last axis, where XNNPACK's prelu has them.
+    """Move the slopes' axis of PReLU to the end, where XNNPACK's prelu has it (layout).
 
-    The transposes around it meet those around a convolution and vanish (`assign-layouts`).
+    The transposes around it cancel with those of convolutions (`assign-layouts`).
     """
     if x.rank < 3 or slopes.rank != 1 or slopes.shape == (1,):
         return None
@@ -350,12 +349,12 @@ def prelu_channels_last(x: Value, slopes: Value, *, op: Any, b: Rewriter) -> Val
 
 
 SWAP_DEPTH = (0, 2, 1, 3, 4)
-"""`[N, C, D, H, W]` to `[N, D, C, H, W]` and back."""
+"""The permutations of `[N, C, D, H, W]` to `[N, D, C, H, W]` and back."""
 
 
 @recipe("depth")
 def depth(kernel: torch.Tensor, *, at: int) -> torch.Tensor:
-    """One slice `[C', C, KH, KW]` of a kernel `[C', C, KD, KH, KW]`: a view, no copy."""
+    """Return slice `[C', C, KH, KW]` of a kernel `[C', C, KD, KH, KW]`: a view, no copy."""
     return kernel[:, :, at]
 
 
@@ -373,10 +372,11 @@ def depth(kernel: torch.Tensor, *, at: int) -> torch.Tensor:
 def volumes_to_images(
     x: Value, kernel: Value, bias: Value | None, *, op: Any, out: Out, b: Rewriter, groups: int
 ) -> Value:
-    """A convolution of volumes as a sum of convolutions of images.
+    """Decompose a 3-D convolution into a sum of 2-D convolutions.
 
     Neither XNNPACK nor ExecuTorch's kernels convolve in three dimensions. The kernel's slices in
-    depth are filters of images: each is applied to the planes it meets, and their results added.
+    depth are 2-D filters: each is applied to the planes that it covers, and their results are
+    added.
     """
     needs_static(x, what="the size of the volume is symbolic")
     if not isinstance(kernel.owner, WeightOp):
@@ -386,7 +386,7 @@ def volumes_to_images(
     stride, padding, dilation = (list(op.arg(n)) for n in ("stride", "padding", "dilation"))
     batch, filters, planes, *space = out.shape
     value = x.permute(SWAP_DEPTH)
-    if padding[0]:  # Planes of zeros before and behind.
+    if padding[0]:  # Planes of zeros before and after.
         longer = [n + 2 * padding[0] if i == 1 else n for i, n in enumerate(value.shape)]
         amounts = [0, 0, 0, 0, 0, 0, padding[0], padding[0]]
         value = value.call(aten.ConstantPadNdDefault, amounts, 0, shape=longer)
@@ -410,7 +410,7 @@ def volumes_to_images(
 
 
 def _every(value: Value, start: int, step: int, count: int) -> Value:
-    """`count` planes of axis 1, each `step` behind the one before."""
+    """Return `count` planes of axis 1, `step` apart, from `start` on."""
     stop = start + (count - 1) * step + 1
     if (start, stop, step) == (0, value.shape[1], 1):
         return value

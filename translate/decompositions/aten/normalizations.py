@@ -1,4 +1,4 @@
-"""Norms and their statistics by others, or by sums and products."""
+"""Decompositions of normalizations into other norms, or into sums and products."""
 
 from __future__ import annotations
 
@@ -44,12 +44,15 @@ def batch_norm_to_products(
     *,
     eps: float,
 ) -> Value | None:
-    """What no weights hold: (x - mean) · (rsqrt(variance + eps) · weight) + bias."""
+    """Decompose a norm with computed statistics or parameters into elementwise arithmetic.
+
+    (x - mean) · (rsqrt(variance + eps) · weight) + bias
+    """
     values = [value for value in (weight, bias, mean, variance) if value is not None]
     if training or all(value.key is not None for value in values):
         return None
     if any(value.dtype != x.dtype for value in values):
-        refuse("the parameters are of another dtype than what they scale")
+        refuse("the parameters and the operand have different dtypes")
     needs_static(x)
     spread = (1, x.shape[1], *[1] * (x.rank - 2))
     mean, variance, weight, bias = (
@@ -78,7 +81,7 @@ def batch_norm_to_products(
 def norm_by_groups(
     x: Value, weight: Value | None, bias: Value | None, *, op: Any, eps: float
 ) -> tuple[Value | None, ...] | None:
-    """Norms whose statistics are the input's own: `group_norm`, each channel a group."""
+    """Decompose instance statistics to `group_norm`, where each channel is a group."""
     is_of_images = isinstance(op, aten.InstanceNormDefault)
     if not op.arg("use_input_stats" if is_of_images else "training"):
         return None
@@ -109,7 +112,7 @@ def norm_by_groups(
 def peel_norm_affine(
     x: Value, over: Any, weight: Value | None, bias: Value | None, *, op: Any, eps: float
 ) -> Value | None:
-    """Norms over several axes, or scaled by what the run computes: first the norm alone."""
+    """Split the scale and shift from a norm over several axes, or with computed parameters."""
     values = [value for value in (weight, bias) if value is not None]
     is_of_groups = isinstance(op, aten.GroupNormDefault)
     several = not is_of_groups and len(over) > 1
@@ -130,7 +133,7 @@ def peel_norm_affine(
 
 @recipe("scaled_by")
 def scaled_by(weight: torch.Tensor, *, factor: float) -> torch.Tensor:
-    """A weight times a number, computed in f64."""
+    """Return a weight times a number, computed in f64."""
     return (weight.double() * factor).to(weight.dtype)
 
 
@@ -145,12 +148,12 @@ def scaled_by(weight: torch.Tensor, *, factor: float) -> torch.Tensor:
 def split_layer_norm(
     x: Value, over: Any, weight: Value | None, bias: Value | None, *, b: Rewriter, eps: float
 ) -> Value:
-    """As arithmetic, its scale and shift with constants.
+    """Decompose layer normalization into arithmetic, with constant scale and shift.
 
         x̂ = c · rsqrt(Σc² + C·ε),  y = x̂ · (√C·γ) + β,  c = x − Σx/C
 
-    The mean of the squares needs no product of its own: √C is in the scale, which
-    `fold-affine-into-layer` takes into the layer that follows.
+    The mean of the squares needs no product of its own: √C is part of the scale, which
+    `fold-affine-into-layer` folds into the following layer.
     """
     if not is_known(x.shape) or not isinstance(x.shape[-1], int):
         refuse("the shape is symbolic")
@@ -183,7 +186,7 @@ VARIANCES = {
     )
     for overload in overloads
 }
-"""Whether an op gives the root."""
+"""Operator → whether it returns the root (the standard deviation)."""
 
 
 @lowers(
@@ -193,7 +196,7 @@ VARIANCES = {
     sample=("2x8xf32", [1], {"correction": 1}),
 )
 def variance_to_means(x: Value, *, form: bool, op: Any) -> tuple[Value | None, ...]:
-    """var(x) = Σ(x − mean(x))² / (n − correction), by means."""
+    """Decompose var(x) = Σ(x − mean(x))² / (n − correction) into means."""
     if x.dtype not in (f32, f64):
         refuse("torch accumulates this dtype in float32")
     listed = op.arg("dim") if "dim" in op.SCHEMA.by_name else None
@@ -202,14 +205,14 @@ def variance_to_means(x: Value, *, form: bool, op: Any) -> tuple[Value | None, .
     if isinstance(count, Size) and (count not in x.shape or correction not in (0, 1)):
         refuse("several axes are reduced of which one is symbolic, or the correction is no 0 or 1")
     if isinstance(count, int) and count <= correction:
-        refuse(f"{count} elements less {correction} leave nothing to divide by")
+        refuse(f"{count} elements less {correction} give a divisor of 0")
     average = x.reduce(aten.MeanDim, over)
     centered = x - average
     value = (centered * centered).reduce(aten.MeanDim, over)
     if isinstance(count, int):
         factor = count / (count - correction)
         value = value if factor == 1 else value * factor
-    elif correction:  # One element is divided by nothing: 0 · (1 / 0) is NaN, as torch gives it.
+    elif correction:  # A single element gives 0 · (1 / 0), NaN as in PyTorch.
         number = Value(size_as_tensor(x.b, count, x.ssa), x.b)
         value = value * number.call(aten.DivTensor, number - 1.0)
     value = value.call(aten.SqrtDefault) if form else value
@@ -220,7 +223,7 @@ def variance_to_means(x: Value, *, form: bool, op: Any) -> tuple[Value | None, .
 
 
 def correction_of(op: Any) -> float:
-    """What is subtracted from the count: 1 unless said otherwise."""
+    """Return the number that is subtracted from the count, by default 1."""
     if "correction" in op.SCHEMA.by_name:
         arg = op.arg("correction")
         return 1 if arg is None else arg
@@ -239,12 +242,12 @@ def correction_of(op: Any) -> float:
     """,
 )
 def widen_mixed_norm(x: Value, *, op: Any, out: Out, b: Rewriter) -> Value | None:
-    """A norm of halves with wider parameters, in the type of its parameters.
+    """Compute a norm of halves with wider parameters in the type of its parameters.
 
-    A network in halves keeps its norms in float32 as a rule. PyTorch computes such a norm in the
-    wider type and rounds its result once; an op of two element types is none of any target's. Other
-    mixtures (bfloat16 beside float16) PyTorch exports, and has no kernel for: they are computed in
-    float32, or in float64 where that is among them.
+    A half-precision network usually keeps its norms in float32. PyTorch computes such a norm in the
+    wider type and rounds its result once. No target has a norm of two element types. PyTorch
+    exports other mixtures (bfloat16 with float16) without having a kernel for them: they are
+    computed in float32, or in float64 if that is one of the types.
     """
     elements = {element(value.type) for value in op.operands}
     if len(elements) == 1:
@@ -259,7 +262,7 @@ def widen_mixed_norm(x: Value, *, op: Any, out: Out, b: Rewriter) -> Value | Non
 
 
 LARGEST = 1 << 24
-"""The most differences."""
+"""The most differences that are computed."""
 
 
 @lowers(
@@ -272,7 +275,7 @@ LARGEST = 1 << 24
     formerly=("distance-to-norms-to-tosa",),
 )
 def distance_to_norms(x: Value, other: Value, p: float, *, out: Out) -> Value:
-    """`cdist` between two lists of points: the norm of all differences."""
+    """Decompose `cdist` of two lists of points into the norm of all differences."""
     needs_static(x, other)
     (*batch, points, width), (*others, count, _) = x.shape, other.shape
     if batch != others:

@@ -1,4 +1,4 @@
-"""Normalizations with what XNNPACK has: linear, convolution, subtract, square, rsqrt, multiply."""
+"""Normalizations in XNNPACK's nodes: linear, convolution, subtract, square, rsqrt, multiply."""
 
 from __future__ import annotations
 
@@ -44,15 +44,16 @@ from stepwell.translate.scale_folding.own_weights import are_from_weights
     sample=("2x4xf32", [4], {"eps": 1e-6}),
 )
 def decompose_layer_norm(x: Value, *, op: Any, b: Rewriter, eps: float) -> Value:
-    """Write layer normalization as row statistics, with the affine part as ops of their own.
+    """Decompose layer normalization into row statistics and separate affine operations.
 
     `native_layer_norm` stays outside every delegate in the stock flow: 25 of them cut DeiT-Tiny in
-    pieces. Scale and shift are separate ops here; `fold_affine_into_layer` takes them into the
-    linears that follow.
+    pieces. Scale and shift are separate ops here; `fold_affine_into_layer` folds them into the
+    following linear layers.
 
-    The first element of a row is taken from it before its mean: rows that are constant, as padding
-    is, are zero then as in torch, and not a rounding of their mean times 1/√eps. Rows across the
-    outputs of a layer are not constant, and are spared it: it costs a ConvNeXt 4 % of its time.
+    The first element of a row is subtracted before its mean. A constant row, such as padding, is
+    then exactly zero as in PyTorch, and not the rounding error of its mean times 1/√eps. Rows
+    across the outputs of a layer are not constant and skip this: it costs a ConvNeXt 4 % of its
+    time.
     """
     if x.dtype not in (f32, f16):
         refuse(f"XNNPACK computes in float32 or float16, not {dtype_name(x.dtype)}")
@@ -75,7 +76,7 @@ def decompose_layer_norm(x: Value, *, op: Any, b: Rewriter, eps: float) -> Value
 
 @recipe("per_channel")
 def per_channel(tensor: torch.Tensor, *, rank: int) -> torch.Tensor:
-    """`[C]` as `[C, 1, …]`, to broadcast over the axes behind the channels of a rank."""
+    """Reshape `[C]` to `[C, 1, …]`, which broadcasts over the axes after the channels."""
     return tensor.reshape(-1, *([1] * (rank - 2)))
 
 
@@ -89,11 +90,11 @@ def per_channel(tensor: torch.Tensor, *, rank: int) -> torch.Tensor:
     """,
 )
 def decompose_group_norm(x: Value, *, op: Any, b: Rewriter, num_groups: int, eps: float) -> Value:
-    """Write group normalization with row statistics: a group is a row of `[N, G, C/G·…]`.
+    """Decompose group normalization into row statistics: a group is a row of `[N, G, C/G·…]`.
 
-    Of an image, the planes are averaged and then their averages, which asks for no order of axes: the
-    norm stays between convolutions without a transpose. A convolution in groups gives each channel the
-    average of its own group and reads no other. Lines of open length are images of height one.
+    For an image, the planes are averaged and then their averages. This requires no particular axis
+    order, so the norm stays between convolutions without a transpose. A grouped convolution gives
+    each channel the average of its own group. Lines of dynamic length are images of height one.
     """
     shape = x.shape
     if x.rank == 3 and isinstance(shape[2], Size):
@@ -126,14 +127,14 @@ def decompose_group_norm(x: Value, *, op: Any, b: Rewriter, num_groups: int, eps
 def keep_root_of_infinity(
     x: Value, *, op: Any, b: Rewriter, even_if_finite: bool = True
 ) -> Value | None:
-    """Take the root of an infinity around XNNPACK's square root, which may give NaN for it.
+    """Handle infinity around XNNPACK's square root, which may return NaN for it.
 
     Its kernels estimate a reciprocal root and multiply by the number: ∞ · 0 is NaN. The number is
-    limited to the largest finite one first, and what was cut off comes back: nothing, or all of an
-    infinity. It is subtracted as `limited − x`, which is +0 where nothing was cut off: −0 − (+0) is
-    −0, as √−0 is, but −0 + (+0) would be +0. A norm of numbers beyond 10¹⁹ is infinite, and so
-    `x / norm` zero; it would be NaN. `even_if_finite`: also for a user who says that activations are
-    ordinary numbers.
+    first limited to the largest finite one. Then the excess is added back: zero, or infinity. It is
+    subtracted as `limited − x`, which is +0 where nothing was cut off: −0 − (+0) is −0, as √−0 is,
+    but −0 + (+0) would be +0. A norm of numbers beyond 10¹⁹ is then infinite, and `x / norm` is
+    zero instead of NaN. `even_if_finite`: apply it even if the user states that activations are
+    finite.
     """
     if not even_if_finite and numerics_of(b.program.context) == "finite":
         return None

@@ -1,4 +1,4 @@
-"""Pools by pools of images, by slices, or by a table of the elements of each window."""
+"""Pools as pools of images, as slices, or by a table of the elements of each window."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SPACES = {
     "aten.avg_pool2d.default": 2,
     "aten.avg_pool1d.default": 1,
 }
-"""How many axes a pool runs over."""
+"""Pool → the number of axes it runs over."""
 
 
 @lowers(
@@ -42,10 +42,10 @@ SPACES = {
     formerly=("pool-by-images-to-tosa",),
 )
 def pool_by_images(x: Value, *, form: int, op: Any, out: Out) -> Any:
-    """Pools of lines, of volumes, and of images without a batch, as pools of images.
+    """Rewrite pools of lines, of volumes, and of unbatched images as pools of images.
 
-    A maximum over a box is one over planes, then one over depths, and so is an average: what it
-    divides by is the product of the axes' counts, whether padding counts or not.
+    A maximum over a box is one over planes, then one over depths. So is an average: its divisor is
+    the product of the axes' counts, whether padding counts or not.
     """
     needs_static(x)
     no_refusal(reads_their_indices(op))
@@ -70,7 +70,7 @@ def pool_by_images(x: Value, *, form: int, op: Any, out: Out) -> Any:
 def _pooled(
     op: Any, x: Value, space: int, axes: Sequence[int | None], made: Sequence[int]
 ) -> Value:
-    """The pool over two axes of an image; None is an axis that is left alone."""
+    """Return the pool over two axes of an image; None is an axis that is not pooled."""
 
     def numbers(name: str, alone: int) -> list[int]:
         given = list(op.arg(name) or op.arg("kernel_size"))
@@ -87,7 +87,7 @@ def _pooled(
 
 
 MOST = 1 << 20
-"""The most elements of a table: a 64-bit number each, and as many elements gathered of each plane."""
+"""The most elements of an index table: each is 64 bits, and gathers one element of each plane."""
 WITH_PLACES = {
     **{f"aten.adaptive_max_pool{space}d.default": space for space in (1, 2, 3)},
     **{f"aten.max_pool{space}d_with_indices.default": space for space in (1, 2, 3)},
@@ -106,10 +106,10 @@ WITH_PLACES = {
     formerly=("maxima-with-places-to-tosa",),
 )
 def maxima_with_places(x: Value, *, form: int, op: Any, out: Out, b: Rewriter) -> Any:
-    """Maxima of windows whose places are read, by a table of the elements of each window.
+    """Compute maxima with indices by a constant table of the elements of each window.
 
-    The table is known: it is what is gathered, and where the greatest of a window stands. A window
-    that is cut off, or shorter than others, names its last element again, behind itself.
+    The table selects the elements to gather, and maps the position of a window's maximum to an
+    index. A window that is cut off, or shorter than others, repeats its last element at its end.
     """
     if not op.results[1].uses:
         return None
@@ -134,7 +134,7 @@ def maxima_with_places(x: Value, *, form: int, op: Any, out: Out, b: Rewriter) -
 
 
 def _spans(op: Any, at: int, size: int, count: int) -> Iterator[range]:
-    """The elements of an axis that each window has, without what is padded."""
+    """Yield the elements of an axis in each window, without padding."""
     if op.SCHEMA.operator.startswith("adaptive"):
         yield from (range(i * size // count, -(-(i + 1) * size // count)) for i in range(count))
         return
@@ -151,7 +151,7 @@ def _spans(op: Any, at: int, size: int, count: int) -> Iterator[range]:
 
 
 def _table(sizes: Sequence[int], spans: Sequence[Sequence[range]]) -> torch.Tensor:
-    """A row a window: its places in the order torch looks at them, the last again to fill it up."""
+    """Return each window's indices in PyTorch's order; the last one is repeated to fill a row."""
     steps = [prod(sizes[at + 1 :]) for at in range(len(sizes))]
     rows = [
         [sum(i * step for i, step in zip(where, steps, strict=True)) for where in product(*window)]
@@ -169,9 +169,9 @@ def _table(sizes: Sequence[int], spans: Sequence[Sequence[range]]) -> torch.Tens
     sample=("1x2x4x4xf32", [1, 1], [2, 2]),
 )
 def unit_pooling_to_slice(x: Value, *, op: Any) -> Value | None:
-    """`max_pool2d(x, 1, stride=s)` and `avg_pool2d(x, 1, stride=s)` to `x[..., ::s, ::s]`.
+    """Rewrite `max_pool2d(x, 1, stride=s)` and `avg_pool2d(x, 1, stride=s)` to `x[..., ::s, ::s]`.
 
-    Padding is at most half a window: none. A dilation has nothing to stand between.
+    Padding is at most half a window, which is 0 here. A dilation has no effect.
     """
     if set(op.arg("kernel_size")) != {1}:
         return None
@@ -203,10 +203,10 @@ MAXIMA = "max_pool2d_with_indices.default max_pool2d.default"
     """,
 )
 def normalize_pooling(x: Value, *, form: type[SchemaOp], op: Any, out: Out) -> Any:
-    """Spell 2-D poolings one way: values only, and every list written out.
+    """Canonicalize 2-D poolings: values only, and every list written out.
 
-    `max_pool2d_with_indices` gives indices that only training and unpooling read; a missing stride
-    is the kernel's size.
+    Only training and unpooling use the indices of `max_pool2d_with_indices`. A missing stride is
+    the kernel's size.
     """
     no_refusal(reads_their_indices(op))
     kernel = op.arg("kernel_size")
@@ -229,11 +229,11 @@ ADAPTIVE = {
     ),
     "aten.adaptive_max_pool2d.default": (aten.AmaxDefault, aten.MaxPool2dDefault),
 }
-"""Adaptive pools, each with its form over whole planes and over windows."""
+"""Adaptive pools → their forms over whole planes and over windows."""
 
 
 def _pool_loses(op: Any, program: Program) -> Deviation | None:
-    """Pooling of an engine that may lose a NaN; averages of whole planes have a form that does not."""
+    """Return the NaN that the engine's pool may lose; averages of whole planes lose none."""
     if not loses_nans(program.context):
         return None
     space, is_max = len(op.arg("output_size")), isinstance(op, aten.AdaptiveMaxPool2dDefault)
@@ -253,11 +253,11 @@ def _pool_loses(op: Any, program: Program) -> Deviation | None:
     sample=("1x3x8x8xf32", [4, 2]),
 )
 def adaptive_pool_to_pool(x: Value, *, form: Any, op: Any, out: Out) -> Any:
-    """Spell adaptive poolings by ordinary ones where windows are equal.
+    """Rewrite adaptive poolings as ordinary ones where all windows are equal.
 
-    To one element, an adaptive average is the mean of the spatial axes; to a size that divides the
-    input's, it is an average pool with kernel and stride of the quotient. Other sizes have windows
-    of several lengths and stay.
+    An adaptive average to one element is the mean of the spatial axes. If the output size divides
+    the input's, it is an average pool with kernel and stride of the quotient. Other sizes have
+    windows of several lengths and stay.
     """
     no_refusal(reads_their_indices(op))
     space, others = len(op.arg("output_size")), [None] * (len(op.results) - 1)
@@ -295,9 +295,9 @@ AVERAGES = (
 def adaptive_pool_by_parts(
     x: Value, *, form: type[SchemaOp], op: Any, out: Out, only_uneven: bool = False
 ) -> Any:
-    """Adaptive pools in windows of several lengths: a mean of each part of an axis, side by side.
+    """Decompose adaptive pools with windows of several lengths into a reduction per window.
 
-    `only_uneven` leaves windows of one length and of several elements, for targets that pool them.
+    `only_uneven` excludes windows of equal length (above one), for targets that have such a pool.
     """
     no_refusal(reads_their_indices(op))
     space = len(op.arg("output_size"))
@@ -312,7 +312,7 @@ def adaptive_pool_by_parts(
         if size == count:
             continue
         parts = [x.slice(at, i * size // count, -(-(i + 1) * size // count)) for i in range(count)]
-        # A part of one element is what a reduction would give.
+        # A window of one element is its own reduction.
         x = cat([p if p.shape[at] == 1 else p.reduce(form, [at]) for p in parts], at)
     return x, *[None] * (len(op.results) - 1)
 

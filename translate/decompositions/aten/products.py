@@ -1,4 +1,4 @@
-"""Products, convolutions and reductions, each by the one op that every target reads."""
+"""Canonical forms of products, convolutions and reductions, which every target reads."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ REORDERED = roundings("the product may be summed in another order")
     """,
 )
 def matmul_to_linear(*, op: Any, out: Out, b: Any) -> Value | None:
-    """A product with a transposed matrix or a weight as `aten.linear.default`.
+    """Rewrite a product with a transposed matrix or a weight as `aten.linear.default`.
 
-    `addmm(b, x, wᵀ)`, `mm(x, wᵀ)` and `matmul(x, w)` with a matrix on the right are what a linear
-    layer decomposes to. Where the right side is a weight that is not transposed, its transpose is a
-    derived weight: a recipe, no copy. A bias of one row is the linear's, any other is added behind.
+    `addmm(b, x, wᵀ)`, `mm(x, wᵀ)` and `matmul(x, w)` with a matrix on the right are decompositions
+    of a linear layer. If the right side is a weight that is not transposed, its transpose is a
+    derived weight: a recipe, no copy. A bias of one row is the linear's; any other is added after.
     """
     *first, x, right = (Value(value, b) for value in op.operands[:3])
     if right.rank != 2:
@@ -66,7 +66,7 @@ def matmul_to_linear(*, op: Any, out: Out, b: Any) -> Value | None:
     """,
 )
 def linear_by_vector(x: Value, weight: Value, bias: Value | None, *, out: Out) -> Value | None:
-    """A layer whose weight is a vector as one of a single output, which is then no axis.
+    """Rewrite a layer whose weight is a vector as one with a single output, and drop that axis.
 
     The runtime's kernel refuses such a weight: its operand and its result must have equal ranks.
     """
@@ -78,7 +78,7 @@ def linear_by_vector(x: Value, weight: Value, bias: Value | None, *, out: Out) -
 
 
 def transposed(value: SSAValue) -> SSAValue | None:
-    """The matrix that a value is the transpose of."""
+    """Return the matrix of which a value is the transpose."""
     owner = value.owner
     if isinstance(owner, aten.PermuteDefault) and owner.arg("dims") == [1, 0]:
         return owner.operands[0]
@@ -96,10 +96,10 @@ def transposed(value: SSAValue) -> SSAValue | None:
     sample=("2x5x3x4xf32", "5x4x6xf32"),
 )
 def matmul_to_bmm(*, op: Any, out: Out, b: Any) -> Value | None:
-    """Every other product as `aten.bmm.default` on batches of matrices.
+    """Rewrite every other product as `aten.bmm.default` on batches of matrices.
 
-    Vectors get an axis of 1, batch axes are broadcast to each other and flattened to one. A matrix
-    on the right of a batch is not repeated: the rows of all batches are one matrix. `baddbmm` is
+    Vectors get an axis of 1; batch axes are broadcast to each other and flattened to one. A matrix
+    on the right of a batch is not repeated: the rows of all batches form one matrix. `baddbmm` is
     the product and a sum.
     """
     *first, left, right = (Value(value, b) for value in op.operands)
@@ -136,12 +136,12 @@ def _batches(value: Value, batch: Sequence[int], matrix: tuple[int, int]) -> Val
     sample=("bik,jbk->bji", ["2x3x4xf32", "5x2x4xf32"]),
 )
 def einsum_to_bmm(equation: str, operands: list[Value], *, out: Out) -> Value:
-    """`einsum` of two tensors as permutes, views and one `aten.bmm.default`; `matmul` of open sizes.
+    """Rewrite a two-tensor `einsum` as permutes, views and `aten.bmm.default` (dynamic: `matmul`).
 
     Every letter belongs to one of four kinds: in both operands and the result (batch), in both but
     not in the result (summed), in one operand and the result (free). Each operand is permuted to
-    [batch, free, summed] and flattened to three axes. A letter that only one operand has and the
-    result lacks is refused.
+    [batch, free, summed] and flattened to three axes. A letter that is in only one operand and not
+    in the result is refused.
     """
     letters, result = _spelled_out(equation.replace(" ", ""), [len(x.shape) for x in operands])
     if len(letters) != 2:
@@ -182,7 +182,7 @@ def einsum_to_bmm(equation: str, operands: list[Value], *, out: Out) -> Value:
 
 
 def _spelled_out(equation: str, ranks: list[int]) -> tuple[list[str], str]:
-    """The terms and the result, with letters for an ellipsis, and a result that was implied."""
+    """Return the terms and the result; letters replace an ellipsis and an implied result."""
     terms, arrow, result = equation.partition("->")
     parts = terms.split(",")
     counts = [
@@ -206,9 +206,10 @@ def _product_of_axes(
     result: str,
     sizes: dict[str, Any],
 ) -> Value:
-    """The same where sizes are symbolic: `aten.matmul.default`, whose batch axes stay apart.
+    """Rewrite `einsum` with symbolic sizes as `aten.matmul.default` with separate batch axes.
 
-    So do, without letters of a batch, those of the operand that has more: the other is a matrix.
+    Without batch letters, the free axes of the operand with more of them also stay separate; the
+    other operand is a matrix.
     """
     batch, left, summed, right = groups
     if not summed:
@@ -256,11 +257,11 @@ CONVOLUTIONS = (
 def conv_to_convolution(
     x: Value, weight: Value, bias: Value | None, *, op: Any, out: Out, groups: int
 ) -> Value | None:
-    """Every convolution as `aten.convolution.default`.
+    """Rewrite every convolution as `aten.convolution.default`.
 
-    One op has every rank, transposed or not, with lists as long as there are spatial axes. Padding
-    `same` becomes numbers, with a pad in front where it is uneven; an unbatched input gets a batch
-    axis of 1.
+    One op covers every rank, transposed or not, with one list entry per spatial axis. Padding
+    `same` becomes numbers, with a pad before the convolution if it is uneven; an unbatched input
+    gets a batch axis of 1.
     """
     needs_static(weight, what="the shape of the kernel is symbolic")
     space, names = weight.rank - 2, op.SCHEMA.by_name
@@ -287,7 +288,7 @@ def conv_to_convolution(
             return None
     if not is_batched:
         no_refusal(cannot_be_viewed_as(x.ssa, (1, *x.shape)))
-    if any(extra):  # Zeros behind the last elements of the spatial axes.
+    if any(extra):  # Zeros after the last elements of the spatial axes.
         more = [0] * (x.rank - space) + extra
         longer = [d + m if isinstance(d, int) else d for d, m in zip(x.shape, more, strict=True)]
         amounts = [number for end in reversed(extra) for number in (0, end)]
@@ -301,7 +302,7 @@ def conv_to_convolution(
 
 
 def spread(numbers: Sequence[int], space: int) -> list[int]:
-    """One number a spatial axis."""
+    """Return one number per spatial axis."""
     return list(numbers) * space if len(numbers) == 1 else list(numbers)
 
 
@@ -326,10 +327,10 @@ REDUCTIONS: dict[str, type[SchemaOp]] = {
     sample="%y = aten.sum.default(%x) : (tensor<2x3x4xf32>) -> tensor<f32>",
 )
 def normalize_reduction(x: Value, *, form: Any, op: Any, out: Out) -> Any:
-    """Any mean, sum, maximum or minimum as the one over listed axes, kept; a view drops them.
+    """Rewrite a mean, sum, maximum or minimum with listed axes and `keepdim`; a view drops them.
 
-    The values of `max` and `min` along an axis too. A `dtype` argument casts the operand first, as
-    torch does.
+    This includes the values of `max` and `min` along an axis. A `dtype` argument casts the operand
+    first, as in PyTorch.
     """
     if any(indices.uses for indices in op.results[1:]):
         refuse("the indices are used")
@@ -374,8 +375,8 @@ def is_normal(op: SchemaOp, over: tuple[int, ...]) -> bool:
 def unmerge_batch(left: Value, right: Value, *, op: Any, out: Out) -> Value | None:
     """Let a batched product read `[B, H, N, D]` where views merged it to `[B·H, N, D]`.
 
-    XNNPACK multiplies stacks of any rank, so the views cost copies for nothing. The view behind the
-    product meets the one that restores the heads, and both go.
+    XNNPACK multiplies stacks of any rank, so the views would only cost copies. The view after the
+    product cancels with the one that restores the heads.
     """
     sources = [_merged_from(left), _merged_from(right)]
     merged = [source for source in sources if source is not None]
@@ -391,7 +392,7 @@ def unmerge_batch(left: Value, right: Value, *, op: Any, out: Out) -> Value | No
 
 
 def _split_again(op: SchemaOp, batch: Sequence[Dim]) -> bool:
-    """Whether every reader of a product is a view that splits the batch as it was."""
+    """Whether every user of a product is a view that splits the batch as it was."""
     readers = [use.operation for use in op.results[0].uses]
     return bool(readers) and all(
         isinstance(reader, aten.ViewDefault) and dims(reader.results[0].type)[:-2] == batch
@@ -400,9 +401,9 @@ def _split_again(op: SchemaOp, batch: Sequence[Dim]) -> bool:
 
 
 def _stands_between_views(op: SchemaOp) -> bool:
-    """Whether operands and readers of a product are views: another view of those costs nothing.
+    """Whether operands and users of a product are views, so that another view is free.
 
-    So it is where query heads share keys: their rows are merged, the keys' are not.
+    This is the case where query heads share keys: the queries' rows are merged, the keys' are not.
     """
     readers = [use.operation for use in op.results[0].uses]
     around = [*(value.owner for value in op.operands), *readers]
@@ -410,7 +411,7 @@ def _stands_between_views(op: SchemaOp) -> bool:
 
 
 def _merged_from(value: Value) -> Value | None:
-    """The stack of higher rank that a view merged along its batch axes, else None."""
+    """Return the stack of higher rank that a view merged along its batch axes, else None."""
     if not isinstance(value.owner, aten.ViewDefault):
         return None
     source = Value(value.owner.operands[0], value.b)
@@ -420,7 +421,7 @@ def _merged_from(value: Value) -> Value | None:
 
 
 MOST_PARTS = 32
-"""The rounding of n additions adds up to n / 2 ulp of the largest partial sum."""
+"""The roundings of n additions add up to n / 2 ulp of the largest partial sum."""
 
 
 @lowers(
@@ -434,10 +435,10 @@ MOST_PARTS = 32
     """,
 )
 def stacked_sum_to_additions(x: Value, *, op: Any, out: Out) -> Value | None:
-    """The sum or mean over stacked values is their addition: nothing is copied next to each other.
+    """Replace the sum or mean of stacked values by additions, without copying them to a stack.
 
-    `torch.stack(skips).sum(0)` is how skip connections, ensembles and experts are summed up. XNNPACK
-    copies each part and reduces over an outer axis, or cannot, where sizes are symbolic.
+    `torch.stack(skips).sum(0)` is a common form of skip connections, ensembles and experts. XNNPACK
+    copies each part and reduces over an outer axis; it cannot do so if sizes are symbolic.
     """
     joined = x.owner
     if not isinstance(joined, aten.CatDefault):
@@ -463,7 +464,7 @@ def stacked_sum_to_additions(x: Value, *, op: Any, out: Out) -> Value | None:
 
 
 def _before_views(parts: list[Value]) -> list[Value]:
-    """What the parts are views of, if that has one type: `stack` gives each a unit axis."""
+    """Return the operands of the parts' views, if they have one type: `stack` adds a unit axis."""
     views = [part.owner for part in parts if isinstance(part.owner, aten.ViewDefault)]
     seen = [Value(view.operands[0], parts[0].b) for view in views]
     if len(seen) != len(parts) or not all(same_type(seen[0].ssa, one.ssa) for one in seen):

@@ -1,7 +1,8 @@
-"""What stands alike for every index of an open axis: computed once, before it is repeated.
+"""Code motion: compute values that are invariant along a dynamic axis before they are repeated.
 
-Positions, masks and rotary angles are the same for each image or sentence of an open batch. Models
-repeat them first and compute then; with the repeating last, all before it is known at compile time.
+Positions, masks and rotary angles are the same for each image or sentence of a dynamic batch.
+Models repeat them first and compute afterwards. If the repetition comes last, everything before it
+is known at compile time.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ FILLS = {
     )
     for name in names.split()
 }
-"""Ops that make a tensor of one number, and the number where it is no argument."""
+"""Operators that create a tensor of one number, and the number if it is not an argument."""
 
 
 @lowers(
@@ -50,7 +51,7 @@ FILLS = {
     """,
 )
 def fill_by_expand(*, form: int | None, op: Any, out: Out, b: Rewriter) -> Value:
-    """A tensor of one number and of open sizes as a constant of one element, repeated."""
+    """Rewrite a tensor of one number and dynamic sizes as a constant of one element, expanded."""
     number = op.arg("fill_value") if form is None else form
     if isinstance(number, SSAValue):
         refuse("the number is known only at run time")
@@ -78,7 +79,7 @@ def fill_by_expand(*, form: int | None, op: Any, out: Out, b: Rewriter) -> Value
     """,
 )
 def expand_by_sizes(x: Value, *, op: Any, out: Out, b: Rewriter) -> Value:
-    """An expand to the shape of a tensor reads that tensor's open sizes, which an input has."""
+    """Let an expand to a tensor's shape read that tensor's dynamic sizes, which an input has."""
     if UNKNOWN in out.shape:
         refuse("the shape is not known")
     given = (*[1] * (len(out.shape) - x.rank), *x.shape)
@@ -103,7 +104,7 @@ def expand_by_sizes(x: Value, *, op: Any, out: Out, b: Rewriter) -> Value:
     """,
 )
 def merge_expands(x: Value, *, op: Any, out: Out) -> Value:
-    """An expand of an expand is one, whatever the sizes."""
+    """Merge an expand of an expand, whatever the sizes."""
     first: Any = x.owner
     inner, outer = list(first.arg("size")), list(op.arg("size"))
     ahead = len(outer) - len(inner)
@@ -115,7 +116,7 @@ def merge_expands(x: Value, *, op: Any, out: Out) -> Value:
 
 
 def is_constant(value: SSAValue) -> bool:
-    """Whether a value is a weight, or will be one as soon as what computes it is folded."""
+    """Whether a value is a weight, or becomes one when its computation is folded."""
     owner = value.owner
     if isinstance(owner, SchemaOp):
         return is_pure(owner) and bool(owner.operands) and all(map(is_constant, owner.operands))
@@ -123,7 +124,7 @@ def is_constant(value: SSAValue) -> bool:
 
 
 def is_repeated(value: SSAValue) -> bool:
-    """Whether a value is a constant that an expand repeats along open axes."""
+    """Whether a value is a constant that an expand repeats along dynamic axes."""
     owner = value.owner
     return (
         isinstance(owner, aten.ExpandDefault)
@@ -151,10 +152,10 @@ def repeats_nothing(op: SchemaOp) -> bool:
     """,
 )
 def compute_before_expand(*, op: Any, out: Out, b: Rewriter) -> Value:
-    """An op of weights, some repeated along open axes, as the op of the weights, repeated.
+    """Move an expand of weights along dynamic axes after an op of these weights.
 
-    Its axis map says which axis of the result each repeated axis is; one that is reduced, moved or
-    merged into another stays repeated.
+    The op's axis map says which axis of the result each repeated axis is. An axis that is reduced,
+    moved or merged into another stays repeated.
     """
     if len(op.results) != 1 or not is_pure(op):
         refuse("several results, or it does more than compute")
@@ -194,14 +195,14 @@ def compute_before_expand(*, op: Any, out: Out, b: Rewriter) -> Value:
 
 
 def _in_place_of(value: Any, once: dict[SSAValue, SSAValue]) -> Any:
-    """An argument, with what is not repeated in place of what is."""
+    """Return an argument in which unrepeated values replace the repeated ones."""
     if isinstance(value, list):
         return [_in_place_of(each, once) for each in value]
     return once.get(value, value) if isinstance(value, SSAValue) else value
 
 
 def _opened(expand: Any) -> Iterator[tuple[int, SSAValue]]:
-    """The axes that an expand of a weight makes open ones, and how many times each is repeated."""
+    """Yield the axes that an expand of a weight makes dynamic, and the repetitions of each."""
     for axis, (size, made) in enumerate(
         zip(expand.arg("size"), dims(expand.results[0].type), strict=True)
     ):
@@ -210,7 +211,7 @@ def _opened(expand: Any) -> Iterator[tuple[int, SSAValue]]:
 
 
 def _unrepeated(expand: Any, b: Rewriter) -> Value:
-    """What an expand of a weight repeats along other axes than open ones."""
+    """Return a weight expanded along static axes only."""
     weight = Value(expand.operands[0], b)
     made = dims(expand.results[0].type)
     ahead = weight.view(*[1] * (len(made) - weight.rank), *weight.shape)
@@ -234,7 +235,7 @@ def _unrepeated(expand: Any, b: Rewriter) -> Value:
     """,
 )
 def pick_before_expand(*, op: Any, out: Out, b: Rewriter) -> Value:
-    """Along a repeated axis every index picks the same: the first, and the result is repeated."""
+    """Select the first element along a repeated axis, for every index, and repeat the result."""
     expand = op.operands[0].owner
     counts = dict(_opened(expand))
     indices = list(op.arg("indices"))
@@ -254,7 +255,7 @@ def pick_before_expand(*, op: Any, out: Out, b: Rewriter) -> Value:
         a != size and (a != 1 or size not in known)
         for a, size in zip(value.shape, out.shape, strict=True)
     ):
-        refuse("the indices have another size than what is repeated")
+        refuse("the indices and the repeated value have different sizes")
     sizes = [
         -1 if a == size else known[size] for a, size in zip(value.shape, out.shape, strict=True)
     ]

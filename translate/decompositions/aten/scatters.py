@@ -1,9 +1,9 @@
-"""What is picked from, and added up at, places that weights say: a product with ones and zeros.
+"""Gathers and scatter reductions at constant indices, as products with a matrix of ones and zeros.
 
-Layers over a fixed graph take a row for each edge and add up, or keep the greatest, at each node.
-XNNPACK has neither, and the kernels cut its delegates in two. A product costs as many multiplications
-as places, rows and columns, each some 25 ps, where the kernel that adds takes 9 ns an element
-(measured on Zen 5): less for up to `MOST_PLACES`.
+Graph layers over a fixed graph select a row for each edge, and add or take the maximum at each
+node. XNNPACK has neither, and the kernels cut its delegates in two. A product takes positions ·
+rows · columns multiplications of about 25 ps each; the kernel that adds takes 9 ns an element
+(measured on Zen 5). The product is faster for up to `MOST_PLACES`.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from stepwell.translate.rewrites.xnnpack.nodes.guards import not_floats
 
 MOST_PLACES = 256
 MOST_PRODUCTS = 2**18
-"""Multiplications in the place of a kernel that copies rows, and of leaving the delegate for it."""
+"""Multiplications that take as long as a kernel that copies rows and the exit from the delegate."""
 FEW_SLICES = 8
-"""Nodes that a product is not cheaper than."""
+"""Up to this number of slices, a product is not cheaper."""
 
 _MIXES = Deviation("an element that is infinite or NaN makes NaN of what others are added up to")
 
@@ -61,19 +61,19 @@ SCATTERS = {
 def scatter_by_product(
     x: Value, dim: int, index: Value, source: Value, *, form: str | None, op: Any, b: Rewriter
 ) -> Value:
-    """Rows added up, or the greatest or least of them, at the places of a constant index."""
+    """Replace a sum, maximum or minimum of rows at constant indices by a product."""
     reduce = form or op.arg("reduce")
     no_refusal(not_floats((x.ssa, source.ssa, *op.results)))
     if not x.is_static or not source.is_static or not x.rank:
         refuse("a size is symbolic, or there is no axis")
     if x.dtype != f32 and reduce != "sum":
-        refuse("no place is so low that halves have no number below it")
+        refuse("halves have no number that is below every element")
     if reduce not in ("sum", "amax", "amin"):
-        refuse(f"the {reduce} of what falls on a place is no product")
+        refuse(f"the {reduce} of the values at an index is no product")
     at = x.axis(dim)
     places = _places(index, at, x, source)
     if x.shape[at] > MOST_PLACES:
-        refuse(f"there are {x.shape[at]} places: the kernel costs less than products with all")
+        refuse(f"there are {x.shape[at]} indices: the kernel costs less than products with all")
     if op.name == "aten.index_add.default" and op.arg("alpha") not in (None, 1):
         source = source * float(op.arg("alpha"))
     keeps = form is not None or op.arg("include_self") is not False
@@ -101,9 +101,9 @@ _LARGEST = torch.finfo(torch.float32).max
 
 
 def _places(index: Value, at: int, x: Value, source: Value) -> torch.Tensor:
-    """The place of each row of the source; refused are places that differ along a row."""
+    """Return the position of each source row; positions that differ along a row are refused."""
     if index.key is None:
-        refuse("the places are known only at run time")
+        refuse("the indices are known only at run time")
     held = index.b.weights.get(index.key)
     if not held.numel():
         refuse("nothing is written")
@@ -112,17 +112,17 @@ def _places(index: Value, at: int, x: Value, source: Value) -> torch.Tensor:
             refuse("not all that is given is written")
         rows = held.movedim(at, 0).flatten(1) if held.dim() > 1 else held[:, None]
         if not bool((rows == rows[:, :1]).all()):
-            refuse("the places are not the same for whole rows")
+            refuse("the indices differ within a row")
         held = rows[:, 0]
     if any(n != m for a, (n, m) in enumerate(zip(x.shape, source.shape, strict=True)) if a != at):
         refuse("not all that is there is written to")
     if not 0 <= int(held.min()) <= int(held.max()) < x.shape[at]:
-        refuse("a place lies outside its axis")
+        refuse("an index is out of bounds")
     return held.long()
 
 
 def _product(source: Value, at: int, matrix: torch.Tensor, name: str) -> Value:
-    """A matrix times the rows along an axis."""
+    """Return a matrix times the rows along an axis."""
     order = [*(axis for axis in range(source.rank) if axis != at), at]
     rows = source.permute(order)
     weight = rows.constant(matrix.to(torch_dtype(rows.dtype)), name)
@@ -131,7 +131,7 @@ def _product(source: Value, at: int, matrix: torch.Tensor, name: str) -> Value:
 
 
 def _greatest(source: Value, at: int, places: torch.Tensor, hit: torch.Tensor, name: str) -> Value:
-    """The greatest row of each place, 0 where none falls: as many slots as fall on one place."""
+    """Return the maximum row at each position, or 0, from as many slots as rows share one."""
     count = len(hit)
     ranks = torch.zeros_like(places)
     seen = [0] * count
@@ -162,7 +162,7 @@ def _greatest(source: Value, at: int, places: torch.Tensor, hit: torch.Tensor, n
     """,
 )
 def pick_by_product(x: Value, *, op: Any, out: Out, b: Rewriter) -> Value | None:
-    """Rows picked by a constant index in no order that few slices follow."""
+    """Gather rows by a constant index, if its order would need many slices."""
     if not_floats(op.results) or not x.is_static:
         return None
     places = PickBySlices().places(op, x.shape, b.program)

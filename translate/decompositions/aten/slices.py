@@ -1,4 +1,4 @@
-"""Ops that take parts of tensors, or put them together: slices and one `cat`."""
+"""Canonical forms of slices and concatenations."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ SELECTIONS = ("aten.select.int", "aten.select_copy.int")
 
 @lowers(*SLICES, *NARROWS, to="aten", sample=("4x6xf32", -2, -2))
 def normalize_slice(x: Value, dim: int, *, op: Any, out: Out) -> Value | None:
-    """Slices and narrows one way: `aten.slice.Tensor` with every bound a number.
+    """Canonicalize slices and narrows to `aten.slice.Tensor` with every bound a number.
 
-    Bounds count from the front and lie inside the axis.
+    Bounds count from the front and are within the axis.
     """
     at = x.axis(dim)
     bounds = (_narrowed if "length" in op.SCHEMA.by_name else _ranged)(op, x.shape[at])
@@ -59,9 +59,9 @@ def normalize_slice(x: Value, dim: int, *, op: Any, out: Out) -> Value | None:
     """,
 )
 def slice_whole_share(x: Value, dim: int, *, op: Any, out: Out) -> Value | None:
-    """The second of four equal parts of an open axis, say: an element of an axis of four.
+    """Rewrite a slice of a fixed share of a dynamic axis, say the second quarter, as a selection.
 
-    TimeSformer cuts a frame's rows, `x[:batch]`, out of those of all frames.
+    TimeSformer selects a frame's rows, `x[:batch]`, from those of all frames.
     """
     at = x.axis(dim)
     part, whole, start = out.shape[at], x.shape[at], op.arg("start")
@@ -70,10 +70,10 @@ def slice_whole_share(x: Value, dim: int, *, op: Any, out: Out) -> Value | None:
     begin = start.type.size if isinstance(start, SSAValue) else start or 0
     count, first = (Size.of(size).exact_quotient(part) for size in (whole, begin))
     if count is None or first is None or count.number is None or first.number is None:
-        refuse("what is cut out is no whole share of the axis")
+        refuse("the slice is no integer fraction of the axis")
     apart = [*x.shape[:at], count.number, part, *x.shape[at + 1 :]]
     if not is_open_once(apart):
-        refuse("several sizes are open")
+        refuse("several sizes are dynamic")
     return x.view(*apart).slice(at, first.number, first.number + 1).view(*out.shape)
 
 
@@ -101,9 +101,9 @@ def _ranged(op: Any, size: Dim) -> tuple[int, int, int]:
 
 @lowers(*SELECTIONS, to="aten", sample=("4x6xf32", 1, -1))
 def normalize_selection(x: Value, dim: int, index: Any, *, out: Out, b: Any) -> Value:
-    """A selection is a slice of length 1 and a view that drops the axis.
+    """Rewrite a selection as a slice of length 1 and a view that drops the axis.
 
-    On a symbolic axis an index from the front, and the last element, are provable.
+    On a symbolic axis, an index from the front and the last element are provable.
     """
     at = x.axis(dim)
     size = x.shape[at]
@@ -141,7 +141,7 @@ SPLITS = (
 
 @lowers(*SPLITS, to="aten", sample=("2x6xf32", 4, 1))
 def split_to_slices(x: Value, *, op: Any, dim: int) -> tuple[Value | None, ...]:
-    """`split`, `chunk`, `tensor_split` and `unbind` as one slice a part.
+    """Rewrite `split`, `chunk`, `tensor_split` and `unbind` as one slice per part.
 
     The length of each part is read from the result types, which are verified.
     """
@@ -165,7 +165,7 @@ def split_to_slices(x: Value, *, op: Any, dim: int) -> tuple[Value | None, ...]:
 
 
 def _by_sizes_of_run_time(x: Value, at: int, op: Any) -> tuple[Value | None, ...]:
-    """Slices whose bounds are sums of what the program computes, as of what each expert is given."""
+    """Return slices with computed bounds (running sums of sizes), as for mixture-of-experts."""
     sizes, parts = Sizes(x.b, op.operands, None), list[Value | None]()
     lengths = [n.type.size if isinstance(n, SSAValue) else n for n in op.arg("split_sizes")]
     ends = [settled(end) for end in accumulate(map(Size.of, lengths), initial=Size.of(0))]
@@ -185,10 +185,10 @@ STACKS = {"aten.stack.default": "stack", "aten.hstack.default": "h", "aten.vstac
 
 @lowers({**STACKS, **dict.fromkeys(JOINS)}, to="aten", sample=(["2x3xf32", "2x3xf32"], {"dim": -1}))
 def stack_to_cat(parts: list[Value], *, form: str | None, op: Any, out: Out) -> Value | None:
-    """`stack`, `hstack`, `concat`, … as `aten.cat.default` of views, on a non-negative axis.
+    """Rewrite `stack`, `hstack`, `concat`, … as `aten.cat.default` of views, on an axis ≥ 0.
 
-    Empty parts are left out, among them those of shape [0] that `cat` skips by an old rule of
-    torch's, so that no target has to know them.
+    Empty parts are dropped, among them those of shape [0] that PyTorch's `cat` skips for
+    compatibility, so that no target has to handle them.
     """
     if any(part.dtype != out.dtype for part in parts):
         refuse("the operands have several dtypes; cast them first")
@@ -219,10 +219,11 @@ def stack_to_cat(parts: list[Value], *, form: str | None, op: Any, out: Out) -> 
 
 @lowers("aten.roll.default", "aten.flip.default", to="aten", sample=("4x6xf32", [-1, 2], [0, 1]))
 def roll_to_cat(x: Value, shifts: Sequence[Any], *, op: Any, out: Out) -> Value:
-    """`roll` as two slices and a concatenation an axis.
+    """Rewrite `roll` as two slices and a concatenation per axis.
 
-    Swin's shifted windows roll the feature map by half a window, both ways. No target has a roll.
-    `flip` stays: only a target without a gather picks element by element (`pick-by-slices`).
+    Swin's shifted windows roll the feature map by half a window, in both directions. No target has
+    a roll. `flip` stays: only a target without a gather selects element by element
+    (`pick-by-slices`).
     """
     if isinstance(op, aten.FlipDefault):
         refuse("a flip written in slices would cost more than a gather")
@@ -247,7 +248,7 @@ def roll_to_cat(x: Value, shifts: Sequence[Any], *, op: Any, out: Out) -> Value:
 
 @lowers("aten.constant_pad_nd.default", to="aten", sample=("2x5xf32", [-1, 2], 0.5))
 def crop_to_slice(x: Value, amounts: Sequence[Any], *, op: Any, out: Out, b: Any) -> Value | None:
-    """Slices that cut what a negative padding takes away, and a pad of what is not negative.
+    """Rewrite negative padding as slices, and keep a pad for the rest.
 
     `F.pad` with a negative amount crops. No target's pad does, and ExecuTorch's own kernel refuses
     it at run time.
@@ -264,7 +265,7 @@ def crop_to_slice(x: Value, amounts: Sequence[Any], *, op: Any, out: Out, b: Any
                 refuse("the size of a cropped axis is symbolic")
             kept[at] = (max(0, -before), x.shape[at] + min(0, after))
     value, type_ = op.arg("value"), op.results[0].type
-    if any(start >= stop for start, stop in kept.values()):  # Only what is put around it stays.
+    if any(start >= stop for start, stop in kept.values()):  # Only the padding is left.
         full = aten.FullDefault.make(list(out.shape), value, dtype=out.dtype, result_types=[type_])
         return Value(emit(b, full), b)
     for at, (start, stop) in kept.items():
@@ -274,7 +275,7 @@ def crop_to_slice(x: Value, amounts: Sequence[Any], *, op: Any, out: Out, b: Any
 
 
 WIDEST_BORDER = 8
-"""Rows of a reflected border; a wider one makes more slices than a gather is worth."""
+"""The most rows of reflecting padding; more of them would cost more slices than a gather."""
 BORDERS = {
     "aten.pad.default": None,
     **{f"aten.reflection_pad{space}d.default": "reflect" for space in (1, 2, 3)},
@@ -284,11 +285,11 @@ BORDERS = {
 
 @lowers(BORDERS, to="aten", sample=("2x5xf32", [2, 1], "reflect"))
 def pad_to_slices(x: Value, amounts: Sequence[Any], *, form: str | None, op: Any) -> Value | None:
-    """Reflecting, replicating and circular padding as slices side by side.
+    """Rewrite reflecting, replicating and circular padding as a concatenation of slices.
 
-    A reflected border is one slice for each of its rows, a replicated one the outermost row
-    expanded, a circular one a single slice of the other end. ExecuTorch has kernels for some of
-    these pads and delegates for none; borders are a few rows wide.
+    Reflection is one slice per row, replication is the outermost row expanded, circular padding is
+    a single slice of the other end. ExecuTorch has kernels for some of these pads and delegates for
+    none; the padding is usually a few rows wide.
     """
     mode = form or op.arg("mode")
     if mode == "constant":
@@ -305,7 +306,7 @@ def pad_to_slices(x: Value, amounts: Sequence[Any], *, form: str | None, op: Any
         if isinstance(size, int):
             return _ROWS[mode](x, at, size, before, after)
         if mode != "circular":
-            refuse("the size is open, and the runtime has a kernel")
+            refuse("the size is dynamic, and the runtime has a kernel")
         return _circular_of_any(x, at, before, after)
 
     return bordered(x, amounts, rows)
@@ -314,7 +315,7 @@ def pad_to_slices(x: Value, amounts: Sequence[Any], *, form: str | None, op: Any
 def bordered(
     x: Value, amounts: Sequence[int], rows: Callable[[Value, int, int, int], _Rows]
 ) -> Value:
-    """Each axis between rows in front of it and behind; amounts are torch's, the last axis first."""
+    """Concatenate rows before and after each axis; amounts start with the last axis."""
     for index, (before, after) in enumerate(zip(amounts[::2], amounts[1::2], strict=True)):
         at = x.rank - 1 - index
         if before or after:
@@ -364,10 +365,10 @@ _ROWS = {"reflect": _reflected, "replicate": _replicated, "circular": _circular}
     """,
 )
 def index_to_slices(x: Value, *, op: Any, b: Rewriter, most_runs: int = 4) -> Value | None:
-    """Spell a selection by constant indices as slices, where the indices run in a few sequences.
+    """Rewrite a selection by constant indices as slices, if the indices form a few runs.
 
-    `roll` decomposes to `index_select` with indices that wrap around once; taking every channel of
-    half a tensor is one run. Indices are read from the weight; other selections stay a gather.
+    `roll` decomposes to `index_select` with indices that wrap around once; every second channel of
+    a tensor is one run. Indices are read from the weight. Other selections remain a gather.
     """
     at, index = _indexed_axis(op)
     if index is None or (key := weight_key(index)) is None:
@@ -384,7 +385,7 @@ def index_to_slices(x: Value, *, op: Any, b: Rewriter, most_runs: int = 4) -> Va
 
 
 def _indexed_axis(op: Any) -> tuple[int, SSAValue | None]:
-    """The axis that is selected from, and the indices; None if there are several."""
+    """Return the axis that is selected from, and the indices; None if there are several."""
     if isinstance(op, aten.IndexSelectDefault):
         return axis(op.arg("dim"), max(len(dims(op.operands[0].type)), 1)), op.operands[1]
     given = [(at, index) for at, index in enumerate(op.arg("indices")) if index is not None]

@@ -1,7 +1,8 @@
-"""Values that compute like numbers, in aten's ops.
+"""Tensor values with arithmetic operators, which write ATen ops.
 
-Layouts are written in the normal form that every target reads (`rewrites/building.py`); types are
-stated, not inferred. A number beside a value stays a number: the op of tensors and numbers.
+Shapes are written in the canonical form that every target reads (`rewrites/building.py`); types are
+stated, not inferred. An operation of a value and a number becomes the operator for tensor and
+scalar.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ _T = TypeVar("_T")
 
 
 class Value:
-    """A tensor on the pad, with what writes ops beside it."""
+    """A tensor in the IR, with the rewriter that inserts operations on it."""
 
     __slots__ = ("b", "ssa")
 
     def __init__(self, ssa: SSAValue, b: Rewriter) -> None:
         self.ssa, self.b = ssa, b
 
-    # -- what it is --------------------------------------------------------------------------
+    # -- properties --------------------------------------------------------------------------
 
     @property
     def dtype(self) -> Attribute:
@@ -44,7 +45,7 @@ class Value:
 
     @property
     def shape(self) -> tuple[Any, ...]:
-        """The sizes: ints, and a `Size` where one is symbolic."""
+        """The sizes: ints, and a `Size` for each symbolic one."""
         return dims(self.ssa.type)
 
     @property
@@ -59,27 +60,27 @@ class Value:
 
     @property
     def key(self) -> str | None:
-        """The name of the weight that it is."""
+        """The key of the weight, if the value is one."""
         return weight_key(self.ssa)
 
     @property
     def owner(self) -> Operation | Any:
-        """What made it: an op, or the block whose argument it is."""
+        """The defining operation, or the block if the value is a block argument."""
         return self.ssa.owner
 
     def axis(self, dim: int) -> int:
-        """An axis counted from the front."""
+        """Return an axis counted from the front."""
         return building.axis(dim, self.rank)
 
     def _of(self, ssa: SSAValue) -> Value:
         return Value(ssa, self.b)
 
     def constant(self, values: torch.Tensor, name: str = "constant") -> Value:
-        """A small constant beside this value."""
+        """Insert a small constant before this value's user."""
         return self._of(self.b.constant(values, name))
 
     def derived(self, recipe: str, **options: Any) -> Value:
-        """What a recipe makes of this weight."""
+        """Return the derived weight that a recipe computes from this weight."""
         assert self.key is not None, "a weight"
         return self._of(self.b.weight(self.b.weights.derive(recipe, [self.key], **options)))
 
@@ -93,7 +94,7 @@ class Value:
         dtype: Attribute | None = None,
         **named: Any,
     ) -> Value:
-        """An op of this value, of its type unless another shape or element type is stated."""
+        """Insert an op on this value; the result has its type unless a shape or dtype is stated."""
         cls = op_class(f"aten.{op}") if isinstance(op, str) else op
         type_ = self.ssa.type
         wanted = self.shape if shape is None else tuple(shape)
@@ -106,7 +107,7 @@ class Value:
         return self._of(building.emit(self.b, new))
 
     def binary(self, of_tensors: type[SchemaOp], of_numbers: type[SchemaOp], other: Any) -> Value:
-        """An op of two tensors of one element type, broadcast, or of a tensor and a number."""
+        """Insert an op of two broadcast tensors of one element type, or of tensor and number."""
         if not isinstance(other, Value):
             return self.call(of_numbers, other)
         return self.call(of_tensors, other, shape=broadcast(self.shape, other.shape))
@@ -121,37 +122,37 @@ class Value:
         return self.binary(aten.MulTensor, aten.MulScalar, other)
 
     def reduce(self, cls: type[SchemaOp], axes: Sequence[int]) -> Value:
-        """A reduction that keeps its axes, counted from the front."""
+        """Insert a reduction that keeps its axes; axes count from the front."""
         return self._of(building.reduced(self.b, cls, self.ssa, axes))
 
     def cast(self, dtype: Attribute) -> Value:
-        """A conversion; itself where it has the type."""
+        """Insert a conversion, or return the value itself if it has the type."""
         return self._of(building.cast(self.b, self.ssa, dtype))
 
     def affine(self, weight: SSAValue | None, bias: SSAValue | None) -> Value:
-        """`self * weight + bias`, broadcasting over leading axes."""
+        """Return `self * weight + bias`, broadcasting over leading axes."""
         value = self if weight is None else self.call(aten.MulTensor, self._of(weight))
         return value if bias is None else value.call(aten.AddTensor, self._of(bias))
 
     # -- axes --------------------------------------------------------------------------------
 
     def view(self, *shape: Dim) -> Value:
-        """The same elements in another shape; refused: sizes that no view can state."""
+        """Reshape the value; sizes that no view can state are refused."""
         refusal = building.cannot_be_viewed_as(self.ssa, shape)
         if refusal is not None:
             refuse(refusal.reason)
         return self._of(building.view(self.b, self.ssa, shape))
 
     def permute(self, order: Sequence[int]) -> Value:
-        """The axes in another order."""
+        """Permute the axes."""
         return self._of(building.permute(self.b, self.ssa, order))
 
     def slice(self, at: int, start: int, stop: int) -> Value:
-        """A part of one axis, whose bounds are numbers."""
+        """Return a part of one axis with constant bounds."""
         return self._of(building.slice_axis(self.b, self.ssa, at, start, stop))
 
     def last(self, at: int, count: int) -> Value:
-        """The last rows of an axis that may be open; every size has so many."""
+        """Return the last rows of an axis, which may be dynamic but has at least `count` rows."""
         return self._of(
             building.emit(
                 self.b, building.slice_op(self.ssa, at, -count, building.TO_THE_END, count)
@@ -159,14 +160,14 @@ class Value:
         )
 
     def expand(self, *shape: Dim) -> Value:
-        """Repeated along axes of size 1."""
+        """Repeat the value along axes of size 1."""
         return self._of(building.expand(self.b, self.ssa, shape))
 
 
 def again(
     op: SchemaOp, operands: Sequence[Value], dtype: Attribute | None = None
 ) -> tuple[Value, ...]:
-    """An op of other operands, with results of its own element types or of another one."""
+    """Insert a copy of an op with other operands; results may have another element type."""
     b = operands[0].b
     types = [r.type if dtype is None else with_element(r.type, dtype) for r in op.results]
     new = b.insert(remade(op, [value.ssa for value in operands], types))
@@ -174,31 +175,31 @@ def again(
 
 
 def cat(parts: Sequence[Value], at: int) -> Value:
-    """Parts one after the other, along an axis that may be open."""
+    """Concatenate parts along an axis, which may be dynamic."""
     return Value(building.cat(parts[0].b, [part.ssa for part in parts], at), parts[0].b)
 
 
 def broadcast(one: Sequence[Dim], other: Sequence[Dim]) -> tuple[Dim, ...]:
-    """The common shape of two that torch has found to agree."""
+    """Return the common shape of two shapes that broadcast."""
     rank = max(len(one), len(other))
     pairs = zip((*[1] * (rank - len(one)), *one), (*[1] * (rank - len(other)), *other), strict=True)
     return tuple(right if left == 1 else left for left, right in pairs)
 
 
 def needs_static(*values: Value, what: str = "the shape is symbolic") -> None:
-    """Refuse sizes that are no numbers."""
+    """Refuse symbolic sizes."""
     if not all(value.is_static for value in values):
         refuse(what)
 
 
 def no_refusal(refusal: Refusal | None) -> None:
-    """Refuse where a guard of several rewrites does."""
+    """Raise the refusal that a shared guard returned, if any."""
     if refusal is not None:
         refuse(refusal.reason)
 
 
 def answered(found: _T | Refusal) -> _T:
-    """What a question of several rewrites gives; refuse where it does."""
+    """Return the answer of a shared query; raise it if it is a refusal."""
     if isinstance(found, Refusal):
         refuse(found.reason)
     return found

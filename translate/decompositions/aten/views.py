@@ -1,4 +1,4 @@
-"""Ops that only move elements, as views, permutes and expands with their sizes written out."""
+"""Canonical forms of data movement: views, permutes and expands with explicit sizes."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ STRIDED = ("aten.as_strided.default", "aten.as_strided_copy.default")
 
 @lowers(*STRIDED, to="aten", sample=("2x6xf32", [3, 4], [4, 1]))
 def as_strided_to_view(x: Value, size: Any, stride: Any, offset: Any, *, out: Out, b: Any) -> Value:
-    """`as_strided` where it provably is a view.
+    """Rewrite `as_strided` as a view where that is proved.
 
-    Strides are no part of the IR: what `as_strided` reads is known only where the memory format of
-    its operand is — an input, whose signature states it, a weight, or a new tensor with but one
-    axis longer than 1 — and is a view only if the strides it asks for are the dense row-major ones
-    of as many elements, from the first on.
+    Strides are not part of the IR: the elements that `as_strided` reads are known only if the
+    memory format of its operand is. That holds for an input, whose signature states it, a weight,
+    or a new tensor with at most one axis longer than 1. It is a view only if the requested strides
+    are the dense row-major ones of as many elements, from the first on.
     """
     shape = static_dims_of(out.shape)
     if not x.is_static or shape is None:
@@ -60,11 +60,11 @@ def as_strided_to_view(x: Value, size: Any, stride: Any, offset: Any, *, out: Ou
     formerly=("gather-strides-to-tosa",),
 )
 def gather_strides(x: Value, *, op: Any, out: Out, b: Rewriter) -> Value:
-    """`as_strided` by rows of its operand's memory, where that is known to be row-major.
+    """Rewrite `as_strided` as a gather from its operand's memory, if that is row-major.
 
-    What `as_strided` reads hangs on strides, which are no part of the IR: those of a transposed
-    value are not its shape's. It becomes an `index_select` only of a value that provably lies row
-    by row, and is refused else.
+    The elements that `as_strided` reads depend on strides, which are not part of the IR: the
+    strides of a transposed value do not follow from its shape. It becomes an `index_select` only if
+    the value is provably row-major, and is refused otherwise.
     """
     shape = static_dims_of(out.shape)
     if not x.is_static or shape is None:
@@ -84,7 +84,7 @@ def gather_strides(x: Value, *, op: Any, out: Out, b: Rewriter) -> Value:
 
 
 def static_dims_of(shape: Sequence[Dim]) -> tuple[int, ...] | None:
-    """A shape if all its sizes are numbers."""
+    """Return a shape if all its sizes are numbers."""
     known = tuple(size for size in shape if isinstance(size, int))
     return known if len(known) == len(shape) else None
 
@@ -121,12 +121,11 @@ def is_view_in_form(op: Any) -> bool:
 
 @lowers(*RESHAPES, to="aten", unless=is_view_in_form, sample=("2x12xf32", [-1, 3]))
 def reshape_to_view(x: Value, *, op: Any, out: Out, b: Rewriter) -> Value:
-    """Every reshape as `aten.view.default` with its sizes written out.
+    """Rewrite every reshape as `aten.view.default` with its sizes written out.
 
     `reshape`, `flatten`, `unflatten`, `squeeze`, `unsqueeze`, `view_copy` and the rest all keep the
-    elements in row-major order and state another shape, so one op says it all. A symbolic size is
-    written −1, a second one is read from the operand; sizes that a view computes itself stay as
-    they are.
+    elements in row-major order and state another shape, so one op is enough. A symbolic size is
+    written −1, a second one is read from the operand; sizes that a view computes itself stay.
     """
     sizes = stated_sizes(op)
     if any(isinstance(size, SSAValue) for size in sizes):
@@ -136,7 +135,7 @@ def reshape_to_view(x: Value, *, op: Any, out: Out, b: Rewriter) -> Value:
 
 
 def stated_sizes(op: Any) -> Sequence[int | SSAValue]:
-    """The sizes of the result as an op states them, none where it does not state them all."""
+    """Return the sizes of the result that an op states; none unless it states them all."""
     for name in ("size", "shape"):
         if name in op.SCHEMA.by_name:
             return op.arg(name)
@@ -167,10 +166,10 @@ BROADCASTS = (
 
 @lowers(*BROADCASTS, to="aten", sample=("1x3xf32", [4, -1]))
 def normalize_expand(x: Value, *, op: Any, out: Out) -> Value | None:
-    """Every broadcast as one `aten.expand.default` with its sizes written out, −1 an open one.
+    """Rewrite every broadcast as one `aten.expand.default` with explicit sizes, −1 if dynamic.
 
-    An expand of an expand is one expand. Axes that it adds in front are added by a view first, so
-    that an expand only ever repeats axes of size 1.
+    An expand of an expand is merged. A view first adds leading axes, so that an expand only ever
+    repeats axes of size 1.
     """
     result = op.results[0]
     if same_type(x.ssa, result):
@@ -199,11 +198,11 @@ REPEATS = {
 
 @lowers(REPEATS, to="aten", sample=("2x1xf32", [3, 4]))
 def repeat_to_expand(x: Value, *, form: str | None, op: Any, out: Out) -> Value:
-    """`repeat`, `tile` and `repeat_interleave` as a view, one expand and a view.
+    """Rewrite `repeat`, `tile` and `repeat_interleave` as a view, one expand and a view.
 
     An axis of n elements repeated r times is the axes (r, n) of an expand, flattened; elements
-    repeated each r times are the axes (n, r). Axes of size 1 need no view. Beside several open
-    sizes, which no view works out, the repeated parts of one axis are concatenated.
+    repeated r times each are the axes (n, r). Axes of size 1 need no view. If several sizes are
+    dynamic, a view cannot infer them, and the repeated parts of one axis are concatenated.
     """
     if UNKNOWN in x.shape:
         refuse("the repeated shape is not known")
@@ -220,7 +219,7 @@ def repeat_to_expand(x: Value, *, form: str | None, op: Any, out: Out) -> Value:
 
 
 def _of_open_counts(x: Value, counts: Sequence[Any], made: Sequence[Dim]) -> Value:
-    """Axes of one element, repeated as often as the program computes: an expand to that size."""
+    """Expand axes of one element to repetition counts that the program computes."""
     shape = (*[1] * (len(counts) - x.rank), *x.shape)
     pairs = list(zip(shape, counts, strict=True))
     if not all(size == 1 or count == 1 for size, count in pairs):
@@ -230,13 +229,13 @@ def _of_open_counts(x: Value, counts: Sequence[Any], made: Sequence[Dim]) -> Val
 
 
 MOST_PARTS = 64
-"""Of which a repeated axis is concatenated."""
+"""The most copies that are concatenated along a repeated axis."""
 
 
 def _repeated_parts(
     x: Value, made: Sequence[Dim], form: str | None
 ) -> tuple[int, list[Value]] | None:
-    """The one axis of several elements that is repeated, and what stands along it in the result."""
+    """Return the one repeated axis with several elements, and its copies in the result."""
     if x.rank != len(made):
         return None
     longer = [at for at, (size, new) in enumerate(zip(x.shape, made, strict=True)) if size != new]
@@ -244,7 +243,7 @@ def _repeated_parts(
         return None
     at = longer[0]
     size, new = x.shape[at], made[at]
-    assert isinstance(size, int) and isinstance(new, int), "an open axis is not repeated"
+    assert isinstance(size, int) and isinstance(new, int), "a dynamic axis is not repeated"
     if new > MOST_PARTS:
         return None
     count = new // size
@@ -255,7 +254,7 @@ def _repeated_parts(
 
 
 def _repeated(shape: Sequence[Dim], counts: Sequence[Any]) -> tuple[list[Dim], list[Dim]]:
-    """The shapes of the view and of the expand."""
+    """Return the shapes of the view and of the expand."""
     rank = max(len(shape), len(counts))
     units: list[Dim] = []
     sizes: list[Dim] = []
@@ -292,7 +291,7 @@ SHUFFLES = (
 
 @lowers(*SHUFFLES, to="aten", takes_empty=False, sample=("1x8x3x3xf32", 2))
 def pixel_shuffle_to_permute(x: Value, factor: int, *, op: Any, out: Out) -> Value:
-    """`pixel_shuffle`, `pixel_unshuffle` and `channel_shuffle` as view, permute, view."""
+    """Rewrite `pixel_shuffle`, `pixel_unshuffle` and `channel_shuffle` as view, permute, view."""
     if any(isinstance(size, Size) for size in x.shape[1:]):
         refuse("the shuffled sizes are symbolic")
     if isinstance(op, aten.ChannelShuffleDefault):
@@ -327,11 +326,11 @@ def fold_to_permute(
     *,
     out: Out,
 ) -> Value:
-    """Windows that neither overlap nor leave anything out, put together: MobileViTV2's patches."""
+    """Rewrite `fold` of windows that tile the image (MobileViTV2) as view, permute, view."""
     if not x.is_static or not all(isinstance(n, int) for n in size):
         refuse("a size is symbolic")
     if any(n != 1 for n in dilation) or any(padding) or list(kernel) != list(stride):
-        refuse("windows overlap, or lie apart")
+        refuse("windows overlap, or have gaps")
     if any(n % k for n, k in zip(size, kernel, strict=True)):
         refuse("the windows leave something out")
     lead, (rows, columns) = x.shape[:-2], kernel
@@ -343,7 +342,7 @@ def fold_to_permute(
 
 
 MOST_AXES = MAX_RANK
-"""Axes of a tensor that every target moves: TOSA's level 8K has as many as XNNPACK."""
+"""The rank of tensors that every target can move: TOSA's level 8K has as many as XNNPACK."""
 
 
 @lowers(
@@ -354,11 +353,11 @@ MOST_AXES = MAX_RANK
     sample=("1x2x3x1x2x2x5xf32", [0, 6, 1, 2, 3, 4, 5]),
 )
 def merge_permuted_axes(x: Value, order: Sequence[int], *, out: Out) -> Value:
-    """Permute fewer axes: those of size one drop out, those that stay neighbors are one.
+    """Permute fewer axes: drop those of size one, and merge those that stay neighbors.
 
     Engines move tensors of up to six axes. A video's patches have eight, `[B, T, H, W, t, h, w,
-    C]`, of which some are of size one. Where more than six are left, blocks of axes change places
-    one after the other, which takes four axes at a time. One axis may be open.
+    C]`, of which some are of size one. If more than six are left, blocks of axes are exchanged one
+    after the other, each of which takes four axes. One axis may be dynamic.
     """
     if not is_open_once(x.shape):
         refuse("several sizes are known only at run time")
@@ -382,7 +381,7 @@ def merge_permuted_axes(x: Value, order: Sequence[int], *, out: Out) -> Value:
 
 
 def _follows(one: int, other: int, shape: Sequence[Dim]) -> bool:
-    """Whether nothing but axes of size one stands between two axes."""
+    """Whether only axes of size one are between two axes."""
     return one < other and all(size == 1 for size in shape[one + 1 : other])
 
 
@@ -393,12 +392,12 @@ def _follows(one: int, other: int, shape: Sequence[Dim]) -> bool:
     sample=("8x3xf32", 0, 1, 8, 2),
 )
 def strided_slice_to_view(x: Value, dim: int, start: Any, end: Any, step: Any) -> Value:
-    """A slice with a step as a view and a plain slice.
+    """Rewrite a slice with a step as a view and a plain slice.
 
-    `x[0::2]` of a length-8 axis is column 0 of the axis seen as `[4, 2]`. Swin's patch merging
+    `x[0::2]` of a length-8 axis is column 0 of the axis viewed as `[4, 2]`. Swin's patch merging
     takes four such slices per stage, LeViT's sub-sampling attention one of an odd axis; XNNPACK and
-    CMSIS-NN slice with step one only. An axis that is not whole periods long is cut or padded to
-    be: the elements of the padding are not taken.
+    CMSIS-NN slice with step one only. An axis whose length is no multiple of the step is cut or
+    padded; the elements of the padding are never selected.
     """
     at, shape = x.axis(dim), x.shape
     size, start = shape[at], start or 0
@@ -411,7 +410,7 @@ def strided_slice_to_view(x: Value, dim: int, start: Any, end: Any, step: Any) -
     start = max(start + size, 0) if start < 0 else start
     stop = size if end is None else min(end + size if end < 0 else end, size)
     if start >= stop:
-        refuse("the slice takes nothing")
+        refuse("the slice is empty")
     count = -(-(stop - start) // step)
     if count == 1:
         return x.slice(at, start, start + 1)
@@ -419,7 +418,7 @@ def strided_slice_to_view(x: Value, dim: int, start: Any, end: Any, step: Any) -
         stop = min(start + count * step, size)
         x = x.slice(at, start, stop)
         missing, start = start + count * step - stop, 0
-        if missing:  # Elements that no one reads at the end of the axis.
+        if missing:  # Padding after the end of the axis, which is never read.
             amounts = [0] * (2 * (len(shape) - at - 1)) + [0, missing]
             longer = [n + missing if i == at else n for i, n in enumerate(x.shape)]
             x = x.call(aten.ConstantPadNdDefault, amounts, 0, shape=longer)

@@ -1,1 +1,1 @@
-"""What CMSIS-NN computes of the integers between casts."""
+"""Lowerings of operations between casts to CMSIS-NN's integer kernels."""

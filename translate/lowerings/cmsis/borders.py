@@ -1,4 +1,4 @@
-"""Pads, and the casts that are left between floats and integers."""
+"""Lowerings of pads, and of the remaining casts between floats and integers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ QUANTIZE, DEQUANTIZE = (
 
 
 def _padded(op: SchemaOp) -> Parts | Refusal:
-    """Constant mode, no cropping, rank at most 4."""
+    """Match constant mode without cropping, of rank at most 4."""
     if op.name == "aten.pad.default" and op.arg("mode") != "constant":
         return Refusal(f"its mode is {op.arg('mode')}; the kernel pads with a constant")
     if len(dims(op.operands[0].type)) > 4 or not is_static(op.results[0].type):
@@ -57,14 +57,14 @@ def _padded(op: SchemaOp) -> Parts | Refusal:
     """,
 )
 def pad(x: Activation, *, pad: Any, value: Any, layer: Layer, b: Rewriter) -> Any:
-    """Pad the stored integers, then a table if another quantization is wanted."""
+    """Pad the stored integers, and add a table if the result's quantization differs."""
     number = float(value or 0)
     if isnan(number):
-        refuse("it pads with NaN, which no scale holds")
+        refuse("it pads with NaN, which no quantized type represents")
     cell = narrowed(x.held, [(number, number)])[0]
     is_exact = (cell - x.held.zero_point) * x.held.scale == number
     if not is_exact and any(use.held != x.held for use in layer.uses):
-        refuse(f"it pads with {number:g}, which its input's scale does not hold")
+        refuse(f"it pads with {number:g}, which its input's quantized type does not represent")
     missing = [0] * (len(dims(x.value.type)) - len(pad) // 2)
     before, after = (*missing, *reversed(pad[0::2])), (*missing, *reversed(pad[1::2]))
     y = padded(b, x.value, before, after, cell) if any((*before, *after)) else x.value
@@ -84,10 +84,10 @@ def pad(x: Activation, *, pad: Any, value: Any, layer: Layer, b: Rewriter) -> An
     sample="%q = quant.qcast %x : tensor<4xf32> to tensor<4x!quant.uniform<i8:f32, 0.5:3>>",
 )
 def boundary(x: Value, *, op: Any, b: Rewriter) -> Value:
-    """The casts that are left become the library's quantize and dequantize.
+    """Lower the remaining casts to the library's quantize and dequantize.
 
-    What the library's have no form for (u8, int32) goes back to the `quantized_decomposed`
-    operators it came from; a weight that only float ops use is dequantized ahead of time.
+    Types that these do not support (u8, int32) become `quantized_decomposed` operators again; a
+    weight that only float ops use is dequantized at compile time.
     """
     quantizes = isinstance(op, QuantizeCast)
     result_quantization = quantization((op.result if quantizes else op.input).type)

@@ -1,9 +1,9 @@
-"""Ops that pick among numbers, or ask only for their order: the same ops on the stored integers.
+"""Ops that only select or compare numbers: the same ops on the stored integers.
 
-A resize to the nearest, a choice by truth values, a look-up and a minimum give elements of their
-operands as they are; a comparison and the place of a maximum are the same of the integers, which
-are ordered as the reals are. The library has none of them: ExecuTorch's portable kernels run them
-on bytes, and no float is made.
+A nearest-neighbor resize, a selection by a mask, a look-up and a minimum return elements of their
+operands unchanged. A comparison and an argmax have the same result for the integers, which have the
+order of the reals. The library has none of these ops: ExecuTorch's portable kernels run them on
+bytes without converting to floats.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ PICKED: dict[str, slice] = {
     **dict.fromkeys(EXTREMES, slice(1)),
     "aten.where.self": slice(1, 3),
 }
-"""Op → which of its operands are the numbers that it picks from."""
+"""Op → the slice of its operands that it selects from."""
 
 
 def _quantized(op: SchemaOp, place: slice) -> Parts | Refusal | None:
-    """Operands of a known shape; None where all are floats, which is nobody's business here."""
+    """Match operands of static shape; return None if all are floats."""
     values = op.operands[place]
     if all(quantized_source(value) is None for value in values):
         return None
@@ -65,7 +65,7 @@ def _quantized(op: SchemaOp, place: slice) -> Parts | Refusal | None:
     """,
 )
 def pick(*given: Activation, op: SchemaOp, layer: Layer, b: Rewriter) -> Callable[[Use], SSAValue]:
-    """The op on integers of one quantization, then a table where another is wanted."""
+    """Apply the op to integers of one quantization, and add a table if the result's differs."""
     place, alike = PICKED[op.name], len({x.held for x in given}) == 1
 
     def of_use(use: Use) -> SSAValue:
@@ -82,13 +82,13 @@ def pick(*given: Activation, op: SchemaOp, layer: Layer, b: Rewriter) -> Callabl
 
 
 def raw(b: Rewriter, value: SSAValue) -> SSAValue:
-    """The stored integers of a quantized value."""
+    """Return the stored integers of a quantized value."""
     held = cast(Any, element(value.type)).data
     stored = with_element(value.type, storage_element(held))
     return b.insert(StorageCast(value, stored)).results[0]
 
 
-# -- resizes to the nearest ---------------------------------------------------------------------
+# -- nearest-neighbor resizes -------------------------------------------------------------------
 
 
 @lowers(
@@ -108,7 +108,7 @@ def raw(b: Rewriter, value: SSAValue) -> SSAValue:
     """,
 )
 def nearest(x: Activation, *, op: SchemaOp, layer: Layer, b: Rewriter) -> Callable[[Use], SSAValue]:
-    """Rows and columns of NHWC repeated where the factors are whole, else looked up by axis."""
+    """Repeat rows and columns of NHWC for whole factors; otherwise look them up axis by axis."""
     places = _places(op)
     given = [torch.arange(size) for size in cast("tuple[int, ...]", dims(x.value.type)[2:])]
     factors = [len(at) // len(whole) for at, whole in zip(places, given, strict=True)]
@@ -136,7 +136,7 @@ def nearest(x: Activation, *, op: SchemaOp, layer: Layer, b: Rewriter) -> Callab
 
 
 def _places(op: SchemaOp) -> list[torch.Tensor]:
-    """For each axis of an image, the index that each index of the result reads, asked of torch."""
+    """Return PyTorch's source index of each result index, for each axis of an image."""
     sides = cast("tuple[int, ...]", dims(op.operands[0].type)[2:])
     tensors: list[torch.Tensor] = []
     overload, count = plan_of(type(op)).overload, len(sides)
@@ -151,7 +151,7 @@ def _places(op: SchemaOp) -> list[torch.Tensor]:
 
 
 def _repeated(b: Rewriter, value: SSAValue, factors: tuple[int, int]) -> SSAValue:
-    """An image with rows and columns repeated, as NHWC holds it between convolutions."""
+    """Repeat rows and columns of an NHWC image, the layout between convolutions."""
     image = to_nhwc(b, value)
     n, h, w, c = cast("tuple[int, ...]", dims(image.type))
     down, across = factors
@@ -166,7 +166,7 @@ def _repeated(b: Rewriter, value: SSAValue, factors: tuple[int, int]) -> SSAValu
 
 
 def _of_one_scale(op: SchemaOp) -> tuple[SSAValue, ...]:
-    """The quantized operands; refused: those whose integers are not ordered as the reals are."""
+    """Return the quantized operands; refuse those whose integers are not ordered as the reals."""
     activations: list[Activation] = []
     for value in op.operands[: 2 if op.name.endswith(".Tensor") else 1]:
         given = activation(value)
@@ -176,7 +176,7 @@ def _of_one_scale(op: SchemaOp) -> tuple[SSAValue, ...]:
     if len({x.held for x in activations}) != 1:
         refuse("its operands have two scales, so that their integers do not compare")
     if dequantize(_CODES, activations[0].held).unique().numel() != len(_CODES):
-        refuse(f"a scale of {activations[0].held.scale:g} makes equal reals of different integers")
+        refuse(f"a scale of {activations[0].held.scale:g} maps different integers to equal reals")
     return tuple(x.value for x in activations)
 
 
@@ -195,7 +195,7 @@ _CODES = torch.arange(-128, 128, dtype=torch.int16).to(torch.int8)
     """,
 )
 def compare(*_: Any, op: SchemaOp, b: Rewriter) -> Value | None:
-    """What the op says of the integers; a number that it compares with becomes one of theirs."""
+    """Compare the integers; a number in the comparison becomes an integer."""
     if quantized_source(op.operands[0]) is None:
         return None
     values = _of_one_scale(op)
@@ -210,10 +210,10 @@ def compare(*_: Any, op: SchemaOp, b: Rewriter) -> Value | None:
 
 
 def _threshold(op: SchemaOp, quantization: Quantization) -> int:
-    """The integer that stands for a number in a comparison, tried on every stored value."""
+    """Return the integer that replaces a number in a comparison, checked for all stored values."""
     number = op.arg("other")
     if not isinstance(number, int | float):
-        refuse("what it compares with is known only at run time")
+        refuse("the number in the comparison is known only at run time")
     overload = plan_of(type(op)).overload
     wanted = overload(dequantize(_CODES, quantization), number)
     codes = (code for code in range(-128, 128) if torch.equal(overload(_CODES, code), wanted))

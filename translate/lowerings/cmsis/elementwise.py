@@ -1,8 +1,8 @@
-"""Addition, subtraction, multiplication, division, minimum and maximum; functions; softmax.
+"""Lowerings of arithmetic, minimum and maximum, elementwise functions, and softmax.
 
-Clamps after an addition narrow its range; after the others they are a table. One operand may
-broadcast: along channels without a copy, else a constant is written out ahead of time and a
-run-time value by an int8 expand. Division is the one operator of the library with an int16 form; it
+Clamps after an addition narrow its range; after other ops they become a table. One operand may
+broadcast: along channels without a copy; otherwise a constant is expanded at compile time and a
+run-time value by an int8 expand. Division is the library's only operator with an int16 form; it
 saturates at −32768, one unit past a symmetric range.
 """
 
@@ -68,7 +68,7 @@ TWO = """
 
 
 def _two(op: SchemaOp) -> Parts | None:
-    """Two tensors, of 16 bits where a quotient's are."""
+    """Match two tensors, of 16 bits for a division."""
     operands = op.operands[:2]
     if not all(isinstance(value.type, TensorType) for value in operands):
         return None
@@ -93,7 +93,7 @@ def _two(op: SchemaOp) -> Parts | None:
 def arithmetic(
     x: Activation, other: Activation, *, form: type[CmsisOp], op: Any, use: Use, b: Rewriter
 ) -> SSAValue:
-    """The factors are ones the kernel can apply; a table where another range is wanted."""
+    """Lower to a kernel that can apply the factors, and a table if the range differs."""
     if use.held.bits == 16 and (use.low, use.high) != (use.held.low, use.held.high):
         refuse("a clamp follows it; the tables that clamp hold int8")
     fields = _fields(x, other, form, op, use)
@@ -115,7 +115,7 @@ def arithmetic(
 def _fields(
     x: Activation, other: Activation, form: type[CmsisOp], op: Any, use: Use
 ) -> dict[str, Any]:
-    """The node's fields; refused: factors that the kernel cannot apply."""
+    """Return the node's fields; refuse factors that the kernel cannot apply."""
     one, two, out = x.held, other.held, use.held
     zero_points = {
         "self_zero_point": one.zero_point,
@@ -125,7 +125,7 @@ def _fields(
     if form is QuantizedAdd:
         alpha = op.arg("alpha")
         if not isinstance(alpha, int) or alpha == 0:
-            refuse(f"alpha is {alpha}; a whole number other than 0 folds into a multiplier")
+            refuse(f"alpha is {alpha}; an integer other than 0 folds into a multiplier")
         signed = -alpha if op.name == "aten.sub.Tensor" else alpha
         p = add_parameters(one.scale, two.scale, out.scale, signed)
         reach = 255 * (abs(p.first.real) + abs(p.second.real)) * (1 << LEFT_SHIFT)
@@ -164,7 +164,7 @@ def _broadcast(
     chooses: bool,
     b: Rewriter,
 ) -> SSAValue:
-    """The op on operands of one shape, or along channels, which the kernels walk themselves."""
+    """Apply the op to operands of one shape, or broadcast along channels, which kernels support."""
     shape, wide = dims(use.type), kernel_type(use)
     for small in (0, 1) if walks else ():
         large = sides[1 - small]
@@ -185,7 +185,7 @@ def _broadcast(
         return from_rows_view(b, value, shape)
     first, second = (expanded(b, side, shape) for side in sides)
     if len(shape) > 4 and chooses and is_static(wide):
-        # The kernels see the last four dimensions alone.
+        # The kernels use the last four dimensions only.
         flat = (math.prod(cast("tuple[int, ...]", shape)),)
         first, second = (reshaped(b, side, flat) for side in (first, second))
         value = node((first, second), with_element(first.type, wide.element_type))
@@ -194,7 +194,7 @@ def _broadcast(
 
 
 def _retyped(b: Rewriter, value: SSAValue, type_: Attribute) -> SSAValue:
-    """The same stored integers under a type that differs in its range alone."""
+    """Return the stored integers under a type that differs only in its range."""
     value_quantization = quantization(value.type)
     assert value_quantization is not None
     if value.type == type_:
@@ -206,7 +206,7 @@ def _retyped(b: Rewriter, value: SSAValue, type_: Attribute) -> SSAValue:
 
 
 def requantized(b: Rewriter, value: SSAValue, use: Use) -> SSAValue:
-    """An operand of minimum or maximum in the result's quantization, which both must have."""
+    """Return an operand of minimum or maximum in the result's quantization, which both require."""
     wanted = quantization(kernel_type(use))
     assert wanted is not None
     type_ = with_element(value.type, UniformQuantizedType(wanted))
@@ -226,12 +226,12 @@ def requantized(b: Rewriter, value: SSAValue, use: Use) -> SSAValue:
     """,
 )
 def tabulate(x: Value, *, op: Any, b: Rewriter) -> Value | None:
-    """Any function of one int8 value becomes a table of 256 entries, exactly.
+    """Lower any function of one int8 value exactly, to a table of 256 entries.
 
-    Activations (sigmoid, gelu, hardswish, …), arithmetic with a scalar (`x * 0.5`, `1 - x`), chains
-    of both, and a change of scale and zero point alone: the ops themselves are evaluated on all 256
-    stored values, so that the table holds what the float graph computes, bit for bit. Numbers may
-    stand in the graph as reals or as quantized constants of one element.
+    This covers activations (sigmoid, gelu, hardswish, …), arithmetic with a scalar (`x * 0.5`,
+    `1 - x`), chains of both, and a change of scale and zero point only. The ops themselves are
+    evaluated on all 256 stored values, so that the table has the float graph's results bit for bit.
+    Scalars may be reals or quantized constants of one element.
     """
     chain = byte_chain(op)
     if chain is None:
@@ -244,9 +244,9 @@ def tabulate(x: Value, *, op: Any, b: Rewriter) -> Value | None:
 
 
 def _rows(op: SchemaOp) -> Parts | Refusal:
-    """Rows that are short enough and known.
+    """Match rows of static length that are short enough.
 
-    Those of more than 511 can reach a sum at which the kernel is undefined (it then gives zeros).
+    Rows of more than 511 can reach a sum for which the kernel is undefined (it then returns zeros).
     """
     shape = dims(op.operands[0].type)
     if not shape:
@@ -278,10 +278,10 @@ def _rows(op: SchemaOp) -> Parts | Refusal:
     """,
 )
 def softmax(x: Activation, *, dim: int, layer: Layer, b: Rewriter) -> Callable[[Use], SSAValue]:
-    """The last dimension, the kernel's own output type, then a table if another is wanted.
+    """Lower over the last dimension to the kernel's output type; add a table for another one.
 
     The kernel's result has scale 1/256 and zero point −128; another quantization is a table after
-    it, as long as it is no finer.
+    it, unless its scale is finer.
     """
     p = softmax_parameters(x.held.scale)
     needs_shifts(p.input)

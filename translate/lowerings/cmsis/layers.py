@@ -1,14 +1,14 @@
-"""Convolutions, linear layers and products of two computed values.
+"""Lowerings of convolutions, linear layers and products of two computed values.
 
-Convolutions run in NHWC with explicit layout changes around them: `cmsis.transpose`, which
-`assign-layouts` then moves to where the least is copied, so that the model does not have to be
-traced channels-last. What "same" padding adds on one side only becomes a `cmsis.pad` with the zero
-point. The bias form is written here; `fold-kernel-sum` turns it into what an MVE build reads.
+Convolutions run in NHWC between explicit layout changes, `cmsis.transpose`. The pass
+`assign-layouts` then moves these to where the least is copied, so that the model does not have to
+be traced channels-last. One-sided padding of "same" becomes a `cmsis.pad` with the zero point. The
+bias form is written here; `fold-kernel-sum` turns it into the form that an MVE build reads.
 
-`arm_transpose_conv_s8` before July 2026 writes wrong rows where the padding of the height is not a
-multiple of its stride (CMSIS-NN #230), and its scratch is sized too small where the stride of the
-width exceeds the other's and the kernel (#243): the first is lowered without padding and cropped,
-which is right in every version, the second refused.
+`arm_transpose_conv_s8` before July 2026 writes wrong rows if the padding of the height is not a
+multiple of its stride (CMSIS-NN #230); such a layer is lowered without padding and cropped, which
+is correct in every version. The kernel's scratch is too small if the stride of the width exceeds
+both the other stride and the kernel (#243); such a layer is refused.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ BY_CHANNEL = ("scales", "zero_points")
 
 
 def _convolution(op: SchemaOp) -> Parts | Refusal | None:
-    """One of lines or images that is not transposed."""
+    """Match a convolution of lines or images that is not transposed."""
     found = geometry(op)
     return weighted(op) if isinstance(found, Geometry) else found
 
@@ -101,7 +101,7 @@ def _convolution(op: SchemaOp) -> Parts | Refusal | None:
     ),
 )
 def convolution(x: Activation, *, op: SchemaOp, layer: Layer, b: Rewriter) -> OfUse:
-    """Strided, dilated, grouped, depthwise, "same" padding: NHWC in, one op a use, NCHW back."""
+    """Lower any stride, dilation, groups and padding: NHWC in, one op per use, NCHW back."""
     form = geometry(op)
     assert isinstance(form, Geometry)
     no_refusal(not_for_each_output(layer.weight, 0))
@@ -113,7 +113,7 @@ def convolution(x: Activation, *, op: SchemaOp, layer: Layer, b: Rewriter) -> Of
     bias = bias_key(layer, channels, b.program)
     added = None if bias is None else b.weight(bias)
     if bias is None and form.groups != 1:
-        # CMSIS-NN's grouped kernels offset the bias for each group, and so need one.
+        # CMSIS-NN's grouped kernels offset the bias for each group, so they need one.
         added = b.constant(torch.zeros(channels, dtype=torch.int32), "zero_bias")
     weight = layer.weight
     if tuple(dims(b.weights.type_of(weight.key))) != form.weight_shape:
@@ -142,13 +142,13 @@ def convolution(x: Activation, *, op: SchemaOp, layer: Layer, b: Rewriter) -> Of
 
 
 def _for_each(layer: Layer, use: Use, channels: int) -> tuple[Any, ...]:
-    """A multiplier for each channel."""
+    """Return a multiplier for each channel."""
     found = multipliers(layer, use)
     return found * (channels if len(found) == 1 else 1)
 
 
 def _image(x: Activation, form: Geometry, b: Rewriter) -> SSAValue:
-    """The input as NHWC, with the excess of uneven padding written out."""
+    """Return the input as NHWC, with the excess of uneven padding applied."""
     image = to_nhwc(b, reshaped(b, x.value, form.input_shape))
     before, after = form.excess
     if not any((*before, *after)):
@@ -157,7 +157,7 @@ def _image(x: Activation, form: Geometry, b: Rewriter) -> SSAValue:
 
 
 def _upwards(op: SchemaOp) -> Parts | Refusal | None:
-    """A transposed convolution within the kernel's limits."""
+    """Match a transposed convolution within the kernel's limits."""
     if op.name == "aten.convolution.default" and not op.arg("transposed"):
         return None
     rank = len(dims(op.results[0].type))
@@ -189,12 +189,12 @@ def _upwards(op: SchemaOp) -> Parts | Refusal | None:
     ),
 )
 def transposed_convolution(x: Activation, *, op: SchemaOp, layer: Layer, b: Rewriter) -> OfUse:
-    """NHWC input, one op for each distinct quantization of the result, NCHW back.
+    """Lower to NHWC input, one op for each distinct quantization of the result, NCHW back.
 
-    What the kernel lacks are zeros in the filter: between its cells for a dilation, for the inputs
-    of other groups, and behind it for what `output_padding` adds beyond the padding. A height or
-    width that is padded otherwise than the kernel can is computed whole, and cropped. A line
-    is an image one wide.
+    Features that the kernel lacks become zeros in the filter: between its cells for a dilation, for
+    the inputs of other groups, and at its end for the additional `output_padding`. If the kernel
+    does not support the padding of a height or width, all of it is computed and then cropped. A
+    line is an image of width one.
     """
     no_refusal(not_for_each_output(layer.weight, 1))
     is_line, groups = len(dims(op.results[0].type)) == 3, cast(int, op.arg("groups"))
@@ -215,7 +215,7 @@ def transposed_convolution(x: Activation, *, op: SchemaOp, layer: Layer, b: Rewr
         fields: dict[str, Any] = {"groups": groups, "dilation": dilation, "behind": behind}
         key = b.weights.derive("cmsis.spread", [weight.key], **fields)
         weight = StoredWeight(key, weight.held)
-        if weight.held.axis is not None and groups > 1:  # One scale for each output of a group.
+        if weight.held.axis is not None and groups > 1:  # One scale per output of a group.
             count = len(weight.held.scales) * groups
             numbers = {name: [*getattr(weight.held, name)] * groups for name in BY_CHANNEL}
             weight = replace(weight, held=replace(weight.held, **numbers, grid=(count,)))
@@ -267,7 +267,7 @@ def transposed_convolution(x: Activation, *, op: SchemaOp, layer: Layer, b: Rewr
 
 
 def _linear(op: SchemaOp) -> Parts | Refusal | None:
-    """(input, weight, bias), with the outputs along an axis of the weight."""
+    """Match (input, weight, bias), with the outputs along an axis of the weight."""
     if op.name == "aten.linear.default":
         if len(dims(op.operands[1].type)) != 2:
             return Refusal("its weight is one row, so that there is no axis of outputs")
@@ -276,7 +276,7 @@ def _linear(op: SchemaOp) -> Parts | Refusal | None:
         if op.arg("beta") != 1 or op.arg("alpha") != 1:
             return Refusal(f"beta is {op.arg('beta')} and alpha {op.arg('alpha')}; both must be 1")
         if len(dims(op.operands[0].type)) != 1:
-            return Refusal("what is added is not one number for each output")
+            return Refusal("the bias is not one number per output")
         parts = Parts(op.operands[1:2], op.operands[2], op.operands[0], axis=1)
     else:
         if len(dims(op.operands[1].type)) != 2:
@@ -285,7 +285,7 @@ def _linear(op: SchemaOp) -> Parts | Refusal | None:
     assert parts.weight is not None
     is_batched = not isinstance(activation(parts.weight), Refusal)
     if is_batched and isinstance(stored_weight(parts.weight), Refusal):
-        return None  # The right side is quantized at run time: a batch matmul's business.
+        return None  # The right side is quantized at run time, which `matmul` lowers.
     return parts
 
 
@@ -299,10 +299,10 @@ def _linear(op: SchemaOp) -> Parts | Refusal | None:
     sample=LAYER.format("3x4", ", 0.25", "2x4", "linear.default(%xr, %wr)", "2x3"),
 )
 def linear(x: Activation, *, op: SchemaOp, layer: Layer, b: Rewriter) -> OfUse:
-    """`cmsis.quantized_linear`, or a 1×1 convolution if quantized per channel.
+    """Lower to `cmsis.quantized_linear`, or to a 1×1 convolution if quantized per channel.
 
-    The library's linear takes one multiplier for all rows; weights with a scale for each row lower
-    exactly to a 1×1 convolution, whose requantization is per channel.
+    The library's linear has one multiplier for all rows. Weights with a scale per row lower exactly
+    to a 1×1 convolution, whose requantization is per channel.
     """
     weight = layer.weight
     if op.name != "aten.linear.default":
@@ -342,7 +342,7 @@ def _pointwise(
     fields: dict[str, Any],
     b: Rewriter,
 ) -> SSAValue:
-    """Rows as the pixels of an image one wide."""
+    """Compute rows as the pixels of an image of width one."""
     *lead, inner = cast("tuple[int, ...]", dims(x.value.type))
     channels, rows = dims(b.weights.type_of(weight.key))[0], prod(lead)
     image = reshaped(b, x.value, (1, rows, 1, inner))
@@ -364,11 +364,11 @@ def _pointwise(
 
 
 SAFE_INNER = (1 << 31) // (255 * 255)
-"""How long a dot product of two int8 vectors with any zero points may be."""
+"""The maximum length of a dot product of two int8 vectors with any zero points."""
 
 
 def _matmul(op: SchemaOp) -> Parts | Refusal | None:
-    """Two computed sides with the same batch, whose sums cannot overflow."""
+    """Match two computed operands with the same batch, whose sums cannot overflow."""
     lhs, rhs = op.operands[0], op.operands[1]
     if len(dims(rhs.type)) == 2 and not isinstance(stored_weight(rhs), Refusal):
         return None
@@ -399,10 +399,10 @@ def _matmul(op: SchemaOp) -> Parts | Refusal | None:
     """,
 )
 def matmul(x: Activation, other: Activation, *, layer: Layer, b: Rewriter) -> OfUse:
-    """`cmsis.quantized_batch_matmul`, which takes the right side transposed.
+    """Lower to `cmsis.quantized_batch_matmul`, which takes the right side transposed.
 
-    Attention's q·kᵀ and p·v are two of them: the transposition written here meets the model's own
-    `k.transpose(-2, -1)`, and `cancel-transpose` takes both away.
+    Attention's q·kᵀ and p·v are two such products. The transposition inserted here cancels with the
+    model's own `k.transpose(-2, -1)` by `cancel-transpose`.
     """
     reach = 255 * 255 * cast(int, dims(x.value.type)[-1])
     scales = {

@@ -1,4 +1,4 @@
-"""Quantized ATen ops → CMSIS-NN: one lowering for each family; together, what the library can run."""
+"""Quantized ATen ops → CMSIS-NN: the lowerings of each family, which are all that the library runs."""
 
 from __future__ import annotations
 
@@ -25,4 +25,4 @@ TO_CMSIS = (
     step(elementwise.tabulate),
     COMPOSE_TABLES,
 )
-"""Layers first: a function of a layer's result alone is a table."""
+"""Layers are first: a function of a layer's result alone is a table."""

@@ -1,13 +1,14 @@
-"""Average and maximum pooling in NHWC, means and sums.
+"""Lowerings of average and maximum pooling in NHWC, means and sums.
 
-The pools pass scale and zero point through; another quantization of the result is a table behind
-the maximum (exact), and behind the average where it is no finer; a finer average is a depthwise
+The pooling kernels keep scale and zero point. Another quantization of the result is a table after
+the maximum (exact), or after the average unless its scale is finer. A finer average is a depthwise
 convolution with ones, which rounds once. `count_include_pad` with padding becomes a pad with the
-zero point, and without padding nothing at all.
+zero point; it is ignored without padding.
 
-A mean over the last dimension is a fully connected layer of ones, over the others an average pool
-of an image that is made of views, or a depthwise convolution with ones; for memory, one of one
-channel: an MVE depthwise kernel takes 496 bytes of scratch for each cell, of however few channels.
+A mean over the last dimension is a fully connected layer of ones. A mean over other dimensions is
+an average pool of a reshaped image, or a depthwise convolution with ones. When optimizing for
+memory, it is a convolution of a single channel: an MVE depthwise kernel takes 496 bytes of scratch
+per cell, however few its channels.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ AVERAGE, ADAPTIVE, MAXIMUM = "average", "adaptive", "maximum"
 
 @dataclass(frozen=True)
 class Window:
-    """Kernel, stride and padding, each (h, w)."""
+    """The kernel, stride and padding of a pool, each (h, w)."""
 
     kernel: tuple[int, int]
     stride: tuple[int, int]
@@ -91,7 +92,7 @@ class Window:
     """,
 )
 def pooling(x: Activation, *, form: str, op: Any, layer: Layer, b: Rewriter) -> OfUse:
-    """NHWC in, the kernel, NCHW back, a table for another quantization."""
+    """Lower to the kernel in NHWC, and a table for another quantization."""
     window, is_mean = window_of(op, form), form != MAXIMUM
     factors: dict[Use, Multiplier] = {}
     for use in layer.uses if is_mean else ():
@@ -101,7 +102,7 @@ def pooling(x: Activation, *, form: str, op: Any, layer: Layer, b: Rewriter) -> 
     made_shape = cast("tuple[int, ...]", dims(op.results[0].type))
     image = to_nhwc(b, reshaped(b, x.value, four(shape)))
     n, c, h, w = four(made_shape)
-    passed: list[SSAValue] = []  # The kernel's result, which all uses that are no finer read.
+    passed: list[SSAValue] = []  # The kernel's result, which all uses of no finer scale share.
 
     def of_use(use: Use) -> SSAValue:
         if use in factors:
@@ -125,7 +126,7 @@ def pooling(x: Activation, *, form: str, op: Any, layer: Layer, b: Rewriter) -> 
 
 
 def _summing(window: Window, x: Activation, value: SSAValue, use: Use) -> Multiplier:
-    """From the sum over a window to a use's integers, where a convolution with ones computes it."""
+    """Return the factor from a window's sum to a use's integers, for a convolution with ones."""
     whole = window.counts_padding or not any(window.padding)
     if not whole or window.ceil or dims(value.type)[0] != 1 or len(dims(value.type)) != 4:
         refuse(
@@ -142,7 +143,7 @@ def _summing(window: Window, x: Activation, value: SSAValue, use: Use) -> Multip
 def _pooled(
     b: Rewriter, x: Activation, window: Window, image: SSAValue, result: AnyTensor, is_mean: bool
 ) -> SSAValue:
-    """The kernel, which passes scale and zero point through."""
+    """Apply the kernel, which keeps scale and zero point."""
     padding, zero = window.padding, x.held.zero_point
     if window.counts_padding and any(padding):
         image = padded(b, image, (0, *padding, 0), (0, *padding, 0), zero)
@@ -155,7 +156,7 @@ def _pooled(
         "ceil_mode": window.ceil,
     }
     if not is_mean:
-        if window.ceil:  # The kernel rounds its size down: least values stand behind.
+        if window.ceil:  # The kernel rounds its size down: pad the end with the lowest value.
             image, fields["ceil_mode"] = _rounded_up(b, x, window, image, result), False
         op: Any = QuantizedMaxPool2dNhwc.make(
             image,
@@ -174,7 +175,7 @@ def _pooled(
 def _rounded_up(
     b: Rewriter, x: Activation, window: Window, image: SSAValue, result: AnyTensor
 ) -> SSAValue:
-    """An NHWC image with what its last windows lack, which is never the maximum."""
+    """Pad an NHWC image for its last windows with a value that is never the maximum."""
     given, made = (cast("tuple[int, ...]", dims(type_))[1:3] for type_ in (image.type, result))
     each = zip(given, made, window.kernel, window.stride, window.padding, strict=True)
     behind = [
@@ -185,14 +186,14 @@ def _rounded_up(
 
 
 def _scale(x: Activation) -> dict[str, Any]:
-    """What the average kernel, which passes the scale through, reads of it."""
+    """Return the average kernel's quantization fields; it keeps the scale."""
     scale = quantize_multiplier(x.held.scale)
     numbers = {"zero_point": x.held.zero_point, "multiplier": scale.multiplier}
     return {**numbers, "shift": scale.shift, "scratch": 0}
 
 
 def four(shape: tuple[int, ...]) -> tuple[int, int, int, int]:
-    """(C, H, W) and (N, C, W) as NCHW: pooling over one dimension is over rows of height 1."""
+    """Return (C, H, W) or (N, C, W) as NCHW: 1-D pooling runs over rows of height 1."""
     if len(shape) == 3:
         return shape[0], shape[1], 1, shape[2]
     assert len(shape) == 4
@@ -200,7 +201,7 @@ def four(shape: tuple[int, ...]) -> tuple[int, int, int, int]:
 
 
 def window_of(op: Operation, form: str) -> Window:
-    """The window of a pooling op; refused: one that the kernels have none like."""
+    """Return the window of a pooling op; refuse windows that the kernels do not support."""
     assert isinstance(op, SchemaOp)
     shape = cast("tuple[int, ...]", dims(op.operands[0].type))
     if len(shape) != (3 if op.name.endswith("1d.default") else 4):
@@ -238,14 +239,14 @@ SAFE_CELLS = (1 << 31) // 255 - 1
 
 
 def fixed(op: SchemaOp) -> Parts | Refusal:
-    """The operand of a fold, whose shape is known."""
+    """Match the operand of a reduction, of static shape."""
     return not_fixed(op.operands[0]) or Parts(op.operands[:1])
 
 
 def _run_of(shape: tuple[int, ...], dim: Any) -> tuple[int, int, int, bool] | None:
-    """Elements before, along and behind axes that are neighbors; whether they are an image's.
+    """Return the elements before, along and after adjacent axes, and whether they are planes.
 
-    Height and width of NCHW are those of NHWC, as the kernels take it.
+    Height and width of NCHW are those of NHWC, the kernels' layout.
     """
     axes = sorted(axis % len(shape) for axis in (dim or range(len(shape))) if shape)
     if not axes or axes != list(range(axes[0], axes[-1] + 1)):
@@ -268,7 +269,7 @@ def _run_of(shape: tuple[int, ...], dim: Any) -> tuple[int, int, int, bool] | No
     """,
 )
 def mean(x: Activation, *, form: bool, dim: Any, dtype: Any, layer: Layer, b: Rewriter) -> OfUse:
-    """Rows of ones, an average pool, or a convolution with ones."""
+    """Lower to rows of ones, an average pool, or a convolution with ones."""
     if dtype is not None:
         refuse("it changes the element type")
     shape = cast("tuple[int, ...]", dims(x.value.type))
@@ -305,7 +306,7 @@ def mean(x: Activation, *, form: bool, dim: Any, dtype: Any, layer: Layer, b: Re
             value = rescaled(b, reshaped(b, written(op, b), dims(use.type)), use)
         else:
             cells = reshaped(b, given, (before, over, after))
-            if before > 1:  # One image whose channels are (batch, channel) pairs.
+            if before > 1:  # A single image whose channels are (batch, channel) pairs.
                 cells = transposed(b, cells, (1, 0, 2))
             channels = before * after
             width, depth = (channels, 1) if for_memory(b) else (1, channels)
@@ -324,7 +325,7 @@ def mean(x: Activation, *, form: bool, dim: Any, dtype: Any, layer: Layer, b: Re
 
 
 def for_memory(b: Rewriter) -> bool:
-    """Whether little memory is asked for."""
+    """Whether to optimize for memory."""
     option = b.program.context.option
     return option("optimize") == "memory" or option("arena") is not None
 
@@ -341,7 +342,7 @@ def for_memory(b: Rewriter) -> bool:
     """,
 )
 def extreme_of_axis(x: Value, *, form: Any, op: Any, out: Out) -> tuple[Value, None]:
-    """The greatest or least along an axis, whose places nobody reads, as the op without places."""
+    """Replace a maximum or minimum along an axis with unused indices by the op without them."""
     no_refusal(reads_their_indices(op))
     return x.call(form, [op.arg("dim")], bool(op.arg("keepdim")), shape=out.shape), None
 
@@ -358,7 +359,7 @@ def extreme_of_axis(x: Value, *, form: Any, op: Any, out: Out) -> tuple[Value, N
     """,
 )
 def maximum(x: Activation, *, dim: Any, layer: Layer, b: Rewriter) -> OfUse | None:
-    """A maximum pool of an image that is made of views, then a table for another quantization."""
+    """Lower to a maximum pool of a reshaped image, and a table for another quantization."""
     run = _run_of(cast("tuple[int, ...]", dims(x.value.type)), dim)
     if run is None:
         return None

@@ -1,4 +1,4 @@
-"""What CMSIS-NN's kernels ask of the layers they take, and what they write into their fields.
+"""Requirements of CMSIS-NN's kernels on layers, and the contents of their fields.
 
 An operand is its activation, a result the value of a use; what moves bytes beside the kernels is in
 `rewrites/cmsis/layout/reshape.py`.
@@ -40,38 +40,38 @@ AVERAGED = Bound(absolute=1.0, reason="averages are rounded, in units")
 
 
 def written(op: CmsisOp, b: Rewriter) -> SSAValue:
-    """The result of an operator."""
+    """Insert an operator and return its result."""
     return b.insert(op).results[0]
 
 
 def no_refusal(refusal: Refusal | None) -> None:
-    """Refuse where a guard does."""
+    """Raise the refusal of a guard, if any."""
     if refusal is not None:
         refuse(refusal.reason)
 
 
 def factor_of(real: float) -> Multiplier:
-    """A factor as `arm_nn_requantize` takes it; refused: one that it cannot shift by."""
+    """Return a factor for `arm_nn_requantize`; refuse one beyond the range of its shift."""
     multiplier = quantize_multiplier(real)
     needs_shifts(multiplier)
     return multiplier
 
 
 def needs_shifts(*factors: Multiplier) -> None:
-    """Refuse factors beyond what `arm_nn_requantize` can shift by."""
+    """Refuse factors beyond the range of `arm_nn_requantize`'s shift."""
     for scale in factors:
         if not -31 <= scale.shift <= 30:
             refuse(f"a factor of {scale.real:g} needs a shift of {scale.shift}, outside -31 … 30")
 
 
 def multipliers(layer: Layer, use: Use) -> tuple[Multiplier, ...]:
-    """One multiplier for each weight scale."""
+    """Return one multiplier per weight scale."""
     given = layer.inputs[0].held.scale
     return tuple(factor_of(given * scale / use.held.scale) for scale in layer.weight.held.scales)
 
 
 def bias_key(layer: Layer, channels: int, program: Program) -> str | None:
-    """The key of int32 biases in units of the products; None if there are none."""
+    """Return the key of int32 biases in units of the products; None if there are none."""
     units = [layer.inputs[0].held.scale * scale for scale in layer.weight.held.scales]
     return integer_bias(layer.bias, units, channels, program)
 
@@ -86,10 +86,10 @@ def needs_sums(
     """Refuse weights for which some input would overflow an accumulator or its requantization.
 
     Args:
-        layer: whose input and bias are summed.
+        layer: has the input and the bias.
         rows: `[outputs, products]`, filter offset added.
         scales: multipliers for each use.
-        program: holds the bias.
+        program: has the bias.
         padded: whether there are cells that contribute 0.
     """
     given = layer.inputs[0].held
@@ -111,7 +111,7 @@ def needs_sums(
 def requantization(
     quantization: Quantization, use: Use, scales: Sequence[Multiplier]
 ) -> dict[str, Any]:
-    """The fields of an operator that say how sums of inputs become a use's integers."""
+    """Return an operator's fields that convert sums of inputs to a use's integers."""
     return {
         "input_offset": -quantization.zero_point,
         "output_offset": use.held.zero_point,
@@ -123,7 +123,7 @@ def requantization(
 
 
 def permuted_weight(weight: StoredWeight, order: Sequence[int], b: Rewriter) -> SSAValue:
-    """A stored weight in another order of axes, under its type."""
+    """Return a stored weight with permuted axes, under its quantized type."""
     key = b.weights.derive("cmsis.permute", [weight.key], permutation=list(order))
     blocks = tuple((order.index(axis), block) for axis, block in weight.held.blocks)
     quantized_type = UniformQuantizedType(replace(weight.held, blocks=blocks))
@@ -131,21 +131,21 @@ def permuted_weight(weight: StoredWeight, order: Sequence[int], b: Rewriter) -> 
 
 
 def pair(value: Any) -> tuple[int, int]:
-    """An `int[2]` argument, of which torch lets one number stand for both."""
+    """Return an `int[2]` argument, for which PyTorch also accepts a single number."""
     items = cast("list[int]", value if isinstance(value, list) else [value])
     return (items[0], items[0]) if len(items) == 1 else (items[0], items[1])
 
 
 def ones(b: Rewriter, shape: tuple[int, ...], share: float) -> SSAValue:
-    """A weight that counts every value as `share` of itself."""
+    """Return a weight that counts every value as `share` of itself."""
     key = b.weights.constant(torch.ones(shape, dtype=torch.int8), "ones")
     return typed_weight(b, key, tensor(shape, per_tensor(torch.int8, share)))
 
 
 def summed_windows(b: Rewriter, image: SSAValue, weight: SSAValue, **fields: Any) -> SSAValue:
-    """A depthwise convolution of an NHWC image by one filter a channel, without a bias.
+    """Insert a depthwise convolution of an NHWC image by one filter per channel, without a bias.
 
-    Of one channel, the plain convolution that it is.
+    For a single channel, insert a plain convolution.
     """
     channels = cast(int, dims(weight.type)[-1])
     zero = b.constant(torch.zeros(channels, dtype=torch.int32), "zero_bias")

@@ -1,1 +1,1 @@
-"""TOSA: what torch's operators are in its operators, a file for each family."""
+"""Lowerings of ATen operations to TOSA operators, a file for each family."""

@@ -1,12 +1,12 @@
-"""MX layers to block-scaled operators; weights are cast at compile time.
+"""Lowerings of MX layers to block-scaled operators; weights are cast at compile time.
 
 The form `operators` becomes `cast_to_block_scaled` and `matmul_t_block_scaled` (or
-`conv2d_block_scaled`); `types` becomes `cast`, `matmul_t` and `conv2d` on block-scaled types, which
-may mix payloads; `types-bf16` lets `matmul_t` add up in bf16.  An activation that several layers
-read is cast once (`share-common-subexpressions` sees to it).
+`conv2d_block_scaled`). The form `types` becomes `cast`, `matmul_t` and `conv2d` on block-scaled
+types, which may mix payloads; `types-bf16` lets `matmul_t` accumulate in bf16. An activation that
+several layers read is cast once (by `share-common-subexpressions`).
 
-A product has no bias, so that one is an ADD of its own, unless it is zeros. CONV2D_BLOCK_SCALED has
-one, but takes rank 4, no mxint8, and an extension of its own.
+A matrix product has no bias, so a bias is a separate ADD, unless it is zero. CONV2D_BLOCK_SCALED
+has a bias, but requires rank 4 and its own extension, and does not support mxint8.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ OF_32 = BlockSizeAttr("BLOCK_SIZE_32")
 
 @recipe("mx_codes")
 def mx_codes(weight: torch.Tensor, *, payload: str) -> torch.Tensor:
-    """The payload codes of a weight, blocks along its last axis, zeros to whole blocks."""
+    """Return the payload codes of a weight, blocks along its last axis, padded to whole blocks."""
     kind, extra = payload_named(payload), padding_to_block(weight.shape[-1])
     if weight.is_meta:
         shape = (*weight.shape[:-1], weight.shape[-1] + extra)
@@ -55,7 +55,7 @@ def mx_codes(weight: torch.Tensor, *, payload: str) -> torch.Tensor:
 
 @recipe("mx_scales")
 def mx_scales(weight: torch.Tensor, *, payload: str) -> torch.Tensor:
-    """The scales of a weight's blocks."""
+    """Return the scales of a weight's blocks."""
     kind, extra = payload_named(payload), padding_to_block(weight.shape[-1])
     if weight.is_meta:
         shape = (*weight.shape[:-1], (weight.shape[-1] + extra) // BLOCK)
@@ -66,7 +66,7 @@ def mx_scales(weight: torch.Tensor, *, payload: str) -> torch.Tensor:
 
 @recipe("mx_cast")
 def mx_cast(weight: torch.Tensor, *, dtype: str) -> torch.Tensor:
-    """A weight as another float type."""
+    """Return a weight cast to another float type."""
     return weight.to(getattr(torch, dtype))
 
 
@@ -83,7 +83,7 @@ Pair = tuple[Value, Value]
 def mx_matmul(
     x: Value, other: Value, payload: str, second: str, applied: str, *, out: Out
 ) -> Value:
-    """`stepwell_mx.matmul_t`: casts, the product, and a cast back for bf16 and fp16."""
+    """Lower `stepwell_mx.matmul_t`: casts, the product, and a cast back for bf16 and fp16."""
     _needs_blocks(x, other)
     needs_known(x, (0,), "a batch")
     needs_known(other, (0,), "a batch")
@@ -91,7 +91,7 @@ def mx_matmul(
         refuse("MATMUL_T takes two batches of matrices")
     _needs_form(x, other, payload, second, applied)
     if x.shape[0] < other.shape[0]:
-        # One matrix on the left of many: TOSA broadcasts the right side only.
+        # A single left matrix for many right ones: TOSA broadcasts the right side only.
         many = (other.shape[0], *x.shape[1:])
         x = x.made(t.TileOp, many, x.b.sizes((many[0], 1, 1)))
     y = _product(x, other, payload, second, applied, out)
@@ -114,7 +114,7 @@ def mx_linear(
     *,
     out: Out,
 ) -> Value:
-    """`stepwell_mx.linear`: casts, the product, the bias, and a cast back for bf16 and fp16."""
+    """Lower `stepwell_mx.linear`: casts, product, bias, and a cast back for bf16 and fp16."""
     _needs_blocks(x, weight)
     _needs_form(x, weight, payload, second, applied)
     shape, depth = x.shape, x.shape[-1]
@@ -133,7 +133,7 @@ def _needs_blocks(x: Value, other: Value) -> None:
 
 
 def _needs_form(x: Value, other: Value, payload: str, second: str, form: str) -> None:
-    """Refuse a form that TOSA has not for these payloads and this element type."""
+    """Refuse a form that TOSA does not have for these payloads and this element type."""
     if x.dtype not in FLOATS or other.dtype != x.dtype:
         refuse(f"TOSA has no MX product of {dtype_name(x.dtype)} by {dtype_name(other.dtype)}")
     refused = form_refused(form, payload, second, torch_dtype(x.dtype))
@@ -142,7 +142,7 @@ def _needs_form(x: Value, other: Value, payload: str, second: str, form: str) ->
 
 
 def _product(x: Value, other: Value, payload: str, second: str, form: str, out: Out) -> Value:
-    """The operator of the form."""
+    """Return the product by the operator of the form."""
     b, shape = x.b, (*x.shape[:2], other.shape[1])
     if form == OPERATORS:
         operands = [part.ssa for side in (x, other) for part in _cast(side, payload)]
@@ -153,20 +153,20 @@ def _product(x: Value, other: Value, payload: str, second: str, form: str, out: 
 
 
 def is_zero(bias: Value) -> bool:
-    """Whether a bias is known to be zeros: adding them changes no bit, for sums start at +0."""
+    """Whether a bias is known to be zeros; adding them changes no bit, since sums start at +0."""
     constant = bias.constant
     return constant is not None and not constant.is_meta and not bool(constant.any())
 
 
 def _as(value: Value, attribute: Attribute) -> Value:
-    """The value as an element type; a constant is cast at compile time."""
+    """Cast the value to an element type; a constant is cast at compile time."""
     if value.dtype == attribute or value.key is None:
         return value.cast(attribute)
     return value.derived("mx_cast", dtype=str(torch_dtype(attribute))[6:])
 
 
 def _padded(x: Value) -> Value:
-    """The last axis filled with zeros to whole blocks."""
+    """Pad the last axis with zeros to whole blocks."""
     extra = padding_to_block(x.shape[-1])
     if not extra:
         return x
@@ -177,7 +177,7 @@ def _padded(x: Value) -> Value:
 
 
 def _cast(x: Value, payload: str) -> Pair:
-    """Data and scales of a value; a weight's are constants."""
+    """Return data and scales of a value; a weight's are constants."""
     element, b = PAYLOAD_ELEMENTS[payload], x.b
     if x.key is not None:
         whole = (*x.shape[:-1], x.shape[-1] + padding_to_block(x.shape[-1]))
@@ -188,7 +188,7 @@ def _cast(x: Value, payload: str) -> Pair:
             return Value(b.weight(codes), b), scales
         constant = b.rw.insert(const_of_key(codes, tensor(whole, element)))
         return Value(constant.results[0], b), scales
-    # CAST_TO_BLOCK_SCALED takes fp32 and bf16; fp16 is a part of fp32.
+    # CAST_TO_BLOCK_SCALED takes fp32 and bf16; every fp16 is exact in fp32.
     wide = _padded(_as(x, f32) if x.dtype == f16 else x)
     *outer, last = wide.shape
     types = [tensor(wide.shape, element), tensor((*outer, last // BLOCK), e8m0)]
@@ -200,7 +200,7 @@ def _cast(x: Value, payload: str) -> Pair:
 
 
 def _typed(x: Value, payload: str) -> Value:
-    """A value of a block-scaled type; a weight is a constant of it."""
+    """Cast a value to a block-scaled type; a weight becomes a constant of it."""
     block_scaled_type: Attribute = BlockScaledType(e8m0, PAYLOAD_ELEMENTS[payload])
     if x.key is None:
         return _padded(x).cast(block_scaled_type)
@@ -220,7 +220,7 @@ def _typed(x: Value, payload: str) -> Value:
     sample=("2x32xf32", "fp4e2m1"),
 )
 def mx_quantize(x: Value, payload: str) -> Value:
-    """CAST_TO_BLOCK_SCALED, then CAST_FROM_BLOCK_SCALED of whole blocks, the padding cut off."""
+    """Lower to CAST_TO_BLOCK_SCALED and CAST_FROM_BLOCK_SCALED of padded blocks, then crop."""
     if x.dtype not in FLOATS:
         refuse(f"TOSA has no MX cast of {dtype_name(x.dtype)}")
     codes, scales = _cast(x, payload)
@@ -243,7 +243,7 @@ def mx_quantize(x: Value, payload: str) -> Value:
 def mx_conv2d(
     x: Value, weight: Value, bias: Value | None, *, op: Any, out: Out, groups: int, b: Builder
 ) -> Value:
-    """CONV2D_BLOCK_SCALED, or CONV2D of block-scaled types, one a group, in NHWC."""
+    """Lower to CONV2D_BLOCK_SCALED, or CONV2D of block-scaled types, one per group, in NHWC."""
     if x.dtype not in FLOATS:
         refuse(f"TOSA has no MX convolution of {dtype_name(x.dtype)}")
     payloads = op.arg("payload"), op.arg("weight_payload")
@@ -256,7 +256,7 @@ def mx_conv2d(
     image = x.permute(TO_NHWC)
     for axis, end in enumerate(ends, 1):
         if end < 0:
-            # Rows or columns at the end that no window reads.
+            # Drop rows or columns at the end that no window reads.
             image = image.narrow(axis, 0, image.shape[axis] + end)
     kernel = weight.permute(TO_NHWC)
     n, _, _, channels = image.shape
@@ -278,7 +278,7 @@ def mx_conv2d(
 def _convolved(
     op: Any, image: Value, weight: Value, bias: Value, ends: Sequence[int], shape: Sequence[int]
 ) -> Value:
-    """One group: image and weight cast, convolved, the bias added."""
+    """Convolve one group: cast image and weight, convolve, add the bias."""
     payload, second, b = op.arg("payload"), op.arg("weight_payload"), image.b
     top, left = op.arg("padding")
     pad = (top, max(ends[0], 0), left, max(ends[1], 0))
@@ -294,9 +294,9 @@ def _convolved(
 
 
 def _ends(op: Any, x: Value, weight: Value, out: Out) -> list[int]:
-    """The padding at the bottom and on the right that makes the windows come out even.
+    """Return the bottom and right padding for which the windows come out even.
 
-    Negative where rows or columns are left over.
+    It is negative where rows or columns are left over.
     """
     sizes, kernel, size = x.shape[2:], weight.shape[2:], out.shape[2:]
     stride, padding, dilation = op.arg("stride"), op.arg("padding"), op.arg("dilation")

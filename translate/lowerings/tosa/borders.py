@@ -1,9 +1,10 @@
-"""Borders between integers and floats in one graph: quantizing and dequantizing as operators.
+"""Lowerings of quantize and dequantize operations between integers and floats to operators.
 
-What the lowerings of `integers` leave in floats stands between casts; they are torch's to the bit.  A float is
-multiplied by the reciprocal of the scale, CAST rounds it to the nearest integer, ties to even, and
-saturates.  A zero point is added to the integer, not to the float before it is rounded, where an odd
-one would turn ties around: CAST gives 16 bits, which hold the sum, and RESCALE by one saturates.
+They remain between operations that the lowerings of `integers` leave in floats; they match PyTorch
+bit for bit. A float is multiplied by the reciprocal of the scale. CAST rounds it to the nearest
+integer, ties to even, and saturates. A zero point is added to the integer, not to the float before
+rounding, where an odd one would change the direction of ties. CAST therefore gives 16 bits, which
+hold the sum, and a RESCALE by one saturates.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from stepwell.translate.rewrites.tosa.operators.lowering import unfit
 
 
 def _but_nans(op: Any, value: RunTime) -> Bound:
-    """Exact for numbers: which integer a NaN becomes, PyTorch leaves to the processor."""
+    """Return an exact bound for numbers; PyTorch leaves the integer of a NaN to the processor."""
     result_quantization = quantization(op.result.type)
     assert result_quantization is not None
     is_defined = not bool(value(op.input).isnan().any())
@@ -43,7 +44,7 @@ def _but_nans(op: Any, value: RunTime) -> Bound:
     sample="%y = quant.qcast %x : tensor<4xf32> to tensor<4x!quant.uniform<i8:f32, 0.5:3>>",
 )
 def quantize(x: Value, *, op: Any, b: Builder) -> Value:
-    """MUL and CAST, and a RESCALE that adds the zero point."""
+    """Lower to MUL and CAST, and a RESCALE that adds the zero point."""
     border = _border(op.input, op.result)
     if not border.is_symmetric and border.bits != 8:
         refuse("RESCALE takes zero points for 8-bit integers only")
@@ -67,7 +68,7 @@ def quantize(x: Value, *, op: Any, b: Builder) -> Value:
     sample="%y = quant.dcast %x : tensor<4x!quant.uniform<i8:f32, 0.5:3>> to tensor<4xf32>",
 )
 def dequantize(x: Value, *, op: Any, b: Builder) -> Value:
-    """CAST, SUB of the zero points and MUL: sums of 17 bits are exact in f32."""
+    """Lower to CAST, SUB of the zero points and MUL: sums of 17 bits are exact in f32."""
     border = _border(op.result, op.input)
     y = Value(stored(x.ssa, b), b).cast(f32)
     if not border.is_symmetric:
@@ -76,7 +77,7 @@ def dequantize(x: Value, *, op: Any, b: Builder) -> Value:
 
 
 def _border(real: SSAValue, integers: SSAValue) -> Quantization:
-    """What the integers mean; refused: reals or integers that TOSA has not."""
+    """Return the quantization; refuse reals or integers of types that TOSA does not have."""
     border = quantization(integers.type)
     assert border is not None
     refusal = unfit(real, symbols=True)
@@ -92,7 +93,7 @@ def _border(real: SSAValue, integers: SSAValue) -> Quantization:
 
 
 def spread(parameters: Quantization, numbers: Sequence[float | int], like: Value) -> Value:
-    """A number for the tensor or for each block, in f32, of a shape that broadcasts to `like`."""
+    """Return a number per tensor or per block, in f32, of a shape that broadcasts to `like`."""
     if parameters.is_per_tensor:
         return like.like(numbers[0])
     values = block_values(parameters, torch.tensor(numbers, dtype=torch.float32), [1] * like.rank)
@@ -100,7 +101,7 @@ def spread(parameters: Quantization, numbers: Sequence[float | int], like: Value
 
 
 def multiplied(value: Value, parameters: Quantization, factors: Sequence[float]) -> Value:
-    """The product with a factor for the tensor or for each block; with one alone, nothing."""
+    """Return the product with a factor per tensor or per block; a factor of 1 adds no operator."""
     return value if set(factors) == {1.0} else value * spread(parameters, factors, value)
 
 

@@ -1,7 +1,7 @@
-"""Conversions between element types: CAST, with torch's rounding.
+"""Lowerings of conversions between element types to CAST, with PyTorch's rounding.
 
-TOSA rounds a float to the nearest integer where torch cuts its fraction off, and has no cast
-between truth values and floats.
+TOSA rounds a float to the nearest integer where PyTorch truncates it, and has no cast between
+booleans and floats.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ CASTS = (
 
 
 BYTES = (f8E4M3FN, f8E5M2)
-"""Floats of eight bits: every one is one of more bits, exactly."""
+"""Floats of eight bits: each is exact in a wider type."""
 MOST = 448.0
-"""The greatest f8E4M3FN, at which torch limits what is greater; TOSA makes NaN of it."""
+"""The largest f8E4M3FN, at which PyTorch saturates; TOSA overflows to NaN."""
 
 
 @lowers(*CASTS, to="tosa", bound=EXACT, sample=("4xi1", f32))
 def cast(x: Value, *, out: Out) -> Value:
-    """`to.dtype` and its kin to CAST, SELECT or comparisons."""
+    """Lower `to.dtype` and similar ops to CAST, SELECT or comparisons."""
     for dtype in (x.dtype, out.dtype):
         is_known(dtype)
     if x.dtype == out.dtype:
@@ -49,14 +49,14 @@ def cast(x: Value, *, out: Out) -> Value:
 
 
 def is_convertible(dtype: Attribute) -> None:
-    """Refuse what is no float, truth value or signed integer that TOSA computes with."""
+    """Refuse types other than the floats, booleans and signed integers that TOSA computes with."""
     if dtype in BYTES:
         refuse(f"TOSA does not compute with {dtype_name(dtype)}")
     is_known(dtype)
 
 
 def is_known(dtype: Attribute) -> None:
-    """Refuse what no cast of TOSA reads or gives."""
+    """Refuse types that no cast of TOSA reads or returns."""
     signed = isinstance(dtype, IntegerType) and dtype.signedness.data.name == "SIGNLESS"
     if dtype not in (*FLOATS, *BYTES) and not signed:
         refuse(f"TOSA has no cast from or to {dtype_name(dtype)}")

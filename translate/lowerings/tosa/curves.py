@@ -1,7 +1,7 @@
 """Inverse trigonometric and hyperbolic functions and erfc, in f32, within a few ulp everywhere.
 
-Each is a polynomial near zero, where its result would cancel otherwise, and a closed form of
-EXP, LOG and roots beyond. The coefficients are our own: interpolation at Chebyshev nodes in double
+Each is a polynomial near zero, where its closed form would cancel, and a closed form of EXP, LOG
+and roots elsewhere. The coefficients are our own: interpolation at Chebyshev nodes in double
 precision, which `tests/tosa/test_curves.py` repeats. Halves are computed in f32 between casts.
 """
 
@@ -59,7 +59,7 @@ ERFC = (
 )
 
 LARGE = 2.0**13
-"""From here on x² + 1 and x² - 1 are x² in f32, and log(2x) is asinh and acosh."""
+"""From here on x² + 1 and x² - 1 equal x² in f32, and asinh and acosh equal log(2x)."""
 
 
 def _polynomial(x: Value, coefficients: Sequence[float]) -> Value:
@@ -71,20 +71,20 @@ def _polynomial(x: Value, coefficients: Sequence[float]) -> Value:
 
 
 def _odd(w: Value, z: Value, coefficients: Sequence[float]) -> Value:
-    """`w + w z h(z)`: w alone where it is tiny, -0 of -0."""
+    """Return `w + w z h(z)`: w itself if it is tiny, -0 for -0."""
     tail = w * z * _polynomial(z, coefficients)
     y = w + tail
-    # A negative tail of -0 is +0, and their sum as well.
+    # For -0 the tail would be +0, and so would their sum.
     return where(w.equals(0.0), w, y) if coefficients[0] < 0 else y
 
 
 def _signed(size: Value, like: Value) -> Value:
-    """`size` with the sign of `like`, which is not zero where it matters."""
+    """Return `size` with the sign of `like`, which is nonzero where the sign matters."""
     return where(like < 0.0, -size, size)
 
 
 def _halves(x: Value) -> tuple[Value, Value]:
-    """`e ** |x| / 2` and `e ** -|x| / 2`, as products of e ** |x/2|, which does not overflow."""
+    """Return `e ** |x| / 2` and `e ** -|x| / 2`, by powers of e ** |x/2|, which cannot overflow."""
     power = exp(abs(x) * 0.5)
     share = reciprocal(power)
     grown = power * 0.5 * power
@@ -104,7 +104,7 @@ def _sinh(x: Value) -> Value:
 
 
 def _atan(x: Value) -> Value:
-    """The quarter turn less the angle of 1/x, where |x| is above one."""
+    """Return atan, for |x| > 1 as π/2 minus the angle of 1/x."""
     is_far = abs(x) > 1.0
     w = where(is_far, reciprocal(x), x)
     angle = _odd(w, w * w, ATAN)
@@ -113,7 +113,7 @@ def _atan(x: Value) -> Value:
 
 
 def _arc(x: Value) -> tuple[Value, Value]:
-    """Whether |x| is above 1/2, and asin of √((1 - |x|) / 2) there, of x itself elsewhere."""
+    """Return whether |x| > 1/2, and asin of √((1 - |x|) / 2) there, of x elsewhere."""
     size = abs(x)
     is_far = size > 0.5
     rest = (1.0 - size) * 0.5
@@ -137,7 +137,7 @@ def _acos(x: Value) -> Value:
 
 
 def _log_of_sum(size: Value, square: Value) -> Value:
-    """`log(size + √square)`, and `log(2 size)` from `LARGE` on."""
+    """Return `log(size + √square)`, and `log(2 size)` from `LARGE` on."""
     whole = log(size + root(square))
     twice = log(size) + logarithm(2)
     return where(size > LARGE, twice, whole)
@@ -168,7 +168,7 @@ def _atanh(x: Value) -> Value:
 
 
 def _erfc(x: Value) -> Value:
-    """`1 - erf` below 1/2; beyond, `e ** -x²` of x as a multiple of 1/16 and the rest."""
+    """Return `1 - erf` below 1/2, else `e ** -x²` h with x split into a multiple of 1/16 and rest."""
     near = x.like(1.0) - erf(x)
     kept = minimum(maximum(x, 0.0), 11.0)
     shift = 1.5 * 2.0**19
@@ -182,7 +182,7 @@ def _erfc(x: Value) -> Value:
 
 
 def _is_below_zero(x: Value) -> Value:
-    """Whether the sign is set, that of -0 included: its reciprocal is -inf."""
+    """Return whether the sign bit is set, also for -0, whose reciprocal is -inf."""
     return (x < 0.0) | (reciprocal(x) < 0.0)
 
 
@@ -202,14 +202,14 @@ FEW_ULP = roundings("polynomials and closed forms, within a few ulp")
 
 @lowers(CURVES, to="tosa", bound=FEW_ULP)
 def curve(x: Value, *, form: Any, op: Any) -> Value:
-    """The functions of `CURVES`, in f32."""
+    """Lower the functions of `CURVES`, computed in f32."""
     needs_floats(op, x)
     return form(x.single()).cast(x.dtype)
 
 
 @lowers("aten.atan2.default", to="tosa", bound=FEW_ULP)
 def angle(y: Value, x: Value, *, op: Any, out: Out) -> Value:
-    """The angle of the shorter side over the longer one, turned to its octant."""
+    """Return the angle of the shorter side over the longer one, moved to its octant."""
     if len({y.dtype, x.dtype, out.dtype}) > 1:
         refuse("operands and result have several dtypes")
     needs_floats(op, y)
@@ -223,7 +223,7 @@ def angle(y: Value, x: Value, *, op: Any, out: Out) -> Value:
     scale = where(most > 2.0**64, 2.0**-64, scale)
     most, least = most * scale, least * scale
     share = least * reciprocal(most)
-    is_one = minimum(most, 1.0)  # 0 / 0 is 0 and inf / inf is 1 here
+    is_one = minimum(most, 1.0)  # Define 0 / 0 as 0 and inf / inf as 1.
     is_one = where(is_one > 0.0, 1.0, is_one)
     share = where(most.equals(least), is_one, share)
     turn = _odd(share, share * share, ATAN)

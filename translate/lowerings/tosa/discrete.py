@@ -1,4 +1,4 @@
-"""Truth values and integers: logical and bitwise operators, shifts, whole quotients, remainders."""
+"""Lowerings of boolean, bitwise and shift operators, integer quotients and remainders."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ BITWISE: dict[str, Any] = {
 
 @lowers(ARITHMETIC, to="tosa", bound=EXACT, if_dtype=[i1], sample=("4xi1", "4xi1"))
 def truth_arithmetic(x: Value, other: Value, *, form: Any) -> Value | None:
-    """Products, extremes and equality of truth values."""
+    """Lower products, extrema and equality of booleans."""
     return form(x, other) if other.dtype == i1 else None
 
 
@@ -71,7 +71,7 @@ def truth_arithmetic(x: Value, other: Value, *, form: Any) -> Value | None:
     sample=("4xi1", 0),
 )
 def truth_as_number(x: Value, other: float, *, form: int) -> Value:
-    """A truth value beside 0 or 1."""
+    """Lower a boolean operand together with 0 or 1."""
     if other not in (0, 1):
         refuse("a truth value is compared with a number that is neither 0 nor 1")
     return x if other == form else ~x
@@ -79,7 +79,7 @@ def truth_as_number(x: Value, other: float, *, form: int) -> Value:
 
 @lowers(LOGICAL, to="tosa", bound=EXACT, sample=("4xf32",))
 def truth(x: Value, other: Value | None = None, *, form: Any) -> Value | None:
-    """Logical operators on numbers: what is not zero is true."""
+    """Lower logical operators on numbers: nonzero is true."""
     values = [x] if other is None else [x, other]
     if all(value.dtype == i1 for value in values):
         return None
@@ -91,7 +91,7 @@ def truth(x: Value, other: Value | None = None, *, form: Any) -> Value | None:
 
 @lowers(BITWISE, to="tosa", bound=EXACT, if_dtype=NARROW, sample=("4xi32", 6))
 def bits(x: Value, other: Value | int | None = None, *, form: Any, out: Out) -> Value | None:
-    """`bitwise_and`, `or`, `xor`, `not` of integers, and Python's operators for them."""
+    """Lower `bitwise_and`, `or`, `xor`, `not` of integers, and Python's operators for them."""
     if out.dtype not in NARROW:
         return None
     if isinstance(other, SSAValue):
@@ -112,25 +112,25 @@ SHIFTS = {
     )
 }
 MOST = 31
-"""The most places that TOSA shifts by."""
+"""The largest shift of TOSA."""
 
 
 @lowers(SHIFTS, to="tosa", bound=EXACT, sample=("4xi8", 3))
 def shift(x: Value, other: Any, *, form: str, out: Out) -> Value:
-    """`<<` and `>>` of integers of up to 32 bits, by any number of places.
+    """Lower `<<` and `>>` of integers of up to 32 bits, by any count.
 
-    TOSA shifts by 0 to 31 places. torch shifts by any number: to the left by less than 0, or by all
-    bits and more, leaves 0, and to the right the sign. Counts that only the run knows are therefore
-    brought into TOSA's range, in int32, of whose places the narrower types have the lowest.
+    TOSA shifts by 0 to 31 bits. PyTorch accepts any count: a left shift by a negative count, or by
+    at least the bit width, gives 0, and a right shift gives the sign. Counts known only at run time
+    are therefore clamped to TOSA's range in int32, whose lowest bits the narrower types keep.
     """
     if len({x.dtype, out.dtype, other.dtype if isinstance(other, Value) else x.dtype}) > 1:
         refuse("the operands have several dtypes")
     if x.dtype not in NARROW:
         refuse(f"TOSA shifts integers of 8, 16 and 32 bits, not {dtype_name(x.dtype)}")
     if not isinstance(other, Value | int):
-        refuse("it shifts by no whole number, or by one known only at run time")
+        refuse("the shift count is no integer, or known only at run time")
     if isinstance(other, int) and not -(1 << 31) <= other < 1 << 31:
-        refuse(f"it shifts by {other} places, which 32 bits do not hold")
+        refuse(f"it shifts by {other} bits, which exceeds the 32 bits of the type")
     width = torch.iinfo(torch_dtype(x.dtype)).bits
     shifted = operator.lshift if form == "left" else operator.rshift
     places = _places(other, width)
@@ -148,9 +148,9 @@ def shift(x: Value, other: Any, *, form: str, out: Out) -> Value:
 
 
 def _places(other: Value | int, bits: int) -> int | None:
-    """The number of places, where it is one number for all elements and known.
+    """Return the shift count if it is one constant for all elements.
 
-    torch makes a number one of the tensor's type first, of which it keeps the lowest bits.
+    PyTorch first converts a number to the tensor's type, which keeps its lowest bits.
     """
     if isinstance(other, int):
         half = 1 << (bits - 1)
@@ -162,7 +162,7 @@ def _places(other: Value | int, bits: int) -> int | None:
 # -- quotients -------------------------------------------------------------------------------
 
 LARGEST_EXPONENT = 60
-"""Divisors are 2 ** -60 to 2 ** 60, so that nothing near them overflows."""
+"""Divisors are within 2 ** -60 to 2 ** 60, so that nothing near them overflows."""
 REMAINDERS = {
     "aten.fmod.Scalar": "trunc",
     "aten.fmod.Tensor": "trunc",
@@ -172,7 +172,7 @@ REMAINDERS = {
 
 
 def is_power_of_two(number: float) -> bool:
-    """Whether a quotient by a number, not too large or small, does not round."""
+    """Whether division by a number is exact: a power of two, neither too large nor too small."""
     share, exponent = frexp(float(number))
     return abs(share) == 0.5 and abs(exponent - 1) <= LARGEST_EXPONENT
 
@@ -193,10 +193,10 @@ def is_power_of_two(number: float) -> bool:
 def whole_division(
     x: Value, other: Any, *, form: str | None, op: Any, out: Out, rounding_mode: str | None = None
 ) -> Value | None:
-    """`div` with a rounding mode, `floor_divide`; `remainder` and `fmod` of integers.
+    """Lower `div` with a rounding mode, `floor_divide`; `remainder` and `fmod` of integers.
 
-    INTDIV of integers, which cuts off: floors are one less where a remainder has the other sign. Of
-    floats by powers of two, where nothing rounds.
+    INTDIV of integers truncates: a floor is one less if a remainder has the other sign. Floats are
+    divided only by powers of two, which is exact.
     """
     is_rest, mode = op.name in REMAINDERS, form or rounding_mode
     if is_rest and x.is_float:
@@ -227,7 +227,7 @@ def whole_division(
 
 
 def _rounded_quotient(x: Value, divisor: Value | float, mode: str) -> Value:
-    """Of floats by a power of two."""
+    """Return the rounded quotient of floats by a power of two."""
     if isinstance(divisor, Value):
         refuse("the divisor is known only at run time: its quotient rounds")
     if not is_power_of_two(divisor):
@@ -238,18 +238,18 @@ def _rounded_quotient(x: Value, divisor: Value | float, mode: str) -> Value:
     if mode == "trunc":
         up = ceil(quotient)
         return where(quotient < 0.0, up, down).cast(x.dtype)
-    nothing = given - given  # torch's floor of inf is NaN, as inf - inf is
+    nothing = given - given  # PyTorch's floor of inf is NaN, as is inf - inf.
     return where(nothing.equals(0.0), down, nothing).cast(x.dtype)
 
 
 def fits(number: float, dtype: Attribute) -> bool:
-    """Whether an integer type has a number."""
+    """Whether an integer type can represent a number."""
     info = torch.iinfo(torch_dtype(dtype))
     return info.min <= number <= info.max
 
 
 def _divisor(other: Any) -> Any:
-    """The divisor; a number that stands for a tensor, or a tensor of one, as a number."""
+    """Return the divisor; a number expanded to a tensor, or a one-element tensor, as a number."""
     if isinstance(other, SSAValue):
         spelled = other.type.data if isinstance(other.type, IntType) else ""
         return int(spelled) if spelled.lstrip("-").isdigit() else other
@@ -265,9 +265,9 @@ def _divisor(other: Any) -> Any:
     sample=("2x4xf32", 2.0),
 )
 def remainder(x: Value, other: Any, *, form: str, op: Any) -> Value:
-    """`fmod` and `remainder` of floats by a power of two, where nothing rounds.
+    """Lower `fmod` and `remainder` of floats by a power of two, which is exact.
 
-    By another number the quotient rounds, and next to a whole one what is left would be off by a
+    For another divisor the quotient is rounded, and near an integer the remainder would be off by a
     whole divisor.
     """
     if not isinstance(other, int | float):
@@ -281,7 +281,7 @@ def remainder(x: Value, other: Any, *, form: str, op: Any) -> Value:
     quotient = given * (1 / size)
     whole = where(given < 0.0, ceil(quotient), floor(quotient))
     left = given - whole * size
-    # A larger number is a multiple; its quotient may be inf. inf - inf is the NaN of inf.
+    # A larger number is a multiple; its quotient may be inf. inf - inf gives the NaN of inf.
     nothing = given - given
     left = where(abs(given) < 2.0**24 * size, left, nothing)
     if form == "trunc":

@@ -1,4 +1,4 @@
-"""Elementwise ops: one for one where TOSA has the operator, else spelled out."""
+"""Lowerings of elementwise ops: one TOSA operator where it exists, else a decomposition."""
 
 from __future__ import annotations
 
@@ -71,19 +71,19 @@ SCALAR: dict[str, Any] = {
 
 @lowers(UNARY, to="tosa", sample=("2x4xf32",))
 def elementwise(x: Value, *, form: Any) -> Value:
-    """`abs`, `exp`, `tanh`, … to the operator of that name."""
+    """Lower `abs`, `exp`, `tanh`, … to the operator of that name."""
     return x.unary(form)
 
 
 @lowers(LOGICAL, to="tosa", sample=("4xi1", "4xi1"))
 def logic(x: Value, other: Value, *, form: Any) -> Value:
-    """`logical_and`, `&` and their kin of truth values."""
+    """Lower `logical_and`, `&` and similar ops of booleans."""
     return x.binary(form, other)
 
 
 @lowers(BINARY, to="tosa")
 def binary(x: Value, other: Value, *, form: Any, alpha: float = 1) -> Value:
-    """Arithmetic and comparisons of two tensors."""
+    """Lower arithmetic and comparisons of two tensors."""
     if alpha != 1:
         refuse(f"alpha is {alpha}, not 1")
     return form(x, other)
@@ -91,7 +91,7 @@ def binary(x: Value, other: Value, *, form: Any, alpha: float = 1) -> Value:
 
 @lowers(SCALAR, to="tosa")
 def with_number(x: Value, other: float, *, form: Any, out: Out, alpha: float = 1) -> Value:
-    """Arithmetic and comparisons of a tensor and a number."""
+    """Lower arithmetic and comparisons of a tensor and a number."""
     if alpha != 1:
         refuse(f"alpha is {alpha}, not 1")
     number = float(known(other, "other"))
@@ -108,20 +108,20 @@ def with_number(x: Value, other: float, *, form: Any, out: Out, alpha: float = 1
 
 @lowers("aten.neg.default", to="tosa", dtypes=(*FLOATS, *WHOLE))
 def neg(x: Value) -> Value:
-    """NEGATE of floats, 0 - x of integers."""
+    """Lower to NEGATE of floats, 0 - x of integers."""
     return -x
 
 
 @lowers("aten.hardswish.default", to="tosa", dtypes=FLOATS)
 def hardswish(x: Value) -> Value:
-    """`x / 6 · clamp(x + 3, 0, 6)`."""
+    """Lower to `x / 6 · clamp(x + 3, 0, 6)`."""
     gate = clamp(x + 3.0, 0.0, 6.0)
     return x * (1 / 6) * gate
 
 
 @lowers("aten.gelu.default", to="tosa", dtypes=FLOATS)
 def gelu(x: Value, *, approximate: str) -> Value:
-    """Exact: x/2 · (1 + erf(x/√2)); the tanh form with its polynomial. Halves in f32."""
+    """Lower to x/2 · (1 + erf(x/√2)), or the tanh form; halves are computed in f32."""
     dtype, x = x.dtype, x.single()
     half = x * 0.5
     if approximate == "tanh":
@@ -133,7 +133,7 @@ def gelu(x: Value, *, approximate: str) -> Value:
 
 @lowers("aten.div.Tensor", "aten.div.Scalar", to="tosa")
 def division(x: Value, other: Value | float) -> Value:
-    """`a / b` as a · (1/b); a number as divisor is inverted at compile time."""
+    """Lower `a / b` to a · (1/b); a constant divisor is inverted at compile time."""
     divisor = other if isinstance(other, Value) else known(other, "the divisor")
     if not x.is_float or (isinstance(divisor, Value) and not divisor.is_float):
         refuse("integer division is not lowered yet")
@@ -142,12 +142,12 @@ def division(x: Value, other: Value | float) -> Value:
 
 @lowers("aten.clamp.default", to="tosa", sample=("2x4xf32", -1.0, 1.0))
 def clamp_(x: Value, least: float | None, most: float | None, *, op: Any) -> Value:
-    """CLAMP of floats to numbers, MAXIMUM and MINIMUM of integers."""
+    """Lower to CLAMP of floats between numbers, MAXIMUM and MINIMUM of integers."""
     low, high = (known(side, "a bound") for side in (least, most))
     if x.is_float:
         highest = float("inf") if high is None else float(high)
         lowest = -float("inf") if low is None else float(low)
-        return clamp(x, min(lowest, highest), highest)  # torch's greatest number wins
+        return clamp(x, min(lowest, highest), highest)  # In PyTorch the upper bound wins.
     is_whole = all(side is None or isinstance(side, int) for side in (low, high))
     if x.dtype not in WHOLE or not is_whole:
         no_operator(op, x)
@@ -157,7 +157,7 @@ def clamp_(x: Value, least: float | None, most: float | None, *, op: Any) -> Val
 
 @lowers("aten.where.self", to="tosa", sample=("4xi1", "2x4xf32", "4xf32"))
 def where_(condition: Value, a: Value, other: Value) -> Value:
-    """SELECT on operands of one rank."""
+    """Lower to SELECT on operands of one rank."""
     if a.dtype != other.dtype:
         refuse("the operands have several dtypes")
     return where(condition, a, other)
@@ -165,7 +165,7 @@ def where_(condition: Value, a: Value, other: Value) -> Value:
 
 @lowers("aten.masked_fill.Scalar", to="tosa", bound=EXACT, sample=("2x4xf32", "4xi1", 0.0))
 def masked_fill(x: Value, mask: Value, value: float) -> Value:
-    """SELECT of a number."""
+    """Lower to SELECT of a number."""
     return where(mask, known(value, "the value"), x)
 
 
@@ -174,7 +174,7 @@ NUMBERS = {"aten.fmax.default": t.MaximumOp, "aten.fmin.default": t.MinimumOp}
 
 @lowers(NUMBERS, to="tosa", dtypes=FLOATS)
 def of_numbers(x: Value, other: Value, *, form: Any, out: Out) -> Value:
-    """`fmax` and `fmin`: a number wins over a NaN."""
+    """Lower `fmax` and `fmin`: of a number and NaN, the number is returned."""
     if x.dtype != other.dtype:
         refuse("the operands have several dtypes")
     sides = [side.of_rank(len(out.shape)).ssa for side in (x, other)]

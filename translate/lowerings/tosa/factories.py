@@ -1,7 +1,8 @@
-"""Triangles, and factory functions of a size that only the run knows: `full`, `zeros`, `arange`.
+"""Lowerings of triangles, and of `full`, `zeros` and `arange` with dynamic sizes.
 
-Of a known size they are constants, which other rewrites make. Numbers are a TILE; the numbers 0, 1,
-2, … a slice of a constant where the size has a bound, else the sums of a triangle's rows.
+For static sizes they are constants, which other rewrites create. A filled tensor is a TILE. The
+numbers 0, 1, 2, … are a slice of a constant if the size has a bound, else the row sums of a
+triangle.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ TRIANGLES = {"aten.tril.default": True, "aten.triu.default": False}
 
 @lowers(TRIANGLES, to="tosa", bound=EXACT, sample=("3x3xf32",))
 def triangle(x: Value, diagonal: Any, *, form: bool, b: Builder) -> Value:
-    """`tril` and `triu`: a choice by a constant mask, or by one that shape operators lay out."""
+    """Lower `tril` and `triu` to a SELECT by a constant mask, or one built by shape operators."""
     if not isinstance(diagonal, int):
         refuse("the diagonal is known only at run time")
     rows, columns = x.shape[-2:]
@@ -44,14 +45,14 @@ def triangle(x: Value, diagonal: Any, *, form: bool, b: Builder) -> Value:
 
 
 def triangle_of(rows: Dim, columns: Dim, b: Builder, diagonal: int = 0) -> Value:
-    """Truths `[rows, columns]` on and below a diagonal of a matrix whose sizes the run knows.
+    """Return booleans `[rows, columns]`, true on and below a diagonal, of dynamic sizes.
 
-    One row, cyclic and longer than a row of the matrix by one: read on and on, it begins one
-    further to the left in each row of the matrix. It is true at 0 and at its last `rows` places,
-    which stand for -1, -2, …
+    A cyclic line is one longer than a row of the matrix. Read continuously, it starts one further
+    to the left in each row of the matrix. It is true at 0 and at its last `rows` positions, which
+    stand for -1, -2, …
     """
     first = (max(diagonal, 0), max(-diagonal, 0))
-    rows, columns = rows + first[0], columns + first[1]  # Of which another diagonal is a part.
+    rows, columns = rows + first[0], columns + first[1]  # It contains any other diagonal.
     runs = [(True, 1), (False, columns), (True, rows)]
     parts = [_repeated(Value(b.number(truth, 1, i1), b), count) for truth, count in runs]
     period = rows + columns + 1
@@ -62,7 +63,7 @@ def triangle_of(rows: Dim, columns: Dim, b: Builder, diagonal: int = 0) -> Value
 
 
 def _repeated(line: Value, count: Dim) -> Value:
-    """A line again and again."""
+    """Repeat a line."""
     if count == 1:
         return line
     return line.made(t.TileOp, (line.shape[0] * count,), line.b.sizes((count,)))
@@ -82,18 +83,18 @@ NUMBERS: dict[str, float | str | None] = {
     "aten.arange.start": None,
     "aten.arange.start_step": None,
 }
-"""The number that a factory function repeats, or the argument that is it; None if it counts."""
+"""The fill value of a factory function, or the argument that has it; None if it counts."""
 
 LONGEST_COUNT = 1 << 16
-"""Numbers of a constant that counts: 256 KiB of int32."""
+"""The length of a constant that counts: 256 KiB of int32."""
 
 COUNTED_AT_ONCE = 1 << 10
-"""Numbers counted at once where a size has no bound."""
+"""The block length of counting where a size has no bound."""
 
 
 @lowers(NUMBERS, to="tosa", bound=EXACT, sample=("sxf32", 2))
 def factory(*, form: Any, op: Any, out: Out, b: Builder) -> Value | None:
-    """Of a symbolic size a TILE of a number, or numbers that count."""
+    """Lower a factory of a symbolic size to a TILE of a number, or to counting."""
     if is_known(out.shape):
         return None
     if form is None:
@@ -106,13 +107,13 @@ def factory(*, form: Any, op: Any, out: Out, b: Builder) -> Value | None:
 
 
 def _counting(op: Any, out: Out, b: Builder) -> Value:
-    """A SLICE of a constant, or the numbers from 0 on, scaled and shifted."""
+    """Lower to a SLICE of a constant, or to the numbers from 0 on, scaled and shifted."""
     stated = op.SCHEMA.by_name
     start, step = (
         op.arg(name) if name in stated else default for name, default in (("start", 0), ("step", 1))
     )
     if not (isinstance(start, int) and isinstance(step, int)):
-        refuse("it does not count by whole numbers known ahead of time")
+        refuse("it does not count by constant integers")
     most = largest_size(op.results[0])
     if most is not None and most <= LONGEST_COUNT:
         numbers = torch.arange(most).mul(step).add(start).to(torch_dtype(out.dtype))
@@ -124,13 +125,13 @@ def _counting(op: Any, out: Out, b: Builder) -> Value:
 
 
 def largest_size(value: SSAValue) -> int | None:
-    """The bound of the size of a vector, where that is a symbol of the program with one."""
+    """Return the upper bound of a vector's size, if it is a bounded symbol of the program."""
     (size,) = dims(value.type)
     return None if isinstance(size, int) else interval(size, ranges_around(value))[1]
 
 
 def _counted(size: Dim, b: Builder) -> Value:
-    """0, 1, …, size - 1 in f32: in blocks, whose own numbers are sums of a triangle's rows."""
+    """Return 0, 1, …, size - 1 in f32, in blocks whose numbers are row sums of a triangle."""
     blocks = (size + COUNTED_AT_ONCE - 1) // COUNTED_AT_ONCE
     row = triangle_of(blocks, blocks, b).to(f32).sum(1) - 1.0
     first = row * float(COUNTED_AT_ONCE)

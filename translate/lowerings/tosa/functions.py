@@ -1,4 +1,4 @@
-"""Functions of one tensor that TOSA has no operator for, in operators, inf and NaN included."""
+"""Functions of one tensor without a TOSA operator, in operators, correct for inf and NaN."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ from stepwell.translate.rewrites.tosa.operators.building import FLOATS
 
 INF = float("inf")
 FAR_BELOW = -20.0
-"""From here down e ** x - 1 is -1 in f32, and in halves."""
+"""From here down e ** x - 1 is -1 in f32 and in halves."""
 
 
 def sign(x: Value) -> Value:
-    """-1, 0 or 1."""
+    """Return -1, 0 or 1."""
     negative = where(x < 0.0, x.like(-1.0), 0.0)
     return where(x > 0.0, 1.0, negative)
 
 
 def trunc(x: Value) -> Value:
-    """Without its fraction."""
+    """Return x without its fraction."""
     return where(x < 0.0, ceil(x), floor(x))
 
 
 def round_(x: Value) -> Value:
-    """To even: adding 2 ** (digits - 1) leaves no bit below one; larger numbers are whole."""
+    """Round to even: adding 2 ** (digits - 1) leaves no bit below one; larger x are integers."""
     whole = 1 / torch.finfo(torch_dtype(x.dtype)).eps
     size = abs(x)
     rounded = size + whole - whole
@@ -51,7 +51,7 @@ def round_(x: Value) -> Value:
 
 
 def log1p(x: Value) -> Value:
-    """log(u) · x / (u - 1) for u = 1 + x, as rounded: exact where x is lost in u."""
+    """Return log(u) · x / (u - 1) for the rounded u = 1 + x: exact even if x is lost in u."""
     u = x + 1.0
     y = log(u)
     share = x * reciprocal(u - 1.0)
@@ -60,7 +60,7 @@ def log1p(x: Value) -> Value:
 
 
 def kahan(x: Value) -> Value:
-    """E ** x - 1 as (u - 1) · x / log(u) for u = e ** x, as rounded; -20 <= x <= 1."""
+    """Return e ** x - 1 as (u - 1) · x / log(u) for the rounded u = e ** x; -20 <= x <= 1."""
     u = exp(x)
     y = u - 1.0
     share = x * reciprocal(log(u))
@@ -68,13 +68,13 @@ def kahan(x: Value) -> Value:
 
 
 def expm1(x: Value) -> Value:
-    """Kahan's form near zero, e ** x - 1 elsewhere."""
+    """Return e ** x - 1, near zero by Kahan's form."""
     y = exp(x) - 1.0
     return where(abs(x) < 1.0, kahan(x), y)
 
 
 def tan(x: Value) -> Value:
-    """A sine over a cosine."""
+    """Return sine over cosine."""
     cosine = reciprocal(cos(x))
     return sin(x) * cosine
 
@@ -98,23 +98,23 @@ FORMS: dict[str, Callable[[Value], Value]] = {
 
 @lowers(FORMS, to="tosa", dtypes=FLOATS)
 def function(x: Value, *, form: Any) -> Value:
-    """The functions of `FORMS`."""
+    """Lower the functions of `FORMS`."""
     return form(x)
 
 
 @lowers("aten.leaky_relu.default", to="tosa", dtypes=FLOATS, sample=("2x4xf32", 0.5))
 def leaky_relu(x: Value, slope: Any) -> Value:
-    """The larger of x and a share of it; the smaller one where the share is above one."""
+    """Return the maximum of x and slope · x, or the minimum for a slope above one."""
     slope = float(known(slope, "negative_slope"))
     scaled = x * slope
-    if slope == 0:  # the maximum of inf and inf · 0 would be NaN
+    if slope == 0:  # The maximum of inf and inf · 0 would be NaN.
         return where(x > 0.0, x, scaled)
     return (maximum if slope <= 1 else minimum)(x, scaled)
 
 
 @lowers("aten.elu.default", to="tosa", dtypes=FLOATS, sample=("2x4xf32",))
 def elu(x: Value, alpha: Any, scale: Any, input_scale: Any) -> Value:
-    """`scale · alpha · (e ** (x · input_scale) - 1)` below zero."""
+    """Return `scale · alpha · (e ** (x · input_scale) - 1)` below zero."""
     alpha = float(known(alpha, "alpha")) * float(known(scale, "scale"))
     inner = float(known(input_scale, "input_scale"))
     curve = kahan(maximum(x if inner == 1 else x * inner, FAR_BELOW))
@@ -124,20 +124,20 @@ def elu(x: Value, alpha: Any, scale: Any, input_scale: Any) -> Value:
 
 @lowers("aten.threshold.default", to="tosa", dtypes=FLOATS, sample=("2x4xf32", 0.5, 0.0))
 def threshold(x: Value, least: Any, value: Any) -> Value:
-    """Another value up to a threshold; a NaN stays."""
+    """Replace numbers up to a threshold by a value; NaN stays."""
     least, value = known(least, "threshold"), known(value, "value")
     return where(x <= float(least), float(value), x)
 
 
 @lowers("aten.hardshrink.default", to="tosa", dtypes=FLOATS, sample=("2x4xf32",))
 def hardshrink(x: Value, least: Any) -> Value:
-    """Zero where it is small."""
+    """Replace small numbers by zero."""
     return where(abs(x) <= float(known(least, "lambd")), 0.0, x)
 
 
 @lowers("aten.nan_to_num.default", to="tosa", dtypes=FLOATS, sample=("2x4xf32",))
 def nan_to_num(x: Value, nan: Any, most: Any, least: Any) -> Value:
-    """Numbers for NaN and infinities: the type's own ends unless others are stated."""
+    """Replace NaN and infinities by numbers, by default 0 and the type's limits."""
     info = torch.finfo(torch_dtype(x.dtype))
     y = where(x.equals(x), x, float(known(nan, "nan") or 0))
     for given, infinity, end in (

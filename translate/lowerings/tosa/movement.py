@@ -1,4 +1,4 @@
-"""Ops that move elements: RESHAPE, TRANSPOSE, SLICE, CONCAT, TILE, PAD, REVERSE."""
+"""Lowerings of data movement: RESHAPE, TRANSPOSE, SLICE, CONCAT, TILE, PAD, REVERSE."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from stepwell.translate.lowerings.tosa.values import Value, concat, needs_known
 
 @lowers("aten.view.default", to="tosa", bound=EXACT, sample=("2x6xf32", [3, 4]))
 def reshape(x: Value, *, out: Out) -> Value:
-    """One RESHAPE."""
+    """Lower to one RESHAPE."""
     return x.reshape(*out.shape)
 
 
 @lowers("aten.permute.default", to="tosa", bound=EXACT, sample=("2x6xf32", [1, 0]))
 def permute(x: Value, order: Sequence[int]) -> Value:
-    """One TRANSPOSE."""
+    """Lower to one TRANSPOSE."""
     return x.permute([x.axis(dim) for dim in order])
 
 
 @lowers("aten.slice.Tensor", to="tosa", bound=EXACT, sample=("4x3xf32", 0, 1, 3))
 def slice_(x: Value, dim: int, start: Any, end: Any, step: Any, *, b: Any, out: Out) -> Value:
-    """One SLICE, of step 1."""
+    """Lower to one SLICE, of step 1."""
     if step != 1:
         refuse(f"the step is {step}; SLICE has none")
     if not isinstance(start or 0, int):
@@ -43,7 +43,7 @@ def slice_(x: Value, dim: int, start: Any, end: Any, step: Any, *, b: Any, out: 
 
 @lowers("aten.cat.default", to="tosa", bound=EXACT, sample=(["2x3xf32", "1x3xf32"], 0))
 def concat_(parts: list[Value], dim: int, *, b: Any, out: Out) -> Value:
-    """One CONCAT; of more operands than a list may have, several in a row."""
+    """Lower to one CONCAT, or to several in a row if there are more operands than it allows."""
     if len({part.dtype for part in parts}) > 1:
         refuse("the operands have several dtypes")
     axis, most = dim % len(out.shape), b.level.list
@@ -54,7 +54,7 @@ def concat_(parts: list[Value], dim: int, *, b: Any, out: Out) -> Value:
 
 @lowers("aten.expand.default", to="tosa", bound=EXACT, sample=("1x3xf32", [2, 3]))
 def expand(x: Value, *, b: Any, out: Out) -> Value:
-    """One TILE."""
+    """Lower to one TILE."""
     x = x.of_rank(len(out.shape))
     multiples = [1 if n == d else n // d for n, d in zip(out.shape, x.shape, strict=True)]
     return x if set(multiples) == {1} else x.made(t.TileOp, out.shape, b.sizes(multiples))
@@ -62,7 +62,7 @@ def expand(x: Value, *, b: Any, out: Out) -> Value:
 
 @lowers("aten.constant_pad_nd.default", to="tosa", bound=EXACT, sample=("2x3xf32", [1, 0], 0.0))
 def pad(x: Value, amounts: Sequence[Any], value: float, *, b: Any, out: Out) -> Value:
-    """One PAD."""
+    """Lower to one PAD."""
     if any(not isinstance(n, int) or n < 0 for n in amounts):
         refuse("the padding is negative, or known only at run time")
     pairs = [list(amounts[i : i + 2]) for i in range(0, len(amounts), 2)]
@@ -74,7 +74,7 @@ def pad(x: Value, amounts: Sequence[Any], value: float, *, b: Any, out: Out) -> 
 
 @lowers("aten.flip.default", to="tosa", bound=EXACT, sample=("2x3xf32", [1]))
 def flip(x: Value, axes: Sequence[int]) -> Value:
-    """One REVERSE an axis, one after the other."""
+    """Lower to one REVERSE per axis."""
     for axis in sorted(x.axis(dim) for dim in axes):
         x = x.made(t.ReverseOp, x.shape, axis=IntegerAttr(axis, i32))
     return x

@@ -1,4 +1,4 @@
-"""Pools of images, in NHWC, after what TOSA's pools cannot do themselves."""
+"""Lowerings of pools of images, in NHWC, with padding and dilation that TOSA's pools lack."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ POOLS = {
 def pooling(
     x: Value, kernel_size: list[int], steps: list[int], *, form: Any, op: Any, out: Out
 ) -> Value:
-    """MAX_POOL2D and AVG_POOL2D between transposes, after a pad or a cut of the image."""
+    """Lower to MAX_POOL2D or AVG_POOL2D between transposes, after padding or cropping."""
     refusal = not_pooled(op)
     if refusal is not None:
         refuse(refusal.reason)
@@ -47,11 +47,11 @@ def pooling(
         needs_known(x, (2, 3), "dilated windows of a plane of size")
     places = window_places(op) if is_dilated(op) else ([], [])
     if places is None:
-        refuse("a dilated window lies in the padding alone")
+        refuse("a dilated window is entirely in the padding")
     if not is_maximum or x.dtype not in (i8, i16):
         needs_floats(op, x)
     kernel, stride, size = pair(kernel_size), pair(steps or kernel_size), out.shape[2:]
-    if is_dilated(op):  # The cells of each window are brought together and stand side by side.
+    if is_dilated(op):  # The cells of each window are gathered next to each other.
         image = x.permute(TO_NHWC)
         for axis, indices in enumerate(places, 1):
             image = Value(gathered(image.ssa, axis, indices, x.b), x.b)
@@ -79,7 +79,7 @@ def image_pool(
     pad: Sequence[Any],
     size: Sequence[Dim],
 ) -> Value:
-    """A pool of an NCHW image, in NHWC."""
+    """Pool an NCHW image, in NHWC."""
     image, zero = x.permute(TO_NHWC), x.b.zero
     lists = {"kernel": i64s(kernel), "stride": i64s(stride), "pad": i64s(pad)}
     shape = (image.shape[0], *size, image.shape[3])
@@ -93,7 +93,7 @@ def image_pool(
 def _padded_pool(
     op: Any, x: Value, cls: type[TosaOp], pad: Sequence[Any], size: Sequence[Dim]
 ) -> Value:
-    """A pool of an image whose size decides its padding: that is written out."""
+    """Pool an image whose size determines its padding, with an explicit pad."""
     is_maximum = cls is t.MaxPool2dOp
     kernel, before = pair(op.arg("kernel_size")), pair(op.arg("padding"))
     stride = pair(op.arg("stride") or kernel)

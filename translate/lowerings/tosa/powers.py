@@ -1,8 +1,8 @@
 """Powers and roots in operators that are defined for every number.
 
-POW has no result for a negative base, or for 0 ** 0: the reference model ends there. Whole
-exponents become products, other exponents of a base that may be negative the exponential of a
-logarithm, which is what the model's POW computes and is NaN where torch's power is. Halves are
+POW is undefined for a negative base and for 0 ** 0: the reference model aborts. Integer exponents
+become products. Other exponents of a base that may be negative become the exponential of a
+logarithm, which is what the model's POW computes; it is NaN where PyTorch's power is. Halves are
 widened where a product would round twice.
 """
 
@@ -30,19 +30,19 @@ from stepwell.translate.lowerings.tosa.values import (
 from stepwell.translate.rewrites.tosa.operators.sizes import is_known
 
 LARGEST_EXPONENT = 64
-"""Whole exponents up to this one are products; the rounding of n of them adds up to n / 2 ulp."""
+"""Integer exponents up to this one are products; n roundings add up to n / 2 ulp."""
 
 
 @lowers("aten.sqrt.default", to="tosa", sample=("2x4xf32",))
 def root_(x: Value, *, op: Any, out: Out) -> Value:
-    """`sqrt`, of what is no square a NaN."""
+    """Lower `sqrt`, which is NaN for negative numbers."""
     _fits(op, out, x)
     return root(x)
 
 
 @lowers("aten.pow.Tensor_Scalar", to="tosa", sample=("2x4xf32", 4))
 def power_(x: Value, exponent: Any, *, op: Any, out: Out) -> Value:
-    """`x ** n`: products, those of a root, or an exponential."""
+    """Lower `x ** n` to products, powers of a root, or an exponential."""
     _has_one_type(out, x)
     if not isinstance(exponent, int | float) or not isfinite(exponent):
         refuse("the exponent is not finite, or known only at run time")
@@ -52,7 +52,7 @@ def power_(x: Value, exponent: Any, *, op: Any, out: Out) -> Value:
         refuse(f"the exponent {exponent} is beyond {LARGEST_EXPONENT}")
     if exponent == 0:
         return Value(x.b.constant(torch.ones(x.shape, dtype=torch_dtype(x.dtype))), x.b)
-    if x.dtype in (*WHOLE, i8, i16):  # Products of 32 bits or more wrap around as narrow ones do.
+    if x.dtype in (*WHOLE, i8, i16):  # Products in 32 or more bits wrap around like narrow ones.
         wide = x if x.dtype in WHOLE else x.cast(i32)
         return whole(wide, int(exponent)).cast(x.dtype)
     _fits(op, out, x)
@@ -63,7 +63,7 @@ def power_(x: Value, exponent: Any, *, op: Any, out: Out) -> Value:
 
 @lowers("aten.pow.Scalar", to="tosa", sample=(2, "2x4xf32"))
 def power_of_number(base: Any, x: Value, *, op: Any, out: Out) -> Value:
-    """`n ** x`, an exponential."""
+    """Lower `n ** x` to an exponential."""
     _has_one_type(out, x)
     if not isinstance(base, int | float) or not 0 < base < float("inf") or base == 1:
         refuse("the base is not a finite number above 0, or it is 1")
@@ -73,7 +73,7 @@ def power_of_number(base: Any, x: Value, *, op: Any, out: Out) -> Value:
 
 @lowers("aten.pow.Tensor_Tensor", to="tosa", sample=("2x4xf32", "2x4xf32"))
 def power_of_values(x: Value, y: Value, *, op: Any, out: Out) -> Value:
-    """`x ** y`: e ** (y · log |x|); negative bases have the sign of odd whole exponents, or NaN."""
+    """Lower `x ** y` to e ** (y · log |x|); odd integer y keep a negative base's sign, else NaN."""
     _fits(op, out, x, y)
     base, exponent = x.single(), y.single()
     size = abs(base)
@@ -95,7 +95,7 @@ def _has_one_type(out: Out, *values: Value) -> None:
 
 
 def _fits(op: Any, out: Out, *values: Value) -> None:
-    """Refuse what are not floats of one type."""
+    """Refuse operands and results that are not floats of one type."""
     _has_one_type(out, *values)
     needs_floats(op, values[0])
 
@@ -106,12 +106,12 @@ def is_whole(number: float) -> bool:
 
 
 def root(x: Value) -> Value:
-    """√x = 1 / (1 / √x): 0 of 0, inf of inf, NaN of negative numbers."""
+    """Return √x = 1 / (1 / √x): 0 for 0, inf for inf, NaN for negative numbers."""
     return reciprocal(rsqrt(x))
 
 
 def power(x: Value, exponent: float) -> Value:
-    """X ** exponent in f32: products, those of a root, or e ** (exponent · log x)."""
+    """Return x ** exponent in f32: products, powers of a root, or e ** (exponent · log x)."""
     if is_whole(exponent) and abs(exponent) <= LARGEST_EXPONENT:
         return whole(x, int(exponent))
     if is_whole(2 * exponent) and abs(exponent) <= LARGEST_EXPONENT:
@@ -120,7 +120,7 @@ def power(x: Value, exponent: float) -> Value:
 
 
 def whole(x: Value, exponent: int) -> Value:
-    """X ** exponent by squaring; no square grows beyond what the result is made of."""
+    """Return x ** exponent by squaring; no square is larger than the result."""
     result: Value | None = None
     square, left = x, abs(exponent)
     while True:

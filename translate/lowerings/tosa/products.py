@@ -1,4 +1,4 @@
-"""Linear layers, batched products and convolutions: MATMUL and the CONV operators."""
+"""Lowerings of linear layers, batched products and convolutions to MATMUL and CONV operators."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from stepwell.translate.rewrites.tosa.operators.volumes import convolved_volume
 
 @lowers("aten.linear.default", to="tosa", sample=("2x4xf32", "3x4xf32"))
 def linear(x: Value, weight: Value, bias: Value | None, *, op: Any, out: Out) -> Value:
-    """MATMUL and ADD, or one CONV2D where that takes fewer operators.
+    """Lower to MATMUL and ADD, or to one CONV2D if that takes fewer operators.
 
-    A CONV2D has the bias but needs rank 4, a MATMUL needs rank 3 and an ADD: rank 3 makes the
-    MATMUL, rank 4 the CONV2D shorter; other ranks are reshaped for whichever is shorter.
+    A CONV2D includes the bias but requires rank 4; a MATMUL requires rank 3 and an ADD. For rank 3
+    the MATMUL is shorter, for rank 4 the CONV2D; other ranks are reshaped for the shorter one.
     """
     needs_floats(op, x)
     (width, depth), b = weight.shape, x.b
@@ -39,7 +39,7 @@ def linear(x: Value, weight: Value, bias: Value | None, *, op: Any, out: Out) ->
 
 
 def _pointwise(x: Value, weight: Value, bias: Value | None) -> Value:
-    """A CONV2D with a kernel of 1 by 1: `[N, H, W, K]` by `[O, K]`."""
+    """Return a CONV2D with a kernel of 1 by 1: `[N, H, W, K]` by `[O, K]`."""
     out, depth = weight.shape
     kernel = weight.reshape(out, 1, 1, depth)
     bias = bias if bias is not None else _no_bias(x)
@@ -54,7 +54,7 @@ def _no_bias(x: Value) -> Value:
 
 @lowers("aten.bmm.default", "aten.matmul.default", to="tosa", sample=("2x3x4xf32", "2x4x5xf32"))
 def bmm(x: Value, other: Value, *, op: Any, out: Out, b: Builder) -> Value:
-    """One MATMUL; a `matmul` of equal batches, which symbolic shapes leave, between reshapes."""
+    """Lower to one MATMUL, with reshapes for a `matmul` of equal batches (symbolic shapes)."""
     left, right = x.shape, other.shape
     if len(left) < 2 or left[:-2] != right[:-2] or len(left) != len(right):
         refuse(f"it multiplies {list(left)} by {list(right)}; MATMUL takes two of equal batches")
@@ -71,9 +71,9 @@ IMAGE = ("1x2x4x4xf32", "3x2x3x3xf32", None, [1, 1], [1, 1], [1, 1], False, [0, 
 def convolution(
     x: Value, weight: Value, bias: Value | None, *, op: Any, transposed: bool, b: Builder
 ) -> Value:
-    """CONV2D, DEPTHWISE_CONV2D, CONV3D or TRANSPOSE_CONV2D, channels last.
+    """Lower to CONV2D, DEPTHWISE_CONV2D, CONV3D or TRANSPOSE_CONV2D, channels last.
 
-    A one-dimensional one is an image of height 1; groups that are not depthwise are several
+    A one-dimensional one is an image of height 1. Groups that are not depthwise are several
     convolutions of slices, concatenated.
     """
     is_volume = x.rank == 5

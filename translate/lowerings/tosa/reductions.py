@@ -1,4 +1,4 @@
-"""Reductions along axes: REDUCE_SUM and its kin, softmax, running sums, places of the greatest."""
+"""Lowerings of reductions along axes: REDUCE operators, softmax, cumulative sums, argmax."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from stepwell.translate.rewrites.tosa.operators.windows import is_image_mean
 
 
 def reduced(cls: type[TosaOp], x: Value, axes: Sequence[int]) -> Value:
-    """One REDUCE an axis, each kept with size 1."""
+    """Return one REDUCE per axis, each kept with size 1."""
     return reduce(lambda value, axis: value.reduce(cls, axis), axes, x)
 
 
@@ -47,14 +47,14 @@ REDUCTIONS = {
 
 @lowers(REDUCTIONS, to="tosa", sample=("2x4xf32", [1]))
 def reduction(x: Value, *, form: type[TosaOp], op: Any, out: Out) -> Value:
-    """`sum`, `amax`, `amin` of floats, and of integers in those of the result."""
+    """Lower `sum`, `amax`, `amin` of floats, or of integers in the result's type."""
     _is_summed(op, x, out)
     return reduced(form, x.to(out.dtype), reduced_axes(op)).reshape(*out.shape)
 
 
 @lowers("aten.mean.dim", to="tosa", sample=("2x4xf32", [1]))
 def mean(x: Value, *, op: Any, out: Out) -> Value:
-    """A sum and a product; of an image AVG_POOL2D."""
+    """Lower to a sum and a product, or for an image to AVG_POOL2D."""
     needs_floats(op, x)
     x = x.to(out.dtype)
     if is_image_mean(op, x.b.level):
@@ -68,7 +68,7 @@ def mean(x: Value, *, op: Any, out: Out) -> Value:
 
 @lowers("aten.sum.default", "aten.mean.default", to="tosa", sample=("xf32",))
 def of_one_number(x: Value, *, op: Any, out: Out) -> Value:
-    """`sum` and `mean` of rank 0: REDUCE_SUM makes 0.0 of -0.0, as torch does."""
+    """Lower `sum` and `mean` of rank 0: REDUCE_SUM turns -0.0 into 0.0, as PyTorch does."""
     if x.shape:
         refuse("its axes are not listed; normalize-reduction lists them")
     if op.name == "aten.mean.default":
@@ -79,7 +79,7 @@ def of_one_number(x: Value, *, op: Any, out: Out) -> Value:
 
 
 def _is_summed(op: Any, x: Value, out: Out) -> None:
-    """Refuse what TOSA reduces neither of floats nor, in 32 or 64 bits, of integers."""
+    """Refuse types other than floats and integers of 32 or 64 bits."""
     if out.dtype not in (i32, i64):
         needs_floats(op, x)
     elif not x.is_float:
@@ -87,10 +87,10 @@ def _is_summed(op: Any, x: Value, out: Out) -> None:
 
 
 def _shared(total: Value, sizes: Sequence[Dim]) -> Value:
-    """A sum over axes of these sizes, divided by their product.
+    """Return a sum over axes of these sizes, divided by their product.
 
-    No operator makes a number of a shape: a size of run time is the sum of as many ones, in f32
-    exact up to 2²⁴.
+    No operator converts a shape to a number: a dynamic size is the sum of as many ones, which is
+    exact in f32 up to 2²⁴.
     """
     b, stated = total.b, elements([size for size in sizes if isinstance(size, int)])
     count: Value | None = None
@@ -111,7 +111,7 @@ def _shared(total: Value, sizes: Sequence[Dim]) -> Value:
     sample=("2x4xf32", 1, False),
 )
 def softmax(x: Value, dim: int, *, op: Any) -> Value:
-    """exp(x - max) · 1/Σ; the logarithm subtracts that of the sum."""
+    """Return exp(x - max) · 1/Σ; for `log_softmax`, subtract log Σ."""
     axis = x.axis(dim)
     shifted = x - x.reduce(t.ReduceMaxOp, axis)
     powers = exp(shifted)
@@ -123,10 +123,10 @@ def softmax(x: Value, dim: int, *, op: Any) -> Value:
 
 @lowers("aten.cumsum.default", to="tosa", takes_symbols=False, sample=("2x3xf32", 1))
 def cumsum(x: Value, dim: int, *, out: Out) -> Value:
-    """Running sums of floats, in f32, and of integers in the type of the result.
+    """Lower cumulative sums of floats, in f32, and of integers in the type of the result.
 
-    A product with a triangle of ones would have fewer operators, but 0 · inf in it is NaN. Here an
-    inf or a NaN reaches only what comes behind it, and a sum of n rounds log2(n) times.
+    A product with a triangle of ones would have fewer operators, but 0 · inf in it is NaN. Here inf
+    and NaN affect only later elements, and a sum of n numbers rounds log2(n) times.
     """
     whole = out.dtype in (i32, i64)
     if whole and not x.is_float:
@@ -142,7 +142,7 @@ def cumsum(x: Value, dim: int, *, out: Out) -> Value:
 
 
 def added_up(x: Value, axis: int) -> Value:
-    """Running sums: a SLICE, a PAD with -0, which changes no number, and an ADD each time."""
+    """Return cumulative sums by repeated SLICE, PAD with -0 (which changes no number), and ADD."""
     step, length = 1, x.shape[axis]
     while step < length:
         kept = x.narrow(axis, 0, length - step)
@@ -161,7 +161,7 @@ LOGICAL = {
 
 @lowers(LOGICAL, to="tosa", sample=("2x4xi1", 1))
 def any_or_all(x: Value, *, form: type[TosaOp], op: Any, out: Out) -> Value:
-    """Of truth values, or what TOSA compares with 0."""
+    """Lower reductions of booleans, or of numbers that TOSA can compare with 0."""
     if not compares(x.dtype):
         refuse(f"{op.name} takes {dtype_name(x.dtype)}; compare it with 0 first")
     return reduced(form, x.to(i1), reduced_axes(op)).reshape(*out.shape)
@@ -169,14 +169,14 @@ def any_or_all(x: Value, *, form: type[TosaOp], op: Any, out: Out) -> Value:
 
 @lowers("aten.prod.dim_int", "aten.prod.default", to="tosa", sample=("2x4xf32", 1))
 def prod(x: Value, *, op: Any, out: Out) -> Value:
-    """REDUCE_PRODUCT."""
+    """Lower to REDUCE_PRODUCT."""
     _is_of_floats(x, out)
     return reduced(t.ReduceProductOp, x, reduced_axes(op)).reshape(*out.shape)
 
 
 @lowers("aten.logsumexp.default", to="tosa", sample=("2x4xf32", [1]))
 def logsumexp(x: Value, *, op: Any, out: Out) -> Value:
-    """Log Σ exp(x - m) + m, with the largest element m kept finite: inf - inf would be NaN."""
+    """Return log Σ exp(x - m) + m, with the maximum m kept finite: inf - inf would be NaN."""
     _is_of_floats(x, out)
     axes, info = reduced_axes(op), torch.finfo(torch_dtype(x.dtype))
     most = clamp(reduced(t.ReduceMaxOp, x, axes), info.min, info.max)
@@ -189,9 +189,9 @@ NORMS = {1.0: t.ReduceSumOp, float("inf"): t.ReduceMaxOp, float("-inf"): t.Reduc
 
 @lowers("aten.linalg_vector_norm.default", to="tosa", sample=("2x4xf32", 2, [1]))
 def vector_norm(x: Value, order: float, *, op: Any, out: Out) -> Value:
-    """Roots of sums of powers; an overflowing power is inf where torch's norm is.
+    """Lower to roots of sums of powers; a power overflows to inf where PyTorch's norm is inf.
 
-    The order 0 counts what is not 0. Powers of other orders are those of `pow`.
+    The norm of order 0 counts the nonzero elements. Powers of other orders are those of `pow`.
     """
     _is_of_floats(x, out)
     axes = reduced_axes(op)
@@ -215,11 +215,11 @@ def _is_of_floats(x: Value, out: Out) -> None:
         )
 
 
-# -- the greatest ----------------------------------------------------------------------------
+# -- maxima ----------------------------------------------------------------------------------
 
 
 def place_of_greatest(x: Value, axis: int, ignoring_nan: bool = False) -> Value:
-    """ARGMAX, without the axis: the first of equal elements.
+    """Return ARGMAX, without the axis: the first of equal elements.
 
     A NaN is greater than every number, or counts as -inf.
     """
@@ -237,7 +237,7 @@ def place_of_greatest(x: Value, axis: int, ignoring_nan: bool = False) -> Value:
     sample=("2x4xf32",),
 )
 def greatest_of_all(x: Value, *, form: type[TosaOp], out: Out) -> Value:
-    """REDUCE_MAX or REDUCE_MIN of all elements."""
+    """Lower to REDUCE_MAX or REDUCE_MIN of all elements."""
     return x.reshape(elements(x.shape)).reduce(form, 0).reshape(*out.shape)
 
 
@@ -250,9 +250,9 @@ def greatest_of_all(x: Value, *, form: type[TosaOp], out: Out) -> Value:
 def greatest(
     x: Value, dim: int, *, form: type[TosaOp], op: Any, out: Out
 ) -> tuple[Value | None, ...]:
-    """REDUCE_MAX or REDUCE_MIN along an axis, and ARGMAX where places are read.
+    """Lower to REDUCE_MAX or REDUCE_MIN along an axis, and ARGMAX if the indices are used.
 
-    The place of the smallest is that of the greatest negative. ARGMAX takes no 32-bit integers.
+    The argmin is the argmax of the negated operand. ARGMAX does not support 32-bit integers.
     """
     are_places_read = bool(op.results[1].uses)
     if are_places_read or x.dtype != i32:

@@ -1,8 +1,9 @@
-"""Resizing of images and lines, nearest and linear: RESIZE, or GATHER where it has no numbers for it.
+"""Lowerings of nearest and linear resizing of images and lines to RESIZE, or to GATHER.
 
-RESIZE samples at the places `(i · denominator + offset) / numerator`; its numbers are those that give
-torch's places, which are asked of torch itself, a stated scale included. Where none do (a numerator
-above 2048, less than a sixteenth of the size), rows and columns are gathered and weighted.
+RESIZE samples at the positions `(i · denominator + offset) / numerator`. Its parameters are chosen
+to give PyTorch's positions, which PyTorch itself computes, including for a stated scale. If there
+are no such parameters (a numerator above 2048, less than a sixteenth of the size), rows and columns
+are gathered and weighted.
 """
 
 from __future__ import annotations
@@ -36,12 +37,12 @@ UPSAMPLINGS = {
     for space, name in names.items()
     for overload in ("default", "vec")
 }
-"""How an op samples."""
+"""Op → its sampling mode."""
 MODES = {op_class(name): mode for name, mode in UPSAMPLINGS.items()}
 
 
 def axes_of(op: SchemaOp) -> tuple[Axis, ...]:
-    """What becomes of each axis behind the channels."""
+    """Return how each axis after the channels is resized."""
     sizes, made = shape_of(op.operands[0])[2:], shape_of(op.results[0])[2:]
     mode = MODES[type(op)]
     corners = mode == "linear" and bool(op.arg("align_corners"))
@@ -52,7 +53,7 @@ def axes_of(op: SchemaOp) -> tuple[Axis, ...]:
 
 
 def stated_scales(op: SchemaOp, count: int) -> Sequence[float | None]:
-    """The scales that an op was given, which torch prefers to the ratio of the sizes."""
+    """Return the op's scale arguments, which PyTorch prefers to the ratio of the sizes."""
     if "scale_factors" in op.SCHEMA.by_name:
         scales = op.arg("scale_factors")
         return [None] * count if scales is None else [float(scale) for scale in scales]
@@ -61,7 +62,7 @@ def stated_scales(op: SchemaOp, count: int) -> Sequence[float | None]:
 
 
 def not_resized(op: SchemaOp) -> Refusal | None:
-    """Sizes that are numbers."""
+    """Return a refusal unless the sizes are static and match the scale."""
     if not is_known((*shape_of(op.operands[0])[1:], *shape_of(op.results[0])[2:])):
         return Refusal("the plane of the image is symbolic")
     for axis in axes_of(op):
@@ -77,7 +78,7 @@ def not_resized(op: SchemaOp) -> Refusal | None:
     sample=("1x2x3x3xf32", [6, 6]),
 )
 def resize(x: Value, *, op: Any, form: str) -> Value:
-    """One RESIZE of an image; halves are interpolated in f32, as torch does."""
+    """Lower to one RESIZE of an image; halves are interpolated in f32, as in PyTorch."""
     needs_floats(op, x)
     refusal = not_resized(op)
     if refusal is not None:
@@ -95,7 +96,7 @@ def resize(x: Value, *, op: Any, form: str) -> Value:
 
 
 def resized(image: Value, axes: Sequence[Axis], held: Any = None) -> tuple[Value, int]:
-    """RESIZE of an NHWC image, and the factor of its sums if they are integers."""
+    """Return RESIZE of an NHWC image, and the factor of its sums for integers."""
     parameters = [axis.parameters() for axis in axes]
     (up_y, down_y, from_y, to_y), (up_x, down_x, from_x, to_x) = (
         n for n in parameters if n is not None
@@ -114,7 +115,7 @@ def resized(image: Value, axes: Sequence[Axis], held: Any = None) -> tuple[Value
 
 
 def as_image(x: Value, axes: Sequence[Axis]) -> tuple[Value, Sequence[Axis]]:
-    """The image in NHWC; a line is one of height 1."""
+    """Return the image in NHWC; a line is an image of height 1."""
     if len(axes) == 2:
         return x.permute(TO_NHWC), axes
     n, channels, width = x.shape
@@ -123,7 +124,7 @@ def as_image(x: Value, axes: Sequence[Axis]) -> tuple[Value, Sequence[Axis]]:
 
 
 def _sampled(x: Value, number: int, axis: Axis) -> Value:
-    """One axis by GATHER; between two elements each with its share."""
+    """Resize one axis by GATHER, as a weighted sum of two elements where needed."""
     lower, upper, share = neighbors(axis.places(), axis.size)
     first = Value(gathered(x.ssa, number, lower, x.b), x.b)
     if not bool(share.any()):

@@ -1,9 +1,9 @@
-"""Fourier transforms to RFFT2D and FFT2D, which `+fft` has, or to products with matrices.
+"""Lowerings of Fourier transforms to RFFT2D and FFT2D (`+fft`), or to products with matrices.
 
-TOSA's operators take powers of two along one or two axes; another number of points, or a target
-without `+fft`, takes a MATMUL with the cosines and sines. TOSA has no complex numbers: a complex
-value is a pair of real ones on an axis of its own behind the others, as `view_as_real` gives it, and
-TOSA's operators take both parts apart.
+TOSA's operators support power-of-two sizes along one or two axes. Another size, or a target without
+`+fft`, takes a MATMUL with the cosines and sines. TOSA has no complex numbers: a complex value has
+its real and imaginary parts on a last axis, as in `view_as_real`. TOSA's operators take both parts
+separately.
 """
 
 from __future__ import annotations
@@ -31,16 +31,17 @@ from stepwell.translate.rewrites.tosa.operators.building import Builder
 from stepwell.translate.rewrites.tosa.operators.sizes import is_known
 
 Parts = Sequence[Value]
-"""A real value, or real and imaginary parts of one shape."""
+"""A real value, or the real and imaginary parts of one shape."""
 
 NORMALIZATIONS = (0.0, -0.5, -1.0)
-"""By PyTorch's numbers: the power of the transform's size that its result is multiplied by."""
+"""PyTorch's normalization code → the exponent of the transform's size in the factor of the result.
+"""
 
 MOST_POINTS = 2048
-"""The most points that a matrix is made for: 32 MB of cosines and sines."""
+"""The most points of a transform by a matrix: 32 MB of cosines and sines."""
 
 REAL, WHOLE, BACK = "real", "whole", "back"
-"""From real numbers to half of the points; to all points; from half of the points to real ones."""
+"""Real to one-sided complex, complex to complex, and one-sided complex to real."""
 
 TRANSFORMS = {
     "aten._fft_r2c.default": REAL,
@@ -51,7 +52,7 @@ TRANSFORMS = {
 
 @dataclass(frozen=True)
 class Turn:
-    """One or two axes of `points` to be transformed, in one operator, or one axis by a matrix."""
+    """A transform of one or two axes of `points` by an operator, or of one axis by a matrix."""
 
     kind: str
     axes: tuple[int, ...]
@@ -73,7 +74,7 @@ class Turn:
 def transform(
     x: Value, dim: Sequence[int], normalization: Any, *, form: str, op: Any, out: Out, b: Builder
 ) -> Value:
-    """`_fft_r2c`, `_fft_c2c` and `_fft_c2r`: axis by axis, or two at once, and scaled."""
+    """Lower `_fft_r2c`, `_fft_c2c` and `_fft_c2r` by one or two axes at a time, with scaling."""
     if not {x.dtype, out.dtype} <= {f32, COMPLEX}:
         refuse("TOSA transforms numbers of single precision")
     if not is_known((*x.shape, *out.shape)):
@@ -99,7 +100,7 @@ def transform(
 
 
 def has_transforms(target: str) -> bool:
-    """Whether a target has RFFT2D and FFT2D; outside a lowering nothing is amiss."""
+    """Whether a target has RFFT2D and FFT2D; outside a lowering this is true."""
     return not target or "fft" in target.split("+")
 
 
@@ -111,10 +112,10 @@ def is_power(points: int) -> bool:
 def _turns(
     last: str, axes: Sequence[int], points: Sequence[int], inverse: bool, target: str
 ) -> list[Turn]:
-    """What is done one after the other; the half that real numbers leave out is that of the last axis."""
+    """Return the sequence of transforms; the one-sided axis is the last one."""
     most = level_of(target).kernel
     able = [has_transforms(target) and is_power(n) and n <= most for n in points]
-    # From the last axis on, for it alone reads real numbers; back to them it comes at the end.
+    # Real input is transformed from the last axis on; for real output, that axis comes last.
     turns: list[Turn] = []
     at = len(axes)
     while at:
@@ -139,7 +140,7 @@ def _turns(
 
 
 def _turned(turn: Turn, parts: Parts) -> Parts:
-    """The axes behind the others, as images, and back where they were."""
+    """Move the axes to the end, transform them as images, and move them back."""
     rank, count = parts[0].rank, len(turn.axes)
     order = [at for at in range(rank) if at not in turn.axes] + list(turn.axes)
     moved = [part.permute(order) for part in parts]
@@ -153,7 +154,7 @@ def _turned(turn: Turn, parts: Parts) -> Parts:
 
 
 def _transformed(turn: Turn, images: Parts) -> Parts:
-    """`[N, H, W]` by one operator: the parts that are asked for."""
+    """Transform `[N, H, W]` by one operator, and return the requested parts."""
     if turn.kind == BACK:
         return _fourier(_all_points(images, turn.points[0]), True)[:1]
     b = images[0].b
@@ -176,9 +177,9 @@ def _fourier(parts: Parts, inverse: bool) -> Parts:
 
 
 def _all_points(parts: Parts, size: int) -> Parts:
-    """All points of a transform whose result is real: the others are the conjugates of these.
+    """Return all points of a transform with a real result: the others are conjugates of these.
 
-    The imaginary parts of the first and the middle point add to an imaginary result alone.
+    The imaginary parts of the first and the middle point contribute only to an imaginary result.
     """
     count = size - size // 2 - 1
     if not count:
@@ -192,7 +193,7 @@ def _all_points(parts: Parts, size: int) -> Parts:
 
 
 def _multiplied(turn: Turn, images: Parts) -> Parts:
-    """`[N, 1, K]` by one product of both parts, side by side, with a matrix."""
+    """Transform `[N, 1, K]` by one product of concatenated parts with a matrix."""
     matrix = transform_matrix(turn.kind, turn.points[0], turn.inverse, len(images) == 2)
     n, b = images[0].shape[0], images[0].b
     row = images[0] if len(images) == 1 else concat(images, 2)
@@ -205,17 +206,17 @@ def _multiplied(turn: Turn, images: Parts) -> Parts:
 
 @cache
 def transform_matrix(kind: str, points: int, inverse: bool, takes_pairs: bool) -> torch.Tensor:
-    """`f32[K, M]`: a row of K numbers, real ones or both parts in a row, times it is transformed.
+    """Return `f32[K, M]`, by which a row of K numbers (real, or both parts) is transformed.
 
-    Made of whole multiples of a turn, so that no angle is larger than one.
+    It is computed from integer multiples of a turn, so that no angle exceeds one turn.
     """
     half = points // 2 + 1
     rows, columns = {REAL: (points, half), WHOLE: (points, points), BACK: (half, points)}[kind]
     turns = torch.outer(torch.arange(rows), torch.arange(columns)) % points
     angle = turns.double() * (2 * math.pi / points)
     cosines, sines = angle.cos(), angle.sin() * (1 if inverse else -1)
-    sines[2 * turns % points == 0] = 0  # A real sum has imaginary parts of exactly 0 there.
-    if kind == BACK:  # Each point but the first and the middle one stands for its conjugate too.
+    sines[2 * turns % points == 0] = 0  # The imaginary part of a real sum is exactly 0 there.
+    if kind == BACK:  # Points except the first and the middle one include their conjugate.
         twice = torch.full((half, 1), 2.0, dtype=torch.float64)
         twice[0] = 1
         if points % 2 == 0:
@@ -228,13 +229,13 @@ def transform_matrix(kind: str, points: int, inverse: bool, takes_pairs: bool) -
 
 
 def _parts(x: Value) -> Parts:
-    """Both parts of a complex value."""
+    """Return both parts of a complex value."""
     both = Value(pair(x.ssa, x.b.rw), x.b)
     return [both.narrow(x.rank, place, 1).reshape(*x.shape) for place in range(2)]
 
 
 def _paired(parts: Parts) -> Value:
-    """A complex value of two parts."""
+    """Return the complex value of two parts."""
     shape, b = parts[0].shape, parts[0].b
     both = concat([part.reshape(*shape, 1) for part in parts], len(shape))
     return Value(whole(both.ssa, b.rw), b)

@@ -1,7 +1,7 @@
-"""Values that compute like numbers, in TOSA's operators.
+"""Tensor values with arithmetic operators, which write TOSA operators.
 
-A number beside a value becomes a constant of its element type and rank. Integers and floats mix as
-little as in TOSA: `to` converts. What operators do with NaN and how they round is TOSA's.
+A number in an operation with a value becomes a constant of its element type and rank. Integers and
+floats do not mix, as in TOSA: `to` converts. NaN and rounding behave as in TOSA.
 """
 
 from __future__ import annotations
@@ -39,32 +39,32 @@ from stepwell.translate.rewrites.tosa.operators.lowering import is_scalar, unfit
 from stepwell.translate.rewrites.tosa.operators.sizes import is_known
 
 WHOLE = (i32, i64)
-"""Element types of TOSA's arithmetic of integers."""
+"""Element types of TOSA's integer arithmetic."""
 Number = float | bool
 
 
 @cache
 def has_form(cls: type[TosaOp], attribute: Attribute, given: Attribute) -> bool:
-    """Whether an operator takes an element type and gives another, for some target."""
+    """Whether an operator takes one element type and returns another, for some target."""
     table = FORMS.get(cls, {})
     return (attribute, given) in table or ((attribute,) in table and given in (attribute, i1))
 
 
 def needs(cls: type[TosaOp], attribute: Attribute, given: Attribute) -> None:
-    """Refuse element types that the operator has not."""
+    """Refuse element types that the operator does not support."""
     if not has_form(cls, attribute, given):
         refuse(f"{cls.name} does not take {dtype_name(attribute)}")
 
 
 class Value:
-    """A tensor on the pad, with what writes operators beside it."""
+    """A tensor on the pad, with the builder that inserts operators on it."""
 
     __slots__ = ("b", "ssa")
 
     def __init__(self, ssa: SSAValue, b: Builder) -> None:
         self.ssa, self.b = ssa, b
 
-    # -- what it is --------------------------------------------------------------------------
+    # -- properties --------------------------------------------------------------------------
 
     @property
     def dtype(self) -> Attribute:
@@ -83,21 +83,21 @@ class Value:
 
     @property
     def is_float(self) -> bool:
-        """Whether it holds floats that TOSA computes with."""
+        """Whether it has floats that TOSA computes with."""
         return self.dtype in FLOATS
 
     @property
     def key(self) -> str | None:
-        """The name of the weight that it is."""
+        """The key of the weight, if the value is one."""
         return weight_key(self.ssa)
 
     @property
     def constant(self) -> torch.Tensor | None:
-        """The elements, where the program knows them."""
+        """The elements, if they are known at compile time."""
         return None if self.key is None else self.b.rw.weights.get(self.key)
 
     def derived(self, recipe: str, **options: Any) -> Value:
-        """What a recipe makes of this weight."""
+        """Return the derived weight that a recipe computes from this weight."""
         assert self.key is not None, "a weight"
         return self._of(self.b.weight(self.b.rw.weights.derive(recipe, [self.key], **options)))
 
@@ -105,7 +105,7 @@ class Value:
         return Value(ssa, self.b)
 
     def like(self, other: Value | Number) -> Value:
-        """A number as a constant beside this value; a value as it is."""
+        """Return a number as a constant of this value's type; a value unchanged."""
         return other if isinstance(other, Value) else self._of(self.b.splat(other, self.ssa))
 
     # -- arithmetic --------------------------------------------------------------------------
@@ -117,9 +117,9 @@ class Value:
         held: Attribute | None = None,
         swapped: bool = False,
     ) -> Value:
-        """An elementwise operator of two operands, brought to one rank.
+        """Insert an elementwise operator of two operands, brought to one rank.
 
-        Refused: element types of which the operator has no form, or two of them.
+        Two different element types, or one that the operator does not support, are refused.
         """
         if isinstance(other, Value) and other.dtype != self.dtype:
             refuse("the operands have several dtypes")
@@ -130,7 +130,7 @@ class Value:
         return self._of(self.b.binary(cls, left, right, held))
 
     def unary(self, cls: type[TosaOp]) -> Value:
-        """An elementwise operator of one operand."""
+        """Insert an elementwise operator of one operand."""
         needs(cls, self.dtype, self.dtype)
         return self._of(self.b.unary(cls, self.ssa))
 
@@ -153,7 +153,7 @@ class Value:
         return self.binary(t.MulOp, other, swapped=True)
 
     def __truediv__(self, other: Value | Number) -> Value:
-        """A product with 1 / other; TOSA divides no floats."""
+        """Return the product with 1 / other; TOSA does not divide floats."""
         if not isinstance(other, Value):
             value = self
             for factor in inverse(float(other), torch.finfo(torch_dtype(self.dtype))):
@@ -161,12 +161,12 @@ class Value:
             return value
         if isinstance(other.ssa.owner, t.ReciprocalOp):
             return self * other._of(other.ssa.owner.input)
-        if self.dtype == f16:  # 1 / x of a half below 2 ** -16 is no half
+        if self.dtype == f16:  # 1 / x overflows for a half below 2 ** -16.
             return (self.single() * other.single().unary(t.ReciprocalOp)).cast(f16)
         return self * other.unary(t.ReciprocalOp)
 
     def __floordiv__(self, other: Value | Number) -> Value:
-        """INTDIV, which cuts off."""
+        """Return INTDIV, which truncates."""
         return self.binary(t.IntDivOp, other)
 
     def __neg__(self) -> Value:
@@ -190,11 +190,11 @@ class Value:
         return self.binary(t.GreaterEqualOp, other, i1, swapped=True)
 
     def equals(self, other: Value | Number) -> Value:
-        """EQUAL; `==` stays Python's."""
+        """Return EQUAL; `==` remains Python's."""
         return self.binary(t.EqualOp, other, i1)
 
     def differs(self, other: Value | Number) -> Value:
-        """What is not equal: a NaN differs from itself."""
+        """Return whether they are not equal; a NaN differs from itself."""
         return ~self.equals(other)
 
     def __and__(self, other: Value | Number) -> Value:
@@ -213,7 +213,7 @@ class Value:
         return self.binary(t.LogicalLeftShiftOp, places)
 
     def __rshift__(self, places: Value | Number) -> Value:
-        """ARITHMETIC_RIGHT_SHIFT, which cuts off."""
+        """Return ARITHMETIC_RIGHT_SHIFT, which truncates."""
         count = self.like(places)
         shape = broadcast(self.shape, count.shape)
         rounds = IntegerAttr(0, i1)
@@ -226,17 +226,17 @@ class Value:
     # -- element types -----------------------------------------------------------------------
 
     def cast(self, dtype: Attribute) -> Value:
-        """CAST, which rounds a float to the nearest integer."""
+        """Insert CAST, which rounds a float to the nearest integer."""
         if self.dtype == dtype:
             return self
         return self._of(self.b.op(t.CastOp, [self.ssa], self.shape, dtype))
 
     def single(self) -> Value:
-        """In f32; a constant at compile time."""
+        """Return the value in f32; a constant is converted at compile time."""
         return self._of(self.b.single(self.ssa))
 
     def to(self, dtype: Attribute) -> Value:
-        """As torch converts: a fraction is cut off, what is not 0 is true."""
+        """Convert as PyTorch does: fractions are truncated, nonzero is true."""
         if self.dtype == dtype:
             return self
         if dtype == i1:
@@ -252,37 +252,37 @@ class Value:
     # -- axes --------------------------------------------------------------------------------
 
     def reshape(self, *shape: Dim) -> Value:
-        """The same elements in another shape."""
+        """Reshape the value."""
         return self._of(self.b.reshape(self.ssa, shape))
 
     def permute(self, order: Sequence[int]) -> Value:
-        """The axes in another order."""
+        """Permute the axes."""
         return self._of(self.b.transpose(self.ssa, order))
 
     def of_rank(self, rank: int) -> Value:
-        """With axes of size 1 in front."""
+        """Add leading axes of size 1 up to a rank."""
         return self._of(self.b.of_rank(self.ssa, rank))
 
     def narrow(self, axis: int, start: int, size: Dim) -> Value:
-        """A part of one axis."""
+        """Return a part of one axis."""
         return self._of(narrow(self.ssa, axis, start, size, self.b))
 
     def made(
         self, cls: type[TosaOp], shape: Sequence[Dim], *more: SSAValue, **properties: Attribute
     ) -> Value:
-        """An operator of this value, then of others, that keeps the element type."""
+        """Insert an operator of this and other values that keeps the element type."""
         return self._of(self.b.op(cls, [self.ssa, *more], shape, self.dtype, **properties))
 
     def reduce(self, cls: type[TosaOp], axis: int) -> Value:
-        """A reduction that keeps its axis with size 1."""
+        """Insert a reduction that keeps its axis with size 1."""
         return self._of(self.b.reduce(cls, self.ssa, axis))
 
     def sum(self, axis: int) -> Value:
-        """REDUCE_SUM."""
+        """Insert REDUCE_SUM."""
         return self.reduce(t.ReduceSumOp, axis)
 
     def axis(self, dim: int) -> int:
-        """An axis counted from the front."""
+        """Return an axis counted from the front."""
         return dim % max(self.rank, 1)
 
 
@@ -311,7 +311,7 @@ ceil, exp, floor, log, reciprocal, rsqrt, tanh, erf, sin, cos = map(
 
 
 def where(condition: Value, a: Value | Number, other: Value | Number) -> Value:
-    """SELECT; a number is of the other side's element type."""
+    """Insert SELECT; a number gets the other side's element type."""
     like = a if isinstance(a, Value) else other
     assert isinstance(like, Value), "one side is a value"
     sides = [like.like(side).ssa for side in (a, other)]
@@ -319,27 +319,27 @@ def where(condition: Value, a: Value | Number, other: Value | Number) -> Value:
 
 
 def maximum(a: Value, other: Value | Number) -> Value:
-    """MAXIMUM, which a NaN wins."""
+    """Insert MAXIMUM, which returns NaN if an operand is NaN."""
     return a.binary(t.MaximumOp, other)
 
 
 def minimum(a: Value, other: Value | Number) -> Value:
-    """MINIMUM, which a NaN wins."""
+    """Insert MINIMUM, which returns NaN if an operand is NaN."""
     return a.binary(t.MinimumOp, other)
 
 
 def clamp(x: Value, low: float, high: float) -> Value:
-    """CLAMP to two numbers."""
+    """Insert CLAMP between two numbers."""
     return Value(x.b.clamp(x.ssa, low, high), x.b)
 
 
 def concat(parts: Sequence[Value], axis: int, shape: Sequence[Dim] | None = None) -> Value:
-    """Parts one after the other along an axis; `shape` where a type spells the result's."""
+    """Concatenate parts along an axis; `shape` overrides the result's shape."""
     return Value(parts[0].b.concat([part.ssa for part in parts], axis, shape), parts[0].b)
 
 
 def inverse(number: float, info: torch.finfo) -> tuple[float, ...]:
-    """Factors whose product is 1 / number: one, or two where it is no normal number of the type."""
+    """Return factors of 1 / number: one, or two if it is not a normal number of the type."""
     if number == 0:
         return (copysign(float("inf"), number),)
     if isinf(number) or info.tiny <= abs(1 / number) <= info.max:
@@ -349,24 +349,24 @@ def inverse(number: float, info: torch.finfo) -> tuple[float, ...]:
 
 
 def needs_known(x: Value, axes: Sequence[int], what: str) -> None:
-    """Refuse sizes that are no numbers where the operators used for an op need them."""
+    """Refuse symbolic sizes if the operators for an op need static ones."""
     if not is_known([x.shape[axis] for axis in axes]):
         refuse(f"{what} {[str(x.shape[axis]) for axis in axes]} is symbolic")
 
 
 def no_operator(op: SchemaOp, x: Value) -> NoReturn:
-    """Refuse an element type that nothing used for this op computes on."""
+    """Refuse an element type that none of the operators for this op supports."""
     refuse(f"TOSA has no operator for {op.name} on {dtype_name(x.dtype)}")
 
 
 def needs_floats(op: SchemaOp, x: Value) -> None:
-    """Refuse what are no floats: the operators used for this op compute on nothing else."""
+    """Refuse types other than floats, which the operators for this op require."""
     if not x.is_float:
         no_operator(op, x)
 
 
 def _unfit(values: Sequence[SSAValue], program: Program, takes_symbols: bool) -> Refusal | None:
-    """Tensors of element types TOSA has, of sizes it can name; sizes themselves are no tensors."""
+    """Return why values are unsupported: element type, size, or a size instead of a tensor."""
     level = level_of(program.context.target)
     for value in values:
         if takes_symbols and is_scalar(value):

@@ -1,1 +1,1 @@
-"""An op becomes a node of XNNPACK's, or a few."""
+"""Lowerings of ATen operations to XNNPACK's nodes."""

@@ -1,7 +1,7 @@
-"""Convolutions of images: NHWC nodes between transposes, weights laid out anew at compile time.
+"""Lowerings of 2-D convolutions to NHWC nodes between transposes, with filters laid out anew.
 
-XNNPACK keeps channels last. Each convolution is lowered on its own here; `assign_layouts` then
-moves the transposes to where they cost least, most of them against each other. One-dimensional
+XNNPACK is channels-last. Each convolution is lowered on its own here. The pass `assign_layouts`
+then moves the transposes to where they cost least, and most of them cancel. One-dimensional
 convolutions run as images of height one.
 """
 
@@ -32,19 +32,19 @@ from stepwell.translate.rewrites.xnnpack.nodes.windows import channels_last
 
 @recipe("filter_ohwi", "of the first")
 def filter_ohwi(weight: torch.Tensor) -> torch.Tensor:
-    """`[out, in/groups, h, w]` to `[out, h, w, in/groups]`."""
+    """Permute `[out, in/groups, h, w]` to `[out, h, w, in/groups]`."""
     return weight.permute(0, 2, 3, 1).contiguous()
 
 
 @recipe("filter_depthwise")
 def filter_depthwise(weight: torch.Tensor) -> torch.Tensor:
-    """`[out, 1, h, w]` to `[1, h, w, out]`."""
+    """Permute `[out, 1, h, w]` to `[1, h, w, out]`."""
     return weight.permute(1, 2, 3, 0).contiguous()
 
 
 @recipe("filter_transposed")
 def filter_transposed(weight: torch.Tensor, *, groups: int) -> torch.Tensor:
-    """`[in, out/groups, h, w]` of a transposed convolution to `[out, h, w, in/groups]`."""
+    """Permute `[in, out/groups, h, w]` of a transposed convolution to `[out, h, w, in/groups]`."""
     inputs, outputs, height, width = weight.shape
     split = weight.reshape(groups, inputs // groups, outputs, height, width)
     return split.permute(0, 2, 3, 4, 1).reshape(groups * outputs, height, width, -1).contiguous()
@@ -52,7 +52,7 @@ def filter_transposed(weight: torch.Tensor, *, groups: int) -> torch.Tensor:
 
 @recipe("unsqueeze")
 def unsqueeze(tensor: torch.Tensor, *, axis: int) -> torch.Tensor:
-    """A tensor with one more axis of size one."""
+    """Return a tensor with one more axis of size one."""
     return tensor.unsqueeze(axis)
 
 
@@ -84,7 +84,7 @@ class Convolution:
     """,
 )
 def convolution(x: Value, weight: Value, bias: Value | None, *, op: Any, b: Rewriter) -> Value:
-    """Channels last, `{convolution_2d,depthwise_convolution_2d,deconvolution_2d}`, channels second."""
+    """Lower to an NHWC `{convolution_2d,depthwise_convolution_2d,deconvolution_2d}`."""
     needs_images(x.ssa, op.results[0])
     no_refusal(may_be_empty(op, x.shape))
     no_refusal(not_constant(weight.ssa, "filter"))
@@ -100,7 +100,7 @@ def convolution(x: Value, weight: Value, bias: Value | None, *, op: Any, b: Rewr
 
 
 def form_of(op: SchemaOp, weight: str) -> Convolution:
-    """The node for a convolution of images or lines whose filter is the constant `weight`."""
+    """Match a convolution of images or lines whose filter is the constant `weight`."""
     rank = len(dims(op.operands[0].type))
     groups = op.arg("groups")
     filters = dims(op.operands[1].type)
@@ -128,7 +128,7 @@ def form_of(op: SchemaOp, weight: str) -> Convolution:
 
 
 def laid_out(match: Convolution, store: WeightStore) -> str:
-    """The filter in the node's order of axes."""
+    """Return the key of the filter in the node's order of axes."""
     key = match.weight
     if match.is_line:
         key = store.derive("unsqueeze", [key], axis=2)
@@ -140,10 +140,10 @@ def laid_out(match: Convolution, store: WeightStore) -> str:
 
 
 def in_channels_last(store: WeightStore, key: str) -> str:
-    """A filter as `filter_ohwi` lays it out.
+    """Return the key of a filter in the layout of `filter_ohwi`.
 
-    One whose output channels were scaled is scaled while it is read in the new order: the same
-    numbers, written once instead of twice.
+    If the output channels of a filter were scaled, the scaling is applied to the new layout: the
+    numbers are identical, and written once instead of twice.
     """
     made = store.recipe_of(key)
     if made is None or made[0] != "scale-output-channels" or made[2]["transposed_groups"]:
@@ -154,7 +154,7 @@ def in_channels_last(store: WeightStore, key: str) -> str:
 
 
 def fields_of(match: Convolution) -> dict[str, Any]:
-    """The node's fields."""
+    """Return the node's fields."""
     rows, columns = match.padding
     fields: dict[str, Any] = {
         "stride": match.stride,
@@ -176,9 +176,9 @@ def _pair(numbers: list[int], line: int, is_line: bool) -> tuple[int, int]:
 
 
 def needs_images(given: SSAValue, made: SSAValue) -> None:
-    """Refuse what is no batch of images or lines.
+    """Refuse operands that are no batches of images or lines.
 
-    Lines become images by a reshape, and XNNPACK works out one size of its result.
+    Lines become images by a reshape, and XNNPACK infers only one size of its result.
     """
     rank = len(dims(given.type))
     if rank not in (3, 4):

@@ -1,7 +1,7 @@
-"""Pooling and resizing of images, channels last between transposes like convolutions.
+"""Lowerings of pooling and resizing of images: channels-last nodes between transposes.
 
-XNNPACK resizes bilinearly, to a constant size. Enlarged by a whole factor to the nearest, each pixel
-stands several times in a row, and each row several times: concatenations, which copy memory.
+XNNPACK resizes bilinearly, to a constant size. In nearest-neighbor upsampling by a whole factor,
+each pixel is repeated in its row, and each row is repeated: concatenations, which copy memory.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ POOLINGS = (
     "aten.upsample_bilinear2d.vec",
     "aten.upsample_bilinear2d.default",
 )
-"""Ops that are one node over images."""
+"""Ops that become a single node over images."""
 
 
 @dataclass(frozen=True)
@@ -62,11 +62,11 @@ class Pooling:
     node: type[XnnpackOp]
     fields: tuple[tuple[str, Any], ...]
     zeros: tuple[int, int] = (0, 0)
-    """Rows and columns of zeros that are written around the image first: they are averaged too."""
+    """Rows and columns of zeros that are padded before the node: they are averaged too."""
 
 
 def _loses(op: Any, program: Program) -> Deviation:
-    """An average of a window with a NaN may be −∞; the stock flow has one for plain windows."""
+    """Declare that a window average with NaN may be −∞; the stock flow accepts it for plain ones."""
     if pooling_of(op).node is not xnnpack.AveragePooling2d:
         return FLUSHED
     is_plain = isinstance(op, aten.AvgPool2dDefault) and not any(pooling_of(op).zeros)
@@ -89,7 +89,7 @@ def is_no_plane_mean(op: SchemaOp) -> bool:
     sample=("1x3x8x8xf32", [2, 2], [2, 2]),
 )
 def pooling(x: Value, *, op: Any, b: Rewriter) -> Value:
-    """Channels last, the node, channels second."""
+    """Lower to a channels-last node between transposes."""
     form, result = pooling_of(op), op.results[0].type
     if form.node in (xnnpack.MaxPooling2d, xnnpack.AveragePooling2d):
         no_refusal(may_be_empty(op, x.shape))
@@ -105,7 +105,7 @@ def pooling(x: Value, *, op: Any, b: Rewriter) -> Value:
 
 
 def pooling_of(op: SchemaOp) -> Pooling:
-    """The node of an op over images; refused: windows that it does not compute as torch does."""
+    """Match an op over images; windows that XNNPACK pools differently from PyTorch are refused."""
     no_refusal(not_for_xnnpack(op))
     shape = dims(op.operands[0].type)
     if len(shape) != 4:
@@ -116,7 +116,7 @@ def pooling_of(op: SchemaOp) -> Pooling:
         return _of_several_elements(_adaptive(op))
     if isinstance(op, aten.MaxPool2dDefault | aten.AvgPool2dDefault):
         if any(isinstance(d, Size) for d in shape[2:]) and may_miss_the_image(op):
-            refuse("a size is symbolic, and the last window may lie in the padding alone")
+            refuse("a size is symbolic, and the last window may be entirely in the padding")
         is_max = isinstance(op, aten.MaxPool2dDefault)
         return _of_several_elements(_max(op) if is_max else _average(op))
     size = dims(op.results[0].type)[2:]
@@ -130,14 +130,14 @@ def pooling_of(op: SchemaOp) -> Pooling:
 
 
 def _of_several_elements(elements: Pooling) -> Pooling:
-    """Not every version of XNNPACK pools windows of one element; a slice runs on all."""
+    """Refuse windows of one element: not every XNNPACK supports them; a slice runs on all."""
     if dict(elements.fields).get("kernel") == (1, 1):
         refuse("not every XNNPACK pools windows of one element, and a slice has them")
     return elements
 
 
 def is_plane_mean(op: SchemaOp) -> bool:
-    """Whether a mean is over height and width of images and keeps no other dtype."""
+    """Whether a mean is over height and width of images and does not change the dtype."""
     rank = len(dims(op.operands[0].type))
     axes = op.arg("dim")
     if rank != 4 or axes is None or op.arg("dtype") is not None:
@@ -173,7 +173,7 @@ def _max(op: SchemaOp) -> Pooling:
 
 
 def _average(op: SchemaOp) -> Pooling:
-    """XNNPACK divides by the cells inside the image, as torch does where padding does not count."""
+    """Match an average: XNNPACK divides by the cells inside the image, as without counted padding."""
     kernel = tuple(op.arg("kernel_size"))
     padding = tuple(op.arg("padding"))
     if op.arg("divisor_override") not in (None, kernel[0] * kernel[1]):
@@ -182,7 +182,9 @@ def _average(op: SchemaOp) -> Pooling:
     rest = (padding[0] - counted[0], padding[1] - counted[1])
     padding_of_node = edges(op, rest)
     if any(padding_of_node) and op.arg("divisor_override") is not None:
-        refuse("divisor_override is set and windows hang over the edge, where XNNPACK counts cells")
+        refuse(
+            "divisor_override is set and windows extend past the edge, where XNNPACK counts cells"
+        )
     return Pooling(
         xnnpack.AveragePooling2d,
         (
@@ -204,7 +206,7 @@ def _average(op: SchemaOp) -> Pooling:
     sample=("1x3x4x4xf32", [8, 4]),
 )
 def nearest_resize(x: Value, *, op: Any, b: Rewriter) -> Value:
-    """Channels last, pixels beside themselves, rows below themselves, channels second."""
+    """Lower nearest-neighbor upsampling: repeat pixels in rows, then rows, channels last."""
     result = op.results[0]
     given, result_dims = static_dims(x.ssa), static_dims(result)
     if given is None or result_dims is None:
@@ -226,10 +228,10 @@ def nearest_resize(x: Value, *, op: Any, b: Rewriter) -> Value:
 
 
 def _enlarged(x: Value, op: Any, b: Rewriter) -> Value:
-    """An image of open size, each pixel a square: a transposed convolution of each channel.
+    """Upsample an image of dynamic size by a transposed convolution of each channel.
 
-    Squares do not overlap: each number is one product with 1, added to −0, which leaves every one
-    as it is.
+    Each pixel becomes a square. Squares do not overlap: each number is one product with 1, added to
+    −0, which is exact.
     """
     result = op.results[0]
     sizes = [Size.of(size) for size in (*x.shape[2:], *dims(result.type)[2:])]
@@ -261,22 +263,23 @@ _SPREADS = Deviation("a channel that is infinite or NaN makes the pixels of its 
     """,
 )
 def pixel_shuffle(x: Value, factor: int, *, op: Any, b: Rewriter) -> Value:
-    """An image of open size, each pixel a square of its channels: a transposed convolution.
+    """Lower a pixel shuffle of dynamic size to a transposed convolution.
 
-    Its filter is 1 where a channel goes and 0 elsewhere. What has known sizes is moved instead.
+    Its filter is 1 where a channel goes and 0 elsewhere. Images of static size are permuted
+    instead.
     """
     result = op.results[0]
     channels = dims(result.type)[1]
     if x.rank != 4 or not isinstance(channels, int):
-        refuse("it is no batch of images of a known number of channels")
+        refuse("it is no batch of images with a static number of channels")
     places = torch.eye(factor * factor).reshape(1, factor, factor, -1)
     return _spread(x, places.repeat(channels, 1, 1, 1), result.type, op, b)
 
 
 def _spread(x: Value, filter_: torch.Tensor, result: Attribute, op: Any, b: Rewriter) -> Value:
-    """Each pixel a square that overlaps no other, by a filter `[channels, height, width, inputs]`."""
+    """Map each pixel to a separate square by a filter `[channels, height, width, inputs]`."""
     if x.dtype != f32:
-        refuse("XNNPACK has transposed convolutions in float32 alone")
+        refuse("XNNPACK has transposed convolutions only in float32")
     channels, *square = filter_.shape[:3]
     no_refusal(may_be_empty(op, x.shape))
     y = node(
@@ -303,7 +306,7 @@ def _beside_itself(rw: Rewriter, value: SSAValue, shape: tuple[int, ...], factor
 
 @cache
 def repeats_evenly(size: int, new_size: int, scale: float | None) -> bool:
-    """Whether torch, which rounds in f32, picks pixel `i // factor` for each i."""
+    """Whether PyTorch, which rounds in f32, selects pixel `i // factor` for each i."""
     line = torch.arange(size, dtype=torch.float32).reshape(1, 1, 1, size)
     picked = torch.ops.aten.upsample_nearest2d.default(line, [1, new_size], None, scale)
     return bool(torch.equal(picked, line.repeat_interleave(new_size // size, 3)))

@@ -1,4 +1,4 @@
-"""What XNNPACK takes of layers between casts: int8 or uint8 of one kind, one quantized result."""
+"""Layers between casts that XNNPACK supports: int8 or uint8 throughout, one quantized result."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ from stepwell.translate.rewrites.xnnpack.quantized.quantized_bounds import (
 
 
 def sources_of(layer: Layer) -> tuple[SSAValue, ...]:
-    """The quantized operands."""
+    """Return the quantized operands."""
     return tuple(given.value for given in layer.inputs)
 
 
 def limits(use: Use, *clamps: Reals) -> dict[str, Any]:
-    """The fields of a node's output range, of clamps before a use, innermost last."""
+    """Return the fields of a node's output range for clamps before a use, innermost last."""
     bounds = common_bounds((use.bounds, *clamps))
     low, high = (None if bound is None else single(bound) for bound in bounds)
     if low is not None and high is not None and not low < high:
@@ -51,12 +51,12 @@ def limits(use: Use, *clamps: Reals) -> dict[str, Any]:
 
 
 def changes_scale(layer: Layer, use: Use) -> bool:
-    """Whether an operand and the result are quantized differently."""
+    """Whether an operand and the result have different quantizations."""
     return any(element(source.type) != element(use.type) for source in sources_of(layer))
 
 
 def needs_kernel_range(layer: Layer, use: Use) -> None:
-    """Refuse scales of operands not below 2⁸, or below 2⁻¹⁰ of the result's (xnnpack's subgraph)."""
+    """Refuse operand scales outside [2⁻¹⁰, 2⁸) of the result's (XNNPACK's subgraph)."""
     for given in layer.inputs:
         ratio = given.held.scale / use.held.scale
         if not 2.0**-10 <= ratio < 2.0**8:
@@ -64,13 +64,13 @@ def needs_kernel_range(layer: Layer, use: Use) -> None:
 
 
 def by_products(layer: Layer, value: Any) -> Any:
-    """`quantized_bounds.static_layer`."""
+    """Return `quantized_bounds.static_layer`."""
     products = product_step(layer.inputs[0].value, layer.weight)
     return static_layer(layer.op, products, layer.uses[0].cast.result, value)
 
 
 def _layer(op: SchemaOp, parts: Parts, program: Program, symbols: bool) -> Layer | Refusal | None:
-    """None if no operand is dequantized."""
+    """Return the layer, or None if no operand is dequantized."""
     if not any(quantized_source(operand) for operand in parts.activations):
         return None
     layer = layer_of(op, parts, unsigned=True)

@@ -1,4 +1,4 @@
-"""Linear layers and products of matrices."""
+"""Lowerings of linear layers and matrix products."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ from stepwell.translate.rewrites.xnnpack.nodes.guards import (
     """,
 )
 def linear(x: Value, weight: Value, bias: Value | None, *, op: Any, out: Out, b: Rewriter) -> Value:
-    """A fully connected node; a vector input gets a leading axis.
+    """Lower to a fully connected node; a vector input gets a leading axis.
 
-    Beside a weight computed at run time the runtime crashes on a bias, which is added behind.
+    With a weight computed at run time, the runtime crashes on a bias, so the bias is added after.
     """
     added, result = op.operand("bias"), op.results[0].type
     no_refusal(not_static(weight.ssa))
@@ -69,7 +69,7 @@ def linear(x: Value, weight: Value, bias: Value | None, *, op: Any, out: Out, b:
     """,
 )
 def matmul(x: Value, other: Value, *, op: Any, out: Out, b: Rewriter) -> Value:
-    """A batched product of equal ranks; of a transposed operand, whose rows it reads as they are."""
+    """Lower a batched product of equal ranks; a transposed operand's rows are read in place."""
     no_refusal(may_be_empty(op, (*x.shape, *other.shape)))
     if min(x.rank, other.rank) < 2:
         refuse("an operand is a vector; write it as a matrix of one row")
@@ -83,7 +83,7 @@ def matmul(x: Value, other: Value, *, op: Any, out: Out, b: Rewriter) -> Value:
 
 
 def reads_columns(value: SSAValue) -> bool:
-    """Whether a permute brought a tensor's last axis to the rows: the product can read it as is."""
+    """Whether a permute moved the last axis to the rows, so that the product can read its operand."""
     owner = value.owner
     if not isinstance(owner, aten.PermuteDefault):
         return False
@@ -92,7 +92,7 @@ def reads_columns(value: SSAValue) -> bool:
 
 
 def upright(b: Rewriter, value: SSAValue) -> SSAValue:
-    """The permuted tensor with its last axis last again; whole rows are moved, or nothing."""
+    """Permute a tensor so that its last axis is last again; this moves whole rows, or nothing."""
     owner = value.owner
     assert isinstance(owner, aten.PermuteDefault)
     rank = len(dims(value.type))

@@ -1,9 +1,9 @@
-"""Quantized linear layers and convolutions: static int8, run-time int8, weights only.
+"""Lowerings of quantized linear layers and convolutions: static int8, dynamic int8, weight-only.
 
-A static one reads and writes int8; it is folded with its casts only when input, weight, bias and
-result all are what the kernel takes. A dynamic one finds the scales of its input at run time, for
-each row (PT2E describes one scale for the whole tensor: with a row's own, no step is greater).
-Convolutions are channels last, their scales moved with the filter's axes.
+A static layer reads and writes int8; it is fused with its casts only if the kernel supports input,
+weight, bias and result. A dynamic layer computes the scales of its input at run time, one per row
+(PT2E describes one scale for the whole tensor; with a scale per row, no quantization step is
+larger). Convolutions are channels last; the scales' axis moves with the filter's axes.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ IMAGES = (
     sample=LAYER.format(*MATRICES),
 )
 def quantized_linear(x: SSAValue, *, op: SchemaOp, layer: Layer, use: Use, b: Rewriter) -> SSAValue:
-    """A fully connected node from int8 to int8."""
+    """Lower to a fully connected node from int8 to int8."""
     _needs_matrices(op.operands[0], op)
     weight, fields = layer.weight, limits(use)
     filter_ = typed_constant(b, weight.key, weight.held)
@@ -110,7 +110,7 @@ def _needs_matrices(x: SSAValue, op: SchemaOp) -> None:
 
 
 def _by_tokens(op: Any, value: RunTime) -> Bound:
-    """`quantized_bounds.stored_layer`; a token is an image, or a pixel if pointwise."""
+    """Return `quantized_bounds.stored_layer`; a token is an image, or a pixel if pointwise."""
     found, weight = run_time_quantized(op.operands[0]), stored_constant(op.operands[1])
     assert weight is not None
     step = 0.0 if found is None else float(value(found.scale).max())
@@ -130,7 +130,7 @@ def _by_tokens(op: Any, value: RunTime) -> Bound:
     sample=STORED.format(*MATRICES),
 )
 def dynamic_linear(x: Value, *, op: SchemaOp, b: Rewriter) -> Value:
-    """linear(dq(q(x, scale of x)), dq(w), b), or linear(x, dq(w)), with the weight kept stored."""
+    """Lower linear(dq(q(x, scale of x)), dq(w), b) or linear(x, dq(w)), with a quantized weight."""
     weight, found = stored_constant(op.operands[1]), run_time_quantized(op.operands[0])
     assert weight is not None
     value = x.ssa if found is None else found.source
@@ -156,7 +156,7 @@ def dynamic_linear(x: Value, *, op: SchemaOp, b: Rewriter) -> Value:
 def _in_singles(
     value: SSAValue, bias: SSAValue | None, b: Rewriter
 ) -> tuple[SSAValue, SSAValue | None]:
-    """What a layer reads, in float32: where a CPU lacks half arithmetic XNNPACK has no other form."""
+    """Return the input in float32: without half arithmetic XNNPACK has no other kernel."""
     if element(value.type) not in FLOATS:
         refuse("XNNPACK quantizes float32 and float16 values at run time")
     return widened(b, value), None if bias is None else widened(b, bias)
@@ -174,7 +174,7 @@ def _in_singles(
 def quantized_convolution(
     x: SSAValue, *, op: SchemaOp, layer: Layer, use: Use, b: Rewriter
 ) -> SSAValue:
-    """Channels last, the node of int8, channels second."""
+    """Lower to the channels-last int8 node between transposes."""
     needs_images(x, use.cast.result)
     _needs_one_group(op, layer.weight)
     form, fields = form_of(op, layer.weight.key), limits(use)
@@ -207,7 +207,7 @@ def quantized_convolution(
     """,
 )
 def dynamic_convolution(x: Value, *, op: SchemaOp, b: Rewriter) -> Value:
-    """convolution(dq(q(x, scale of x)), dq(w), b) with run-time scales, the filter kept stored."""
+    """Lower convolution(dq(q(x, scale of x)), dq(w), b) with dynamic scales and quantized filter."""
     weight, found = stored_constant(op.operands[1]), run_time_quantized(op.operands[0])
     assert weight is not None and found is not None
     if found.by_token:
@@ -237,9 +237,9 @@ def dynamic_convolution(x: Value, *, op: SchemaOp, b: Rewriter) -> Value:
 
 
 def shared_dimensions(form: Convolution, stored: SSAValue) -> int:
-    """How many dimensions of the input share a scale: the pixel's own if XNNPACK sees rows.
+    """Return how many dimensions of the input share a scale: one (the pixel) if XNNPACK sees rows.
 
-    XNNPACK makes a fully connected node of a pointwise convolution (`Convolution2d`).
+    XNNPACK turns a pointwise convolution into a fully connected node (`Convolution2d`).
     """
     if form.node is not Convolution2d:
         return 3
@@ -256,35 +256,35 @@ def shared_dimensions(form: Convolution, stored: SSAValue) -> int:
 
 
 def _needs_one_group(op: SchemaOp, weight: StoredWeight) -> None:
-    """A transposed filter's axis of outputs has those of one group only: scales must be common."""
+    """Refuse different scales: a transposed filter's output axis is that of one group only."""
     if op.arg("transposed") and op.arg("groups") != 1 and not weight.held.is_per_tensor:
         refuse("a transposed convolution in groups shares each scale among the groups")
 
 
 def filter_axis(form: Convolution) -> int:
-    """The axis of the outputs in the node's filter."""
+    """Return the output axis of the node's filter."""
     return 3 if form.node is xnnpack.DepthwiseConvolution2d else 0
 
 
 @recipe("bias_over_scales")
 def bias_over_scales(bias: torch.Tensor, *, scales: list[float]) -> torch.Tensor:
-    """A bias in units of each output's weight scale."""
+    """Return a bias in units of each output's weight scale."""
     if bias.is_meta:
         return torch.empty_like(bias)
     return (bias.double() / torch.tensor(scales, dtype=torch.float64)).float()
 
 
 def _in_units_of_the_weight(bias: SSAValue, quantization: Quantization, rw: Rewriter) -> SSAValue:
-    """With float inputs XNNPACK adds the bias to the sums before it scales them."""
+    """Rescale the bias: with float inputs XNNPACK adds it to the sums before it scales them."""
     key = weight_key(bias)
     assert key is not None
     return rw.weight(rw.weights.derive("bias_over_scales", [key], scales=list(quantization.scales)))
 
 
 def packable(quantization: Quantization, shape: tuple[object, ...]) -> Quantization:
-    """A weight's quantization as XNNPACK packs it: 8 or 4 bits, by output or by group of inputs.
+    """Return a weight's quantization as XNNPACK packs it: 8 or 4 bits, per output or input group.
 
-    XNNPACK keeps the scales of groups as bfloat16 numbers; they are rounded here, where it shows.
+    XNNPACK stores the scales of groups as bfloat16; they are rounded here, where it is visible.
     """
     if not quantization.signed or quantization.bits != 8 or quantization.expressed != f32:
         refuse("XNNPACK's quantized weights are signed int8 or int4 of float32 values")

@@ -1,9 +1,10 @@
-"""Elementwise ops, clamps, pooling and movement of int8, where XNNPACK has the kernel.
+"""Lowerings of int8 elementwise ops, clamps, pooling and data movement, if XNNPACK has a kernel.
 
-PT2E annotates a flatten or a concatenation with one quantization on both sides. A float movement
-between other casts stays one: nothing is quantized that the program did not quantize.
+PT2E annotates a flatten or a concatenation with the same quantization on both sides. Float data
+movement between different casts stays float: nothing is quantized that the program did not
+quantize.
 
-`leftover_casts.py` has the casts that no kernel took in.
+`leftover_casts.py` lowers the casts that no kernel absorbed.
 """
 
 from __future__ import annotations
@@ -44,12 +45,12 @@ KERNELS = {
     "aten.sub.Tensor": xnnpack.Subtract,
     "aten.mul.Tensor": xnnpack.Multiply,
 }
-"""Binary ops whose int8 kernels compute with both scales."""
+"""Binary ops whose int8 kernels use both scales."""
 CLAMPS = ("aten.clamp.default", "aten.relu.default", "aten.relu6.default", "aten.hardtanh.default")
 
 
 def _operands(op: SchemaOp) -> Parts | None:
-    """Two of a binary op, one of others; clamps at numbers, means of planes."""
+    """Return the activations: two for a binary op, one for clamps at numbers and plane means."""
     is_other = op.name in CLAMPS and clamp_bounds(op) is None
     if is_other or is_no_plane_mean(op):
         return None
@@ -71,7 +72,7 @@ def _operands(op: SchemaOp) -> Parts | None:
 def quantized_elementwise(
     *_: SSAValue, form: type[XnnpackOp] | None, op: SchemaOp, layer: Layer, use: Use, b: Rewriter
 ) -> SSAValue:
-    """q(op(dq(a), dq(b))) to the node of int8."""
+    """Lower q(op(dq(a), dq(b))) to an int8 node."""
     sources, fields = sources_of(layer), limits(use)
     if form is not None:
         if "alpha" in op.SCHEMA.by_name and op.arg("alpha") != 1:
@@ -85,7 +86,7 @@ def quantized_elementwise(
         return node(b, xnnpack.Clamp, *sources, result=use.type, **limits(use, bounds)).ssa
     pooling = pooling_of(op)
     if fields:
-        refuse("a clamp stands between it and its quantization")
+        refuse("there is a clamp between it and its quantization")
     if pooling.node is xnnpack.AveragePooling2d:
         refuse("XNNPACK averages windows of floats only")
     if pooling.node is not xnnpack.GlobalAveragePooling2d and changes_scale(layer, use):
@@ -115,11 +116,13 @@ def quantized_elementwise(
 def quantized_movement(
     *sources: SSAValue, op: SchemaOp, layer: Layer, use: Use, b: Rewriter
 ) -> SSAValue:
-    """Moves int8 instead of the floats it stands for, where both sides are quantized alike."""
+    """Move int8 instead of floats, if both sides have the same quantization."""
     if limits(use):
-        refuse("its result is clamped; XNNPACK's movements clamp nothing")
+        refuse("its result is clamped; XNNPACK's data movement cannot clamp")
     if changes_scale(layer, use):
-        refuse("the scale changes on the way, which takes a float movement between two casts")
+        refuse(
+            "input and result have different scales, which requires float data movement between casts"
+        )
     no_refusal(unknown_sizes(op))
     shape, (source, *_) = dims(use.type), sources
     if isinstance(op, aten.ViewDefault):

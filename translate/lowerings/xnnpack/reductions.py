@@ -1,16 +1,16 @@
-"""Means, sums and extrema over any axes: linear layers over the last ones, else planes of images.
+"""Lowerings of means, sums and extrema: linear layers over the last axes, else pools of planes.
 
-XNNPACK reduces nothing but image planes. `[B, N, C]` reduced over N is an image of height N and
-width one, channels last already, so no transpose is needed. Axes that do not lie together are
-reduced one run at a time. Where more than one size is symbolic, which no reshape works out, each axis is
-turned to the end and summed up there; planes of any size, and one axis of any size, are averaged by
-pooling, a sum is that times the size.
+XNNPACK reduces only image planes. `[B, N, C]` reduced over N is an image of height N and width one,
+already channels last, so no transpose is needed. Axes that are not adjacent are reduced one run at
+a time. If more than one size is symbolic, a reshape cannot infer them; then each axis is moved to
+the end and summed there. Planes of any size, and one axis of any size, are averaged by pooling; a
+sum is the mean times the size.
 
-The greatest is max pooling of such images, the least the negated greatest of the negated. Pixels of
-one channel are pooled one by one: a row of which nothing stands behind is folded into lines of a few
-elements, or stood upright (1024 rows of 1024: 5.8 ms, folded 0.4 ms). XNNPACK's pooling may take the
-number where one of two is NaN: by default a sum of squares, which is NaN for nothing else, is turned
-into 0 or NaN and taken off (`carry-nans` says how).
+The maximum is max pooling of such images; the minimum is the negated maximum of the negated
+operand. Single-channel images are pooled pixel by pixel, so a row without trailing axes is folded
+into lines of a few elements, or made a column (1024 rows of 1024: 5.8 ms, folded 0.4 ms). XNNPACK's
+pooling may return the number if one of two operands is NaN. By default a sum of squares, which is
+NaN only for a NaN, is turned into 0 or NaN and subtracted (see `carry-nans`).
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ from stepwell.translate.rewrites.xnnpack.nodes.lower_shape import reshape, stays
     sample=("2x4x8xf32", [2], True),
 )
 def reduction(x: Value, *, form: bool, dim: Any, op: Any, out: Out, b: Rewriter) -> Value:
-    """Reduced run by run from behind; the shape is restored by a view."""
+    """Reduce run by run, the last one first; a view restores the shape."""
     shape = x.shape
     runs = runs_of(axes(dim or range(x.rank), x.rank))
-    if not form:  # Nothing sums up to 0, and its mean is NaN.
+    if not form:  # The sum of no elements is 0, and their mean is NaN.
         no_refusal(may_be_empty(op, [size for run in runs for size in shape[slice(*run)]]))
     if any(_symbols(shape[slice(*run)]) for run in runs):
         _needs_pool(shape, runs)
@@ -63,7 +63,7 @@ def reduction(x: Value, *, form: bool, dim: Any, op: Any, out: Out, b: Rewriter)
         no_refusal(too_wide(_count(shape[slice(*runs[0])])))
     value = x.ssa
     is_widened = x.dtype == f16 and carries_nans([value], b.program)
-    if is_widened:  # A linear layer of halves limits a NaN to −∞ on some CPUs.
+    if is_widened:  # A linear layer of halves clamps NaN to −∞ on some CPUs.
         value = widened(b, value)
     for first, end in runs:
         value = _reduce(b, value, first, end, form)
@@ -76,7 +76,7 @@ def _count(shape: Sequence[Dim]) -> int:
 
 
 def runs_of(reduced: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
-    """Neighboring axes together: `(0, 2, 3)` to `((2, 4), (0, 1))`."""
+    """Group adjacent axes into runs: `(0, 2, 3)` to `((2, 4), (0, 1))`."""
     runs: list[tuple[int, int]] = []
     for at in reversed(reduced):
         if runs and runs[-1][0] == at + 1:
@@ -87,7 +87,7 @@ def runs_of(reduced: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
 
 
 def _symbols(shape: Sequence[Dim]) -> int:
-    """How many dimensions are symbolic: a reshape node works out one."""
+    """Count the symbolic dimensions: a reshape node infers only one."""
     return sum(isinstance(size, Size) for size in shape)
 
 
@@ -96,7 +96,7 @@ _PLANES = ((2, 4),)
 
 
 def _needs_pool(shape: Sequence[Dim], runs: Sequence[tuple[int, int]]) -> None:
-    """Refuse axes of symbolic size that are not averaged by one pool."""
+    """Refuse axes of symbolic size unless one pool averages them."""
     if len(shape) == 4 and tuple(runs) == _PLANES:
         return
     (first, end), *others = runs
@@ -105,7 +105,7 @@ def _needs_pool(shape: Sequence[Dim], runs: Sequence[tuple[int, int]]) -> None:
 
 
 def _reduce(rw: Rewriter, value: SSAValue, first: int, end: int, is_mean: bool) -> SSAValue:
-    """One run of axes, kept with size one."""
+    """Reduce one run of axes to size one."""
     shape, source = dims(value.type), value
     kept = [1 if first <= i < end else d for i, d in enumerate(shape)]
     is_open = _symbols(shape[first:end]) > 0
@@ -129,9 +129,9 @@ def _reduce(rw: Rewriter, value: SSAValue, first: int, end: int, is_mean: bool) 
 
 
 def _open_pool(rw: Rewriter, value: SSAValue, first: int, end: int, is_mean: bool) -> SSAValue:
-    """One axis, or the planes of an image, averaged where several sizes are open, and kept as one.
+    """Average one axis, or the planes of an image, to size one, with several dynamic sizes.
 
-    Channels go behind, so that no axes are merged that no reshape could part again.
+    Channels are moved last, so that no axes are merged that no reshape could split again.
     """
     shape = dims(value.type)
     rank, reduced = len(shape), list(range(first, end))
@@ -151,7 +151,7 @@ def _open_pool(rw: Rewriter, value: SSAValue, first: int, end: int, is_mean: boo
 
 
 def _times(rw: Rewriter, value: SSAValue, count: Dim, source: SSAValue) -> SSAValue:
-    """Multiplied by a size; one of run time is asked of an input, or else of a value that has it."""
+    """Multiply by a size; a dynamic one is queried from an input, or else from a value that has it."""
     if isinstance(count, int):
         return put(rw, aten.MulScalar, value, float(count))
     return put(rw, aten.MulTensor, value, size_as_tensor(rw, count, source))
@@ -162,12 +162,12 @@ def _extent(shape: Sequence[Dim]) -> Dim:
 
 
 def _pooled(rw: Rewriter, image: SSAValue) -> SSAValue:
-    """The mean over the planes of `[N, H, W, C]`: `[N, 1, 1, C]`."""
+    """Return the mean over the planes of `[N, H, W, C]`: `[N, 1, 1, C]`."""
     return node(rw, xnnpack.GlobalAveragePooling2d, image, keep_dims=True).ssa
 
 
 def _rows_along(rw: Rewriter, value: SSAValue, axis: int, is_mean: bool) -> SSAValue:
-    """One axis summed up behind the others, and put back in its place."""
+    """Move one axis to the end, sum it, and move it back."""
     rank = len(dims(value.type))
     order = [*(at for at in range(rank) if at != axis), axis]
     value = weighted_rows(rw, permute(rw, value, order), None if is_mean else 1.0, None)
@@ -188,14 +188,14 @@ def _rows_along(rw: Rewriter, value: SSAValue, axis: int, is_mean: bool) -> SSAV
     """,
 )
 def view_of_open_sizes(x: Value, *, op: Any, b: Rewriter) -> Value:
-    """Axes of one element come by a product with a one and go by a mean, where a view does no more."""
+    """Rewrite a view that a reshape cannot infer: add unit axes by products, drop them by means."""
     result = op.results[0]
     no_refusal(stays_outside(result))
     return Value(reshape(b, x.ssa, dims(result.type)), b)
 
 
 def _loses(op: Any, program: Program) -> Deviation | None:
-    """XNNPACK's pooling may take the number where one of two is NaN; torch takes the NaN."""
+    """Declare that XNNPACK's pooling may lose NaN: it may return the number; PyTorch returns NaN."""
     if carries_nans(op.operands, program) or is_never_nan(op.operands[0], program):
         return None
     return Deviation("a NaN may be lost beside a number")
@@ -210,9 +210,9 @@ def _loses(op: Any, program: Program) -> Deviation | None:
     sample=("2x4x8xf32", [1]),
 )
 def greatest(x: Value, *, form: bool, op: Any, dim: Any, out: Out, b: Rewriter) -> Value:
-    """Pooled run by run from behind; the shape is restored by a view.
+    """Pool run by run, the last one first; a view restores the shape.
 
-    Where the one symbolic size lies behind what is reduced, that is permuted behind it.
+    If the one symbolic size is after the reduced axes, they are permuted after it.
     """
     shape, value = list(x.shape), x.ssa
     reduced = axes(dim or range(x.rank), x.rank)
@@ -225,7 +225,7 @@ def greatest(x: Value, *, form: bool, op: Any, dim: Any, out: Out, b: Rewriter) 
     given = value
     for first, end in runs_of(reduced):
         if _symbols(shape) > 1 and (end < x.rank or first > 2):
-            refuse("axes of symbolic size lie beside one of which the greatest is taken")
+            refuse("axes of symbolic size are adjacent to a reduced one")
     if form:
         value = emit(b, aten.NegDefault.make(value))
     for first, end in runs_of(reduced):
@@ -243,15 +243,15 @@ def greatest(x: Value, *, form: bool, op: Any, dim: Any, out: Out, b: Rewriter) 
 
 
 LINES = (8, 16, 4, 32)
-"""Elements of the lines that a row is folded into, the best first."""
+"""Elements of the lines that a row is folded into, in order of preference."""
 
 
 def _greatest(
     rw: Rewriter, value: SSAValue, leading: list[Dim], count: int, behind: int
 ) -> SSAValue:
-    """The greatest of each `count` elements which have `behind` elements behind each of them.
+    """Return the maximum of each `count` elements, each of which has `behind` trailing elements.
 
-    Two leading axes of symbolic size stay two, batch and height of images of one channel.
+    Two leading axes of symbolic size stay separate, as batch and height of single-channel images.
     """
     if _symbols(leading) > 1:
         image = view(rw, value, [*leading, *[1] * (2 - len(leading)), count, 1])

@@ -1,11 +1,12 @@
-"""Bilinear resizing of an image of symbolic size, as a product with a matrix along each axis.
+"""Lowering of bilinear resizing to a dynamic size: a product with a matrix along each axis.
 
-XNNPACK resizes to a constant size only. Along one axis, what a new pixel takes of each old one is a
-tent around its place, `max(0, 1 − |place − old|)`: a matrix `[new, old]` made of the positions,
-which are integers from outside of the delegate. An axis that keeps its size is left alone.
+XNNPACK resizes to a constant size only. Along one axis, the weight of each old pixel in a new one
+is a tent around its sampling position, `max(0, 1 − |position − old|)`. This is a matrix `[new,
+old]` computed from positions, which are integers from outside the delegate. An axis that keeps its
+size is unchanged.
 
-Places are torch's: `i·(old − 1)/(new − 1)` where corners are aligned, else
-`(i + ½)·old/new − ½`, held within the image.
+Positions are PyTorch's: `i·(old − 1)/(new − 1)` with aligned corners, else `(i + ½)·old/new − ½`,
+clamped to the image.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class Stretch:
 
     Attributes:
         old, new: its sizes.
-        step: how many old pixels lie between two new ones; None where the corners are aligned.
+        step: distance of two new pixels in old ones; None with aligned corners.
     """
 
     old: Dim
@@ -56,7 +57,7 @@ class Stretch:
 
 
 def _loses(op: Any, program: Program) -> Deviation:
-    """Every old pixel is multiplied, most by zero."""
+    """Declare that inf and NaN spread: every old pixel is multiplied, most of them by zero."""
     return Deviation("a pixel that is infinite or NaN makes its row and its column NaN")
 
 
@@ -74,7 +75,7 @@ def _loses(op: Any, program: Program) -> Deviation:
     """,
 )
 def resize_by_matrices(x: Value, *, op: Any, b: Rewriter) -> Value:
-    """Channels last; a product across; rows and columns exchanged; a product down; back."""
+    """Multiply along the width, exchange rows and columns, multiply along the height; NHWC."""
     no_refusal(not_floats((x.ssa, op.results[0])))
     if x.dtype != f32:
         refuse("places in half precision are whole pixels in a wide image")
@@ -90,13 +91,13 @@ def resize_by_matrices(x: Value, *, op: Any, b: Rewriter) -> Value:
 
 
 def stretch(op: SchemaOp, at: int) -> Stretch | None:
-    """How a resize treats its axis down (0) or across (1); None where the size stays."""
+    """Return how the height (0) or width (1) is resized; None if the size stays."""
     old, new = (dims(value.type)[2 + at] for value in (op.operands[0], op.results[0]))
     scale = stated_scale(op, at)
     is_aligned = bool(op.arg("align_corners"))
     for size in (old, new):
         if isinstance(size, Size) and size_of_input(op.parent_block(), size) is None:
-            refuse(f"the size {size} is no share of the size of an input")
+            refuse(f"the size {size} is no fraction of the size of an input")
     if is_aligned:
         return None if old == new else Stretch(old, new, None)
     step = 1.0 / scale if scale else share_of(old, new)
@@ -106,7 +107,7 @@ def stretch(op: SchemaOp, at: int) -> Stretch | None:
 
 
 def tents(rw: Rewriter, op: SchemaOp, axis: Stretch) -> SSAValue:
-    """What each new pixel takes of each old one, `[1, 1, new, old]`."""
+    """Return the weight of each old pixel in each new one, `[1, 1, new, old]`."""
     new, old = (_positions(rw, op, size) for size in (axis.new, axis.old))
     place, pixel = (
         _shaped(rw, new, [1, 1, axis.new, 1]),
@@ -131,7 +132,7 @@ def tents(rw: Rewriter, op: SchemaOp, axis: Stretch) -> SSAValue:
 
 
 def _positions(rw: Rewriter, op: SchemaOp, size: Dim) -> SSAValue | torch.Tensor:
-    """0, 1, … as floats `[size]`: a constant, or asked for outside of the delegate."""
+    """Return 0, 1, … as floats `[size]`: a constant, or computed outside the delegate."""
     if isinstance(size, int):
         return torch.arange(size, dtype=torch.float32)
     asked = size_of_input(op.parent_block(), size)
@@ -141,21 +142,21 @@ def _positions(rw: Rewriter, op: SchemaOp, size: Dim) -> SSAValue | torch.Tensor
 
 
 def _last(rw: Rewriter, positions: SSAValue | torch.Tensor) -> SSAValue | torch.Tensor:
-    """The last position `[1]`."""
+    """Return the last position `[1]`."""
     if isinstance(positions, torch.Tensor):
         return positions[-1:]
     return emit(rw, slice_op(positions, 0, -1, TO_THE_END, 1))
 
 
 def _shaped(rw: Rewriter, value: SSAValue | torch.Tensor, shape: list[Dim]) -> SSAValue:
-    """Positions as a tensor of four axes."""
+    """Reshape positions to a tensor of four axes."""
     if isinstance(value, SSAValue):
         return view(rw, value, shape)
     return rw.constant(value.reshape([size for size in shape if isinstance(size, int)]), "places")
 
 
 def _product(rw: Rewriter, matrix: SSAValue, image: SSAValue) -> SSAValue:
-    """`[1, 1, new, old]` times `[N, lines, old, C]`."""
+    """Multiply `[1, 1, new, old]` by `[N, lines, old, C]`."""
     batch, lines, _, channels = dims(image.type)
     result = tensor([batch, lines, dims(matrix.type)[2], channels], f32)
     return emit(rw, aten.MatmulDefault.make(matrix, image, result_types=[result]))

@@ -1,4 +1,4 @@
-"""Values that become operands of XNNPACK's nodes: floats that it holds."""
+"""Values that are operands of XNNPACK's nodes: floats of supported types."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from stepwell.translate.rewrites.xnnpack.nodes.guards import not_floats
 
 
 def node(b: Rewriter, cls: type[XnnpackOp], *operands: SSAValue | None, **fields: Any) -> Value:
-    """A node of values that are there, of its own result type unless `result` states one."""
+    """Insert a node on available values; `result` overrides its inferred result type."""
     made = cls.make(*(operand for operand in operands if operand is not None), **fields)
     return Value(b.insert(made).results[0], b)
 
 
 def flushed(op: Any, program: Program) -> Deviation:
-    """Denormals may be zeros."""
+    """Declare that denormals may become zeros."""
     return FLUSHED
 
 

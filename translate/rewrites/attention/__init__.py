@@ -1,1 +1,1 @@
-"""Attention: recognized, expanded, its masks, heads and softmax."""
+"""Attention: recognition, expansion, masks, heads and softmax."""

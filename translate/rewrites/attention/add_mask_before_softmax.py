@@ -1,11 +1,11 @@
-"""Mask scores by adding −∞ where a model fills them with it: attention is recognized by its sum.
+"""Canonicalization: mask scores by adding −∞ instead of filling, as attention adds its mask.
 
 `masked_fill(scores, mask, -inf)` and `where(mask, scores, least)` give the same numbers as a sum
-with −∞, or with the least number of float32, where the mask closes, and with 0 elsewhere: that number
-absorbs every finite score. A constant that the scores are the sum with (the slopes of ALiBi) takes
-the mask instead. A mask that is computed chooses between the two numbers, an element for each of its
-own, instead of between all scores. A NaN is the exception (`limit-by-mask` says which scores may
-hold one).
+with a term. The term is −∞, or the least number of float32, where the mask hides scores, and 0
+elsewhere; the least number absorbs every finite score. If a constant is added to the scores already
+(the slopes of ALiBi), the mask is put into it. A computed mask selects between the two numbers for
+each of its own elements, instead of for all scores. NaN is the exception (`limit-by-mask` says
+which scores may be NaN).
 
 Before:
     %m = stepwell.weight <"#causal"> "constant" : tensor<3x3xi1>
@@ -51,18 +51,18 @@ from stepwell.translate.rewrites.slices.select_by_constant_mask import filled
 from stepwell.translate.rewrites.xnnpack.nodes.guards import FLOATS, not_held
 
 LARGEST_TERM = 1 << 22
-"""Elements of a term with the mask in it, which may have more than either."""
+"""The most elements of a term that includes the mask, and may be larger than either."""
 
 
 @recipe("closed")
 def closed(term: torch.Tensor, mask: torch.Tensor, *, kept: bool, fill: float) -> torch.Tensor:
-    """The term where the mask equals `kept`, `fill` elsewhere."""
+    """Return the term where the mask equals `kept`, `fill` elsewhere."""
     return torch.where(mask == kept, term, fill)
 
 
 @dataclass(frozen=True)
 class Closed:
-    """Scores where `mask` equals `kept`, `fill` elsewhere; `term` is a constant added to them before."""
+    """Scores where `mask` equals `kept`, `fill` elsewhere; `term` is a constant added before."""
 
     op: SchemaOp
     mask: SSAValue
@@ -74,13 +74,13 @@ class Closed:
 
 @dataclass(frozen=True)
 class AddMaskBeforeSoftmax(Rewrite[Closed]):
-    """`masked_fill` or `where` between a product and a softmax to a sum with what closes."""
+    """`masked_fill` or `where` between a product and a softmax to a sum with a mask of −∞."""
 
     name: ClassVar[str] = "add-mask-before-softmax"
     anchors: ClassVar[tuple[type[Operation], ...]] = LimitByMask.anchors
 
     def match(self, op: SchemaOp, program: Program) -> Closed | Refusal | None:
-        """Guards: a number that closes; scores of the mask's shape, or more, that a softmax reads."""
+        """Guards: a number that hides; scores of at least the mask's shape, read by a softmax."""
         if not feeds_softmax(op.results[0]) or not_held(op.results[0]):
             return None
         found = filled(op, program)
@@ -111,7 +111,7 @@ class AddMaskBeforeSoftmax(Rewrite[Closed]):
         return Deviation("a score of NaN or ∞ that the mask hides is seen")
 
     def build(self, match: Closed, rw: Rewriter) -> None:
-        """The scores plus 0, or the term, where the mask keeps them, and plus the number elsewhere."""
+        """Add 0, or the term, to scores that the mask keeps, and the number to the others."""
         result = match.op.results[0]
         added = self._added(match, rw)
         total = aten.AddTensor.make(match.scores, added, result_types=[result.type])
@@ -135,7 +135,7 @@ class AddMaskBeforeSoftmax(Rewrite[Closed]):
 
 
 def unexpanded(mask: SSAValue) -> SSAValue:
-    """The mask before it was repeated along axes that it has, with size one."""
+    """Return the mask before it was repeated along axes that it has with size one."""
     while isinstance(owner := mask.owner, aten.ExpandDefault):
         if len(dims(owner.operands[0].type)) != len(dims(mask.type)):
             break
@@ -144,7 +144,7 @@ def unexpanded(mask: SSAValue) -> SSAValue:
 
 
 def sum_with_constant(scores: SSAValue, mask: SSAValue) -> tuple[SSAValue, str] | None:
-    """Both sides of a sum of scores, all of them, with a constant that can take the mask."""
+    """Return both sides of a sum of all scores and a constant that can take the mask."""
     owner = scores.owner
     if not isinstance(owner, aten.AddTensor) or owner.arg("alpha") != 1:
         return None
@@ -159,15 +159,15 @@ def sum_with_constant(scores: SSAValue, mask: SSAValue) -> tuple[SSAValue, str] 
 
 
 def _sizes(weight: SSAValue) -> tuple[int, ...]:
-    """Of a constant, whose sizes are numbers."""
+    """Whether the value is a constant of static sizes."""
     return tuple(size for size in dims(weight.type) if isinstance(size, int))
 
 
 def feeds_softmax(value: SSAValue) -> bool:
-    """Whether the one reader of scores, behind views of the leading axes, is a softmax of rows.
+    """Whether the one reader of scores, through views of leading axes, is a softmax of rows.
 
-    Attention adds its mask to the scores of a softmax that it holds. One of any length asks outside
-    which rows are closed, so there the whole mask stays outside.
+    Attention adds its mask to the scores of its softmax. An attention of dynamic length tests
+    outside whether rows are fully masked, so there the whole mask stays outside.
     """
     while len(users := [use.operation for use in value.uses]) == 1:
         (user,) = users

@@ -1,4 +1,4 @@
-"""What the arguments of `scaled_dot_product_attention` say, for whatever takes it apart."""
+"""The arguments of `scaled_dot_product_attention`, for the rewrites that decompose it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OVERFLOWN = Deviation("NaN, not zeros, where all scores of a row overflow to −
 
 
 def overflows(op: Any, program: Program) -> Deviation | None:
-    """Products of finite numbers may overflow, to −∞ in a whole row; behind norms none does."""
+    """Products of finite numbers may overflow, to −∞ in a whole row; after norms none does."""
     scale, mask = scale_of(op), op.operand("attn_mask")
     assert not isinstance(scale, Refusal)
     if mask is not None and unopened_rows(mask, program, trusts=False) is not None:
@@ -41,7 +41,7 @@ def drops_out(op: SchemaOp) -> Refusal | None:
 
 
 def scale_of(op: SchemaOp) -> float | Refusal:
-    """What scores are multiplied by: one over the root of the head size where nothing is said."""
+    """Return the factor of scores: one over the root of the head size if none is stated."""
     scale = op.arg("scale")
     if scale is None:
         depth = dims(op.operands[0].type)[-1]
@@ -66,7 +66,7 @@ def causal_needs_shape(op: SchemaOp, lays_out_triangles: bool) -> Refusal | None
 
 
 def query_group(op: SchemaOp) -> int | Refusal:
-    """How many query heads share a key head; torch asks for a whole number."""
+    """Return how many query heads share a key head; torch requires a whole number."""
     if not op.arg("enable_gqa"):
         return 1
     q, k = dims(op.operands[0].type), dims(op.operands[1].type)

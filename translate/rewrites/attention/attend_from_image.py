@@ -1,9 +1,9 @@
-"""Attention whose queries are the places of an image of symbolic size, without merging them.
+"""Attention whose queries are pixels of an image of symbolic size, without merging its axes.
 
-The queries of a vision transformer are an image's rows, `[N, H·W, heads·depth]`, parted into heads.
-Where both sizes are symbolic the result could not be parted into an image again (see
-`keep-axes-apart`). Each head by itself needs no parting: its queries are a slice of the features,
-`[N, H, W, depth]`, keys and values broadcast over H, and the heads' results are concatenated.
+The queries of a vision transformer are an image's rows, `[N, H·W, heads·depth]`, split into heads.
+Where both sizes are symbolic the result could not be split into an image again (see
+`keep-axes-apart`). Each head separately needs no split: its queries are a slice of the features,
+`[N, H, W, depth]`, keys and values are broadcast over H, and the heads' results are concatenated.
 
 Before:
     %v = aten.view.default(%q, [1, -1, 2, 4]) : (tensor<1x?x?x8xf32, #stepwell.shape<[1, "h", "w", 8]>>) -> tensor<1x?x2x4xf32, #stepwell.shape<[1, "h*w", 2, 4]>>
@@ -45,7 +45,7 @@ from stepwell.translate.rewrites.building import cat, emit, permute, slice_axis,
 
 @dataclass(frozen=True)
 class ImageQueries:
-    """An attention, the image `[N, H, W, heads·depth]` its queries are, and their scale."""
+    """An attention, the image `[N, H, W, heads·depth]` of its queries, and their scale."""
 
     op: SchemaOp
     image: SSAValue
@@ -54,7 +54,7 @@ class ImageQueries:
 
 @dataclass(frozen=True)
 class AttendFromImage(Rewrite[ImageQueries]):
-    """Attention over merged symbolic axes to one attention a head over axes that are apart."""
+    """Attention over merged symbolic axes to one attention per head over separate axes."""
 
     name: ClassVar[str] = "attend-from-image"
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.ScaledDotProductAttentionDefault,)
@@ -67,7 +67,7 @@ class AttendFromImage(Rewrite[ImageQueries]):
         if image is None:
             return None
         if op.operand("attn_mask") is not None or op.arg("is_causal"):
-            return Refusal("a mask says which places of the image look where")
+            return Refusal("a mask selects which positions of the image attend to which")
         if dims(keys.type)[:2] != dims(queries.type)[:2]:
             return Refusal("queries and keys are not the same heads of the same batch")
         refusal, scale = drops_out(op), scale_of(op)
@@ -78,12 +78,12 @@ class AttendFromImage(Rewrite[ImageQueries]):
         return ImageQueries(op, image, scale)
 
     def deviates(self, match: ImageQueries, program: Program) -> Deviation | None:
-        """Kernels multiply the scale in before or behind the product."""
+        """Kernels multiply by the scale before or after the product."""
         q, k = match.op.operands[:2]
         return REORDERED.unless(scores_are_finite(q, k, match.scale, program))
 
     def build(self, match: ImageQueries, rw: Rewriter) -> None:
-        """Each head: its slice of the features, its keys and values; then all beside another."""
+        """Build each head from its slice of the features, its keys and values; then concatenate."""
         op, image = match.op, match.image
         batch, heads, places, depth = dims(op.results[0].type)
         width = dims(op.operands[0].type)[3]
@@ -98,7 +98,7 @@ class AttendFromImage(Rewrite[ImageQueries]):
 
 
 def queried_image(queries: SSAValue) -> SSAValue | None:
-    """`[N, H, W, heads·depth]` of queries `[N, heads, H·W, depth]`, with H and W symbolic."""
+    """Return `[N, H, W, heads·depth]` of queries `[N, heads, H·W, depth]`; H, W symbolic."""
     shape, rows = dims(queries.type), queries
     if len(shape) != 4:
         return None
@@ -123,7 +123,7 @@ def queried_image(queries: SSAValue) -> SSAValue | None:
 def _attention(
     rw: Rewriter, query: SSAValue, key: SSAValue, value: SSAValue, scale: float
 ) -> SSAValue:
-    """Keys and values broadcast along the image's rows, the second axis."""
+    """Broadcast keys and values along the image's rows, the second axis."""
     result = tensor([*dims(query.type)[:-1], dims(value.type)[-1]], element(query.type))
     attention = aten.ScaledDotProductAttentionDefault.make(
         query, key, value, scale=scale, result_types=[result]

@@ -1,10 +1,10 @@
-"""What scaled dot product attention looks like once decomposed: one definition for all who ask.
+"""The pattern of decomposed scaled dot product attention: one definition for all its users.
 
     softmax((q·s₁) (kᵀ·s₂) · s₃ + mask) v, with a guard that gives zeros for rows that are all −inf
 
-Between the parts stand layout ops in any number: views, permutes, expands, copies. The scalar
-lifting guard (`scales_attention`) and the recognizer (`trace_scores`) both follow the sets and
-functions below, so that what one sees as an attention scale the other does not miss.
+Any number of layout ops may be between the parts: views, permutes, expands, copies. The scalar
+lifting guard (`scales_attention`) and the recognizer (`trace_scores`) both use the sets and
+functions below, so that the guard protects every scale that the recognizer matches.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ MASKING = frozenset(
         "where.ScalarOther where.ScalarSelf"
     ).split()
 )
-"""Ops that may stand between the scores and the softmax."""
+"""Ops that may be between the scores and the softmax."""
 
 
 def hands_on(op: Operation) -> bool:
-    """Whether an op hands a factor on: rotary embedding cuts, negates, concatenates and adds.
+    """Whether an op passes a factor on: rotary embedding slices, negates, concatenates and adds.
 
-    What scales it may scale an attention, also where it could not be moved through.
+    A factor of its operand may scale an attention, even if it could not be moved through the op.
     """
     return op.name in SCALES | SUMS or is_of(op, "movement", "lookup", "padding", "cast")
 
@@ -53,8 +53,8 @@ def scales_attention(op: Operation) -> bool:
     """Whether a multiplication may be the scale of an attention: if in doubt, yes.
 
     It is one if its result reaches the product QKᵀ through layout ops, casts, further scales and
-    other ops that hand a factor on, and that product reaches a softmax, or if it stands between
-    the two itself.
+    other ops that pass a factor on, and that product reaches a softmax. It is also one if it is
+    between the product and the softmax itself.
     """
     after_product = any(_comes_from_product(operand) for operand in op.operands)
     return any(_reaches_softmax(result, after_product) for result in op.results)
@@ -98,11 +98,11 @@ def _comes_from_product(value: SSAValue) -> bool:
 
 @dataclass(frozen=True)
 class Traced:
-    """A tensor followed back over layout ops and constant scales.
+    """A tensor traced back over layout ops and constant scales.
 
-    `value` is where the walk ended, `scale` the product of the factors met, `chain` the layout
-    ops between the last factor and the tensor, outermost (nearest to `value`) first. Replaying
-    `chain` on `value` gives the tensor without its scale.
+    `value` is the end of the trace, `scale` the product of the factors met, `chain` the layout ops
+    between the last factor and the tensor, outermost (nearest to `value`) first. Applying `chain`
+    to `value` gives the tensor without its scale.
     """
 
     value: SSAValue
@@ -111,7 +111,7 @@ class Traced:
 
 
 def trace_scale(tensor: SSAValue) -> Traced:
-    """Follow a tensor back to where its constant scale factors were applied."""
+    """Trace a tensor back to where its constant scale factors were applied."""
     walked: list[SchemaOp] = []
     value, scale, chain = tensor, 1.0, ()
     current = tensor
@@ -129,7 +129,7 @@ def trace_scale(tensor: SSAValue) -> Traced:
 
 
 def constant_factor(op: SchemaOp) -> float | None:
-    """The number a `mul.Scalar` or `div.Scalar` multiplies by if it keeps the dtype, else None."""
+    """Return the factor of a `mul.Scalar` or `div.Scalar` if it keeps the dtype, else None."""
     if op.name not in ("aten.mul.Scalar", "aten.div.Scalar"):
         return None
     if op.operands[0].type != op.results[0].type:
@@ -143,7 +143,7 @@ def constant_factor(op: SchemaOp) -> float | None:
 
 
 def layout_users(value: SSAValue) -> Iterator[Operation]:
-    """Users of a value, seen through layout ops."""
+    """Return the users of a value, through layout ops."""
     for use in value.uses:
         if lays_out(use.operation):
             for result in use.operation.results:
@@ -153,7 +153,7 @@ def layout_users(value: SSAValue) -> Iterator[Operation]:
 
 
 def scores_are_finite(q: SSAValue, k: SSAValue, scale: float, program: Program) -> Proof | None:
-    """Proof that no product of a query with a key is infinite: both are bounded (or NaN)."""
+    """Prove that no product of a query with a key is infinite: both are bounded (or NaN)."""
     depth = dims(q.type)[-1]
     sizes = most((q, k), program)
     if not isinstance(depth, int) or math.inf in sizes:

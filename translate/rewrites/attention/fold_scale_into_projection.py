@@ -1,7 +1,7 @@
-"""Take the factor of one slice of a fused projection into that part of its weight.
+"""Fusion: fold the factor of one slice of a fused projection into that part of its weight.
 
-Attention scales q, and q is a slice of what one linear layer makes of q, k and v. The factor goes
-into the rows of the weight, and of the bias, that make q; k and v keep theirs.
+Attention scales q, and q is a slice of the result of one linear layer for q, k and v. The factor is
+applied to the rows of the weight, and of the bias, that produce q; k and v keep theirs.
 
 Before:
     %w = stepwell.weight <"w"> "parameter" : tensor<4x4xf32>
@@ -43,7 +43,7 @@ from stepwell.translate.rewrites.building import emit_as, static_dims
 
 @recipe("scale_some_rows")
 def scale_some_rows(weight: torch.Tensor, *, start: int, stop: int, factor: float) -> torch.Tensor:
-    """The weight with rows `start` to `stop` multiplied by a number."""
+    """Return the weight with rows `start` to `stop` multiplied by a number."""
     scaled = weight.clone()
     scaled[start:stop] *= factor
     return scaled
@@ -51,7 +51,7 @@ def scale_some_rows(weight: torch.Tensor, *, start: int, stop: int, factor: floa
 
 @dataclass(frozen=True)
 class ScaledSlice:
-    """`op` multiplies what output features `start` to `stop` of `linear` became."""
+    """`op` multiplies the values of output features `start` to `stop` of `linear`."""
 
     op: SchemaOp
     linear: SchemaOp
@@ -70,7 +70,7 @@ class FoldScaleIntoProjection(Rewrite[ScaledSlice]):
     bound: ClassVar[Bound] = roundings("the product moves into the weight")
 
     def match(self, op: SchemaOp, program: Program) -> ScaledSlice | Refusal | None:
-        """Guards: constant weights, a contiguous range of features that nobody else reads."""
+        """Guards: constant weights, a contiguous range of features without other readers."""
         factor = op.arg("other")
         if not isinstance(factor, int | float):
             return Refusal("the factor is known only at run time")
@@ -83,7 +83,7 @@ class FoldScaleIntoProjection(Rewrite[ScaledSlice]):
         if len(dims(linear.operands[1].type)) != 2:
             return Refusal("its weight is one row, so that there is no axis of outputs")
         if any(strides(use.operation) for step in layout for use in step.operands[0].uses):
-            return Refusal("a slice takes every so many features, or counts them from the end")
+            return Refusal("a slice has a step, or counts features from the end")
         if any(len(list(step.results[0].uses)) > 1 for step in after_slice(layout)):
             return Refusal("another op reads the unscaled value")
         keys = [weight_key(v) for v in linear.operands[1:]]
@@ -102,7 +102,7 @@ class FoldScaleIntoProjection(Rewrite[ScaledSlice]):
         return ScaledSlice(op, linear, start, stop, float(factor))
 
     def build(self, match: ScaledSlice, rw: Rewriter) -> None:
-        """A linear with the scaled weight; the product goes."""
+        """Build a linear with the scaled weight, and remove the product."""
         linear, store = match.linear, rw.weights
         rows = {"start": match.start, "stop": match.stop, "factor": match.factor}
         keys = [weight_key(value) for value in linear.operands[1:]]
@@ -129,7 +129,7 @@ def strides(op: Operation) -> bool:
 
 
 def chain_to_linear(value: SSAValue) -> tuple[SchemaOp, list[SchemaOp]] | None:
-    """The linear layer a value comes from, and the layout ops between, first one first."""
+    """Return the linear layer of a value, and the layout ops between, first one first."""
     layout: list[SchemaOp] = []
     owner = value.owner
     while isinstance(owner, SchemaOp) and moves_one(owner) and axis_map(owner) is not None:
@@ -143,13 +143,13 @@ def chain_to_linear(value: SSAValue) -> tuple[SchemaOp, list[SchemaOp]] | None:
 
 
 def after_slice(layout: list[SchemaOp]) -> list[SchemaOp]:
-    """The layout ops from the first slice on, which only the product may read."""
+    """Return the layout ops from the first slice on, which only the product may read."""
     first = next(i for i, op in enumerate(layout) if isinstance(op, aten.SliceTensor))
     return layout[first:]
 
 
 def features_of(value: SSAValue, linear: SchemaOp) -> tuple[int, int]:
-    """The range of output features of a linear layer that layout ops make a value of."""
+    """Return the range of a linear layer's output features that layout ops select."""
     box = whole_of(dims(value.type))
     while value.owner is not linear:
         axes = axis_map(value.owner)

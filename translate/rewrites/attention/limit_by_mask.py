@@ -1,10 +1,10 @@
-"""Choose by a constant mask with minimum and maximum, which XNNPACK has; it has no `where`.
+"""Legalization: select by a constant mask with minimum and maximum; XNNPACK has no `where`.
 
-Where the mask keeps a value its limits are −∞ and +∞, elsewhere both are the number that is put
-there. Two tensors are each limited to −∞ where the other is kept, and the greater one is taken.
-That is exact for every number, infinities included. A NaN is the exception: XNNPACK's minimum and
-maximum do not say what becomes of one, so a value that may be made NaN by a division, a root, a
-logarithm or a power is left outside: a mask is often there to hide just that.
+Where the mask keeps a value its limits are −∞ and +∞; elsewhere both are the replacing number. For
+two tensors, each is limited to −∞ where the other is kept, and the maximum of both is taken. This
+is exact for every number, including infinities. NaN is the exception: XNNPACK's minimum and maximum
+do not define their result for a NaN. A value that a division, a root, a logarithm or a power may
+make NaN therefore stays outside: a mask is often there to hide just that.
 
 Before:
     %m = stepwell.weight <"#causal"> "constant" : tensor<2x3xi1>
@@ -44,7 +44,7 @@ from stepwell.translate.rewrites.xnnpack.nodes.guards import FLOATS, not_held
 
 @recipe("limits")
 def limits(mask: torch.Tensor, *, kept: bool, free: float, fill: float, dtype: str) -> torch.Tensor:
-    """`free` where the mask equals `kept`, `fill` elsewhere."""
+    """Return `free` where the mask equals `kept`, `fill` elsewhere."""
     if mask.is_meta:
         return torch.empty(mask.shape, dtype=getattr(torch, dtype), device="meta")
     numbers = torch.tensor([fill, free], dtype=getattr(torch, dtype))
@@ -53,7 +53,7 @@ def limits(mask: torch.Tensor, *, kept: bool, free: float, fill: float, dtype: s
 
 @dataclass(frozen=True)
 class Masked:
-    """A choice between `value` where the mask equals `kept`, and a number or a tensor elsewhere."""
+    """A selection of `value` where the mask equals `kept`, a number or a tensor elsewhere."""
 
     op: SchemaOp
     mask: str
@@ -77,7 +77,7 @@ class LimitByMask(Rewrite[Masked]):
     )
 
     def match(self, op: SchemaOp, program: Program) -> Masked | Refusal | None:
-        """Guards: a constant mask, floats of one type, nothing that may be NaN, a shape of both."""
+        """Guards: a constant mask, floats of one type, no possible NaN, the result's shape."""
         is_where = "condition" in op.SCHEMA.by_name
         mask = weight_key(op.arg("condition" if is_where else "mask"))
         if mask is None:
@@ -106,17 +106,17 @@ class LimitByMask(Rewrite[Masked]):
         if reduce(broadcast, (*shapes, dims(program.weights.type_of(mask)))) != dims(result):
             return Refusal(
                 "the result is broadcast further than the mask and the sides"
-            )  # Another number's axes, say.
+            )  # Another number's axes, for example.
         return Masked(op, mask, kept, value, other)
 
     def deviates(self, match: Masked, program: Program) -> Deviation | None:
-        """XNNPACK's minimum and maximum do not say what becomes of a NaN."""
+        """XNNPACK's minimum and maximum do not define their result for a NaN."""
         sides = [side for side in (match.value, match.other) if isinstance(side, SSAValue)]
         lost = Deviation("a NaN that the mask keeps may be lost, one that it hides may be seen")
         return lost.unless(*(is_never_nan(side, program) for side in sides))
 
     def build(self, match: Masked, rw: Rewriter) -> None:
-        """A minimum, a maximum, or both; two of them and a maximum for two tensors."""
+        """Build a minimum, a maximum, or both; two of them and a maximum for two tensors."""
         value, other = match.value, match.other
         if isinstance(other, SSAValue):
             one = self._limited(rw, match, value, match.kept, -inf, is_upper=True)
@@ -132,7 +132,7 @@ class LimitByMask(Rewrite[Masked]):
     def _limited(
         self, rw: Rewriter, match: Masked, value: SSAValue, kept: bool, fill: float, is_upper: bool
     ) -> SSAValue:
-        """The value, at most (or at least) `fill` where it is not kept."""
+        """Limit the value to at most (or at least) `fill` where it is not kept."""
         dtype = dtype_name(element(value.type))
         free = inf if is_upper else -inf
         key = rw.weights.derive(

@@ -1,12 +1,12 @@
-"""Put decomposed attention back together as `scaled_dot_product_attention`.
+"""Raising: recompose decomposed attention as `scaled_dot_product_attention`.
 
-Decomposition splits the scale over q and k (√s each) and guards the softmax: rows that are all
-−inf give zeros. On 197×197 scores the guard's seven ops cost more than both products. Whole again,
-each target expands attention as it runs best, and `expand-attention` drops the guard where no row
-can be all −inf.
+Decomposition splits the scale over q and k (√s each) and guards the softmax: rows that are all −inf
+give zeros. On 197×197 scores the guard's seven ops cost more than both products. Each target
+expands the recomposed attention in its fastest form, and `expand-attention` drops the guard where
+no row can be all −inf.
 
-Runs on the normal form (no-op expands and copies gone, permutes and views merged). The layout ops
-between a scale factor and its product are replayed on the unscaled tensor.
+The pass runs on canonical form (no-op expands and copies removed, permutes and views merged). The
+layout ops between a scale factor and its product are applied to the unscaled tensor.
 
 Before:
     %qs = aten.mul.Scalar(%q, 0.5) : (tensor<1x2x4x8xf32>) -> tensor<1x2x4x8xf32>
@@ -51,7 +51,7 @@ from stepwell.translate.rewrites.sizes.open_rows import unopened_rows
 
 @dataclass(frozen=True)
 class Attention:
-    """The parts found: q, kᵀ and v as they enter, before their scale factors."""
+    """The matched parts: q, kᵀ and v as they enter, before their scale factors."""
 
     product: SchemaOp
     q: Traced
@@ -64,7 +64,7 @@ class Attention:
 
 @dataclass(frozen=True)
 class Scores:
-    """What the softmax reads: `scale` times `product`, plus `mask` where heads stand as in `batch`."""
+    """The softmax's operand: `scale` times `product`, plus `mask`; `batch` has its heads."""
 
     product: SchemaOp
     mask: SSAValue | None
@@ -74,7 +74,7 @@ class Scores:
 
 @dataclass(frozen=True)
 class RecognizeAttention(Rewrite[Attention]):
-    """softmax between two matrix products, guarded or not, to one attention op."""
+    """A softmax between two matrix products, guarded or not, to one attention op."""
 
     name: ClassVar[str] = "recognize-attention"
     anchors: ClassVar[tuple[type[Operation], ...]] = (
@@ -85,7 +85,7 @@ class RecognizeAttention(Rewrite[Attention]):
     bound: ClassVar[Bound] = roundings("one scale factor instead of two; reassociation")
 
     def match(self, op: SchemaOp, program: Program) -> Attention | Refusal | None:
-        """Follow the softmax back to QKᵀ and forward to the product with v."""
+        """Trace the softmax back to QKᵀ and forward to the product with v."""
         assert op.name in SOFTMAX
         rank = len(dims(op.results[0].type))
         if op.arg("dim") % max(rank, 1) != rank - 1 or op.results[0].type != op.operands[0].type:
@@ -111,12 +111,12 @@ class RecognizeAttention(Rewrite[Attention]):
         )
 
     def deviates(self, match: Attention, program: Program) -> Deviation | None:
-        """One factor instead of two: scores overflow elsewhere, if they do."""
+        """One factor replaces two: scores overflow at other values, if at all."""
         pairs = (match.product.operands[:2], (match.q.value, match.k_transposed.value))
         return REORDERED.unless(*(scores_are_finite(q, k, match.scale, program) for q, k in pairs))
 
     def build(self, match: Attention, rw: Rewriter) -> None:
-        """Replay the layouts without scale, with the batch axes that the mask or the softmax had."""
+        """Apply the layouts without scale, with the batch axes that the mask or the softmax had."""
         at = match.product
         q, k_transposed, v = (
             _with_batch(rw, part, match.batch, at)
@@ -140,7 +140,7 @@ class RecognizeAttention(Rewrite[Attention]):
 
 
 def scores_of(value: SSAValue) -> Scores | Refusal | None:
-    """The QKᵀ product behind a softmax's operand, with the mask and scale put on it."""
+    """Return the QKᵀ product before a softmax's operand, with the mask and scale applied to it."""
     mask: SSAValue | None = None
     scale = 1.0
     batch = dims(value.type)[:-2]
@@ -175,7 +175,7 @@ def scores_of(value: SSAValue) -> Scores | Refusal | None:
 
 
 def masks(term: SSAValue, scores: SSAValue, total: SSAValue) -> bool:
-    """Whether a term has the scores' dtype and leaves them their shape."""
+    """Whether a term has the scores' dtype and keeps their shape."""
     term_type = term.type
     return (
         isinstance(term_type, TensorType)
@@ -185,7 +185,7 @@ def masks(term: SSAValue, scores: SSAValue, total: SSAValue) -> bool:
 
 
 def leads_to_product(value: SSAValue) -> bool:
-    """Whether a value is a matrix product seen through views and constant factors."""
+    """Whether a value is a matrix product under views and constant factors."""
     while isinstance(owner := value.owner, SchemaOp):
         if owner.name in PRODUCTS:
             return True
@@ -196,13 +196,13 @@ def leads_to_product(value: SSAValue) -> bool:
 
 
 def splits_leading(view: SchemaOp) -> bool:
-    """Whether a view only splits or merges batch dimensions, keeping the last two."""
+    """Whether a view only splits or merges batch dimensions, and keeps the last two."""
     before, after = dims(view.operands[0].type), dims(view.results[0].type)
     return len(before) >= 2 and before[-2:] == after[-2:]
 
 
 def weighted_sum(softmax: SchemaOp) -> tuple[SchemaOp, bool] | Refusal | None:
-    """The product of the attention weights with v, and whether a guard stands before it."""
+    """Return the product of the attention weights with v, and whether a guard precedes it."""
     weights: SSAValue = softmax.results[0]
     guarded = False
     select = guard_of(softmax)
@@ -223,7 +223,7 @@ def weighted_sum(softmax: SchemaOp) -> tuple[SchemaOp, bool] | Refusal | None:
 
 
 def guard_of(softmax: SchemaOp) -> SchemaOp | None:
-    """`where(not any(not (scores == −inf)), 0, softmax)` around a softmax, or None."""
+    """Return `where(not any(not (scores == −inf)), 0, softmax)` around a softmax, or None."""
     for use in softmax.results[0].uses:
         select = use.operation
         if isinstance(select, aten.WhereSelf) and use.index == 2:
@@ -236,7 +236,7 @@ def guard_of(softmax: SchemaOp) -> SchemaOp | None:
 
 
 def is_zeros(value: SSAValue) -> bool:
-    """Whether a value is a tensor of zeros made on the spot."""
+    """Whether a value is a new tensor of zeros."""
     owner = value.owner
     if isinstance(owner, aten.FullLikeDefault | aten.FullDefault):
         return owner.arg("fill_value") == 0
@@ -267,7 +267,7 @@ def is_all_closed(condition: SSAValue, scores: SSAValue) -> bool:
 
 
 def replay(traced: Traced, rw: Rewriter, before: Operation) -> SSAValue:
-    """The layout ops of a traced tensor, applied to its unscaled source."""
+    """Apply the layout ops of a traced tensor to its unscaled source."""
     value = traced.value
     for op in traced.chain:
         copied = op.clone()
@@ -277,7 +277,7 @@ def replay(traced: Traced, rw: Rewriter, before: Operation) -> SSAValue:
 
 
 def regroups(held: tuple[Dim, ...], wanted: tuple[Dim, ...]) -> bool:
-    """Whether a view can turn these batch axes into the wanted ones."""
+    """Whether a view can turn these batch axes into the required ones."""
     if held == wanted:
         return UNKNOWN not in held
     sizes, goal = ([d for d in axes if isinstance(d, int)] for axes in (held, wanted))

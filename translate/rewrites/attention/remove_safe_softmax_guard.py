@@ -1,14 +1,15 @@
-"""Remove the guard of attention's softmax against rows that are −∞ throughout.
+"""Remove the guard of attention's softmax against rows that are all −∞.
 
-`scaled_dot_product_attention` decomposes to a softmax with a guard that gives zeros, not NaNs,
-for a query that may look at nothing:
+`scaled_dot_product_attention` decomposes to a softmax with a guard that gives zeros, not NaNs, for
+a query that may attend to no key:
 
     where(¬any(¬(scores = −∞)), 0, softmax(scores))
 
-Over [heads, tokens, tokens] it costs more than everything else together: with it gone DeiT-Tiny
-runs 1.7 times as fast. It may go where no row can be all −∞: if nothing masks the scores, or a
-constant mask that provably leaves every row an element. (Scores themselves are finite for finite
-activations; a product that overflows to −∞ in a whole row gives NaN here and 0 there.)
+Over [heads, tokens, tokens] it costs more than everything else together: without it DeiT-Tiny runs
+1.7 times as fast. It may be removed where no row can be all −∞: if the scores are not masked, or if
+a constant mask provably leaves every row an element. (Scores themselves are finite for finite
+activations; a product that overflows to −∞ in a whole row gives NaN after this rewrite and 0
+before.)
 
 rule remove-safe-softmax-guard
     `where(row is all −∞, 0, softmax(scores))` to `softmax(scores)`.
@@ -102,7 +103,7 @@ OVERFLOWN = Deviation("NaN, not zeros, where all scores of a row overflow to −
 
 
 def guarded_softmax(op: SchemaOp, program: Program) -> Guarded | None:
-    """The guard that ends in `op`, whatever masks the scores."""
+    """Match the guard that ends in `op`, with any mask of the scores."""
     if isinstance(op, aten._SafeSoftmaxDefault):
         scores = op.operands[0]
         if scores.type != op.results[0].type:
@@ -122,12 +123,12 @@ def guarded_softmax(op: SchemaOp, program: Program) -> Guarded | None:
 
 
 def is_of_full_rows(condition: SSAValue, scores: SSAValue, at: int) -> bool:
-    """Whether a condition says which rows of some scores are −∞ throughout."""
+    """Whether a condition says which rows of some scores are all −∞."""
     return rows_with_a_finite_element(condition, at) == scores
 
 
 def rows_with_a_finite_element(condition: SSAValue, at: int) -> SSAValue | None:
-    """`x` if the condition is `logical_not(any(logical_not(x == -inf), at, keepdim=True))`."""
+    """Return `x` of the condition `logical_not(any(logical_not(x == -inf), at, keepdim=True))`."""
     outer = condition.owner
     if not isinstance(outer, aten.LogicalNotDefault):
         return None
@@ -167,11 +168,11 @@ def is_zero(value: SSAValue, program: Program) -> bool:
 def may_be_empty(
     scores: SSAValue, at: int, program: Program, masked: bool = False
 ) -> Refusal | None:
-    """Why a row of the scores along axis `at` may be −∞ throughout, or None if it cannot.
+    """Return why a row of the scores along axis `at` may be all −∞, or None if it cannot.
 
-    Walks from the scores back to the product, over finite scales and layout ops that keep the
-    rows. One mask may be met on the way, a constant that leaves an element in each row; two that
-    each do may still hide a row together.
+    The search goes from the scores back to the product, over finite scales and layout ops that keep
+    the rows. It accepts one constant mask that leaves an element in each row. Two such masks may
+    still hide a row together.
     """
     owner = scores.owner
     if not isinstance(owner, SchemaOp):
@@ -200,7 +201,7 @@ def may_be_empty(
 
 
 def finitely_scaled(op: SchemaOp, program: Program) -> SSAValue | None:
-    """The operand of a product or quotient whose other side is a finite constant."""
+    """Return the operand of a product or quotient whose other operand is a finite constant."""
     if "Scalar" in op.name:
         number = op.arg("other")
         return op.operands[0] if isinstance(number, int | float) and isfinite(number) else None
@@ -211,7 +212,7 @@ def finitely_scaled(op: SchemaOp, program: Program) -> SSAValue | None:
 
 
 def masked_scores(op: SchemaOp, program: Program) -> tuple[SSAValue, torch.Tensor] | Refusal:
-    """The scores that a constant mask is laid over, and where it hides them."""
+    """Return the scores that a constant mask is applied to, and where it hides them."""
     if isinstance(op, aten.AddTensor):
         for plain, mask in (op.operands[:2], reversed(op.operands[:2])):
             if (key := weight_key(mask)) is not None:
@@ -231,7 +232,7 @@ def masked_scores(op: SchemaOp, program: Program) -> tuple[SSAValue, torch.Tenso
 
 
 def blocks_a_row(hidden: torch.Tensor, scores: SSAValue, at: int) -> Refusal | None:
-    """Why a constant mask leaves some row nothing; `hidden` is true where it puts −∞."""
+    """Return why a constant mask leaves some row empty; `hidden` is true where it puts −∞."""
     from_end = at - len(dims(scores.type))
     blocked = hidden if hidden.dim() < -from_end else hidden.all(dim=from_end)
     return Refusal("the mask hides every element of some row") if bool(blocked.any()) else None

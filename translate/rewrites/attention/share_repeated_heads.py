@@ -1,9 +1,9 @@
-"""Let query heads share keys and values that were repeated for them.
+"""Grouped-query attention: let query heads share keys and values that were repeated for them.
 
 Grouped-query attention (Ainslie et al. 2023) is mostly written with keys repeated G times along the
-heads, `x[:, :, None].expand(…).reshape(…)` or `repeat_interleave`. Attention itself can say that
-query head h reads key head h // G. Then nothing is copied, and the rows of G query heads are rows
-of one product.
+heads, `x[:, :, None].expand(…).reshape(…)` or `repeat_interleave`. The attention op itself can
+state that query head h reads key head h // G. No keys are then copied, and the rows of G query
+heads are rows of one product.
 
 rule share-repeated-heads
     Attention over repeated keys and values to grouped-query attention.
@@ -50,19 +50,19 @@ from stepwell.translate.rules import read_rules
 
 @dataclass(frozen=True)
 class Repeated:
-    """A tensor whose heads are repeated: what is repeated, and its shape `[…, heads, rows, depth]`."""
+    """A tensor of repeated heads: the operand, and its shape `[…, heads, rows, depth]`."""
 
     value: SSAValue
     shape: tuple[Dim, ...]
 
 
 def has_heads(queries: SSAValue) -> bool:
-    """A tensor of three axes or more."""
+    """The tensor has three axes or more."""
     return len(dims(queries.type)) >= 3
 
 
 def are_heads_of(queries: SSAValue, keys: SSAValue) -> bool:
-    """Whether queries have as many heads as keys: those of one head alone would be broadcast."""
+    """Whether queries have as many heads as keys: a single head would be broadcast."""
     return dims(queries.type)[-3] == dims(keys.type)[-3]
 
 
@@ -72,21 +72,21 @@ def are_repeated_alike(keys: Repeated, values: Repeated) -> bool:
 
 
 def drops_out(attention: SSAValue) -> Refusal | None:
-    """An attention that leaves out weights at random."""
+    """The attention drops weights at random."""
     rate = cast(SchemaOp, attention.owner).arg("dropout_p")
     return Refusal(f"dropout_p is {rate}; export the model in eval mode") if rate else None
 
 
 def unrepeated(rw: Rewriter, heads: Repeated) -> SSAValue:
-    """The heads that are repeated, each once."""
+    """Return the heads that are repeated, each once."""
     return view(rw, heads.value, heads.shape)
 
 
 def repeated(value: SSAValue) -> Repeated | None:
-    """What a tensor `[…, heads, rows, depth]` repeats along its heads, each head in turn.
+    """Return the operand of a `[…, heads, rows, depth]` tensor that repeats each head in turn.
 
-    An expand of an axis of size one next to the heads, which a view then merges with them, the
-    heads before it; or of the heads themselves, if there is one.
+    It is repeated by an expand of an axis of size one next to the heads, which a view then merges
+    with the heads before it; or by an expand of the heads themselves, if there is one.
     """
     shape = dims(value.type)
     owner = value.owner

@@ -1,13 +1,14 @@
-"""Compute only the scores that a constant mask leaves: attention in blocks of queries.
+"""Tiling: compute only the scores that a constant mask keeps, in blocks of queries.
 
-Under a causal mask a query looks at no later key, so the first half of the queries needs the first
-half of the keys alone; in a sliding window each block of queries needs a band of keys. Scores that
-a mask of −∞ closes have the weight 0 exactly, so leaving them out changes no sum but for the order
-of its terms. A mask that adds other numbers goes on adding them. The work between two products grows with the square of the length, and much of it is
-for scores that are thrown away: under a causal mask half.
+Under a causal mask a query attends to no later key, so the first half of the queries needs only the
+first half of the keys. In a sliding window each block of queries needs a band of keys. Scores that
+a mask of −∞ hides have exactly the weight 0, so omitting them changes no sum except for the order
+of its terms. The other numbers of an additive mask are still added. The work between the two
+products grows with the square of the length, and much of it is for scores that are discarded: under
+a causal mask half.
 
-How many blocks there are follows from what they cost: slices and the starts of nodes against
-multiplications and exponentials. A block must save a twentieth of the whole, or it is not made.
+The cost model determines the number of blocks: it weighs slices and the starts of nodes against
+multiplications and exponentials. Each block must save a twentieth of the whole.
 
 Before:
     %o = aten.scaled_dot_product_attention.default(%q, %k, %v, none, 0.0, true, scale=1.0) : (tensor<1x8x128x64xf32>, tensor<1x8x128x64xf32>, tensor<1x8x128x64xf32>) -> tensor<1x8x128x64xf32>
@@ -53,17 +54,17 @@ from stepwell.translate.rewrites.attention.attention_pattern import scores_are_f
 from stepwell.translate.rewrites.building import cat, emit, put, slice_axis
 
 SCORE = 5
-"""Copies that a score costs besides its products: a mask, three passes of a softmax, a reload."""
+"""Copies that a score costs in addition to its products: a mask, three softmax passes, a reload."""
 MOST_BLOCKS = 16
 WHOLE = "whole"
-"""An attention as it is, among the ways to cut it."""
+"""The undivided attention, as one of the partitions."""
 LANES = 16
-"""Blocks are multiples of the widest tile of a product, so that none is filled up in part."""
+"""Blocks are multiples of the widest tile of a product, so that no tile is partly filled."""
 
 
 @recipe("band")
 def band(mask: torch.Tensor, *, rows: list[int], columns: list[int]) -> torch.Tensor:
-    """A block of a mask's last two axes, those of size one kept; a view."""
+    """Return a block of a mask's last two axes; axes of size one are kept; a view."""
     for axis, (start, stop) in ((2, rows), (1, columns)):
         if mask.dim() >= axis and mask.shape[-axis] != 1:
             mask = mask.narrow(-axis, start, stop - start)
@@ -72,7 +73,7 @@ def band(mask: torch.Tensor, *, rows: list[int], columns: list[int]) -> torch.Te
 
 @dataclass(frozen=True)
 class Block:
-    """Queries `rows` look at no keys but `columns`."""
+    """Queries `rows` attend to keys `columns` alone."""
 
     rows: tuple[int, int]
     columns: tuple[int, int]
@@ -80,7 +81,7 @@ class Block:
 
 @dataclass(frozen=True)
 class MaskedAttention:
-    """An attention, its mask's key (None: it is causal), the blocks to make, those without a mask."""
+    """An attention, its mask's key (None: causal), the blocks, and the blocks without a mask."""
 
     op: SchemaOp
     mask: str | None
@@ -91,7 +92,7 @@ class MaskedAttention:
 
 @dataclass(frozen=True)
 class SkipMaskedAttention(Rewrite[MaskedAttention]):
-    """One attention to a few over fewer keys, put together along the queries."""
+    """One attention to several over fewer keys, concatenated along the queries."""
 
     name: ClassVar[str] = "skip-masked-attention"
     takes_empty: ClassVar[bool] = False
@@ -99,7 +100,7 @@ class SkipMaskedAttention(Rewrite[MaskedAttention]):
     bound: ClassVar[Bound] = roundings("sums over fewer keys, in another order")
 
     def match(self, op: SchemaOp, program: Program) -> MaskedAttention | Refusal | None:
-        """Guards: a mask known now that closes something, no closed row, known lengths, a gain."""
+        """Guards: a known mask that hides scores but no whole row, known lengths, a gain."""
         mask, is_causal = op.operand("attn_mask"), op.arg("is_causal")
         key = weight_key(mask) if mask is not None else None
         if op.arg("dropout_p") or not (is_causal or key is not None) or is_block(op):
@@ -127,26 +128,26 @@ class SkipMaskedAttention(Rewrite[MaskedAttention]):
         costs = {name: cost(blocks, sizes) for name, blocks in found.blocks.items()}
         chosen = program.context.choose(self.name, shape, costs, found.best)
         if chosen == WHOLE:
-            return Refusal("what the mask closes costs less than the slices without it would")
+            return Refusal("the scores that the mask hides cost less than the slices would")
         scale = scale_of(op)
         if isinstance(scale, Refusal):
             return scale
         return MaskedAttention(op, key, scale, found.blocks[chosen], found.free[chosen])
 
     def deviates(self, match: MaskedAttention, program: Program) -> Deviation | None:
-        """What a mask hides has no part in the sums any more, be it infinite or NaN."""
+        """Values that a mask hides, including infinity and NaN, are in no sum any more."""
         q, k, v = match.op.operands[:3]
         unseen = Deviation("a NaN or ∞ that the mask hides is not seen", accepted=True)
         finite = scores_are_finite(q, k, match.scale, program), is_finite(v, program)
         return unseen.unless(*finite, is_never_nan(k, program))
 
     def build(self, match: MaskedAttention, rw: Rewriter) -> None:
-        """Slices of q, k and v; an attention for each block; their results in order."""
+        """Build slices of q, k and v and an attention for each block; concatenate the results."""
         op, parts = match.op, list[SSAValue]()
         options: dict[str, Any] = {"enable_gqa": True} if op.arg("enable_gqa") else {}
         q, k, v = op.operands[:3]
         at = len(dims(q.type)) - 2
-        if match.scale != 1.0:  # On all of q at once, so that what makes q can absorb it.
+        if match.scale != 1.0:  # On all of q: its layer can absorb it.
             q = put(rw, aten.MulScalar, q, match.scale)
         for block in match.blocks:
             start, stop = block.columns
@@ -169,7 +170,7 @@ class SkipMaskedAttention(Rewrite[MaskedAttention]):
 
 
 def is_block(op: SchemaOp) -> bool:
-    """Whether an attention is one of several whose queries follow each other: cut already."""
+    """Whether an attention is one of several over consecutive queries: it is divided already."""
     users = [use.operation for use in op.results[0].uses]
     return [type(user) for user in users] == [aten.CatDefault] and all(
         isinstance(value.owner, aten.ScaledDotProductAttentionDefault)
@@ -179,7 +180,7 @@ def is_block(op: SchemaOp) -> bool:
 
 @dataclass(frozen=True)
 class Sizes:
-    """The lengths of an attention; `heads` and `key_heads` count what is known of leading axes."""
+    """The lengths of an attention; `heads` and `key_heads` count the static leading axes."""
 
     heads: int
     key_heads: int
@@ -187,11 +188,11 @@ class Sizes:
     keys: int
     depths: int
     costs: Costs = COSTS
-    """What decides."""
+    """The costs that decide between partitions."""
 
 
 def sizes_of(op: SchemaOp, costs: Costs = COSTS) -> Sizes | None:
-    """The sizes that a cost is made of; None where a length or a depth is symbolic."""
+    """Return the sizes for the cost model; None where a length or a depth is symbolic."""
     q, k, v = (dims(value.type) for value in op.operands[:3])
     known = [size for size in (q[-2], k[-2], q[-1], v[-1]) if isinstance(size, int)]
     if len(known) < 4:
@@ -204,7 +205,7 @@ def sizes_of(op: SchemaOp, costs: Costs = COSTS) -> Sizes | None:
 class Scores:
     """Two boolean matrices, queries × keys or of sizes one that broadcast to that.
 
-    `kept`: some head or sample gives the score weight. `free`: the mask changes it in none.
+    `kept`: the score has weight in some head or sample. `free`: the mask changes it in none.
     """
 
     kept: torch.Tensor
@@ -212,30 +213,30 @@ class Scores:
 
     @cached_property
     def ranges(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """For each query the first key it keeps and the one behind the last."""
+        """Return for each query the first key that it keeps and the end of its range."""
         bits = self.kept.to(torch.uint8)
         return bits.argmax(dim=1), bits.shape[1] - bits.flip(1).argmax(dim=1)
 
     def are_free(self, block: Block) -> bool:
-        """Whether the mask says nothing in a block."""
+        """Whether the mask has no effect in a block."""
         return bool(self.free[slice(*block.rows), slice(*block.columns)].all())
 
     def of(self, sizes: Sizes) -> Scores:
-        """Both matrices at full size."""
+        """Return both matrices at full size."""
         shape = (sizes.queries, sizes.keys)
         return Scores(self.kept.expand(shape), self.free.expand(shape))
 
 
 def causal(sizes: Sizes) -> torch.Tensor:
-    """The mask that `is_causal` stands for: true where the key is not after the query."""
+    """Return the mask of `is_causal`: true where the key is not after the query."""
     return torch.ones(sizes.queries, sizes.keys, dtype=torch.bool).tril()
 
 
 def kept_scores(mask: torch.Tensor) -> Scores | Refusal:
-    """What a mask, boolean or added, leaves of the scores; a refusal if it closes a whole row.
+    """Return where a boolean or additive mask keeps scores; a refusal if it hides a whole row.
 
-    An added mask closes with −∞. The least number of float32 and bfloat16 closes too, as no score
-    reaches so far: its weight is 0 wherever the row has a score that the mask lets through.
+    An additive mask hides with −∞. The least number of float32 and bfloat16 hides too, as no score
+    is that large: its weight is 0 wherever the row has a score that the mask keeps.
     """
     if mask.dtype == torch.bool:
         kept = open_ = free = mask
@@ -244,19 +245,19 @@ def kept_scores(mask: torch.Tensor) -> Scores | Refusal:
         least = torch.finfo(mask.dtype).min if wide else -math.inf
         kept, open_, free = ~(mask <= least), mask > (least / 2 if wide else least), mask == 0
     if not bool(open_.any(dim=-1).all()):
-        return Refusal("a row of the mask is closed throughout")
+        return Refusal("the mask hides a whole row of scores")
     matrix = (-1, *mask.shape[-2:])
     return Scores(kept.reshape(matrix).any(dim=0), free.reshape(matrix).all(dim=0))
 
 
 @dataclass(frozen=True)
 class Ways:
-    """Partitions of an attention into blocks, by how many there are.
+    """Partitions of an attention into blocks, by the number of blocks.
 
     Attributes:
-        blocks: each partition; `WHOLE` is the attention as it is.
-        free: of each, the blocks that need no mask.
-        best: which of them costs say.
+        blocks: each partition; `WHOLE` is the undivided attention.
+        free: for each partition, the blocks that need no mask.
+        best: the partition of least cost.
     """
 
     blocks: Mapping[str, tuple[Block, ...]]
@@ -265,20 +266,20 @@ class Ways:
 
     @cached_property
     def digest(self) -> str:
-        """What tells a mask from another, as far as blocks go."""
+        """Return what distinguishes masks from each other for the choice of blocks."""
         return hashlib.sha256(repr(sorted(self.blocks.items())).encode()).hexdigest()[:8]
 
 
 @cache
 def blocks_under_causal(sizes: Sizes) -> Ways | Refusal | None:
-    """What to make of a causal attention; every layer of a model asks the same."""
+    """Return the plan of a causal attention; cached, as every layer of a model needs the same."""
     scores = kept_scores(causal(sizes))
     assert isinstance(scores, Scores), "a query sees the first key at least"
     return blocks_under(scores, sizes)
 
 
 def blocks_under(scores: Scores, sizes: Sizes) -> Ways | None:
-    """The blocks that can be made; None where nothing is closed."""
+    """Return the possible partitions; None if the mask hides no score."""
     if bool(scores.kept.all()):
         return None
     made = partitions(scores, sizes)
@@ -290,14 +291,14 @@ def blocks_under(scores: Scores, sizes: Sizes) -> Ways | None:
 
 
 def best_blocks(scores: Scores, sizes: Sizes) -> tuple[Block, ...] | None:
-    """A partition into blocks of equal height, each worth its nodes; None if one whole block is best."""
+    """Return a partition into equal blocks, each worth its nodes; None if one block is best."""
     made = partitions(scores, sizes)
     best = best_of(made, sizes)
     return None if best == WHOLE else made[best]
 
 
 def partitions(scores: Scores, sizes: Sizes) -> dict[str, tuple[Block, ...]]:
-    """The attention as it is, then in ever more blocks of equal height."""
+    """Yield the undivided attention, then ever more blocks of equal height."""
     counts = range(1, MOST_BLOCKS + 1)
     steps = {LANES * -(-sizes.queries // (LANES * count)) for count in counts}
     whole = Block((0, sizes.queries), (0, sizes.keys))
@@ -310,7 +311,7 @@ def partitions(scores: Scores, sizes: Sizes) -> dict[str, tuple[Block, ...]]:
 
 
 def best_of(made: Mapping[str, tuple[Block, ...]], sizes: Sizes) -> str:
-    """The partition that costs least, each further block worth a part of the whole.
+    """Return the partition of least cost, where each further block saves a part of the whole.
 
     Under a causal mask the second saves 25 %, the third 8 %, the fourth 4 %. Where heads share keys
     each must save twice the part: queries and results of such a block are reshaped too.
@@ -326,7 +327,7 @@ def best_of(made: Mapping[str, tuple[Block, ...]], sizes: Sizes) -> str:
 
 
 def blocks_of(scores: Scores, step: int) -> tuple[Block, ...]:
-    """Blocks of `step` queries, each with the least range of keys that holds what it keeps."""
+    """Return blocks of `step` queries, each with the least range of keys that it keeps."""
     first, stop = scores.ranges
     blocks: list[Block] = []
     for start in range(0, len(first), step):
@@ -337,7 +338,7 @@ def blocks_of(scores: Scores, step: int) -> tuple[Block, ...]:
 
 
 def cost(blocks: Sequence[Block], sizes: Sizes) -> float:
-    """What an attention in these blocks costs, in multiplications."""
+    """Return the cost of an attention in these blocks, in multiplications."""
     copy = sizes.costs.products_a_copy
     total = sizes.costs.block / sizes.costs.product * (len(blocks) - 1)
     for (start, stop), (first, last) in ((block.rows, block.columns) for block in blocks):
@@ -351,7 +352,7 @@ def cost(blocks: Sequence[Block], sizes: Sizes) -> float:
 
 
 def mask_of(match: MaskedAttention, block: Block, rw: Rewriter) -> SSAValue:
-    """A block of the mask, computed from it at compile time."""
+    """Build a block of the mask, computed from it at compile time."""
     rows, columns = list(block.rows), list(block.columns)
     if match.mask is None:
         return rw.constant(torch.arange(*columns) <= torch.arange(*rows)[:, None], "causal")

@@ -1,4 +1,4 @@
-"""Softmax one way: `_softmax` and `_log_softmax` on an axis counted from the front, cast first.
+"""Canonicalize softmax: `_softmax`, `_log_softmax` on an axis from the front, cast first.
 
 rule softmax-along-axis
     Without a dtype, or with the one that the tensor has.
@@ -42,7 +42,7 @@ from stepwell.translate.rules import read_rules
 
 
 def keeps_element(wanted: Attribute | None, attribute: Attribute) -> bool:
-    """No element type is asked for, or the one that is there."""
+    """No element type is requested, or the operand has it already."""
     return wanted is None or wanted == attribute
 
 

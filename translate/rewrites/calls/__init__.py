@@ -1,1 +1,1 @@
-"""Calls taken apart: composite operators, loops, what a Python function does when traced."""
+"""Decomposition of calls: composite operators, loops, and traced Python functions."""

@@ -1,6 +1,6 @@
-"""Weights that branches and loops take as arguments stand inside them.
+"""Move weights that branches and loops take as arguments into their regions.
 
-So layers of a region see constants.
+The layers of a region then read constants.
 
 Before:
     %w = stepwell.weight <"w"> "parameter" : tensor<2xf32>
@@ -45,7 +45,7 @@ class Inlined:
 
 
 def _taken(op: CondOp | WhileLoopOp) -> Sequence[SSAValue]:
-    """The values that become arguments of the regions."""
+    """Return the values that become arguments of the regions."""
     if isinstance(op, CondOp):
         return op.inputs
     return (*op.carried, *op.additional)
@@ -53,21 +53,21 @@ def _taken(op: CondOp | WhileLoopOp) -> Sequence[SSAValue]:
 
 @dataclass(frozen=True)
 class BringWeightsInside(Rewrite[Inlined]):
-    """Weights that branches and loops take as arguments are named inside them instead."""
+    """Read weights that branches and loops take as arguments directly in their regions."""
 
     name: ClassVar[str] = "bring-weights-inside"
     anchors: ClassVar[tuple[type[Operation], ...]] = (CondOp, WhileLoopOp)
     bound: ClassVar[Bound] = EXACT
 
     def match(self, op: CondOp | WhileLoopOp, program: Program) -> Inlined | Refusal | None:
-        """Weights that no loop changes."""
+        """Return weights that no loop changes."""
         first = len(op.carried) if isinstance(op, WhileLoopOp) else 0
         taken = _taken(op)
         found = tuple(i for i in range(first, len(taken)) if weight_key(taken[i]) is not None)
         return Inlined(op, found) if found else None
 
     def build(self, match: Inlined, rw: Rewriter) -> None:
-        """The same op with fewer operands; its regions read the weights."""
+        """Build the same op with fewer operands; its regions read the weights."""
         op, gone = match.op, set(match.positions)
         taken = _taken(op)
         for region in op.regions:
@@ -100,8 +100,8 @@ def _rebuilt(op: CondOp | WhileLoopOp, kept: Sequence[SSAValue]) -> Operation:
 
 
 def take_weights_outside(program: Program) -> None:
-    """The inverse: weights that regions name become arguments of them, as torch programs have it."""
-    for op in reversed(list(program.module.walk())):  # What is nested comes first.
+    """Do the inverse: weights that regions read become arguments, as in torch programs."""
+    for op in reversed(list(program.module.walk())):  # Nested ops come first.
         if not isinstance(op, CondOp | WhileLoopOp):
             continue
         blocks = [region.block for region in op.regions]

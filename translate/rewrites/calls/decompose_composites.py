@@ -1,8 +1,9 @@
-"""What PyTorch itself computes as other operators, written as those.
+"""Decomposition: write operators that PyTorch computes from other operators as those.
 
-A composite operator has no kernel: PyTorch's dispatcher runs a function over other operators, and
-that function, run here on tensors without data, says which. So the result is what eager PyTorch
-gives, and nothing here knows any operator. It runs behind a target's lowerings, on what they left.
+A composite operator has no kernel: PyTorch's dispatcher runs a function over other operators. That
+function, run here on tensors without data, shows which. The result is therefore that of eager
+PyTorch, and no operator needs code here. The pass runs after a target's lowerings, on the remaining
+ops.
 
 Before:
     %y = aten.pairwise_distance.default(%x, %z, 1.0) : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2xf32>
@@ -36,13 +37,14 @@ TABLED = frozenset(
     """_prelu_kernel affine_grid_generator aminmax heaviside masked_fill.Scalar masked_fill.Tensor
     mse_loss rot90 xlogy.Tensor addcdiv""".split()
 )
-"""Operators with kernels whose entry in PyTorch's decomposition table computes what the kernel does."""
+"""Operators with kernels whose entry in PyTorch's decomposition table computes the same result."""
 
 
 def composite_function(overload: Any, is_root: bool = False) -> Callable[..., Any] | None:
-    """The function over others that stands for an operator, where PyTorch has one.
+    """Return the decomposition of an operator, if PyTorch has one.
 
-    A composite's name is enough: whether it is the op that is taken apart (`is_root`) says nothing.
+    A composite is recognized by its name; `is_root` (whether it is the op being decomposed) is
+    unused.
     """
     name = schema_of(overload).name.partition("::")[2]
     overload_name = schema_of(overload).overload_name
@@ -66,21 +68,21 @@ def decompositions() -> Mapping[Any, Callable[..., Any]]:
 
 @dataclass(frozen=True)
 class Composite:
-    """What an operator consists of."""
+    """The calls that an operator is decomposed into."""
 
     op: SchemaOp
     pieces: Trace
 
 
 @dataclass(frozen=True)
-class TakeCompositesApart(Rewrite[Composite]):
-    """A composite operator to those that it consists of.
+class DecomposeComposites(Rewrite[Composite]):
+    """A composite operator to the operators that it consists of.
 
     Attributes:
-        function_of: what stands for an operator; a function at the top of a module.
+        function_of: returns an operator's decomposition; a function at the top of a module.
     """
 
-    name: ClassVar[str] = "take-composites-apart"
+    name: ClassVar[str] = "decompose-composites"
     anchors: ClassVar[tuple[type[Operation], ...]] = (SchemaOp,)
     bound: ClassVar[Bound] = roundings("its pieces may round in another order")
     function_of: FunctionOf = composite_function
@@ -94,10 +96,12 @@ class TakeCompositesApart(Rewrite[Composite]):
             return None
         values = (*op.operands, *op.results)
         if not all(is_plain(value.type) for value in values):
-            return Refusal("its shape is symbolic, or it gives a number known only at run time")
+            return Refusal(
+                "its shape is symbolic, or its result is a number known only at run time"
+            )
         pieces = trace(op, self.function_of)
         return pieces if isinstance(pieces, Refusal) else Composite(op, pieces)
 
     def build(self, match: Composite, rw: Rewriter) -> None:
-        """Write the pieces in order."""
+        """Write the calls in order."""
         match.pieces.write(match.op, rw)

@@ -1,7 +1,7 @@
-"""Writes down the calls by which PyTorch computes an operator, on tensors without data.
+"""Record the calls by which PyTorch computes an operator, on tensors without data.
 
-A dispatch mode sees every call that reaches a kernel, those of a composite kernel's parts among
-them. Writing in place becomes what it computes; nothing here knows any operator.
+A dispatch mode sees every call that reaches a kernel, including those of a composite kernel's
+parts. In-place writes become functional ops. No operator needs code here.
 """
 
 from __future__ import annotations
@@ -25,18 +25,20 @@ from stepwell.ir.compat.torch.torch_private import (
 )
 
 DEEPEST = 40
-"""Functions within functions; deeper, one calls itself."""
+"""The nesting limit of functions; a deeper one is recursive."""
 
 FunctionOf = Callable[[Any, bool], Callable[..., Any] | None]
-"""(overload, whether it is the op that is traced) -> the function that computes it by others, or
-None: its call is written down. A function that gives `NotImplemented` computes nothing."""
+"""(overload, whether it is the op that is traced) -> the function that decomposes it, or None.
+
+With None, its call is recorded. A function that returns `NotImplemented` decomposes nothing.
+"""
 
 
 @dataclass(frozen=True)
 class Call:
-    """One call. Arguments, by schema name, hold fake tensors, which stand for values by identity.
+    """One call. Arguments, by schema name, hold fake tensors, which represent values by identity.
 
-    `types` are the results' when they were made: `transpose_` changes a tensor's shape later.
+    `types` are the types of the results at their creation: `transpose_` changes a shape later.
     """
 
     overload: Any
@@ -46,7 +48,7 @@ class Call:
 
 
 class CannotTraceError(Exception):
-    """Carries the sentence of a refusal out of the dispatcher."""
+    """Carries the reason for a refusal out of the dispatcher."""
 
 
 class FusedLayerError(CannotTraceError):
@@ -54,11 +56,11 @@ class FusedLayerError(CannotTraceError):
 
 
 FUSED_ATTENTION = "aten::_scaled_dot_product_flash_attention_for_cpu"
-"""What PyTorch takes attention on a CPU apart into, if its mask is as large as its scores."""
+"""Attention on a CPU as PyTorch decomposes it, if its mask is as large as its scores."""
 
 
 class Recorder(TorchDispatchMode):
-    """Follows the functions that compute operators by others, and writes down all other calls."""
+    """Traces the functions that decompose operators, and records all other calls."""
 
     def __init__(self, root: Any, function_of: FunctionOf, env: ShapeEnv) -> None:
         super().__init__()
@@ -66,15 +68,15 @@ class Recorder(TorchDispatchMode):
         self._root = root
         self._function_of = function_of
         self._env = env
-        self._kept: list[Any] = []  # Keeps fake tensors alive, so that their ids stay theirs.
+        self._kept: list[Any] = []  # Keeps fake tensors alive, so that no id is reused.
         self._current: dict[int, torch.Tensor] = {}
         self._written: dict[int, tuple[int, str]] = {}
         self._alone: set[int] = set()
-        """Pieces that PyTorch cuts where nobody reads the whole again (`unsafe_chunk`, `unsafe_split`)."""
+        """Results of splits whose operand is not read again (`unsafe_chunk`, `unsafe_split`)."""
         self._depth = 0
 
     def latest(self, value: Any) -> Any:
-        """The tensor that holds what a written tensor now is.
+        """Return the tensor that holds the current value of a written tensor.
 
         Raises:
             CannotTraceError: the tensor was written through another that shares its memory.
@@ -95,14 +97,14 @@ class Recorder(TorchDispatchMode):
         return result
 
     def _memory(self, tensor: torch.Tensor) -> int:
-        """What tensors that share memory have in common, and no others."""
+        """Return the key that tensors sharing memory, and no others, have in common."""
         return id(tensor) if id(tensor) in self._alone else _storage(tensor)
 
     def _dispatched(self, func: Any, args: Any, kwargs: Any) -> Any:
         if schema_of(func).is_mutable:
             return self._functional(func, args, kwargs)
         if func.namespace == "prim" or not schema_of(func).returns:
-            return func(*args, **kwargs)  # a question, or an assertion
+            return func(*args, **kwargs)  # a query, or an assertion
         root = self._depth == 0 and func is self._root
         if "mkldnn" in func.name() and not root:
             raise FusedLayerError(f"{_spelled(func)} is a layer of oneDNN")
@@ -114,15 +116,15 @@ class Recorder(TorchDispatchMode):
         return self.follow(function, func, args, kwargs)
 
     def call(self, overload: Any, *args: Any) -> Any:
-        """What an operator gives, whose call is written down even where PyTorch takes it apart."""
+        """Return the result of an operator whose call is recorded even if PyTorch decomposes it."""
         before, current, written = len(self.calls), dict(self._current), dict(self._written)
         result = self._record(overload, args, {})
-        del self.calls[before:-1]  # What PyTorch took it apart into, to run it.
+        del self.calls[before:-1]  # The calls into which PyTorch decomposed it, to run it.
         self._current, self._written = current, written
         return result
 
     def follow(self, function: Callable[..., Any], func: Any, args: Any, kwargs: Any) -> Any:
-        """What a function gives that computes an operator by others, whose calls are seen."""
+        """Run a function that computes an operator by others, and record its calls."""
         if self._depth == DEEPEST:
             raise CannotTraceError(f"{_spelled(func)} decomposes into itself")
         self._depth += 1
@@ -142,22 +144,22 @@ class Recorder(TorchDispatchMode):
             result = func(*args, **kwargs)
         given = {**dict(zip(_names(func), args, strict=False)), **kwargs}
         tensors = tuple(t for t in pytree.tree_leaves(result) if isinstance(t, torch.Tensor))
-        if tensors:  # otherwise it asks for a number
+        if tensors:  # otherwise it reads a number
             self.calls.append(Call(func, given, tensors, tuple(map(tensor_type, tensors))))
         self._kept.append((given, result))
         return result
 
     def _guards_kept(self, func: Any) -> AbstractContextManager[Any]:
-        """A convolution's fake kernel asks for sizes only to guess strides, which say nothing."""
+        """A convolution's fake kernel reads sizes only to guess strides, which are no condition."""
         if func is torch.ops.aten.convolution.default:
             return self._env.suppress_guards()
         return nullcontext()
 
     def _functional(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """`x.add_(y)` as `x' = x + y`; whoever reads x through a view after that is refused.
+        """Record `x.add_(y)` as `x' = x + y`; a later read of x through a view is refused.
 
-        Autograd knows views, but not below itself, where the parts of a decomposition run: memory
-        that is shared says it everywhere.
+        Autograd tracks views, but not below itself, where the parts of a decomposition run. Shared
+        memory identifies views at every level.
         """
         functional = _functional_form(func)
         target = args[0] if args else None
@@ -173,13 +175,13 @@ class Recorder(TorchDispatchMode):
                 self._written[memory] = (id(target), _spelled(func))
         self._kept.append((target, before))
         if result.shape != target.shape:
-            func(*args, **kwargs)  # `x.transpose_(0, 1)`: later calls ask the tensor for its shape.
+            func(*args, **kwargs)  # `x.transpose_(0, 1)`: later calls read the tensor's shape.
         return target
 
     def _for_scalars(self, func: Any, args: Any, kwargs: Any) -> tuple[Any, Any, Any]:
-        """`add.Scalar` where Python's operators call `add.Tensor` with a number.
+        """Return `add.Scalar` where Python's operators call `add.Tensor` with a number.
 
-        Where there is no such operator (`1 - x`), the number is a tensor without axes.
+        If there is no such operator (`1 - x`), the number becomes a tensor without axes.
         """
         tensors = [a.name for a in schema_of(func).arguments if str(a.type) == "Tensor"]
         given = {**dict(zip(_names(func), args, strict=False)), **kwargs}
@@ -204,7 +206,7 @@ class Recorder(TorchDispatchMode):
 
 
 def _functional_form(func: Any) -> Any:
-    """`aten.relu.default` for `aten.relu_.default`, with the same arguments; or None."""
+    """Return `aten.relu.default` for `aten.relu_.default`, with the same arguments; or None."""
     if not schema_of(func).name.endswith("_"):
         return None
     name = schema_of(func).name.removesuffix("_").split("::")[1]
@@ -218,7 +220,7 @@ def _functional_form(func: Any) -> Any:
 
 
 def _storage(tensor: torch.Tensor) -> int:
-    """What tensors of one storage have in common, and no others."""
+    """Return the key that tensors of one storage, and no others, have in common."""
     return memory_of(tensor.untyped_storage())
 
 

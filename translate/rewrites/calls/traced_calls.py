@@ -1,8 +1,9 @@
-"""An operator as the calls that PyTorch computes it by.
+"""An operator as the sequence of calls by which PyTorch computes it.
 
-PyTorch computes most operators as others: by composite kernels, decomposition tables and functions
-in Python, which say which when they run on tensors without data. Who asks names the function that
-computes an operator, and thereby where to stop; nothing here knows any operator.
+PyTorch computes most operators from others: by composite kernels, decomposition tables and
+functions in Python, which reveal the calls when they run on tensors without data. The caller passes
+the function that computes an operator, and thereby decides where to stop. No operator needs code
+here.
 """
 
 from __future__ import annotations
@@ -46,21 +47,21 @@ from stepwell.translate.rewrites.calls.recorded_calls import (
 from stepwell.translate.rewrites.sizes.sizes import Sizes, can_compute, sizes_of_inputs
 
 LAYOUT_ARGUMENTS = frozenset({"layout", "device", "pin_memory", "memory_format", "non_blocking"})
-"""Arguments that say where, how and when a tensor lies, and nothing of what is in it."""
+"""Arguments that describe a tensor's device and layout, and not its values."""
 
-INTO_ITSELF = "PyTorch takes it apart into itself"
-"""What is said of an operator whose only decomposition is a name for its kernel."""
+INTO_ITSELF = "PyTorch decomposes it into itself"
+"""The reason for an operator whose only decomposition is a name for its kernel."""
 
 
 _FAILURES = (RuntimeError, TypeError, ValueError, LookupError, ArithmeticError, StepwellError)
-"""With what PyTorch ends where it does not take an operator apart."""
+"""The end of PyTorch's message for an operator that it does not decompose."""
 
 
 @dataclass(frozen=True)
 class Trace:
     """The calls of every op of the same name, types and arguments.
 
-    `operands[i]` stands for the i-th operand, `outputs[i]` for the i-th result.
+    `operands[i]` represents the i-th operand, `outputs[i]` the i-th result.
     """
 
     operands: tuple[Any, ...]
@@ -68,7 +69,7 @@ class Trace:
     outputs: tuple[torch.Tensor, ...]
 
     def write(self, op: SchemaOp, rw: Rewriter) -> None:
-        """Put the calls in an op's place, in order."""
+        """Replace an op by the calls, in order."""
         values: dict[int, SSAValue] = {
             id(fake): value for fake, value in zip(self.operands, op.operands, strict=True)
         }
@@ -87,12 +88,12 @@ class Trace:
 
 
 _TRACES: dict[Any, Trace | Refusal] = {}
-"""By all that a trace hangs on; attributes compare floats bit by bit."""
+"""The key has all that a trace depends on; attributes compare floats bit by bit."""
 _CAPACITY = 10_000
 
 
 def trace(op: SchemaOp, function_of: FunctionOf) -> Trace | Refusal:
-    """The calls that compute an op, or why it cannot be said; equal ops are traced once."""
+    """Return the calls that compute an op, or why there are none; equal ops are traced once."""
     order = {value: index for index, value in enumerate(reversed(op.operands))}
     shared = tuple(order[value] for value in op.operands)
     types = tuple(value.type for value in (*op.operands, *op.results))
@@ -116,7 +117,7 @@ def _is_static_tensor(type_: Attribute) -> bool:
 def _traced(
     op: SchemaOp, function_of: FunctionOf, ranges: Ranges, inputs: Collection[Dim]
 ) -> Trace | Refusal:
-    """The calls, if they compute the op for all sizes within ranges."""
+    """Return the calls, if they compute the op for all sizes within ranges."""
     found = _followed(op, function_of, ranges)
     if isinstance(found, Refusal):
         return found
@@ -130,11 +131,11 @@ def _traced(
 def _followed(
     op: SchemaOp, function_of: FunctionOf, ranges: Ranges, device: str = "cpu"
 ) -> tuple[Trace, ShapeEnv] | Refusal:
-    """The calls, as they are on a device, and what they took for granted of sizes.
+    """Return the calls on a device, and the conditions on sizes that they assume.
 
-    On a CPU PyTorch may take a fused layer of oneDNN's or its own, which is no operator of a target.
-    A tensor on the device `meta` has no such layers: an LSTM is taken apart there, and attention
-    under a mask of run time, and no switch is touched.
+    On a CPU PyTorch may use a fused layer of oneDNN's or its own, which is no operator of a target.
+    A tensor on the device `meta` has no such layers: an LSTM is decomposed there, and attention
+    under a computed mask, without changing any global setting.
     """
     symbols = Symbols(ranges, device)
     symbols.mode.allow_non_fake_inputs = True
@@ -177,7 +178,7 @@ def _followed(
 
 
 def _is_itself(call: Call, op: SchemaOp, overload: Any) -> bool:
-    """Whether a call is the op again, on tensors of the same types and by the same numbers."""
+    """Whether a call is the op itself, on tensors of the same types and with the same numbers."""
     if call.overload is not overload or call.types != tuple(r.type for r in op.results):
         return False
     leaves = [t for t in pytree.tree_leaves(call.arguments) if isinstance(t, torch.Tensor)]
@@ -198,11 +199,11 @@ def _has_values(held: Any) -> bool:
 def _where_else(
     found: Trace, op: SchemaOp, function_of: FunctionOf, env: ShapeEnv, ranges: Ranges
 ) -> str | None:
-    """Where the calls do not compute the op, for some size within its range.
+    """Return why the calls do not compute the op for some size within its range.
 
-    Guards are proved from the ranges. One that fails at the first few sizes alone (`96*s0 > 96`,
-    `Ne(s0 - 1, 1)`) may be one of strides, which says nothing here: those sizes are traced by
-    themselves, and make the same calls.
+    Guards are proved from the ranges. A guard that fails at the first few sizes alone (`96*s0 >
+    96`, `Ne(s0 - 1, 1)`) may concern strides, which are no condition here. Those sizes are traced
+    separately, and must give the same calls.
     """
     for guard in env.guards:
         if is_of_more_than_one(guard.expr) or is_true_of(guard.expr, ranges):
@@ -230,11 +231,11 @@ def _where_else(
 
 
 _FIRST_SIZES = 4
-"""So many sizes of a range may be traced by themselves."""
+"""The number of sizes of a range that may be traced separately."""
 
 
 def _at(trace: Trace, symbol: str, size: int) -> list[Any]:
-    """The calls of a trace, their numbers and the sizes of their results where a symbol is a size."""
+    """Return the calls, numbers and result sizes of a trace with a number for a symbol."""
 
     def settle(value: Any) -> Any:
         if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
@@ -254,7 +255,7 @@ def _at(trace: Trace, symbol: str, size: int) -> list[Any]:
 def _what_is_missing(
     found: Trace, op: SchemaOp, inputs: Collection[Dim], ranges: Ranges
 ) -> str | None:
-    """What keeps the calls from standing in an op's place."""
+    """Return why the calls cannot replace an op."""
     if len(found.outputs) != len(op.results):
         return f"gives {len(found.outputs)} results, not {len(op.results)}"
     for output, result in zip(found.outputs, op.results, strict=True):
@@ -281,7 +282,7 @@ def _dispatcher(op: SchemaOp) -> AbstractContextManager[Any]:
 
 
 def _to_torch(value: Any, fakes: Mapping[SSAValue, Any]) -> Any:
-    """An op's argument as PyTorch takes it: values as fake tensors, element types as dtypes."""
+    """Return an op's argument as PyTorch takes it: fake tensors, and dtypes for element types."""
     if isinstance(value, SSAValue):
         return fakes[value]
     if isinstance(value, Attribute):
@@ -295,7 +296,7 @@ def _to_torch(value: Any, fakes: Mapping[SSAValue, Any]) -> Any:
 
 
 def to_ir(call: Call, values: Mapping[int, SSAValue], sizes: Sizes | None) -> dict[str, Any]:
-    """The arguments of a call as the IR holds them, those of layout only where they must be."""
+    """Return the arguments of a call for the IR, those of layout only if required."""
 
     def held(value: Any) -> Any:
         if isinstance(value, torch.Tensor):
@@ -306,7 +307,7 @@ def to_ir(call: Call, values: Mapping[int, SSAValue], sizes: Sizes | None) -> di
         if isinstance(value, torch.dtype):
             return element_type(value)
         if isinstance(value, torch.device):
-            return "cpu"  # Where it was traced says nothing.
+            return "cpu"  # The device of the trace is not recorded.
         if isinstance(value, list | tuple):
             return [held(item) for item in cast(Sequence[Any], value)]
         return value

@@ -1,7 +1,8 @@
-"""Write `map` and `scan` over a known number of steps as that many copies of their body.
+"""Loop unrolling: write `map` and `scan` over a known number of steps as copies of their body.
 
-Each step takes a slice of every sequence; what it carries goes to the next one, and what else it
-gives is stacked along a new first axis. What constants a body reads become constants of the step.
+Each step takes a slice of every sequence. The values that it carries go to the next step, and its
+other results are stacked along a new first axis. The constants that a body reads become constants
+of the step.
 
 Before:
     func.func @forward(%x: tensor<2x3xf32>, %c: tensor<3xf32>) -> (tensor<3xf32>, tensor<2x3xf32>) {
@@ -41,7 +42,7 @@ from stepwell.ir.types import dims, element, tensor
 from stepwell.translate.rewrites.building import emit
 
 MOST_OPS = 10_000
-"""Ops of all steps together: what a target lowers in some ten seconds."""
+"""Ops of all steps together: the number that a target lowers in about ten seconds."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ class Unrolled:
 
 @dataclass(frozen=True)
 class UnrollLoop(Rewrite[Unrolled]):
-    """`map` and `scan` to their bodies, one behind the other."""
+    """`map` and `scan` to their bodies, one after the other."""
 
     name: ClassVar[str] = "unroll-loop"
     anchors: ClassVar[tuple[type[Operation], ...]] = (MapOp, ScanOp)
@@ -72,7 +73,7 @@ class UnrollLoop(Rewrite[Unrolled]):
         return Unrolled(op, steps)
 
     def build(self, match: Unrolled, rw: Rewriter) -> None:
-        """Copies of the body, then what they give, stacked."""
+        """Build the copies of the body, then stack their results."""
         op = match.op
         carried = list(op.initial) if isinstance(op, ScanOp) else []
         count = len(carried)
@@ -90,13 +91,13 @@ class UnrollLoop(Rewrite[Unrolled]):
 
 
 def _slice(sequence: SSAValue, step: int, rw: Rewriter) -> SSAValue:
-    """`sequence[step]`"""
+    """Build `sequence[step]`."""
     result = tensor(dims(sequence.type)[1:], element(sequence.type))
     return emit(rw, aten.SelectInt.make(sequence, 0, step, result_types=[result]))
 
 
 def _copied(body: Block, given: list[SSAValue], rw: Rewriter) -> list[SSAValue]:
-    """What a copy of a body yields for these arguments."""
+    """Return the values that a copy of a body yields for these arguments."""
     values: dict[SSAValue, SSAValue] = dict(zip(body.args, given, strict=True))
     for op in body.ops:
         if isinstance(op, YieldOp):

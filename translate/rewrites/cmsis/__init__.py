@@ -13,15 +13,15 @@ from stepwell.translate.rewrites.cmsis.operators.fold_kernel_sum import BiasForm
 
 _MERGES = {rule.name: rule() for rule in merge_movement.RULES}
 COMPOSE_TABLES = _MERGES["compose-tables"]
-"""A table of a table."""
+"""Merge a table of a table."""
 MERGE_TRANSPOSES = tuple(rule for name, rule in _MERGES.items() if "transpose" in name)
-"""Transposes that meet each other or a constant, or move nothing."""
+"""Merge transposes with each other or with a constant, and remove those without effect."""
 MERGE_VIEWS = tuple(_MERGES[name] for name in ("merge-views", "remove-view"))
-"""Views that meet."""
+"""Merge consecutive views."""
 RELABEL_PORTS = tuple(rule() for rule in relabel_ports.RULES)
-"""Inputs and outputs that lie as a transposition asks."""
+"""Replace transposes at inputs and outputs by their memory order."""
 NAME_PARTS = tuple(rule() for rule in slice_as_part.RULES)
-"""Slices of one run of memory."""
+"""Turn slices of one contiguous run of memory into views."""
 
 __all__ = [
     "COMPOSE_TABLES",

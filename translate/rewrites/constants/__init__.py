@@ -1,1 +1,1 @@
-"""Constants: numbers among operands, and what is computed before a program runs."""
+"""Constants: numbers among operands, and constant folding."""

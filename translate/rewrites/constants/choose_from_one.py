@@ -1,7 +1,7 @@
-"""Choices of one element of one: groups of experts of which there is one.
+"""Constant folding: selections of one element from one, as with a single group of experts.
 
-Routers that are limited to some groups of experts are often configured with a single group. What is
-known of its place decides the masks behind it while lowering.
+Routers that are limited to some groups of experts are often configured with a single group. The
+known index determines the masks that depend on it during lowering.
 
 rule choose-from-one
     `topk` of rows of one element, which have the result's type, takes it, at place 0.

@@ -1,11 +1,12 @@
-"""Compute at compile time what depends on weights alone.
+"""Constant folding: compute at compile time every value that depends on weights alone.
 
-Position grids, masks, relative-position tables, parametrized weights: a pure op whose operands
-are all weights becomes a derived weight, a recipe that is evaluated once and only if its result
-is needed. An op that makes a constant from nothing (`arange`, `full`, `ones`) is the case with no
-operands, `full_like` of a static shape is `full`, and so is `empty_like`, whose elements are zeros. What would grow the program by more than
-`largest` bytes stays: repeating a constant at run time is cheaper than storing it. Operators that
-quantize and dequantize are not folded: a target keeps a weight in the dtype it is stored in.
+Examples are position grids, masks, relative-position tables and parametrized weights. A pure op
+whose operands are all weights becomes a derived weight, a recipe that is evaluated once and only if
+its result is needed. An op that creates a constant (`arange`, `full`, `ones`) is the case with no
+operands, `full_like` of a static shape is `full`, and so is `empty_like`, whose elements are zeros.
+An op whose result would grow the program by more than `largest` bytes stays: repeating a constant
+at run time is cheaper than storing it. Operators that quantize and dequantize are not folded: a
+target keeps a weight in the dtype it is stored in.
 
 Before:
     %w = stepwell.weight <"w"> "parameter" : tensor<4x4xf32>
@@ -46,12 +47,12 @@ FILLS = {
     "aten.new_ones.default": 1,
     **dict.fromkeys(ops_of("uninitialized", "aten"), 0),
 }
-"""Ops that read only the shape and dtype of their operand, and the number they fill in."""
+"""Ops that read only the shape and dtype of their operand, and a fill value."""
 
 
 @dataclass(frozen=True)
 class Constant:
-    """The call that makes each used result, over the weights `keys`."""
+    """The call that computes each used result, over the weights `keys`."""
 
     op: SchemaOp
     keys: tuple[str, ...]
@@ -114,9 +115,9 @@ class FoldConstants(Rewrite[Constant]):
 
 
 def is_empty(op: SchemaOp) -> bool:
-    """Whether nothing that an op gives has an element: kernels fail on such tensors, or abort."""
+    """Whether no result of an op has elements: kernels fail on such tensors, or abort."""
     is_used = False
-    for result in op.results:  # No generators: this is asked of every op.
+    for result in op.results:  # No generators: this runs for every op.
         if result.first_use is None:
             continue
         type_ = result.type
@@ -127,17 +128,17 @@ def is_empty(op: SchemaOp) -> bool:
 
 
 def is_plain(type_: Attribute) -> bool:
-    """Whether a type is a static tensor of a dtype torch has."""
+    """Whether a type is a static tensor of a dtype that torch has."""
     return isinstance(type_, TensorType) and is_static(type_) and has_torch_dtype(element(type_))
 
 
 def size_in_bytes(type_: Attribute) -> int:
-    """Bytes that a static tensor takes."""
+    """Return the bytes of a static tensor."""
     return prod(d for d in dims(type_) if isinstance(d, int)) * element_bytes(element(type_))
 
 
 def fill_call(op: SchemaOp) -> dict[str, Any] | None:
-    """The `aten.full` call that gives the result of a `full_like` or its kin, or of no elements."""
+    """Return the `aten.full` call for the result of a `full_like` or similar, or of no elements."""
     number = FILLS.get(op.name, 0)
     if number is None:
         number = op.arg("fill_value")

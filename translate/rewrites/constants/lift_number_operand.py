@@ -1,8 +1,8 @@
-"""A number that stands where an operator takes a tensor, as a constant of the operands' type.
+"""Legalization: a number in the place of a tensor operand becomes a constant of the operands' type.
 
 `x // 2` is exported as `aten.floor_divide.default(%x, 2)`, whose second argument is a tensor. Torch
-wraps the number, and a wrapped number promotes nothing of its kind; a constant of the other
-operands' own type means the same, and every kernel takes it.
+wraps the number, and a wrapped number does not promote a type of its kind. A constant of the other
+operands' own type means the same, and every kernel accepts it.
 
 Before:
     %n = sym.constant 2 : i64 : !stepwell.int<"2">
@@ -39,13 +39,13 @@ class NumberOperand:
 
 @dataclass(frozen=True)
 class LiftNumberOperand(Rewrite[NumberOperand]):
-    """`sym.constant` that is given for a tensor to a constant tensor."""
+    """`sym.constant` as a tensor operand to a constant tensor."""
 
     name: ClassVar[str] = "lift-number-operand"
     anchors: ClassVar[tuple[type[Operation], ...]] = (sym.ConstantOp,)
 
     def match(self, op: sym.ConstantOp, program: Program) -> NumberOperand | Refusal | None:
-        """Guards: every reader takes a tensor, of one dtype, which holds the number exactly."""
+        """Guards: every reader takes a tensor, of one dtype that represents the number exactly."""
         readers = [use.operation for use in op.result.uses]
         if not all(isinstance(r, SchemaOp) and reads_as_tensor(r, op) for r in readers):
             return None
@@ -64,14 +64,14 @@ class LiftNumberOperand(Rewrite[NumberOperand]):
         return NumberOperand(op, dtype, rank)
 
     def build(self, match: NumberOperand, rw: Rewriter) -> None:
-        """The constant in the number's place."""
+        """Replace the number by the constant."""
         key = rw.weights.number(match.op.number, match.dtype, match.rank)
         rw.replace_value(match.op.result, rw.weight(key))
         rw.erase(match.op)
 
 
 def reads_as_tensor(reader: SchemaOp, op: sym.ConstantOp) -> bool:
-    """Whether an operator reads the number as a tensor argument, and nowhere else."""
+    """Whether an operator reads the number as a tensor argument, and in no other place."""
     as_tensor = [
         name
         for name, argument in reader.SCHEMA.by_name.items()
@@ -81,9 +81,9 @@ def reads_as_tensor(reader: SchemaOp, op: sym.ConstantOp) -> bool:
 
 
 def holds(dtype: torch.dtype, number: float) -> bool:
-    """Whether a dtype is the number's kind or a wider one, and has the number torch computes with.
+    """Whether a dtype is of the number's kind or wider, and represents the number torch uses.
 
-    In float32 and float64 torch rounds the number as the constant is; in halves it may not.
+    In float32 and float64 torch rounds the number as the constant is rounded; in halves it may not.
     """
     if dtype == torch.bool or isinstance(number, bool):
         return False

@@ -1,4 +1,4 @@
-"""How folded weights are computed: one recipe for any pure operator, evaluated once, when needed."""
+"""Recipes of folded weights: one for any pure operator, evaluated once, when needed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NAMED = {"Layout": torch_object, "MemoryFormat": torch_object, "Device": torch.d
 
 @recipe("transpose", lambda held: None if held["order"][0] else "of the first")
 def transpose(tensor: torch.Tensor, order: Sequence[int]) -> torch.Tensor:
-    """The tensor with its axes in another order: a view, no copy."""
+    """Permute the axes of the tensor: a view, no copy."""
     return tensor.permute(*order)
 
 
@@ -30,16 +30,18 @@ def transpose(tensor: torch.Tensor, order: Sequence[int]) -> torch.Tensor:
 def operator(
     *sources: torch.Tensor, op: str, arguments: dict[str, Any], result: int
 ) -> torch.Tensor:
-    """One result of a pure operator over weights.
+    """Compute one result of a pure operator over weights.
 
     Args:
-        sources: the tensors that `{"source": i}` in the arguments stand for.
+        sources: the tensors that `{"source": i}` in the arguments refer to.
         op: its name in the IR, `aten.mul.Scalar`.
         arguments: by schema name, as JSON; dtypes as `{"dtype": "float32"}`, layouts, devices
             and memory formats by name.
         result: which of its results.
     """
-    if "as_strided" not in op:  # Kernels may sum otherwise on other strides; runs see dense values.
+    if (
+        "as_strided" not in op
+    ):  # Kernels may sum in another order on other strides; runs use dense values.
         sources = tuple(source.contiguous() for source in sources)
     cls = op_class(op)
     held: dict[str, Any] = {}
@@ -56,12 +58,12 @@ def operator(
 
 
 def derive(rw: Rewriter, name: str, keys: Sequence[str], **params: Any) -> SSAValue:
-    """The value of a derived weight."""
+    """Return the value of a derived weight."""
     return rw.weight(rw.weights.derive(name, list(keys), **params))
 
 
 def encode_call(op: SchemaOp, sources: Sequence[SSAValue]) -> dict[str, Any] | None:
-    """The parameters of the `operator` recipe for an op, None where an argument has no JSON form."""
+    """Return the parameters of an op's `operator` recipe; None if an argument has no JSON form."""
     try:
         arguments = {name: _encode(value, sources) for name, value in op.present().items()}
     except TypeError:

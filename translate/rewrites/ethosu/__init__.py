@@ -1,4 +1,4 @@
-"""From a quantized program to what an Ethos-U runs, and the CPU beside it."""
+"""Lower a quantized program to an Ethos-U, and the remaining ops to the CPU."""
 
 from stepwell.translate.rewrites.ethosu.lower_for_npu import LowerForNpu
 from stepwell.translate.rewrites.ethosu.partition_ethosu import PartitionEthosu

@@ -1,7 +1,7 @@
-"""Reshape bytes, not the int32 that a RESCALE makes of them.
+"""Hoisting: reshape bytes, not the int32 that a RESCALE computes from them.
 
-Vela makes one operator on bytes of RESCALE, ADD and RESCALE; a RESHAPE between them leaves int32
-behind, and an ADD of those.
+Vela makes one operator on bytes of RESCALE, ADD and RESCALE. A RESHAPE between them forces int32,
+and an ADD of int32.
 
 rule hoist-reshape-over-rescale
     Reshape, then rescale, where one factor is for all elements.

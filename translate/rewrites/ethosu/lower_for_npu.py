@@ -1,15 +1,15 @@
-"""Lowers to TOSA what the NPU runs, and leaves alone every op of which it lacks a part.
+"""Partitioning: lower to TOSA the ops that the NPU runs, and leave every other op unchanged.
 
-What an op becomes is known only once it is lowered: a `where` is a SELECT among others, which an
-Ethos-U55 has not. The steps are therefore tried on a copy of the program; ops of the model that
-ended in an operator that the accelerator lacks are named, and the steps run again without them.
-Such an op keeps its casts, and the CPU's lowering finds it as it was.
+The operators that an op becomes are known only once it is lowered: a `where` becomes a SELECT among
+others, which an Ethos-U55 lacks. The passes are therefore tried on a copy of the program. Ops of
+the model that became an operator that the accelerator lacks are recorded, and the passes run again
+without them. Such an op keeps its casts, and the CPU's lowering sees it unchanged.
 
-The NPU's compiler has the last word: an op at which it begins to refuse a delegate is left to the CPU
-as well, with the compiler's sentence.
+The NPU's compiler has the final decision: an op for which it refuses a delegate is left to the CPU
+as well, with the compiler's message.
 
-Where several forms are given, each is tried on a copy and taken to the end of the pipeline, and the
-NPU's compiler says how many cycles it takes: the first with the fewest is written.
+If several forms are given, each is tried on a copy and lowered to the end of the pipeline, and the
+NPU's compiler estimates its cycles. The first form with the fewest cycles is used.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ U55_LACKS = frozenset(
         "logical_or logical_xor logical_not logical_right_shift intdiv pow cond_if while_loop reverse custom"
     ).split()
 )
-"""Operators that Vela refuses for an Ethos-U55 or U65, but those of `U55_TAKES`."""
+"""Operators that Vela refuses for an Ethos-U55 or U65, except those of `U55_TAKES`."""
 U55_TAKES: Mapping[str, tuple[IntegerType, ...]] = {
     "tosa.reduce_max": (i8, i16),
     "tosa.reduce_min": (i8, i16),
     "tosa.reverse": (i8,),
 }
-"""Element types of which Vela does take an operator (it reduces bytes, and not their int32)."""
+"""Element types for which Vela does accept an operator (it reduces bytes, and not their int32)."""
 U85_LACKS = frozenset(
     f"tosa.{name}" for name in "conv3d pow reduce_product while_loop cond_if custom".split()
 )
@@ -55,7 +55,7 @@ U85_LACKS = frozenset(
 
 
 def refuses(accelerator: str, op: Operation) -> str | None:
-    """Why an accelerator, or what takes a TOSA target, does not run an operator, or None."""
+    """Return why an accelerator, or a consumer of TOSA, does not run an operator, or None."""
     name = op.name.removeprefix("tosa.").upper()
     if accelerator.startswith("tosa-"):
         reason = parse_target(accelerator).refuses(op)
@@ -70,24 +70,24 @@ def refuses(accelerator: str, op: Operation) -> str | None:
 
 @dataclass(frozen=True)
 class LowerForNpu(Pass):
-    """The steps to TOSA, without the ops that the accelerator lacks a part of."""
+    """Run the passes to TOSA, without the ops of which the accelerator lacks a part."""
 
     name: ClassVar[str] = "lower-for-npu"
     accelerator: str = "ethos-u55-128"
     steps: tuple[Step, ...] = ()
     over_integers: tuple[str, ...] = ()
-    """Labels of the steps whose rewrites are for any element type."""
+    """Labels of the passes whose rewrites are for any element type."""
     others: tuple[tuple[str, tuple[Step, ...]], ...] = ()
-    """Other forms of the steps, by name."""
+    """Other forms of the passes, by name."""
     behind: tuple[Step, ...] = ()
-    """The steps that follow, of which the compiler sees the end."""
+    """The passes that follow; the compiler sees the program after them."""
     refused: Callable[[Program], dict[str, str]] | None = None
-    """What the compiler refuses of a program at the end of all steps: the model's nodes, and why."""
+    """Returns the model's nodes that the compiler refuses after all passes, and why."""
     cycles: Callable[[Program], int] | None = None
-    """What the compiler says of a program at the end of all steps."""
+    """Returns the compiler's estimate for a program after all passes."""
 
     def apply(self, program: Program, history: History) -> int:
-        """The number of rewrites applied."""
+        """Return the number of rewrites applied."""
         if self.cycles is not None:
             return self._fewest(program).apply(program, history)
         left: dict[str, str] = {}
@@ -103,7 +103,7 @@ class LowerForNpu(Pass):
         return self._run(program, history, left)
 
     def _compiled(self, trial: Program) -> dict[str, str]:
-        """What the compiler refuses."""
+        """Return the nodes that the compiler refuses."""
         if self.refused is None:
             return {}
         for step in self.behind:
@@ -111,7 +111,7 @@ class LowerForNpu(Pass):
         return self.refused(trial)
 
     def _fewest(self, program: Program) -> LowerForNpu:
-        """The form of which the compiler says the fewest cycles."""
+        """Return the form with the compiler's lowest estimate of cycles."""
         assert self.cycles is not None
         forms = {"": self.steps, **dict(self.others)}
         alone = replace(self, others=(), cycles=None)
@@ -136,7 +136,7 @@ class LowerForNpu(Pass):
 
 
 def _misused(cast: StorageCast) -> Iterator[tuple[str, str]]:
-    """The nodes that compute with bytes and did not become TOSA's, which alone has such forms."""
+    """Return the nodes that compute with bytes and are not TOSA's: no other target has them."""
     for user in misusers(cast):
         node = node_name(user.location)
         if node is not None and not isinstance(user, TosaOp):
@@ -144,9 +144,9 @@ def _misused(cast: StorageCast) -> Iterator[tuple[str, str]]:
 
 
 def _lacking(program: Program, accelerator: str) -> Iterator[tuple[str, str]]:
-    """The model's nodes that became an operator that the NPU lacks, each with the reason.
+    """Return the model's nodes that became an operator that the NPU lacks, with the reasons.
 
-    So are those that compute with bytes and became none.
+    Nodes that compute with bytes and did not become TOSA operators are included.
     """
     for op in program.module.walk():
         if isinstance(op, StorageCast):
@@ -158,6 +158,6 @@ def _lacking(program: Program, accelerator: str) -> Iterator[tuple[str, str]]:
         if isinstance(around, TosaOp | FuncOp):
             reason = refuses(accelerator, op)
         else:
-            reason = f"it stands inside {around.name}, which is the CPU's" if around else None
+            reason = f"it is inside {around.name}, which runs on the CPU" if around else None
         if node is not None and reason is not None:
             yield node, reason

@@ -1,9 +1,9 @@
-"""Gathers TOSA operators into delegates for the NPU: as few as the data flow allows.
+"""Partitioning: group TOSA operators into as few NPU delegates as the data flow allows.
 
-Every op gets a stage: a TOSA operator stands in the latest stage of the operators it reads, and one
-later than any other op it reads; any other op in the latest stage of what it reads. The operators
-of one stage are one delegate (as `partition-xnnpack` does). Constants and shapes stand in each that
-reads them.
+Every op gets a stage. The stage of a TOSA operator is at least that of the operators that it reads,
+and one more than that of any other op that it reads. Any other op is in the latest stage that it
+reads. The operators of one stage are one delegate (as in `partition-xnnpack`). Constants and shapes
+are copied into each delegate that reads them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class PartitionEthosu(Pass):
     accelerator: str = "ethos-u55-128"
 
     def apply(self, program: Program, history: History) -> int:
-        """The number of delegates made."""
+        """Return the number of delegates created."""
         return sum(self._method(func) for func in program.methods.values())
 
     def _method(self, func: FuncOp) -> int:

@@ -1,4 +1,4 @@
-"""A constant operand of int32 that a RESCALE made of bytes, or that bytes hold, is bytes again.
+"""Rewrite a constant int32 operand as bytes and a RESCALE, if bytes represent it.
 
 Vela makes one operator on bytes of RESCALE, ADD (or SUB, MUL) and RESCALE, where both operands are
 rescaled bytes. With an operand of int32 it makes four, on int32.
@@ -44,20 +44,20 @@ from stepwell.translate.rewrites.tosa.operators.building import Builder
 from stepwell.translate.rules import read_rules
 
 TERMS = (t.AddOp, t.SubOp, t.MulOp)
-"""What Vela runs on two operands of bytes."""
+"""Operators that Vela runs on two operands of bytes."""
 
 Bytes = tuple[str, dict[str, Any]]
-"""The key of a weight, and the numbers of the RESCALE of its bytes."""
+"""The key of a weight, and the parameters of the RESCALE of its bytes."""
 
 
 def bytes_behind(constant: SSAValue, program: Program) -> Bytes | None:
-    """The bytes that one RESCALE makes into a constant."""
+    """Return the bytes that one RESCALE turns into a constant."""
     key = weight_key(constant)
     return None if key is None else bytes_of(key, program.weights)
 
 
 def bytes_of(key: str, weights: WeightStore) -> Bytes | None:
-    """The weight whose bytes one RESCALE makes into this one, and the RESCALE's numbers."""
+    """Return the weight whose bytes one RESCALE turns into this one, and its parameters."""
     made_by = weights.recipe_of(key)
     if made_by is not None and made_by[0] == "tosa_reshape":
         made_by = weights.recipe_of(made_by[1][0])
@@ -76,7 +76,7 @@ def bytes_of(key: str, weights: WeightStore) -> Bytes | None:
 
 
 def rescaled(rw: Rewriter, source: Bytes, shape: Sequence[Dim]) -> SSAValue:
-    """Bytes in a shape, and their RESCALE to int32."""
+    """Build bytes in a shape, and their RESCALE to int32."""
     (key, numbers), b = source, Builder(rw)
     if element(rw.weights.type_of(key)) == i32:
         key = rw.weights.derive("tosa_bytes", [key])
@@ -88,7 +88,7 @@ def rescaled(rw: Rewriter, source: Bytes, shape: Sequence[Dim]) -> SSAValue:
 
 @recipe("tosa_bytes")
 def tosa_bytes(weight: torch.Tensor) -> torch.Tensor:
-    """Small integers in a byte each."""
+    """Return small integers as one byte each."""
     return weight.to(torch.int8)
 
 

@@ -1,8 +1,8 @@
-"""A constant of bytes that an operator broadcasts stands in flash as often as it is needed.
+"""Store a broadcast constant of bytes in flash in its full shape.
 
-By Vela's estimate a broadcast constant is fetched again and again: scale and shift of a group norm of
-90 pixels in eight channels took 92 160 of a net's 102 206 cycles on a U55-128. As large as what it
-is broadcast to it is fetched from end to end (11 576 cycles), for that many bytes of flash.
+By Vela's estimate a broadcast constant is fetched again and again: scale and shift of a group norm
+of 90 pixels in eight channels took 92 160 of a network's 102 206 cycles on a U55-128. In its full
+shape the constant is fetched sequentially (11 576 cycles), and takes that many bytes of flash.
 
 rule spread-constant
     As many bytes as the operator gives, and the same RESCALE of them.
@@ -41,11 +41,11 @@ from stepwell.translate.rewrites.tosa.operators.building import shape_of
 from stepwell.translate.rules import read_rules
 
 MOST = 16 * 1024
-"""Bytes of flash that a constant may take."""
+"""The most bytes of flash that a constant may take."""
 
 
 def spread_sizes(constant: SSAValue, result: SSAValue) -> list[int] | Refusal | None:
-    """The sizes of a result that broadcasts more than one byte, if flash holds as many."""
+    """Return the sizes of a result that broadcasts more than one byte, if they fit in flash."""
     if not is_static(result.type):
         return None
     own, whole = shape_of(constant), [int(size) for size in shape_of(result)]
@@ -58,7 +58,7 @@ def spread_sizes(constant: SSAValue, result: SSAValue) -> list[int] | Refusal | 
 
 @recipe("tosa_spread")
 def tosa_spread(weight: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
-    """Broadcast to a shape of the same rank."""
+    """Broadcast a constant to a shape of the same rank."""
     return weight.expand(*shape).contiguous()
 
 

@@ -1,10 +1,11 @@
-"""A transpose names the axes that move, and no others.
+"""Canonicalization: a transpose names only the axes that move.
 
 Vela moves the elements of an image one by one where a transpose has an axis of size 1 between those
-that change places: back from the row of a convolution of one dimension, 100 steps of 40 channels took
-5 500 cycles on a U55-128, 22 082 on a U65-256 and 15 625 on a U85-256; as two axes they take 1 500,
-12 800 and 2 984. A reshape takes none. On a U55 neighbors that stay neighbors are best one axis
-too (16 channels of 24 by 24: 3 456 cycles for 6 912); on the others that is slower as often as not.
+that change places: back from the row of a convolution of one dimension, 100 steps of 40 channels
+took 5 500 cycles on a U55-128, 22 082 on a U65-256 and 15 625 on a U85-256. As two axes they take 1
+500, 12 800 and 2 984. A reshape takes none. On a U55 it is also best to merge axes that stay
+adjacent (16 channels of 24 by 24: 3 456 cycles instead of 6 912); on the others that is often
+slower.
 
 rule transpose-fewest-axes
     Two reshapes, which are free, around a transpose of the fewest axes.
@@ -47,7 +48,7 @@ from stepwell.translate.rules import read_rules
 
 
 def without_units(value: SSAValue, order: Sequence[int]) -> Simplest | None:
-    """The same transpose without the axes of size 1, if any stands behind another."""
+    """Return the same transpose without axes of size 1, if it has such an axis after another."""
     shape = shape_of(value)
     if 1 not in shape[1:]:
         return None

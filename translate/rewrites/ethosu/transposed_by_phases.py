@@ -1,12 +1,12 @@
-"""A transposed convolution whose channels have factors of their own is convolutions side by side.
+"""Decompose a transposed convolution with a scale per channel into parallel convolutions.
 
-Vela makes one operator of CONV2D and the RESCALE behind it. Behind a TRANSPOSE_CONV2D a RESCALE by
-channels is a product of int32 with as many factors, read from flash for each element: 92 160 of
-98 727 cycles on a U55-128, for 1 440 results. But with stride s the results of one remainder by s,
-a *phase*, are a convolution of the operand by the taps that reach them. Phases of columns are the
-channels of one CONV2D, so that its columns lie side by side; phases of rows have one each, and are
-concatenated along the columns, which is row by row. Taps that are not there are 0, padding is the
-operand's zero point: the same sums, and the same RESCALE.
+Vela makes one operator of CONV2D and the RESCALE after it. After a TRANSPOSE_CONV2D, a RESCALE by
+channels is a product of int32 with as many factors, read from flash for each element: 92 160 of 98
+727 cycles on a U55-128, for 1 440 results. But with stride s the results of one remainder by s, a
+*phase*, are a convolution of the operand by the taps that reach them. Phases of columns are the
+channels of one CONV2D, so that the columns are adjacent. Each phase of rows has its own CONV2D, and
+their results are concatenated along the columns, which is row by row. Missing taps are 0, padding
+is the operand's zero point: the sums are the same, and so is the RESCALE.
 
 rule transposed-by-phases
     A convolution of s · C channels for each of s rows.
@@ -55,9 +55,9 @@ from stepwell.translate.rules import read_rules
 def filter_of_phases(
     weight: torch.Tensor, *, stride: int, axis: int, phases: list[int], first: int, taps: int
 ) -> torch.Tensor:
-    """`[outputs, rows, columns, inputs]` to `[phases · outputs, …]` with other taps along an axis.
+    """Map `[outputs, rows, columns, inputs]` to `[phases · outputs, …]` with the taps of phases.
 
-    Tap j of phase p is the kernel's `(first - j) · stride + p`; one that it has not is 0.
+    Tap j of phase p is the kernel's `(first - j) · stride + p`; a missing one is 0.
     """
     phase, tap = (torch.tensor(each, device=weight.device) for each in (phases, range(taps)))
     index = (first - tap) * stride + phase[:, None]
@@ -69,7 +69,7 @@ def filter_of_phases(
 
 @recipe("for_each_phase")
 def for_each_phase(values: torch.Tensor, *, count: int) -> torch.Tensor:
-    """What each channel has, for all phases."""
+    """Repeat the parameters of each channel for all phases."""
     return values.repeat(count)
 
 
@@ -78,10 +78,10 @@ class Taps:
     """Which pixels of the operand the results of some phases read along an axis.
 
     Attributes:
-        phases: remainders of the result's place, less what is cut off ahead.
+        phases: remainders of the result's position, less the amount removed at the begin.
         first: the last pixel that is read, relative to the result's.
         count: how many are read.
-        behind: padding behind the operand.
+        behind: padding after the operand.
     """
 
     phases: tuple[int, ...]
@@ -92,7 +92,7 @@ class Taps:
 
 @dataclass(frozen=True)
 class Axis:
-    """An axis of a transposed convolution: pixels, results, and results ahead of the first tap's."""
+    """An axis of a transposed convolution: pixels, results, results before the first tap's."""
 
     held: int
     made: int
@@ -102,11 +102,11 @@ class Axis:
 
     @property
     def pixels(self) -> int:
-        """How many there are of each phase."""
+        """Return the number of results of each phase."""
         return -(-self.made // self.stride)
 
     def taps(self, phases: Sequence[int]) -> Taps:
-        """Of some phases; one tap at least, and no padding below 0: taps of 0 stand there."""
+        """Return the pixels of some phases; at least one tap, zero taps for negative padding."""
         places = tuple(phase - self.lead for phase in phases)
         first = max(0, *((self.kernel - 1 - place) // self.stride for place in places))
         more = self.pixels - self.held
@@ -115,7 +115,7 @@ class Axis:
 
 
 def axes_of(convolution: SSAValue) -> tuple[Axis, Axis] | None:
-    """Rows and columns, if there are several phases of a constant kernel."""
+    """Return rows and columns, if there are several phases of a constant kernel."""
     op = cast("t.TransposeConv2dOp", convolution.owner)
     if not is_static(op.operands[0].type) or weight_key(op.operands[1]) is None:
         return None
@@ -128,7 +128,7 @@ def axes_of(convolution: SSAValue) -> tuple[Axis, Axis] | None:
 def by_phases(
     rw: Rewriter, convolution: SSAValue, result: SSAValue, axes: tuple[Axis, Axis]
 ) -> SSAValue:
-    """Rows of each phase, rescaled, and all of them in their places."""
+    """Build the rescaled rows of each phase, and interleave all of them."""
     b, (rows, columns) = Builder(rw), axes
     batch, height, width, channels = shape_of(result)
     across = columns.taps(range(columns.stride))
@@ -148,7 +148,7 @@ def _phase(
     axes: tuple[Axis, Axis],
     taps: tuple[Taps, Taps],
 ) -> SSAValue:
-    """The rows of a phase, and all columns, which stand side by side as channels."""
+    """Build the rows of a phase with all columns, which are adjacent as channels."""
     op, rescale = convolution.owner, result.owner
     assert isinstance(op, t.TransposeConv2dOp) and isinstance(rescale, t.RescaleOp)
     x, weight, bias, *zeros = op.operands
@@ -179,7 +179,7 @@ def _phase(
 
 
 def _each(b: Builder, value: SSAValue, channels: int, count: int) -> SSAValue:
-    """What each channel has, for all phases; what they share stays."""
+    """Repeat the parameters of each channel for all phases; shared parameters stay."""
     if shape_of(value) != (channels,):
         return value
     if (key := weight_key(value)) is None:

@@ -1,8 +1,9 @@
-"""Add up what goes into each expert, token by token, and multiply by all experts at once.
+"""Strength reduction: sum the inputs of experts per token, and multiply by all experts at once.
 
-A token's result is the weighted sum of what its experts make. The weight may as well go on what an
-expert is given: put where the expert's columns are (`scatter_add`), the rows of a token are one row
-of a linear layer whose weight is all experts' side by side, and that layer adds up.
+A token's result is the weighted sum of its experts' results. The weight may be applied to an
+expert's input instead. Written to the expert's columns (`scatter_add`), the rows of a token become
+one row of a linear layer whose weight is all experts' weights concatenated, and that layer computes
+the sum.
 
 Before:
     %w = stepwell.weight <"w"> "parameter" : tensor<4x5x8xf32>
@@ -67,18 +68,18 @@ class AddUpBeforeExperts(Rewrite[WeightedSum]):
     bound: ClassVar[Bound] = roundings("products and sums in another order")
 
     def match(self, op: SchemaOp, program: Program) -> WeightedSum | Refusal | None:
-        """Guards: a sum over what is taken; all that reads the places has a form by ranks."""
+        """Guards: a sum over the chosen rows; every reader of the places has a form by ranks."""
         found = weighted_sum(op)
         if found is None:
             return None
         return unready(found.expert.weights.choice, program) or found
 
     def deviates(self, match: WeightedSum, program: Program) -> Deviation | None:
-        """A factor meets what goes into a product, not what it gives."""
+        """A factor is applied to a product's operand instead of its result."""
         return REORDERED if match.factor is not None else None
 
     def build(self, match: WeightedSum, rw: Rewriter) -> None:
-        """Factors on rows, rows to their experts' columns, one linear layer, and the biases' sum."""
+        """Build scaled rows in their experts' columns, one linear layer, and the biases' sum."""
         expert, choice = match.expert, match.expert.weights.choice
         inner, outer = expert.sizes
         rows = weighed(rw, match, expert.rows)
@@ -108,7 +109,7 @@ class AddUpBeforeExperts(Rewrite[WeightedSum]):
 
 
 def repeated(rw: Rewriter, zero: SSAValue, rows: SSAValue, sizes: tuple[int, int]) -> SSAValue:
-    """A zero as matrices, as many as there are rows."""
+    """Build a zero as matrices, one for each row."""
     count = dims(rows.type)[0]
     number = count if isinstance(count, int) else size_of(rw, rows, 0)
     result = tensor([count, *sizes], element(zero.type))
@@ -116,7 +117,7 @@ def repeated(rw: Rewriter, zero: SSAValue, rows: SSAValue, sizes: tuple[int, int
 
 
 def weighed(rw: Rewriter, match: WeightedSum, rows: SSAValue) -> SSAValue:
-    """Rows of each token by themselves, each times its factor."""
+    """Return the rows of each token separately, each times its factor."""
     choice = match.expert.weights.choice
     width = settled(extent_of(dims(rows.type)) // Size.of(choice.every))
     rows = view(rw, rows, [choice.rows, choice.taken, width])

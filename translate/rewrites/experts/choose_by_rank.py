@@ -1,10 +1,11 @@
-"""`topk`, and what reads its places, as arithmetic: the rank of each number says which are taken.
+"""Legalization: decompose `topk` and the readers of its indices into arithmetic on ranks.
 
-XNNPACK compares nothing. The difference of two numbers, scaled until it is 0 or beyond 1 and cut off
-there, says which is greater: `clamp((a − b) · 2ᵐ · 2¹²⁷, 0, 1)` is exactly 0 or 1. An element's rank is
-the count of those that come before it; of equal ones the first does. Slot `s` of what is taken is the
-element of rank `s`: a row that is one there and zero elsewhere, by which a product picks. For few of
-many the greatest is taken out again and again (`translate/rewrites/xnnpack/nodes/slots.py` has both forms).
+XNNPACK has no comparison. The difference of two numbers, scaled until it is 0 or beyond 1 and
+clamped, says which is greater: `clamp((a − b) · 2ᵐ · 2¹²⁷, 0, 1)` is exactly 0 or 1. An element's
+rank is the count of those that come before it; of equal elements the first does. Slot `s` of the
+result is the element of rank `s`: a row that is one there and zero elsewhere, and a product with it
+selects the element. To take few of many, the maximum is removed again and again
+(`translate/rewrites/xnnpack/nodes/slots.py` has both forms).
 
 Before:
     %s = aten._softmax.default(%x, 1, false) : (tensor<3x4xf32>) -> tensor<3x4xf32>
@@ -72,7 +73,7 @@ from stepwell.translate.rewrites.xnnpack.nodes.slots import slots_of
 
 @dataclass(frozen=True)
 class Ranked:
-    """A choice, and what reads its places."""
+    """A choice, and the readers of its indices."""
 
     choice: Choice
     readings: tuple[Reading, ...]
@@ -80,14 +81,14 @@ class Ranked:
 
 @dataclass(frozen=True)
 class ChooseByRank(Rewrite[Ranked]):
-    """`topk` and the gathers by its places to comparisons by arithmetic and products."""
+    """`topk` and the gathers by its indices to comparisons by arithmetic and products."""
 
     name: ClassVar[str] = "choose-by-rank"
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.TopkDefault,)
     bound: ClassVar[Bound] = Bound(0.0, 5e-324, "a sum of zeros is +0")
 
     def match(self, op: SchemaOp, program: Program) -> Ranked | Refusal | None:
-        """Guards: short rows of float32, all readers of the places have a form."""
+        """Guards: short rows of float32; every reader of the indices has a form."""
         choice = choice_of(op)
         if not isinstance(choice, Choice):
             return choice
@@ -95,14 +96,14 @@ class ChooseByRank(Rewrite[Ranked]):
         for reader in readers(op.results[1]):
             reading = reading_of(reader, choice, program)
             if reading is None:
-                return Refusal(f"the chosen places are read by {op_name(reader)}")
+                return Refusal(f"the chosen indices are read by {op_name(reader)}")
             readings.append(reading)
         if not readings and not op.results[0].uses:
-            return None  # What is left of it is dead.
+            return None  # The rest of it is dead.
         return Ranked(choice, tuple(dict.fromkeys(readings)))
 
     def deviates(self, match: Ranked, program: Program) -> Deviation | None:
-        """What is not taken is multiplied by zero: a NaN or an infinity there is NaN."""
+        """Elements that are not chosen are multiplied by zero: NaN or infinity gives NaN."""
         op, sources = match.choice.op, [reading.source for reading in match.readings]
         spread = Deviation("an infinity or NaN beside what is chosen makes that NaN")
         alone = None if sources else is_whole_in_rows(op)
@@ -110,7 +111,7 @@ class ChooseByRank(Rewrite[Ranked]):
         return spread.unless(scores, *(is_finite(source, program) for source in sources))
 
     def build(self, match: Ranked, rw: Rewriter) -> None:
-        """Ranks, slots, and a product for the numbers and for each reader."""
+        """Build ranks, slots, and a product for the numbers and for each reader."""
         choice, op = match.choice, match.choice.op
         scores = op.operands[0]
         slots = slots_of(rw, choice)
@@ -123,7 +124,7 @@ class ChooseByRank(Rewrite[Ranked]):
 
 
 def _read(rw: Rewriter, reading: Reading, choice: Choice, slots: SSAValue) -> SSAValue:
-    """What a reader gave, written where it stood."""
+    """Build a reader's result in the place of the reader."""
 
     def seen(value: SSAValue, shape: Sequence[Dim]) -> SSAValue:
         is_so = dims(value.type) == tuple(shape)
@@ -151,7 +152,7 @@ def _product(left: SSAValue, right: SSAValue) -> SchemaOp:
 
 
 def is_whole_in_rows(op: SchemaOp) -> Proof | None:
-    """Proof that a row to choose from is NaN throughout or finite: then its greatest are, too."""
+    """Prove that a row to choose from is all NaN or finite: then so are its greatest numbers."""
     scores = op.operands[0].owner
     if not isinstance(scores, aten._SoftmaxDefault | aten.SoftmaxInt):
         return None

@@ -1,8 +1,9 @@
-"""A mixture of experts: the products with each token's own experts, and when all of them cost less.
+"""A mixture of experts: the products with each token's own experts, and their costs.
 
-A token's experts are looked up: `index` copies their weights token by token outside, and a product
-packs the copy again. All experts are one product of matrices, whose weights are packed once and read
-once for all tokens: by far less for a prompt, and for one token where few experts are left out.
+A token's experts are looked up: `index` copies their weights token by token outside delegates, and
+a product packs the copy again. A product with all experts is one matrix product, whose weights are
+packed once and read once for all tokens. It is much faster for a prompt, and for one token if few
+experts are left out.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class Expert:
     Attributes:
         op: the `bmm`.
         weights: its weights, `[experts, out, in]`, or `[experts, in, out]` if `turned`.
-        rows: what is multiplied: `[chosen, in, 1]`, or `[chosen, 1, in]` if `turned`.
+        rows: the other operand: `[chosen, in, 1]`, or `[chosen, 1, in]` if `turned`.
     """
 
     op: SchemaOp
@@ -51,14 +52,14 @@ class Expert:
 
     @property
     def sizes(self) -> tuple[int, int]:
-        """Numbers that go into an expert, and those that it gives."""
+        """Return the numbers of input and of output features of an expert."""
         shape = static_dims(self.weights.table)
         assert shape is not None
         return (shape[1], shape[2]) if self.turned else (shape[2], shape[1])
 
 
 def expert_of(op: Operation) -> Expert | None:
-    """The experts that a batched product multiplies by, one row each."""
+    """Return the experts that a batched product multiplies by, one row each."""
     if not isinstance(op, aten.BmmDefault) or not is_single(op.results[0]):
         return None
     for turned in (False, True):
@@ -72,7 +73,7 @@ def expert_of(op: Operation) -> Expert | None:
 
 
 def costs_more(choice: Choice, program: Program) -> Refusal | None:
-    """All rows of a table cost less than looking up those that are chosen."""
+    """Multiplying by the whole table costs less than looking up the chosen rows."""
     costs = costs_of(program.context)
     rows = estimated(choice.rows)
     every = choice.among * (costs.weight + rows * costs.product)
@@ -86,7 +87,7 @@ def costs_more(choice: Choice, program: Program) -> Refusal | None:
 
 
 def repeated_rows(expert: Expert) -> SSAValue | None:
-    """The rows of which each stands as often as it takes experts: what `repeat_interleave` read."""
+    """Return the operand of `repeat_interleave`, which repeats each row once per chosen expert."""
     choice = expert.weights.choice
     if choice.taken == 1:
         return expert.rows
@@ -119,7 +120,7 @@ class WeightedSum:
 
 
 def weighted_sum(op: Operation) -> WeightedSum | None:
-    """The sum over what each token takes, of products that are shifted and scaled, or are not."""
+    """Match the sum of a token's products, with or without shift and scale."""
     if not isinstance(op, aten.SumDimIntList) or not is_normal(op, (1,)):
         return None
     for scaled, factor in _terms(op.operands[0], aten.MulTensor):
@@ -131,7 +132,7 @@ def weighted_sum(op: Operation) -> WeightedSum | None:
 
 
 def _terms(value: SSAValue, kind: type[SchemaOp]) -> Iterator[tuple[SSAValue, SSAValue | None]]:
-    """What a value behind views is made of by an op of two operands: each beside the other."""
+    """Return the operands of the binary op under views: each paired with the other."""
     while isinstance(value.owner, aten.ViewDefault):
         value = value.owner.operands[0]
     if not isinstance(op := value.owner, kind):
@@ -163,15 +164,15 @@ def _fits(op: SchemaOp, expert: Expert, factor: SSAValue | None, bias: SSAValue 
 
 
 def unready(choice: Choice, program: Program) -> Refusal | None:
-    """All that reads the places has a form with all experts, which costs less than look-ups."""
+    """Every reader of the indices has a form with all experts that costs less than look-ups."""
     for reader in readers(choice.op.results[1]):
         if reading_of(reader, choice, program) is None and not _is_multiplied(reader, program):
-            return Refusal(f"the chosen places are read by {op_name(reader)} as well")
+            return Refusal(f"the chosen indices are read by {op_name(reader)} as well")
     return costs_more(choice, program)
 
 
 def _is_multiplied(op: Operation, program: Program) -> bool:
-    """Whether what an op looks up is read by a product that all experts can do at once."""
+    """Whether the reader of looked-up rows is a product that all experts can do at once."""
     if not isinstance(op, aten.IndexTensor):
         return False
     reader = _only_reader(op)
@@ -184,7 +185,7 @@ def _is_multiplied(op: Operation, program: Program) -> bool:
 
 
 def is_summed(expert: Expert) -> bool:
-    """Whether a weighted sum is all that reads what an expert gives."""
+    """Whether a weighted sum is the only reader of an expert's result."""
     reader: Operation | None = expert.op
     while isinstance(reader, aten.BmmDefault | aten.ViewDefault | aten.AddTensor | aten.MulTensor):
         reader = _only_reader(reader)

@@ -1,8 +1,8 @@
-"""Multiply each token by every expert, then pick what its own experts made.
+"""Strength reduction: multiply each token by every expert, then select its own experts' results.
 
-The look-up of weights and the batched product become one linear layer and a `gather` of its results,
-where that costs less (`translate/rewrites/experts/routing.py`). The gather reads places that `topk`
-gave; `choose-by-rank` writes both as arithmetic.
+The look-up of weights and the batched product become one linear layer and a `gather` of its
+results, where that costs less (`translate/rewrites/experts/routing.py`). The gather reads the
+indices of `topk`; `choose-by-rank` decomposes both into arithmetic.
 
 Before:
     %w = stepwell.weight <"w"> "parameter" : tensor<4x5x8xf32>
@@ -58,9 +58,9 @@ class EveryExpert:
 
     Attributes:
         expert: the product.
-        rows: what is multiplied by all, before it was repeated for those that it takes.
-        count: how many rows that are.
-        taken: how many results each gives.
+        rows: the rows multiplied by all experts, before they were repeated per chosen expert.
+        count: the number of these rows.
+        taken: the number of results of each row.
     """
 
     expert: Expert
@@ -78,7 +78,7 @@ class MultiplyAllExperts(Rewrite[EveryExpert]):
     bound: ClassVar[Bound] = roundings("the product may be summed in another order")
 
     def match(self, op: SchemaOp, program: Program) -> EveryExpert | Refusal | None:
-        """Guards: no sum that reads the product can do better; all that reads the places has a form."""
+        """Guards: no sum that reads the product is better; all index readers have a form."""
         expert = expert_of(op)
         if expert is None:
             return None
@@ -92,7 +92,7 @@ class MultiplyAllExperts(Rewrite[EveryExpert]):
         return unready(choice, program) or each_costs_more(expert, program) or own
 
     def build(self, match: EveryExpert, rw: Rewriter) -> None:
-        """The linear layer of all experts, the gather, and the shape of the product."""
+        """Build the linear layer of all experts, the gather, and the shape of the product."""
         expert, choice = match.expert, match.expert.weights.choice
         inner, outer = expert.sizes
         weights = expert.weights.table

@@ -1,4 +1,4 @@
-"""What `topk` chooses, and what reads the places that it gives."""
+"""The choice of `topk`, and the readers of its indices."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from stepwell.translate.rewrites.slices.select_by_constant_mask import number_of
 from stepwell.translate.rewrites.xnnpack.nodes.guards import not_held
 
 LONGEST = 512
-"""Numbers of a row among which maxima are looked for."""
+"""The most numbers of a row whose maxima are removed one by one."""
 MOST_TAKEN = 32
-"""How often they are, where a row is too long for every two of its numbers to be compared."""
+"""The most maxima that are removed, where a row is too long to compare every two numbers."""
 COMPARED = 128
-"""Numbers of a row that are compared, every two of them."""
+"""The most numbers of a row of which every two are compared."""
 
 
 @dataclass(frozen=True)
@@ -37,9 +37,9 @@ class Choice:
 
     Attributes:
         op: the `topk`.
-        rows: how many times it chooses: the tokens, as many as an open batch has.
-        among: from how many each time: the experts.
-        taken: how many each time.
+        rows: how many choices there are: one for each token, possibly a dynamic number.
+        among: the number of experts in each choice.
+        taken: the number of experts taken in each choice.
     """
 
     op: SchemaOp
@@ -49,17 +49,17 @@ class Choice:
 
     @property
     def every(self) -> Dim:
-        """How many are taken in all."""
+        """Return the number of experts taken in all choices."""
         return settled(Size.of(self.rows) * self.taken)
 
 
 def choice_of(op: SchemaOp) -> Choice | Refusal:
-    """What a `topk` chooses, if ranks can say it."""
+    """Return the choice of a `topk`, if ranks can express it."""
     if refusal := not_held(op.operands[0]):
         return refusal
     if element(op.operands[0].type) != f32:
         name = dtype_name(element(op.operands[0].type))
-        return Refusal(f"differences of {name} have too little room to be scaled to 0 and 1")
+        return Refusal(f"differences of {name} have too small a range to be scaled to 0 and 1")
     shape = dims(op.operands[0].type)
     if not shape:
         return Refusal("there is no dimension")
@@ -78,7 +78,7 @@ def choice_of(op: SchemaOp) -> Choice | Refusal:
 
 
 def chosen_by(places: SSAValue) -> Choice | None:
-    """The choice whose places, all in order, a value holds."""
+    """Return the choice whose indices, all in order, a value holds."""
     while isinstance(owner := places.owner, aten.ViewDefault):
         places = owner.operands[0]
     if not isinstance(owner, aten.TopkDefault):
@@ -88,7 +88,7 @@ def chosen_by(places: SSAValue) -> Choice | None:
 
 
 def readers(places: SSAValue) -> Iterator[Operation]:
-    """Who reads places, behind views."""
+    """Return the readers of indices, through views."""
     for use in places.uses:
         if isinstance(use.operation, aten.ViewDefault | aten.ExpandDefault):
             yield from readers(use.operation.results[0])
@@ -97,7 +97,7 @@ def readers(places: SSAValue) -> Iterator[Operation]:
 
 
 def is_single(value: SSAValue) -> bool:
-    """Whether a value is numbers of float32 of known sizes, as the ranks are."""
+    """Whether a value is float32 with known sizes, as the ranks are."""
     return (
         isinstance(value.type, TensorType)
         and element(value.type) == f32
@@ -108,7 +108,7 @@ def is_single(value: SSAValue) -> bool:
 
 @dataclass(frozen=True)
 class LookedUp:
-    """Rows of a constant table: `table[places]`, a row for each that was chosen."""
+    """Rows of a constant table: `table[places]`, a row for each chosen element."""
 
     table: SSAValue
     places: SSAValue
@@ -116,7 +116,7 @@ class LookedUp:
 
 
 def looked_up(value: SSAValue) -> LookedUp | None:
-    """The look-up that gives a value, one axis of places along the table's first."""
+    """Return the look-up that produces a value, with one axis of indices on the table's first."""
     op = value.owner
     if not isinstance(op, aten.IndexTensor) or weight_key(op.operands[0]) is None:
         return None
@@ -133,14 +133,15 @@ def looked_up(value: SSAValue) -> LookedUp | None:
 
 @dataclass(frozen=True)
 class Reading:
-    """An op that reads places and has a form by ranks.
+    """An op that reads indices and has a form by ranks.
 
     Attributes:
         op: the reader.
-        source: what it picks from, `[rows, among, width]`, or adds up, `[rows, taken, width]` (or each
-            of what was taken is a row), or a table that it looks up rows of, `[among, width]`.
-        width: numbers at each place.
-        rows: how many rows there are, all of what they take together.
+        source: the operand that it selects from, `[rows, among, width]`, adds up,
+            `[rows, taken, width]` (or one row per chosen element), or looks up rows of,
+            `[among, width]`.
+        width: the numbers at each index.
+        rows: the number of rows, counting together all that each takes.
     """
 
     op: SchemaOp
@@ -150,7 +151,7 @@ class Reading:
 
 
 def reading_of(op: Operation, choice: Choice, program: Program) -> Reading | None:
-    """How an op reads the places of a choice: it picks, looks up or adds up."""
+    """Return how an op reads the indices of a choice: it selects, looks up or adds up."""
     if not op.results or not is_single(op.results[0]):
         return None
     if isinstance(op, aten.GatherDefault):
@@ -162,7 +163,7 @@ def reading_of(op: Operation, choice: Choice, program: Program) -> Reading | Non
 
 
 def _adds_up(op: SchemaOp, choice: Choice, program: Program) -> Reading | None:
-    """Rows are added to zeros."""
+    """The rows are added to zeros."""
     operand, rows = op.operands[0], op.operands[2]
     width = _width(op, rows, None, choice)
     if width is None or _width(op, operand, choice.among, choice) is None:
@@ -173,7 +174,7 @@ def _adds_up(op: SchemaOp, choice: Choice, program: Program) -> Reading | None:
 
 
 def _looks_up(op: SchemaOp, choice: Choice) -> Reading | None:
-    """Rows of a table, which are no matrices: a product with all of those would be too much."""
+    """Return rows of a table that are no matrices: a product with all matrices costs too much."""
     found, shape = looked_up(op.results[0]), static_dims(op.operands[0]) or ()
     if found is None or len(shape) > 2:
         return None
@@ -181,9 +182,9 @@ def _looks_up(op: SchemaOp, choice: Choice) -> Reading | None:
 
 
 def _width(op: SchemaOp, source: SSAValue, along: Dim | None, choice: Choice) -> int | None:
-    """Numbers at each place, if an op reads a source along the axis of places, all of it.
+    """Return the numbers at each index, if an op reads a source along the whole index axis.
 
-    There are `along` of them on that axis of the source, or as many as places.
+    That axis of the source has `along` elements, or as many as there are indices.
     """
     places = op.operands[1]
     shape = dims(places.type)
@@ -203,12 +204,12 @@ def _width(op: SchemaOp, source: SSAValue, along: Dim | None, choice: Choice) ->
 
 
 def _rows(op: SchemaOp) -> Dim:
-    """Rows of places, in front of the axis that they count along."""
+    """Return the number of index rows, before the axis that they index."""
     shape = dims(op.operands[1].type)
     return settled(extent_of(shape[: axis(op.arg("dim"), len(shape))]))
 
 
 def is_chosen(shape: Sequence[Dim], at: int, choice: Choice) -> bool:
-    """Whether rows take what a choice took, or each of what it took is a row that takes itself."""
+    """Whether rows take a choice's elements, or each chosen element is a row of its own."""
     taken = (settled(extent_of(shape[:at])), shape[at])
     return taken in ((choice.rows, choice.taken), (choice.every, 1))

@@ -1,1 +1,1 @@
-"""Linear layers, convolutions and pools: one form, and what folds into their weights."""
+"""Linear layers, convolutions and pools: canonical forms, and folding into their weights."""

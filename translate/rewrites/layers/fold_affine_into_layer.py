@@ -1,14 +1,14 @@
-"""Take the scale and shift of each channel in front of a layer into its weight and bias.
+"""Fusion: fold the scale and shift of each channel before a layer into its weight and bias.
 
     linear(x * g + b, W, c) = linear(x, W·diag(g), W·b + c)
     convolution(x * g + b, W, c) = convolution(x, W·g, c + Σ W·b)
 
-Norms end in such a pair, and a target would read g and b as constants that it does not copy. What
-moves whole channels may stand between: views, permutes, slices and concatenations cut the windows
-of Swin, and each row is scaled and shifted alike. Zeros around what is convolved are kept by a
-factor and not by a shift, which is taken in only where nothing is padded. Every reader, moved or
-not, must end in such a layer, or nothing is saved; a table that an embedding reads too stays as it
-is, for a language model's is most of what it weighs.
+Norms end in such a pair, and a target would read g and b as constants that it does not copy. Ops
+that move whole channels may be in between: views, permutes, slices and concatenations cut the
+windows of Swin, and each row is scaled and shifted equally. A factor keeps the zeros of a padded
+convolution; a shift does not, and is folded only where nothing is padded. Every reader, moved or
+not, must end in such a layer; otherwise nothing is saved. A table that an embedding also reads is
+not folded, because it is most of the bytes of a language model.
 
 Before:
     %g = stepwell.weight <"g"> "parameter" : tensor<4xf32>
@@ -66,7 +66,7 @@ from stepwell.translate.scale_folding.layers import LAYERS, Layers, layer_of, wi
 
 @dataclass(frozen=True)
 class AffineInFront:
-    """`source * scale + shift`, all that moves its channels, and the layers that read them.
+    """`source * scale + shift`, the ops that move its channels, and the layers that read them.
 
     One of the two constants may be missing; `affine` is the op that is moved.
     """
@@ -136,13 +136,13 @@ class FoldAffineIntoLayer(Rewrite[AffineInFront]):
         return layer is not None and index == 0 and layer[1].channels_read(layer[0]) == axis
 
     def build(self, match: AffineInFront, rw: Rewriter) -> None:
-        """The movements on the source, then the layers with derived weights."""
+        """Move the ops to the source, then build the layers with derived weights."""
         values: dict[SSAValue, SSAValue] = {match.affine.results[0]: match.source}
         waiting: set[Operation] = set(match.movements)
         op: Operation | None = match.affine
-        while waiting:  # In the order of the block: a concatenation comes behind its parts.
+        while waiting:  # In the order of the block: a concatenation follows its parts.
             op = op.next_op
-            assert op is not None, "what reads an op stands behind it"
+            assert op is not None, "the users of an op follow it"
             if op in waiting:
                 waiting.remove(op)
                 copied = op.clone()

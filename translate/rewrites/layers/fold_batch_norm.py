@@ -1,8 +1,8 @@
-"""Fold a batch norm into the convolution or linear layer before it, or into a product and a sum.
+"""Fusion: fold a batch norm into the preceding layer, or into a product and a sum.
 
-In evaluation mode batch norm is x·s + t with s = γ/√(σ² + ε) and t = β − μ·s for each channel. The
-layer before it takes both into its weight and bias, which are computed in f64 once; without such
-a layer a product and a sum with constants remain.
+In evaluation mode batch norm is x·s + t with s = γ/√(σ² + ε) and t = β − μ·s for each channel. A
+convolution or linear layer before it absorbs both into its weight and bias, which are computed in
+f64 once. Without such a layer a product and a sum with constants remain.
 
 rule fold-batch-norm
     `batch_norm(convolution(x, w, b))` to `convolution(x, w·s, b·s + t)`.
@@ -74,7 +74,7 @@ STATISTICS = ("running_mean", "running_var", "weight", "bias")
 def batch_norm_scale(
     *statistics: torch.Tensor, given: Sequence[str], epsilon: float, shape: Sequence[int]
 ) -> torch.Tensor:
-    """γ/√(σ² + ε) of every channel, in `shape`."""
+    """Compute γ/√(σ² + ε) of every channel, in `shape`."""
     held = dict(zip(given, statistics, strict=True))
     return _scale(held, epsilon).to(statistics[0].dtype).reshape(list(shape))
 
@@ -83,7 +83,7 @@ def batch_norm_scale(
 def batch_norm_shift(
     *statistics: torch.Tensor, given: Sequence[str], epsilon: float, shape: Sequence[int]
 ) -> torch.Tensor:
-    """β − μ·s + c·s of every channel, in `shape`; c is the bias of the layer before."""
+    """Compute β − μ·s + c·s of every channel, in `shape`; c is the bias of the layer before."""
     held = {n: t.double() for n, t in zip(given, statistics, strict=True)}
     shift = held.get("layer_bias", 0.0) - held["running_mean"]
     shift = shift * _scale(held, epsilon) + held.get("bias", 0.0)
@@ -98,10 +98,10 @@ def scale_output_channels(
     epsilon: float,
     transposed_groups: int,
 ) -> torch.Tensor:
-    """A kernel with every output channel times its scale.
+    """Multiply every output channel of a kernel by its scale.
 
     Args:
-        kernel: [out, in / groups, …], or [in, out / groups, …] if transposed; strides as they are.
+        kernel: [out, in / groups, …], or [in, out / groups, …] if transposed; the strides are kept.
         transposed_groups: the groups of a transposed convolution, 0 for any other layer.
     """
     scale = _scale(dict(zip(given, statistics, strict=True)), epsilon)
@@ -126,18 +126,18 @@ LAYERS = (aten.ConvolutionDefault, aten.LinearDefault)
 
 @dataclass(frozen=True)
 class Constants:
-    """The keys of what a batch norm is made of, by name, and what it adds under the root."""
+    """The keys of a batch norm's weights, by name, and its epsilon."""
 
     keys: Mapping[str, str]
     epsilon: float
 
     def parameters(self, **more: str) -> dict[str, Any]:
-        """What recipes are told of them."""
+        """Return the arguments of the recipes."""
         return {"given": [*self.keys, *more], "epsilon": self.epsilon}
 
 
 def constants_of(value: SSAValue) -> Constants | Refusal:
-    """Evaluation mode, statistics and affine parameters are weights."""
+    """Guards: evaluation mode; statistics and affine parameters are weights."""
     op = cast(SchemaOp, value.owner)
     if op.arg("training"):
         return Refusal("exported in training mode: it normalizes by the batch; call model.eval()")
@@ -152,12 +152,12 @@ def constants_of(value: SSAValue) -> Constants | Refusal:
 
 
 def takes_in_constants(value: SSAValue) -> bool:
-    """What a layer gives that can be scaled and shifted by its weights."""
+    """The value is a layer's result that the layer's weights can scale and shift."""
     return layer_before(value) is not None
 
 
 def scaled(rw: Rewriter, weight: SSAValue, constants: Constants, value: SSAValue) -> SSAValue:
-    """The weight of the layer that gives a value, every output channel times its scale."""
+    """Return the weight of the layer that produces a value, every output channel scaled."""
     layer, key = cast(SchemaOp, value.owner), weight_key(weight)
     assert key is not None
     transposed = isinstance(layer, aten.ConvolutionDefault) and layer.arg("transposed")
@@ -168,7 +168,7 @@ def scaled(rw: Rewriter, weight: SSAValue, constants: Constants, value: SSAValue
 
 
 def shifted(rw: Rewriter, constants: Constants, value: SSAValue) -> SSAValue:
-    """The bias of the layer that gives a value, scaled and moved."""
+    """Return the bias of the layer that produces a value, scaled and shifted."""
     bias = cast(SchemaOp, value.owner).arg("bias")
     more = {} if bias is None else {"layer_bias": cast(str, weight_key(bias))}
     keys = [*constants.keys.values(), *more.values()]
@@ -176,12 +176,12 @@ def shifted(rw: Rewriter, constants: Constants, value: SSAValue) -> SSAValue:
 
 
 def scale_of(rw: Rewriter, constants: Constants, like: SSAValue) -> SSAValue:
-    """The factor of every channel."""
+    """Return the factor of every channel."""
     return _of_channels(rw, "batch-norm-scale", constants, like)
 
 
 def shift_of(rw: Rewriter, constants: Constants, like: SSAValue) -> SSAValue:
-    """What is added to every channel."""
+    """Return the addend of every channel."""
     return _of_channels(rw, "batch-norm-shift", constants, like)
 
 
@@ -192,7 +192,7 @@ def _of_channels(rw: Rewriter, name: str, constants: Constants, like: SSAValue) 
 
 
 def layer_before(value: SSAValue) -> SchemaOp | None:
-    """The convolution or linear layer over weights that computes a value for one user only."""
+    """Return the convolution or linear layer over weights that computes a value for one user."""
     layer = value.owner
     if not isinstance(layer, aten.ConvolutionDefault | aten.LinearDefault):
         return None

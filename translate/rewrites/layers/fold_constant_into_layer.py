@@ -1,10 +1,10 @@
-"""Take a constant behind a layer, a factor or an addend of each channel, into its weights.
+"""Fusion: fold a constant factor or addend of each output channel into the layer's weights.
 
     layer(x, W, c) * s = layer(x, s·W, s·c)
     layer(x, W, c) + b = layer(x, W, c + b)
 
-The constant is a number, or a tensor along the output features. This is how an attention scale
-vanishes into the query projection. A tensor computed at run time is a residual and stays.
+The constant is a number, or a tensor along the output features. An attention scale is folded into
+the query projection in this way. A tensor computed at run time is a residual and is not folded.
 
 Before:
     %w = stepwell.weight <"w"> "parameter" : tensor<3x4xf32>
@@ -70,7 +70,7 @@ Constant = str | float
 
 @dataclass(frozen=True)
 class ConstantBehind:
-    """`op` is the product or sum of what a layer gives, for this op alone, and a constant."""
+    """`op` multiplies or adds a constant to a layer's result that no other op reads."""
 
     op: SchemaOp
     layer: SchemaOp
@@ -103,7 +103,7 @@ class FoldScaleIntoLayer(Rewrite[ConstantBehind]):
         return grows(match.constant, program)
 
     def build(self, match: ConstantBehind, rw: Rewriter) -> None:
-        """Derive scaled weights; the unscaled ones go if nothing else reads them."""
+        """Derive scaled weights; the unscaled ones are removed if nothing else reads them."""
         layer, factor = match.layer, match.constant
         keys = [key_of(layer, "weight"), *bias_of(layer)]
         weight, *bias = (scaled(rw.weights, key, factor) for key in keys)
@@ -147,14 +147,14 @@ class FoldBiasIntoLayer(Rewrite[ConstantBehind]):
 
 
 def replace(rw: Rewriter, match: ConstantBehind, weight: str | None, bias: str | None) -> None:
-    """The layer with other weights, in the place of the product or sum."""
+    """Build the layer with other weights, in the place of the product or sum."""
     new = with_weights(rw, match.layer, match.layer.operands[0], weight, bias)
     new.results[0].name_hint = match.op.results[0].name_hint
     rw.replace(match.op, rw.insert(new).results)
 
 
 def constant_behind(op: SchemaOp, layers: Layers, called: str) -> ConstantBehind | Refusal | None:
-    """A product or sum of a layer of floats and a constant along its output features."""
+    """Match a product or sum of a float layer and a constant along its output features."""
     for value in op.operands:
         owner_layer = layer_of(value.owner, layers)
         axis = None if owner_layer is None else owner_layer[1].channels_made(owner_layer[0])
@@ -171,7 +171,7 @@ def constant_behind(op: SchemaOp, layers: Layers, called: str) -> ConstantBehind
 
 
 def constant_of(op: SchemaOp, value: SSAValue, axis: int) -> Constant | None:
-    """The number, or the key of the constant along an axis, that a value meets in an op."""
+    """Return the number, or the key of the constant along an axis, that is the other operand."""
     if isinstance(op, aten.MulTensor | aten.AddTensor):
         found = constant_along(op, axis)
         return found[1] if found is not None and found[0] is value else None
@@ -183,16 +183,16 @@ def constant_of(op: SchemaOp, value: SSAValue, axis: int) -> Constant | None:
 
 
 def scaled(store: WeightStore, key: str, factor: Constant) -> str:
-    """A weight or bias with every output channel times its factor."""
+    """Return a weight or bias with every output channel multiplied by its factor."""
     if isinstance(factor, str):
         return store.derive(scale_rows.__name__, [key, factor])
     return store.derive(scale_by_number.__name__, [key], factor=factor)
 
 
 def makes_weights_infinite(factor: Constant, type_: Attribute, program: Program) -> Refusal | None:
-    """A factor is finite in a tensor's element type.
+    """The factor is finite in a tensor's element type.
 
-    Infinity times a layer's sum is infinity; times each of its weights it gives ∞ − ∞.
+    Infinity times a layer's sum is infinity. Infinity times each of its weights gives ∞ − ∞.
     """
     if isinstance(factor, str):
         is_finite = bool(program.weights.get(factor).isfinite().all())
@@ -202,9 +202,10 @@ def makes_weights_infinite(factor: Constant, type_: Attribute, program: Program)
 
 
 def grows(factor: Constant, program: Program) -> Deviation | None:
-    """What a factor of more than one does to sums of products that it is folded into.
+    """Return the deviation of folding a factor greater than one into sums of products.
 
-    One of at most one makes them smaller: where the sum without it overflows they are right.
+    A factor of at most one makes the products smaller: they are right even where the unscaled sum
+    overflows.
     """
     if isinstance(factor, str):
         largest = float(program.weights.get(factor).abs().max())

@@ -1,7 +1,7 @@
-"""Move a multiplication by a number ahead of the layout ops it follows, towards a linear layer.
+"""Hoisting: move a multiplication by a number before the layout ops that it follows.
 
-Layout ops move elements and change none, so the products are the same numbers. Ahead of them the
-factor can be folded into the weights of the projection that made the tensor.
+Layout ops move elements and do not change them, so the products are the same numbers. Before the
+layout ops, the factor can be folded into the weights of the projection that computed the tensor.
 
 rule hoist-scale-over-layout
     `view(x) * s` to `view(x * s)`, likewise for whatever reshapes or permutes.
@@ -36,12 +36,12 @@ LAYOUTS = tuple(op_class(name) for family in FAMILIES for name in ops_of(family,
 
 
 def is_laid_out(value: SSAValue) -> bool:
-    """Whether its op gives the elements that it takes in another layout, each once."""
+    """Whether the op returns the elements of its operand in another layout, each once."""
     return is_of(value.owner, *FAMILIES)
 
 
 def is_weight(value: SSAValue) -> bool:
-    """A weight, which is laid out ahead of time."""
+    """The value is a weight, which is laid out at compile time."""
     return isinstance(value.owner, WeightOp)
 
 

@@ -1,14 +1,14 @@
-"""Take scales out of a convolution's filter that is computed at run time, until it is a constant.
+"""Move scales out of a convolution's computed filter until the filter is a constant.
 
 StyleGAN scales the filter of each layer by a style, along its input channels, and normalizes it
 along its output channels. Both may be done to the image instead:
 
     conv(x, W · s · t) = t · conv(s · x, W)    for s along input channels, t along output channels
 
-and what is left is a convolution with a constant filter, which targets pack; with one of run time
-ExecuTorch's kernel takes some hundred times as long. A batch of styles is a filter for each image,
-written as groups: `x[B, I, H, W]` as `[1, B·I, H, W]`, the filters `[B, O, I, h, w]` as
-`[B·O, I, h, w]`. It becomes a batch again.
+The result is a convolution with a constant filter, which targets pack. With a filter computed at
+run time ExecuTorch's kernel takes about a hundred times as long. A batch of styles is a filter for
+each image, written as groups: `x[B, I, H, W]` as `[1, B·I, H, W]`, the filters `[B, O, I, h, w]` as
+`[B·O, I, h, w]`. The rewrite restores the batch.
 
 Before:
     %w = stepwell.weight <"w"> "parameter" : tensor<5x3x1x1xf32>
@@ -49,7 +49,7 @@ class Turned:
 
     @property
     def shape(self) -> tuple[Dim, ...]:
-        """The sizes after the permutations."""
+        """Return the sizes after the permutations."""
         shape = dims(self.value.type)
         for order in reversed(self.orders):
             shape = (*[1] * (len(order) - len(shape)), *shape)
@@ -57,7 +57,7 @@ class Turned:
         return shape
 
     def written(self, rw: Rewriter) -> SSAValue:
-        """The factor as it stands beside the filter."""
+        """Build the factor with its axes in the order of the filter's."""
         value = self.value
         for order in reversed(self.orders):
             shape = dims(value.type)
@@ -67,7 +67,7 @@ class Turned:
 
 
 Scale = tuple[Turned, tuple[int, int]]
-"""A factor, and how many images and channels it has, or one."""
+"""A factor, with the number of its images and of its channels, or one."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class ScaledFilter:
         filter: the constant, `[O, I, …]` or `[I, O, …]` where it is transposed.
         images: how many filters there are, one an image.
         inner: the scales along input channels.
-        outer: those along output channels.
+        outer: the scales along output channels.
     """
 
     op: SchemaOp
@@ -91,7 +91,7 @@ class ScaledFilter:
 
 @dataclass(frozen=True)
 class LiftScalesFromFilter(Rewrite[ScaledFilter]):
-    """Scales of a filter to the image and to the result."""
+    """Move scales of a filter to the image and to the result."""
 
     name: ClassVar[str] = "lift-scales-from-filter"
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.ConvolutionDefault,)
@@ -99,7 +99,7 @@ class LiftScalesFromFilter(Rewrite[ScaledFilter]):
     deviation: ClassVar[Deviation | None] = REORDERED
 
     def match(self, op: SchemaOp, program: Program) -> ScaledFilter | Refusal | None:
-        """A filter of run time that is a constant behind products, views and repetitions."""
+        """Guards: a computed filter that is a constant under products, views and repetitions."""
         x, held = op.operands[:2]
         if not (is_static(x.type) and is_static(held.type)):
             return None
@@ -167,7 +167,7 @@ class LiftScalesFromFilter(Rewrite[ScaledFilter]):
 
 
 def scales_of(value: SSAValue) -> tuple[Turned, list[Turned]] | None:
-    """A constant, and what it is multiplied by on the way to a filter; None where there is none."""
+    """Return a constant and the factors that a filter multiplies it by; None if there is none."""
     scales: list[Turned] = []
     orders: tuple[tuple[int, ...], ...] = ()
     while weight_key(value) is None:
@@ -206,7 +206,7 @@ def _moves_ones(op: SchemaOp) -> bool:
 
 
 def _without(shape: Sequence[object], least: int = 0) -> tuple[object, ...]:
-    """A shape without its leading ones, as long as it stays."""
+    """Return a shape without its leading ones, down to a minimum rank."""
     rest = list(shape)
     while len(rest) > least and rest and rest[0] == 1:
         rest.pop(0)
@@ -214,7 +214,7 @@ def _without(shape: Sequence[object], least: int = 0) -> tuple[object, ...]:
 
 
 def _aligned(shape: Sequence[object], filters: Sequence[int]) -> list[int] | None:
-    """A scale's shape beside `[images, O, I, …]`, where it broadcasts to it."""
+    """Return a scale's shape aligned to `[images, O, I, …]`, where it broadcasts to it."""
     sizes = [size for size in shape if isinstance(size, int)]
     if len(sizes) == len(filters) - 1 and sizes[0] == filters[0] * filters[1] and filters[0] > 1:
         sizes = [filters[0], filters[1], *sizes[1:]]
@@ -232,7 +232,7 @@ def _split(shape: Sequence[object], images: int) -> tuple[int, ...]:
 
 
 def _beside(rw: Rewriter, scale: Scale, x: SSAValue) -> SSAValue:
-    """A scale as `[images, channels, 1, …]`, as an image has its axes."""
+    """Return a scale as `[images, channels, 1, …]`, in the axis order of an image."""
     factor, shape = scale
     return view(rw, factor.written(rw), (*shape, *[1] * (len(dims(x.type)) - 2)))
 

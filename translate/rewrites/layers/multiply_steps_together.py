@@ -1,9 +1,9 @@
-"""Do what parts of a value go through to all of it, and part it behind.
+"""Batching: apply an op of several parts of a value to the whole value, and split the result.
 
     linear(x[:, t], W, b) = linear(x, W, b)[:, t]
 
-A recurrent cell called step by step multiplies each step's inputs alone, and reads its weights from
-memory for each.
+A recurrent cell called step by step multiplies each step's inputs separately, and reads its weights
+from memory for each step.
 
 rule multiply-steps-together
     Layers of one weight over parts of a value to one layer and parts of its result.
@@ -47,7 +47,7 @@ from stepwell.translate.rewrites.slices.hoist_slice_over_layout import (
 from stepwell.translate.rules import read_rules
 
 MOST_READERS = 1024
-"""Readers of a value that are looked at."""
+"""The most readers of a value that are examined."""
 
 
 def leaves_features(part: SSAValue, bounds: Part) -> bool:
@@ -58,9 +58,9 @@ def leaves_features(part: SSAValue, bounds: Part) -> bool:
 def is_less_in_one(product: SSAValue, part: SSAValue, bounds: Part, program: Program) -> bool:
     """Whether one layer and slices of its result cost less than a layer for each part.
 
-    What the parts are sliced from may be read by others: those slices count as standing in both.
+    Other ops may read the value that the parts are sliced from: its slices count in both costs.
     """
-    if is_done(product, part):  # Which is asked first: of many steps, all but one see it at once.
+    if is_done(product, part):  # Checked first: with many steps, all but one fail here.
         return True
     costs, alike = costs_of(program.context), results_alike(product, part, bounds)
     width, dim = (estimated([size]) for size in dims(_op(product).operands[1].type))
@@ -73,12 +73,12 @@ def is_less_in_one(product: SSAValue, part: SSAValue, bounds: Part, program: Pro
 
 
 def is_done(result: SSAValue, part: SSAValue) -> bool:
-    """Whether what is done to a part is done to all of it already."""
+    """Whether the op on a part is applied to the whole value already."""
     return any(_do_alike(use.operation, _op(result)) for use in _readers(_op(part).operands[0]))
 
 
 def results_alike(result: SSAValue, part: SSAValue, bounds: Part) -> list[SSAValue]:
-    """What ops like the one of this result give of parts along the same axis."""
+    """Return the results of the same op on parts along the same axis."""
     found = list[SSAValue]()
     for use in _readers(_op(part).operands[0]):
         other = (

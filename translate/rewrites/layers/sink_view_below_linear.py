@@ -1,7 +1,7 @@
-"""Linear layers read their input before a view that only regroups leading axes.
+"""Sinking: move a view that only regroups leading axes after the linear layers that read it.
 
-Decomposition flattens `[B, N, C]` to `[B·N, C]` around every product. Below the linear layer the
-view meets the one that restores the shape, and both go.
+Decomposition flattens `[B, N, C]` to `[B·N, C]` around every product. After the linear layer the
+view meets the one that restores the shape, and both are removed.
 
 rule sink-view-below-linear
     The layer of what the view views, then the view.
@@ -35,23 +35,23 @@ from stepwell.translate.rules import read_rules
 
 
 def rows(value: SSAValue) -> Sequence[Dim]:
-    """The sizes in front of the last one."""
+    """Return the sizes before the last one."""
     return dims(value.type)[:-1]
 
 
 def keeps_last_axis(value: SSAValue, view: SSAValue) -> bool:
-    """Whether a view of rows is one of rows as long."""
+    """Whether a view keeps the last axis."""
     value_dims = dims(value.type)
     return len(value_dims) > 1 and value_dims[-1] == dims(view.type)[-1]
 
 
 def is_matrix(value: SSAValue) -> bool:
-    """Whether it has two axes."""
+    """Whether the value has two axes."""
     return len(dims(value.type)) == 2
 
 
 def is_read_by_others(view: SSAValue) -> Refusal | None:
-    """Another op than a linear layer reads a view, or one reads it as its weight."""
+    """An op that is not a linear layer reads the view, or a layer reads it as its weight."""
     for use in view.uses:
         if not isinstance(use.operation, aten.LinearDefault) or use.index != 0:
             return Refusal(f"{use.operation.name} reads the view too")

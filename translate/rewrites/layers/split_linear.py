@@ -1,9 +1,9 @@
-"""Cut a fused projection whose output is only ever read in slices of its features.
+"""Split a fused projection whose output is only read in slices of its features.
 
     linear(x, W, c)[..., a:b] = linear(x, W[a:b], c[a:b])
 
-The slices cost copies at run time; cut weights cost nothing, and each part can take in what
-follows it (a scale, a bias).
+The slices cost copies at run time. Split weights cost nothing, and each part can absorb the ops
+that follow it (a scale, a bias).
 
 rule split-linear
     `linear(x)[..., a:b]` to a linear with those rows of the weight; the fused one goes with its
@@ -47,12 +47,12 @@ from stepwell.translate.rules import read_rules
 
 @recipe("rows", lambda held: held["start"])
 def rows(tensor: torch.Tensor, *, start: int, stop: int) -> torch.Tensor:
-    """Output features `start:stop` of a weight `[out, …]` or bias `[out]`; a view."""
+    """Return output features `start:stop` of a weight `[out, …]` or bias `[out]`; a view."""
     return tensor[start:stop]
 
 
 def own_part(fused: SSAValue, part: SSAValue) -> Mapping[str, int] | Refusal:
-    """The features that a slice has for itself, where all readers are such slices."""
+    """Return the features that only this slice reads, where all readers are such slices."""
     last, ranges = len(dims(fused.type)) - 1, list[tuple[int, int]]()
     own: Mapping[str, int] = {}
     for use in fused.uses:
@@ -70,25 +70,25 @@ def own_part(fused: SSAValue, part: SSAValue) -> Mapping[str, int] | Refusal:
 
 
 def are_constants(*values: SSAValue | None) -> bool:
-    """Weights of the program, as far as they are there."""
+    """The operands that are present are weights of the program."""
     return all(value is None or weight_key(value) is not None for value in values)
 
 
 def cost_less_in_parts(fused: SSAValue, program: Program) -> bool:
-    """Whether no table says otherwise of a layer and its slices."""
+    """Whether no cost table rejects the split of a layer and its slices."""
     linear = cast(SchemaOp, fused.owner)
     costs = costs_in_parts(linear, fused.uses.get_length(), costs_of(program.context))
     return program.context.choose("split-linear", shape_of(linear), costs) != "fused"
 
 
 def rows_of(rw: Rewriter, bias: SSAValue | None, part: Mapping[str, int]) -> SSAValue | None:
-    """The elements of a bias, if there is one, that belong to some features."""
+    """Return the elements of a bias, if there is one, that belong to some features."""
     key = None if bias is None else weight_key(bias)
     return None if key is None else rw.weight(rw.weights.derive("rows", [key], **part))
 
 
 def costs_in_parts(linear: SchemaOp, parts: int, costs: Costs) -> dict[str, float]:
-    """Nanoseconds of a linear layer in parts, and of a fused one whose output is sliced."""
+    """Return the nanoseconds of a linear layer in parts, and of a fused one with slices."""
     *rows, features = dims(linear.results[0].type)
     count, width = estimated(rows), estimated([features])
     dim = dims(linear.operands[1].type)[-1]

@@ -1,8 +1,9 @@
-"""Give MX products the form that the target has.
+"""Legalization: give MX products the form that the target has.
 
-Separate data and scales (`mxfp`, of convolutions `mxfp_conv` too) are added up block by block, block-scaled types (`mx_common` and
-`mx_fp8e4m3`, …) over the whole axis.  A product keeps its form where the target has it; otherwise
-it takes the other one, and its last bits may change.
+Products of separate data and scales (`mxfp`, of convolutions `mxfp_conv` too) are summed block by
+block, products of block-scaled types (`mx_common` and `mx_fp8e4m3`, …) over the whole axis.  A
+product keeps its form where the target has it; otherwise it takes the other form, and its last bits
+may change.
 
 rule choose-mx-form
     The form of MX products that the target's extensions allow.
@@ -45,7 +46,7 @@ ALL = frozenset(("mx_common", *MX_EXTENSIONS.values()))
 
 
 def multiplies_no_batches(value: SSAValue) -> Refusal | None:
-    """A product of activations that is none of two batches of matrices."""
+    """The product of activations is not one of two batches of matrices."""
     op = cast(SchemaOp, value.owner)
     if isinstance(op, MxMatmulOp) and any(len(dims(v.type)) != 3 for v in op.operands[:2]):
         return Refusal("it multiplies no two batches of matrices")
@@ -53,7 +54,7 @@ def multiplies_no_batches(value: SSAValue) -> Refusal | None:
 
 
 def other_form(value: SSAValue, form: str, extensions: frozenset[str]) -> str | Refusal | None:
-    """The form that the target has where it lacks this one, and the product has it too."""
+    """Return the form that the target has where it lacks this one, if the product has it too."""
     op = cast(SchemaOp, value.owner)
     if needed(op, form) <= extensions:
         return None
@@ -69,7 +70,7 @@ def other_form(value: SSAValue, form: str, extensions: frozenset[str]) -> str | 
 
 
 def needed(op: SchemaOp, form: str) -> frozenset[str]:
-    """The extensions that a form of a product needs."""
+    """Return the extensions that a form of a product needs."""
     if form == OPERATORS:
         return frozenset(("mxfp", "mxfp_conv") if isinstance(op, MxConv2dOp) else ("mxfp",))
     return frozenset(("mx_common", *(MX_EXTENSIONS[name] for name in _payloads(op))))

@@ -1,4 +1,4 @@
-"""Let linear layers, convolutions and products of activations compute in MX.
+"""Quantization: linear layers, convolutions and products of activations compute in MX.
 
 rule choose-mx-linear
     `aten.linear` to `stepwell_mx.linear`.
@@ -108,12 +108,12 @@ MxConv2dOp = op_class(f"{operators.NAMESPACE}.conv2d.default")
 
 
 def payload_fields(op: Operation) -> tuple[str, str]:
-    """The fields with the payloads of a product's first operand and of its second."""
+    """Return the fields with the payloads of a product's first operand and of its second."""
     return "payload", "b_payload" if isinstance(op, MxMatmulOp) else "weight_payload"
 
 
 def block_axis(op: Operation) -> int:
-    """The axis of both operands along which blocks lie: channels of images, else the last."""
+    """Return the blocks' axis in both operands: channels of images, else the last axis."""
     return 1 if isinstance(op, MxConv2dOp) else -1
 
 
@@ -125,17 +125,17 @@ TYPES_BF16 = operators.TYPES_BF16
 
 
 def no_layer(layer: SchemaOp) -> bool:
-    """A choice of nothing."""
+    """The configuration selects nothing."""
     return False
 
 
 def is_chosen(value: SSAValue, chosen: Chooser | None) -> bool:
-    """What a layer gives that is to be MX."""
+    """The value is the result of a layer that is to be MX."""
     return chosen is None or chosen(cast(SchemaOp, value.owner))
 
 
 def multiplies_no_floats(one: SSAValue, other: SSAValue) -> Refusal | None:
-    """Two operands that are not of one float type of TOSA's."""
+    """The two operands are not of one float type of TOSA's."""
     first, second = element(one.type), element(other.type)
     if first in FLOATS and first == second:
         return None
@@ -144,40 +144,40 @@ def multiplies_no_floats(one: SSAValue, other: SSAValue) -> Refusal | None:
 
 
 def is_static(*values: SSAValue) -> bool:
-    """Tensors whose sizes are numbers."""
+    """The tensors have static sizes."""
     return all(types.is_static(value.type) for value in values)
 
 
 def has_no_form(
     form: str, payload: str, other: str, value: SSAValue, convolves: bool = False
 ) -> Refusal | None:
-    """A product that TOSA does not have of such payloads."""
+    """TOSA has no product of such payloads."""
     reason = form_refused(form, payload, other, torch_dtype(element(value.type)), convolves)
     return None if reason is None else Refusal(reason)
 
 
 def convolves_in_no_form(form: str, payload: str, other: str, value: SSAValue) -> Refusal | None:
-    """A convolution that TOSA does not have of such payloads."""
+    """TOSA has no convolution of such payloads."""
     return has_no_form(form, payload, other, value, convolves=True)
 
 
 def is_stored(value: SSAValue) -> bool:
-    """A weight of the program."""
+    """The value is a weight of the program."""
     return weight_key(value) is not None
 
 
 def is_matrix(value: SSAValue) -> bool:
-    """A tensor of two axes."""
+    """The tensor has two axes."""
     return len(dims(value.type)) == 2
 
 
 def are_two(numbers: Sequence[int]) -> bool:
-    """A list of two."""
+    """The list has two elements."""
     return len(numbers) == 2
 
 
 def has_whole_blocks(weight: SSAValue, groups: int) -> bool:
-    """A filter of more than one channel a group."""
+    """The filter has more than one channel a group."""
     return not is_depthwise(dims(weight.type), groups)
 
 

@@ -1,7 +1,8 @@
-"""A block-scaled tensor that was cast to values and back is what it was.
+"""Canonicalization: remove the casts of a block-scaled tensor to values and back.
 
 Casting the values of a cast again gives the same codes and scales, unless the largest value of a
-block was rounded up past the largest float32. So the numbers must be known to stay below 2**127.
+block was rounded up past the largest float32. The numbers must therefore be known to stay below
+2**127.
 
 rule remove-mx-recast
     `cast_to(cast_from(cast_to(x)))` is `cast_to(x)`.
@@ -42,12 +43,12 @@ _WITHIN_ONE = (t.SigmoidOp, t.TanhOp, t.ErfOp, t.SinOp, t.CosOp)
 
 
 def holds_singles(value: SSAValue) -> bool:
-    """A tensor of f32."""
+    """The value is a tensor of f32."""
     return element(value.type) == f32
 
 
 def stays_small(value: SSAValue) -> bool:
-    """Whether no number of a tensor reaches 2**127 (a NaN or an inf may stand there)."""
+    """Whether no number of a tensor reaches 2**127 (NaN and infinity are allowed)."""
     op = value.owner
     while isinstance(op, Operation) and moves_one(op):
         op = op.operands[0].owner

@@ -1,14 +1,16 @@
-"""Keep a residual stream at zero mean, so that the layer norms on it need not center it.
+"""Strength reduction: keep a residual stream at zero mean, so its norms need not center it.
 
 Where every reader of a residual stream is a layer norm over the channels, adding one number to all
-channels of a row changes nothing. So whatever writes the stream may lose its mean over the channels
-at compile time: the patch projection, class token and position constants, embedding tables, the
-attention's output projection, the second linear of the MLP. Sums, slices and concatenations of whole rows
-without a mean have none, and every layer norm is spared its mean and its subtraction.
+channels of a row changes nothing. Every op that writes the stream may therefore lose its mean over
+the channels at compile time: the patch projection, class token and position constants, embedding
+tables, the attention's output projection, the second linear of the MLP. Sums, slices and
+concatenations of whole rows with zero mean have zero mean, and every layer norm saves its mean and
+its subtraction.
 
-The stream is found by closing a layer norm's operand over sums and layout ops, both ways, and
-following the channel axis through them by element order, never by size. One reader that is no layer
-norm, or one writer whose mean cannot be taken out of its weights, and the whole stream stays.
+The stream is the closure of a layer norm's operand over sums and layout ops, in both directions.
+The channel axis is followed through them by element order, never by size. If one reader is no layer
+norm, or the mean of one writer cannot be removed from its weights, the whole stream stays
+unchanged.
 
 Before:
     %w = stepwell.weight <"w"> "parameter" : tensor<4x3xf32>
@@ -57,30 +59,30 @@ SUMS = (aten.AddTensor, aten.SubTensor)
 
 @recipe("centered")
 def centered(weight: torch.Tensor, *, axis: int) -> torch.Tensor:
-    """A tensor less its mean over one axis; the mean is taken in f64."""
+    """Subtract the mean over one axis from a tensor; the mean is computed in f64."""
     held = weight.double()
     return (held - held.mean(axis, keepdim=True)).to(weight.dtype)
 
 
 class Stays(Exception):
-    """Why a stream is not centered."""
+    """Carries the reason why a stream is not centered."""
 
 
 @dataclass
 class Stream:
-    """What hangs together: values with their channel axis, who writes and who normalizes them."""
+    """A connected stream: values with their channel axis, the ops that write and normalize them."""
 
     channels: dict[SSAValue, int] = field(default_factory=dict[SSAValue, int])
     norms: dict[SchemaOp, None] = field(default_factory=dict[SchemaOp, None])
     writers: dict[SSAValue, tuple[tuple[int, int], ...]] = field(
         default_factory=dict[SSAValue, tuple[tuple[int, int], ...]]
     )
-    """A value to the (operand, axis) pairs of its op to center; a constant is its own operand 0."""
+    """Map a value to the (operand, axis) pairs of its op to center; a constant is its operand 0."""
 
 
 @dataclass(frozen=True)
 class CenterResidualStream(Pass):
-    """Takes the mean over the channels out of all that writes a stream only layer norms read."""
+    """Removes the channel mean from every op that writes a stream only layer norms read."""
 
     name: ClassVar[str] = "center-residual-stream"
     bound: ClassVar[Bound] = Bound(
@@ -88,7 +90,7 @@ class CenterResidualStream(Pass):
     )
 
     def apply(self, program: Program, history: History) -> int:
-        """Returns the number of layer norms that lost their mean."""
+        """Return the number of layer norms that lost their mean."""
         if forbidden(REORDERED, program.context):
             return 0
         return sum(self._center(func, program, history) for func in program.methods.values())
@@ -121,13 +123,13 @@ class CenterResidualStream(Pass):
 
 
 def explore(norm: SchemaOp, stream: Stream, refused: dict[SSAValue, str]) -> None:
-    """Close a layer norm's operand over all that must be centered with it.
+    """Return the closure of a layer norm's operand: all values that must be centered with it.
 
-    `refused` holds values of streams that were seen to stay: meeting one decides at once, so that
-    all streams of a method together are walked once.
+    `refused` holds values of streams that cannot be centered. Meeting one decides at once, so all
+    streams of a method together are traversed once.
 
     Raises:
-        Stays: something in the way, with the reason.
+        Stays: the stream cannot be centered, with the reason.
     """
     waiting = [(norm.operands[0], len(dims(norm.operands[0].type)) - 1)]
     while waiting:
@@ -150,14 +152,14 @@ Place = tuple[SSAValue, int]
 
 
 def carries_means(op: Operation | Block) -> TypeGuard[SchemaOp]:
-    """Whether the mean of each row passes an op as it is, where it leaves rows whole."""
+    """Whether an op preserves the mean of each row, where it leaves rows whole."""
     if not isinstance(op, SchemaOp):
         return False
     return isinstance(op, SUMS) or (is_movement(op) and len(op.results) == 1)
 
 
 def _sources(value: SSAValue, channel: int, stream: Stream) -> Iterator[Place]:
-    """What must have no mean for `value` to have none; its writer is noted if it is one."""
+    """Return the values that need zero mean for `value` to have it; record its writer if any."""
     op = value.owner
     if carries_means(op):
         axes = axis_map(op)
@@ -186,22 +188,22 @@ def _sources(value: SSAValue, channel: int, stream: Stream) -> Iterator[Place]:
         _require(op, weight_key(op.operands[0]) is not None, "reads a computed table")
         stream.writers[value] = ((0, 1),)
     elif isinstance(op, Operation):
-        raise Stays(f"{_named(op)} writes the stream, and its mean is in no weight")
+        raise Stays(f"{_named(op)} writes the stream, and no weight contains its mean")
     else:
         raise Stays("an argument writes the stream")
 
 
 def _continued(op: Operation, index: int, channel: int, stream: Stream) -> Iterator[Place]:
-    """Where a reader carries the stream on; a layer norm over the channels ends it.
+    """Follow the stream through a reader; a layer norm over the channels ends it.
 
     Raises:
-        Stays: the reader could see the mean.
+        Stays: the reader's result depends on the mean.
     """
     if carries_means(op):
         axes = axis_map(op)
         at = None if axes is None else axes.after(index, channel)
         if at is None:
-            raise Stays(f"{_named(op)} takes the channel axis apart")
+            raise Stays(f"{_named(op)} splits the channel axis")
         yield op.results[0], at
     elif isinstance(op, aten.LayerNormDefault) and index == 0:
         rank = len(dims(op.operands[0].type))
@@ -216,12 +218,12 @@ def _continued(op: Operation, index: int, channel: int, stream: Stream) -> Itera
 
 
 def _tensors(op: SchemaOp) -> int:
-    """How many leading operands are tensors; run-time sizes follow."""
+    """Return how many leading operands are tensors; run-time sizes follow."""
     return sum(isinstance(value.type, TensorType) for value in op.operands)
 
 
 def _weights(op: SchemaOp, weight: int) -> tuple[tuple[int, int], ...]:
-    """(operand, axis) of a layer's weight and, behind it, its bias: both constants."""
+    """Return (operand, axis) of a layer's weight and then of its bias: both constants."""
     places = (weight,) if op.operand("bias") is None else (weight, weight + 1)
     for index in places:
         _require(
@@ -231,17 +233,17 @@ def _weights(op: SchemaOp, weight: int) -> tuple[tuple[int, int], ...]:
 
 
 def check_sharing(weights: Mapping[str, Sequence[WeightOp]], stream: Stream) -> None:
-    """Every weight to center is read by this stream alone: otherwise it would be kept twice.
+    """Check that this stream alone reads every weight to center: otherwise it would be kept twice.
 
-    A layer behind a norm of the stream that has a scale takes that into its weight, and so has one
+    A layer after a scaled norm of the stream folds the scale into its weight, and so has a weight
     of its own: a language model's head may be tied to its embedding.
 
     Args:
         weights: the ops of each key.
-        stream: what is to be centered.
+        stream: the weights and layer norms to be centered.
 
     Raises:
-        Stays: a weight is read elsewhere too.
+        Stays: another op reads a weight too.
     """
     for _, key, _ in _centerings(stream):
         for op in weights[key]:
@@ -258,7 +260,7 @@ def check_sharing(weights: Mapping[str, Sequence[WeightOp]], stream: Stream) -> 
 
 
 def takes_a_scale(op: Operation, stream: Stream) -> bool:
-    """Whether a layer reads a norm of the stream that has a scale, and layers are all its readers."""
+    """Whether a layer reads a scaled norm of the stream that only layers read."""
     norm = op.operands[0].owner if isinstance(op, aten.LinearDefault) else None
     if not isinstance(norm, aten.LayerNormDefault) or norm not in stream.norms:
         return False
@@ -268,7 +270,7 @@ def takes_a_scale(op: Operation, stream: Stream) -> bool:
 
 
 def _centerings(stream: Stream) -> Iterator[tuple[SSAValue, str, int]]:
-    """(value of a weight, key, axis) of all that is to lose its mean."""
+    """Yield (value of a weight, key, axis) of every weight that is to lose its mean."""
     for value, places in stream.writers.items():
         owner = value.owner
         assert isinstance(owner, Operation)
@@ -280,7 +282,7 @@ def _centerings(stream: Stream) -> Iterator[tuple[SSAValue, str, int]]:
 
 
 def center(stream: Stream, program: Program, history: History, scopes: dict[Any, Any]) -> None:
-    """Derive the weights; write each layer norm without its mean."""
+    """Derive the weights, and write each layer norm without its mean."""
     for value, places in stream.writers.items():
         owner = value.owner
         assert isinstance(owner, Operation)

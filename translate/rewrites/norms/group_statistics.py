@@ -1,4 +1,4 @@
-"""Means over the channels of a group, of planes by pooling and a layer that reads its own group."""
+"""Means over the channels of a group, by pooling planes and a convolution within each group."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ from stepwell.translate.rewrites.norms.row_statistics import row_mean
 
 
 def summed_up(shape: tuple[Dim, ...], groups: int) -> int:
-    """How many numbers a constant sums up: of a group, or of its channels where they are planes."""
+    """The most elements a constant may sum: of a group, or of a group's channels of planes."""
     behind = shape[1:2] if len(shape) == 4 else shape[1:]
     return prod(d for d in behind if isinstance(d, int)) // groups
 
 
 def mean_of_planes(rw: Rewriter, value: SSAValue) -> SSAValue:
-    """`mean(value, [2, 3], keepdim)`; `[N, C, H, W]` to `[N, C, 1, 1]`."""
+    """Build `mean(value, [2, 3], keepdim)`; `[N, C, H, W]` to `[N, C, 1, 1]`."""
     return reduced(rw, aten.MeanDim, value, [2, 3])
 
 
 def mean_of_image(rw: Rewriter, value: SSAValue, plus: float | None = None) -> SSAValue:
-    """`mean(value, [1, 2, 3], keepdim) + plus`; `[N, C, H, W]` to `[N, 1, 1, 1]`."""
+    """Build `mean(value, [1, 2, 3], keepdim) + plus`; `[N, C, H, W]` to `[N, 1, 1, 1]`."""
     return row_mean(rw, permute(rw, mean_of_planes(rw, value), [0, 2, 3, 1]), plus)
 
 
 def mean_of_group(
     groups: int, rw: Rewriter, value: SSAValue, plus: float | None = None
 ) -> SSAValue:
-    """The mean of each channel's group, plus a number; `[N, C, H, W]` to `[N, C, 1, 1]`."""
+    """Build the mean of each channel's group, plus a number; `[N, C, H, W]` to `[N, C, 1, 1]`."""
     planes = mean_of_planes(rw, value)
     dtype = torch_dtype(element(value.type))
     channels = dims(value.type)[1]
     assert isinstance(channels, int), "the channels have a symbolic size"
     width = channels // groups
-    if width == 1:  # Their own mean; a window of one pixel would read its neighbors too.
+    if width == 1:  # A window would read neighbors too.
         if plus is None:
             return planes
         return put(rw, aten.AddScalar, planes, plus)
@@ -52,7 +52,7 @@ def mean_of_group(
 
 
 def first_of_groups(rw: Rewriter, value: SSAValue, groups: int) -> SSAValue:
-    """The first element of each channel's group; `[N, C, H, W]` to `[N, C or 1, 1, 1]`."""
+    """Return the first element of each channel's group; `[N, C, H, W]` to `[N, C or 1, 1, 1]`."""
     channels = dims(value.type)[1]
     assert isinstance(channels, int), "the channels have a symbolic size"
     corner = slice_axis(rw, slice_axis(rw, value, 2, 0, 1), 3, 0, 1)
@@ -68,7 +68,7 @@ def first_of_groups(rw: Rewriter, value: SSAValue, groups: int) -> SSAValue:
 def in_groups(
     rw: Rewriter, planes: SSAValue, kernel: SSAValue, bias: SSAValue | None, groups: int
 ) -> SSAValue:
-    """A convolution of planes of one pixel in which a channel reads its own group."""
+    """Build a convolution of planes of one pixel in which a channel reads its own group."""
     layer = aten.ConvolutionDefault.make(
         planes,
         kernel,
@@ -85,7 +85,7 @@ def in_groups(
 
 
 def cannot_be_grouped(shape: tuple[Dim, ...]) -> Refusal | None:
-    """Planes of any size are averaged by pooling; what else is summed up has static sizes."""
+    """Pooling averages planes of any size; other sums need static sizes."""
     if all(isinstance(d, int) for d in shape[1 : 2 if len(shape) == 4 else None]):
         return None
     return Refusal("the channels, or sizes behind the channels of no image, are symbolic")

@@ -1,6 +1,6 @@
-"""Normalizations by the operator a model writes, with one result.
+"""Canonicalization of normalizations to the operator that a model writes, with one result.
 
-The `native` forms also give mean and reciprocal deviation, which only training reads.
+The `native` forms also return mean and reciprocal deviation, which only training reads.
 
 rule native-layer-norm-to-layer-norm
     The statistics are the tensor's own.
@@ -144,7 +144,7 @@ from stepwell.translate.rules import read_rules
 
 
 def are_of_channels(value: SSAValue, *parameters: SSAValue | None) -> bool:
-    """One number for each channel of a batch `[N, C, …]`, where they are given."""
+    """Parameters, where present, have one number for each channel of a batch `[N, C, …]`."""
     channels = dims(value.type)[1:2]
     return all(
         dims(parameter.type) == channels for parameter in parameters if parameter is not None
@@ -152,47 +152,47 @@ def are_of_channels(value: SSAValue, *parameters: SSAValue | None) -> bool:
 
 
 def has_kernel(value: SSAValue, *parameters: SSAValue | None) -> bool:
-    """All of one type, or single parameters on halves."""
+    """All tensors have one type, or parameters are float32 and the data are halves."""
     of = element(value.type)
     elements = {element(parameter.type) for parameter in parameters if parameter is not None}
     return elements <= {of} or (of in (f16, bf16) and elements == {f32})
 
 
 def are_of_element(of: Attribute, *values: SSAValue | None) -> bool:
-    """Tensors of an element type, where they are given."""
+    """The tensors that are present have an element type."""
     return all(element(value.type) == of for value in values if value is not None)
 
 
 def normalizes_axes(value: SSAValue, result: SSAValue, sizes: Sequence[object]) -> bool:
-    """There is an axis, and the result is of the type."""
+    """There is an axis, and the result has the type."""
     return bool(sizes) and value.type == result.type
 
 
 def has_many_elements(value: SSAValue) -> bool:
-    """A batch `[N, C, …]` with more than one element a channel."""
+    """The value is a batch `[N, C, …]` with more than one element a channel."""
     return any(size != 1 for size in dims(value.type)[2:])
 
 
 def has_known_channels(value: SSAValue) -> bool:
-    """A batch `[N, C, …]` whose C is a number."""
+    """The value is a batch `[N, C, …]` of static C."""
     return isinstance(dims(value.type)[1], int)
 
 
 def channels(value: SSAValue) -> int:
-    """C of a batch `[N, C, …]`."""
+    """Return C of a batch `[N, C, …]`."""
     size = dims(value.type)[1]
     assert isinstance(size, int)
     return size
 
 
 def last_axes(value: SSAValue, sizes: Sequence[object]) -> list[int]:
-    """As many of the last axes as there are sizes."""
+    """Return as many of the last axes as there are sizes."""
     rank = len(dims(value.type))
     return list(range(rank - len(sizes), rank))
 
 
 def epsilon(given: float | None, of: Attribute) -> float:
-    """An epsilon; the type's own if none is given."""
+    """Return the epsilon, or the type's own if none is given."""
     return torch.finfo(torch_dtype(of)).eps if given is None else given
 
 

@@ -1,4 +1,4 @@
-"""Means over the last axis as linear layers: XNNPACK reduces over no axis but image planes.
+"""Means over the last axis as linear layers: XNNPACK reduces over no axes but image planes.
 
 `mean(x) = x · (1/C, …, 1/C)ᵀ`. A fully-connected node with one output was faster here than a
 centering matrix or global pooling (measured); its bias adds epsilon for free. The weight is packed,
@@ -25,20 +25,20 @@ from stepwell.translate.range_analysis import interval
 from stepwell.translate.rewrites.building import emit, put, slice_axis
 
 ROWS = roundings("sums in another order; rows of nearly equal elements cancel")
-"""What a norm written with row statistics rounds, and torch\'s kernel."""
+"""The rounding errors of a norm written with row statistics, and of torch's kernel."""
 
 
 def row_mean(rw: Rewriter, value: SSAValue, plus: float | None = None) -> SSAValue:
-    """`mean(value, -1, keepdim) + plus` as a linear layer; `[..., C]` to `[..., 1]`."""
+    """Build `mean(value, -1, keepdim) + plus` as a linear layer; `[..., C]` to `[..., 1]`."""
     return weighted_rows(rw, value, None, plus)
 
 
 WIDEST_ROW = 1 << 24
-"""Elements of the constant that sums up a row; a wider one would be larger than most models."""
+"""The most elements of the constant that sums a row; a wider one would exceed most models."""
 
 
 def too_wide(width: int) -> Refusal | None:
-    """A row is summed up by a constant that is as wide."""
+    """The constant that sums a row is as wide as the row."""
     if width <= WIDEST_ROW:
         return None
     return Refusal(f"the row that sums up {width} elements would be a constant of as many")
@@ -47,7 +47,7 @@ def too_wide(width: int) -> Refusal | None:
 def weighted_rows(
     rw: Rewriter, value: SSAValue, factor: float | None, plus: float | None
 ) -> SSAValue:
-    """`factor * sum(value, -1, keepdim) + plus`; a `factor` of None is 1/C."""
+    """Build `factor * sum(value, -1, keepdim) + plus`; a `factor` of None is 1/C."""
     value_element = element(value.type)
     shape = dims(value.type)
     width = shape[-1]
@@ -67,24 +67,25 @@ def weighted_rows(
 
 
 def squares_overflow(op: SchemaOp, program: Program) -> Deviation | None:
-    """What another order of a norm's squares may lose: nothing, where all of them are small."""
+    """Return the deviation of another order of a norm's squares: none, where all are small."""
     value = op.operands[0]
     sizes = [size if isinstance(size, int) else inf for size in dims(value.type)]
-    bound = 4 * interval(value, program).most ** 2 * prod(sizes)  # Four: it is less a mean.
+    # Four: subtracting the mean at most doubles a number.
+    bound = 4 * interval(value, program).most ** 2 * prod(sizes)
     is_small = bound < torch.finfo(torch_dtype(element(value.type))).max
     return None if is_small else REORDERED
 
 
 def normalize_rows(rw: Rewriter, value: SSAValue, eps: float, *, centered: bool) -> SSAValue:
-    """`(x − mean) / sqrt(var + eps)` over the last axis; without the mean if it is zero already."""
+    """Build `(x − mean) / sqrt(var + eps)` over the last axis; without the mean if it is zero."""
     return normalize(rw, value, eps, row_mean, centered=centered)
 
 
 def less_first(rw: Rewriter, value: SSAValue) -> SSAValue:
-    """`x − x[0]` along the last axis: a row that is constant is zero, and its mean nothing else.
+    """Build `x − x[0]` along the last axis: a constant row becomes zero, and so does its mean.
 
-    Of any row that loses less than a rounding of its largest number, which is at most √n times
-    what the norm divides by.
+    For every row this loses less than a rounding of its largest number, which is at most √n times
+    the divisor of the norm.
     """
     first = slice_axis(rw, value, len(dims(value.type)) - 1, 0, 1)
     return put(rw, aten.SubTensor, value, first)
@@ -99,7 +100,7 @@ class Mean(Protocol):
 def normalize(
     rw: Rewriter, value: SSAValue, eps: float, mean: Mean, *, centered: bool = False
 ) -> SSAValue:
-    """`(x − mean) / sqrt(var + eps)` with means as `mean` builds them."""
+    """Build `(x − mean) / sqrt(var + eps)` with means as `mean` builds them."""
     kept = [value.type]
     if not centered:
         value = emit(rw, aten.SubTensor.make(value, mean(rw, value), result_types=kept))
@@ -112,7 +113,7 @@ def normalize(
 def scale_and_shift(
     rw: Rewriter, value: SSAValue, weight: SSAValue | None, bias: SSAValue | None
 ) -> SSAValue:
-    """`value * weight + bias`, broadcasting over leading axes."""
+    """Build `value * weight + bias`, broadcast over leading axes."""
     if weight is not None:
         value = put(rw, aten.MulTensor, value, weight)
     return value if bias is None else put(rw, aten.AddTensor, value, bias)

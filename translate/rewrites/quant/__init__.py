@@ -1,4 +1,4 @@
-"""From quantize and dequantize ops to types that carry the numbers."""
+"""From quantize and dequantize ops to types that carry the quantization parameters."""
 
 from stepwell.ir.rewriting.rewrite import GreedyRewrites
 from stepwell.translate.canonicalize import copies
@@ -7,15 +7,15 @@ from stepwell.translate.rewrites.quant.casts import DEQUANTIZE, QUANTIZE
 
 _CASTS = tuple(rule() for rule in casts.RULES)
 CANCEL_CASTS = tuple(rule for rule in _CASTS if rule.name.startswith("cancel-"))
-"""Casts that undo each other."""
+"""Remove casts that undo each other."""
 _NOOPS = tuple(rule() for rule in copies.RULES if rule.name.startswith("remove-noop-cast"))
 TYPES = (*_CASTS, *_NOOPS, *(rule() for rule in constants.RULES))
-"""Parameters into types; movements stay as they are, between floats."""
+"""Move parameters into types; data movement stays between floats."""
 
 MOVES = tuple(rule() for rule in (*hoist_quantize.RULES, *sink_dequantize.RULES))
-"""Integers are moved in place of reals."""
+"""Move integers instead of reals."""
 TYPE_QUANTIZATION = GreedyRewrites("type-quantization", (*TYPES, *MOVES))
-"""All of them to one fixed point; nothing here changes a result."""
+"""Run all of them to one fixed point; none of them changes a result."""
 
 __all__ = [
     "CANCEL_CASTS",

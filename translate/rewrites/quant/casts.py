@@ -1,9 +1,9 @@
-"""From quantize and dequantize ops to casts whose types carry the numbers, and casts that cancel.
+"""From quantize and dequantize ops to casts between quantized types, and cancellation of casts.
 
 PT2E's `quantized_decomposed.quantize_*` and torchao's `quantize_affine` carry scale, zero point and
 range as arguments, and their result is a plain integer tensor that any op may misread. Here the
-numbers move into the type; `quant.scast` gives the plain integers to whoever still wants them.
-Parameters must be constants, and a quantization; dynamic ones are another's business.
+numbers move into the type; `quant.scast` returns the plain integers to the remaining readers.
+Parameters must be constants and express a quantization; other rewrites handle dynamic ones.
 
 rule type-quantize
     The integers under their type, and plain for those who use them.
@@ -88,13 +88,13 @@ DEQUANTIZE = tuple(
 def type_of(
     value: SSAValue, stored: SSAValue, program: Program
 ) -> UniformQuantizedType | Refusal | None:
-    """The element type that the integers have which the op of `value` makes or reads."""
+    """Return the element type of the integers that the op of `value` produces or reads."""
     op = cast(SchemaOp, value.owner)
     return None if is_dynamic(op) else quantization_of(op, stored.type, program)
 
 
 def expresses(attribute: Attribute, value: SSAValue) -> bool:
-    """Whether a quantized type stands for what a tensor holds."""
+    """Whether a quantized type represents the elements of a tensor."""
     assert isinstance(attribute, UniformQuantizedType)
     return element(value.type) == attribute.data.expressed
 

@@ -1,7 +1,7 @@
-"""Quantizes weights ahead of time, and moves constants ahead of time.
+"""Constant folding: quantize weights and move constants at compile time.
 
 Graphs converted without folding quantize their weights at run time; `W.t()` and reshaped weights
-reach an op through a movement. Both become derived weights: a recipe over the program's tensor.
+reach an op through data movement. Both become derived weights: a recipe over the program's tensor.
 
 rule store-constant
     A quantized weight is its stored integers.
@@ -74,29 +74,29 @@ from stepwell.translate.rules import read_rules
 
 
 def stored_as(attribute: Attribute) -> Mapping[str, Any]:
-    """The parameters of a quantized element type, as recipes take them."""
+    """Return the parameters of a quantized element type, as recipes take them."""
     assert isinstance(attribute, UniformQuantizedType)
     return store_parameters(attribute.data)
 
 
 def is_known(value: SSAValue) -> bool:
-    """A tensor whose sizes are numbers."""
+    """The tensor has static sizes."""
     return is_static(value.type)
 
 
 def expresses_single(attribute: Attribute) -> bool:
-    """A quantized element type that stands for f32."""
+    """The quantized element type expresses f32."""
     return isinstance(attribute, UniformQuantizedType) and attribute.data.expressed == f32
 
 
 def order_of(value: SSAValue) -> list[int] | None:
-    """The order of axes in which a movement puts them, if it does no more."""
+    """Return the axis order that a movement op produces, if it only permutes."""
     order = permutation(cast(SchemaOp, value.owner))
     return None if order is None else list(order)
 
 
 def shape_of(value: SSAValue) -> list[Dim] | None:
-    """The shape that a movement gives, if it does no more."""
+    """Return the shape that a movement op produces, if it only reshapes."""
     return list(dims(value.type)) if only_reshapes(value.owner) else None
 
 

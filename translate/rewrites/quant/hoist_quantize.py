@@ -1,7 +1,8 @@
-"""Quantizes what a movement op takes instead of what it gives, which is the same numbers.
+"""Hoisting: quantize the operands of a data movement op instead of its result: the same numbers.
 
-`cat([relu(conv1), conv2])` is quantized once, after the concatenation; hoisted, each convolution
-has its own quantized result and lowers, and the concatenation moves bytes.
+`cat([relu(conv1), conv2])` is quantized once, after the concatenation. With the quantization
+hoisted, each convolution has its own quantized result and is lowered, and the concatenation moves
+bytes.
 
 rule hoist-quantize
     Every operand is quantized, and the stored integers are moved.
@@ -44,18 +45,18 @@ def only_moves_its_operands(value: SSAValue) -> bool:
 
 
 def is_for_the_whole(of: UniformQuantizedType) -> bool:
-    """One scale for a tensor."""
+    """The tensor has one scale."""
     return of.data.is_per_tensor
 
 
 def are_only_quantized(value: SSAValue) -> bool:
-    """Whether every use of the results beside which a value stands quantizes them."""
+    """Whether every use of all results of a value's op quantizes them."""
     results = cast("SchemaOp", value.owner).results
     return all(isinstance(use.operation, QuantizeCast) for r in results for use in r.uses)
 
 
 def moved_as_integers(rw: Rewriter, value: SSAValue, of: UniformQuantizedType) -> SSAValue:
-    """The stored integers of what a movement takes, quantized and moved, in place of a result."""
+    """Build the movement of stored integers, with quantized operands, in place of a result."""
     op = cast("SchemaOp", value.owner)
     operands = list(op.operands)
     for index, operand in moved(op):
@@ -65,12 +66,12 @@ def moved_as_integers(rw: Rewriter, value: SSAValue, of: UniformQuantizedType) -
 
 
 def raw_of(value: SSAValue, of: UniformQuantizedType) -> StorageCast:
-    """The cast from quantized values to their stored integers."""
+    """Build the cast from quantized values to their stored integers."""
     return StorageCast(value, with_element(value.type, storage_element(of.data)))
 
 
 def on_integers(op: SchemaOp, operands: list[SSAValue], of: UniformQuantizedType) -> SchemaOp:
-    """The same movement, of stored integers."""
+    """Build the same movement of stored integers."""
     stored = storage_element(of.data)
     return remade(op, operands, [with_element(result.type, stored) for result in op.results])
 

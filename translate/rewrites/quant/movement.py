@@ -1,4 +1,4 @@
-"""Which float ops only move values: quantizing before or after them is the same.
+"""Float ops that only move values: quantizing before or after them is the same.
 
 For these, q(op(x)) = op(q(x)) and op(dq(x)) = dq(op(x)), bit for bit.
 """
@@ -19,7 +19,7 @@ from stepwell.ir.declared.families import is_movement, is_of, ops_of
 MOVEMENT: tuple[type[SchemaOp], ...] = tuple(
     op_class(name) for name in (*ops_of("movement", "aten"), "aten.index_select.default")
 )
-"""Movement ops; dropout is one in a program that is not training."""
+"""Data movement ops; dropout is one in a program that is not training."""
 
 
 def only_moves(op: Operation | Block) -> TypeGuard[SchemaOp]:
@@ -28,7 +28,7 @@ def only_moves(op: Operation | Block) -> TypeGuard[SchemaOp]:
 
 
 def moved(op: SchemaOp) -> Iterator[tuple[int, SSAValue]]:
-    """The operands whose values are moved (an `index_select`'s indices are not), with their place."""
+    """Yield the operands whose values are moved (not an `index_select`'s indices), by index."""
     count = 1 if op.name == "aten.index_select.default" else len(op.operands)
     for index, value in enumerate(op.operands[:count]):
         if isinstance(value.type, TensorType):
@@ -36,6 +36,6 @@ def moved(op: SchemaOp) -> Iterator[tuple[int, SSAValue]]:
 
 
 def permutation(op: SchemaOp) -> tuple[int, ...] | None:
-    """The permutation that a permute, transpose or t does, or None for other movement ops."""
+    """Return the permutation of a permute, transpose or t, or None for other movement ops."""
     axes = axis_map(op) if is_of(op, "permutation") else None
     return None if axes is None else axes.order_after(0, tuple(range(len(axes.shape))))

@@ -22,7 +22,7 @@ from stepwell.ir.types import dims, element
 def quantization_of(
     op: SchemaOp, stored: Attribute, program: Program
 ) -> UniformQuantizedType | Refusal:
-    """The type that the integers of a (de)quantize op have, or why there is none.
+    """Return the type of the integers of a (de)quantize op, or why there is none.
 
     `stored` is the type of the integer tensor.
     """
@@ -68,7 +68,7 @@ def quantization_of(
 
 
 def is_dynamic(op: SchemaOp) -> bool:
-    """Whether a `choose_qparams` of the values at hand gives the parameters: no type holds those."""
+    """Whether `choose_qparams` computes the parameters at run time: no type has those."""
     return any(
         isinstance(value.owner, SchemaOp) and "choose_qparams" in value.owner.name
         for value in op.operands[1:]
@@ -76,7 +76,7 @@ def is_dynamic(op: SchemaOp) -> bool:
 
 
 def numbers(op: SchemaOp, name: str, program: Program, kind: type[N]) -> Sequence[N] | Refusal:
-    """An argument as flat numbers, read from the weight store if it is a constant tensor."""
+    """Return an argument as flat numbers, read from the weight store if it is a constant tensor."""
     value: Any = op.arg(name)
     if value is None:
         return ()
@@ -101,7 +101,7 @@ def _expressed(op: SchemaOp) -> AnyFloat:
 def _affine_blocks(
     block_size: Sequence[int], shape: Sequence[object]
 ) -> tuple[tuple[tuple[int, int], ...], tuple[int, ...], bool]:
-    """Torchao gives the block's extent along every dimension."""
+    """Torchao states the block's extent along every dimension."""
     blocks: list[tuple[int, int]] = []
     grid: list[int] = []
     for axis, (block, size) in enumerate(zip(block_size, shape, strict=True)):

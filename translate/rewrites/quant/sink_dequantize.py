@@ -1,7 +1,7 @@
-"""Moves stored integers instead of the reals they stand for.
+"""Sinking: move stored integers instead of the reals that they represent.
 
-With `linear → permute → relu`, the permutation then works on the linear's int8 result, whatever
-becomes of the relu: nothing has to be folded before it is known to lower.
+With `linear → permute → relu`, the permutation then works on the linear's int8 result, whether or
+not the relu is lowered. Nothing has to be fused before it is known to be lowered.
 
 rule sink-dequantize
     move(dq(x)) → dq(move(x)), where all that is moved has one scale.
@@ -51,13 +51,13 @@ from stepwell.translate.rules import read_rules
 
 
 def are_dequantized_alike(value: SSAValue, of: UniformQuantizedType) -> bool:
-    """Whether all that a movement moves is dequantized, of one type."""
+    """Whether all operands that an op moves are dequantized, from one type."""
     makers = [operand.owner for _, operand in moved(cast("SchemaOp", value.owner))]
     return all(isinstance(m, DequantizeCast) and element(m.input.type) == of for m in makers)
 
 
 def order_of(value: SSAValue, of: UniformQuantizedType) -> tuple[int, ...] | Refusal | None:
-    """The permutation that a movement of scales along an axis is."""
+    """Return the permutation of scales along an axis."""
     if of.data.is_per_tensor:
         return None
     order = permutation(cast("SchemaOp", value.owner))
@@ -65,7 +65,7 @@ def order_of(value: SSAValue, of: UniformQuantizedType) -> tuple[int, ...] | Ref
 
 
 def permuted(of: UniformQuantizedType, order: Sequence[int]) -> UniformQuantizedType:
-    """The type with its axes in another order."""
+    """Return the type with its axes in another order."""
     blocks = tuple((order.index(axis), block) for axis, block in of.data.blocks)
     return UniformQuantizedType(replace(of.data, blocks=blocks))
 
@@ -73,7 +73,7 @@ def permuted(of: UniformQuantizedType, order: Sequence[int]) -> UniformQuantized
 def dequantized_behind(
     rw: Rewriter, value: SSAValue, of: UniformQuantizedType
 ) -> Sequence[SSAValue]:
-    """The stored integers of what a movement takes, moved, and each result dequantized."""
+    """Build the movement of the stored integers, and dequantize each result."""
     op = cast("SchemaOp", value.owner)
     operands = list(op.operands)
     for index, operand in moved(op):

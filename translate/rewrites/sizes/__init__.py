@@ -1,1 +1,1 @@
-"""Sizes that are open until a program runs."""
+"""Rewrites of dynamic sizes."""

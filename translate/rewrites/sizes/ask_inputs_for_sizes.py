@@ -1,7 +1,7 @@
-"""Ask an input of the method for a symbolic size that it has too, or a multiple of it.
+"""Query a symbolic size from an input of the method that has it too, or a multiple of it.
 
-A size that is asked of what a delegate gives is known behind that delegate alone, and whatever
-needs it (positions, a mask made of them) splits what could be one.
+A size that is queried from a delegate's result is known only after that delegate. Every op that
+needs the size (positions, a mask computed from them) then splits what could be one delegate.
 
 rule ask-inputs-for-sizes
     The same question to the input, multiplied and divided.
@@ -26,19 +26,19 @@ from stepwell.translate.rules import read_rules
 
 
 def is_computed(value: SSAValue) -> bool:
-    """A tensor that an op makes."""
+    """The tensor is the result of an op."""
     return isinstance(value.owner, Operation)
 
 
 def input_of_size(value: SSAValue) -> InputSize | None:
-    """The input of the method that has a size, or a multiple of it."""
+    """Return the input of the method that has a size, or a multiple of it."""
     op, asked_for = value.owner, value.type
     assert isinstance(op, Operation) and isinstance(asked_for, IntType)
     return size_of_input(op.parent_block(), asked_for.size)
 
 
 def asked(rw: Rewriter, size: SSAValue, of: InputSize) -> SSAValue:
-    """The size as the input has it."""
+    """Build the size from the input's size."""
     return of.value(rw)
 
 

@@ -1,9 +1,9 @@
-"""Keep height and width of an image apart: merge them below what does not look at them.
+"""Sinking: merge height and width of an image only after the ops that do not look along them.
 
 Vision transformers flatten an image `[N, C, H, W]` to rows `[N, H·W, C]`, and unflatten it before
-the next convolution. Where height and width are symbolic, XNNPACK merges them (it works out one
-size of a reshape), but cannot part them again. Below norms, linear layers, permutations and what is
-done to each element alone, the view that merges meets the one that parts, and both go.
+the next convolution. Where height and width are symbolic, XNNPACK can merge them (it infers one
+size of a reshape) but cannot split them again. After norms, linear layers, permutations and
+elementwise ops, the view that merges meets the view that splits, and both are removed.
 
 Before:
     %w = stepwell.weight <"w"> "parameter" : tensor<5x4xf32>
@@ -57,7 +57,7 @@ ELEMENTWISE = (
     aten.HardswishDefault,
     aten.ClampDefault,
 )
-"""What is done to each element alone in the models that flatten images."""
+"""Elementwise ops in the models that flatten images."""
 
 
 @dataclass(frozen=True)
@@ -70,12 +70,12 @@ class Merged:
 
     @property
     def apart(self) -> tuple[Dim, ...]:
-        """The sizes of the axes that are merged."""
+        """Return the sizes of the axes that are merged."""
         return dims(self.source.type)[self.at : self.at + self.count]
 
 
 def merged_axes(value: SSAValue) -> Merged | None:
-    """What a view merges, if that is one run of axes of which two sizes or more are symbolic."""
+    """Return the merge of a view, if it merges one run of axes with two or more symbolic sizes."""
     if not isinstance(value.owner, aten.ViewDefault):
         return None
     source = value.owner.operands[0]
@@ -96,7 +96,7 @@ def merged_axes(value: SSAValue) -> Merged | None:
 
 @dataclass(frozen=True)
 class OfMergedAxes:
-    """An op that treats all rows alike, and which of its operands are merged ones."""
+    """An op that treats all rows equally, and which of its operands are merged."""
 
     op: SchemaOp
     merged: Merged
@@ -117,7 +117,7 @@ class KeepAxesApart(Rewrite[OfMergedAxes]):
     bound: ClassVar[Bound] = roundings("a batched GEMM may sum in another order")
 
     def match(self, op: SchemaOp, program: Program) -> OfMergedAxes | None:
-        """A merge of symbolic axes, read by an op that does not look along them."""
+        """Guards: a merge of symbolic axes, read by an op that does not look along them."""
         axes = [merged_axes(operand) for operand in op.operands]
         merged = next((each for each in axes if each is not None), None)
         if merged is None or not _is_blind(op, merged, axes):
@@ -125,7 +125,7 @@ class KeepAxesApart(Rewrite[OfMergedAxes]):
         return OfMergedAxes(op, merged, tuple(each and each.source for each in axes))
 
     def build(self, match: OfMergedAxes, rw: Rewriter) -> None:
-        """The op on axes that are apart, then the merge."""
+        """Build the op on separate axes, then the merge."""
         op, merged = match.op, match.merged
         result = op.results[0]
         if isinstance(op, aten.PermuteDefault):
@@ -143,7 +143,7 @@ class KeepAxesApart(Rewrite[OfMergedAxes]):
 
 
 def spread(order: Sequence[int], at: int, count: int) -> list[int]:
-    """A permutation as one of axes of which that at `at` is `count` apart."""
+    """Return a permutation in which the axis at `at` is `count` separate axes."""
     made: list[int] = []
     for each in (axis(number, len(order)) for number in order):
         first = each + count - 1 if each > at else each
@@ -152,7 +152,7 @@ def spread(order: Sequence[int], at: int, count: int) -> list[int]:
 
 
 def _is_blind(op: SchemaOp, merged: Merged, found: list[Merged | None]) -> bool:
-    """Whether an op does the same for each place along the merged axis."""
+    """Whether an op does the same for each position along the merged axis."""
     operand_dims = dims(op.operands[0].type)
     behind = len(operand_dims) - 1 - merged.at
     if isinstance(op, aten.PermuteDefault):
@@ -167,7 +167,7 @@ def _is_blind(op: SchemaOp, merged: Merged, found: list[Merged | None]) -> bool:
 
 
 def _broadcasts(op: SchemaOp, value: SSAValue, merged: Merged, own: Merged | None) -> bool:
-    """Whether an operand of an elementwise op is merged likewise, or ends behind the axis."""
+    """Whether an elementwise op's operand is merged the same way, or has only later axes."""
     result_dims = dims(op.results[0].type)
     if own is not None:
         return (own.at, own.apart) == (merged.at, merged.apart) and dims(value.type) == result_dims

@@ -1,7 +1,8 @@
-"""Merge the features of a linear layer ahead of its rows, where a view merges both.
+"""Merge the features of a linear layer but not its rows, where a view merges both.
 
-`[n, b, h, d]` viewed as `[n·b, h·d]` is right for the layer, but where rows are merged XNNPACK cannot
-part them again. The layer works on rows in any shape: only the features have to be one axis.
+`[n, b, h, d]` viewed as `[n·b, h·d]` is right for the layer, but where rows are merged XNNPACK
+cannot split them again. The layer works on rows in any shape: only the features have to be one
+axis.
 
 rule merge-features-first
     `linear(view(x))` to `view(linear(view(x)))`, the inner view of features alone.
@@ -43,7 +44,7 @@ from stepwell.translate.rules import read_rules
 
 
 def rows_of(value: SSAValue, merged: SSAValue) -> tuple[Dim, ...] | None:
-    """What stands before the features, two sizes symbolic, that a view merges with them."""
+    """Return the axes before the features, two of symbolic size, that a view merges too."""
     (*leading, features), shape = dims(merged.type), dims(value.type)
     rows = _rows(shape, features)
     return None if is_open_once(shape) or rows == (*leading,) else rows
@@ -55,22 +56,22 @@ def only_layers_read(merged: SSAValue) -> bool:
 
 
 def outputs(weight: SSAValue) -> Dim:
-    """How many features a layer gives."""
+    """Return the number of a layer's output features."""
     return dims(weight.type)[0]
 
 
 def element_of(value: SSAValue) -> Attribute:
-    """The element type of a tensor."""
+    """Return the element type of a tensor."""
     return element(value.type)
 
 
 def in_rows(rw: Rewriter, value: SSAValue, rows: Sequence[Dim], weight: SSAValue) -> SSAValue:
-    """A value with its features as one axis."""
+    """Return a value with its features as one axis."""
     return view(rw, value, (*rows, dims(weight.type)[-1]))
 
 
 def _rows(shape: tuple[Dim, ...], features: Dim) -> tuple[Dim, ...] | None:
-    """What stands before the axes, two or more, that are so many features together."""
+    """Return the sizes before the two or more axes whose product is the number of features."""
     count, axes = 1, len(shape)
     while axes > 1 and count != features and isinstance(size := shape[axes - 1], int):
         count, axes = count * size, axes - 1

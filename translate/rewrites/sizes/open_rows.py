@@ -1,7 +1,7 @@
-"""Proof that no row of an attention mask is closed (all −inf, or all false).
+"""Proof that no row of an attention mask is fully masked (all −inf, or all false).
 
-A softmax over a closed row is NaN, and attention defines it as zero: the guard that decides this
-at run time may go only where no row is closed.
+A softmax over a fully masked row is NaN, and attention defines it as zero. The guard that decides
+this at run time may be removed only where no row is fully masked.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from stepwell.translate.range_analysis.evaluation import ABSORBED
 
 
 def unopened_rows(mask: SSAValue, program: Program, trusts: bool = True) -> Refusal | None:
-    """None if every row of `mask` (along its last axis) has an element that lets through.
+    """Return None if every row of `mask` (along its last axis) has an unmasked element.
 
-    Proven for constants, by looking; for whole rows picked out of a proven tensor, and the first
-    parts of rows whose first element lets through; and for what is never −∞, as positions relative
-    to a query behind a norm are. Of a sum with numbers that no sum with a
-    finite one makes infinite, the other side decides. Where activations are ordinary numbers by
-    `numerics`, a mask that layers compute is open, unless nothing is to be trusted; the deviation
-    is declared by who asks (`arguments.overflows`).
+    This is proven for constants by inspection, for whole rows taken from a proven tensor, for the
+    first parts of rows whose first element is unmasked, and for values that are never −∞, for
+    example positions relative to a query after a norm. For a sum with numbers that are too small to
+    make a finite number infinite, the other operand decides. If `numerics` declares activations to
+    be finite numbers, a mask that layers compute has no fully masked row, unless `trusts` is false;
+    the caller declares the deviation (`arguments.overflows`).
     """
     if element(mask.type) != i1:
         if interval(mask, program).low > float("-inf"):
@@ -66,24 +66,24 @@ def unopened_rows(mask: SSAValue, program: Program, trusts: bool = True) -> Refu
 
 
 def keeps_beginnings(op: SchemaOp) -> bool:
-    """Whether an op cuts rows behind their first element, of which it leaves at least one."""
+    """Whether an op cuts rows after their first element, and keeps at least one element."""
     if op.name != "aten.slice.Tensor":
         return False
     rank = len(dims(op.operands[0].type))
     *rows, size = dims(op.results[0].type)
     if op.arg("dim") % rank != rank - 1 or op.arg("start") not in (0, None) or size == 0:
         return False
-    # Where there are as many columns as rows, there is no row if there is no column.
+    # With as many columns as rows, there is no row if there is no column.
     return isinstance(size, int) or size in rows or least_of(size, op) >= 1
 
 
 def keeps_rows(op: SchemaOp) -> bool:
-    """Whether each row of what an op picks from a tensor is a whole row of that tensor."""
+    """Whether each row that an op takes from a tensor is a whole row of that tensor."""
     axes = axis_map(op)
     if axes is None or element(op.operands[0].type) != element(op.results[0].type):
         return False
     if axes.shapes[0][-1:] in ((), (1,)):
-        return True  # Rows of one element: whatever is picked is a whole one.
+        return True  # In rows of one element, every element is a whole row.
     others = range(1, len(op.operands))
     last = len(axes.shape) - 1
     chosen = any(last in axes.seen(o, a) for o in others for a in range(len(axes.shapes[o])))
@@ -91,12 +91,12 @@ def keeps_rows(op: SchemaOp) -> bool:
 
 
 def picks_elements(op: SchemaOp) -> bool:
-    """Whether a result's elements are those of the first operand, some or all of them."""
+    """Whether a result consists of some or all elements of the first operand."""
     return moves_one(op) or is_of(op, "lookup", "cast")
 
 
 def picked_rows(mask: SSAValue) -> tuple[list[SchemaOp], SSAValue]:
-    """The ops that pick a mask's rows, last first, and the tensor they pick from."""
+    """Return the ops that select a mask's rows, last first, and the tensor they select from."""
     ops: list[SchemaOp] = []
     while isinstance(owner := mask.owner, SchemaOp) and picks_elements(owner):
         ops.append(owner)

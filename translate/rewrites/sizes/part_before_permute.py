@@ -1,8 +1,8 @@
-"""Part an axis before a permutation, where it meets the view that merged it.
+"""Hoisting: split an axis before a permutation, where the split meets the view that merged it.
 
-`torch.nn.MultiheadAttention` merges batch and heads, permutes, and parts them again. With numbers
-those views cost nothing; XNNPACK works out one symbolic size, and has two to find in both. Ahead of
-the permutation the view that parts is one with that which merges.
+`torch.nn.MultiheadAttention` merges batch and heads, permutes, and splits them again. With static
+sizes those views cost nothing. XNNPACK infers one symbolic size, and both views have two. Before
+the permutation the view that splits merges with the view that merges.
 
 rule part-before-permute
     `view(permute(x))` to `permute(view(x))` where two sizes are symbolic and one axis is parted.
@@ -42,7 +42,7 @@ from stepwell.translate.rules import read_rules
 
 @dataclass(frozen=True)
 class Parted:
-    """The shape in which axis `at` of a permutation in `order` is `count` parts ahead of it."""
+    """Return the shape that splits axis `at` of a permutation into `count` axes before it."""
 
     order: tuple[int, ...]
     at: int
@@ -53,7 +53,7 @@ class Parted:
 def parted(
     value: SSAValue, order: Sequence[int], permuted: SSAValue, made: SSAValue
 ) -> Parted | Refusal | None:
-    """What a view parts, where XNNPACK could not work the view out; the other axes stay."""
+    """Return the axes of a view that XNNPACK cannot infer; the other axes stay."""
     given, shape = dims(permuted.type), dims(made.type)
     count = len(shape) - len(given) + 1
     if count < 2 or is_open_once(shape) or not is_known((*given, *shape)):
@@ -69,12 +69,12 @@ def parted(
 
 
 def apart(rw: Rewriter, value: SSAValue, match: Parted) -> SSAValue:
-    """The view of what is permuted."""
+    """Build the view of the permutation's operand."""
     return view(rw, value, match.shape)
 
 
 def order_of_parts(match: Parted) -> list[int]:
-    """The permutation of the parts."""
+    """Build the permutation of the split axes."""
     return list(spread(match.order, match.order[match.at], match.count))
 
 

@@ -1,9 +1,9 @@
-"""Sizes that data say, where the data are weights, and that all a caller may choose give: numbers.
+"""Constant folding of sizes: pin sizes that weights, or all permitted inputs, determine.
 
-A graph's edges without its loops, the places of a mask that is not 0: `torch.export` does not look
-into a buffer, and calls what an index by truths gives `u0` rows. The program holds the buffer, so it
-is a number, also where it was asked for with `item()`; what was computed of it is computed of a
-number, and most of it at compile time.
+Examples are a graph's edges without its loops, and the positions of nonzero elements of a mask.
+`torch.export` does not inspect a buffer, and gives the result of an index by truth values `u0`
+rows. The program holds the buffer, so the size is a number, also where `item()` reads it. Values
+that are computed from the size are then computed from a number, most of them at compile time.
 
 Before:
     %e = stepwell.weight <"e"> "buffer" : tensor<4xi64>
@@ -50,14 +50,14 @@ class PinKnownSizes(Pass):
 
     @staticmethod
     def concerns(program: Program) -> bool:
-        """Whether a method has a size that only data say, or one that is a number for all calls."""
+        """Whether a method has a data-dependent size, or a size with one value in all calls."""
         return any(
             _has_settled_sizes(func) or any(map(_has_sizes_of_data, func.body.walk()))
             for func in program.methods.values()
         )
 
     def apply(self, program: Program, history: History) -> int:
-        """Pin one after the other; returns how many symbols."""
+        """Pin one size after the other; return the number of symbols."""
         return sum(self._pinned(func, program) for func in program.methods.values())
 
     def _pinned(self, func: FuncOp, program: Program) -> int:
@@ -76,7 +76,7 @@ class PinKnownSizes(Pass):
 
 
 class _Settling(Pinning):
-    """Sizes that have one value for all that a caller may choose."""
+    """Return sizes that have one value for every permitted input."""
 
     def new_type(self, type_: Attribute) -> Attribute:
         if isinstance(type_, IntType):
@@ -99,14 +99,14 @@ def _has_settled_sizes(func: FuncOp) -> bool:
 
 
 def _sizes(type_: Attribute) -> Sequence[Dim]:
-    """The sizes of a tensor, or the number that a type says."""
+    """Return the sizes of a tensor, or the number that a type states."""
     if isinstance(type_, TensorType):
         return dims(type_)
     return [type_.size] if isinstance(type_, IntType) else [0]
 
 
 def _is_symbol_of_data(size: Dim) -> bool:
-    """Whether a size is a symbol of which data say the value."""
+    """Whether a size is a symbol whose value depends on data."""
     return isinstance(size, Size) and is_unbacked(str(size))
 
 
@@ -115,7 +115,7 @@ def _has_sizes_of_data(op: Operation) -> bool:
 
 
 def _decided(func: FuncOp, program: Program) -> tuple[dict[str, int], dict[SSAValue, Any]] | None:
-    """Sizes of data that an op gives of weights alone, with what it gives; or of numbers alone."""
+    """Yield data-dependent sizes that ops compute from weights or numbers alone, with results."""
     interpreter = Interpreter(program.weights)
     for op in func.body.block.ops:
         if not _has_sizes_of_data(op):
@@ -141,7 +141,7 @@ def _decided(func: FuncOp, program: Program) -> tuple[dict[str, int], dict[SSAVa
 
 
 def _inferred(op: Operation) -> Sequence[Attribute]:
-    """What torch says that an op gives, of numbers alone: a slice up to a number that is known now."""
+    """Return torch's result for an op of numbers alone: a slice up to a number known now."""
     given = [value.type for value in op.operands]
     if not isinstance(op, SchemaOp) or not all(
         isinstance(type_, TensorType) and is_static(type_) for type_ in given
@@ -154,7 +154,7 @@ def _inferred(op: Operation) -> Sequence[Attribute]:
 
 
 def _stands_for(result: SSAValue, value: torch.Tensor, program: Program) -> None:
-    """A weight in the place of what was computed."""
+    """Replace a computed value by a weight."""
     key = program.weights.constant(value.contiguous(), "known")
     weight = WeightOp(key, program.weights.type_of(key), "constant")
     put_before(weight, cast(Operation, result.owner))
@@ -163,7 +163,7 @@ def _stands_for(result: SSAValue, value: torch.Tensor, program: Program) -> None
 
 
 def _values(op: Operation, interpreter: Interpreter) -> dict[SSAValue, Any] | None:
-    """What an op gives, computed with all that leads to it, if that is weights alone."""
+    """Compute an op's result and everything it depends on, if that is weights alone."""
     way: set[Operation] = set()
     waiting = [op]
     while waiting:

@@ -1,8 +1,8 @@
-"""Pin sizes that only a call gives to stated numbers, in the types and in the signature.
+"""Specialization: pin dynamic sizes to stated numbers, in the types and in the signature.
 
-A runtime whose operators keep the planned size of their results computes wrong numbers at any other
-size. With the size pinned the program says so: its input has one shape, and every engine refuses
-another. What was computed from the size becomes a constant.
+Some runtimes have operators that keep the planned size of their results. They compute wrong numbers
+at any other size. With the size pinned the program states it: its input has one shape, and every
+engine refuses another. Values computed from the size become constants.
 
     func.func @forward(%x: tensor<?x12xf32, #stepwell.shape<["s0", 12]>>) …      # 1 <= s0 <= 16
 
@@ -55,13 +55,13 @@ class PinSymbolicSizes(Pass):
 
     @classmethod
     def of(cls, sizes: Sizes) -> PinSymbolicSizes:
-        """The pass for sizes as Python has them: `"max"`, `4`, `{"s77": 4}`."""
+        """Create the pass from sizes as Python objects: `"max"`, `4`, `{"s77": 4}`."""
         if isinstance(sizes, Mapping):
             return cls(",".join(f"{symbol}={size}" for symbol, size in sizes.items()))
         return cls(str(sizes))
 
     def apply(self, program: Program, history: History) -> int:
-        """Pin; returns how many symbols.
+        """Pin the sizes; return the number of symbols.
 
         Raises:
             StepwellError: a size is out of its range, has no bound, is unknown or not a caller's
@@ -72,7 +72,7 @@ class PinSymbolicSizes(Pass):
         if problems := list(_out_of_range(pins, sizes)):
             raise StepwellError(problems)
         if pins:
-            program.samples.clear()  # They may be of another size.
+            program.samples.clear()  # Other methods may have another size.
             for func in program.methods.values():
                 Pinning(func, pins).apply()
         return len(pins)
@@ -111,7 +111,7 @@ def _spelled(name: str, low: int, high: int | None) -> str:
 
 
 def _sizes_of_inputs(func: FuncOp) -> dict[str, tuple[int, int | None]]:
-    """The symbols that a caller chooses, with their ranges; those of data (`u0`) are not."""
+    """Return the symbols that a caller chooses, with their ranges; not those of data (`u0`)."""
     ranges = get_signature(func).ranges
     sizes: dict[str, tuple[int, int | None]] = {}
     for argument in func.body.block.args:
@@ -149,7 +149,7 @@ class Pinning:
         self.known: dict[SSAValue, Number] = {}
 
     def apply(self) -> None:
-        """Types first, then what reads a number that is known now, then the signature."""
+        """Rewrite types first, then readers of numbers that are known now, then the signature."""
         for block in walk_blocks(self.func.body):
             for argument in block.args:
                 self._retype(argument)
@@ -182,7 +182,7 @@ class Pinning:
             self.known[value] = self.symbols.number(type_)
 
     def new_type(self, type_: Attribute) -> Attribute:
-        """A type with its sizes, or its number, pinned."""
+        """Return a type with its sizes, or its number, pinned."""
         match type_:
             case TensorType() if not is_static(type_):
                 return tensor([self.new_size(d) for d in dims(type_)], element(type_))
@@ -194,7 +194,7 @@ class Pinning:
                 return type_
 
     def new_size(self, dim: Dim) -> Dim:
-        """A size with numbers for the symbols that are pinned."""
+        """Return a size with numbers for the symbols that are pinned."""
         if isinstance(dim, int) or dim == UNKNOWN:
             return dim
         pinned = self.symbols.stated(str(dim), self.pins)
@@ -203,7 +203,7 @@ class Pinning:
     # -- numbers -------------------------------------------------------------------------------
 
     def _state_arguments(self, op: SchemaOp) -> None:
-        """Run-time scalars of a call that are known now are written into it."""
+        """Replace run-time scalars of a call that are known now."""
         tensors = {argument.name for argument in op.SCHEMA.tensor_arguments}
         values = {
             name: value if name in tensors else self._stated(value)
@@ -237,7 +237,7 @@ class Pinning:
         op.operands = taken
 
     def _remove_proven(self) -> None:
-        """Assertions that a pinned size decides."""
+        """Decide assertions about a pinned size."""
         problems: list[Problem] = []
         for op in list(self.func.body.walk()):
             if op.name != "aten._assert_scalar.default" or not isinstance(op, SchemaOp):
@@ -256,7 +256,7 @@ class Pinning:
     # -- the signature -------------------------------------------------------------------------
 
     def _seal(self) -> None:
-        """Known inputs and outputs are frozen into the signature; other uses read a constant."""
+        """Freeze known inputs and outputs into the signature; other uses read a constant."""
         func, block = self.func, self.func.body.block
         last = block.last_op
         assert last is not None
@@ -291,7 +291,7 @@ class Pinning:
         )
 
     def _materialize(self) -> None:
-        """What still reads a known number (an operand of a branch) reads a constant of it."""
+        """Give remaining readers of a known number (a branch's operand) a constant of it."""
         for value, number in self.known.items():
             for use in list(value.uses):
                 constant = ConstantOp(number)

@@ -1,7 +1,7 @@
-"""Remove assertions about a tensor that its type proves.
+"""Dead-code elimination: remove assertions about a tensor that its type proves.
 
-`torch.export` records `_assert_tensor_metadata` before casts. Types here are verified, so that a
-dtype that agrees needs no check at run time; the device is the target's business.
+`torch.export` records `_assert_tensor_metadata` before casts. Types here are verified, so a dtype
+that agrees needs no check at run time. The target decides about the device.
 
 rule remove-proven-assert
     `_assert_tensor_metadata` of what the type says to nothing.
@@ -28,19 +28,19 @@ from stepwell.translate.rules import read_rules
 
 
 def asserts_another_dtype(value: SSAValue, dtype: Attribute | None) -> Refusal | None:
-    """A dtype that the tensor has not."""
+    """The asserted dtype differs from the tensor's."""
     if dtype is None or dtype == element(value.type):
         return None
     return Refusal(f"it asserts dtype {dtype} of {value.type}: it fails at run time")
 
 
 def has_sizes(value: SSAValue, sizes: Sequence[Dim] | None) -> bool:
-    """Sizes that are the type's, if any are stated."""
+    """The asserted sizes, if any, are those of the type."""
     return sizes is None or tuple(sizes) == dims(value.type)
 
 
 def is_absent(argument: object) -> bool:
-    """An argument that is none."""
+    """The argument is absent."""
     return argument is None
 
 

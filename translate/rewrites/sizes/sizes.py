@@ -1,7 +1,7 @@
-"""Symbolic sizes as values: where a rewrite needs `2*s77`, the op that gives it at run time.
+"""Symbolic sizes as values: build the op that computes `2*s77` at run time for a rewrite.
 
-A size is best asked of a tensor that has it; where none has, it is computed from those that have
-its symbols. A number of another kind is one that the op was given.
+A size is preferably read from a tensor that has it. If no tensor has it, it is computed from sizes
+that contain its symbols. A run-time number that is no size is an operand of the op.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from stepwell.translate.rewrites.building import size_of
 def can_compute(
     size: Dim, types: Collection[Attribute], inputs: Collection[Dim] = frozenset()
 ) -> bool:
-    """Whether `Sizes` can give a size when it has seen values of these types.
+    """Whether `Sizes` can compute a size once it has seen values of these types.
 
     Args:
-        size: what is wanted.
+        size: the requested size.
         types: of the values.
-        inputs: the sizes that inputs of the method have, which may be asked for always.
+        inputs: the sizes of inputs of the method, which are always available.
     """
     known: set[Dim] = set()
     for type_ in types:
@@ -44,7 +44,7 @@ def can_compute(
 
 
 def _source(size: Size, known: Collection[Dim], inputs: Collection[Dim]) -> int | None:
-    """What a size is computed from: 0, sizes at hand; 1, shares of them too; 2, inputs' as well."""
+    """The sources of a size: 0, known sizes; 1, fractions of them too; 2, those of inputs too."""
     for source, sizes in enumerate(((), known, (*known, *inputs))):
 
         def leaf(part: Size, sizes: Collection[Dim] = sizes) -> bool | None:
@@ -59,7 +59,7 @@ def _source(size: Size, known: Collection[Dim], inputs: Collection[Dim]) -> int 
 
 
 def sizes_of_inputs(block: Block | None) -> frozenset[Dim]:
-    """The symbolic sizes that inputs of a method have, asked for from its own block."""
+    """Return the symbolic sizes of the inputs of a method, for use in its own block."""
     if block is None or not isinstance(block.parent_op(), FuncOp):
         return frozenset()
     types = [argument.type for argument in block.args]
@@ -68,14 +68,14 @@ def sizes_of_inputs(block: Block | None) -> frozenset[Dim]:
 
 
 def _stated(type_: IntType | FloatType | BoolType) -> Dim:
-    """What a run-time number is: of one that is no integer the text alone."""
+    """Return the expression of a run-time number; for one that is no integer, its text alone."""
     return type_.size if isinstance(type_, IntType) else Size.computed(type_.data)
 
 
 def share_of(wanted: Dim, dim: Dim) -> Fraction | None:
-    """What to multiply a size with to get another, if that is one number whatever the symbols are.
+    """Return the factor from one size to another, if it does not depend on the symbols.
 
-    The share that `8*s` is of `32*s` is 1/4.
+    The factor from `32*s` to `8*s` is 1/4.
     """
     one, other = Size.of(wanted), Size.of(dim)
     if not one.terms:
@@ -86,14 +86,14 @@ def share_of(wanted: Dim, dim: Dim) -> Fraction | None:
 
 @dataclass(frozen=True)
 class InputSize:
-    """A size as a share of that of an axis of an input of the method."""
+    """A size as a fraction of the size of an axis of an input of the method."""
 
     source: SSAValue
     axis: int
     share: Fraction
 
     def value(self, rw: Rewriter) -> SSAValue:
-        """What asks the input, and multiplies and divides."""
+        """Build the query of the input, and the multiplication and division."""
         dim = dims(self.source.type)[self.axis]
         asked = op_class("aten.sym_size.int").make(
             self.source, self.axis, result_types=[IntType(str(dim))]
@@ -102,7 +102,7 @@ class InputSize:
 
 
 def share_as_value(rw: Rewriter, size: Dim, value: SSAValue, share: Fraction) -> SSAValue:
-    """A share of a size that a value holds, multiplied and divided."""
+    """Multiply and divide a size that a value holds."""
     for name, number in (("mul", share.numerator), ("floordiv", share.denominator)):
         if number != 1:
             size = FUNCTIONS[name](size, number)
@@ -112,7 +112,7 @@ def share_as_value(rw: Rewriter, size: Dim, value: SSAValue, share: Fraction) ->
 
 
 def size_of_input(block: Block | None, size: Dim) -> InputSize | None:
-    """The first axis of an input of the method of which a size is a share."""
+    """Return the first axis of a method's input that a size is a fraction of."""
     if block is None:
         return None
     for argument in block.args:
@@ -126,7 +126,7 @@ def size_of_input(block: Block | None, size: Dim) -> InputSize | None:
 
 
 def size_as_tensor(rw: Rewriter, size: Size, source: SSAValue) -> SSAValue:
-    """A size as one element of a value's type: asked of an input, or else of the value, which has it."""
+    """Build a size as one element of a value's type, from an input or else from the value."""
     owner = source.owner
     asked = size_of_input(owner if isinstance(owner, Block) else owner.parent_block(), size)
     count = asked.value(rw) if asked else size_of(rw, source, dims(source.type).index(size))
@@ -138,7 +138,7 @@ def size_as_tensor(rw: Rewriter, size: Size, source: SSAValue) -> SSAValue:
 
 
 class Sizes:
-    """Gives sizes as values, inserting what computes them before the op that is rewritten."""
+    """Builds sizes as values; inserts the ops that compute them before the op being rewritten."""
 
     def __init__(self, rw: Rewriter, operands: Sequence[SSAValue], block: Block | None) -> None:
         self._rw = rw
@@ -149,7 +149,7 @@ class Sizes:
             self.see(operand)
 
     def see(self, value: SSAValue) -> None:
-        """A number, or a tensor whose sizes may be asked for, from now on."""
+        """Make a number, or a tensor's sizes, available from now on."""
         type_ = value.type
         if isinstance(type_, IntType | FloatType | BoolType):
             self._values[_stated(type_)] = value
@@ -166,7 +166,7 @@ class Sizes:
         return ask
 
     def value(self, size: Dim) -> SSAValue | int:
-        """The value of a size, a plain int where it is a number.
+        """Return the value of a size, a plain int where it is static.
 
         Raises:
             StepwellError: `can_compute` says that there is none.

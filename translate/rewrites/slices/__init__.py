@@ -1,1 +1,1 @@
-"""Slices, joins, paddings and writes: which elements are taken, and where they go."""
+"""Rewrites of slices, concatenations, paddings and writes to parts of tensors."""

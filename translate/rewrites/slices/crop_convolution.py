@@ -1,11 +1,11 @@
-"""Cut a convolution's padding where its result is cut at the ends, on an axis of open length.
+"""Reduce a convolution's padding where its result is sliced at the ends, on a dynamic axis.
 
-A causal convolution is often written as a padded one whose last results are dropped (`y[:, :, :-6]`).
-On an open axis no node can slice from the end; less padding gives the same numbers:
+A causal convolution is often written as a padded one whose last results are dropped (`y[:, :,
+:-6]`). On a dynamic axis no node can slice from the end. Less padding gives the same numbers:
 
     conv(x, padding=(6, 6))[:, :, :-6] = conv(x, padding=(6, 0))
 
-A transposed convolution computes less where its padding is more, and as much of its last step as
+A transposed convolution computes less where its padding is greater, and as much of its last step as
 `output_padding` says.
 
 Before:
@@ -37,7 +37,7 @@ from stepwell.translate.rewrites.building import TO_THE_END, axis, emit, emit_as
 
 @dataclass(frozen=True)
 class CroppedConvolution:
-    """A slice of a convolution's result: how much goes from the front and from the end."""
+    """A slice of a convolution's result: the amounts removed from the front and from the end."""
 
     op: SchemaOp
     convolution: SchemaOp
@@ -55,7 +55,7 @@ class CropConvolution(Rewrite[CroppedConvolution]):
     bound: ClassVar[Bound] = roundings("a kernel for other paddings may sum in another order")
 
     def match(self, op: SchemaOp, program: Program) -> CroppedConvolution | Refusal | None:
-        """Ends cut off what a convolution gives along an open axis, which nobody else reads."""
+        """Guards: a slice, the only reader, cuts a convolution's ends on a dynamic axis."""
         owner = op.operands[0].owner
         if not isinstance(owner, aten.ConvolutionDefault) or op.arg("step") != 1:
             return None
@@ -74,7 +74,7 @@ class CropConvolution(Rewrite[CroppedConvolution]):
         return cannot_be_cropped(cropped_convolution) or cropped_convolution
 
     def build(self, match: CroppedConvolution, rw: Rewriter) -> None:
-        """The convolution with other paddings."""
+        """Build the convolution with other paddings."""
         conv, space = match.convolution, match.space
         x, result = conv.operands[0], match.op.results[0]
         padding, outer = list(conv.arg("padding")), list(conv.arg("output_padding"))
@@ -104,7 +104,7 @@ class CropConvolution(Rewrite[CroppedConvolution]):
 
 
 def cannot_be_cropped(cropped_convolution: CroppedConvolution) -> Refusal | None:
-    """What is cut off is not what the padding of both ends adds."""
+    """The slice removes other elements than those that the padding of both ends adds."""
     conv, space = cropped_convolution.convolution, cropped_convolution.space
     stride, padding = conv.arg("stride")[space], conv.arg("padding")[space]
     if conv.arg("transposed"):
@@ -123,7 +123,7 @@ def cannot_be_cropped(cropped_convolution: CroppedConvolution) -> Refusal | None
 
 
 def padding_of(x: SSAValue, space: int) -> tuple[int, int]:
-    """The zeros that a pad of its own puts at both ends of one spatial axis, and nowhere else."""
+    """Return the zeros that a separate pad adds at both ends of one spatial axis alone."""
     owner = x.owner
     if not isinstance(owner, aten.ConstantPadNdDefault) or not x.has_one_use():
         return 0, 0
@@ -136,7 +136,7 @@ def padding_of(x: SSAValue, space: int) -> tuple[int, int]:
 
 
 def padded(rw: Rewriter, x: SSAValue, space: int, amounts: tuple[int, int]) -> SSAValue:
-    """Zeros at both ends of a spatial axis."""
+    """Pad a spatial axis with zeros at both ends."""
     if not any(amounts):
         return x
     shape = list(dims(x.type))

@@ -1,7 +1,7 @@
-"""Move a slice ahead of the permute or view it follows, towards what made the tensor.
+"""Hoisting: move a slice before the permute or view that it follows, towards the producer.
 
 `qkv.view(B, N, 3, H, D).permute(2, 0, 3, 1, 4)[i]` is a slice of the fused projection's output
-features; ahead of both layout ops `split_linear` can cut the projection itself. On a view, the
+features. Before both layout ops `split_linear` can split the projection itself. On a view, the
 sliced axis must be the leading factor of a source axis (axes tracked by their strides, not sizes).
 
 rule hoist-slice-over-permute
@@ -55,10 +55,10 @@ from stepwell.translate.rewrites.views import merge_views
 from stepwell.translate.rules import read_rules
 
 MOST_READERS = 64
-"""Readers of a layout op's result, or of its source, that are looked at."""
+"""The most readers of a layout op's result, or of its source, that are examined."""
 
 Part = tuple[int, int, int]
-"""An axis, and where a slice of it begins and ends."""
+"""An axis, and the begin and end of a slice on it."""
 
 
 def only_slices_read(value: SSAValue) -> bool:
@@ -67,22 +67,22 @@ def only_slices_read(value: SSAValue) -> bool:
 
 
 def bounds_of(part: SSAValue) -> Part | None:
-    """The axis, begin and end of a slice of step 1, where all are numbers."""
+    """The slice has step 1 and static axis, begin and end."""
     return static_bounds(cast(SchemaOp, part.owner))
 
 
 def is_gain(value: SSAValue, bounds: Part) -> bool:
-    """Whether less is laid out behind slices, or they cut a layer's outputs."""
+    """Whether less data moves after the slices, or they split a layer's outputs."""
     return drops_some(cast(SchemaOp, value.owner), bounds[0]) or cuts_outputs(value, bounds[0])
 
 
 def part_before_permute(order: Sequence[int], bounds: Part) -> Part:
-    """The slice of what is permuted."""
+    """Build the slice of the permutation's operand."""
     return axis(order[bounds[0]], len(order)), *bounds[1:]
 
 
 def part_before_view(source: SSAValue, viewed: SSAValue, bounds: Part) -> Part | Refusal:
-    """The slice of what is viewed."""
+    """Build the slice of the view's operand."""
     at, start, stop = bounds
     factor = leading_factor(dims(source.type), dims(viewed.type), at)
     if factor is None:
@@ -91,27 +91,28 @@ def part_before_view(source: SSAValue, viewed: SSAValue, bounds: Part) -> Part |
 
 
 def cut(rw: Rewriter, value: SSAValue, part: Part) -> SSAValue:
-    """A slice with step 1."""
+    """Build a slice with step 1."""
     at, start, stop = part
     return emit(rw, slice_op(value, at, start, stop, stop - start))
 
 
 def in_order(order: Sequence[int]) -> list[int]:
-    """Axes counted from the front."""
+    """Return axes counted from the front."""
     return [axis(d, len(order)) for d in order]
 
 
 def in_shape_of(rw: Rewriter, value: SSAValue, like: SSAValue) -> SSAValue:
-    """A view in the shape of another value."""
+    """Build a view in the shape of another value."""
     return view(rw, value, dims(like.type))
 
 
 def drops_some(layout: SchemaOp, at: int) -> bool:
     """Whether a layout op that comes after the slices of its result moves less than it does now.
 
-    It does not where they are together as large as it is, as each part is only moved for itself; nor
-    where something else reads the source whole: the other layout op may become the same as this.
-    More than `MOST_READERS` are not looked at, since each slice asks: they would be as many layout ops.
+    It does not if the slices together are as large as its result, as each part is moved separately.
+    It does not if another op reads the source whole, because the other layout op may become the
+    same as this one. More than `MOST_READERS` are not examined, since each slice checks, and there
+    would be as many layout ops.
     """
     (value,), source = layout.results, layout.operands[0]
     around, cuts = (
@@ -144,7 +145,7 @@ def cuts_outputs(value: SSAValue, at: int) -> bool:
 
 
 def static_bounds(op: SchemaOp) -> tuple[int, int, int] | None:
-    """(axis, start, stop) of a slice with step 1 and numbers for bounds, on an axis of known size."""
+    """Return (axis, start, stop) of a slice of step 1 with static bounds on a static axis."""
     shape = dims(op.operands[0].type)
     start, stop = op.arg("start"), op.arg("end")
     at = axis(op.arg("dim"), len(shape))
@@ -163,11 +164,11 @@ def static_bounds(op: SchemaOp) -> tuple[int, int, int] | None:
 def leading_factor(
     source: tuple[Dim, ...], viewed: tuple[Dim, ...], at: int
 ) -> tuple[int, int] | None:
-    """(source axis, elements per step) if axis `at` of a view is the leading part of one axis.
+    """Return (source axis, elements per step) if axis `at` of a view leads one source axis.
 
-    Row-major strides decide: the source axis must start where the viewed axis starts, so its
-    outer extent is equal, and the viewed axis's stride must be a multiple of the source axis's.
-    Symbolic sizes may stand outside and inside, the same ones on both sides.
+    Row-major strides decide: the source axis must start where the viewed axis starts, so its outer
+    extent is equal, and the viewed axis's stride must be a multiple of the source axis's. Symbolic
+    sizes may be outside and inside, if they are the same on both sides.
     """
     outer, inner = _extent(viewed[:at]), _extent(viewed[at + 1 :])
     length = viewed[at]
@@ -188,7 +189,7 @@ def leading_factor(
 
 
 def _extent(shape: tuple[Dim, ...]) -> tuple[int, list[Size]]:
-    """The product of the sizes that are numbers, and the others."""
+    """Return the product of the static sizes, and the symbolic sizes."""
     symbols = sorted((d for d in shape if isinstance(d, Size)), key=str)
     return prod(d for d in shape if isinstance(d, int)), symbols
 

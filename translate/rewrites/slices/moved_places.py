@@ -1,4 +1,4 @@
-"""Ops that only move elements: which element of the operand each of the result's is."""
+"""Ops that only move elements: the operand element of each element of the result."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from stepwell.dialects.aten.registry import torch_overload
 from stepwell.translate.rewrites.building import element_count, static_dims
 
 MOST_PLACES = 1 << 22
-"""The most places of a pattern: an index is a constant of the graph, four bytes each."""
+"""The most positions of a pattern: an index is a constant of the graph, four bytes each."""
 
 
 def places(op: SchemaOp) -> torch.Tensor:
-    """The place of each result's element among the operand's, -1 for padding: `i64[N]`."""
+    """Return the operand position of each result element, -1 for padding: `i64[N]`."""
     shape = static_dims(op.operands[0])
     assert shape is not None, "a pattern is for known sizes"
     numbers = torch.arange(1, element_count(shape) + 1, dtype=torch.float64).reshape(shape)
@@ -25,7 +25,7 @@ def places(op: SchemaOp) -> torch.Tensor:
 
 
 def longest_run(pattern: torch.Tensor, count: int) -> int:
-    """The most neighbors that always go together."""
+    """Return the most adjacent elements that always move together."""
     breaks = (pattern.diff() != 1).nonzero().reshape(-1) + 1
     run = gcd(count, pattern.numel())
     for place in [*breaks.tolist(), *pattern[breaks].tolist(), int(pattern[0])]:

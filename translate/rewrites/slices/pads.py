@@ -1,4 +1,4 @@
-"""Padding with a constant as `aten.constant_pad_nd.default` with its value.
+"""Canonicalize constant padding to `aten.constant_pad_nd.default` with its value.
 
 rule pad-to-constant-pad
     The mode is constant.
@@ -33,22 +33,22 @@ from stepwell.translate.rules.terms import at_run_time
 
 
 def stated(value: float | None) -> float:
-    """The value that pads, 0 where none is stated."""
+    """Return the padding value, 0 where none is stated."""
     return 0 if value is None else value
 
 
 def are_known(*arguments: object) -> bool:
-    """Numbers, and lists of them, that the program states."""
+    """Whether the program states the numbers, and lists of them."""
     return not any(map(at_run_time, arguments))
 
 
 def is_constant(mode: str) -> bool:
-    """Whether what pads is one number."""
+    """Whether the padding value is one number."""
     return mode == "constant"
 
 
 def leaves_value_out(padded: SSAValue) -> bool:
-    """A padding that does not say with what."""
+    """Whether a padding does not state its value."""
     return "value" not in cast(SchemaOp, padded.owner).properties
 
 

@@ -1,9 +1,9 @@
-"""How elements of an axis are picked by known indices: with slices, concatenations and views.
+"""Plans that pick elements of an axis by known indices with slices, concatenations and views.
 
-A flip of 192 elements is no 192 slices: seen as `[4, 4, 4, 3]` each axis is flipped alone, with 15.
-So are nearest resizes (a period of indices), windows, tiles and repeats. A plan is found by trying
-to see the indices as `q · outer + inner`, as columns, as two parts, and as plain runs; the one with
-the fewest ops is taken.
+A flip of 192 elements does not need 192 slices: viewed as `[4, 4, 4, 3]` each axis is flipped
+separately, with 15 slices. The same holds for nearest resizes (a period of indices), windows, tiles
+and repeats. The search views the indices as `q · outer + inner`, as columns, as two parts, and as
+plain runs, and takes the plan with the fewest ops.
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ from stepwell.translate.rewrites.building import cat, slice_axis, view
 Indices = tuple[int, ...]
 
 LONGEST = 4096
-"""Indices of more elements are looked at as runs alone."""
+"""With more elements than this, indices are viewed as runs alone."""
 WIDEST = 16
-"""Columns that are picked one by one."""
+"""The most columns that are picked one by one."""
 AT_ONCE = 5
 """Tensors that one concatenation takes."""
 
 
 @dataclass(frozen=True)
 class Runs:
-    """`(start, stop)` one after the other."""
+    """Ranges `(start, stop)` in order."""
 
     runs: tuple[tuple[int, int], ...]
 
     @property
     def cost(self) -> int:
-        """Slices and concatenations."""
+        """Return the number of slices and concatenations."""
         return len(set(self.runs)) + joins(len(self.runs))
 
 
 @dataclass(frozen=True)
 class Split:
-    """The elements from `start` to `stop`, seen as `[…, period]`: picked from both axes."""
+    """The elements from `start` to `stop`, viewed as `[…, period]`: picked on both axes."""
 
     start: int
     stop: int
@@ -56,7 +56,7 @@ class Split:
 
 @dataclass(frozen=True)
 class Columns:
-    """The picked elements, seen as `[n, len(columns)]`, a column at a time."""
+    """The picked elements, viewed as `[n, len(columns)]`, a column at a time."""
 
     count: int
     columns: tuple[Plan, ...]
@@ -65,7 +65,7 @@ class Columns:
 
 @dataclass(frozen=True)
 class Parts:
-    """What parts of the indices pick, one after the other."""
+    """The elements that parts of the indices pick, concatenated."""
 
     parts: tuple[Plan, ...]
     cost: int
@@ -75,18 +75,18 @@ Plan = Runs | Split | Columns | Parts
 
 
 def joins(count: int) -> int:
-    """Concatenations that join some tensors."""
+    """Return the number of concatenations that join some tensors."""
     return -(-(count - 1) // (AT_ONCE - 1))
 
 
 @dataclass
 class Planner:
-    """Finds plans; one for each rewrite of an op, because it remembers what it found."""
+    """Finds plans; create one for each rewrite of an op, because it caches plans."""
 
     known: dict[tuple[Indices, int, int], Plan] = field(default_factory=dict)
 
     def plan(self, indices: Indices, size: int, depth: int = 6) -> Plan:
-        """The cheapest plan that was found for indices into an axis."""
+        """Return the cheapest plan that was found for indices into an axis."""
         key = indices, size, depth
         if key not in self.known:
             plain = Runs(tuple(runs_of(indices)))
@@ -118,7 +118,7 @@ class Planner:
     def _split(
         self, starts: Sequence[int], inner: Indices, size: int, depth: int
     ) -> Iterator[Plan]:
-        """Seen as `[size / q, q]`, for steps q between the places where rows start."""
+        """View the axis as `[size / q, q]`, for the steps q between the starts of rows."""
         step = reduce(gcd, (start - starts[0] for start in starts))
         span = max(inner) + 1
         periods = {step, span} if step and step % span == 0 else {step}
@@ -134,7 +134,7 @@ class Planner:
                 cut = (first, end) != (0, size)
                 cost = outer.cost + within.cost + cut + 1
                 yield Split(first, end, period, outer, within, cost)
-        if step == 0 and len(starts) > 1:  # The same row again and again.
+        if step == 0 and len(starts) > 1:  # The same row is repeated.
             outer = Runs(((0, 1),) * len(starts))
             low = starts[0]
             within = self.plan(tuple(low + i for i in inner), size, depth)
@@ -151,7 +151,7 @@ class Planner:
 
 
 def runs_of(indices: Sequence[int]) -> list[tuple[int, int]]:
-    """Maximal sequences of successive numbers, as half-open ranges."""
+    """Return maximal sequences of successive numbers, as half-open ranges."""
     runs: list[tuple[int, int]] = []
     for index in indices:
         if runs and runs[-1][1] == index:
@@ -162,7 +162,7 @@ def runs_of(indices: Sequence[int]) -> list[tuple[int, int]]:
 
 
 def pick(rw: Rewriter, value: SSAValue, at: int, plan: Plan) -> SSAValue:
-    """The elements of axis `at`, whose size is known, that a plan picks."""
+    """Build the elements that a plan picks from axis `at`, whose size is known."""
     shape = dims(value.type)
     before, behind = shape[:at], shape[at + 1 :]
     if isinstance(plan, Runs):
@@ -191,6 +191,6 @@ def pick(rw: Rewriter, value: SSAValue, at: int, plan: Plan) -> SSAValue:
 def slices(
     rw: Rewriter, value: SSAValue, at: int, runs: Sequence[tuple[int, int]]
 ) -> list[SSAValue]:
-    """A slice for each run; equal runs share it."""
+    """Build a slice for each run; equal runs share it."""
     slice_axes = {run: slice_axis(rw, value, at, *run) for run in dict.fromkeys(runs)}
     return [slice_axes[run] for run in runs]

@@ -1,9 +1,9 @@
-"""Resolve a choice whose mask is a constant.
+"""Constant folding: resolve a selection whose mask is a constant.
 
-A mask that is true everywhere, or false everywhere, chooses one side. A mask in between that puts
-−∞ (or +∞) elsewhere is the minimum with a constant of +∞ and −∞ (the maximum): equal in every bit
-for every number. NaNs are the exception: one that the mask would hide is seen, so this is done
-only on request (`hides_no_nan`), and never by adding, where ∞ − ∞ would be a NaN.
+A mask that is true everywhere, or false everywhere, selects one side. A mixed mask that puts −∞ (or
++∞) elsewhere is the minimum with a constant of +∞ and −∞ (the maximum): equal in every bit for
+every number. NaNs are the exception. A NaN that the mask would hide becomes visible, so this is
+done only on request (`hides_no_nan`), and never by adding, where ∞ − ∞ would be a NaN.
 
 Before:
     func.func @forward(%x: tensor<2x3xf32>) -> tensor<2x3xf32> {
@@ -41,7 +41,7 @@ from stepwell.translate.rewrites.constants.recipes import derive
 
 @recipe("limit-by-mask")
 def limit_by_mask(mask: torch.Tensor, keep: bool, limit: float, dtype: str) -> torch.Tensor:
-    """−`limit` where the mask equals `keep`, `limit` elsewhere."""
+    """Return −`limit` where the mask equals `keep`, `limit` elsewhere."""
     free = torch.full(mask.shape, -limit, dtype=getattr(torch, dtype), device=mask.device)
     return torch.where(mask == keep, free, limit)
 
@@ -102,7 +102,7 @@ class SelectByConstantMask(Rewrite[Chosen]):
         return Refusal("neither side is an infinity, so that no arithmetic is exact")
 
     def build(self, match: Chosen, rw: Rewriter) -> None:
-        """Write nothing, or the minimum or maximum with the derived limits."""
+        """Build nothing, or the minimum or maximum with the derived limits."""
         result = match.op.results[0]
         if match.form is None:
             rw.replace(match.op, [match.value])
@@ -117,7 +117,7 @@ class SelectByConstantMask(Rewrite[Chosen]):
 
 @dataclass(frozen=True)
 class Filled:
-    """A choice of `value` where `mask` equals `kept`, and of one number elsewhere."""
+    """A selection of `value` where `mask` equals `kept`, and of one number elsewhere."""
 
     mask: SSAValue
     kept: bool
@@ -126,7 +126,7 @@ class Filled:
 
 
 def filled(op: SchemaOp, program: Program) -> Filled | None:
-    """What `where` or `masked_fill` chooses, if one side is a number that is known."""
+    """Return the sides of `where` or `masked_fill`, if one side is a known number."""
     is_where = "condition" in op.SCHEMA.by_name
     mask, one = op.arg("condition" if is_where else "mask"), op.arg("self")
     other = op.arg("other" if is_where else "value")
@@ -138,7 +138,7 @@ def filled(op: SchemaOp, program: Program) -> Filled | None:
 
 
 def number_of(value: object, program: Program) -> float | None:
-    """The number that every element of an argument is, if it is known."""
+    """Return the number that every element of an argument has, if it is known."""
     if isinstance(value, int | float):
         return float(value)
     if isinstance(value, SSAValue) and (key := weight_key(value)) is not None:

@@ -1,8 +1,8 @@
-"""Store the row that one id stands for in the table that ids look up.
+"""Constant folding: store a row that is selected for one id in the table that ids index.
 
-A model whose start of sequence is a row of its own chooses it over a look-up, `where(ids == 96, row,
-table[ids])`: a table with that row in place 96 gives the same, to the bit, and nothing is chosen at
-run time.
+A model with a separate row for the start of a sequence selects it over a look-up, `where(ids == 96,
+row, table[ids])`. A table with that row at index 96 gives the same result, to the bit, and nothing
+is selected at run time.
 
 rule store-row-in-table
     `where(ids == place, row, embedding(table, ids))` to a look-up in another table.
@@ -47,14 +47,14 @@ from stepwell.translate.rules import read_rules
 
 @recipe("row-in-table")
 def row_in_table(table: torch.Tensor, row: torch.Tensor, *, place: int) -> torch.Tensor:
-    """The table with a row in the place of one of its own."""
+    """Return the table with one of its rows replaced."""
     stored = table.clone(memory_format=torch.contiguous_format)
     stored[place] = row.reshape(-1)
     return stored
 
 
 def number_compared(condition: SSAValue, ids: SSAValue) -> Iterable[Any] | None:
-    """What ids are compared with, alone in a list, behind an axis of size one for the row."""
+    """Return the number that ids are compared with, in a list, if a row's axis follows."""
     compared = compared_ids(condition)
     if compared is None or compared.operands[0] is not ids:
         return None
@@ -62,13 +62,13 @@ def number_compared(condition: SSAValue, ids: SSAValue) -> Iterable[Any] | None:
 
 
 def is_row(row: SSAValue, table: SSAValue) -> bool:
-    """A tensor of the width of a table, in axes of size one."""
+    """The tensor has the width of a table, and otherwise axes of size one."""
     *ones, width = dims(row.type) or (1,)
     return all(size == 1 for size in ones) and width == dims(table.type)[1]
 
 
 def place_in(table: SSAValue, number: list[Any]) -> int | Refusal:
-    """The row of a table that a number names."""
+    """Return the index of the table's row for a number."""
     rows, (place,) = dims(table.type)[0], number
     if isinstance(rows, int) and isinstance(place, int) and 0 <= place < rows:
         return place
@@ -76,13 +76,13 @@ def place_in(table: SSAValue, number: list[Any]) -> int | Refusal:
 
 
 def is_read_here_alone(look_up: SSAValue, table: SSAValue, program: Program) -> bool:
-    """A look-up that is read once, in a table that nothing else reads."""
+    """The look-up has one reader, and its table has no other reader."""
     key = weight_key(table)
     return key is not None and look_up.has_one_use() and len(readers(key, program)) == 1
 
 
 def compared_ids(condition: SSAValue) -> SchemaOp | None:
-    """The comparison with a number behind an axis of size one for the row, or None."""
+    """Return the comparison with a number before an axis of size one for the row, or None."""
     shape = dims(condition.type)
     while isinstance(owner := condition.owner, aten.ViewDefault | aten.UnsqueezeDefault):
         condition = owner.operands[0]
@@ -92,7 +92,7 @@ def compared_ids(condition: SSAValue) -> SchemaOp | None:
 
 
 def readers(key: str, program: Program) -> list[Operation]:
-    """The ops that read a weight, in all methods."""
+    """Return the ops that read a weight, in all methods."""
     return [
         use.operation
         for op in program.module.walk()

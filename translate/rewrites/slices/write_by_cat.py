@@ -1,7 +1,8 @@
-"""Writes at constant places of one axis: what was written, and what is left, one after the other.
+"""Replace writes at constant positions of one axis by a concatenation of written and kept parts.
 
 `o[:, t] = …` in a loop over t is a chain of `select_scatter`, each of which copies everything. The
-last of a chain says it all: one concatenation of the written parts and of what no one wrote.
+last op of a chain becomes one concatenation of the written parts and of the elements that no op
+wrote.
 
 Before:
     %w = aten.slice_scatter.default(%x, %s, 1, 1, 3) : (tensor<2x5xf32>, tensor<2x2xf32>) -> tensor<2x5xf32>
@@ -30,7 +31,7 @@ from stepwell.translate.rewrites.building import cat, slice_axis, view
 from stepwell.translate.rewrites.slices.written_place import WRITES, Place, place_of
 
 MOST_APART = 16
-"""Elements with others between them that are written one by one."""
+"""The most elements that are written one by one because others are between them."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ class WriteByCat(Rewrite[Written]):
     anchors: ClassVar[tuple[type[Operation], ...]] = WRITES
 
     def match(self, op: SchemaOp, program: Program) -> Written | Refusal | None:
-        """Guards: floats of known sizes at known places; no later write takes this one along."""
+        """Guards: floats of known sizes at known positions; no later write includes this one."""
         place = _range_of(op)
         if isinstance(place, Refusal):
             return place
@@ -86,7 +87,7 @@ class WriteByCat(Rewrite[Written]):
         return Written(op, at, tuple(sorted(_held(parts), key=lambda part: part.start)))
 
     def build(self, match: Written, rw: Rewriter) -> None:
-        """A slice of each part that is not whole, and the cat."""
+        """Build a slice of each part that is not whole, and the concatenation."""
         whole = dims(match.op.results[0].type)
         values: list[SSAValue] = []
         for part in match.parts:
@@ -99,22 +100,22 @@ class WriteByCat(Rewrite[Written]):
 
 
 def _range_of(op: SchemaOp) -> Place | Refusal:
-    """What a write replaces by a value that is as large; with gaps it is few elements."""
+    """Return the written range if the value is as large; with gaps it has few elements."""
     place = place_of(op)
     if isinstance(place, Refusal):
         return place
     rows = len(range(place.start, place.stop, place.step))
     if place.step != 1 and rows > MOST_APART:
-        return Refusal(f"{rows} elements that lie apart are written: that many slices")
+        return Refusal(f"{rows} elements that are not contiguous are written: that many slices")
     whole = [*dims(op.operands[0].type)]
     whole[place.axis : place.axis + 1] = [rows] * isinstance(op, SliceScatter)
     if [*dims(op.operands[1].type)] != whole:
-        return Refusal("the size of what is written is symbolic")
+        return Refusal("the size of the written value is symbolic")
     return place
 
 
 def _parts_of(place: Place, value: SSAValue) -> list[Part]:
-    """What a write puts where: all of it, or an element each where they lie apart."""
+    """Return the written parts: all at once, or each element where others are between them."""
     if place.step == 1:
         return [Part(place.start, place.stop, value, 0)]
     rows = range(place.start, place.stop, place.step)
@@ -133,7 +134,7 @@ def _goes_on(reader: Operation, op: SchemaOp, at: int) -> bool:
 
 
 def _outside(parts: list[Part], start: int, stop: int) -> list[Part]:
-    """What of some parts lies before and behind a range."""
+    """Return the parts before and after a range."""
     left = [Part(p.start, min(p.stop, start), p.source, p.begin) for p in parts]
     right = [
         Part(max(p.start, stop), p.stop, p.source, p.begin + max(p.start, stop) - p.start)

@@ -1,4 +1,4 @@
-"""Where on one axis `select_scatter` and `slice_scatter` write."""
+"""The range of one axis that `select_scatter` and `slice_scatter` write."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from stepwell.ir.types import dims, element
 from stepwell.translate.rewrites.building import axis
 
 WRITES = (aten.SelectScatterDefault, aten.SliceScatterDefault)
-"""The ops that give their first operand with a part of it replaced by the second."""
+"""Ops that return their first operand with a part of it replaced by the second."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Place:
 
 
 def place_of(op: SchemaOp) -> Place | Refusal:
-    """What one of `WRITES` replaces, of an axis of known size at known places."""
+    """Return the range that one of `WRITES` replaces, on an axis of known size."""
     shape = dims(op.operands[0].type)
     at = axis(op.arg("dim"), len(shape))
     if not isinstance(size := shape[at], int):

@@ -1,1 +1,1 @@
-"""Rewrites to TOSA, one file each; `order.py` says which run together, in which order."""
+"""Rewrites to TOSA, one file each; `layout/order.py` lists their groups and order."""

@@ -1,1 +1,1 @@
-"""Views, permutations and broadcasts: elements keep their places in memory or change axes."""
+"""Views, permutations and broadcasts: ops that keep elements in place in memory or change axes."""

@@ -1,4 +1,4 @@
-"""An expand to the shape its operand has repeats nothing.
+"""Canonicalization: remove an expand to the shape of its operand.
 
 rule remove-noop-expand
     `scaled_dot_product_attention` and `matmul` decompose to four expands that repeat nothing.

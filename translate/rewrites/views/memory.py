@@ -1,4 +1,4 @@
-"""How values lie in memory: whether that is densely, in row-major order."""
+"""Memory layout of values: whether they are dense and row-major."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
 
 
 def is_fresh(value: SSAValue) -> bool:
-    """Whether the op that computes a value writes its elements anew, hence densely."""
+    """Whether the op that computes a value writes new memory, and hence densely."""
     owner = value.owner
     return isinstance(owner, SchemaOp) and not owner.SCHEMA.returns[0].aliases_input
 
 
 def is_laid_out(value: SSAValue) -> bool:
-    """Whether an op that lays its result out row by row made a value."""
+    """Whether an op whose result is always row-major computed a value."""
     op = value.owner
     if not isinstance(op, ContiguousDefault | CloneDefault):
         return False
@@ -47,9 +47,9 @@ def is_laid_out(value: SSAValue) -> bool:
 
 
 def keeps_layout(value: SSAValue) -> bool:
-    """Whether an elementwise op, of operands as large as it or of one element, made a value.
+    """Whether an elementwise op, of operands as large as it or of one element, computed a value.
 
-    PyTorch lays its result out as its operands lie.
+    PyTorch gives its result the memory layout of its operands.
     """
     owner = value.owner
     if not isinstance(owner, SchemaOp):
@@ -62,7 +62,7 @@ def keeps_layout(value: SSAValue) -> bool:
 
 
 def layouts_of(value: SSAValue) -> list[SSAValue]:
-    """The operands as which an elementwise op lays its result out."""
+    """Return the operands that determine the memory layout of an elementwise op's result."""
     owner = value.owner
     assert isinstance(owner, SchemaOp)
     own = dims(value.type)
@@ -70,7 +70,7 @@ def layouts_of(value: SSAValue) -> list[SSAValue]:
 
 
 def is_row_major(value: SSAValue, program: Program) -> bool:
-    """Whether a value provably lies densely in row-major order."""
+    """Whether a value is provably dense and row-major."""
     if (key := weight_key(value)) is not None:
         weight = program.weights.get(key)
         return weight.is_contiguous() and weight.storage_offset() == 0

@@ -1,4 +1,4 @@
-"""Views that follow each other, and permutes that are views.
+"""Canonicalization: merge consecutive views, and permutes that are views.
 
 rule merge-views
     Of a view of a view only the last shape counts.
@@ -76,12 +76,12 @@ from stepwell.translate.rules import read_rules
 
 
 def has_no_view(value: SSAValue, like: SSAValue) -> Refusal | None:
-    """The sizes of another value are more than a view of this one can state."""
+    """A view of this value cannot state the sizes of the other value."""
     return cannot_be_viewed_as(value, dims(like.type))
 
 
 def viewed(rw: Rewriter, value: SSAValue, like: SSAValue) -> SSAValue:
-    """A value in the shape of another one: itself, where it provably has it."""
+    """Return a value in the shape of another: itself, where it provably has that shape."""
     if same_type(value, like):
         return value
     op = view_op(rw, value, dims(like.type))
@@ -103,7 +103,7 @@ def is_open_once(value: SSAValue) -> bool:
 
 
 def axes_that_stay(value: SSAValue, order: Sequence[int], view: SSAValue) -> list[int] | None:
-    """The axes of a value that a view behind a permute does not drop; None where it does more."""
+    """Return the axes that a view after a permute keeps; None where it does more than drop axes."""
     shape = dims(value.type)
     normal = [axis(d, len(shape)) for d in order]
     dropped = dropped_units(tuple(shape[d] for d in normal), dims(view.type))
@@ -111,18 +111,18 @@ def axes_that_stay(value: SSAValue, order: Sequence[int], view: SSAValue) -> lis
 
 
 def with_axes(rw: Rewriter, value: SSAValue, kept: Sequence[int]) -> SSAValue:
-    """A view without the axes of size one that are not kept."""
+    """Build a view without the axes of size one that are not kept."""
     return view(rw, value, [dims(value.type)[at] for at in kept])
 
 
 def among(order: Sequence[int], kept: Sequence[int]) -> list[int]:
-    """What a permutation does to the axes that are kept."""
+    """Return the permutation of the axes that are kept."""
     rank = len(order)
     return [kept.index(axis(d, rank)) for d in order if axis(d, rank) in kept]
 
 
 def permuted(rw: Rewriter, value: SSAValue, order: Sequence[int]) -> SSAValue:
-    """A permute, where something moves."""
+    """Build a permute, where something moves."""
     return permute(rw, value, order)
 
 

@@ -1,4 +1,4 @@
-"""A permute of a permute is one, or none.
+"""Canonicalization: merge a permute of a permute into one, or remove both.
 
 rule cancel-permutes
     The outer one takes back what the inner one did.
@@ -29,13 +29,13 @@ from stepwell.translate.rules import read_rules
 
 
 def composed(first: Sequence[int], second: Sequence[int]) -> list[int]:
-    """The permutation that `second` makes of what `first` gives."""
+    """Return the composition of the permutations `first` and then `second`."""
     rank = len(first)
     return [axis(first[axis(at, rank)], rank) for at in second]
 
 
 def are_inverse(first: Sequence[int], second: Sequence[int]) -> bool:
-    """Two permutations of which the second takes the first back."""
+    """Whether the second of two permutations is the inverse of the first."""
     return composed(first, second) == list(range(len(first)))
 
 

@@ -1,4 +1,4 @@
-"""Every reordering of axes as `aten.permute.default` with axes counted from the front.
+"""Canonicalize every reordering of axes to `aten.permute.default` with axes from the front.
 
 rule permute-axes-from-front
     Axes that are counted from the back.
@@ -82,22 +82,22 @@ from stepwell.translate.rules import read_rules
 
 
 def are_from_front(numbers: Sequence[int]) -> bool:
-    """Axes that are counted from the front."""
+    """Return axes counted from the front."""
     return all(number >= 0 for number in numbers)
 
 
 def axes_from_front(order: Sequence[int]) -> list[int]:
-    """A permutation with its axes counted from the front."""
+    """Return a permutation with its axes counted from the front."""
     return [axis(at, len(order)) for at in order]
 
 
 def is_complex(of: Attribute) -> bool:
-    """A complex element type."""
+    """The element type is complex."""
     return torch_dtype(of).is_complex
 
 
 def swapped(value: SSAValue, first: int, second: int) -> list[int]:
-    """The identity with two axes exchanged; a tensor of rank 0 or 1 keeps its one order."""
+    """Return the identity with two axes exchanged; a tensor of rank 0 or 1 keeps its one order."""
     order = list(range(len(dims(value.type))))
     if len(order) > 1:
         a, b = axis(first, len(order)), axis(second, len(order))
@@ -106,12 +106,12 @@ def swapped(value: SSAValue, first: int, second: int) -> list[int]:
 
 
 def reversed_axes(value: SSAValue) -> list[int]:
-    """All axes, the last one first."""
+    """Return all axes, the last one first."""
     return list(reversed(range(len(dims(value.type)))))
 
 
 def moved(value: SSAValue, source: Sequence[int], destination: Sequence[int]) -> list[int]:
-    """`torch.movedim`: `source` axes go to `destination`, the others keep their order."""
+    """Return `torch.movedim`: `source` axes go to `destination`, the others keep their order."""
     rank = len(dims(value.type))
     if not rank:
         return []

@@ -14,4 +14,4 @@ MERGES: tuple[Rewrite[Any], ...] = (
     *(rule() for rule in merge_transposes.RULES),
     HoistReshapeOverLinear(),
 )
-"""For `GreedyRewrites("merge-transposes", MERGES)`, behind `AssignLayouts`."""
+"""For `GreedyRewrites("merge-transposes", MERGES)`, which runs after `AssignLayouts`."""

@@ -1,1 +1,1 @@
-"""Programs out as `linalg` on tensors, from what their ops declare."""
+"""Export of programs as `linalg` on tensors, from the declarations of their ops."""

@@ -1,7 +1,7 @@
-"""What `@means` says of one element, as ops of MLIR's `arith` and `math`.
+"""Scalar semantics of ops (`@means`) in MLIR's `arith` and `math`.
 
-Floats are computed in float32, or in float64 where one is; halves are rounded once, as torch's
-kernels do. Integers wrap in the type of the result.
+Floats are computed in float32, or in float64 if an operand has it; halves are rounded once, as in
+PyTorch's kernels. Integers wrap in the type of the result.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ UNARY = {
     "round": "roundeven",
     "trunc": "trunc",
 }
-"""Functions of floats that `math` has."""
+"""Float functions of `math`."""
 OF_FLOATS = {
     "add": "addf",
     "subtract": "subf",
@@ -64,7 +64,7 @@ OF_INTEGERS = {
 }
 COMPARED = {"less": ("olt", "slt"), "less_equal": ("ole", "sle"), "equal": ("oeq", "eq")}
 WHOLE = frozenset("floor ceil round trunc".split())
-"""Functions that leave integers as they are."""
+"""Functions that are the identity on integers."""
 
 
 @dataclass(frozen=True)
@@ -76,12 +76,12 @@ class Value:
 
     @property
     def is_float(self) -> bool:
-        """Whether it is one."""
+        """Whether it is a float."""
         return self.type in FLOATS
 
 
 def number_text(value: float, type_: Attribute) -> str:
-    """A number as MLIR writes it, exactly."""
+    """Return a number in MLIR's syntax, exactly."""
     if type_ == i1:
         return "true" if value else "false"
     if type_ not in FLOATS:
@@ -93,7 +93,7 @@ def number_text(value: float, type_: Attribute) -> str:
 
 
 def computed_type(types: list[Attribute], result: Attribute) -> Attribute:
-    """In which floats an op is computed, or in which integers."""
+    """Return the float or integer type in which an op is computed."""
     if any(type_ in FLOATS for type_ in (*types, result)):
         return f64 if f64 in (*types, result) else f32
     if result != i1:
@@ -103,12 +103,12 @@ def computed_type(types: list[Attribute], result: Attribute) -> Attribute:
 
 @dataclass
 class Body:
-    """Lines of a region, from terms.
+    """Writes the lines of a region from terms.
 
     Attributes:
-        type: in which an op is computed.
-        fresh: a name that nothing has.
-        leaf: what stands for an element or for what was folded.
+        type: the type in which an op is computed.
+        fresh: returns an unused name.
+        leaf: returns the value of an element or of a reduction.
     """
 
     type: Attribute
@@ -118,17 +118,17 @@ class Body:
     made: dict[Term, Value] = field(default_factory=dict[Term, Value])
 
     def line(self, text: str, type_: Attribute) -> Value:
-        """An op with one result."""
+        """Write an op with one result."""
         name = self.fresh()
         self.lines.append(f"{name} = {text}")
         return Value(name, type_)
 
     def number(self, value: float, type_: Attribute) -> Value:
-        """A constant."""
+        """Write a constant."""
         return self.line(f"arith.constant {constant(value, type_)}", type_)
 
     def as_type(self, x: Value, to: Attribute) -> Value:
-        """A number in another type."""
+        """Convert a number to another type."""
         if x.type == to:
             return x
         for type_ in (x.type, to):
@@ -155,7 +155,7 @@ class Body:
         return self.line(f"arith.{word} {x.name} : {x.type} to {to}", to)
 
     def value(self, term: Scalar) -> Value:
-        """A term's value; a number is one of the type in which the op is computed."""
+        """Return a term's value; a number has the type in which the op is computed."""
         if not isinstance(term, Term):
             is_whole = isinstance(term, int) or self.type in FLOATS
             return self.number(term, self.type if is_whole else f32)
@@ -164,11 +164,11 @@ class Body:
         return self.made[term]
 
     def wide(self, x: Value) -> Value:
-        """A half as the float that it is computed in."""
+        """Convert a half to the float type of the computation."""
         return self.as_type(x, self.type) if x.type in (f16, bf16) else x
 
     def alike(self, *terms: Scalar) -> list[Value]:
-        """Values of one type: that of the terms, numbers following them."""
+        """Return values of one type: that of the terms; numbers are converted to it."""
         known = {term: self.value(term) for term in terms if isinstance(term, Term)}
         types = [x.type for x in known.values()] or [self.type]
         to = next((t for t in (f64, f32) if t in types), max(types, key=_width))
@@ -179,7 +179,7 @@ class Body:
         ]
 
     def apply(self, term: Term) -> Value:
-        """The application of a primitive.
+        """Write the application of a primitive.
 
         Raises:
             UnsupportedError: neither dialect has it.
@@ -206,7 +206,7 @@ class Body:
         return self.of_one(word, x) if len(values) == 1 else self.of_two(word, *values)
 
     def of_one(self, word: str, x: Value) -> Value:
-        """A function of one number."""
+        """Write a function of one number."""
         if word == "is_nan":
             if not x.is_float:
                 return self.number(0, i1)
@@ -245,7 +245,7 @@ class Body:
         return self.line(f"arith.{kind}, {x.name}, {y.name} : {x.type}", i1)
 
     def of_two(self, word: str, x: Value, y: Value) -> Value:
-        """A function of two numbers of one type."""
+        """Write a function of two numbers of one type."""
         if word == "divide" and not x.is_float:
             to = self.type if self.type in FLOATS else f32
             x, y = self.as_type(x, to), self.as_type(y, to)
@@ -261,7 +261,7 @@ class Body:
         return self.line(f"arith.{table[word]} {x.name}, {y.name} : {x.type}", x.type)
 
     def modulo(self, x: Value, y: Value) -> Value:
-        """The rest, with the divisor's sign."""
+        """Write the remainder with the divisor's sign."""
         kind = "remf" if x.is_float else "remsi"
         rest = self.line(f"arith.{kind} {x.name}, {y.name} : {x.type}", x.type)
         zero = self.number(0, x.type)
@@ -276,7 +276,7 @@ class Body:
 
 
 def constant(value: float, type_: Attribute) -> str:
-    """What stands behind `arith.constant`."""
+    """Return the operand of `arith.constant`."""
     text = number_text(value, type_)
     return text if type_ == i1 else f"{text} : {type_}"
 

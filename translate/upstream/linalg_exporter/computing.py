@@ -1,4 +1,4 @@
-"""Ops that `@means` says: what they fold, then what each element is of that."""
+"""Export of ops with scalar semantics (`@means`): their reductions, then their elements."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ STARTS: Mapping[str, tuple[float, str]] = {
     "greatest": (-inf, "maximum"),
     "least": (inf, "minimum"),
 }
-"""What folds begin with, and what they fold by."""
+"""Reductions → their initial values and combining functions."""
 
 
 def computed(text: Text, op: SchemaOp, term: Term) -> str:
-    """The name of the first result of an op of which an element is a term."""
+    """Return the name of the first result of an op whose elements are given by a term."""
     result = op.results[0]
     shape, dtype = dims(result.type), element(result.type)
     written = Written(text, op, shape)
@@ -47,7 +47,7 @@ def computed(text: Text, op: SchemaOp, term: Term) -> str:
 
 
 class Written:
-    """One op that is computed: what it folds, then what it is of that."""
+    """Writes one op with scalar semantics: its reductions, then its elements."""
 
     def __init__(self, method: Text, op: SchemaOp, shape: Sequence[Any]) -> None:
         self.method, self.shape = method, shape
@@ -57,7 +57,7 @@ class Written:
         self.sizes: dict[int, tuple[SSAValue, int]] = {}
         for value in tensors:
             links = None if axes is None else axes.links[list(op.operands).index(value)]
-            if links is None and not shape:  # A scalar reads all that there is.
+            if links is None and not shape:  # A scalar result reads all elements.
                 links = tuple(All() for _ in dims(value.type))
             elif links is None:
                 links = broadcast(dims(value.type), shape)
@@ -66,7 +66,7 @@ class Written:
             links = tuple(
                 All() if isinstance(link, Flat) and not link.targets else link
                 for link in links or ()
-            )  # What a scalar folds.
+            )  # The elements that a scalar result reduces.
             if any(isinstance(link, Flat) for link in links):
                 raise UnsupportedError("which elements it reads is not declared axis by axis")
             self.links[value] = links
@@ -80,7 +80,7 @@ class Written:
         self.folded: dict[Term, tuple[str, tuple[int, ...], Attribute]] = {}
 
     def leaves(self, term: Any) -> list[Term]:
-        """Elements, and what is folded, of which a term is computed."""
+        """Return the elements and the reductions of which a term is computed."""
         if not isinstance(term, Term):
             return []
         if term in self.folded or term.function == "element":
@@ -89,7 +89,7 @@ class Written:
         return list(dict.fromkeys(found))
 
     def stage(self, term: Any, compute: Attribute) -> None:
-        """Write every fold in a term, the inner ones first."""
+        """Write every reduction in a term, the inner ones first."""
         if not isinstance(term, Term) or term in self.folded:
             return
         for operand in term.operands:
@@ -98,7 +98,7 @@ class Written:
             self.folded[term] = self.fold(term, compute)
 
     def fold(self, term: Term, compute: Attribute) -> tuple[str, tuple[int, ...], Attribute]:
-        """The tensor of a fold, the axes of the result that it has, and its type."""
+        """Return the tensor of a reduction, the result axes that it has, and its type."""
         (inside,) = term.operands
         leaves = self.leaves(inside)
         kept_axes: set[int] = set()
@@ -150,14 +150,14 @@ class Written:
         )
         if term.function == "average":
             if not all(isinstance(size, int) for size in sizes):
-                raise UnsupportedError("a mean over an open size")
+                raise UnsupportedError("a mean over a dynamic size")
             name = divided(self.method, name, shape, dtype, prod(sizes))
         return name, axes, dtype
 
     def read(
         self, leaves: Sequence[Term], variables: Mapping[int, str], extra: Sequence[str]
     ) -> tuple[list[tuple[str, str, str]], list[str], dict[Term, Value]]:
-        """Operands of a `generic`, the arguments of its body, and what stands for each leaf."""
+        """Return a `generic`'s operands, its body's arguments, and the value of each leaf."""
         inputs: list[tuple[str, str, str]] = []
         arguments: list[str] = []
         known: dict[Term, Value] = {}
@@ -188,14 +188,14 @@ class Written:
         return inputs, arguments, known
 
     def indices(self, links: Links, variables: Mapping[int, str], extra: Sequence[str]) -> str:
-        """Where an operand is read."""
+        """Return the indices at which an operand is read."""
         found: list[str] = []
         folded = iter(extra)
         for link in links:
             match link:
                 case Along(axis=axis):
                     if axis not in variables:
-                        raise UnsupportedError("a fold keeps no axis that it reads")
+                        raise UnsupportedError("a reduction drops every axis that it reads")
                     found.append(affine(link, variables[axis]))
                 case All(axis=axis) if extra:
                     found.append(next(folded))
@@ -208,7 +208,7 @@ class Written:
         return ", ".join(found)
 
     def pointwise(self, term: Term, compute: Attribute, dtype: Attribute) -> str:
-        """The result, element by element."""
+        """Return the result, computed elementwise."""
         shape = self.shape
         if term in self.folded:
             name, axes, type_ = self.folded[term]
@@ -235,7 +235,7 @@ class Written:
 
 
 def broadcast(given: Sequence[Any], made: Sequence[Any]) -> Links | None:
-    """An operand against the result, from the last axis on."""
+    """Return the links that broadcast an operand to the result, from the last axis on."""
     first = len(made) - len(given)
     if first < 0:
         return None

@@ -1,4 +1,4 @@
-"""What torch's own decompositions make of operators that are not said as they are."""
+"""PyTorch's own decompositions of operators that are not exported as they are."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from stepwell.translate.importer.from_torch import from_exported_program
 
 
 def decomposed(program: Program) -> Program:
-    """The same computed by torch's core operators, as its own decompositions take others apart."""
+    """Return an equivalent program in PyTorch's core operators, by its own decompositions."""
     more = {
         operator: function
         for operator, function in decomposition_table.items()
@@ -25,7 +25,7 @@ def decomposed(program: Program) -> Program:
     exported = to_exported_program(program)
     with torch_alone(), torch.no_grad():
         table = torch.export.default_decompositions()
-        table.pop(torch.ops.aten.roll.default)  # It would be an index of remainders.
+        table.pop(torch.ops.aten.roll.default)  # It would become an index of remainders.
         exported = exported.run_decompositions({**table, **more, **_OURS})
     return from_exported_program(exported)
 
@@ -35,7 +35,7 @@ _TAKEN_APART = (
     "linalg_vector_norm hardshrink tril triu upsample_nearest2d upsample_bilinear2d repeat "
     "_scaled_dot_product_flash_attention_for_cpu _safe_softmax"
 ).split()
-"""What torch takes apart where it is asked."""
+"""Operators that PyTorch decomposes on request."""
 _PACKETS = [[name] for name in _TAKEN_APART]
 
 
@@ -82,4 +82,4 @@ _OURS: Mapping[Any, Callable[..., Any]] = {
     torch.ops.aten.var_mean.correction: _variance_and_mean,
     torch.ops.aten.native_group_norm.default: _group_norm,
 }
-"""What torch would take apart into operators that are not ATen's."""
+"""Operators that PyTorch would decompose into operators that are not ATen's."""

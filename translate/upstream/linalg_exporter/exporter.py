@@ -1,8 +1,8 @@
-"""A program of torch's operators as text of `linalg` on tensors, `tensor`, `arith`, `math`, `scf`.
+"""Export of an aten program to text of `linalg` on tensors, `tensor`, `arith`, `math`, `scf`.
 
-An op is written from what it declares: `@means` gives the body of a `linalg.generic` and what is
-folded, `@maps` its indexing maps; what moves elements becomes `tensor`'s slices, concatenations
-and shapes, or a `generic` that yields what it reads. Convolutions and pools are named operators.
+An op is written from its declaration: `@means` gives the body of a `linalg.generic` and its
+reductions, `@maps` its indexing maps. Data movement becomes `tensor`'s slices, concatenations and
+reshapes, or a `generic` that yields its operand. Convolutions and pools are named operators.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ from stepwell.translate.upstream.linalg_exporter.writing import (
 
 @gives("linalg", Program)
 def to_linalg(program: Program) -> str:
-    """The text.
+    """Return the text of a program.
 
     Args:
         program: at level aten.
 
     Raises:
         StepwellError: it is at another level.
-        UnsupportedError: listing every op that has no form.
+        UnsupportedError: lists every op without an equivalent.
     """
     if program.level != "aten":
         raise StepwellError(
@@ -79,14 +79,14 @@ def _written(program: Program) -> tuple[str, list[Problem]]:
 
 
 class _Outgoing(Text):
-    """One method on its way out."""
+    """Writes one method."""
 
     def __init__(self, program: Program, problems: list[Problem]) -> None:
         super().__init__(program)
         self.problems = problems
 
     def lines(self, func: FuncOp) -> Iterator[str]:
-        """The method, line by line."""
+        """Yield the method, line by line."""
         block = func.body.block
         for at, arg in enumerate(block.args):
             self.names[arg] = f"%arg{at}"
@@ -102,7 +102,7 @@ class _Outgoing(Text):
         yield "  }"
 
     def block(self, block: Block) -> None:
-        """Its ops but the last."""
+        """Write the ops of a block except the last one."""
         for op in block.ops:
             if isinstance(op, ReturnOp | YieldOp):
                 continue
@@ -110,11 +110,13 @@ class _Outgoing(Text):
                 self.op(op)
             except StepwellError as error:
                 fact = f"{op_name(op)}: {error.problems[0].fact}"
-                self.problems.append(Problem(fact, describe_op(op), "docs/mlir.md says what can"))
+                self.problems.append(
+                    Problem(fact, describe_op(op), "docs/mlir.md lists the supported ops")
+                )
                 self.names.update((result, "%missing") for result in op.results)
 
     def op(self, op: Operation) -> None:
-        """One op."""
+        """Write one op."""
         if isinstance(op, WeightOp):
             self.names[op.result] = self.literal(self.program.weights.get(op.key.data))
         elif isinstance(op, CondOp):
@@ -136,10 +138,10 @@ class _Outgoing(Text):
             self.expressed(op)
 
     def expressed(self, op: SchemaOp) -> None:
-        """An op of which an element is an expression.
+        """Write an op whose elements are given by an expression.
 
-        A value that it reads twice may be read at two places (a matrix times itself): each operand
-        is a value of its own in what is asked for its meaning and its map.
+        It may read one value at two positions (a matrix times itself). Therefore each operand is a
+        separate value when its semantics and its maps are queried.
         """
         asked = op
         if len(set(op.operands)) < len(op.operands):
@@ -152,24 +154,24 @@ class _Outgoing(Text):
             found = meaning(asked)
             term = truth_of(asked) if found is None else found.element
             if term is None or any(result.uses for result in op.results[1:]):
-                raise UnsupportedError("what it means is not declared as an expression")
+                raise UnsupportedError("its semantics is not declared as an expression")
             self.names[op.results[0]] = computed(self, asked, term)
         finally:
             if asked is not op:
                 asked.drop_all_references()
 
     def known(self, op: SchemaOp) -> None:
-        """What reads no tensor is a constant."""
+        """Write an op without tensor operands as a constant."""
         bound: dict[SSAValue, Any] = {}
         if op.operands:
             raise UnsupportedError("a number is known only at run time")
         Interpreter(self.program.weights).step(op, bound)
         self.names[op.results[0]] = self.literal(bound[op.results[0]])
 
-    # -- what is moved ---------------------------------------------------------------------------
+    # -- data movement ---------------------------------------------------------------------------
 
     def moved(self, op: SchemaOp) -> None:
-        """An op that leaves its elements as they are."""
+        """Write an op that does not change its elements."""
         source, *more = (value for value in op.operands if is_tensor(value))
         if more:
             raise UnsupportedError("which of its operands an element is of is not declared")
@@ -186,14 +188,14 @@ class _Outgoing(Text):
                 self.names[result] = self.reordered(source, result, links)
 
     def reshaped(self, source: SSAValue, result: SSAValue) -> str:
-        """The same elements in another shape: all axes become one, which is parted again."""
+        """Write a reshape: all axes are collapsed to one, which is expanded again."""
         given, made, dtype = dims(source.type), dims(result.type), element(source.type)
         name = self.names[source]
         if given == made:
             return name
         whole = [size for size in (*given, *made) if not isinstance(size, int)]
         if whole:
-            raise UnsupportedError("a view of open sizes")
+            raise UnsupportedError("a view of dynamic sizes")
         flat = tensor_type([prod(given)], dtype)  # pyright: ignore[reportArgumentType]
         if len(given) != 1:
             groups = f"[[{', '.join(map(str, range(len(given))))}]]" if given else "[]"
@@ -214,7 +216,7 @@ class _Outgoing(Text):
         )
 
     def sliced(self, source: SSAValue, result: SSAValue, links: Links) -> str:
-        """A part of a tensor."""
+        """Write a slice of a tensor."""
         alongs = [link for link in links if isinstance(link, Along)]
         made = dims(result.type)
         if dims(source.type) == made and all(link.is_plain for link in alongs):
@@ -228,7 +230,7 @@ class _Outgoing(Text):
         )
 
     def reordered(self, source: SSAValue, result: SSAValue, links: Links) -> str:
-        """Axes in another order, repeated or turned round."""
+        """Write permuted, repeated or reversed axes."""
         made, dtype = dims(result.type), element(result.type)
         sizes = {
             link.axis: (source, at)
@@ -244,7 +246,7 @@ class _Outgoing(Text):
     # -- control flow ----------------------------------------------------------------------------
 
     def region(self, block: Block, given: Sequence[str]) -> tuple[list[str], list[str]]:
-        """Lines of a region whose arguments are given, and the names of what it yields."""
+        """Return the lines of a region with given arguments, and the names that it yields."""
         outer, self.out = self.out, []
         self.names.update(zip(block.args, given, strict=True))
         self.block(block)
@@ -254,11 +256,11 @@ class _Outgoing(Text):
         return lines, [self.names[value] for value in last.operands]
 
     def truth(self, name: str, type_: Attribute) -> str:
-        """The number in a truth value that is a tensor."""
+        """Return the number in a boolean that is a tensor."""
         return f"tensor.extract {name}[] : {spelled(type_)}"
 
     def cond(self, op: CondOp) -> None:
-        """`scf.if`."""
+        """Write `scf.if`."""
         given = [self.names[value] for value in op.inputs]
         chosen = self.line(self.truth(self.names[op.predicate], op.predicate.type))
         types = ", ".join(spelled(value.type) for value in op.outputs)
@@ -271,7 +273,7 @@ class _Outgoing(Text):
         self._of_several(op, head, [*bodies[0], "} else {", *bodies[1], "}"])
 
     def while_loop(self, op: WhileLoopOp) -> None:
-        """`scf.while`."""
+        """Write `scf.while`."""
         more = [self.names[value] for value in op.additional]
         start = [self.names[value] for value in op.carried]
         types = [spelled(value.type) for value in op.carried]
@@ -302,7 +304,7 @@ class _Outgoing(Text):
         )
 
     def _of_several(self, op: Operation, head: str, lines: Sequence[str]) -> None:
-        """An op with regions and any number of results."""
+        """Write an op with regions and any number of results."""
         name = self.fresh()
         count = len(op.results)
         made = name if count == 1 else f"{name}:{count}"
@@ -312,7 +314,7 @@ class _Outgoing(Text):
 
 
 def _indices(links: Links) -> str:
-    """Where what is moved comes from."""
+    """Return the source indices of data movement."""
     found: list[str] = []
     for link in links:
         if isinstance(link, Along) and link.reach == 1:
@@ -325,14 +327,14 @@ def _indices(links: Links) -> str:
 
 
 def _drops(links: Links, rank: int) -> bool:
-    """Whether axes of size 1 come or go, and nothing else."""
+    """Whether only axes of size 1 are added or dropped."""
     return any(isinstance(link, Once) and link.axis is None for link in links) and rank != len(
         links
     )
 
 
 def _is_slice(links: Links, shape: Sequence[Any]) -> bool:
-    """Whether each axis stands in its place and is read forwards."""
+    """Whether each axis keeps its position and is read forwards."""
     return len(links) == len(shape) and all(
         isinstance(link, Along) and link.axis == at and link.stride > 0 and link.offset >= 0
         for at, link in enumerate(links)

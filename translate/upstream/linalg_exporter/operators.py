@@ -1,4 +1,4 @@
-"""Operators that are not one expression of elements at declared places."""
+"""Export of operators that are not a single expression of elements at declared indices."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from stepwell.translate.upstream.linalg_exporter.writing import (
 )
 
 CONVOLUTIONS = {1: "conv_1d_ncw_fcw", 2: "conv_2d_nchw_fchw", 3: "conv_3d_ncdhw_fcdhw"}
-"""Named operators by how many axes a filter slides along."""
+"""Named operators by the number of axes along which a filter slides."""
 POOLS = {
     "aten.max_pool2d.default": "pooling_nchw_max",
     "aten.avg_pool2d.default": "pooling_nchw_sum",
@@ -47,10 +47,10 @@ def _pad(method: Text, op: SchemaOp) -> None:
     (source, *_), pad = op.operands, op.arg("pad")
     shape, dtype = dims(source.type), element(source.type)
     rank = len(shape)
-    sides = [*pad, *[0] * (2 * rank - len(pad))]  # Torch's begin with the last axis.
+    sides = [*pad, *[0] * (2 * rank - len(pad))]  # PyTorch's start with the last axis.
     low, high = sides[-2::-2], sides[::-2]
     if min((*low, *high, 0)) < 0 or not all(isinstance(size, int) for size in shape):
-        raise UnsupportedError("padding that cuts, or of open sizes")
+        raise UnsupportedError("padding that crops, or of dynamic sizes")
     whole: Any = shape
     name, _ = method.padded(method.names[source], whole, dtype, low, high, op.arg("value") or 0)
     method.names[op.results[0]] = name
@@ -65,7 +65,7 @@ def _convolution(method: Text, op: SchemaOp) -> None:
     if ("transposed" in named and op.arg("transposed")) or len(shape) != count + 2:
         raise UnsupportedError("a transposed convolution, or one without a batch")
     if not all(isinstance(size, int) for size in (*shape, *filters)) or dtype != f32:
-        raise UnsupportedError("a convolution of open sizes or halves")
+        raise UnsupportedError("a convolution of dynamic sizes or halves")
     stride, padding, dilation = (_each(op.arg(n), count) for n in ("stride", "padding", "dilation"))
     sides = [0, 0, *padding]
     whole: Any = shape
@@ -117,7 +117,7 @@ def _part(
     at: int,
     count: int,
 ) -> tuple[str, list[int]]:
-    """One of so many parts of a tensor along an axis, and its shape."""
+    """Return one of `count` parts of a tensor along an axis, and its shape."""
     if count == 1:
         return name, list(shape)
     size = shape[axis] // count
@@ -153,7 +153,7 @@ def _pool(method: Text, op: SchemaOp) -> None:
     dilation = _each(op.arg("dilation"), 2) if "dilation" in op.SCHEMA.by_name else [1, 1]
     is_whole = all(isinstance(size, int) for size in shape)
     if len(shape) != 4 or op.arg("ceil_mode") or dtype != f32 or not is_whole:
-        raise UnsupportedError("a pool of ceiled sizes, open sizes, halves, or without a batch")
+        raise UnsupportedError("a pool of ceiled sizes, dynamic sizes, halves, or without a batch")
     is_mean = "avg" in op.name
     counts = is_mean and any(padding) and not op.arg("count_include_pad")
     if counts and op.arg("divisor_override") is None:
@@ -191,7 +191,7 @@ def _select(method: Text, op: SchemaOp) -> None:
     for number, result in zip(numbers, op.results, strict=True):
         at = number % shape[axis] if isinstance(shape[axis], int) else number  # pyright: ignore
         if not isinstance(at, int) or at < 0:
-            raise UnsupportedError("a place that is known only at run time")
+            raise UnsupportedError("an index that is known only at run time")
         sizes = {a: (source, a) for a in range(len(shape))}
         lengths = [
             "1" if a == axis else method.size(sizes, a, size) or str(size)
@@ -211,7 +211,7 @@ def _looked_up(
     result: SSAValue,
     places: Sequence[tuple[SSAValue, str] | int],
 ) -> None:
-    """Elements of a table: each axis at a number that is read, or at an index of the result."""
+    """Gather elements of a table: each axis at an index that is read, or at the result's index."""
     shape, made, dtype = dims(table.type), dims(result.type), element(table.type)
     inputs: list[tuple[str, str, str]] = []
     arguments: list[str] = []
@@ -230,7 +230,7 @@ def _looked_up(
             *(method.fresh() for _ in range(7)),
         )
         if not isinstance(shape[axis], int):
-            raise UnsupportedError("a look-up along an open axis")
+            raise UnsupportedError("a look-up along a dynamic axis")
         inputs.append((method.names[value], spelled(value.type), indices))
         arguments.append(f"{given}: {whole}")
         body += [
@@ -279,7 +279,7 @@ def _index(method: Text, op: SchemaOp) -> None:
     at = [axis for axis, value in enumerate(indices) if value is not None]
     ranks = [len(dims(indices[axis].type)) for axis in at]
     if any(str(element(indices[axis].type)) == "i1" for axis in at):
-        raise UnsupportedError("a mask, whose result has an open size")
+        raise UnsupportedError("a mask, whose result has a dynamic size")
     widest = max(ranks)
     others = [axis for axis in range(rank) if axis not in at]
     is_one_run = at == list(range(at[0], at[-1] + 1))
@@ -312,7 +312,7 @@ def _roll(method: Text, op: SchemaOp) -> None:
     shape, dtype = dims(source.type), element(source.type)
     axes, shifts = ([*op.arg(name)] for name in ("dims", "shifts"))
     if not axes or not all(isinstance(size, int) for size in shape):
-        raise UnsupportedError("rolled as if it had one axis, or of open sizes")
+        raise UnsupportedError("rolled as if it had one axis, or of dynamic sizes")
     name, whole = method.names[source], cast("list[int]", list(shape))
     for axis, shift in zip(axes, shifts, strict=True):
         size = whole[axis]
@@ -342,11 +342,11 @@ def _cut(
 
 
 def _like(method: Text, op: SchemaOp) -> None:
-    """A tensor of one number that has another's shape."""
+    """Write a tensor of one number with another one's shape."""
     (source,) = op.operands
     whole = dims(source.type)
     if not all(isinstance(size, int) for size in whole):
-        raise UnsupportedError("a constant of open sizes")
+        raise UnsupportedError("a constant of dynamic sizes")
     bound: dict[SSAValue, Any] = {
         source: torch.zeros(cast("Any", whole), dtype=torch_dtype(element(source.type)))
     }
@@ -366,7 +366,7 @@ _ANY = {"aten.any": greatest, "aten.all": least}
 
 
 def truth_of(op: SchemaOp) -> Term | None:
-    """Functions of bits, and of truth values over axes."""
+    """Return the semantics of bitwise functions, and of boolean reductions."""
     family = op.name.rpartition(".")[0]
     if family in _BITS:
         return (
@@ -380,7 +380,7 @@ def truth_of(op: SchemaOp) -> Term | None:
 
 
 STATED = ("aten._assert_tensor_metadata.default",)
-"""What says of a tensor what its type says."""
+"""Ops that query a property of a tensor's type."""
 WRITERS: Mapping[str, Callable[[Text, SchemaOp], None]] = {
     "aten.cat.default": _cat,
     "aten.constant_pad_nd.default": _pad,
@@ -399,4 +399,4 @@ WRITERS: Mapping[str, Callable[[Text, SchemaOp], None]] = {
         _convolution,
     ),
 }
-"""Ops that are not one expression of elements at declared places."""
+"""Ops that are not a single expression of elements at declared indices."""

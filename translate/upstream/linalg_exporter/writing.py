@@ -1,4 +1,4 @@
-"""Text of `linalg` on tensors, line by line: what every op on its way out is written with."""
+"""Text of `linalg` on tensors, line by line; every exported op is written with it."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from stepwell.ir.types import dims, element, tensor
 from stepwell.translate.upstream.linalg_exporter.bodies import FLOATS, Body, Value, constant
 
 MOST_ELEMENTS = 1 << 20
-"""Of a weight that a text holds."""
+"""The most elements of a weight in a text."""
 
 
 class Text:
-    """Lines of one method, and the name of each value.
+    """The lines of one method, and the name of each value.
 
     Attributes:
-        program: whose weights become constants.
-        names: of values that were written.
-        out: lines so far.
+        program: the program, whose weights become constants.
+        names: names of the values that were written.
+        out: the lines so far.
     """
 
     def __init__(self, program: Program) -> None:
@@ -36,20 +36,20 @@ class Text:
         self.out: list[str] = []
 
     def fresh(self) -> str:
-        """A name that nothing has."""
+        """Return an unused name."""
         self.count += 1
         return f"%{self.count}"
 
     def line(self, text: str) -> str:
-        """An op with one result: its name."""
+        """Write an op with one result, and return its name."""
         name = self.fresh()
         self.out.append(f"{name} = {text}")
         return name
 
     def literal(self, value: torch.Tensor) -> str:
-        """A constant tensor."""
+        """Write a constant tensor."""
         if value.numel() > MOST_ELEMENTS or value.is_complex():
-            raise UnsupportedError(f"a weight of {value.numel()} elements stands in no text")
+            raise UnsupportedError(f"a weight of {value.numel()} elements is too large for a text")
         type_: Any = tensor(list(value.shape), element_type(value.dtype))
         spelled(type_)
         wide = value.detach().double() if value.is_floating_point() else value.detach()
@@ -57,23 +57,23 @@ class Text:
         return self.line(f"arith.constant {dense}")
 
     def size(self, sizes: Mapping[int, tuple[SSAValue, int]], axis: int, known: Any) -> str | None:
-        """The name of an open size: that of an operand's axis; None for one that is known."""
+        """Return the name of a dynamic size, read from an operand's axis; None for a static one."""
         if isinstance(known, int):
             return None
         if axis not in sizes:
-            raise UnsupportedError("an open size that no operand has")
+            raise UnsupportedError("a dynamic size that no operand has")
         value, at = sizes[axis]
         number = self.line(f"arith.constant {at} : index")
         return self.line(f"tensor.dim {self.names[value]}, {number} : {spelled(value.type)}")
 
     def empty(self, shape: Sequence[Any], dtype: Attribute, sizes: Mapping[int, Any]) -> str:
-        """A tensor to be filled."""
+        """Write an empty tensor."""
         names = [self.size(sizes, at, size) for at, size in enumerate(shape)]
         given = ", ".join(name for name in names if name is not None)
         return self.line(f"tensor.empty({given}) : {tensor_type(shape, dtype)}")
 
     def filled(self, number: float, shape: Sequence[Any], dtype: Attribute, sizes: Any) -> str:
-        """A tensor of one number."""
+        """Write a tensor filled with one number."""
         name = self.line(f"arith.constant {constant(number, dtype)}")
         empty, type_ = self.empty(shape, dtype, sizes), tensor_type(shape, dtype)
         return self.line(f"linalg.fill ins({name} : {dtype}) outs({empty} : {type_}) -> {type_}")
@@ -87,7 +87,7 @@ class Text:
         arguments: Sequence[str],
         given: str,
     ) -> str:
-        """A `linalg.generic`: operands as (name, type, indices), the body's lines."""
+        """Write a `linalg.generic`: operands as (name, type, indices), the body's lines."""
         domain = ", ".join(f"d{at}" for at in range(len(kinds)))
         maps = ", ".join(
             f"affine_map<({domain}) -> ({indices})>" for *_, indices in (*inputs, result)
@@ -117,7 +117,7 @@ class Text:
         high: Sequence[int],
         number: float,
     ) -> tuple[str, list[int]]:
-        """A tensor with numbers around it, and its shape."""
+        """Write a padded tensor, and return its shape too."""
         if not any((*low, *high)):
             return name, list(shape)
         made = [a + s + b for a, s, b in zip(low, shape, high, strict=True)]
@@ -136,7 +136,7 @@ class Text:
 
 
 def spelled(type_: Attribute) -> str:
-    """A tensor's type as upstream writes it.
+    """Return a tensor's type in MLIR's syntax.
 
     Raises:
         UnsupportedError: it is no tensor of floats or signless integers.
@@ -147,10 +147,10 @@ def spelled(type_: Attribute) -> str:
 
 
 def tensor_type(shape: Sequence[Any], dtype: Attribute) -> str:
-    """A type by its shape and its elements.
+    """Return the type of a shape and an element type.
 
     Raises:
-        UnsupportedError: the elements are no floats and no signless integers.
+        UnsupportedError: the elements are neither floats nor signless integers.
     """
     text = str(dtype)
     if dtype not in FLOATS and not text.startswith("i"):
@@ -160,23 +160,23 @@ def tensor_type(shape: Sequence[Any], dtype: Attribute) -> str:
 
 
 def is_tensor(value: SSAValue) -> bool:
-    """Whether a value is one."""
+    """Whether a value is a tensor."""
     return isinstance(value.type, TensorType)
 
 
 def all_axes(rank: int) -> str:
-    """The indices of what is read or written in its place."""
+    """Return the indices of an identity map."""
     return ", ".join(f"d{at}" for at in range(rank))
 
 
 def affine(link: Along, variable: str) -> str:
-    """The index that an axis is read at, by that of the result's."""
+    """Return the index at which an axis is read, from that of the result's."""
     scaled = variable if link.stride == 1 else f"{variable} * {link.stride}"
     return f"{scaled} + {link.offset}" if link.offset else scaled
 
 
 def lists(**values: Sequence[int]) -> str:
-    """Attributes that are lists of numbers."""
+    """Return attributes that are lists of numbers."""
     return ", ".join(
         f"{name} = dense<[{', '.join(map(str, of))}]> : tensor<{len(of)}xi64>"
         for name, of in values.items()
@@ -184,7 +184,7 @@ def lists(**values: Sequence[int]) -> str:
 
 
 def divided(method: Text, name: str, made: Any, dtype: Attribute, count: int) -> str:
-    """A tensor divided by a number."""
+    """Write a tensor divided by a number."""
     body = Body(dtype, method.fresh, {})
     x = Value(method.fresh(), dtype)
     part = body.of_two("divide", x, body.number(float(count), dtype))
@@ -201,7 +201,7 @@ def divided(method: Text, name: str, made: Any, dtype: Attribute, count: int) ->
 def combined(
     method: Text, word: str, name: str, made: Any, dtype: Attribute, other: tuple[str, str, str]
 ) -> str:
-    """A tensor with another, (name, type, indices), added to it, or divided by it."""
+    """Write a tensor plus another one, (name, type, indices), or divided by it."""
     body = Body(dtype, method.fresh, {})
     x, y = (Value(method.fresh(), dtype) for _ in range(2))
     both = body.of_two(word, y, x)

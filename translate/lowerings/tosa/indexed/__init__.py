@@ -1,1 +1,1 @@
-"""What looks elements up by index, or orders them."""
+"""Lowerings of ops that index or order elements."""

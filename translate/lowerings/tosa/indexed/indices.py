@@ -1,7 +1,8 @@
-"""Ops that read or write elements by index: GATHER, SCATTER, ARGMAX.
+"""Lowerings of ops that read or write elements by index: GATHER, SCATTER, ARGMAX.
 
-Indexed axes are brought to the one axis that TOSA gathers along: those in front become its batch,
-those behind its channels, and several indexed axes one, their indices added up.
+Indexed axes are mapped to the single axis that TOSA gathers along. Axes before them become its
+batch, axes after them its channels. Several indexed axes become one, by adding up their scaled
+indices.
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ from stepwell.translate.rewrites.tosa.operators.building import elements
 
 @recipe("from_the_front")
 def from_the_front(weight: torch.Tensor, *, size: int) -> torch.Tensor:
-    """Indices counted from the end, which are negative, as indices from the front."""
+    """Return indices with negative ones, which count from the end, converted."""
     return torch.where(weight < 0, weight + size, weight)
 
 
 def counted_from_the_front(index: Value, size: int) -> Value:
-    """An index that is not negative; a constant one is decided at compile time."""
+    """Return a nonnegative index; a constant one is converted at compile time."""
     key = weight_key(index.ssa)
     if key is not None:
         derived_key = index.b.rw.weights.derive("from_the_front", [key], size=size)
@@ -51,33 +52,33 @@ def counted_from_the_front(index: Value, size: int) -> Value:
 
 @lowers("aten.embedding.default", to="tosa", bound=EXACT, sample=("10x4xf32", "2x3xi64"))
 def embedding(x: Value, index: Value, *, out: Out) -> Value:
-    """Rows of the first axis."""
+    """Gather rows of the first axis."""
     return _gathered(x, 0, [index], out, wraps=False)
 
 
 @lowers("aten.index_select.default", to="tosa", bound=EXACT, sample=("4x5xf32", 1, "2xi64"))
 def index_select(x: Value, dim: int, index: Value, *, out: Out) -> Value:
-    """Rows of any axis."""
+    """Gather rows of any axis."""
     return _gathered(x, x.axis(dim), [index], out, wraps=False)
 
 
 @lowers("aten.index.Tensor", to="tosa", bound=EXACT, sample=("4x5xf32", ["2xi64"]))
 def index_(x: Value, indices: Sequence[Value | None], *, out: Out) -> Value:
-    """`x[:, i, j]`: axes that stand together, by indices that may be negative."""
+    """Lower `x[:, i, j]`: adjacent axes, by indices that may be negative."""
     first, listed = _together(indices)
     return _gathered(x, first, listed, out, wraps=True)
 
 
 def _together(indices: Sequence[Value | None]) -> tuple[int, list[Value]]:
-    """The first axis that is indexed, and the indices of it and those behind."""
+    """Return the first indexed axis, and the indices from it on."""
     at = [axis for axis, index in enumerate(indices) if index is not None]
     if not at or at[-1] - at[0] + 1 != len(at):
-        refuse("the indexed axes do not stand together")
+        refuse("the indexed axes are not adjacent")
     return at[0], [index for index in indices if index is not None]
 
 
 def _are_rows(x: Value, first: int, indices: Sequence[Value]) -> None:
-    """Refuse axes that run time sizes, or truth values that name any number of rows."""
+    """Refuse axes of dynamic size, and masks, which select a dynamic number of rows."""
     for index in indices:
         if index.dtype not in WHOLE:
             named = dtype_name(index.dtype)
@@ -86,7 +87,7 @@ def _are_rows(x: Value, first: int, indices: Sequence[Value]) -> None:
 
 
 def _one_index(x: Value, first: int, indices: Sequence[Value], wraps: bool) -> Value:
-    """The row number: every index times the rows it steps over, added up."""
+    """Return the row number: the sum of every index times its stride in rows."""
     total: Value | None = None
     step = 1
     for axis, index in reversed(list(enumerate(indices, first))):
@@ -99,7 +100,7 @@ def _one_index(x: Value, first: int, indices: Sequence[Value], wraps: bool) -> V
 
 
 def _for_batch(index: Value, batch: Dim) -> Value:
-    """`[batch, W]`: the same indices for each."""
+    """Repeat the indices for each batch: `[batch, W]`."""
     count = elements(index.shape)
     flat = index.reshape(1, count)
     if batch == 1:
@@ -108,7 +109,7 @@ def _for_batch(index: Value, batch: Dim) -> Value:
 
 
 def _gathered(x: Value, first: int, indices: list[Value], out: Out, wraps: bool) -> Value:
-    """Batch, rows, channels; then the axes as they were."""
+    """Gather from batch, rows, channels; then restore the axes."""
     _are_rows(x, first, indices)
     behind = first + len(indices)
     batch, channels = elements(x.shape[:first]), elements(x.shape[behind:])
@@ -120,7 +121,7 @@ def _gathered(x: Value, first: int, indices: list[Value], out: Out, wraps: bool)
 
 @lowers("aten.index_put.default", to="tosa", bound=EXACT, sample=("4x3xf32", ["1xi64"], "1x3xf32"))
 def scatter(x: Value, indices: Sequence[Value | None], values: Value, accumulate: bool) -> Value:
-    """SCATTER of `[batch, rows written, channels]`; a number under a mask by SELECT."""
+    """Lower to SCATTER of `[batch, rows written, channels]`, or SELECT of a number by a mask."""
     if accumulate:
         refuse("accumulate is set; SCATTER replaces, it does not add")
     given = [(axis, index) for axis, index in enumerate(indices) if index is not None]
@@ -141,7 +142,7 @@ def scatter(x: Value, indices: Sequence[Value | None], values: Value, accumulate
 
 
 def _expanded(value: Value, shape: Sequence[Dim]) -> Value:
-    """The value broadcast to a shape."""
+    """Broadcast the value to a shape."""
     x = value.of_rank(len(shape))
     multiples = [1 if d == n else n for d, n in zip(x.shape, shape, strict=True)]
     return x if all(n == 1 for n in multiples) else x.made(t.TileOp, shape, x.b.sizes(multiples))
@@ -149,9 +150,11 @@ def _expanded(value: Value, shape: Sequence[Dim]) -> Value:
 
 @lowers("aten.argmax.default", "aten.argmin.default", to="tosa", bound=EXACT, sample=("2x5xf32", 1))
 def argmax(x: Value, dim: int | None, *, op: Any, out: Out) -> Value:
-    """ARGMAX: of the negative for the smallest, of what equals it among integers.
+    """Lower to ARGMAX: for argmin of the negated operand, for integers of equality with the
+    extremum.
 
-    Of equal elements the first; a NaN is the largest. Over all elements, of the flat tensor.
+    It returns the first of equal elements; a NaN is the largest. Over all elements, it is that of
+    the flat tensor.
     """
     if x.dtype not in (i8, *WHOLE):
         needs_floats(op, x)
@@ -168,7 +171,7 @@ def argmax(x: Value, dim: int | None, *, op: Any, out: Out) -> Value:
 
 
 def _marked(x: Value, axis: int, least: bool) -> Value:
-    """A byte for each integer, 1 where it is the largest or the smallest; bytes compare as i32."""
+    """Return a byte per integer, 1 at the maximum or minimum; bytes are compared as i32."""
     x = x.cast(i32) if x.dtype == i8 else x
     return x.equals(x.reduce(t.ReduceMinOp if least else t.ReduceMaxOp, axis)).cast(i8)
 
@@ -184,7 +187,7 @@ def _marked(x: Value, axis: int, least: bool) -> Value:
     sample=("2x5xf32", 1, "2x3xi64"),
 )
 def gather(x: Value, dim: int, index: Value, *, out: Out) -> Value:
-    """Elements of one axis, chosen anew for every place of the others."""
+    """Gather elements along one axis, by a separate index for every element of the result."""
     _has_axes(x)
     return along(x, x.axis(dim), index).reshape(*out.shape)
 
@@ -197,7 +200,7 @@ def gather(x: Value, dim: int, index: Value, *, out: Out) -> Value:
     sample=("2x5xf32", "2x3xi64", 1),
 )
 def take_along_dim(x: Value, index: Value, dim: int | None, *, out: Out) -> Value:
-    """As `gather`, of indices that may be negative and axes that broadcast."""
+    """Lower `take_along_dim` as `gather`, with negative indices and broadcasting."""
     _has_axes(x)
     if dim is None:
         x, index = (value.reshape(elements(value.shape)) for value in (x, index))
@@ -216,16 +219,16 @@ def _has_axes(x: Value) -> None:
 
 
 def spread(x: Value, shape: Sequence[int]) -> Value:
-    """The value with its axes of size 1 repeated."""
+    """Repeat the value along its axes of size 1."""
     multiples = [n // held for n, held in zip(shape, x.shape, strict=True)]
     return x if set(multiples) == {1} else x.made(t.TileOp, shape, x.b.sizes(multiples))
 
 
 def along(x: Value, axis: int, index: Value) -> Value:
-    """`x` at `index` on one axis, both of one rank; other axes of x may be longer.
+    """Return `x` at `index` on one axis, both of one rank; other axes of x may be longer.
 
-    GATHER has one list of rows for all channels, so the other axes become its batch. An index that
-    was spread over the axes behind, as networks that pick tokens write it, keeps them as channels.
+    GATHER has one list of rows for all channels, so the other axes become its batch. If the index
+    is expanded over the axes after its own, as in token selection, these remain channels.
     """
     shape = index.shape
     for i, size in enumerate(shape):
@@ -243,20 +246,20 @@ def along(x: Value, axis: int, index: Value) -> Value:
 
 
 def as_rows(x: Value, axis: int) -> Value:
-    """`[elements of the other axes, elements of this one]`."""
+    """Reshape to `[elements of the other axes, elements of this one]`."""
     last = x.permute([*range(axis), *range(axis + 1, x.rank), axis])
     return last.reshape(elements(x.shape) // x.shape[axis], x.shape[axis])
 
 
 def from_rows(rows: Value, axis: int, shape: Sequence[int]) -> Value:
-    """The axes as they were before `as_rows`."""
+    """Invert `as_rows`."""
     last = len(shape) - 1
     order = [*range(axis), last, *range(axis, last)]
     return rows.reshape(*shape[:axis], *shape[axis + 1 :], shape[axis]).permute(order)
 
 
 def _one_list(index: Value, axis: int) -> Value | None:
-    """The index before it was spread over the axes behind its own, if that is all that was done."""
+    """Return the index before an expand over the axes after its own, if there is nothing else."""
     maker, shape = index.ssa.owner, index.shape
     if not isinstance(maker, t.TileOp | aten.ExpandDefault):
         return index if elements(shape[axis + 1 :]) == 1 else None

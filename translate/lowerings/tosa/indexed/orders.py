@@ -1,10 +1,10 @@
-"""`topk` and `sort`: by repeated ARGMAX, or by counting how many elements come before each.
+"""Lowerings of `topk` and `sort`: by repeated ARGMAX, or by counting preceding elements.
 
-`topk` of few takes the greatest out, as often as asked: the rest without it is a GATHER, so that
-elements of -inf and NaN keep their place. (Of the smallest in long rows, inf and NaN count as one.)
-Short rows are ordered at once: an element's rank is the number of those before it, and SCATTER puts
-each where it belongs. Equal elements stay in order, as torch's `sort` has them; which of equal
-elements its `topk` takes first torch leaves open.
+`topk` of few elements repeatedly removes the maximum. The rest without it is a GATHER, so that -inf
+and NaN keep their positions. (For the smallest elements of long rows, inf and NaN count as equal.)
+Short rows are ordered at once: an element's rank is the number of those before it, and SCATTER
+moves each to its rank. Equal elements keep their order, as in PyTorch's `sort`; PyTorch does not
+define which of equal elements `topk` takes first.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from stepwell.translate.lowerings.tosa.values import Value, concat, needs_floats
 from stepwell.translate.rewrites.tosa.operators.building import shape_of
 
 LONGEST_ORDERED = 256
-"""Rows up to this length are ordered at once, by as many comparisons as its square."""
+"""Rows up to this length are ordered at once, by the square of it in comparisons."""
 
 MOST_TAKEN = 32
-"""The most elements that are taken one by one."""
+"""The most elements that are removed one by one."""
 
 
 @lowers(
@@ -40,7 +40,7 @@ MOST_TAKEN = 32
     sample=("2x3xf32", 1),
 )
 def order(x: Value, *, op: Any) -> tuple[Value, ...]:
-    """`topk` and `sort` of floats: rows of the axis, their order, and the axes as they were."""
+    """Lower `topk` and `sort` of floats, on rows along the axis."""
     if not x.shape:
         refuse("the operand is a scalar, which is in order")
     is_topk, axis = op.name == "aten.topk.default", x.axis(op.arg("dim"))
@@ -62,7 +62,7 @@ def _constant(values: torch.Tensor, beside: Value) -> Value:
 
 
 def _taken(x: Value, wanted: int, from_the_top: bool) -> tuple[Value, Value]:
-    """The greatest, then the greatest of the rest, and so on: values and places."""
+    """Return the maxima, each of the rest without the earlier ones: values and indices."""
     rows, length = x.shape
     keys = x if from_the_top else -x
     places = _numbers(x)
@@ -82,7 +82,7 @@ def _taken(x: Value, wanted: int, from_the_top: bool) -> tuple[Value, Value]:
 
 
 def _ranked(x: Value, wanted: int, from_the_top: bool) -> tuple[Value, Value]:
-    """Every element to its rank: how many are greater, or equal and in front."""
+    """Move every element to its rank: the count of greater ones, and of equal ones before it."""
     rows, length = x.shape
     keys = x.single()
     one, other = keys.reshape(rows, length, 1), keys.reshape(rows, 1, length)
@@ -104,18 +104,18 @@ def _ranked(x: Value, wanted: int, from_the_top: bool) -> tuple[Value, Value]:
 
 
 def _numbers(x: Value) -> Value:
-    """0, 1, 2, … in each row."""
+    """Return 0, 1, 2, … in each row."""
     return spread(_constant(torch.arange(x.shape[1]).reshape(1, -1), x), x.shape)
 
 
 def _at(x: Value, index: Value) -> Value:
-    """`[rows, W]` of `[rows, K]`."""
+    """Gather `[rows, W]` from `[rows, K]`."""
     made = x.reshape(*x.shape, 1).made(t.GatherOp, (*index.shape, 1), index.ssa)
     return made.reshape(*index.shape)
 
 
 def _placed(x: Value, index: Value) -> Value:
-    """Every element where its index says; no index stands twice in a row."""
+    """Scatter elements to their indices, which are distinct in each row."""
     values = x.reshape(*x.shape, 1)
     return values.made(t.ScatterOp, values.shape, index.ssa, values.ssa).reshape(*x.shape)
 

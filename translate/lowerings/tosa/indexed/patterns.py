@@ -1,9 +1,9 @@
-"""Ops that move elements by their shapes alone: one GATHER by constant places.
+"""Lowerings of ops whose data movement depends only on shapes: one GATHER by constant indices.
 
-Diagonals, windows side by side (`unfold`, `im2col`): which element goes where is asked
-of torch, by moving 0, 1, 2, … Runs of neighbors go as one, and im2col's padding is an element of
-its own behind the others. `col2im` lays every place of the kernel where its window stands, one after
-the other.
+These are diagonals and sliding windows (`unfold`, `im2col`). PyTorch itself computes the indices,
+by moving 0, 1, 2, …. Runs of neighbors are moved as one, and im2col's padding is an extra last
+element. `col2im` adds the elements of each kernel position at their windows, one position after the
+other.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ PATTERNS = (
     formerly=("move-by-pattern-to-tosa",),
 )
 def pattern(x: Value, *, op: Any, out: Out, b: Builder) -> Value:
-    """The elements in one row, padding behind them, and the rows of the pattern."""
+    """Gather the rows of the pattern from the flattened elements, followed by padding."""
     number = elements(out.shape)
     if number > MOST_PLACES:
         refuse(f"its {number} places would be a constant of {4 * number} bytes")
@@ -57,7 +57,7 @@ def pattern(x: Value, *, op: Any, out: Out, b: Builder) -> Value:
 
 
 MOST_OF_A_KERNEL = 256
-"""The most places of a kernel: each takes some five operators."""
+"""The most positions of a kernel: each takes about five operators."""
 
 
 @lowers(
@@ -69,14 +69,14 @@ MOST_OF_A_KERNEL = 256
     formerly=("add-columns-to-tosa",),
 )
 def columns(x: Value, *, op: Any, out: Out) -> Value:
-    """Slices, PAD and ADD in torch's order: the image with its padding, cut off at the end."""
+    """Add slices with PAD and ADD in PyTorch's order to the padded image, which is cropped last."""
     names = ("output_size", "kernel_size", "dilation", "padding", "stride")
     size, kernel, dilation, padding, stride = (list(op.arg(name)) for name in names)
     if x.rank != 3:
         refuse("the columns have no batch axis")
     count = kernel[0] * kernel[1]
     if count > MOST_OF_A_KERNEL:
-        refuse(f"its kernel has {count} places, each an operator")
+        refuse(f"its kernel has {count} cells, each an operator")
     needs_floats(op, x)
     batch, channels, height, width = out.shape
     windows = [
@@ -100,7 +100,7 @@ def columns(x: Value, *, op: Any, out: Out) -> Value:
 
 
 def _apart(x: Value, stride: list[int]) -> Value:
-    """Zeros between the elements, so that each stands `stride` behind the one before."""
+    """Insert zeros between the elements, so that they are `stride` apart."""
     n, channels, *held = x.shape
     for i, step in enumerate(stride):
         size = held[i]

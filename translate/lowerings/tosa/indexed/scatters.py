@@ -1,9 +1,9 @@
-"""`scatter`, `scatter_add`, `scatter_reduce`, `index_add`: elements written or added along an axis.
+"""Lowerings of `scatter`, `scatter_add`, `scatter_reduce`, `index_add` along an axis.
 
-Where no place is written twice, which constant indices show, it is a SCATTER (of the sum with what
-a GATHER finds there). Otherwise the writes are made one after the other, in torch's order, each
-where a comparison finds its place; long lists of sums are added up by one reduction. TOSA leaves
-open what a SCATTER to one place twice does, so that it is never written.
+If constant indices show that no position is written twice, it is a SCATTER (of the combination with
+what a GATHER reads there). Otherwise the writes are made one after the other, in PyTorch's order,
+each at the position that a comparison finds; long lists of sums take a single reduction. TOSA
+leaves two writes to one position undefined, so no such SCATTER is generated.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ MOST_WRITES = 32
 """The most writes that are made one after the other."""
 
 MOST_COMPARED = 1 << 24
-"""The most comparisons of a place with an index that one reduction runs over."""
+"""The most comparisons of a position with an index in one reduction."""
 
 Combined = Callable[[Value, Value], Value] | None
-"""What joins what is written with what stands there; None replaces it."""
+"""The function that combines a written number with the stored one; None replaces it."""
 
 REDUCTIONS: dict[str, Combined] = {
     "sum": operator.add,
@@ -37,7 +37,7 @@ REDUCTIONS: dict[str, Combined] = {
     "amax": maximum,
     "amin": minimum,
 }
-"""What `scatter_reduce` combines with."""
+"""The functions of `scatter_reduce`."""
 
 
 @lowers(
@@ -52,7 +52,7 @@ REDUCTIONS: dict[str, Combined] = {
     sample=("2x5xf32", 1, "2x1xi64", "2x1xf32"),
 )
 def scatter_along(x: Value, dim: int, index: Value, source: Any, *, op: Any) -> Value:
-    """Rows of the axis, what they become, and the axes as they were."""
+    """Scatter on rows along the axis, and restore the axes."""
     kind, axis = op.name.split(".")[1], x.axis(dim)
     is_value = op.name == "aten.scatter.value"
     held = (i1, i8, i16, i64) if kind == "scatter" else ()
@@ -64,10 +64,10 @@ def scatter_along(x: Value, dim: int, index: Value, source: Any, *, op: Any) -> 
     if not is_once or x.dtype == i1:
         count = elements(x.shape) * writes
         if count > MOST_COMPARED:
-            refuse(f"its places would take {count} comparisons, above {MOST_COMPARED}")
+            refuse(f"its indices would take {count} comparisons, above {MOST_COMPARED}")
         is_sum = how is operator.add and x.is_float
         if writes > MOST_WRITES and not is_sum and not is_value:
-            refuse(f"{writes} writes to places that may be the same")
+            refuse(f"{writes} writes to indices that may be equal")
     if kind == "index_add":
         alone = [size if i == axis else 1 for i, size in enumerate(source.shape)]
         index = spread(index.reshape(*alone), source.shape)
@@ -90,7 +90,7 @@ def scatter_along(x: Value, dim: int, index: Value, source: Any, *, op: Any) -> 
 
 
 def _combination(op: Any, x: Value, axis: int, index: Value) -> Combined:
-    """What is done where two meet; refuses an index that is shorter on another axis."""
+    """Return the combining function; refuse an index that is shorter on another axis."""
     if op.name == "aten.index_add.default":
         if op.arg("alpha") != 1:
             refuse(f"alpha is {op.arg('alpha')}, not 1")
@@ -101,20 +101,20 @@ def _combination(op: Any, x: Value, axis: int, index: Value) -> Combined:
     if op.name != "aten.scatter_reduce.two":
         return operator.add if op.name == "aten.scatter_add.default" else None
     if op.arg("reduce") not in REDUCTIONS:
-        refuse(f"it reduces what is written by {op.arg('reduce')}")
+        refuse(f"it reduces the written values by {op.arg('reduce')}")
     if not op.arg("include_self"):
-        refuse("include_self is false: what stood there does not count")
+        refuse("include_self is false: the old value must be ignored")
     return REDUCTIONS[op.arg("reduce")]
 
 
 def _is_distinct(index: Value, axis: int) -> bool:
-    """Whether the indices are known and no place is written twice."""
+    """Whether the indices are constant and no position is written twice."""
     constant = index.constant
     return constant is not None and bool((constant.sort(axis).values.diff(dim=axis) != 0).all())
 
 
 def written(x: Value, places: Value, source: Value, how: Combined) -> Value:
-    """SCATTER into `[rows, K]`; no place stands twice in a row of `places`."""
+    """Return SCATTER into `[rows, K]`; the positions in a row of `places` are distinct."""
     values, given = x.reshape(*x.shape, 1), source.reshape(*places.shape, 1)
     if how is not None:
         given = how(values.made(t.GatherOp, given.shape, places.ssa), given)
@@ -122,9 +122,9 @@ def written(x: Value, places: Value, source: Value, how: Combined) -> Value:
 
 
 def _found(places: Value, length: int) -> Value:
-    """`i1[rows, W, length]`: whether the index is the place.
+    """Return `i1[rows, W, length]`: whether the index equals the position.
 
-    The row of 0, 1, 2, … that is gathered says that an index of 64 bits is one of these.
+    Gathering from 0, 1, 2, … gives each index as an int32, also one of 64 bits.
     """
     b, (rows, count) = places.b, places.shape
     line = torch.arange(length, dtype=torch.int32).reshape(1, -1, 1)
@@ -134,14 +134,14 @@ def _found(places: Value, length: int) -> Value:
 
 
 def _marked(x: Value, places: Value, source: Value) -> Value:
-    """A number wherever any index points."""
+    """Return a mask of the positions that any index selects."""
     found = _found(places, x.shape[1]).reduce(t.ReduceAnyOp, 1)
     value = source.narrow(1, 0, 1)
     return where(found.reshape(*x.shape), value, x)
 
 
 def _one_by_one(x: Value, places: Value, source: Value, how: Combined) -> Value:
-    """The writes in their order."""
+    """Make the writes in their order."""
     found = _found(places, x.shape[1])
     for number in range(places.shape[1]):
         here = found.narrow(1, number, 1).reshape(*x.shape)
@@ -151,7 +151,7 @@ def _one_by_one(x: Value, places: Value, source: Value, how: Combined) -> Value:
 
 
 def _added(x: Value, places: Value, source: Value) -> Value:
-    """All that is written to a place in one sum, in f32; nothing is multiplied by zero."""
+    """Add all writes to a position in one sum, in f32; nothing is multiplied by zero."""
     given = source.single().reshape(x.shape[0], places.shape[1], 1)
     chosen = where(_found(places, x.shape[1]), given, Value(x.b.number(0, 3, f32), x.b))
     total = chosen.sum(1).reshape(*x.shape)

@@ -1,1 +1,1 @@
-"""What TOSA computes of the integers between casts."""
+"""Lowerings of operations between casts to TOSA's integer operators."""

@@ -1,8 +1,8 @@
-"""Sums, products, clamps and choices of quantized values.
+"""Lowerings of sums, products, clamps and selections of quantized values.
 
-Operands are taken to int32, at a common scale for a sum or at the result's for a choice, where the
-order is that of the reals and nothing is cut off yet; one RESCALE takes what is computed to the
-result's integers.
+Operands are rescaled to int32: to a common scale for a sum, or to the result's scale for a
+selection. There they have the order of the reals and are not saturated yet. One RESCALE converts
+the result to its integers.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ ONE = """
     %y = quant.qcast %s : tensor<{}xf32> to tensor<{}x!quant.uniform<i8:f32, 1.0>>
 """
 MOST = 2.0**14
-"""How much finer than an operand's the scale of a choice may be: int32 has to hold it."""
+"""How much finer than an operand's the scale of a selection may be: int32 must represent it."""
 
 
 @lowers(
@@ -54,9 +54,9 @@ MOST = 2.0**14
 def int8_add(
     x: Integers, other: Integers, *, form: type[TosaOp], alpha: Any, op: Any, use: Use, b: Builder
 ) -> Value:
-    """Both operands to int32 at a common scale, the sum, and one RESCALE.
+    """Rescale both operands to int32 at a common scale, add, and RESCALE.
 
-    Twice the larger scale leaves room for the sum.
+    Twice the larger scale leaves headroom for the sum.
     """
     if alpha != 1:
         refuse(f"alpha is {alpha}, not 1")
@@ -71,10 +71,10 @@ def int8_add(
 
 @lowers("aten.mul.Tensor", to="tosa", quantized_operands=2, sample=TWO.format("mul.Tensor(%a, %b)"))
 def int8_mul(x: Integers, other: Integers, *, op: Any, use: Use, b: Builder) -> Value:
-    """Both operands without zero points, their product in int32, and one RESCALE.
+    """Multiply both operands without zero points in int32, and RESCALE.
 
-    MUL takes integers of 8 and 16 bits as they are where neither has a zero point: products of 16
-    bits are at most 2^30.
+    MUL takes integers of 8 and 16 bits directly if neither has a zero point: products of 16 bits
+    are at most 2^30.
     """
     needs_two(op)
     factor = x.held.scale * other.held.scale / use.held.scale
@@ -93,7 +93,7 @@ def int8_mul(x: Integers, other: Integers, *, op: Any, use: Use, b: Builder) -> 
     sample=ONE.format("clamp.default(%a, -1.0, 1.0)", 4, 4, 4),
 )
 def int8_clamp(x: Integers, *, op: Any, use: Use) -> Value:
-    """CLAMP in the result's integers, after a RESCALE to a new scale: quantizing is monotone."""
+    """Clamp in the result's integers, after a RESCALE if needed: quantization is monotone."""
     bounds = clamp_bounds(op)
     if bounds is None:
         refuse("a bound is computed at run time")
@@ -113,7 +113,7 @@ def int8_clamp(x: Integers, *, op: Any, use: Use) -> Value:
 def int8_extremum(
     x: Integers, other: Integers, *, form: type[TosaOp], op: Any, use: Use, b: Builder
 ) -> Value:
-    """MINIMUM or MAXIMUM in int32."""
+    """Return MINIMUM or MAXIMUM in int32."""
     needs_two(op)
     needs_scales(use, x, other, most=MOST)
     first, second = (each.wide(each.held.scale / use.held.scale).ssa for each in (x, other))
@@ -128,7 +128,7 @@ def int8_extremum(
     sample=TWO.replace("aten.{} : (", "aten.where.self(%c, %a, %b) : (tensor<4xi1>, "),
 )
 def int8_where(x: Integers, other: Integers, *, op: Any, use: Use, b: Builder) -> Value:
-    """SELECT in int32."""
+    """Return SELECT in int32."""
     needs_scales(use, x, other, most=MOST)
     values = [each.wide(each.held.scale / use.held.scale) for each in (x, other)]
     return delivered(where(Value(op.operands[0], b), *values), 1.0, use)
@@ -142,7 +142,7 @@ def int8_where(x: Integers, other: Integers, *, op: Any, use: Use, b: Builder) -
     sample=ONE.format("constant_pad_nd.default(%a, [1, 0])", 5, 5, 5),
 )
 def int8_pad(x: Integers, *, pad: Any, value: Any, use: Use, out: Out, b: Builder) -> Value:
-    """One PAD, after a RESCALE to a new scale; a padding cell is quantized ahead of time."""
+    """Return one PAD, after a RESCALE if needed; the padding is quantized at compile time."""
     if any(not isinstance(n, int) or n < 0 for n in pad):
         refuse("the padding is negative, or known only at run time")
     needs_scales(use, x)

@@ -1,11 +1,11 @@
-"""Functions of one quantized value, and comparisons: TABLE, GATHER and RESCALE.
+"""Lowerings of functions of one quantized value, and comparisons: TABLE, GATHER and RESCALE.
 
-A function of one int8 value alone is a TABLE of what the float ops give, bit for bit; of casts
-alone, a RESCALE. A TABLE of 16 bits holds 513 entries, one for each 128 integers, and draws lines
-between them; finer entries than the result's integers keep what rounding them would lose. Both it
-and the float graph are evaluated on all 65536 integers: where they are within one unit everywhere
-the TABLE serves. Otherwise (a reciprocal near zero, an exponential at a coarse scale) every result
-is stored, 128 KiB of them, and GATHER reads them exactly.
+A function of a single int8 value is a TABLE of the float ops' results, bit for bit; a chain of
+casts only is a RESCALE. A 16-bit TABLE has 513 entries, one per 128 integers, and interpolates
+linearly between them. Entries finer than the result's integers avoid the loss of rounding them. The
+TABLE and the float graph are both evaluated on all 65536 integers: the TABLE is used if they are
+within one unit everywhere. Otherwise (a reciprocal near zero, an exponential at a coarse scale) all
+results are stored, 128 KiB, and GATHER reads them exactly.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ BYTES = torch.arange(-128, 128, dtype=torch.int16).to(torch.int8)
 
 
 def looked_up(x: Value, entries: torch.Tensor, dtype: Any = i8) -> Value:
-    """TABLE."""
+    """Insert a TABLE."""
     b = x.b
     return Value(b.op(t.TableOp, [x.ssa, b.constant(entries)], x.shape, dtype), b)
 
@@ -80,7 +80,7 @@ def _typed(y: Value, op: Any) -> Value:
     name="lower-int8-requantize",
 )
 def int8_requantize(x: Value, *, op: Any, b: Builder) -> Value:
-    """One RESCALE."""
+    """Lower to one RESCALE."""
     found = activation(op.input, width(op.input))
     if isinstance(found, Refusal):
         refuse(found.reason)
@@ -106,7 +106,7 @@ def int8_requantize(x: Value, *, op: Any, b: Builder) -> Value:
     name="lower-int8-function",
 )
 def int8_function(x: Value, *, op: Any, b: Builder) -> Value | None:
-    """A chain of elementwise ops between casts is one TABLE."""
+    """Lower a chain of elementwise ops between casts to one TABLE."""
     chain = byte_chain(op)
     if chain is None:
         return None
@@ -117,7 +117,7 @@ def int8_function(x: Value, *, op: Any, b: Builder) -> Value | None:
 
 
 STEP = 128
-"""Integers from one entry of a TABLE of 16 bits to the next."""
+"""Integers between neighboring entries of a 16-bit TABLE."""
 
 
 @lowers(
@@ -134,7 +134,7 @@ STEP = 128
     name="lower-int16-function",
 )
 def int16_function(x: Value, *, op: Any, b: Builder) -> Value | None:
-    """A TABLE and a RESCALE where lines are good enough, else GATHER."""
+    """Lower to a TABLE and a RESCALE if linear interpolation is accurate enough, else GATHER."""
     chain = chain_of(op)
     if chain is None or len(chain.ops) == 1 or dims(chain.source.type) != dims(op.result.type):
         return None
@@ -158,7 +158,7 @@ def int16_function(x: Value, *, op: Any, b: Builder) -> Value | None:
 
 
 def every_result(chain: Chain, program: Program) -> torch.Tensor:
-    """int64 [65536]: what the ops make of -32768 … 32767."""
+    """Return int64 [65536]: the results of the ops for -32768 … 32767."""
     rank = max(len(dims(chain.source.type)), 1)
     codes = torch.arange(-(1 << 15), 1 << 15).to(torch.int16).reshape(*[1] * (rank - 1), -1)
     environment: dict[SSAValue, Any] = {chain.source: codes}
@@ -170,7 +170,7 @@ def every_result(chain: Chain, program: Program) -> torch.Tensor:
 
 
 def entries_for(wanted: torch.Tensor) -> tuple[torch.Tensor, int] | None:
-    """Entries of a TABLE and how much finer than the result they are; None if none are near."""
+    """Return a TABLE's entries and their scale relative to the result; None if inaccurate."""
     exact = wanted[::STEP].double()
     beyond = exact[-1] + (wanted[-1] - exact[-1]) * (STEP / (STEP - 1))
     exact = torch.cat([exact, beyond[None]])
@@ -187,7 +187,7 @@ def entries_for(wanted: torch.Tensor) -> tuple[torch.Tensor, int] | None:
 
 
 def _gathered(x: Value, wanted: torch.Tensor) -> Value:
-    """Row x + 32768 of all results."""
+    """Gather row x + 32768 of all results."""
     b, count = x.b, elements(x.shape)
     rows = rescaled(x.reshape(1, count), 1.0) + (1 << 15)
     table = b.constant(wanted.to(torch.int16).reshape(1, -1, 1))
@@ -214,9 +214,10 @@ def _gathered(x: Value, wanted: torch.Tensor) -> Value:
     """,
 )
 def int16_scale(x: Integers, other: Integers, *, use: Use, out: Out) -> Value | None:
-    """A product of 16-bit integers with one positive number is one RESCALE.
+    """Lower a product of 16-bit integers with one positive number to one RESCALE.
 
-    The mean's 1/n, attention's 1/√d: as a product they would be read, multiplied and rescaled.
+    Examples are 1/n of a mean and attention's 1/√d. As a product they would be read, multiplied and
+    rescaled.
     """
     value, number = (x, other) if is_one_element(other.ssa) else (other, x)
     if not is_one_element(number.ssa) or value.shape != out.shape:
@@ -228,7 +229,7 @@ def int16_scale(x: Integers, other: Integers, *, use: Use, out: Out) -> Value | 
     real = float(dequantize(x.b.rw.weights.get(key), number.held).reshape(()))
     factor = value.held.scale * real / use.held.scale
     if not (factor > 0 and is_rescaled(factor, 2.0**15)):
-        refuse("the number is not positive, or beyond what RESCALE reaches")
+        refuse("the number is not positive, or outside RESCALE's range")
     return delivered(value.stored(), factor, use)
 
 
@@ -254,9 +255,9 @@ COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
 def int8_comparison(
     x: Value, *, form: Callable[[Any, Any], Any], op: Any, out: Out, b: Builder
 ) -> Value:
-    """Two values of one scale are in the order of their integers; against a number, a TABLE.
+    """Compare integers of two values of one scale, or compare with a number by a TABLE.
 
-    A value has 256 answers, which a TABLE holds bit for bit as the float comparison gives them.
+    For each of 256 inputs, the TABLE has the result of the float comparison, bit for bit.
     """
     bits = width(op.operands[0])
     first = activation(op.operands[0], bits)
@@ -270,7 +271,7 @@ def int8_comparison(
     number = op.arg("other") if is_alone else _number(op.operands[1], b.rw.program)
     if isinstance(number, int | float):
         if bits != 8:
-            refuse("a TABLE of 16-bit integers interpolates: it gives no truth values")
+            refuse("a TABLE of 16-bit integers interpolates: it returns no booleans")
         if x.shape != out.shape:
             refuse("the number has a shape that the value takes on")
         answers = form(dequantize(BYTES, first.held), float(number)).to(torch.int8)
@@ -303,7 +304,7 @@ def _meaning(parameters: Quantization) -> tuple[object, ...]:
 
 
 def _number(value: SSAValue, program: Program) -> float | None:
-    """The real value of a constant of one element, quantized or not."""
+    """Return the real value of a constant of one element, quantized or not."""
     maker = value.owner
     held = quantization(maker.input.type) if isinstance(maker, DequantizeCast) else None
     if isinstance(maker, DequantizeCast) and isinstance(maker.input.owner, StorageCast):

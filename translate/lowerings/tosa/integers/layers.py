@@ -1,6 +1,6 @@
-"""Quantized products: accumulators of 32 bits, then one RESCALE to the result's scale.
+"""Lowerings of quantized products: 32-bit accumulators, then one RESCALE to the result's scale.
 
-Activations of 16 bits have accumulators of 48 and 16-bit multipliers (the extension `int16`).
+Activations of 16 bits have accumulators of 48 bits and 16-bit multipliers (the extension `int16`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from stepwell.translate.rewrites.tosa.operators.convolving import Placed, convol
 from stepwell.translate.rewrites.tosa.operators.volumes import convolved_volume
 
 Rows = Literal["batch", "height", "width"]
-"""What the rows of a linear layer are to a convolution."""
+"""The axis of a convolution's image to which the rows of a linear layer are mapped."""
 LAYER = """
     %w = stepwell.weight <"w"> "parameter" : tensor<{0}xi8>
     %t = quant.scast %w : tensor<{0}xi8> to tensor<{0}x!quant.uniform<i8:f32, 0.25>>
@@ -40,17 +40,17 @@ LAYER = """
 
 
 def _sums(bits: int) -> Attribute:
-    """The element type of sums of products."""
+    """Return the element type of accumulators."""
     return i32 if bits == 8 else i48
 
 
 def _scales(layer: Layer) -> list[float]:
-    """Those of the accumulators."""
+    """Return the scales of the accumulators."""
     return [layer.inputs[0].held.scale * scale for scale in layer.weight.held.scales]
 
 
 def _needs_sums(layer: Layer, use: Use, depth: int) -> None:
-    """Refuse accumulators of `depth` products, which a bias may take to the ends of 32 bits."""
+    """Refuse accumulators of `depth` products that may overflow 32 bits together with a bias."""
     bits = layer.inputs[0].held.bits
     reach = depth * float(1 << (2 * bits - 1))
     if bits == 8:
@@ -61,7 +61,7 @@ def _needs_sums(layer: Layer, use: Use, depth: int) -> None:
 def _bias(
     bias: Bias | None, scales: Sequence[float], channels: int, bits: int, b: Builder
 ) -> SSAValue:
-    """A bias at the accumulators' scales, one for each channel; [0] where there is none."""
+    """Return a bias at the accumulators' scales, one per channel, or [0] if there is none."""
     if bits == 16:
         return _wide_bias(bias, scales, channels, b)
     key = integer_bias(bias, scales, channels, b.rw.program)
@@ -72,7 +72,7 @@ def _bias(
 def tosa_bias48(
     bias: torch.Tensor, *, scales: Sequence[float], unit: Sequence[float] | None
 ) -> torch.Tensor:
-    """A bias at the accumulators' scales, in integers of up to 48 bits."""
+    """Return a bias at the accumulators' scales, in integers of up to 48 bits."""
     reals = (
         bias.double()
         if unit is None
@@ -92,7 +92,7 @@ def _wide_bias(bias: Bias | None, scales: Sequence[float], channels: int, b: Bui
 
 
 def _summed(placed: Placed, bias: SSAValue, x: Integers) -> SSAValue:
-    """The sums of one operator, in the accumulators' type."""
+    """Return the sums of one operator, in the accumulators' type."""
     b, sums = x.b, _sums(x.held.bits)
     zeros = [b.number(x.held.zero_point, 1, WIDTHS[x.held.bits]), b.zero(i8)]
     lists = {name: i64s(values) for name, values in placed.lists.items()}
@@ -101,13 +101,13 @@ def _summed(placed: Placed, bias: SSAValue, x: Integers) -> SSAValue:
 
 
 def _to_result(y: SSAValue, scales: Sequence[float], use: Use, b: Builder) -> SSAValue:
-    """Accumulators of these scales at the result's."""
+    """Rescale accumulators to the result's scale."""
     factors = [scale / use.held.scale for scale in scales]
     return rescale(y, factors, WIDTHS[use.held.bits], 0, use.held.zero_point, b)
 
 
 def _slice(held: Sequence[float], index: int, count: int) -> list[float]:
-    """One of `count` equal parts of what each channel has; what all share is shared."""
+    """Return one of `count` equal parts of per-channel numbers; a shared number stays."""
     size = len(held) // count if len(held) > 1 else 0
     return list(held[index * size : (index + 1) * size]) if size else list(held)
 
@@ -145,9 +145,9 @@ def int8_convolution(
     out: Out,
     b: Builder,
 ) -> Value:
-    """Transpose in, convolve and rescale each group, transpose out.
+    """Transpose, convolve and rescale each group, and transpose back.
 
-    CONV2D, DEPTHWISE_CONV2D, CONV3D or TRANSPOSE_CONV2D.
+    The operator is CONV2D, DEPTHWISE_CONV2D, CONV3D or TRANSPOSE_CONV2D.
     """
     axes, kernel = len(x.shape) - 2, shape_of(op.operands[1])
     if transposed and axes == 3:
@@ -178,7 +178,7 @@ def int8_convolution(
 def int8_linear(
     x: Integers, *, op: Any, layer: Layer, use: Use, out: Out, b: Builder, rows: Rows = "batch"
 ) -> Value:
-    """A CONV2D with a kernel of 1 by 1, which adds the bias, then RESCALE.
+    """Lower to a CONV2D with a kernel of 1 by 1, which adds the bias, then RESCALE.
 
     Its rows are a `batch` of images of one element, or the `height` or `width` of one image.
     """
@@ -210,7 +210,7 @@ def int8_linear(
     """,
 )
 def int8_bmm(x: Integers, other: Integers, *, use: Use, out: Out, b: Builder) -> Value:
-    """One MATMUL, which takes the zero points, then RESCALE."""
+    """Lower to one MATMUL, which subtracts the zero points, then RESCALE."""
     bits, factor = x.held.bits, x.held.scale * other.held.scale / use.held.scale
     most = 2.0**31 - 1 if bits == 8 else 2.0**47
     needs_reach(use, (factor, min(x.shape[-1] * float(1 << (2 * bits)), most)))

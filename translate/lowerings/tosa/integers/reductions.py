@@ -1,11 +1,11 @@
-"""Sums, means, extrema, pools, running sums and resizing of integers.
+"""Lowerings of sums, means, extrema, pools, cumulative sums and resizing of integers.
 
-A sum runs over int32 without the zero point, and one RESCALE takes it to the result's scale, over
-the number of elements for a mean: it rounds once. Maxima and minima are those of the stored
-integers, for quantizing is monotone; a RESCALE follows where the scale changes. Pools take an
-input's zero point and pass its scale through. An average that is quantized finer than its operand
-is a depthwise convolution with ones. The weights of a linear RESIZE add up to the product of its
-numerators, by which RESCALE divides; a zero point is taken off before, as often as they count it.
+A sum is computed in int32 without the zero point. One RESCALE converts it to the result's scale,
+and for a mean divides by the number of elements, so it rounds once. Maxima and minima are those of
+the stored integers, since quantization is monotone; a RESCALE follows if the scale changes. Pools
+use the input's zero point and keep its scale. An average with a finer scale than its operand's is a
+depthwise convolution with ones. The weights of a linear RESIZE add up to the product of its
+numerators, by which RESCALE divides; the zero point, scaled by that product, is subtracted before.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ IMAGE = """
 
 
 def needs_sum(x: Integers, factor: float, count: int) -> None:
-    """Refuse a sum that can pass what int32 holds or RESCALE takes, whatever the values are."""
+    """Refuse a sum that may overflow int32 or exceed RESCALE's range for some input."""
     if not is_rescaled(factor, float(count << x.held.bits)):
-        refuse(f"a sum over {count} elements can pass what RESCALE takes")
+        refuse(f"a sum over {count} elements can exceed RESCALE's range")
 
 
 @lowers(
@@ -78,7 +78,7 @@ def needs_sum(x: Integers, factor: float, count: int) -> None:
 def int8_reduction(
     x: Integers, *, form: type[TosaOp] | None, op: Any, use: Use, b: Builder
 ) -> Value:
-    """One REDUCE an axis, between RESCALEs for a sum; means of images are pools."""
+    """Lower to one REDUCE per axis, between RESCALEs for a sum; means of images are pools."""
     axes = reduced_axes(op)
     if is_image_mean(op, level_of(b.rw.program.context.target)):
         refuse("it is a mean of images, which a pool computes")
@@ -106,7 +106,7 @@ def int8_reduction(
     sample=MATRIX.format("cumsum.default(%a, 1)", "2x4", "2x4", "2x4"),
 )
 def int8_cumsum(x: Integers, *, dim: int, use: Use) -> Value:
-    """Added up without the zero point, at the operand's scale."""
+    """Add up without the zero point, at the operand's scale."""
     if not x.shape:
         refuse("the operand is a scalar, which has no axis")
     factor = x.held.scale / use.held.scale
@@ -125,7 +125,7 @@ def int8_cumsum(x: Integers, *, dim: int, use: Use) -> Value:
     sample=IMAGE.format("avg_pool2d.default(%a, [2, 2])", "1x2x2x2", "1x2x2x2", "1x2x2x2"),
 )
 def int8_pool(x: Integers, *, op: Any, use: Use, out: Out, b: Builder) -> Value:
-    """Averages of an image to AVG_POOL2D, and a RESCALE where the scale changes; MAX_POOL2D.
+    """Lower to AVG_POOL2D, and a RESCALE if the scale changes, or to MAX_POOL2D.
 
     The mean of a whole plane at another scale is a sum and one RESCALE, which rounds once.
     """
@@ -166,9 +166,10 @@ def int8_pool(x: Integers, *, op: Any, use: Use, out: Out, b: Builder) -> Value:
 def _parts(
     kernel: Sequence[int], stride: Sequence[int], pad: Sequence[int], image: Value
 ) -> tuple[int, torch.Tensor] | None:
-    """What sums over windows are multiplied by, int32 `[1, h, w, 1]`, and then divided by.
+    """Return multipliers of window sums, int32 `[1, h, w, 1]`, and their common divisor.
 
-    The elements of a window that lie inside the image count. None: not of bytes, or past int32.
+    Only the elements of a window inside the image count. Returns None if the integers are not bytes
+    or the product may exceed int32.
     """
     if image.dtype != i8:
         return None
@@ -191,7 +192,7 @@ def _parts(
 def _windows_summed(
     image: Value, zero: int, lists: dict[str, Any], shape: tuple[int, ...]
 ) -> Value:
-    """Sums over windows in int32: a depthwise convolution with ones."""
+    """Return window sums in int32, by a depthwise convolution with ones."""
     b, kernel = image.b, lists["kernel"].get_values()
     ones = torch.ones((*kernel, shape[3], 1), dtype=torch.int8)
     operands = [image.ssa, b.constant(ones), b.constant(torch.zeros(1, dtype=torch.int32))]
@@ -210,7 +211,7 @@ def _windows_summed(
     ),
 )
 def int8_resize(x: Integers, *, form: str, op: Any, use: Use, out: Out) -> Value:
-    """Channels last, RESIZE, RESCALE, and back: lines and images, nearest and bilinear."""
+    """Lower nearest and bilinear resizing of lines and images to RESIZE and RESCALE, in NHWC."""
     axes, is_linear = axes_of(op), form == "linear"
     if refusal := not_resized(op):
         refuse(refusal.reason)
@@ -220,12 +221,12 @@ def int8_resize(x: Integers, *, form: str, op: Any, use: Use, out: Out) -> Value
         refuse("RESIZE has no numbers for these sizes")
     if is_linear and x.held.bits == 16:
         refuse("its sums would have 48 bits with a zero point")
-    needs_scales(use, x, times=4)  # What is interpolated reaches as many times as far.
+    needs_scales(use, x, times=4)  # Interpolated sums exceed the inputs by this factor.
     image, plane = as_image(x.stored(), axes)
     zero, factor = x.held.zero_point, x.held.scale / use.held.scale
     if is_linear:
         sums, weights = resized(image, plane, i32)
-        # Weighed, bytes that mean the same keep their zero point; a SUB would be two passes of an NPU.
+        # Keep a zero point in weighted sums of bytes; a SUB would take two passes of an NPU.
         if zero and not x.means_what(use):
             sums = sums - zero * weights
         made = 0 if x.means_what(use) else use.held.zero_point

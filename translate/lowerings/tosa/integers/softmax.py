@@ -1,19 +1,19 @@
-"""Softmax between casts by integers alone: exponentials by bytes, and one division.
+"""Lowerings of softmax between casts to integer operators: byte look-ups, and one division.
 
-Less its row's maximum a value of a softmax is one of 256 integers, so its exponential is looked up,
-in two or three bytes with a TABLE each. The exponentials are added up in int32, and INTDIV divides
-what the result's scale makes of each. How far it is from the real softmax, in units of the result
-before it is rounded: the exponentials of n elements, of which the largest is 2^p and each is off by
-1/2, move a quotient by n / (2^(p+1) scale); the division cuts off 2^-g. Less than one, and the
-integers are at most one unit apart. `fixed_for` gives the smallest p for which that holds and
-RESCALE takes every product.
+A value minus its row's maximum is one of 256 integers, so its exponential is looked up, in two or
+three bytes with a TABLE each. The exponentials are added up in int32, and INTDIV divides each of
+them, scaled for the result, by the sum. The error against the real softmax, in units of the result
+before it is rounded, is as follows. The exponentials of n elements, of which the largest is 2^p and
+each is off by 1/2, move a quotient by n / (2^(p+1) scale); the division truncates 2^-g. If the
+total is below one, the integers are at most one unit apart. `fixed_for` returns the smallest p for
+which that holds and RESCALE supports every product.
 
-An NPU has no whole division (U55, U65) or a slow one (U85): sum and exponentials are shifted up by
-the sum's leading zeros, so that the sum stands between 2^30 and 2^31; a TABLE of 513 entries of 16
-bits then has its reciprocal, and one product is the quotient. The sum rounded to 16 bits, the table's
-entries and the line between two of them move it by 2^-15 + 2^-15 + 2^-16 of itself, less than
-2^-13 / scale. The row's maximum is a REDUCE_MAX of the bytes as they are stored, for wider ones the
-U55 has not.
+An NPU has no integer division (U55, U65) or a slow one (U85). There, sum and exponentials are
+shifted left by the sum's leading zeros, so that the sum is between 2^30 and 2^31. A TABLE of 513
+entries of 16 bits then gives its reciprocal, and one product is the quotient. Rounding the sum to
+16 bits, the table's entries and the interpolation between them move it by 2^-15 + 2^-15 + 2^-16 of
+itself, less than 2^-13 / scale. The row's maximum is a REDUCE_MAX of the bytes as stored, since the
+U55 has none for wider integers.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ SOFTMAX = """
     sample=SOFTMAX,
 )
 def int8_softmax(x: Integers, *, dim: int, layer: Layer, use: Use, b: Builder) -> Value:
-    """Thirteen operators, or three more for a third byte."""
+    """Lower to thirteen operators, or three more for a third byte."""
     axis, count = _row(x, dim)
     bits, guard = _fitting(fixed_for, count, layer, use)
     wide = x.wide()
@@ -64,7 +64,7 @@ def int8_softmax(x: Integers, *, dim: int, layer: Layer, use: Use, b: Builder) -
 
 
 def _row(x: Integers, dim: int) -> tuple[int, int]:
-    """The axis of a softmax, and its size, of bytes whose exponentials 256 entries hold."""
+    """Return a softmax's axis and its size, for bytes whose exponentials fit 256 entries."""
     if x.held.bits != 8:
         refuse("a TABLE of 16-bit integers interpolates, which is too far off for a softmax")
     axis = dim % max(len(x.shape), 1)
@@ -72,7 +72,7 @@ def _row(x: Integers, dim: int) -> tuple[int, int]:
 
 
 def _fitting(fixed: Callable[[int, float], Any], count: int, layer: Layer, use: Use) -> Any:
-    """The numbers of fixed point for a row of so many elements, for a use."""
+    """Return the fixed-point parameters of a use for a row of `count` elements."""
     for each in layer.uses:
         if fixed(count, each.held.scale) is None:
             scale = each.held.scale
@@ -81,9 +81,9 @@ def _fitting(fixed: Callable[[int, float], Any], count: int, layer: Layer, use: 
 
 
 def fixed_for(count: int, scale: float) -> tuple[int, int] | None:
-    """The fewest bits of the largest exponential, and of quotients below the result's unit.
+    """Return the fewest bits of the largest exponential, and of quotients below the result's unit.
 
-    Those that keep a softmax of `count` elements less than a unit off; None if none do.
+    They keep a softmax of `count` elements less than a unit off. Returns None if none do.
     """
     for bits in range(16, 24):
         for guard in range(8, 0, -1):
@@ -94,7 +94,7 @@ def fixed_for(count: int, scale: float) -> tuple[int, int] | None:
 
 
 def exponentials(below: Value, scale: float, bits: int) -> Value:
-    """exp((c - 127) scale) in units of 2^-bits, of bytes c, in int32."""
+    """Return exp((c - 127) scale) in units of 2^-bits, for bytes c, in int32."""
     reals = torch.exp(torch.arange(-255, 1, dtype=torch.float64) * scale)
     rest = torch.round(reals * (2.0**bits - 1)).long()
     total: Value | None = None
@@ -107,7 +107,7 @@ def exponentials(below: Value, scale: float, bits: int) -> Value:
 
 
 _ONE = 32767
-"""The reciprocal of the least sum, 2^30, in the table of an NPU."""
+"""The reciprocal of the smallest sum, 2^30, in the table for an NPU."""
 
 
 @lowers(
@@ -119,7 +119,7 @@ _ONE = 32767
     sample=SOFTMAX,
 )
 def softmax_by_table(x: Integers, *, dim: int, layer: Layer, use: Use, b: Builder) -> Value:
-    """For an NPU: some twenty operators, half of them over a row's one number."""
+    """Lower for an NPU to about twenty operators, half of them on one number per row."""
     axis, count = _row(x, dim)
     bits = _fitting(bits_for, count, layer, use)
     stored_bytes, zero = x.stored(), x.held.zero_point
@@ -137,7 +137,7 @@ def softmax_by_table(x: Integers, *, dim: int, layer: Layer, use: Use, b: Builde
 
 
 def bits_for(count: int, scale: float) -> int | None:
-    """The fewest bits that keep a softmax of `count` elements less than a unit off, or None."""
+    """Return the fewest bits that keep a softmax of `count` elements less than a unit off, or None."""
     for bits in (16, 20):  # Two bytes and two tables, or three.
         if count << bits >= 1 << 31:
             return None
@@ -147,7 +147,7 @@ def bits_for(count: int, scale: float) -> int | None:
 
 
 def reciprocals() -> torch.Tensor:
-    """2^14 / x in units of 1 / 32767 of 513 numbers x from -2^15 to 2^15; 1 below 2^14."""
+    """Return 2^14 / x in units of 1 / 32767 for 513 numbers x from -2^15 to 2^15; 1 below 2^14."""
     numbers = torch.arange(-(1 << 15), (1 << 15) + 1, 128, dtype=torch.float64)
     return torch.round(_ONE * (1 << 14) / numbers.clamp(min=1 << 14)).to(torch.int16)
 

@@ -1,4 +1,4 @@
-"""Integers of quantized values in TOSA's operators: what they mean, and RESCALE between scales."""
+"""Integers of quantized values in TOSA's operators, and RESCALE between their scales."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from stepwell.translate.rewrites.tosa.operators.sizes import inexpressible
 
 
 class Integers:
-    """An activation: what its integers mean, and they themselves once they are asked for."""
+    """An activation: its quantization, and its integers, which are created on first use."""
 
     __slots__ = ("b", "given", "held", "ssa")
 
@@ -50,11 +50,11 @@ class Integers:
         return Value(stored(self.ssa, self.b), self.b)
 
     def wide(self, factor: float = 1.0) -> Value:
-        """In int32 without the zero point, times a factor."""
+        """Return the integers in int32 without the zero point, times a factor."""
         return rescaled(self.stored(), factor, self.held.zero_point)
 
     def at(self, held: Quantization) -> Value:
-        """The integers at another scale."""
+        """Return the integers at another scale."""
         return Value(requantized(self.stored().ssa, self.held, held, self.b), self.b)
 
     def means_what(self, use: Use) -> bool:
@@ -66,18 +66,18 @@ class Integers:
 def rescaled(
     x: Value, factor: float, zero: int = 0, dtype: Attribute = i32, made: int = 0
 ) -> Value:
-    """RESCALE to int32 or another type, less a zero point, and plus one that is made."""
+    """RESCALE to int32 or another type, subtracting a zero point and adding the result's."""
     return Value(rescale(x.ssa, [factor], dtype, zero, made, x.b), x.b)
 
 
 def delivered(x: Value, factor: float, use: Use, zero: int = 0) -> Value:
-    """RESCALE to the integers of a use, less a zero point."""
+    """RESCALE to the integers of a use, subtracting a zero point."""
     held = use.held
     return rescaled(x, factor, zero, WIDTHS[held.bits], held.zero_point)
 
 
 def needs_reach(use: Use, *factors: tuple[float, float]) -> None:
-    """Refuse a factor, and how far the integers before it reach, that RESCALE does not take."""
+    """Refuse a factor, or a range of integers before it, that RESCALE does not support."""
     for factor, reach in factors:
         refusal = beyond_rescale(factor, reach, 31 if use.held.bits == 8 else 15)
         if refusal is not None:
@@ -85,7 +85,7 @@ def needs_reach(use: Use, *factors: tuple[float, float]) -> None:
 
 
 def needs_scales(use: Use, *inputs: Integers, times: int = 1, most: float = 2.0**32) -> None:
-    """Refuse operands whose integers, `times` as far out, RESCALE does not take to a use's scale."""
+    """Refuse operands whose integers, `times` as large, RESCALE cannot convert to a use's scale."""
     for x in inputs:
         factor = x.held.scale / use.held.scale
         needs_reach(use, (factor, times << x.held.bits))
@@ -96,7 +96,7 @@ def needs_scales(use: Use, *inputs: Integers, times: int = 1, most: float = 2.0*
 
 
 def is_of_one_value(op: SchemaOp) -> bool:
-    """Whether an op of 8-bit values reads one alone, beside constants of one element."""
+    """Whether an op of 8-bit values reads only one, and constants of one element."""
     read = {value.owner.input for value in op.operands if isinstance(value.owner, DequantizeCast)}
     read = {value for value in read if not is_one_element(value)}
     shapes = [shape_of(value) for value in read]
@@ -104,13 +104,13 @@ def is_of_one_value(op: SchemaOp) -> bool:
 
 
 def needs_two(op: SchemaOp) -> None:
-    """Refuse an op that a TABLE computes."""
+    """Refuse an op that a TABLE can compute."""
     if is_of_one_value(op):
         refuse("it is a function of one value, which a TABLE computes")
 
 
 def _layer(op: SchemaOp, parts: Parts, program: Program, symbols: bool) -> Layer | Refusal:
-    """Integers of 8 bits, or of 16 without zero points; a symmetric weight."""
+    """Return a layer of 8-bit integers, or 16-bit without zero points; its weight is symmetric."""
     bits = width(parts.activations[0])
     layer = layer_of(op, parts, bits)
     if isinstance(layer, Refusal):
@@ -133,7 +133,7 @@ def _layer(op: SchemaOp, parts: Parts, program: Program, symbols: bool) -> Layer
 
 
 def _delivered(y: Value, use: Use, b: Builder) -> SSAValue:
-    """The integers under their type, clamped where the use is."""
+    """Return the integers under their type, clamped if the use is."""
     integers = y.ssa
     if (use.low, use.high) != (use.held.low, use.held.high):
         integers = b.clamp(integers, use.low, use.high)

@@ -1,1 +1,1 @@
-"""Layouts, ports and the order in which operators run."""
+"""Layout assignment, program inputs and outputs, and the order in which operators run."""

@@ -1,8 +1,8 @@
-"""Flattens a layer's image in the order in which it lies, with the weight's columns in that order.
+"""Flatten a layer's image in its memory order, and permute the weight's columns accordingly.
 
 `flatten` after a convolution reads NCHW, so the NHWC result would be transposed first. A linear
-layer's sums do not care in which order their terms stand: the columns of the constant weight are
-permuted ahead of time instead, and the flattening is a view.
+layer's sum does not depend on the order of its terms. The columns of the constant weight are
+therefore permuted at compile time, and the flattening is a view.
 
 rule absorb-flatten
     linear(flatten(transpose(x)), w) → linear(flatten(x), permuted w).
@@ -56,22 +56,22 @@ LAYERS = (QuantizedLinear, QuantizedConv2dNhwc)
 
 
 def is_of_images(value: SSAValue, transpose: Transpose) -> bool:
-    """Whether the rows of a layer are whole images."""
+    """The rows of a layer are whole images."""
     return flattens(cast(Layer, value.owner), transpose.out, transpose.numbers("perm"))
 
 
 def own_weight_of(value: SSAValue) -> str | Refusal:
-    """The key of the weight of the layer that gives a value."""
+    """Return the key of the weight of the layer that produces a value."""
     return own_weight(cast(Layer, value.owner))
 
 
 def in_order_of_memory(rw: Rewriter, transpose: Transpose, like: SSAValue) -> SSAValue:
-    """The image that was transposed, flattened as it lies."""
+    """Return the image that was transposed, flattened in its memory order."""
     return reshaped(rw, transpose.input, dims(like.type))
 
 
 def permuted_columns(rw: Rewriter, key: str, transpose: Transpose, weight: SSAValue) -> SSAValue:
-    """The weight with its columns in the order of the image that was transposed."""
+    """Permute the columns of the weight to the order of the image that was transposed."""
     order = transpose.numbers("perm")
     shape, image = dims(weight.type), dims(transpose.out.type)[1:]
     back = [order.index(axis) for axis in range(len(order))]
@@ -83,17 +83,17 @@ def permuted_columns(rw: Rewriter, key: str, transpose: Transpose, weight: SSAVa
 
 
 def flattens(op: Layer, image: SSAValue, order: Sequence[int]) -> bool:
-    """Whether a layer's rows are whole images, transposed in an order that keeps them apart."""
+    """Whether a layer's rows are whole images, transposed in an order that keeps them separate."""
     weight = dims(op.operands[1].type)
     if order[0] != 0 or not is_static(image.type):
         return False
     if weight[1:-1] != (1,) * (len(weight) - 2):
-        return False  # A window over the rows, not a layer over each.
+        return False  # This is a window over the rows, not a layer over each row.
     return dims(op.input.type)[-1] == math.prod(cast("tuple[int, ...]", dims(image.type)[1:]))
 
 
 def own_weight(op: Layer) -> str | Refusal:
-    """The key of a layer's weight, if its columns may be put into another order."""
+    """Return the key of a layer's weight, if its columns may be permuted."""
     typed = op.operands[1].owner
     key = weight_key(typed.input) if isinstance(typed, StorageCast) else None
     if key is None:
@@ -104,7 +104,7 @@ def own_weight(op: Layer) -> str | Refusal:
 
 
 def absorbs_order(value: SSAValue, order: Sequence[int]) -> bool:
-    """Whether the one layer that reads a value, flattened, takes it in any order."""
+    """Whether the one layer that reads a value, flattened, accepts it in any order."""
     image = value
     while value.has_one_use():
         op = next(iter(value.uses)).operation
@@ -118,12 +118,12 @@ def absorbs_order(value: SSAValue, order: Sequence[int]) -> bool:
 
 
 def is_view(op: Operation | Block) -> bool:
-    """Whether an op gives the elements it reads, in their order."""
+    """Whether an op returns the elements that it reads, in their order."""
     return isinstance(op, StorageCast) or only_reshapes(op)
 
 
 def flattened_transpose(value: SSAValue) -> Transpose | None:
-    """The transposition whose result a value is a view of, if it is read through that view alone."""
+    """Return the transpose that a value is a view of, if only that view reads it."""
     while True:
         maker = value.owner
         if not value.has_one_use():

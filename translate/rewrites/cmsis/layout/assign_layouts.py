@@ -1,7 +1,7 @@
-"""Choose an order of axes for every int8 value at once, so that the least is transposed.
+"""Layout assignment: choose an axis order for every int8 value so that transposes cost least.
 
-Convolutions are written between a transpose to NHWC and one back. Between them stand tables, sums,
-pads, concatenations and slices, which work in any order: `translate/layout` finds the minimum cut,
+Convolutions are written between a transpose to NHWC and one back. The tables, sums, pads,
+concatenations and slices between them work in any order. `translate/layout` finds the minimum cut;
 this file is CMSIS-NN's table for it.
 
 Before:
@@ -63,7 +63,7 @@ CAT, SLICE = op_class("aten.cat.default"), op_class("aten.slice.Tensor")
 
 
 class CmsisLayouts(Layouts):
-    """CMSIS-NN's table: what works in any order, and which transposes vanish where they stand."""
+    """CMSIS-NN's table: operators that work in any order, and transposes that vanish."""
 
     KINDS: ClassVar[tuple[type[Operation], ...]] = (
         QuantizedActivation,
@@ -79,7 +79,7 @@ class CmsisLayouts(Layouts):
         return (owner.input, owner.numbers("perm")) if isinstance(owner, Transpose) else None
 
     def may_turn(self, op: Operation, turning: Turning) -> bool:
-        if isinstance(op, BINARY):  # What is broadcast is so along the axes that the kernel knows.
+        if isinstance(op, BINARY):  # A broadcast is along the axes that the kernel knows.
             return dims(op.operands[0].type) == dims(op.operands[1].type)
         held = quantization(op.operands[0].type) or quantization(op.results[0].type)
         return held is None or held.is_per_tensor
@@ -123,14 +123,14 @@ class CmsisLayouts(Layouts):
 
 
 def turned(rw: Rewriter, value: SSAValue, order: Order) -> SSAValue:
-    """A value under permuted dimensions; for stored integers, their quantized value is."""
+    """Permute the axes of a value; for stored integers, those of their quantized value."""
     held = stored_type(value)
     return transposed(rw, value, order) if held is None else permuted(rw, value, held, order)
 
 
 @dataclass(frozen=True)
 class AssignLayouts(PlaceTransposes):
-    """Operators on one side of a minimum cut are rebuilt to work before the transposes."""
+    """Rebuild operators on one side of a minimum cut so that they work before the transposes."""
 
     name: ClassVar[str] = "assign-layouts"
     TABLE: ClassVar[Layouts] = CmsisLayouts()

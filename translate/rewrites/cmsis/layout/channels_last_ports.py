@@ -1,8 +1,8 @@
-"""Take images channels last, and give them so: no transposition of a whole image in the arena.
+"""Accept and return images channels last, so that no whole image is transposed in the arena.
 
-Convolutions and pools of the library are NHWC. A model that was exported as torch has images (NCHW)
-begins with a copy of its input in the other order, which stands beside the input and is often the
-busiest moment of all. What a caller's camera writes is channels last anyway.
+Convolutions and pools of the library are NHWC. A model that was exported with torch's image layout
+(NCHW) begins with a copy of its input in the other order. The copy is in memory together with the
+input, which is often the peak of memory. A caller's camera writes channels last anyway.
 
 Before:
     builtin.module {
@@ -47,17 +47,17 @@ from stepwell.ir.signature import Port, get_signature, set_signature
 from stepwell.ir.types import dims
 
 AS_EXPORTED, CHANNELS_LAST = "as exported", "channels last"
-"""How images lie at the border."""
+"""The memory layout of images at the program's boundary."""
 
 
 @dataclass(frozen=True)
 class ChannelsLastPorts(Pass):
-    """Images that are turned as they come or go lie channels last in the caller's memory."""
+    """Images that are transposed at entry or exit are channels last in the caller's memory."""
 
     name: ClassVar[str] = "channels-last-ports"
 
     def apply(self, program: Program, history: History) -> int:
-        """The number of inputs and outputs that lie otherwise than before."""
+        """Return the number of inputs and outputs whose layout changed."""
         return sum(_relaid(func) for func in program.methods.values())
 
 
@@ -83,7 +83,7 @@ def _laid(ports: Sequence[Port], is_turned: Sequence[bool]) -> tuple[Port, ...]:
 
 
 def _is_turned(value: SSAValue, order: tuple[int, ...]) -> bool:
-    """Whether all that is made of a value, element by element, is next brought into an order."""
+    """Whether all elementwise results of a value are next transposed to one order."""
     uses = [use.operation for use in value.uses]
     return bool(uses) and all(
         _order(op) == order if _order(op) is not None else _is_kept(op) and _is_turned(
@@ -94,7 +94,7 @@ def _is_turned(value: SSAValue, order: tuple[int, ...]) -> bool:
 
 
 def _was_turned(value: SSAValue) -> bool:
-    """Whether a value comes, element by element, of one that was brought back to NCHW."""
+    """Whether a value is computed, element by element, from a value transposed back to NCHW."""
     op = value.owner
     while isinstance(op, Operation) and _is_kept(op):
         op = op.operands[0].owner
@@ -102,12 +102,12 @@ def _was_turned(value: SSAValue) -> bool:
 
 
 def _order(op: Operation) -> tuple[int, ...] | None:
-    """The order that a transposition brings its operand into."""
+    """Return the order that a transpose permutes its operand into."""
     return tuple(op.numbers("perm")) if isinstance(op, Transpose) else None
 
 
 def _is_kept(op: Operation) -> bool:
-    """Whether an op has one operand, and computes each element of its one result of one of it."""
+    """Whether an op has one operand and one result, and computes element by element."""
     if isinstance(op, StorageCast):
         return True
     if len(op.operands) != 1 or len(op.results) != 1:

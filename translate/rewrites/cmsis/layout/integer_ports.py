@@ -1,9 +1,9 @@
-"""Lets a quantized program take and give the integers that its caller has, or wants.
+"""Boundary legalization: a quantized program takes and returns integers if its caller wants them.
 
-A float input of a net for microcontrollers is four times the bytes of what the first layer reads,
-and stands in the arena beside them. Where an input is only quantized, the caller may hand over the
-integers; where an output was dequantized last, he may take them. What they mean stands in the
-function's attributes `cmsis.input_quantization` and `cmsis.output_quantization`.
+A float input of a network for microcontrollers is four times the bytes that the first layer reads,
+and is in the arena together with them. If an input is only quantized, the caller may pass the
+integers. If an output was dequantized last, the caller may take the integers. The function's
+attributes `cmsis.input_quantization` and `cmsis.output_quantization` state their quantization.
 
 Before:
     builtin.module {
@@ -48,7 +48,7 @@ from stepwell.translate.quantized.ports import quantizers, take_integers
 FLOAT, INTEGERS = "float32", ("int8", "int16")
 
 Io = str | Mapping[str, str]
-"""One element type for every float port, or one for each port that is named."""
+"""One element type for every float port, or one for each named port."""
 
 
 @dataclass(frozen=True)
@@ -59,11 +59,11 @@ class IntegerPorts(Pass):
     io: Io = "int8"
 
     def apply(self, program: Program, history: History) -> int:
-        """The number of inputs and outputs changed.
+        """Return the number of inputs and outputs changed.
 
         Raises:
-            StepwellError: a port or an element type that there is not.
-            UnsupportedError: naming every port that cannot be of the type asked for, and why.
+            StepwellError: a port or an element type does not exist.
+            UnsupportedError: lists every port that cannot have the requested type, and why.
         """
         methods = program.methods.values()
         names = {p.name for func in methods for p in _ports(func)}
@@ -73,18 +73,18 @@ class IntegerPorts(Pass):
         return sum(take_integers(func, "cmsis", *self._types(func)) for func in methods)
 
     def crossing(self, func: FuncOp) -> tuple[Sequence[Converted], Sequence[Converted]]:
-        """Quantize what was quantized first, and what was dequantized last."""
+        """Return the leading quantizers and the trailing dequantizers that move to the caller."""
         taken, given = self._types(func)
         return quantizers(taken), quantizers(given)
 
     def _wanted(self, port: str, type_: Attribute) -> str:
-        """The element type asked for at a port, float32 if none is or it is not a float's."""
+        """Return the element type requested for a port: by default, and for non-floats, float32."""
         if not isinstance(type_, TensorType) or not isinstance(element(type_), AnyFloat):
             return FLOAT
         return self.io if isinstance(self.io, str) else self.io.get(port, FLOAT)
 
     def _sides(self, func: FuncOp) -> tuple[list[tuple[str, Attribute, _Found]], ...]:
-        """For each input and each output: its name, its type, and its quantization or the lack."""
+        """Yield each input and output: its name, type, and quantization or the reason for none."""
         signature, block = get_signature(func), func.body.block
         last = cast(ReturnOp, block.last_op)
         return (
@@ -145,7 +145,7 @@ def _check(io: Io, names: set[str]) -> None:
 
 
 def _quantized_input(argument: SSAValue) -> _Found:
-    """The type that an input is quantized to wherever it is read, or why there is none."""
+    """Return the type that an input is quantized to by every reader, or why there is none."""
     users = [use.operation for use in argument.uses]
     if not users:
         return "nothing reads it"
@@ -159,7 +159,7 @@ def _quantized_input(argument: SSAValue) -> _Found:
 
 
 def _quantized_output(value: SSAValue) -> _Found:
-    """The type that an output was dequantized from, or why there is none."""
+    """Return the type that an output was dequantized from, or why there is none."""
     if isinstance(value.owner, DequantizeCast):
         return value.owner.input.type
     maker = getattr(value.owner, "name", "an input")
@@ -167,7 +167,7 @@ def _quantized_output(value: SSAValue) -> _Found:
 
 
 def _other(typed: Attribute, wanted: str) -> str | None:
-    """Why a quantized type is not stored as the element type asked for, or None if it is."""
+    """Return why a quantized type is not stored as the requested element type, or None if it is."""
     typed_quantization = quantization(typed)
     assert typed_quantization is not None
     stored = dtype_name(storage_element(typed_quantization))

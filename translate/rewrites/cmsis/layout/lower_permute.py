@@ -1,4 +1,4 @@
-"""Permutations of stored integers are CMSIS-NN's transposes.
+"""Legalization: permutations of stored integers become CMSIS-NN's transposes.
 
 rule lower-permute
     Integers whose type is known, through whatever moves them, are permuted by `cmsis.transpose`.
@@ -37,13 +37,13 @@ MOST_AXES = 4
 
 
 def type_of_bytes(value: SSAValue) -> UniformQuantizedType | None:
-    """The quantized type of what stored bytes stand for."""
+    """Return the quantized type of the values that stored bytes represent."""
     held = reshape.stored_type(value)
     return None if held is None or not_int8(held.data) else held
 
 
 def order_of(value: SSAValue) -> tuple[int, ...] | Refusal | None:
-    """The permutation that gives a value."""
+    """Return the permutation that produces a value."""
     order = permutation(cast("SchemaOp", value.owner))
     if order is not None and len(order) > MOST_AXES:
         return Refusal(f"it permutes {len(order)} dimensions; the kernel takes {MOST_AXES} at most")

@@ -1,4 +1,4 @@
-"""Movements of bytes that undo each other, follow each other, or move nothing.
+"""Canonicalization: cancel, merge or remove data movement ops.
 
 rule compose-transposes
     Two transposes are one, or none.
@@ -89,27 +89,27 @@ from stepwell.translate.rules import read_rules
 
 
 def is_quantized(of: Attribute) -> bool:
-    """A quantized element type."""
+    """The element type is quantized."""
     return isinstance(of, UniformQuantizedType)
 
 
 def are_numbers(shape: Sequence[Dim]) -> bool:
-    """Sizes that are known."""
+    """The sizes are known."""
     return all(isinstance(size, int) for size in shape)
 
 
 def is_reshape(value: SSAValue) -> bool:
-    """What gives the elements it reads in their order."""
+    """The op returns the elements that it reads in their order."""
     return only_reshapes(value.owner)
 
 
 def is_view(value: SSAValue) -> bool:
-    """What gives the elements it reads in their order, under a known shape."""
+    """The op returns the elements that it reads in their order, with a known shape."""
     return is_reshape(value) and is_static(value.type)
 
 
 def listed(shape: Sequence[Dim]) -> list[Dim]:
-    """Sizes as a list."""
+    """Return sizes as a list."""
     return list(shape)
 
 

@@ -1,9 +1,10 @@
-"""The order of operators in which the fewest bytes are alive at the busiest moment.
+"""Scheduling: order the operators so that the peak of live bytes is least.
 
-Exact for graphs of few branches: every set of operators that can have run is a state, a step runs
-one more, and the path whose busiest step is the least is found best first. Graphs of more than
-`MOST` states keep their order, and so do those whose own is as good; where one operator's operands
-and results alone are the busiest moment (most chains), nothing is searched.
+The search is exact for graphs with few branches. Every set of operators that can have run is a
+state, a transition runs one more operator, and best-first search finds the path with the lowest
+peak. Graphs of more than `MOST` states keep their order, and so do graphs whose own order is as
+good. If the peak is that of one operator's operands and results alone (most chains), no search is
+done.
 """
 
 from __future__ import annotations
@@ -34,19 +35,19 @@ MOST = 2_000
 
 @dataclass(frozen=True)
 class OrderOperators(Pass):
-    """Operators in the order that needs the least memory."""
+    """Order operators so that they need the least memory."""
 
     name: ClassVar[str] = "order-operators"
 
     def apply(self, program: Program, history: History) -> int:
-        """The number of methods whose order changed."""
+        """Return the number of methods whose order changed."""
         return sum(_reorder(func) for func in program.methods.values())
 
 
 def lower_bound(func: FuncOp) -> int | None:
-    """Bytes that no order of a method's operators gets below; None where they run row by row.
+    """Return a lower bound on the peak of bytes over all orders; None where ops run row by row.
 
-    By search over all orders, and where they are too many, by its largest operator.
+    It is found by search over all orders, and where there are too many, from the largest operator.
     """
     operators = _operators(func)
     if not operators or not all(map(_is_known, operators)):
@@ -81,7 +82,7 @@ def _reorder(func: FuncOp) -> bool:
 
 
 def _is_known(op: Operation) -> bool:
-    """Whether an op computes results of known sizes and does nothing else."""
+    """Whether an op computes results of known sizes and has no side effects."""
     if isinstance(op, Part | Join | Copy) or op.regions or not is_pure(op):
         return False
     return isinstance(op, CmsisOp | SchemaOp | StorageCast) and all(
@@ -90,7 +91,7 @@ def _is_known(op: Operation) -> bool:
 
 
 class Graph:
-    """Operators by index: what each reads, makes and needs beside."""
+    """Operators by index: the values each reads, produces and needs in addition."""
 
     def __init__(self, held: Sequence[Operation], last: Operation | None) -> None:
         index = {op: i for i, op in enumerate(held)}
@@ -99,7 +100,7 @@ class Graph:
         self.needs = [0] * len(held)
         """The operators before each, as bits."""
         self.is_view = [_is_view(op) for op in held]
-        """Ops whose result is their operand's bytes."""
+        """Ops whose result shares its operand's bytes."""
         self.extra = [_scratch(op) for op in held]
         readers: dict[SSAValue, int] = {}
         self.makes: list[list[SSAValue]] = []
@@ -125,10 +126,10 @@ class Graph:
             for root in {*readers, *(v for made in self.makes for v in made)}
             if not isinstance(root.owner, WeightOp)
         ]
-        """Bytes, who makes them (none: an input), who reads them, whether they are a result."""
+        """Bytes, producers (none: an input), readers, and whether the value is a result."""
 
     def alive(self, done: int) -> int:
-        """Bytes that are made and still needed when a set of operators has run."""
+        """Return the bytes that are live when a set of operators has run."""
         return sum(
             size
             for size, maker, readers, kept in self.buffers
@@ -136,12 +137,12 @@ class Graph:
         )
 
     def step(self, done: int, index: int) -> int:
-        """Bytes alive while an operator runs."""
+        """Return the bytes that are live while an operator runs."""
         made = sum(map(_bytes, self.makes[index]))
         return self.alive(done) + made + self.extra[index]
 
     def unavoidable(self) -> int:
-        """What the operands and results of one operator take, whatever the order."""
+        """Return the bytes of the operands and results of one operator, in any order."""
         return max(
             sum(size for size, maker, readers, _ in self.buffers if (maker | readers) >> i & 1)
             + self.extra[i]
@@ -149,7 +150,7 @@ class Graph:
         )
 
     def busiest(self, order: Sequence[int]) -> int:
-        """The most bytes alive at a step of an order."""
+        """Return the peak of live bytes of an order."""
         done = most = 0
         for index in order:
             most = max(most, self.step(done, index))
@@ -162,7 +163,7 @@ def _is_view(op: Operation) -> bool:
 
 
 def least(graph: Graph) -> list[int] | None:
-    """An order whose busiest step is the least there is; None beyond `MOST` states."""
+    """Return an order with the lowest peak; None beyond `MOST` states."""
     whole = (1 << graph.count) - 1
     queue: list[tuple[int, int, int, tuple[int, ...]]] = [(0, 0, 0, ())]
     seen: set[int] = set()

@@ -1,8 +1,8 @@
-"""Takes channels-last inputs and outputs as they lie in memory; bytes are turned, not floats.
+"""Take channels-last inputs and outputs in their memory order; transpose bytes, not floats.
 
 A model traced with channels-last inputs declares them NCHW over NHWC memory. Seen as NHWC they are
-row-major already, so the layout change at the door is a relabeling, which runs nothing. Where what
-stands behind the door is NCHW, the integers are transposed: a quarter of what the floats are.
+row-major already, so the layout change at the boundary is a relabeling, which runs nothing. Where
+the op at the boundary needs NCHW, the integers are transposed: a quarter of the floats' bytes.
 
 rule relabel-input
     quantize(input) → transpose(quantize(relabel(input))).
@@ -58,16 +58,16 @@ from stepwell.translate.rules import read_rules
 
 ENTERS = (QuantizePerTensor, StorageCast)
 LEAVES = (DequantizePerTensor, StorageCast)
-"""Steps between a port's elements and integers, element by element."""
+"""Ops between a port's elements and integers, element by element."""
 
 
 def order_taken(value: SSAValue) -> tuple[int, ...] | None:
-    """The dim order that an input declares, where it is another than its axes'."""
+    """Return the dim order that an input declares, if it differs from its axes'."""
     return _of_its_own(value, input_order(value))
 
 
 def order_given(value: SSAValue) -> tuple[int, ...] | None:
-    """The dim order of an output alone, where it is another than its axes'."""
+    """Return the dim order of a value's only output, if it differs from its axes'."""
     return _of_its_own(value, output_order(value))
 
 
@@ -76,7 +76,7 @@ def _of_its_own(value: SSAValue, order: tuple[int, ...] | None) -> tuple[int, ..
 
 
 def has_no_kernel(integers: Attribute, shape: Sequence[Dim]) -> Refusal | None:
-    """Why the library cannot transpose these integers; it does int8, up to four axes."""
+    """The library cannot transpose these integers: it does int8, up to four axes."""
     if len(shape) > MOST_AXES:
         return Refusal(f"it has {len(shape)} axes; the kernel that transposes takes {MOST_AXES}")
     held = integers.data if isinstance(integers, UniformQuantizedType) else None
@@ -96,7 +96,7 @@ def is_relabeled(value: SSAValue, order: tuple[int, ...]) -> bool:
 
 
 def output_order(value: SSAValue) -> tuple[int, ...] | None:
-    """The dim order of the port that alone takes a value, or None for row-major."""
+    """Return the dim order of the port that alone takes a value, or None for row-major."""
     use = next(iter(value.uses)) if value.has_one_use() else None
     if use is None or not isinstance(use.operation, ReturnOp):
         return None
@@ -105,7 +105,7 @@ def output_order(value: SSAValue) -> tuple[int, ...] | None:
 
 
 def input_order(value: SSAValue) -> tuple[int, ...] | None:
-    """The dim order that an argument's port declares; None for row-major, and what is no port."""
+    """Return the dim order of an argument's port; None for row-major, or if it is no port."""
     func = value.owner.parent_op() if isinstance(value, BlockArgument) else None
     if not isinstance(func, FuncOp):
         return None

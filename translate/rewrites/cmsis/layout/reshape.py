@@ -1,4 +1,4 @@
-"""Changing the shape or the dimension order of quantized values."""
+"""Change the shape or the dimension order of quantized values."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SLICE = op_class("aten.slice.Tensor")
 
 
 def reshaped(rw: Rewriter, value: SSAValue, shape: Sequence[Dim]) -> SSAValue:
-    """A quantized value under another shape: a view of its stored integers, which moves nothing."""
+    """Reshape a quantized value: a view of its stored integers, which moves nothing."""
     if tuple(shape) == dims(value.type):
         return value
     value_element = element(value.type)
@@ -39,10 +39,11 @@ def reshaped(rw: Rewriter, value: SSAValue, shape: Sequence[Dim]) -> SSAValue:
 def padded(
     rw: Rewriter, value: SSAValue, before: Sequence[int], after: Sequence[int], cell: int
 ) -> SSAValue:
-    """A quantized value with cells around each dimension, in a form that the kernel reads right.
+    """Pad a quantized value around each dimension, in a form that the kernel reads correctly.
 
-    Of a rank-4 tensor that it would take for channels-last, two dimensions become one: padding
-    dimension i is padding i and its unpadded neighbor i + 1 together, by so many times more.
+    The kernel would take some rank-4 tensors for channels-last. Two dimensions of them are joined:
+    padding dimension i pads the product of i and its unpadded neighbor i + 1, by as many times
+    more.
     """
     shape = cast("tuple[int, ...]", dims(value.type))
     if not pad_is_misread(shape, before, after):
@@ -79,7 +80,7 @@ def _pad(
 
 
 def sliced(rw: Rewriter, value: SSAValue, dim: int, start: int, end: int) -> SSAValue:
-    """Part of a quantized value along a dimension."""
+    """Slice a quantized value along a dimension."""
     value_element = element(value.type)
     assert isinstance(value_element, UniformQuantizedType)
     stored = storage_element(value_element.data)
@@ -92,7 +93,7 @@ def sliced(rw: Rewriter, value: SSAValue, dim: int, start: int, end: int) -> SSA
 
 
 def transposed(rw: Rewriter, value: SSAValue, order: Sequence[int]) -> SSAValue:
-    """A quantized value, or the stored integers of one, under permuted dimensions."""
+    """Permute the dimensions of a quantized value, or of the stored integers of one."""
     if list(order) == sorted(order):
         return value
     shape = dims(value.type)
@@ -101,26 +102,26 @@ def transposed(rw: Rewriter, value: SSAValue, order: Sequence[int]) -> SSAValue:
 
 
 def to_nhwc(rw: Rewriter, value: SSAValue) -> SSAValue:
-    """NCHW → NHWC."""
+    """Permute NCHW → NHWC."""
     return transposed(rw, value, NCHW_TO_NHWC)
 
 
 def to_nchw(rw: Rewriter, value: SSAValue) -> SSAValue:
-    """NHWC → NCHW."""
+    """Permute NHWC → NCHW."""
     return transposed(rw, value, NHWC_TO_NCHW)
 
 
 def permuted(
     rw: Rewriter, raw: SSAValue, quantized_type: UniformQuantizedType, order: Sequence[int]
 ) -> SSAValue:
-    """Stored integers under permuted dimensions: those of their quantized value, transposed."""
+    """Permute the dimensions of stored integers by transposing their quantized value."""
     typed = rw.insert(StorageCast(raw, with_element(raw.type, quantized_type))).results[0]
     made = transposed(rw, typed, order)
     return rw.insert(StorageCast(made, with_element(made.type, element(raw.type)))).results[0]
 
 
 def stored_type(value: SSAValue) -> UniformQuantizedType | None:
-    """The type whose stored integers a plain value holds, found through what only moves them."""
+    """Return the quantized type of a plain value's integers, through data movement ops."""
     maker = value.owner
     if isinstance(maker, StorageCast):
         held = element(maker.input.type)
@@ -129,5 +130,5 @@ def stored_type(value: SSAValue) -> UniformQuantizedType | None:
         return None
     stored_types = (
         stored_type(source) for _, source in moved(maker)
-    )  # A constant does not say it.
+    )  # A constant does not state it.
     return next((held for held in stored_types if held is not None), None)

@@ -1,6 +1,6 @@
-"""Slices of one run of memory as places in it: nothing is copied, and nothing runs.
+"""Slices of one contiguous run of memory become views of it: nothing is copied, and nothing runs.
 
-The gates of a recurrent layer's step are such slices, and the steps of its projected inputs.
+The gates of a recurrent layer's step are such slices, and so are the steps of its projected inputs.
 
 rule slice-as-part
     Some steps of the outermost axis.
@@ -62,47 +62,47 @@ from stepwell.translate.rewrites.slices.hoist_slice_over_layout import static_bo
 from stepwell.translate.rules import read_rules
 
 VIEWS = (aten.ViewDefault, StorageCast)
-"""What only names bytes."""
+"""Ops whose results only name bytes."""
 
 MOST_AXES = 3
-"""Tensors of more axes may lie with their channels last."""
+"""Tensors of more axes may be stored channels last."""
 
 
 def is_copied(value: SSAValue, part: SSAValue) -> Refusal | None:
-    """Places that are known, of memory that a kernel wrote row by row, may be named."""
+    """Guards: the offset is static, and the kernel that wrote the memory wrote it row by row."""
     op = cast("SchemaOp", part.owner)
     if not is_static(value.type) or len(op.operands) > 1:
         return Refusal("a size or a place is known only at run time")
     if (rank := len(dims(value.type))) > MOST_AXES:
-        return Refusal(f"a tensor of {rank} axes may lie with its channels last")
+        return Refusal(f"a tensor of {rank} axes may be stored channels last")
     if weight_key(source := _source(value)) is not None or isinstance(source, BlockArgument):
         return Refusal("it is an input's or a constant's")
     if _is_given_back(part):
-        return Refusal("it is a result, which has bytes of its own")
+        return Refusal("it is a result, which needs memory of its own")
     return None
 
 
 def outermost(value: SSAValue, dim: int) -> int | Refusal:
-    """An axis from the front, before which there is none of more than one step."""
+    """The axis, counted from the front, if every axis before it has size one."""
     shape = dims(value.type)
     at = axis(dim, len(shape))
-    return at if all(size == 1 for size in shape[:at]) else Refusal("what it takes lies apart")
+    return at if all(size == 1 for size in shape[:at]) else Refusal("the slice is not contiguous")
 
 
 def start_of(part: SSAValue) -> int | Refusal:
-    """Where a slice of every step begins."""
+    """Return the begin of a slice with step one."""
     op = cast("SchemaOp", part.owner)
     bounds = static_bounds(op)
     return Refusal(f"the step is {op.arg('step')}") if bounds is None else bounds[1]
 
 
 def at_index(shape: Sequence[int], at: int, index: int) -> int:
-    """An index along an axis, counted from the front."""
+    """Return an index along an axis, counted from the front."""
     return index % shape[at]
 
 
 def one_of(shape: Sequence[Dim], at: int) -> list[Dim]:
-    """The sizes of one step of an axis."""
+    """Return the sizes of one step of an axis."""
     return [*shape[:at], 1, *shape[at + 1 :]]
 
 
@@ -115,7 +115,7 @@ def _is_given_back(value: SSAValue) -> bool:
 
 
 def _source(value: SSAValue) -> SSAValue:
-    """What a value that only names bytes names."""
+    """Return the value whose bytes a view names."""
     while isinstance(value.owner, VIEWS):
         value = value.owner.operands[0]
     return value

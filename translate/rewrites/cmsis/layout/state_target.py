@@ -1,4 +1,4 @@
-"""States what a program is for, and gives every kernel the scratch memory it needs there."""
+"""State the program's target, and give every kernel the scratch memory that it needs there."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ M55 = Target("cortex-m55", Isa.MVE)
 
 @dataclass(frozen=True)
 class StateTarget(Pass):
-    """Sets the module's level and target, and every `scratch` field."""
+    """Set the module's level and target, and every `scratch` field."""
 
     name: ClassVar[str] = "state-target"
     target: Target = M55
     level: str = CMSIS_LEVEL.name
 
     def apply(self, program: Program, history: History) -> int:
-        """Returns the number of ops given scratch sizes.
+        """Return the number of ops given scratch sizes.
 
         Raises:
-            UnsupportedError: naming every cast between floats and integers that has no form here.
+            UnsupportedError: lists every cast between floats and integers that has no form here.
         """
         left = [op for op in program.module.walk() if isinstance(op, QuantizeCast | DequantizeCast)]
         if left:

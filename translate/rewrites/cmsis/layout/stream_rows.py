@@ -1,9 +1,9 @@
-"""Writes a run of image ops row by row: the same kernels, called on runs of rows.
+"""Tiling: run a sequence of image ops row by row, with the same kernels called on runs of rows.
 
-No kernel learns anything new: CMSIS-NN takes the height of a result as it is told, the padding
-above it too, and reads cells past the last row as padding. A run of rows of an NHWC tensor is a
-tensor over a part of its bytes (`cmsis.part`), the tiles of a result are written where they will
-stand (`cmsis.join`), and rows that the next tile reads again are copied (`cmsis.copy`).
+The kernels do not change. CMSIS-NN takes the height of a result and the padding above it as
+arguments, and reads cells past the last row as padding. A run of rows of an NHWC tensor is a tensor
+over a part of its bytes (`cmsis.part`), the tiles of a result are written at their final place
+(`cmsis.join`), and rows that the next tile reads again are copied (`cmsis.copy`).
 
     %y = conv(%x) : 6 rows → 6 rows, kernel 3, padding 1          in tiles of 3 rows:
 
@@ -13,8 +13,8 @@ stand (`cmsis.join`), and rows that the next tile reads again are copied (`cmsis
     %y1 = conv(%x1) {padding above 0} : 3 rows
     %y  = cmsis.join(%y0, %y1) {axis = 1}
 
-A transposed convolution whose windows do not overlap gives `stride` rows for each of its operand's;
-a concatenation of channels is made of the same rows of all its operands.
+A transposed convolution whose windows do not overlap returns `stride` rows for each of its
+operand's. A concatenation of channels uses the same rows of all its operands.
 """
 
 from __future__ import annotations
@@ -66,9 +66,10 @@ WHOLE_ROWS = (QuantizedTransposeConv2dNhwc, CatDefault)
 
 
 def images(op: Operation) -> tuple[SSAValue, ...]:
-    """The operands of an op whose rows its result's rows are made of; none if it has no such form.
+    """Return the operands whose rows determine the result's rows; none if the op has no such form.
 
-    One image each way, of batch 1 and at least two rows, that a kernel writes as a whole.
+    The op reads and writes images of batch 1 and at least two rows, which a kernel writes as a
+    whole.
     """
     if not isinstance(op, SPATIAL + POOLS + ELEMENTWISE + WHOLE_ROWS) or not writes_its_own(op):
         return ()
@@ -95,14 +96,14 @@ def images(op: Operation) -> tuple[SSAValue, ...]:
 
 
 def stored(value: SSAValue) -> SSAValue:
-    """The value whose bytes casts to and from quantized types name."""
+    """Return the value whose bytes casts to and from quantized types name."""
     while isinstance(value.owner, StorageCast):
         value = value.owner.operands[0]
     return value
 
 
 def rows_given(op: QuantizedTransposeConv2dNhwc) -> int | None:
-    """The rows that one row gives if windows neither overlap nor are cut off."""
+    """Return how many rows one row produces if windows neither overlap nor are cropped."""
     stride, kernel = op.numbers("stride"), dims(op.weight.type)[1:3]
     is_apart = kernel[0] == stride[0] and not any(op.numbers("padding"))
     return stride[0] if is_apart and dims(op.operands[0].type)[0] == 1 else None
@@ -114,7 +115,7 @@ def _joins_channels(op: CatDefault) -> bool:
 
 
 def rows_read(links: Links | None) -> Along | None:
-    """Which rows of an operand a row of the result reads, if that follows from its number."""
+    """Return which rows of an operand a row of the result reads, if its number determines that."""
     link = links[ROWS] if links is not None and len(links) == 4 else None
     return link if isinstance(link, Along) and link.axis == ROWS else None
 
@@ -124,7 +125,7 @@ def _is_constant(value: SSAValue) -> bool:
 
 
 def row_op(op: Operation, inputs: tuple[int, ...], output: int) -> RowOp:
-    """An op of `images` as a function of rows; its scratch is stated where it has any."""
+    """Describe an op of `images` as a function of rows; its scratch is stated if it has any."""
     scratch = scratch_of(op)
     if isinstance(op, QuantizedTransposeConv2dNhwc):
         return RowOp(inputs, output, scratch=scratch, gives=rows_given(op) or 1)
@@ -135,30 +136,30 @@ def row_op(op: Operation, inputs: tuple[int, ...], output: int) -> RowOp:
 
 
 def scratch_of(op: Operation) -> int:
-    """Bytes that a call needs while it runs."""
+    """Return the scratch bytes that a call needs while it runs."""
     if not isinstance(op, CmsisOp):
         return 0
     return sum(op.number(name) for name in op.properties if name.endswith("scratch"))
 
 
 def image_of(value: SSAValue) -> Image:
-    """Rows of an int8 NHWC tensor of batch 1."""
+    """The rows of an int8 NHWC tensor of batch 1."""
     _, rows, width, channels = cast("tuple[int, ...]", dims(value.type))
     return Image(rows, width * channels)
 
 
 @dataclass(frozen=True)
 class Segment:
-    """Ops of a program that stand one after the other, and the stream they are."""
+    """Consecutive ops of a program, and the stream that they form."""
 
     ops: tuple[Operation, ...]
     values: tuple[SSAValue, ...]
-    """By number, as the stream names them."""
+    """Values by number, as the stream names them."""
     stream: Stream
 
 
 def segment_of(ops: Sequence[Operation]) -> Segment | None:
-    """Ops as a stream, or None if they give more than one result to others."""
+    """Return ops as a stream, or None if other ops read more than one of their results."""
     numbers: dict[SSAValue, int] = {}
     results = {op.results[0] for op in ops}
     steps: list[RowOp] = []
@@ -179,7 +180,7 @@ def segment_of(ops: Sequence[Operation]) -> Segment | None:
 
 
 def _readers(value: SSAValue) -> Iterator[Operation]:
-    """Ops that read a value, under whatever type."""
+    """Return the ops that read a value, under any type."""
     for use in value.uses:
         if isinstance(use.operation, StorageCast):
             yield from _readers(use.operation.results[0])
@@ -188,13 +189,13 @@ def _readers(value: SSAValue) -> Iterator[Operation]:
 
 
 def write_stream(segment: Segment, calls: Sequence[Call], target: Target) -> None:
-    """Put the calls of a schedule in the place of a segment's ops."""
+    """Replace a segment's ops by the calls of a schedule."""
     last = segment.ops[-1]
     block = last.parent
     assert block is not None
     stream, values = segment.stream, segment.values
     held: dict[int, tuple[SSAValue, int]] = {n: (values[n], 0) for n in stream.inputs}
-    """Value → what holds its rows now, and the first row of that."""
+    """Value → the value that holds its rows now, and its first row."""
     tiles: list[tuple[int, SSAValue]] = []
 
     def put(op: Operation, like: Operation) -> SSAValue:
@@ -241,7 +242,7 @@ def write_stream(segment: Segment, calls: Sequence[Call], target: Target) -> Non
     whole = ordered[0] if len(ordered) == 1 else put(join(ordered), last)
     last.results[0].replace_all_uses_with(whole)
     for op in reversed(segment.ops):
-        for use in tuple(op.results[0].uses):  # Casts of what is inside.
+        for use in tuple(op.results[0].uses):  # These are casts between values inside.
             _erase(use.operation)
         _erase(op)
 
@@ -254,14 +255,14 @@ def _erase(op: Operation) -> None:
 
 
 def part(value: SSAValue, start: int, length: int) -> Part:
-    """A run of rows of an NHWC tensor."""
+    """Return a run of rows of an NHWC tensor."""
     shape = dims(value.type)
     result_type = tensor([*shape[:ROWS], length, *shape[ROWS + 1 :]], element(value.type))
     return Part.make(value, result=result_type, axis=ROWS, start=start)
 
 
 def join(values: Sequence[SSAValue]) -> Join:
-    """Runs of rows as one tensor."""
+    """Join runs of rows into one tensor."""
     shape = dims(values[0].type)
     rows = sum(cast(int, dims(value.type)[ROWS]) for value in values)
     result_type = tensor([*shape[:ROWS], rows, *shape[ROWS + 1 :]], element(values[0].type))
@@ -275,7 +276,7 @@ def _over_rows(
     read: Sequence[SSAValue],
     target: Target,
 ) -> Operation:
-    """The op over some rows of its result."""
+    """Build the op over some rows of its result."""
     result_dims = dims(op.results[0].type)
     result_type = tensor(
         [result_dims[0], run[1] - run[0], *result_dims[2:]], element(op.results[0].type)

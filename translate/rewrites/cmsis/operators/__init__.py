@@ -1,1 +1,1 @@
-"""A quantized op becomes an operator of CMSIS-NN."""
+"""Legalization of quantized ops to operators of CMSIS-NN."""

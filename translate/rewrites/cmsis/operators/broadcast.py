@@ -1,4 +1,4 @@
-"""Operands of elementwise ops brought to one shape, as cheaply as the library allows."""
+"""Bring operands of elementwise ops to one shape, as cheaply as the library allows."""
 
 from __future__ import annotations
 
@@ -43,19 +43,19 @@ def is_along_last(small: Sequence[Dim], large: Sequence[Dim]) -> bool:
 
 
 def rows_view(rw: Rewriter, value: SSAValue) -> SSAValue:
-    """A value as rows of channels, [1, C, rows, 1] over row-major memory."""
+    """View a value as rows of channels, [1, C, rows, 1] over row-major memory."""
     shape = cast("tuple[int, ...]", dims(value.type))
     image = reshaped(rw, value, (1, math.prod(shape[:-1]), 1, shape[-1]))
     return _relabeled(rw, image, NHWC_TO_NCHW)
 
 
 def from_rows_view(rw: Rewriter, value: SSAValue, shape: Sequence[Dim]) -> SSAValue:
-    """Back to the shape that `rows_view` was made of."""
+    """Restore the shape that `rows_view` was built from."""
     return reshaped(rw, _relabeled(rw, value, NCHW_TO_NHWC), shape)
 
 
 def expanded(rw: Rewriter, value: SSAValue, shape: Sequence[Dim]) -> SSAValue:
-    """A quantized value written out to a shape: ahead of time if it is a constant."""
+    """Broadcast a quantized value to a shape in memory: at compile time if it is a constant."""
     value_dims = dims(value.type)
     if value_dims == tuple(shape):
         return value
@@ -77,17 +77,17 @@ def expanded(rw: Rewriter, value: SSAValue, shape: Sequence[Dim]) -> SSAValue:
 
 
 def channels_last_view(rw: Rewriter, value: SSAValue) -> SSAValue:
-    """An NCHW value that lies in memory as NHWC, which the library's channel broadcast walks."""
+    """Convert an NCHW value to NHWC memory, which the library's channel broadcast iterates over."""
     return _relabeled(rw, to_nhwc(rw, value), NHWC_TO_NCHW)
 
 
 def channel_vector(rw: Rewriter, value: SSAValue, channels: int) -> SSAValue:
-    """One number for each channel, as the library's channel broadcast takes it: [1, C, 1, 1]."""
+    """Return one number for each channel, as the channel broadcast takes it: [1, C, 1, 1]."""
     return reshaped(rw, value, (1, channels, 1, 1))
 
 
 def from_channels_last_view(rw: Rewriter, value: SSAValue) -> SSAValue:
-    """Back to row-major NCHW."""
+    """Convert a value back to row-major NCHW."""
     return to_nchw(rw, _relabeled(rw, value, NCHW_TO_NHWC))
 
 

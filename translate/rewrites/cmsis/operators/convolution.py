@@ -1,4 +1,4 @@
-"""The geometry of a convolution op, whichever of ATen's spellings it has."""
+"""The geometry of a convolution op, for every ATen variant of it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from stepwell.ir.types import dims, is_static
 
 
 def not_fixed(*values: SSAValue) -> Refusal | None:
-    """Most of the library's operators resize nothing: their shapes are known ahead of time."""
+    """Most of the library's operators do not resize results: shapes are static."""
     if all(is_static(value.type) for value in values):
         return None
     return Refusal("its shape is known only at run time, and the operator resizes nothing")
@@ -27,8 +27,8 @@ Pair = tuple[int, int]
 class Geometry:
     """A convolution over two dimensions; a one-dimensional one has height 1.
 
-    Shapes are NCHW and OIHW. `padding` is on both sides; `excess` is what one side has more,
-    (before, after) as (h, w) each.
+    Shapes are NCHW and OIHW. `padding` is on both sides; `excess` is the additional padding of one
+    side, (before, after) as (h, w) each.
     """
 
     input_shape: tuple[int, int, int, int]
@@ -42,7 +42,7 @@ class Geometry:
 
     @property
     def is_depthwise(self) -> bool:
-        """Whether CMSIS-NN's depthwise kernel is the one to use: it is fast for one image only."""
+        """Whether to use CMSIS-NN's depthwise kernel: it is fast for one image only."""
         channels = self.input_shape[1]
         return (
             self.groups == channels
@@ -53,7 +53,7 @@ class Geometry:
 
 
 def geometry(op: SchemaOp) -> Geometry | Refusal | None:
-    """How a convolution moves over its input, or why the kernels cannot."""
+    """Return how a convolution moves over its input, or why the kernels cannot compute it."""
     if op.name == "aten.convolution.default" and op.arg("transposed"):
         return None
     if refusal := not_fixed(op.operands[0], op.operands[1], op.results[0]):
@@ -86,7 +86,7 @@ def geometry(op: SchemaOp) -> Geometry | Refusal | None:
 
 
 def _four(shape: Sequence[int], is_flat: bool) -> tuple[int, int, int, int]:
-    """(N, C, H, W), or (N, C, W) if flat, as NCHW; an image without a batch is a batch of one."""
+    """Return (N, C, H, W), or (N, C, W) if flat, as NCHW; an unbatched image is a batch of one."""
     if len(shape) == (2 if is_flat else 3):
         shape = (1, *shape)
     n, c, *size = shape
@@ -101,7 +101,7 @@ def _pair(value: Any, is_flat: bool, default: int) -> Pair:
 
 
 def _sides(padding: Any, weight: Sequence[int], dilation: Pair, is_flat: bool) -> tuple[Pair, Pair]:
-    """Padding before and after; torch puts what "same" cannot halve at the end."""
+    """Return padding before and after; torch puts the odd element of "same" padding at the end."""
     if padding == "valid":
         return (0, 0), (0, 0)
     if padding == "same":

@@ -1,7 +1,7 @@
-"""Says of every op that stays a float why it is not int8, where no lowering has said so.
+"""Analysis: state why each op that stays a float is not int8, where no lowering has stated it.
 
-Nothing changes. A lowering that looked at an op and left it has its own refusal; what is left are
-functions of values that are not quantized, and ops the library has no operator for.
+Nothing changes. A lowering that examined an op and did not match has its own refusal. The remaining
+ops are functions of values that are not quantized, and ops for which the library has no operator.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from stepwell.translate.rewrites.quant.movement import only_moves
 
 @dataclass(frozen=True)
 class ExplainFloats(Pass):
-    """A refusal for each float op that has none."""
+    """Record a refusal for each float op that has none."""
 
     name: ClassVar[str] = "explain-floats"
 
     def apply(self, program: Program, history: History) -> int:
-        """Returns 0: the program is as it was."""
+        """Return 0: the program does not change."""
         said = {(record.op, record.node) for record in history.refusals.values()}
         for op in program.module.walk():
             if computes_floats(op) and (op_name(op), node_name(op.location)) not in said:
@@ -38,7 +38,7 @@ class ExplainFloats(Pass):
 
 
 def computes_floats(op: Operation) -> bool:
-    """Whether an op computes with reals: it takes some and is no movement."""
+    """Whether an op computes with reals: it reads some and is no data movement."""
     if not isinstance(op, SchemaOp) or only_moves(op) or not op.name.startswith("aten."):
         return False
     return any(
@@ -48,7 +48,7 @@ def computes_floats(op: Operation) -> bool:
 
 
 def reason(op: Operation) -> str:
-    """Why an op that no lowering spoke about is not int8."""
+    """Return why an op that no lowering examined is not int8."""
     if isinstance(op, FUNCTIONS):
         tensors = [value for value in op.operands if isinstance(value.type, TensorType)]
         found = [*map(activation, tensors), quantized_uses(op.results[0])]

@@ -1,8 +1,8 @@
-"""A hard sigmoid behind a layer is the layer over six and a half more, clamped.
+"""Fusion: a hard sigmoid after a layer becomes the layer divided by six, plus a half, clamped.
 
-hardsigmoid(y) = clamp(y/6 + 1/2, 0, 1): the scales of the weight are divided, the bias is moved, and
-the clamp goes into the kernel's range. ExecuTorch's quantizer leaves a squeeze-excite block so, with
-one quantization behind both.
+hardsigmoid(y) = clamp(y/6 + 1/2, 0, 1): the scales of the weight are divided, the bias is shifted,
+and the clamp becomes the kernel's range. ExecuTorch's quantizer leaves a squeeze-excite block in
+this form, with one quantization after both ops.
 
 rule fold-hard-sigmoid
     `hardsigmoid(layer(x, w, b))` to `clamp(layer(x, w/6, b/6 + 1/2), 0, 1)`.
@@ -68,11 +68,11 @@ LAYERS = (
 """Layers whose outputs are the rows of their weight."""
 
 Constants = tuple[StoredWeight, Bias | None]
-"""What a layer of integers is made of."""
+"""The operands and attributes of an integer layer."""
 
 
 def has_other_rows(value: SSAValue) -> Refusal | None:
-    """A transposed convolution."""
+    """The layer is a transposed convolution."""
     layer = cast(SchemaOp, value.owner)
     if isinstance(layer, aten.ConvolutionDefault) and layer.arg("transposed"):
         return Refusal("a transposed convolution's outputs are no rows of its weight")
@@ -80,7 +80,7 @@ def has_other_rows(value: SSAValue) -> Refusal | None:
 
 
 def quantized_constants(value: SSAValue, gate: SSAValue) -> Constants | Refusal:
-    """The weight and bias of a layer that becomes integers but for what stands behind it."""
+    """Return the weight and bias of a layer that could be integers but for the next op."""
     layer = cast(SchemaOp, value.owner)
     found = activation(layer.operands[0])
     weight, bias = stored_weight(layer.operand("weight")), bias_operand(layer.operand("bias"))
@@ -91,7 +91,7 @@ def quantized_constants(value: SSAValue, gate: SSAValue) -> Constants | Refusal:
 
 
 def over_six(rw: Rewriter, constants: Constants) -> SSAValue:
-    """The weight with scales of a sixth."""
+    """Return the weight with its scales divided by six."""
     key, held = constants[0].key, constants[0].held
     sixth = UniformQuantizedType(replace(held, scales=[scale / 6 for scale in held.scales]))
     typed = typed_weight(rw, key, tensor(dims(rw.weights.type_of(key)), sixth))
@@ -100,14 +100,14 @@ def over_six(rw: Rewriter, constants: Constants) -> SSAValue:
 
 
 def half_more(rw: Rewriter, constants: Constants) -> SSAValue:
-    """`b/6 + 1/2` as float32."""
+    """Compute `b/6 + 1/2` as float32."""
     weight, bias = constants
     channels = number_of(dims(rw.weights.type_of(weight.key))[0])
     return rw.constant(_moved(bias, channels, rw.program), "half")
 
 
 def _moved(bias: Bias | None, channels: int, program: Program) -> torch.Tensor:
-    """`b/6 + 1/2` as float32."""
+    """Return `b/6 + 1/2` as float32."""
     if bias is None:
         return torch.full((channels,), 0.5)
     real = program.weights.get(bias.key).double()

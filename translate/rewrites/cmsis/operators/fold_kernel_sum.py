@@ -1,9 +1,9 @@
-"""Computes a linear layer's kernel sum ahead of time and folds the bias into it.
+"""Constant folding: compute a linear layer's kernel sum and fold the bias into it.
 
 `arm_fully_connected_s8` reads its bias from the kernel sums on MVE builds (M55, M85) and from the
-bias on DSP and scalar builds; each ignores the other, and nothing in the operator's arguments says
-which it is. An MVE program therefore keeps the sums alone, a DSP or scalar program the bias alone;
-only a program that must be right on every core keeps both.
+bias on DSP and scalar builds. Each build ignores the other, and no argument of the operator says
+which it is. An MVE program therefore keeps the sums alone, a DSP or scalar program the bias alone.
+Only a program that must be right on every core keeps both.
 
     kernel_sum[n] = input_offset · Σₖ (w[n, k] + filter_offset) + bias[n]
 
@@ -56,7 +56,7 @@ class BiasForm(StrEnum):
 
     @staticmethod
     def of(target: Target) -> BiasForm:
-        """The form that a target's kernels read."""
+        """Return the form that a target's kernels read."""
         return BiasForm.KERNEL_SUM if target.reads_kernel_sum else BiasForm.BIAS
 
 
@@ -64,12 +64,12 @@ KERNEL_SUM = BiasForm.KERNEL_SUM
 
 
 def is_missing(sums: SSAValue | None, form: BiasForm) -> bool:
-    """Sums that are not there yet, and are wanted."""
+    """The sums are needed, and are not computed yet."""
     return sums is None and form is not BiasForm.BIAS
 
 
 def is_summed_at_run_time(form: BiasForm) -> Refusal | None:
-    """A form that the operator has no place for."""
+    """The operator has no operand for this form."""
     if form is not BiasForm.RUN_TIME:
         return None
     return Refusal(
@@ -79,7 +79,7 @@ def is_summed_at_run_time(form: BiasForm) -> Refusal | None:
 
 
 def constants_of(weight: SSAValue, bias: SSAValue | None) -> list[str] | Refusal:
-    """The keys of a layer's weight, and bias if any."""
+    """Return the keys of a layer's weight, and of its bias if any."""
     key = constant_key(weight)
     if key is None:
         return Refusal("its weight is computed at run time, so its sums are not known")
@@ -92,7 +92,7 @@ def constants_of(weight: SSAValue, bias: SSAValue | None) -> list[str] | Refusal
 
 
 def summed(rw: Rewriter, constants: list[str], value: SSAValue) -> SSAValue:
-    """The kernel sums of the layer that gives a value."""
+    """Compute the kernel sums of the layer that produces a value."""
     op = cast(QuantizedLinear, value.owner)
     offsets = {name: op.number(name) for name in ("input_offset", "filter_offset")}
     return rw.weight(rw.weights.derive("cmsis.kernel_sum", constants, **offsets))
@@ -101,7 +101,7 @@ def summed(rw: Rewriter, constants: list[str], value: SSAValue) -> SSAValue:
 def kept_bias(
     rw: Rewriter, bias: SSAValue | None, form: BiasForm, weight: SSAValue
 ) -> SSAValue | None:
-    """The bias, stated even where it is zero: sums alone would say that they hold one."""
+    """Return the bias, even where it is zero: sums alone would imply that they contain one."""
     if form is not BiasForm.BOTH or bias is not None:
         return bias if form is BiasForm.BOTH else None
     channels = cast(int, dims(weight.type)[0])
@@ -109,7 +109,7 @@ def kept_bias(
 
 
 def constant_key(value: SSAValue) -> str | None:
-    """The key of a constant, plain or typed."""
+    """Return the key of a constant, plain or typed."""
     maker = value.owner
     return weight_key(maker.input if isinstance(maker, StorageCast) else value)
 

@@ -1,4 +1,4 @@
-"""From the quantization a kernel gives to the one that is wanted, through a table if need be."""
+"""Convert a kernel's result to the required quantization, through a table if needed."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from stepwell.translate.quantized.recognize import Use
 
 
 def kernel_type(use: Use) -> AnyTensor:
-    """The use's type over all of int8 (int16), which is what kernels without a range give."""
+    """Return the use's type over all of int8 (int16), the result of kernels without a range."""
     low, high = use.held.default_range
     held = replace(use.held, low=low, high=high)
     return with_element(use.type, UniformQuantizedType(held))
 
 
 def is_delivered(parameters: Quantization, use: Use) -> bool:
-    """Whether a kernel's result is the use's already: same meaning, nothing left to clamp."""
+    """Whether a kernel's result is the use's already: same quantization, nothing left to clamp."""
     return (parameters.scale, parameters.zero_point) == (use.held.scale, use.held.zero_point) and (
         use.low,
         use.high,
@@ -31,7 +31,7 @@ def is_delivered(parameters: Quantization, use: Use) -> bool:
 
 
 def rescaled(rw: Rewriter, value: SSAValue, use: Use) -> SSAValue:
-    """An int8 value in the quantization and range of a use: one table lookup, or nothing."""
+    """Convert an int8 value to a use's quantization and range: one table lookup, or nothing."""
     value_quantization = quantization(value.type)
     assert value_quantization is not None
     if value.type == use.type and (is_delivered(value_quantization, use) or is_clamped(value, use)):
@@ -40,7 +40,7 @@ def rescaled(rw: Rewriter, value: SSAValue, use: Use) -> SSAValue:
 
 
 def is_clamped(value: SSAValue, use: Use) -> bool:
-    """Whether the op that made a value has clamped it to the use's range already."""
+    """Whether the op that computed a value has clamped it to the use's range already."""
     maker = value.owner
     if not isinstance(maker, CmsisOp) or "activation_min" not in maker.properties:
         return False
@@ -54,7 +54,7 @@ def through_table(
     type_: Attribute,
     limits: tuple[int, int] = (-128, 127),
 ) -> SSAValue:
-    """An int8 value in another quantization: q(dq(x)), clamped, as 256 entries."""
+    """Convert an int8 value to another quantization: q(dq(x)), clamped, as 256 entries."""
     value_quantization = quantization(value.type)
     assert value_quantization is not None
     codes = torch.arange(-128, 128, dtype=torch.int16).to(torch.int8)

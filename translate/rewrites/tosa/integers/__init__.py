@@ -1,1 +1,1 @@
-"""Quantized layers as integers and RESCALE."""
+"""Legalization of quantized layers to integer operators and RESCALE."""

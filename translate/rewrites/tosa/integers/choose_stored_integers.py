@@ -1,9 +1,10 @@
-"""Ops that choose among the elements of their operands do so among the stored integers.
+"""Ops that select elements of their operands select among the stored integers.
 
-A gather, a write by index, a window's maximum compute nothing: every element of their result is one of
-an operand's, chosen by place or by order, which quantizing keeps. Of operands quantized alike the
-result is quantized alike too, whoever reads it. Operands of several scales are brought to the result's
-scale first, where the result is quantized; that rounds once, as quantizing the result does.
+A gather, a write by index, and a window's maximum compute nothing: every element of their result is
+an operand's element, selected by position or by order, and quantization keeps both. If the operands
+have the same quantization, so has the result, whatever reads it. If the operands have different
+scales and the result is quantized, they are rescaled to the result's scale first. That rounds once,
+as quantizing the result does.
 
 Before:
     %a = quant.dcast %x : tensor<4x3x!quant.uniform<i8:f32, 0.5:3>> to tensor<4x3xf32>
@@ -72,12 +73,12 @@ _SOURCES = {
 SOURCES: dict[type[Operation], tuple[str, ...]] = {
     op_class(f"aten.{name}"): tuple(operands.split()) for name, operands in _SOURCES.items()
 }
-"""The operands whose elements a result is made of; others say which."""
+"""The operands whose elements a result consists of; the other operands select."""
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """A choice among quantized elements; `uses` of its result where the operands' scales differ."""
+    """A selection among quantized elements; `uses` of its result if the scales differ."""
 
     op: SchemaOp
     sources: tuple[Activation, ...]
@@ -87,16 +88,16 @@ class Chosen:
 
 @dataclass(frozen=True)
 class ChooseStoredIntegers(Rewrite[Chosen]):
-    """choose(dq(x)) → dq(choose(x)); of several scales q(choose(dq(x), …)) → choose(rescale(x), …)."""
+    """choose(dq(x)) → dq(choose(x)); or q(choose(dq(x), …)) → choose(rescale(x), …)."""
 
     name: ClassVar[str] = "choose-stored-integers"
     anchors: ClassVar[tuple[type[Operation], ...]] = tuple(SOURCES)
     bound: ClassVar[Bound] = IN_UNITS
 
     def match(self, op: SchemaOp, program: Program) -> Chosen | Refusal | None:
-        """Sources quantized for the tensor as a whole, alike or with a result that is quantized."""
+        """Guards: operands quantized per tensor, equally or with a quantized result."""
         if "accumulate" in op.SCHEMA.by_name and op.arg("accumulate"):
-            return Refusal("it adds to what it finds")
+            return Refusal("it adds to existing elements")
         values = [op.operand(name) for name in SOURCES[type(op)]]
         if not any(v is not None and isinstance(v.owner, DequantizeCast) for v in values):
             return None
@@ -122,11 +123,11 @@ class ChooseStoredIntegers(Rewrite[Chosen]):
         return out_of_reach(made.sources, uses) or made
 
     def bound_at(self, match: Chosen, value: object) -> Bound:
-        """Exact where nothing is rescaled."""
+        """The rewrite is exact where nothing is rescaled."""
         return IN_UNITS if match.uses else EXACT
 
     def build(self, match: Chosen, rw: Rewriter) -> None:
-        """The op on integers; once for each distinct quantization where it needs one."""
+        """Build the op on integers; once for each distinct quantization where its uses need one."""
         b, op = Builder(rw), match.op
         if not match.uses:
             source_element = element(match.sources[0].value.type)
@@ -151,7 +152,7 @@ class ChooseStoredIntegers(Rewrite[Chosen]):
 
 
 def _on(op: SchemaOp, places: Sequence[int], integers: Sequence[SSAValue], b: Builder) -> SSAValue:
-    """The same op, of these integers."""
+    """Build the same op on these integers."""
     operands = list(op.operands)
     for place, value in zip(places, integers, strict=True):
         operands[place] = value

@@ -1,4 +1,4 @@
-"""Functions of one int8 value that follow each other are one TABLE.
+"""Fusion: consecutive functions of one int8 value become one TABLE.
 
 A TABLE, a RESCALE between integers of 8 bits and a CLAMP are such functions.  The division, the
 epsilon and the root of a layer norm that is quantized op by op become one TABLE.
@@ -38,7 +38,7 @@ FUNCTIONS: tuple[type[TosaOp], ...] = (t.TableOp, t.RescaleOp, t.ClampOp)
 
 
 def tabulated(rw: Rewriter, x: SSAValue, inner: SSAValue, outer: SSAValue) -> SSAValue:
-    """Both functions evaluated on all 256 values."""
+    """Evaluate the composition of both functions on all 256 values."""
     b = Builder(rw)
     environment: dict[SSAValue, Any] = {x: torch.arange(-128, 128).to(torch.int8)}
     interpreter = Interpreter(rw.program.weights)
@@ -51,7 +51,7 @@ def tabulated(rw: Rewriter, x: SSAValue, inner: SSAValue, outer: SSAValue) -> SS
 
 
 def are_byte_functions(inner: SSAValue, outer: SSAValue, program: Program) -> bool:
-    """What operators make of int8 by constants, each element by itself."""
+    """Operators that compute a function of int8 from constants, element by element."""
     return all(_is_byte_function(value, program) for value in (inner, outer))
 
 

@@ -1,7 +1,7 @@
-"""What is computed of constants alone and quantized is a constant: its integers.
+"""Constant folding: a quantized value that is computed from constants alone becomes its integers.
 
-ExecuTorch's quantizer for TOSA writes a division as the product with a reciprocal, which it leaves
-to be computed from a quantized constant at run time.
+ExecuTorch's quantizer for TOSA writes a division as the product with a reciprocal. The reciprocal
+would be computed from a quantized constant at run time.
 
 rule fold-quantized-constant
     Elementwise ops that read constants alone, computed as the program would.
@@ -37,7 +37,7 @@ from stepwell.translate.rules import read_rules
 
 
 def ops_of_constants(value: SSAValue, program: Program) -> tuple[Operation, ...] | None:
-    """The ops, in order, that make what is quantized out of constants alone."""
+    """Return the ops, in order, that compute a quantized value from constants alone."""
     found = followed(cast(QuantizeCast, value.owner), is_stored)
     if found is None or found[1]:
         return None
@@ -48,7 +48,7 @@ def ops_of_constants(value: SSAValue, program: Program) -> tuple[Operation, ...]
 
 
 def computed(rw: Rewriter, ops: Sequence[Operation], value: SSAValue) -> SSAValue:
-    """The integers of a value that ops make of constants."""
+    """Compute the integers of a value that ops compute from constants."""
     environment: dict[SSAValue, Any] = {}
     interpreter = Interpreter(rw.program.weights)
     with torch.no_grad():

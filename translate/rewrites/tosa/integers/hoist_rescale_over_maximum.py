@@ -1,7 +1,7 @@
-"""Take the maximum behind a RESCALE that is there already, not a RESCALE of the maximum.
+"""Take the maximum after a RESCALE that exists already, instead of rescaling the maximum.
 
-A softmax subtracts the maximum of its row, both at the scale of the difference: one RESCALE serves
-the row and its maximum, for RESCALE never turns an order around.
+A softmax subtracts the maximum of its row, both at the scale of the difference. One RESCALE serves
+the row and its maximum, because RESCALE is monotonic.
 
 rule hoist-rescale-over-maximum
     `rescale(max(x))` beside `rescale(x)` to `max(rescale(x))`; common subexpressions share the twin.
@@ -41,13 +41,13 @@ EXTREMES = (t.ReduceMaxOp, t.ReduceMinOp)
 
 
 def is_rescaled_alike(value: SSAValue, like: SSAValue) -> bool:
-    """Whether an operator rescales a value by the numbers of another one, to its type."""
+    """Whether an operator rescales a value with the parameters of another operator, to its type."""
     assert isinstance(like.owner, t.RescaleOp)
     return any(is_alike(use.operation, like.owner) for use in value.uses)
 
 
 def is_alike(other: Operation, op: t.RescaleOp) -> bool:
-    """Whether an operator rescales by the same numbers to the same type."""
+    """Whether an operator rescales by the same parameters to the same type."""
     if not isinstance(other, t.RescaleOp):
         return False
     if other.properties != op.properties or element(other.output.type) != element(op.output.type):
@@ -57,7 +57,7 @@ def is_alike(other: Operation, op: t.RescaleOp) -> bool:
 
 
 def keeps_order(multiplier: SSAValue, program: Program) -> bool:
-    """Whether a greater value is rescaled to no smaller one."""
+    """Whether the rescaling is monotonic: a greater value is rescaled to no smaller one."""
     key = weight_key(multiplier)
     if key is None:
         return False
@@ -66,7 +66,7 @@ def keeps_order(multiplier: SSAValue, program: Program) -> bool:
 
 
 def is_same(a: SSAValue, b: SSAValue) -> bool:
-    """Whether two values are one, or one constant."""
+    """Whether two values are the same value, or equal constants."""
     key = weight_key(a)
     return a is b or (key is not None and key == weight_key(b))
 

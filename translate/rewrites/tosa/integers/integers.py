@@ -1,4 +1,4 @@
-"""Quantized layers as integers: what they read, how they are scaled, and where results go."""
+"""Quantized layers as integers: their operands, their scales, and the rescaling of results."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from stepwell.translate.quantized.recognize import (
 from stepwell.translate.rewrites.tosa.operators.building import Builder, shape_of
 
 LEFT_SHIFT = {8: 20, 16: 15}
-"""Bits that sums of two operands of 8 or 16 bits gain in front of their common scale."""
+"""Left shift in bits of 8- or 16-bit operands of a sum, before their common scale."""
 
 WIDTHS = {8: i8, 16: i16}
 """Element types of activations."""
@@ -38,14 +38,14 @@ IN_UNITS = Bound(units=1, reason="integers are summed and rounded once, half up"
 
 
 def width(value: SSAValue) -> int:
-    """16 if a float operand stands for 16-bit integers, else 8."""
+    """Return 16 if a float operand represents 16-bit integers, else 8."""
     maker = value.owner
     held = quantization(maker.input.type) if isinstance(maker, DequantizeCast) else None
     return 16 if held is not None and held.bits == 16 else 8
 
 
 def stored(value: SSAValue, b: Builder) -> SSAValue:
-    """The integers of a quantized value."""
+    """Return the integers of a quantized value."""
     value_quantization = quantization(value.type)
     assert value_quantization is not None
     if isinstance(value.owner, StorageCast) and element(value.owner.input.type) in WIDTHS.values():
@@ -55,9 +55,9 @@ def stored(value: SSAValue, b: Builder) -> SSAValue:
 
 
 def fixed_point(scales: Sequence[float], bits: int = 31) -> tuple[torch.Tensor, torch.Tensor]:
-    """Multipliers of `bits` bits and shifts, at most 62, of factors, as RESCALE takes them.
+    """Return multipliers of `bits` bits and shifts, at most 62, for factors, as RESCALE takes them.
 
-    Both int64 `[len(scales)]`; a shift below 2 says that RESCALE does not reach the factor.
+    Both are int64 `[len(scales)]`; a shift below 2 means that RESCALE cannot express the factor.
     """
     mantissa, exponent = torch.frexp(torch.tensor(scales, dtype=torch.float64))
     multiplier = torch.round(mantissa * (1 << bits)).long()
@@ -69,7 +69,7 @@ def fixed_point(scales: Sequence[float], bits: int = 31) -> tuple[torch.Tensor, 
 
 
 def is_rescaled(factor: float, reach: float, bits: int = 31) -> bool:
-    """Whether RESCALE takes values up to `reach` by a factor, with a multiplier of `bits` bits.
+    """Whether RESCALE accepts values up to `reach` with a factor and a multiplier of `bits` bits.
 
     Source: TOSA 1.0, apply_scale_32 and apply_scale_16.
     """
@@ -84,14 +84,14 @@ def is_rescaled(factor: float, reach: float, bits: int = 31) -> bool:
 def beyond_rescale(
     factor: float, reach: float, bits: int = 31, most: float = 2.0**32
 ) -> Refusal | None:
-    """Why RESCALE does not take values up to `reach` by a factor, at most `most`, or None."""
+    """Return why RESCALE cannot scale values up to `reach` by a factor, at most `most`, or None."""
     if is_rescaled(factor, reach, bits) and factor <= most:
         return None
     return Refusal(f"a factor of {factor:g} is beyond what RESCALE reaches")
 
 
 def out_of_reach(inputs: tuple[Activation, ...], uses: tuple[Use, ...]) -> Refusal | None:
-    """Why values at a result's scale pass what int32 holds, or RESCALE reaches, or None."""
+    """Return why values at a result's scale exceed int32 or the range of RESCALE, or None."""
     for x in inputs:
         for use in uses:
             factor = x.held.scale / use.held.scale
@@ -110,7 +110,7 @@ def tosa_rescale(
     zero_points: Sequence[int],
     bits: int,
 ) -> torch.Tensor:
-    """What RESCALE makes of a constant: signed integers of `bits` bits."""
+    """Compute the RESCALE of a constant: signed integers of `bits` bits."""
     dtype = {8: torch.int8, 16: torch.int16, 32: torch.int32}[bits]
     if weight.is_meta:
         return torch.empty_like(weight, dtype=dtype)
@@ -129,9 +129,10 @@ def rescale(
     output_zp: int,
     b: Builder,
 ) -> SSAValue:
-    """RESCALE by one factor, or one for each element of the last axis; of a constant, its result.
+    """RESCALE by one factor, or one for each index of the last axis; fold it for a constant.
 
-    Signed integers of 16 bits have no zero point in TOSA (1.0, RESCALE): SUB and ADD of int32 have.
+    Signed integers of 16 bits have no zero point in TOSA (1.0, RESCALE). SUB and ADD of int32 apply
+    it.
     """
     wide = element(value.type) != i48
     multipliers, shifts = fixed_point(scales, 31 if wide else 15)
@@ -163,7 +164,7 @@ def rescale_op(
     zero_points: tuple[int, int],
     b: Builder,
 ) -> SSAValue:
-    """The operator, with factors as `fixed_point` gives them, one or one for each channel."""
+    """Build the operator with the factors of `fixed_point`: one, or one for each channel."""
     source = element(value.type)
     wide = source != i48
     multipliers, shifts = factors
@@ -196,7 +197,7 @@ def rescale_op(
 def requantized(
     value: SSAValue, parameters: Quantization, held: Quantization, b: Builder
 ) -> SSAValue:
-    """Stored integers at another scale."""
+    """Convert stored integers to another scale."""
     if (parameters.scale, parameters.zero_point) == (held.scale, held.zero_point):
         return value
     target, factor = WIDTHS[held.bits], parameters.scale / held.scale

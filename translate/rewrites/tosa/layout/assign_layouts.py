@@ -1,9 +1,9 @@
-"""Choose an order of axes for every value at once, so that the least is transposed.
+"""Layout assignment: choose an axis order for every value at once so that transposes cost least.
 
-Convolutions are written between a transpose to NHWC and one back. What stands between may work on
-either side of them: `translate/layout` finds the minimum cut, this file is TOSA's table for it. What
-an operator computes along the last axis because of its type (block-scaled data, a rescale of each
-channel) stays there.
+Convolutions are written between a transpose to NHWC and one back. The ops between them may work on
+either side of the transposes. `translate/layout` finds the minimum cut; this file is TOSA's table
+for it. Operators whose type requires the last axis (block-scaled data, a rescale of each channel)
+keep it last.
 
 Before:
     func.func @main(%x: tensor<1x4x4x8xf32>) -> tensor<1x4x4x8xf32> {
@@ -56,7 +56,7 @@ class TosaLayouts(Layouts):
 
     def transposed(self, value: SSAValue) -> tuple[SSAValue, Order] | None:
         owner = value.owner
-        if type(owner) is not t.TransposeOp:  # Asked of every value, several times.
+        if type(owner) is not t.TransposeOp:  # This is queried for every value, several times.
             return None
         return owner.input, tuple(ints(owner.perms))
 
@@ -111,7 +111,7 @@ class TosaLayouts(Layouts):
 
 @dataclass(frozen=True)
 class AssignLayouts(PlaceTransposes):
-    """Operators on one side of a minimum cut are rebuilt to work before the transposes."""
+    """Rebuild operators on one side of a minimum cut so that they work before the transposes."""
 
     name: ClassVar[str] = "assign-layouts"
     TABLE: ClassVar[Layouts] = TosaLayouts()

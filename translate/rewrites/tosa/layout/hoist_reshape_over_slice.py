@@ -1,7 +1,7 @@
-"""Reshape once in front of several slices instead of behind each of them.
+"""Hoisting: one reshape before several slices replaces the reshape after each of them.
 
-`qkv` as `[3, 1, H, N, D]` is sliced into q, k and v, and each is reshaped to `[H, N, D]`; in front
-of the slices one reshape serves all.
+`qkv` as `[3, 1, H, N, D]` is sliced into q, k and v, and each is reshaped to `[H, N, D]`. One
+reshape before the slices serves all three.
 
 rule hoist-reshape-over-slice
     `reshape(slice(x))` to `slice(reshape(x))` for slices of the leading axis.
@@ -46,29 +46,29 @@ from stepwell.translate.rules import read_rules
 
 
 def start_of(part: SSAValue) -> Sequence[int] | Refusal:
-    """Where a slice begins."""
+    """Return the begin of a slice."""
     cut = part.owner
     assert isinstance(cut, t.SliceOp)
     return shape_value(cut.start) or Refusal("the slice is not of the leading axis alone")
 
 
 def is_of_the_leading_axis(value: SSAValue, part: SSAValue) -> bool:
-    """Whether a slice has all of every axis but the first."""
+    """Whether a slice takes every axis whole except the first."""
     return shape_of(part)[1:] == shape_of(value)[1:]
 
 
 def is_laid_out(value: SSAValue) -> bool:
-    """What a reshape or a transpose gives."""
+    """The value is the result of a reshape or a transpose."""
     return isinstance(value.owner, t.TransposeOp | t.ReshapeOp)
 
 
 def has_axes(value: SSAValue) -> bool:
-    """A tensor that is no scalar."""
+    """The tensor is no scalar."""
     return bool(shape_of(value))
 
 
 def starts_at_a_row(value: SSAValue, start: Sequence[int], rows: SSAValue) -> bool:
-    """Whether rows of a result, laid side by side from the first on, meet the begin of a slice."""
+    """Whether rows of a result, counted from the first, start at the begin of a slice."""
     row, unit = _row(rows), prod(shape_of(value)[1:])
     return not ((start[0] * unit) % row or prod(shape_of(value)) % row)
 
@@ -78,14 +78,14 @@ def _row(rows: SSAValue) -> Any:
 
 
 def in_rows(value: SSAValue, rows: SSAValue) -> tuple[Any, ...]:
-    """The shape of a value in rows of another one."""
+    """Return the shape of a value, cut into rows of another value."""
     return prod(shape_of(value)) // _row(rows), *shape_of(rows)[1:]
 
 
 def sliced(
     rw: Rewriter, value: SSAValue, source: SSAValue, start: Sequence[int], rows: SSAValue
 ) -> SSAValue:
-    """As many rows from where the slice of the source began."""
+    """Slice as many rows, from where the slice of the source began."""
     b, result = Builder(rw), shape_of(rows)
     first = start[0] * prod(shape_of(source)[1:]) // _row(rows)
     places = b.sizes([first, *[0] * (len(result) - 1)])

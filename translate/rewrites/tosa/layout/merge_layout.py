@@ -1,6 +1,6 @@
-"""Merge reshapes and transposes that follow each other; take those without effect away.
+"""Canonicalization: merge consecutive reshapes and transposes, and remove those without effect.
 
-A transpose that moves nothing but axes of size 1 is a reshape.
+A transpose that moves only axes of size 1 is a reshape.
 
 rule merge-transposes
     A transpose of a transpose is one, a reshape, or none.
@@ -80,7 +80,7 @@ from stepwell.translate.rules import read_rules
 
 
 def transposed(value: SSAValue, order: Sequence[int], b: Builder) -> SSAValue:
-    """A transpose, as a reshape where it is one."""
+    """Build a transpose, or a reshape if that is equivalent."""
     shape = shape_of(value)
     if lies_the_same(shape, order):
         return b.reshape(value, [shape[axis] for axis in order])
@@ -88,17 +88,17 @@ def transposed(value: SSAValue, order: Sequence[int], b: Builder) -> SSAValue:
 
 
 def in_order(rw: Rewriter, value: SSAValue, order: Sequence[int]) -> SSAValue:
-    """A value with its axes in another order, by the least that does it."""
+    """Permute the axes of a value with the cheapest operator."""
     return transposed(value, order, Builder(rw))
 
 
 def in_shape(rw: Rewriter, value: SSAValue, shape: Sequence[Size]) -> SSAValue:
-    """A value in another shape, or itself; a constant at compile time."""
+    """Reshape a value, unless it has the shape; reshape a constant at compile time."""
     return Builder(rw).reshape(value, shape)
 
 
 def moves_nothing(value: SSAValue, order: Sequence[int]) -> bool:
-    """Whether elements lie as they lay."""
+    """Whether a permutation keeps the order of elements in memory."""
     return lies_the_same(shape_of(value), order)
 
 

@@ -1,4 +1,4 @@
-"""aten → tosa: one rewrite per family of ops, then the transposes they left are cancelled."""
+"""aten → tosa: one rewrite per family of ops, then the remaining transposes are cancelled."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ from stepwell.translate.rewrites.tosa.legalize_boundary import type_integers
 
 
 def each(*families: ModuleType) -> tuple[Rewrite[Any], ...]:
-    """The lowerings that files of functions hold, in their order."""
+    """The lowerings in files of functions, in their order."""
     return tuple(rule() for family in families for rule in family.RULES)
 
 
@@ -78,8 +78,10 @@ SPLIT: tuple[Rewrite[Any], ...] = (
     step(norms.decompose_group_norm),
     step(arithmetic.split_gelu),
 )
-"""Operators that TOSA has not, by others; norms and activations as arithmetic whose constants can
-join a layer's weights."""
+"""Decompositions of operators that TOSA lacks; norms and activations as arithmetic.
+
+The constants of this arithmetic can be folded into a layer's weights.
+"""
 
 TO_TOSA: tuple[Rewrite[Any], ...] = each(
     block_scaled,
@@ -101,10 +103,10 @@ TO_TOSA: tuple[Rewrite[Any], ...] = each(
     orders,
     casts,
 )
-"""Every lowering; where anchors overlap, each takes other element types."""
+"""Every lowering; lowerings with the same anchors take different element types."""
 
 MEETING: tuple[Rewrite[Any], ...] = each(merge_layout)
-"""Transposes and reshapes in a row are one or none."""
+"""Merge consecutive transposes and reshapes, or remove them."""
 
 LAYOUT: tuple[Rewrite[Any], ...] = (
     *MEETING,
@@ -113,11 +115,11 @@ LAYOUT: tuple[Rewrite[Any], ...] = (
     *each(sink_reshape),
     RemoveMxRecast(),
 )
-"""What merges layout operators that meet, around `AssignLayouts`."""
+"""Merge adjacent layout operators, around `AssignLayouts`."""
 
 
 def layouts(*merges: Rewrite[Any]) -> tuple[Step, ...]:
-    """Transposes are placed by a cut, twice; those that meet are merged before and between."""
+    """Place transposes by a minimum cut, twice; adjacent ones are merged before and between."""
     return (
         GreedyRewrites("merge-layouts", MEETING),
         NamedPass("place-layouts-first", AssignLayouts()),
@@ -151,7 +153,7 @@ INTEGERS: tuple[Rewrite[Any], ...] = (
     step(int_reductions.int8_cumsum),
     ChooseStoredIntegers(),
 )
-"""Quantized layers as integers."""
+"""Lower quantized layers to integers."""
 
 FEWER_INTEGERS: tuple[Rewrite[Any], ...] = (ComposeByteFunctions(), HoistRescaleOverMaximum())
-"""The same integers by fewer operators."""
+"""Compute the same integers with fewer operators."""

@@ -1,7 +1,7 @@
-"""Write a transpose over the fewest axes, where the reshapes that takes are there already.
+"""Canonicalization: transpose the fewest axes, where the reshapes that this needs exist already.
 
-Axes of size 1 and axes that stay neighbors are no business of a transpose.  Attention's
-`[1, 3, 197, 64]` to `[1, 197, 3, 64]` between reshapes is `[3, 197, 64]` to `[197, 3, 64]`.
+Axes of size 1, and axes that stay adjacent, need no transpose.  Attention's `[1, 3, 197, 64]` to
+`[1, 197, 3, 64]` between reshapes is `[3, 197, 64]` to `[197, 3, 64]`.
 
 rule simplify-transpose
     Three operators, of which the outer two merge with their neighbors.
@@ -37,28 +37,28 @@ from stepwell.translate.rewrites.tosa.operators.building import Builder, shape_o
 from stepwell.translate.rules import read_rules
 
 Simplest = tuple[tuple[int, ...], tuple[int, ...]]
-"""The shape and the order of a transpose."""
+"""The shape and the permutation of a transpose."""
 
 
 def of_fewer_axes(value: SSAValue, order: Sequence[int]) -> Simplest | None:
-    """The same transpose of fewer axes, if there is one."""
+    """Return the same transpose of fewer axes, if there is one."""
     shape = shape_of(value)
     found = simplest(shape, order)
     return None if len(found[0]) == len(shape) else found
 
 
 def shape_in(found: Simplest) -> tuple[int, ...]:
-    """The shape that is transposed."""
+    """Return the shape that is transposed."""
     return found[0]
 
 
 def order_in(found: Simplest) -> tuple[int, ...]:
-    """The order in which its axes are put."""
+    """Return the permutation of its axes."""
     return found[1]
 
 
 def in_place(rw: Rewriter, value: SSAValue, order: Sequence[int]) -> SSAValue:
-    """A value with its axes in another order."""
+    """Permute the axes of a value."""
     return Builder(rw).transpose(value, order)
 
 
@@ -68,7 +68,7 @@ def only_reshapes_read(value: SSAValue) -> bool:
 
 
 def takes_reshape(value: SSAValue) -> bool:
-    """Whether a reshape behind this value merges: into another one, or over a slice."""
+    """Whether a reshape after this value merges: into another reshape, or over a slice."""
     owner = value.owner
     if isinstance(owner, t.SliceOp):
         owner = owner.input1.owner
@@ -77,7 +77,7 @@ def takes_reshape(value: SSAValue) -> bool:
 
 
 def simplest(shape: Sequence[int], order: Sequence[int]) -> Simplest:
-    """The shape and order of the same transpose over the fewest axes."""
+    """Return the shape and permutation of the same transpose over the fewest axes."""
     runs: list[list[int]] = []
     for axis in order:
         if shape[axis] == 1:
@@ -92,7 +92,7 @@ def simplest(shape: Sequence[int], order: Sequence[int]) -> Simplest:
 
 
 def _follows(first: int, second: int, shape: Sequence[int]) -> bool:
-    """Whether nothing but axes of size 1 stands between two axes, in rising order."""
+    """Whether only axes of size 1 are between two axes, in rising order."""
     return first < second and all(shape[axis] == 1 for axis in range(first + 1, second))
 
 

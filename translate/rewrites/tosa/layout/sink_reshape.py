@@ -1,7 +1,8 @@
-"""Move a reshape behind the operators that follow it, until it meets another and merges.
+"""Sinking: move a reshape after the operators that follow it, until it meets another and merges.
 
-Batched products want rank 3, a softmax was written for rank 4: behind the softmax the two reshapes
-meet. What stands beside a reshape is one too, or a constant that fits both shapes.
+Batched products need rank 3, and a softmax may be written for rank 4: after the softmax the two
+reshapes meet. The other operands of an operator must be reshaped too, or be constants that fit both
+shapes.
 
 rule sink-added-axes
     Axes of size 1 that reshapes added, behind what keeps those axes.
@@ -59,7 +60,7 @@ Shape = tuple[Dim, ...]
 
 
 def cannot_follow(value: SSAValue) -> Refusal | None:
-    """Shapes that are known, of elements that stand for themselves."""
+    """The shapes are known, and the elements are not blocks."""
     data = data_of(value)
     sources = [v.owner.input1 for v in data if isinstance(v.owner, t.ReshapeOp)]
     if not is_spelled(*data, value, *sources):
@@ -70,7 +71,7 @@ def cannot_follow(value: SSAValue) -> Refusal | None:
 
 
 def axes_added(value: SSAValue) -> tuple[int, ...] | Refusal | None:
-    """The axes, of size 1 in every operand, that all reshapes put in and did nothing else."""
+    """Return the axes of size 1 that all operands' reshapes added, if they did nothing else."""
     op, data, first = cast("TosaOp", value.owner), data_of(value), _reshaped(value)
     if first is None:
         return None
@@ -83,7 +84,7 @@ def axes_added(value: SSAValue) -> tuple[int, ...] | Refusal | None:
             return Refusal("an operand has elements along an axis that was added")
         if isinstance(operand.owner, t.ReshapeOp):
             if _source_shape(operand) != without(shape, added):
-                return Refusal("the operands were reshaped in different ways")
+                return Refusal("the operands were reshaped differently")
         elif weight_key(operand) is None:
             return Refusal("an operand was not reshaped")
     if isinstance(op, REDUCTIONS) and op.axis.value.data in added:
@@ -92,7 +93,7 @@ def axes_added(value: SSAValue) -> tuple[int, ...] | Refusal | None:
 
 
 def shape_before(value: SSAValue) -> Shape | Refusal | None:
-    """The one shape from which all operands were reshaped; constants fit both."""
+    """Return the one shape from which all operands were reshaped; constants fit both shapes."""
     op, data, first = cast("TosaOp", value.owner), data_of(value), _reshaped(value)
     if first is None:
         return None
@@ -101,7 +102,7 @@ def shape_before(value: SSAValue) -> Shape | Refusal | None:
         shape = shape_of(operand)
         if isinstance(operand.owner, t.ReshapeOp):
             if _source_shape(operand) != source or shape != result:
-                return Refusal("the operands were reshaped in different ways")
+                return Refusal("the operands were reshaped differently")
             if any(use.operation is not op for use in operand.uses):
                 return Refusal("another op reads the reshape")
         elif weight_key(operand) is None:
@@ -115,12 +116,12 @@ def shape_before(value: SSAValue) -> Shape | Refusal | None:
 
 
 def _reshaped(value: SSAValue) -> SSAValue | None:
-    """The first of what an operator computes of that a reshape gives."""
+    """Return the first data operand of an operator that a reshape produces."""
     return next((v for v in data_of(value) if isinstance(v.owner, t.ReshapeOp)), None)
 
 
 def data_of(value: SSAValue) -> list[SSAValue]:
-    """The operands whose axes are the result's: the others are parameters."""
+    """Return the operands whose axes are the result's: the others are parameters."""
     op = cast("TosaOp", value.owner)
     return list(op.operands[: DATA.get(type(op))])
 
@@ -131,12 +132,12 @@ def keeps_last(shape: Sequence[Dim], result: Sequence[Dim], source: Sequence[Dim
 
 
 def without(shape: Sequence[Dim], axes: Sequence[int]) -> Shape:
-    """A shape with some axes taken out."""
+    """Return a shape without some axes."""
     return tuple(size for axis, size in enumerate(shape) if axis not in axes)
 
 
 def without_axes(rw: Rewriter, value: SSAValue, added: Sequence[int]) -> SSAValue:
-    """What an operator gives of operands without the axes that were added."""
+    """Build an operator on operands without the axes that were added."""
     b = Builder(rw)
     operands = [_source(v) or b.reshape(v, without(shape_of(v), added)) for v in data_of(value)]
     fields: dict[str, Any] = {}
@@ -147,7 +148,7 @@ def without_axes(rw: Rewriter, value: SSAValue, added: Sequence[int]) -> SSAValu
 
 
 def in_source_shape(rw: Rewriter, value: SSAValue, source: Shape) -> SSAValue:
-    """What an operator gives of operands in the shape that they had."""
+    """Build an operator on operands in the shape that they had before the reshape."""
     b = Builder(rw)
     operands = [
         _source(v)
@@ -160,7 +161,7 @@ def in_source_shape(rw: Rewriter, value: SSAValue, source: Shape) -> SSAValue:
 def _again(
     b: Builder, value: SSAValue, operands: list[SSAValue], shape: Shape, fields: dict[str, Any]
 ) -> SSAValue:
-    """The operator of other data, in another shape."""
+    """Build the operator on other data, in another shape."""
     op = cast("TosaOp", value.owner)
     rest, properties = op.operands[len(operands) :], {**op.properties, **fields}
     new = b.op(type(op), [*operands, *rest], shape, element(value.type), **properties)
@@ -169,12 +170,12 @@ def _again(
 
 
 def _source(value: SSAValue) -> SSAValue | None:
-    """What a reshape reads."""
+    """Return the operand of a reshape."""
     return value.owner.input1 if isinstance(value.owner, t.ReshapeOp) else None
 
 
 def _source_shape(value: SSAValue) -> Shape:
-    """The shape of what the reshape reads that gives a value."""
+    """Return the shape of the operand of the reshape that produces a value."""
     source = _source(value)
     assert source is not None
     return shape_of(source)

@@ -1,1 +1,1 @@
-"""What a target's profile allows: types of integers, ranges, the boundary."""
+"""Legalization to a target's profile: integer types, value ranges, and the boundary."""

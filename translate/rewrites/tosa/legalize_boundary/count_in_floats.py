@@ -1,8 +1,8 @@
-"""Let integers be whole floats where the target has no arithmetic of integers.
+"""Legalization: compute integers as whole floats where the target has no integer arithmetic.
 
 The profile `fp` gathers by an index of i32, but has no operator that moves, compares or adds one.
-Single precision holds every integer up to 2^24: where no operand and no result of an operator can be
-larger, which the ranges of what the indices name prove, it computes the same numbers in floats.
+Single precision represents every integer up to 2^24. Where range analysis proves that no operand
+and no result of an operator is larger, the operator computes the same numbers in floats.
 
 Before:
     func.func @forward(%w: tensor<1x10x4xf32>, %i: tensor<6xi32>) -> tensor<1x6x4xf32> {
@@ -47,12 +47,12 @@ from stepwell.translate.range_analysis import Interval, Values
 from stepwell.translate.rewrites.tosa.legalize_boundary.narrow_indices import demanded
 
 LARGEST = 1 << 24
-"""Single precision holds every integer up to here."""
+"""Single precision represents every integer up to this one."""
 _ARITHMETIC = (
     t.AddOp, t.SubOp, t.MulOp, t.AbsOp, t.MaximumOp, t.MinimumOp, t.ReduceMaxOp, t.ReduceMinOp,
     t.SelectOp, t.GreaterOp, t.GreaterEqualOp, t.EqualOp,
 )  # fmt: skip
-"""What gives the same of whole floats as of integers."""
+"""Operators that give the same result for whole floats as for integers."""
 
 
 @recipe("as_whole_floats")
@@ -63,13 +63,13 @@ def as_whole_floats(weight: torch.Tensor) -> torch.Tensor:
 
 @dataclass(frozen=True)
 class CountInFloats(Pass):
-    """Integer operators that the target lacks, as operators on floats."""
+    """Replace integer operators that the target lacks by operators on floats."""
 
     target: str = "tosa-1.1+fp"
     name: ClassVar[str] = "count-in-floats"
 
     def apply(self, program: Program, history: History) -> int:
-        """The number of operators that compute in floats now."""
+        """Return the number of operators that now compute in floats."""
         target = parse_target(self.target)
         if "int" in target.profiles:
             return 0
@@ -133,7 +133,7 @@ def _convert(
 
 
 def _as_floats(value: SSAValue, weights: WeightStore) -> Operation:
-    """What makes the same numbers as floats."""
+    """Return the operators that give the same numbers as floats."""
     owner, type_ = value.owner, with_element(value.type, f32)
     if isinstance(owner, WeightOp):
         key = weights.derive("as_whole_floats", [owner.key.data])

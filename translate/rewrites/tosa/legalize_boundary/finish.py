@@ -1,4 +1,4 @@
-"""The end of the stair: every op is TOSA's, or the program is refused with all the reasons."""
+"""The end of the lowering: every op is TOSA's, or the program is refused with all the reasons."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from stepwell.ir.rewriting.rewrite import History, Pass
 from stepwell.translate.decompositions.aten.views import gather_strides
 from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.lowerings.tosa import borders
-from stepwell.translate.rewrites.calls.decompose_composites import TakeCompositesApart
+from stepwell.translate.rewrites.calls.decompose_composites import DecomposeComposites
 from stepwell.translate.rewrites.calls.unroll_loop import UnrollLoop
 from stepwell.translate.rewrites.quant import DEQUANTIZE, QUANTIZE
 from stepwell.translate.rewrites.tosa.layout.order import INTEGERS, SPLIT, TO_TOSA
@@ -33,7 +33,7 @@ from stepwell.translate.rewrites.tosa.operators.lower_custom import LowerCustom
 from stepwell.translate.rewrites.tosa.splitting.pieces import absence
 
 TYPED = (*QUANTIZE, *DEQUANTIZE)
-"""The ops that give or take quantized values."""
+"""The ops that read or produce quantized values."""
 
 INTEGER_LOWERINGS = frozenset(rewrite.name for rewrite in INTEGERS)
 _OTHERS = (step(gather_strides), UnrollLoop, LowerControl, LowerCustom, *borders.RULES)
@@ -43,13 +43,13 @@ LOWERINGS = INTEGER_LOWERINGS | {rewrite.name for rewrite in (*SPLIT, *TO_TOSA, 
 
 @dataclass(frozen=True)
 class FinishTosa(Pass):
-    """States the level and the target; raises `UnsupportedError` if anything else is left."""
+    """Set the level and the target; raise `UnsupportedError` if any other op is left."""
 
     target: str = "tosa-1.1+fp"
     name: ClassVar[str] = "finish-tosa"
 
     def apply(self, program: Program, history: History) -> int:
-        """Always one change: the level."""
+        """Always return one change: the level."""
         left = [op for method in program.methods.values() for op in not_lowered(method)]
         if left:
             causes = [op for op in left if not isinstance(op, StorageCast)] or left
@@ -67,7 +67,7 @@ class FinishTosa(Pass):
 
 
 def not_lowered(method: FuncOp) -> Iterator[Operation]:
-    """The ops that are not TOSA's; of one that has regions, not what it holds."""
+    """Return the ops that are not TOSA's; an op with regions counts without the ops in them."""
     pending = [op for block in method.body.blocks for op in block.ops]
     for op in pending:
         if isinstance(op, TosaOp):
@@ -101,7 +101,7 @@ def _problem(op: Operation, history: History, target: TosaTarget) -> Problem:
         )
     refusals = [r for r in history.refusals.values() if r.op == name and r.node == node]
     reasons = [record.reason for record in refusals if record.rewrite in LOWERINGS]
-    pieces = [record.reason for record in refusals if record.rewrite == TakeCompositesApart.name]
+    pieces = [record.reason for record in refusals if record.rewrite == DecomposeComposites.name]
     if isinstance(op, aten.LayerNormDefault) and "fp" not in target.profiles:
         reason = "the root of its variance is no function of one stored integer"
         return Problem(
@@ -119,7 +119,7 @@ def _problem(op: Operation, history: History, target: TosaTarget) -> Problem:
 
 
 def integer_reasons(near: Iterable[Operation | Block], history: History) -> list[str]:
-    """Why the ops that floats come from or go to have no integer form, as far as was said."""
+    """Return the recorded reasons why the ops around these floats have no integer form."""
     nodes = {node_name(op.location) for op in near if isinstance(op, Operation)} - {None}
     return sorted(
         {

@@ -1,11 +1,12 @@
-"""Let 64-bit integers be 32-bit ones, where it is proven that no value needs more.
+"""Narrowing: 64-bit integers become 32-bit ones where range analysis proves that they fit.
 
 torch counts in int64, which TOSA has only with the extension `int64`.  Each 64-bit value gets an
-interval: constants have theirs, ARGMAX that of its axis, arithmetic follows.  An input has what the
-caller declares (the option `ranges`); one that only names rows has the rows' range, for a call with
-any other is an error in torch too; any other has the 32 bits of the artifact's own input, which
-holds no more.  Where every interval fits, every 64-bit type becomes i32, and the method says which
-inputs and outputs did.  `run` refuses a value that is outside (`stepwell.ir.calls.calling`).
+interval: a constant's own values, for ARGMAX the indices of its axis, and interval arithmetic for
+other operators.  An input has the interval that the caller declares (the option `ranges`). An input
+that is only used as row indices has the range of the rows, because a call with any other index is
+an error in torch too. Any other input has the 32 bits of the artifact's own input, which cannot
+represent more.  If every interval fits, every 64-bit type becomes i32, and the method states which
+inputs and outputs changed.  `run` refuses a value outside (`stepwell.ir.calls.calling`).
 
 Before:
     func.func @forward(%w: tensor<1x10x4xf32>, %i: tensor<1x6xi64>) -> tensor<1x6x4xf32> {
@@ -47,7 +48,7 @@ from stepwell.translate.rewrites.tosa.legalize_boundary.finish import not_lowere
 
 NARROWED_OUTPUTS = "tosa.output_narrowed_from"
 Rows = tuple[int, int]
-"""The least and the greatest number that names a row."""
+"""The least and the greatest number that is a row index."""
 LOW, HIGH = -(1 << 31), (1 << 31) - 1
 WIDE = Interval(-(1 << 63), (1 << 63) - 1, False, True)
 HELP = (
@@ -56,7 +57,7 @@ HELP = (
 )
 
 _INDEXED: dict[type[Operation], int] = {t.GatherOp: 1, t.ScatterOp: 1}
-"""Which operand names rows of the first one."""
+"""Which operand holds row indices of the first operand."""
 
 
 @recipe("as_int32")
@@ -67,17 +68,17 @@ def as_int32(weight: torch.Tensor) -> torch.Tensor:
 
 @dataclass(frozen=True)
 class NarrowIndices(Pass):
-    """Every 64-bit integer to i32, unless the target has 64-bit ones; all or none."""
+    """Change every 64-bit integer to i32, unless the target has 64-bit ones; all or none."""
 
     target: str = "tosa-1.1+fp"
     name: ClassVar[str] = "narrow-indices"
 
     def apply(self, program: Program, history: History) -> int:
-        """The number of values that became 32 bits wide."""
+        """Return the number of values that became 32 bits wide."""
         if "int64" in parse_target(self.target).extensions:
             return 0
         if any(True for method in program.methods.values() for _ in not_lowered(method)):
-            return 0  # what is left is refused with its own reasons
+            return 0  # remaining ops are refused with their own reasons
         return sum(
             _narrow(method, Values(program, assumed=assumed(method, program)))
             for method in program.methods.values()
@@ -139,7 +140,7 @@ def _retype(value: SSAValue, weights: WeightStore) -> None:
 
 
 def _remove_casts(method: FuncOp) -> None:
-    """A cast between the widths is none any more."""
+    """Remove casts between the two widths: they have no effect now."""
     for op in list(method.walk()):
         if isinstance(op, t.CastOp) and op.input.type == op.results[0].type:
             op.results[0].replace_all_uses_with(op.input)
@@ -148,17 +149,17 @@ def _remove_casts(method: FuncOp) -> None:
 
 
 def problem(value: SSAValue, values: Values) -> Problem | None:
-    """Why a value may need 64 bits, or None."""
+    """Return why a value may need 64 bits, or None."""
     interval = values.of(value)
     if fits(interval):
         return None
     owner = value.owner
     if isinstance(owner, t.CastOp) and fits(values.chosen(value)):
-        return None  # Elsewhere another value is chosen.
+        return None  # Where it does not fit, another value is selected.
     if isinstance(owner, Operation) and any(
         _is_wide(v) and problem(v, values) is not None for v in owner.operands
     ):
-        return None  # it stands with what this was computed from
+        return None  # it is reported with the value that this was computed from
     name = op_name(owner) if isinstance(owner, Operation) else f"input {value.name_hint}"
     where = describe_op(owner) if isinstance(owner, Operation) else None
     reason = f"its values reach {interval.low} to {interval.high}"
@@ -176,18 +177,18 @@ def _why_any(owner: Operation | Block) -> str:
 
 
 def fits(interval: Interval) -> bool:
-    """Whether all of an interval are 32-bit integers."""
+    """Whether an interval contains only 32-bit integers."""
     return interval.low >= LOW and interval.high <= HIGH
 
 
 def assumed(method: FuncOp, program: Program) -> dict[SSAValue, Interval]:
-    """What each 64-bit input holds: as declared, the rows that it names, or 32 bits."""
+    """Return the range of each 64-bit input: as declared, the rows that it indexes, or 32 bits."""
     values = Values(program)
     inputs: dict[SSAValue, Interval] = {}
     for value, declared in zip(method.body.block.args, declared_ranges(method), strict=True):
         if not _is_wide(value):
             continue
-        # What nobody reads may be anything.
+        # The range of an unused input is arbitrary.
         low, high = declared or (LOW, HIGH) if value.uses else (0, 0)
         least, most = demanded(value, values) or (LOW, HIGH)
         inputs[value] = Interval(max(low, least), min(high, most), False, True)
@@ -195,7 +196,7 @@ def assumed(method: FuncOp, program: Program) -> dict[SSAValue, Interval]:
 
 
 def demanded(value: SSAValue, values: Values) -> Rows | None:
-    """The values that an input may have because all it does is name rows; None if it does more.
+    """Return the values of an input that is only used as row indices; None if it has other uses.
 
     A row counted from the end (`i < 0 ? i + n : i`) may be as low as -n.
     """
@@ -223,7 +224,7 @@ def demanded(value: SSAValue, values: Values) -> Rows | None:
 
 
 def _from_either_end(op: t.SelectOp, values: Values) -> Rows | None:
-    """The values of i in `i < 0 ? i + n : i` that names rows, alone or with other indices."""
+    """Return the values of i in `i < 0 ? i + n : i` as a row index, alone or with other indices."""
     wrap = op.operands[1].owner
     if not isinstance(wrap, t.AddOp) or not _names_rows(op.results[0]):
         return None
@@ -232,14 +233,14 @@ def _from_either_end(op: t.SelectOp, values: Values) -> Rows | None:
 
 
 def _changes_width(op: Operation) -> bool:
-    """Whether an op makes 64-bit integers 32-bit ones, or the other way round."""
+    """Whether an op converts 64-bit integers to 32-bit ones, or the other way round."""
     if not isinstance(op, t.CastOp):
         return False
     return {element(op.input.type), element(op.results[0].type)} == {i32, i64}
 
 
 def _names_rows(value: SSAValue) -> bool:
-    """Whether a value does nothing but name rows, perhaps after it was joined with other indices."""
+    """Whether a value is only used as row indices, possibly joined with other indices."""
     return bool(value.uses) and all(
         _INDEXED.get(type(use.operation)) == use.index
         or (

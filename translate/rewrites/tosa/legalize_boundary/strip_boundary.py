@@ -1,7 +1,8 @@
-"""Let a quantized program take and give integers, as an integer target needs.
+"""Boundary legalization: a quantized program takes and returns integers, as integer targets need.
 
-An input that is only quantized becomes its integers, a result that was only dequantized too; the
-scales stand in the function's attributes `tosa.input_quantization`, `tosa.output_quantization`.
+An input that is only quantized becomes its integers, and so does a result that was only
+dequantized. The scales are in the function's attributes `tosa.input_quantization`,
+`tosa.output_quantization`.
 """
 
 from __future__ import annotations
@@ -21,24 +22,24 @@ from stepwell.translate.quantized.ports import quantizers, take_integers
 
 @dataclass(frozen=True)
 class StripBoundary(Pass):
-    """Quantized inputs and outputs become the method's own."""
+    """Make quantized inputs and outputs those of the method."""
 
     name: ClassVar[str] = "strip-boundary"
 
     def apply(self, program: Program, history: History) -> int:
-        """The number of inputs and outputs changed."""
+        """Return the number of inputs and outputs changed."""
         return sum(
             take_integers(method, "tosa", quantized_inputs(method), quantized_outputs(method))
             for method in program.methods.values()
         )
 
     def crossing(self, func: FuncOp) -> tuple[Sequence[Converted], Sequence[Converted]]:
-        """Quantize what was quantized first, and what was dequantized last."""
+        """Return the leading quantizers and the trailing dequantizers that move to the caller."""
         return quantizers(quantized_inputs(func)), quantizers(quantized_outputs(func))
 
 
 def quantized_inputs(func: FuncOp) -> list[Attribute | None]:
-    """The type of each input that is only quantized, to that one type."""
+    """Return the type of each input that is only quantized, to that one type."""
     attributes: list[Attribute | None] = []
     for argument in func.body.block.args:
         users = [use.operation for use in argument.uses]
@@ -49,7 +50,7 @@ def quantized_inputs(func: FuncOp) -> list[Attribute | None]:
 
 
 def quantized_outputs(func: FuncOp) -> list[Attribute | None]:
-    """The type of each output that was dequantized last."""
+    """Return the type of each output that was dequantized last."""
     last = func.body.block.last_op
     assert isinstance(last, ReturnOp)
     makers = [value.owner for value in last.operands]

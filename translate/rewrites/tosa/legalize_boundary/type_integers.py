@@ -45,30 +45,30 @@ CONVERSIONS = tuple(map(op_class, CASTS))
 
 
 def is_short(attribute: Attribute) -> bool:
-    """An integer type of activations."""
+    """The value has an integer type of activations."""
     return attribute in WIDTHS.values()
 
 
 def units(attribute: Attribute) -> Attribute:
-    """The quantized type whose numbers are its integers."""
+    """Return the quantized type whose values equal its integers."""
     (bits,) = (bits for bits, one in WIDTHS.items() if one == attribute)
     reach = 1 << (bits - 1)
     return UniformQuantizedType(Quantization(bits, True, -reach, reach - 1, f32, (1.0,), (0,)))
 
 
 def is_static(value: SSAValue) -> bool:
-    """Whether every size is a number."""
+    """Every size is static."""
     return types.is_static(value.type)
 
 
 def is_of_whole_tensors(quantized_type: UniformQuantizedType) -> bool:
-    """Signed integers of 8 or 16 bits with one scale."""
+    """The values are signed integers of 8 or 16 bits with one scale."""
     numbers = quantized_type.data
     return numbers.is_per_tensor and numbers.signed and numbers.bits in WIDTHS
 
 
 def selected(rw: Rewriter, truths: SSAValue, quantized_type: UniformQuantizedType) -> SSAValue:
-    """What 1 and 0 are quantized to, by the truths."""
+    """Return the stored integers of 1 and 0, selected by the truth values."""
     b, shape = Builder(rw), shape_of(truths)
     codes = quantize(torch.tensor([1.0, 0.0]), quantized_type.data).tolist()
     sides = [b.number(code, len(shape), WIDTHS[quantized_type.data.bits]) for code in codes]

@@ -1,1 +1,1 @@
-"""An op becomes operators of TOSA."""
+"""Legalization: lower an op to operators of TOSA."""

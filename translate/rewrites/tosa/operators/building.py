@@ -1,9 +1,9 @@
-"""Writing TOSA operators: what one aten op becomes, operator by operator.
+"""Build TOSA operators: the lowering of one aten op, operator by operator.
 
-Constants are weights in front of the op that needs them; `share-common-subexpressions` makes equal
-ones one at the end.  TOSA broadcasts equal ranks only, so that a constant of another rank is
-reshaped at compile time and a computed value by a RESHAPE.  Sizes are ints, or expressions where only
-the run knows them (`sizes.py`).
+Constants are weights before the op that needs them; `share-common-subexpressions` merges equal ones
+at the end.  TOSA broadcasts equal ranks only, so a constant of another rank is reshaped at compile
+time, and a computed value by a RESHAPE.  Sizes are ints, or symbolic expressions where they are
+dynamic (`sizes.py`).
 """
 
 from __future__ import annotations
@@ -37,24 +37,24 @@ FLOATS: tuple[Attribute, ...] = (f32, f16, bf16)
 
 @recipe("tosa_reshape")
 def tosa_reshape(weight: torch.Tensor, *, shape: Sequence[int]) -> torch.Tensor:
-    """The same elements in another shape."""
+    """Reshape a constant."""
     return weight.reshape(list(shape))
 
 
 @recipe("tosa_permute")
 def tosa_permute(weight: torch.Tensor, *, order: Sequence[int]) -> torch.Tensor:
-    """The axes in another order."""
+    """Permute the axes of a constant."""
     return weight.permute(list(order))
 
 
 @recipe("tosa_single")
 def tosa_single(weight: torch.Tensor) -> torch.Tensor:
-    """The same numbers in f32."""
+    """Convert a constant to f32."""
     return weight.float()
 
 
 def shape_of(value: SSAValue) -> tuple[Any, ...]:
-    """The sizes of a tensor value: ints, and a `Size` where its guards let one be symbolic."""
+    """Return the sizes of a tensor value: ints, and a `Size` where guards allow one."""
     return dims(value.type)
 
 
@@ -69,24 +69,24 @@ def i32s(values: Sequence[int]) -> DenseArrayBase:
 
 
 def broadcast(a: Sequence[Dim], b: Sequence[Dim]) -> tuple[Dim, ...]:
-    """The common shape of two shapes of one rank."""
+    """Return the broadcast shape of two shapes of one rank."""
     return tuple(right if left == 1 else left for left, right in zip(a, b, strict=True))
 
 
 def accumulator(attribute: Attribute) -> Attribute:
-    """The accumulator of products and averages: 32 bits."""
+    """Return the accumulator type of products and averages: 32 bits."""
     return f32 if attribute in FLOATS else i32
 
 
 @dataclass(frozen=True)
 class Builder:
-    """Writes operators in front of the op that is being lowered."""
+    """Builds operators before the op that is being lowered."""
 
     rw: Rewriter
 
     @property
     def level(self) -> Level:
-        """What the target is held to."""
+        """The target that the program is lowered to."""
         return level_of(self.rw.program.context.target)
 
     def op(
@@ -97,7 +97,7 @@ class Builder:
         held: Attribute,
         **properties: Attribute,
     ) -> SSAValue:
-        """One operator with one result."""
+        """Build one operator with one result."""
         type_ = tensor(shape, held)
         new = cls.create(operands=list(operands), result_types=[type_], properties=properties)
         return self.rw.insert(new).results[0]
@@ -105,36 +105,36 @@ class Builder:
     # -- constants ---------------------------------------------------------------------------
 
     def weight(self, key: str) -> SSAValue:
-        """The value of a weight."""
+        """Return the value of a weight."""
         return self.rw.insert(WeightOp(key, self.rw.weights.type_of(key))).results[0]
 
     def constant(self, values: torch.Tensor) -> SSAValue:
-        """A small constant tensor."""
+        """Build a small constant tensor."""
         return self.weight(self.rw.weights.constant(values.contiguous()))
 
     def number(self, number: float, rank: int, held: Attribute) -> SSAValue:
-        """A tensor of one element."""
+        """Build a tensor of one element."""
         tensor_, key = _one_element(number, copysign(1.0, number), rank, held)
         if key not in self.rw.weights:
             self.rw.weights.constant(tensor_)
         return self.rw.insert(WeightOp(key, tensor([1] * rank, held))).results[0]
 
     def splat(self, number: float, like: SSAValue) -> SSAValue:
-        """A number as a tensor that broadcasts to `like`."""
+        """Build a tensor of one number that broadcasts to `like`."""
         return self.number(number, len(dims(like.type)), element(like.type))
 
     def zero(self, attribute: Attribute) -> SSAValue:
-        """`[0]`: a zero point."""
+        """Build `[0]`: a zero point."""
         return self.number(0.0, 1, attribute)
 
     def sizes(self, values: Sequence[Dim]) -> SSAValue:
-        """A list of sizes as an operand."""
+        """Build a list of sizes as an operand."""
         return shape_constant(values, self.rw)
 
     # -- moving elements ---------------------------------------------------------------------
 
     def reshape(self, value: SSAValue, shape: Sequence[Dim]) -> SSAValue:
-        """The same elements in another shape; a constant is reshaped at compile time."""
+        """Reshape a value; a constant is reshaped at compile time."""
         if shape_of(value) == tuple(shape):
             return value
         key = weight_key(value)
@@ -143,7 +143,7 @@ class Builder:
         return self.op(t.ReshapeOp, [value, self.sizes(shape)], shape, element(value.type))
 
     def transpose(self, value: SSAValue, order: Sequence[int]) -> SSAValue:
-        """The axes in another order; a constant is transposed at compile time."""
+        """Permute the axes of a value; a constant is transposed at compile time."""
         if list(order) == list(range(len(order))):
             return value
         before = value.owner
@@ -159,14 +159,14 @@ class Builder:
         return self.op(t.TransposeOp, [value], shape, element(value.type), perms=i32s(order))
 
     def of_rank(self, value: SSAValue, rank: int) -> SSAValue:
-        """The value with axes of size 1 in front."""
+        """Add axes of size 1 in front of a value."""
         shape = shape_of(value)
         return self.reshape(value, [1] * (rank - len(shape)) + list(shape))
 
     def concat(
         self, parts: Sequence[SSAValue], axis: int, shape: Sequence[Dim] | None = None
     ) -> SSAValue:
-        """Parts one after the other along an axis; `shape` where a type spells the result's."""
+        """Concatenate parts along an axis; `shape` is the result's where a type states it."""
         if shape is None:
             shape = list(shape_of(parts[0]))
             shape[axis] = settled(sum(shape_of(part)[axis] for part in parts))
@@ -176,7 +176,7 @@ class Builder:
     # -- computing ---------------------------------------------------------------------------
 
     def select(self, condition: SSAValue, a: SSAValue, other: SSAValue) -> SSAValue:
-        """One of two values, element by element, all brought to one rank."""
+        """Select one of two values, element by element, all brought to one rank."""
         rank = max(len(shape_of(value)) for value in (condition, a, other))
         operands = [self.of_rank(value, rank) for value in (condition, a, other)]
         shape = reduce(broadcast, map(shape_of, operands))
@@ -185,7 +185,7 @@ class Builder:
     def binary(
         self, cls: type[TosaOp], a: SSAValue, b: SSAValue, held: Attribute | None = None
     ) -> SSAValue:
-        """An elementwise operator of two operands, brought to one rank."""
+        """Build an elementwise operator of two operands, brought to one rank."""
         rank = max(len(shape_of(a)), len(shape_of(b)))
         a, b = self.of_rank(a, rank), self.of_rank(b, rank)
         shape = broadcast(shape_of(a), shape_of(b))
@@ -195,15 +195,15 @@ class Builder:
         return self.op(cls, [a, b], shape, held)
 
     def scalar(self, cls: type[TosaOp], a: SSAValue, number: float) -> SSAValue:
-        """An elementwise operator of a value and a number."""
+        """Build an elementwise operator of a value and a number."""
         return self.binary(cls, a, self.splat(number, a))
 
     def unary(self, cls: type[TosaOp], value: SSAValue) -> SSAValue:
-        """An elementwise operator of one operand."""
+        """Build an elementwise operator of one operand."""
         return self.op(cls, [value], shape_of(value), element(value.type))
 
     def clamp(self, value: SSAValue, low: float, high: float) -> SSAValue:
-        """CLAMP to two numbers."""
+        """Build a CLAMP to two numbers."""
         value_element: Any = element(value.type)
         is_whole = isinstance(value_element, IntegerType)
         number: Any = IntegerAttr if is_whole else FloatAttr
@@ -214,19 +214,19 @@ class Builder:
         return self.op(t.ClampOp, [value], shape_of(value), value_element, **bounds)
 
     def negate(self, value: SSAValue) -> SSAValue:
-        """NEGATE without zero points."""
+        """Build a NEGATE without zero points."""
         value_element = element(value.type)
         zero = self.zero(value_element)
         return self.op(t.NegateOp, [value, zero, zero], shape_of(value), value_element)
 
     def reduce(self, cls: type[TosaOp], value: SSAValue, axis: int) -> SSAValue:
-        """A reduction that keeps its axis with size 1."""
+        """Build a reduction that keeps its axis with size 1."""
         shape = list(shape_of(value))
         shape[axis] = 1
         return self.op(cls, [value], shape, element(value.type), axis=IntegerAttr(axis, i32))
 
     def matmul(self, a: SSAValue, b: SSAValue, bias: SSAValue | None = None) -> SSAValue:
-        """`[B, M, K]` by `[B, K, N]`; the sums of halves are f32, rounded once with the bias."""
+        """Multiply `[B, M, K]` by `[B, K, N]`; sums of halves are f32, rounded once with the bias."""
         shape = [*shape_of(a)[:2], shape_of(b)[2]]
         held = element(a.type)
         y = self.op(t.MatMulOp, [a, b, self.zero(held), self.zero(held)], shape, accumulator(held))
@@ -235,7 +235,7 @@ class Builder:
         return y if held == f32 else self.op(t.CastOp, [y], shape, held)
 
     def single(self, value: SSAValue) -> SSAValue:
-        """The value in f32; a constant at compile time."""
+        """Convert the value to f32; a constant at compile time."""
         if element(value.type) == f32:
             return value
         key = weight_key(value)
@@ -250,7 +250,7 @@ class Builder:
         shape: Sequence[Dim],
         **lists: Sequence[int],
     ) -> SSAValue:
-        """A convolution of image, weight and bias; lists are pad, stride, dilation, …"""
+        """Build a convolution of image, weight and bias; lists are pad, stride, dilation, …"""
         image, weight, bias = operands
         image_element = element(image.type)
         zeros = [self.zero(image_element), self.zero(element(weight.type))]
@@ -268,44 +268,44 @@ class Builder:
 def _one_element(
     number: float, sign: float, rank: int, held: Attribute
 ) -> tuple[torch.Tensor, str]:
-    """A tensor of one element and the key that a weight store gives it.
+    """Return a tensor of one element and its key in a weight store.
 
-    `sign` is the number's own: 0.0 == -0.0, and a cache must tell them apart.
+    `sign` is the number's own: 0.0 == -0.0, and a cache must distinguish them.
     """
     value = torch.full([1] * rank, number, dtype=torch_dtype(held))
     return value, WeightStore().constant(value)
 
 
 def narrowed(y: SSAValue, like: SSAValue, b: Builder) -> SSAValue:
-    """The value in another's element type, one of `FLOATS`."""
+    """Convert the value to the element type of another, one of `FLOATS`."""
     like_element = element(like.type)
     assert like_element in FLOATS
     return y if like_element == f32 else b.op(t.CastOp, [y], shape_of(y), like_element)
 
 
 def root(x: SSAValue, b: Builder) -> SSAValue:
-    """√x = 1 / (1 / √x): 0 of 0, inf of inf, NaN of negative numbers."""
+    """Compute √x = 1 / (1 / √x): 0 for 0, inf for inf, NaN for negative numbers."""
     return b.unary(t.ReciprocalOp, b.unary(t.RsqrtOp, x))
 
 
 def elements(shape: Sequence[Dim]) -> Any:
-    """The number of elements of a shape."""
+    """Return the number of elements of a shape."""
     return prod(shape)
 
 
 def result_type(op_result: SSAValue) -> AnyTensor:
-    """The type of a tensor result."""
+    """Return the type of a tensor result."""
     return tensor(dims(op_result.type), element(op_result.type))
 
 
 @recipe("tosa_slice")
 def tosa_slice(weight: torch.Tensor, *, axis: int, start: int, size: int) -> torch.Tensor:
-    """A slice along one axis."""
+    """Slice along one axis."""
     return weight.narrow(axis, start, size)
 
 
 def narrow(x: SSAValue, axis: int, start: int, size: Dim, b: Builder) -> SSAValue:
-    """A part of one axis; that of a constant at compile time."""
+    """Return a part of one axis; a constant's at compile time."""
     shape = list(shape_of(x))
     if shape[axis] == size:
         return x

@@ -1,8 +1,9 @@
-"""How a `convolution` of lines or images is cut into TOSA's operators, whatever its elements are.
+"""Divide a `convolution` of lines or images into TOSA's operators, for any element type.
 
-A line is an image of height 1. Groups that are not depthwise are convolutions of slices, their
-channels concatenated. What a window does not reach is sliced off, since TOSA has no negative
-padding; what a transposed convolution may not take away in front is sliced off behind it.
+A line is an image of height 1. Groups that are not depthwise are convolutions of slices, whose
+channels are concatenated. Elements that no window reads are sliced off, since TOSA has no negative
+padding. The part of a transposed convolution's result that cannot be removed at the begin of an
+axis is sliced off after the operator.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ TO_NHWC, TO_NCHW = (0, 2, 3, 1), (0, 3, 1, 2)
 
 @dataclass(frozen=True)
 class Placed:
-    """One operator of a convolution, for one group: all but its bias and zero points.
+    """One operator of a convolution, for one group, without its bias and zero points.
 
     `image` is `[N, H, W, C]`, `shape` the result's; `lists` are `pad`, `stride` and `dilation`, or
     `out_pad` and `stride`.
@@ -40,12 +41,12 @@ class Placed:
 
 
 Convolve = Callable[[Placed], SSAValue]
-"""Writes one operator."""
+"""Builds one operator."""
 
 
 @dataclass(frozen=True)
 class Window:
-    """How a kernel moves over rows and columns, how many places it has, what padding holds."""
+    """The movement of a kernel over rows and columns, its taps, and the padding value."""
 
     stride: Sequence[int]
     padding: Sequence[int]
@@ -55,14 +56,14 @@ class Window:
     fill: float
 
     def behind(self, held: Dim, kernel: int, axis: int) -> Dim:
-        """The padding behind that makes the windows of an axis come out even, as TOSA asks."""
+        """Return the end padding with which the windows fill an axis exactly, as TOSA requires."""
         span = (kernel - 1) * self.dilation[axis] + 1
         last = (self.made[axis] - 1) * self.stride[axis]
         return settled(last + span - held - self.padding[axis])
 
 
 def window_of(op: SchemaOp, *, is_line: bool, fill: float) -> Window:
-    """The window of a `convolution` of images, or of lines."""
+    """Return the window of a `convolution` of images, or of lines."""
     stride, padding, dilation, extra = (
         list(op.arg(name)) for name in ("stride", "padding", "dilation", "output_padding")
     )
@@ -74,7 +75,7 @@ def window_of(op: SchemaOp, *, is_line: bool, fill: float) -> Window:
 
 
 def slices_of(op: SchemaOp) -> int:
-    """How many operators a `convolution` takes: one, or one for each group."""
+    """Return the number of operators of a `convolution`: one, or one for each group."""
     groups, width = op.arg("groups"), shape_of(op.operands[1])[1]
     is_depthwise = width == 1 and not op.arg("transposed")
     return 1 if is_depthwise else groups
@@ -83,13 +84,13 @@ def slices_of(op: SchemaOp) -> int:
 def convolved(
     op: SchemaOp, x: SSAValue, weight: SSAValue, convolve: Convolve, b: Builder, fill: float = 0.0
 ) -> SSAValue:
-    """The result of a `convolution`, `[N, C, H, W]` or `[N, C, W]`.
+    """Build the result of a `convolution`, `[N, C, H, W]` or `[N, C, W]`.
 
     Args:
         x: its image or lines, as the operators take them.
         weight: its weight in torch's order.
-        convolve: writes one operator.
-        fill: what padding holds.
+        convolve: builds one operator.
+        fill: the padding value.
     """
     is_line = len(shape_of(x)) == 3
     if is_line:
@@ -137,7 +138,7 @@ def _depthwise(
 def _placed(
     image: SSAValue, weight: SSAValue, window: Window, b: Builder
 ) -> tuple[SSAValue, tuple[Dim, ...], dict[str, Sequence[int]]]:
-    """The image that windows reach, the result's shape, and the lists of a convolution."""
+    """Return the image that windows reach, the result's shape, and the lists of a convolution."""
     n, height, width, _ = shape_of(image)
     out, _, kernel_h, kernel_w = shape_of(weight)
     behind = window.behind(height, kernel_h, 0), window.behind(width, kernel_w, 1)
@@ -150,16 +151,16 @@ def _placed(
 def evened(
     image: SSAValue, behind: Sequence[Dim], most: Sequence[int], b: Builder, fill: float = 0.0
 ) -> tuple[SSAValue, list[int]]:
-    """An image whose windows come out even along its axes from 1 on, and the padding left behind.
+    """Return an image whose windows fill its axes from 1 on exactly, and the remaining end padding.
 
-    What no window reaches is sliced off: TOSA has no negative padding. Padding that hangs on a size
-    of run time is written out, `most` of it, and what is too much sliced off.
+    Elements that no window reads are sliced off: TOSA has no negative padding. Padding that depends
+    on a dynamic size is written out, `most` of it, and the excess is sliced off.
 
     Args:
         image: channels last.
-        behind: what is to be padded behind each axis; negative where windows leave elements out.
-        most: how much that may be where it is symbolic.
-        fill: what padding holds.
+        behind: the padding at the end of each axis; negative where windows leave elements out.
+        most: its maximum where it is symbolic.
+        fill: the padding value.
     """
     pads = [most[i] if not isinstance(size, int) else 0 for i, size in enumerate(behind)]
     cut = [min(size, 0) if isinstance(size, int) else size for size in behind]
@@ -194,7 +195,7 @@ def _transposed(
         for padding, extra in zip(window.padding, window.extra, strict=True)
         for pad in (-padding, extra - padding)
     ]
-    # Less than the kernel may be taken away; the rest is cut off behind.
+    # At most the kernel size minus one may be removed; the rest is sliced off the result.
     pads = [
         max(pad, 1 - size)
         for pad, size in zip(wanted, [kernel_h] * 2 + [kernel_w] * 2, strict=True)
@@ -211,7 +212,7 @@ def _transposed(
 
 
 def part(value: SSAValue, axis: int, index: int, count: int, b: Builder) -> SSAValue:
-    """One of `count` equal slices."""
+    """Return one of `count` equal slices."""
     if count == 1:
         return value
     shape = list(shape_of(value))

@@ -1,4 +1,4 @@
-"""Branches and loops: COND_IF and WHILE_LOOP.
+"""Legalization of branches and loops to COND_IF and WHILE_LOOP.
 
 Before:
     %y = control.cond %p(%x) : (tensor<i1>, tensor<2xf32>) -> tensor<2xf32> {
@@ -38,21 +38,21 @@ from stepwell.ir.types import element
 
 @dataclass(frozen=True)
 class Lowerable:
-    """A branch or loop whose values TOSA can hold."""
+    """A branch or loop whose values TOSA represents."""
 
     op: CondOp | WhileLoopOp
 
 
 @dataclass(frozen=True)
 class LowerControl(Rewrite[Lowerable]):
-    """`cond` to COND_IF, `while_loop` to WHILE_LOOP, which carries what the body only reads."""
+    """`cond` to COND_IF, `while_loop` to WHILE_LOOP, which also carries read-only values."""
 
     name: ClassVar[str] = "lower-control-to-tosa"
     anchors: ClassVar[tuple[type[Operation], ...]] = (CondOp, WhileLoopOp)
     bound: ClassVar[Bound] = EXACT
 
     def match(self, op: CondOp | WhileLoopOp, program: Program) -> Lowerable | Refusal | None:
-        """Tensors only."""
+        """Guards: tensors only."""
         values = (*op.operands, *op.results)
         other = next((v for v in values if not isinstance(v.type, TensorType)), None)
         if other is not None:
@@ -62,7 +62,7 @@ class LowerControl(Rewrite[Lowerable]):
         return Lowerable(op)
 
     def build(self, match: Lowerable, rw: Rewriter) -> None:
-        """The same regions, ended by TOSA's terminator."""
+        """Return the same regions, ended by TOSA's terminator."""
         op = match.op
         if isinstance(op, CondOp):
             regions = [_region(region, 0) for region in op.regions]
@@ -81,7 +81,7 @@ class LowerControl(Rewrite[Lowerable]):
 
 
 def _region(region: Region, invariant: int) -> Region:
-    """A copy whose end also yields the last `invariant` arguments."""
+    """Return a copy whose end also yields the last `invariant` arguments."""
     copy = region.clone()
     last = copy.block.last_op
     assert isinstance(last, YieldOp)

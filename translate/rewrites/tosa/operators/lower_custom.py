@@ -1,4 +1,4 @@
-"""Operators that somebody wrote, and gave a name in TOSA, to CUSTOM."""
+"""Legalization: user-defined operators with a name in TOSA become CUSTOM."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from stepwell.translate.rewrites.tosa.operators.lowering import unfit
 
 @dataclass(frozen=True)
 class LowerCustom(Pass):
-    """One CUSTOM for each; its arguments that are no tensors are its bytes."""
+    """Build one CUSTOM for each op; its arguments that are no tensors become its bytes."""
 
     name: ClassVar[str] = "lower-custom-to-tosa"
 
     def apply(self, program: Program, history: History) -> int:
-        """How many there were."""
+        """Return the number of ops lowered."""
         count = 0
         for op in [op for op in program.module.walk() if custom_of(type(op)) is not None]:
             assert isinstance(op, SchemaOp)
@@ -67,7 +67,7 @@ def _lowered(op: SchemaOp) -> t.CustomOp | Refusal:
 
 
 def _attributes(op: SchemaOp, custom: Custom) -> bytes | Refusal:
-    """The arguments that are no tensors; every tensor must be there, for CUSTOM names none."""
+    """Return the arguments that are no tensors; no tensor may be missing, for CUSTOM names none."""
     held: dict[str, object] = {}
     for argument in op.SCHEMA.arguments:
         if not argument.type.is_tensor:

@@ -1,4 +1,4 @@
-"""What TOSA asks of the tensors that an op takes and gives."""
+"""TOSA's requirements on the tensors that an op reads and produces."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from stepwell.translate.rewrites.tosa.operators.sizes import inexpressible
 
 
 def is_scalar(value: SSAValue) -> bool:
-    """Whether a value is a size: an argument of a view, which the result's type spells too."""
+    """Whether a value is a size: an argument of a view, which the result's type also states."""
     return isinstance(value.type, IntType)
 
 
 def unfit(value: SSAValue, symbols: bool = False, level: Level = EIGHT_K) -> Refusal | None:
-    """Why TOSA has no such tensor."""
+    """Return why TOSA has no such tensor."""
     type_ = value.type
     if not isinstance(type_, TensorType):
         return Refusal(f"it takes or gives {type_}, a number known only at run time")
@@ -42,7 +42,7 @@ def unfit(value: SSAValue, symbols: bool = False, level: Level = EIGHT_K) -> Ref
 
 
 def reduced_axes(op: SchemaOp) -> list[int]:
-    """The axes that a reduction runs over, from first to last; all of them if none is named."""
+    """Return the axes that a reduction runs over, from first to last; all if none is named."""
     rank = len(shape_of(op.operands[0]))
     named = op.arg("dim") if "dim" in op.SCHEMA.by_name else None
     listed = [named] if isinstance(named, int) else list(named or range(rank))

@@ -1,4 +1,4 @@
-"""Where a resized axis takes its elements from, and RESIZE's parameters for it."""
+"""The source positions of a resized axis, and RESIZE's parameters for them."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ LARGEST_IMAGE = 16384
 
 @dataclass(frozen=True)
 class Axis:
-    """One axis of an image: its size, the one it gets, and the scale that the op states, if any.
+    """One axis of an image: its size, its new size, and the scale that the op states, if any.
 
-    `mode` is `nearest`, `nearest-exact` or `linear`; `corners`: its corners stay where they are.
+    `mode` is `nearest`, `nearest-exact` or `linear`; `corners`: its corners are aligned.
     """
 
     size: int
@@ -34,18 +34,18 @@ class Axis:
     corners: bool = False
 
     def scale_is_its_own(self) -> bool:
-        """Whether the stated scale makes so many elements of these."""
+        """Whether the stated scale gives the wanted size."""
         scale = self.scale
         if scale is None or not 0 < scale <= LARGEST_IMAGE:
             return scale is None
         return abs(self.size * scale - self.wanted) <= 1
 
     def places(self) -> torch.Tensor:
-        """The place of each new element on the old axis, `f64[wanted]`, as torch computes it."""
+        """Return each new element's position on the old axis, `f64[wanted]`, as in torch."""
         return _places(self)
 
     def parameters(self) -> tuple[int, int, int, int] | None:
-        """RESIZE's numerator, denominator, offset and border, or None if it has none for this."""
+        """Return RESIZE's numerator, denominator, offset and border, or None if it has none."""
         found = _parameters(self)
         return found if self._is_right(found) else None
 
@@ -67,7 +67,7 @@ class Axis:
 
 @cache
 def _places(axis: Axis) -> torch.Tensor:
-    """Torch's own operator, on a line of numbers 0, 1, 2, …; nearest places are those of f32."""
+    """Run torch's own operator on the numbers 0, 1, 2, …; nearest positions are those of f32."""
     aten = torch.ops.aten
     linear = axis.mode == "linear"
     line = torch.arange(axis.size, dtype=torch.float64 if linear else torch.float32)
@@ -82,7 +82,7 @@ def _places(axis: Axis) -> torch.Tensor:
 
 
 def _parameters(axis: Axis) -> tuple[int, int, int, int]:
-    """Numbers for which place `i` is `(i · denominator + offset) / numerator`."""
+    """Return numbers for which position `i` is `(i · denominator + offset) / numerator`."""
     if axis.corners and axis.size > 1:
         if axis.wanted == 1:
             return 1, 1, 0, 1 - axis.size
@@ -91,9 +91,9 @@ def _parameters(axis: Axis) -> tuple[int, int, int, int]:
     ratio = Fraction(axis.wanted, axis.size)
     if axis.scale is not None:
         ratio = Fraction(axis.scale).limit_denominator(LARGEST_SCALE)
-    # Twice the ratio in both, for places at halves: RESIZE rounds to the nearest, half up.
+    # Double the ratio in both, for positions at halves: RESIZE rounds to the nearest, half up.
     up, down = 2 * ratio.numerator, 2 * ratio.denominator
-    # By a whole factor the nearest is the exact one, which Vela has for an Ethos-U55 too.
+    # By an integer factor, nearest equals nearest-exact, which Vela has for an Ethos-U55 too.
     is_floored = axis.mode == "nearest" and ratio.denominator > 1
     offset = -(up // 2) if is_floored else (down - up) // 2
     shared = gcd(up, down, offset)
@@ -102,7 +102,7 @@ def _parameters(axis: Axis) -> tuple[int, int, int, int]:
 
 
 def neighbors(places: torch.Tensor, size: int) -> tuple[Sequence[int], Sequence[int], torch.Tensor]:
-    """The elements around each place, and the share of the second, `f64`."""
+    """Return the elements around each position, and the weight of the second, `f64`."""
     lower = places.floor().long().clamp(0, size - 1)
     upper = (lower + 1).clamp(max=size - 1)
     return lower.tolist(), upper.tolist(), places - lower

@@ -15,7 +15,7 @@ from stepwell.translate.rewrites.tosa.operators.building import Builder, element
 
 
 def gathered(x: SSAValue, axis: int, indices: Sequence[int], b: Builder) -> SSAValue:
-    """The elements of one axis in another order, or some of them; a slice where they follow on."""
+    """Gather elements of one axis by constant indices; slice them where consecutive."""
     shape = list(shape_of(x))
     first = indices[0]
     if list(indices) == list(range(first, first + len(indices))):

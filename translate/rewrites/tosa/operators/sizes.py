@@ -1,6 +1,6 @@
-"""Sizes that only the run knows: an expression of symbols, computed by shape operators.
+"""Dynamic sizes: an expression of symbols, computed by shape operators.
 
-Where an operator needs such a size as a value, DIM reads each symbol off the argument whose
+Where an operator needs such a size as a value, DIM reads each symbol from the argument whose
 dimension it is, and ADD_SHAPE, MUL_SHAPE, … compute the rest: the extension `shape`.
 """
 
@@ -35,17 +35,17 @@ _BINARY: Final[dict[str, type[TosaOp]]] = {
 
 
 def is_known(shape: Sequence[Dim]) -> TypeGuard[Sequence[int]]:
-    """Whether every size is a number."""
+    """Whether every size is static."""
     return all(isinstance(size, int) for size in shape)
 
 
 def is_spelled(*values: SSAValue) -> bool:
-    """Whether types say every size, as a number or as an expression."""
+    """Whether types state every size, as a number or as an expression."""
     return all(UNKNOWN not in dims(value.type) for value in values)
 
 
 def inexpressible(value: SSAValue) -> str | None:
-    """Why the sizes of a tensor cannot be computed by shape operators, or None."""
+    """Return why the sizes of a tensor cannot be computed by shape operators, or None."""
     for dim in dims(value.type):
         if isinstance(dim, int):
             continue
@@ -60,7 +60,7 @@ def inexpressible(value: SSAValue) -> str | None:
 
 
 def _source(symbol: str, near: SSAValue | Operation) -> tuple[SSAValue, int] | None:
-    """The argument and the axis whose size a symbol is: of the nearest body that sees no other."""
+    """Return the argument and axis whose size a symbol is: of the nearest isolated body."""
     size = Size.symbol(symbol)
     for argument in _arguments_around(near):
         if is_static_or_scalar(argument) or size == UNKNOWN:
@@ -72,7 +72,7 @@ def _source(symbol: str, near: SSAValue | Operation) -> tuple[SSAValue, int] | N
 
 
 def _arguments_around(near: SSAValue | Operation) -> Iterator[SSAValue]:
-    """What the blocks around an op or a value are given, up to where no value comes in from."""
+    """Yield the arguments of the blocks around an op or a value, up to an isolated body."""
     at = near.owner if isinstance(near, SSAValue) else near
     block = at if isinstance(at, Block) else at.parent_block()
     while block is not None:
@@ -83,12 +83,12 @@ def _arguments_around(near: SSAValue | Operation) -> Iterator[SSAValue]:
 
 
 def is_static_or_scalar(value: SSAValue) -> bool:
-    """Whether a value is no tensor, or one whose sizes are numbers."""
+    """Whether a value is no tensor, or a tensor of static sizes."""
     return not hasattr(value.type, "element_type") or is_static(value.type)
 
 
 def shape_constant(sizes: Sequence[int | Size], rw: Rewriter) -> SSAValue:
-    """A list of sizes as a value: a CONST_SHAPE, or shape operators and a CONCAT_SHAPE."""
+    """Build a list of sizes as a value: a CONST_SHAPE, or shape operators and a CONCAT_SHAPE."""
     stated = [settled(size) for size in sizes]
     if is_known(stated):
         return rw.insert(const_shape(stated)).results[0]
@@ -115,7 +115,7 @@ def _put(cls: type[TosaOp], operands: Sequence[SSAValue], rank: int, rw: Rewrite
 
 
 def _computed(size: Size, rw: Rewriter) -> SSAValue:
-    """One size as a value of type `!tosa.shape<1>`."""
+    """Build one size as a value of type `!tosa.shape<1>`."""
 
     def leaf(part: Size) -> SSAValue | None:
         if part.number is not None:

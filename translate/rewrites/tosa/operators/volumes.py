@@ -1,4 +1,4 @@
-"""Convolutions of three axes: CONV3D in NDHWC, one a group, whatever its elements are."""
+"""Convolutions of three axes: CONV3D in NDHWC, one per group, for any element type."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ TO_NDHWC, TO_NCDHW = (0, 2, 3, 4, 1), (0, 4, 1, 2, 3)
 def convolved_volume(
     op: SchemaOp, x: SSAValue, weight: SSAValue, convolve: Convolve, b: Builder, fill: float = 0.0
 ) -> SSAValue:
-    """The result of a `convolution` of an NCDHW volume by an OIDHW weight, in NCDHW.
+    """Build the result of a `convolution` of an NCDHW volume by an OIDHW weight, in NCDHW.
 
     Args:
         x: its volume, as the operators take it.
         weight: its weight in torch's order.
-        convolve: writes one operator.
-        fill: what padding holds.
+        convolve: builds one operator.
+        fill: the padding value.
     """
     image, kernel = (b.transpose(value, TO_NDHWC) for value in (x, weight))
     n, out, *spatial = shape_of(op.results[0])

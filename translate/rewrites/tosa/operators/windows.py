@@ -1,4 +1,4 @@
-"""The windows of torch's pools, and which of them TOSA's have."""
+"""The windows of torch's pools, and which of them TOSA's pools have."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from stepwell.translate.rewrites.tosa.operators.sizes import is_known
 
 
 def is_image_mean(op: SchemaOp, level: Level) -> bool:
-    """Whether an op is a mean over the whole plane of an NCHW image that a level's pools hold."""
+    """Whether an op is a mean over the whole plane of an NCHW image, within a level's pool size."""
     shape = shape_of(op.operands[0])
     if not isinstance(op, aten.MeanDim) or len(shape) != 4 or reduced_axes(op) != [2, 3]:
         return False
@@ -24,12 +24,12 @@ def is_image_mean(op: SchemaOp, level: Level) -> bool:
 
 
 def pair(values: Sequence[int]) -> list[int]:
-    """A number for each axis."""
+    """Return a number for each axis."""
     return list(values) * 2 if len(values) == 1 else list(values)
 
 
 def padding(op: SchemaOp) -> tuple[Any, Any, Any, Any]:
-    """Top, bottom, left, right; those behind make the windows come out even."""
+    """Return top, bottom, left, right padding; bottom and right make the windows fill the image."""
     kernel, before = pair(op.arg("kernel_size")), pair(op.arg("padding"))
     stride = pair(op.arg("stride") or op.arg("kernel_size"))
     sizes, size = shape_of(op.operands[0])[2:], shape_of(op.results[0])[2:]
@@ -39,7 +39,7 @@ def padding(op: SchemaOp) -> tuple[Any, Any, Any, Any]:
 
 
 Window = tuple[Sequence[int], Sequence[int], Sequence[int]]
-"""Kernel, stride, and pad as top, bottom, left, right."""
+"""Return kernel, stride, and pad as top, bottom, left, right."""
 
 
 def counts_padding(op: SchemaOp) -> bool:
@@ -49,15 +49,16 @@ def counts_padding(op: SchemaOp) -> bool:
 
 
 def is_dilated(op: SchemaOp) -> bool:
-    """Whether the cells of a pool's windows stand apart."""
+    """Whether the cells of a pool's windows are apart: its dilation is not 1."""
     is_maximum = isinstance(op, aten.MaxPool2dDefault)
     return is_maximum and any(d != 1 for d in pair(op.arg("dilation")))
 
 
 def window_places(op: SchemaOp) -> tuple[list[int], list[int]] | None:
-    """The rows, and the columns, that the windows of a pool read, window after window.
+    """Return the rows, and the columns, that the windows of a pool read, window after window.
 
-    Padding, which is never a maximum, is another cell of its window. None if a window has no other.
+    Padding, which is never a maximum, is replaced by another cell of its window. Return None if a
+    window has no other cell.
     """
     sizes, made = shape_of(op.operands[0])[2:], shape_of(op.results[0])[2:]
     lists = (op.arg(name) for name in ("kernel_size", "stride", "padding", "dilation"))
@@ -75,7 +76,7 @@ def window_places(op: SchemaOp) -> tuple[list[int], list[int]] | None:
 
 
 def not_pooled(op: SchemaOp) -> Refusal | None:
-    """Why TOSA has no such pool, whatever is padded and cut off before."""
+    """Return why TOSA has no such pool, whatever is padded and sliced off before."""
     if len(shape_of(op.operands[0])) != 4:
         return Refusal("the input is not a batch of images")
     if isinstance(op, aten.AvgPool2dDefault) and op.arg("divisor_override") is not None:
@@ -91,7 +92,7 @@ def not_pooled(op: SchemaOp) -> Refusal | None:
 
 
 def pool_window(op: SchemaOp) -> Window | Refusal:
-    """The window of a pool that TOSA's pools have as it is, or why they have not."""
+    """Return the window of a pool that TOSA's pools can express directly, or why they cannot."""
     refusal = not_pooled(op)
     if refusal is not None:
         return refusal
@@ -101,7 +102,7 @@ def pool_window(op: SchemaOp) -> Window | Refusal:
         return Refusal("dilation is not 1; MAX_POOL2D has none")
     kernel, pad = pair(op.arg("kernel_size")), padding(op)
     if not is_known(pad):
-        return Refusal("the padding behind hangs on a symbolic size")
+        return Refusal("the end padding depends on a symbolic size")
     if min(pad) < 0:
         return Refusal("rows or columns at the end belong to no window")
     return kernel, pair(op.arg("stride") or op.arg("kernel_size")), pad

@@ -1,1 +1,1 @@
-"""Ops taken apart before they become operators."""
+"""Decompositions of ops before they are lowered to operators."""

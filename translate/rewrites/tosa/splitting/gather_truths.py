@@ -1,6 +1,6 @@
-"""Truth values are gathered as bytes, where a target's version gathers none.
+"""Legalization: gather truth values as bytes, where a target's TOSA version gathers none.
 
-GATHER and SCATTER of `i1` came with TOSA 1.1. 1 and 0 stand for them.
+GATHER and SCATTER of `i1` came with TOSA 1.1. The bytes 1 and 0 represent true and false.
 
 rule gather-truths
     GATHER between CASTs.

@@ -1,8 +1,9 @@
-"""What stands for an operator that no lowering to TOSA takes: PyTorch's own decomposition.
+"""Decompose an operator without a lowering to TOSA by PyTorch's own decomposition.
 
-PyTorch holds a table of functions that compute an operator by others, and tests each against the
-kernel. An operator with a lowering is never taken apart: those say better why they refuse. What
-draws random numbers, or gives as much as its data say, stays and is named.
+PyTorch has a table of functions that compute an operator from others, and tests each against the
+kernel. An operator with a lowering is never decomposed: its lowering gives better reasons for a
+refusal. Operators that draw random numbers, or whose result size depends on data, are not
+decomposed and are reported.
 """
 
 from __future__ import annotations
@@ -33,13 +34,13 @@ BEYOND = frozenset(
         torch.Tag.data_dependent_output,
     )
 )
-"""Tags of operators that TOSA has nothing for: no random numbers, no sizes that data decide."""
+"""Tags of operators that TOSA cannot express: random numbers, data-dependent sizes."""
 
 
 def piece_function(overload: Any, is_root: bool = False) -> Callable[..., Any] | None:
-    """The function over others that stands for an operator without a lowering, if there is one.
+    """Return the decomposition of an operator without a lowering, if there is one.
 
-    What a lowering refuses is composed here, if it can be.
+    An operator that a lowering refuses is decomposed here, if possible.
     """
     composed = COMPOSITIONS.get(overload)
     if overload.namespace == "prims":
@@ -48,7 +49,7 @@ def piece_function(overload: Any, is_root: bool = False) -> Callable[..., Any] |
         return composed
     if _is_lowered(overload) and not (composed and is_root):
         return None
-    writes = schema_of(overload).name.endswith("_functional")  # Of an operator that writes.
+    writes = schema_of(overload).name.endswith("_functional")  # For an operator that writes.
     if writes or BEYOND & {*overload.tags}:
         return None
     if composed is not None:
@@ -57,15 +58,15 @@ def piece_function(overload: Any, is_root: bool = False) -> Callable[..., Any] |
     is_reference = function is not None and function.__module__.startswith("torch._refs")
     return (
         None if is_reference and not is_root else function
-    )  # References call each other in circles.
+    )  # Reference implementations call each other recursively.
 
 
 def absence(overload: Any, pieces: str = "") -> str:
-    """Why an operator that nothing lowered has no form in TOSA, as far as PyTorch says.
+    """Return why an operator without a lowering has no form in TOSA, as far as PyTorch knows.
 
     Args:
         overload: the operator.
-        pieces: why PyTorch's own decomposition of it did not stand for it, if that was tried.
+        pieces: why PyTorch's own decomposition was not used, if that was tried.
     """
     if torch.Tag.nondeterministic_seeded in overload.tags:
         return "TOSA draws no random numbers"
@@ -89,7 +90,7 @@ def _is_lowered(overload: Any) -> bool:
     return of_overload(overload) in {
         cls
         for rewrite in (*SPLIT, *TO_TOSA)
-        # It says nothing of what stands for an operator.
+        # This rewrite does not lower an operator to TOSA.
         if not is_step(rewrite, for_tosa.widen_halves)
         for cls in anchors_of(rewrite) or ()
     }

@@ -1,1 +1,1 @@
-"""Convolutions that another form computes sooner."""
+"""Convolutions that another form computes faster."""

@@ -1,10 +1,10 @@
-"""A factor and a shift for each channel of images become one depthwise convolution of one pixel.
+"""Fusion: a factor and a shift for each image channel become one 1×1 depthwise convolution.
 
-A batch norm or a norm's scale and shift that no layer took in is a product and a sum, each of which
-reads and writes the image. XNNPACK broadcasts a constant along the channels pixel by pixel; its
-depthwise convolution does both at once, in a half to a third of the time. Of one channel nothing is gained.
-Kernels fill a window up to their own size with weights of zero, so that the pixels beside an infinity
-become NaN.
+A batch norm, or a norm's scale and shift, that no layer absorbed is a product and a sum, each of
+which reads and writes the image. XNNPACK broadcasts a constant along the channels pixel by pixel;
+its depthwise convolution does both at once, in a half to a third of the time. With one channel
+there is no gain. Kernels fill a window up to their own size with weights of zero, so the pixels
+next to an infinity become NaN.
 
 rule affine-to-depthwise
     A window of one pixel for each channel; the sum's output range stays.
@@ -55,34 +55,34 @@ from stepwell.translate.scale_folding import recipes  # noqa: F401  # pyright: i
 
 @recipe("filter_of_pixel")
 def filter_of_pixel(factors: torch.Tensor) -> torch.Tensor:
-    """Factors of channels as the filter `[1, 1, 1, channels]` of a depthwise convolution."""
+    """Return factors of channels as the filter `[1, 1, 1, channels]` of a depthwise convolution."""
     return factors.reshape(1, 1, 1, -1)
 
 
 def are_images(value: SSAValue) -> bool:
-    """A tensor of float32 with four axes."""
+    """The value is a tensor of float32 with four axes."""
     return len(dims(value.type)) == 4 and element(value.type) == f32
 
 
 def is_of_channels(constant: SSAValue, images: SSAValue) -> bool:
-    """A weight with a number for each channel of images."""
+    """The value is a weight with a number for each image channel."""
     *ones, channels = dims(constant.type) or (1,)
     is_along = channels == dims(images.type)[-1] and all(size == 1 for size in ones)
     return is_along and weight_key(constant) is not None
 
 
 def is_unclamped(value: SSAValue) -> bool:
-    """What a node gives without an output range."""
+    """Return the result of a node that has no output range."""
     return cast(XnnpackOp, value.owner).output_range is None
 
 
 def channels(images: SSAValue) -> Dim:
-    """How many channels images have, which is their last axis."""
+    """Return the number of image channels, the size of the last axis."""
     return dims(images.type)[-1]
 
 
 def has_channels(images: SSAValue) -> bool:
-    """Images of more than one channel."""
+    """The images have more than one channel."""
     return channels(images) != 1
 
 

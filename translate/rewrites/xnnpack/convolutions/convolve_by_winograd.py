@@ -1,15 +1,15 @@
-"""A 3×3 convolution by Winograd's method: tiles of 2×2 results, 16 products instead of 36.
+"""Strength reduction: a 3×3 convolution by Winograd's method, 16 products for 2×2 results, not 36.
 
 F(2×2, 3×3) of Lavin and Gray ("Fast Algorithms for Convolutional Neural Networks", 2015): each tile
 of 4×4 pixels is transformed by additions (V = Bᵀ d B), the filter at compile time (U = G g Gᵀ), the
-sixteen elements of either are multiplied over the channels, and additions make 2×2 results of them
-(Y = Aᵀ M A). In XNNPACK's nodes: V are sixteen depthwise convolutions of four taps ±1, with a stride
-of two; the products are linear layers; Y are sums and two concatenations. It pays from some 64
-channels on, where images are no smaller than some 10×10: 1.15 to 1.8 times as fast (`docs/xnnpack.md`).
+sixteen elements of both are multiplied over the channels, and additions turn the products into 2×2
+results (Y = Aᵀ M A). In XNNPACK's nodes, V is sixteen depthwise convolutions of four taps ±1 with
+stride two, the products are linear layers, and Y is sums and two concatenations. It pays from about
+64 channels on, for images of at least about 10×10: 1.15 to 1.8 times as fast (`docs/xnnpack.md`).
 
-Sums are shorter than those of 9 · C products, and errors no greater (measured: 0.4 to 0.7 of the
-direct form's). But infinities cancel to NaN, in all four results of the tiles that read one: so only
-`numerics="finite"` allows it. The weights take 16/9 of their size.
+Its sums are shorter than sums of 9 · C products, and errors are no greater (measured: 0.4 to 0.7 of
+the direct form's). But infinities cancel to NaN in all four results of the tiles that read one, so
+only `numerics="finite"` allows it. The weights take 16/9 of their size.
 
 Before:
     %w = stepwell.weight <"w"> "parameter" : tensor<48x3x3x64xf32>
@@ -132,13 +132,13 @@ WINDOW = 3
 TILE = 2
 """Results of a tile along an axis."""
 ELEMENTS = WINDOW + TILE - 1
-"""Pixels of a tile along an axis, and elements of what they become."""
+"""Pixels of a tile along an axis, and elements of the transformed tile."""
 G = ((1.0, 0.0, 0.0), (0.5, 0.5, 0.5), (0.5, -0.5, 0.5), (0.0, 0.0, 1.0))
-"""Three taps to four elements."""
+"""The transform of three taps to four elements."""
 
 
 LARGEST_WEIGHT = torch.finfo(torch.float32).max / WINDOW**2
-"""Sums of the weights of a window are finite up to here."""
+"""Sums of the weights of a window are finite up to this bound."""
 
 
 @dataclass(frozen=True)
@@ -156,12 +156,12 @@ B = (
     Difference(1, 1, (-1.0, 1.0)),
     Difference(1, 2, (1.0, -1.0)),
 )
-"""Four pixels to four elements. Aᵀ is (1, 1, 1, 0), (0, 1, −1, −1): see `_pair`."""
+"""The transform of four pixels. Aᵀ is (1, 1, 1, 0), (0, 1, −1, −1): see `_pair`."""
 
 
 @recipe("winograd_filter", "of the first")
 def winograd_filter(weight: torch.Tensor, *, row: int, column: int) -> torch.Tensor:
-    """`[out, 3, 3, in]` to an element of G g Gᵀ, `[out, in]`; computed in float64."""
+    """Transform `[out, 3, 3, in]` to an element of G g Gᵀ, `[out, in]`, in float64."""
     factors = torch.outer(*(torch.tensor(G[index], dtype=torch.float64) for index in (row, column)))
     return torch.einsum("ohwi,hw->oi", weight.double(), factors.to(weight.device)).float()
 
@@ -185,12 +185,12 @@ class ConvolveByWinograd(Rewrite[Tiled]):
     deviation: ClassVar[Deviation | None] = Deviation(
         "an infinity or NaN makes NaN of every result of the tiles that read it"
     )
-    """V takes differences of pixels, and Y of products."""
+    """V takes differences of pixels, and Y takes differences of products."""
     costs: Costs | None = None
-    """What decides in place of the costs of the CPU that a lowering is for."""
+    """The decision that replaces the cost model of the target CPU, if one is given."""
 
     def match(self, op: Convolution2d, program: Program) -> Tiled | Refusal | None:
-        """Guards: float32, 3×3 windows side by side over all channels, padding, a known image, gain."""
+        """Guards: float32, dense 3×3 windows over all channels, padding, a known size, a gain."""
         if op.window != (WINDOW, WINDOW) or element(op.input.type) != f32:
             return None
         if op.pair("stride") != (1, 1) or op.pair("dilation") != (1, 1):
@@ -216,13 +216,13 @@ class ConvolveByWinograd(Rewrite[Tiled]):
         return match
 
     def directly(self, op: Convolution2d, costs: Costs) -> float:
-        """Nanoseconds of the node as it is."""
+        """Return the nanoseconds of the node as it is."""
         outputs, height, width, inputs = op.filter_shape
         results = _least(dims(op.result.type)[0]) * prod(_image(op.result))
         return results * height * width * outputs * inputs * costs.product + costs.node
 
     def by_tiles(self, match: Tiled, costs: Costs) -> float:
-        """Nanoseconds of the nodes that `build` writes."""
+        """Return the nanoseconds of the nodes that `build` writes."""
         outputs, _, _, inputs = match.op.filter_shape
         tiles = _least(dims(match.op.input.type)[0]) * prod(match.tiles)
         elements = ELEMENTS * ELEMENTS
@@ -233,7 +233,7 @@ class ConvolveByWinograd(Rewrite[Tiled]):
         return elements * layers + 24 * sums + joins
 
     def bound_at(self, match: Tiled, value: Value) -> Bound:
-        """An element of V is at most 4 max|x|, Σ|U| over inputs at most Σ|w|, a result sums nine."""
+        """An element of V is at most 4 max|x|, Σ|U| over inputs at most Σ|w|; a result sums nine."""
         op = match.op
         largest = float(value(op.input).abs().max())
         reach = float(value(op.filter).double().abs().sum((1, 2, 3)).max())
@@ -243,7 +243,7 @@ class ConvolveByWinograd(Rewrite[Tiled]):
         return Bound(absolute=direct + tiled, reason=self.bound.reason)
 
     def build(self, match: Tiled, rw: Rewriter) -> None:
-        """Column by column of V, so that few of its elements live at once."""
+        """Build column by column of V, so that few of its elements are live at once."""
         op = match.op
         columns = [self._column(match, column, rw) for column in range(ELEMENTS)]
         rows: list[SSAValue] = []
@@ -251,14 +251,14 @@ class ConvolveByWinograd(Rewrite[Tiled]):
         down, across = match.tiles
         for row in range(TILE):
             pair = _pair(rw, [column[row] for column in columns])
-            for value in pair:  # Nothing follows that changes a number.
+            for value in pair:  # No later op changes a number.
                 assert isinstance(value.owner, XnnpackOp)
                 for name in ("output_min", "output_max"):
                     if name in op.properties:
                         value.owner.properties[name] = op.properties[name]
             rows.append(rw.insert(xnnpack.Concatenate2.make(*pair, axis=3)).results[0])
         joined = rw.insert(xnnpack.Concatenate2.make(*rows, axis=2)).results[0]
-        # Row by row: a tile's row for all tiles across, in which its two columns stand together.
+        # Row by row: one row of all tiles across, in which a tile's two columns are adjacent.
         image = reshape(rw, joined, (batch, TILE * down, TILE * across, outputs))
         if image.type != op.result.type:
             sizes = [size if isinstance(size, int) else 0 for size in dims(op.result.type)]
@@ -269,13 +269,13 @@ class ConvolveByWinograd(Rewrite[Tiled]):
         rw.replace(op, [image])
 
     def _column(self, match: Tiled, column: int, rw: Rewriter) -> tuple[SSAValue, SSAValue]:
-        """Both rows of Aᵀ M at a column: Aᵀ takes the four elements of M there."""
+        """Return both rows of Aᵀ M at a column: Aᵀ takes the four elements of M in that column."""
         op = match.op
         bias = [] if op.bias is None else [op.bias]
         values: list[SSAValue] = []
         for row in range(ELEMENTS):
             key = rw.weights.derive("winograd_filter", [match.filter], row=row, column=column)
-            # The element that all four results of a tile take with the factor 1 brings the bias.
+            # The element that all four results of a tile take with factor 1 carries the bias.
             layer = xnnpack.FullyConnected.make(
                 _element(match, row, column, rw),
                 rw.weight(key),
@@ -286,18 +286,18 @@ class ConvolveByWinograd(Rewrite[Tiled]):
 
 
 def _image(value: SSAValue) -> tuple[int, int]:
-    """Height and width, which are known."""
+    """Return height and width, which are known."""
     _, height, width, _ = dims(value.type)
     return cast("int", height), cast("int", width)
 
 
 def _least(batch: Dim) -> int:
-    """Images that there are at least: what pays for one pays for more."""
+    """Return a lower bound of the number of images: a gain for one is a gain for more."""
     return batch if isinstance(batch, int) else 1
 
 
 def _pair(rw: Rewriter, elements: list[SSAValue]) -> tuple[SSAValue, SSAValue]:
-    """Aᵀ: the sum of the first three, and the second less the third and the fourth."""
+    """Apply Aᵀ: the sum of the first three, and the second less the third and the fourth."""
     first, second, third, fourth = elements
 
     def put(cls: type[xnnpack.Add | xnnpack.Subtract], one: SSAValue, other: SSAValue) -> SSAValue:
@@ -308,7 +308,7 @@ def _pair(rw: Rewriter, elements: list[SSAValue]) -> tuple[SSAValue, SSAValue]:
 
 
 def _element(match: Tiled, row: int, column: int, rw: Rewriter) -> SSAValue:
-    """An element of V for every tile: `[N, tiles down, tiles across, C]`."""
+    """Return an element of V for every tile: `[N, tiles down, tiles across, C]`."""
     op = match.op
     batch, *_, channels = dims(op.input.type)
     height, width = _image(op.input)
@@ -330,7 +330,7 @@ def _element(match: Tiled, row: int, column: int, rw: Rewriter) -> SSAValue:
 
 
 def _paddings(size: int, before: int, tiles: int, taken: Difference) -> tuple[int, int]:
-    """What stands before and behind an axis for windows of two pixels, one for each tile."""
+    """Return the padding before and after an axis for windows of two pixels, one for each tile."""
     start = before - taken.first
     last = TILE * (tiles - 1) + taken.step - start
     return start, max(0, last - (size - 1))

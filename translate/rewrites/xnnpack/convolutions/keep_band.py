@@ -1,10 +1,10 @@
 """Keep the elements between two diagonals, and fill the rest, by moving elements alone.
 
-`tril`, `triu` and choices by a constant mask that is a band (causal, a sliding window) hide what lies
-outside it. Minima, sums and products would show a NaN that is hidden; rows that are moved along do
-not. In rows of n + m − 1 elements, each beginning n − 1 places before its matrix, a row that is read
-as one element longer stands one place further along for each row: diagonals become columns. Those of
-the band are cut out, padded with what fills the rest, and read back.
+`tril`, `triu` and selections by a constant band mask (causal, sliding window) hide the elements
+outside the band. Minima, sums and products would propagate a hidden NaN; moved rows do not. The
+elements are laid out in rows of n + m − 1, each beginning n − 1 places before its matrix. Read as
+rows that are one element longer, each row shifts one place further: diagonals become columns. The
+columns of the band are cut out, padded with the fill value, and read back.
 
 Before:
     func.func @forward(%x: tensor<2x3x3xf32>) -> tensor<2x3x3xf32> {
@@ -56,13 +56,15 @@ from stepwell.translate.rewrites.slices.select_by_constant_mask import filled
 from stepwell.translate.rewrites.xnnpack.nodes.guards import not_floats, not_for_xnnpack
 
 MOST_OF_TRIANGLES, MOST_OF_CHOICES = 1 << 17, 1 << 20
-"""Elements up to which copies inside take no longer than the kernel outside: that of a triangle
-copies rows, that of a choice asks for each element."""
+"""The most elements for which copies in a delegate are no slower than the kernel outside.
+
+The kernel for a triangle copies rows; the kernel for a selection tests each element.
+"""
 
 
 @dataclass(frozen=True)
 class Band:
-    """What is kept of `value`, `[…, n, m]`: column − row from `low` to `high`; `fill` elsewhere."""
+    """`value`, `[…, n, m]`, where column − row is from `low` to `high`; `fill` elsewhere."""
 
     op: SchemaOp
     value: SSAValue
@@ -73,7 +75,7 @@ class Band:
 
 @dataclass(frozen=True)
 class KeepBand(Rewrite[Band]):
-    """`tril`, `triu` and choices by a band of diagonals to paddings and slices."""
+    """`tril`, `triu` and selections by a band of diagonals to paddings and slices."""
 
     name: ClassVar[str] = "keep-band"
     takes_empty: ClassVar[bool] = False
@@ -106,7 +108,9 @@ class KeepBand(Rewrite[Band]):
             return Refusal("it is a constant")
         largest = MOST_OF_TRIANGLES if mask is None else MOST_OF_CHOICES
         count = prod(size for size in (*heads, rows, columns) if isinstance(size, int))
-        if count > largest:  # Of one of an open batch: both take as many times as long for all.
+        if (
+            count > largest
+        ):  # For one element of a dynamic batch: both forms take proportionally longer for all.
             return Refusal(f"the band of {count} elements is cut out in copies, above {largest}")
         low, high = 1 - rows, columns - 1
         if mask is not None:
@@ -123,7 +127,7 @@ class KeepBand(Rewrite[Band]):
         return Band(op, value, low, high, fill)
 
     def build(self, match: Band, rw: Rewriter) -> None:
-        """Diagonals become columns; those of the band are cut out, padded and read back."""
+        """Turn diagonals into columns; cut out those of the band, pad them and read them back."""
         value = match.value
         *heads, rows, columns = shape = dims(value.type)
         assert isinstance(rows, int) and isinstance(columns, int)
@@ -140,7 +144,7 @@ class KeepBand(Rewrite[Band]):
 
 
 def choice(op: SchemaOp, program: Program) -> tuple[SSAValue, float, torch.Tensor] | None:
-    """What a choice keeps where its constant mask is true, and the number that is elsewhere."""
+    """Return the value that a constant mask selects where it is true, and the fill value."""
     found = filled(op, program)
     if found is None:
         return None
@@ -151,14 +155,14 @@ def choice(op: SchemaOp, program: Program) -> tuple[SSAValue, float, torch.Tenso
 
 
 def not_held_whole(op: SchemaOp, value: SSAValue) -> Refusal | None:
-    """The value has the type of the result, which XNNPACK holds."""
+    """Whether the value has the type of the result, and XNNPACK represents it."""
     if value.type != op.results[0].type:
         return Refusal("the value is broadcast with its mask, or has another dtype")
     return not_floats((value, *op.results))
 
 
 def band_of(mask: torch.Tensor, rows: int, columns: int) -> tuple[int, int] | None:
-    """The least and the greatest column − row where a mask of matrices is true, if it is that band."""
+    """Return the least and the greatest column − row of a mask, if it is that band."""
     if mask.shape[-2:] != (rows, columns) or mask.numel() != rows * columns:
         return None
     matrix = mask.reshape(rows, columns)
@@ -172,7 +176,7 @@ def band_of(mask: torch.Tensor, rows: int, columns: int) -> tuple[int, int] | No
 
 
 def pad(rw: Rewriter, value: SSAValue, amounts: tuple[int, ...], fill: float) -> SSAValue:
-    """Padding of the last two axes of `[…, rows, columns]`, the columns' first."""
+    """Return the padding of the last two axes of `[…, rows, columns]`, the columns' first."""
     *heads, rows, columns = dims(value.type)
     shape = [*heads, rows + sum(amounts[2:]), columns + sum(amounts[:2])]
     result = tensor(shape, element(value.type))
@@ -182,7 +186,7 @@ def pad(rw: Rewriter, value: SSAValue, amounts: tuple[int, ...], fill: float) ->
 
 
 def reread(rw: Rewriter, value: SSAValue, shape: tuple[Dim, int, int]) -> SSAValue:
-    """The first elements of each matrix as rows of another length."""
+    """Return the first elements of each matrix as rows of another length."""
     count, *matrix = dims(value.type)
     flat = view(rw, value, [count, extent_of(matrix)])
     return view(rw, slice_axis(rw, flat, 1, 0, shape[1] * shape[2]), shape)

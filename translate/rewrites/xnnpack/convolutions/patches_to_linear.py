@@ -1,11 +1,11 @@
-"""Convolutions whose windows tile the image become linear layers over patches.
+"""Strength reduction: convolutions whose windows tile the image become linear layers over patches.
 
 A vision transformer's first layer (kernel 16, stride 16) reads every pixel once. XNNPACK runs it by
-gathering one pixel, three channels, at a time; as a matrix product of patches, which a transpose
-lays out, it takes 0.3 to 0.7 of the time (float32, any number of channels; `docs/xnnpack.md`). The
-int8 kernel pads channels to eight, so there it gains below eight channels and loses above. An image
-in torch's order is laid out as patches at once, instead of channels last first. An image that is
-quantized by its own range becomes rows that are quantized by theirs, with steps no greater.
+gathering one pixel, three channels, at a time. A matrix product of patches, which a transpose lays
+out, takes 0.3 to 0.7 of the time (float32, any number of channels; `docs/xnnpack.md`). The int8
+kernel pads channels to eight, so the rewrite gains below eight channels and loses above. An image
+in torch's order is laid out as patches at once, instead of channels last first. A dynamically
+quantized image becomes dynamically quantized rows, with steps no greater.
 
 Before:
     %w = stepwell.weight <"w"> "parameter" : tensor<5x2x2x3xf32>
@@ -43,12 +43,12 @@ from stepwell.translate.rewrites.xnnpack.quantized.quantized_bounds import finer
 
 TO_NHWC = (0, 2, 3, 1)
 PADDED_CHANNELS = 8
-"""XNNPACK's int8 kernels for x86 and Arm read channels in eights."""
+"""XNNPACK's int8 kernels for x86 and Arm read channels in groups of eight."""
 
 
 @recipe("filter_rows", "of the first")
 def filter_rows(weight: torch.Tensor, *, channels_first: bool) -> torch.Tensor:
-    """`[out, h, w, in]` to a row for each output, over (in, h, w) or (h, w, in)."""
+    """Turn `[out, h, w, in]` into a row for each output, over (in, h, w) or (h, w, in)."""
     ordered = weight.permute(0, 3, 1, 2) if channels_first else weight
     return ordered.reshape(weight.shape[0], -1).contiguous()
 
@@ -73,7 +73,7 @@ class PatchesToLinear(Rewrite[Patches]):
     bound: ClassVar[Bound] = roundings("sums in another order")
 
     def match(self, op: Convolution2d, program: Program) -> Patches | Refusal | None:
-        """Guards: windows that tile the image, known sizes, a kernel that gains by it."""
+        """Guards: windows that tile the image, known sizes, a kernel that is slower."""
         weight = constant_of(op.filter)
         assert weight is not None, "filters are constants"
         if op.window == (1, 1) or op.pair("stride") != op.window:
@@ -108,7 +108,7 @@ class PatchesToLinear(Rewrite[Patches]):
         return self.bound if quantization(match.op.input.type) is None else EXACT
 
     def build(self, match: Patches, rw: Rewriter) -> None:
-        """A row for each patch, and the layer from rows to outputs."""
+        """Build a row for each patch, and the layer from rows to outputs."""
         op = match.op
         key = rw.weights.derive("filter_rows", [match.weight], channels_first=match.channels_first)
         filter_quantization = quantization(op.filter.type)
@@ -130,7 +130,7 @@ class PatchesToLinear(Rewrite[Patches]):
 
 
 def _rows(match: Patches, rw: Rewriter) -> SSAValue:
-    """`[N, H / h, W / w, inputs · h · w]`: each patch as one row."""
+    """Build `[N, H / h, W / w, inputs · h · w]`: each patch as one row."""
     count, height, width, channels = cast(tuple[int, ...], dims(match.op.input.type))
     rows, columns = match.op.window
     down, across = height // rows, width // columns

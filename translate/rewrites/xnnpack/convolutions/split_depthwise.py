@@ -1,9 +1,9 @@
-"""A depthwise convolution of more taps than a kernel holds becomes a sum of smaller ones.
+"""Split a depthwise convolution with more taps than a kernel holds into a sum of smaller ones.
 
 XNNPACK's depthwise kernels end at 25 taps. A larger window runs as an indirect product of one
-channel a group, whose every tap takes some ten times as long: half of a ConvNeXt's time. Cut into
-parts of at most 25 taps, each a convolution with other paddings, a 7×7 window takes a fifth to an
-eighth of the time (`docs/xnnpack.md`). Where the parts lie is chosen by cost: four rows a step apart
+channel a group, whose every tap takes about ten times as long: half of a ConvNeXt's time. Split
+into parts of at most 25 taps, each a convolution with other paddings, a 7×7 window takes a fifth to
+an eighth of the time (`docs/xnnpack.md`). The cost model chooses the parts: four rows a step apart
 by six columns, the three rows between by seven, and four single taps, of which one part reads a
 slice. Images of halves and int8 are convolved in float32 between two converts: their own indirect
 products are slower still.
@@ -55,7 +55,7 @@ from stepwell.translate.rewrites.xnnpack.quantized.quantized_bounds import growt
 
 @recipe("filter_part")
 def filter_part(weight: torch.Tensor, *, rows: list[int], columns: list[int]) -> torch.Tensor:
-    """Some taps of a filter `[1, h, w, channels]`: rows and columns from, to, and by; a view."""
+    """Return some taps of a filter `[1, h, w, channels]`: from, to, and by; a view."""
     down, across = slice(*rows), slice(*columns)
     return weight[:, down, across]
 
@@ -73,17 +73,17 @@ class Window:
 
 @dataclass(frozen=True)
 class SplitDepthwise(Rewrite[Window]):
-    """`depthwise_convolution_2d` of more than 25 taps to a sum of such of at most 25."""
+    """`depthwise_convolution_2d` of more than 25 taps to a sum of such with at most 25."""
 
     name: ClassVar[str] = "split-depthwise"
     anchors: ClassVar[tuple[type[Operation], ...]] = (DepthwiseConvolution2d,)
     bound: ClassVar[Bound] = roundings("sums in another order")
     deviation: ClassVar[Deviation | None] = REORDERED
     costs: Costs | None = None
-    """What decides in place of the costs of the CPU that a lowering is for."""
+    """The decision that replaces the cost model of the target CPU, if one is given."""
 
     def match(self, op: DepthwiseConvolution2d, program: Program) -> Window | Refusal | None:
-        """Guards: no kernel holds the window, parts that can be had, and that cost less."""
+        """Guards: no kernel holds the window, and it has a division into parts that costs less."""
         height, width = op.window
         if height * width <= TAPS[-1]:
             return None
@@ -125,7 +125,7 @@ class SplitDepthwise(Rewrite[Window]):
         return Bound(units=1 + int(distance), reason="sums in float32, rounded once")
 
     def build(self, match: Window, rw: Rewriter) -> None:
-        """The parts one after another, each added to what is there; the bias in the first."""
+        """Build the parts in order, each added to the sum so far; the first has the bias."""
         op = match.op
         image, made = op.input, with_element(op.result.type, f32)
         if image.type != with_element(image.type, f32):
@@ -172,7 +172,7 @@ class SplitDepthwise(Rewrite[Window]):
 
 
 def axes_of(op: DepthwiseConvolution2d) -> tuple[Axis, Axis]:
-    """The rows and columns of a window."""
+    """Return the rows and columns of a window."""
     top, right, bottom, left = op.paddings
     (height, width), (down, across) = op.window, op.pair("dilation")
     tall, wide = (size if isinstance(size, int) else None for size in dims(op.input.type)[1:3])
@@ -182,7 +182,7 @@ def axes_of(op: DepthwiseConvolution2d) -> tuple[Axis, Axis]:
 def inner(
     rw: Rewriter, image: SSAValue, rows: tuple[int, int], columns: tuple[int, int]
 ) -> SSAValue:
-    """An image `[N, H, W, C]` without so many rows and columns at its ends."""
+    """Return an image `[N, H, W, C]` without some rows and columns at its ends."""
     if not any((*rows, *columns)):
         return image
     shape = list(dims(image.type))
@@ -200,7 +200,7 @@ def inner(
 
 
 def reals(store: WeightStore, value: SSAValue, key: str) -> str:
-    """A constant of halves or stored integers as float32."""
+    """Return a constant of halves or stored integers as float32."""
     if (value_quantization := quantization(value.type)) is not None:
         return store.derive("quant.reals", [key], **store_parameters(value_quantization))
     return store.derive(single.__name__, [key]) if element(value.type) == f16 else key

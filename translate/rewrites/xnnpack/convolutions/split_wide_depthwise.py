@@ -1,10 +1,10 @@
-"""A depthwise convolution whose filter exceeds the first cache works on some channels at a time.
+"""Tiling: split a depthwise convolution whose filter exceeds the L1 cache by channels.
 
-XNNPACK's depthwise kernel goes from pixel to pixel and reads the whole filter at each. A filter of
-more bytes than stay at hand comes from the second cache every time, and each tap takes twice as
-long: 5×5 over 672 channels at 14² does 33 GFLOP/s, in three parts of 224 channels 60
-(`docs/peers.md`). What makes the image for this node alone is cut as well, from its layer on, so
-that nothing is sliced; the parts are then joined.
+XNNPACK's depthwise kernel goes from pixel to pixel and reads the whole filter at each. A filter
+larger than the first-level cache comes from the second-level cache every time, and each tap takes
+twice as long: 5×5 over 672 channels at 14² does 33 GFLOP/s, in three parts of 224 channels 60
+(`docs/peers.md`). The ops that compute the image for this node alone are split as well, from its
+layer on, so that no slices are needed; the parts are then concatenated.
 
 Before:
     %l = stepwell.weight <"l"> "parameter" : tensor<384x16xf32>
@@ -60,16 +60,16 @@ class Wide:
 
 @dataclass(frozen=True)
 class SplitWideDepthwise(Rewrite[Wide]):
-    """`depthwise_convolution_2d` over many channels to such over some each."""
+    """`depthwise_convolution_2d` over many channels to several over some channels each."""
 
     name: ClassVar[str] = "split-wide-depthwise"
     anchors: ClassVar[tuple[type[Operation], ...]] = (DepthwiseConvolution2d,)
     bound: ClassVar[Bound] = roundings("a product of another width sums in another order")
     costs: Costs | None = None
-    """What decides in place of the costs of the CPU that a lowering is for."""
+    """The decision that replaces the cost model of the target CPU, if one is given."""
 
     def match(self, op: DepthwiseConvolution2d, program: Program) -> Wide | Refusal | None:
-        """Guards: float32, a kernel with a filter that does not stay at hand, sizes, the cost."""
+        """Guards: float32, a kernel whose filter exceeds the cache, static sizes, the cost."""
         height, width = op.window
         taps, channels = height * width, op.channels
         if taps > TAPS[-1] or op.filter_shape[3] != channels or element(op.input.type) != f32:
@@ -80,12 +80,12 @@ class SplitWideDepthwise(Rewrite[Wide]):
         if channels <= max(most, WIDTH):
             return None
         if not is_static(op.input.type):
-            return Refusal("an axis of the image is symbolic, and so is what parts would cost")
+            return Refusal("an axis of the image is symbolic, and so is the cost of the parts")
         makers = makers_alone(op)
         if _is_sliced(op.input, makers):
             return Refusal(
-                "its image is not made for it alone by layers and elementwise nodes: slices of it "
-                "cost what a filter at hand saves"
+                "its image is not computed for it alone by layers and elementwise nodes: slices "
+                "of it cost what a cached filter saves"
             )
         count = -(-channels // max(most, WIDTH))
         each = -(-channels // (count * WIDTH)) * WIDTH
@@ -93,11 +93,11 @@ class SplitWideDepthwise(Rewrite[Wide]):
         whole = (1 - costs.worth) * _cost(op, 1, makers, costs)
         forms = {"whole": whole, "in parts": _cost(op, len(parts), makers, costs)}
         if program.context.choose(self.name, shape_of(op), forms) == "whole":
-            return Refusal("joining the parts costs what a filter at hand saves, or little less")
+            return Refusal("joining the parts costs what a cached filter saves, or little less")
         return Wide(op, parts)
 
     def build(self, match: Wide, rw: Rewriter) -> None:
-        """Part by part, each from its layer on, so that little lies between."""
+        """Build part by part, each from its layer on, so that few values are live between them."""
         op = match.op
         joined: list[SSAValue] = []
         for part in match.parts:
@@ -109,7 +109,7 @@ class SplitWideDepthwise(Rewrite[Wide]):
 
 
 def makers_alone(op: DepthwiseConvolution2d) -> set[Operation]:
-    """What can be cut by channels and is read by nothing but `op`: elementwise nodes, and layers."""
+    """Return the elementwise nodes and layers to split by channels, which only `op` reads."""
     found: dict[Operation, None] = {}
     waiting = [op.input]
     while waiting:
@@ -118,7 +118,7 @@ def makers_alone(op: DepthwiseConvolution2d) -> set[Operation]:
             found[maker] = None
             waiting += [] if _is_layer(maker) else _images(cast(XnnpackOp, maker))
     alone = set(found)
-    while True:  # An op that something else reads takes what it is made of with it.
+    while True:  # If another op reads this one, exclude the ops that it is computed from too.
         outside = {
             maker
             for maker in alone
@@ -130,7 +130,7 @@ def makers_alone(op: DepthwiseConvolution2d) -> set[Operation]:
 
 
 def _is_layer(op: Operation) -> bool:
-    """Whether it sums over all its input's channels, for each of its outputs."""
+    """Whether the node sums over all its input's channels, for each of its outputs."""
     if isinstance(op, xnnpack.FullyConnected):
         return not op.flag("transpose_weights")
     return isinstance(op, xnnpack.Convolution2d) and op.integer("groups", 1) == 1
@@ -149,13 +149,13 @@ def _is_cut_by_channels(op: Operation, reader: DepthwiseConvolution2d) -> bool:
 
 
 def _images(op: XnnpackOp) -> list[SSAValue]:
-    """Operands of the result's own shape."""
+    """Return the operands that have the result's shape."""
     shape = dims(op.results[0].type)
     return [value for value in op.operands if dims(value.type) == shape]
 
 
 def _is_sliced(image: SSAValue, makers: set[Operation]) -> bool:
-    """Whether an image that parts read is, somewhere, not made in parts."""
+    """Whether an image that parts read is, somewhere, not computed in parts."""
     seen: set[SSAValue] = set()
     waiting = [image]
     while waiting:
@@ -180,7 +180,7 @@ def _part(
     part: tuple[int, int],
     values: dict[SSAValue, SSAValue],
 ) -> SSAValue:
-    """Some channels of an image, made anew by its maker."""
+    """Build some channels of an image with a new copy of the op that computes it."""
     if value in values:
         return values[value]
     maker = cast(XnnpackOp, value.owner)
@@ -198,7 +198,7 @@ def _part(
 
 
 def _channels(rw: Rewriter, value: SSAValue, part: tuple[int, int], axis: int = -1) -> SSAValue:
-    """Some channels of a value: of a constant by a recipe; what has one for all stays."""
+    """Return some channels of a value: constants by a recipe, a value for all as it is."""
     shape = cast(tuple[int, ...], dims(value.type))
     axis %= len(shape) or 1
     if not shape or shape[axis] == 1:
@@ -214,13 +214,13 @@ def _channels(rw: Rewriter, value: SSAValue, part: tuple[int, int], axis: int = 
 
 
 def _rebuilt(op: XnnpackOp, operands: list[SSAValue], part: tuple[int, int]) -> Operation:
-    """The same node for some of its channels."""
+    """Build the same node for some of its channels."""
     shape = (*dims(op.results[0].type)[:-1], part[1] - part[0])
     return remade(op, operands, [tensor(shape, f32)])
 
 
 def _cost(op: DepthwiseConvolution2d, parts: int, makers: set[Operation], costs: Costs) -> float:
-    """Nanoseconds of the convolution and what makes its image, in so many parts."""
+    """Return the nanoseconds of the convolution and its image's ops, in some parts."""
     made = _count(op.result)
     height, width = op.window
     taps = height * width

@@ -1,9 +1,9 @@
-"""A window of taps cut into parts that lie in no other: each a lattice of rows and columns.
+"""Divisions of a window of taps into disjoint parts, each a lattice of rows and columns.
 
-Rows that a part takes stand a step apart, so do its columns. The part is then a window of its own,
-dilated by the step, over the same image with other paddings: what it leaves out at an edge comes off
-the padding there, and where there is less padding than that, off the image (a slice). Interleaved
-parts reach over the whole window, so that most need no slice.
+The rows of a part are a fixed step apart, and so are its columns. The part is then a window of its
+own, dilated by the step, over the same image with other paddings. The taps that it omits at an edge
+reduce the padding there, and where the padding is smaller than that, crop the image (a slice).
+Interleaved parts extend over the whole window, so most parts need no slice.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MOST = TAPS[-1]
 
 @dataclass(frozen=True)
 class Run:
-    """Taps `first`, `first + step`, …: `count` of them."""
+    """The taps `first`, `first + step`, …: `count` of them."""
 
     first: int
     step: int
@@ -28,7 +28,7 @@ class Run:
 
     @property
     def last(self) -> int:
-        """The last tap."""
+        """Return the last tap."""
         return self.first + self.step * (self.count - 1)
 
 
@@ -43,12 +43,12 @@ class Axis:
     size: int | None
 
     def paddings(self, run: Run) -> tuple[int, int]:
-        """What stands before and after the image for a run of taps; negative: that much comes off."""
+        """Return the padding at both ends for a run of taps; negative padding crops the image."""
         before = self.before - run.first * self.dilation
         return before, self.after - (self.taps - 1 - run.last) * self.dilation
 
     def cut(self, run: Run) -> tuple[int, int] | None:
-        """What comes off the image at both ends; None if that cannot be or leaves nothing."""
+        """Return the amounts cropped off both ends; None if nothing would be left."""
         before, after = (max(0, -padding) for padding in self.paddings(run))
         if (before or after) and (self.size is None or before + after >= self.size):
             return None
@@ -61,27 +61,27 @@ Part = tuple[Run, Run]
 
 @dataclass(frozen=True)
 class Prices:
-    """What parts cost, in nanoseconds: for each element of the result, and for each node."""
+    """The cost of parts, in nanoseconds: for each element of the result, and for each node."""
 
     costs: Costs
     elements: int
-    """Of the result."""
+    """Elements of the result."""
     image: int
     """Elements of the image."""
 
     def part(self, taps: int, is_sliced: bool) -> float:
-        """A part, its addition to the others, and the slice that it reads, if any."""
+        """Return the cost of a part, its addition, and the slice that it reads, if any."""
         costs = self.costs
         work = self.elements * (costs.window(taps) + costs.addition) + 2 * costs.node
         return work + is_sliced * (self.image * costs.slice + costs.node)
 
     def whole(self, taps: int) -> float:
-        """The window as it is."""
+        """Return the undivided window."""
         return self.elements * self.costs.window(taps) + self.costs.node
 
 
 def least(rows: Axis, columns: Axis, prices: Prices) -> tuple[float, tuple[Part, ...]] | None:
-    """The cheapest parts with their cost; None if there are none."""
+    """Return the cheapest parts with their cost; None if there are none."""
     found = [
         parts
         for parts in (
@@ -103,7 +103,7 @@ def _turned(
 
 
 def _down(rows: Axis, columns: Axis, prices: Prices) -> tuple[float, tuple[Part, ...]] | None:
-    """The cheapest parts of which those with the same rows differ in columns alone."""
+    """Return the cheapest parts, where parts with the same rows differ in columns alone."""
     across: dict[tuple[int, bool], tuple[float, tuple[Run, ...]] | None] = {}
     best: tuple[float, tuple[Part, ...]] | None = None
     for down in divisions(rows.taps):
@@ -129,7 +129,7 @@ def _down(rows: Axis, columns: Axis, prices: Prices) -> tuple[float, tuple[Part,
 def _across(
     columns: Axis, count: int, is_sliced: bool, prices: Prices
 ) -> tuple[float, tuple[Run, ...]] | None:
-    """The cheapest division of the columns for parts of `count` rows."""
+    """Return the cheapest division of the columns for parts of `count` rows."""
     best: tuple[float, tuple[Run, ...]] | None = None
     for runs in divisions(columns.taps):
         total = 0.0
@@ -145,7 +145,7 @@ def _across(
 
 
 def divisions(taps: int) -> Iterator[tuple[Run, ...]]:
-    """Divisions of an axis into runs of one step and at most one length, each once."""
+    """Yield divisions of an axis into runs of one step and at most one length, each once."""
     seen: set[tuple[Run, ...]] = set()
     for step in range(1, min(STEPS, taps) + 1):
         for most in range(1, min(MOST, taps) + 1):

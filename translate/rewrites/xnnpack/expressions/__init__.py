@@ -1,1 +1,1 @@
-"""Ops that XNNPACK has no node for, as expressions of those it has."""
+"""Decompositions of ops that XNNPACK has no node for into nodes that it has."""

@@ -1,4 +1,4 @@
-"""Functions that XNNPACK has no node for, by those it has.
+"""Decompositions of functions that XNNPACK has no node for into nodes that it has.
 
 rule expand-tanh-gelu
     gelu(x) = x/2 · (1 + tanh u) = x · sigmoid(2u) with u = √(2/π) · (x + 0.044715 x³), so that
@@ -160,33 +160,33 @@ from stepwell.translate.rules.functions import from_front
 
 
 def are_not_for_xnnpack(*values: SSAValue) -> Refusal | None:
-    """Values that XNNPACK does not hold as floats."""
+    """Values that XNNPACK does not represent as floats."""
     return not_floats(values)
 
 
 def keeps_nans(value: SSAValue, program: Program) -> bool:
-    """The greatest of a row keeps a NaN, and the row is NaN throughout; or there is none."""
+    """Whether the maximum of a row keeps a NaN, so that the row is all NaN, or there is no NaN."""
     return range_analysis.is_never_nan(value, program) or carries_nans([value], program)
 
 
 def log_keeps_classes(value: SSAValue, program: Program) -> bool:
-    """XNNPACK's logarithm meets neither NaN nor infinity, of which those for NEON and AVX2 make 88.8."""
+    """Whether no NaN or infinity reaches XNNPACK's logarithm: NEON's and AVX2's return 88.8."""
     interval = range_analysis.interval(value, program)
     return not interval.nan and interval.high < float("inf")
 
 
 def all_from_front(value: SSAValue, axes: Sequence[int]) -> list[int]:
-    """Axes, counted from the front."""
+    """Return the axes, counted from the front."""
     return [from_front(value, axis) for axis in axes]
 
 
 def dropped(value: SSAValue, axes: Sequence[int], keeps: bool) -> list[int]:
-    """The axes that a reduction leaves out of its result."""
+    """Return the axes that a reduction removes from its result."""
     return [] if keeps else all_from_front(value, axes)
 
 
 def names_axes(axes: Sequence[int]) -> bool:
-    """Whether a reduction is along some axes: none may mean all."""
+    """Whether a reduction is along some axes; an empty list may mean all."""
     return bool(axes)
 
 

@@ -1,8 +1,9 @@
-"""Elements at known places: flips, windows, nearest resizes and gathers as slices and concatenations.
+"""Lower indexing at known positions (flips, windows, nearest resizes, gathers) to slices and `cat`.
 
-XNNPACK has no gather. Where the places are known and have some order, a few slices do
-(`translate/rewrites/slices/picking.py` finds them), and what stands around stays one delegate; a
-product with a constant matrix would too, but makes NaN of an infinity beside what is picked.
+XNNPACK has no gather. Where the positions are known and regular, a few slices are enough
+(`translate/rewrites/slices/picking.py` finds them), and the neighboring ops stay in one delegate. A
+product with a constant matrix would work too, but it turns an infinity next to a picked element
+into NaN.
 
 Before:
     %y = aten.flip.default(%x, [1]) : (tensor<1x4x3xf32>) -> tensor<1x4x3xf32>
@@ -37,12 +38,12 @@ from stepwell.translate.rewrites.xnnpack.nodes.guards import not_floats
 from stepwell.translate.rewrites.xnnpack.nodes.windows import stated_scale
 
 MOST = 64
-"""Slices and concatenations that replace one op."""
+"""The most slices and concatenations that may replace one op."""
 
 
 @dataclass(frozen=True)
 class Places:
-    """The operand seen as `seen`, from whose axes elements are picked, which are of known sizes."""
+    """The operand viewed as `seen`, from whose axes of known sizes elements are picked."""
 
     seen: tuple[Dim, ...]
     picked: tuple[tuple[int, tuple[int, ...]], ...]
@@ -51,7 +52,7 @@ class Places:
 
 @dataclass(frozen=True)
 class Picked:
-    """An op that picks elements, and how that is done along each axis."""
+    """An op that picks elements, and the slices along each axis."""
 
     op: SchemaOp
     places: Places
@@ -74,7 +75,7 @@ class PickBySlices(Rewrite[Picked]):
     )
 
     def match(self, op: SchemaOp, program: Program) -> Picked | Refusal | None:
-        """Guards: floats, one open size at most, known places on other axes, few slices for them."""
+        """Guards: floats, at most one dynamic size, known positions on other axes, few slices."""
         if isinstance(op, aten.GatherDefault) and weight_key(op.operands[1]) is None:
             return None
         if refusal := not_floats((op.operands[0], *op.results)):
@@ -95,13 +96,13 @@ class PickBySlices(Rewrite[Picked]):
         )
         cost = sum(plan.cost for _, plan in plans)
         if cost > MOST:
-            return Refusal(f"the places have so little order that it takes {cost} slices")
+            return Refusal(f"the indices are so irregular that it takes {cost} slices")
         return Picked(op, places, plans)
 
     def places(
         self, op: SchemaOp, shape: tuple[Dim, ...], program: Program
     ) -> Places | Refusal | None:
-        """What is picked where, or why slices do not say it."""
+        """Return the positions that are picked, or the reason why slices cannot express them."""
         if isinstance(op, aten.FlipDefault):
             flipped = sorted({axis(at, len(shape)) for at in op.arg("dims")})
             sizes = _sizes_of(shape, flipped)
@@ -123,7 +124,7 @@ class PickBySlices(Rewrite[Picked]):
         return _indexed(given, shape, program)
 
     def build(self, match: Picked, rw: Rewriter) -> None:
-        """Pick along each axis, then the shape that the op gives."""
+        """Pick along each axis, then reshape to the result's shape."""
         value = view(rw, match.op.operands[0], match.places.seen)
         for at, plan in match.plans:
             value = pick(rw, value, at, plan)
@@ -141,7 +142,7 @@ _OPEN = Refusal("it picks from an axis of symbolic size")
 
 
 def _sizes_of(shape: Sequence[Dim], over: Sequence[int]) -> tuple[int, ...] | None:
-    """The sizes of some axes, if all are numbers."""
+    """Return the sizes of some axes, if all are static."""
     sizes = tuple(size for at in over if isinstance(size := shape[at], int))
     return sizes if len(sizes) == len(over) else None
 
@@ -165,7 +166,7 @@ def _nearest(op: SchemaOp, shape: tuple[Dim, ...]) -> Places | Refusal | None:
     picked: list[tuple[int, tuple[int, ...]]] = []
     for at, (size, wide) in enumerate(zip(sizes, made, strict=True)):
         if size >= 1 << 24:
-            return Refusal("the image is so large that its places are no exact floats")
+            return Refusal("the image is so large that its indices are not exact floats")
         line = torch.arange(size, dtype=torch.float32).reshape(1, 1, 1, size)
         places = torch.ops.aten.upsample_nearest2d.default(
             line, [1, wide], None, stated_scale(op, at)
@@ -175,14 +176,14 @@ def _nearest(op: SchemaOp, shape: tuple[Dim, ...]) -> Places | Refusal | None:
 
 
 def _gathered(op: SchemaOp, shape: tuple[Dim, ...], program: Program) -> Places | Refusal | None:
-    """Places in the rows of a matrix, the same for all heads: relative positions are such."""
+    """Return positions in the rows of a matrix, equal for all heads, as relative ones are."""
     key = weight_key(op.operands[1])
     assert key is not None, "match asks for constant places"
     places, rank = program.weights.get(key), len(shape)
     if rank < 2 or axis(op.arg("dim"), rank) != rank - 1:
         return Refusal("it gathers along another axis than the last, or of one axis")
     if tuple(places.shape[:-1]) != shape[:-1]:
-        return Refusal("there are fewer places than rows")
+        return Refusal("there are fewer indices than rows")
     matrices = places.flatten(0, -3) if rank > 2 else places[None]
     if not bool((matrices == matrices[:1]).all()):
         return Refusal("the places are not the same for all matrices")
@@ -191,7 +192,7 @@ def _gathered(op: SchemaOp, shape: tuple[Dim, ...], program: Program) -> Places 
         return _OPEN
     height, width = matrix
     if not 0 <= int(places.min()) <= int(places.max()) < width:
-        return Refusal("an index lies outside its axis")
+        return Refusal("an index is outside its axis")
     rows = torch.arange(height)[:, None] * width
     flat = tuple((matrices[0] + rows).flatten().tolist())
     return Places((*shape[:-2], height * width), ((rank - 2, flat),))
@@ -200,7 +201,7 @@ def _gathered(op: SchemaOp, shape: tuple[Dim, ...], program: Program) -> Places 
 def _indexed(
     values: Sequence[SSAValue | None], shape: tuple[Dim, ...], program: Program
 ) -> Places | Refusal | None:
-    """Constant indices of neighboring axes: of each axis alone, or of the axes as one."""
+    """Return constant indices of adjacent axes: for each axis alone, or for the axes as one."""
     axes = [at for at, index in enumerate(values) if index is not None]
     keys = [weight_key(index) for index in values if index is not None]
     if any(key is None for key in keys):
@@ -219,7 +220,7 @@ def _indexed(
     ]
     for size, tensor in zip(sizes, wrapped, strict=True):
         if tensor.numel() and not 0 <= int(tensor.min()) <= int(tensor.max()) < size:
-            return Refusal("an index lies outside its axis")
+            return Refusal("an index is outside its axis")
     if _is_mesh(wrapped):
         return Places(
             shape,
@@ -237,7 +238,7 @@ def _indexed(
 
 
 def _is_mesh(tensors: Sequence[torch.Tensor]) -> bool:
-    """Whether index i varies along axis i of what the indices broadcast to, alone, in order."""
+    """Whether index i varies along axis i of the broadcast shape, alone, in order."""
     rank = max(tensor.dim() for tensor in tensors)
     shapes = [(1,) * (rank - tensor.dim()) + tuple(tensor.shape) for tensor in tensors]
     own = [[at for at, size in enumerate(shape) if size > 1] for shape in shapes]

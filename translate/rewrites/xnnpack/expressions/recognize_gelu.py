@@ -1,7 +1,7 @@
-"""Recognize a GELU that is written with erf: XNNPACK has gelu, and no erf.
+"""Recognize a GELU that is written with erf: XNNPACK has gelu and no erf.
 
-`x * 0.5 * (1 + erf(x / sqrt(2)))`, in whatever order, is how BERT, Megatron and ESM write it. The
-factor may stand anywhere and be any number: what is found is `x * (1 + erf(x / sqrt(2)))`, which is
+BERT, Megatron and ESM write it as `x * 0.5 * (1 + erf(x / sqrt(2)))`, in various orders. The factor
+may be at any place and may be any number: the rule matches `x * (1 + erf(x / sqrt(2)))`, which is
 twice a GELU, and products with numbers merge.
 
 Before:
@@ -32,7 +32,7 @@ from stepwell.ir.types import element
 from stepwell.translate.rewrites.building import emit, emit_as
 
 NEAR = 1e-5
-"""Roots of two are written with as few digits as 1.4142, as a share of the root."""
+"""The relative tolerance for the root of two, which models write with as few digits as 1.4142."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class RecognizeGelu(Rewrite[WrittenGelu]):
     )
 
     def match(self, op: SchemaOp, program: Program) -> WrittenGelu | Refusal | None:
-        """One factor is 1 + erf of what the other is, but for numbers."""
+        """Match a product of x and 1 + erf of the same x, apart from constant factors."""
         for side in (0, 1):
             for outer, gate in _scaled(op.operands[1 - side]):
                 inside = _in_erf(gate)
@@ -89,7 +89,7 @@ def _found(op: SchemaOp, other: SSAValue, outer: float, inside: SSAValue) -> Wri
 
 
 def _in_erf(gate: SSAValue) -> SSAValue | None:
-    """`u` of `1 + erf(u)`."""
+    """Return `u` of `1 + erf(u)`."""
     owner = gate.owner
     if not isinstance(owner, aten.AddScalar) or (owner.arg("other"), owner.arg("alpha")) != (1, 1):
         return None
@@ -98,7 +98,7 @@ def _in_erf(gate: SSAValue) -> SSAValue | None:
 
 
 def _scaled(value: SSAValue) -> Iterator[tuple[float, SSAValue]]:
-    """Every way to say a value as a number times another value."""
+    """Yield every decomposition of a value into a number times another value."""
     factor = 1.0
     yield factor, value
     while isinstance(value.owner, aten.MulScalar | aten.DivScalar):

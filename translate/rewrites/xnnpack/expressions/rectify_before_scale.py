@@ -1,11 +1,12 @@
-"""Rectify before a positive scale, so that the convolution behind takes scale and shift in.
+"""Rectify before a positive scale, so that the next convolution can absorb scale and shift.
 
     relu(x * g + b) = max(x, −b/g) * g + b          for g > 0
     relu(x * g + b) = relu(x + b/g) * g
 
-Nets that norm and rectify before they convolve (DenseNet, ResNet v2) leave such a batch norm: three
-steps over the image where one will do. `fold-affine-into-layer` then takes in what stands
-behind the maximum; where the convolution pads, which a shift may not pass, the factor alone.
+Networks that normalize and rectify before they convolve (DenseNet, ResNet v2) leave such a batch
+norm: three passes over the image where one is enough. `fold-affine-into-layer` then absorbs the
+scale and shift that follow the maximum. Where the convolution pads, which a shift may not pass, it
+absorbs the factor alone.
 
 rule rectify-before-scale
     The maximum, then factor and shift.
@@ -113,7 +114,7 @@ def zero_of_affine(shift: torch.Tensor, scale: torch.Tensor, *, negated: bool) -
 
 
 def is_of_channels(value: SSAValue, made: SSAValue) -> bool:
-    """Whether a sum or product of a value is with a constant of each channel, and of its type."""
+    """Whether a sum or product has a constant for each channel as operand, and keeps its type."""
     found = constant_along(cast(SchemaOp, made.owner), CHANNELS)
     return found is not None and found[0] is value
 
@@ -124,7 +125,7 @@ def has_quotients(value: SSAValue) -> bool:
 
 
 def is_no_input_of_convolutions(value: SSAValue) -> Refusal | None:
-    """Another op than a convolution that takes constants in reads a value."""
+    """An op reads the value that is not a convolution that absorbs constants."""
     for use in value.uses:
         reader = use.operation
         if not isinstance(reader, aten.ConvolutionDefault) or use.index != 0:
@@ -135,7 +136,7 @@ def is_no_input_of_convolutions(value: SSAValue) -> Refusal | None:
 
 
 def pads(value: SSAValue) -> bool:
-    """Whether a convolution that reads a value takes no shift in."""
+    """Whether a convolution that reads a value cannot absorb a shift."""
     readers = [use.operation for use in value.uses]
     return any(
         LAYERS[type(reader)].refuses_input(reader, shifted=True) is not None
@@ -145,12 +146,12 @@ def pads(value: SSAValue) -> bool:
 
 
 def is_positive_everywhere(factor: SSAValue, program: Program) -> bool:
-    """A weight of numbers above zero."""
+    """Whether a weight consists of numbers above zero."""
     return bool((_elements(factor, program) > 0).all())
 
 
 def has_finite_quotient(shift: SSAValue, factor: SSAValue, program: Program) -> bool:
-    """Two weights of which the first by the second is finite."""
+    """Whether the quotient of two weights is finite."""
     parts = _elements(shift, program), _elements(factor, program)
     return bool(zero_of_affine(*parts, negated=False).isfinite().all())
 

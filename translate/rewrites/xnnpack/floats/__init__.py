@@ -1,1 +1,1 @@
-"""Halves, bfloat16 and mixtures, where nodes compute in fewer types than PyTorch."""
+"""Halves, bfloat16 and mixed types: nodes compute in fewer types than PyTorch."""

@@ -1,7 +1,8 @@
-"""Numbers that are +0, and NaN where a value has a NaN: what keeps NaNs in a delegate.
+"""Compute +0 for numbers and NaN for NaN: the arithmetic that keeps NaNs inside a delegate.
 
-XNNPACK's maximum and minimum may take the number where one of two is NaN. What keeps every NaN, and
-only a NaN, is arithmetic: `0 / (1 + |x|)` is 0 for every number, infinities too, and NaN for a NaN.
+XNNPACK's maximum and minimum may return the number where one of two operands is NaN. An expression
+that keeps every NaN, and only a NaN, is `0 / (1 + |x|)`: it is 0 for every number, including
+infinities, and NaN for a NaN.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ from stepwell.translate.rewrites.norms.row_statistics import too_wide, weighted_
 
 
 def carries_nans(values: Sequence[SSAValue], program: Program) -> bool:
-    """Whether the lowering has to keep NaNs of values that may hold one, by arithmetic beside them.
+    """Whether the lowering has to keep NaNs of values that may be NaN, by additional arithmetic.
 
-    Where activations are ordinary numbers nothing is kept, where nothing may deviate the kernels
+    Where activations are finite numbers, no NaN is kept. Where no deviation is allowed, the kernels
     outside keep it.
     """
     if numerics_of(program.context) != "torch":
@@ -34,7 +35,7 @@ def carries_nans(values: Sequence[SSAValue], program: Program) -> bool:
 
 
 def zero_or_nan(rw: Rewriter, size: SSAValue) -> SSAValue:
-    """`0 / (1 + size)` of numbers from 0 to ∞: +0, or NaN where the size is NaN."""
+    """Compute `0 / (1 + size)` of numbers from 0 to ∞: +0, or NaN where the size is NaN."""
     return _zero_over(rw, emit(rw, aten.AddScalar.make(size, 1.0)))
 
 
@@ -44,10 +45,11 @@ def _zero_over(rw: Rewriter, divisor: SSAValue) -> SSAValue:
 
 
 def nans_along(rw: Rewriter, x: SSAValue, axes: Sequence[int], program: Program) -> SSAValue:
-    """+0 for each row along some axes, which stay with size one; NaN for a row with a NaN in it.
+    """Compute +0 for each row along some axes, kept with size one; NaN for a row with NaN.
 
-    A sum of squares, or of what is not negative, is NaN for nothing else. Halves are summed as
-    singles: XNNPACK's sums of halves are limited, on some CPUs a NaN to −∞.
+    A sum of squares, or of nonnegative values, is NaN only if an element is NaN. Halves are summed
+    in single precision: XNNPACK's sums of halves are limited, and on some CPUs they turn a NaN into
+    −∞.
     """
     x_element = element(x.type)
     x = cast(rw, x, f32)

@@ -1,4 +1,4 @@
-"""Values in single precision: constants at compile time, everything else by a cast."""
+"""Convert values to single precision: constants at compile time, other values by a cast."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ ONCE = roundings("a result next to the middle of two halves may round to either"
 
 @recipe("single")
 def single(constant: torch.Tensor) -> torch.Tensor:
-    """A constant in f32."""
+    """Convert a constant to f32."""
     return constant.float()
 
 
 def widened(rw: Rewriter, value: SSAValue, recipe: str = "single") -> SSAValue:
-    """A value in f32: a constant at compile time."""
+    """Convert a value to f32: a constant at compile time."""
     key = weight_key(value)
     if key is not None:
         return rw.weight(rw.weights.derive(recipe, [key]))
@@ -34,7 +34,7 @@ def widened(rw: Rewriter, value: SSAValue, recipe: str = "single") -> SSAValue:
 
 
 def not_halves(op: SchemaOp) -> bool:
-    """Whether a tensor that an operator reads or gives is none of halves that XNNPACK can hold."""
+    """Whether no tensor that an operator reads or produces is of halves that XNNPACK represents."""
     values = (*op.operands, *op.results)
     return any(
         not isinstance(value.type, TensorType)

@@ -1,7 +1,8 @@
-"""A gelu of halves is computed in single precision: for halves XNNPACK has no kernel of vectors.
+"""Legalization: compute a gelu of halves in float32; XNNPACK's half kernel is scalar.
 
-It takes them one by one, 40 nanoseconds each, where a gelu in float32 takes 0.15 and each convert
-beside it 0.1 (`bench/kernel_atlas.py`): in a transformer of halves that is most of the time.
+Its scalar kernel takes 40 nanoseconds an element, while a gelu in float32 takes 0.15 and each
+convert around it 0.1 (`bench/kernel_atlas.py`). In a transformer of halves that is most of the
+time.
 
 rule widen-gelu
     A gelu between two converts.

@@ -1,1 +1,1 @@
-"""An op becomes a node of XNNPACK's."""
+"""Legalization: lower an op to a node of XNNPACK."""

@@ -1,4 +1,4 @@
-"""A clamp behind a node that can clamp its own output becomes the node's range.
+"""Fusion: a clamp after a node that can clamp its own output becomes the node's output range.
 
 rule fuse-clamp
     The node with the range, where it stood.
@@ -31,11 +31,11 @@ RANGED = tuple(
     for op in Xnnpack.operations
     if issubclass(op, XnnpackOp) and "output_min" in op.get_irdl_definition().properties
 )
-"""Nodes that clamp what they give."""
+"""Nodes that can clamp their result."""
 
 
 def clamps_already(value: SSAValue) -> Refusal | None:
-    """A node whose range is set."""
+    """A node that has an output range."""
     node = cast(XnnpackOp, value.owner)
     return None if node.output_range is None else Refusal(f"{node.name} clamps its output already")
 

@@ -1,4 +1,4 @@
-"""What every rewrite into the xnnpack dialect must know of its operands."""
+"""Conditions on operands that every rewrite into the xnnpack dialect checks."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _not_held(type_: Attribute) -> Refusal | None:
 
 
 def may_be_empty(near: Operation | SSAValue, sizes: Iterable[Dim]) -> Refusal | None:
-    """A size that only data say may be 0, where a node of an empty tensor fails."""
+    """A size that only data determine may be 0, and a node of an empty tensor fails."""
     for size in sizes:
         if is_of_data(size) and least_of(size, near) < 1:
             return Refusal(
@@ -95,11 +95,11 @@ def not_constant(value: SSAValue | None, what: str) -> Refusal | None:
 
 
 def stands_among_integers(op: SchemaOp) -> bool:
-    """Whether an op computes a few floats between integers, and is read by integer ops alone.
+    """Whether an op computes a few floats between integers, and only integer ops read it.
 
-    Positions relative to a query, which T5 sorts into buckets by their logarithm, are such floats.
-    A delegate that computes them hands them back at once: what it could do later waits for ops
-    outside, and becomes a delegate of its own.
+    An example are the positions relative to a query, which T5 sorts into buckets by their
+    logarithm. A delegate that computes them returns them at once. The nodes that it could contain
+    later would wait for ops outside and become a delegate of their own.
     """
     return (
         all(is_made_of_integers(value) for value in op.operands)
@@ -109,9 +109,10 @@ def stands_among_integers(op: SchemaOp) -> bool:
 
 
 def moves_among_integers(op: SchemaOp) -> bool:
-    """Whether an op moves what integers or inputs gave, and an op that stays outside reads it.
+    """Whether an op moves data from integers or inputs that an op outside delegates reads.
 
-    Outside a view costs nothing; in a delegate it would be one more, before the others.
+    Outside a delegate a view costs nothing. Inside, it would need one more delegate, before the
+    others.
     """
     is_given = isinstance(op.operands[0].owner, Block) or is_made_of_integers(op.operands[0])
     return is_given and any(_stays_outside(use.operation) for use in op.results[0].uses)
@@ -129,7 +130,7 @@ def _stays_outside(reader: Operation) -> bool:
 
 
 def is_made_of_integers(value: SSAValue, depth: int = 0) -> bool:
-    """Whether a value is a constant, or made of integers by ops that no delegate has."""
+    """Whether a value is a constant, or is computed from integers by ops that no delegate has."""
     if depth == _FAR:
         return False
     owner = value.owner
@@ -167,10 +168,10 @@ def _is_read_outside(value: SSAValue, depth: int = 0) -> bool:
 _CHOOSES = {f"aten.where.{name}": 0 for name in ("self", "ScalarOther", "ScalarSelf")} | {
     f"aten.masked_fill.{name}": 1 for name in ("Scalar", "Tensor")
 }
-"""Ops that choose by truth values, with the operand that those are."""
+"""Ops that select by truth values, with the operand that holds those values."""
 
 _FAR = 12
-"""How many ops are looked at in a row: there are few between integers and integers."""
+"""How many ops are searched in a row: there are few between integers and integers."""
 
 _LOOKS_UP = frozenset({"aten.embedding.default"})
 _SMALL = frozenset(

@@ -1,7 +1,7 @@
-"""Give rows their later shape ahead of the layers that work on them, where a reshape stands already.
+"""Hoisting: move a reshape of rows before the layers that work on them, to meet another reshape.
 
-A linear layer, and what stands between layers, works on rows in any shape: a reshape behind a
-chain of them that keeps whole rows meets the reshape in front of the chain, however long it is.
+A linear layer, and the ops between layers, work on rows in any shape. A reshape after a chain of
+them that keeps whole rows meets the reshape before the chain, however long the chain is.
 
 rule hoist-reshape-over-linear
     The rows in their later shape, then the chain.
@@ -38,9 +38,9 @@ Chain = tuple[XnnpackOp, ...]
 
 
 def chain_of_rows(value: SSAValue) -> Chain | None:
-    """The nodes between a value and a reshape, each read by the next alone; one is a layer.
+    """Return the nodes between a value and a reshape, each read by the next alone; one is a layer.
 
-    Rows that a layer reads quantized at run time have one scale each, whatever their shape.
+    Rows that a layer reads dynamically quantized have one scale each, whatever their shape.
     """
     chain: list[XnnpackOp] = []
     while isinstance(node := value.owner, xnnpack.FullyConnected | Unary):
@@ -55,7 +55,7 @@ def chain_of_rows(value: SSAValue) -> Chain | None:
 
 
 def worked_through(rw: Rewriter, chain: Chain, leading: Sequence[Dim]) -> SSAValue:
-    """The rows that a chain reads in another shape, and the chain."""
+    """Return the rows that a chain reads in another shape, and the chain."""
     value = chain[-1].operands[0]
     value = reshaped(rw, value, tensor([*leading, dims(value.type)[-1]], element(value.type)))
     for node in reversed(chain):

@@ -1,4 +1,4 @@
-"""Clamps and relus, node for node; `fuse_clamp.py` takes them into the node before.
+"""Legalization: clamps and relus become nodes one to one; `fuse_clamp.py` fuses them afterwards.
 
 rule lower-relu
     Relus have bounds of their own.
@@ -47,7 +47,7 @@ from stepwell.translate.rules import read_rules
 
 
 def is_not_for_xnnpack(value: SSAValue) -> Refusal | None:
-    """What makes a value has operands or a number of run time that XNNPACK does not hold."""
+    """The value's op has operands, or a dynamic number, that XNNPACK does not represent."""
     return not_for_xnnpack(cast(SchemaOp, value.owner))
 
 
@@ -56,12 +56,12 @@ def single(number: float) -> float: ...
 @overload
 def single(number: None) -> None: ...
 def single(number: float | None) -> float | None:
-    """The nearest number of float32, in which XNNPACK keeps and compares bounds."""
+    """Return the nearest float32, the type in which XNNPACK keeps and compares bounds."""
     return None if number is None else torch.tensor(number, dtype=torch.float32).item()
 
 
 def is_no_range(low: float | None, high: float | None) -> Refusal | None:
-    """Bounds in float32 between which no number lies."""
+    """The bounds admit no number between them in float32."""
     least, most = single(low), single(high)
     if (-math.inf if least is None else least) < (math.inf if most is None else most):
         return None

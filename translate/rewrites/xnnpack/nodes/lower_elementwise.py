@@ -1,4 +1,4 @@
-"""Elementwise ops, node for node.
+"""Legalization: elementwise ops become nodes one to one.
 
 rule lower-unary
     A function of one tensor.
@@ -159,7 +159,7 @@ from stepwell.translate.rules import read_rules
 
 
 def stays_outside(value: SSAValue) -> Refusal | None:
-    """What makes a value is of no type that XNNPACK holds, a constant, or between integers."""
+    """The value's op has an unsupported type, only constant operands, or integer neighbors."""
     op = cast(SchemaOp, value.owner)
     if refusal := not_for_xnnpack(op):
         return refusal
@@ -171,7 +171,7 @@ def stays_outside(value: SSAValue) -> Refusal | None:
 
 
 def do_not_broadcast(one: SSAValue, other: SSAValue) -> Refusal | None:
-    """Sizes of run time that only the model knows to be the same."""
+    """Dynamic sizes that only the model knows to be equal."""
     try:
         broadcast(dims(one.type), dims(other.type))
     except StepwellError as error:
@@ -180,51 +180,51 @@ def do_not_broadcast(one: SSAValue, other: SSAValue) -> Refusal | None:
 
 
 def are_two(one: SSAValue, other: SSAValue) -> bool:
-    """Two values that are not one."""
+    """Whether two values are different."""
     return one is not other
 
 
 def is_exact(form: str) -> bool:
-    """Whether a gelu is by erf."""
+    """Whether a gelu is computed with erf."""
     return form == "none"
 
 
 def fitting(number: float) -> float | Refusal:
-    """A number as float32 holds it."""
+    """Return a number rounded to float32."""
     return overflows(float(number), f32) or float(number)
 
 
 def positive(alpha: float) -> float | Refusal:
-    """An alpha that a node takes."""
+    """An alpha that a node accepts."""
     if not alpha > 0:
         return Refusal(f"alpha is {float(alpha)}; XNNPACK's is positive")
     return fitting(alpha)
 
 
 def slopes_stand_elsewhere(value: SSAValue, weight: SSAValue) -> Refusal | None:
-    """Slopes that stand on no axis, or on one that is not the last."""
+    """The slopes are on no axis, or on an axis that is not the last."""
     shape, slopes = dims(value.type), dims(weight.type)
     if not shape and slopes:
         return Refusal("a single number has no axis for slopes")
     if slopes not in ((), (1,)) and (len(shape) > 2 or slopes != shape[-1:]):
-        return Refusal("the slopes stand on an axis that is not the last")
+        return Refusal("the slopes are on an axis that is not the last")
     return None
 
 
 def are_single_and_half(one: Attribute, other: Attribute) -> bool:
-    """f32 and f16, or f16 and f32."""
+    """Whether the types are f32 and f16, in either order."""
     return (one, other) in ((f16, f32), (f32, f16))
 
 
 def is_a_constant(value: SSAValue) -> Refusal | None:
-    """A weight, which is cast ahead of time."""
+    """The operand is a weight, which is cast at compile time."""
     if weight_key(value) is None:
         return None
     return Refusal("its operand is a constant; XNNPACK needs one that is computed")
 
 
 def asks_for_another_layout(value: SSAValue) -> Refusal | None:
-    """A cast that is a change of memory format too."""
+    """The cast also changes the memory format."""
     return changes_layout(cast(SchemaOp, value.owner))
 
 

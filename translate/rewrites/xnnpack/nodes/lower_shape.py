@@ -1,7 +1,7 @@
-"""Ops that move elements: view, permute, slice, cat, pad and expand.
+"""Legalization of ops that move elements: view, permute, slice, cat, pad and expand.
 
-Floats of sizes that are numbers, except where a node takes axes whole or finds one size from the
-others.
+The operands are floats of static sizes, except where a node takes axes whole or infers one size
+from the others.
 
 rule lower-view
     One size of run time is worked out from the others.
@@ -97,15 +97,15 @@ from stepwell.translate.rewrites.xnnpack.nodes.guards import (
 from stepwell.translate.rules import read_rules
 
 FOLLOWING = (aten.PermuteDefault, aten.SliceTensor, aten.CatDefault, aten.ConstantPadNdDefault)
-"""Ops whose nodes find the sizes of their results from the operands' at run time."""
+"""Ops whose nodes infer the sizes of their results from the operands' sizes at run time."""
 
 
 MOST_ONES = 1 << 24
-"""Ones in the largest constant that repeats a tensor: they are written into the artifact."""
+"""The most ones in a constant that repeats a tensor: the constant is written into the artifact."""
 
 
 def stays_outside(value: SSAValue) -> Refusal | None:
-    """What gives a value moves what XNNPACK does not hold, constants, or what is read outside."""
+    """The op moves a type that XNNPACK does not represent, constants, or a value read outside."""
     op = cast(SchemaOp, value.owner)
     is_view = isinstance(op, aten.ViewDefault)
     refusal = not_floats((op.operands[0], value)) if is_view else not_for_xnnpack(op)
@@ -114,24 +114,25 @@ def stays_outside(value: SSAValue) -> Refusal | None:
     if all(isinstance(operand.owner, WeightOp) for operand in op.operands):
         return Refusal("all operands are constants; XNNPACK needs one that is computed")
     if moves_among_integers(op):
-        return Refusal("what it moves is looked up by integers, and read outside")
+        return Refusal("it moves data that integers look up and that is read outside")
     return None
 
 
 def from_front_all(value: SSAValue, order: Sequence[int]) -> list[int]:
-    """Axes, counted from the front."""
+    """Return the axes, counted from the front."""
     return [axis(number, len(dims(value.type))) for number in order]
 
 
 def has_known_bounds(value: SSAValue) -> bool:
-    """A slice of step 1 whose bounds are numbers; the axis may be open where every size has it."""
+    """The slice has step 1 and static bounds, which every size of a dynamic axis contains."""
     return slice_bounds(cast(SchemaOp, value.owner)) is not None
 
 
 def slice_bounds(op: SchemaOp) -> tuple[int, int] | None:
-    """The axis and the begin of what a node can slice.
+    """Return the axis and the begin of a slice that a node can do.
 
-    The type of a slice of an open axis says a number only where the least size has all of it.
+    The type of a slice along a dynamic axis states a number only where the least size contains all
+    of it.
     """
     bounds = static_bounds(op)
     if bounds is not None:
@@ -145,36 +146,36 @@ def slice_bounds(op: SchemaOp) -> tuple[int, int] | None:
 
 
 def offsets_of(value: SSAValue) -> list[int]:
-    """Where a slice begins on each axis."""
+    """Return the begin of a slice on each axis."""
     bounds = slice_bounds(cast(SchemaOp, value.owner))
     assert bounds is not None
     return [bounds[1] if at == bounds[0] else 0 for at in range(len(dims(value.type)))]
 
 
 def are_too_many(parts: Sequence[SSAValue], number: int) -> Refusal | None:
-    """More tensors than one node takes, of a size that no group of them has as a number."""
+    """More tensors than one node takes, where no group of them has a static size."""
     if is_symbolic_along(parts, number) and len(parts) not in xnnpack.CONCATENATES:
         return Refusal("more than five tensors are concatenated along a symbolic axis")
     return None
 
 
 def is_symbolic_along(parts: Sequence[SSAValue], number: int) -> bool:
-    """Whether one of some tensors has a size of run time along an axis."""
+    """Whether one of some tensors has a dynamic size along an axis."""
     return any(isinstance(dims(part.type)[number], Size) for part in parts)
 
 
 def are_no_crops(amounts: Sequence[int]) -> bool:
-    """Amounts of padding that add to every side."""
+    """Whether no amount of padding is negative."""
     return min(amounts, default=0) >= 0
 
 
 def amounts_before(value: SSAValue, amounts: Sequence[int]) -> list[int]:
-    """What a padding puts before each axis, from the first."""
+    """Return the padding before each axis, from the first axis on."""
     return _from_first(value, amounts[::2])
 
 
 def amounts_after(value: SSAValue, amounts: Sequence[int]) -> list[int]:
-    """What a padding puts behind each axis, from the first."""
+    """Return the padding after each axis, from the first axis on."""
     return _from_first(value, amounts[1::2])
 
 
@@ -183,12 +184,12 @@ def _from_first(value: SSAValue, amounts: Sequence[int]) -> list[int]:
 
 
 def single(number: float) -> float:
-    """A number as a field holds it."""
+    """Return a number in the form of an attribute."""
     return float(number)
 
 
 def takes_too_many_ones(value: SSAValue) -> Refusal | None:
-    """A tensor that is repeated more often than an artifact should hold ones."""
+    """The tensor is repeated more often than the artifact should hold ones."""
     count = prod(d for d in dims(value.type) if isinstance(d, int))
     if count <= MOST_ONES:
         return None
@@ -196,7 +197,7 @@ def takes_too_many_ones(value: SSAValue) -> Refusal | None:
 
 
 def unknown_sizes(op: SchemaOp) -> Refusal | None:
-    """Shapes are numbers, except where a node takes axes whole or finds one size from the others."""
+    """The shapes are static, except where a node takes axes whole or infers one size."""
     if isinstance(op, FOLLOWING):
         return next(
             (
@@ -211,7 +212,8 @@ def unknown_sizes(op: SchemaOp) -> Refusal | None:
         symbolic = [size for size in shape if isinstance(size, Size)]
         if len(symbolic) > 1 and not moves_units(op.operands[0], shape):
             return Refusal(
-                f"the sizes {', '.join(map(str, symbolic))} are symbolic; XNNPACK works out one, not more"
+                f"the sizes {', '.join(map(str, symbolic))} are symbolic; "
+                "XNNPACK infers one, not more"
             )
         return None
     if isinstance(op, aten.ExpandDefault):
@@ -220,7 +222,7 @@ def unknown_sizes(op: SchemaOp) -> Refusal | None:
             len(result_dims) > len(operand_dims)
             and sum(isinstance(size, Size) for size in operand_dims) > 1
         )
-        return Refusal("it adds an axis beside two of symbolic sizes") if added else None
+        return Refusal("it adds an axis next to two of symbolic sizes") if added else None
     return next((r for v in (*op.operands, *op.results) if (r := not_static(v))), None)
 
 
@@ -229,11 +231,11 @@ def _put(rw: Rewriter, node: XnnpackOp) -> SSAValue:
 
 
 def reshape(rw: Rewriter, value: SSAValue, shape: tuple[Dim, ...]) -> SSAValue:
-    """`xnnpack.static_reshape`, or the value where the shape is its own."""
+    """Build `xnnpack.static_reshape`, or return the value where it has the shape already."""
     if dims(value.type) == shape:
         return value
     if sum(isinstance(size, Size) for size in shape) > 1:
-        assert moves_units(value, shape), "a reshape node works out one size"
+        assert moves_units(value, shape), "a reshape node infers one size"
         return with_units(rw, value, shape)
     result = tensor(shape, element(value.type))
     sizes = [0 if isinstance(d, Size) else d for d in shape]
@@ -241,12 +243,12 @@ def reshape(rw: Rewriter, value: SSAValue, shape: tuple[Dim, ...]) -> SSAValue:
 
 
 def has_open_sizes(value: SSAValue) -> bool:
-    """Whether several sizes are of run time: a reshape node works out one."""
+    """Whether several sizes are dynamic: a reshape node infers one."""
     return sum(isinstance(size, Size) for size in dims(value.type)) > 1
 
 
 def moves_units(value: SSAValue, shape: Sequence[Dim]) -> bool:
-    """Whether floats of known sizes become another shape by axes of one element alone."""
+    """Whether only axes of size one are added to or removed from floats of known sizes."""
     here = dims(value.type)
     return (
         element(value.type) in (f32, f16)
@@ -261,10 +263,10 @@ def _larger(shape: Sequence[Dim]) -> list[Dim]:
 
 
 def with_units(rw: Rewriter, value: SSAValue, shape: tuple[Dim, ...]) -> SSAValue:
-    """Axes of one element come and go beside any open sizes, without a reshape.
+    """Add and remove axes of size one next to any dynamic sizes, without a reshape.
 
-    A product with a one of more axes puts them in front, a transpose moves them to their places,
-    and a mean over two of them drops both.
+    A product with a one of higher rank adds axes in front. A transpose moves them to their places,
+    and a mean over two of them removes both.
     """
     units = dims(value.type).count(1) - shape.count(1)
     added = -units if units < 0 else units % 2
@@ -285,7 +287,7 @@ def with_units(rw: Rewriter, value: SSAValue, shape: tuple[Dim, ...]) -> SSAValu
 
 
 def transpose(rw: Rewriter, value: SSAValue, order: list[int]) -> SSAValue:
-    """`xnnpack.static_transpose`, or the value where nothing moves."""
+    """Build `xnnpack.static_transpose`, or return the value where the order does not change."""
     if order == list(range(len(order))):
         return value
     return _put(rw, xnnpack.StaticTranspose.make(value, perm=order))
@@ -305,12 +307,12 @@ def to_nchw(rw: Rewriter, value: SSAValue, type_: Attribute) -> SSAValue:
 
 
 def slice_sizes(shape: tuple[Dim, ...]) -> list[int]:
-    """A slice's sizes as the node takes them: 0 for an axis of symbolic size, which stays whole."""
+    """Return a slice's sizes as the node takes them: 0 for a whole axis of symbolic size."""
     return [0 if isinstance(d, Size) else d for d in shape]
 
 
 def concatenated(rw: Rewriter, parts: Sequence[SSAValue], number: int, like: SSAValue) -> SSAValue:
-    """Tensors one after another along an axis: by one node where a size is of run time."""
+    """Concatenate tensors along an axis: by one node where a size is dynamic."""
     at = axis(number, len(dims(like.type)))
     if not is_symbolic_along(parts, number):
         return concatenate(rw, parts, at)
@@ -318,11 +320,11 @@ def concatenated(rw: Rewriter, parts: Sequence[SSAValue], number: int, like: SSA
 
 
 MOST_JOINED = max(xnnpack.CONCATENATES)
-"""Operands of a node that concatenates."""
+"""The operands of a node that concatenates."""
 
 
 def concatenate(rw: Rewriter, parts: Sequence[SSAValue], at: int) -> SSAValue:
-    """Groups of as many as a node joins, then groups of groups."""
+    """Concatenate groups as large as a node takes, then groups of groups."""
     values = list(parts)
     while len(values) > 1:
         values = [
@@ -335,7 +337,7 @@ def concatenate(rw: Rewriter, parts: Sequence[SSAValue], at: int) -> SSAValue:
 
 
 def repeated(rw: Rewriter, value: SSAValue, like: SSAValue) -> SSAValue:
-    """A tensor spread to the shape of another, by a product with ones."""
+    """Broadcast a tensor to the shape of another, by a product with ones."""
     target = dims(like.type)
     missing = len(target) - len(dims(value.type))
     value = reshape(rw, value, (*([1] * missing), *dims(value.type)))

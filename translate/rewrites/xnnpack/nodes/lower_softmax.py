@@ -1,4 +1,4 @@
-"""Softmax over the last axis to a softmax node; over another axis with permutes around it.
+"""Lower softmax over the last axis to a softmax node; over another axis, add permutes around it.
 
 rule lower-softmax
     The axis is brought last, and back.
@@ -33,7 +33,7 @@ from stepwell.translate.rules import read_rules
 
 
 def axis_last(value: SSAValue, number: int) -> list[int] | Refusal:
-    """The order of axes in which one is the last."""
+    """Return the axis order that puts one axis last."""
     rank = len(dims(value.type))
     if rank == 0:
         return Refusal("the operand is a scalar, which has no axis")
@@ -44,7 +44,7 @@ def axis_last(value: SSAValue, number: int) -> list[int] | Refusal:
 
 
 def inverse(order: Sequence[int]) -> list[int]:
-    """The order that undoes another."""
+    """Return the inverse of an axis order."""
     return [order.index(i) for i in range(len(order))]
 
 

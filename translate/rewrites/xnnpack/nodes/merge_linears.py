@@ -1,8 +1,8 @@
-"""Two linear layers in a row, with nothing in between, are one.
+"""Fusion: merge two consecutive linear layers with no op between them into one.
 
-`B (A x + a) + b = (B A) x + (B a + b)`. The product is computed in double precision at compile time.
-It is done only where one layer multiplies no more than the two: a narrow layer between two wide
-ones (a low-rank weight) is there to save work.
+`B (A x + a) + b = (B A) x + (B a + b)`. The product is computed in double precision at compile
+time. The merge is done only where one layer multiplies no more than the two: a narrow layer between
+two wide ones (a low-rank weight) is there to save work.
 
 rule merge-linears
     `linear(linear(x, A, a), B, b)` to `linear(x, B A, B a + b)`.
@@ -44,34 +44,34 @@ from stepwell.ir.weights import recipe
 from stepwell.translate.rules import read_rules
 
 MEETING = Deviation("infinities between the layers no longer meet, which gives NaN")
-"""Infinite features of the inner layer cancel to NaN in the outer one, unless merged."""
+"""Infinite features of the inner layer cancel to NaN in the outer layer, unless merged."""
 
 
 @recipe("merged_weights")
 def merged_weights(outer: torch.Tensor, inner: torch.Tensor) -> torch.Tensor:
-    """`[out, hidden] · [hidden, in]`, summed in double precision."""
+    """Compute `[out, hidden] · [hidden, in]`, summed in double precision."""
     return (outer.double() @ inner.double()).to(outer.dtype)
 
 
 @recipe("merged_biases")
 def merged_biases(outer: torch.Tensor, inner: torch.Tensor, *more: torch.Tensor) -> torch.Tensor:
-    """`[out, hidden] · [hidden]`, plus the outer bias if there is one."""
+    """Compute `[out, hidden] · [hidden]`, plus the outer bias if there is one."""
     product = outer.double() @ inner.double()
     return (product + more[0].double() if more else product).to(outer.dtype)
 
 
 def are_constants(*values: SSAValue | None) -> bool:
-    """Weights of the program, as far as they are there."""
+    """The operands that are present are weights of the program."""
     return all(value is None or weight_key(value) is not None for value in values)
 
 
 def are_matrices(*values: SSAValue) -> bool:
-    """Weights of two axes."""
+    """The weights have two axes."""
     return all(len(dims(value.type)) == 2 for value in values)
 
 
 def multiplies_more(inner: SSAValue, outer: SSAValue) -> Refusal | None:
-    """Two layers of which one takes more products than the two."""
+    """The merged layer takes more products than the two layers."""
     (out, hidden), (_, given) = dims(outer.type), dims(inner.type)
     assert isinstance(out, int) and isinstance(hidden, int) and isinstance(given, int)
     if out * given > hidden * (out + given):
@@ -82,7 +82,7 @@ def multiplies_more(inner: SSAValue, outer: SSAValue) -> Refusal | None:
 def merged_bias(
     rw: Rewriter, outer: SSAValue, under: SSAValue | None, over: SSAValue | None
 ) -> SSAValue | None:
-    """The bias of both layers, if one has any."""
+    """Return the bias of the merged layer, if either layer has one."""
     if under is None:
         return over
     sources = [weight_key(value) for value in (outer, under, over) if value is not None]

@@ -1,10 +1,10 @@
-"""Which element is in which slot of what `topk` takes, by arithmetic: ones and zeros.
+"""Decompose `topk` into arithmetic: which element is in which slot, as ones and zeros.
 
-Either every two elements of a row are compared, and an element's rank is the count of those before it;
-or the greatest is found, marked and taken out, as often as elements are taken. What costs less is
+Either every two elements of a row are compared, and an element's rank is the count of those before
+it; or the maximum is found, marked and removed, as often as elements are taken. The cheaper form is
 written: pairs for short rows, maxima for few of many. Both put the first of equal elements first.
-Numbers are scaled to less than 2¹²⁶ in size beforehand: two that differ do by 2⁻²³ and more, which
-nothing reads as zero, and a factor of 2¹²⁷ makes that more than 1.
+Numbers are scaled to less than 2¹²⁶ in magnitude first. Two of them that differ, differ by 2⁻²³ or
+more, which no node flushes to zero, and a factor of 2¹²⁷ makes the difference greater than 1.
 """
 
 from __future__ import annotations
@@ -27,15 +27,17 @@ EXPONENT = 126
 """Two numbers below 2¹²⁶ have a difference below 2¹²⁷."""
 STEEP = 2.0**127
 ORDINARY = 2.0**64
-"""What no activation is expected to reach where nothing bounds it and `numerics` is "finite"."""
+"""A bound that no activation should reach, if none is known and `numerics` is "finite"."""
 
 PASSES = 100
-"""Passes over the numbers that finding, marking and taking out a maximum costs as much as: rows of 60
-to 128 numbers, 12 to 16 of them, took 7 to 12 ns a number (AMD EPYC)."""
+"""The cost of finding, marking and removing a maximum, in passes over the numbers.
+
+For rows of 60 to 128 numbers, 12 to 16 of them took 7 to 12 ns a number (AMD EPYC).
+"""
 
 
 def slots_of(rw: Rewriter, choice: Choice) -> SSAValue:
-    """`[rows, taken, among]`: 1 where the slot's element is, 0 elsewhere."""
+    """Compute `[rows, taken, among]`: 1 for the slot's element, 0 elsewhere."""
     scaled = _scaled(rw, choice)
     return (
         _by_maxima(rw, choice, scaled)
@@ -45,13 +47,13 @@ def slots_of(rw: Rewriter, choice: Choice) -> SSAValue:
 
 
 def maxima_cost_less(choice: Choice, costs: Costs) -> bool:
-    """Whether taking the greatest out again and again costs less than comparing every two."""
+    """Whether removing the maximum again and again costs less than comparing every two elements."""
     maxima = choice.taken * PASSES * costs.element
     return maxima < choice.among * (3 * costs.addition + costs.element)
 
 
 def _scaled(rw: Rewriter, choice: Choice) -> SSAValue:
-    """The numbers below 2¹²⁶, those first that are greatest: `[rows, among]`."""
+    """Scale the numbers below 2¹²⁶, the greatest first: `[rows, among]`."""
     scores = view(rw, choice.op.operands[0], [choice.rows, choice.among])
     most = interval(choice.op.operands[0], rw.program).most
     power = EXPONENT - max(floor(log2(ORDINARY if most == inf else max(most, 2.0**-100))) + 1, -1)
@@ -60,12 +62,12 @@ def _scaled(rw: Rewriter, choice: Choice) -> SSAValue:
 
 
 def _by_pairs(rw: Rewriter, choice: Choice, scaled: SSAValue) -> SSAValue:
-    """Ranks, and which of them is the slot's."""
+    """Compare every two elements, and select the element whose rank is the slot's."""
     rows, among, taken = choice.rows, choice.among, choice.taken
     pairs = tensor([rows, among, among], f32)
     one, other = view(rw, scaled, [rows, among, 1]), view(rw, scaled, [rows, 1, among])
     apart = emit(rw, aten.SubTensor.make(other, one, result_types=[pairs]))
-    # +1 behind the diagonal, -1 in front: there `not less` is counted, as 1 - `greater`.
+    # +1 above the diagonal, -1 below: there `not less` is counted, as 1 - `greater`.
     turned = torch.ones(among, among).triu(1) - torch.ones(among, among).tril(-1)
     steep = rw.constant(turned * STEEP, "steep")
     apart = emit(rw, aten.MulTensor.make(apart, steep, result_types=[pairs]))
@@ -84,7 +86,7 @@ def _by_pairs(rw: Rewriter, choice: Choice, scaled: SSAValue) -> SSAValue:
 
 
 def _by_maxima(rw: Rewriter, choice: Choice, left: SSAValue) -> SSAValue:
-    """The first of the greatest, slot by slot; what is taken falls below all others."""
+    """Select the first of the greatest, slot by slot; a selected element falls below all others."""
     rows, among = choice.rows, choice.among
     column, ones = tensor([rows, 1], f32), rw.constant(torch.ones(1), "one")
     in_front = rw.constant(torch.ones(among, among).tril(-1), "in_front")
@@ -105,6 +107,6 @@ def _by_maxima(rw: Rewriter, choice: Choice, left: SSAValue) -> SSAValue:
 
 
 def _rectified(rw: Rewriter, one: SSAValue, other: SSAValue) -> SSAValue:
-    """`max(one − other, 0)`."""
+    """Compute `max(one − other, 0)`."""
     less = emit(rw, aten.SubTensor.make(one, other, result_types=[other.type]))
     return emit(rw, aten.ReluDefault.make(less, result_types=[other.type]))

@@ -1,1 +1,1 @@
-"""Layouts, what is read, and which nodes make a delegate."""
+"""Layout assignment, narrowing of computations, and partitioning into delegates."""

@@ -1,10 +1,11 @@
-"""Choose an order of axes for every value at once, so that the least is moved.
+"""Layout assignment: choose an axis order for every value at once so that data movement is least.
 
-Convolutions are lowered between a transpose to channels-last and one back. Between them stand nodes
-that do not care: elementwise ones, slices, pads, concatenations, reshapes, linear layers and
-softmax over an axis that stays last. Each may work on its values as they are or on their bases
-(before the transpose): `translate/layout` finds the minimum cut, this file is XNNPACK's table for
-it. What a transpose between two values that both can turn leaves over, a second run settles.
+A convolution is lowered between a transpose to channels-last and a transpose back. Some nodes
+between these transposes work in any order: elementwise nodes, slices, pads, concatenations,
+reshapes, linear layers, and softmax over an axis that stays last. Each of them may work on its
+values as they are or on their bases (the values before the transpose). `translate/layout` finds the
+minimum cut; this file is XNNPACK's table for it. A second run removes transposes that are left
+between two values that can both be transposed.
 
 Before:
     func.func @forward(%x: tensor<1x2x3x4xf32>) -> tensor<1x2x12xf32> {
@@ -48,11 +49,11 @@ from stepwell.translate.rewrites.xnnpack.nodes.lower_shape import slice_sizes
 from stepwell.translate.rewrites.xnnpack.partitioning.merge_transposes import moves_units_only
 
 FEW = 2
-"""Elements of the last axis that XNNPACK copies no faster together than alone."""
+"""The largest last axis for which XNNPACK copies a row no faster than its single elements."""
 
 
 class XnnpackLayouts(Layouts):
-    """XNNPACK's table: what works in any order, what wants its last axis last, what copies cost."""
+    """XNNPACK's table: nodes for any order, nodes that keep the last axis last, copy costs."""
 
     def __init__(self, moving: LayoutCost = LAYOUT, run: float = 0.0) -> None:
         self.moving, self.run = moving, run
@@ -69,7 +70,7 @@ class XnnpackLayouts(Layouts):
 
     def transposed(self, value: SSAValue) -> tuple[SSAValue, Order] | None:
         owner = value.owner
-        if type(owner) is not xnnpack.StaticTranspose:  # Which is quicker than `isinstance`.
+        if type(owner) is not xnnpack.StaticTranspose:  # This is faster than `isinstance`.
             return None
         return owner.input, owner.ints("perm")
 
@@ -79,7 +80,7 @@ class XnnpackLayouts(Layouts):
     def may_turn(self, op: Operation, turning: Turning) -> bool:
         order = turning.order
         match op:
-            case xnnpack.StaticReshape():  # Whose new shape works out one size, not more.
+            case xnnpack.StaticReshape():  # The new shape may have one size that XNNPACK infers, not more.
                 return is_open_once(dims(op.output.type))
             case xnnpack.Softmax():
                 return order[-1] == len(order) - 1
@@ -96,7 +97,7 @@ class XnnpackLayouts(Layouts):
             case xnnpack.PReLU():
                 return False
             case xnnpack.Convert():
-                return datatype(op.output.type) != "qdint8"  # Scales belong to the last axes.
+                return datatype(op.output.type) != "qdint8"  # The scales belong to the last axes.
             case _:
                 return True
 
@@ -106,14 +107,14 @@ class XnnpackLayouts(Layouts):
     def can_be_had(self, value: SSAValue, order: Order) -> bool:
         if not self.is_free(value):
             return super().can_be_had(value, order)
-        # A cast gives a constant its type: its axes stay.
+        # A cast gives a constant its type; the axes of the constant do not change.
         return weight_key(value) is not None or is_one(value)
 
     def cost(self, value: SSAValue, order: Order) -> float:
         return self.moving.of(dims(value.type), moves_units_only(value, inverse(order)))
 
     def gain(self, op: Operation, turning: Turning) -> float:
-        """A slice copies a stretch at a time: of channels that come last, one for each pixel."""
+        """A slice copies one contiguous run at a time: with channels last, one for each pixel."""
         if not isinstance(op, xnnpack.StaticSlice):
             return 0.0
         whole, part = dims(op.input.type), dims(op.output.type)
@@ -161,15 +162,16 @@ class XnnpackLayouts(Layouts):
 
 
 def stretches(whole: Sequence[Dim], part: Sequence[Dim]) -> int:
-    """How many stretches of elements that lie side by side a part of a tensor is."""
+    """Return the number of contiguous runs of elements in a part of a tensor."""
     last = max((axis for axis, size in enumerate(whole) if size != part[axis]), default=0)
     return estimated(part[:last])
 
 
 def takes_elements(part: Sequence[Dim], order: Order, axis: int) -> bool:
-    """Whether a base has the axis last of which a part has a few elements, and the value has not.
+    """Whether the base has a thinly sliced axis last and the value does not.
 
-    Slices and concatenations there copy element by element; where the axis leads, whole blocks.
+    A slice or concatenation along the last axis copies element by element. Along a leading axis it
+    copies whole blocks.
     """
     size = part[axis]
     if not isinstance(size, int) or size > FEW or axis == len(order) - 1:
@@ -179,7 +181,7 @@ def takes_elements(part: Sequence[Dim], order: Order, axis: int) -> bool:
 
 @dataclass(frozen=True)
 class AssignLayouts(PlaceTransposes):
-    """Nodes on one side of a minimum cut are rebuilt to work before the transposes."""
+    """Rebuild the nodes on one side of a minimum cut so that they work before the transposes."""
 
     name: ClassVar[str] = "assign-layouts"
     bound: ClassVar[Bound] = roundings(

@@ -1,6 +1,6 @@
-"""Transposes and reshapes in a row are one or none.
+"""Canonicalization: merge consecutive transposes and reshapes into one, or remove them.
 
-`AssignLayouts` decides where transposes stand; here those that meet become one, or vanish.
+`AssignLayouts` decides where transposes are. These rules merge the ones that meet.
 
 rule merge-transposes
     Two transposes in a row are one, a reshape, or none.
@@ -67,13 +67,13 @@ from stepwell.translate.rules import read_rules
 
 @recipe("transposed_to")
 def transposed_to(constant: torch.Tensor, *, order: list[int]) -> torch.Tensor:
-    """A constant, filled up with leading axes of size one, in another order of axes."""
+    """Return a constant with leading axes of size one added and its axes permuted."""
     missing = len(order) - constant.dim()
     return constant.reshape(*([1] * missing), *constant.shape).permute(order).contiguous()
 
 
 def in_order(rw: Rewriter, value: SSAValue, order: Sequence[int], like: SSAValue) -> SSAValue:
-    """A value with its axes in another order: nothing, a reshape, or one transpose."""
+    """Permute the axes of a value: with no node, a reshape, or one transpose."""
     if list(order) == list(range(len(order))):
         return value
     if moves_units_only(value, tuple(order)):
@@ -85,14 +85,14 @@ def in_order(rw: Rewriter, value: SSAValue, order: Sequence[int], like: SSAValue
 def moves_units_only(value: SSAValue, order: Order) -> bool:
     """Whether a permutation keeps the order of the axes that are not of size one.
 
-    It is a reshape then, which works out one symbolic size, not more.
+    Such a permutation is a reshape. A reshape can infer one symbolic size, not more.
     """
     shape = dims(value.type)
     return lies_the_same(shape, order) and is_open_once(shape)
 
 
 def reshaped(rw: Rewriter, value: SSAValue, type_: Attribute) -> SSAValue:
-    """A value in the shape of a type."""
+    """Return a value reshaped to the shape of a type."""
     if value.type == type_:
         return value
     new = xnnpack.StaticReshape.make(value, result=type_, new_shape=slice_sizes(dims(type_)))

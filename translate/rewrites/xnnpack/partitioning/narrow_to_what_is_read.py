@@ -1,11 +1,11 @@
-"""Compute no more of a tensor than what is read of it further down.
+"""Narrowing: compute only the part of a tensor that later nodes read.
 
 A classifier that reads the class token alone needs one row of the last block: of its MLP, its
-output projection and its queries, though keys and values of all tokens. What is read is followed
-from the slices upwards through whatever works on each row for itself. Each connected set of nodes
-that could do less is narrowed if that saves more multiplications and copies than the slices cost
-which then stand at its edge. No node slices from the end of an axis of open length: such a slice
-is a kernel's, and moves as far up as it can, to an input at best.
+output projection and its queries. It needs the keys and values of all tokens. The pass propagates
+the parts that are read from the slices up through every node that works on each row separately. It
+narrows a connected set of nodes if that saves more multiplications and copies than the new slices
+at the edge of the set cost. No node can slice from the end of an axis of dynamic length. Such a
+slice is left to a kernel, and moves up as far as possible, at best to an input.
 
 Before:
     %a = xnnpack.exp(%x) : (tensor<1x5x4xf32>) -> tensor<1x5x4xf32>
@@ -55,7 +55,7 @@ from stepwell.translate.rewrites.xnnpack.partitioning.parts import cut_out, rebu
 
 @dataclass(frozen=True)
 class Narrowed:
-    """What an op will compute, and what it reads for that."""
+    """The part that an op will compute, and the parts of its operands that it reads."""
 
     made: Box
     reads: tuple[Box, ...]
@@ -63,7 +63,7 @@ class Narrowed:
 
 @dataclass(frozen=True)
 class NarrowToWhatIsRead(Pass):
-    """Rebuild nodes for the part of their result that is read."""
+    """Rebuild nodes so that they compute only the part of their result that is read."""
 
     name: ClassVar[str] = "narrow-to-what-is-read"
     bound: ClassVar[Bound] = Bound(1e-5, 1e-6, "a product of fewer rows sums in another order")
@@ -87,7 +87,7 @@ class NarrowToWhatIsRead(Pass):
 
 
 def demands(block: Block) -> dict[Operation, Narrowed]:
-    """The nodes of a block of whose results only a part is read."""
+    """Return the nodes of a block of whose results only a part is read."""
     asked: dict[SSAValue, Box] = {}
     found: dict[Operation, Narrowed] = {}
     for op in reversed(tuple(block.ops)):
@@ -112,9 +112,9 @@ def demands(block: Block) -> dict[Operation, Narrowed]:
 
 
 def _reads(op: XnnpackOp, box: Box) -> tuple[Box, tuple[Box, ...]] | None:
-    """The box that a node then computes, and what it reads for it; None if it computes all.
+    """Return the box that a node then computes and the operand boxes; None if it computes all.
 
-    A node of which nothing is read reads nothing of anything.
+    A node whose result is unused reads nothing.
     """
     if is_nothing(box) and not is_nothing(whole(op.output.type)):
         return box, tuple(nothing(value.type) for value in op.operands)
@@ -126,7 +126,7 @@ def _reads(op: XnnpackOp, box: Box) -> tuple[Box, tuple[Box, ...]] | None:
 
 
 def whole_or_nothing(value: SSAValue) -> Box:
-    """All of a tensor; values of other types have no axes."""
+    """Return the box of a whole tensor; values of other types have no axes."""
     return whole(value.type) if isinstance(value.type, TensorType) else ()
 
 
@@ -140,14 +140,14 @@ NARROWED = (
     xnnpack.FullyConnected,
     xnnpack.BatchMatrixMultiply,
 )
-"""Nodes whose fields do not say how large their result is, or are written anew."""
+"""Nodes whose fields do not state the size of the result, or that are built again."""
 
 
 def _takes_parts(op: XnnpackOp) -> bool:
-    """Whether a node can be rebuilt for parts, and a part of each operand can be had.
+    """Whether a node can be rebuilt for a part, and a part of each operand can be obtained.
 
-    It cannot of constants that a cast gives a type, nor can the shape of a reshape be written where
-    a size that no field states is symbolic.
+    A constant that gets its type from a cast cannot be cut. The shape of a reshape cannot be
+    written where a size that no field states is symbolic.
     """
     if not isinstance(op, NARROWED) or isinstance(op, PReLU):
         return False
@@ -159,7 +159,7 @@ def _takes_parts(op: XnnpackOp) -> bool:
 
 
 def cut_by_kernel(op: Operation) -> Box | None:
-    """What is read by a slice of an axis of open length whose ends are so far off the axis' ends."""
+    """Return the part that a slice reads at constant distances from a dynamic axis' ends."""
     if not isinstance(op, aten.SliceTensor):
         return None
     shape = dims(op.operands[0].type)
@@ -175,9 +175,9 @@ def cut_by_kernel(op: Operation) -> Box | None:
 
 
 def gains(part: Iterable[Operation], found: Mapping[Operation, Narrowed], copy: float) -> bool:
-    """Whether the nodes of a set and the slices at its edge cost less than the nodes do now.
+    """Whether a set of narrowed nodes and the slices at its edge cost less than the nodes do now.
 
-    `copy` is what reading and writing an element costs, in multiplications of a matrix product.
+    `copy` is the cost of reading and writing one element, in multiplications of a matrix product.
     """
     before = after = 0.0
     edges: set[tuple[SSAValue, Box]] = set()
@@ -201,7 +201,7 @@ def gains(part: Iterable[Operation], found: Mapping[Operation, Narrowed], copy: 
 def _edges(
     values: Iterable[SSAValue], boxes: Iterable[Box], found: Mapping[Operation, Narrowed]
 ) -> set[tuple[SSAValue, Box]]:
-    """Operands that must be sliced, with the part that is read."""
+    """Return the operands that must be sliced, with the part of each that is read."""
 
     def has(value: SSAValue) -> Box:
         maker = value.owner
@@ -216,14 +216,14 @@ def _edges(
 
 
 def sliced(op: xnnpack.StaticSlice, box: Box | None = None) -> Box:
-    """The box of a slice's input that is a box of its result, or all of it."""
+    """Return the box of a slice's input that corresponds to a box or to all of its result."""
     axes = axis_map(op)
     assert axes is not None
     return axes.reads(0, whole(op.output.type) if box is None else box)
 
 
 def _work(op: Operation, box: Box, copy: float) -> float:
-    """What a node costs, in multiplications."""
+    """Return the cost of a node, in multiplications."""
     size = elements(box)
     if isinstance(op, xnnpack.FullyConnected | xnnpack.BatchMatrixMultiply):
         inner = dims(op.operands[0].type)[-1]
@@ -234,7 +234,7 @@ def _work(op: Operation, box: Box, copy: float) -> float:
 def _write(
     block: Block, found: dict[Operation, Narrowed], program: Program, history: History
 ) -> None:
-    """Rebuild narrowed nodes in order, and slices that read them; each slice once."""
+    """Rebuild narrowed nodes in order, and the slices that read them; each slice once."""
     scopes: dict[Any, Any] = {}
     made: dict[SSAValue, tuple[SSAValue, Box]] = {}
     cuts: dict[tuple[SSAValue, Box], SSAValue] = {}
@@ -245,9 +245,10 @@ def _write(
             maker = value.owner
             if have == box:
                 cuts[value, box] = source
-            elif isinstance(maker, xnnpack.Convert) and isinstance(
-                element(value.type), DynamicInt8Type
-            ):  # Rows with a scale each cannot be sliced: what they are made of can.
+            elif (
+                isinstance(maker, xnnpack.Convert)
+                and isinstance(element(value.type), DynamicInt8Type)
+            ):  # Rows with one scale each cannot be sliced. The value that they are computed from can.
                 rows = part_of(rw, maker.input, box)
                 cuts[value, box] = rw.insert(rebuilt(maker, [rows], box)).results[0]
             else:

@@ -1,17 +1,18 @@
-"""Gather xnnpack ops into delegates: as few as the data flow and the memory of loading allow.
+"""Partitioning: form as few XNNPACK delegates as the data flow and the memory of loading allow.
 
-Every op gets a stage. An xnnpack op stands in the latest stage of the xnnpack ops it reads, and
-one later than any op outside it reads; an op outside stands in the latest stage it reads. All
-xnnpack ops of one stage can be one delegate: an edge never goes back a stage, and goes forward
-through an op outside only to a later one, so no cycle can form. The number of delegates is the
-longest chain of alternations, which no partition can undercut. With `optimize="memory"` a stage of
-many weights is several delegates: their packing takes less memory (`PartitionXnnpack`).
+Every op gets a stage. The stage of an xnnpack op is at least that of the xnnpack ops that it reads,
+and one more than that of any op outside that it reads. The stage of an op outside is the latest
+stage that it reads. All xnnpack ops of one stage can form one delegate: an edge never goes back a
+stage, and goes through an op outside only to a later stage, so no cycle can form. The number of
+delegates is the longest chain of alternations, which is a lower bound for every partition. With
+`optimize="memory"` a stage with many weights becomes several delegates, because packing their
+weights then takes less memory (`PartitionXnnpack`).
 
-A quantized value is its stored integers wherever it is not in a delegate: the casts that name its
-type (`quant.scast`) stand inside the delegates that read or make it, and nowhere else.
+Outside delegates a quantized value is represented by its stored integers. The casts that state its
+quantized type (`quant.scast`) are inside the delegates that read or produce it, and nowhere else.
 
 Packed weights move into the delegate. A constant that XNNPACK does not copy stays outside and is
-handed in as an input (facts: runtimes free what XNNPACK only points to).
+passed as an input (facts: runtimes free what XNNPACK only points to).
 
 Before:
     func.func @forward(%x: tensor<1x4xf32>) -> tensor<1x4xf32> {
@@ -54,24 +55,24 @@ def _stands_last(op: Operation) -> bool:
 
 
 SPARES = 2 << 20
-"""Bytes that each further delegate must spare where memory counts."""
+"""Bytes that each further delegate must save where memory counts."""
 BEFORE = 48
-"""How many nodes a delegate may end before its weights are full, to end where little is alive."""
+"""How many nodes before its weight limit a delegate may end, where fewer values are live."""
 
 
 @dataclass(frozen=True)
 class PartitionXnnpack(Pass):
-    """xnnpack ops of one stage become delegates; the module is at its level then.
+    """Group the xnnpack ops of each stage into delegates; the module is then at the delegate level.
 
-    While the runtime makes a delegate, it holds the file's copy of all its weights beside the
-    packed ones, and gives the file's pages back when it is made. So with one delegate the peak of
-    memory is twice the weights W. Delegates are made one after another: where the first has half
-    of them, the next half of what is left and so on, n of them peak at W · 2ⁿ / (2ⁿ - 1).
+    While the runtime loads a delegate, the file's copy of all its weights is in memory next to the
+    packed weights. The runtime releases the file's pages once the delegate is loaded. With one
+    delegate, the peak of memory is therefore twice the weights W. Delegates are loaded one after
+    another. If the first delegate has half of the weights, the second half of the rest and so on,
+    the peak with n delegates is W · 2ⁿ / (2ⁿ - 1).
 
     Attributes:
-        spares: bytes that a further delegate must take off the peak; None for one a stage, but for
-            a lowering with `optimize="memory"`, where it is 2 MiB.
-
+        spares: bytes by which a further delegate must lower the peak. None means one delegate a stage,
+            except in a lowering with `optimize="memory"`, where it means 2 MiB.
     """
 
     name: ClassVar[str] = "partition-xnnpack"
@@ -88,9 +89,9 @@ class PartitionXnnpack(Pass):
 
 
 def partition(block: Block, spares: int | None = None) -> int:
-    """Partition a block and the regions in it; returns the number of delegates.
+    """Partition a block and the regions in it; return the number of delegates.
 
-    Delegates that stand there already stay as they are.
+    Existing delegates do not change.
     """
     inner = sum(
         partition(b, spares)
@@ -126,14 +127,13 @@ def partition(block: Block, spares: int | None = None) -> int:
 
 @dataclass
 class _Memory:
-    """What lies in memory while delegates are made one after another, in bytes.
+    """The memory in use while delegates are loaded one after another, in bytes.
 
     Attributes:
-        most: weights, packed or not, that should lie there at once; None if it does not matter.
-        least: the smallest share of all weights that a delegate is ended for.
-        spares: what a further delegate must take off the peak.
-        packed: weights of the delegates made so far.
-
+        most: weights, packed or not, that should be in memory at once; None for no limit.
+        least: the smallest share of all weights for which a delegate is ended.
+        spares: bytes by which a further delegate must lower the peak.
+        packed: weights of the delegates loaded so far.
     """
 
     most: float | None = None
@@ -143,7 +143,7 @@ class _Memory:
 
     @staticmethod
     def of(stages: Sequence[list[Operation]], spares: int | None) -> _Memory:
-        """For stages in order: what lies there while the program runs is no peak of loading."""
+        """Set the budget for stages in order; memory in use at run time is no loading peak."""
         weights = [_weights(ops) for ops in stages]
         total, packed, peak = sum(weights), 0, 0
         for weight in weights:
@@ -164,7 +164,7 @@ class _Memory:
         return _Memory(reached(parts), total / (2**parts - 1), max(spares, 1))
 
     def share(self, rest: int) -> float:
-        """Weights that the next delegate may have of the rest of a stage: they lie there twice."""
+        """Return the weight bytes that the next delegate may take: they are in memory twice."""
         assert self.most is not None
         if self.packed + 2 * rest < self.most + self.spares:
             return rest
@@ -172,7 +172,7 @@ class _Memory:
 
 
 def _parts(ops: list[Operation], memory: _Memory) -> list[list[Operation]]:
-    """The ops of a stage in order, cut so that weights fit and the least is alive."""
+    """Split the ops of a stage, in order, so that weights fit and the fewest values are live."""
     if memory.most is None:
         return [ops]
     alive = _alive(ops)
@@ -187,7 +187,7 @@ def _parts(ops: list[Operation], memory: _Memory) -> list[list[Operation]]:
 
 
 def _end(ops: list[Operation], start: int, share: float, alive: Sequence[int | None]) -> int | None:
-    """Where a delegate that begins at `start` ends; None if at the end of its stage."""
+    """Return where a delegate that begins at `start` ends; None if at the end of its stage."""
     full, held = _filled(ops, start, share)
     if full is None:
         return None
@@ -202,9 +202,9 @@ def _end(ops: list[Operation], start: int, share: float, alive: Sequence[int | N
 
 
 def _filled(ops: list[Operation], start: int, share: float) -> tuple[int | None, list[int]]:
-    """Where ops from `start` on have read a share of weights; None if all of them fit.
+    """Return where ops from `start` on have read a share of the weights; None if all of them fit.
 
-    With the weights that are read up to and with each op.
+    Also return the weights that are read up to and including each op.
     """
     seen: set[SSAValue] = set()
     held: list[int] = []
@@ -224,7 +224,7 @@ def _filled(ops: list[Operation], start: int, share: float) -> tuple[int | None,
 
 
 def _weights(ops: Iterable[Operation]) -> int:
-    """Bytes of the weights that ops pack."""
+    """Return the bytes of the weights that ops pack."""
     read = {
         operand for op in ops for index, operand in enumerate(op.operands) if _is_packed(op, index)
     }
@@ -232,20 +232,20 @@ def _weights(ops: Iterable[Operation]) -> int:
 
 
 def _bytes(type_: Attribute) -> int:
-    """Of a tensor; symbolic sizes count as one."""
+    """Return the bytes of a tensor; symbolic sizes count as one."""
     return dense_size(cast(AnyTensor, type_))
 
 
 def bytes_in_memory(value: SSAValue) -> int:
-    """Of a value between delegates; rows with a scale each stand in none."""
+    """Return the bytes of a value between delegates; never rows with one scale each."""
     is_dynamic = isinstance(element(value.type), DynamicInt8Type)
     return 0 if is_dynamic else _bytes(_stored(value.type))
 
 
 def _alive(ops: list[Operation]) -> list[int | None]:
-    """Bytes that ops before each index give to ops from it on; None if they may not cross.
+    """Return the bytes that ops before each index pass to later ops; None if not allowed.
 
-    Rows that are quantized at run time stay in their delegate: their scales have no type outside.
+    Dynamically quantized rows stay in their delegate: their scales have no type outside.
     """
     place = {op: index for index, op in enumerate(ops)}
     crossing: list[int] = [0] * (len(ops) + 1)
@@ -262,13 +262,13 @@ def _alive(ops: list[Operation]) -> list[int | None]:
 
 
 Wanted = dict[Operation, list[Attribute]]
-"""The types in which nodes read their operands, which may be the storage of those."""
+"""The types in which nodes read their operands; the operands may be the storage of those types."""
 
 
 def _take_casts_away(block: Block) -> Wanted:
-    """Let every op read what stands before casts of storage; the types that nodes wanted of them.
+    """Make every op read the value before storage casts; return the types that the nodes require.
 
-    The casts of this block go: the delegates that need one make their own.
+    The casts of this block are removed: each delegate that needs a cast creates its own.
     """
     wanted: Wanted = {}
     for op in block.ops:
@@ -289,14 +289,14 @@ def _take_casts_away(block: Block) -> Wanted:
 
 
 def _storage_root(value: SSAValue) -> SSAValue:
-    """What a chain of casts of storage starts from: the same integers."""
+    """Return the value that a chain of storage casts starts from: the same integers."""
     while isinstance(value.owner, StorageCast):
         value = value.owner.input
     return value
 
 
 def _stored(type_: Attribute) -> Attribute:
-    """The type a value has outside delegates."""
+    """Return the type of a value outside delegates."""
     type_quantization = quantization(type_)
     return (
         type_
@@ -332,7 +332,7 @@ def _reads(op: Operation) -> Sequence[SSAValue]:
 
 
 def _delegate(ops: list[Operation], wanted: Wanted) -> DelegateOp:
-    """A delegate op around `ops`, which move into it; uses outside read its results."""
+    """Create a delegate op around `ops`, which move into it; uses outside read its results."""
     members = set(ops)
     inputs: dict[tuple[SSAValue, Attribute], int] = {}
     packed: dict[tuple[SSAValue, Attribute], None] = {}
@@ -395,7 +395,7 @@ def _is_packed(op: Operation, index: int) -> bool:
 
 
 def _named(body: Block, value: SSAValue, type_: Attribute) -> SSAValue:
-    """A value under a type of the same storage, at the end of a block."""
+    """Give a value another type with the same storage, at the end of a block."""
     if value.type == type_:
         return value
     cast = StorageCast(value, type_)

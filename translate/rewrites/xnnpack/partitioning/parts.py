@@ -1,4 +1,4 @@
-"""Parts of values: a box cut out of one, and a node that computes only a box of its result."""
+"""Parts of values: cut a box out of a value, or build a node that computes only a box."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ STATED: dict[type[XnnpackOp], str] = {
     xnnpack.StaticReshape: "new_shape",
     xnnpack.StaticSlice: "sizes",
 }
-"""Nodes that state the sizes of their result, and where."""
+"""Nodes that state the sizes of their result, with the name of that attribute."""
 
 
 @recipe("box_of")
 def box_of(constant: torch.Tensor, *, starts: list[int], stops: list[int]) -> torch.Tensor:
-    """A part of a constant; a view."""
+    """Return a part of a constant, as a view."""
     return constant[tuple(slice(a, b) for a, b in zip(starts, stops, strict=True))]
 
 
 def cut_out(rw: Rewriter, value: SSAValue, have: Box, box: Box) -> SSAValue:
-    """The elements of `box` out of a value that holds those of `have`."""
+    """Return the elements of `box` from a value that holds the elements of `have`."""
     starts: list[int] = []
     for at, (asked, held) in enumerate(zip(box, have, strict=True)):
         start, length = settled(Size.of(asked[0]) - held[0]), settled(Size.of(asked[1]) - asked[0])
@@ -55,7 +55,7 @@ def cut_out(rw: Rewriter, value: SSAValue, have: Box, box: Box) -> SSAValue:
 
 
 def rebuilt(op: XnnpackOp, operands: list[SSAValue], box: Box) -> Operation:
-    """A node of the same kind for a part of its result."""
+    """Build a node of the same kind for a part of its result."""
     new = remade(op, operands, [tensor(shape_of(box), element(op.output.type))])
     if (field := STATED.get(type(op))) is not None:
         sizes = [size for size in shape_of(box) if isinstance(size, int)]

@@ -1,11 +1,11 @@
-"""Compute a batch in pieces where a whole one does not stay in the cache.
+"""Tiling: compute a batch in pieces where a whole batch does not fit in the cache.
 
 Eight images of 112 by 112 pixels and 96 channels are 38 MB: each node writes them to memory, and
-the next reads them from there. Computed in pieces, what a node writes is at hand when the next
-reads it, and as much less memory is in use. What can be computed so is said by the axis maps: rows
-of the first axis of a result are made of the same part of the first axis of each operand, or of
-all of an operand that no piece is of. A piece costs the start of its nodes, and each node packs
-weights of its own, so only the stretch of nodes goes that saves more.
+the next node reads them from there. Computed in pieces, the result of a node is still in the cache
+when the next node reads it, and less memory is in use by the same factor. The axis maps say which
+nodes can be split: each row of the result's first axis depends on the same part of the first axis
+of each operand, or on all of an operand that is not split. Each piece costs the start of its nodes,
+and each node packs weights of its own. A run of nodes is split only if it saves more.
 
 Before:
     %a = xnnpack.batch_matrix_multiply(%x, %w) : (tensor<2x16384x1xf32>, tensor<1x1x128xf32>) -> tensor<2x16384x128xf32>
@@ -49,14 +49,14 @@ from stepwell.translate.rewrites.xnnpack.partitioning.partition import bytes_in_
 from stepwell.translate.rewrites.xnnpack.partitioning.parts import cut_out, rebuilt
 
 MOST_PIECES = 64
-"""Into more, starts of nodes cost what is saved."""
+"""The largest number of pieces. With more, the starts of nodes cost what is saved."""
 WORD = 4
-"""Bytes of an element as the costs count them."""
+"""Bytes of an element in the cost estimate."""
 
 
 @dataclass(frozen=True)
 class SplitBatch(Pass):
-    """Stretches of nodes for a part of the batch at a time, where the cost model says so."""
+    """Compute runs of nodes for a part of the batch at a time, where the cost model favors it."""
 
     name: ClassVar[str] = "split-batch"
     bound: ClassVar[Bound] = Bound(1e-5, 1e-6, "a product of fewer rows may sum in another order")
@@ -74,7 +74,7 @@ class SplitBatch(Pass):
 
 @dataclass(frozen=True)
 class Stretch:
-    """Nodes in a row, each with the operands that it reads in pieces; and what that saves."""
+    """Consecutive nodes, each with the operands that it reads in pieces, and the savings."""
 
     nodes: Mapping[XnnpackOp, tuple[bool, ...]]
     before: Operation
@@ -83,7 +83,7 @@ class Stretch:
 
 
 def _best(block: Block, costs: Costs) -> Stretch | None:
-    """What saves most, if the values of a block are too large for the cache at all."""
+    """Return the most profitable run, if the values of a block exceed the cache at all."""
     rows = [
         cast("int", dims(value.type)[0])
         for op in block.ops
@@ -99,9 +99,9 @@ def _best(block: Block, costs: Costs) -> Stretch | None:
 
 @dataclass(frozen=True)
 class Nodes:
-    """The ops of a block in order, each with what it reads in pieces; None if it takes no part.
+    """The ops of a block in order, with the operands read in pieces; None if not split.
 
-    `opening` and `closing` are what it costs to begin or to end a stretch ahead of each op.
+    `opening` and `closing` are the costs of beginning and of ending a run before each op.
     """
 
     ops: Sequence[Operation]
@@ -118,7 +118,7 @@ class Nodes:
         return cls(ops, reads, *_edges(block, ops, pieces, costs), pieces, costs)
 
     def best(self) -> Stretch | None:
-        """The stretch that saves most; what reads whole what was made in pieces is in none."""
+        """Return the run that saves most; no node in it reads a split value as a whole."""
         span, most = None, 0.0
         made: set[Operation] = set()
         start, saved, work = 0, -inf, 0.0
@@ -145,7 +145,7 @@ class Nodes:
         return Stretch(nodes, self.ops[end], self.pieces, most)
 
     def _saved(self, op: Operation, reads: Sequence[bool]) -> float:
-        """Ways to memory and back, less starts of nodes and weights of their own."""
+        """Return the memory traffic saved, less the starts of nodes and their own weights."""
         values = [*(v for v, part in zip(op.operands, reads, strict=True) if part), op.results[0]]
         weights = [v for v, part in zip(op.operands, reads, strict=True) if not part]
         more = self.costs.node + self.costs.weight * sum(
@@ -154,12 +154,12 @@ class Nodes:
         return sum(map(self._way, values)) - (self.pieces - 1) * more
 
     def _way(self, value: SSAValue) -> float:
-        """What a value takes to memory or back, whole, beyond what its pieces take."""
+        """Return the traffic of a whole value to memory and back, beyond that of its pieces."""
         size = bytes_in_memory(value)
         return self.costs.missed(size) - self.pieces * self.costs.missed(size / self.pieces)
 
     def _work(self, op: Operation) -> float:
-        """Nanoseconds of a node, at least: its elements, and the products of a layer."""
+        """Return a lower bound of a node's nanoseconds: its elements, and a layer's products."""
         made = bytes_in_memory(op.results[0]) / WORD
         weights = max(
             (bytes_in_memory(v) / WORD for v in op.operands if constant_of(v) is not None),
@@ -170,7 +170,7 @@ class Nodes:
 
 
 def pieces_read(op: Operation, pieces: int) -> tuple[bool, ...] | None:
-    """Which operands a piece of the result reads a piece of; None if it is not made in pieces."""
+    """Which operands a piece of the result reads in pieces; None if the result cannot be split."""
     axes = axis_map(op) if isinstance(op, XnnpackOp) and len(op.results) == 1 else None
     if axes is None or not _has_pieces(op.results[0], pieces):
         return None
@@ -185,13 +185,13 @@ def pieces_read(op: Operation, pieces: int) -> tuple[bool, ...] | None:
 
 
 def _has_pieces(value: SSAValue, pieces: int) -> bool:
-    """Whether the first axis can be cut into so many."""
+    """Whether the first axis can be cut into this many pieces."""
     shape = dims(value.type) if is_static(value.type) else ()
     return bool(shape) and cast("int", shape[0]) % pieces == 0 and constant_of(value) is None
 
 
 def piece(value: SSAValue, index: int, pieces: int) -> Box:
-    """The box of one of the pieces."""
+    """Return the box of one of the pieces."""
     (_, rows), *rest = whole(value.type)
     step = cast("int", rows) // pieces
     return ((index * step, (index + 1) * step), *rest)
@@ -200,9 +200,9 @@ def piece(value: SSAValue, index: int, pieces: int) -> Box:
 def _edges(
     block: Block, ops: Sequence[Operation], pieces: int, costs: Costs
 ) -> tuple[list[float], list[float]]:
-    """Nanoseconds of cutting what stands ahead of each op and is read from it on, and of joining.
+    """Return the nanoseconds of cutting the values that cross each op's start, and of joining.
 
-    Rows that are quantized at run time have a scale each, and can be neither cut nor joined.
+    Dynamically quantized rows have one scale each and can be neither cut nor joined.
     """
     place = {op: index for index, op in enumerate(ops)}
     opening, closing = [0.0] * (len(ops) + 1), [0.0] * (len(ops) + 1)
@@ -226,7 +226,7 @@ def _edges(
 
 
 def _write(stretch: Stretch, program: Program, history: History) -> None:
-    """Every node for one piece after the other; what others read is joined behind the last."""
+    """Build every node for one piece after the other, then join values that others read."""
     anchor, pieces = Rewriter(stretch.before, program), stretch.pieces
     made: dict[SSAValue, list[SSAValue]] = {op.results[0]: [] for op in stretch.nodes}
     cuts: dict[tuple[SSAValue, int], SSAValue] = {}

@@ -1,9 +1,9 @@
-"""Compute each index of an axis alone where XNNPACK cannot part and merge it: heads of any batch.
+"""Unrolling: compute each index of an axis separately where XNNPACK cannot split or merge the axis.
 
-XNNPACK works out one size of a reshape. Where batch and length are both symbolic, it can neither
-part the channels of `[b, n, h·d]` into heads nor merge them again, though every op in between leaves
-that axis as it is. So each head is a slice of the channels, every op is done for each head, and the
-results are joined along the channels. The axis maps of the ops say what is to be done for each.
+XNNPACK infers one size of a reshape. Where batch and length are both symbolic, it can neither split
+the channels of `[b, n, h·d]` into heads nor merge them again, though every op in between keeps that
+axis. Each head therefore becomes a slice of the channels, every op is done for each head, and the
+results are concatenated along the channels. The axis maps of the ops say what to do for each head.
 
 Before:
     %b = aten.sym_size.int(%x, 0) : (tensor<?x?x6xf32, #stepwell.shape<["b", "n", 6]>>) -> !stepwell.int<"b">
@@ -51,15 +51,15 @@ from stepwell.translate.rewrites.building import (
 )
 
 MOST_NODES = 1024
-"""Nodes that an axis may become; beyond it, delegates between the views are the lesser evil."""
+"""The most nodes that an axis may become. Beyond it, delegates between the views cost less."""
 
 BLIND = (Unary, Binary, BatchMatrixMultiply, FullyConnected)
-"""Nodes of which no field names an axis: one less in front of those they look at is nothing to them."""
+"""Nodes with no field that names an axis: they work the same with one leading axis less."""
 
 
 @dataclass(frozen=True)
 class Axis:
-    """A value, and the axis of it of which each index is computed alone."""
+    """A value, and the axis of it along which each index is computed separately."""
 
     value: SSAValue
     at: int
@@ -67,11 +67,11 @@ class Axis:
 
 @dataclass(frozen=True)
 class Unrolled:
-    """The view that merges the axis with the next, and what stands between it and those that part.
+    """The view that merges the axis with the next, and the nodes up to the views that split.
 
     Attributes:
         op: the view.
-        axis: what it merges.
+        axis: the axis that it merges.
         reads: for each value in between, the axis of each operand of its node that it comes from.
     """
 
@@ -82,7 +82,7 @@ class Unrolled:
 
 @dataclass(frozen=True)
 class Read:
-    """The axis of an operand that stands for one of the result, or is of size 1 there."""
+    """The axis of an operand that corresponds to one of the result, or is of size 1 there."""
 
     at: int
     is_one: bool = False
@@ -90,14 +90,14 @@ class Read:
 
 @dataclass(frozen=True)
 class UnrollAxis(Rewrite[Unrolled]):
-    """`merge(op(part(x)))` to `cat(op(slice(x)), …)` where no reshape merges and parts."""
+    """`merge(op(part(x)))` to `cat(op(slice(x)), …)` where no reshape can merge and split."""
 
     name: ClassVar[str] = "unroll-axis"
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.ViewDefault,)
     bound: ClassVar[Bound] = roundings("a batched GEMM may sum in another order")
 
     def match(self, op: aten.ViewDefault, program: Program) -> Unrolled | Refusal | None:
-        """Guards: two sizes stay symbolic; every node keeps the axis; nobody else reads between."""
+        """Guards: two symbolic sizes; every node keeps the axis; no other uses of the values."""
         source = op.operands[0]
         at = _first_of_two(dims(op.results[0].type), dims(source.type))
         if at is None:
@@ -111,11 +111,11 @@ class UnrollAxis(Rewrite[Unrolled]):
             return Refusal(f"{count} times {len(match.reads)} nodes are too many")
         nodes = {axis.value.owner for axis in match.reads} | {op}
         if any(use.operation not in nodes for axis in match.reads for use in axis.value.uses):
-            return Refusal("what stands between the views is read elsewhere, too")
+            return Refusal("a value between the views is read elsewhere, too")
         return match
 
     def build(self, match: Unrolled, rw: Rewriter) -> None:
-        """Each index through all nodes, then what they give side by side."""
+        """Build all nodes for each index, then concatenate their results."""
         without: dict[SSAValue, SSAValue] = {}
         count = number_of(dims(match.axis.value.type)[match.axis.at])
         pieces = [_Index(index, match, without, rw).of(match.axis) for index in range(count)]
@@ -123,9 +123,9 @@ class UnrollAxis(Rewrite[Unrolled]):
 
 
 def _first_of_two(merged: tuple[Dim, ...], apart: tuple[Dim, ...]) -> int | None:
-    """The first of two axes that are one of `merged`: of numbers, or itself of size 1.
+    """Return the first of two axes that `merged` joins: of static size, or of size 1.
 
-    None where XNNPACK works the sizes out.
+    None where XNNPACK can infer the sizes.
     """
     if not is_known((*apart, *merged)) or is_open_once(apart):
         return None
@@ -138,7 +138,7 @@ def _first_of_two(merged: tuple[Dim, ...], apart: tuple[Dim, ...]) -> int | None
 
 
 def _is_parted(axis: Axis) -> bool:
-    """Whether a view makes an axis of the one behind it: each index is a slice of what it parts."""
+    """Whether a view splits off an axis, so that each index is a slice of the view's operand."""
     op, shape = axis.value.owner, dims(axis.value.type)
     return (
         isinstance(op, aten.ViewDefault)
@@ -147,13 +147,13 @@ def _is_parted(axis: Axis) -> bool:
 
 
 def _collect(axis: Axis, reads: dict[Axis, list[Read | None]]) -> Refusal | None:
-    """Gather the nodes that an axis passes through, up to the views that part it."""
+    """Collect the nodes that an axis passes through, up to the views that split it."""
     if _is_parted(axis) or is_open_once(dims(axis.value.type)):
         return None
     node = axis.value.owner
     if not isinstance(node, (*BLIND, StaticTranspose)):
         where = node.name if isinstance(node, Operation) else "an input"
-        return Refusal(f"an axis that XNNPACK cannot part goes back to {where}")
+        return Refusal(f"an axis that XNNPACK cannot split comes from {where}")
     links = axis_map(node)
     assert links is not None, node.name
     reads[axis] = []
@@ -170,19 +170,19 @@ def _collect(axis: Axis, reads: dict[Axis, list[Read | None]]) -> Refusal | None
 
 
 def _read(links: AxisMap, operand: int, axis: int) -> Read | Refusal | None:
-    """The axis of an operand that an axis of the result is; None if it makes no difference."""
+    """Return the operand axis that corresponds to a result axis; None if the operand has none."""
     own = links.links[operand] or ()
     if Once(axis) in own:
         return Read(own.index(Once(axis)), is_one=True)
     at = links.before(operand, axis)
     if at is None and any(axis in links.seen(operand, each) for each in range(len(own))):
-        return Refusal("a node looks along an axis that XNNPACK cannot part")
+        return Refusal("a node computes along an axis that XNNPACK cannot split")
     return None if at is None else Read(at)
 
 
 @dataclass(frozen=True)
 class _Index:
-    """One index of the axis, as far as it is computed; `without` are operands of size 1 there."""
+    """Return one index of the axis, as computed so far; `without` are operands of size 1 there."""
 
     index: int
     match: Unrolled
@@ -191,7 +191,7 @@ class _Index:
     known: dict[Axis, SSAValue] = field(default_factory=dict[Axis, SSAValue])
 
     def of(self, axis: Axis) -> SSAValue:
-        """A value at the index, without the axis."""
+        """Return a value at the index, without the axis."""
         if axis not in self.known:
             self.known[axis] = self._made(axis)
         return self.known[axis]
@@ -215,7 +215,7 @@ class _Index:
         return self.rw.insert(new).results[0]
 
     def _part(self, axis: Axis) -> SSAValue:
-        """The index of what a view parts, or of a shape that XNNPACK works out."""
+        """Return the index of a view's operand, or of a shape that XNNPACK can infer."""
         value, at = axis.value, axis.at
         shape, merge = dims(value.type), value.owner
         if not isinstance(merge, aten.ViewDefault) or not _is_parted(axis):
@@ -231,7 +231,7 @@ class _Index:
         return slice_axis(self.rw, source, at, start, start + step)
 
     def _outputs(self, layer: FullyConnected, start: int, stop: int) -> SSAValue:
-        """Some outputs of a layer: a layer with those rows of the weight."""
+        """Build a layer for some outputs of a layer: with those rows of the weight."""
         store, part = self.rw.weights, {"start": start, "stop": stop}
         weights = [self.rw.weight(store.derive("rows", [key], **part)) for key in _keys(layer)]
         (*before, _), of = dims(layer.output.type), element(layer.output.type)
@@ -244,7 +244,7 @@ class _Index:
         return self._shared(value, read.at) if read.is_one else self.of(Axis(value, read.at))
 
     def _shared(self, value: SSAValue, at: int) -> SSAValue:
-        """A value that all indices share, without its axis of size 1: above what is elementwise."""
+        """Return a value that all indices share, without its axis of size 1."""
         shape, node = dims(value.type), value.owner
         if value not in self.without:
             if isinstance(node, Unary | Binary) and all(
@@ -259,7 +259,7 @@ class _Index:
 
 
 def _layer(value: SSAValue, at: int) -> FullyConnected | None:
-    """The layer whose outputs an axis is, if nothing else reads them and its rows are constants."""
+    """Return the layer whose outputs form an axis, if unused elsewhere and of constant rows."""
     layer = value.owner
     if not isinstance(layer, FullyConnected) or at != len(dims(value.type)) - 1:
         return None
@@ -274,5 +274,5 @@ def _keys(layer: FullyConnected) -> list[str]:
 
 
 def dropped(shape: tuple[Dim, ...], at: int) -> tuple[Dim, ...]:
-    """A shape without an axis."""
+    """Return a shape without one axis."""
     return (*shape[:at], *shape[at + 1 :])

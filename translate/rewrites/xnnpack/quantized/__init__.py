@@ -1,1 +1,1 @@
-"""Quantized layers and casts as nodes."""
+"""Legalization of quantized layers and casts to nodes."""

@@ -1,9 +1,9 @@
-"""Casts that no kernel took in: of constants ahead of time, others by ExecuTorch's operators.
+"""Lower casts that no kernel absorbed: constants at compile time, others to ExecuTorch's operators.
 
-A dequantized constant becomes the floats it stands for, so that the layer that reads it still runs
-in XNNPACK. XNNPACK has a node between float32 and all of int8 or uint8 with one scale. A cast that
-it does not do goes back to `quantized_decomposed`, whose kernels
-ExecuTorch has.
+A dequantized constant becomes the floats that it represents, so that the layer that reads it still
+runs in XNNPACK. XNNPACK has a node between float32 and all of int8 or uint8 with one scale. A cast
+that it does not support becomes a `quantized_decomposed` op again, which ExecuTorch has kernels
+for.
 
 rule fold-dequantized-constant
     The floats that the stored integers of a weight stand for.
@@ -76,22 +76,22 @@ from stepwell.translate.rules import read_rules
 
 
 def has_an_operator(of: UniformQuantizedType) -> bool:
-    """One scale, or one for each index of an axis."""
+    """Return one scale, or one for each index of an axis."""
     return not of.data.sub_channel
 
 
 def conversion_to(of: UniformQuantizedType) -> Bound:
-    """How far XNNPACK's quantization may lie from PT2E's."""
+    """Return the bound on the difference between XNNPACK's quantization and PT2E's."""
     return conversion(of.data)
 
 
 def called_quantize(rw: Rewriter, value: SSAValue, of: UniformQuantizedType) -> SSAValue:
-    """The plain integers that a real value is quantized to."""
+    """Return the plain integers that a real value is quantized to."""
     return quantized(rw, value, of.data)
 
 
 def called_dequantize(rw: Rewriter, stored: SSAValue, of: UniformQuantizedType) -> SSAValue:
-    """The real value that plain integers stand for."""
+    """Return the real value that plain integers represent."""
     return dequantized(rw, stored, of.data)
 
 

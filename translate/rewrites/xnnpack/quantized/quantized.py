@@ -1,7 +1,7 @@
-"""What the lowerings of quantized ops must know of their operands, and the constants they write.
+"""Conditions on operands of quantized ops, and the constants that their lowerings write.
 
-A quantized op is float in the program: it stands between `quant.dcast` and `quant.qcast`, where
-`translate/quantized` recognizes it. It may take the integers themselves only where XNNPACK has a
+A quantized op is float in the program: it is between `quant.dcast` and `quant.qcast`, where
+`translate/quantized` recognizes it. It may read the integers themselves only where XNNPACK has a
 kernel for exactly these parameters.
 """
 
@@ -42,7 +42,7 @@ MAX_RESCALE = 256.0
 
 
 def not_static_int8(value: SSAValue) -> Refusal | None:
-    """The value is a tensor of qint8 or quint8 that XNNPACK can hold."""
+    """The value is a tensor of qint8 or quint8 that XNNPACK represents."""
     if datatype(value.type) not in STATIC_INT8:
         return Refusal(
             f"XNNPACK has no static int8 kernel for values of {dtype_name(element(value.type))}"
@@ -62,7 +62,7 @@ def not_computed_range(value: SSAValue) -> Refusal | None:
 
 
 def not_of_integers(made: SSAValue, sources: Sequence[SSAValue]) -> Refusal | None:
-    """Operands and result are of the same int8 kind; a constant XNNPACK would not copy stays out."""
+    """Operands and result have the same int8 kind; uncopied constants are rejected."""
     for refusal in (
         not_static_int8(made),
         not_computed_range(made),
@@ -129,19 +129,19 @@ def not_within_sums(
 
 
 def of_singles(parameters: Quantization) -> Quantization:
-    """The same integers, of numbers of float32."""
+    """Return the same integers under a type that expresses float32."""
     return replace(parameters, expressed=f32)
 
 
 def typed_constant(rw: Rewriter, key: str, parameters: Quantization) -> SSAValue:
-    """A weight's stored integers under their type."""
+    """Return a weight's stored integers under their type."""
     stored = rw.weight(key)
     type_ = with_element(stored.type, UniformQuantizedType(parameters))
     return rw.insert(StorageCast(stored, type_)).results[0]
 
 
 def typed_bias(rw: Rewriter, layer: Layer) -> SSAValue | None:
-    """The bias as int32 in units of the products' scales; None if there is none."""
+    """Return the bias as int32 in units of the products' scales; None if there is none."""
     given, bias, weight = layer.inputs[0].held, layer.bias, layer.weight.held
     if bias is None:
         return None
@@ -157,7 +157,7 @@ def typed_bias(rw: Rewriter, layer: Layer) -> SSAValue | None:
 
 
 def bias_type(input_scale: float, weight: Quantization) -> Quantization:
-    """int32 with the product of both scales, for each output where the weight has one for each."""
+    """Return int32 with the product of both scales, for each output if the weight has such."""
     scales = tuple(
         (weight.scale_values() * input_scale).tolist()
         if not weight.is_per_tensor
@@ -179,12 +179,12 @@ def bias_type(input_scale: float, weight: Quantization) -> Quantization:
 
 
 def on_axis(parameters: Quantization, axis: int) -> Quantization:
-    """The same scales, on another axis of the tensor."""
+    """Return the same scales, on another axis of the tensor."""
     return parameters if parameters.is_per_tensor else replace(parameters, blocks=((axis, 1),))
 
 
 def per_channel(parameters: Quantization, axis: int, channels: int) -> Quantization:
-    """A scale for every channel: kernels with run-time scales take no others."""
+    """Return a scale for every channel: kernels with run-time scales take no others."""
     if not parameters.is_per_tensor:
         return on_axis(parameters, axis)
     return replace(

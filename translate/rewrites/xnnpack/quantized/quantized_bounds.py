@@ -1,6 +1,6 @@
-"""How far int8 kernels may stand from the float form of the same layer: derived, not chosen.
+"""Error bounds of int8 kernels against the float form of the same layer: derived, not chosen.
 
-With u = 2⁻²⁴, a float32 sum of K products differs from the exact one by at most γ(K)·Σ|xᵢwᵢ|, in
+With u = 2⁻²⁴, a float32 sum of K products differs from the exact sum by at most γ(K)·Σ|xᵢwᵢ|, in
 whatever order it is taken, where γ(K) = K·u / (1 − K·u) (Higham, Accuracy and Stability of
 Numerical Algorithms, §3.1). Rounding both operands, the bias, the scale and the result adds a few
 steps to K.
@@ -24,36 +24,36 @@ from stepwell.ir.types import dims, element
 from stepwell.ir.weights import WeightStore
 
 ROUNDED_ONCE = Bound(units=1, reason="both round one real number, by other float steps")
-"""Two roundings of reals that lie less than a unit apart differ by one unit at most."""
+"""Roundings of two reals that are less than a unit apart differ by one unit at most."""
 
 _UNIT_ROUNDOFF = 2.0**-24
 _BFLOAT16 = 2.0**-8
-"""What rounding to eight significant bits may move a number, relative to it."""
+"""The relative error of rounding to eight significant bits."""
 _HALF = 2.0**-11
-"""What rounding to a half may move a number, relative to it."""
+"""The relative error of rounding to a half."""
 _FEW = 8
-"""Roundings of one product beside its sum: operands, bias, scales, result."""
+"""Roundings of one product in addition to its sum: operands, bias, scales, result."""
 _ZERO_POINT_SLACK = 2.0**-12
-"""A zero point is found in float32 among 255 steps: off by less than 2⁻¹² of one."""
+"""A zero point is computed in float32 among 255 steps: its error is less than 2⁻¹² of one."""
 _HALF_SLACK = 255 * 2.0**-10
 """The range of halves and its 255th part are rounded to halves: a quarter of a step at its ends."""
 
 
 def growth(terms: int) -> float:
-    """γ(terms + a few)."""
+    """Return γ(terms + a few)."""
     steps = (terms + _FEW) * _UNIT_ROUNDOFF
     return steps / (1.0 - steps)
 
 
 def terms(op: SchemaOp) -> int:
-    """How many products each result of a linear layer or convolution sums."""
+    """Return the number of products that each result of a linear layer or convolution sums."""
     shape = cast(tuple[int, ...], dims(op.operands[1].type))
     is_transposed = "transposed" in op.SCHEMA.by_name and op.arg("transposed")
     return math.prod(shape) // shape[1 if is_transposed else 0]
 
 
 def magnitude(op: SchemaOp, value: Value) -> float:
-    """The largest Σ|xᵢwᵢ| + |b| over a layer's results, for the values at hand."""
+    """Return the largest Σ|xᵢwᵢ| + |b| over a layer's results, for the given values."""
     rule = rule_for(type(op))
     assert rule is not None
     absolute = [value(operand).abs() for operand in op.operands]
@@ -62,17 +62,17 @@ def magnitude(op: SchemaOp, value: Value) -> float:
 
 
 def static_layer(op: SchemaOp, products: float, made: SSAValue, value: Value) -> Bound:
-    """Units between q(layer(dq(x), dq(w), b)) and the kernel that sums integers.
+    """Bound the units between q(layer(dq(x), dq(w), b)) and the kernel that sums integers.
 
     The kernel's bias is rounded to a whole number of products (half a product's step); the rest of
-    the distance is the float rounding of either. If that is d units before the last rounding, the
-    integers differ by ⌊d⌋ + 1 at most.
+    the distance is the float rounding of both forms. If the distance is d units before the last
+    rounding, the integers differ by ⌊d⌋ + 1 at most.
 
     Args:
         op: the layer, with a dequantized input and weight.
         products: the largest step of a product, input scale times weight scale.
         made: the quantized result.
-        value: the values at hand.
+        value: the given values.
     """
     held = quantization(made.type)
     assert held is not None
@@ -89,13 +89,13 @@ STATIC_LAYER = Bound(
 
 
 def stored_layer(op: SchemaOp, step: float, value: Value, scales_rounded: bool = False) -> Bound:
-    """Reals between layer(x̂, dq(w), b) and a kernel that quantizes each token of x by itself.
+    """Bound the reals between layer(x̂, dq(w), b) and a kernel that quantizes each token.
 
-    Both quantize an element to within half a step, of the tensor and of the token; a token's range
-    lies within the tensor's, so its step is no greater: inputs differ by one `step` at most, and
+    Both quantize an element to within half a step, of the tensor and of the token. A token's range
+    is within the tensor's, so its step is no greater: inputs differ by one `step` at most, and
     results by that times Σ|w|. With `step` 0 (float inputs) only the sums differ. Scales of groups
-    rounded to bfloat16 move each product by a further part of itself; so do halves, to which torch
-    rounds both factors of a product and its sum, and this layer the sum.
+    rounded to bfloat16 move each product by a further part of itself. So do halves: torch rounds
+    both factors of a product and its sum to halves, and this layer rounds the sum.
     """
     of_halves = element(op.results[0].type) == f16
     weight = cast(torch.Tensor, value(op.operands[1])).abs().double()
@@ -110,14 +110,14 @@ def stored_layer(op: SchemaOp, step: float, value: Value, scales_rounded: bool =
 
 
 def finer_tokens(given: DynamicTensor, filter: torch.Tensor, held: Quantization) -> Bound:
-    """Reals between one product of tokens quantized together and of parts quantized by themselves.
+    """Bound the reals between products of tokens quantized together and in parts.
 
     As in `stored_layer`, a part's step is no greater than the whole's.
 
     Args:
         given: the tokens quantized together.
         filter: the stored weights, outputs first.
-        held: what they mean.
+        held: the quantized type of the stored weights.
     """
     scales = held.scale_values(torch.float64)
     reach = float((filter.double().abs().flatten(1).sum(1) * scales).max())
@@ -136,7 +136,7 @@ STORED_LAYER = Bound(
 
 
 def conversion(parameters: Quantization) -> Bound:
-    """PT2E multiplies by 1/scale taken in float64, XNNPACK by 1/scale of the float32 scale."""
+    """PT2E multiplies by 1/scale computed in float64, XNNPACK by 1/scale of the float32 scale."""
     scales = parameters.scale_values(torch.float64)
     is_single = bool((scales.float() == scales).all())
     return EXACT if is_single else ROUNDED_ONCE

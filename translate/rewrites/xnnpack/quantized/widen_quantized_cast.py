@@ -1,7 +1,8 @@
-"""Casts between halves and integers: float32 casts, with the halves widened or rounded beside them.
+"""Legalization: casts between halves and integers become float32 casts and conversions.
 
 Neither XNNPACK nor ExecuTorch quantizes halves. PyTorch widens them first, and rounds the float32
-product of a dequantized one; so this changes no bit. Types change through the stored integers.
+product of a dequantized value, so this rewrite changes no bit. Types change through the stored
+integers.
 
 rule widen-quantized-cast
     Halves become integers.
@@ -41,12 +42,12 @@ from stepwell.translate.rules import read_rules
 
 
 def is_half(attribute: Attribute) -> bool:
-    """float16 or bfloat16."""
+    """Whether the type is float16 or bfloat16."""
     return attribute in (f16, bf16)
 
 
 def of_singles(quantized_type: UniformQuantizedType) -> UniformQuantizedType:
-    """The same quantization, of numbers of float32."""
+    """Return the same quantization with float32 as its expressed type."""
     return UniformQuantizedType(quantized.of_singles(quantized_type.data))
 
 

@@ -1,0 +1,31 @@
+"""The packages that define passes: rewrites, lowerings, decompositions, canonicalization."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Iterator
+from types import ModuleType
+
+PACKAGES = ("canonicalize", "decompositions", "lowerings", "rewrites")
+"""Packages below `stepwell.translate`."""
+
+
+def pass_modules() -> Iterator[ModuleType]:
+    """Import every module that may define passes, packages first, in alphabetical order."""
+    for name in PACKAGES:
+        package = importlib.import_module(f"stepwell.translate.{name}")
+        yield package
+        for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            yield importlib.import_module(info.name)
+
+
+def folder_of(module: str) -> str | None:
+    """Return the subfolder of `PACKAGES` that a module is in, else its package, else None.
+
+    `stepwell.translate.rewrites.views.expands` is in `views`; a module elsewhere is in None.
+    """
+    parts = module.split(".")
+    if parts[1:2] != ["translate"] or parts[2:3] == [] or parts[2] not in PACKAGES:
+        return None
+    return parts[3] if len(parts) > 4 else parts[2]
