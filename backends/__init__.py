@@ -1,1 +1,1 @@
-"""Readers, emitters and runners of what devices run."""
+"""Readers, emitters and runners of artifacts."""

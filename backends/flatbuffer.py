@@ -1,10 +1,10 @@
-"""A FlatBuffers reader for bytes nobody vouches for, driven by the format's own `.fbs` text.
+"""A FlatBuffers reader for untrusted bytes, driven by the format's own `.fbs` text.
 
 The accessors that flatc generates trust their input: a flipped bit sends them out of the buffer,
-into a cycle, or into a vector of four thousand million elements. Here every offset is checked
-against the buffer, every table against its own extent, nesting against a depth, and the total of
-what is read against a budget proportional to the file, so that shared sub-objects cannot be
-unfolded without end. Reading therefore takes time linear in the file, whatever the file says.
+into a cycle, or into a vector of four billion elements. This reader checks every offset
+against the buffer, every table against its own extent, nesting against a depth, and the total
+size of the result against a budget proportional to the file, so that shared sub-objects cannot
+be expanded without limit. Reading therefore takes time linear in the size of any file.
 
 Source: the FlatBuffers binary format, https://flatbuffers.dev/internals/.
 """
@@ -50,7 +50,7 @@ class Field:
 
 @dataclass
 class Schema:
-    """The declarations of a `.fbs` file and of the files it includes."""
+    """The declarations of a `.fbs` file and of the files that it includes."""
 
     tables: dict[str, tuple[Field, ...]] = field(default_factory=dict[str, tuple[Field, ...]])
     enums: dict[str, tuple[str, dict[str, int]]] = field(
@@ -59,13 +59,13 @@ class Schema:
     unions: dict[str, dict[int, tuple[str, str]]] = field(
         default_factory=dict[str, dict[int, tuple[str, str]]]
     )
-    """Members by tag: the name they have in the union, and their table's name."""
+    """Members by tag: their name in the union, and the name of their table."""
     root: str = ""
     identifier: bytes = b""
     layouts: dict[tuple[str, tuple[str, ...]], Any] = field(
         default_factory=dict[tuple[str, tuple[str, ...]], Any], repr=False, compare=False
     )
-    """Where the fields of a table lie, by its name and those that are there: for who writes."""
+    """Layouts of tables, by table name and present fields; a cache of the writer."""
 
 
 _DECLARATION = re.compile(
@@ -78,10 +78,10 @@ _FIELD = re.compile(
 
 
 def parse_schema(text: str, include: Callable[[str], str] | None = None) -> Schema:
-    """The declarations in a `.fbs` text; `include(name)` gives the text of an included file.
+    """Parse the declarations in a `.fbs` text; `include(name)` returns an included file's text.
 
-    Tables, enums, unions, defaults and attributes are understood; structs are not used by the
-    formats read here and are refused.
+    Tables, enums, unions, defaults and attributes are supported. Structs, which the formats read
+    here do not use, are refused.
     """
     schema = Schema()
     _declare(schema, text, include)
@@ -158,10 +158,10 @@ def _default(schema: Schema, type_: str, match: re.Match[str]) -> int | float | 
 def read_root(
     data: bytes | memoryview, schema: Schema, *, check_identifier: bool = True, what: str
 ) -> Record:
-    """The root table of a FlatBuffer as nested records.
+    """Read the root table of a FlatBuffer as nested records.
 
-    Vectors of bytes come as `memoryview`s of `data`, other vectors as lists. `what` names the
-    thing read in errors. Raises `ParseFailure` for anything that is not well formed.
+    Vectors of bytes are `memoryview`s of `data`, other vectors are lists. `what` names the
+    format in errors. Raises `ParseFailure` for anything that is not well formed.
     """
     if check_identifier and schema.identifier and bytes(data[4:8]) != schema.identifier:
         raise ParseFailure(
@@ -194,7 +194,7 @@ class _Reader:
             raise self._fail("the same bytes are referred to too many times", position)
 
     def follow(self, position: int) -> int:
-        """Where the unsigned offset stored at `position` leads."""
+        """The position to which the unsigned offset stored at `position` points."""
         target = position + self._unpack("I", position)
         if target <= position or target + 4 > len(self._data):
             raise self._fail("an offset points outside the data", position)

@@ -1,11 +1,11 @@
-"""Writes a FlatBuffer from nested records, as fast as Python can.
+"""Write a FlatBuffer from nested records, quickly in pure Python.
 
-The stock way (dataclasses → JSON → a flatc process) takes 0.1 s for a small graph; the
-`flatbuffers` package's `Builder` makes a dozen Python calls a field. Here a table with a given
-set of fields is one `struct.pack`, and its vtable is written once.
+The stock method (dataclasses → JSON → a flatc process) takes 0.1 s for a small graph; the
+`flatbuffers` package's `Builder` makes a dozen Python calls for each field. Here a table with a
+given set of fields is one `struct.pack`, and its vtable is written once.
 
 The buffer grows from its end to its beginning, children before parents, because offsets point
-forward. A place is its distance from the end. Source: https://flatbuffers.dev/internals/.
+forward. Positions are distances from the end. Source: https://flatbuffers.dev/internals/.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ _CODES: dict[str, str] = {
 
 @dataclass(frozen=True)
 class _Layout:
-    """Where the fields of a table lie when a given set of them is present."""
+    """The layout of a table in which a given set of fields is present."""
 
     packer: struct.Struct
     names: tuple[str, ...]
-    references: tuple[tuple[int, int, Field], ...]  # Index into `names`, offset: no scalars.
+    references: tuple[tuple[int, int, Field], ...]  # Index into `names`, offset: not scalars.
     vtable: bytes
     alignment: int
 
 
 def write_root(schema: Schema, record: Mapping[str, Any]) -> bytes:
-    """The FlatBuffer of a root record.
+    """Return the FlatBuffer of a root record.
 
-    Records are as `backends.flatbuffer` reads them: a field that is None or missing is left out,
-    vectors are sequences, a union is `(name of its member, record)`. A record that stands in
-    several places is written once; so are equal strings and equal vectors of numbers.
+    Records have the form in which `backends.flatbuffer` reads them: a field that is None or
+    missing is omitted, vectors are sequences, a union is `(name of its member, record)`. A record
+    that occurs several times is written once; so are equal strings and equal vectors of numbers.
     """
     return _Writer(schema).finish(record)
 
@@ -75,7 +75,7 @@ class _Writer:
         return self._size
 
     def _align(self, size: int, alignment: int) -> None:
-        """Pad so that `size` bytes written next begin at a multiple of `alignment`."""
+        """Pad so that the next `size` bytes begin at a multiple of `alignment`."""
         if padding := -(self._size + size) % alignment:
             self._put(b"\0" * padding)
 

@@ -1,4 +1,4 @@
-"""What a lowered program consists of: delegates, and the ops that stand outside them."""
+"""The contents of a lowered program: delegates, and the ops outside them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def inventory(program: Program) -> tuple[int, Counter[str]]:
 
 
 def cuts(program: Program) -> int:
-    """Delegates that stand directly behind another: made so that loading takes less memory."""
+    """The number of delegates that directly follow another, split to load with less memory."""
     return sum(
         isinstance(op, DelegateOp) and isinstance(op.prev_op, DelegateOp)
         for op in outside_and_delegates(program)

@@ -1,4 +1,4 @@
-"""Which delegates a `.pte` reader opens, and which kernels beside ATen's it understands."""
+"""The delegates that a `.pte` reader opens, and the kernels besides ATen's that it supports."""
 
 from __future__ import annotations
 
@@ -16,4 +16,4 @@ PTE_READERS = Readers(
         TOSA_BACKEND: TosaReader(),
     }
 )
-"""Every reader there is; delegates of other backends stay opaque."""
+"""All readers; delegates of other backends stay opaque."""

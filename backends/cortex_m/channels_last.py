@@ -1,11 +1,12 @@
-"""Kernels that read memory as it lies, whatever order of dimensions their tensors state.
+"""Kernels that ignore the dim order of their tensors and read memory from first to last.
 
-`cortex_m::transpose`, `softmax`, `linear` and their like, and the portable `cat` and `slice_copy`,
-take a tensor's sizes in their logical order and its bytes from first to last (ExecuTorch's
-`backends/cortex_m/ops`, `kernels/portable/cpu`). Of a channels-last tensor they make something else
-than its sizes say: ExecuTorch's own flow emits such calls, and its `conv → permute → reshape →
-linear` and `cat(conv, conv)` are 121 and 155 units off on a device. Here such a call is given
-tensors over the same bytes in plain order, so that what is read computes what the device does.
+`cortex_m::transpose`, `softmax`, `linear` and similar kernels, and the portable `cat` and
+`slice_copy`, use a tensor's sizes in their logical order and its bytes from first to last
+(ExecuTorch's `backends/cortex_m/ops`, `kernels/portable/cpu`). For a channels-last tensor the
+result differs from what its sizes say. ExecuTorch's own flow emits such calls: its `conv → permute
+→ reshape → linear` and `cat(conv, conv)` are 121 and 155 units off on a device. This module
+replaces their tensors by contiguous ones over the same bytes, so that a program that was read
+computes what the device computes.
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ BLIND = frozenset(
         "aten::slice_copy.Tensor_out",
     )
 )
-"""Kernels that do not look at the order of dimensions."""
+"""Kernels that ignore the dim order."""
 
 
 def as_they_lie(container: Container) -> Container:
-    """The container with each blind call on tensors in the order in which it reads them."""
+    """Return the container with the tensors of these calls in the order in which they are read."""
     return replace(container, methods=tuple(map(_method, container.methods)))
 
 
@@ -53,7 +54,7 @@ def _method(method: Method) -> Method:
 
 
 def _plain(index: int, values: list[Value]) -> int:
-    """The index of a value over the same bytes in plain order; itself where it has that."""
+    """The index of a contiguous value over the same bytes, or the value itself."""
     value = values[index]
     if isinstance(value, TensorList):
         items = tuple(_plain(item, values) for item in value.items)

@@ -1,4 +1,4 @@
-"""What of a Cortex-M program the `cortex_m` library does not run."""
+"""The ops of a Cortex-M program that the `cortex_m` library does not run."""
 
 from __future__ import annotations
 

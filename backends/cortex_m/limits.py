@@ -1,4 +1,4 @@
-"""What the kernels' int32 accumulators hold, checked exactly from a program's actual weights."""
+"""Overflow checks of the kernels' int32 accumulators, exact for a program's actual weights."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from stepwell.ir.program import Program
 
 
 def limit_problems(program: Program) -> Iterator[Problem]:
-    """Every row of a linear layer or convolution whose sum some input takes past int32."""
+    """Every row of a linear layer or convolution whose sum can overflow int32 for some input."""
     for op in program.module.walk():
         if isinstance(op, QuantizedLinear | Spatial):
             weight = _constant(op.operands[1], program)

@@ -1,14 +1,14 @@
-"""Chooses what runs row by row, so that a program's activations fit where they must.
+"""Scheduling: choose what runs row by row, so that a program's activations fit the arena.
 
-Layer by layer a net needs at least the busiest layer's operands and results. Row by row it needs
-less: a result takes over the rows of its operand as they are done with, and what stands between
-two layers is never there as a whole (`translate/memory/rows.py`). No multiplication is done twice;
-the price is calls, each of which also has a few tensors that the runtime keeps a record of.
+Layer by layer, a net needs at least the operands and results of the largest layer. Row by row, it
+needs less: a result reuses the rows of its operand once they are dead, and a value between
+two layers never exists as a whole (`translate/memory/rows.py`). No multiplication is repeated.
+The cost is additional calls, each of which has a few tensors in the runtime's records.
 
-The choice is a shortest path: nodes are the places between the program's kernel calls, edges are
-calls as they stand and runs of image ops as streams in tiles of some height, each with the most
-bytes alive in it and the calls that it adds. For a limit in bytes the path with the fewest further
-calls is taken over the edges that stay below it, and the plan of the emitted program decides.
+The choice is a shortest path. Nodes are the positions between the program's kernel calls. Edges are
+unchanged calls and runs of image ops as streams in tiles of some height, each with its peak of
+live bytes and the number of calls that it adds. For a limit in bytes, the path with the fewest
+additional calls over edges below the limit is used; the plan of the emitted program decides.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from stepwell.translate.rewrites.cmsis.layout.stream_rows import (
 )
 
 CALL_BYTES = 64
-"""What a further call must save at least: it and its tensors take so much of the runtime's RAM."""
+"""The minimal saving of an additional call: the RAM of its records in the runtime, in bytes."""
 
 _HEIGHTS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 24, 32, 48)
 _LONGEST = 12
@@ -58,7 +58,7 @@ _TRIALS = 6
 
 @dataclass(frozen=True)
 class Edge:
-    """Calls `start` to `stop` (exclusive): as they stand, or as a stream in tiles of `height`."""
+    """Calls `start` to `stop` (exclusive): unchanged, or as a stream in tiles of `height`."""
 
     start: int
     stop: int
@@ -69,20 +69,20 @@ class Edge:
 
 @dataclass(frozen=True)
 class PlanMemory(Pass):
-    """Streams and results in place, for a limit in bytes or for little memory.
+    """Scheduling: stream ops row by row and compute in place, for a limit or a small arena.
 
-    With `arena`, as many streams as the limit asks for; without, those that save more than their
-    calls take (`CALL_BYTES`).
+    With `arena`, as many streams as the limit needs; without, those that save more than their
+    calls cost (`CALL_BYTES`).
     """
 
     name: ClassVar[str] = "plan-memory"
     arena: int | None = None
 
     def apply(self, program: Program, history: History) -> int:
-        """The number of streams and of results in place.
+        """Return the number of streams and of in-place results.
 
         Raises:
-            UnsupportedError: no plan that was found fits the limit; the smallest is named.
+            UnsupportedError: no plan that was found fits the limit; the error names the smallest.
         """
         target = stated_target(program)
         if target is None or not all(
@@ -115,18 +115,18 @@ class PlanMemory(Pass):
                 break
         assert best is not None
         price, size, path = best
-        if price >= as_it_is:  # Results in place are rigid: a plan may be larger for them.
+        if price >= as_it_is:  # In-place results constrain the plan, which may become larger.
             return 0
         if self.arena is not None and size > self.arena:
             raise UnsupportedError(
                 f"no plan of {self.arena} bytes was found; the smallest has {size}",
                 f"method @{name}",
-                'give an arena of that size; io="int8" takes float inputs and outputs out of it',
+                'set that arena; io="int8" takes float inputs and outputs out of it',
             )
         return _write(func, path, target)
 
     def _paths(self, edges: Sequence[Edge], count: int) -> Iterator[list[Edge]]:
-        """Paths worth planning, the most promising first."""
+        """Candidate paths, the most promising first."""
         peaks = sorted({edge.peak for edge in edges}, reverse=True)
         if self.arena is not None:
             limit = self.arena
@@ -172,7 +172,7 @@ def _path(edges: Sequence[Edge], count: int, limit: float) -> list[Edge] | None:
 
 
 def _least(edges: Sequence[Edge], count: int, peaks: Sequence[int]) -> list[Edge]:
-    """The path of the smallest peak."""
+    """The path with the smallest peak."""
     path: list[Edge] = []
     for limit in peaks:
         found = _path(edges, count, limit)
@@ -214,7 +214,7 @@ class Calls:
         self.size.setdefault(root, bytes_of(root))
 
     def edges(self) -> Iterator[Edge]:
-        """Each call as it stands and each run of image ops as a stream, by their start."""
+        """Each call unchanged and each run of image ops as a stream, by their start."""
         for start, op in enumerate(self.ops):
             shared = 0 if in_place_operand(op, self, start) is None else bytes_of(op.results[0])
             yield Edge(start, start + 1, self.alive[start] + scratch_of(op) - shared, 0)
@@ -256,7 +256,7 @@ def _is_call(op: Operation) -> bool:
 
 
 def root_of(value: SSAValue) -> SSAValue | None:
-    """The value whose bytes a value names; None for a constant's."""
+    """The value that owns a value's bytes; None for a constant's."""
     while not isinstance(value, BlockArgument):
         op = value.owner
         if isinstance(op, WeightOp):
@@ -269,7 +269,7 @@ def root_of(value: SSAValue) -> SSAValue | None:
 
 
 def bytes_of(value: SSAValue) -> int:
-    """Bytes that a static tensor takes."""
+    """Bytes of a static tensor."""
     value_quantization = quantization(value.type)
     stored = (
         element(value.type) if value_quantization is None else storage_element(value_quantization)
@@ -278,7 +278,7 @@ def bytes_of(value: SSAValue) -> int:
 
 
 def in_place_operand(op: Operation, calls: Calls, step: int) -> int | None:
-    """The operand whose bytes an elementwise result may take: nothing reads it later."""
+    """The operand whose bytes an elementwise result may reuse, because it is dead afterwards."""
     if not isinstance(op, ELEMENTWISE) or IN_PLACE in op.attributes:
         return None
     result = op.results[0]
@@ -292,7 +292,7 @@ def in_place_operand(op: Operation, calls: Calls, step: int) -> int | None:
 
 
 def _arena_of(program: Program, name: str, path: Sequence[Edge], target: Target) -> int:
-    """Bytes of a method's arena as emitted once a path has been written."""
+    """Bytes of a method's arena as emitted after a path was applied."""
     copy = program.clone()
     _write(copy.methods[name], path, target)
     return _emitted(copy, name)
@@ -305,7 +305,7 @@ def _emitted(program: Program, name: str) -> int:
 
 
 def _write(func: FuncOp, path: Sequence[Edge], target: Target) -> int:
-    """Write the streams of a path and results in place; the number of both."""
+    """Create the streams and in-place results of a path; return the number of both."""
     calls = Calls(func)
     changed = 0
     for step, op in enumerate(calls.ops):

@@ -1,8 +1,8 @@
-"""A Cortex-M `.pte` → cmsis IR, ours and the stock flow's alike.
+"""Read a Cortex-M `.pte` as cmsis IR, ours and the stock flow's.
 
-The bytes hold no scales but those of quantize and dequantize, so tensors come back as plain int8;
-every number that the kernels use is in the ops' fields, and the interpreter runs them bit-exactly.
-What a kernel makes of memory in another order than it reads is computed as it does (`as_they_lie`).
+The bytes contain no scales except those of quantize and dequantize, so tensors are read as plain
+int8. All numbers that the kernels use are fields of the ops, and the interpreter runs them
+bit-exactly. If a kernel ignores the dim order of its tensors, so does the op (`as_they_lie`).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from stepwell.ir.types import WeightAttr, dims
 
 
 def is_cortex_m(container: Container) -> bool:
-    """Whether it says that it is for such a CPU, or calls the `cortex_m` library, or Arm's NPUs."""
+    """Whether a program states such a CPU, or calls the `cortex_m` library, or Arm's NPUs."""
     return container.method(TARGET_METHOD) is not None or any(
         any(delegate.backend in READERS.delegates for delegate in method.delegates)
         or (isinstance(step, KernelCall) and step.kernel in op_classes())
@@ -50,17 +50,17 @@ def is_cortex_m(container: Container) -> bool:
 
 
 def read_pte(data: bytes) -> Program:
-    """The program in a `.pte` file's bytes, at the cmsis level.
+    """Read the program in a `.pte` file's bytes, at the cmsis level.
 
     Raises:
-        UnsupportedError: naming every instruction that has no meaning as an op.
-        ParseFailure: the bytes are no sound program.
+        UnsupportedError: names every instruction that no op represents.
+        ParseFailure: the bytes are no valid program.
     """
     return read_program(read_container(bytearray(data)))
 
 
 def read_program(container: Container) -> Program:
-    """The program of a container that calls the `cortex_m` library."""
+    """Read the program of a container that calls the `cortex_m` library."""
     stated = container.method(TARGET_METHOD)
     methods = tuple(method for method in container.methods if method is not stated)
     level = ETHOSU_LEVEL if any(method.delegates for method in methods) else CMSIS_LEVEL
@@ -80,20 +80,20 @@ def read_program(container: Container) -> Program:
 
 
 def stated_target(program: Program) -> Target | None:
-    """The target a program says it is for."""
+    """The target that a program states, or None."""
     stated = program.module.attributes.get(TARGET)
     return target(stated.data) if isinstance(stated, StringAttr) else None
 
 
 def run_pte(data: bytes, inputs: Sequence[Any], method: str = "forward") -> tuple[Any, ...]:
-    """Run a Cortex-M `.pte` on this machine, computing bit for bit what the device computes."""
+    """Run a Cortex-M `.pte` on this machine, bit for bit as on the device."""
     return read_pte(data).run(*inputs, method=method)
 
 
 def _read_call(
     call: KernelCall, inputs: Mapping[int, Any], results: Mapping[int, Attribute]
 ) -> Operation:
-    """One call of a library kernel as its op; lists kept in tensors are filled in afterwards."""
+    """One call of a library kernel as its op; lists stored in tensors are filled in afterwards."""
     cls = op_classes()[call.kernel]
     operand_names = [name for name, _ in cls.get_irdl_definition().operands]
     operands: dict[str, SSAValue | None] = {}
@@ -110,7 +110,7 @@ def _read_call(
             key = weight_key(inputs[position])
             if key is None:
                 raise ParseFailure(
-                    f"{call.kernel}: {name} is computed, which has no form as a field"
+                    f"{call.kernel}: {name} is dynamic, which no field of the op can represent"
                 )
             fields[name] = WeightAttr(key)
         elif argument.type.base == "ScalarType":
@@ -131,8 +131,8 @@ def _read_call(
 def pads_physically(value: SSAValue | None, result: Attribute, widths: Any) -> bool:
     """Whether a pad's lists are in the order of NHWC memory for a tensor that is logically NCHW.
 
-    So they are where the library takes the tensor for channels-last, which the growth of the
-    result's dimensions shows where the sizes alone do not.
+    This holds where the library treats the tensor as channels-last. If its sizes alone do not
+    show this, the growth of the result's dimensions does.
     """
     assert value is not None
     value_dims, result_dims = dims(value.type), dims(result)
@@ -159,7 +159,7 @@ def _written(kernel: str) -> tuple[int, ...]:
 
 
 def _scratch(kernel: str) -> tuple[int, ...]:
-    """Scratch buffers, and the returned output that is given twice."""
+    """Scratch buffers, and the returned output, which is listed twice."""
     arguments = declarations()[op_classes()[kernel].OPERATOR].arguments
     found = [i for i, argument in enumerate(arguments) if argument.name.endswith("scratch")]
     return (*found, len(arguments))
@@ -170,4 +170,4 @@ READERS = Readers(
     kernels={kernel: (_read_call, _written(kernel)) for kernel in op_classes()},
     unread={kernel: _scratch(kernel) for kernel in op_classes()},
 )
-"""How the calls of the library read."""
+"""Readers of the library's calls, by kernel name."""

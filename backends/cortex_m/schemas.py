@@ -1,4 +1,4 @@
-"""The `cortex_m` library's operator declarations, read from the file ExecuTorch ships."""
+"""The `cortex_m` library's operator declarations, from the file that ExecuTorch ships."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def declarations() -> dict[str, Schema]:
 
 @functools.cache
 def op_classes() -> dict[str, type[CmsisOp]]:
-    """Kernel name (`cortex_m::transpose.out`) → op class, of what the installed library has."""
+    """Kernel name (`cortex_m::transpose.out`) → op class, for ops of the installed library."""
     known = declarations()
     return {f"cortex_m::{cls.OPERATOR}.out": cls for cls in LIBRARY_OPS if cls.OPERATOR in known}
 
 
 def declaration(op: CmsisOp) -> Schema:
-    """The schema of an op's out variant.
+    """Return the schema of an op's out variant.
 
     Raises:
         UnsupportedError: the library of the installed ExecuTorch is older than the operator.
@@ -45,5 +45,5 @@ def declaration(op: CmsisOp) -> Schema:
 
 
 def field_of(argument: str) -> str:
-    """The field of an op that holds a schema argument (`self` is a word of Python)."""
+    """The field of an op for a schema argument (`self` is not usable as a field in Python)."""
     return "self_" if argument == "self" else argument

@@ -1,1 +1,1 @@
-"""Programs for a Cortex-M with an Ethos-U beside it: Vela's delegates in a Cortex-M `.pte`."""
+"""Programs for a Cortex-M with an Ethos-U: Vela's delegates in a Cortex-M `.pte`."""

@@ -1,7 +1,7 @@
-"""A program at level `ethosu` to a `.pte`: delegates, and the CPU's kernel calls.
+"""Emit a program at level `ethosu` as a `.pte`: delegates, and the CPU's kernel calls.
 
-A delegate for an Ethos-U holds what Vela made of its TOSA; one for a TOSA target holds the TOSA, as
-ExecuTorch's `TOSABackend` does.
+A delegate for an Ethos-U contains Vela's result for its TOSA; one for a TOSA target contains the
+TOSA, as ExecuTorch's `TOSABackend` does.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from stepwell.ir.program import Program
 from stepwell.ir.weights import WeightStore, dense_bytes
 
 TOSA = "tosa-1.0+int+int16"
-"""What Vela takes."""
+"""The TOSA target that Vela supports."""
 TOSA_BACKEND = "TOSABackend"
 
 
 def to_pte(program: Program) -> bytes:
-    """The `.pte` of a program.
+    """Return the `.pte` of a program.
 
     Raises:
-        UnsupportedError: Vela refuses a delegate, or an op beside them has no kernel.
+        UnsupportedError: Vela refuses a delegate, or an op outside the delegates has no kernel.
     """
     return to_bytes(emit_cortex_m(program, {DelegateOp: _payload, BinaryOp: _as_read}))
 
 
 def estimates(program: Program) -> list[Estimate]:
-    """Vela's estimate of each delegate, in order."""
+    """Return Vela's estimate of each delegate, in order."""
     return [
         compile_tosa(tosa_of(op, program.weights), op.accelerator.data).estimate
         for op in _delegate_ops(program)
@@ -47,7 +47,7 @@ def estimates(program: Program) -> list[Estimate]:
 
 
 def delegates(program: Program) -> list[bytes]:
-    """The TOSA flatbuffer of each delegate, in order."""
+    """Return the TOSA flatbuffer of each delegate, in order."""
     return [tosa_of(op, program.weights) for op in _delegate_ops(program)]
 
 
@@ -57,7 +57,7 @@ def _delegate_ops(program: Program) -> Iterator[DelegateOp]:
 
 
 def refusals(program: Program) -> dict[str, str]:
-    """Of each delegate that Vela refuses, the model's node at which it begins to, and its words."""
+    """The model's node at which each refused delegate fails → Vela's message."""
     found: dict[str, str] = {}
     for op in _delegate_ops(program):
         reason = _refusal(op, program.weights, None)
@@ -71,7 +71,7 @@ def refusals(program: Program) -> dict[str, str]:
 
 
 def _shortest(op: DelegateOp, weights: WeightStore, reason: str) -> tuple[int, str]:
-    """How many first operators of a refused delegate are refused, and without the last are not."""
+    """The length of the shortest refused prefix of a refused delegate, and Vela's message."""
     fine, refused = 0, len(_operators(op))
     while refused - fine > 1:
         middle = (fine + refused) // 2
@@ -83,7 +83,7 @@ def _shortest(op: DelegateOp, weights: WeightStore, reason: str) -> tuple[int, s
 
 
 def _refusal(op: DelegateOp, weights: WeightStore, first: int | None) -> str | None:
-    """What Vela says against a delegate, or against its first operators alone."""
+    """Vela's message against a delegate or a prefix of its operators, or None."""
     try:
         compile_tosa(tosa_of(op, weights, first), op.accelerator.data)
     except UnsupportedError as error:
@@ -96,7 +96,7 @@ def _operators(op: DelegateOp) -> list[TosaOp]:
 
 
 def tosa_of(op: DelegateOp, weights: WeightStore, first: int | None = None) -> bytes:
-    """The TOSA flatbuffer of a delegate's sub-graph, or of so many of its first operators."""
+    """Return the TOSA flatbuffer of a delegate's sub-graph, or of its `first` operators."""
     copy = op.clone()
     block = copy.body.block
     last = block.last_op

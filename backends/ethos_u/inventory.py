@@ -1,4 +1,4 @@
-"""What an Ethos-U program consists of: delegates, and the ops that the CPU runs."""
+"""The contents of an Ethos-U program: delegates, and the ops that the CPU runs."""
 
 from __future__ import annotations
 

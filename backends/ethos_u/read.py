@@ -1,4 +1,4 @@
-"""Ethos-U delegates of a `.pte`, ours and the stock flow's: Vela's commands, opened up."""
+"""Read Ethos-U delegates of a `.pte`, ours and the stock flow's: Vela's commands."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from stepwell.ir.types import WeightAttr
 
 
 class EthosuReader:
-    """A delegate's payload as an `ethosu.binary`."""
+    """Reads a delegate's payload as an `ethosu.binary`."""
 
     def input_count(self, delegate: Delegate, context: ReadContext) -> int:
-        """Inputs that Vela's own block states."""
+        """The number of inputs that Vela's own block states."""
         return len(read_stream(bytes(delegate.payload)).inputs)
 
     def read(
@@ -30,10 +30,10 @@ class EthosuReader:
         results: Sequence[Attribute],
         context: ReadContext,
     ) -> Operation:
-        """The delegate as an op, its payload a weight.
+        """Return the delegate as an op whose payload is a weight.
 
         Raises:
-            ParseFailure: the payload is not made of Vela's blocks.
+            ParseFailure: the payload does not consist of Vela's blocks.
         """
         payload = bytes(delegate.payload)
         stream = read_stream(payload)

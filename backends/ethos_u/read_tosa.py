@@ -1,4 +1,4 @@
-"""TOSA delegates of a `.pte` (`TOSABackend`): their flatbuffer's operators, as a program again."""
+"""Read TOSA delegates of a `.pte` (`TOSABackend`) as programs of TOSA operators."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from stepwell.ir.types import dims, element, is_static
 
 
 class TosaReader:
-    """A delegate's flatbuffer as an `ethosu.delegate`."""
+    """Reads a delegate's flatbuffer as an `ethosu.delegate`."""
 
     def input_count(self, delegate: Delegate, context: ReadContext) -> int:
-        """Inputs of the flatbuffer's first region."""
+        """The number of inputs of the flatbuffer's first region."""
         return len(read_graph(bytes(delegate.payload)).regions[0].inputs)
 
     def read(
@@ -34,10 +34,10 @@ class TosaReader:
         results: Sequence[Attribute],
         context: ReadContext,
     ) -> Operation:
-        """The delegate as an op, its operators inside.
+        """Return the delegate as an op that contains its operators.
 
         Raises:
-            ParseFailure: the payload is no TOSA flatbuffer, or does not fit the call.
+            ParseFailure: the payload is no TOSA flatbuffer, or does not match the call.
         """
         program = program_of(_bound(read_graph(bytes(delegate.payload)), inputs))
         (func,) = program.methods.values()
@@ -50,7 +50,7 @@ class TosaReader:
         returned = list(last.operands)
         last.detach()
         last.erase()
-        for key in program.weights:  # Keys say what is in them.
+        for key in program.weights:  # Keys are content hashes.
             if key not in context.weights:
                 context.weights.add(key, program.weights.get(key))
         block.add_op(YieldOp.create(operands=returned))
@@ -59,7 +59,7 @@ class TosaReader:
 
 
 def _bound(graph: Graph, inputs: Sequence[SSAValue]) -> Graph:
-    """A graph with the sizes of its call: what varies is not said by a `.pte`."""
+    """Bind a graph to the sizes of its call; a `.pte` does not say which sizes are dynamic."""
     if not has_symbolic_sizes(graph):
         return graph
     if not all(is_static(value.type) for value in inputs):

@@ -1,7 +1,7 @@
-"""TOSA bytes to what ExecuTorch's Ethos-U backend loads, by Vela in a process of its own.
+"""Compile TOSA to the payload of ExecuTorch's Ethos-U backend, by Vela in a separate process.
 
 The payload is a sequence of blocks (`arm_vela.py` of the ExecuTorch wheel): a header of 32 bytes
-(name, length, whether the data is kept elsewhere), then the data padded to 16 bytes.
+(name, length, whether the data is stored elsewhere), then the data padded to 16 bytes.
 """
 
 from __future__ import annotations
@@ -51,17 +51,17 @@ class Compiled:
 
 
 def is_installed() -> bool:
-    """Whether Vela can be asked."""
+    """Whether Vela is installed."""
     return find_spec("ethosu") is not None
 
 
 @lru_cache(maxsize=8)
 def compile_tosa(data: bytes, accelerator: str) -> Compiled:
-    """Compile a TOSA flatbuffer; what was compiled lately is not compiled again.
+    """Compile a TOSA flatbuffer; recent results are cached.
 
     Raises:
         StepwellError: Vela is not installed, or there is no such accelerator.
-        UnsupportedError: Vela refuses the graph, in its own words.
+        UnsupportedError: Vela refuses the graph; the message is its own.
     """
     if accelerator not in ACCELERATORS:
         raise StepwellError(
@@ -119,7 +119,7 @@ def _blocks(arrays: Any) -> Iterator[tuple[str, bytes]]:
 
 
 def _int32(value: Any) -> int:
-    """A number of any NumPy type; the largest unsigned one is −1."""
+    """Convert a number of any NumPy type; the largest unsigned one becomes −1."""
     return int(np.asarray(value).astype(np.int64))
 
 
@@ -152,7 +152,7 @@ def _estimate(folder: Path) -> Estimate:
 
 @dataclass(frozen=True)
 class Port:
-    """One input or output of a delegate: six sizes, bytes of an element, where it lies."""
+    """One input or output of a delegate: six sizes, bytes of an element, its offset."""
 
     sizes: tuple[int, ...]
     element: int
@@ -162,7 +162,7 @@ class Port:
 
 @dataclass(frozen=True)
 class Stream:
-    """What a payload holds."""
+    """The contents of a payload."""
 
     commands: bytes
     weights: bytes
@@ -172,10 +172,10 @@ class Stream:
 
 
 def read_stream(payload: bytes) -> Stream:
-    """The blocks of a payload.
+    """Read the blocks of a payload.
 
     Raises:
-        ParseFailure: it is none, or lacks a block.
+        ParseFailure: the bytes are no payload, or a block is missing.
     """
     blocks: dict[str, bytes] = {}
     at = 0
@@ -184,7 +184,7 @@ def read_stream(payload: bytes) -> Stream:
         name = raw.rstrip(b"\0").decode("latin-1")
         at += _HEADER.size
         if at + length > len(payload):
-            raise ParseFailure(f"block {name} of an Ethos-U delegate ends behind its payload")
+            raise ParseFailure(f"block {name} of an Ethos-U delegate ends after its payload")
         blocks[name] = bytes(payload[at : at + length])
         at += length + _ALIGNMENT - 1 - (length - 1) % _ALIGNMENT
         if name == "vela_end_stream":

@@ -1,7 +1,7 @@
-"""Upper bounds of symbolic dimensions, by interval arithmetic over their expressions.
+"""Range analysis: upper bounds of symbolic dimensions, by interval arithmetic over expressions.
 
-Expressions are text as sympy prints it (`2*s77 + 1`, `Max(1, s0)`, `s0//2`); they are parsed as
-Python's grammar and never evaluated by Python. Intervals forget that two terms share a symbol, so
+Expressions are text as sympy prints it (`2*s77 + 1`, `Max(1, s0)`, `s0//2`). They are parsed with
+Python's grammar and never evaluated by Python. Intervals ignore that two terms share a symbol, so
 a bound may be larger than the largest value, never smaller.
 """
 
@@ -18,19 +18,19 @@ from stepwell.ir.diagnostics import UnsupportedError
 
 Range = tuple[int, int | None]
 Number = Fraction | float
-"""Exact, or an infinity."""
+"""An exact number, or an infinity."""
 _Interval = tuple[Number, Number]
 LARGEST = (1 << 31) - 1
-"""What a `.pte` can hold as a size; torch writes what is larger where it knows no bound."""
+"""The largest size in a `.pte`; torch writes larger ones where it knows no bound."""
 _ABOVE = "export with an upper bound: torch.export.Dim(name, max=...)"
 
 
 def upper_bound(expression: str, ranges: Mapping[str, Range]) -> int:
-    """The largest value an expression can have, given inclusive ranges of its symbols.
+    """The largest value of an expression, given inclusive ranges of its symbols.
 
     Raises:
         UnsupportedError: a symbol has no upper bound that a size can have, or the expression is
-            not understood.
+            not supported.
     """
     try:
         tree = ast.parse(expression.strip(), mode="eval").body
@@ -77,7 +77,7 @@ def _interval(node: ast.expr, ranges: Mapping[str, Range], whole: str) -> _Inter
 def _refuse_what_turns(
     function: Callable[..., Number], intervals: Sequence[_Interval], whole: str
 ) -> None:
-    """Division and powers are monotone only on one side of zero."""
+    """Refuse division and powers of a negative argument, since they are not monotone there."""
     turning = {_divide: 1, _floor_divide: 1, _ceil_divide: 1, _power: 0}.get(function)
     if turning is not None and intervals[turning][0] < (0 if function is _power else 1):
         raise UnsupportedError(
@@ -90,7 +90,7 @@ def _refuse_what_turns(
 def _corners(
     function: Callable[..., Number], intervals: Sequence[_Interval], whole: str
 ) -> _Interval:
-    """The range of a function monotone in each argument: its values at the corners."""
+    """The range of a function that is monotone in each argument: its values at the corners."""
     _refuse_what_turns(function, intervals, whole)
     values: list[Number] = []
     for corner in itertools.product(*intervals):

@@ -1,7 +1,7 @@
-"""Is a container sound? Everything the runtime takes on trust is checked, before and after bytes.
+"""Verify a container: everything that the runtime does not check, before and after serialization.
 
-A `.pte` with an index out of range or a tensor past its arena can kill the process that loads it,
-so nothing is written, run or translated before this has passed.
+A `.pte` with an index out of range or a tensor beyond its arena can kill the process that loads it,
+so nothing is written, run or lifted before this check has passed.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def _value_faults(container: Container, method: Method, value: Value) -> Iterato
 
 def _tensor_faults(container: Container, method: Method, value: TensorValue) -> Iterator[str]:
     rank = len(value.sizes)
-    if rank > _MAX_RANK:  # Of so many sizes not even the product is computed.
+    if rank > _MAX_RANK:  # For such a rank not even the product of sizes is computed.
         yield f"{rank} dimensions; the runtime has at most {_MAX_RANK}"
         return
     if any(not 0 <= size <= MAX_SIZE for size in value.sizes):

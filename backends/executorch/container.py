@@ -1,8 +1,8 @@
-"""What a `.pte` file holds, as plain data: the same description is written and read.
+"""The contents of a `.pte` file as plain data, for writing and reading.
 
-A container has methods; a method is a table of values, a list of instructions that name values by
-their index, and the delegates it calls. Nothing here depends on torch.fx or on ExecuTorch's Python
-packages (importing those takes seconds), so a container can be read and examined cheaply.
+A container has methods; a method is a table of values, a list of instructions that refer to values
+by their index, and the delegates it calls. Nothing here depends on torch.fx or on ExecuTorch's
+Python packages (importing those takes seconds), so a container can be read and examined cheaply.
 
 Source: `schema/program.fbs` of ExecuTorch 1.5.
 """
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 
 Data = bytes | memoryview
-"""Bytes; a `memoryview` where they stay in the tensor or file they came from."""
+"""Bytes; a `memoryview` if they stay in the tensor or file from which they came."""
 
 MAX_SIZE = 2**31 - 1
 
@@ -70,7 +70,7 @@ class Dynamism(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """Bytes at a fixed offset of an arena, shared with tensors whose lifetimes do not touch."""
+    """Bytes at a fixed offset of an arena, shared with tensors whose lifetimes do not overlap."""
 
     memory_id: int
     offset: int
@@ -85,7 +85,7 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class External:
-    """A constant kept under a name in a separate `.ptd` file."""
+    """A constant stored under a name in a separate `.ptd` file."""
 
     key: str
 
@@ -94,7 +94,7 @@ class External:
 class State:
     """A mutable tensor with an initial value.
 
-    `initial` indexes the container's `mutable_data`. Methods share state by naming the same
+    `initial` indexes the container's `mutable_data`. Methods share state by using the same
     memory id and offset: the runtime gives every method of a program the same arenas.
     """
 
@@ -104,7 +104,7 @@ class State:
 
 
 Storage = Planned | Constant | External | State | None
-"""Where a tensor's bytes are; None where they arrive at run time (an input that is not copied)."""
+"""The location of a tensor's bytes; None if they arrive at run time (an input without a copy)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ class IntList:
 
 @dataclass(frozen=True, slots=True)
 class BoolList:
-    """Truth values, inline."""
+    """Booleans, inline."""
 
     items: tuple[bool, ...]
 
@@ -218,7 +218,7 @@ Instruction = KernelCall | DelegateCall | Move | JumpFalse | Free
 
 @dataclass(frozen=True, slots=True)
 class Delegate:
-    """What a backend runs: its registered name, its payload, options as `(key, bytes)`."""
+    """A backend's part: its registered name, its payload, options as `(key, bytes)`."""
 
     backend: str
     payload: Data
@@ -250,7 +250,7 @@ class Method:
 
     @property
     def written_inputs(self) -> list[int]:
-        """The inputs, by place, that kernels write to."""
+        """The positions of inputs to which kernels write."""
         calls = [step for step in self.instructions if isinstance(step, KernelCall)]
         written = {index for call in calls for index in call.args[-1:]}
         return [place for place, index in enumerate(self.inputs) if index in written]
@@ -258,9 +258,9 @@ class Method:
 
 @dataclass(frozen=True, slots=True)
 class NamedData:
-    """Bytes that delegates ask for by key at load time, aligned to `alignment` bytes.
+    """Bytes that delegates request by key at load time, aligned to `alignment` bytes.
 
-    `file` is the `.ptd` that has them; None for the program, or its only `.ptd`.
+    `file` is the `.ptd` that contains them; None for the program, or its only `.ptd`.
     """
 
     data: Data
@@ -272,7 +272,7 @@ class NamedData:
 class Container:
     """A whole program: `constants[0]` and `mutable_data[0]` are reserved and empty.
 
-    Constants' bytes may run past a tensor's own by padding when read back from a file.
+    A constant that was read from a file may have more bytes than its tensor, due to padding.
     """
 
     methods: tuple[Method, ...]
@@ -280,7 +280,7 @@ class Container:
     mutable_data: tuple[Data, ...] = (b"",)
     named_data: Mapping[str, NamedData] = field(default_factory=dict[str, NamedData])
     external_data: Mapping[str, NamedData] = field(default_factory=dict[str, NamedData])
-    """What separate `.ptd` files hold: constants of `External` tensors and delegates' data."""
+    """The contents of `.ptd` files: constants of `External` tensors and delegates' data."""
 
     def method(self, name: str) -> Method | None:
         """The method of that name."""
@@ -293,9 +293,9 @@ def contiguous(rank: int) -> tuple[int, ...]:
 
 
 def strides(sizes: Sequence[int], dim_order: Sequence[int]) -> tuple[int, ...]:
-    """Strides in elements of a dense tensor laid out in `dim_order`.
+    """Strides in elements of a dense tensor with this `dim_order`.
 
-    A dimension of size 0 counts as 1, as ExecuTorch and PyTorch do.
+    A dimension of size 0 counts as 1, as in ExecuTorch and PyTorch.
     """
     result = [0] * len(sizes)
     step = 1

@@ -1,8 +1,8 @@
-"""Bring what stands outside delegates to operators the runtime has kernels for.
+"""Legalization: decompose ops outside delegates into operators with a kernel in the runtime.
 
-One op at a time is run on fake tensors of its operands' types; PyTorch's own dispatcher,
-composite kernels and decomposition tables take it apart until every piece has a kernel, and the
-pieces are written as IR. Nothing here knows any operator.
+One op at a time runs on fake tensors of its operands' types. PyTorch's own dispatcher,
+composite kernels and decomposition tables decompose it until every part has a kernel, and the
+parts are written as IR. This module has no code for particular operators.
 
 Before:
     func.func @forward(%x: tensor<2x3xf32>) -> tensor<2x3xf32> {
@@ -46,7 +46,7 @@ from stepwell.translate.rewrites.calls.traced_calls import Trace, trace
 
 @dataclass(frozen=True)
 class Decomposition:
-    """What an op consists of."""
+    """The parts of an op."""
 
     op: SchemaOp
     pieces: Trace
@@ -54,14 +54,14 @@ class Decomposition:
 
 @dataclass(frozen=True)
 class DecomposeForKernels(Rewrite[Decomposition]):
-    """An op without a kernel becomes ops with one, by PyTorch's own decompositions."""
+    """Legalization: decompose an op without a kernel by PyTorch's own decompositions."""
 
     name: ClassVar[str] = "decompose-for-kernels"
     anchors: ClassVar[tuple[type[Operation], ...]] = (SchemaOp,)
     bound: ClassVar[Bound] = Bound(2e-5, 1e-5, "PyTorch's decompositions compute in another order")
 
     def match(self, op: SchemaOp, program: Program) -> Decomposition | Refusal | None:
-        """Guards: outside delegates, and every piece has a kernel."""
+        """Match an op outside delegates whose every part has a kernel."""
         if runs_as_kernel(op):
             return None
         if not isinstance(op.parent_op(), FuncOp) and type(op.parent_op()) not in CONTROL:
@@ -79,12 +79,12 @@ class DecomposeForKernels(Rewrite[Decomposition]):
         return pieces if isinstance(pieces, Refusal) else Decomposition(op, pieces)
 
     def build(self, match: Decomposition, rw: Rewriter) -> None:
-        """Write the pieces in order."""
+        """Create the parts in order."""
         match.pieces.write(match.op, rw)
 
 
 def lack_of_pieces(op: SchemaOp) -> str:
-    """Why what PyTorch computes an op without a kernel by is no help, to stand behind a comma."""
+    """Why PyTorch's decomposition of an op without a kernel does not help, to follow a comma."""
     found = trace(op, _function_of)
     if not isinstance(found, Refusal):
         return ""
@@ -94,7 +94,7 @@ def lack_of_pieces(op: SchemaOp) -> str:
 
 
 def _function_of(overload: Any, is_root: bool) -> Callable[..., Any] | None:
-    """What takes an operator apart; one with a kernel stays, unless it is the op itself."""
+    """The function that decomposes an operator; None if it has a kernel and is not the root."""
     if _has_kernel(overload) and not is_root:
         return None
     if overload in EXACT:

@@ -1,9 +1,9 @@
-"""The outer form that `.pte` and `.ptd` files share: a FlatBuffer with a header in it, then data.
+"""The outer format of `.pte` and `.ptd` files: a FlatBuffer with a header in it, then data.
 
     root offset, file identifier, header, rest of the FlatBuffer, padding, segment, padding, …
 
-Segments begin at multiples of 128 bytes (or more, if they ask for more), counted from where the
-first one begins.
+Segments begin at multiples of 128 bytes (or more, if they request more), counted from the start
+of the first one.
 
 Source: `schema/extended_header.h` and `extension/flat_tensor/serialize/flat_tensor_header.h` of
 ExecuTorch 1.5.
@@ -22,7 +22,7 @@ SEGMENT_ALIGNMENT = 128
 
 @dataclass
 class Segments:
-    """Data behind the FlatBuffer, in pieces."""
+    """The data after the FlatBuffer, in segments."""
 
     pieces: list[Data] = field(default_factory=list[Data])
     size: int = 0
@@ -30,11 +30,11 @@ class Segments:
     """One `DataSegment` record for each segment."""
 
     def add(self, data: Data, alignment: int = 1) -> int:
-        """Append a segment; its index."""
+        """Append a segment; return its index."""
         return self.add_pieces([data], alignment)
 
     def add_pieces(self, pieces: list[Data], alignment: int = 1) -> int:
-        """Append one segment made of several pieces."""
+        """Append one segment made of several pieces; return its index."""
         padding = -self.size % math.lcm(SEGMENT_ALIGNMENT, alignment)
         size = sum(len(piece) for piece in pieces)
         self.table.append({"offset": self.size + padding, "size": size})
@@ -50,9 +50,9 @@ def with_program_header(
 
     Args:
         flatbuffer: the program.
-        segments: what stands behind it.
-        fixed: (index, place): the segment that stands in its place in the file already. Where there
-            is room, nothing is written between the FlatBuffer and the first segment.
+        segments: the data after it.
+        fixed: (index, position) of the segment that is already at its position in the file. If the
+            FlatBuffer ends before it, the gap is filled with padding.
     """
     header = struct.Struct("<4sIQQQ")
     size = header.size + len(flatbuffer)

@@ -1,8 +1,8 @@
-"""Give a flatbuffer of symbolic sizes the sizes of one call, for engines that take no others.
+"""Replace the symbolic sizes of a flatbuffer by those of one call, for engines that need them.
 
-The reference model refuses a size of -1 wherever it stands, though it runs the shape operators.
-The interpreter's run of the same inputs says what each tensor's sizes are in this call; the
-operators stay as they are, so that the engine computes the shapes again and compares them.
+The reference model refuses a size of -1 anywhere, though it runs the shape operators. The sizes
+of each tensor come from a run of the interpreter on the same inputs. The operators do not change,
+so that the engine computes the shapes again and compares them.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ UNKNOWN = -1
 
 
 def has_symbolic_sizes(graph: Graph) -> bool:
-    """Whether a tensor has a size that only a call gives."""
+    """Whether a tensor has a size that is known only in a call."""
     return any(UNKNOWN in tensor.shape for region in graph.regions for tensor in region.tensors)
 
 
 def bind_sizes(graph: Graph, inputs: Sequence[torch.Tensor]) -> Graph:
-    """The graph with every size known, for inputs of these sizes.
+    """Return the graph with static sizes, for inputs of these sizes.
 
     Raises:
-        UnsupportedError: a branch or a loop holds such a size.
+        UnsupportedError: a branch or a loop contains a symbolic size.
     """
     main, *inner = graph.regions
     if any(UNKNOWN in tensor.shape for region in inner for tensor in region.tensors):

@@ -1,4 +1,4 @@
-"""A TOSA-level program to a `Graph`: one operator an op, one tensor or shape a value."""
+"""Convert a TOSA-level program to a `Graph`: one operator per op, one tensor or shape per value."""
 
 from __future__ import annotations
 
@@ -58,20 +58,20 @@ from stepwell.ir.weights import dense_bytes
 
 BLOCK_SHAPE_32 = 32
 TARGET = "tosa.target"
-"""The module's attribute that names what it was lowered for."""
+"""The module's attribute that names the target of the lowering."""
 
 
 def to_tosa(program: Program, method: str = "forward") -> bytes:
-    """The flatbuffer of one method of a program at level `tosa`.
+    """Return the flatbuffer of one method of a program at level `tosa`.
 
-    Inputs and outputs are named as the signature names them.  The program should have been
-    verified; what no flatbuffer can hold raises `StepwellError`.
+    Inputs and outputs have their names in the signature. The program should have been
+    verified; a program that a flatbuffer cannot represent raises `StepwellError`.
     """
     return write_graph(to_graph(program, method))
 
 
 def to_graph(program: Program, method: str = "forward") -> Graph:
-    """The plain data of `to_tosa`'s flatbuffer."""
+    """Return the plain data of `to_tosa`'s flatbuffer."""
     if program.level != "tosa":
         raise StepwellError(
             f"a program at level {program.level!r} has no TOSA flatbuffer",
@@ -87,7 +87,7 @@ def to_graph(program: Program, method: str = "forward") -> Graph:
 
 
 def _version(program: Program) -> tuple[int, int, int, bool]:
-    """The version of the target the program was lowered for; 1.1 is a draft."""
+    """The version of the program's target; 1.1 is a draft."""
     target = program.module.attributes.get(TARGET)
     if isinstance(target, StringAttr) and target.data.startswith("tosa-1.0"):
         return (1, 0, 0, False)
@@ -100,7 +100,7 @@ class _Names:
 
     taken: set[str] = field(default_factory=set[str])
     following: dict[str, int] = field(default_factory=dict[str, int])
-    """The number to try next behind a name that is taken."""
+    """The number to try next if a name is taken."""
     of: dict[SSAValue, str] = field(default_factory=dict[SSAValue, str])
 
     def give(self, value: SSAValue, wish: str) -> str:
@@ -142,7 +142,7 @@ class _Emitter:
         self.regions.append(region)
         for argument in block.args:
             self.declare(region, argument, names.of[argument])
-        # Names promised to outputs are taken before other values can have them.
+        # Names of outputs are reserved before other values can take them.
         promised = {value: names.give(value, wish) for value, wish in wishes.items()}
         for state in (op for op in block.ops if isinstance(op, StateOp)):
             self.read(region, state, names, promised)
@@ -193,7 +193,7 @@ class _Emitter:
     def read(
         self, region: Region, op: StateOp, names: _Names, promised: dict[SSAValue, str]
     ) -> None:
-        """A variable, and the operator that reads it as the method is entered."""
+        """Declare a variable and the operator that reads it at the start of the method."""
         variable, (result,) = self.variable(region, op.key.data, op.result, names), op.results
         if result not in promised:
             names.give(result, result.name_hint or "state")
@@ -203,7 +203,7 @@ class _Emitter:
         region.operators.append(Operator(code, (variable,), (name,), {}, location))
 
     def write(self, region: Region, writes: Sequence[UpdateOp], names: _Names) -> None:
-        """Every variable's new value, behind every read."""
+        """Write every variable's new value, after all reads."""
         for op in writes:
             variable = self.variable(region, op.key.data, op.value, names)
             location = describe_location(op.location) or ""

@@ -1,9 +1,9 @@
-"""Running a `.vgf` on Arm's emulation of Vulkan's ML extensions, over Mesa's software Vulkan.
+"""Run a `.vgf` on Arm's emulation of Vulkan's ML extensions, over Mesa's software Vulkan.
 
-Arm's scenario runner (`ai-ml-sdk-scenario-runner`) runs the file as a Vulkan program; two layers
-(`ai-ml-emulation-layer-for-vulkan`) emulate its extensions by compute shaders, which lavapipe
-(Debian's `mesa-vulkan-drivers`) runs on the CPU. `vgf_dump` (`ai-ml-sdk-vgf-library`) says which
-tensors the file takes. Arrays travel as `.npy` files.
+Arm's scenario runner (`ai-ml-sdk-scenario-runner`) runs the file as a Vulkan program. Two layers
+(`ai-ml-emulation-layer-for-vulkan`) emulate the extensions by compute shaders, which lavapipe
+(Debian's `mesa-vulkan-drivers`) runs on the CPU. `vgf_dump` (`ai-ml-sdk-vgf-library`) lists the
+tensors of the file. Arrays are passed as `.npy` files.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from stepwell.ir.diagnostics import ArtifactError, InputMismatch, NoEngine
 
 RUNNER, DUMP, PACKAGE = "scenario_runner", "vgf_dump", "emulation_layer"
 LAYERS = ("Graph", "Tensor")
-"""The emulation layers; the Graph layer's folder must stand in front of the Tensor layer's."""
+"""The emulation layers; the Graph layer's folder must precede the Tensor layer's."""
 SECONDS = 900
-"""How long a run may take."""
+"""The time limit of a run, in seconds."""
 
 _TYPES: Mapping[str, torch.dtype] = {
     "VK_FORMAT_R32_SFLOAT": torch.float32,
@@ -45,7 +45,7 @@ _HELP = (
 
 
 def missing() -> list[str]:
-    """What of the emulation is not on this machine."""
+    """The parts of the emulation that are not installed."""
     absent = [name for name in (RUNNER, DUMP) if command_path(name) is None]
     absent += [PACKAGE] if importlib.util.find_spec(PACKAGE) is None else []
     return absent + ([] if _driver() else ["Mesa's lavapipe"])
@@ -56,16 +56,16 @@ def run_vgf(data: bytes, inputs: Sequence[torch.Tensor]) -> tuple[torch.Tensor, 
 
     Args:
         data: the file.
-        inputs: one tensor an input, in the file's order and of its types (int64 where the file
-            takes int32 and the values fit).
+        inputs: one tensor per input, in the file's order and dtypes (int64 where the file
+            has int32 and the values fit).
 
     Returns:
         The outputs.
 
     Raises:
         NoEngine: a part of the emulation is not installed.
-        InputMismatch: the inputs are not those of the file.
-        ArtifactError: the runner fails; the text is its own.
+        InputMismatch: the inputs do not match the file.
+        ArtifactError: the runner fails; the message is its own.
     """
     if absent := missing():
         raise NoEngine(f"no .vgf runs here: {', '.join(absent)} not installed", help=_HELP)
@@ -80,7 +80,7 @@ def run_vgf(data: bytes, inputs: Sequence[torch.Tensor]) -> tuple[torch.Tensor, 
             raise InputMismatch(f"{len(inputs)} inputs given, the file takes {len(taken)}")
         for index, (tensor, given) in enumerate(zip(taken, inputs, strict=True)):
             tensor["src"] = f"in{index}.npy"
-            np.save(folder / tensor["src"], _as_taken(given, tensor, index).numpy())
+            np.save(folder / tensor["src"], _converted(given, tensor, index).numpy())
         made = [tensor for tensor in tensors if "dst" in tensor]
         for index, tensor in enumerate(made):
             tensor["dst"] = f"out{index}.npy"
@@ -91,8 +91,8 @@ def run_vgf(data: bytes, inputs: Sequence[torch.Tensor]) -> tuple[torch.Tensor, 
         return tuple(_load(folder / tensor["dst"], tensor) for tensor in made)
 
 
-def _as_taken(given: torch.Tensor, tensor: Mapping[str, Any], index: int) -> torch.Tensor:
-    """The input as the file holds it."""
+def _converted(given: torch.Tensor, tensor: Mapping[str, Any], index: int) -> torch.Tensor:
+    """The input in the form in which the file stores it."""
     dtype = _TYPES.get(tensor["format"])
     if (
         dtype == torch.int32
@@ -100,7 +100,7 @@ def _as_taken(given: torch.Tensor, tensor: Mapping[str, Any], index: int) -> tor
         and torch.equal(given, given.int().long())
     ):
         given = given.int()
-    # A tensor of rank 0 is one of rank 1 in Vulkan.
+    # In Vulkan, a tensor of rank 0 has rank 1.
     shape = list(given.shape) or [1]
     if given.dtype != dtype or shape != tensor["dims"]:
         raise InputMismatch(
@@ -115,7 +115,7 @@ def _load(path: Path, tensor: Mapping[str, Any]) -> torch.Tensor:
 
 
 def _environment(folder: Path) -> dict[str, str]:
-    """The variables that put the layers into a Vulkan program, each from a folder of its own."""
+    """The variables that load the layers into a Vulkan program, each from a separate folder."""
     spec = importlib.util.find_spec(PACKAGE)
     driver = _driver()
     assert spec is not None and spec.origin is not None and driver is not None

@@ -1,4 +1,4 @@
-"""Bytes to `Graph`, through the shipped schema and the checked FlatBuffers reader."""
+"""Bytes to `Graph`, through the schema that tosa-tools ships and the checked reader."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from stepwell.ir.diagnostics import ParseFailure
 
 
 def read_graph(data: bytes | memoryview) -> Graph:
-    """The graph a `.tosa` file holds.
+    """Read the graph in a `.tosa` file.
 
     Raises:
         ParseFailure: not a TOSA flatbuffer, damaged, or of another major version.
@@ -34,7 +34,7 @@ def read_graph(data: bytes | memoryview) -> Graph:
 
 @cache
 def tosa_schema() -> Schema:
-    """The declarations of the `tosa.fbs` that tosa-tools ships."""
+    """Parse the `tosa.fbs` that tosa-tools ships."""
     return parse_schema(schema_path().read_text())
 
 
@@ -61,7 +61,7 @@ def _shape(record: Record) -> Shape:
 
 def _tensor(record: Record) -> Tensor:
     name = record["name"] or ""
-    # The schema of tosa-tools 2026.5 has no scales beside a tensor.
+    # In the schema of tosa-tools 2026.5, a tensor has no field for scales.
     if record["offset"] > 1 or record.get("scale_offset", 0) > 1:
         raise ParseFailure(
             f"tensor {name!r} keeps its data outside the flatbuffer",

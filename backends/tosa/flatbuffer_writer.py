@@ -1,4 +1,4 @@
-"""`Graph` to bytes, as the schema lays them out."""
+"""`Graph` to bytes, by the schema."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _WRITTEN_AS = {VariableReadOp.CODE: IdentityOp.CODE, VariableWriteOp.CODE: Ident
 """As tosa-opt writes them: the reference model runs them only as IDENTITY with their attributes."""
 
 LARGEST = 2**31 - 2**20
-"""A flatbuffer's offsets reach 2 GiB."""
+"""The largest offset of a flatbuffer is 2 GiB."""
 
 
 def write_graph(graph: Graph) -> bytes:
-    """The `.tosa` file of a graph."""
+    """Return the `.tosa` file of a graph."""
     size = sum(
         len(tensor.data) + len(tensor.scale_data)
         for region in graph.regions
@@ -40,7 +40,7 @@ def write_graph(graph: Graph) -> bytes:
 
 
 def _needs_no_newer(graph: Graph) -> None:
-    """Raise StepwellError if the installed schema has no place for what a graph holds."""
+    """Raise StepwellError if the installed schema cannot represent a graph."""
     schema = tosa_schema()
     fields = {field.name for field in schema.tables["TosaTensor"]}
     newer = [
@@ -95,7 +95,7 @@ def _shape(shape: Shape) -> Record:
 
 
 def _operator(operator: Operator, written: dict[Hashable, Record]) -> Record:
-    """Operators of one place share the table that names it."""
+    """Operators of one location share the table that names it."""
     text, location = operator.location, None
     if text:
         location = written.get(text) or written.setdefault(text, {"text": text})
@@ -109,7 +109,7 @@ def _operator(operator: Operator, written: dict[Hashable, Record]) -> Record:
 
 
 def _attribute(operator: Operator, written: dict[Hashable, Record]) -> tuple[str, Record]:
-    """Operators of equal attributes share a table: most operators have none."""
+    """Operators with equal attributes share a table; most operators have no attributes."""
     code = operator.code
     member, _ = tosa_schema().unions["Attribute"][code]
     key = (code, *operator.attributes.values())

@@ -1,4 +1,4 @@
-"""A `.tosa` file as plain data: what the flatbuffer schema says, and nothing of the IR."""
+"""A `.tosa` file as plain data: the contents of the flatbuffer schema, independent of the IR."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 AttributeValue = int | bool | str | bytes | tuple[int, ...]
 
 VERSION = (1, 1, 0, True)
-"""TOSA 1.1.0, draft: what tosa-tools 2026.8 reads and writes."""
+"""TOSA 1.1.0, draft: the version that tosa-tools 2026.8 reads and writes."""
 
 
 @dataclass
 class Tensor:
-    """A tensor: its type by the schema's DType number; `data` if it is a constant."""
+    """A tensor: its type as the schema's DType number; `data` if it is a constant."""
 
     name: str
     shape: tuple[int, ...]
@@ -28,7 +28,7 @@ class Tensor:
 
 @dataclass
 class Shape:
-    """A shape value: `data` holds one int64 a size if it is a constant."""
+    """A shape value: `data` contains one int64 per size if it is a constant."""
 
     name: str
     rank: int
@@ -37,7 +37,7 @@ class Shape:
 
 @dataclass
 class Operator:
-    """An operator by the schema's number, with the attributes that were stored."""
+    """An operator, by the schema's number, with its stored attributes."""
 
     code: int
     inputs: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Commands that packages of Python bring along: TOSA's reference model, Arm's converter."""
+"""Commands installed with Python packages: TOSA's reference model, Arm's converter."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from pathlib import Path
 
 
 def command_path(name: str) -> str | None:
-    """Where a command is: beside this Python, among its scripts, or else on the PATH.
+    """Find a command: next to this Python's executable, in its scripts folder, or on the PATH.
 
-    A command of tosa-tools is a Python script that starts a program: it is the program, which
-    takes a twentieth of the time, unless a folder of other programs is named for the script.
+    A command of tosa-tools is a Python script that starts a native program. The result is that
+    program, which takes a twentieth of the time, unless the script is configured to use a folder
+    of other programs.
     """
     beside = (Path(sys.executable).parent, Path(sysconfig.get_path("scripts")))
     found = (shutil.which(name, path=str(place)) for place in (*_programs(), *beside))
@@ -22,12 +23,12 @@ def command_path(name: str) -> str | None:
 
 
 def tool(name: str) -> str:
-    """Where a command is, or its name: whoever starts it is told that there is none."""
+    """The path of a command, or its name, so that starting it fails with the usual error."""
     return command_path(name) or name
 
 
 def _programs() -> tuple[Path, ...]:
-    """Where tosa-tools keeps its programs."""
+    """The folders in which tosa-tools keeps its programs."""
     if "TOSA_TOOLS_BIN_DIR" in os.environ:
         return ()
     try:

@@ -1,9 +1,10 @@
-"""A TOSA-level program as a module for upstream MLIR's tools: tosa-opt, IREE, torch-mlir.
+"""Print a TOSA-level program as a module for upstream MLIR's tools: tosa-opt, IREE, torch-mlir.
 
-Nothing of ours is left in it: constants stand in the text (their bytes in hexadecimal), symbolic
-sizes are `?`.  Operators print in MLIR's generic form, which versions of the tools agree on.
+The text contains no operations of stepwell: constants are part of the text (their bytes in
+hexadecimal), symbolic sizes are `?`. Operators print in MLIR's generic form, on which versions of
+the tools agree.
 
-Constants of MX models print as tosa-opt prints them: codes of fp8, fp6 and fp4 are a byte each,
+Constants of MX models print as in tosa-opt: codes of fp8, fp6 and fp4 are a byte each,
 those of mxint8 strings, and a constant of a block-scaled type has its scales in its type:
 `dense<tensor<1x32x!tosa.block_scaled<…, {0.5}>> : [[0x3 : f4E2M1FN, …]]>`.
 """
@@ -41,13 +42,13 @@ from stepwell.ir.weights import WeightStore, dense_bytes
 
 @irdl_attr_definition
 class WrittenElements(BuiltinAttribute, Data[str]):
-    """Elements in the words of upstream tools, `dense<"0x3F…"> : tensor<4xf32>`. Never parsed."""
+    """Elements in the syntax of upstream tools, `dense<"0x3F…"> : tensor<4xf32>`. Never parsed."""
 
     name = "stepwell.written_elements"
 
     @classmethod
     def parse_parameter(cls, parser: AttrParser) -> str:
-        """It stands only in text for other tools."""
+        """Refuse: the attribute occurs only in text for other tools."""
         parser.raise_error("elements written for other tools are read as builtin dense elements")
 
     def print_parameter(self, printer: Printer) -> None:
@@ -60,7 +61,7 @@ class WrittenElements(BuiltinAttribute, Data[str]):
 
 
 def to_mlir(program: Program, method: str = "forward") -> str:
-    """The text of one method, in dialects that upstream MLIR has.
+    """Return the text of one method, in dialects that upstream MLIR has.
 
     Raises:
         StepwellError: the program is not at level `tosa`.
@@ -68,7 +69,7 @@ def to_mlir(program: Program, method: str = "forward") -> str:
     """
     if program.level != "tosa":
         raise StepwellError(
-            f"a program at level {program.level!r} is no TOSA text",
+            f"a program at level {program.level!r} has no TOSA text",
             help='lower it first: stepwell.lower(program, "tosa-1.0+fp")',
         )
     func = program.method(method).clone()
@@ -91,7 +92,7 @@ def _returned(func: FuncOp) -> list[Attribute]:
 def _make_plain(op: Operation, weights: WeightStore) -> None:
     if isinstance(op, StateOp | UpdateOp | MutateInputOp):
         raise UnsupportedError(
-            f"{op.name}: a buffer kept between calls has no place in a single function",
+            f"{op.name}: a single function cannot represent a buffer kept between calls",
             describe_op(op),
             "write the flatbuffer, which declares variables",
         )
@@ -116,7 +117,7 @@ def _plain(type_: TensorType[Attribute]) -> TensorType[Attribute]:
 
 
 def _write_out(op: WeightOp | ConstOp, weights: WeightStore) -> None:
-    """Replace a constant by one whose elements stand in the text."""
+    """Replace a constant by one whose elements are part of the text."""
     if isinstance(op, ConstOp) and not isinstance(op.values, WeightAttr):
         return
     key = op.key.data if isinstance(op, WeightOp) else op.values
@@ -139,7 +140,7 @@ def _write_out(op: WeightOp | ConstOp, weights: WeightStore) -> None:
 
 
 STRING = '"0x{:X}"'
-"""How tosa-opt writes a code of mxint8."""
+"""The form in which tosa-opt prints a code of mxint8."""
 
 
 def _elements(
@@ -159,7 +160,7 @@ def _block_scaled(
 ) -> WrittenElements:
     """A constant of a block-scaled type: codes in nested lists, scales in the type.
 
-    A scale is a power of two and prints exactly; there is no number for the scale NaN.
+    A scale is a power of two and prints exactly; a NaN scale has no textual form.
     """
     numbers = scales.to(torch.float32).reshape(-1).tolist()
     if any(isnan(number) for number in numbers):
@@ -181,7 +182,7 @@ def _block_scaled(
 
 
 def _nested(codes: torch.Tensor, form: str) -> str:
-    """A tensor as nested lists in brackets, each number in a form."""
+    """A tensor as nested lists in brackets, each number formatted with `form`."""
     if codes.dim() == 1:
         return f"[{', '.join(map(form.format, codes.tolist()))}]"
     return f"[{', '.join(_nested(row, form) for row in codes)}]"

@@ -1,4 +1,4 @@
-"""A `Graph` to a TOSA-level program: the way back up from an artifact."""
+"""Read a `Graph` as a TOSA-level program."""
 
 from __future__ import annotations
 
@@ -47,26 +47,26 @@ from stepwell.ir.types import AnyTensor, tensor
 from stepwell.ir.weights import WeightStore
 
 METHOD = "main"
-"""The method that a flatbuffer's first region becomes, as tosa-opt calls it too."""
+"""The method made from a flatbuffer's first region; tosa-opt uses the same name."""
 
 
 def read_tosa(data: bytes) -> Program:
-    """The program a `.tosa` file holds, at level `tosa`.
+    """Read the program in a `.tosa` file, at level `tosa`.
 
     Raises:
-        ParseFailure: not a TOSA flatbuffer, damaged, or with names that do not fit together.
-        UnsupportedError: valid, but holds what the IR has no place for (a variable in a loop).
+        ParseFailure: not a TOSA flatbuffer, damaged, or with inconsistent names.
+        UnsupportedError: valid, but the IR cannot represent it (a variable in a loop).
     """
     return program_of(read_graph(data))
 
 
 def program_of(graph: Graph) -> Program:
-    """The program of a file's plain data."""
+    """Return the program of a file's plain data."""
     return names_of(graph)[0]
 
 
 def names_of(graph: Graph) -> tuple[Program, dict[SSAValue, str]]:
-    """The program of a file's plain data, and the name the file gives each value of `main`."""
+    """Return the program of a file's plain data, and the file's name of each value of `main`."""
     weights = WeightStore()
     regions = {region.name: region for region in graph.regions}
     main = graph.regions[0]
@@ -97,7 +97,7 @@ class _Builder:
     def block(
         self, region: GraphRegion, arguments: Sequence[Attribute] | None, open_: set[str]
     ) -> Block:
-        """The block of a region; `open_` are the regions around it, to refuse recursion."""
+        """The block of a region; `open_` are the enclosing regions, to refuse recursion."""
         declared: dict[str, Tensor | Shape] = {t.name: t for t in region.tensors}
         declared.update({shape.name: shape for shape in region.shapes})
 
@@ -109,7 +109,7 @@ class _Builder:
         types = [type_of(find(name)) for name in region.inputs]
         if arguments is not None and len(arguments) != len(types):
             raise ParseFailure(
-                f"region {region.name!r} takes {len(types)} inputs, {len(arguments)} are given"
+                f"region {region.name!r} has {len(types)} inputs, the operator has {len(arguments)}"
             )
         block = Block(arg_types=types)
         values: dict[str, SSAValue] = dict(zip(region.inputs, block.args, strict=True))
@@ -145,7 +145,7 @@ class _Builder:
         return block
 
     def implied_constant(self, held: Tensor | Shape) -> TosaOp | None:
-        """A constant that no CONST operator names, only the tensor's own data."""
+        """A constant without a CONST operator, given by the tensor's own data."""
         if isinstance(held, Shape):
             return self.constant(held) if held.data or held.rank == 0 else None
         return self.constant(held) if held.data and not held.variable else None
@@ -202,7 +202,7 @@ class _Builder:
             for field in cls.FIELDS
             if field.kind != "region"
         }
-        for field in cls.FIELDS:  # defaults are left out, as the text leaves them out
+        for field in cls.FIELDS:  # Defaults are omitted, as in the text.
             value_ = properties.get(field.name)
             if field.default is not None and is_default(value_, field.default):
                 del properties[field.name]
@@ -218,7 +218,7 @@ class _Builder:
         value: Callable[[str], SSAValue],
         open_: set[str],
     ) -> Operation:
-        """A read of a variable's value at entry, or a write that counts from the next call on."""
+        """A read of a variable's value at entry, or a write for the next call."""
         if len(open_) > 1:
             raise UnsupportedError(f"{cls.name}: a branch or loop that uses variables")
         if (len(operator.inputs), len(operator.outputs)) != (1, 1):
@@ -260,7 +260,7 @@ class _Builder:
 
 
 def type_of(held: Tensor | Shape) -> AnyTensor:
-    """The IR type of a declared tensor or shape."""
+    """Return the IR type of a declared tensor or shape."""
     if isinstance(held, Shape):
         return ShapeType.of(held.rank)  # pyright: ignore[reportReturnType]
     element = element_of_code(held.dtype)
@@ -283,7 +283,7 @@ def type_of(held: Tensor | Shape) -> AnyTensor:
 def attribute_of(
     cls: type[TosaOp], field: Field, value: AttributeValue, operands: Sequence[SSAValue]
 ) -> Attribute:
-    """The IR attribute of a stored one."""
+    """Return the IR attribute of a stored one."""
     enumeration = cls.ENUMERATIONS.get(field.name)
     if enumeration is not None:
         case = enumeration.case_of(int(value)) if isinstance(value, int) else None
@@ -337,5 +337,5 @@ def is_default(value: Attribute | None, default: str) -> bool:
 
 
 def is_written_in_text(element: Attribute) -> bool:
-    """Whether small constants of this type stand in the text: not those held as payload codes."""
+    """Whether small constants of this type are part of the text: types without payload codes."""
     return element != e8m0 and (element == i4 or not is_held_as_codes(element))

@@ -1,7 +1,8 @@
-"""Running a flatbuffer on the TOSA reference model, in a process of its own.
+"""Run a flatbuffer on the TOSA reference model, in a separate process.
 
-In process the model ends the interpreter on some invalid graphs, and its binding loses outputs of
-narrow types; the command line does neither.  Arrays travel as `.npy` files, codes as bytes.
+Within this process, the model would abort the Python interpreter on some invalid graphs, and its
+binding loses outputs of narrow types; the command line has neither problem. Arrays are passed as
+`.npy` files, codes as bytes.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from stepwell.ir.diagnostics import ArtifactError, InputMismatch, UnsupportedErr
 from stepwell.ir.dtypes import i32
 
 SECONDS = 600
-"""How long the model may take."""
+"""The time limit of the model, in seconds."""
 
 
 def run_reference_model(
@@ -40,17 +41,17 @@ def run_reference_model(
 
     Args:
         data: the flatbuffer.
-        inputs: one tensor an input in the file's order; element types that torch lacks as one
-            code an element (int4 in int8, int48 in int64, fp6, fp4 and mxint8 codes in uint8).
-            A graph of symbolic sizes is bound to theirs: the model takes no others.
-        level: what the model holds the graph to.
+        inputs: one tensor per input in the file's order; element types that PyTorch lacks as one
+            code per element (int4 in int8, int48 in int64, fp6, fp4 and mxint8 codes in uint8).
+            A graph with symbolic sizes is bound to their sizes, since the model needs static ones.
+        level: the level against which the model checks the graph.
 
     Returns:
-        The outputs, held the same way.
+        The outputs, in the same representation.
 
     Raises:
-        ArtifactError: the model refused or failed to run the graph; the text is its reason.
-        InputMismatch: the inputs are not those of the graph.
+        ArtifactError: the model refused or failed to run the graph; the message is its reason.
+        InputMismatch: the inputs do not match the graph.
     """
     return call_reference_model(data, inputs, level)[0]
 
@@ -58,7 +59,7 @@ def run_reference_model(
 def call_reference_model(
     data: bytes, inputs: Sequence[torch.Tensor], level: Level = EIGHT_K
 ) -> tuple[tuple[torch.Tensor, ...], bytes]:
-    """Run a `.tosa` file; the second result is the file with what its variables hold now.
+    """Run a `.tosa` file; the second result is the file with the new values of its variables.
 
     The other arguments and errors are those of `run_reference_model`.
     """
@@ -68,7 +69,7 @@ def call_reference_model(
         graph = bind_sizes(graph, inputs)
         data, main = write_graph(graph), graph.regions[0]
     tensors = {tensor.name: tensor for tensor in main.tensors}
-    # Its own way of giving variables back takes one only: what is written becomes an output too.
+    # The model can return one variable only, so each written value becomes an output too.
     written = {
         op.outputs[0]: op.inputs[0] for op in main.operators if op.code == VariableWriteOp.CODE
     }
@@ -102,16 +103,16 @@ def call_reference_model(
 
 @dataclass
 class ReferenceSession:
-    """Calls of one file, each of which sees what the one before left in the variables."""
+    """Calls of one file; each call sees the variables as the previous call left them."""
 
     data: bytes
     level: Level = EIGHT_K
 
     def run(self, inputs: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
-        """One call; the arguments and errors are those of `run_reference_model`."""
+        """Run one call; the arguments and errors are those of `run_reference_model`."""
         outputs, left = call_reference_model(self.data, inputs, self.level)
         held = {tensor.variable_name: tensor.data for tensor in _variables(read_graph(left))}
-        if held:  # The file that came back is bound to the sizes of the call.
+        if held:  # The returned file is bound to the sizes of the call.
             graph = read_graph(self.data)
             for tensor in _variables(graph):
                 tensor.data = held[tensor.variable_name]
@@ -124,7 +125,7 @@ def _variables(graph: Graph) -> list[Tensor]:
 
 
 def _fits(graph: Graph) -> None:
-    """Whatever the level, the model ends itself on tensors of more axes than level 8K has."""
+    """Refuse tensors with more axes than level 8K has: the model aborts on them at any level."""
     tensors = (tensor for region in graph.regions for tensor in region.tensors)
     rank = max((len(tensor.shape) for tensor in tensors), default=0)
     if rank > EIGHT_K.rank:
@@ -154,7 +155,7 @@ def _call(folder: Path, graph: Graph, level: Level) -> None:
         )
     arguments = [program, "--test_desc", "desc.json", "--tosa_level", named]
     try:
-        # Without a debugger on its path the model cannot attach one when it gives up.
+        # Without a debugger on its path, the model cannot attach one when it fails.
         environment = {**os.environ, "PATH": ""}
         done = subprocess.run(
             arguments, cwd=folder, capture_output=True, text=True, timeout=SECONDS, env=environment
@@ -165,8 +166,8 @@ def _call(folder: Path, graph: Graph, level: Level) -> None:
         reason = _reason(done)
         if "written to more than once" in reason:
             raise UnsupportedError(
-                "SCATTER: the inputs write a place twice; TOSA gives that no result, and PyTorch "
-                "does not say which number stays"
+                "SCATTER: the inputs write an element twice; TOSA defines no result for that, and "
+                "PyTorch does not specify which value remains"
             )
         raise ArtifactError(f"the TOSA reference model gave up: {reason}")
 
@@ -182,7 +183,7 @@ def _reason(done: subprocess.CompletedProcess[str]) -> str:
 def _save(path: Path, given: torch.Tensor, tensor: Tensor) -> None:
     element = element_of_code(tensor.dtype)
     if element == i32 and given.dtype == torch.int64 and _fits_in_32_bits(given):
-        given = given.to(torch.int32)  # torch counts in 64 bits; the values are the same
+        given = given.to(torch.int32)  # PyTorch has int64; the values are the same.
     if element is None or given.dtype != held_dtype(element) or _differs(given, tensor):
         raise InputMismatch(
             f"input {tensor.name!r} is {given.dtype} {list(given.shape)}, "
@@ -235,12 +236,12 @@ _NUMPY = frozenset(
         torch.int64,
     )
 )
-"""Types that numpy has too."""
+"""Types that NumPy has too."""
 
 _ML_DTYPES = {
     torch.bfloat16: "bfloat16",
     torch.float8_e4m3fn: "float8_e4m3fn",
     torch.float8_e8m0fnu: "float8_e8m0fnu",
 }
-"""Types whose arrays the model knows by the header that ml_dtypes, which tosa-tools brings, writes;
+"""Types that the model recognizes by the `.npy` header of ml_dtypes, a dependency of tosa-tools;
 others are bytes."""

@@ -1,8 +1,8 @@
-"""Tensors of rank 0, which SPIR-V has as `[1]`, found again in a graph that came from there.
+"""Restore tensors of rank 0 in a graph from SPIR-V, which represents them as `[1]`.
 
-What is of rank 0 is stated for a file's inputs and outputs, follows for the ARGMAX of one axis, and
-for the other operands and the result of an elementwise operator, whose ranks are equal. What
-nothing says this of stays `[1]`, and has the same numbers.
+Rank 0 is known for a file's inputs and outputs. It follows for the ARGMAX of one axis, and for the
+other operands and the result of an elementwise operator, whose ranks are equal. A tensor whose
+rank is not determined this way stays `[1]`, and has the same elements.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _CONSTANTS = (ConstOp.CODE, ConstShapeOp.CODE)
 
 
 def restore_scalars(region: Region, ports: Collection[str]) -> None:
-    """Change the tensors of a region that are of rank 0, and the constants that they need.
+    """Change the tensors of a region that have rank 0, and the constants that they need.
 
     Args:
-        region: as a SPIR-V module has it, constants with their data.
-        ports: inputs and outputs that the file says are of rank 0.
+        region: a region from a SPIR-V module, constants with their data.
+        ports: inputs and outputs that have rank 0 in the file.
 
     Raises:
-        ParseFailure: what would be of rank 0 has another shape than `[1]`.
+        ParseFailure: a tensor would have rank 0, but its shape is not `[1]`.
     """
     tensors = {tensor.name: tensor for tensor in region.tensors}
     constants = {op.outputs[0] for op in region.operators if op.code in _CONSTANTS}
@@ -57,7 +57,7 @@ def restore_scalars(region: Region, ports: Collection[str]) -> None:
 def _scalars(
     region: Region, tensors: Mapping[str, Tensor], constants: Collection[str], known: set[str]
 ) -> set[str]:
-    """Names of values of rank 0, constants aside, from those that are known."""
+    """Names of values of rank 0, except constants, inferred from the known ones."""
     linked: dict[str, list[list[str]]] = {}
     for operator in region.operators:
         cls = class_of_code(operator.code)
@@ -76,14 +76,14 @@ def _scalars(
 
 
 def _data(operator: Operator) -> tuple[str, ...]:
-    """Operands of an elementwise operator whose ranks are its result's."""
+    """Operands of an elementwise operator that have the rank of its result."""
     cls = class_of_code(operator.code)
     assert cls is not None
     return operator.inputs[: DATA.get(cls)] if cls in ELEMENTWISE else ()
 
 
 def _with_constants(region: Region, twins: Mapping[str, str]) -> list[Operator]:
-    """The operators, with constants of rank 0 beside their fellows, and none that is not read."""
+    """The operators with additional constants of rank 0, and without unused constants."""
     read = {name for operator in region.operators for name in operator.inputs}.union(region.outputs)
     kept: list[Operator] = []
     for operator in region.operators:

@@ -1,4 +1,4 @@
-"""A SPIR-V module that holds one TOSA graph, as plain data.
+"""A SPIR-V module with one TOSA graph, as plain data.
 
 Sources: the SPIR-V extensions SPV_ARM_tensors and SPV_ARM_graph, and the extended instruction set
 TOSA.001000.1, whose operators take their attributes first, then their tensors, in the order of the
@@ -22,7 +22,7 @@ from stepwell.ir.diagnostics import ParseFailure, UnsupportedError
 
 _T = TypeVar("_T")
 MAGIC, HEADER = 0x07230203, 5
-"""The first word of a module, and how many stand ahead of its instructions."""
+"""The first word of a module, and the number of words before its instructions."""
 INSTRUCTION_SET = "TOSA.001000.1"
 NUMBERED = (
     "argmax avg_pool2d conv2d conv3d depthwise_conv2d fft2d matmul max_pool2d rfft2d "
@@ -37,9 +37,9 @@ NUMBERED = (
 SIZES = frozenset("shape padding start size multiples scale offset border".split())
 """Operands that are lists of sizes."""
 ACCUMULATORS = {1: "INT32", 2: "FP16", 3: "FP32", 4: "INT48"}
-"""What `acc_type` says."""
+"""Values of `acc_type`."""
 LARGEST_REPEATED = 1 << 26
-"""Bytes of a constant that is one number over and over, at most: its file is as small as it."""
+"""Upper limit in bytes of a constant that repeats one number, whose file can be very small."""
 
 _IMPORT, _INSTRUCTION = 11, 12
 _BOOL, _INT, _FLOAT, _ARRAY, _TENSOR = 20, 21, 22, 28, 4163
@@ -52,11 +52,11 @@ _FLOATS = {(16, _PLAIN_FLOAT): "FP16", (32, _PLAIN_FLOAT): "FP32", (16, 0): "BF1
            (8, 4214): "FP8E4M3", (8, 4215): "FP8E5M2"}  # fmt: skip
 """Element types by width and encoding."""
 _INTEGERS = {64: "INT48"}
-"""Element types that have another width in SPIR-V, which has no integers of 48 bits."""
+"""Element types with another width in SPIR-V, which has no 48-bit integers."""
 
 
 class _Known(dict[int, _T]):
-    """What a module has given a number, which others name it by."""
+    """The definitions of a module by id."""
 
     def __init__(self, what: str) -> None:
         super().__init__()
@@ -68,7 +68,7 @@ class _Known(dict[int, _T]):
 
 @dataclass(frozen=True)
 class _Element:
-    """A scalar type: the specification's name, bits of one number."""
+    """A scalar type: the specification's name, and the bits of a number."""
 
     name: str
     bits: int
@@ -82,7 +82,7 @@ class _TensorType:
 
 @dataclass
 class _Constant:
-    """Numbers as their bits, in row-major order; those that are repeated stand once."""
+    """Numbers as their bits, in row-major order; a repeated number is stored once."""
 
     type: Any
     bits: list[int]
@@ -91,11 +91,11 @@ class _Constant:
 
 @dataclass
 class Module:
-    """One graph. `stored` are constants that the file holds beside the module.
+    """One graph. `stored` are constants that the file stores outside the module.
 
     Attributes:
         region: its operators and tensors; a stored constant has no data yet.
-        stored: by name, the number that the module gives a constant.
+        stored: the module's number of each stored constant, by name.
     """
 
     region: Region
@@ -103,15 +103,15 @@ class Module:
 
 
 def read_module(words: Sequence[int], inputs: Sequence[str], outputs: Sequence[str]) -> Module:
-    """The graph of a module.
+    """Read the graph of a module.
 
     Args:
-        words: of 32 bits.
+        words: 32-bit words.
         inputs, outputs: names, by number.
 
     Raises:
-        ParseFailure: no SPIR-V, damaged, or with numbers that do not fit together.
-        UnsupportedError: it holds something else than one graph of TOSA.
+        ParseFailure: not SPIR-V, damaged, or with inconsistent numbers.
+        UnsupportedError: it contains something other than one graph of TOSA.
     """
     if len(words) < HEADER or words[0] != MAGIC:
         raise ParseFailure("the module does not begin as SPIR-V does")
@@ -125,7 +125,7 @@ def read_module(words: Sequence[int], inputs: Sequence[str], outputs: Sequence[s
             reader.read(code, words[at + 1 : at + length])
         except (IndexError, KeyError) as error:
             raise ParseFailure(
-                f"SPIR-V: instruction {code} at word {at} names what is not there: {error}"
+                f"SPIR-V: instruction {code} at word {at} has an operand out of range: {error}"
             ) from None
         at += length
     return reader.module()
@@ -200,7 +200,7 @@ class _Reader:
                 return _TensorType(self._element(words[1]), (self._number(words[2]),))
             case _:
                 if len(words) < 4:
-                    raise UnsupportedError("SPIR-V: a tensor of open sizes")
+                    raise UnsupportedError("SPIR-V: a tensor of dynamic sizes")
                 shape = self.constants[words[3]]
                 if shape.repeated or any(size >= 1 << 31 for size in shape.bits):
                     raise ParseFailure("SPIR-V: a tensor's shape is no list of sizes")
@@ -224,7 +224,7 @@ class _Reader:
                 return _Constant(type_, [int(code == _TRUE)])
             case 43:
                 if not isinstance(type_, _Element) or not words:
-                    raise ParseFailure("SPIR-V: a number of a type that is none of numbers")
+                    raise ParseFailure("SPIR-V: a constant number whose type is not numeric")
                 whole = sum(word << 32 * at for at, word in enumerate(words))
                 return _Constant(type_, [whole & ((1 << type_.bits) - 1)])
             case 46:
@@ -244,7 +244,7 @@ class _Reader:
         return bits[0]
 
     def module(self) -> Module:
-        """What was read."""
+        """Return the module that was read."""
         if self.graphs != 1:
             raise UnsupportedError(f"SPIR-V: {self.graphs} graphs in a module", help="one is read")
         for wanted, found, what in (
@@ -265,7 +265,7 @@ class _Reader:
         return Module(region, self.stored)
 
     def _constants(self) -> list[Operator]:
-        """Those that operators read, in the order in which the module has them."""
+        """The constants that operators use, in the order of the module."""
         read = [(of, name, ConstOp) for of, name in self.names.items() if of in self.ordered]
         read += [(of, name, ConstShapeOp) for of, name in self.sizes.items()]
         read.sort(key=lambda one: self.ordered[one[0]])
@@ -319,7 +319,7 @@ class _Reader:
         return self.sizes[of]
 
     def _named(self, of: int, region: Region) -> str:
-        """The name of a value, or of a constant, which is declared when it is first read."""
+        """The name of a value, or of a constant, which is declared when it is first used."""
         if of not in self.names:
             constant = self.constants[of]
             type_ = (
@@ -337,7 +337,7 @@ def _declared(name: str, type_: _TensorType, data: bytes = b"") -> Tensor:
 
 
 def _unfolded(held: _Constant) -> list[int]:
-    """Its numbers, each of them."""
+    """All numbers of a constant, with repetitions."""
     if not held.repeated:
         return held.bits
     shape = held.type.shape if isinstance(held.type, _TensorType) else ()
@@ -352,7 +352,7 @@ def _repeats(shape: Sequence[int]) -> int:
 
 
 def _data(held: _Constant, type_: _TensorType) -> bytes:
-    """A constant as a flatbuffer of TOSA stores it."""
+    """The data of a constant in the format of a TOSA flatbuffer."""
     if not held.repeated and len(held.bits) != math.prod(type_.shape):
         raise ParseFailure(f"SPIR-V: {len(held.bits)} numbers for a tensor of {type_.shape}")
     if held.repeated and type_.element.bits >= 8:
@@ -373,7 +373,7 @@ def _bytes(bits: Sequence[int], element: Any) -> bytes:
 
 
 def narrowed(data: bytes, dtype: int) -> bytes:
-    """Numbers as SPIR-V has them, as a flatbuffer of TOSA has them: of 48 bits, not of 64."""
+    """Convert numbers from SPIR-V's form to that of a TOSA flatbuffer: from 64 to 48 bits."""
     if dtype != DTYPE_CODES["INT48"]:
         return data
     return b"".join(data[at : at + 6] for at in range(0, len(data), 8))

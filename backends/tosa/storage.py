@@ -1,7 +1,7 @@
-"""Constant data as the flatbuffer stores it, to and from torch tensors.
+"""Convert constant data between the flatbuffer's format and torch tensors.
 
-Element types that torch has are stored as they lie in memory.  The others are held as one code
-an element: int4 in int8, int48 in int64, fp6, fp4 and mxint8 codes in uint8; the file packs int4
+Element types that PyTorch has are stored as in memory. Others are represented as one code
+per element: int4 in int8, int48 in int64, fp6, fp4 and mxint8 codes in uint8. The file packs int4
 and fp4 two to a byte (first in the low half), fp6 four to three bytes, int48 in six bytes.
 """
 
@@ -26,19 +26,19 @@ _PACKED: dict[Attribute, int] = {f6e2m3: 6, f6e3m2: 6, f4e2m1: 4, i4: 4}
 
 
 def held_dtype(element: Attribute) -> torch.dtype:
-    """The torch dtype that holds elements of this type at run time."""
+    """The torch dtype that represents elements of this type at run time."""
     if element in _PACKED and element not in _HELD:
         return torch.uint8
     return _HELD[element] if element in _HELD else torch_dtype(element)
 
 
 def is_held_as_codes(element: Attribute) -> bool:
-    """Whether torch has no dtype of these elements, so that codes stand for them."""
+    """Whether PyTorch has no dtype for these elements, so that codes represent them."""
     return element in _HELD or element in _PACKED or not has_torch_dtype(element)
 
 
 def to_bytes(tensor: torch.Tensor, element: Attribute) -> bytes:
-    """The data of a constant tensor of an element type."""
+    """Return the data of a constant tensor of an element type."""
     if element == i48:
         wide = np.frombuffer(dense_bytes(tensor), np.uint8).reshape(-1, 8)
         return wide[:, :6].tobytes()
@@ -75,7 +75,7 @@ def from_bytes(data: bytes, shape: Sequence[int], element: Attribute) -> torch.T
 
 
 def stored_size(count: int, element: Attribute) -> int:
-    """Bytes that `count` elements take in the file."""
+    """The number of bytes of `count` elements in the file."""
     if element == i48:
         return 6 * count
     if element in _PACKED:

@@ -1,7 +1,8 @@
 """TOSA bytes to a `.vgf` file for Vulkan's ML extensions, by Arm's model converter in a process.
 
-The converter (0.11) takes fixed shapes and plain constants: block-scaled ones are "Unable to
-serialize constants", shape operators "explicitly marked illegal". The target `vgf` has neither.
+The converter (0.11) supports static shapes and plain constants only: block-scaled ones are
+"Unable to serialize constants", shape operators "explicitly marked illegal". The target `vgf` has
+neither.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from stepwell.ir.diagnostics import StepwellError, UnsupportedError
 from stepwell.ir.program import Program
 
 CONVERTER = "model-converter"
-"""The command that `ai-ml-sdk-model-converter` brings."""
+"""The command of `ai-ml-sdk-model-converter`."""
 
 
 def to_vgf(program: Program, **options: Any) -> bytes:
-    """The `.vgf` of a program at level `tosa`.
+    """Return the `.vgf` of a program at level `tosa`.
 
     Args:
         program: lowered for the target `vgf`.
@@ -29,7 +30,7 @@ def to_vgf(program: Program, **options: Any) -> bytes:
 
     Raises:
         StepwellError: the converter is not installed.
-        UnsupportedError: it refuses the graph, in its own words.
+        UnsupportedError: the converter refuses the graph; the message is its own.
     """
     data = to_tosa(program, **options)
     command = command_path(CONVERTER)

@@ -1,4 +1,4 @@
-"""A `.vgf` file to a TOSA-level program: its module is SPIR-V, its weights stand beside it.
+"""Read a `.vgf` file as a TOSA-level program: its module is SPIR-V, its weights are separate.
 
 Source: the file format of Arm's ML SDK VGF library: a header of 128 bytes, three flatbuffers
 (modules, the sequence of segments, resources) and a section of constants.
@@ -20,14 +20,14 @@ from stepwell.ir.program import Program
 
 MAGIC = b"VGF1"
 VERSIONS = (4, 5)
-"""Minor versions of format 0 that are read."""
+"""Supported minor versions of format 0."""
 _HEADER = 128
 _SECTIONS = 16
-"""Where pairs of an offset and a size begin: modules, sequence, resources, constants."""
+"""Positions of pairs of an offset and a size: modules, sequence, resources, constants."""
 _ALONE = (1 << 32) - 1
 _CONSTANTS = b"CONST00\0"
 _RECORD = struct.Struct("<IiQQ")
-"""Of a constant: its resource, its sparse dimension, its size, its offset in the payload."""
+"""The record of a constant: resource, sparse dimension, size, offset in the payload."""
 _TABLES = """
 table Spirv { words: [uint32]; }
 table Source { code: string; }
@@ -61,12 +61,12 @@ table Sequence {
 
 
 def read_vgf(data: bytes) -> Program:
-    """The program in a `.vgf` file of one graph, at level `tosa`.
+    """Read the program in a `.vgf` file of one graph, at level `tosa`.
 
-    Inputs and outputs are named as in the file, which has numbers where the graph had names.
+    Inputs and outputs are named as in the file, which has numbers instead of the graph's names.
 
     Raises:
-        ParseFailure: no `.vgf`, or damaged.
+        ParseFailure: not a `.vgf`, or damaged.
         UnsupportedError: it has shaders, several segments, or sparse constants.
     """
     if data[:4] != MAGIC or len(data) < _HEADER:
@@ -136,12 +136,12 @@ def _table(data: bytes, number: int, root: str) -> Record:
 
 
 def _slots(record: Record, what: str) -> list[int]:
-    """The resources of the inputs or outputs of a segment, or of all."""
+    """The resources of the inputs or outputs of a segment, or of the whole sequence."""
     return [slot["mrt_index"] for slot in record[what]]
 
 
 def _names(sequence: Record, what: str) -> list[str]:
-    """Of inputs or outputs: those of the file where each is another, or numbers."""
+    """Names of inputs or outputs: those in the file if they are distinct, otherwise numbers."""
     names: list[str] = sequence[f"{what}_names"]
     count = len(sequence[f"{what}s"])
     unique = len(names) == count == len(set(names))
@@ -149,13 +149,13 @@ def _names(sequence: Record, what: str) -> list[str]:
 
 
 def _is_scalar(resources: list[Record], slot: int) -> bool:
-    """Whether a resource is of rank 0; one that is not described is not."""
+    """Whether a resource has rank 0; a resource without a description does not."""
     description: Record | None = resources[slot]["description"] if slot < len(resources) else None
     return description is not None and not description["shape"]
 
 
 def _groups(resources: list[Record]) -> dict[int, int]:
-    """By resource, the group of those that share its place: an input that is given back."""
+    """The alias group of each resource: they share memory, as an input that is returned."""
     return {
         at: resource["alias_group_id"]
         for at, resource in enumerate(resources)
@@ -188,7 +188,7 @@ def _constants(data: bytes) -> list[bytes]:
 
 
 def _stored(held: list[bytes], used: list[int], number: int) -> bytes:
-    """The data of the constant that a segment's module gives a number."""
+    """The data of the constant with this number in a segment's module."""
     if number >= len(used) or used[number] >= len(held):
         raise ParseFailure(f"the .vgf has no constant {number}")
     return held[used[number]]

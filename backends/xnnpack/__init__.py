@@ -1,1 +1,1 @@
-"""XNNPACK delegates: the payload inside a .pte."""
+"""XNNPACK delegates: the payload in a `.pte`."""

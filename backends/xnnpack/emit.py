@@ -1,13 +1,13 @@
-"""A delegate op to the payload that ExecuTorch's XNNPACK backend loads.
+"""Emit a delegate op as the payload that ExecuTorch's XNNPACK backend loads.
 
-One op becomes one node, one value one value; nothing is rewritten. Constants travel beside the
-payload, by the hash of their content, so that delegates share them.
+One op becomes one node, and one SSA value one XNNPACK value; nothing is rewritten. Constants are
+stored outside the payload, by the hash of their content, so that delegates share them.
 
 XNNPACK copies ("packs") the filters and biases of convolutions and fully connected nodes when a
 delegate is loaded; to every other constant it keeps a pointer. Runtimes up to 1.4.0, and later
 ones built with the weights cache, free those as well, and a program loaded from a file then reads
-freed memory (executorch #17559, #18663, #22779). So a constant that is not packed is refused
-here, unless the caller knows the runtime to keep it; it belongs outside, as an operand.
+freed memory (executorch #17559, #18663, #22779). A constant that is not packed is therefore
+refused here, unless the caller knows that the runtime keeps it; it should be an operand instead.
 """
 
 from __future__ import annotations
@@ -73,19 +73,19 @@ def payload(
     outside: Collection[str] = (),
     files: WeightFiles | None = None,
 ) -> DelegatePayload:
-    """What ExecuTorch needs to run a delegate.
+    """Return the payload that ExecuTorch needs to run a delegate.
 
     Args:
-        delegate: its operands become external values 0, 1, …, its results those that follow.
-        weights: where the weights inside are kept.
+        delegate: its operands become external values 0, 1, …, its results the following ones.
+        weights: the store of the weights in the delegate.
         embed_unpacked_constants: put constants that XNNPACK does not copy into the payload; only
             for runtimes known to keep them alive (1.4.1 and later, without the weights cache).
-        tail: where the file's constants are written; without it they stay where they are.
-        outside: keys of weights that the file has as constants too: those stay where they are.
-        files: weights that have `.ptd` files of their own, where they are found by name.
+        tail: the segment that receives the constants; without it they stay in memory.
+        outside: keys of weights that are also constants of the file: those are not written again.
+        files: weights that have separate `.ptd` files, in which they are found by name.
 
     Raises:
-        UnsupportedError: naming every constant that would have to be embedded, and every node
+        UnsupportedError: names every constant that would have to be embedded, and every node
             that the runtime does not run.
 
     """
@@ -104,7 +104,7 @@ def payload_writer(
     outside: Collection[str] = (),
     files: WeightFiles | None = None,
 ) -> Callable[[Any, WeightStore], DelegatePayload]:
-    """`payload` with its options set, as the container's emitter takes it."""
+    """Return `payload` with its options bound, as the container's emitter calls it."""
     return lambda delegate, weights: payload(
         delegate,
         weights,
@@ -116,19 +116,19 @@ def payload_writer(
 
 
 def room(delegate: DelegateOp) -> int:
-    """The most bytes that the constants of a delegate take of a tail: weights, and scales."""
+    """An upper bound of the bytes of a delegate's constants in a segment: weights and scales."""
     values = [*delegate.block.args, *(value for op in delegate.block.ops for value in op.results)]
     scales = [
         len(value_quantization.scales)
         for value in values
         if (value_quantization := quantization(value.type))
     ]
-    sizes = [_room_of(op) for op in delegate.block.ops if isinstance(op, WeightOp)]
+    sizes = [_constant_size(op) for op in delegate.block.ops if isinstance(op, WeightOp)]
     return sum(map(padded, (*sizes, *(4 * count for count in scales))))
 
 
-def _room_of(weight: WeightOp) -> int:
-    """The bytes of a weight: those of integers of four bits where nothing else reads it."""
+def _constant_size(weight: WeightOp) -> int:
+    """The bytes of a weight; packed if only casts to four-bit types use it."""
     uses = [use.operation for use in weight.result.uses]
     if uses and all(_is_cast(op) and datatype(op.results[0].type) in _INT4 for op in uses):
         return _int4_size(weight.result.type)
@@ -158,7 +158,7 @@ class _Emitter:
         self.problems: list[Problem] = []
 
     def graph(self) -> Record:
-        """The root table."""
+        """Return the root table."""
         block = self.delegate.block
         last = cast(YieldOp, block.last_op)
         types = self._storage_types()
@@ -191,7 +191,7 @@ class _Emitter:
         }
 
     def _storage_types(self) -> dict[SSAValue, Attribute]:
-        """Inputs that come in as stored integers, with the quantized type they are cast to."""
+        """Inputs that arrive as stored integers, with the quantized type they are cast to."""
         types: dict[SSAValue, Attribute] = {}
         for arg in self.delegate.block.args:
             casts = {u.operation.results[0].type for u in arg.uses if _is_cast(u.operation)}
@@ -247,7 +247,7 @@ class _Emitter:
                     "embed_unpacked_constants=True for a runtime known to keep it",
                 )
             )
-        # A value that is packed anywhere is freed: a packed and a pointed-to use are two values.
+        # A value that is packed anywhere is freed, so a packed and an unpacked use are two values.
         known = self.packed_ids.get((value, packed))
         if known is None:
             known = self.packed_ids[value, packed] = self._constant(weight, value.type)
@@ -264,7 +264,7 @@ class _Emitter:
         flags: int = 0,
         scales: tuple[str, str] | None = None,
     ) -> int:
-        """Declare a value of this type; gives its id.
+        """Declare a value of this type and return its id.
 
         `scales` are (the name, the file) of a weight that is found by name: so are its scales.
         """
@@ -318,17 +318,17 @@ class _Emitter:
         return "PerChannelQuant", record
 
     def _bound(self, dim: str) -> int:
-        """The most that a symbolic size can be."""
+        """The upper bound of a symbolic size."""
         if self._ranges is None:
             raise StepwellError(
-                f"size {dim} has no bound: the delegate stands in no method",
+                f"size {dim} has no bound: the delegate is not in a method",
                 describe_op(self.delegate),
             )
         return upper_bound(dim, self._ranges)
 
     @cached_property
     def _ranges(self) -> Mapping[str, tuple[int, int | None]] | None:
-        """The bounds of the method's symbols."""
+        """The bounds of the method's symbols, or None outside a method."""
         func = method_of(self.delegate)
         return None if func is None else get_signature(func).ranges
 
@@ -360,7 +360,7 @@ class _Emitter:
     def _buffer(
         self, key: str, data: Data, *, is_shared: bool = False, file: str | None = None
     ) -> int:
-        """The index of a constant whose name is made of its content; it may be in place already."""
+        """The index of a constant whose name is its content hash; it may be written already."""
         index = self.constant_index.get(key)
         if index is None:
             if len(data) > _LIMIT:
@@ -386,13 +386,13 @@ def _content_key(data: bytes) -> str:
 
 
 def _int4_size(type_: AnyTensor) -> int:
-    """How many bytes `pack_int4` gives for a weight of this type."""
+    """The number of bytes of `pack_int4`'s result for a weight of this type."""
     *outer, inputs = (d for d in dims(type_) if isinstance(d, int))
     return math.prod(outer) * -(-inputs // 2)
 
 
 def pack_int4(weight: torch.Tensor) -> torch.Tensor:
-    """Rows of numbers from -8 to 7 as XNNPACK keeps them: 8 added, two to a byte, low half first.
+    """Pack rows of numbers from -8 to 7 as XNNPACK does: plus 8, two to a byte, low half first.
 
     Args:
         weight: `[outputs, inputs]`; an odd row is padded with a 0 that is never read.
@@ -406,8 +406,8 @@ def pack_int4(weight: torch.Tensor) -> torch.Tensor:
     elif flat.data_ptr() % 8 or flat.storage_offset() % 8:
         flat = flat.clone()
     words = flat.view(torch.int64) & 0x0F0F0F0F0F0F0F0F  # Eight numbers; the first is lowest.
-    words.bitwise_or_(words >> 4)  # The low byte of two holds both.
-    words.bitwise_xor_(0x0088008800880088)  # A nibble plus 8 has its top bit turned.
+    words.bitwise_or_(words >> 4)  # The low byte of each pair now has both.
+    words.bitwise_xor_(0x0088008800880088)  # Adding 8 to a nibble flips its top bit.
     packed = words.view(torch.int16).to(torch.uint8)
     rows = (*weight.shape[:-1], weight.shape[-1] // 2)
     return packed[: weight.numel() // 2].view(rows)
@@ -421,7 +421,7 @@ def unpack_int4(packed: torch.Tensor, inputs: int) -> torch.Tensor:
 
 
 def unpacked_constants(data: Data) -> list[tuple[str, str, str]]:
-    """The constants in a payload that XNNPACK keeps pointing to.
+    """The constants in a payload to which XNNPACK keeps pointers.
 
     Returns `(node, field of the node, key)` for each: `("XNNAdd", "input2_id", "3f…")`; the key
     of a constant inside the payload is `""`. Works on payloads of any origin.
@@ -451,7 +451,7 @@ def unpacked_constants(data: Data) -> list[tuple[str, str, str]]:
 
 
 def _constant_values(values: Sequence[Record]) -> dict[int, int]:
-    """Ids of constant values, with the buffer each is in."""
+    """Ids of constant values, with the index of their buffers."""
     constant_values: dict[int, int] = {}
     for value in values:
         if value["xvalue_union"] is None:

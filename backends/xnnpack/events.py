@@ -1,15 +1,15 @@
-"""How XNNPACK's profiler names the nodes of a delegate: the delegate's debug map.
+"""Names of a delegate's nodes in XNNPACK's profiler: the debug map of a delegate.
 
-ExecuTorch's XNNPACK backend reports each operator that it ran as an event whose identifier is
-XNNPACK's name of the operator and a number that counts the operators of that name in the order in
-which they run: `Convolution (NHWC, F32) IGEMM #2`. XNNPACK rewrites its graph before it runs it;
-what of that shows is said here: a pointwise convolution runs as a fully connected layer, an
-elementwise node with an output range is followed by a clamp, dynamically quantized rows are made
-inside the product that reads them, squares inside the mean that reads them, and half floats
-without a kernel of their own run between two conversions.
+ExecuTorch's XNNPACK backend reports each operator that it ran as an event. Its identifier is
+XNNPACK's name of the operator and a number that counts the operators of that name in execution
+order: `Convolution (NHWC, F32) IGEMM #2`. XNNPACK rewrites its graph before it runs it. This
+module models the visible effects: a pointwise convolution runs as a fully connected layer, an
+elementwise node with an output range is followed by a clamp, dynamically quantized rows are
+computed inside the product that uses them, squares inside the mean that uses them, and
+half-precision nodes without a kernel run between two conversions.
 
 Source: `operator-type-defs.inc` and `src/subgraph` of XNNPACK, `XNNProfiler.cpp` of ExecuTorch;
-`tests/xnnpack/test_events.py` holds it to what the runtime reports.
+`tests/xnnpack/test_events.py` compares this with the runtime's reports.
 """
 
 from __future__ import annotations
@@ -62,28 +62,28 @@ from stepwell.dialects.xnnpack.elementwise import Unary
 from stepwell.ir.diagnostics import node_name
 
 Spellings = tuple[str, ...]
-"""One event, by every name it has: XNNPACK names some kernels after what the processor does."""
+"""One event, by all its names: XNNPACK names some kernels after features of the processor."""
 
 ROWS = ("QD8", "QDU8", "QP8")
-"""How dynamically quantized rows are called: signed ones, those with 128 added (processors whose
-products of bytes take an unsigned one: VNNI), those packed before (KleidiAI). A runtime picks one
-by the processor, the same for all operators of a kind."""
+"""Names of dynamically quantized rows: signed ones, those with 128 added (processors whose
+byte products need an unsigned operand: VNNI), those packed before (KleidiAI). A runtime chooses
+one by the processor, the same for all operators of a kind."""
 
 
 def kind_of(event: str) -> str:
-    """What an event is whatever the processor: `Convolution` of `Convolution (NHWC, F32) IGEMM #2`.
+    """The processor-independent kind of an event, as `Convolution` of `Convolution (NHWC, F32)`.
 
-    A quantization, or a change between float types, is a `Convert`; a processor with kernels of its
-    own for halves or packed rows reports fewer of them.
+    A quantization, or a conversion between float types, is a `Convert`; a processor with kernels
+    for half precision or packed rows reports fewer of them.
     """
     return event.partition(" (")[0].removeprefix("Dynamic ")
 
 
 def event_nodes(delegate: DelegateOp) -> dict[str, tuple[str, ...]]:
-    """The identifier of each event of a delegate's run → the nodes of the model it computes.
+    """The identifier of each event of a delegate's run → the nodes of the model that it computes.
 
-    An event of no node is listed with none: ExecuTorch's Inspector guesses by parts of names where
-    an identifier is missing.
+    An event without a node is listed with an empty tuple, because ExecuTorch's Inspector guesses
+    by parts of names if an identifier is missing.
     """
     counts: Counter[str] = Counter()
     nodes: dict[str, tuple[str, ...]] = {}
@@ -96,7 +96,7 @@ def event_nodes(delegate: DelegateOp) -> dict[str, tuple[str, ...]]:
 
 
 def events(delegate: DelegateOp) -> Iterator[tuple[XnnpackOp, Spellings]]:
-    """What the profiler reports of a delegate, in the order in which it runs."""
+    """The profiler's events of a delegate, in execution order."""
     for op in delegate.block.ops:
         if isinstance(op, XnnpackOp):
             for spellings in _EVENTS[type(op)](op):
@@ -108,7 +108,7 @@ def _once(*names: str) -> list[Spellings]:
 
 
 def _float(op: XnnpackOp) -> str:
-    """`F32`, or how quantized numbers are called: `QS8`, `QU8`."""
+    """`F32`, or the profiler's name of quantized numbers: `QS8`, `QU8`."""
     return _STORED.get(datatype(op.operands[0].type) or "", "F32")
 
 
@@ -126,7 +126,7 @@ def _elementwise(title: str) -> Callable[[XnnpackOp], list[Spellings]]:
 
 
 def _multiply(op: XnnpackOp) -> list[Spellings]:
-    """A value times itself runs as a square."""
+    """A value multiplied by itself runs as a square."""
     return _square(op) if _is_square(op) else _elementwise("Multiply (ND)")(op)
 
 
@@ -135,7 +135,7 @@ def _is_square(op: object) -> bool:
 
 
 def _square(op: XnnpackOp) -> list[Spellings]:
-    """A mean of floats computes the squares that it reads; what nothing else reads is gone."""
+    """No event if only a mean of floats uses the squares, since the mean computes them."""
     reader = op.results[0].get_user_of_unique_use()
     if isinstance(reader, GlobalAveragePooling2d) and _means_squares(reader):
         return []
@@ -161,7 +161,7 @@ def _moved(title: str) -> Callable[[XnnpackOp], list[Spellings]]:
 
 
 def _convert(op: XnnpackOp) -> list[Spellings]:
-    """Rows that only float products read are quantized where they are packed."""
+    """Rows that only float products use are quantized where they are packed."""
     if datatype(op.results[0].type) != "qdint8":
         return _once("Convert (NC)")
     readers = [use.operation for use in op.results[0].uses]
@@ -195,7 +195,7 @@ def _product(op: XnnpackOp) -> list[Spellings]:
 
 
 def _is_product(op: Convolution2d) -> bool:
-    """Whether each output pixel reads one input pixel, which XNNPACK turns into a product."""
+    """Whether each output pixel reads one input pixel; XNNPACK turns these into products."""
     return (
         op.window == (1, 1)
         and op.pair("stride") == (1, 1)

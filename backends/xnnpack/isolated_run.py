@@ -1,9 +1,9 @@
-"""Runs delegates by themselves on the real runtime, many in one child process.
+"""Run single delegates on the real runtime, many in one child process.
 
-Each trial becomes a method of one program. A payload that kills the process costs its own trial
-only: the child is started again after it. The program is loaded from a file, as on a phone, and
-the child overwrites what it frees, so that a constant which the runtime frees and XNNPACK still
-reads shows as wrong numbers.
+Each trial becomes a method of one program. A payload that kills the process costs only its own
+trial: the child is started again after it. The program is loaded from a file, as on a phone, and
+the child overwrites freed memory, so that a constant which the runtime frees and XNNPACK still
+reads shows as a wrong result.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from stepwell.ir.weights import WeightStore
 
 @dataclass(frozen=True)
 class Trial:
-    """A delegate with static shapes, its weights, and inputs to give it."""
+    """A delegate with static shapes, its weights, and its inputs."""
 
     delegate: DelegateOp
     weights: WeightStore
@@ -47,12 +47,12 @@ Outcome = tuple[torch.Tensor, ...] | ArtifactError
 def run_alone(
     trials: Sequence[Trial], *, embed_unpacked_constants: bool = False, timeout: float = 300.0
 ) -> list[Outcome]:
-    """What the runtime gives for each trial, or why it gives nothing.
+    """Return the runtime's results for each trial, or the reason why there are none.
 
     Args:
-        trials: what to run.
+        trials: the trials to run.
         embed_unpacked_constants: see `emit.payload`.
-        timeout: seconds that a child may take.
+        timeout: the time limit of a child, in seconds.
 
     """
     program = to_bytes(container_of(trials, embed_unpacked_constants=embed_unpacked_constants))
@@ -67,7 +67,7 @@ def run_alone(
 
 
 def container_of(trials: Sequence[Trial], *, embed_unpacked_constants: bool = False) -> Container:
-    """A program with the method `trial_<i>` for each trial, which calls nothing else."""
+    """A program with the method `trial_<i>` for each trial, which calls only the delegate."""
     container = ContainerBuilder()
     for number, trial in enumerate(trials):
         delegate = trial.delegate

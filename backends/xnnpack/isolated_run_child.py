@@ -1,4 +1,4 @@
-"""The child process of `run_alone`: runs the trials of a folder from a given one on."""
+"""The child process of `run_alone`: runs the trials of a folder from a given number on."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from stepwell.backends.executorch.running.engine import runtime
 
 
 def main(folder: Path, first: int) -> None:
-    """Run trials in order; each leaves its answer before the next begins."""
+    """Run trials in order; each writes its answer before the next begins."""
     torch.set_num_threads(1)
     program = runtime().load_program(folder / "program.pte")
     inputs: list[list[torch.Tensor]] = torch.load(folder / "inputs.pt", weights_only=True)

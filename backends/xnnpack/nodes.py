@@ -1,7 +1,7 @@
-"""Nodes as the schema has them, from ops and back: one place that knows the fields' names.
+"""Convert ops to the schema's nodes and back; the only module that uses the fields' names.
 
-A node's record holds, besides what is here, the ids of its inputs and outputs; `INPUTS` and
-`OUTPUTS` say under which names.
+Besides the fields handled here, a node's record holds the ids of its inputs and outputs;
+`INPUTS` and `OUTPUTS` give their names.
 """
 
 from __future__ import annotations
@@ -77,10 +77,10 @@ def to_fields(op: XnnpackOp) -> dict[str, Any]:
 
 
 def from_fields(cls: type[XnnpackOp], node: dict[str, Any]) -> dict[str, Any]:
-    """The op's fields, as Python numbers, of a node that was read.
+    """Return the op's fields, as Python numbers, of a node that was read.
 
     Raises:
-        ParseFailure: the node has a flag that the dialect has no field for.
+        ParseFailure: the node has a flag that no field of the dialect represents.
 
     """
     flags = node["flags"] & ~_IGNORED_FLAGS.get(cls, 0)
@@ -180,7 +180,7 @@ def _pooling_read(node: dict[str, Any]) -> dict[str, Any]:
 
 
 def _average_read(node: dict[str, Any]) -> dict[str, Any]:
-    """The dilation of an average pooling node is written and never read."""
+    """Average pooling: the node's dilation is written and never read."""
     return {k: v for k, v in _pooling_read(node).items() if k != "dilation"}
 
 

@@ -1,4 +1,4 @@
-"""A program at the xnnpack level to a `.pte`."""
+"""Emit a program at level `xnnpack` as a `.pte`."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from stepwell.ir.weights import dense_size
 
 
 def to_pte(program: Program, *, embed_unpacked_constants: bool = False) -> bytes:
-    """The `.pte` of a program.
+    """Return the `.pte` of a program.
 
     Args:
         program: at the xnnpack level.
         embed_unpacked_constants: see `backends.xnnpack.emit.payload`.
 
     Raises:
-        UnsupportedError: naming every op that neither a delegate nor a kernel runs, and every
+        UnsupportedError: names every op that neither a delegate nor a kernel runs, and every
             constant that must not be in a delegate.
 
     """
@@ -47,16 +47,16 @@ def write_pte(
     embed_unpacked_constants: bool = False,
     progress: Progress | None = None,
 ) -> None:
-    """Write what `to_pte` gives to a new file; weights are made where they stay in it.
+    """Write the result of `to_pte` to a new file; weights are computed at their place in it.
 
     Args:
         program, embed_unpacked_constants: as for `to_pte`.
-        path: of the file.
-        progress: told of each weight of a delegate before it is written.
+        path: the path of the file.
+        progress: called with each weight of a delegate before it is written.
 
     Raises:
         UnsupportedError: as `to_pte`.
-        OSError: the file is there already, or cannot be written.
+        OSError: the file exists already, or cannot be written.
     """
     tail = tail_of(program, OnFile(path), progress)
     container = _container(program, embed_unpacked_constants, tail)
@@ -64,14 +64,14 @@ def write_pte(
 
 
 def to_container(program: Program, *, embed_unpacked_constants: bool = False) -> Container:
-    """What `to_pte` writes, with the debug handles that the file has no place for."""
+    """Return the contents of `to_pte`'s file, with the debug handles that it cannot store."""
     return _container(program, embed_unpacked_constants, None)
 
 
 def tail_of(
     program: Program, ground: FileBuffer | None = None, progress: Progress | None = None
 ) -> Tail:
-    """Room for the constants of all delegates, behind all other weights."""
+    """A segment for the constants of all delegates, after all other weights."""
     inside = outside = 0
     for func in program.methods.values():
         for op in func.body.walk():
@@ -90,7 +90,7 @@ def _container(program: Program, embed: bool, tail: Tail | None) -> Container:
 
 
 def _keys_outside(program: Program) -> set[str]:
-    """The weights that kernels read."""
+    """The keys of weights that kernels read."""
     return {
         op.key.data
         for func in program.methods.values()
@@ -102,7 +102,7 @@ def _keys_outside(program: Program) -> set[str]:
 def to_pte_and_ptd(
     program: Program, *, embed_unpacked_constants: bool = False
 ) -> tuple[bytes, bytes]:
-    """The `.pte` of a program without its weights, and the `.ptd` that holds them.
+    """Return the `.pte` of a program without its weights, and the `.ptd` with the weights.
 
     Args:
         program: at the xnnpack level.
@@ -128,7 +128,7 @@ def to_pte_and_ptds(
     *,
     embed_unpacked_constants: bool = False,
 ) -> tuple[bytes, dict[str, bytes]]:
-    """The `.pte` of a program without some of its weights, and the `.ptd` files that hold those.
+    """Return the `.pte` of a program without some of its weights, and the `.ptd` files with those.
 
     Args:
         program: at the xnnpack level.
@@ -136,7 +136,7 @@ def to_pte_and_ptds(
         embed_unpacked_constants: see `backends.xnnpack.emit.payload`.
 
     Raises:
-        StepwellError: as `to_pte`, and if no weight fits a pattern.
+        StepwellError: as `to_pte`, and if no weight matches a pattern.
 
     """
     held = WeightFiles.of(program, files)

@@ -1,7 +1,7 @@
-"""A payload's bytes, ours or the stock flow's, back to a delegate op.
+"""Read a payload's bytes, ours or the stock flow's, as a delegate op.
 
-Nothing in the bytes is trusted: offsets and vectors are checked as they are read, ids, buffers
-and sizes here, and every node is verified. Whatever is wrong raises `ParseFailure`.
+The bytes are untrusted: offsets and vectors are checked as they are read, ids, buffers
+and sizes here, and every node is verified. Any inconsistency raises `ParseFailure`.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _STORED = {
 
 
 class Context(Protocol):
-    """What the container's reader provides."""
+    """The parts of the container's reader that this module uses."""
 
     @property
     def weights(self) -> WeightStore: ...
@@ -70,10 +70,10 @@ class Context(Protocol):
 
 
 class XnnpackReader:
-    """Opens the delegates of `XnnpackBackend`."""
+    """Reads the delegates of `XnnpackBackend`."""
 
     def input_count(self, delegate: Delegate, context: Context) -> int:
-        """How many of the call's values are inputs."""
+        """The number of the call's values that are inputs."""
         return len(_root(delegate.payload)[0]["input_ids"])
 
     def read(
@@ -83,11 +83,11 @@ class XnnpackReader:
         results: Sequence[Attribute],
         context: Context,
     ) -> DelegateOp:
-        """The delegate as an op with these operands and result types.
+        """Return the delegate as an op with these operands and result types.
 
         Raises:
-            ParseFailure: the payload is not sound.
-            UnsupportedError: sizes vary, so that those of nodes cannot be told.
+            ParseFailure: the payload is malformed.
+            UnsupportedError: sizes are dynamic, so that those of nodes cannot be inferred.
 
         """
         named = {key: held.data for key, held in context.named_data.items()}
@@ -100,7 +100,7 @@ class XnnpackReader:
             if all(is_static(type_) for type_ in (*types, *results)):
                 raise
             raise UnsupportedError(
-                f"a delegate whose sizes vary cannot be opened: {error.problems[0].fact}",
+                f"a delegate with dynamic sizes cannot be opened: {error.problems[0].fact}",
                 help="read it at its largest sizes: read_pte(data, largest=True), show --largest",
             ) from error
         return DelegateOp.make(inputs, results, body)
@@ -131,18 +131,18 @@ def read_payload(
     named: Mapping[str, Data],
     prefix: str = "xnnpack",
 ) -> Block:
-    """The sub-graph of a payload.
+    """Read the sub-graph of a payload.
 
     Args:
         data: the payload.
         inputs: types of the external inputs, as the container states them.
         results: types of the external outputs.
-        weights: where the constants are put.
+        weights: the store that receives the constants.
         named: the program's named data.
-        prefix: the beginning of the keys of constants that are inside the payload.
+        prefix: the prefix of the keys of constants that are inside the payload.
 
     Raises:
-        ParseFailure: the payload is not sound, or contradicts the types.
+        ParseFailure: the payload is malformed, or contradicts the types.
 
     """
     root, constants = _root(data)
@@ -185,7 +185,7 @@ class _Reader:
         self.values: dict[int, _Value] = {}
 
     def block(self, inputs: Sequence[Attribute], results: Sequence[Attribute]) -> Block:
-        """Declare values, then add one op a node."""
+        """Declare values, then add one op per node."""
         for value in self.root["xvalues"]:
             self._declare(value)
         for node in self.root["xnodes"]:
@@ -233,8 +233,9 @@ class _Reader:
         self.values[identity] = _Value(type_, what, buffer, external)
 
     def _tokens_of_pointwise(self, node: Record) -> None:
-        """XNNPACK makes a fully connected node of a pointwise convolution, and lets each pixel of
-        its dynamically quantized input have a scale, whatever the value says.
+        """Give a pointwise convolution's dynamically quantized input a scale for each pixel.
+
+        XNNPACK runs the convolution as a fully connected node, whatever the value states.
         """
         if node["xnode_union"] is None or node["xnode_union"][0] != "XNNConv2d":
             return
@@ -306,12 +307,12 @@ class _Reader:
         scales: list[float] = held["scale"]
         if len(scales) != count:
             raise ParseFailure(f"{WHAT}: {len(scales)} scales where {count} are needed")
-        if dtype == torch.bfloat16:  # The runtime cuts the lower half off.
+        if dtype == torch.bfloat16:  # The runtime truncates the lower half.
             return (torch.tensor(scales).view(torch.int32) & -65536).view(torch.float32).tolist()
         return scales
 
     def _external(self, inputs: int, results: int) -> tuple[list[int], list[int]]:
-        """Ids of external values, ordered as the runtime orders the call's arguments."""
+        """Ids of external values, in the order of the call's arguments."""
         found: list[list[int]] = []
         for name, count in (("input_ids", inputs), ("output_ids", results)):
             ids: list[int] = self.root[name]
@@ -457,7 +458,7 @@ class _Reader:
 def _settle(op: XnnpackOp) -> None:
     """Verify a node and give its results the shapes that follow from its operands.
 
-    XNNPACK finds shapes itself when it runs; what a payload states is not relied upon.
+    XNNPACK infers shapes itself at run time; the shapes stated in a payload are not used.
     """
     op.verify(verify_nested_ops=False)
     inferred = infer(op)

@@ -1,4 +1,4 @@
-"""ExecuTorch's own text of the payload's format, and the header that goes before it.
+"""The payload's format in ExecuTorch's own schema text, and the header before the payload.
 
 Source: `schema.fbs` and `XNNHeader` in `executorch/backends/xnnpack/serialization`.
 """
@@ -17,15 +17,15 @@ MAGIC = b"XH00"
 _HEADER = struct.Struct("<4s4sHIIIQ")
 ALIGNMENT = 16
 NO_VALUE = 2**32 - 1
-"""The id of an absent value, and the external id of an inner one."""
+"""The id of an absent value, and the external id of an internal one."""
 NAMED = 2**64 - 1
 """The offset of a constant that is found by name."""
 
 
 @cache
 def schema() -> Schema:
-    """The declarations of the schema that the installed ExecuTorch ships."""
-    spec = importlib.util.find_spec("executorch")  # Does not import it: that takes seconds.
+    """Parse the schema that the installed ExecuTorch ships."""
+    spec = importlib.util.find_spec("executorch")  # Does not import it, which takes seconds.
     for folder in (spec.submodule_search_locations or ()) if spec else ():
         path = Path(folder, "backends", "xnnpack", "serialization", "schema.fbs")
         if path.exists():
@@ -43,7 +43,7 @@ def datatypes() -> dict[str, int]:
 
 
 def with_header(graph: bytes, constants: bytes = b"") -> bytes:
-    """A payload: header, graph, and inline constants, each at a multiple of 16 bytes."""
+    """Return a payload: header, graph, and inline constants, each at a multiple of 16 bytes."""
     start = _padded(_HEADER.size)
     constants_at = start + _padded(len(graph))
     header = _HEADER.pack(
@@ -56,14 +56,14 @@ def with_header(graph: bytes, constants: bytes = b"") -> bytes:
 
 
 def split_header(payload: memoryview) -> tuple[memoryview, memoryview]:
-    """The graph and the inline constants of a payload; both may be views of it.
+    """Return the graph and the inline constants of a payload; both may be views of it.
 
     Raises:
         ParseFailure: the payload is too short or its header points outside it.
 
     """
     if bytes(payload[4:8]) != MAGIC:
-        return payload, payload[:0]  # An old payload is a graph alone.
+        return payload, payload[:0]  # An old payload consists of the graph only.
     if len(payload) < _HEADER.size:
         raise ParseFailure(f"XNNPACK payload: {len(payload)} bytes, its header takes 30")
     _, _, size, graph_at, graph_size, constants_at, constants_size = _HEADER.unpack_from(payload)

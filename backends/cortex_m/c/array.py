@@ -1,4 +1,4 @@
-"""A `.pte` as C source, as firmware takes it: an aligned array and its length."""
+"""A `.pte` as C source for firmware: an aligned array and its length."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _KEYWORDS = frozenset(
 
 
 def to_c_array(data: bytes, name: str = "model_pte", *, header: bool = True) -> str:
-    """C (or C++) text that defines `name` and `name_length`.
+    """Return C (or C++) text that defines `name` and `name_length`.
 
     Args:
         data: the bytes of a `.pte`.
-        name: a C identifier that is no keyword.
-        header: a guarded header with static constants; else a source file whose constants other
-            files declare `extern`.
+        name: a C identifier that is not a keyword.
+        header: a guarded header with static constants; otherwise a source file whose constants
+            other files declare `extern`.
 
     Raises:
-        StepwellError: the name cannot be one.
+        StepwellError: the name is not valid.
     """
     check_identifier(name)
     rows = [
@@ -56,7 +56,7 @@ def to_c_array(data: bytes, name: str = "model_pte", *, header: bool = True) -> 
 
 
 def check_identifier(name: str) -> None:
-    """Raise `StepwellError` for a name that nothing in C or C++ can have."""
+    """Raise `StepwellError` for a name that is not an identifier in C and C++."""
     if not name.isidentifier() or not name.isascii():
         raise StepwellError(f"{name!r} is no C identifier", help="letters, digits and _ only")
     if name in _KEYWORDS:
@@ -64,6 +64,6 @@ def check_identifier(name: str) -> None:
 
 
 def identifier_of(stem: str) -> str:
-    """A C identifier made of a file's name: `ds-cnn.v2` → `ds_cnn_v2`."""
+    """Make a C identifier from a file's name: `ds-cnn.v2` → `ds_cnn_v2`."""
     text = "".join(c if c.isascii() and c.isalnum() else "_" for c in stem) or "model"
     return text if not text[0].isdigit() and text not in _KEYWORDS else f"model_{text}"

@@ -1,4 +1,4 @@
-"""What writes a call of each kernel in C: the library's operators, and copies."""
+"""Writers of C calls for the library's kernels and for copies."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _linear(w: Writer, a: dict[str, Any]) -> None:
     sums = a["kernel_sum"] is not None
     values = {
         "batch": 1, "rows": w.count(a["input"]) // inner, "inner": inner, "columns": columns,
-        # Kernel sums hold the bias and the input's offset times the weights.
+        # Kernel sums contain the bias and the input's offset times the weights.
         "in_offset": 0 if sums else a["input_offset"],
         "filter_offset": a["filter_offset"], "out_offset": a["output_offset"],
         "multiplier": a["requantize_multipliers"][0], "shift": a["requantize_shifts"][0],
@@ -169,10 +169,10 @@ def _softmax(w: Writer, a: dict[str, Any]) -> None:
 
 
 def _permuted(w: Writer, source: int, order: Sequence[int], result: int) -> None:
-    """Elements of `source` in row-major order of its dimensions permuted."""
+    """Write a copy of `source` in row-major order of its permuted dimensions."""
     size = w.tensor(source).scalar_type.itemsize
     axes = _axes(w, source, order)
-    if axes and axes[-1][1] == 1:  # What lies side by side in both is one element.
+    if axes and axes[-1][1] == 1:  # Elements adjacent in both are copied as one.
         run, _ = axes.pop()
         size *= run
         axes = [(count, step // run) for count, step in axes]
@@ -198,7 +198,7 @@ def _axes(w: Writer, source: int, order: Sequence[int]) -> list[tuple[int, int]]
 
 
 def _joined(axes: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Sizes and strides without axes of one element, neighbors as one where they lie as one."""
+    """Sizes and strides without axes of size one, and with contiguous neighbors merged."""
     joined: list[tuple[int, int]] = []
     for size, step in axes:
         if size != 1 and joined and joined[-1][1] == size * step:
@@ -281,4 +281,4 @@ HANDLERS: dict[str, Handler] = {
     "dim_order_ops::_to_dim_order_copy.out": _copy,
     "dim_order_ops::_clone_dim_order.out": _copy,
 }
-"""Kernel name → what writes a call of it."""
+"""Kernel name → the writer of its calls."""

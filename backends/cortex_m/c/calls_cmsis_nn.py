@@ -1,8 +1,8 @@
-"""What writes a call of CMSIS-NN's public API: the functions that ExecuTorch's kernels call.
+"""Writers of calls of CMSIS-NN's public API: the functions that ExecuTorch's kernels call.
 
 The functions, their parameters and their order are those of the `.pte` (ExecuTorch's
-`backends/cortex_m/ops`). What that library does without CMSIS-NN (casts, tables, quotients, copies)
-stays with this project's own kernels.
+`backends/cortex_m/ops`). Kernels of that library that do not use CMSIS-NN (casts, tables,
+quotients, copies) use stepwell's own kernels.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ target_link_libraries({name}_model PUBLIC ${{CMSIS_NN_LIBRARY}})
 )
 _DIMS = "nhwc"
 _LEFT_SHIFT = 20
-"""Bits that ExecuTorch's kernel shifts operands of a sum to the left by."""
+"""The number of bits by which ExecuTorch's kernel shifts operands of a sum to the left."""
 
 
 def _dims(w: Writer, sizes: Sequence[int]) -> str:
@@ -40,7 +40,7 @@ def _tile(pair: Sequence[int]) -> dict[str, int]:
 
 
 def _buffer(w: Writer, index: int) -> str:
-    """A context around planned scratch."""
+    """A context for planned scratch."""
     storage, size = w.tensor(index).storage, w.tensor(index).nbytes
     assert isinstance(storage, Planned)
     where = f"&memory.bytes[{storage.offset}]" if size else "NULL"
@@ -48,7 +48,7 @@ def _buffer(w: Writer, index: int) -> str:
 
 
 def _per_channel(w: Writer, a: dict[str, Any]) -> str:
-    # The library's structure has pointers to what it does not write.
+    # The library's structure has non-const pointers to data that it does not write.
     named = {
         "multiplier": w.pointer(a["requantize_multipliers"], "int32_t"),
         "shift": w.pointer(a["requantize_shifts"], "int32_t"),
@@ -74,7 +74,7 @@ def _fully_connected(offsets: Sequence[int], a: dict[str, Any]) -> dict[str, Any
 
 
 def _convolution(operator: str, function: str, structure: str) -> Handler:
-    """A convolution of any kind; `extra` are the fields that its parameters have beyond others'."""
+    """A convolution of any kind; `extra` are the additional fields of its parameters."""
 
     def write(w: Writer, a: dict[str, Any]) -> None:
         given, made = w.nhwc(a["input"], operator), w.nhwc(a["out"], operator)
@@ -158,7 +158,7 @@ def _batch_matmul(w: Writer, a: dict[str, Any]) -> None:
 def _elementwise(
     w: Writer, a: dict[str, Any], function: str, inputs: list[int], output: list[int]
 ) -> None:
-    """A call for every run of the larger operand that is as long as the smaller."""
+    """Write a call for each block of the larger operand that is as long as the smaller."""
     count, period = w.count(a["out"]), w.count(a["other"])
     pointers = [w.pointer(a[name]) for name in ("self", "other", "out")]
     if count != period:
@@ -308,4 +308,4 @@ CMSIS_NN_HANDLERS: dict[str, Handler] = {
     **HANDLERS,
     **{f"cortex_m::{name}.out": handler for name, handler in _BY_OPERATOR.items()},
 }
-"""Kernel name → what writes a call of it with CMSIS-NN's functions where there is one."""
+"""Kernel name → the writer of its calls, with CMSIS-NN's functions where they exist."""

@@ -1,8 +1,8 @@
-"""Calls of CMSIS-NN, and of our own kernels where those take fewer instructions.
+"""Calls of CMSIS-NN, and of our own kernels where those need fewer instructions.
 
-Counted call by call under qemu in ten nets (`bench/c_instructions.py` has the sums): of the
-operators named here no call that was met takes more, but for some of a linear layer's with eight
-numbers a row.
+Instructions are counted call by call under qemu in ten nets (`bench/c_instructions.py` has the
+sums). For the operators named here no measured call needs more, except some linear layers with
+eight numbers a row.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ _FEWER: dict[Isa, frozenset[str]] = {
     Isa.DSP: frozenset({"softmax"}),
     Isa.SCALAR: frozenset({"softmax"}),
 }
-"""The form of CMSIS-NN's build → operators whose own kernel takes fewer instructions."""
+"""The form of CMSIS-NN's build → operators whose own kernel needs fewer instructions."""
 
 
 def has_own_kernel(operator: str, isa: Isa) -> bool:
-    """Whether a mixed program calls our own kernel of an operator of the library."""
+    """Whether a mixed program calls our own kernel for an operator of the library."""
     return operator.removesuffix("_nhwc") in _FEWER[isa]
 
 
 def mixed_handlers(isa: Isa) -> dict[str, Handler]:
-    """Kernel name → what writes a call of it."""
+    """Kernel name → the writer of its calls."""
     own = {
         name: handler
         for name, handler in HANDLERS.items()
@@ -44,6 +44,6 @@ _TRANSPOSE = "cortex_m::transpose.out"
 
 
 def _transpose(w: Writer, a: dict[str, Any]) -> None:
-    """Rows that stay together are copied by our own kernel, bytes moved by CMSIS-NN's."""
+    """Copy contiguous rows with our own kernel, single bytes with CMSIS-NN's."""
     handlers = HANDLERS if lies_in_runs(w, a["input"], a["perm"]) else CMSIS_NN_HANDLERS
     handlers[_TRANSPOSE](w, a)

@@ -1,4 +1,4 @@
-"""The instructions of a method as C: calls in order, jumps, and numbers that change."""
+"""The instructions of a method as C: calls in order, jumps, and dynamic numbers."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ _NUMBERS = {
     "mod": "sw_whole_modulo({0}, {1})", "sym_float": "(double){0}",
     "truediv": "(double){0} / (double){1}",
 }  # fmt: skip
-"""Kernel on numbers → its C."""
+"""Kernel on numbers → its C expression."""
 _REMEDY = "lower without it, or run the .pte with ExecuTorch's runtime"
 
 
 def write_method(shared: Shared, method: Method, handlers: Mapping[str, Handler]) -> Writer:
-    """A writer of a method that has written its calls.
+    """Write a method's calls and return the writer.
 
     Args:
-        shared: what methods have in common.
+        shared: the parts that methods share.
         method: the method.
-        handlers: by kernel name, what writes a call of it; else its operator says how.
+        handlers: the writer of each kernel's calls; other kernels are written by their operator.
 
     Raises:
-        UnsupportedError: naming every call that has no form in C.
+        UnsupportedError: names every call that has no form in C.
     """
     writer = Writer(shared, method, variables=_variables(method.instructions))
     problems: list[Problem] = []
@@ -63,7 +63,7 @@ def write_method(shared: Shared, method: Method, handlers: Mapping[str, Handler]
     if len(method.instructions) in targets:
         writer.statements.append(f"at_{len(method.instructions)}:;")
     if not all(isinstance(method.values[i], TensorValue) for i in method.outputs):
-        problems.append(Problem("an output is no tensor", f"method {method.name}"))
+        problems.append(Problem("an output is not a tensor", f"method {method.name}"))
     if problems:
         raise UnsupportedError(problems)
     return writer
@@ -98,7 +98,7 @@ def _write(w: Writer, step: Instruction, handlers: Mapping[str, Handler]) -> Non
         case KernelCall():
             _call(w, step, handlers)
         case _:
-            raise UnsupportedError("it is no call of a kernel")
+            raise UnsupportedError("the instruction is not a call of a kernel")
 
 
 def _call(w: Writer, call: KernelCall, handlers: Mapping[str, Handler]) -> None:
@@ -108,7 +108,7 @@ def _call(w: Writer, call: KernelCall, handlers: Mapping[str, Handler]) -> None:
     elif kernel in SCALARS:
         text = _NUMBERS.get(kernel.removeprefix("executorch_prim::").split(".")[0])
         if text is None:
-            raise UnsupportedError("a function of numbers that C has none for")
+            raise UnsupportedError("a function of numbers that has no form in C")
         w.shared.use("whole_numbers")
         numbers = [w.number(index) for index in args[:-1]]
         w.statements.append(f"{w.number(args[-1])} = {text.format(*numbers)};")
@@ -124,24 +124,24 @@ def _call(w: Writer, call: KernelCall, handlers: Mapping[str, Handler]) -> None:
     elif kernel == _SELECT and args[2] in w.variables:
         _select(w, call)
     elif not write_operator(w, call):
-        raise UnsupportedError("its operator says no meaning that C can be made of")
+        raise UnsupportedError("its operator declares no meaning from which C can be generated")
 
 
 def _item(w: Writer, index: int) -> str:
-    """The element of a tensor that has one."""
+    """The element of a tensor with one element."""
     w.shared.use("elements")
     kind = w.c_element(index)
     return f"(*{w.pointer(index, kind)})"
 
 
 def _select(w: Writer, call: KernelCall) -> None:
-    """A slice at an index that is known only at run time."""
+    """A slice at a dynamic index."""
     source, axis, index, result = call.args[:4]
     value = w.tensor(source)
     at = cast(int, w.method.values[axis]) % len(value.sizes)
     step = strides(value.sizes, value.dim_order)[at]
     if value.dim_order[0] != at:
-        raise UnsupportedError("a slice of an inner axis at an index known only at run time")
+        raise UnsupportedError("a slice of an inner axis at a dynamic index")
     size = w.tensor(result).nbytes
     moved = f"({w.number(index)} * {step * value.scalar_type.itemsize})"
     given = f"{w.pointer(source, 'uint8_t')} + {moved}".replace("(uint8_t *)", "(const uint8_t *)")
@@ -149,7 +149,7 @@ def _select(w: Writer, call: KernelCall) -> None:
 
 
 def write_operator(w: Writer, call: KernelCall) -> bool:
-    """Write a call by its operator: as it is said to be, or what its family or its meaning is."""
+    """Write a call by its operator: by a writer of its own, its family or its meaning."""
     operator = operator_of(w.shared.container, w.method, call, w.variables)
     if operator is None:
         return False

@@ -1,8 +1,8 @@
-"""Operators as loops in C, from what they mean: elementwise ones and what folds over axes.
+"""Code generation: operators as loops in C, from their meaning (elementwise ops and reductions).
 
-An operator's meaning says an element of its result as a term over elements of operands; its axis
-map says which these are. A result's axes that a fold hangs on are the outer loops, its folds stand
-in variables there, and the loops over the other axes compute the elements.
+An operator's meaning defines an element of its result as a term over elements of operands; its
+axis map says which elements these are. The result's axes on which a reduction depends are the outer
+loops, the reductions are variables there, and the loops over the other axes compute the elements.
 
     softmax:  for (i0) { f0 = greatest; f1 = total of exp(x - f0); for (i1) y[…] = …/f1; }
 """
@@ -43,7 +43,7 @@ FOLDS = frozenset({"total", "average", "greatest", "least"})
 
 @dataclass(frozen=True)
 class Loop:
-    """Trips, and how far each tensor moves in one."""
+    """The number of iterations, and how far each tensor advances in one."""
 
     size: int
     steps: Mapping[str, int]
@@ -51,9 +51,9 @@ class Loop:
 
 @dataclass
 class Place:
-    """Where an operand's element is: steps along the result's axes, an offset, and what it folds.
+    """The position of an operand's element: steps along the result's axes, an offset, reduced axes.
 
-    `folded` are (size, step, result axis that stands in the place or None).
+    `folded` are (size, step, the result axis at this position or None).
     """
 
     name: str
@@ -68,10 +68,10 @@ class Place:
 def place_of(
     name: str, value: TensorValue, type_: Any, links: Sequence[Any], shape: Sequence[int]
 ) -> Place:
-    """An operand's place by the links of its axes.
+    """Compute an operand's place from the links of its axes.
 
     Raises:
-        UnsupportedError: it reads windows, beyond its ends, or groups that do not lie in order.
+        UnsupportedError: it reads windows, out of bounds, or groups that are not nested in order.
     """
     place = Place(name, type_)
     apart = strides(value.sizes, value.dim_order)
@@ -85,7 +85,7 @@ def place_of(
             case Along(at, stride, offset, 1):
                 ends = (offset, offset + stride * (shape[at] - 1))
                 if min(ends) < 0 or max(ends) >= size:
-                    raise UnsupportedError("it reads beyond an operand's end")
+                    raise UnsupportedError("it reads beyond an operand's bounds")
                 step(at, stride * apart[axis])
                 place.offset += offset * apart[axis]
             case Once():
@@ -98,7 +98,7 @@ def place_of(
                 done |= set(sources)
                 for one, after in pairwise(sources):
                     if apart[one] != apart[after] * value.sizes[after]:
-                        raise UnsupportedError("the axes it merges do not lie one in another")
+                        raise UnsupportedError("the axes it merges are not nested in memory")
                 for position, target in enumerate(targets):
                     inner = prod(shape[t] for t in targets[position + 1 :])
                     step(target, inner * apart[sources[-1]])
@@ -108,7 +108,7 @@ def place_of(
 
 
 def collapsed(loops: Iterable[Loop]) -> list[Loop]:
-    """Loops without those of one trip, two that step as one would made one."""
+    """Remove loops of one iteration, and merge two that advance like one."""
     found: list[Loop] = []
     for loop in loops:
         if loop.size == 1:
@@ -123,7 +123,7 @@ def collapsed(loops: Iterable[Loop]) -> list[Loop]:
 
 
 def index_text(name: str, offset: int, loops: Sequence[tuple[str, Loop]]) -> str:
-    """An index expression of a tensor within loops."""
+    """The index expression of a tensor within loops."""
     terms = [
         variable if loop.steps[name] == 1 else f"{loop.steps[name]} * {variable}"
         for variable, loop in loops
@@ -133,7 +133,7 @@ def index_text(name: str, offset: int, loops: Sequence[tuple[str, Loop]]) -> str
 
 
 def nested(nest: Sequence[tuple[str, Loop]], body: Sequence[str]) -> list[str]:
-    """Statements within loops."""
+    """Nest statements in loops."""
     return loops({variable: loop.size for variable, loop in nest}, body)
 
 
@@ -150,7 +150,7 @@ class _Nest:
     lines: list[str] = field(default_factory=list[str])
 
     def write(self, term: Term, store: str) -> list[str]:
-        """The statements; `store` is what stands before the value, with `{at}` for its index."""
+        """Return the statements; `store` precedes the value, with `{at}` for its index."""
         folds = list(dict.fromkeys(_folds(term)))
         needed = {axis for fold in folds for axis in self._axes(fold, within=False)}
         if not folds:
@@ -181,7 +181,7 @@ class _Nest:
         return {**steps, "y": own}
 
     def _axes(self, term: Term, *, within: bool) -> Iterator[int]:
-        """The result's axes that a term hangs on."""
+        """The result's axes on which a term depends."""
         if term.function == "element":
             assert term.value is not None
             place = self.places[term.value]
@@ -197,7 +197,7 @@ class _Nest:
             if id(term) in self.folds:
                 return self.folds[id(term)]
             if term.function == "unknown":
-                raise UnsupportedError("it takes a number that is known only at run time")
+                raise UnsupportedError("it takes a dynamic number")
             if term.function != "element":
                 return None
             assert term.value is not None
@@ -211,7 +211,7 @@ class _Nest:
         return Body(leaf, self.kind, prefix)
 
     def _moved(self, place: Place, loop: Loop, within: bool) -> Loop:
-        """A loop over a result's axis moves an operand along an axis that is mixed, too."""
+        """A loop over a result's axis that also moves an operand along a mixed axis."""
         mixed = 0 if within else loop.steps.get(f"{place.name}'", 0)
         return Loop(loop.size, {place.name: loop.steps.get(place.name, 0) + mixed})
 
@@ -220,7 +220,7 @@ class _Nest:
         rank = max((len(place.folded) for place in read), default=0)
         sizes = {tuple(size for size, *_ in p.folded) for p in read if len(p.folded) == rank}
         if len(sizes) > 1 or any(len(p.folded) not in (0, rank) for p in read):
-            raise UnsupportedError("operands that are folded together have other axes")
+            raise UnsupportedError("operands that are reduced together have different axes")
         over = _named(
             "k",
             collapsed(
@@ -259,7 +259,7 @@ def _named(stem: str, loops: Sequence[Loop]) -> list[tuple[str, Loop]]:
 
 
 def _folds(term: Term) -> Iterator[Term]:
-    """What folds in a term, the inner before the outer."""
+    """The reductions in a term, the inner before the outer."""
     for operand in term.operands:
         if isinstance(operand, Term):
             yield from _folds(operand)
@@ -268,7 +268,7 @@ def _folds(term: Term) -> Iterator[Term]:
 
 
 def _elements(term: Term) -> Iterator[SSAValue]:
-    """The operands whose elements a fold reads itself, not through one within it."""
+    """The operands whose elements a reduction reads directly, not through a nested one."""
     if term.function == "element":
         assert term.value is not None
         yield term.value
@@ -278,10 +278,10 @@ def _elements(term: Term) -> Iterator[SSAValue]:
 
 
 def write_elements(w: Writer, operator: Operator) -> bool:
-    """Write a call by what its operator means; False if that is not said.
+    """Write a call by its operator's meaning; return False if none is declared.
 
     Raises:
-        UnsupportedError: it is said, and has no form in loops; the text says why.
+        UnsupportedError: it is declared, and has no form in loops; the message says why.
     """
     said = meaning(operator.op)
     term = None if said is None else said.element
@@ -293,7 +293,7 @@ def write_elements(w: Writer, operator: Operator) -> bool:
 
 
 def write_term(w: Writer, operator: Operator, term: Term, axes: AxisMap, result: int = 0) -> None:
-    """Write a result of a call as the loops of a term, whose elements are where a map says."""
+    """Write a result of a call as the loops of a term, with elements located by an axis map."""
     op, index = operator.op, operator.results[result]
     value = w.tensor(index)
     places: dict[SSAValue, Place] = {}

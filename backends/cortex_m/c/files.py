@@ -1,4 +1,4 @@
-"""The files of a program in C: header, source, a `main` and CMake's, around what writers wrote."""
+"""The files of a program in C: header, source, a `main` and CMake's, around the written calls."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Files:
     """The text around the calls of every method.
 
     Attributes:
-        shared: what the methods have in common.
+        shared: the parts that the methods share.
         methods: a writer of each, which has written its calls.
     """
 
@@ -60,7 +60,7 @@ class Files:
         return sum(len(self.shared.container.mutable_data[s.initial]) for s in self._states())
 
     def _states(self) -> list[State]:
-        """Places of state with a first value."""
+        """Storage of state that has an initial value."""
         states = {
             value.storage: None
             for writer in self.methods
@@ -126,7 +126,7 @@ class Files:
             body += ["if (!is_started) {", f"    {self.shared.name}_reset();", "}"]
         for name, index in taken:
             value = writer.tensor(index)
-            if isinstance(value.storage, Planned):  # A constant is one that nothing reads.
+            if isinstance(value.storage, Planned):  # A constant input is unused.
                 body.append(f"memcpy({writer.pointer(index)}, {name}, {value.nbytes});")
         body += writer.statements
         for name, index in given:
@@ -198,7 +198,7 @@ class Files:
         return "\n".join(f"{part.rstrip()}\n" for part in parts if part)
 
     def _main(self) -> str:
-        """Runs a method on what standard input holds, again and again until it ends."""
+        """A `main` that runs a method on standard input repeatedly until it ends."""
         functions, choices = [], []
         for writer in self.methods:
             taken, given = writer.ports()
@@ -234,7 +234,7 @@ class Files:
 
 
 def _moved(function: str, port: str, stream: str, status: int) -> list[str]:
-    """The lines of `main` that read or write a port whole, or end."""
+    """The lines of `main` that read or write a whole port, or end."""
     return [f"        if ({function}({port}, sizeof({port}), 1, {stream}) != 1) {{",
             f"            return {status};", "        }"]  # fmt: skip
 

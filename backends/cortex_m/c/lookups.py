@@ -1,4 +1,4 @@
-"""Operators that look up or write at places which a tensor names, and factories, as loops in C."""
+"""Look-ups and writes at indices from a tensor, and factories, as loops in C."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from stepwell.ir.diagnostics import UnsupportedError
 from stepwell.ir.types import element
 from stepwell.ir.weights import WeightStore
 
-# -- places that a tensor names ------------------------------------------------------------------
+# -- indices from a tensor -----------------------------------------------------------------------
 
 
 def _checked(index: str, size: int, number: int | str = "") -> list[str]:
-    """The lines that make `at` of an index, which may count from the end; of several, by number."""
+    """The lines that compute `at` from a possibly negative index; of several, by `number`."""
     at, named = f"at{number}", f"named{number}"
     return [
         f"const int64_t {named} = {index};",
@@ -60,12 +60,12 @@ def _lookup(w: Writer, found: Operator) -> bool:
 
 
 def _indexed(w: Writer, operator: Operator) -> bool:
-    """`x[i, :, j]` with indices that stand together."""
+    """`x[i, :, j]` with adjacent indices."""
     op, source, result = operator.op, operator.operands[0], operator.results[0]
     given: list[Any] = list(op.arg("indices"))
     at = [axis for axis, index in enumerate(given) if index is not None]
     if any(kind_of(element(given[axis].type)) != "whole" for axis in at):
-        raise UnsupportedError("places that are named by truth values")
+        raise UnsupportedError("a boolean index")
     sizes, made = w.tensor(source).sizes, w.tensor(result).sizes
     tensors = [operator.place(given[axis]) for axis in at]
     wide = max(len(w.tensor(index).sizes) for index in tensors)
@@ -97,13 +97,13 @@ def _indexed(w: Writer, operator: Operator) -> bool:
 
 @writes("index_put.default")
 def _put(w: Writer, found: Operator) -> bool:
-    """Rows written at indices along the first axes, where the tensor lies."""
+    """Write rows at indices along the first axes, in place."""
     op, into = found.op, found.results[0]
     given: list[Any] = list(op.arg("indices"))
     rows = index_of(found, "values")
     at = [axis for axis, index in enumerate(given) if index is not None]
     if into != found.operands[0] or op.arg("accumulate") or len(at) != 1 or rows is None:
-        raise UnsupportedError("other than along one axis, where the tensor lies")
+        raise UnsupportedError("a write that is not along one axis, in place")
     (axis,) = at
     index = found.place(given[axis])
     sizes, made = w.tensor(into).sizes, w.tensor(rows).sizes
@@ -123,11 +123,11 @@ def _put(w: Writer, found: Operator) -> bool:
     return True
 
 
-# -- numbers that hang on nothing ----------------------------------------------------------------
+# -- constants from factories --------------------------------------------------------------------
 
 
 def _filled(w: Writer, operator: Operator) -> bool:
-    """What a factory makes is made now, and copied."""
+    """Compute a factory's result at compile time, and copy it."""
     op, result = operator.op, operator.results[0]
     given = {
         value: torch.zeros(w.tensor(index).sizes)

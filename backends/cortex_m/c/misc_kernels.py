@@ -1,7 +1,7 @@
-"""Operators that no meaning says alone, as loops in C: windows, orders, folds without a map.
+"""Code generation for operators whose meaning is not declared: windows, orders, some reductions.
 
-Lines are C with `{name}` for numbers known now; tensors are `x0`, `x1` … and `y0`, `y1` …, read and
-written by the steps of their axes, so that any order of dimensions in memory does.
+Lines are C with `{name}` for numbers known at compile time. Tensors are `x0`, `x1` … and `y0`, `y1`
+…, accessed by the strides of their axes, so that any dim order works.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ from stepwell.ir.types import element
 
 Further = Callable[[Writer, Operator], bool]
 FURTHER: dict[str, Further] = {}
-"""Op's name → what writes a call of it; False where its family or its meaning says enough."""
+"""Op's name → the writer of its calls; False if its family or its meaning suffices."""
 _F = TypeVar("_F", bound=Further)
 
 
 def writes(*names: str) -> Callable[[_F], _F]:
-    """Register what writes calls of these ATen operators."""
+    """Register a writer of calls of these ATen operators."""
 
     def register(function: _F) -> _F:
         FURTHER.update({f"aten.{name}": function for name in names})
@@ -54,7 +54,7 @@ def writes(*names: str) -> Callable[[_F], _F]:
 
 
 def index_of(operator: Operator, name: str) -> int | None:
-    """The plan's value that an argument is, if it is a tensor."""
+    """The plan's value of an argument, if it is a tensor."""
     arg = operator.op.arg(name)
     if not isinstance(arg, SSAValue):
         return None
@@ -67,7 +67,7 @@ def _steps(w: Writer, index: int) -> tuple[int, ...]:
 
 
 def index_at(w: Writer, index: int, variables: Sequence[str]) -> str:
-    """An index expression from an index along each axis."""
+    """The index expression for an index along each axis."""
     steps = zip(variables, _steps(w, index), strict=True)
     terms = [name if step == 1 else f"({name}) * {step}" for name, step in steps if name != "0"]
     return " + ".join(terms) or "0"
@@ -182,7 +182,7 @@ def _pool(w: Writer, found: Operator) -> bool:
 
 @writes("_adaptive_avg_pool2d.default")
 def _adaptive(w: Writer, found: Operator) -> bool:
-    """Means over windows whose ends are where the image is cut evenly."""
+    """Means over windows that divide the image evenly."""
     image, result = found.operands[0], found.results[0]
     given, made = w.tensor(image).sizes, w.tensor(result).sizes
     lead = [f"n{a}" for a in range(len(made) - 2)]
@@ -244,7 +244,7 @@ def _bilinear(w: Writer, found: Operator) -> bool:
     return True
 
 
-# -- what C has a function of, and folds that no axis map is said of -----------------------------
+# -- functions of the C library, and reductions without an axis map ------------------------------
 
 _BITS = {f"bitwise_{name}": f"{name}_" if name != "xor" else name for name in ("and", "or", "xor")}
 
@@ -348,7 +348,7 @@ def _argmax(w: Writer, found: Operator) -> bool:
 
 @writes("max.dim", "min.dim")
 def _greatest(w: Writer, found: Operator) -> bool:
-    """The greatest along an axis, and where it first stands."""
+    """The maximum along an axis, and its first index."""
     op, source = found.op, found.operands[0]
     sizes, of = w.tensor(source).sizes, kind_of(element(op.operands[0].type))
     if not sizes:
@@ -402,7 +402,7 @@ def _cumsum(w: Writer, found: Operator) -> bool:
 
 @writes("glu.default")
 def _gated(w: Writer, found: Operator) -> bool:
-    """One half of an axis by the sigmoid of the other."""
+    """One half of an axis times the sigmoid of the other."""
     op, source, result = found.op, found.operands[0], found.results[0]
     sizes = w.tensor(result).sizes
     axis = op.arg("dim") % len(sizes)
@@ -422,7 +422,7 @@ def _gated(w: Writer, found: Operator) -> bool:
 def _group_norm(w: Writer, found: Operator) -> bool:
     op, source, result = found.op, found.operands[0], found.results[0]
     if any(w.is_read(index) for index in found.results[1:]):
-        raise UnsupportedError("the means of its groups are read")
+        raise UnsupportedError("the means of its groups are used")
     sizes = w.tensor(source).sizes
     kind = C_KIND[kind_of(element(op.results[0].type))]
     within = sizes[1] // op.arg("group")

@@ -1,9 +1,9 @@
-"""Operators that move elements, as loops in C: an operator says itself where each comes from.
+"""Code generation: data movement as loops in C, derived by running the operator on indices.
 
-It is run once on the places of its operands' elements, numbered as they lie in memory. What comes
-out, read as the result lies, is cut into boxes in each of which places go up in steps of nested
-loops: a slice is one box, a padding two, a concatenation one for each operand, a transposition of
-four axes one. Places that fit no loops stand in a table.
+The operator runs once on the positions of its operands' elements, numbered in memory order. The
+result, in its own memory order, is partitioned into boxes in each of which positions advance in
+nested loops: a slice is one box, a padding two, a concatenation one for each operand, a
+transposition of four axes one. Positions that fit no loops are stored in a table.
 """
 
 from __future__ import annotations
@@ -41,24 +41,24 @@ _PICKS = frozenset(
         "triu.default"
     ).split()
 )
-"""What picks elements by places that its arguments alone decide, beside what moves and pads."""
+"""Ops that select elements by their arguments only, besides data movement and pads."""
 _FIRST = 1 << 40
-"""The number of the first element: no number that is padded with lies among such."""
+"""The number of the first element; larger than any padding value."""
 _APART = 1 << 32
-"""How far the numbers of two operands lie apart."""
+"""The distance between the numbers of two operands."""
 _BOXES = 8
-"""Boxes along one axis; with more, its places stand in a table."""
+"""The largest number of boxes along one axis; with more, its positions are stored in a table."""
 
 Places = NDArray[np.int64]
 
 
 def moves(op: SchemaOp) -> bool:
-    """Whether each element of a result is one of an operand's, or one number, by arguments."""
+    """Whether each result element is an operand's element or a constant, decided by arguments."""
     return is_movement(op) or is_of(op, "padding") or op.name in _PICKS
 
 
 def write_movement(w: Writer, operator: Operator) -> bool:
-    """Write a call of what moves elements; False if it does not."""
+    """Write a call of a data movement op; return False for other ops."""
     if not moves(operator.op):
         return False
     numbered: dict[SSAValue, torch.Tensor] = {}
@@ -73,7 +73,7 @@ def write_movement(w: Writer, operator: Operator) -> bool:
             operands.append(index)
     Interpreter(WeightStore()).step(operator.op, environment := dict[SSAValue, Any](numbered))
     for result, index in zip(operator.op.results, operator.results, strict=True):
-        # A single result may be read as a part of a whole, which no other name for its bytes tells.
+        # A single result may be used as a part of a whole, which its other names do not show.
         if len(operator.results) == 1 or w.is_read(index):
             _write_result(w, operands, environment[result], index, element(result.type))
     return True
@@ -107,7 +107,7 @@ def _write_result(
 
 @dataclass(frozen=True)
 class _Box:
-    """Loops of (trips, step of the operand, step of the result), or a table; from offsets on."""
+    """Loops of (iterations, step of the operand, step of the result), or a table, with offsets."""
 
     loops: tuple[Loop, ...]
     given: int
@@ -116,7 +116,7 @@ class _Box:
 
 
 def _boxes(mine: NDArray[np.bool_], places: Places) -> Iterator[_Box]:
-    """The boxes of the elements of one operand, if they are boxes; else one table."""
+    """The boxes of the elements of one operand, or one table if there are none."""
     apart = strides(mine.shape, range(mine.ndim))
     if (steps := _steps(places.ravel())) is not None and mine.all():
         inner = [prod(n for n, _ in steps[at + 1 :]) for at in range(len(steps))]
@@ -153,7 +153,7 @@ def _boxes(mine: NDArray[np.bool_], places: Places) -> Iterator[_Box]:
 
 
 def _runs(line: Places, span: NDArray[np.intp]) -> Iterator[tuple[int, int, list[tuple[int, int]]]]:
-    """Stretches of one axis: the place of the first, its index, and the loops of the stretch."""
+    """Runs along one axis: the position of the first element, its index, and the loops."""
     start = 0
     while start < len(line):
         stop = len(line)
@@ -164,9 +164,9 @@ def _runs(line: Places, span: NDArray[np.intp]) -> Iterator[tuple[int, int, list
 
 
 def _steps(line: Places, span: NDArray[np.intp] | None = None) -> list[tuple[int, int]] | None:
-    """Places in order as nested loops of (trips, step), the outermost first; None if they fit none.
+    """Consecutive positions as nested loops of (iterations, step), outermost first, or None.
 
-    `span` are the indices that they stand at: of loops they must be one after another.
+    `span` are their indices, which must be consecutive within loops.
     """
     count = len(line)
     if span is not None and count and int(span[-1] - span[0]) != count - 1:

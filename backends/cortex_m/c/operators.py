@@ -1,7 +1,7 @@
-"""A kernel call as the operator that it computes, for what writes C: a scratch pad of one op.
+"""A kernel call as the operator that it computes, for code generation: a block of one op.
 
-A tensor of the plan is an argument of a block, so that meanings, axis maps and families, which are
-said of ops, are asked of the call as it stands, without reading the program around it.
+A tensor of the plan is an argument of the block. Meanings, axis maps and families, which are
+declared for ops, are then available for the call alone, without reading the rest of the program.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from stepwell.ir.weights import WeightStore
 
 @dataclass(frozen=True)
 class Operator:
-    """An op, the plan's values that its operands are, and those that its results are."""
+    """An op, and the plan's values of its operands and results."""
 
     op: SchemaOp
     operands: tuple[int, ...]
     results: tuple[int, ...]
 
     def place(self, value: SSAValue) -> int:
-        """The plan's value that an operand is."""
+        """The plan's value of an operand."""
         return self.operands[list(self.op.operands).index(value)]
 
 
-class _Pad(Places):
-    """Every tensor is what it is when the call is made, and so is a number that changes."""
+class _CallValues(Places):
+    """Values of the call: tensors and dynamic numbers are arguments of the block."""
 
     def __init__(self, container: Container, method: Method, changes: frozenset[int]) -> None:
         super().__init__(container, method, WeightStore(), {}, Block())
@@ -63,15 +63,15 @@ class _Pad(Places):
 def operator_of(
     container: Container, method: Method, call: KernelCall, changes: frozenset[int]
 ) -> Operator | None:
-    """The op of a call; None if its kernel computes no operator.
+    """Return the op of a call; None if its kernel computes no operator.
 
     Args:
         container: the program.
-        method: whose call it is.
+        method: the method that contains the call.
         call: the instruction.
-        changes: values that are numbers and hang on what ran before.
+        changes: values that are numbers and depend on previous instructions.
     """
-    pad = _Pad(container, method, changes)
+    pad = _CallValues(container, method, changes)
     if call.kernel == "aten::copy_":
         target, source = call.args[:2]
         values = [pad.read(target), pad.read(source)]

@@ -1,11 +1,11 @@
-"""A Cortex-M program as C without a runtime: constants, one static arena, functions that run it.
+"""Emit a Cortex-M program as C without a runtime: constants, one static arena, functions.
 
-The calls, their order and the places of tensors are those of the `.pte`: what is written here is
+The calls, their order and the offsets of tensors are those of the `.pte`: this module translates
 the container that `emit` made, call by call. The kernels are this project's own, plain C99
-(`portable_kernels.c`), bit for bit what the interpreter and CMSIS-NN compute, without scratch; or
-CMSIS-NN's own, through its public API; or of both whichever takes fewer instructions. What is no
-call of the library is loops, made of what its operator says that it is. Nothing is allocated; a
-program needs its constants in flash and its arena in RAM.
+(`portable_kernels.c`), bit for bit equal to the interpreter and CMSIS-NN, without scratch; or
+CMSIS-NN's own, through its public API; or, for each call, the one that needs fewer instructions.
+Operators without a function of the library become loops, generated from the operator's meaning.
+Nothing is allocated; a program needs its constants in flash and its arena in RAM.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from stepwell.ir.program import Program
 __all__ = ["KERNELS", "Sources", "to_sources"]
 
 KERNELS: dict[str, Library | None] = {"portable": None, "cmsis-nn": CMSIS_NN, "mixed": CMSIS_NN}
-"""Whose kernels → the library that the program is linked with."""
+"""The choice of kernels → the library with which the program is linked."""
 
 
 def to_sources(
@@ -40,18 +40,18 @@ def to_sources(
     method: str | None = None,
     kernels: str = "portable",
 ) -> Sources:
-    """The C files of the methods: `<name>.h`, `<name>.c`, and a skeleton of a firmware around them.
+    """Return the C files of the methods: `<name>.h`, `<name>.c`, and a skeleton of a firmware.
 
     Args:
         program: at the cmsis level.
         name: of the files and the function.
-        method: which one alone; None: all. The function of the only one is `<name>_run`, of
-            several each is `<name>_<method>`.
+        method: the only method to emit; None: all. The function of a single method is
+            `<name>_run`; several are `<name>_<method>`.
         kernels: a key of `KERNELS`.
 
     Raises:
-        StepwellError: the name cannot be one, or there is no such method or kernels.
-        UnsupportedError: naming every call that has no kernel in C.
+        StepwellError: the name is not valid, or there is no such method or kernels.
+        UnsupportedError: names every call that has no kernel in C.
     """
     check_identifier(name)
     if kernels not in KERNELS:
@@ -86,10 +86,10 @@ def write_files(
     library: Library | None,
     handlers: Mapping[str, Handler],
 ) -> Sources:
-    """The C files of methods of a container.
+    """Return the C files of methods of a container.
 
     Raises:
-        UnsupportedError: naming every call that has no form in C.
+        UnsupportedError: names every call that has no form in C.
     """
     shared, problems, written = Shared(container, name, library), list[Problem](), list[Writer]()
     for method in methods:
@@ -103,7 +103,7 @@ def write_files(
 
 
 def _without_scratch(program: Program, is_own: Callable[[CmsisOp], bool]) -> Program:
-    """The program without the scratch of ops that our own kernels run."""
+    """The program without the scratch of ops that run on our own kernels."""
     plain = program.clone()
     for op in plain.module.walk():
         if isinstance(op, CmsisOp) and is_own(op):

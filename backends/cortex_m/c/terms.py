@@ -1,6 +1,6 @@
-"""Terms of meanings as C: one engine for every function that an element of a result is.
+"""Terms of meanings as C expressions: the functions that compute an element of a result.
 
-Each distinct application becomes a `const` of its own, so that a float is rounded where the
+Each distinct application becomes a `const`, so that a float is rounded where the
 language says: to the result's element type, at each primitive. Integers are `int64_t`, which wraps
 where it is stored.
 """
@@ -27,12 +27,12 @@ C_KIND: dict[Kind, str] = {
     "float": "float",
     "double": "double",
 }
-"""The C type that numbers of a kind are computed in."""
+"""The C type in which numbers of a kind are computed."""
 
 
 @dataclass(frozen=True)
 class Number:
-    """A C expression without effects, and what kind of number it is."""
+    """A C expression without side effects, and the kind of its number."""
 
     text: str
     kind: Kind
@@ -48,7 +48,7 @@ def kind_of(type_: Attribute) -> Kind:
 
 
 def constant(value: float, kind: Kind) -> str:
-    """A number as C spells it in a kind, exactly."""
+    """The exact C literal of a number in a kind."""
     if kind in ("truth", "whole"):
         whole = int(value)
         return "INT64_MIN" if whole == -(1 << 63) else f"{whole}" + "LL" * (abs(whole) >> 31 > 0)
@@ -69,14 +69,14 @@ def constant(value: float, kind: Kind) -> str:
 
 
 def end_of(kind: Kind, sign: str = "-") -> str:
-    """What no number of a kind lies beyond: the end below, or with `sign=""` that above."""
+    """The smallest value of a kind, or the largest with `sign=""`."""
     if kind in ("truth", "whole"):
         return "INT64_MIN" if sign else "INT64_MAX"
     return sign + constant(math.inf, kind)
 
 
 def loops(sizes: Mapping[str, int], body: Sequence[str]) -> list[str]:
-    """Statements within loops, by their variables and trips, the outermost first."""
+    """Nest statements in loops, given by variables and sizes, the outermost first."""
     lines = list(body)
     for name, size in reversed([*sizes.items()]):
         head = f"for (int32_t {name} = 0; {name} < {size}; {name}++) {{"
@@ -85,12 +85,12 @@ def loops(sizes: Mapping[str, int], body: Sequence[str]) -> list[str]:
 
 
 def _widest(numbers: Sequence[Number]) -> Kind:
-    """The kind that holds all of these."""
+    """The kind that can represent all of these."""
     return _ORDER[max(_ORDER.index(number.kind) for number in numbers)]
 
 
 def as_kind(number: Number, kind: Kind) -> str:
-    """An expression of a number in a kind."""
+    """The expression of a number, converted to a kind."""
     if number.kind == kind:
         return number.text
     if kind == "truth":
@@ -115,7 +115,7 @@ _INFIX = {"add": "+", "subtract": "-", "multiply": "*"}
 _COMPARED = {"less": "<", "less_equal": "<=", "equal": "=="}
 _BITS = {"and_": "&", "or_": "|", "xor": "^"}
 _SECTIONS = frozenset({"maximum", "minimum", "quotient", "modulo"})
-"""Primitives that are functions of our own: `sw_float_maximum` (`portable_kernels.c`)."""
+"""Primitives that are functions of ours: `sw_float_maximum` (`portable_kernels.c`)."""
 
 
 @dataclass
@@ -123,9 +123,9 @@ class Body:
     """Statements that compute terms, in order, at one depth of loops.
 
     Attributes:
-        leaf: gives an `element` or what folds; None for what is neither.
-        result: the kind of the result, which floats are rounded to.
-        prefix: of the names of variables.
+        leaf: returns the number of an `element` or a reduction; None for other terms.
+        result: the kind of the result, to which floats are rounded.
+        prefix: the prefix of names of variables.
     """
 
     leaf: Callable[[Term], Number | None]
@@ -136,11 +136,11 @@ class Body:
     known: dict[int, Number] = field(default_factory=dict[int, Number])
 
     def number(self, given: Scalar, like: Kind | None = None) -> Number:
-        """A term or a number as an expression.
+        """Return the expression of a term or a number.
 
         Args:
             given: the term.
-            like: the kind of what it is computed with, which a number of Python takes if it can.
+            like: the kind of the other operand, which a Python number takes if it can.
         """
         if isinstance(given, Term):
             if id(given) not in self.known:
@@ -162,7 +162,7 @@ class Body:
         return Number(name, found.kind)
 
     def _kinds(self, operands: tuple[Scalar, ...]) -> tuple[list[Number], Kind]:
-        """The operands, and the widest of their kinds; Python's numbers take the others'."""
+        """The operands, and the widest of their kinds; Python numbers take the others' kind."""
         terms = [self.number(each) for each in operands if isinstance(each, Term)]
         numbers = [self.number(each, _widest(terms) if terms else None) for each in operands]
         return numbers, _widest(numbers)
@@ -224,7 +224,7 @@ class Body:
                 raise UnsupportedError(f"{name} of floats has no form in C")
 
     def _of_whole(self, name: str, x: list[str]) -> str:
-        """A function of integers; sums and products wrap without being undefined."""
+        """A function of integers; sums and products wrap without undefined behavior."""
         match name:
             case "add" | "subtract" | "multiply":
                 self.sections.add("whole_numbers")

@@ -1,4 +1,4 @@
-"""Writes the calls of methods of a container as C: constants, structures of parameters, calls."""
+"""Write the calls of a container's methods as C: constants, parameter structures, calls."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ _ELEMENTS = {
     "int16_t": "sw_int16", "int32_t": "sw_int32", "int64_t": "sw_int64",
     "float": "sw_float", "double": "sw_double",
 }  # fmt: skip
-"""C type → the type that memory of any other may be seen as."""
+"""C type → the type as which other memory may be accessed."""
 _BY_SIZE = {1: "uint8_t", 2: "sw_int16", 4: "sw_int32", 8: "sw_int64"}
 
 
 @dataclass(frozen=True)
 class Sources:
-    """C files by name, and what the program takes."""
+    """C files by name, and the memory that the program needs."""
 
     files: Mapping[str, str]
     constants: int
@@ -65,10 +65,10 @@ class Sources:
 
     @validate_arguments
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write every file into a folder, which is made.
+        """Write every file into a folder, which is created.
 
         Raises:
-            StepwellError: it cannot be made or written.
+            StepwellError: it cannot be created or written.
         """
         place = as_path(folder)
         try:
@@ -87,7 +87,7 @@ class Sources:
 
 @functools.cache
 def sections() -> dict[str, tuple[tuple[str, ...], str]]:
-    """Section name → what it needs, and its text: for vectors too, where it has such a form."""
+    """Section name → the sections that it needs, and its text, with any vector form."""
     plain, vectors = _sections("portable_kernels.c"), _sections("mve_kernels.c")
     found = {name: vectors[name] for name in vectors if name not in plain}
     for name, (needs, text) in plain.items():
@@ -109,32 +109,32 @@ def _sections(file: str) -> dict[str, tuple[tuple[str, ...], str]]:
 
 @dataclass(frozen=True)
 class Library:
-    """A library of kernels that the program is linked with, in place of some of its own."""
+    """A library of kernels with which the program is linked, instead of some of its own."""
 
     header: str
     status: str
-    """What its functions return when they have done their work."""
+    """The status that its functions return on success."""
     cmake: str
-    """Lines that tell CMake where it lies; `{name}` is the program's."""
+    """Lines that tell CMake its location; `{name}` is the program's."""
 
 
 @dataclass
 class Shared:
-    """What the methods of a program have in common: constants, parameters, kernels."""
+    """The parts that the methods of a program share: constants, parameters, kernels."""
 
     container: Container
     name: str
     library: Library | None = None
     constants: dict[tuple[int, ScalarType], str] = field(default_factory=dict[Any, str])
     parameters: dict[str, str] = field(default_factory=dict[str, str])
-    """Declarations, with `{name}` where their name goes, and their names."""
+    """Declarations, with `{name}` as a placeholder, and their names."""
     used: dict[str, None] = field(default_factory=dict[str, None])
     """Sections of our own kernels."""
     functions: dict[str, str] = field(default_factory=dict[str, str])
     """Loops of an operator, with `{name}` likewise."""
 
     def use(self, section: str) -> None:
-        """Take in a section of the kernels, and what it needs."""
+        """Include a section of the kernels, and the sections that it needs."""
         needs, _ = sections()[section]
         for name in needs:
             self.use(name)
@@ -149,12 +149,12 @@ class Writer:
     method: Method
     statements: list[str] = field(default_factory=list[str])
     variables: frozenset[int] = frozenset()
-    """Values that are numbers which instructions write."""
+    """Values that are numbers written by instructions."""
 
-    # -- what a call names -----------------------------------------------------------------------
+    # -- arguments of a call ---------------------------------------------------------------------
 
     def arguments(self, call: KernelCall) -> dict[str, Any]:
-        """Schema name → value index, or the Python value of what is no tensor."""
+        """Schema name → value index, or the Python value of an argument that is not a tensor."""
         values = self.method.values
         operator = call.kernel.removeprefix("cortex_m::").removesuffix(".out")
         if not call.kernel.startswith("cortex_m::"):
@@ -177,7 +177,7 @@ class Writer:
         return value
 
     def c_element(self, index: int) -> str:
-        """The C type that elements of a tensor are read and written as, wherever they lie.
+        """The C type of a tensor's elements, in any memory.
 
         Raises:
             UnsupportedError: C has none.
@@ -188,7 +188,7 @@ class Writer:
         return _ELEMENTS.get(C_TYPES[kind], C_TYPES[kind])
 
     def pointer(self, index: int | None, kind: str = "int8_t") -> str:
-        """A C expression for where a tensor lies."""
+        """The C expression of a tensor's address."""
         if index is None:
             return "NULL"
         value = self.tensor(index)
@@ -204,7 +204,7 @@ class Writer:
         return f"&{place}" if kind == "int8_t" else f"({kind} *)(void *)&{place}"
 
     def ports(self) -> tuple[list[tuple[str, int]], list[tuple[str, int]]]:
-        """The names of inputs and of outputs, with the tensors that they are."""
+        """The names of inputs and of outputs, with their tensors."""
 
         def named(stem: str, indices: Sequence[int]) -> list[tuple[str, int]]:
             tensors = [i for i in indices if isinstance(self.method.values[i], TensorValue)]
@@ -214,12 +214,12 @@ class Writer:
         return named("input", self.method.inputs), named("output", self.method.outputs)
 
     def port(self, index: int) -> str:
-        """The name of an input that lies where the caller has it."""
+        """The name of an input that stays in the caller's memory."""
         return next(name for name, at in self.ports()[0] if at == index)
 
     @cached_property
     def _reads(self) -> frozenset[int]:
-        """Values that a call reads, or that are given out."""
+        """Values that a call reads, or that are outputs."""
         read = set(self.method.outputs)
         calls = [c for c in self.method.instructions if isinstance(c, KernelCall)]
         for call in calls:
@@ -234,12 +234,12 @@ class Writer:
         return frozenset(index for call in calls for index in self.results(call))
 
     def results(self, call: KernelCall) -> tuple[int, ...]:
-        """What a call gives, which its last argument names again."""
+        """The results of a call, which its last argument repeats."""
         last = self.method.values[call.args[-1]]
         return last.items if isinstance(last, TensorList) else (call.args[-1],)
 
     def is_read(self, index: int) -> bool:
-        """Whether anything reads a result, or a view of it."""
+        """Whether a result, or a view of it, has a user."""
         if index in self._reads:
             return True
         own = self.tensor(index)
@@ -252,16 +252,16 @@ class Writer:
         )
 
     def number(self, index: int) -> str:
-        """A number of the plan: a variable, or what it is."""
+        """A number of the plan: a variable, or its value."""
         if index in self.variables:
             return f"v{index}"
         value = self.method.values[index]
         if not isinstance(value, bool | int | float):
-            raise UnsupportedError("an argument is no number")
+            raise UnsupportedError("an argument is not a number")
         return literal(float(value)) if isinstance(value, float) else str(int(value))
 
     def declared(self) -> list[str]:
-        """The declarations of the variables that the statements name."""
+        """The declarations of the variables that the statements use."""
         kinds = {bool: "int", int: "int64_t", float: "double"}
         values = {i: self.method.values[i] for i in sorted(self.variables)}
         return [
@@ -271,7 +271,7 @@ class Writer:
         ]
 
     def physical(self, index: int) -> list[int]:
-        """Sizes in the order of memory."""
+        """Sizes in memory order."""
         value = self.tensor(index)
         return [value.sizes[axis] for axis in value.dim_order]
 
@@ -281,18 +281,18 @@ class Writer:
         return list(sizes) if operator.endswith("nhwc") else [sizes[a] for a in NCHW_TO_NHWC]
 
     def count(self, index: int) -> int:
-        """Elements of a tensor."""
+        """The number of elements of a tensor."""
         return math.prod(self.tensor(index).sizes)
 
     # -- statements ------------------------------------------------------------------------------
 
     def call(self, section: str, arguments: Sequence[str | int]) -> None:
-        """A statement that calls a kernel."""
+        """Add a statement that calls a kernel."""
         self.shared.use(section)
         self.statements.append(f"sw_{section}({', '.join(map(str, arguments))});")
 
     def checked_call(self, function: str, arguments: Sequence[str | int]) -> None:
-        """A statement that calls a library's function, and gives up where it refuses."""
+        """Add a statement that calls a library's function, and returns if the function refuses."""
         assert self.shared.library is not None
         called = f"{function}({', '.join(map(str, arguments))})"
         status = self.shared.library.status
@@ -308,15 +308,15 @@ class Writer:
         bits: bool = False,
         checked: bool = False,
     ) -> None:
-        """A statement that calls a function of these lines, one for equal ones.
+        """Add a statement that calls a function of these lines; equal functions are shared.
 
         Args:
             lines: its body.
             reads: the names of pointers that it reads, and the tensors that they point to.
-            writes: likewise of what it writes.
+            writes: likewise for pointers that it writes.
             needs: sections of the kernels that it calls.
-            bits: it only moves elements, which are as many bytes.
-            checked: it gives 0, or 3 where an index lies outside of its tensor.
+            bits: whether it only moves elements of the same number of bytes.
+            checked: whether it returns 0, or 3 if an index is out of bounds.
         """
         for section in ("elements", *sorted(needs)):
             self.shared.use(section)
@@ -339,22 +339,22 @@ class Writer:
         )
 
     def params(self, type_: str, values: Mapping[str, Any]) -> str:
-        """A constant structure of parameters of our own kernels; gives its address."""
+        """Declare a constant structure of parameters of our own kernels; return its address."""
         return self.structure(f"sw_{type_}_params", values)
 
     def structure(self, type_: str, values: Mapping[str, Any]) -> str:
-        """A constant structure, one for equal values; gives its address."""
+        """Declare a constant structure, shared by equal values; return its address."""
         text = f"static const {type_} {{name}} = {literal(values)};"
         return f"&{self._declared(text)}"
 
     def numbers(self, type_: str, values: Sequence[int]) -> str:
-        """A constant array of a few numbers; gives its name."""
+        """Declare a constant array of a few numbers; return its name."""
         return self._declared(
             f"static const {type_} {{name}}[{len(values)}] = {literal(list(values))};"
         )
 
     def table(self, type_: str, text: str, count: int) -> str:
-        """A constant array of numbers as C spells them; gives its name."""
+        """Declare a constant array of numbers as C literals; return its name."""
         return self._declared(f"static const {type_} {{name}}[{count}] = {{{text}}};")
 
     def _declared(self, text: str) -> str:
@@ -362,7 +362,7 @@ class Writer:
 
 
 def literal(value: Any) -> str:
-    """A number, or numbers in braces, as C spells them; a float exactly, text as it stands."""
+    """The C literal of a number, or of numbers in braces; floats are exact, text is unchanged."""
     if isinstance(value, str):
         return value
     if isinstance(value, Mapping):

@@ -1,1 +1,1 @@
-"""Kernels of ExecuTorch's runtime: which there are, and what they take."""
+"""Kernels of ExecuTorch's runtime: the available ones, and their arguments."""

@@ -1,10 +1,11 @@
-"""Writes `kernel_dtypes.py`: what element types the installed runtime's kernels refuse.
+"""Generate `kernel_dtypes.py`: the element types that the installed runtime's kernels refuse.
 
     python -m stepwell.backends.executorch.kernels.generate_kernel_dtypes
 
-Each kernel is called on the real runtime, for every element type and for pairs of them where it
-takes two tensors, with a program of one op; PyTorch says what it should compute. Probes run in a
-child process, because some kernels abort: what kills it is refused like what fails.
+Each kernel is called on the real runtime, for every element type and for pairs of them if it
+takes two tensors, with a program of one op; PyTorch computes the expected result. Probes run in a
+child process, because some kernels abort: a probe that kills the process is refused like one that
+fails.
 """
 
 from __future__ import annotations
@@ -72,13 +73,13 @@ DTYPES = (
 )  # fmt: skip
 
 TOGETHER = "llama::"
-"""Kernels whose shapes go together in one way alone; PyTorch's own end the process otherwise."""
+"""Kernels whose shapes must match in one way; PyTorch's own abort the process otherwise."""
 
 CAST = "cast"
-"""The second type is asked for by the keyword `dtype`."""
+"""The second type is passed as the keyword `dtype`."""
 
 NAMESPACES = "aten", "dim_order_ops", "quantized_decomposed", "llama"
-"""Whose kernels are tried: all of the first two, of the others those that a sample is given for."""
+"""Probed namespaces: all kernels of the first two, of the others those with a sample."""
 
 _NUMBERS: dict[str, Any] = {
     "Scalar": 2, "int": 0, "SymInt": 0, "float": 1.0, "bool": False,
@@ -88,7 +89,7 @@ _BY_NAME: dict[str, Any] = {"dim": 0, "size": [2, 3], "rounding_mode": "floor", 
 
 @dataclass(frozen=True)
 class Probe:
-    """One call: a functional operator, its kernel, and the element types it is given."""
+    """One call: a functional operator, its kernel, and the element types of its arguments."""
 
     overload: Any
     kernel: str
@@ -98,12 +99,12 @@ class Probe:
 
     @property
     def name(self) -> str:
-        """The operator and its overload, as samples are found by."""
+        """The operator and its overload, the key of its sample."""
         schema = schema_of(self.overload)
         return f"{schema.name.partition('::')[2]}.{schema.overload_name}".rstrip(".")
 
     def arguments(self) -> tuple[list[Any], dict[str, Any]] | None:
-        """Positional and keyword arguments; None where nothing is known to give."""
+        """Positional and keyword arguments; None if no valid arguments are known."""
         torch.manual_seed(0)
         turns = itertools.count()
 
@@ -179,7 +180,7 @@ def _spelled(schema: Any) -> str:
 
 @cache
 def overloads() -> dict[str, Any]:
-    """Kernel → the functional operator it is probed with."""
+    """Kernel → the functional operator with which it is probed."""
     found: dict[str, Any] = {}
     for namespace in NAMESPACES:
         for libraries in (LIBRARIES, FURTHER_LIBRARIES):
@@ -193,7 +194,7 @@ def overloads() -> dict[str, Any]:
         name, _, overload = rest.partition(".")
         signature = out_variant(f"{namespace}.{name}.{overload or 'default'}")
         if signature is None or name in UNPROBED or signature.schema.operator != name:
-            continue  # Of some the signature found is another operator's.
+            continue  # For some kernels the signature found is another operator's.
         chosen = getattr(getattr(getattr(torch.ops, namespace), name), overload or "default")
         if signature.outputs and not schema_of(chosen).is_mutable:
             found[signature.kernel] = chosen
@@ -201,7 +202,7 @@ def overloads() -> dict[str, Any]:
 
 
 def probes() -> list[Probe]:
-    """Every call, in a fixed order: each type alone, then pairs where two tensors are data."""
+    """Every call, in a fixed order: each type alone, then pairs if two tensors are data."""
     found: list[Probe] = []
     for kernel, overload in sorted(overloads().items()):
         tensors = [a for a in schema_of(overload).arguments if str(a.type) == "Tensor"]
@@ -216,12 +217,12 @@ def probes() -> list[Probe]:
             mixed = itertools.permutations(DTYPES, 2)
             found += [Probe(overload, kernel, dtypes) for dtypes in mixed]
         if not kernel.startswith(TOGETHER):
-            found += _at_the_edges(overload, kernel)
+            found += _edge_cases(overload, kernel)
     return found
 
 
-def _at_the_edges(overload: Any, kernel: str) -> Iterator[Probe]:
-    """The calls of a kernel in every situation beyond the usual one."""
+def _edge_cases(overload: Any, kernel: str) -> Iterator[Probe]:
+    """The calls of a kernel in every situation other than the usual one."""
     kinds = [str(argument.type) for argument in schema_of(overload).arguments]
     tensors = kinds.count("Tensor")
     plain = Probe(overload, kernel, ()).name
@@ -230,7 +231,7 @@ def _at_the_edges(overload: Any, kernel: str) -> Iterator[Probe]:
         if situation == BROADCAST and (is_sampled or tensors < 2):
             continue
         if situation == RANK and (plain in UNRANKED or (tensors > 1 and not is_sampled)):
-            continue  # Of elementwise operators such shapes broadcast.
+            continue  # For elementwise operators such shapes broadcast.
         for variant in range(VARIANTS.get(situation, 1)):
             if situation in SHAPES or numbers(situation, dtype, 0, variant):
                 yield Probe(overload, kernel, (dtype,), situation, variant)
@@ -246,7 +247,7 @@ def _at_the_edges(overload: Any, kernel: str) -> Iterator[Probe]:
 
 @dataclass(frozen=True)
 class Call:
-    """A probe with PyTorch's answer."""
+    """A probe with PyTorch's result."""
 
     probe: Probe
     positional: list[Any]
@@ -256,7 +257,7 @@ class Call:
 
     @property
     def situation(self) -> str:
-        """What the table calls the situation of this call; empty for the usual one."""
+        """The table's name of the situation of this call; empty for the usual one."""
         named = self.probe.situation
         if named == EMPTY and not any(result.numel() for result in self.results):
             return EMPTY_RESULT
@@ -266,7 +267,7 @@ class Call:
 
     @property
     def text(self) -> str:
-        """The element types, as the table spells them."""
+        """The element types, in the notation of the table."""
         return signature_text(
             [element_type(t.dtype) for t in self.inputs],
             [element_type(t.dtype) for t in self.results],
@@ -274,7 +275,7 @@ class Call:
 
 
 def expected(probe: Probe) -> Call | None:
-    """What PyTorch computes for a probe, or None where it refuses such a call."""
+    """PyTorch's result for a probe, or None if PyTorch refuses the call."""
     arguments = probe.arguments()
     if arguments is None:
         return None
@@ -290,7 +291,7 @@ def expected(probe: Probe) -> Call | None:
 
 
 def run_probe(probe: Probe) -> tuple[str, str, str] | None:
-    """(situation, element types, verdict) of one call, or None where there is nothing to call."""
+    """(situation, element types, verdict) of one call, or None if no call is possible."""
     call = expected(probe)
     data = None if call is None else _program(call)
     if call is None or data is None:
@@ -299,7 +300,7 @@ def run_probe(probe: Probe) -> tuple[str, str, str] | None:
 
 
 def _program(call: Call) -> bytes | None:
-    """A program of this one call; None where it needs no kernel (a view)."""
+    """A program of this one call; None if it needs no kernel (a view)."""
     tensors = call.inputs
     block = Block(arg_types=[tensor_like(t) for t in tensors])
     values: dict[int, SSAValue] = {
@@ -346,17 +347,17 @@ def _verdict(data: bytes, tensors: Sequence[torch.Tensor], wanted: Sequence[torc
 
 
 LOOSE = {torch.float16: 2e-2, torch.bfloat16: 2e-2, torch.float64: 1e-12}
-"""What results may differ by, of 1 and relatively: in float64 less than single precision does."""
+"""Tolerance of results, absolute at 1 and relative: for float64 below single precision's error."""
 
 
 def _precision(tensors: Sequence[torch.Tensor], result: torch.dtype) -> torch.dtype:
-    """What a result is computed in: a wide one of narrow floats alone may be computed as they."""
+    """The precision in which a result is computed; a wide result may have that of its operands."""
     floats = [tensor.dtype for tensor in tensors if tensor.dtype.is_floating_point]
     return floats[0] if floats and result not in floats else result
 
 
 def _is_close(mine: torch.Tensor, other: torch.Tensor, precision: torch.dtype) -> bool:
-    """Integers exactly; floats within what rounding makes, and of the same class."""
+    """Compare integers exactly; floats within rounding, and of the same class."""
     if not other.dtype.is_floating_point:
         return torch.equal(mine, other)
     loose = LOOSE.get(precision, 1e-4)
@@ -364,7 +365,7 @@ def _is_close(mine: torch.Tensor, other: torch.Tensor, precision: torch.dtype) -
 
 
 def verdicts(chosen: Sequence[int]) -> Iterator[tuple[int, str, str, str]]:
-    """(index, situation, element types, verdict) of probes by index, in a process of its own."""
+    """(index, situation, element types, verdict) of probes by index, in a separate process."""
     child = subprocess.run(
         [sys.executable, "-m", __spec__.name, "--probe"],
         input=json.dumps(list(chosen)), capture_output=True, text=True, check=False,
@@ -380,7 +381,7 @@ def verdicts(chosen: Sequence[int]) -> Iterator[tuple[int, str, str, str]]:
 
 
 def _probe_here() -> None:
-    """Probe what standard input lists; each run of probes is a fork, whose death is a verdict."""
+    """Probe the list on standard input; each group runs in a fork, whose death is a verdict."""
     every, left = probes(), list(json.loads(sys.stdin.read()))
     runtime()
     for library in kernel_libraries():
@@ -415,17 +416,17 @@ def _report(every: Sequence[Probe], chosen: Sequence[int], writer: int) -> Never
         for index in chosen:
             try:
                 found = run_probe(every[index])
-            except Exception as error:  # a fault of the probe, which the parent raises
+            except Exception as error:  # A fault of the probe, which the parent raises.
                 found = "", "", f"raised {type(error).__name__}: {error}"
             stream.write(json.dumps([index, found]) + "\n")
     os._exit(0)
 
 
 def is_limit(situation: str, text: str) -> bool:
-    """Whether a call that went wrong says that the kernel must not be called so.
+    """Whether the verdict of a call means that the kernel must not be called in this way.
 
-    Floats that are special or as large as they get come out as the kernel computes them, in another
-    order or with another limit than eager's vectorized code: what the stock flow gives as well.
+    Special floats and the largest floats are computed in the kernel's order or with its limits,
+    which differ from eager's vectorized code; the stock flow has the same results.
     """
     if situation not in (EXTREME, SPECIAL):
         return True
@@ -433,7 +434,7 @@ def is_limit(situation: str, text: str) -> bool:
 
 
 def generate() -> str:
-    """The text of `kernel_dtypes.py`."""
+    """Return the text of `kernel_dtypes.py`."""
     every = probes()
     runs: dict[str, set[str]] = {}
     refused: dict[str, dict[str, dict[str, str]]] = {}
@@ -445,7 +446,7 @@ def generate() -> str:
             stated = refused.setdefault(situation, {}).setdefault(kernel, {})
             stated[text] = max(stated.get(text, verdict), verdict, key=SEVERITY.index)
     usual = refused.pop("", {})
-    for stated in refused.values():  # What never runs need not be said again.
+    for stated in refused.values():  # Types that never run are listed once.
         for kernel, found in stated.items():
             for text in usual.get(kernel, {}).keys() & found.keys():
                 del found[text]
@@ -472,7 +473,7 @@ SEVERITY = ["differs", "fails", "aborts"]
 
 
 def _rows(stated: dict[str, dict[str, str]], indent: str) -> list[str]:
-    """`kernel → verdict → element types`, a verdict a line."""
+    """`kernel → verdict → element types`, one verdict a line."""
     lines: list[str] = []
     for kernel, found in sorted(stated.items()):
         by_verdict: dict[str, list[str]] = {}

@@ -1,8 +1,8 @@
-"""Writes `stock.py`: which kernels the installed runtime has, with torch's schemas of them.
+"""Generate `stock.py`: the kernels of the installed runtime, with torch's schemas.
 
     python -m stepwell.backends.executorch.kernels.generate_kernels
 
-The wheel's runtime holds the portable and optimized kernels; `executorch.kernels.quantized` adds
+The wheel's runtime contains the portable and optimized kernels; `executorch.kernels.quantized` adds
 those of `quantized_decomposed`, `executorch.extension.llm.custom_ops` those for language models.
 """
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from stepwell.ir.compat.torch import torch_private
 
 UNREGISTERED = {
-    # Kernels whose schema ExecuTorch writes nowhere but in C++: kernels/prim_ops of 1.5.
+    # Kernels whose schema ExecuTorch states only in C++: kernels/prim_ops of 1.5.
     "executorch_prim::et_copy_index.tensor": "(Tensor(a!) copy_to, Tensor copy_from, int index) -> "
     "Tensor(a!)",
     "executorch_prim::et_view.default": "(Tensor self, int[] size, *, Tensor(a!) out) -> "
@@ -25,13 +25,13 @@ UNREGISTERED = {
 
 
 _OF_LIBRARIES = {"quantized_decomposed": "QUANTIZED", "llama": "LLM", "preprocess": "PREPROCESS"}
-"""Namespaces of kernels that the runtime alone does not have, and the table they stand in."""
+"""Namespaces of kernels that the runtime itself lacks, and the table that contains them."""
 
 
 def runtime_kernels() -> dict[str, frozenset[str]]:
     """Names of the runtime's own kernels and of those that its libraries add, by table.
 
-    In a process where libraries have been loaded before, they are told apart by their namespace.
+    If libraries were already loaded in this process, kernels are distinguished by namespace.
     """
     import executorch.kernels.quantized  # noqa: F401  # pyright: ignore[reportUnusedImport]
     from executorch.extension.llm.custom_ops import (  # noqa: F401
@@ -48,7 +48,7 @@ def runtime_kernels() -> dict[str, frozenset[str]]:
 
 
 def schema_text(kernel: str) -> str:
-    """The schema of a kernel as PyTorch prints it."""
+    """The schema of a kernel in PyTorch's notation."""
     import torch
     from executorch.exir.passes import (  # noqa: F401
         dim_order_ops_registry,  # pyright: ignore[reportUnusedImport]
@@ -64,7 +64,7 @@ def schema_text(kernel: str) -> str:
 
 
 def generate() -> str:
-    """The text of `stock.py`."""
+    """Return the text of `stock.py`."""
     lines = [
         '"""Kernels of the ExecuTorch 1.5 runtime, with schemas; from generate_kernels.py."""',
         "",

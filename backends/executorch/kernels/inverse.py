@@ -1,4 +1,4 @@
-"""From a kernel's name to the functional operator it computes: `signatures` read backwards."""
+"""From a kernel's name to the functional operator that it computes: the inverse of `signatures`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from stepwell.ir.compat.torch.torch_private import schema_of
 
 @dataclass(frozen=True)
 class Functional:
-    """The op class a kernel computes, and which of its arguments each kernel argument is."""
+    """The op class that a kernel computes, and the op's argument for each kernel argument."""
 
     op: type[SchemaOp]
     signature: KernelSignature

@@ -1,8 +1,8 @@
-"""One ATen op as one kernel call: its arguments as values of a plan.
+"""Emit one ATen op as one kernel call: its arguments as values of a plan.
 
-The runtime's kernels read each value as the type their schema says and abort on another, so an
-int given for a `float` becomes a double here. Layout arguments (memory format, layout, device)
-say nothing inside a program whose tensors are all row-major and are given as None.
+The runtime's kernels read each value as the type in their schema and abort on another, so an
+int passed for a `float` becomes a double here. Layout arguments (memory format, layout, device)
+have no meaning inside a program whose tensors are all row-major and are passed as None.
 """
 
 from __future__ import annotations
@@ -64,9 +64,9 @@ _LAYOUT = frozenset({"MemoryFormat", "Layout", "Device", "Generator"})
 BY_STRIDES = frozenset(
     f"aten.{name}.default" for name in ("as_strided", "as_strided_copy", "as_strided_scatter")
 )
-"""Ops that read memory, of which a program says nothing: what is known is a gather by then.
+"""Ops that read memory by strides, which a program does not define; static ones are gathers by now.
 
-Of symbolic sizes they come from taking ops apart (`chunk`), and read what was just written.
+Those with symbolic sizes come from decompositions (`chunk`), and read what was just written.
 """
 
 
@@ -96,7 +96,10 @@ def _counts_in_its_type(op: SchemaOp) -> bool:
     """Whether the numbers of an `arange` are those of its elements, as its size is counted."""
     given = [op.arg(a.name) for a in op.SCHEMA.arguments if a.type.base == "Scalar"]
     is_whole = not is_float(element(op.results[0].type))
-    return not any(isinstance(n, bool) or (is_whole and isinstance(n, float)) for n in given)
+    return not any(
+        isinstance(n, bool) or (is_whole and isinstance(n, float) and not n.is_integer())
+        for n in given
+    )
 
 
 def _has_elements(op: SchemaOp) -> bool:
@@ -169,7 +172,7 @@ that PyTorch's samples have (`tools/kernel_preconditions.py`)."""
 
 
 def kernel_limit(op: SchemaOp) -> str | None:
-    """Why the kernel of an op's class cannot run this op, or None. Found by running it."""
+    """Why the kernel of an op's class cannot run this op, or None. Found by running kernels."""
     gives_list = any(returned.type.is_list for returned in op.SCHEMA.returns)
     if gives_list and not all(is_static(result.type) for result in op.results):
         return "its kernel does not resize its outputs, so their shapes must be static"
@@ -205,13 +208,13 @@ def kernel_limit(op: SchemaOp) -> str | None:
 
 
 _NARROW: dict[str, str] = dict.fromkeys(("i8 -> i8", "i16 -> i16", "ui8 -> ui8"), "i32 -> i32")
-"""What goes wrong on wide integers in a situation is not trusted on narrow ones."""
+"""A fault on wide integers in some situation is assumed for narrow integers, too."""
 
 
 def _widened(op: SchemaOp) -> str | None:
-    """Integers of several types as all of them in the result's: a kernel converts, then computes.
+    """Integers of several types, all converted to the result's type: the kernel converts first.
 
-    The table tries mixtures on usual numbers alone, and sums in int64 alone.
+    The table tries mixed types on usual numbers only, and sums in int64 only.
     """
     elements, made = _elements(op.operands), _elements(op.results)
     whole = all(not is_float(held) for held in (*elements, *made))
@@ -221,7 +224,7 @@ def _widened(op: SchemaOp) -> str | None:
 
 
 def situations(op: SchemaOp) -> Iterator[str]:
-    """What the table calls the situations that an op is in, by its types and arguments."""
+    """The table's names of the situations of an op, by its types and arguments."""
     tensors = [v for v in op.operands if isinstance(v.type, TensorType)]
     shapes = [dims(value.type) for value in tensors]
     if not is_counted(op):
@@ -236,7 +239,7 @@ def situations(op: SchemaOp) -> Iterator[str]:
         yield EMPTY
     results = [dims(r.type) for r in op.results if isinstance(r.type, TensorType)]
     if results and all(0 in shape for shape in results):
-        yield EMPTY_RESULT  # Not where one of several is, as what batch norm saves for training.
+        yield EMPTY_RESULT  # Not if only one of several results is empty, as in batch norm.
     for argument in op.SCHEMA.arguments:
         if argument.type.base == "Scalar" and not argument.type.is_list:
             yield from _situations_of_number(op.arg(argument.name))
@@ -252,7 +255,7 @@ def _situations_of_number(number: Any) -> Iterator[str]:
 
 
 def is_counted(op: SchemaOp) -> bool:
-    """Whether a sum of integers is small whatever they are, as that of a mask."""
+    """Whether a sum of integers is small whatever their values, like that of a mask."""
     if op.name != "aten.sum.dim_IntList" or not is_static(op.operands[0].type):
         return False
     cast_ = op.operands[0].owner
@@ -265,10 +268,10 @@ def is_counted(op: SchemaOp) -> bool:
 
 
 SINGLE = 2**24
-"""Up to here single precision holds every integer."""
+"""Up to this number, single precision represents every integer."""
 
 _COMPUTED = frozenset((ui8, i8, i16, i32, i64, f16, bf16, f32, f64, i1))
-"""Element types that kernels have code for."""
+"""Element types for which kernels have code."""
 
 _COPIES = frozenset(
     f"aten::{name}"
@@ -278,16 +281,16 @@ _COPIES = frozenset(
         "view_copy.out"
     ).split()
 ) | {"dim_order_ops::_clone_dim_order.out"}
-"""Kernels that copy bytes, whatever they stand for."""
+"""Kernels that copy bytes of any type."""
 
 _PLAIN = frozenset({"aten", "dim_order_ops"})
-"""Namespaces whose kernels take one set of element types; those that quantize have their own."""
+"""Namespaces whose kernels share one set of element types; quantizing kernels have their own."""
 
 
 def uncomputed(op: SchemaOp, signature: KernelSignature) -> str | None:
     """The element type of an op for which its kernel has no code, in words, or None.
 
-    To take such an op apart is of no use: its pieces are on the same type.
+    Decomposing such an op does not help: the parts have the same type.
     """
     if op.SCHEMA.namespace in _PLAIN and signature.kernel not in _COPIES:
         for held in (*_elements(op.operands), *_elements(op.results)):
@@ -301,11 +304,11 @@ _TRIED = {
     "aborts": "ends the process for",
     "differs": "computes something else for",
 }
-"""What came of running it, in words."""
+"""The result of running it, in words."""
 
 
 def signature_text(inputs: Iterable[Attribute], outputs: Iterable[Attribute]) -> str:
-    """`f32+i64 -> f32`: the element types that go in, and those that come out, each once."""
+    """`f32+i64 -> f32`: the element types of operands and results, each once."""
     return " -> ".join("+".join(sorted({str(e) for e in side})) for side in (inputs, outputs))
 
 
@@ -314,14 +317,14 @@ def _elements(values: Iterable[SSAValue]) -> list[Attribute]:
 
 
 def runs_as_kernel(op: SchemaOp) -> bool:
-    """Whether an op needs nothing but a kernel call, or not even that."""
+    """Whether an op needs only a kernel call, or no call at all."""
     if is_reshape(op):
         return True
     return kernel_of(type(op)) is not None and kernel_limit(op) is None
 
 
 def is_reshape(op: SchemaOp) -> bool:
-    """Whether the result is the operand's elements in the same row-major order.
+    """Whether the result has the operand's elements in the same row-major order.
 
     Such an op needs no kernel: its result is another tensor value over the same bytes.
     """
@@ -337,14 +340,14 @@ def argument_value(
     value: Any,
     lookup: Callable[[SSAValue], int],
 ) -> int:
-    """The plan's value for one kernel argument.
+    """Return the plan's value for one kernel argument.
 
     Args:
         builder: the method being built.
-        op: the op called, for errors.
-        argument: the kernel's own declaration of it.
-        value: what the op has for it: Python values, element types, SSA values, or lists.
-        lookup: gives the plan's value of an SSA value.
+        op: the called op, for errors.
+        argument: the kernel's own declaration of the argument.
+        value: the op's value of it: Python values, element types, SSA values, or lists.
+        lookup: returns the plan's value of an SSA value.
     """
     type_ = argument.type
     if type_.base in _LAYOUT or value is None:

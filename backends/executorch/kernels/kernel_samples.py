@@ -1,4 +1,4 @@
-"""What each kernel is called with when `generate_kernel_dtypes.py` tries element types."""
+"""The arguments of each kernel for `generate_kernel_dtypes.py`, which tries element types."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 import torch
 
 Make = Callable[..., torch.Tensor]
-"""A tensor of the probed type: `make(2, 3)`."""
+"""Creates a tensor of the probed type: `make(2, 3)`."""
 
 Types = Sequence[torch.dtype]
 Sample = Callable[[Make, Types], tuple[Any, ...]]
-"""The arguments of a call; a dictionary at the end holds those with a keyword."""
+"""The arguments of a call; a dictionary at the end contains keyword arguments."""
 
 _INDEX = torch.tensor([[1, 0, 1]])
 _MASK = torch.tensor([[True, False, True], [False, True, True]])
@@ -95,7 +95,7 @@ SAMPLES: dict[str, Sample] = {
     "var.correction": lambda t, _: (t(2, 3), [1]),
     "where.self": lambda t, _: (_MASK, t(2, 3), t(2, 3)),
 }  # fmt: skip
-"""Arguments by operator where its schema alone does not say which to give; named ones last."""
+"""Arguments by operator if its schema does not determine them; keyword arguments last."""
 
 _WHOLE = (torch.uint8, torch.int8, torch.int16, torch.uint16, torch.int32)
 _REAL = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
@@ -109,7 +109,7 @@ def _limits(dtype: torch.dtype) -> tuple[int, int, torch.dtype]:
 
 
 def _scales(types: Sequence[torch.dtype], *shape: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Quarters, which every float type holds, and zero points."""
+    """Quarters, which every float type represents, and zero points."""
     count = math.prod(shape)
     scales = (torch.arange(count) % 3 + 1).to(types[0]) / 4
     return scales.reshape(shape), (torch.arange(count) % 2).to(types[1]).reshape(shape)

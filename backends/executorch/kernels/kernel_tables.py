@@ -1,6 +1,6 @@
-"""Every kernel that a program may call: those of the wheel's runtime and of libraries beside it.
+"""All kernels that a program may call: those of the wheel's runtime and of further libraries.
 
-A kernel of a user's own is added by its schema, with the module that registers it with this
+A user's kernel is added by its schema, with the module that registers it with this
 machine's runtime; `stepwell.register_op` does so.
 """
 
@@ -22,7 +22,7 @@ for _name in _SCHEMAS:
 
 
 def kernel_schema(kernel: str) -> Schema | None:
-    """The schema of a kernel, or None if there is none of that name."""
+    """The schema of a kernel, or None if no kernel has that name."""
     schema = _PARSED.get(kernel)
     if schema is None and kernel in _SCHEMAS:
         schema = _PARSED[kernel] = parse_schema(_SCHEMAS[kernel])
@@ -35,17 +35,17 @@ def kernels_of(operator: str) -> list[str]:
 
 
 def chosen_kernel(op_name: str) -> str | None:
-    """The kernel that was registered for an op of the IR, whatever its own name is."""
+    """The kernel that was registered for an op of the IR, whatever the op's name."""
     return _CHOSEN.get(op_name)
 
 
 def registrations() -> int:
-    """How often a kernel was registered: what was found before may be out of date."""
+    """The number of registrations, which invalidates cached look-ups."""
     return len(_CHOSEN)
 
 
 def schema_of_kernel(kernel: str) -> Schema:
-    """The schema of a kernel that is named, or of one that is spelled out.
+    """The schema of a kernel that is given by name or by its whole schema.
 
     Raises:
         StepwellError: no kernel has that name, or the name is known with another schema.
@@ -66,15 +66,15 @@ def schema_of_kernel(kernel: str) -> Schema:
 
 
 def register_kernel(op_name: str, schema: Schema, library: str | None = None) -> None:
-    """Say which kernel computes an op.
+    """Register the kernel that computes an op.
 
     Args:
-        op_name: of the op, as the IR spells it.
-        schema: the kernel's.
+        op_name: the op's name in the IR.
+        schema: the kernel's schema.
         library: the module to import on this machine so that the runtime has it.
 
     Raises:
-        StepwellError: the op has one.
+        StepwellError: the op has a kernel already.
     """
     if op_name in _CHOSEN:
         raise StepwellError(f"{op_name} has the kernel {_CHOSEN[op_name]} already")

@@ -30,7 +30,7 @@ _SCALAR_TYPE = {dtype: scalar_type for scalar_type, dtype in _TORCH_DTYPE.items(
 
 
 def torch_dtype(scalar_type: ScalarType) -> torch.dtype:
-    """The torch dtype of an ExecuTorch element type."""
+    """Return the torch dtype of an ExecuTorch element type."""
     try:
         return _TORCH_DTYPE[scalar_type]
     except KeyError:
@@ -38,12 +38,12 @@ def torch_dtype(scalar_type: ScalarType) -> torch.dtype:
 
 
 def is_scalar_type(dtype: torch.dtype) -> bool:
-    """Whether ExecuTorch has a torch dtype: it has no complex ones."""
+    """Whether ExecuTorch supports a torch dtype; it supports no complex ones."""
     return dtype in _SCALAR_TYPE
 
 
 def scalar_type(dtype: torch.dtype) -> ScalarType:
-    """The ExecuTorch element type of a torch dtype."""
+    """Return the ExecuTorch element type of a torch dtype."""
     try:
         return _SCALAR_TYPE[dtype]
     except KeyError:

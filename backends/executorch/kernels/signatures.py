@@ -1,10 +1,10 @@
 """From a functional operator to the runtime kernel that computes it, and back.
 
 The runtime has kernels in `.out` form: `aten::add.out(Tensor self, Tensor other, *, Scalar
-alpha=1, Tensor(a!) out)` computes `aten.add.Tensor`. The pair is found from the schemas alone, as
+alpha=1, Tensor(a!) out)` computes `aten.add.Tensor`. The pair is found from the schemas only, as
 in ExecuTorch's to-out-variant pass: same operator name (or its `_copy` form, for views), same
-arguments by name and type once outputs are set aside. Torch's `.out` forms lack dtype, layout,
-device and pin_memory, which the output tensor answers.
+arguments by name and type, except outputs. Torch's `.out` forms lack dtype, layout,
+device and pin_memory, which the output tensor determines.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from stepwell.ir.diagnostics import ParseFailure
 _ANSWERED_BY_OUTPUT = frozenset({"dtype", "layout", "device", "pin_memory"})
 
 _SAME_FUNCTION = {
-    # Operators that compute what another name computes, with the same arguments.
+    # Operators equivalent to an operator of another name, with the same arguments.
     "_unsafe_view": "view",
     "reshape": "view",
     "item": "_local_scalar_dense",
@@ -49,7 +49,7 @@ class Output:
 
 @dataclass(frozen=True)
 class InPlace:
-    """A kernel argument that the functional operator takes by this name and gives as a result.
+    """A kernel argument that is the functional operator's argument of this name and a result.
 
     The kernel writes to it; `index` is that of the result.
     """
@@ -59,12 +59,12 @@ class InPlace:
 
 
 Role = Input | Output | InPlace
-"""What a kernel argument is to the functional operator."""
+"""The role of a kernel argument in the functional operator."""
 
 
 @dataclass(frozen=True)
 class KernelSignature:
-    """How a kernel is called for a functional operator.
+    """The call of a kernel for a functional operator.
 
     `arguments` are the kernel's in its order; after them the instruction names the results again
     (`aten::add.out(self, other, alpha, out, out)`), several as one list of tensors.
@@ -76,7 +76,7 @@ class KernelSignature:
 
     @property
     def outputs(self) -> tuple[Output, ...]:
-        """The arguments the kernel writes."""
+        """The arguments that the kernel writes."""
         return tuple(a for a in self.arguments if isinstance(a, Output))
 
 
@@ -92,7 +92,7 @@ def out_variant(op_name: str) -> KernelSignature | None:
 
 @functools.cache
 def functional_schema(op_name: str) -> Schema | None:
-    """The schema torch has for an operator named as the IR names it, or None."""
+    """Torch's schema of an operator with this name in the IR, or None."""
     import torch
 
     namespace, _, rest = op_name.partition(".")
@@ -103,7 +103,7 @@ def functional_schema(op_name: str) -> Schema | None:
     try:
         return parse_schema(str(schema_of(getattr(packet, overload))))
     except ParseFailure:
-        return None  # It takes something no program holds (a Storage, a class): it has no kernel.
+        return None  # An argument type that no program holds (a Storage, a class): no kernel.
 
 
 def kernel_for(functional: Schema) -> KernelSignature | None:
@@ -131,7 +131,7 @@ def kernel_for(functional: Schema) -> KernelSignature | None:
 def matched_arguments(
     functional: Schema, kernel: Schema, renamed: Mapping[str, str] | None = None
 ) -> tuple[Role, ...] | None:
-    """How the kernel's arguments come from the functional's, or None if they do not."""
+    """How the kernel's arguments follow from the functional's, or None if they do not."""
     after = {a.name: len(functional.returns) + i for i, a in enumerate(functional.written)}
     if any(not argument.written for argument in kernel.arguments if argument.name in after):
         return None
@@ -166,7 +166,7 @@ def matched_arguments(
 
 def _same_type(functional: Argument, kernel: Argument) -> bool:
     def essence(argument: Argument) -> tuple[str, bool, bool]:
-        # ExecuTorch's own operators say int where torch says SymInt.
+        # ExecuTorch's own operators have int where torch has SymInt.
         base = "int" if argument.type.base == "SymInt" else argument.type.base
         return base, argument.type.is_list, argument.type.nullable
 

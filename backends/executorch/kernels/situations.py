@@ -1,16 +1,16 @@
-"""What a kernel is tried with beyond usual calls, as `kernel_dtypes.py` names it."""
+"""Names of the situations in which a kernel is tried, for `kernel_dtypes.py`."""
 
 from __future__ import annotations
 
 NEGATIVE, EXTREME, SPECIAL = "negative numbers", "large numbers", "special numbers"
-"""What a tensor may hold; what it does hold is known only at run time."""
+"""Possible contents of a tensor; the actual contents are dynamic."""
 
 SCALAR, EMPTY, BROADCAST = "a tensor without axes", "an empty tensor", "shapes that broadcast"
 EMPTY_RESULT, RANK = "an empty result", "rank {}"
-"""What shapes may be."""
+"""Possible shapes."""
 
 FRACTION, BELOW, BEYOND = "a fraction", "a number below 0", "a number above 7"
-"""What an argument that is a number may be."""
+"""Possible values of a number argument."""
 
 SMALL = 7
-"""Every integer type can be shifted so far."""
+"""A shift by this number of bits is valid for every integer type."""

@@ -1,1 +1,1 @@
-"""From the bytes of a `.pte` back to a program."""
+"""Read a program from the bytes of a `.pte`."""

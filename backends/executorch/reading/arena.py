@@ -1,7 +1,7 @@
-"""What the arenas of a method hold while its instructions are read in order.
+"""The contents of a method's arenas while its instructions are read in order.
 
-A plan names bytes, a program names values: two tensors at one offset are the same value if
-nothing was written in between, and different ones if something was.
+A plan refers to bytes, a program to values: two tensors at one offset are the same value if
+nothing was written in between, and different values otherwise.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ class Held(Generic[T]):
 
 @dataclass
 class Arena(Generic[T]):
-    """Non-overlapping byte ranges with what was last written to each."""
+    """Non-overlapping byte ranges with the last content written to each."""
 
     _starts: list[int] = field(default_factory=list[int])
     _held: dict[int, Held[T]] = field(default_factory=dict[int, "Held[T]"])
 
     def write(self, start: int, end: int, content: T) -> None:
-        """The range now holds `content`; what it touched has lost the bytes that it shares."""
+        """Write `content` to a range; other contents lose the bytes in this range."""
         self.erase(start, end)
         self._add(Held(start, end, content, start))
 
     def read(self, start: int) -> Held[T] | None:
-        """What was written as a range that begins here and is still whole."""
+        """The content that was written as a range that begins here and is still complete."""
         held = self._held.get(start)
         return held if held is not None and held.is_whole else None
 
     def covering(self, start: int, end: int) -> list[Held[T]] | None:
-        """The ranges that hold every byte from `start` to `end`, by place; None if some do not."""
+        """The ranges that cover every byte from `start` to `end`, in order; None if some do not."""
         at = max(bisect_left(self._starts, start + 1) - 1, 0)
         found: list[Held[T]] = []
         reached = start
@@ -57,12 +57,12 @@ class Arena(Generic[T]):
         return found if reached >= end else None
 
     def touches(self, start: int, end: int) -> bool:
-        """Whether anything was written to any byte of a range."""
+        """Whether any byte of a range was written."""
         at = bisect_left(self._starts, end)
         return bool(at) and self._held[self._starts[at - 1]].end > start
 
     def erase(self, start: int, end: int) -> None:
-        """Nobody knows any more what the range holds; what lies outside it stays."""
+        """Mark the contents of a range as unknown; bytes outside it stay."""
         at = bisect_left(self._starts, start)
         if at and self._held[self._starts[at - 1]].end > start:
             at -= 1
@@ -83,6 +83,6 @@ class Arena(Generic[T]):
         self._held[held.start] = held
 
     def contents(self) -> list[Held[T]]:
-        """Everything that is held whole, by place."""
+        """All complete contents, in order of position."""
         held = (self._held[start] for start in self._starts)
         return [each for each in held if each.is_whole]

@@ -1,7 +1,7 @@
-"""Reads a `.ptd` file: tensors and delegates' data by key, trusting nothing in it.
+"""Read a `.ptd` file: tensors and delegates' data by key; the file is untrusted.
 
-Source: `extension/flat_tensor/serialize/flat_tensor.fbs` of ExecuTorch 1.5, and the header that
-stands behind its file identifier.
+Source: `extension/flat_tensor/serialize/flat_tensor.fbs` of ExecuTorch 1.5, and the header
+after its file identifier.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _HEADER_AT = 8
 
 @functools.cache
 def flat_tensor_schema() -> Schema:
-    """The schema that the installed ExecuTorch carries as text."""
+    """Parse the schema that the installed ExecuTorch ships."""
     folder = shipped("extension", "flat_tensor", "serialize")
     return parse_schema(
         (folder / "flat_tensor.fbs").read_text(), lambda name: (folder / name).read_text()
@@ -28,12 +28,12 @@ def flat_tensor_schema() -> Schema:
 
 
 def read_external(data: bytes | bytearray) -> dict[str, memoryview]:
-    """Every named blob of a `.ptd` file, as views of `data`."""
+    """Return all named data of a `.ptd` file, as views of `data`."""
     return {key: blob for key, (blob, _) in read_entries(data).items()}
 
 
 def read_entries(data: bytes | bytearray) -> dict[str, tuple[memoryview, Record | None]]:
-    """Every named blob of a `.ptd` file, a view of `data`; with its layout if it is a tensor."""
+    """Return all named data of a `.ptd` file, as views of `data`; a tensor has its layout, too."""
     view = memoryview(data)
     if len(view) < _HEADER_AT + _HEADER.size or bytes(view[8:12]) != b"FH01":
         raise ParseFailure(f"{_WHAT} has no header")

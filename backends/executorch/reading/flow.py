@@ -1,6 +1,6 @@
-"""What a plan's instructions read and write, and how its jumps nest: control flow as a tree.
+"""Control-flow recovery: the reads and writes of a plan's instructions, and jumps as a tree.
 
-A plan jumps; a program has regions. Three forms are known, which are those that ExecuTorch's own
+A plan jumps; a program has regions. Three forms are supported, which ExecuTorch's own
 emitter and ours write:
 
     jump_if_false c, E           s: …                         s: select_copy x, 0, n, slice
@@ -41,11 +41,11 @@ SELECT = "aten::select_copy.int_out"
 _COUNT, _DONE = "executorch_prim::add.Scalar", "executorch_prim::eq.Scalar"
 MAX_DEPTH, MAX_LOOPS = 64, 6
 _IN_PLACE = frozenset({"aten::copy_", "aten::index_put_", COPY_INDEX})
-"""Kernels whose first argument is read and written."""
+"""Kernels that read and write their first argument."""
 _VIEW = "executorch_prim::et_view.default"
 
 Written = Callable[[KernelCall | DelegateCall], Sequence[int] | None]
-"""The positions a call writes, where a reader of its own knows; else None."""
+"""The positions that a call writes, if its reader knows them; else None."""
 
 
 @dataclass(frozen=True)
@@ -74,11 +74,11 @@ class CountedLoop:
 
     Attributes:
         counter: the value that counts.
-        size: the value it is compared with.
+        size: the value with which it is compared.
         sliced: (tensor, its slice) of each `select_copy`.
         slicing: the numbers of those instructions.
-        stored: the tensors that `et_copy_index` stores slices in.
-        body: the instructions but for the counting.
+        stored: the tensors in which `et_copy_index` stores slices.
+        body: the instructions except for the counting.
     """
 
     counter: int
@@ -91,7 +91,7 @@ class CountedLoop:
 
 
 Part = Branch | Loop | CountedLoop | int
-"""What a range of instructions consists of; a number is an instruction by itself."""
+"""A part of a range of instructions; a number is a single instruction."""
 
 
 class Flow:
@@ -110,10 +110,10 @@ class Flow:
                 self._back.setdefault(instruction.target, []).append(step)
 
     def parts(self, start: int, stop: int) -> Iterator[Part]:
-        """The instructions from `start` up to `stop`, with those that jump made whole.
+        """The instructions from `start` up to `stop`, with branches and loops as parts.
 
         Raises:
-            UnsupportedError: a jump that belongs to none of the known forms.
+            UnsupportedError: a jump that belongs to none of the supported forms.
         """
         at = start
         while at < stop:
@@ -146,10 +146,10 @@ class Flow:
         return found
 
     def live(self, parts: Sequence[Part], after: frozenset[int]) -> list[frozenset[int]]:
-        """For each part, the values that may be read after it.
+        """Liveness: for each part, the values that may be read after it.
 
         Args:
-            parts: what a range consists of.
+            parts: the parts of a range.
             after: the values that may be read after the range.
         """
         found: list[frozenset[int]] = []
@@ -184,7 +184,7 @@ class Flow:
 
     @contextmanager
     def _nested(self, step: int, *, loop: bool = False) -> Generator[None]:
-        """One level deeper; a file may not make the reader go as deep as it pleases."""
+        """Enter a nested level; the depth is limited, since the file is untrusted."""
         self._depth += 1
         self._loops += loop
         if self._depth > MAX_DEPTH or self._loops > MAX_LOOPS:
@@ -215,7 +215,7 @@ class Flow:
         )
 
     def is_never(self, value: int) -> bool:
-        """Whether a value is the constant False, which makes a jump go always."""
+        """Whether a value is the constant False, which makes a jump unconditional."""
         return self.method.values[value] is False and value not in self._assigned
 
     # -- forms ---------------------------------------------------------------------------------
@@ -312,7 +312,7 @@ class Flow:
         return UnsupportedError(
             "this jump belongs to no cond, while, map or scan",
             f"method {self.method.name}, instruction {step}",
-            "only control flow that nests has a form as regions",
+            "only nested control flow can be expressed as regions",
         )
 
     # -- instructions --------------------------------------------------------------------------
@@ -345,7 +345,7 @@ class Flow:
                 return
 
     def _positions(self, call: KernelCall | DelegateCall) -> Sequence[int]:
-        """The positions of what a call writes."""
+        """The positions of the arguments that a call writes."""
         known = self._written(call)
         if known is not None or isinstance(call, DelegateCall):
             return known or ()
@@ -372,7 +372,7 @@ class Flow:
 
 
 def _read_and_written(kernel: str) -> set[int]:
-    """The positions of what a kernel changes: it is read first."""
+    """The positions of the arguments that a kernel reads and then changes."""
     if kernel in _IN_PLACE:
         return {0}
     found = functional_of(kernel) if kernel.partition("::")[0] not in _OWN else None
@@ -381,4 +381,4 @@ def _read_and_written(kernel: str) -> set[int]:
 
 
 _OWN = frozenset({"aten", "executorch_prim", "dim_order_ops", "et_copy"})
-"""Namespaces in which no kernel but `_IN_PLACE` changes what it reads."""
+"""Namespaces whose kernels change no argument that they read, except those in `_IN_PLACE`."""

@@ -1,9 +1,9 @@
-"""From a container back to a program: kernel calls become ATen ops, delegates are opened up.
+"""Lift a container to a program: kernel calls become ATen ops, delegates are opened.
 
-A plan writes to places; a program names values. Instructions are read in order while an `Arena`
-says which value each place holds, so that views which became shared bytes, and state which is
-written where it lies, turn into SSA again. Delegates are opened by the reader of their backend;
-one without a reader stays opaque and says so.
+A plan writes to memory; a program has values. Instructions are read in order while an `Arena`
+tracks which value each byte range holds. Views that became shared bytes, and state that is
+written in place, turn into SSA values again. Delegates are opened by the reader of their backend;
+a delegate without a reader stays opaque.
 """
 
 from __future__ import annotations
@@ -70,19 +70,19 @@ from stepwell.ir.weights import WeightStore
 
 @dataclass(frozen=True)
 class ReadContext:
-    """What a delegate reader may use: where to put weights, and the program's named data."""
+    """The context of a delegate reader: the weight store, and the program's named data."""
 
     weights: WeightStore
     named_data: Mapping[str, NamedData]
     prefix: str
-    """A name no other delegate of the program has; start weight keys with it."""
+    """A name that is unique among delegates of the program; the prefix for weight keys."""
 
 
 class DelegateReader(Protocol):
     """Opens the payloads of one backend."""
 
     def input_count(self, delegate: Delegate, context: ReadContext) -> int:
-        """How many of the call's values are inputs; the others are outputs."""
+        """The number of the call's values that are inputs; the others are outputs."""
         ...
 
     def read(
@@ -92,7 +92,7 @@ class DelegateReader(Protocol):
         results: Sequence[Attribute],
         context: ReadContext,
     ) -> Operation:
-        """The delegate as an op with these operands and result types."""
+        """Return the delegate as an op with these operands and result types."""
         ...
 
 
@@ -102,26 +102,26 @@ class KernelReader(Protocol):
     def __call__(
         self, call: KernelCall, inputs: Mapping[int, Any], results: Mapping[int, Attribute]
     ) -> Operation:
-        """The call as an op.
+        """Return the call as an op.
 
         Args:
             call: the instruction.
             inputs: argument positions to SSA values and Python values.
-            results: positions of written tensors to their types; the op gives them in order.
+            results: positions of written tensors to their types; the op's results have this order.
         """
         ...
 
 
 @dataclass(frozen=True)
 class Readers:
-    """Readers by backend name, and by kernel name with the positions of what it writes."""
+    """Readers by backend name, and by kernel name with the positions that the kernel writes."""
 
     delegates: Mapping[str, DelegateReader] = field(default_factory=dict[str, DelegateReader])
     kernels: Mapping[str, tuple[KernelReader, tuple[int, ...]]] = field(
         default_factory=dict[str, tuple[KernelReader, tuple[int, ...]]]
     )
     unread: Mapping[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
-    """By kernel name, the positions of scratch memory: what lies there is nobody's value."""
+    """By kernel name, the positions of scratch memory, whose contents are undefined."""
 
 
 def lift(
@@ -131,17 +131,17 @@ def lift(
     *,
     level: str = "executorch",
 ) -> Program:
-    """The program of a container.
+    """Return the program of a container.
 
     Args:
-        container: what `read_container` gave.
-        readers: how to open delegates and kernels that are not ATen's.
+        container: the result of `read_container`.
+        readers: readers of delegates and of kernels that are not ATen's.
         external: data of a separate `.ptd`, by key.
-        level: the level the module says it is at.
+        level: the level that the module states.
 
     Raises:
-        UnsupportedError: naming every instruction that has no meaning as an op.
-        ParseFailure: the plan reads what nothing wrote.
+        UnsupportedError: names every instruction that no op represents.
+        ParseFailure: the plan reads memory that was never written.
     """
     program = Program(ModuleOp([]), WeightStore())
     set_level(program.module, level)
@@ -164,7 +164,7 @@ def read_pte(
     external: bytes | None = None,
     largest: bool = False,
 ) -> Program:
-    """The program in a `.pte` file's bytes; see `lift`.
+    """Read the program in a `.pte` file's bytes; see `lift`.
 
     `external` is its `.ptd`, if it has one; `largest` reads it as `at_largest` does.
     """
@@ -175,9 +175,9 @@ def read_pte(
 
 
 def at_largest(container: Container) -> Container:
-    """A container of the same plan whose tensors all have the largest sizes that they declare.
+    """Return a container with the same plan in which all tensors have their largest sizes.
 
-    A `.pte` says how large a tensor may be, and not which of its axes vary or go together.
+    A `.pte` says how large a tensor may be, but not which of its axes are dynamic or related.
     """
 
     def fixed(value: Value) -> Value:
@@ -197,7 +197,7 @@ _MOVES: dict[str, tuple[int, int]] = {
     "dim_order_ops::_to_dim_order_copy.out": (3, 0),
     "dim_order_ops::_clone_dim_order.out": (3, 0),
 }
-"""Kernels that only move elements: where they take the target and the source."""
+"""Kernels that only move elements: the positions of the target and the source."""
 
 
 class _MethodLifter:
@@ -220,7 +220,7 @@ class _MethodLifter:
         self.named_data: Mapping[str, NamedData] = {**kept, **container.named_data}
 
     def lift(self) -> FuncOp:
-        """The method as a function."""
+        """Return the method as a function."""
         method = self.method
         problems = [
             Problem(reason, f"method {method.name}, instruction {step}")
@@ -259,7 +259,7 @@ class _MethodLifter:
         )
         return func
 
-    # -- what enters and leaves ----------------------------------------------------------------
+    # -- inputs and outputs --------------------------------------------------------------------
 
     def _input(self, position: int, index: int) -> Port:
         value = self.method.values[index]
@@ -271,7 +271,7 @@ class _MethodLifter:
         return Port(f"input_{position}", dim_order_of(value))
 
     def _write_inputs(self) -> None:
-        """Append what was written to inputs that lie in the caller's memory."""
+        """Append the writes to inputs that are in the caller's memory."""
         entered = [i for i in self.method.inputs if isinstance(self.method.values[i], TensorValue)]
         for argument, index in zip(self.block.args, entered, strict=True):
             value = self.places.values[index]
@@ -289,7 +289,7 @@ class _MethodLifter:
     # -- ops -----------------------------------------------------------------------------------
 
     def _unreadable(self, instruction: Instruction) -> str | None:
-        """Why an instruction has no form as an op, or None."""
+        """Why no op can represent an instruction, or None."""
         if not isinstance(instruction, KernelCall):
             return None
         kernel = instruction.kernel
@@ -300,7 +300,7 @@ class _MethodLifter:
         return f"kernel {kernel} computes no operator of this IR"
 
     def instruction(self, step: int) -> None:
-        """Read one instruction that is no jump."""
+        """Read one instruction other than a jump."""
         where = f"method {self.method.name}, instruction {step}"
         try:
             match self.method.instructions[step]:
@@ -313,7 +313,7 @@ class _MethodLifter:
                 case _:
                     return
         except (IndexError, KeyError, TypeError, ValueError, VerifyException) as error:
-            # Arguments that fit no kernel: too few, of the wrong kind, or never written.
+            # The arguments match no kernel: too few, of the wrong kind, or never written.
             raise ParseFailure(
                 f"the arguments do not fit: {type(error).__name__} {error}", where
             ) from error
@@ -327,7 +327,7 @@ class _MethodLifter:
             ) from error
 
     def _written(self, call: KernelCall | DelegateCall) -> Sequence[int] | None:
-        """The positions a call writes, where a reader of this lifter's knows."""
+        """The positions that a call writes, if a reader of this lifter knows them."""
         if isinstance(call, KernelCall):
             if call.kernel in self.readers.kernels:
                 return self.readers.kernels[call.kernel][1]
@@ -336,7 +336,7 @@ class _MethodLifter:
         reader = self.readers.delegates.get(delegate.backend)
         if reader is None:
             raise UnsupportedError(
-                f"a delegate of {delegate.backend} beside jumps: what it writes is not known",
+                f"a delegate of {delegate.backend} in a method with jumps: its outputs are unknown",
                 f"method {self.method.name}",
             )
         count = reader.input_count(delegate, ReadContext(self.store, self.named_data, ""))
@@ -374,19 +374,19 @@ class _MethodLifter:
             self.places.write(index, result)
 
     def _store(self, call: KernelCall, where: str) -> None:
-        """A slice of what a loop stacks; the loop's end makes a result of it."""
+        """Read a store to a slice of a loop's stacked result."""
         stored = self.places.stored
         if stored is None:
-            raise UnsupportedError(f"{call.kernel} stands in no map or scan", where)
+            raise UnsupportedError(f"{call.kernel} is in no map or scan", where)
         stored[call.args[0]] = self.places.read(call.args[1])
 
     def _copy(self, target: int, source: int) -> None:
-        """`target` becomes `source`, in target's shape and element type."""
+        """Assign `source` to `target`, with target's shape and element type."""
         places = self.places
         value, type_ = places.read(source), places.type_of(target)
         declared = places.tensor(target)
         if isinstance(declared.storage, State):
-            places.read(target)  # Its value at entry, which makes the place known as state.
+            places.read(target)  # Its value at entry, which marks the place as state.
         if element(value.type) != type_.element_type:
             to = with_element(value.type, type_.element_type)
             value = places.op("aten._to_copy.default", value, dtype=to.element_type, types=[to])
@@ -437,7 +437,7 @@ class _MethodLifter:
             self.places.write(index, self._logical(index, result))
 
     def _guessed_inputs(self, args: Sequence[int]) -> int:
-        """An unknown delegate's outputs are the last values that nothing has written yet."""
+        """The inputs of an unknown delegate: its outputs are the last values not yet written."""
         count = len(args)
         while count and self._is_unwritten(args[count - 1]):
             count -= 1
@@ -467,7 +467,7 @@ class _MethodLifter:
         return OpaqueDelegateOp.make(delegate.backend, payload, inputs, types, options)
 
     def _physical(self, index: int) -> SSAValue:
-        """A tensor as a delegate sees it: dimensions in the order in which they lie."""
+        """A tensor as a delegate sees it: dimensions in memory order."""
         value = self.places.read(index)
         order = dim_order_of(self.places.tensor(index))
         if order is None:
@@ -494,6 +494,6 @@ class _MethodLifter:
 
 
 def _number(value: Value, index: int) -> Attribute:
-    """The type of a number that a kernel gives; its expression is a name of its own."""
+    """The type of a number that a kernel returns; its expression is a symbol of its own."""
     kind = {"bool": BoolType, "float": FloatType}.get(type(value).__name__, IntType)
     return kind(f"v{index}")

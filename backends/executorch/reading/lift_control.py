@@ -1,8 +1,8 @@
-"""Jumps read back: branches and loops of a plan become regions.
+"""Control-flow recovery: branches and loops of a plan become regions.
 
-A region is read with places of its own. What it reads and did not write comes in as an argument;
-what it writes and something reads later goes out as a result. A loop carries what one turn leaves
-to the next. Copies into the places of results are how a plan says so, and no ops.
+A region has its own memory state. Values that it reads and did not write become arguments;
+values that it writes and that are read later become results. A loop carries values from one
+iteration to the next. Copies to the memory of results express this in a plan, and become no ops.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from stepwell.ir.types import dims, element, tensor
 
 
 class Lifter(Protocol):
-    """What reads single instructions, into the places that it holds."""
+    """Reads single instructions and updates its memory state."""
 
     method: Method
     places: Places
@@ -34,7 +34,7 @@ class Lifter(Protocol):
 
 
 class RegionPlaces(Places):
-    """The places of a region; what it has not written is its parent's, and comes as an argument.
+    """The memory state of a region; values that it has not written are captured from its parent.
 
     Attributes:
         written: the values written here, the last written last.
@@ -49,30 +49,30 @@ class RegionPlaces(Places):
         self.stored = {} if counted else None
 
     def bind(self, index: int, type_: Attribute) -> None:
-        """Give the place of value `index` to a new argument."""
+        """Bind value `index` to a new argument."""
         self.write(index, self.block.insert_arg(type_, len(self.block.args)))
         self.written.clear()
 
     def write(self, index: int, value: SSAValue) -> None:
-        """As of all places; it is remembered that this one was written."""
+        """Write as in `Places`, and record that the value was written."""
         super().write(index, value)
         self.written.pop(index, None)
         self.written[index] = None
 
     def assign(self, target: int, source: int) -> None:
-        """As of all places; a number counts as written, too."""
+        """Assign as in `Places`; a number counts as written, too."""
         super().assign(target, source)
         self.written.pop(target, None)
         self.written[target] = None
 
     def result(self, index: int) -> SSAValue:
-        """What the place of value `index` holds at the end, as an SSA value."""
+        """The SSA value of value `index` at the end of the region."""
         if index in self.numbers:
             return self.add(ConstantOp(self.numbers[index]))
         return self.read(index)
 
     def defines(self, index: int) -> bool:
-        """Whether reading value `index` at the end gives something that was written."""
+        """Whether reading value `index` at the end yields a value that was written."""
         if super().defines(index) and not self._is_outside(index):
             return True
         return not self._is_touched(index) and self.parent.defines(index)
@@ -82,7 +82,7 @@ class RegionPlaces(Places):
         return isinstance(declared, TensorValue) and not isinstance(declared.storage, Planned)
 
     def _is_touched(self, index: int) -> bool:
-        """Whether something here wrote to some of the bytes of a value."""
+        """Whether the region wrote to some of the bytes of a value."""
         declared = self.method.values[index]
         if not isinstance(declared, TensorValue):
             return False
@@ -180,7 +180,7 @@ class ControlLifter:
             for value in self._needed(written, live)
             if all(region.defines(value) for region in regions)
         ]
-        # What shares bytes with results that are read, and with no other, is read as these.
+        # Values that share bytes with used results, and with no others, are read as these.
         unsaid = live - set(defined)
         results = self._distinct(v for v in defined if v in live or self._needed([v], unsaid))
         given = [[region.result(value) for value in results] for region in regions]
@@ -188,7 +188,7 @@ class ControlLifter:
         inputs = _shared(regions)
         types = [value.type for value in given[0]]
         if types != [value.type for value in given[1]]:
-            raise self._refusal("the branches give numbers that nothing relates", branch.yes)
+            raise self._refusal("the branches return numbers without a common form", branch.yes)
         op = CondOp.create(
             operands=[condition, *inputs],
             result_types=types,
@@ -272,7 +272,7 @@ class ControlLifter:
         return UnsupportedError(fact, where)
 
     def _carried(self, written: dict[int, None], live: frozenset[int]) -> list[int]:
-        """What a turn leaves to the next, or the last one to what follows."""
+        """Values carried to the next iteration, or from the last one to later instructions."""
         places = self.lifter.places
         order = list(written)
         return self._distinct(
@@ -287,11 +287,11 @@ class ControlLifter:
         )
 
     def _needed(self, values: Any, live: frozenset[int]) -> list[int]:
-        """Those of some values that, or whose bytes, are read later."""
+        """The values that, or whose bytes, are read later."""
         return [v for v in values if v in live or any(self.flow.overlaps(v, r) for r in live)]
 
     def _distinct(self, values: Iterable[int]) -> list[int]:
-        """Of values that are names of the same bytes, the last."""
+        """The last of the values that name the same bytes."""
         found = list(values)
         return [
             value
@@ -308,11 +308,11 @@ class ControlLifter:
         return a.storage == b.storage and a.nbytes == b.nbytes
 
     def _place(self, op: Operation, written: Sequence[int], results: Sequence[int]) -> None:
-        """Add an op, and write its results to their places."""
+        """Add an op, and write its results to memory."""
         places = self.lifter.places
         for value in results:
             if _is_state(places.method.values[value]):
-                places.read(value)  # Which makes it known as state.
+                places.read(value)  # Marks it as state.
         places.block.add_op(op)
         for value in written:
             places.forget(value)
@@ -325,13 +325,13 @@ def _is_state(value: Any) -> bool:
 
 
 def _held(places: Places, index: int) -> SSAValue:
-    """What a place holds, as an SSA value."""
+    """The contents of a value, as an SSA value."""
     argument = places.argument(index)
     return argument if isinstance(argument, SSAValue) else places.add(ConstantOp(argument))
 
 
 def _shared(regions: Sequence[RegionPlaces], first: int = 0) -> list[SSAValue]:
-    """What all of some finished regions take from outside, in one order, from argument `first`."""
+    """All values that finished regions capture, in one order, from argument `first`."""
     outer = [*dict.fromkeys(value for region in regions for value in region.captured)]
     for region in regions:
         block = region.block
@@ -353,7 +353,7 @@ def _ended(places: RegionPlaces, values: Sequence[SSAValue]) -> Region:
 
 
 def _drop_copies(op: Operation, count: int) -> None:
-    """Of the first operands those that are copies become what was copied."""
+    """Replace each of the first operands that is a copy by the copied value."""
     for index in range(count):
         copy = op.operands[index].owner
         if isinstance(copy, CloneDefault) and copy.arg("memory_format") is None:

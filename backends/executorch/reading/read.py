@@ -1,7 +1,7 @@
-"""A `.pte` file's bytes to a container, trusting nothing in them.
+"""Read a `.pte` file's bytes, which are untrusted, as a container.
 
-Files of any ExecuTorch 1.x are read: with or without the extended header, constants inline or in
-a segment, delegates inline or in segments. Whatever is wrong raises `ParseFailure` or
+Files of any ExecuTorch 1.x are supported: with or without the extended header, constants inline or
+in a segment, delegates inline or in segments. Any inconsistency raises `ParseFailure` or
 `VerificationError`; reading takes time linear in the file.
 """
 
@@ -54,7 +54,7 @@ _SEGMENT = 1  # DataLocation.SEGMENT
 
 @functools.cache
 def program_schema() -> Schema:
-    """The program schema that the installed ExecuTorch carries as text."""
+    """Parse the program schema that the installed ExecuTorch ships."""
     folder = shipped("schema")
     text = (folder / "program.fbs").read_text()
     return parse_schema(text, lambda name: (folder / name).read_text())
@@ -74,7 +74,7 @@ def shipped(*path: str) -> Path:
 
 
 def read_container(data: bytes | bytearray | memoryview) -> Container:
-    """The container in a `.pte` file's bytes. Constants stay views of `data`."""
+    """Read the container in a `.pte` file's bytes. Constants stay views of `data`."""
     view = memoryview(data)
     program_size, segment_base = _extent(view)
     root = read_root(view[:program_size], program_schema(), what=_WHAT)
@@ -101,7 +101,7 @@ def read_container(data: bytes | bytearray | memoryview) -> Container:
 
 
 def _extent(view: memoryview) -> tuple[int, int]:
-    """Bytes of the FlatBuffer, and where segments begin (0 if there are none)."""
+    """The size of the FlatBuffer, and the start of the segments (0 if there are none)."""
     if len(view) < 16:
         raise ParseFailure(f"{_WHAT} has {len(view)} bytes, too few for a program")
     if len(view) < _HEADER_AT + _HEADER.size or bytes(view[8:12]) != b"eh00":
@@ -109,7 +109,7 @@ def _extent(view: memoryview) -> tuple[int, int]:
     _, length, program_size, segment_base = _HEADER.unpack_from(view, _HEADER_AT)
     if length < _HEADER.size or program_size > len(view) or segment_base > len(view):
         raise ParseFailure(
-            f"{_WHAT} has {len(view)} bytes, but its header speaks of a program of "
+            f"{_WHAT} has {len(view)} bytes, but its header states a program of "
             f"{program_size} bytes and segments from byte {segment_base}",
             help="the file may have been cut short",
         )

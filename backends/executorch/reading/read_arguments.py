@@ -1,4 +1,4 @@
-"""One kernel call as the arguments of the functional operator it computes."""
+"""Read a kernel call as the arguments of the functional operator that it computes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _LAYOUT = frozenset({"MemoryFormat", "Layout", "Device", "Generator"})
 
 @dataclass(frozen=True)
 class Call:
-    """An op class, its arguments by name, and the plan's values that its results are."""
+    """An op class, its arguments by name, and the plan's values of its results."""
 
     op: type[SchemaOp]
     given: dict[str, Any]
@@ -55,14 +55,14 @@ SCALARS: dict[str, type[SymOp]] = {
     "executorch_prim::floordiv.int": _BY_NAME["sym.floordiv"],
     "executorch_prim::mod.int": _BY_NAME["sym.mod"],
 }
-"""Kernels on numbers → the `sym` op that says the same."""
+"""Kernels on numbers → the equivalent `sym` op."""
 
 _TRUTH = frozenset({"eq", "lt", "le", "gt", "ge", "sym_not"})
 _FLOAT = frozenset({"truediv", "sym_float"})
 
 
 def scalar_op(places: Places, call: KernelCall) -> SymOp:
-    """A kernel call on numbers as an op. Its result's expression is only a name of its own."""
+    """Read a kernel call on numbers as an op. Its result's expression is a symbol of its own."""
     *arguments, result = call.args
     name = call.kernel.removeprefix("executorch_prim::").split(".")[0]
     kind = BoolType if name in _TRUTH else FloatType if name in _FLOAT else IntType
@@ -70,7 +70,7 @@ def scalar_op(places: Places, call: KernelCall) -> SymOp:
 
 
 def known_number(places: Places, call: KernelCall) -> int | float | bool | None:
-    """What a call on numbers gives if they are known: sizes of a tensor that has one shape are."""
+    """The result of a call on numbers if it is static, as the size of a static tensor is."""
     if call.kernel == SIZE:
         tensor, axis = places.tensor(call.args[0]), places.argument(call.args[1])
         is_known = tensor.dynamism is Dynamism.STATIC and isinstance(axis, int)
@@ -84,10 +84,10 @@ def known_number(places: Places, call: KernelCall) -> int | float | bool | None:
 
 
 def arguments_of(places: Places, call: KernelCall, where: str) -> Call:
-    """The functional form of a kernel call.
+    """Return the functional form of a kernel call.
 
     Raises:
-        ParseFailure: the arguments are not those of the kernel's schema.
+        ParseFailure: the arguments do not match the kernel's schema.
     """
     if call.kernel == _INDEX_PUT:
         cls = op_class("aten.index_put.default")
@@ -137,7 +137,7 @@ def _results(
     arguments: tuple[Role, ...],
     written: list[int],
 ) -> tuple[int, ...]:
-    if not written:  # The kernel gives a number, in the value after its arguments.
+    if not written:  # The kernel returns a number, in the value after its arguments.
         return call.args[len(arguments) :][:1]
     expanded: list[int] = []
     for index in written:
@@ -169,5 +169,5 @@ def _value(places: Places, argument: Argument, index: int, where: str) -> Any:
 
 
 def frozen_argument(value: Any) -> Frozen:
-    """A value of a plan that is no tensor, as a signature holds it."""
+    """A non-tensor value of a plan, in the form of a signature's constant."""
     return value if isinstance(value, int | float | bool | str | None) else str(value)

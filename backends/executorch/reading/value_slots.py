@@ -1,7 +1,7 @@
-"""What every place of a plan holds while its instructions are read in order, as SSA values.
+"""The SSA value of every place of a plan while its instructions are read in order.
 
-A place is a value of the plan or the bytes it names; see `arena`. Weights appear as they are first
-read, and bytes that are read before anything wrote them are state: what the last call left there.
+A place is a value of the plan or the bytes that it names; see `arena`. A weight is added when it
+is first read. Bytes that are read before they are written are state: the previous call left them.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ from stepwell.ir.weights import WeightStore
 from stepwell.translate.rewrites.views.memory import is_laid_out
 
 MAX_STATE = 2**32
-"""Bytes of a state without an initial value: a file of a few bytes can ask for any number."""
+"""The largest state without an initial value, in bytes, since a small file can request any size."""
 
 
 class Places:
-    """The values of one method, read and written as its instructions say.
+    """The values of one method, read and written by its instructions.
 
-    `ranges` collects the bounds of the symbols made for dynamic dimensions.
+    `ranges` collects the bounds of the symbols created for dynamic dimensions.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Places:
         self.states: dict[tuple[int, int], str] = {}
         self.entered: dict[str, SSAValue] = {}
         self.declared: dict[str, int] = {}
-        """The value that a state was first read as."""
+        """The value as which a state was first read."""
         self.weights: dict[int, SSAValue] = {}
         self.ranges: dict[str, tuple[int, int | None]] = {}
         self.numbers: dict[int, Any] = {}
@@ -80,16 +80,16 @@ class Places:
         """In the body of a loop that stacks slices: tensor → the slice stored in it."""
 
     def add(self, op: Operation) -> SSAValue:
-        """Append an op; its first result."""
+        """Append an op; return its first result."""
         self.block.add_op(op)
         return op.results[0]
 
     def op(self, name: str, *args: Any, types: Sequence[Attribute], **kwargs: Any) -> SSAValue:
-        """Append an ATen op; its first result."""
+        """Append an ATen op; return its first result."""
         return self.add(op_class(name).make(*args, result_types=types, **kwargs))
 
     def type_of(self, index: int) -> AnyTensor:
-        """The type a tensor value declares; dynamic dimensions get symbols of their own."""
+        """The type that a tensor value declares; each dynamic dimension gets a new symbol."""
         value = self.tensor(index)
         stored = element_type(torch_dtype(value.scalar_type))
         if value.dynamism is Dynamism.STATIC:
@@ -103,14 +103,14 @@ class Places:
         return tensor(shape, stored)
 
     def tensor(self, index: int) -> TensorValue:
-        """A value that must be a tensor's."""
+        """A value that must be a tensor."""
         value = self.method.values[index]
         if not isinstance(value, TensorValue):
             raise ParseFailure(f"value {index} is no tensor", f"method {self.method.name}")
         return value
 
     def write(self, index: int, value: SSAValue) -> None:
-        """The place of value `index` now holds an SSA value."""
+        """Record that the place of value `index` now holds an SSA value."""
         self.values[index] = value
         self.numbers.pop(index, None)
         declared = self.method.values[index]
@@ -121,7 +121,7 @@ class Places:
                 arena.write(storage.offset, storage.offset + declared.nbytes, index)
 
     def read(self, index: int) -> SSAValue:
-        """The SSA value that value `index` stands for now."""
+        """The SSA value that value `index` currently holds."""
         declared = self.method.values[index]
         if not isinstance(declared, TensorValue):
             if index not in self.values:
@@ -153,7 +153,7 @@ class Places:
         return self._seen_as(held.content, index)
 
     def laid_out(self, value: SSAValue) -> SSAValue:
-        """A value row by row, as a kernel finds it, which torch may have it otherwise."""
+        """A value in row-major order, as a kernel expects it, if torch's layout may differ."""
         for use in value.uses:
             if isinstance(use.operation, CloneDefault) and is_laid_out(use.operation.results[0]):
                 return use.operation.results[0]
@@ -161,15 +161,15 @@ class Places:
         return self.op("aten.clone.default", value, **laid_out, types=[value.type])
 
     def _covers(self, arena: Arena[int], declared: TensorValue) -> bool:
-        """Whether what was written fills every byte of a tensor."""
+        """Whether every byte of a tensor was written."""
         assert isinstance(declared.storage, Planned | State)
         start = declared.storage.offset
         return arena.covering(start, start + declared.nbytes) is not None
 
     def _runs(self, arena: Arena[int], declared: TensorValue) -> list[tuple[int, int, int]] | None:
-        """The writers whose bytes a tensor lies over, in order: value, first and last element.
+        """The writers whose bytes a tensor covers, in order: value, first and last element.
 
-        None if nothing wrote some of the bytes, or something did as elements of another type.
+        None if some of the bytes were not written, or as elements of another type.
         """
         assert isinstance(declared.storage, Planned | State)
         start = declared.storage.offset
@@ -188,7 +188,7 @@ class Places:
         return runs
 
     def _gathered(self, arena: Arena[int], index: int, declared: TensorValue) -> SSAValue | None:
-        """A tensor over a part of what was written, or over several parts one after the other."""
+        """A tensor over a part of a written value, or over several parts in sequence."""
         found = self._runs(arena, declared)
         if found is None:
             return None
@@ -203,7 +203,7 @@ class Places:
         return self._permuted(value, back)
 
     def _run(self, content: int, writer: TensorValue, first: int, last: int) -> SSAValue:
-        """Elements `first` to `last` of what a value wrote, in the order of memory."""
+        """Elements `first` to `last` of a written value, in memory order."""
         value = self._permuted(self.values[content], writer.dim_order)
         count, kind = math.prod(writer.sizes), element(value.type)
         flat = self.as_type(content, value, tensor([count], kind))
@@ -213,7 +213,7 @@ class Places:
         return self.op("aten.slice.Tensor", flat, 0, first, last, 1, types=[result_type])
 
     def _seen_as(self, content: int, index: int) -> SSAValue:
-        """The bytes that value `content` wrote, in the sizes and dim order of value `index`."""
+        """The bytes of value `content`, with the sizes and dim order of value `index`."""
         writer, declared = self.tensor(content), self.tensor(index)
         value = self.values[content]
         if writer.dim_order == declared.dim_order and value.type == self.type_of(index):
@@ -234,7 +234,7 @@ class Places:
         return self.op("aten.permute.default", value, list(order), types=[result_type])
 
     def _is_new(self, storage: Planned | State) -> bool:
-        """Whether a place is state that nothing has read yet."""
+        """Whether a place is state that has not been read yet."""
         return isinstance(storage, State) and (storage.memory_id, storage.offset) not in self.states
 
     def _unwritten(self, index: int) -> SSAValue:
@@ -251,7 +251,7 @@ class Places:
         return self._unwritten(index)
 
     def as_type(self, index: int, value: SSAValue, type_: Attribute) -> SSAValue:
-        """The same bytes under another shape."""
+        """Reinterpret the same bytes with another shape."""
         if value.type == type_:
             return value
         shape = dims(type_)
@@ -259,7 +259,7 @@ class Places:
             if self.tensor(index).sizes == tuple(self.ranges.get(str(d), (0, d))[1] for d in shape):
                 return value
             raise UnsupportedError(
-                f"value {index} is read in another shape that is known only at run time",
+                f"value {index} is read in another shape that is dynamic",
                 f"method {self.method.name}",
             )
         return self.op("aten.view.default", value, list(shape), types=[type_])
@@ -268,11 +268,11 @@ class Places:
         if index not in self.weights:
             key = self._weight_key(declared)
             op = WeightOp(key, self.type_of(index))
-            later = [i for i in self.weights if i > index and self._is_here(self.weights[i])]
+            later = [i for i in self.weights if i > index and self._is_defined(self.weights[i])]
             first = self.block.first_op
             if later:
                 self.block.insert_op_before(op, cast(Operation, self.weights[min(later)].owner))
-            elif earlier := [i for i in self.weights if self._is_here(self.weights[i])]:
+            elif earlier := [i for i in self.weights if self._is_defined(self.weights[i])]:
                 self.block.insert_op_after(op, cast(Operation, self.weights[max(earlier)].owner))
             elif first is not None:
                 self.block.insert_op_before(op, first)
@@ -281,7 +281,7 @@ class Places:
             self.weights[index] = op.result
         return self.weights[index]
 
-    def _is_here(self, weight: SSAValue) -> bool:
+    def _is_defined(self, weight: SSAValue) -> bool:
         return isinstance(weight.owner, Operation) and weight.owner.parent is self.block
 
     def _weight_key(self, declared: TensorValue) -> str:
@@ -307,7 +307,7 @@ class Places:
         return self.store.constant(as_tensor(declared, data), base)
 
     def _at_entry(self, index: int, declared: TensorValue, storage: Planned | State) -> SSAValue:
-        """The value a place has at entry: its initial value, or what the last call left."""
+        """The value of a place at entry: its initial value, or what the previous call left."""
         place = (storage.memory_id, storage.offset)
         key = declared.name or f"state_{place[0]}_{place[1]}"
         if key not in self.store:
@@ -347,7 +347,7 @@ class Places:
         return self.numbers.get(index, self.method.values[index])
 
     def defines(self, index: int) -> bool:
-        """Whether reading value `index` now gives something that was written."""
+        """Whether reading value `index` now yields a value that was written."""
         declared = self.method.values[index]
         if not isinstance(declared, TensorValue):
             return index in self.values or index in self.numbers
@@ -369,7 +369,7 @@ class Places:
         )
 
     def forget(self, index: int) -> None:
-        """Nobody knows any more what the place of value `index` holds."""
+        """Mark the contents of the place of value `index` as unknown."""
         self.values.pop(index, None)
         self.numbers.pop(index, None)
         declared = self.method.values[index]
@@ -380,12 +380,12 @@ class Places:
                 arena.erase(storage.offset, storage.offset + declared.nbytes)
 
     def know(self, target: int, number: Any) -> None:
-        """`target` becomes a number that is known now."""
+        """Assign a static number to `target`."""
         self.values.pop(target, None)
         self.numbers[target] = number
 
     def assign(self, target: int, source: int) -> None:
-        """`target` becomes `source`, a number of the plan or what a place holds."""
+        """Assign `source`, a number of the plan or a place's contents, to `target`."""
         if not isinstance(self.method.values[source], TensorValue):
             argument = self.argument(source)
             if not isinstance(argument, SSAValue):
@@ -394,10 +394,10 @@ class Places:
         self.write(target, self.read(source))
 
     def write_updates(self) -> None:
-        """Append the updates of every state that was written, whole or in part.
+        """Append the updates of every state that was written, completely or in part.
 
         Raises:
-            UnsupportedError: bytes of a state are not known at the end, or hold another type.
+            UnsupportedError: bytes of a state are unknown at the end, or hold another type.
         """
         for place, key in self.states.items():
             value = self._at_exit(self.arenas[place[0]], key)
@@ -426,7 +426,7 @@ def dim_order_of(value: TensorValue) -> tuple[int, ...] | None:
 
 
 def _is_same(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Whether two tensors are one: the same bytes, seen the same way."""
+    """Whether two tensors are identical: the same bytes with the same sizes and strides."""
     return (a.data_ptr(), a.dtype, a.shape, a.stride()) == (
         b.data_ptr(),
         b.dtype,
@@ -436,7 +436,7 @@ def _is_same(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 
 def as_tensor(declared: TensorValue, data: Data) -> torch.Tensor:
-    """A torch tensor over a value's bytes; a view of them where they may be written to."""
+    """A torch tensor over a value's bytes; a view of them if they are writable."""
     view = memoryview(data)
     if view.readonly or not len(view):
         view = memoryview(bytearray(view))

@@ -1,1 +1,1 @@
-"""Programs on ExecuTorch's runtime, here or on an emulated core."""
+"""Run programs on ExecuTorch's runtime, here or on an emulated core."""

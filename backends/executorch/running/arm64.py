@@ -1,9 +1,9 @@
-"""Programs on an emulated Arm64 core: ExecuTorch's own runtime for aarch64 under qemu.
+"""Run programs on an emulated Arm64 core: ExecuTorch's own runtime for aarch64 under qemu.
 
-`make arm64` puts the runtime, an emulator and the runner (`tools/arm64`) into a folder; here that
-runner is started once a core, forks a process for each program, and is spoken to as
-`tools/arm64/runner.cpp` says.
-Results are an Arm's; how long it takes is not, but instructions can be counted.
+`make arm64` installs the runtime, an emulator and the runner (`tools/arm64`) in a folder. This
+module starts that runner once for each core. The runner forks a process for each program, with the
+protocol of `tools/arm64/runner.cpp`.
+Results equal an Arm core's; times do not, but instructions can be counted.
 """
 
 from __future__ import annotations
@@ -30,32 +30,32 @@ from stepwell.backends.executorch.kernels.scalar_types import scalar_type, torch
 from stepwell.ir.diagnostics import ArtifactError, StepwellError
 
 VARIABLE = "STEPWELL_CPU"
-"""The environment variable that names the core every `.pte` runs on where none is asked for."""
+"""The environment variable that names the core for every `.pte` without an explicit core."""
 FOLDER = "STEPWELL_ARM64"
-"""The one that names another folder than the user's cache."""
+"""The environment variable for a folder other than the user's cache."""
 COUNTED = "counts"
 MADE = "version.txt"
 FIRST = "first.pte"
-"""A program that has a little of what most have: what runs it is translated once for all."""
+"""A program with common kernels, run once so that the emulator translates their code once."""
 VERSION = "6"
-"""Of the folder, and of how its runner is spoken to (`tools/arm64`): another is made anew."""
+"""The version of the folder and of its runner's protocol (`tools/arm64`); others are replaced."""
 Counts = Mapping[int, int]
-"""How often each instruction word ran."""
+"""The number of executions of each instruction word."""
 _LIBRARIES = MappingProxyType(
     {"executorch.extension.llm.custom_ops.custom_ops": "libcustom_ops_aot_lib.so"}
 )
-"""Python's modules that register kernels, and the library of the wheel that each loads; those of
+"""Python modules that register kernels, and the wheel's library that each loads; the kernels of
 other modules are in the runner."""
 
 
 @dataclass(frozen=True)
 class Core:
-    """A core to be: what an emulator calls it, and what XNNPACK finds there.
+    """A core: the emulator's name for it, and its features for XNNPACK.
 
     Attributes:
-        name: as Arm names it.
-        has: the instructions beyond Armv8.0 that kernels ask for.
-        counted_as: what the emulator that counts instructions, an older one, is told.
+        name: Arm's name.
+        has: the features beyond Armv8.0 that kernels query.
+        counted_as: the equivalent for the older emulator that counts instructions.
 
     """
 
@@ -79,7 +79,7 @@ CORES = {
 
 
 def folder() -> Path:
-    """Where `make arm64` puts everything."""
+    """The folder in which `make arm64` installs everything."""
     if given := os.environ.get(FOLDER):
         return Path(given)
     cache = os.environ.get("XDG_CACHE_HOME")
@@ -87,7 +87,7 @@ def folder() -> Path:
 
 
 def version() -> str:
-    """What the folder has to be: made by this stepwell, of the executorch that is installed."""
+    """The required version of the folder: of this stepwell and of the installed executorch."""
     return f"{VERSION} {importlib.metadata.version('executorch')}"
 
 
@@ -101,19 +101,19 @@ def missing(cpu: str = "cortex-a76", *, counting: bool = False) -> str | None:
         return why.read_text().strip() if why.exists() else "make arm64 has not been run"
     made = here / MADE
     if not made.exists() or made.read_text() != version():
-        return "what is in its folder is of another version of stepwell or executorch"
+        return "its folder is of another version of stepwell or executorch"
     if counting and not (here / "count.so").exists():
-        return "no plug-in counts instructions here: it takes a C compiler and qemu 7"
+        return "no plug-in counts instructions here: it needs a C compiler and qemu 7"
     if not counting and cpu not in (here / "cores.txt").read_text().split():
         return f"the emulators here do not know {cpu}"
     return None
 
 
 def asked_for(cpu: str | None, *, counting: bool = False) -> str | None:
-    """The core that a program is to run on, named or by the environment; None for this machine's.
+    """The requested core, explicit or from the environment; None for this machine.
 
     Raises:
-        StepwellError: it cannot be had here.
+        StepwellError: the core is not available here.
 
     """
     name = cpu or os.environ.get(VARIABLE) or None
@@ -126,13 +126,13 @@ def asked_for(cpu: str | None, *, counting: bool = False) -> str | None:
 
 
 class EmulatedProgram:
-    """A loaded program in a process of its own, on a core.
+    """A loaded program in a separate process, on a core.
 
     Args:
         pte: the program, as bytes or as a file.
         cpu: the core's name.
         external: its `.ptd`, if it has one.
-        modules: Python's names of what registers further kernels.
+        modules: Python modules that register further kernels.
         counting: count the instructions of measured calls.
 
     Raises:
@@ -172,7 +172,7 @@ class EmulatedProgram:
         return path
 
     def execute(self, method: Method, inputs: Sequence[Any]) -> list[Any]:
-        """Call a method once with what it takes.
+        """Call a method once with these inputs.
 
         Raises:
             RuntimeError: the runtime fails.
@@ -181,18 +181,18 @@ class EmulatedProgram:
         return self._call(method, inputs, 0)[0]
 
     def measure(self, method: Method, inputs: Sequence[Any], repeats: int = 1) -> Measured:
-        """Call a method several times with the same inputs; what each call took."""
+        """Call a method several times with the same inputs; return measurements of each call."""
         before = len(self.counts())
         outputs, times = self._call(method, inputs, repeats)
         return Measured(outputs, times, self.counts()[before:])
 
     @property
     def process(self) -> int:
-        """The number of its process on this machine."""
+        """The id of its process on this machine."""
         return self._process.number
 
     def counts(self) -> list[Counts]:
-        """Executions of each instruction word, of every measured call so far."""
+        """Executions of each instruction word, for every measured call so far."""
         if self._counts is None or not self._counts.exists():
             return []
         return list(read_counts(self._counts.read_bytes()))
@@ -216,7 +216,7 @@ class EmulatedProgram:
             stdin.write(b"".join(request))
             stdin.flush()
         except BrokenPipeError:
-            pass  # What it died of is said where its answer is read.
+            pass  # The cause of its death is reported where its answer is read.
         self._answer(f"method {method.name}")
         outputs = [_read_value(stdout) for _ in range(_read(stdout, "<I"))]
         times = [_read(stdout, "<Q") for _ in range(_read(stdout, "<I"))]
@@ -225,7 +225,7 @@ class EmulatedProgram:
         return outputs, times
 
     def _answer(self, doing: str) -> None:
-        """Raise what the runner's answer says is wrong."""
+        """Raise the error in the runner's answer, if any."""
         stdout = self._process.answers
         code = stdout.read(4)
         if len(code) < 4:
@@ -242,11 +242,11 @@ class EmulatedProgram:
 
 @dataclass(frozen=True)
 class Measured:
-    """Calls that were measured.
+    """Measured calls.
 
     Attributes:
-        outputs: of the last.
-        nanoseconds: that each took, which mean something on a device alone.
+        outputs: the outputs of the last call.
+        nanoseconds: the time of each call, which is meaningful on a device only.
         counts: executions of each instruction word, for each call, if they were counted.
 
     """
@@ -257,13 +257,13 @@ class Measured:
 
     @property
     def instructions(self) -> int:
-        """Of the last call: the first fills caches."""
+        """The number of instructions of the last call; the first call fills caches."""
         return sum(self.counts[-1].values())
 
 
 @dataclass(frozen=True)
 class _Process:
-    """A process that runs one program, and what it is spoken to by."""
+    """A process that runs one program, and its pipes."""
 
     server: _Server
     number: int
@@ -271,14 +271,14 @@ class _Process:
     answers: IO[bytes]
 
     def ended(self) -> int:
-        """How it ended, as `Popen.returncode` says."""
+        """Its exit status, as `Popen.returncode`."""
         return os.waitstatus_to_exitcode(self.server.ask(struct.pack("<BI", 2, self.number), "<i"))
 
 
 class _Server:
-    """A runner that stays, on a core: each program runs in a fork of it.
+    """A persistent runner on a core: each program runs in a fork of it.
 
-    So the emulator starts, the runtime's libraries load and their code is translated once.
+    The emulator starts, the runtime's libraries load and their code is translated only once.
     """
 
     def __init__(self, cpu: str, libraries: Sequence[str], counts: Path | None) -> None:
@@ -314,7 +314,7 @@ class _Server:
         return _Process(self, number, os.fdopen(calls, "wb"), os.fdopen(answers, "rb"))
 
     def ask(self, request: bytes, form: str) -> int:
-        """The answer to a request."""
+        """Return the answer to a request."""
         assert self._runner.stdin is not None
         assert self._runner.stdout is not None
         try:
@@ -335,7 +335,7 @@ def _started(
     arguments: Sequence[str],
     errors: Path,
 ) -> _Process:
-    """A process for a program, of a server that others may have; of its own where it counts."""
+    """Start a process for a program, on a shared server; with counting, on its own server."""
     if counts is not None:
         return _Server(cpu, libraries, counts).start(arguments, errors)
     where = (cpu, libraries, folder(), os.getpid())
@@ -346,12 +346,12 @@ def _started(
 
 @functools.cache
 def _server(cpu: str, libraries: tuple[str, ...], where: Path, process: int) -> _Server:
-    """The one of a process, as long as it lives: `where` and `process` are what it is one of."""
+    """The shared server of this process; `where` and `process` are part of the cache key."""
     return _Server(cpu, libraries, None)
 
 
 def command(cpu: str, counts: Path | None = None) -> list[str]:
-    """What starts the runner on a core; with instructions counted into a file."""
+    """The command that starts the runner on a core, optionally counting instructions to a file."""
     here = folder()
     libraries = {"LD_LIBRARY_PATH": str(here / "lib")}
     return emulated(cpu, here / "root", libraries, [str(here / "runner")], counts)
@@ -364,14 +364,14 @@ def emulated(
     program: Sequence[str],
     counts: Path | None = None,
 ) -> list[str]:
-    """What starts a program on a core.
+    """Return the command that starts a program on a core.
 
     Args:
         cpu: the core's name.
-        root: a folder in which its loader and libraries lie as they do under `/`.
-        environment: variables that it has besides this process's own.
+        root: the folder that contains its loader and libraries as under `/`.
+        environment: variables that it has in addition to this process's own.
         program: its path and its first arguments.
-        counts: a file into which instructions are counted.
+        counts: a file to which instruction counts are written.
     """
     here = folder()
     emulator, core, counting = cpu, cpu, list[str]()
@@ -384,7 +384,7 @@ def emulated(
 
 
 def read_counts(data: bytes) -> Iterator[Counts]:
-    """What `tools/arm64/count.c` wrote."""
+    """Read the output of `tools/arm64/count.c`."""
     at = 0
     while at < len(data):
         (number,) = struct.unpack_from("<I", data, at)
@@ -394,7 +394,7 @@ def read_counts(data: bytes) -> Iterator[Counts]:
 
 
 def _signal(number: int) -> str:
-    """Its name; those of real time have none."""
+    """The signal's name; real-time signals have none."""
     try:
         return signal.Signals(number).name
     except ValueError:
@@ -402,7 +402,7 @@ def _signal(number: int) -> str:
 
 
 def _end(process: _Process, where: Path) -> None:
-    """Without calls a process ends, and its server when it is nobody's."""
+    """Close the pipes, so that the process ends, and its server if nothing else uses it."""
     import contextlib
     import shutil
 
@@ -413,7 +413,7 @@ def _end(process: _Process, where: Path) -> None:
 
 
 def _close(runner: subprocess.Popen[bytes]) -> None:
-    """End a server, which takes no time: its programs are processes of their own."""
+    """Stop a server; this is fast, since its programs are separate processes."""
     for pipe in (runner.stdin, runner.stdout):
         assert pipe is not None
         pipe.close()
@@ -442,9 +442,9 @@ def _packed(value: Any, order: Sequence[int]) -> bytes:
         case float():
             return struct.pack("<Bd", 3, value)
         case str():
-            return b"\x00"  # The runtime keeps the text that the program was made with.
+            return b"\x00"  # The runtime keeps the text with which the program was created.
         case _:
-            raise StepwellError(f"a {type(value).__name__} cannot be handed to a program")
+            raise StepwellError(f"a {type(value).__name__} cannot be passed to a program")
 
 
 def _packed_tensor(value: torch.Tensor, order: Sequence[int]) -> bytes:

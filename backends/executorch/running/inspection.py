@@ -1,13 +1,13 @@
-"""What ExecuTorch's Inspector needs to lead a profile back to the model: an ETRecord.
+"""An ETRecord, which ExecuTorch's Inspector needs to relate a profile to the model.
 
     session = PteSession.load(data, profile=True)
     session.run(x)
     session.write_profile(path)
     Inspector(etdump_path=str(path), etrecord=etrecord(container, exported))
 
-Every instruction of the plan has the debug handles of the model's nodes it computes, and so has
-every event of a delegate. What the caller gets is what `Inspector.calculate_numeric_gap` compares.
-ExecuTorch 1.5's Inspector looks at the method `forward` only.
+Every instruction of the plan has the debug handles of the model's nodes that it computes, and so
+has every event of a delegate. `Inspector.calculate_numeric_gap` compares the caller's outputs.
+ExecuTorch 1.5's Inspector supports the method `forward` only.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class _Ports:
-    """The values that instructions write and a caller gets.
+    """The values that instructions write and a caller receives.
 
     Attributes:
-        written: instruction → the values it writes, as they stand last among its arguments.
+        written: instruction → the values that it writes, in the order of its last arguments.
         node: such a value → the model's node that is the output.
         handle: such a value → the debug handle under which the Inspector compares the two.
     """
@@ -72,19 +72,19 @@ def _ports(method: Method, names: Sequence[str | None]) -> _Ports:
 
 
 def _is_made(value: Value) -> bool:
-    """Whether a value is there only once something wrote it."""
+    """Whether a value exists only once it was written."""
     return isinstance(value, TensorValue) and isinstance(value.storage, Planned | None)
 
 
 def debug_handle_map(method: Method, ports: _Ports) -> dict[str, list[int]]:
     """Instruction number, as text, to debug handles.
 
-    The Inspector compares the last argument of a call with the node of the last handle, the one
-    before with the one before, and leaves out handles of no node: calls that write no output have
-    such a one in the end, because rewrites may have changed what stands between.
+    The Inspector compares the last argument of a call with the node of the last handle, the
+    previous one with the previous one, and ignores handles without a node. Calls that write no
+    output therefore end with such a handle, because rewrites may have changed the ops in between.
 
-    A delegate whose own events have handles has but those of its outputs: handles that both had
-    would make one of a call with values and of events that have none.
+    A delegate whose own events have handles has only the handles of its outputs: the Inspector
+    would merge equal handles of a call with values and of events without values.
     """
     found: dict[str, list[int]] = {}
     unused = _unused(method, ports)
@@ -107,15 +107,15 @@ def debug_handle_map(method: Method, ports: _Ports) -> dict[str, list[int]]:
 
 
 def _unused(method: Method, ports: _Ports) -> Iterator[int]:
-    """Handles of no node."""
+    """Handles without a node."""
     return count(1 + max((*method.node_names, *ports.handle.values()), default=0) + (1 << 20))
 
 
 def delegate_map(method: Method, ports: _Ports) -> dict[str, dict[str, Any]]:
     """Number of a delegate call, as text, to its backend and its own events' handles.
 
-    Each event has, behind those of the nodes it computes, a handle of no node for each value that
-    the call writes: it has none of them.
+    Each event has, after the handles of the nodes it computes, a handle without a node for each
+    value that the call writes, because the event has none of these values.
     """
     found: dict[str, dict[str, Any]] = {}
     unused = count(1 + max(method.node_names, default=0) + (1 << 24))
@@ -138,10 +138,10 @@ def output_counts(ports: _Ports) -> dict[str, int]:
 
 
 def _mark_outputs(marked: Any, ports: _Ports, shown: Collection[int]) -> None:
-    """Put a node behind each output that has a handle of its own among those that are shown.
+    """Add a node after each output whose handle is among the shown ones.
 
-    What the Inspector compares is the value of this node: the one before has a handle that events
-    within a delegate have too.
+    The Inspector compares the value of this node, because events within a delegate share the
+    handle of the original node.
     """
     graph = marked.graph
     (end,) = (node for node in graph.nodes if node.op == "output")
@@ -165,25 +165,25 @@ def _mark_outputs(marked: Any, ports: _Ports, shown: Collection[int]) -> None:
 
 
 def _named(output: str) -> str:
-    """What the node behind an output is called; the Inspector leaves out all it calls getitem."""
+    """The name of the node after an output; the Inspector ignores nodes named getitem."""
     return f"{output.replace('getitem', 'item')}_out"
 
 
 def _user_outputs(exported: Any) -> list[int]:
-    """The places of what the caller gets among the outputs of the graph."""
+    """The positions of the caller's outputs among the outputs of the graph."""
     specs = exported.graph_signature.output_specs
     return [at for at, spec in enumerate(specs) if spec.kind.name == "USER_OUTPUT"]
 
 
 def etrecord(container: Container, exported: Any, method: str = "forward") -> ETRecord:
-    """The ETRecord of one method of a container.
+    """Return the ETRecord of one method of a container.
 
     Args:
-        container: what `emit` gave.
-        exported: the `torch.export` program that the method was imported from.
-        method: the method; the Inspector, which knows one, is told that it is `forward`.
+        container: the result of `emit`.
+        exported: the `torch.export` program from which the method was imported.
+        method: the method; it is recorded as `forward`, the only name that the Inspector supports.
 
-    The program is copied (its weights are not) and its nodes are given their debug handles; the
+    The program is copied (its weights are not) and its nodes get their debug handles; the
     argument is not changed.
 
     Raises:
@@ -222,7 +222,7 @@ def etrecord(container: Container, exported: Any, method: str = "forward") -> ET
 
 
 def write_etrecord(record: ETRecord, path: Path) -> None:
-    """Write an ETRecord whole or not at all.
+    """Write an ETRecord atomically.
 
     Raises:
         StepwellError: the file cannot be written.

@@ -1,4 +1,4 @@
-"""The child process of `run_pte(..., in_child=True)`: one folder in, one file out."""
+"""The child process of `run_pte(..., in_child=True)`: reads a folder, writes a file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from stepwell.ir.diagnostics import StepwellError
 
 
 def main(folder: Path) -> None:
-    """Run the program in `folder` and leave its outputs or its error there."""
+    """Run the program in `folder` and write its outputs or its error there."""
     request = torch.load(folder / "inputs.pt", weights_only=True)
     external = folder / "external.ptd"
     answer: dict[str, Any]

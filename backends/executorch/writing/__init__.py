@@ -1,1 +1,1 @@
-"""From a lowered program to the bytes of a `.pte`."""
+"""Write a lowered program as the bytes of a `.pte`."""

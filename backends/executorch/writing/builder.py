@@ -1,4 +1,4 @@
-"""Builds a container: values are numbered, constants deduplicated, memory planned at the end."""
+"""Build a container: number values, deduplicate constants, plan memory at the end."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ from stepwell.backends.executorch.writing.partial_lifetimes import Buffer, Piece
 from stepwell.ir.diagnostics import StepwellError
 
 ACTIVATIONS, STATE = 1, 2
-"""Memory ids. State has one of its own, at the same offsets in every method: the runtime shares
-arenas between methods, and activations of one would overwrite what another keeps."""
+"""Memory ids. State has a separate id, at the same offsets in every method: the runtime shares
+arenas between methods, and activations of one method would overwrite the state of another."""
 
 _MOST_SEARCHED = 128
-"""Buffers whose places are searched where placing in order leaves more than a sixteenth in gaps."""
+"""Limit of buffers for the search, run if placing in order leaves over a sixteenth unused."""
 
 
 class ContainerBuilder:
-    """Collects methods and what they share: constants, state, named data."""
+    """Collects methods and the data that they share: constants, state, named data."""
 
     def __init__(self, *, external_constants: bool = False) -> None:
         """`external_constants`: put constants into a separate `.ptd` file, by content hash."""
@@ -64,7 +64,7 @@ class ContainerBuilder:
         self._methods: dict[str, MethodBuilder] = {}
 
     def method(self, name: str) -> MethodBuilder:
-        """A builder for a new method."""
+        """Return a builder for a new method."""
         if name in self._methods:
             raise StepwellError(f"method {name!r} is declared more than once")
         self._methods[name] = MethodBuilder(self, name)
@@ -73,7 +73,7 @@ class ContainerBuilder:
     def constant(
         self, data: Data, name: str | None = None, file: str | None = None
     ) -> Constant | External:
-        """Where a constant with these bytes is kept; equal bytes are kept once.
+        """The storage of a constant with these bytes; equal bytes are stored once.
 
         With a `file` it is that `.ptd`, under the constant's `name`.
         """
@@ -93,10 +93,10 @@ class ContainerBuilder:
         return Constant(alike[-1])
 
     def state(self, key: str, initial: Data, *, stored: bool = True) -> State | Planned:
-        """Where the state `key` lives; the same in every method that names it.
+        """The storage of the state `key`, the same in every method that uses it.
 
-        First values that are equal are kept once, and one that is not `stored` nowhere: the state
-        begins as whatever the memory holds.
+        Equal initial values are stored once, and one that is not `stored` is not in the file: the
+        state begins with the contents of the memory.
         """
         known = self._states.get(key)
         if known is not None:
@@ -120,7 +120,7 @@ class ContainerBuilder:
         return index
 
     def add_named_data(self, named: Mapping[str, NamedData], *, external: bool = False) -> None:
-        """Data that delegates ask for by key; one key may be given again with the same bytes."""
+        """Add data that delegates request by key; a key may be repeated with the same bytes."""
         for key, value in named.items():
             into = self._external if external or value.file is not None else self._named
             known = into.get(key)
@@ -132,7 +132,7 @@ class ContainerBuilder:
                 into[key] = replace(known, alignment=value.alignment)
 
     def finish(self) -> Container:
-        """Plan the memory of every method and give the container."""
+        """Plan the memory of every method and return the container."""
         return Container(
             methods=tuple(b.finish(self._state_bytes) for b in self._methods.values()),
             constants=tuple(self._constants),
@@ -143,7 +143,7 @@ class ContainerBuilder:
 
 
 class MethodBuilder:
-    """Values and instructions of one method, in the order they run."""
+    """Values and instructions of one method, in execution order."""
 
     def __init__(self, container: ContainerBuilder, name: str) -> None:
         self._container = container
@@ -170,11 +170,11 @@ class MethodBuilder:
         offset: int = 0,
         borrowed: bool = False,
     ) -> int:
-        """A new tensor value, given memory when the method is finished.
+        """Add a tensor value, whose memory is planned when the method is finished.
 
-        `sizes` are upper bounds where the tensor is dynamic. `storage_of` names another tensor of
+        `sizes` are upper bounds if the tensor is dynamic. `storage_of` names another tensor of
         this method whose bytes this one shares, from byte `offset` on (a view of it). A `borrowed`
-        input has no memory of its own: it is the caller's, who sees what is written to it.
+        input has no memory of its own: the memory is the caller's, who sees writes to it.
         """
         index = self._add(
             TensorValue(
@@ -202,7 +202,7 @@ class MethodBuilder:
         return index
 
     def place(self, value: int, whole: int, offset: int) -> None:
-        """Give a tensor that has memory of its own, and all that share it, a place in another's."""
+        """Place a tensor with its own memory, and all that share it, within another's memory."""
         base, into = self._planned[value], self._planned[whole]
         assert base != into and not self._within.get(value, 0), "it has a place already"
         moved = self._within.get(whole, 0) + offset
@@ -221,7 +221,7 @@ class MethodBuilder:
         name: str | None = None,
         file: str | None = None,
     ) -> int:
-        """A constant tensor of these bytes (dense, in `dim_order`); with a file, in that `.ptd`."""
+        """Add a constant tensor of these bytes (dense, in `dim_order`), optionally in a `.ptd`."""
         order = tuple(dim_order) if dim_order is not None else contiguous(len(sizes))
         if not len(data):  # No bytes to point to: an unplanned tensor without elements.
             return self._add(TensorValue(scalar_type, tuple(sizes), order, Planned(ACTIVATIONS, 0)))
@@ -238,16 +238,16 @@ class MethodBuilder:
         dim_order: Sequence[int] | None = None,
         stored: bool = True,
     ) -> int:
-        """A mutable tensor that keeps its value between calls, shared under `key`.
+        """Add a mutable tensor that keeps its value between calls, shared under `key`.
 
-        What is not `stored` has no first value in the file.
+        A tensor that is not `stored` has no initial value in the file.
         """
         order = tuple(dim_order) if dim_order is not None else contiguous(len(sizes))
         storage = self._container.state(key, initial, stored=stored)
         return self._add(TensorValue(scalar_type, tuple(sizes), order, storage, name=key))
 
     def scalar(self, value: bool | int | float | str | None) -> int:
-        """A constant scalar or None; equal ones are one value."""
+        """Add a constant scalar or None; equal ones are one value."""
         key = (type(value), repr(value))
         index = self._scalars.get(key)
         if index is None:
@@ -255,27 +255,27 @@ class MethodBuilder:
         return index
 
     def variable(self, initial: bool | int | float) -> int:
-        """A scalar of its own that an instruction writes."""
+        """Add a separate scalar that an instruction writes."""
         return self._add(initial)
 
     def ints(self, items: Iterable[int]) -> int:
-        """A constant list of ints."""
+        """Add a constant list of ints."""
         return self.list_of_ints([self.scalar(int(item)) for item in items])
 
     def list_of_ints(self, items: Sequence[int]) -> int:
-        """A list of ints given by their value indices, so that run-time ones can stand in it."""
+        """Add a list of ints given by their value indices, which may be dynamic."""
         return self._constant_value(IntList(tuple(items)))
 
     def bools(self, items: Iterable[bool]) -> int:
-        """A list of truth values."""
+        """Add a list of booleans."""
         return self._constant_value(BoolList(tuple(items)))
 
     def floats(self, items: Iterable[float]) -> int:
-        """A list of floats."""
+        """Add a list of floats."""
         return self._constant_value(DoubleList(tuple(float(item) for item in items)))
 
     def tensors(self, items: Sequence[int | None], *, optional: bool = False) -> int:
-        """A list of tensor values; `optional` for kernels that take `Tensor?[]`."""
+        """Add a list of tensor values; `optional` for kernels that take `Tensor?[]`."""
         if optional:
             return self._constant_value(
                 OptionalTensorList(tuple(-1 if item is None else item for item in items))
@@ -284,27 +284,27 @@ class MethodBuilder:
         return self._constant_value(TensorList(tuple(item for item in items if item is not None)))
 
     def input(self, value: int) -> None:
-        """Declare a value an input; inputs are ordered as declared."""
+        """Declare a value as an input; inputs are ordered as declared."""
         self._inputs.append(value)
 
     def call(self, kernel: str, args: Sequence[int], handles: Sequence[int] = ()) -> None:
-        """Run a kernel: every argument of its schema in order, outputs included, then the
-        values that it returns (an `.out` kernel's output is therefore given twice).
+        """Add a kernel call. Its arguments are those of its schema in order, outputs included, then
+        the values that it returns (an `.out` kernel's output therefore occurs twice).
         """
         self._emit(KernelCall(kernel, tuple(args)), handles)
 
     def delegate(
         self, delegate: Delegate, args: Sequence[int], handles: Sequence[int] = ()
     ) -> None:
-        """Run a delegate on its inputs, then its outputs."""
+        """Add a delegate call: its inputs, then its outputs."""
         self._delegates.append(delegate)
         self._emit(DelegateCall(len(self._delegates) - 1, tuple(args)), handles)
 
     def move(self, source: int, target: int) -> None:
         """Assign the scalar `source` to the variable `target`.
 
-        Between tensors a move would make two values share bytes behind the memory planner's
-        back; copy them with a kernel.
+        Between tensors a move would make two values share bytes without the memory planner's
+        knowledge; copy them with a kernel.
         """
         for index in (source, target):
             if isinstance(self._values[index], TensorValue):
@@ -312,7 +312,7 @@ class MethodBuilder:
         self._emit(Move(source, target))
 
     def jump_if_false(self, condition: int) -> int:
-        """A jump whose target `land` sets; gives the instruction's number."""
+        """Add a jump whose target `land` sets; return the instruction's number."""
         self._emit(JumpFalse(condition, 0))
         return len(self._instructions) - 1
 
@@ -326,7 +326,7 @@ class MethodBuilder:
         return len(self._instructions)
 
     def land(self, jump: int) -> None:
-        """Make the jump at instruction `jump` lead here."""
+        """Set the target of the jump at instruction `jump` to the next instruction."""
         instruction = self._instructions[jump]
         assert isinstance(instruction, JumpFalse)
         self._instructions[jump] = JumpFalse(instruction.condition, self.here)
@@ -334,12 +334,12 @@ class MethodBuilder:
     def outputs(
         self, values: Sequence[int], *, input_spec: str = "", output_spec: str = ""
     ) -> None:
-        """Declare the method's outputs, and how inputs and outputs were nested (pytree specs)."""
+        """Declare the method's outputs, and the pytree specs of inputs and outputs."""
         self._outputs = tuple(values)
         self._specs = (input_spec, output_spec)
 
     def value(self, index: int) -> Value:
-        """The value at an index, as it stands."""
+        """The current value at an index."""
         return self._values[index]
 
     def tensor_of(self, index: int) -> TensorValue:
@@ -349,7 +349,7 @@ class MethodBuilder:
         return value
 
     def can_be_viewed(self, index: int) -> bool:
-        """Whether other tensors may name this one's bytes: nothing will write to them again."""
+        """Whether other tensors may name this one's bytes: no later instruction writes to them."""
         value = self._values[index]
         return index in self._planned or (
             isinstance(value, TensorValue) and isinstance(value.storage, Constant | External)
@@ -361,7 +361,7 @@ class MethodBuilder:
         return a == b
 
     def finish(self, state_bytes: int) -> Method:
-        """Plan memory and give the method; called by the container's builder."""
+        """Plan memory and return the method; called by the container's builder."""
         arena = self._place_tensors()
         return Method(
             self._name,
@@ -393,7 +393,7 @@ class MethodBuilder:
         self._instructions.append(instruction)
 
     def _place_tensors(self) -> int:
-        """Give every planned tensor its offset; the size of the arena in bytes."""
+        """Set the offset of every planned tensor; return the size of the arena in bytes."""
         buffers = self._buffers()
         bases = sorted(buffers)
         held = [buffers[base] for base in bases]
@@ -414,7 +414,7 @@ class MethodBuilder:
         return max(plan.arena_size, ALIGNMENT)
 
     def _buffers(self) -> dict[int, Buffer]:
-        """Each planned storage that is touched: its runs of bytes, and when each is needed."""
+        """Each planned storage that is used: its byte ranges, and when each is live."""
         spans = self._spans()
         members: dict[int, list[int]] = {}
         for index, base in self._planned.items():
@@ -442,18 +442,18 @@ class MethodBuilder:
         return buffers
 
     def _bytes(self, index: int) -> tuple[int, int]:
-        """Where a tensor begins and ends in the storage it shares."""
+        """The range of a tensor in the storage that it shares."""
         value, start = self._values[index], self._within.get(index, 0)
         assert isinstance(value, TensorValue)
         return start, start + value.nbytes
 
     def _spans(self) -> dict[int, tuple[int, int]]:
-        """First and last instruction at which each planned tensor holds something needed."""
+        """First and last instruction at which each planned tensor is live."""
         spans: dict[int, tuple[int, int]] = {}
 
         def touch(index: int, step: int) -> None:
             if not 0 <= index < len(self._values):
-                return  # `check` reports it with the rest.
+                return  # `check` reports it with the other faults.
             value = self._values[index]
             if isinstance(value, TensorList | OptionalTensorList):
                 for item in value.items:

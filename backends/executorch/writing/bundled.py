@@ -1,7 +1,7 @@
-"""Bundled programs (`.bpte`): a `.pte` with inputs and what it should give for them.
+"""Bundled programs (`.bpte`): a `.pte` with inputs and their expected outputs.
 
 ExecuTorch's own serializer (`executorch.devtools.bundled_program`) writes them, so that an unedited
-one comes out byte for byte.
+one is written byte for byte.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from stepwell.backends.flatbuffer import parse_schema, read_root
 from stepwell.ir.diagnostics import StepwellError
 
 Case = tuple[Sequence[Any], Sequence[torch.Tensor]]
-"""Flat inputs of a call, and the tensors that it should give."""
+"""Flat inputs of a call, and the expected output tensors."""
 IDENTIFIER = b"BP"
 
 
 def is_bundled(data: bytes) -> bool:
-    """Whether bytes are a bundled program's."""
+    """Whether bytes are a bundled program."""
     return data[4:6] == IDENTIFIER
 
 
 def unbundled(data: bytes) -> bytes:
-    """The `.pte` in a bundled program."""
+    """Return the `.pte` in a bundled program."""
     folder = shipped("devtools", "bundled_program", "serialize")
     text = (folder / "bundled_program_schema.fbs").read_text()
     schema = parse_schema(text, lambda name: (folder / name).read_text())
@@ -37,11 +37,11 @@ def unbundled(data: bytes) -> bytes:
 
 
 def rebundled(data: bytes, pte: bytes) -> bytes:
-    """A bundled program with another `.pte` in it, its cases as they are.
+    """Return a bundled program with another `.pte`, and the same cases.
 
     Raises:
         ParseFailure: `data` is no bundled program.
-        StepwellError: the `.pte` has not the methods that are called.
+        StepwellError: the `.pte` lacks a method that the cases call.
     """
     from executorch.devtools.bundled_program.serialize import (
         convert_from_flatbuffer,
@@ -59,10 +59,10 @@ def rebundled(data: bytes, pte: bytes) -> bytes:
 
 
 def bundled(pte: bytes, cases: Mapping[str, Sequence[Case]]) -> bytes:
-    """A `.pte` with cases for methods of it.
+    """Return a `.pte` with cases for its methods.
 
     Raises:
-        StepwellError: the `.pte` has not such methods.
+        StepwellError: the `.pte` lacks such a method.
     """
     from executorch.devtools import BundledProgram
     from executorch.devtools.bundled_program.config import MethodTestCase, MethodTestSuite

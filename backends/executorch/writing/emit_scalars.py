@@ -1,4 +1,4 @@
-"""Arithmetic on run-time numbers as calls of the runtime's scalar kernels."""
+"""Emit arithmetic on dynamic numbers as calls of the runtime's scalar kernels."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _same(builder: MethodBuilder, op: SymOp, values: Sequence[int]) -> int:
 
 
 def _remainder(builder: MethodBuilder, op: SymOp, values: Sequence[int]) -> int:
-    """Python's, of the divisor's sign: the kernel's is C's, and `-7 % 4` would be −3."""
+    """Python's remainder has the divisor's sign; the kernel's is C's, with `-7 % 4` = −3."""
     if isinstance(op.result.type, FloatType):
         return _call(builder, op, SCALAR_KERNELS[op.name], values)
     dividend, divisor = values
@@ -88,14 +88,14 @@ _COMPOSED: dict[str, Write] = {
 
 
 def has_scalar_kernels(op: SymOp) -> bool:
-    """Whether the runtime can compute a scalar op; `and` and `or` only of truth values."""
+    """Whether the runtime can compute a scalar op; `and` and `or` of booleans only."""
     if op.name in ("sym.and", "sym.or"):
         return isinstance(op.result.type, BoolType)
     return op.name in SCALAR_KERNELS or op.name in _COMPOSED
 
 
 def emit_scalar(builder: MethodBuilder, op: SymOp, values: Mapping[SSAValue, int]) -> int:
-    """The plan's value of a scalar op's result."""
+    """Emit a scalar op; return the plan's value of its result."""
     bound = op.bind(list(op.values))
     items = bound[0] if op.name == "sym.sum" and isinstance(bound[0], list) else bound
     arguments = [

@@ -1,7 +1,7 @@
-"""Which states are read only where they were written: their first value needs no place in the file.
+"""States that are read only after they were written, so that the file needs no initial value.
 
-ExecuTorch's attention reads a cache up to the position it is at, and what it reads was written by
-this call or an earlier one. The bytes that a cache begins with are then nobody's; at a context of
+ExecuTorch's attention reads a cache up to its position, and those rows were written by
+this call or an earlier one. The initial bytes of a cache are then unused; at a context of
 2048 they would be most of a small model's file.
 """
 
@@ -25,7 +25,7 @@ _READS = {
     "llama.custom_quantized_sdpa.default": ("key", "value", *_QUANTIZED),
     "llama.sdpa_with_kv_cache.default": ("key_cache", "value_cache"),
 }
-"""Attention, with the arguments of which it reads the rows up to its position, if it is causal."""
+"""Attention, with the arguments whose rows it reads only up to its position, if it is causal."""
 
 
 def filled_states(funcs: Iterable[FuncOp]) -> frozenset[str]:
@@ -40,7 +40,7 @@ def filled_states(funcs: Iterable[FuncOp]) -> frozenset[str]:
 
 
 def _is_read_where_filled(value: SSAValue, key: str) -> bool:
-    """Whether a state, or what it is after a write, is read by causal attention alone."""
+    """Whether only causal attention reads a state, or its values after writes."""
     for use in value.uses:
         reader = use.operation
         if isinstance(reader, UpdateOp) and reader.key.data == key:
@@ -62,7 +62,7 @@ def _is_read_where_filled(value: SSAValue, key: str) -> bool:
 
 
 def _written_from(reader: SchemaOp, value: SSAValue) -> list[SSAValue]:
-    """What a value is after an op that reads it, if that writes to it."""
+    """The values of a state after an op that reads it, if the op writes to it."""
     written = reader.SCHEMA.written
     after = reader.results[len(reader.results) - len(written) :]
     pairs = zip(written, after, strict=True)

@@ -1,8 +1,8 @@
-"""Which writes happen where the value lies: a cache is written where it changed, not copied.
+"""Bufferization: writes that happen in place, so that a cache is not copied.
 
-In the IR an operator that writes takes what was there and gives what is there then. It may write
-to the memory of its operand itself if nothing that runs later reads the old value. That of a state
-must moreover become the state's value at exit, by this write or by the ones that follow it.
+In the IR, an operator that writes takes the old value and returns the new one. It may write
+to the memory of its operand if no later op reads the old value. For a state, the result
+must also become the state's value at exit, by this write or by following writes.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from stepwell.translate.range_analysis import interval
 
 
 def _has_a_slot_each(op: SchemaOp) -> bool:
-    """Whether the values of an `index_put` are, up to dimensions of size 1, what it overwrites.
+    """Whether the values of an `index_put` match what it overwrites, up to dimensions of size 1.
 
-    The kernel that writes in place does not add them to what is there.
+    The kernel that writes in place does not broadcast them.
     """
     if op.arg("accumulate"):
         return False
@@ -53,7 +53,7 @@ def slots_of(op: SchemaOp) -> tuple[Dim, ...] | None:
 
 
 def _writes(op: Operation) -> Iterator[tuple[int, SSAValue]]:
-    """(index of the operand, result) of each value that an op could write where it lies."""
+    """(index of the operand, result) of each value that an op could write in place."""
     if not isinstance(op, SchemaOp):
         return
     if op.name == "aten.index_put.default" and _has_a_slot_each(op):
@@ -66,14 +66,14 @@ def _writes(op: Operation) -> Iterator[tuple[int, SSAValue]]:
 
 
 Written = frozenset[tuple[Operation, int]]
-"""Ops with the index of an operand that they write where it lies."""
+"""Ops with the index of an operand that they write in place."""
 
 
 def in_place_writes(func: FuncOp, program: Program) -> Written:
-    """The writes of a method that need no copy of what they write to.
+    """The writes of a method that need no copy of their target.
 
-    The kernel that writes by index in place counts no place from the end: a temporary is written so
-    where no index is negative, a state wherever one may be.
+    The kernel that writes by index in place does not accept negative indices. A temporary is
+    written in place if no index is negative, a state even if one may be.
     """
     block = func.body.block
     position = {op: index for index, op in enumerate(block.ops)}
@@ -108,7 +108,7 @@ def _is_from_the_start(op: Operation, program: Program) -> bool:
 def _chain(
     values: list[SSAValue], update: UpdateOp, position: dict[Operation, int]
 ) -> list[tuple[Operation, int]]:
-    """The writes that lead from a state at entry to what it is at exit; none if a link fails."""
+    """The writes that lead from a state's value at entry to its value at exit, or none."""
     chain: list[tuple[Operation, int]] = []
     while update.value not in values:
         writer = _writer_of(values, position)
@@ -123,7 +123,7 @@ def _chain(
 def _writer_of(
     values: list[SSAValue], position: dict[Operation, int]
 ) -> tuple[Operation, int, SSAValue] | None:
-    """The op that may overwrite one of several names of a value: the last that reads any."""
+    """The op that may overwrite one of several aliases of a value: the last that reads any."""
     for value in values:
         for use in value.uses:
             op = use.operation
@@ -135,7 +135,7 @@ def _writer_of(
 
 
 def _is_last(op: Operation, values: list[SSAValue], position: dict[Operation, int]) -> bool:
-    """Whether an op reads a value once, and everything else that does stands before it."""
+    """Whether an op uses a value once, and all other users precede it."""
     uses = [use.operation for value in values for use in value.uses]
     if uses.count(op) != 1:
         return False
@@ -143,7 +143,7 @@ def _is_last(op: Operation, values: list[SSAValue], position: dict[Operation, in
 
 
 def _is_a_temporary(value: SSAValue) -> bool:
-    """Whether a value's memory is its own: an op made it, and no other tensor is a view of it."""
+    """Whether a value owns its memory: an op created it, and no other tensor is a view of it."""
     owner = value.owner
     if not isinstance(owner, Operation) or isinstance(owner, WeightOp | StateOp):
         return False

@@ -1,4 +1,4 @@
-"""How long values live: what an instruction touches, and what loops touch again."""
+"""Liveness: the values that an instruction uses, and the effect of loops on lifetimes."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def touched(instruction: Instruction) -> tuple[int, ...]:
 def widened_by_jumps(
     spans: dict[int, tuple[int, int]], instructions: Sequence[Instruction]
 ) -> dict[int, tuple[int, int]]:
-    """Spans that hold under jumps: what a loop touches lives for as long as the loop runs.
+    """Extend lifetimes under jumps: a value used in a loop is live for the whole loop.
 
-    A forward jump skips instructions and so never reads anything it has not passed; only a jump
-    back can come upon bytes that were given to someone else in the meantime.
+    A forward jump only skips instructions, so it reads nothing that was not live. Only a backward
+    jump can reach bytes that were reused in the meantime.
     """
     loops = [
         (instruction.target, step)

@@ -1,17 +1,17 @@
-"""Where each intermediate tensor lives in the arena: offsets from lifetimes.
+"""Memory planning: offsets of intermediate tensors in the arena, from their lifetimes.
 
-Two tensors may share bytes when their lifetimes do not touch. Finding the smallest arena is
-NP-hard; several heuristics are tried and the smallest answer kept:
+Two tensors may share bytes when their lifetimes do not overlap. Finding the smallest arena is
+NP-hard; several heuristics are tried and the smallest result is kept:
 
-* *in order of birth*, each tensor takes the tightest hole left by the dead: n log n;
+* *in order of birth*, each tensor takes the tightest hole left by dead tensors: n log n;
 * *in order of weight*, each tensor takes the tightest hole among those alive at the same time,
   largest first, or largest product of size and lifetime first, or longest-lived first (after
   Pisarchyk & Lee, "Efficient memory management for deep neural net inference", 2020): linear in
-  the number of pairs that live together.
+  the number of pairs that are live together.
 
-No plan can be smaller than the bytes alive at the busiest moment; once an answer comes near
-that bound no other is tried, nor is the second kind where so many tensors live together that it
-would be quadratic.
+No plan can be smaller than the peak of live bytes. Once a result is close to
+that bound, no other heuristic is tried. The second kind is not tried either if so many tensors
+are live together that it would be quadratic.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 ALIGNMENT = 16
-"""Bytes; what ExecuTorch's own memory planning aligns tensors to."""
+"""In bytes; the alignment of tensors in ExecuTorch's own memory planning."""
 
 _MAX_PAIRS_PER_TENSOR = 32
 _CLOSE = 8  # An arena within 1/2^8 of the bound is good enough.
@@ -31,10 +31,10 @@ _CLOSE = 8  # An arena within 1/2^8 of the bound is good enough.
 
 @dataclass(frozen=True, slots=True)
 class Lifetime:
-    """A tensor of `size` bytes, alive from step `first` to step `last`, both inclusive.
+    """A tensor of `size` bytes, live from step `first` to step `last`, both inclusive.
 
-    Inclusive at both ends: an operand that dies in the step where a result is born still
-    occupies its bytes, so no kernel is given an output that overlaps one of its inputs.
+    Inclusive at both ends: an operand that dies in the step that defines a result still
+    occupies its bytes, so that no kernel's output overlaps one of its inputs.
     """
 
     size: int
@@ -52,10 +52,10 @@ class Plan:
 
 
 def plan_memory(lifetimes: Sequence[Lifetime], alignment: int = ALIGNMENT) -> Plan:
-    """Offsets such that lifetimes that touch do not share bytes.
+    """Return offsets such that overlapping lifetimes do not share bytes.
 
-    Every offset and the arena's size are multiples of `alignment` (a power of two). Tensors of no
-    bytes are put at offset 0.
+    Every offset and the arena's size are multiples of `alignment` (a power of two). Tensors
+    without bytes have offset 0.
     """
     sizes = [_aligned(lifetime.size, alignment) for lifetime in lifetimes]
     bound = _busiest_moment(lifetimes, sizes)
@@ -78,7 +78,7 @@ def _aligned(size: int, alignment: int) -> int:
 
 
 def _busiest_moment(lifetimes: Sequence[Lifetime], sizes: Sequence[int]) -> int:
-    """The most bytes alive at one step: no arena can be smaller."""
+    """The peak of live bytes: no arena can be smaller."""
     change: dict[int, int] = defaultdict(int)
     for lifetime, size in zip(lifetimes, sizes, strict=True):
         change[lifetime.first] += size
@@ -91,7 +91,7 @@ def _busiest_moment(lifetimes: Sequence[Lifetime], sizes: Sequence[int]) -> int:
 
 
 class _Holes:
-    """Free byte ranges below the arena's top, coalesced, found by size and by place."""
+    """Free byte ranges below the arena's top, coalesced, found by size and by position."""
 
     def __init__(self) -> None:
         self.top = 0
@@ -146,7 +146,7 @@ def _in_order_of_birth(
     offsets = [0] * len(sizes)
     holes = _Holes()
     dying: list[tuple[int, int]] = []
-    # Of those born together the largest first, so that small ones fill what it leaves.
+    # Of tensors defined together the largest first, so that small ones fill the remaining holes.
     for index in sorted(range(len(sizes)), key=lambda i: (lifetimes[i].first, -sizes[i], i)):
         if not sizes[index]:
             continue
@@ -159,11 +159,11 @@ def _in_order_of_birth(
 
 
 class _Neighbors:
-    """Which placed tensors are alive during a given span.
+    """The placed tensors that are live during a given span.
 
-    Spans are kept in classes by the power of two of their length, each in buckets of that
-    length, so that a span meets at most two buckets of its class, and a query looks only into
-    the buckets it crosses.
+    Spans are stored in classes by the power of two of their length, each in buckets of that
+    length, so that a span is in at most two buckets of its class, and a query inspects only
+    the buckets that it crosses.
     """
 
     def __init__(self) -> None:
@@ -212,7 +212,7 @@ _WEIGHTS: tuple[Weight, ...] = (_by_size, _by_area, _by_size_then_birth, _by_len
 def _in_order(
     lifetimes: Sequence[Lifetime], sizes: Sequence[int], weight: Weight
 ) -> tuple[list[int], int] | None:
-    """Tightest hole first, in order of weight; None if too many tensors live together."""
+    """Tightest hole first, in order of weight; None if too many tensors are live together."""
     offsets = [0] * len(sizes)
     neighbors = _Neighbors()
     arena = pairs = 0

@@ -1,15 +1,15 @@
-"""Offsets for buffers whose parts are born and die at different times.
+"""Memory planning for buffers whose parts have different lifetimes.
 
-A buffer that is written row by row while another is read row by row may stand a few rows before it
-and take over its bytes as they are done with. The plan is therefore made of *pieces*: runs of bytes
-at a fixed place in their buffer, each with its own lifetime. Two buffers may overlap as long as no
-two of their pieces hold the same byte at the same time; which displacements do is a union of
-intervals, one for each pair of pieces that live together.
+A buffer that is written row by row while another is read row by row may begin a few rows before it
+and reuse its bytes once they are dead. The plan therefore consists of *pieces*: byte ranges
+at a fixed position in their buffer, each with its own lifetime. Two buffers may overlap as long as
+no two of their pieces use the same byte at the same time; the forbidden displacements are a union
+of intervals, one for each pair of pieces that are live together.
 
 Buffers are placed one after the other, each where the arena grows least (below the others, between
-them or above), in several orders. The best is then improved: the buffer for which the arena grew
-is placed earlier, by draws from a fixed seed, and so again with the one that does not fit then. No
-plan can be smaller than the bytes alive at the busiest moment, and the search ends there.
+them or above), in several orders. The best order is then improved: the buffer for which the arena
+grew is placed earlier, by draws from a fixed seed, and then the next one that does not fit. No
+plan can be smaller than the peak of live bytes, and the search ends there.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from stepwell.backends.executorch.writing.memory import ALIGNMENT, Plan
 
 _MOST_PAIRS = 1 << 20
 _TRIES, _TRIED = 2000, 400_000
-"""The most orders that are tried, and buffers in them."""
+"""The largest number of orders that are tried, and of buffers in them."""
 _ASTRAY = 0.05
-"""How often the search goes back to the best order."""
+"""The number of times that the search returns to the best order."""
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Bytes `start` to `end` of a buffer, alive from step `first` to step `last`, inclusive."""
+    """Bytes `start` to `end` of a buffer, live from step `first` to step `last`, inclusive."""
 
     start: int
     end: int
@@ -40,28 +40,28 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """Bytes that keep their order: pieces by place."""
+    """Bytes with a fixed order: pieces by position."""
 
     pieces: tuple[Piece, ...]
 
     @property
     def size(self) -> int:
-        """Bytes from the first to the last."""
+        """The number of bytes from the first to the last."""
         return max((piece.end for piece in self.pieces), default=0)
 
     @property
     def first(self) -> int:
-        """The step at which any of it is born."""
+        """The step at which the first piece is defined."""
         return min((piece.first for piece in self.pieces), default=0)
 
     @property
     def last(self) -> int:
-        """The step after which all of it is dead."""
+        """The step after which all pieces are dead."""
         return max((piece.last for piece in self.pieces), default=0)
 
 
 def busiest_moment(buffers: Sequence[Buffer]) -> int:
-    """The most bytes alive at one step: no arena can be smaller."""
+    """The peak of live bytes: no arena can be smaller."""
     change: dict[int, int] = defaultdict(int)
     for buffer in buffers:
         for piece in buffer.pieces:
@@ -75,7 +75,7 @@ def busiest_moment(buffers: Sequence[Buffer]) -> int:
 
 
 def plan_pieces(buffers: Sequence[Buffer], alignment: int = ALIGNMENT) -> Plan:
-    """An offset for each buffer, and the arena's size: multiples of `alignment`."""
+    """Return an offset for each buffer, and the arena's size: multiples of `alignment`."""
     solid = [index for index, buffer in enumerate(buffers) if buffer.size]
     if not solid:
         return Plan((0,) * len(buffers), 0, 0)
@@ -126,7 +126,7 @@ _Placed = tuple[int, dict[int, int], Sequence[int], int]
 
 
 def _improved(best: _Placed, bound: int, table: _Forbidden) -> _Placed:
-    """The best order after buffers that did not fit have moved to the front, some way or far."""
+    """The best order after buffers that did not fit have moved towards the front, by any amount."""
     drawn = random.Random(0)
     count = len(best[2])
     order, blamed = list(best[2]), best[3]
@@ -150,7 +150,7 @@ def _improved(best: _Placed, bound: int, table: _Forbidden) -> _Placed:
 
 
 class _Forbidden:
-    """For pairs of buffers, the displacements at which they would hold one byte at one time."""
+    """For pairs of buffers, the displacements at which they would use one byte at one time."""
 
     def __init__(self, buffers: Sequence[Buffer], alignment: int) -> None:
         self._buffers, self._alignment = buffers, alignment
@@ -181,7 +181,7 @@ class _Forbidden:
         return tuple(_merged(raw))
 
     def place(self, order: Sequence[int], most: int | None) -> _Placed | int:
-        """Each buffer where the arena grows least, in this order; or which takes it past `most`."""
+        """Place each buffer where the arena grows least; or return the one that exceeds `most`."""
         offsets: dict[int, int] = {}
         low = high = grew = 0
         for index in order:
@@ -208,7 +208,7 @@ class _Forbidden:
             grew = index if best[0] > high - low else grew
             offsets[index] = best[1]
             low, high = min(low, best[1]), max(high, best[1] + size)
-        base = low  # A multiple of the alignment, as every offset is.
+        base = low  # A multiple of the alignment, like every offset.
         arena = -(-(high - base) // self._alignment) * self._alignment
         if most is not None and arena > most:
             return grew

@@ -1,7 +1,7 @@
-"""A container to bytes: records of ExecuTorch's program schema, written as a FlatBuffer.
+"""Serialize a container: records of ExecuTorch's program schema, written as a FlatBuffer.
 
 ExecuTorch's own serializer takes ten times as long for programs of many instructions, and importing
-it takes seconds. What is written here reads back equal through ExecuTorch's deserializer; tests
+it takes seconds. ExecuTorch's deserializer reads the result as an equal program; tests
 compare the two on every kind of value.
 """
 
@@ -51,16 +51,16 @@ _VERSION = 0
 
 
 def to_bytes(container: Container) -> bytes:
-    """The `.pte` file of a container. Raises `VerificationError` if the container is unsound."""
+    """Return the `.pte` file of a container. Raises `VerificationError` if it is inconsistent."""
     return b"".join(to_parts(container))
 
 
 def to_parts(container: Container, fixed: int | None = None) -> list[Data]:
-    """What `to_bytes` joins; named data are parts as they are, behind everything else.
+    """Return the parts that `to_bytes` joins; named data are separate parts, after all others.
 
     Args:
-        container: what to write.
-        fixed: where in the file the named data stand already.
+        container: the container to write.
+        fixed: the position of the named data if they are already in the file.
     """
     check(container)
     segments = Segments()
@@ -92,12 +92,12 @@ def to_parts(container: Container, fixed: int | None = None) -> list[Data]:
 
 
 def external_to_bytes(container: Container) -> bytes | None:
-    """The `.ptd` file with a container's external data, or None if it has none."""
+    """Return the `.ptd` file with a container's external data, or None if it has none."""
     return external_files(container).get(None)
 
 
 def external_files(container: Container) -> dict[str | None, bytes]:
-    """The `.ptd` files with a container's external data, by the names that data gives them."""
+    """Return the `.ptd` files with a container's external data, by the files named in that data."""
     check(container)
     files: dict[str | None, dict[str, NamedData]] = {}
     for key, value in container.external_data.items():
@@ -120,7 +120,7 @@ def _external_file(container: Container, held: Mapping[str, NamedData]) -> bytes
 
 
 def joined_externals(files: Sequence[bytes]) -> bytes:
-    """Several `.ptd` files as one; of a name that two have, the first's is taken.
+    """Merge several `.ptd` files into one; for a repeated name, the first file's data is used.
 
     Raises:
         ParseFailure: the bytes are not a `.ptd`, or are damaged.
@@ -141,7 +141,7 @@ def _data_file(held: Mapping[str, NamedData], layouts: Mapping[str, Record]) -> 
 
 
 def _subsegments(segments: Segments, items: tuple[Data, ...], alignment: int) -> Record:
-    """Data one after the other in one segment, with the offset of each."""
+    """Store data consecutively in one segment; return a record with the offset of each."""
     pieces: list[Data] = []
     offsets: list[int] = []
     size = 0
@@ -154,10 +154,10 @@ def _subsegments(segments: Segments, items: tuple[Data, ...], alignment: int) ->
 
 
 def _shared(segments: Segments, container: Container, constants: Record) -> dict[str, int]:
-    """Named data that are constants too, as segments within that of the constants; by key.
+    """Named data that are also constants, as segments within that of the constants; by key.
 
     A language model's tied table is read by the embedding, a kernel, and by the last product, in a
-    delegate. The runtime loads segments one by one, so that nothing hinders two from overlapping.
+    delegate. The runtime loads segments one by one, so that two of them may overlap.
     """
     begin = segments.table[constants["segment_index"]]["offset"]
     offsets = {
@@ -175,7 +175,7 @@ def _shared(segments: Segments, container: Container, constants: Record) -> dict
 
 
 def _named(segments: Segments, named: Mapping[str, NamedData]) -> dict[str, int]:
-    """Named data as segments, each distinct place in memory once; keys to segment indices."""
+    """Named data as segments, each distinct memory range once; keys to segment indices."""
     indices: dict[str, int] = {}
     segment_of: dict[tuple[int, int], int] = {}
     for key, value in named.items():
@@ -188,12 +188,12 @@ def _named(segments: Segments, named: Mapping[str, NamedData]) -> dict[str, int]
 
 
 def _place(data: Data) -> tuple[int, int]:
-    """Where bytes lie in memory: (address, size)."""
+    """The memory range of bytes: (address, size)."""
     return np.frombuffer(data, np.uint8).ctypes.data if len(data) else 0, len(data)
 
 
 class _Payloads:
-    """Delegates' payloads: equal ones are one segment, empty ones stand inline."""
+    """Delegates' payloads: equal ones are one segment, empty ones are inline."""
 
     def __init__(self, segments: Segments) -> None:
         self.inline: list[Record] = []

@@ -1,7 +1,7 @@
-"""Which `.ptd` file a weight is kept in: a base model's in one, an adapter's in another.
+"""Assignment of weights to `.ptd` files: a base model's in one, an adapter's in another.
 
-What is kept in a file of its own has its name as its key, so that another file with the same names
-can take its place: one program and one base, and an adapter for each task.
+A weight in a separate file has its name as its key, so that another file with the same names
+can replace the file: one program and one base, and an adapter for each task.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ class WeightFiles:
     """The files of a program's weights.
 
     Attributes:
-        files: of each weight that has one, by its key.
+        files: the file of each weight that has one, by its key.
     """
 
     files: Mapping[str, str]
 
     @classmethod
     def of(cls, program: Program, patterns: Mapping[str, str | Sequence[str]]) -> WeightFiles:
-        """The first file of which a pattern fits a weight's name, or that of one it is made of.
+        """Assign each weight to the first file with a pattern that matches its name or its sources.
 
         Args:
-            program: whose weights are given files.
-            patterns: file → patterns of names, as of files in a shell: `*.lora_*`.
+            program: the program with the weights.
+            patterns: file → patterns of names, as file patterns in a shell: `*.lora_*`.
 
         Raises:
-            StepwellError: no weight fits a pattern.
+            StepwellError: no weight matches a pattern.
         """
         wanted = {
             file: (given,) if isinstance(given, str) else tuple(given)
@@ -45,7 +45,7 @@ class WeightFiles:
         unused = {(file, pattern) for file, given in wanted.items() for pattern in given}
         keys = {op.key.data for op in program.module.walk() if isinstance(op, WeightOp)}
         for key in sorted(keys):
-            names = _made_of(key, program.weights)
+            names = _sources_of(key, program.weights)
             for file, given in wanted.items():
                 fitting = {p for p in given if any(fnmatchcase(name, p) for name in names)}
                 if fitting:
@@ -54,7 +54,7 @@ class WeightFiles:
                     break
         if unused:
             told = ", ".join(f"{quoted(pattern)} ({file})" for file, pattern in sorted(unused))
-            names = {name for key in keys for name in _made_of(key, program.weights)}
+            names = {name for key in keys for name in _sources_of(key, program.weights)}
             some = ", ".join(sorted(names)[:5])
             raise StepwellError(
                 f"no weight is left for {told}",
@@ -63,12 +63,12 @@ class WeightFiles:
         return cls(found)
 
     def file_of(self, key: str) -> str | None:
-        """The file of a weight, None for what stays in the program."""
+        """The file of a weight, or None if it stays in the program."""
         return self.files.get(key)
 
 
-def _made_of(key: str, weights: WeightStore) -> set[str]:
-    """The names of the given weights that one is made of, or its own."""
+def _sources_of(key: str, weights: WeightStore) -> set[str]:
+    """The names of the original weights from which one is derived, or its own."""
     names: set[str] = set()
     waiting = [key]
     while waiting:

@@ -1,11 +1,11 @@
-"""The end of a file, written in place before it is known what stands in front of it.
+"""The end of a file, written in place before the size of the preceding data is known.
 
-Most of a `.pte` is weights, and its header names each by its content. So each is put once where it
-stays, in the bytes that become the file. When the rest is known, the end is moved up to it, within
-memory that is in use already: to take new memory costs more than to hash it. Of a large file the
-end stays where it is, behind up to a megabyte of nothing: to move it would be a second copy. Where
-the bytes are a file's own, the program holds none of them: the system writes them out as it needs
-memory.
+Most of a `.pte` is weights, and its header names each by its content. Each weight is therefore
+written once to its final position in the bytes that become the file. When the size of the rest is
+known, the end is moved next to it, within memory that is already in use, because touching new
+memory costs more than hashing it. The end of a large file is not moved but follows up to a
+megabyte of padding, because moving it would be a second copy. If the bytes are a file, the process
+holds none of them: the operating system writes them out when it needs memory.
 """
 
 from __future__ import annotations
@@ -24,32 +24,32 @@ from stepwell.backends.executorch.segments import SEGMENT_ALIGNMENT
 
 _HEADER = 1 << 20
 _LARGE = 1 << 27
-"""Bytes of an end that is not moved: what stays free in front of it is less than a hundredth."""
+"""The size in bytes from which an end is not moved: the padding is less than a hundredth of it."""
 
 
 _MOVED = 1 << 20
-"""Bytes of a file that are moved at a time."""
+"""The number of bytes of a file that are moved at a time."""
 
 _STRETCH = 1 << 25
-"""Bytes of a file that the system is asked to write out at a time."""
+"""The number of bytes of a file for which write-out is requested at a time."""
 
-_BEHIND = 4 * _STRETCH
-"""So far behind what is written the system is asked to forget it."""
+_RELEASE_LAG = 4 * _STRETCH
+"""The distance behind the last write from which pages are released."""
 
 Progress = Callable[[str, int, int], None]
-"""Told what is written, how many bytes of weights stand already, and how many there will be."""
+"""Called with the current weight, the bytes of weights written, and the total bytes of weights."""
 
 
 def padded(size: int) -> int:
-    """What a segment of so many bytes takes of a tail."""
+    """The size of a segment in the tail, including padding."""
     return size + -size % SEGMENT_ALIGNMENT
 
 
 class FileBuffer(Protocol):
-    """Bytes, of which the last become the end of a file."""
+    """Bytes whose last part becomes the end of a file."""
 
     def lay(self, size: int) -> memoryview:
-        """So many bytes, to be read, and written if they can be; called once."""
+        """Allocate bytes, readable and possibly writable; called once."""
         ...
 
     def put(self, begin: int, data: Data) -> None:
@@ -57,16 +57,16 @@ class FileBuffer(Protocol):
         ...
 
     def close_up(self, front: Sequence[Data], begin: int, end: int) -> bytes:
-        """Bring the bytes from `begin` to `end` up to a front; nobody holds a view of them.
+        """Move the bytes from `begin` to `end` next to the preceding parts; no view may exist.
 
         Returns:
-            The whole file; nothing if that is what these bytes are.
+            The whole file; nothing if the bytes are a file.
         """
         ...
 
 
 class InMemory:
-    """Bytes of this process."""
+    """Bytes in the memory of this process."""
 
     def lay(self, size: int) -> memoryview:
         self._file = io.BytesIO(bytes(size))
@@ -90,17 +90,18 @@ class InMemory:
 
 
 class OnFile:
-    """Bytes of a file, written by the system's calls and read where they are mapped.
+    """Bytes of a file, written by system calls and read through a mapping.
 
-    To write to mapped pages instead takes once to four times as long as to copy the file, by what
-    memory the machine has at hand: each page is found and cleared before it is written. A file of
-    more than a quarter of the machine's memory is written out as it grows and not kept there: it
-    would drive out the checkpoint that is still to be read, and take three times as long.
+    Writing to mapped pages instead takes one to four times as long as copying the file, depending
+    on available memory: each page is allocated and cleared before it is written. A file of
+    more than a quarter of the machine's memory is written out as it grows, and its pages are
+    released. Otherwise it would evict the checkpoint that is still to be read, and take three
+    times as long.
 
     Args:
         path: a new file.
 
-    Methods raise OSError where the disk has no room.
+    Methods raise OSError if the disk is full.
     """
 
     def __init__(self, path: Path) -> None:
@@ -117,18 +118,18 @@ class OnFile:
     def put(self, begin: int, data: Data) -> None:
         self._file.seek(begin)
         rest = memoryview(data).cast("B")
-        while len(rest):  # The system takes so much at a time.
+        while len(rest):  # A system call writes a limited number of bytes.
             rest = rest[self._file.write(rest) :]
         if self._is_passing:
             self._pass_on(begin + len(data))
 
     def _pass_on(self, end: int) -> None:
-        """Have the system write out what was put last, and forget what it has written by now.
+        """Request write-out of the last bytes, and release pages that are written by now.
 
-        It forgets what is on the disk alone, so each stretch is named twice, some way apart.
+        Only clean pages can be released, so each range is named twice, some distance apart.
         """
         begin, self._passed = self._passed, max(self._passed, end - end % _STRETCH)
-        for place in (begin, max(begin - _BEHIND, 0)) if begin < self._passed else ():
+        for place in (begin, max(begin - _RELEASE_LAG, 0)) if begin < self._passed else ():
             os.posix_fadvise(
                 self._file.fileno(), place, self._passed - begin, os.POSIX_FADV_DONTNEED
             )
@@ -144,7 +145,7 @@ class OnFile:
         return b""
 
     def _move(self, source: int, target: int, size: int) -> None:
-        """Bring bytes to another place, of which some may be theirs now."""
+        """Move bytes to another position, which may overlap the present one."""
         begins = range(0, size if source != target else 0, _MOVED)
         for begin in begins if target < source else reversed(begins):
             self._file.seek(source + begin)
@@ -152,7 +153,7 @@ class OnFile:
 
 
 def _memory() -> float:
-    """Bytes of this machine's memory; no end of it where the system takes no advice on files."""
+    """The machine's memory in bytes; infinite if the system has no `posix_fadvise`."""
     if not hasattr(os, "posix_fadvise"):
         return math.inf
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -163,7 +164,7 @@ def _size(parts: Sequence[Data]) -> int:
 
 
 def _placed(parts: Sequence[Data]) -> Iterator[tuple[slice, Data]]:
-    """Parts one behind the other, each with its place."""
+    """Consecutive parts, each with its range."""
     begin = 0
     for part in parts:
         yield slice(begin, begin + len(part)), part
@@ -174,11 +175,11 @@ class Tail:
     """The last segments of a file, in the order of their names.
 
     Args:
-        capacity: the sum of `padded` sizes. With less, or more than `front` bytes and a header in
-            front, the file is right and is copied once more.
-        front: so many bytes are expected in front, besides a header.
-        ground: where the bytes are.
-        progress: told of each segment before it is made.
+        capacity: the sum of `padded` sizes. If it is too small, or if the preceding part is larger
+            than `front` bytes and a header, the file is correct, but is copied once more.
+        front: the expected number of bytes before the segments, besides a header.
+        ground: the storage of the bytes.
+        progress: called with each segment before it is computed.
     """
 
     def __init__(
@@ -198,15 +199,15 @@ class Tail:
 
     @property
     def fixed(self) -> int | None:
-        """Where in the file the segments of a large tail begin; None where they are moved."""
+        """The position of a large tail's segments in the file; None if they are moved."""
         return self._begin if self._end - self._begin >= _LARGE and not self._is_full else None
 
     def place(self, size: int, what: str = "") -> memoryview:
-        """Where the next segment goes; to be filled, or by `put`, and then kept, or not.
+        """Allocate the next segment, to be filled directly or by `put`, and then kept or dropped.
 
         Args:
-            size: bytes.
-            what: they are, for those who watch.
+            size: the size in bytes.
+            what: a description for progress reports.
         """
         if self._progress is not None and what:
             self._progress(what, self._end - self._begin, self._capacity)
@@ -215,19 +216,19 @@ class Tail:
         if self._is_full:
             self._open = memoryview(bytearray(size))
         else:
-            self._ground.put(self._end, bytes(begin - self._end))  # What was not kept is there.
+            self._ground.put(self._end, bytes(begin - self._end))  # Clears dropped bytes.
             self._open = self._bytes[begin : begin + size]
         return self._open
 
     def put(self, begin: int, data: Data) -> None:
-        """Write some of the place that was asked for last, which may be one to read only."""
+        """Write a part of the segment that was allocated last, which may be read-only."""
         if self._is_full:
             self._open[begin : begin + len(data)] = data
         else:
             self._ground.put(padded(self._end) + begin, data)
 
     def name_for(self, name: str, data: Data) -> str:
-        """The name if nothing has it, or the same bytes have; else one like it."""
+        """The name if it is unused, or used for the same bytes; otherwise a similar name."""
         text, count = name, 0
         while (known := self._segments.get(text)) is not None and not are_equal(known, data):
             count += 1
@@ -235,7 +236,7 @@ class Tail:
         return text
 
     def keep(self, name: str, data: Data) -> memoryview:
-        """The segment of that name: what it has, the place that was filled, or a copy there."""
+        """Keep the last allocated segment under a name; return it, or the one that exists."""
         known = self._segments.get(name)
         if known is None:
             if data is not self._open:
@@ -246,10 +247,10 @@ class Tail:
         return known
 
     def file(self, parts: Sequence[Data]) -> bytes:
-        """All parts of a file, the last of which are the segments; they are gone then.
+        """Return all parts of a file, the last of which are the segments; they are consumed.
 
         Returns:
-            The file, or nothing where the tail's ground is a file, which is whole then.
+            The file, or nothing if the tail's storage is a file, which is then complete.
         """
         if self._is_full:
             front: Sequence[Data] = [b"".join(parts)]
