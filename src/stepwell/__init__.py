@@ -1,7 +1,7 @@
 """stepwell: a multi-level IR for ExecuTorch.
 
-A PyTorch program walks down through readable, verified levels of IR to what a device runs,
-and each of those can be read back up.
+A PyTorch program is lowered through readable, verified levels of IR to the format of a device.
+Each level can also be raised again.
 
     program = stepwell.from_exported_program(torch.export.export(model, inputs))
     print(program)                                   # MLIR text
@@ -16,6 +16,7 @@ import importlib
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
+from stepwell.ir.extensions import provide
 from stepwell.ir.renderers import register_renderer
 
 _HOME = {
@@ -70,7 +71,7 @@ _HOME = {
     "transform_pass": "integrations.executorch.transform_pass",
     "tune": "cost_model.tuning",
 }
-"""Public names and the module of each, imported on first use: `import stepwell` stays cheap."""
+"""Public names and their modules, imported on first use so that `import stepwell` is fast."""
 
 register_renderer("stepwell.translate.exporter.to_torch", "torch", "Program")
 register_renderer("stepwell.translate.raising.raising", "aten", "Program")
@@ -89,6 +90,14 @@ register_renderer(
     *"Program Pipeline Pipelines Report Lowered Explanation Profile MxAccuracy".split(),
 )
 
+provide("check-steps", "stepwell.validation.check:check_steps")
+provide("record-applications", "stepwell.validation.certificates.recorder:Recorder")
+provide("certificate", "stepwell.validation.certificates.certificate:certificate")
+provide("reproduce-failure", "stepwell.validation.reducer.reproducer:explained")
+provide("profile", "stepwell.inspection.reports.profiling:profile")
+provide("bundled-program", "stepwell.integrations.executorch.bundled_program:to_bpte")
+provide("program-manager", "stepwell.integrations.executorch.program_manager:ExecutorchProgram")
+
 __all__ = sorted(_HOME)  # pyright: ignore[reportUnsupportedDunderAll]
 
 
@@ -97,7 +106,7 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module("importlib.metadata").version("stepwell")
     if name not in _HOME:
         raise AttributeError(f"module 'stepwell' has no attribute {name!r}")
-    # With xDSL: half of what help takes.
+    # This imports xDSL, which takes half of the time of `--help`.
     from stepwell.ir.calls.arguments import validate_arguments
     from stepwell.ir.platform.process_settings import without_collection
 
@@ -166,4 +175,4 @@ if TYPE_CHECKING:
     from stepwell.targets.target import Target as Target
     from stepwell.translate.mxfp import to_mxfp as to_mxfp
     from stepwell.translate.mxfp.accuracy import mx_accuracy as mx_accuracy
-    from stepwell.validation import check
+    from stepwell.validation import check as check

@@ -1,6 +1,6 @@
-"""The command `stepwell`, and `python -m stepwell`: the command line; Ctrl-C ends it in silence.
+"""The command line, `stepwell` or `python -m stepwell`; Ctrl-C ends it without a traceback.
 
-Nothing heavy is imported before an interrupt has somebody to take it.
+The handler of the interrupt is installed before any heavy import.
 """
 
 from __future__ import annotations
@@ -10,19 +10,19 @@ import signal
 import sys
 
 INTERRUPTED = 130
-"""The exit code, as a shell counts an interrupt."""
+"""The exit code that shells use for an interrupt."""
 
 
 def main() -> int:
-    """Run the command line on the process's arguments; returns its exit code.
+    """Run the command line on the process's arguments and return the exit code.
 
-    A second Ctrl-C, and one at the very end, end the process at once. Interrupted in code that is
-    made of text (dataclasses), Python ends by the signal itself, which shells count as 130 too.
+    A second Ctrl-C, or one at the very end, ends the process immediately. If the interrupt arrives
+    in generated code (dataclasses), the signal itself ends Python, which shells report as 130 too.
     """
     interrupts: list[int] = []
 
     def interrupted(number: int, frame: object) -> None:
-        """End what runs. What other packages say of an interrupt in their midst, nobody reads."""
+        """Stop the command, and discard what other packages print about the interrupt."""
         signal.signal(signal.SIGINT, _leave)
         interrupts.append(number)
         sys.unraisablehook = lambda _: None
@@ -35,13 +35,13 @@ def main() -> int:
         from stepwell.cli.main import main as run
 
         code = run()
-    except BaseException as error:  # Packages turn an interrupt into errors of their own.
+    except BaseException as error:  # Some packages convert an interrupt into their own errors.
         if not interrupts and not isinstance(error, KeyboardInterrupt):
             raise
         code = INTERRUPTED
     if signal.getsignal(signal.SIGINT) is interrupted:
         signal.signal(signal.SIGINT, _leave)
-    return INTERRUPTED if interrupts and code else code  # `play` is ended so.
+    return INTERRUPTED if interrupts and code else code  # This is the normal end of `play`.
 
 
 def _leave(*_: object) -> None:

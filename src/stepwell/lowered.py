@@ -1,4 +1,4 @@
-"""What a lowering gives: a program at its target's level, and every artifact of it."""
+"""The result of a lowering: a program at its target's level, and its artifacts."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from stepwell.ir.calls.arguments import validate_arguments
 from stepwell.ir.calls.calling import bind, with_frozen
 from stepwell.ir.diagnostics import StepwellError, UnsupportedError
+from stepwell.ir.extensions import extension
 from stepwell.ir.levels import stopped_after
 from stepwell.ir.options import OptionValue
 from stepwell.ir.platform.files import Content, as_path, write_atomically, written_beside
@@ -27,14 +28,11 @@ if TYPE_CHECKING:
 
     from stepwell.backends.cortex_m.c.standalone import Sources
     from stepwell.backends.ethos_u.vela import Estimate
-    from stepwell.inspection.reports.profiling import Profile
-    from stepwell.integrations.executorch.program_manager import ExecutorchProgram
-    from stepwell.validation.certificates.certificate import Certificate
 
     Source = Program | ExportedProgram | Mapping[str, ExportedProgram | Plain]
 
 FORMATS = frozenset(".pte .ptd .bpte .tosa .vgf .mlir .pt2 .safetensors .c .h".split())
-"""The suffixes of files that hold one thing."""
+"""The suffixes of files with a known format."""
 
 
 @dataclass(frozen=True)
@@ -45,11 +43,11 @@ class Lowered(Shown):
     report: Report
     target: Target
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """Those that `lower` was given."""
+    """The options that were passed to `lower`."""
     source: Source | None = field(default=None, repr=False)
-    """What was lowered, as it was given to `lower`."""
-    certificate: Certificate | None = field(default=None, repr=False)
-    """What each application rests on, where `lower` was asked for it."""
+    """The source program, as passed to `lower`."""
+    certificate: Any = field(default=None, repr=False)
+    """The certificate of each application, if `lower` was called with `certify`."""
 
     def __repr__(self) -> str:
         outside = self.report.outside.total()
@@ -59,7 +57,7 @@ class Lowered(Shown):
         )
 
     def __reduce__(self) -> Any:
-        """In another process the target is found by its name; of sources a program goes along."""
+        """Pickle the target by its name, and the source only if it is a program."""
         source = self.source if isinstance(self.source, Program) else None
         options = dict(self.options)
         given = (self.program, self.report, self.target.name, options, source, self.certificate)
@@ -67,7 +65,7 @@ class Lowered(Shown):
 
     @validate_arguments
     def to_pte(self, **options: OptionValue) -> bytes:
-        """The `.pte` bytes (xnnpack and cortex-m targets).
+        """Return the `.pte` bytes (xnnpack and cortex-m targets).
 
         Args:
             options: see the target's emitter; `embed_unpacked_constants=True` puts constants that
@@ -77,10 +75,10 @@ class Lowered(Shown):
 
     @validate_arguments
     def emit(self, kind: str | None = None, **options: OptionValue) -> Any:
-        """An artifact of any kind that the target has an emitter of, such as a plug-in's.
+        """Return an artifact of any kind that the target has an emitter for, such as a plug-in's.
 
         Args:
-            kind: of artifact; None: the target's own format, as bytes.
+            kind: the kind of artifact; None: the target's own format, as bytes.
             options: see the emitter.
 
         Raises:
@@ -92,17 +90,17 @@ class Lowered(Shown):
     def save(
         self, path: str | PathLike[str], *, progress: Callable[[str, int, int], None] | None = None
     ) -> None:
-        """Write the bytes of the target's own format to a file, whole or not at all.
+        """Write the bytes of the target's own format to a file, completely or not at all.
 
-        A `.pte` for XNNPACK is made in the file itself, without a copy of it in memory.
+        A `.pte` for XNNPACK is written to the file directly, without a copy in memory.
 
         Args:
-            path: of the file; an older one stays until the new one is whole.
-            progress: told, before each weight of such a `.pte`, its name, how many bytes of weights
-                stand in the file, and how many there will be at most.
+            path: of the file; an existing file is replaced once the new one is complete.
+            progress: called before each weight of such a `.pte` with the weight's name, the bytes
+                of weights in the file so far, and an upper bound of their final number.
 
         Raises:
-            StepwellError: the file cannot be written, or its name is one of another format.
+            StepwellError: the file cannot be written, or its suffix is that of another format.
         """
         self._require_end()
         place = as_path(path)
@@ -130,47 +128,46 @@ class Lowered(Shown):
         cases: Content | Mapping[str, Sequence[tuple[Any, ...]]],
         **options: OptionValue,
     ) -> bytes:
-        """The `.pte` bundled with inputs and what it should give for them (`.bpte`).
+        """Return the `.pte` bundled with inputs and expected outputs (`.bpte`).
 
         Args:
-            cases: a bundled program, whose cases are kept as they are; or inputs of calls by
-                method, for which what was lowered says what they give.
+            cases: a bundled program, whose cases are copied; or the inputs of calls by method, for
+                which the source program computes the expected outputs.
             options: as for `to_pte`.
 
         Raises:
-            StepwellError: the cases call a method that there is not, or what was lowered is gone.
+            StepwellError: the cases call an unknown method, or the source program is not available.
         """
-        from stepwell.integrations.executorch.bundled_program import to_bpte
-
-        return to_bpte(self.source, self.to_pte(**options), cases)
+        return extension("bundled-program")(self.source, self.to_pte(**options), cases)
 
     @validate_arguments
     def to_pte_and_ptd(self, **options: OptionValue) -> tuple[bytes, bytes]:
-        """The `.pte` without weights, and the `.ptd` that holds them (xnnpack target)."""
+        """Return the `.pte` without weights, and the `.ptd` with the weights (xnnpack target)."""
         return self._emit("pte_and_ptd", options)
 
     @validate_arguments
     def to_pte_and_ptds(
         self, files: Mapping[str, str | Sequence[str]]
     ) -> tuple[bytes, dict[str, bytes]]:
-        """The `.pte`, and weights in `.ptd` files of their own, found by name (xnnpack target).
+        """Return the `.pte`, and `.ptd` files whose weights are selected by name (xnnpack target).
 
-        Programs that differ in the weights of one file alone have the same `.pte` and the same
-        other files: a base model is lowered once with each adapter, and shipped once.
+        Programs that differ only in the weights of one file have the same `.pte` and the same
+        other files. A base model is therefore lowered with each adapter, but shipped once.
 
         Args:
-            files: name of a file → patterns of the names of its weights (`"*lora_*"`), the first
-                file that fits. A weight made of several (a gain folded into a layer) goes where any
-                of them would. What fits nowhere stays in the `.pte`.
+            files: name of a file → patterns of the names of its weights (`"*lora_*"`). The first
+                file that matches gets the weight. A weight derived from several (a gain folded into
+                a layer) goes to a file that matches any of them. A weight without a match stays in
+                the `.pte`.
 
         Raises:
-            StepwellError: no weight fits a pattern.
+            StepwellError: a pattern matches no weight.
         """
         for name, patterns in files.items():
             held = [patterns] if isinstance(patterns, str) else patterns
             if not all(isinstance(text, str) for text in [name, *_items(held)]):
                 raise StepwellError(
-                    f"files[{name!r}] is {patterns!r}: a name, and patterns of names, are texts"
+                    f"files[{name!r}] is {patterns!r}: a name and its patterns must be strings"
                 )
         emit = self.target.emitter("pte_and_ptds")
         told = self.target.for_artifact("pte_and_ptds", self.options, {})
@@ -201,28 +198,28 @@ class Lowered(Shown):
         kernels: str = "portable",
         method: str | None = None,
     ) -> str | Sources:
-        """C for firmware (cortex-m targets).
+        """Return C source for firmware (cortex-m targets).
 
         Args:
             name: a C identifier: of the array (`model_pte`), or of the function `<name>_run` and
                 its files (`model`).
-            header: of an array, a header with static constants, else a source file with external
-                ones; its length is `<name>_length`.
+            header: for an array, a header with static constants instead of a source file with
+                external ones. The array's length is `<name>_length`.
             runtime: `"executorch"`: the `.pte` as an aligned array, for ExecuTorch's runtime.
-                None: the program itself as C99: constants, one static arena, a function; and a
-                CMake project around them.
-            kernels: without a runtime, whose kernels: `"portable"`: our own, which need nothing
-                but the C library; `"cmsis-nn"`: calls of CMSIS-NN's public API, which the program
-                is then linked with, as the `.pte` makes them; `"mixed"`: the same, and our own
-                where those take fewer instructions on such a core.
-            method: which method alone, without a runtime; None: all. Of several, each has a
-                function `<name>_<method>`.
+                None: the program as C99 (constants, one static arena and a function) in a CMake
+                project.
+            kernels: the kernels of a program without a runtime. `"portable"`: stepwell's own, which
+                need only the C library. `"cmsis-nn"`: calls of CMSIS-NN's public API, as in the
+                `.pte`; the program must be linked with it. `"mixed"`: the same, but stepwell's own
+                kernels where they take fewer instructions on such a core.
+            method: the only method to emit, without a runtime; None: all. If there are several,
+                each has a function `<name>_<method>`.
 
         Returns:
-            Text, or the files by name (`Sources.save(folder)`).
+            The text, or the files by name (`Sources.save(folder)`).
 
         Raises:
-            StepwellError: the name cannot be one, or there is no such runtime, method or kernels.
+            StepwellError: the name is no identifier, or the runtime, method or kernels are unknown.
             UnsupportedError: without a runtime, naming every call that has no kernel in C.
         """
         if runtime is None:
@@ -236,49 +233,49 @@ class Lowered(Shown):
 
     @validate_arguments
     def to_tosa(self, **options: OptionValue) -> bytes:
-        """The TOSA flatbuffer (tosa targets)."""
+        """Return the TOSA flatbuffer (tosa targets)."""
         return self._emit("tosa", options)
 
     @validate_arguments
     def to_vgf(self, **options: OptionValue) -> bytes:
-        """The file for Vulkan's ML extensions, by Arm's model converter (target vgf)."""
+        """Return the file for Vulkan's ML extensions, by Arm's model converter (target vgf)."""
         return self._emit("vgf", options)
 
     @validate_arguments
     def to_mlir(self, **options: OptionValue) -> str:
-        """The program as text for upstream MLIR's tools, constants and all (tosa targets)."""
+        """Return the program with constants as text for upstream MLIR's tools (tosa targets)."""
         return self._emit("mlir", options)
 
     def estimate(self) -> list[Estimate]:
-        """Vela's own cycles, SRAM and flash of each delegate, in order (ethos-u targets)."""
+        """Return Vela's cycles, SRAM and flash of each delegate, in order (ethos-u targets)."""
         return self._emit("estimates", {})
 
     @validate_arguments
     def to_etrecord(self, method: str = "forward", **options: OptionValue) -> ETRecord:
-        """What ExecuTorch's Inspector needs to lead a profile of the `.pte` back to the model.
+        """Return the ETRecord by which ExecuTorch's Inspector maps a profile to the model.
 
         Args:
-            method: the Inspector knows one method, and calls it `forward`.
-            options: those that `to_pte` was given.
+            method: the method to record; the Inspector supports one, and calls it `forward`.
+            options: those that were passed to `to_pte`.
 
         Raises:
-            StepwellError: the target's runtime has no profiler, or the source cannot be a torch
-                program.
+            StepwellError: the target's runtime has no profiler, or the source cannot be exported
+                to PyTorch.
         """
         exported = self._exported(method)
         return self._emit("etrecord", options, exported=exported, method=method)
 
     @validate_arguments
-    def to_executorch(self, **options: OptionValue) -> ExecutorchProgram:
-        """The `.pte` as the stock flow's last step gives it: `.buffer`, `.write_to_file(file)`, ….
+    def to_executorch(self, **options: OptionValue) -> Any:
+        """Return the `.pte` in the stock flow's last class: `.buffer`, `.write_to_file(file)`, ….
 
         Args:
             options: as for `to_pte`.
         """
-        from stepwell.integrations.executorch.program_manager import ExecutorchProgram
-
         record = partial(self.to_etrecord, **options)
-        return ExecutorchProgram(self.to_pte(**options), frozenset(self.program.methods), record)
+        return extension("program-manager")(
+            self.to_pte(**options), frozenset(self.program.methods), record
+        )
 
     @validate_arguments
     def profile(
@@ -287,19 +284,17 @@ class Lowered(Shown):
         method: str = "forward",
         repeat: int = 20,
         record: ETRecord | None = None,
-    ) -> Profile:
-        """Run the `.pte` with its profiler on: time for each op of the model, by source line.
+    ) -> Any:
+        """Run the `.pte` with the profiler; return the time of each op of the model by source line.
 
         Args:
             inputs: flat inputs.
             method: the method to call.
-            repeat: calls; each event's median counts.
-            record: what `to_etrecord` gave, if it is there already.
+            repeat: the number of calls; the result is each event's median.
+            record: the result of `to_etrecord`, if it exists already.
         """
-        from stepwell.inspection.reports.profiling import profile
-
         record = record or self.to_etrecord(method)
-        return profile(self.artifact, inputs, method, record=record, repeat=repeat)
+        return extension("profile")(self.artifact, inputs, method, record=record, repeat=repeat)
 
     def _exported(self, method: str) -> ExportedProgram:
         source = self.source
@@ -308,7 +303,7 @@ class Lowered(Shown):
         found = source.get(method) if isinstance(source, Mapping) else source
         if source is None:
             raise StepwellError(
-                "what was lowered did not go along to this process",
+                "the source program was not pickled for this process",
                 help="lower a stepwell program: from_exported_program(exported)",
             )
         if found is None or isinstance(found, bool | int | float | str | Sequence):
@@ -319,7 +314,7 @@ class Lowered(Shown):
         return found
 
     def _emit(self, kind: str, options: Mapping[str, Any], **arguments: Any) -> Any:
-        """Call an emitter with the options it reads, and arguments that are no options."""
+        """Call an emitter with the options that it reads, and further arguments."""
         self._require_end()
         emitter = self.target.emitter(kind)
         told = self.target.for_artifact(kind, self.options, options)
@@ -327,15 +322,15 @@ class Lowered(Shown):
 
     @property
     def stopped_after(self) -> str | None:
-        """The step behind which the program stopped on its way; None at its end."""
+        """The pass after which the lowering stopped; None if it is complete."""
         after = stopped_after(self.program.module)
         return None if after is None else after.partition("/")[2]
 
     def require_artifact(self) -> None:
-        """Raise where the artifact cannot be emitted, or its runtime would refuse it.
+        """Raise an error if the artifact cannot be emitted, or if its runtime would reject it.
 
         Raises:
-            UnsupportedError: naming everything that stands against it, with the model's lines.
+            UnsupportedError: naming every problem, with the model's lines.
         """
         find = self.target.problems
         if find is not None and (problems := find(self.program)):
@@ -344,36 +339,36 @@ class Lowered(Shown):
     def _require_end(self) -> None:
         if self.stopped_after is not None:
             raise StepwellError(
-                f"the program stopped behind {self.stopped_after!r}: it is no artifact yet",
-                help=f"stepwell.emit(program, {self.target.name!r}) takes the rest",
+                f"the lowering stopped after {self.stopped_after!r}: there is no artifact yet",
+                help=f"stepwell.emit(program, {self.target.name!r}) runs the remaining passes",
             )
 
     @cached_property
     def artifact(self) -> bytes:
-        """The bytes of the target's own format, emitted once."""
+        """Return the bytes of the target's own format; emit them once."""
         return self._emit(self.target.artifact, {})
 
     @validate_arguments
     def run(
         self, *args: Any, method: str = "forward", cpu: str | None = None, **kwargs: Any
     ) -> tuple[Any, ...]:
-        """Run the artifact on the target's real engine where this machine has one.
+        """Run the artifact on the target's real engine if this machine has one.
 
         Args:
-            args, kwargs: inputs nested as the model takes them, or flat.
+            args, kwargs: inputs in the nesting that the model takes, or flat.
             method: the method to call.
             cpu: an Arm64 core to emulate (`docs/arm64.md`), for a target that runs on one.
 
         Returns:
-            The flat tuple of outputs. An input that the model writes in place is written, as by
-            eager.
+            The flat tuple of outputs. An input that the model modifies in place is modified, as in
+            eager mode.
 
         Raises:
-            InputMismatch: naming every argument that is not what the signature says.
+            InputMismatch: naming every argument that does not match the signature.
         """
         func = self.program.method(method)
         given = bind(func, args, kwargs)
-        values = given.copies()  # The engine writes to what it is given.
+        values = given.copies()  # The engine may modify its inputs.
         by_name = self.target.per_method and method != "forward"
         artifact = (
             self._emit(self.target.artifact, {"method": method}) if by_name else self.artifact
@@ -384,7 +379,7 @@ class Lowered(Shown):
 
 
 def _items(value: Any) -> list[Any]:
-    """The items of a list; of anything else, itself, which is none of what is asked for."""
+    """Return the items of a list; any other value itself, which then raises an error."""
     return list(value) if isinstance(value, list | tuple) else [value]
 
 
@@ -394,6 +389,6 @@ def _restored(
     target: str,
     options: dict[str, Any],
     source: Program | None,
-    certificate: Certificate | None,
+    certificate: Any,
 ) -> Lowered:
     return Lowered(program, report, find_target(target), options, source, certificate)

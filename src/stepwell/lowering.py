@@ -1,4 +1,4 @@
-"""`lower`: one straight line from a program to what a target runs."""
+"""`lower`: run a target's pipeline on a program, and verify the result."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from stepwell.ir.calls.calling import declare_ranges
 from stepwell.ir.context import Context
 from stepwell.ir.declared.numerics import numerics_of
 from stepwell.ir.diagnostics import Problem, StepwellError, VerificationError
+from stepwell.ir.extensions import extension
 from stepwell.ir.levels import UPSTREAM
 from stepwell.ir.options import OptionValue
 from stepwell.ir.platform.process_settings import without_collection
@@ -25,7 +26,7 @@ from stepwell.pipelines.pass_pipeline.pipeline_text import prepared
 from stepwell.pipelines.pass_pipeline.stages import stretch
 from stepwell.program import from_exported_program, programs_of
 from stepwell.report.advice import left_to_kernels
-from stepwell.report.report import Report
+from stepwell.report.report import CheckedSteps, Report
 from stepwell.targets.table import PIPELINES, find_target
 from stepwell.targets.target import PipelineLike, Target
 from stepwell.translate.engine_losses import losing_nodes
@@ -34,9 +35,6 @@ from stepwell.translate.rewrites.sizes.pin_symbolic_sizes import PinSymbolicSize
 
 if TYPE_CHECKING:
     from stepwell.lowered import Source
-    from stepwell.validation.certificates.certificate import Certificate
-    from stepwell.validation.certificates.recorder import Recorder
-    from stepwell.validation.result import CheckResult
 
 __all__ = ["PIPELINES", "Lowered", "Pipeline", "emit", "lower"]
 
@@ -57,36 +55,37 @@ def lower(
     """Lower a program to a target; the argument is never changed.
 
     Args:
-        program: an exported program, several as methods (and plain values, as methods that give
-            them), what ExecuTorch's `to_edge` gave, or a stepwell program at any level of the
-            target: it takes the rest of the way (`docs/levels.md`).
+        program: an exported program; a mapping of methods to programs, or to plain values that they
+            return; the result of ExecuTorch's `to_edge`; or a stepwell program at any level of the
+            target, on which only the remaining passes run (`docs/levels.md`).
         target: `xnnpack`, `cortex-m55`, `tosa-1.0+fp`, …
-        pipeline: instead of the target's own: one (`stepwell.PIPELINES[...]`), its name or its text
-            (`"normalize,my-rewrite,…"`), or a function that changes the target's own
+        pipeline: replaces the target's own: a pipeline (`stepwell.PIPELINES[...]`), its name or its
+            text (`"normalize,my-rewrite,…"`), or a function that changes the target's own
             (`lambda own: own.after("normalize", MyRewrite)`).
-        observer: called after each step with (step, program, applications).
-        sizes: numbers for symbolic sizes of inputs, which the result then takes alone: `"max"`
-            (each at its bound), `4` (the only one), or `{"s77": 4}`.
-        check: compare before and after every step on the way, and the artifact with the program,
-            and refuse what differs; the result is `report.check`. Takes as long as `stepwell
-            check`: some hundred runs of the model.
-        certify: prove each application, or run it: `lowered.certificate` (`docs/proofs.md`).
-        start: the stage or the step that the program is behind, where it is not what the program
-            says itself: `start="aten"` takes every step.
-        stop: the stage or the step to stop behind. The program then says where it is, and `lower`
-            or `emit` of it, or of its text, takes the rest.
-        options: what may be chosen for the target (`docs/options.md`).
+        observer: called after each pass with (pass, program, number of applications).
+        sizes: static values for symbolic sizes of inputs: `"max"` (each at its upper bound), `4`
+            (if there is only one), or `{"s77": 4}`. The result takes these sizes only.
+        check: compare the program before and after every pass, and the artifact with the program,
+            and raise an error for a difference. The result is `report.check`. It takes as long as
+            `stepwell check`: some hundred runs of the model.
+        certify: prove or test each application; the result is `lowered.certificate`
+            (`docs/proofs.md`).
+        start: the last stage or pass that ran on the program, if the program's own attribute does
+            not apply: `start="aten"` runs every pass.
+        stop: the last stage or pass to run. The program then has an attribute that states it, and
+            `lower` or `emit` of the program, or of its text, runs the remaining passes.
+        options: the target's options (`docs/options.md`).
 
     Raises:
         StepwellError: the target or an option is unknown, or the program cannot be lowered; every
-            reason is listed with its place in the model. With `check`, also what it contradicts.
-        UnsupportedError: the lowered program cannot be emitted, or the runtime would refuse it.
+            reason is listed with its place in the model. With `check`, also every contradiction.
+        UnsupportedError: the lowered program cannot be emitted, or the runtime would reject it.
     """
     given: dict[str, Any] = {"observer": observer, "sizes": sizes, "check": check, **options}
     lowered = lower_as_far(
         program, target, pipeline, certify=certify, start=start, stop=stop, **given
     )
-    if stop is None:  # What stops on its way is no artifact yet.
+    if stop is None:  # A lowering that stops early has no artifact yet.
         lowered.require_artifact()
     return lowered
 
@@ -104,9 +103,9 @@ def lower_as_far(
     stop: str | None = None,
     **options: OptionValue,
 ) -> Lowered:
-    """Lower a program as `lower` does, where what has no kernel may stay in it.
+    """Lower a program as `lower` does, but keep operations without a kernel.
 
-    For reports on such a program, and for flows that compute the rest by other means.
+    It is used for reports on such programs, and by flows that run these operations elsewhere.
     """
     chosen_target = find_target(target)
     given = chosen_target.chosen(options)
@@ -129,8 +128,8 @@ def lower_as_far(
         chosen = Pipeline(chosen.name, (PinSymbolicSizes.of(sizes), *chosen.steps))
     if check and (way.begins or way.ends):
         raise StepwellError(
-            "check follows a model all the way to its artifact",
-            help="leave out check, or lower what was imported, to the end",
+            "check follows a model to its artifact",
+            help="leave out check, or lower the imported program completely",
         )
     work.weights.require_data()
     work.context = Context(chosen_target.name, chosen_target.settings(given))
@@ -140,7 +139,7 @@ def lower_as_far(
         _verify(work, is_between=start is not None or way.begins is not None)
         while True:
             try:
-                recorder = _recorder(work) if certify else None
+                recorder = extension("record-applications")(work) if certify else None
                 run = _run(chosen, work, observer, recorder)
                 way.leaves(work, chosen_target.name)
                 _verify(work, is_between=False)
@@ -149,7 +148,7 @@ def lower_as_far(
                 work = _again(program, chosen_target, chosen, work.context, error)
     seconds = time.perf_counter() - started
     delegates, outside = chosen_target.inventory(work)
-    # What stops on the way is left to no kernel yet.
+    # After an early stop, no operation is left to a kernel yet.
     refusals = run.history.refusals.values()
     left, total = ((), 0) if way.ends else left_to_kernels(work, outside, refusals)
     report = Report(
@@ -169,7 +168,8 @@ def lower_as_far(
         work=total,
         cuts=chosen_target.cuts(work),
     )
-    return Lowered(work, report, chosen_target, given, program, _certified(recorder, target))
+    certificate = extension("certificate")(recorder, target) if recorder else None
+    return Lowered(work, report, chosen_target, given, program, certificate)
 
 
 def emit(
@@ -178,13 +178,13 @@ def emit(
     kind: str | None = None,
     **options: Any,
 ) -> Any:
-    """The artifact of a program at any level of a target: the rest of the way, and its bytes.
+    """Run the remaining passes on a program at any level of a target, and return its artifact.
 
     Args:
         program: as for `lower`.
-        target: its name.
-        kind: of artifact; None: the target's own format.
-        options: as for `lower`, its arguments too.
+        target: the target's name.
+        kind: the kind of artifact; None: the target's own format.
+        options: the options and keyword arguments of `lower`.
 
     Raises:
         StepwellError: as `lower` and `Lowered.emit`.
@@ -192,16 +192,10 @@ def emit(
     return lower(program, target, **options).emit(kind)
 
 
-def _recorder(program: Program) -> Recorder:
-    from stepwell.validation.certificates.recorder import Recorder
-
-    return Recorder(program)
-
-
 def _run(
-    pipeline: Pipeline, program: Program, observer: Observer | None, recorder: Recorder | None
+    pipeline: Pipeline, program: Program, observer: Observer | None, recorder: Any
 ) -> PipelineRun:
-    """Take the steps; a recorder looks at each application, and behind each step."""
+    """Run the passes; a recorder observes each application and the end of each pass."""
     if recorder is None:
         return pipeline.run(program, observer)
 
@@ -213,19 +207,8 @@ def _run(
     return pipeline.run(program, behind, history=History(watch=recorder))
 
 
-def _certified(recorder: Recorder | None, target: str) -> Certificate | None:
-    if recorder is None:
-        return None
-    from stepwell.validation.certificates.certificate import certificate
-
-    made = certificate(recorder, target)
-    held = recorder.program.weights.entries  # What a check of the certificate reads is there.
-    held.update({key: each for key, each in recorder.weights.entries.items() if key not in held})
-    return made
-
-
 def _verify(program: Program, *, is_between: bool) -> None:
-    """Raise what is wrong; of a program between levels, not that ops of two levels stand in it."""
+    """Raise the verifier's errors; a program between levels may contain operations of both."""
     problems = find_problems(program.module, program.weights, membership=not is_between)
     if found := list(problems):
         raise VerificationError(found)
@@ -238,15 +221,13 @@ def _again(
     context: Context,
     error: StepFailure | VerificationError,
 ) -> Program:
-    """The program from its beginning, without the application in which a step made a mistake.
+    """Return the source program, set up to be lowered without the application that failed.
 
     Raises:
-        StepwellError: the mistake cannot be left alone; with its cause and a reproducer, found by
-            taking the way again.
+        StepwellError: the application cannot be skipped; with the cause and a reproducer, which are
+            found by running the pipeline again.
     """
-    from stepwell.validation.reducer.reproducer import explained
-
-    source = (  # What was imported has been worked on.
+    source = (  # The imported program was modified already.
         origin if isinstance(origin, Program) else from_exported_program(origin)
     )
 
@@ -258,7 +239,7 @@ def _again(
 
     if isinstance(error, StepFailure) and leave_alone(error, context):
         return make()
-    cause = explained(make, pipeline.steps, error)
+    cause = extension("reproduce-failure")(make, pipeline.steps, error)
     if isinstance(cause, StepFailure) and leave_alone(cause, context):
         return make()
     raise cause from error
@@ -266,18 +247,16 @@ def _again(
 
 def _checked(
     source: Program, target: Target, pipeline: Pipeline, given: Mapping[str, Any]
-) -> CheckResult:
-    """What a check of the lowering says.
+) -> CheckedSteps:
+    """Return the result of a check of the lowering.
 
     Raises:
-        StepwellError: it contradicts a step or the artifact; every finding is listed.
+        StepwellError: the check found a wrong pass or artifact; every finding is listed.
     """
-    from stepwell.validation.check import check_steps
-
-    result = check_steps(source, target, pipeline.steps, given)
+    result: CheckedSteps = extension("check-steps")(source, target, pipeline.steps, given)
     if result.ok:
         return result
-    help = "stepwell check shows every step; Pipeline.without(...) leaves one out"
+    help = "stepwell check shows every pass; Pipeline.without(...) leaves one out"
     raise StepwellError(
         [
             Problem(

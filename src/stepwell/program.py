@@ -1,4 +1,4 @@
-"""`Program` as users meet it: the IR's program with the ways in and out of torch and text."""
+"""The public `Program`: the IR's program with import from and export to PyTorch and text."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
 Plain = bool | int | float | str | Sequence[bool | int | float | str]
-"""What a constant method gives."""
+"""The result of a constant method."""
 
 __all__ = [
     "Program",
@@ -36,7 +36,7 @@ ask_for_more(load_entry_points)
 
 
 def _in_another_process(program: Program) -> Any:
-    """A program is pickled as its text and its weights, as by `save`."""
+    """Pickle a program as its text and its weights, as `save` does."""
     tensors = {key: program.weights.get(key) for key in sorted(program.used_weights())}
     settings = (program.context.target, dict(program.context.options))
     text = to_text(program.module, locations=True)
@@ -62,14 +62,14 @@ def from_exported_program(
     """Import a torch program, or several as methods that share state, without decomposing it.
 
     Args:
-        exported: an `ExportedProgram` (training, functional or edge dialect), or a mapping from
-            method name to one, or to a plain value (a number, a truth value, a text, a list of
-            these) that a method of that name gives: runners ask such methods about a model. Or
-            what ExecuTorch's `to_edge` gave.
+        exported: an `ExportedProgram` (training, functional or edge dialect); a mapping from method
+            name to one, or to a plain value (a number, a bool, a string, or a list of these) that a
+            method of that name returns, which runners use to query a model; or the result of
+            ExecuTorch's `to_edge`.
 
     Raises:
         UnsupportedError: listing every op that has no form in the IR, with its source line.
-        StepwellError: something else than exported programs was given.
+        StepwellError: an argument is no exported program.
     """
     from torch.export import ExportedProgram
 
@@ -81,15 +81,15 @@ def from_exported_program(
             f"a {type(programs).__name__} is no exported program",
             help="export it first: torch.export.export(module.eval(), example_inputs)",
         )
-    load_entry_points()  # They may know the program's custom operators.
+    load_entry_points()  # They may register the program's custom operators.
     return translate(programs)
 
 
 def programs_of(given: Any) -> Any:
-    """What ExecuTorch's `to_edge` gave as methods by name; anything else as it is.
+    """Return the methods of a result of ExecuTorch's `to_edge` by name; any other value unchanged.
 
     Raises:
-        StepwellError: it has delegates already, or is what `to_executorch` gave.
+        StepwellError: it contains delegates already, or is the result of `to_executorch`.
     """
     from stepwell.translate.executorch_private import constant_methods
 
@@ -97,7 +97,7 @@ def programs_of(given: Any) -> Any:
         return given
     if hasattr(given, "buffer"):
         raise StepwellError(
-            f"a {type(given).__name__} is planned and written already",
+            f"a {type(given).__name__} is memory-planned and serialized already",
             help="stepwell.read_pte(manager.buffer) reads it",
         )
     if not hasattr(given, "exported_program"):
@@ -107,13 +107,13 @@ def programs_of(given: Any) -> Any:
         if any("call_delegate" in str(node.target) for node in program.graph.nodes):
             raise StepwellError(
                 f"the method {name!r} has delegates of another flow",
-                help="lower what to_edge gives before to_backend, or the exported program itself",
+                help="lower the result of to_edge before to_backend, or the exported program",
             )
     return {**programs, **constant_methods(given)}
 
 
 def parse(text: str, weights: WeightStore | None = None) -> Program:
-    """Read a program from its text; `weights` is the store of the program it was printed from.
+    """Parse a program; `weights` is the weight store of the program from which it was printed.
 
     Raises:
         ParseFailure: with line and column.
@@ -123,6 +123,6 @@ def parse(text: str, weights: WeightStore | None = None) -> Program:
 
 
 def load(path: str | os.PathLike[str]) -> Program:
-    """Read a program that `Program.save` wrote. Executes nothing from the file."""
+    """Read a program that `Program.save` wrote. No code of the file is executed."""
     make_known()
     return Program.load(path)

@@ -1,4 +1,4 @@
-"""`stepwell demo`: the main job on a real model, with a table that needs no explanation."""
+"""`stepwell demo`: lower a real model, run it, and print a table of results."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _from_here(path: Path) -> str:
 
 
 def _command() -> str:
-    """How this command is called from here: it may not be on the path."""
+    """Return the command by which this program is called, which may not be on the path."""
     beside = Path(sys.executable).with_name("stepwell")
     on_path = shutil.which("stepwell")
     if on_path and (not beside.exists() or Path(on_path) == beside):
@@ -43,12 +43,12 @@ HERE = Path(__file__).resolve()
 EXAMPLES = next(
     (
         folder
-        for folder in (HERE.parent / "examples", HERE.parents[2] / "examples")
+        for folder in (HERE.parents[1] / "examples", HERE.parents[3] / "examples")
         if folder.is_dir()
     ),
-    HERE.parent / "examples",
+    HERE.parents[1] / "examples",
 )
-"""Models and tutorials: inside an installed wheel, beside `src` in a checkout."""
+"""The models and tutorials: inside an installed wheel, or next to `src` in a checkout."""
 
 MODEL = EXAMPLES / "models" / "deit.py"
 
@@ -57,14 +57,14 @@ def demo(output: Path, quick: bool = False) -> dict[str, Any]:
     """Lower DeiT-Tiny to a `.pte`, run it on ExecuTorch's runtime, compare with eager PyTorch.
 
     Returns:
-        The table's figures by name; `right` says whether the results are PyTorch's.
+        The table's figures by name; `right` is whether the results are PyTorch's.
 
     Args:
-        output: where the `.pte` is written.
-        quick: neither check every step nor measure ExecuTorch's own flow.
+        output: the path of the `.pte`.
+        quick: neither check every pass nor measure ExecuTorch's own flow.
 
     Raises:
-        StepwellError: the examples were removed from the installation.
+        StepwellError: the examples are missing from the installation.
     """
     if not MODEL.exists():
         raise StepwellError(
@@ -84,9 +84,9 @@ def demo(output: Path, quick: bool = False) -> dict[str, Any]:
     write_atomically(output, data)
     stock = dict[str, Any]()
     if not quick:
-        with console.status("checking every step of the lowering (half a minute; --quick skips)"):
+        with console.status("checking every pass of the lowering (half a minute; --quick skips)"):
             lower(exported, "xnnpack", check=True)
-        with console.status("lowering it by ExecuTorch's own flow (a minute; --quick skips)"):
+        with console.status("lowering it with ExecuTorch's own flow (a minute; --quick skips)"):
             stock = measure_stock(f"{MODEL}:deit_tiny")
 
     with torch.no_grad():
@@ -100,8 +100,8 @@ def demo(output: Path, quick: bool = False) -> dict[str, Any]:
     reports = (lifted.report, lowered.report)
     table = Table("", "stock\nExecuTorch 1.5.1", "scalars\nlifted only", "stepwell")
     for label, name, outcomes in (
-        ("delegates (parts XNNPACK runs whole)", "delegates", [r.delegates for r in reports]),
-        ("   cut off so that loading takes less memory", "cuts", [r.cuts for r in reports]),
+        ("delegates (subgraphs on XNNPACK)", "delegates", [r.delegates for r in reports]),
+        ("   split off to save memory on loading", "cuts", [r.cuts for r in reports]),
         ("ops left to portable kernels", "outside", [r.outside.total() for r in reports]),
         (
             "   of them aten.mul.Scalar",
@@ -121,13 +121,13 @@ def demo(output: Path, quick: bool = False) -> dict[str, Any]:
     )
     command = _command()
     console.print(
-        f"see every step:  {command} lower {_from_here(MODEL)}:deit_tiny -t xnnpack -o deit.pte\n"
+        f"see every pass:  {command} lower {_from_here(MODEL)}:deit_tiny -t xnnpack -o deit.pte\n"
         f"read it as text: {command} show {output}"
     )
     if quick:
-        console.print("--quick: no step was checked, ExecuTorch's own flow was not measured")
+        console.print("--quick: no pass was checked, ExecuTorch's own flow was not measured")
     else:
-        console.print("every step was checked: what it replaced and what it wrote compute the same")
+        console.print("every pass was checked: the program before and after it computes the same")
     return {
         "stock": stock or None,
         "lifted": lifted.report.figures,

@@ -1,6 +1,6 @@
 """The command line: `stepwell lower | emit | show | explain | check | opt | run | demo`.
 
-A `StepwellError` is shown, not traced.
+A `StepwellError` is printed without a traceback.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ if TYPE_CHECKING:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command; returns the exit code: 0, 1 after a reported error, 130 after Ctrl-C.
+    """Run a command; return the exit code: 0, 1 after a reported error, 130 after Ctrl-C.
 
-    Arguments that argparse does not take end the process with 2.
+    Invalid arguments end the process with 2.
     """
     _quieten_others()
     given = list(sys.argv[1:] if argv is None else argv)
@@ -64,21 +64,21 @@ def main(argv: Sequence[str] | None = None) -> int:
             print("\n".join(("", str(error.__cause__), *notes)), file=sys.stderr)
         if isinstance(error, StepFailure) and error.reproducer is not None:
             _write_reproducer(error.reproducer)
-        with suppress(StepwellError):  # Where it is the file that cannot be written.
+        with suppress(StepwellError):  # The file itself may be the one that cannot be written.
             _write_json(json, told(name, error))
         return 1
     except BrokenPipeError:
         return 0
     except KeyboardInterrupt:
-        return 130  # as a shell counts an interrupt
+        return 130  # as shells report an interrupt
 
 
 OUTPUT = "-"
-"""What `--json` calls the output."""
+"""The value of `--json` for the standard output."""
 
 
 def _asked(given: list[str]) -> tuple[str, str | None, Callable[[], Outcome]]:
-    """The command's name, where its outcome is written as JSON, and what runs it."""
+    """Return the command's name, the path of its JSON outcome, and a function that runs it."""
     if given[:1] == [opt.NAME]:
         return opt.NAME, opt.json_of(given), lambda: opt.run(given[1:])
     parser = _parser()
@@ -107,7 +107,7 @@ def _write_json(file: str | None, text: str) -> None:
 
 
 def _write_reproducer(reproducer: Reproducer) -> None:
-    """Write `repro.mlir` here, over an older one, but over nothing else."""
+    """Write `repro.mlir` in the current folder; overwrite only an older reproducer."""
     from stepwell.validation.reducer.reproducer import HEADER
 
     names = ("repro.mlir", *(f"repro-{number}.mlir" for number in range(2, 100)))
@@ -131,7 +131,7 @@ def _begins(path: Path, text: str) -> bool:
 
 
 def _quieten_others() -> None:
-    """What torch and torchao say of themselves while they are imported is not about the model."""
+    """Suppress messages of torch and torchao on import that do not concern the model."""
     for name in ("torchao", "torch.utils._pytree"):
         logging.getLogger(name).setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", category=SyntaxWarning, module=r".*\btorchao\b")
@@ -143,7 +143,7 @@ def _quieten_others() -> None:
 
 
 class _Version(argparse.Action):
-    """Print the version; it is looked up when somebody asks."""
+    """Print the version, which is looked up on demand."""
 
     def __init__(self, option_strings: Sequence[str], dest: str, help: str) -> None:
         super().__init__(option_strings, dest, nargs=0, help=help)
@@ -158,7 +158,7 @@ class _Version(argparse.Action):
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="stepwell",
-        description="A multi-level IR for ExecuTorch: walk a program down, and back.",
+        description="A multi-level IR for ExecuTorch: lower a program, and raise it again.",
         epilog="exit codes: 0 done, 1 an error or a difference that was reported, 2 bad arguments, "
         "130 interrupted",
     )
@@ -175,22 +175,26 @@ def _parser() -> argparse.ArgumentParser:
     lower.add_arguments(add("lower", lower.run, "lower a model to a target, write the artifact"))
     lower.add_emit_arguments(add("emit", lower.emit, "write a program at any level as an artifact"))
     show.add_arguments(add("show", show.run, "a model or an artifact as text, tables, page, graph"))
-    explain.add_arguments(add("explain", explain.run, "where each op of a model went, and why"))
-    check.add_arguments(add("check", check.run, "compare before and after every step"))
+    explain.add_arguments(
+        add("explain", explain.run, "what each op of a model was lowered to, and why")
+    )
+    check.add_arguments(add("check", check.run, "compare before and after every pass"))
     accuracy.add_arguments(
-        add("accuracy", accuracy.run, "which stage and which layer loses accuracy, and why")
+        add("accuracy", accuracy.run, "which stage and layer lose accuracy, and why")
     )
-    budget.add_arguments(add("budget", budget.run, "hold programs to a committed file of figures"))
-    prove.add_arguments(add("prove", prove.run, "what a solver says of the rules"))
+    budget.add_arguments(
+        add("budget", budget.run, "compare programs with a committed file of figures")
+    )
+    prove.add_arguments(add("prove", prove.run, "prove rules by a solver"))
     verify_certificate.add_arguments(
-        add("verify-certificate", verify_certificate.run, "check a lowering's certificate again")
+        add("verify-certificate", verify_certificate.run, "verify a lowering's certificate")
     )
-    replay.add_arguments(add("replay", replay.run, "what a change does to a set of programs"))
-    sweep.add_arguments(add("sweep", sweep.run, "many models to many targets, each a row"))
+    replay.add_arguments(add("replay", replay.run, "compare two commits on a set of programs"))
+    sweep.add_arguments(add("sweep", sweep.run, "lower many models to many targets"))
     commands.add_parser(opt.NAME, help=opt.HELP)
-    reduce.add_arguments(add("reduce", reduce.run, "make a reproducer of a failing step small"))
-    play.add_arguments(add("play", play.run, "try rewrites and steps on a page of this machine"))
-    add("plugins", plugins.run, "what plug-ins brought, and which failed to load")
+    reduce.add_arguments(add("reduce", reduce.run, "reduce a reproducer of a failing pass"))
+    play.add_arguments(add("play", play.run, "try rewrites and passes on a local page"))
+    add("plugins", plugins.run, "list plug-ins, their registrations and failures")
 
     run.add_arguments(add("run", run.run, "run an artifact on its engine, on random inputs"))
 

@@ -1,1 +1,1 @@
-"""Costs: estimated, measured, compared, and held to a budget."""
+"""Costs: estimates, measurements, comparisons and budgets."""

@@ -1,4 +1,4 @@
-"""Budgets: what a program may cost, in a committed file that a build is held to.
+"""Budgets: limits of a program's costs, in a committed file that a build is checked against.
 
     [[program]]
     model = "net.py:make"
@@ -9,7 +9,7 @@
     arena = 65536
     latency_ratio = 0.6
 
-A figure that is not there is not looked at. `budget` holds one lowering to such figures in Python.
+A figure that is absent is not checked. `budget` checks one lowering against limits in Python.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ HEAD = """\
 
 @dataclass(frozen=True)
 class Figures:
-    """What a program costs, or may cost; None is not known, or not looked at.
+    """The costs of a program, or their limits; None means unknown, or not checked.
 
     Attributes:
-        delegates: parts that a backend runs as a whole.
-        outside: ops that the runtime's own kernels run.
-        bytes: of the artifact.
-        arena: bytes planned for activations, of the method that has most; of a `.pte`.
-        latency_ratio: the time of a call, of one with the program of ExecuTorch's own flow.
+        delegates: number of delegates.
+        outside: number of ops that the runtime's own kernels run.
+        bytes: size of the artifact.
+        arena: bytes planned for activations in a `.pte`, of the method that needs most.
+        latency_ratio: time of a call, divided by that of the program of ExecuTorch's own flow.
     """
 
     delegates: int | None = None
@@ -51,7 +51,7 @@ class Figures:
     latency_ratio: float | None = None
 
     def passed(self, limits: Figures) -> dict[str, tuple[float, float]]:
-        """Each figure that is greater than its limit: (limit, figure)."""
+        """Return each figure that is greater than its limit: (limit, figure)."""
         pairs = {one.name: (getattr(limits, one.name), getattr(self, one.name)) for one in FIELDS}
         return {
             name: (limit, figure)
@@ -65,12 +65,12 @@ FIELDS = fields(Figures)
 
 @dataclass(frozen=True)
 class Budget:
-    """What one program may cost.
+    """The limits of one program.
 
     Attributes:
-        model: as commands take it (`net.py:make`, `net.pt2`), or a `.pte` that somebody made.
-        target, quantize, options: how it is lowered; nothing is, of a `.pte`.
-        limits: its figures at most.
+        model: a MODEL argument (`net.py:make`, `net.pt2`), or a `.pte` of any producer.
+        target, quantize, options: how it is lowered; unused for a `.pte`.
+        limits: the greatest allowed figures.
     """
 
     model: str
@@ -81,7 +81,7 @@ class Budget:
 
     @property
     def key(self) -> tuple[str, str, str | None, tuple[str, ...]]:
-        """What tells it from the others of a file."""
+        """Its identity within a file."""
         return self.model, self.target, self.quantize, self.options
 
     def __str__(self) -> str:
@@ -91,7 +91,7 @@ class Budget:
 
 
 def measure(lowered: Lowered) -> Figures:
-    """What a lowering costs; its latency is a matter of another measurement."""
+    """Return the costs of a lowering, without its latency, which is measured separately."""
     data = lowered.artifact
     is_pte = lowered.target.artifact == "pte"
     figures = Figures(lowered.report.delegates, lowered.report.outside.total(), len(data))
@@ -99,7 +99,7 @@ def measure(lowered: Lowered) -> Figures:
 
 
 def measure_pte(data: bytes) -> Figures:
-    """What a `.pte` costs, whoever made it: its calls of delegates and of kernels are counted."""
+    """Return the costs of a `.pte` of any producer: its delegate and kernel calls are counted."""
     from stepwell.backends.executorch.container import DelegateCall, KernelCall
     from stepwell.backends.executorch.reading.read import read_container
 
@@ -113,7 +113,7 @@ def measure_pte(data: bytes) -> Figures:
 
 
 def arena_of(data: bytes) -> int:
-    """Bytes that a `.pte` plans for activations, of the method that has most."""
+    """Return the bytes that a `.pte` plans for activations, of the method that needs most."""
     from stepwell.backends.executorch.reading.read import read_container
 
     return max((sum(method.arena_sizes[1:]) for method in read_container(data).methods), default=0)
@@ -127,19 +127,19 @@ def budget(
     bytes: int | None = None,
     arena: int | None = None,
 ) -> Figures:
-    """Hold a lowering to what it may cost, in a test of one's own.
+    """Check a lowering against cost limits, for use in a test.
 
         stepwell.budget(stepwell.lower(exported, "xnnpack"), delegates=1, outside=0)
 
     Args:
-        lowered: by `stepwell.lower`.
-        delegates, outside, bytes, arena: at most so many (`Figures`); None: any.
+        lowered: the result of `stepwell.lower`.
+        delegates, outside, bytes, arena: the limits (`Figures`); None: no limit.
 
     Returns:
-        What it costs.
+        Its costs.
 
     Raises:
-        StepwellError: naming every figure that is passed.
+        StepwellError: a limit is exceeded; the message names every such figure.
     """
     figures = measure(lowered)
     problems = [
@@ -155,10 +155,10 @@ def budget(
 
 
 def read_budgets(path: Path) -> list[Budget]:
-    """The budgets of a file.
+    """Read the budgets of a file.
 
     Raises:
-        StepwellError: it cannot be read, is no TOML, or has what no budget has.
+        StepwellError: it cannot be read, is not TOML, or has an unknown key.
     """
     try:
         document = tomllib.loads(read_bytes(path).decode())
@@ -189,7 +189,7 @@ def _read(entry: Any, where: str) -> Budget:
 
 
 def write_budgets(path: Path, budgets: Sequence[Budget]) -> None:
-    """Write a file of budgets, with what says how it is read."""
+    """Write a file of budgets, with a comment that explains its use."""
     tables: list[str] = []
     for one in budgets:
         named = {"model": one.model, "target": None if one.model.endswith(".pte") else one.target}

@@ -1,4 +1,4 @@
-"""What costs decide for one CPU and for another: `stepwell explain MODEL --costs A B`."""
+"""Differences in cost-based decisions between two CPUs: `stepwell explain MODEL --costs A B`."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from stepwell.program import Program
 
 @dataclass(frozen=True)
 class Flipped:
-    """A choice that the costs of two CPUs take differently.
+    """A choice that the costs of two CPUs decide differently.
 
     Attributes:
-        first, second: the choice on each; None where what it hangs on is not there.
+        first, second: the choice on each; None if the choice does not arise there.
 
     """
 
@@ -25,7 +25,7 @@ class Flipped:
 
     @property
     def gain(self) -> float | None:
-        """How many times less the second CPU's form takes there than the first's would."""
+        """How many times faster the second CPU's form is there than the first CPU's form."""
         if self.first is None or self.second is None:
             return None
         costs = self.second.costs
@@ -44,11 +44,11 @@ class CostDifferences:
     """The choices of one program on two CPUs.
 
     Attributes:
-        cpus: their names; None is the usual costs.
-        asked: how many choices there are on each.
-        flipped: those that differ.
-        nodes: how many of each node the programs differ by, the second's less the first's: what
-            costs decide without a choice by name (layouts, what is narrowed).
+        cpus: their names; None is the default costs.
+        asked: number of choices on each.
+        flipped: the choices that differ.
+        nodes: difference in the number of each node, the second's less the first's. It shows
+            decisions by cost that have no named choice (layouts, narrowed types).
 
     """
 
@@ -69,13 +69,13 @@ class CostDifferences:
 def cost_differences(
     program: Program, cpus: Sequence[str | None], target: str = "xnnpack", **options: Any
 ) -> CostDifferences:
-    """Lower a program for two CPUs and compare what their costs decided.
+    """Lower a program for two CPUs and compare the decisions by cost.
 
     Args:
-        program: what `lower` takes.
+        program: as for `lower`.
         cpus: two values of the target's option `cpu`.
         target: the target.
-        options: further ones of it.
+        options: further options of the target.
 
     Raises:
         StepwellError: no such CPU, or the program cannot be lowered.

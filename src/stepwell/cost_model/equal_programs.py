@@ -1,4 +1,4 @@
-"""Proved rules as ways from a program to an equal one, forwards and backwards."""
+"""Proved rules, applied forwards and backwards, derive equivalent programs."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from stepwell.validation.rules.kept_verdicts import known
 from stepwell.validation.rules.verdicts import rules
 
 DIALECTS = ("aten.", "quant.")
-"""Of the program's level."""
+"""Prefixes of the names of ops at the program's level."""
 _FAILS = (StepwellError, RuntimeError, ValueError, TypeError, IndexError, KeyError, AttributeError,
           AssertionError, NotImplementedError)  # fmt: skip
-"""What a rule raises that is applied against its direction to what it was not written for."""
+"""Exceptions of a rule that is applied backwards to a program it was not written for."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,14 +44,14 @@ class Way:
 
     @cached_property
     def turned(self) -> Rule:
-        """The rule from behind, without what it asks."""
+        """The inverted rule, without its conditions."""
         return replace(
             self.form, before=self.form.after, after=self.form.before, where=(), proven=()
         )
 
     @cached_property
     def matcher(self) -> Matcher:
-        """What looks at an op."""
+        """The matcher that is applied to an op."""
         if self.backwards:
             return compile_rule(self.turned, self.rewrite.namespace)
         return lambda op, program: (
@@ -60,11 +60,11 @@ class Way:
 
     @property
     def root(self) -> str:
-        """The operator at which it is looked for."""
+        """The operator at which matching starts."""
         return (self.turned if self.backwards else self.form).root.op
 
     def applied(self, program: Program, at: int) -> Program | None:
-        """A copy of a program with the op of this number rewritten, or None where it cannot be."""
+        """Return a copy of a program with op number `at` rewritten, or None without a match."""
         try:
             if not isinstance(self.matcher(ops(program)[at], program), Matched):
                 return None
@@ -99,12 +99,12 @@ class Way:
 
 
 def ops(program: Program) -> Sequence[Operation]:
-    """The ops of the method, without weights."""
+    """Return the ops of the method, without weights."""
     return [op for op in program.method().body.block.ops if not isinstance(op, WeightOp)]
 
 
 def _names(lines: Any) -> set[str]:
-    """The values and holes that lines speak of, but for types."""
+    """Return the values and holes that lines name, except types."""
     return {str(term) for line in lines for _, term in line.arguments for term in _terms(term)}
 
 
@@ -113,7 +113,7 @@ def _terms(term: Any) -> list[Any]:
 
 
 def _is_plain(rule: Rule) -> bool:
-    """Whether what stands after is ops alone, which name all that stands before."""
+    """Whether the replacement has only ops, which name all that the pattern names."""
     only_ops = bool(rule.after) and all(
         "." in line.op and not line.recipe and not line.is_again for line in rule.after
     )
@@ -124,7 +124,7 @@ def _is_plain(rule: Rule) -> bool:
 
 @cache
 def ways() -> list[Way]:
-    """Rules of the program's level that are proved, in each direction."""
+    """Return the proved rules of the program's level, in each direction."""
     every: list[Way] = []
     for name, rewrite in rules().items():
         verdict = known().get(hash_of(rewrite))
@@ -146,6 +146,6 @@ def _by_root() -> dict[str, list[Way]]:
 
 
 def ways_of(program: Program) -> Iterator[tuple[int, Way]]:
-    """Each place of a program with each way that is looked for there."""
+    """Yield each op of a program with each directed rule that may match there."""
     for at, op in enumerate(ops(program)):
         yield from ((at, way) for way in _by_root().get(op.name, ()))

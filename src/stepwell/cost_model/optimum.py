@@ -1,10 +1,10 @@
-"""`stepwell explain --optimum`: is there an equal program that the pipeline makes a cheaper one of?
+"""`stepwell explain --optimum`: search for an equivalent program that lowers to a cheaper result.
 
-Proved rules are applied forwards and backwards at every place, breadth first, until there are as
-many programs as are asked for; each is lowered, and the target's own costs say what the result
-takes. What is cheaper than what the pipeline makes of the program as it is shows a rewrite that is
-missing, or an order that is wrong. Rules are not translated into another tool's patterns: most ask
-conditions of types and numbers that only their own matchers know.
+Proved rules are applied forwards and backwards at every op, breadth first, up to a given number of
+programs. Each program is lowered, and the target's own costs estimate the result. A cheaper result
+than that of the original program shows a missing rewrite or a wrong pass order. The rules are not
+translated into another tool's patterns: most have conditions on types and numbers that only their
+own matchers can check.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from stepwell.lowering import lower
 from stepwell.program import Program
 
 FLOAT = 8
-"""Bytes that a core multiplies in the time of one float."""
+"""Byte multiplications that a core performs in the time of one float multiplication."""
 WORTH = 0.03
-"""The part of a cost from which on a difference is told."""
+"""Least difference that is reported, as a part of a cost."""
 _MOVES = {
     "transpose": COSTS.transpose, "slice": COSTS.slice, "concatenate": COSTS.slice,
     "split": COSTS.slice, "convert": COSTS.convert, "reshape": COSTS.copy,
@@ -41,16 +41,16 @@ _MOVES = {
 
 @dataclass(frozen=True)
 class Optimum:
-    """What equal programs become.
+    """The result of the search over equivalent programs.
 
     Attributes:
-        target: what they are lowered to.
-        pipeline: the cost of what the pipeline makes of the program as it is.
-        best: the least cost of what it makes of an equal one.
-        steps: the rules that lead there.
-        program: that program, as it was before it was lowered.
-        tried, refused: programs that were lowered, and that could not be.
-        applications: rules that held at a place.
+        target: the target of the lowering.
+        pipeline: the cost of the lowered original program.
+        best: the least cost of a lowered equivalent program.
+        steps: the rules that lead to this program.
+        program: this program, before it was lowered.
+        tried, refused: number of programs that were lowered, and that could not be lowered.
+        applications: number of rule applications.
     """
 
     target: str
@@ -64,7 +64,7 @@ class Optimum:
 
     @property
     def gain(self) -> float:
-        """The part of the pipeline's cost that the best one saves."""
+        """The part of the pipeline's cost that the best program saves."""
         return 1 - self.best / self.pipeline if self.pipeline else 0.0
 
     def __str__(self) -> str:
@@ -78,11 +78,11 @@ class Optimum:
 
 
 def cost(program: Program, target: str) -> float:
-    """What a lowered program takes, by its target's own model.
+    """Estimate the cost of a lowered program by its target's own model.
 
-    XNNPACK: nanoseconds of `dialects/xnnpack/costs`, an op outside of delegates as a copy beside
-    its work. TOSA: operators, then elements. CMSIS-NN: multiplications and elements, calls as
-    `dialects/cmsis/costs.py` weighs them.
+    XNNPACK: nanoseconds of `dialects/xnnpack/costs`; an op outside delegates costs a copy in
+    addition to its work. TOSA: operators, then elements. CMSIS-NN: multiplications and elements,
+    with the cost of calls from `dialects/cmsis/costs.py`.
     """
     if target == "xnnpack":
         return sum(_nanoseconds(op) for op in _leaves(program))
@@ -98,7 +98,7 @@ def _leaves(program: Program) -> Iterator[Operation]:
 
 
 def _work(op: Operation) -> float:
-    """Multiplications, of floats as `FLOAT` of bytes; depthwise filters have channels last."""
+    """Count multiplications; one of floats counts as `FLOAT`. Depthwise: channels are last."""
     if op.name.startswith("aten."):
         return FLOAT * operations(op)
     result = op.results[0].type
@@ -124,13 +124,13 @@ def _nanoseconds(op: Operation) -> float:
 
 
 def optimum(program: Program, target: str, most: int = 64, **options: Any) -> Optimum:
-    """The best that the pipeline makes of programs equal to one.
+    """Lower programs that are equivalent to one, and return the cheapest result.
 
     Args:
-        program: of torch's operators.
-        target: as `lower` takes it.
-        most: programs that are lowered.
-        options: of `lower`.
+        program: a program of torch's operators.
+        target: as for `lower`.
+        most: greatest number of programs that are lowered.
+        options: options of `lower`.
 
     Raises:
         StepwellError: the program itself cannot be lowered.

@@ -1,10 +1,10 @@
-"""`tune`: what costs call close is measured on this CPU, and kept where it wins beyond noise.
+"""`tune`: measure close alternatives of the cost model on this CPU; keep those that win clearly.
 
-Steps of a lowering say what else they could have done, with an estimate of each (`ir/choices.py`).
-Whatever is within `choices.CLOSE` of the least is tried, one choice at a time: the program is
-lowered once with it and once without, and both artifacts run in turn. A choice is kept if it is
-faster in nearly all pairs of runs, and by more than `NOISE` in the middle; at the end the whole is
-held against the untuned program in the same way, and dropped if it is no faster.
+Passes of a lowering record their alternatives, with an estimate of each (`ir/choices.py`). Each
+alternative within `choices.CLOSE` of the least estimate is tried, one choice at a time: the program
+is lowered with it and without it, and both artifacts run in turn. A choice is kept if it is faster
+in nearly all pairs of runs, and by more than `NOISE` in the median. At the end the tuned program is
+compared with the untuned one in the same way, and dropped if it is not faster.
 """
 
 from __future__ import annotations
@@ -31,25 +31,25 @@ if TYPE_CHECKING:
 NOISE = 0.02
 """The part of a run's time that a choice must save."""
 PAIRS = 41
-"""Pairs of runs, or of batches of runs, that are compared."""
+"""Number of pairs of runs, or of batches of runs, that are compared."""
 SURE = 0.8
 """The part of pairs in which the faster one must be faster."""
 BATCH = 2e-3
-"""Seconds that one side of a pair takes at least."""
+"""Least seconds of one side of a pair."""
 
 
 Measured = Mapping[str, Mapping[str, float]]
-"""By key: what was tried instead of what costs say, and its share of the time; 1: no faster."""
+"""By key: the alternative that was tried, and its relative time; 1: not faster."""
 
 
 @dataclass(frozen=True)
 class Tuned:
-    """What tuning a program found.
+    """The result of tuning a program.
 
     Attributes:
         measured: each choice that was tried.
-        ratio: time of the tuned program as a share of the untuned one's, the middle of pairs.
-        untuned_ms: time of a run as costs say.
+        ratio: time of the tuned program divided by the untuned one's, the median of pairs.
+        untuned_ms: time of a run with the choices of the cost model.
     """
 
     measured: Measured
@@ -58,7 +58,7 @@ class Tuned:
 
     @property
     def choices(self) -> dict[str, str]:
-        """The table of this program: what `lower(..., tuned=…)` takes."""
+        """The table of this program, for `lower(..., tuned=…)`."""
         return table_of([self.measured])
 
 
@@ -71,7 +71,7 @@ class Comparison:
 
     @property
     def ratio(self) -> float:
-        """Time of the second as a share of the first's, in the middle."""
+        """Time of the second divided by the first's, the median."""
         return statistics.median(self.ratios)
 
     @property
@@ -88,12 +88,12 @@ def tune(
     pairs: int = PAIRS,
     **options: Any,
 ) -> Tuned:
-    """Measure what the XNNPACK lowering of a program could do otherwise, on this CPU.
+    """Measure the alternatives of the XNNPACK lowering of a program on this CPU.
 
     Args:
-        program: what is lowered; it is not changed.
-        inputs: of its method `forward`, flat.
-        pairs: of runs for each comparison.
+        program: the program to lower; it is not changed.
+        inputs: inputs of its method `forward`, flat.
+        pairs: number of pairs of runs for each comparison.
         options: as for `lower`.
 
     Raises:
@@ -127,9 +127,9 @@ def tune(
 
 
 def table_of(found: Sequence[Measured]) -> dict[str, str]:
-    """One table of what was measured in several programs.
+    """Merge the measurements of several programs into one table.
 
-    A choice is taken if it wins in one of them and is slower beyond noise in none.
+    A choice is taken if it wins in one of them and is clearly slower in none.
     """
     ratios: dict[str, dict[str, list[float]]] = {}
     for measured in found:
@@ -146,7 +146,7 @@ def table_of(found: Sequence[Measured]) -> dict[str, str]:
 
 
 def choices_of(lowered: Lowered) -> list[Choice]:
-    """What a lowering could have done otherwise, those things first that take longest."""
+    """Return the alternatives of a lowering, those with the longest time first."""
     choices = lowered.program.context.choices.values()
     return sorted(choices, key=lambda choice: -min(choice.costs.values()))
 
@@ -159,9 +159,9 @@ def compared(
     *,
     even_if_equal: bool = False,
 ) -> Comparison:
-    """Run two programs in turn, each as often as takes `BATCH` seconds.
+    """Run two programs in turn, each as often as needed for `BATCH` seconds.
 
-    Equal ones need no run unless asked for.
+    Equal programs are not run unless requested.
     """
     runs = [runner(one, inputs) for one in (first, second)]
     if first.artifact == second.artifact and not even_if_equal:
@@ -171,7 +171,9 @@ def compared(
     ratios: list[float] = []
     firsts: list[float] = []
     for index in range(pairs):
-        order = (0, 1) if index % 2 else (1, 0)  # The second finds caches as the first left them.
+        order = (
+            (0, 1) if index % 2 else (1, 0)
+        )  # The second run has the caches that the first left.
         times = {at: timed(runs[at], count) for at in order}
         ratios.append(times[1] / times[0])
         firsts.append(times[0] / count)
@@ -179,7 +181,7 @@ def compared(
 
 
 def runner(lowered: Lowered, inputs: Sequence[Any]) -> Callable[[], object]:
-    """A run of an artifact that is loaded once."""
+    """Return a function that runs an artifact; it is loaded once."""
     from stepwell.backends.executorch.running.runner import PteSession
 
     session = PteSession.load(lowered.artifact)
@@ -188,7 +190,7 @@ def runner(lowered: Lowered, inputs: Sequence[Any]) -> Callable[[], object]:
 
 
 def timed(run: Callable[[], object], count: int) -> float:
-    """Seconds that some runs take; those of this thread if it works alone."""
+    """Return the seconds that some runs take; CPU seconds of this thread if it works alone."""
     from stepwell.translate.executorch_private import count_threads
 
     clock = time.thread_time if count_threads() == 1 else time.perf_counter
@@ -199,10 +201,10 @@ def timed(run: Callable[[], object], count: int) -> float:
 
 
 def write_table(path: Path, choices: Mapping[str, str]) -> None:
-    """Keep choices of this kind of CPU in a file that `lower(..., tuned=path)` takes.
+    """Save choices for this kind of CPU in a file for `lower(..., tuned=path)`.
 
     Raises:
-        StepwellError: the file is there and holds choices of another kind.
+        StepwellError: the file exists and holds choices for another kind of CPU.
     """
     if path.exists() and (kind := read_table(path)[0]) != cpu_kind():
         raise StepwellError(

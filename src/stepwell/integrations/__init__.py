@@ -1,1 +1,1 @@
-"""Other projects' own interfaces over stepwell: ExecuTorch's flow, xDSL's driver and interpreter."""
+"""stepwell behind the interfaces of ExecuTorch's flow and of xDSL's driver and interpreter."""

@@ -1,15 +1,16 @@
-"""Causal language models of `transformers` as programs: their state inside, as runners call them.
+"""Causal language models of `transformers` as programs with internal state, as LLM runners need.
 
 `stepwell lower FOLDER` takes a folder of `save_pretrained` (`config.json` and safetensors, whose
-weights stay mapped), `export_causal_lm` a model in memory. The method `forward` takes tokens
-`[1, n]` and the position of the first one `[1]`, and gives the logits of the last one
-`[1, vocabulary]`; beside it stand the methods that ExecuTorch's LLM runner asks about a model.
+weights stay memory-mapped); `export_causal_lm` takes a model in memory. The method `forward` takes
+tokens `[1, n]` and the position of the first one `[1]`, and returns the logits of the last one
+`[1, vocabulary]`. The program also has the constant methods that ExecuTorch's LLM runner queries.
 
-Nothing is read off a configuration that a run shows: `observing` runs the model once and sees what
-its layers keep and what its attention is given, `states` holds that as buffers, `attention` says
-what ExecuTorch's operators can take over, `decoder` is the module that is exported, and `exporting`
-compares it with the model before it is believed. `seq2seq` does the same of models with an encoder,
-as two methods; `gguf` and `folders` read files, `blocks` and `tables` keep integers that they have.
+The state and the attention are observed in a run, not derived from the configuration: `observing`
+runs the model once and records the state of its layers and the arguments of its attention. `states`
+makes buffers of the state, `attention` checks which attentions ExecuTorch's operators can replace,
+`decoder` has the module that is exported, and `exporting` compares it with the model. `seq2seq`
+does the same for models with an encoder, as two methods. `gguf` and `folders` read files; `blocks`
+and `tables` keep the integers of these files.
 """
 
 from stepwell.language_models.attention import Attention
@@ -26,7 +27,7 @@ from stepwell.language_models.seq2seq import export_seq2seq
 from stepwell.language_models.vision import export_vision_language
 
 BEFORE_EXPORT = frozenset({"dtype", "embedding", "group"})
-"""What is said of a model before it is exported; the rest says how it is."""
+"""Options of the preparation of a model; all others are options of its export."""
 
 __all__ = [
     "BEFORE_EXPORT",

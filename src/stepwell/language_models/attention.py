@@ -1,4 +1,4 @@
-"""ExecuTorch's attention under the name by which transformers calls it, and what it cannot take."""
+"""ExecuTorch's attention, registered with transformers, and checks for unsupported features."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Attention = Literal["custom", "torch"]
 CUSTOM = "stepwell-custom"
 """The name under which transformers knows ExecuTorch's attention."""
 OBSERVED = "stepwell-observed"
-"""The name of the model's own attention while `observing` looks."""
+"""The name of the model's own attention during observation."""
 
 _UNDERSTOOD = frozenset(
     "scaling position_ids cache_position sliding_window use_cache output_attentions "
@@ -28,10 +28,10 @@ _UNDERSTOOD = frozenset(
 
 @dataclass
 class Positions:
-    """Where the tokens of the call that is running begin: a number of the program."""
+    """The position of the first token of the current call, a value of the program."""
 
     context: int
-    """How many places a cache has."""
+    """The length of a cache, in tokens."""
     start: Any = 0
 
 
@@ -58,9 +58,9 @@ def meaningful(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def beyond_custom(calls: list[Call]) -> Iterator[str]:
-    """What a model's attention has that ExecuTorch's operators have not."""
+    """Return the features of a model's attention that ExecuTorch's operators lack."""
     if not calls:
-        yield "an attention that is not exchangeable"
+        yield "an attention that cannot be replaced"
     for call in calls:
         query, key, value = call.sizes
         if not query == key == value:
@@ -72,7 +72,7 @@ def beyond_custom(calls: list[Call]) -> Iterator[str]:
 
 
 def register() -> None:
-    """Make ExecuTorch's attention known to transformers, which keeps such by name."""
+    """Register ExecuTorch's attention with transformers, which stores attentions by name."""
     import executorch.extension.llm.custom_ops.custom_ops  # noqa: F401  # pyright: ignore
     from transformers import AttentionInterface, AttentionMaskInterface
 
@@ -81,7 +81,7 @@ def register() -> None:
 
 
 def _mask(**how: Any) -> Tensor | None:
-    """None where attention stops at the position, else which of the cache's places are seen.
+    """Return the mask over the cache's positions, or None if attention is plainly causal.
 
     Returns:
         `[1, 1, n, context]`, zero where a query sees a key and minus infinity elsewhere.
@@ -96,7 +96,7 @@ def _mask(**how: Any) -> Tensor | None:
     asked: dict[str, Any] = {**how, "allow_is_causal_skip": False}
     mask: Any = sdpa_mask(**asked)
     if mask is None:
-        raise StepwellError("the model's attention looks at tokens that are to come")
+        raise StepwellError("the model's attention is not causal: it reads later tokens")
     return torch.where(mask, 0.0, -torch.inf)
 
 
@@ -111,16 +111,16 @@ def _attend(
 ) -> tuple[Tensor, None]:
     """Queries `[batch, heads, n, size]` over caches `[batch · heads, context, 1, size]`, causally.
 
-    The caches' heads stand where the operator has its batch, each with the queries that share it:
-    so a head's keys lie behind one another, which is read faster than every other row of a cache of
+    The heads of the caches are the operator's batch axis, each with the queries that share it. The
+    keys of a head are then contiguous, which is faster to read than strided rows of a cache of
     tokens (`bench/attention.py`).
 
     Raises:
-        StepwellError: it is given what the operators cannot take.
+        StepwellError: the operators do not support an argument.
     """
     if unknown := meaningful(more):
         raise StepwellError(
-            f"{type(module).__name__} gives its attention {', '.join(sorted(unknown))}, which "
+            f"{type(module).__name__} passes {', '.join(sorted(unknown))} to its attention, which "
             "ExecuTorch's attention does not have",
             help="attention='torch' keeps the model's own, over the whole cache",
         )
@@ -147,12 +147,12 @@ def _attend(
 def custom_layer(
     keys: Tensor, values: Tensor, positions: Positions, dtype: torch.dtype | None = None
 ) -> Any:
-    """A layer of a cache which ExecuTorch's operators write and read.
+    """A cache layer that ExecuTorch's operators write and read.
 
     Args:
         keys, values: of a static layer, `[batch, heads, context, size]`.
-        positions: where the operators write.
-        dtype: of what is kept, and of what attention computes in; by default the model's.
+        positions: the positions that the operators write to.
+        dtype: dtype of the cache and of the attention; by default the model's.
     """
     from transformers.cache_utils import CacheLayerMixin
 
@@ -172,10 +172,10 @@ def custom_layer(
             self.is_initialized = True
 
         def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
-            """Nothing waits."""
+            """Do nothing: there is no pending state."""
 
         def update(self, key_states: Tensor, value_states: Tensor, *_: Any, **__: Any) -> Any:
-            """The caches themselves, with the new rows in them."""
+            """Write the new rows, and return the caches themselves."""
             write = torch.ops.llama.update_cache
             kept: tuple[Any, Any] = (self.keys, self.values)
             for rows, held in zip((key_states, value_states), kept, strict=True):

@@ -1,9 +1,9 @@
-"""Linear layers that keep the integers a file has: a scale and an offset a group.
+"""Linear layers that keep the integers of a file: a scale and an offset per group.
 
-XNNPACK's kernel of four bits has a scale a group and nothing else: `s · (u − 8)`. Where a file
-says `s · u + m` (GGUF's Q4_1 and Q4_K, GPTQ, AWQ; Q4_0 where its scale is negative), what is left
-is the same number for a whole group, and its product with the inputs is that of their sum by
-groups: a matrix as many times smaller as a group is long. Weights of eight bits have a scale a row.
+XNNPACK's 4-bit kernel has only a scale per group: `s · (u − 8)`. If a file has `s · u + m`
+(GGUF's Q4_1 and Q4_K, GPTQ, AWQ; Q4_0 with a negative scale), the remainder is one number per
+group. Its product with the inputs is a product with the inputs' sums per group; this matrix is
+smaller by a factor of the group's length. 8-bit weights have a scale per row.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from stepwell.quantization.quantizers import by_torchao
 
 @dataclass(frozen=True)
 class Blocks:
-    """A matrix `[rows, columns]` of few bits: `scales · integers + least`, by groups of a row."""
+    """A low-bit matrix `[rows, columns]`: `scales · integers + least`, by groups of a row."""
 
     integers: Tensor
     """`[rows, columns]`, from 0 on, int16."""
     scales: Tensor
     """`[rows, groups]`, single precision, of either sign."""
     least: Tensor
-    """`[rows, groups]`: what the integer 0 stands for."""
+    """`[rows, groups]`: the value of the integer 0."""
     bits: int = 4
 
     @property
     def middle(self) -> int:
-        """What XNNPACK takes from an integer."""
+        """The zero point that XNNPACK subtracts from an integer."""
         return 1 << self.bits - 1
 
     @property
@@ -42,16 +42,16 @@ class Blocks:
 
     @property
     def is_symmetric(self) -> bool:
-        """Whether the middle stands for 0."""
+        """Whether the middle integer represents 0."""
         return not (self.least + self.middle * self.scales).any()
 
     def numbers(self) -> Tensor:
-        """What the bits stand for, `[rows, columns]`."""
+        """The dequantized matrix, `[rows, columns]`."""
         scales, least = (x.repeat_interleave(self.group, 1) for x in (self.scales, self.least))
         return scales * self.integers + least
 
     def upright(self) -> Blocks:
-        """The same numbers with scales above zero, as XNNPACK needs them."""
+        """Return the same numbers with positive scales, as XNNPACK requires."""
         is_negative = self.scales < 0
         wide = is_negative.repeat_interleave(self.group, 1)
         most = 2 * self.middle - 1
@@ -68,7 +68,7 @@ class BlockLinear(nn.Module):
     """A linear layer of four bits in groups, and the products of its groups' offsets."""
 
     def __init__(self, products: nn.Linear, offsets: Tensor) -> None:
-        """Add what groups are off by to a layer.
+        """Add the offsets of groups to a layer.
 
         Args:
             products: the layer with `s · (u − 8)` for its weights, and its bias.
@@ -88,7 +88,7 @@ class BlockLinear(nn.Module):
 
 
 class Reordered(nn.Module):
-    """A layer whose groups are of inputs that lie apart."""
+    """A layer whose groups consist of inputs that are not adjacent."""
 
     def __init__(self, layer: nn.Module, order: Tensor) -> None:
         """Give a layer its inputs in an order, `[columns]`."""
@@ -103,21 +103,21 @@ class Reordered(nn.Module):
 
 
 def has_kernel(blocks: Blocks) -> bool:
-    """Whether XNNPACK multiplies by such: four bits in groups of a multiple of 32, or a row."""
+    """Whether XNNPACK has a kernel: four bits in groups of a multiple of 32, or in whole rows."""
     is_row = blocks.scales.shape[1] == 1
     return is_row or (blocks.bits <= 4 and blocks.group % 32 == 0)
 
 
 def layer_of(blocks: Blocks, bias: Tensor | None, order: Tensor | None = None) -> nn.Module:
-    """A layer that computes with the integers of a file, its inputs int8 of each token.
+    """Make a layer that computes with the integers of a file; its inputs are int8 per token.
 
-    Scales of groups are rounded to bfloat16, which is what XNNPACK's kernel holds; offsets are
-    eight bits by row where a row has any.
+    Group scales are rounded to bfloat16, the type in XNNPACK's kernel; offsets are 8-bit integers
+    with a scale per row, for rows that have any.
 
     Args:
-        blocks: such as XNNPACK has a kernel for.
+        blocks: a matrix that XNNPACK has a kernel for.
         bias: `[rows]`.
-        order: which column of the layer's inputs each of the blocks' is.
+        order: for each column of the blocks, the column of the layer's inputs.
     """
     assert has_kernel(blocks)
     blocks = blocks.upright()
@@ -137,7 +137,7 @@ def layer_of(blocks: Blocks, bias: Tensor | None, order: Tensor | None = None) -
 
 
 def sentence(kept: Mapping[str, int], left: Mapping[str, int]) -> str:
-    """What became of a file's matrices, by how many of each kind."""
+    """Describe the result for a file's matrices, with the number of each kind."""
 
     def counted(counts: Mapping[str, int]) -> str:
         return ", ".join(f"{count} of {kind}" for kind, count in sorted(counts.items()))

@@ -1,4 +1,4 @@
-"""The modules that are exported: a causal model with its state inside, or with caches given."""
+"""The exported modules: a causal model with internal state, or with caches as arguments."""
 
 from __future__ import annotations
 
@@ -18,34 +18,34 @@ Takes = Literal["tokens", "embeddings"]
 
 @dataclass(frozen=True)
 class Form:
-    """What a decoder takes and gives, and how it attends."""
+    """The inputs, outputs and attention of a decoder."""
 
     context: int
-    """How many tokens a conversation may have."""
+    """Greatest number of tokens of a conversation."""
     any_length: bool
-    """Whether it takes any number of tokens at once, or one."""
+    """Whether it takes any number of tokens at once, or a single one."""
     attention: Attention
     """`custom`: ExecuTorch's operators, which stop at the position and write the cache in place.
     `torch`: the model's own, over the whole cache."""
     logits: Logits
     """Of the `last` token, `[1, vocabulary]`, or of `all`, `[1, n, vocabulary]`."""
     gives_mask: bool = False
-    """Whether the model is told that no token is padding, for one that would count tokens."""
+    """Whether the model gets a mask without padding, for a model that would count tokens."""
     takes: Takes = "tokens"
     """`tokens` `[1, n]`, or their `embeddings` `[1, n, size]`."""
     batch: int = 1
-    """Conversations side by side: where it says 1 of an axis of tokens or logits, as many."""
+    """Number of parallel conversations: the size of the first axis of tokens and logits."""
     cache_dtype: torch.dtype | None = None
-    """Of keys and values, for ExecuTorch's operators; by default the model's."""
+    """Dtype of keys and values, for ExecuTorch's operators; by default the model's."""
 
     @property
     def tokens(self) -> Tensor:
-        """An example."""
+        """Return an example input."""
         return torch.ones(self.batch, 3 if self.any_length else 1, dtype=torch.long)
 
     @property
     def rows(self) -> dict[int, Any] | None:
-        """Which axis of the tokens is open."""
+        """Return the dynamic axis of the tokens."""
         if not self.any_length:
             return None
         return {1: torch.export.Dim("tokens", min=1, max=self.context - 1)}
@@ -55,12 +55,12 @@ class Decoder(nn.Module):
     """Tokens `[1, n]` and where they begin `[1]` to logits, `[1, vocabulary]` or of all tokens."""
 
     def __init__(self, model: Any, observed: Observed, form: Form) -> None:
-        """Put the state that a run showed beside a causal model.
+        """Register the state that a run showed as buffers, next to a causal model.
 
         Args:
             model: a `PreTrainedModel` with a language model's head, in eval mode.
-            observed: its cache, which this module writes to from here on.
-            form: what it takes and gives.
+            observed: its cache, which this module writes to from now on.
+            form: its inputs and outputs.
         """
         super().__init__()
         self.model, self.form, context = model, form, form.context
@@ -95,7 +95,7 @@ class Decoder(nn.Module):
                 module.stepwell_positions = self.positions
 
     def forward(self, tokens: Tensor, input_pos: Tensor) -> Tensor:
-        """The logits of the last token, or of all; the tokens may be given as embeddings."""
+        """Return the logits of the last token, or of all; the tokens may be embeddings."""
         count = tokens.shape[1]
         # A position outside the cache has no row here: the program ends before it writes one.
         ends = torch.cat([input_pos, input_pos + (count - 1)])
@@ -134,7 +134,7 @@ class Decoder(nn.Module):
 
 
 class Growing(nn.Module):
-    """A decoder whose caller keeps the caches: transformers' `DynamicCache`, layer by layer."""
+    """A decoder whose caller owns the caches: transformers' `DynamicCache`, layer by layer."""
 
     def __init__(self, model: Any, observed: Observed) -> None:
         """Wrap a causal model whose caches are keys and values of all tokens."""
@@ -146,7 +146,7 @@ class Growing(nn.Module):
     def forward(
         self, tokens: Tensor, keys: list[Tensor], values: list[Tensor]
     ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
-        """Tokens `[1, n]` behind caches of p to the last one's logits and caches of p + n.
+        """Append tokens `[1, n]` to caches of p tokens; return the last logits and longer caches.
 
         Args:
             tokens: `[1, n]`.

@@ -1,4 +1,4 @@
-"""A causal model of transformers exported, after what is exported said what the model says."""
+"""Export of a causal model of transformers, after a comparison of the exported form with it."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ METHODS: dict[str, dict[str, Any]] = {
     "decode": {"any_length": False, "logits": "last"},
     "verify": {"any_length": True, "logits": "all"},
 }
-"""What a method is whatever was asked for; `forward` is what was."""
+"""Fixed options of each method; `forward` has the requested ones."""
 _USUAL_CONTEXT = 2048
 _ATTENTIONS: tuple[Attention, ...] = ("custom", "torch")
 _AGREEMENT = {torch.float32: 1e-3, torch.float64: 1e-6}
-"""How far a decoder may be off its model, as a share of the largest logit; halves: a twentieth."""
+"""Error bound of a decoder against its model, as a share of the largest logit; 0.05 otherwise."""
 
 
 @torch.no_grad()
@@ -51,34 +51,34 @@ def export_causal_lm(
     methods: Sequence[str] = ("forward",),
     notes: list[str] | None = None,
 ) -> dict[str, Any]:
-    """Methods of a causal model of transformers, for `stepwell.lower`.
+    """Export the methods of a causal model of transformers, for `stepwell.lower`.
 
     Args:
         model: a `PreTrainedModel` with a language model's head.
-        context: tokens of a conversation; by default what the model was made for, at most 2048.
-        attention: see `Decoder`; by default `custom`, where ExecuTorch's operators have what the
-            model's attention asks for, else `torch`.
-        any_length: tokens of any number at once, else one; by default any number, but one where a
-            layer keeps what each token rewrites.
-        cache: `static`: state of the program, for `context` tokens. `dynamic`: given with each call
-            and given back longer, for callers who keep it; see `Growing`.
-        logits: of the `last` token, or of `all` of them (to verify tokens that were guessed).
-        takes: `tokens` `[1, n]`, or their `embeddings` `[1, n, size]`, among which may be others
+        context: tokens of a conversation; by default the model's maximum, at most 2048.
+        attention: see `Decoder`; by default `custom` if ExecuTorch's operators support the model's
+            attention, else `torch`.
+        any_length: whether a call takes any number of tokens, or one; by default any number, but
+            one if a layer has state that each token rewrites.
+        cache: `static`: state of the program, for `context` tokens. `dynamic`: an argument of each
+            call that is returned longer, for callers that own it; see `Growing`.
+        logits: of the `last` token, or of `all` (to verify speculative tokens).
+        takes: `tokens` `[1, n]`, or their `embeddings` `[1, n, size]`, which may include others
             than those of tokens; with a static cache.
-        batch: conversations that go on side by side, each as many tokens long.
-        cache_dtype: `bf16`, `fp16` or `fp32`: of keys and values that ExecuTorch's operators keep,
-            and of the products with them; by default what the model computes in.
+        batch: number of parallel conversations of equal length.
+        cache_dtype: `bf16`, `fp16` or `fp32`: dtype of the keys and values of ExecuTorch's
+            operators, and of the products with them; by default the model's.
         methods: some of `METHODS`, which share the state: `prefill` takes any number of tokens,
-            `decode` one, `verify` any number and gives the logits of all. ExecuTorch's runner of
-            texts calls `forward`.
-        notes: takes a sentence for each choice that the model made necessary.
+            `decode` one; `verify` takes any number and returns the logits of all. ExecuTorch's text
+            runner calls `forward`.
+        notes: receives a sentence for each choice that the model required.
 
     Returns:
-        Each method as an `ExportedProgram`, and the values that ExecuTorch's LLM runner asks for.
+        Each method as an `ExportedProgram`, and the values that ExecuTorch's LLM runner queries.
 
     Raises:
-        StepwellError: the model has no such form, torch does not export it, or the form does not
-            say what the model says.
+        StepwellError: the model has no such form, torch cannot export it, or the form disagrees
+            with the model.
     """
     config = model.config.get_text_config()
     size = context_of(config, context, _USUAL_CONTEXT)
@@ -89,7 +89,7 @@ def export_causal_lm(
         takes_any = _wants_any_length(methods)
         if observed.is_recurrent and (any_length or takes_any):
             raise StepwellError(
-                f"{config.model_type} has layers that keep what each token rewrites, "
+                f"{config.model_type} has layers with state that each token rewrites, "
                 "and takes one token at a time",
                 help="any_length=False (--one-token) and decode are such, or leave it out",
             )
@@ -97,7 +97,7 @@ def export_causal_lm(
             _refuse_what_does_not_grow(config, observed, attention, methods)
             if cache_dtype is not None:
                 raise StepwellError(
-                    "a dynamic cache is given and given back in what the model computes in",
+                    "a dynamic cache has the dtype that the model computes in",
                     help="cache='static' with ExecuTorch's attention has a cache of its own type",
                 )
             form = Form(size, any_length is not False, "torch", "last", batch=batch)
@@ -139,7 +139,7 @@ def _attentions(asked: Attention | None, cache_dtype: str | None) -> tuple[Atten
 
 
 def _wants_any_length(methods: Sequence[str]) -> bool:
-    """Whether a method takes any number of tokens, whatever was asked for.
+    """Whether a method takes any number of tokens, for methods that fix it.
 
     Raises:
         StepwellError: there is no such method.
@@ -162,10 +162,10 @@ def _with_caches_given(model: Any, observed: Observed, form: Form) -> Any:
 def _first_that_agrees(
     model: Any, attempts: Sequence[Form], methods: Sequence[str], notes: list[str] | None
 ) -> tuple[Mapping[str, Any], Form]:
-    """The methods of the first form in which all say what the model says.
+    """Export the methods in the first form in which all agree with the model.
 
     Raises:
-        StepwellError: none does; what the last attempt failed of.
+        StepwellError: no form agrees; the message is that of the last attempt.
     """
     refusals: list[StepwellError] = []
     for form in attempts:
@@ -196,7 +196,7 @@ def as_taken(model: Any, form: Form, tokens: torch.Tensor) -> torch.Tensor:
 
 
 def _why(form: Form, reason: str) -> str:
-    """What was chosen in the place of what is usual."""
+    """Describe the choices that differ from the defaults."""
     attention = {"custom": "ExecuTorch's attention", "torch": "the model's own attention"}
     length = "any number of tokens" if form.any_length else "a token at a time"
     return f"{attention[form.attention]}, {length}: {reason}"
@@ -204,7 +204,7 @@ def _why(form: Form, reason: str) -> str:
 
 @contextmanager
 def as_it_was(model: Any) -> Generator[None]:
-    """Give a model the attention, the experts and what its modules held back."""
+    """Restore a model's attention, experts and module state at the end of the context."""
     attention = model.config._attn_implementation
     tensors = loose_tensors(model)
     experts = getattr(model.config, "_experts_implementation", None)
@@ -219,7 +219,7 @@ def as_it_was(model: Any) -> Generator[None]:
 
 
 def _make_experts_exportable(model: Any) -> None:
-    """By default experts are products of groups, whose sizes hang on values."""
+    """Replace the default experts, products of groups whose sizes depend on values."""
     if getattr(model.config, "_experts_implementation", None) is not None:
         model.set_experts_implementation("batched_mm")
 
@@ -266,10 +266,10 @@ def _refuse_what_does_not_grow(
 
 
 def _compare(model: Any, decoder: Decoder) -> None:
-    """Say some tokens with the decoder and with the model, and leave the state as it was.
+    """Compare the decoder and the model on some tokens, and restore the state.
 
     Raises:
-        StepwellError: they do not say the same.
+        StepwellError: they disagree.
     """
     vocabulary, form = model.config.get_text_config().vocab_size, decoder.form
     count = min(8, form.context)
@@ -305,7 +305,7 @@ def _compare(model: Any, decoder: Decoder) -> None:
         raise StepwellError(
             f"{_kind(model)} with its state inside and attention={form.attention!r} is off "
             f"by {error:.2g} of the largest logit",
-            help="its cache or attention does what one run does not show: please report the model",
+            help="one run does not show all of its cache or attention: please report the model",
         )
 
 
@@ -314,10 +314,10 @@ def _is_operators_log(line: bytes) -> bool:
 
 
 def exported(model: Any, module: Any, given: tuple[Any, ...], shapes: Any) -> Any:
-    """The exported program of a module around a model of transformers.
+    """Export a module around a model of transformers.
 
     Raises:
-        StepwellError: torch does not export it, or it keeps state where none is found.
+        StepwellError: torch cannot export it, or it has state that was not found.
     """
     with kept_stderr() as stderr, warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
@@ -335,12 +335,12 @@ def exported(model: Any, module: Any, given: tuple[Any, ...], shapes: Any) -> An
     )
     if lost:
         raise StepwellError(
-            f"{_kind(model)} keeps state where none is found: {lost.split(' were ')[0]}"
+            f"{_kind(model)} has state that was not found: {lost.split(' were ')[0]}"
         )
     return program
 
 
 def agrees(model: Any, error: float, cache_dtype: torch.dtype | None = None) -> bool:
-    """Whether methods say what their model says; the error as a part of the largest logit."""
+    """Whether an error, relative to the largest logit, is within the bound of the dtypes."""
     types = (model.dtype, cache_dtype or model.dtype)
     return error <= max(_AGREEMENT.get(dtype, 0.05) for dtype in types)

@@ -1,4 +1,4 @@
-"""A folder as `save_pretrained` writes it, or a file of GGUF."""
+"""Loading of a folder written by `save_pretrained`, or of a GGUF file."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from stepwell.model_zoo.catalogue.vision import imported
 
 CONFIG = "config.json"
 ADAPTER = "adapter_config.json"
-"""What `save_pretrained` of PEFT writes; it names the folder of the model that it adapts."""
+"""The file that PEFT's `save_pretrained` writes; it names the folder of the base model."""
 
 
 def is_causal_lm(folder: Path) -> bool:
-    """Whether it is a folder as `save_pretrained` writes it of a causal model, or a `.gguf`."""
+    """Whether a path is a `save_pretrained` folder of a causal model, or a `.gguf`."""
     if folder.suffix == ".gguf" and folder.is_file():
         return True
     if "base_model_name_or_path" in _read(folder / ADAPTER):
@@ -29,14 +29,14 @@ def is_causal_lm(folder: Path) -> bool:
 
 
 def is_vision_language(folder: Path) -> bool:
-    """Whether it is a folder of a model that reads images among the tokens."""
+    """Whether a path is the folder of a model that reads images among the tokens."""
     config = _read(folder / CONFIG)
     kinds = config.get("architectures") or ()
     return "vision_config" in config and any("ForConditionalGen" in str(kind) for kind in kinds)
 
 
 def is_seq2seq(folder: Path) -> bool:
-    """Whether it is a folder of a model with an encoder and a decoder that says tokens."""
+    """Whether a path is the folder of a model with an encoder and a decoder of tokens."""
     config = _read(folder / CONFIG)
     kinds = config.get("architectures") or ()
     return config.get("is_encoder_decoder") is True and any(
@@ -45,7 +45,7 @@ def is_seq2seq(folder: Path) -> bool:
 
 
 def _read(file: Path) -> Mapping[str, Any]:
-    """What a file of JSON says; nothing where there is none."""
+    """Read a JSON file; empty if there is none."""
     if not file.is_file():
         return {}
     try:
@@ -56,13 +56,13 @@ def _read(file: Path) -> Mapping[str, Any]:
 
 
 def load_causal_lm(folder: Path, notes: list[str] | None = None) -> Any:
-    """The model of a folder; weights in safetensors stay mapped, and nothing is downloaded.
+    """Load the model of a folder; safetensors weights stay memory-mapped, nothing is downloaded.
 
     Args:
-        folder: as `save_pretrained` writes it, of PEFT too (the model is then the one that its
-            adapter names, with the adapter's products beside its layers), its layers packed or
-            not, or a `.gguf` file.
-        notes: takes a sentence on what became of a file's integers.
+        folder: a folder written by `save_pretrained`, also PEFT's (the model is then the one that
+            the adapter names, with the adapter's products added to its layers), with packed layers
+            or not; or a `.gguf` file.
+        notes: receives a sentence on the use of a file's integers.
 
     Raises:
         StepwellError: transformers is not installed, or cannot read it.

@@ -1,10 +1,10 @@
-"""A `.gguf` file: the model as transformers reads it, with the integers that the file has.
+"""Loading of a `.gguf` file: the model as transformers reads it, with the integers of the file.
 
-transformers unpacks every matrix, renames it and puts its rows where the architecture has them. A
-row is known again by its numbers, so that which rows went where is nobody's guess: the rows of the
-file's matrices are unpacked by the `gguf` package, and a layer all of whose rows are among them has
-their integers. How a type lies in its bytes is asked of the same package, too: with all bits of its
-integers zero and with all of them one, a block unpacks to its least and its greatest numbers.
+transformers dequantizes every matrix, renames it and permutes its rows for the architecture. Rows
+are matched by their numbers, so that no mapping of names has to be guessed: the `gguf` package
+dequantizes the rows of the file's matrices, and a layer whose rows are all among them gets their
+integers. The byte layout of a type is derived from the same package: with all bits of its integers
+zero, and with all of them one, a block dequantizes to its least and its greatest numbers.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Layout:
-    """Where a type of GGUF keeps its integers in a block, and which."""
+    """The position and range of the integers in a block of a GGUF type."""
 
     integers: slice
     """Their bytes."""
@@ -59,18 +59,18 @@ OF_TABLES = {"Q4_0": 4, "Q8_0": 8, "Q6_K": 8}
 
 
 MOST_NUMBERS, ALWAYS = 16, 1 << 26
-"""How many numbers a model has at most for each byte of its file, and in addition."""
+"""Greatest number of a model's numbers per byte of its file, and a constant in addition."""
 
 Row = tuple[Any, int]
-"""A matrix of the file, and which row of it."""
+"""A matrix of the file, and the number of a row."""
 
 
 def load_gguf(file: Path, notes: list[str] | None = None) -> Any:
-    """The model of a file; layers of four bits and the table keep their integers.
+    """Load the model of a file; 4-bit layers and the embedding table keep their integers.
 
     Args:
         file: a `.gguf` file of a causal language model.
-        notes: takes a sentence about what was kept and what was not.
+        notes: receives a sentence about which integers were kept.
 
     Raises:
         ParseFailure: the header does not fit the file.
@@ -78,7 +78,7 @@ def load_gguf(file: Path, notes: list[str] | None = None) -> Any:
     """
     try:
         transformers, package = imported("transformers"), imported("gguf")
-        imported("accelerate")  # Without which transformers reads no such file.
+        imported("accelerate")  # transformers needs it for such files.
     except ImportError as error:
         raise StepwellError(
             f"{file} is read by transformers, gguf and accelerate; {error.name} is not installed",
@@ -109,15 +109,15 @@ def load_gguf(file: Path, notes: list[str] | None = None) -> Any:
 
 
 def give_integers(model: Any, package: Any, tensors: Sequence[Any]) -> str | None:
-    """Let a model's layers and its table have the integers of a file's matrices.
+    """Replace a model's layers and its table by ones with the integers of a file's matrices.
 
     Args:
-        model: with the numbers that the file's matrices unpack to.
-        package: `gguf`.
-        tensors: the file's, as its reader gives them.
+        model: a model with the dequantized numbers of the file's matrices.
+        package: the module `gguf`.
+        tensors: the file's tensors, from its reader.
 
     Returns:
-        A sentence on what was kept; None where the file has no such integers.
+        A sentence on what was kept; None if the file has no such integers.
     """
     matrices = [one for one in tensors if one.tensor_type.name in LAYOUTS]
     rows = {
@@ -158,7 +158,7 @@ def give_integers(model: Any, package: Any, tensors: Sequence[Any]) -> str | Non
 
 
 def _blocks(package: Any, weight: Array, rows: Sequence[Row]) -> Blocks:
-    """The integers of a matrix from those of its rows in the file."""
+    """Collect the integers of a matrix from its rows in the file."""
     kind = rows[0][0].tensor_type
     layout = LAYOUTS[kind.name]
     raw = np.stack([tensor.data.reshape(-1, tensor.data.shape[-1])[at] for tensor, at in rows])

@@ -59,7 +59,7 @@ class _Header:
         return struct.unpack("<" + code, self.take(struct.calcsize("<" + code)))[0]
 
     def count(self, least: int) -> int:
-        """A number of things that take at least so many bytes each."""
+        """Read a count of items that take at least a given number of bytes each."""
         count: int = self.number("Q")
         if count * least > len(self.data) - self.at:
             raise ParseFailure(f"the .gguf has {len(self.data)} bytes, too few for {count} entries")
@@ -72,7 +72,7 @@ class _Header:
             raise ParseFailure("a name in the .gguf is no UTF-8") from None
 
     def value(self, kind: int, depth: int = 0) -> Any:
-        """A number or a text; the entries of arrays are passed over."""
+        """Read a number or a string; skip the entries of arrays."""
         if kind == _TEXT:
             return self.text()
         if kind in _SCALARS:

@@ -1,4 +1,4 @@
-"""What is known of a model beside its numbers: its context, and what ExecuTorch's runner asks."""
+"""Metadata of a model: its context length, and the constants that ExecuTorch's runner queries."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from stepwell.language_models.attention import Attention
 
 
 def context_of(config: Any, asked: int | None, usual: int) -> int:
-    """How many tokens a program has places for.
+    """Return the number of tokens that a program has space for.
 
     Args:
-        config: of the part that says tokens.
-        asked: as many, if anybody said.
-        usual: at most as many, if nobody did.
+        config: configuration of the part that generates tokens.
+        asked: the requested number, or None.
+        usual: the upper limit of the default.
 
     Raises:
-        StepwellError: more than the model was made for.
+        StepwellError: more tokens were requested than the model supports.
     """
     names = ("max_target_positions", "max_position_embeddings")
     longest = next((n for name in names if (n := getattr(config, name, None))), None)
@@ -32,10 +32,10 @@ def context_of(config: Any, asked: int | None, usual: int) -> int:
 def metadata(
     model: Any, context: int, attention: Attention, any_length: bool, all_logits: bool = False
 ) -> dict[str, Any]:
-    """Constant methods of a causal model.
+    """Return the constant methods of a causal model.
 
-    Tokens that end a turn are those of `generation_config.json` and of the model's own
-    configuration; where none is named there is no such method, and the runner asks its tokenizer.
+    The end-of-turn tokens are those of `generation_config.json` and of the model's own
+    configuration. If neither names one, the method is absent and the runner uses its tokenizer.
     """
     config = model.config.get_text_config()
     generation = getattr(model, "generation_config", None)

@@ -1,4 +1,4 @@
-"""One run of a model on one token: what its layers keep, and what its attention is given."""
+"""Observation of a model in one run on one token: its state, and its attention's arguments."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from stepwell.quantization.quantizers import in_floats
 
 @dataclass
 class Observed:
-    """What one run showed of a model."""
+    """The observations of one run of a model."""
 
     cache: Any
     """A static cache of the whole context, its layers initialized and zero."""
@@ -31,12 +31,12 @@ class Observed:
 
     @property
     def states(self) -> list[Place]:
-        """What has to be kept from call to call."""
+        """The state that has to persist between calls."""
         return [*(at for at in places(self.cache) if not at.is_length), *self.in_modules]
 
     @property
     def is_recurrent(self) -> bool:
-        """Whether a layer keeps what each token rewrites."""
+        """Whether a layer has state that each token rewrites."""
         return any(place.is_recurrent for place in self.states)
 
 
@@ -57,7 +57,7 @@ def accepted(model: Any, arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 def cache_argument(model: Any) -> str:
-    """What a model's `forward` calls its cache (`cache` from transformers 5.24 on), or ""."""
+    """Return the cache's parameter name in `forward` (`cache` from transformers 5.24 on), or ""."""
     known = inspect.signature(model.forward).parameters
     names = ("past_key_values", "cache", "cache_params")
     return next((name for name in names if name in known), "")
@@ -68,11 +68,11 @@ def observe(model: Any, context: int, batch: int = 1) -> Observed:
 
     Args:
         model: with a language model's head.
-        context: places for tokens.
-        batch: conversations, one token each.
+        context: length of the cache, in tokens.
+        batch: number of conversations, one token each.
 
     Raises:
-        StepwellError: it keeps its state where nobody can take hold of it.
+        StepwellError: its state is not accessible.
     """
     config = model.config.get_text_config()
     cache_name = cache_argument(model)
@@ -88,7 +88,7 @@ def observe(model: Any, context: int, batch: int = 1) -> Observed:
     _run(model, found, config, batch)
     found.in_modules = left_behind(model, before)
     if not found.states:
-        raise StepwellError(f"{config.model_type} keeps nothing in the cache that it is given")
+        raise StepwellError(f"{config.model_type} stores nothing in its cache argument")
     for place in (*places(found.cache), *found.in_modules):
         place.put(torch.zeros_like(place.tensor))
     return found
@@ -112,7 +112,7 @@ def _run(model: Any, found: Observed, config: Any, batch: int) -> None:
 
 
 def _look_at_attention(model: Any, calls: list[Call]) -> None:
-    """Let the model's own attention say what it is given, where it can be exchanged at all."""
+    """Record the arguments of the model's own attention, if it can be replaced."""
     from transformers import AttentionInterface, AttentionMaskInterface
 
     name = own_attention(model)
@@ -138,10 +138,10 @@ def _look_at_attention(model: Any, calls: list[Call]) -> None:
 
 
 def static_cache(config: Any, context: int) -> Any:
-    """A static cache in which every layer with keys keeps them all: a window is in its mask.
+    """Make a static cache in which every layer stores all keys: a window is applied by its mask.
 
     Raises:
-        StepwellError: transformers has no static layer of a kind.
+        StepwellError: transformers has no static cache layer of some kind.
     """
     from transformers import cache_utils as of
 
@@ -151,7 +151,7 @@ def static_cache(config: Any, context: int) -> Any:
         raise StepwellError(
             f"transformers has no static cache for {config.model_type}: {error}"
         ) from error
-    for index, layer in enumerate(cache.layers):  # Rolling hangs on values.
+    for index, layer in enumerate(cache.layers):  # Rolling depends on values.
         if isinstance(layer, of.LinearAttentionAndStaticSlidingWindowAttentionLayer):
             count = layer.number_of_states
             cache.layers[index] = of.LinearAttentionAndStaticFullAttentionLayer(

@@ -1,9 +1,9 @@
-"""Folders whose layers are packed, with the integers that they have: GPTQ, AWQ, torchao.
+"""Loading of folders with packed layers that keeps their integers: GPTQ, AWQ, torchao.
 
-A layer of GPTQ or AWQ is a matrix of integers in words of 32 bits, with scales and zeros by groups
-of a row. transformers reads such folders with packages of kernels for GPUs; here it is given what
-is not packed, and each packed layer becomes one that `blocks` makes of its integers. Those of
-torchao it reads itself, as tensors of torchao's.
+A GPTQ or AWQ layer is a matrix of integers in 32-bit words, with scales and zeros by groups of a
+row. transformers needs GPU kernel packages to read such folders. Here it reads only the unpacked
+tensors, and `blocks` makes a layer of each packed one's integers. transformers reads torchao's
+folders itself, as torchao tensors.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Unpacked = tuple[Blocks, Tensor | None]
 
 
 def _fields(words: Tensor, bits: int, axis: int, order: Sequence[int]) -> Tensor:
-    """The unsigned integers of words of 32 bits.
+    """Unpack the unsigned integers of 32-bit words.
 
     Args:
         words: `[…, words, …]`.
@@ -70,7 +70,7 @@ def _gptq(layer: Mapping[str, Tensor], told: Told) -> Unpacked:
 
 
 def _awq(layer: Mapping[str, Tensor], told: Told) -> Unpacked:
-    """`qweight` `[columns, rows / 8]`, `qzeros` `[groups, rows / 8]`; neighbors lie apart."""
+    """`qweight` `[columns, rows / 8]`, `qzeros` `[groups, rows / 8]`; neighbors are interleaved."""
     order = (0, 2, 4, 6, 1, 3, 5, 7)
     integers, zeros = (_fields(layer[name], 4, 1, order) for name in ("qweight", "qzeros"))
     return _blocks(integers, layer["scales"], zeros, 4), None
@@ -94,7 +94,7 @@ class Packing:
 
     unpack: Callable[[Mapping[str, Tensor], Told], Unpacked]
     lacks: Callable[[Told], str | None]
-    """What a folder says that is not read."""
+    """Settings of a folder that are ignored."""
 
 
 PACKINGS = {"gptq": Packing(_gptq, _bits_across_words), "awq": Packing(_awq, _no_gemm)}
@@ -102,10 +102,10 @@ PACKINGS = {"gptq": Packing(_gptq, _bits_across_words), "awq": Packing(_awq, _no
 
 
 def packing_of(folder: Path, told: Told) -> Packing | None:
-    """How a folder's layers are packed; None where transformers reads them.
+    """Return how a folder's layers are packed; None if transformers reads them.
 
     Raises:
-        StepwellError: in no way that is read here.
+        StepwellError: the packing is not supported.
     """
     method = told.get("quant_method")
     if not told or method == "torchao":
@@ -123,14 +123,14 @@ def packing_of(folder: Path, told: Told) -> Packing | None:
 def load_packed(
     folder: Path, packing: Packing, told: Told, kind: Any, notes: list[str] | None
 ) -> Any:
-    """The model of a folder with packed layers.
+    """Load the model of a folder with packed layers.
 
     Args:
-        folder: as `save_pretrained` writes it.
-        packing: of its layers.
+        folder: a folder written by `save_pretrained`.
+        packing: the packing of its layers.
         told: its `quantization_config`.
         kind: the model's class.
-        notes: takes a sentence on what became of the integers.
+        notes: receives a sentence on the use of the integers.
     """
     from safetensors.torch import load_file
     from transformers import AutoConfig, GenerationConfig
@@ -171,14 +171,14 @@ def load_packed(
 
 @torch.no_grad()
 def give_kernels(model: Any, notes: list[str] | None) -> Any:
-    """Let layers and a table of torchao's tensors be such as kernels have.
+    """Replace layers and a table with torchao tensors by ones that have kernels.
 
     Args:
-        model: as transformers reads it.
-        notes: takes a sentence on what became of the integers, where there are any.
+        model: the model as transformers reads it.
+        notes: receives a sentence on the use of the integers, if there are any.
 
     Raises:
-        StepwellError: a tensor is of a kind that is not read.
+        StepwellError: a tensor is of an unsupported kind.
     """
     kept, left = Counter[str](), Counter[str]()
     for name, module in list(model.named_modules()):
@@ -212,7 +212,7 @@ def _of_torchao(name: str, weight: Any) -> Blocks:
     is_known = kind in ("IntxUnpackedToInt8Tensor", "Int8Tensor")
     if bits is None or not is_known or getattr(weight, "act_pre_scale", None) is not None:
         raise StepwellError(
-            f"layer {name} is a {kind} of torchao, whose integers are not read",
+            f"layer {name} is a {kind} of torchao, which is not supported",
             help="Int8DynamicActivationIntxWeightConfig, IntxWeightOnlyConfig, Int8Tensor are",
         )
     scales = weight.scale.float().reshape(len(weight.qdata), -1)

@@ -1,8 +1,8 @@
-"""A model before it is exported: the type it computes in, and weights of few bits.
+"""Preparation of a model for export: its compute dtype, and low-bit weights.
 
-Layers are quantized from the numbers of the file, one at a time, and what is quantized computes in
-single precision unless another type is asked for: XNNPACK's kernels for weights of 4 and 8 bits
-take singles and halves, and bfloat16 is a type of storage there.
+Layers are quantized from the numbers of the file, one at a time. A quantized model computes in
+fp32 unless another dtype is requested: XNNPACK's kernels for 4-bit and 8-bit weights take fp32 and
+fp16, and bfloat16 is only a storage type there.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from stepwell.quantization.quantizers import by_torchao, find_quantizer, is_quan
 
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 ADAPTERS = ".lora_"
-"""In the names of PEFT's layers, which are small and stay exchangeable: they are not quantized."""
+"""Part of the names of PEFT's layers: small and replaceable, they are not quantized."""
 BITS = {"8da4w": 4, "8da8w": 8}
 """Quantizers of linear layers, whose weights may share a scale by groups."""
 
@@ -32,20 +32,21 @@ def prepare(
     embedding: int | None = None,
     dtype: str | None = None,
 ) -> Any:
-    """Quantize a causal model's layers and its table, and let it compute in a type.
+    """Quantize a causal model's layers and its table, and set its compute dtype.
 
     Args:
         model: a `PreTrainedModel`; it is changed.
         quantize: the name of a quantizer.
         group: weights of a row that share a scale, for `8da4w` and `8da8w`; by default 32 for four
             bits and a row for eight.
-        embedding: bits of a number of the table that tokens are looked up in: 8 (a scale a row) or
-            4 (a scale a group).
-        dtype: `fp32`, `fp16` or `bf16`; by default that of the file, and single precision where
-            something is quantized.
+        embedding: bits of a number of the embedding table: 8 (a scale per row) or 4 (a scale per
+            group).
+        dtype: `fp32`, `fp16` or `bf16`; by default that of the file, and fp32 if something is
+            quantized.
 
     Raises:
-        StepwellError: there is no such quantizer, nothing for it, or a group or table does not fit.
+        StepwellError: there is no such quantizer, no layer for it, or a group or table does not
+            fit.
     """
     has_integers = any(
         isinstance(layer, nn.Linear) and is_quantized(layer) for layer in model.modules()
@@ -85,22 +86,22 @@ def prepare(
 
 
 def _computing_in(module: Any, dtype: str | None) -> Any:
-    """A module whose floating-point numbers are of a type; integers of quantized weights stay."""
+    """Cast a module's floating-point numbers; integers of quantized weights stay."""
     return module if dtype is None else module.to(DTYPES[dtype])
 
 
 def _untie(model: Any, table: Any) -> None:
-    """A last layer that shares its weight with the table gets a parameter of its own."""
+    """Give the last layer a parameter of its own if it shares its weight with the table."""
     last = model.get_output_embeddings()
     if last is not None and last.weight is table.weight:
         last.weight = nn.Parameter(table.weight.detach(), requires_grad=False)
 
 
 def _spell_linears(model: Any) -> None:
-    """Let linear layers that are written otherwise be plain ones.
+    """Replace other implementations of linear layers by `torch.nn.Linear`.
 
-    GPT-2's `Conv1D` has its weight the other way round; Falcon's own layer transposes it where it
-    multiplies, which quantized weights do not take.
+    GPT-2's `Conv1D` has a transposed weight; Falcon's own layer transposes it before the product,
+    which quantized weights do not support.
     """
     from transformers.pytorch_utils import Conv1D
 

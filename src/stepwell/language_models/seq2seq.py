@@ -1,10 +1,10 @@
 """Models with an encoder and a decoder (T5, BART, Whisper) as a program of two methods.
 
-`encoder` takes what the model reads (tokens `[1, n]`, or features of a sound) and gives its states;
-`text_decoder` takes a token `[1, 1]`, those states and the token's position `[1]`, and gives logits
-`[1, vocabulary]`: the names and the order that ExecuTorch's runner of speech models asks for. The
-decoder's own keys and values are state of the program; those of the encoder's states are products
-of each call.
+`encoder` takes the input (tokens `[1, n]`, or audio features) and returns the encoder's states.
+`text_decoder` takes a token `[1, 1]`, these states and the token's position `[1]`, and returns
+logits `[1, vocabulary]`. ExecuTorch's runner of speech models requires these names and this order.
+The decoder's own keys and values are state of the program; the keys and values of the encoder's
+states are recomputed in each call.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class TextDecoder(nn.Module):
     """A token `[1, 1]`, states `[1, n, size]` and a position `[1]` to logits `[1, vocabulary]`."""
 
     def __init__(self, model: Any, cache: Any, context: int) -> None:
-        """Put the decoder's state beside a model.
+        """Register the decoder's state as buffers, next to a model.
 
         Args:
             model: a `PreTrainedModel` with an encoder and a decoder, in eval mode.
@@ -60,7 +60,7 @@ class TextDecoder(nn.Module):
         self.register_buffer("rows", torch.arange(context), persistent=False)
 
     def forward(self, tokens: Tensor, encoder_output: Tensor, input_pos: Tensor) -> Tensor:
-        """The logits of the token that comes next."""
+        """Return the logits of the next token."""
         # A position outside the cache has no row here: the program ends before it writes one.
         position = self.rows.index_select(0, input_pos)
         for place in self.states:  # While it is exported, buffers are fake tensors.
@@ -71,7 +71,7 @@ class TextDecoder(nn.Module):
 
 
 def _said(model: Any, cache: Any, tokens: Tensor, encoder_output: Tensor, position: Tensor) -> Any:
-    """One call of a model with its decoder's cache, and none of the encoder's states."""
+    """Call a model with its decoder's cache, without caching the encoder's states."""
     from transformers import DynamicCache, EncoderDecoderCache
     from transformers.modeling_outputs import BaseModelOutput
 
@@ -91,18 +91,18 @@ def _said(model: Any, cache: Any, tokens: Tensor, encoder_output: Tensor, positi
 
 @torch.no_grad()
 def export_seq2seq(model: Any, *, context: int | None = None) -> dict[str, Any]:
-    """Methods of a model with an encoder and a decoder, for `stepwell.lower`.
+    """Export the methods of a model with an encoder and a decoder, for `stepwell.lower`.
 
     Args:
         model: a `PreTrainedModel` with a head of a language model.
-        context: tokens of an answer, and of a text that is read; by default what the model was made
-            for, at most 512.
+        context: tokens of an answer, and of an input text; by default the model's maximum, at most
+            512.
 
     Returns:
-        `encoder` and `text_decoder` as `ExportedProgram`, and the values that runners ask for.
+        `encoder` and `text_decoder` as `ExportedProgram`, and the values that runners query.
 
     Raises:
-        StepwellError: torch does not export it, or the methods do not say what the model says.
+        StepwellError: torch cannot export it, or the methods disagree with the model.
     """
     config = model.config.get_text_config(decoder=True)
     size = context_of(config, context, _USUAL_CONTEXT)
@@ -130,7 +130,7 @@ def export_seq2seq(model: Any, *, context: int | None = None) -> dict[str, Any]:
 
 
 def _example(model: Any, size: int) -> tuple[Tensor, Any]:
-    """What the encoder may be given, and its open axis."""
+    """Return an example input of the encoder, and its dynamic axis."""
     config = model.config
     if model.main_input_name == "input_ids":
         length = torch.export.Dim("length", min=2, max=size)
@@ -140,10 +140,10 @@ def _example(model: Any, size: int) -> tuple[Tensor, Any]:
 
 
 def _compare(model: Any, decoder: TextDecoder, given: Tensor, states: Tensor) -> None:
-    """Say some tokens with the decoder and with the model, and leave the state as it was.
+    """Compare the decoder and the model on some tokens, and restore the state.
 
     Raises:
-        StepwellError: they do not say the same.
+        StepwellError: they disagree.
     """
     config = model.config.get_text_config(decoder=True)
     count = min(6, len(decoder.rows))
@@ -157,5 +157,5 @@ def _compare(model: Any, decoder: TextDecoder, given: Tensor, states: Tensor) ->
     if not agrees(model, error):
         raise StepwellError(
             f"{config.model_type} with its state inside is off by {error:.2g} of the largest logit",
-            help="its cache does what one run does not show: please report the model",
+            help="one run does not show all of its cache: please report the model",
         )

@@ -1,4 +1,4 @@
-"""What a cache holds, as places that buffers are put into: keys, values, any other state."""
+"""The state in a cache, as locations for buffers: keys, values, any other state."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from typing import Any
 from torch import Tensor
 
 LENGTH = "cumulative_length"
-"""How many tokens a layer has seen: not state here, for every call says where it begins."""
+"""Attributes that count tokens: not state here, because every call has its position."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a tensor of a cache stands: an attribute, or an entry of a list or mapping."""
+    """The location of a tensor of a cache: an attribute, or an entry of a list or mapping."""
 
     owner: Any
     key: Any
     name: str
-    """As a buffer is called."""
+    """The name of its buffer."""
     in_model: bool = False
-    """Whether a module of the model keeps it, and puts another tensor there with each call."""
+    """Whether a module of the model owns it, and replaces the tensor in each call."""
 
     @property
     def tensor(self) -> Tensor:
-        """What stands there."""
+        """Return the tensor at this location."""
         return self._entries[self.key]
 
     def put(self, tensor: Tensor) -> None:
-        """Let it stand there."""
+        """Store a tensor at this location."""
         self._entries[self.key] = tensor
 
     @property
@@ -49,7 +49,7 @@ class Place:
 
 
 def places(cache: Any) -> list[Place]:
-    """Every tensor that a cache holds, in the cache itself and in its layers."""
+    """Return the locations of all tensors in a cache and in its layers."""
     found = list(_within(vars(cache), "state", seen=set()))
     return [place for place in found if place.tensor.numel() or place.is_length]
 
@@ -70,7 +70,8 @@ def _within(held: Any, name: str, seen: set[int]) -> Iterator[Place]:
 
 
 def loose_tensors(model: Any) -> dict[tuple[str, str], Any]:
-    """What modules hold beside parameters and buffers that is a tensor or may become one.
+    """Collect attributes of modules that are tensors or may become one, except parameters and
+    buffers.
 
     Returns:
         By the module's name and the attribute's.
@@ -84,7 +85,7 @@ def loose_tensors(model: Any) -> dict[tuple[str, str], Any]:
 
 
 def left_behind(model: Any, before: dict[tuple[str, str], Any]) -> list[Place]:
-    """Tensors that a run left in modules, beside their parameters and buffers."""
+    """Return the tensors that a run left in modules, except parameters and buffers."""
     return [
         Place(model.get_submodule(name), key, f"{name}.{key}".replace(".", "_"), in_model=True)
         for (name, key), value in loose_tensors(model).items()
@@ -97,7 +98,7 @@ def _is_of_cache(value: Any) -> bool:
 
 
 def remembers(cache: Any) -> None:
-    """Tell layers with a recurrence that they have seen tokens: zeros are what none leaves."""
+    """Mark recurrent layers as initialized; their zero state is that before any token."""
     for layer in cache.layers:
         seen = getattr(layer, "has_previous_state", None)
         if isinstance(seen, MutableMapping):

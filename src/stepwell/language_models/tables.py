@@ -1,4 +1,4 @@
-"""Tables that tokens are looked up in, of few bits, as ExecuTorch's kernels look them up."""
+"""Low-bit embedding tables for ExecuTorch's kernels of quantized embeddings."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class Scaled(nn.Module):
 
 
 class OfHalves(nn.Module):
-    """A table of eight bits in groups whose scales are halves, as GGUF's Q8_0 has them.
+    """An 8-bit table in groups with fp16 scales, as in GGUF's Q8_0.
 
-    ExecuTorch's kernel takes such scales too, but torch's own meaning of it multiplies in halves.
+    ExecuTorch's kernel takes such scales too, but torch's reference of it multiplies in fp16.
     """
 
     def __init__(self, integers: Tensor, scales: Tensor) -> None:
@@ -40,7 +40,7 @@ class OfHalves(nn.Module):
         self.dtype = torch.float32
 
     def _apply(self, fn: Any, recurse: bool = True) -> Any:
-        """Give another type; scales are what the file has, whatever a model computes in."""
+        """Cast to another dtype; scales keep the file's dtype."""
         self.dtype = fn(torch.zeros((), dtype=self.dtype)).dtype
         return self
 
@@ -53,7 +53,7 @@ class OfHalves(nn.Module):
 
 
 def quantized_table(table: nn.Module, bits: int, group: int | None) -> nn.Module:
-    """A table of few bits in the place of an embedding.
+    """Make a low-bit table that replaces an embedding.
 
     Args:
         table: the embedding.
@@ -61,7 +61,7 @@ def quantized_table(table: nn.Module, bits: int, group: int | None) -> nn.Module
         group: numbers of a row that share a scale; by default 32 for four bits and a row for eight.
 
     Raises:
-        StepwellError: the layer does something else than look rows up, or a group does not fit.
+        StepwellError: the layer does more than look rows up, or a group does not fit.
     """
     from torchao.quantization import IntxWeightOnlyConfig, quantize_
     from torchao.quantization.granularity import PerAxis, PerGroup
@@ -87,17 +87,17 @@ def quantized_table(table: nn.Module, bits: int, group: int | None) -> nn.Module
 def table_of(
     table: nn.Embedding, bits: int, integers: Tensor, scales: Tensor, numbers: Tensor
 ) -> nn.Module:
-    """A table of given integers.
+    """Make a table from integers.
 
     Args:
-        table: the embedding in whose place it stands.
+        table: the embedding that it replaces.
         bits: 4 or 8.
-        integers: `[rows, columns]`, int8, of so many bits.
+        integers: `[rows, columns]`, int8, within the range of `bits`.
         scales: `[rows, groups]`.
-        numbers: `[rows, columns]`: what they stand for.
+        numbers: `[rows, columns]`: the dequantized numbers.
 
     Raises:
-        StepwellError: the embedding does something else than look rows up.
+        StepwellError: the embedding does more than look rows up.
     """
     halves = scales.half()
     are_halves = (
@@ -135,7 +135,7 @@ def _of_kernel(bits: int, integers: Tensor, scales: Tensor) -> nn.Module:
 
 
 def _refuse_another_lookup(table: nn.Embedding, module: nn.Module, numbers: Tensor) -> None:
-    """Look some rows up in both, the table holding what the bits stand for."""
+    """Compare some rows of both; the table must have the dequantized numbers."""
     tokens = torch.arange(min(16, table.num_embeddings))[None]
     kept = table.weight
     try:

@@ -1,8 +1,8 @@
-"""Models that read images among the tokens, as the methods that `MultimodalRunner` asks for.
+"""Models that read images among the tokens, as the methods that `MultimodalRunner` requires.
 
-`token_embedding` looks tokens `[1, n]` up, `vision_encoder` gives an image `[1, 3, h, w]` as what
-stands in the place of its tokens, `text_decoder` takes either `[1, n, size]` and the position of
-the first `[1]`, and gives logits `[1, vocabulary]`; its state is the program's.
+`token_embedding` looks tokens `[1, n]` up. `vision_encoder` maps an image `[1, 3, h, w]` to the
+embeddings that replace its tokens. `text_decoder` takes either embeddings `[1, n, size]` and the
+position of the first `[1]`, and returns logits `[1, vocabulary]`; its state is the program's.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from stepwell.language_models.observing import own_attention
 from stepwell.quantization.quantizers import in_floats
 
 _OTHERWISE = {
-    "token_type_ids": "lets the tokens of an image see those behind them",
-    "mm_token_type_ids": "lets the tokens of an image see those behind them",
+    "token_type_ids": "lets the tokens of an image attend to later ones",
+    "mm_token_type_ids": "lets the tokens of an image attend to later ones",
     "image_grid_thw": "gives the tokens of an image positions along two axes",
     "pixel_attention_mask": "cuts an image into tiles",
 }
-"""Arguments by which a model says that an image is more to it than embeddings in a row."""
+"""Arguments that show that a model treats an image as more than a sequence of embeddings."""
 
 
 class TokenEmbedding(nn.Module):
@@ -49,7 +49,7 @@ class VisionEncoder(nn.Module):
         self.model = model
 
     def forward(self, image: Tensor) -> Tensor:
-        """What stands in the place of the image's tokens."""
+        """Return the embeddings that replace the image's tokens."""
         told = self.model.get_image_features(image)
         features = getattr(told, "pooler_output", told)
         features = features if isinstance(features, Tensor) else torch.cat(tuple(features))
@@ -64,28 +64,28 @@ def export_vision_language(
     attention: Attention | None = None,
     notes: list[str] | None = None,
 ) -> dict[str, Any]:
-    """Methods of a model that reads images, for `stepwell.lower`.
+    """Export the methods of a model that reads images, for `stepwell.lower`.
 
     Args:
         model: a `PreTrainedModel` with a language model's head and `get_image_features`.
-        context: tokens of a conversation, those of its images too; as `export_causal_lm` has it.
-        attention: of the decoder, as `export_causal_lm` has it.
-        notes: takes a sentence for each choice that the model made necessary.
+        context: tokens of a conversation, including those of images; as for `export_causal_lm`.
+        attention: attention of the decoder, as for `export_causal_lm`.
+        notes: receives a sentence for each choice that the model required.
 
     Returns:
         `token_embedding`, `vision_encoder` and `text_decoder` as `ExportedProgram`, and the values
-        that ExecuTorch's runners ask for.
+        that ExecuTorch's runners query.
 
     Raises:
-        StepwellError: an image is more to the model than embeddings in a row, torch does not export
-            it, or the methods do not say what the model says of an image.
+        StepwellError: the model treats an image as more than a sequence of embeddings, torch cannot
+            export it, or the methods disagree with the model on an image.
     """
     known = inspect.signature(model.forward).parameters
     otherwise = next((said for name, said in _OTHERWISE.items() if name in known), None)
     if otherwise is not None or not hasattr(model, "get_image_features"):
         raise StepwellError(
-            f"{model.config.model_type} {otherwise or 'does not say what it makes of an image'}, "
-            "and a runner gives embeddings in a row",
+            f"{model.config.model_type} {otherwise or 'has no known embedding of an image'}, "
+            "and a runner passes a sequence of embeddings",
             help="lower its language model alone: save_pretrained(model.language_model)",
         )
     told = export_causal_lm(
@@ -113,10 +113,10 @@ def export_vision_language(
 
 
 def _compare(model: Any, seen: Tensor, image: Tensor) -> None:
-    """Put an image's embeddings between those of tokens, beside the model that sees the image.
+    """Compare a run on an image's embeddings among tokens with the model's run on the image.
 
     Raises:
-        StepwellError: it does not say the same of both.
+        StepwellError: the results differ.
     """
     config = model.config
     marker = getattr(config, "image_token_id", getattr(config, "image_token_index", None))
@@ -129,12 +129,12 @@ def _compare(model: Any, seen: Tensor, image: Tensor) -> None:
     except Exception as error:  # A model fails as it likes on what it does not expect.
         line = (str(error).strip().splitlines() or [""])[0]
         raise StepwellError(
-            f"{config.model_type} takes its images otherwise: {type(error).__name__}: {line}"
+            f"{config.model_type} takes its images in another form: {type(error).__name__}: {line}"
         ) from error
     got = model(inputs_embeds=row, use_cache=False).logits[0, -4:].float()
     error = float((got - want).abs().max() / want.abs().max())
     if not agrees(model, error):
         raise StepwellError(
-            f"{config.model_type} says otherwise of an image than of its embeddings in a row: "
+            f"{config.model_type} gives other results for an image than for its embeddings: "
             f"off by {error:.2g} of the largest logit"
         )

@@ -1,1 +1,1 @@
-"""Where programs come from: models, files, factories, artifacts."""
+"""Loaders: programs from models, files, factories and artifacts."""

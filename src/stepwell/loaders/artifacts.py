@@ -17,21 +17,21 @@ __all__ = ["join_ptds", "random_inputs", "read_pte", "read_tosa", "read_vgf", "r
 
 
 def read_pte(data: Content, *, external: Content | None = None, largest: bool = False) -> Program:
-    """The program in a `.pte` file, ours or anybody's.
+    """Read the program in a `.pte` file, written by stepwell or by another tool.
 
-    Kernel calls become ops, XNNPACK delegates are opened up; delegates of unknown backends stay
-    opaque and say so.
+    Kernel calls become ops and XNNPACK delegates are decoded; delegates of unknown backends stay
+    opaque and are marked as such.
 
     Args:
         data: the file: its bytes, its path, or open.
-        external: its `.ptd`, likewise, if it keeps weights there.
-        largest: give tensors whose sizes vary the largest sizes that they declare. A `.pte` does
-            not say which axes vary, nor which go together, as a delegate's nodes want to know.
+        external: its `.ptd`, in the same forms, if it stores weights there.
+        largest: give tensors of dynamic shape the largest sizes that they declare. A `.pte` does
+            not record which axes vary, nor which are equal, as a delegate's nodes require.
 
     Raises:
         ParseFailure: the bytes are not a `.pte`, or are damaged.
-        UnsupportedError: a delegate with sizes that vary, without `largest`;
-            or listing instructions that have no meaning as an op.
+        UnsupportedError: a delegate has dynamic sizes, without `largest`; or the file has
+            instructions without a corresponding op, which the message lists.
     """
     from stepwell.backends.cortex_m.read import is_cortex_m, read_program
     from stepwell.backends.executorch.reading.lift import at_largest
@@ -47,10 +47,10 @@ def read_pte(data: Content, *, external: Content | None = None, largest: bool = 
 
 
 def join_ptds(files: Sequence[Content]) -> bytes:
-    """Several `.ptd` files as one: for ExecuTorch in Python, which takes one, and for `read_pte`.
+    """Merge several `.ptd` files: ExecuTorch in Python and `read_pte` take a single one.
 
     Args:
-        files: each one's bytes or path, or open; of a name that two have, the first's is taken.
+        files: each one's bytes or path, or open; if two have the same name, the first one wins.
 
     Raises:
         ParseFailure: the bytes are not a `.ptd`, or are damaged.
@@ -61,13 +61,13 @@ def join_ptds(files: Sequence[Content]) -> bytes:
 
 
 def read_tosa(data: Content) -> Program:
-    """The program in a TOSA flatbuffer, whoever wrote it.
+    """Read the program in a TOSA flatbuffer of any producer.
 
     Args:
         data: the file: its bytes, its path, or open.
 
     Raises:
-        StepwellError: it cannot be read, or is no such file.
+        StepwellError: it cannot be read, or is not a TOSA file.
     """
     from stepwell.backends.tosa import read_tosa as read
 
@@ -75,16 +75,16 @@ def read_tosa(data: Content) -> Program:
 
 
 def read_vgf(data: Content) -> Program:
-    """The program in a `.vgf` file (Arm's, for Vulkan's ML extensions) of one graph.
+    """Read the program in a `.vgf` file (Arm's, for Vulkan's ML extensions) of one graph.
 
-    At level `tosa`. Inputs and outputs are named as in the file, which has numbers where the graph
-    had names.
+    The result is at level `tosa`. Inputs and outputs are named as in the file, which stores numbers
+    in place of the graph's names.
 
     Args:
         data: the file: its bytes, its path, or open.
 
     Raises:
-        ParseFailure: the bytes are no `.vgf`, or are damaged.
+        ParseFailure: the bytes are not a `.vgf`, or are damaged.
         UnsupportedError: it has shaders, several segments, or sparse constants.
     """
     from stepwell.backends.tosa.vgf_reader import read_vgf as read
@@ -95,12 +95,12 @@ def read_vgf(data: Content) -> Program:
 def run_pte(
     data: Content, inputs: Sequence[Any], method: str = "forward", *, cpu: str | None = None
 ) -> tuple[Any, ...]:
-    """Run a `.pte` on the ExecuTorch runtime, its inputs checked against its signature.
+    """Check inputs against the signature of a `.pte` and run it on the ExecuTorch runtime.
 
-    With `cpu`, on an Arm64 core that is emulated (`docs/arm64.md`).
+    With `cpu`, it runs on an emulated Arm64 core (`docs/arm64.md`).
 
-    A Cortex-M program, whose kernels this machine's runtime does not have, runs in the interpreter,
-    which computes bit for bit what CMSIS-NN does.
+    This machine's runtime has no Cortex-M kernels: a Cortex-M program runs in the interpreter,
+    which is bit-exact with CMSIS-NN.
     """
     from stepwell.backends.cortex_m.read import is_cortex_m, read_program
     from stepwell.backends.executorch.reading.read import read_container
@@ -115,9 +115,9 @@ def run_pte(
 
 
 def random_inputs(data: bytes, method: str, seed: int) -> list[Any]:
-    """Inputs for a method of a `.pte`, drawn from a seed: normal floats, small integers.
+    """Draw inputs for a method of a `.pte` from a seed: normal floats, small integers.
 
-    Dimensions that may vary are as large as they may be.
+    Dynamic dimensions have their greatest size.
     """
     from stepwell.backends.executorch.container import TensorValue
     from stepwell.backends.executorch.kernels.scalar_types import torch_dtype

@@ -1,4 +1,4 @@
-"""Factories of models, `file.py:callable`: what they return, in any form, and how they fail."""
+"""Model factories, `file.py:callable`: the forms of their results, and their errors."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NAMES = ("module", "args", "kwargs", "dynamic_shapes")
 
 
 def made_by(name: str) -> Any:
-    """What the callable of a `file.py:callable` returns.
+    """Call the callable of a `file.py:callable` and return its result.
 
     Raises:
         StepwellError: no such file, no such callable, or either fails.
@@ -43,7 +43,7 @@ def made_by(name: str) -> Any:
 
 
 def named(name: str) -> Callable[..., Any]:
-    """The callable of a `file.py:callable`, which is not called.
+    """Return the callable of a `file.py:callable` without calling it.
 
     Raises:
         StepwellError: no such file, no such callable, or the file fails.
@@ -72,7 +72,7 @@ def _run_file(path: Path) -> ModuleType:
 
 
 def parts_of(name: str, made: Any) -> tuple[Any, tuple[Any, ...], dict[str, Any], Any]:
-    """(module, args, kwargs, dynamic shapes) of what a factory returned, in whichever form.
+    """Normalize a factory's result to (module, args, kwargs, dynamic shapes).
 
     Raises:
         StepwellError: it is none of these forms.
@@ -96,7 +96,7 @@ def parts_of(name: str, made: Any) -> tuple[Any, tuple[Any, ...], dict[str, Any]
 
 
 def _holds_tensors(value: Any) -> bool:
-    """Whether a third thing is inputs by keyword: shapes hold none."""
+    """Whether a third item is inputs by keyword: dynamic shapes contain no tensors."""
     import torch
 
     values = cast("Mapping[str, Any]", value).values() if isinstance(value, Mapping) else ()
@@ -105,7 +105,7 @@ def _holds_tensors(value: Any) -> bool:
 
 @contextmanager
 def users_code(fact: str, path: Path | None = None) -> Generator[None]:
-    """Whatever goes wrong in a model's own code is the model's error, told with its line."""
+    """Report an exception in a model's own code as the model's error, with its line."""
     try:
         yield
     except StepwellError:
@@ -124,7 +124,7 @@ def users_code(fact: str, path: Path | None = None) -> Generator[None]:
 
 @contextmanager
 def _importable(folder: Path) -> Generator[None]:
-    """Lets a model's file import its neighbors."""
+    """Let a model's file import the modules next to it."""
     sys.path.insert(0, str(folder))
     try:
         yield

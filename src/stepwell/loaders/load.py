@@ -1,4 +1,4 @@
-"""`load`: a program out of a file of any kind, told apart by what the file begins with."""
+"""`load`: read a program from a file of any kind; the first bytes determine the kind."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from stepwell.program import load as load_saved
 
 _ARCHIVE, _VGF = b"PK\x03\x04", b"VGF1"
 _IDENTIFIER = slice(4, 8)
-"""Where a flatbuffer says what it is."""
+"""Position of a flatbuffer's file identifier."""
 
 
 def load(path: Content) -> Program:
-    """Read a program. Executes nothing from the file.
+    """Read a program without executing code from the file.
 
     Args:
-        path: of the file, or its bytes, or it, open: what `Program.save` wrote (by its path, with
-            the weights beside it; of the text alone, types stand for weights), a `.pt2`, a `.pte`,
-            a bundled program (`.bpte`), a TOSA flatbuffer, or a `.vgf`.
+        path: the file's path, its bytes, or the open file: a program that `Program.save` wrote (by
+            path, the weights next to it are read too; the text alone has only the weights' types),
+            a `.pt2`, a `.pte`, a bundled program (`.bpte`), a TOSA flatbuffer, or a `.vgf`.
 
     Raises:
-        ParseFailure: it is none of these, or damaged.
+        ParseFailure: the file is none of these, or damaged.
         StepwellError: it cannot be read.
     """
     if isinstance(path, str | os.PathLike):
@@ -64,7 +64,7 @@ def load(path: Content) -> Program:
 
 
 def _is_archive(place: Path) -> bool:
-    """Whether a file is there and begins as archives do."""
+    """Whether a file exists and begins like an archive."""
     try:
         with place.open("rb") as file:
             return file.read(len(_ARCHIVE)) == _ARCHIVE

@@ -1,10 +1,10 @@
 """`MODEL` on the command line: `.pt2`, saved program, `file.py:callable`, a transformers folder,
 a `.gguf` of a language model.
 
-The callable returns `(module, example_inputs)` or `(module, example_inputs, dynamic_shapes)`, where
-a mapping in the place of the inputs gives them by keyword; or all by name, as `torch.export.export`
-calls them: `{"module": …, "args": (…), "kwargs": {…}, "dynamic_shapes": …}`; or an
-`ExportedProgram` as it is.
+The callable returns `(module, example_inputs)` or `(module, example_inputs, dynamic_shapes)`, with
+a mapping in place of the inputs for inputs by keyword; or a mapping with the names of
+`torch.export.export`: `{"module": …, "args": (…), "kwargs": {…}, "dynamic_shapes": …}`; or
+an `ExportedProgram`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from stepwell.translate.importer.export_call import export
 
 @dataclass(frozen=True)
 class Model:
-    """A model ready to be lowered: its program, and what is known of where it came from."""
+    """A model ready to be lowered: its program, and what is known about its origin."""
 
     name: str
     program: Program
@@ -47,7 +47,7 @@ class Model:
     inputs: tuple[Any, ...] | None = None
     keywords: Mapping[str, Any] = field(default_factory=dict[str, Any])
     notes: tuple[str, ...] = ()
-    """What the model made necessary, a sentence each."""
+    """Choices that the model required, a sentence each."""
 
 
 def open_model(
@@ -61,18 +61,18 @@ def open_model(
     """Open a `MODEL` argument.
 
     Args:
-        spec: `model.pt2`, `model.mlir`, `file.py:callable`, `model.gguf`, or a folder that
-            `save_pretrained` of a causal language model of transformers wrote.
+        spec: `model.pt2`, `model.mlir`, `file.py:callable`, `model.gguf`, or a folder written by
+            `save_pretrained` of a causal language model of transformers.
         trust: let a `.pt2` unpickle its sample inputs; otherwise they are skipped.
-        quantize: the name of a quantizer, for a module that a callable makes, or a language model.
-        language: how a language model is prepared and exported: `dtype`, `embedding`, `group` as
-            `stepwell.language_models.prepare` has them, `context`, `attention`, `any_length`, `cache`,
-            `cache_dtype`, `logits` as `export_causal_lm` has.
-        dynamic: kinds of sizes that are to be open, as `stepwell.dynamic_shapes` has them, for a
-            module that a callable or the zoo makes.
+        quantize: the name of a quantizer, for a callable's module or a language model.
+        language: how to prepare and export a language model: `dtype`, `embedding` and `group` of
+            `stepwell.language_models.prepare`; `context`, `attention`, `any_length`, `cache`,
+            `cache_dtype` and `logits` of `export_causal_lm`.
+        dynamic: kinds of dynamic dimensions, as for `stepwell.dynamic_shapes`, for a module of a
+            callable or of the zoo.
 
     Raises:
-        StepwellError: no such file, no such callable, or a file that does not read.
+        StepwellError: there is no such file or callable, or the file cannot be read.
     """
     path, colon, attribute = spec.rpartition(":")
     if colon and path.endswith(".py"):
@@ -117,7 +117,7 @@ def _from_zoo(name: str, quantize: str | None, dynamic: Mapping[str, int | None]
 
 @dataclass(frozen=True)
 class _Language:
-    """A kind of language model: how its folder is known, and how it is exported."""
+    """A kind of language model: how its folder is recognized, and how it is exported."""
 
     what: str
     is_that: Callable[[Path], bool]
@@ -170,11 +170,11 @@ def export_model(
     """Export what a factory returned.
 
     Args:
-        name: how to call the model.
+        name: the name of the model in messages.
         made: `(module, inputs)`, `(module, inputs, dynamic_shapes)`, these by name, or an
             `ExportedProgram`.
         quantize: the name of a quantizer that is applied to the module first.
-        dynamic: kinds of sizes that are to be open (`stepwell.dynamic_shapes`).
+        dynamic: kinds of dynamic dimensions (`stepwell.dynamic_shapes`).
     """
     import torch
 
@@ -203,10 +203,11 @@ def export_model(
 
 
 def _exported(name: str, module: Any, args: Any, kwargs: Any, dynamic: Any) -> Any:
-    """The exported program; torch's graph and advice are notes of the error's cause.
+    """Export a module; on failure, torch's graph and advice become notes of the error's cause.
 
     Raises:
-        StepwellError: torch cannot export the module; in a line, with that of the model.
+        StepwellError: torch cannot export the module; the message is one line and names the
+            model's line.
     """
     with asked_quietly(), kept_stderr() as stderr:
         try:
@@ -221,7 +222,7 @@ def _exported(name: str, module: Any, args: Any, kwargs: Any, dynamic: Any) -> A
                 f"{lines[0] if lines else ''}",
                 f"{Path(places[-1][0]).name}:{places[-1][1]}" if places else None,
                 (
-                    "what is done hangs on a value here: torch.where chooses values, torch.cond "
+                    "control flow depends on a value here: torch.where selects values, torch.cond "
                     "branches; "
                     if is_dependent
                     else ""

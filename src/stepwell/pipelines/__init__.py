@@ -1,1 +1,1 @@
-"""The order of the passes to each target, one literal tuple each."""
+"""The pass pipeline of each target: one literal tuple each."""

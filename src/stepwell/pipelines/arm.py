@@ -1,7 +1,7 @@
-"""The order of rewrites for devices of Arm's: TOSA, and CMSIS-NN on a Cortex-M.
+"""The pass pipelines for Arm devices: TOSA, and CMSIS-NN on a Cortex-M.
 
-XNNPACK's stands in `pipelines.py`, that of targets with a CPU beside an accelerator in
-`npu_pipelines.py`: who lowers to one imports nothing of the others.
+The pipeline for XNNPACK is in `xnnpack.py`, and those for a CPU with an accelerator are in
+`npu.py`, so lowering to one target does not import the passes of the others.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from stepwell.translate.memory import MEMORY, SPEED
 from stepwell.translate.rewrites.attention.fold_scale_into_projection import FoldScaleIntoProjection
 from stepwell.translate.rewrites.attention.recognize_attention import RecognizeAttention
 from stepwell.translate.rewrites.calls.bring_weights_inside import BringWeightsInside
-from stepwell.translate.rewrites.calls.decompose_composites import TakeCompositesApart
+from stepwell.translate.rewrites.calls.decompose_composites import DecomposeComposites
 from stepwell.translate.rewrites.calls.unroll_loop import UnrollLoop
 from stepwell.translate.rewrites.cmsis import (
     MERGE_TRANSPOSES,
@@ -96,17 +96,17 @@ TOSA = (
     ),
     GreedyRewrites("arrange", (*NOOPS, *SHAPES)),
     GreedyRewrites("lower", TO_TOSA),
-    GreedyRewrites("take-apart", (TakeCompositesApart(),)),
+    GreedyRewrites("take-apart", (DecomposeComposites(),)),
     GreedyRewrites("guard-softmax", (step(attention.guard_softmax_in_floats),)),
     GreedyRewrites("lower-pieces", (FoldConstants(), *CANONICAL_FORM, *SPLIT, *TO_TOSA)),
-    GreedyRewrites("take-the-rest-apart", (TakeCompositesApart(function_of=piece_function),)),
+    GreedyRewrites("take-the-rest-apart", (DecomposeComposites(function_of=piece_function),)),
     GreedyRewrites("lower-the-rest", (FoldConstants(), *CANONICAL_FORM, *SPLIT, *TO_TOSA)),
     NamedPass("share-operators", ShareCommonSubexpressions()),
     LowerControl(),
     *layouts(*LAYOUT),
     NamedPass("share-layouts", ShareCommonSubexpressions()),
 )
-"""What every TOSA target runs; the target's name says what the result may hold."""
+"""The passes of every TOSA target. The target's name selects the profiles and extensions."""
 
 
 SPELL_MOVES = (
@@ -130,7 +130,7 @@ TOSA_INTEGERS = (
     *layouts(*LAYOUT, *FEWER_INTEGERS),
     NamedPass("share-layouts", ShareCommonSubexpressions()),
 )
-"""What a target of the integer profile alone runs: the program must be quantized."""
+"""The passes of an integer-only target. The program must be quantized."""
 
 
 TOSA_MIXED = (
@@ -148,7 +148,7 @@ TOSA_MIXED = (
     GreedyRewrites("fewer-integers", FEWER_INTEGERS),
     *TOSA,
 )
-"""What a target of both profiles runs: quantized layers in integers, all others in floats."""
+"""The passes of a target with both profiles: quantized layers in integers, others in floats."""
 
 
 BY_PROFILES: dict[frozenset[str], tuple[Step, ...]] = {
@@ -159,7 +159,7 @@ BY_PROFILES: dict[frozenset[str], tuple[Step, ...]] = {
 
 
 def tosa_pipeline(target: str) -> Pipeline:
-    """The steps for a target such as `tosa-1.1+fp`; an unknown one is an error."""
+    """Return the pipeline of a target such as `tosa-1.1+fp`; an unknown one is an error."""
     found = parse_target(target)
     steps = BY_PROFILES[found.profiles]
     block_scaled = (step(executorch_mx.adopt_executorch_mx), ChooseMxForm(found.extensions))
@@ -183,7 +183,10 @@ PLACE_LAYOUTS = (
     GreedyRewrites("merge-layouts", MEETING),
     AbsorbFlatten(),
 )
-"""Layout changes are placed by a cut and meet; what is left is copied, the rest is views."""
+"""Layout assignment: a minimum cut places the layout changes, which are then merged.
+
+Those that remain become copies; other data movement becomes views.
+"""
 
 
 def cortex_m_pipeline(
@@ -194,16 +197,17 @@ def cortex_m_pipeline(
     arena: int | None = None,
     io_layout: str = AS_EXPORTED,
 ) -> Pipeline:
-    """Every step for a CPU.
+    """Return the pipeline for a Cortex-M CPU.
 
     Args:
         cpu: `cortex-m55`, `cortex-m4`, …, or `cortex-m55+dsp`.
         bias_form: `bias`, `kernel-sum`, `both` or `run-time`; the CPU's own if None.
-        io: the element type of float inputs and outputs, `int8` or `int16`, of all or by name.
-        optimize: `memory` runs image ops row by row where that saves more than it costs.
-        arena: the bytes that activations may take; implies what is needed for it.
-        io_layout: `channels last` takes and gives images so that would be turned at the border:
-            the caller's bytes lie otherwise than the model was exported, and no copy is made.
+        io: the element type of float inputs and outputs, `int8` or `int16`, for all or by name.
+        optimize: `memory` runs image ops row by row where that saves more memory than it costs.
+        arena: the bytes available for activations; implies the memory optimizations needed.
+        io_layout: `channels last` takes and returns images channels last if they would otherwise
+            be transposed at the boundary. This saves the copy, but the layout of the caller's
+            bytes differs from the exported model's.
     """
     target = cpu if isinstance(cpu, Target) else find_cpu(cpu)
     form = BiasForm.of(target) if bias_form is None else BiasForm(bias_form)

@@ -1,4 +1,4 @@
-"""The steps of targets with a CPU beside an accelerator: an Ethos-U, or whatever takes TOSA."""
+"""The pipelines of targets with a CPU and an accelerator: an Ethos-U, or any TOSA device."""
 
 from __future__ import annotations
 
@@ -52,26 +52,26 @@ from stepwell.translate.rewrites.tosa.layout.order import (
 )
 
 CYCLES = "cycles"
-"""The option's value that asks Vela."""
+"""The value of `optimize` that lets Vela estimate cycles."""
 BESIDE_CPU = "+cpu"
-"""What the name of a TOSA target ends in whose programs need not be TOSA as a whole."""
+"""The name suffix of TOSA targets whose programs may also contain operations for a CPU."""
 CPU = "cortex-m55"
-"""The CPU beside an accelerator unless another is named."""
+"""The default CPU next to an accelerator."""
 OVER_INTEGERS = ("arrange", "lower")
-"""Steps whose rewrites are for any element type, and here for the integers between casts."""
+"""Passes that support any element type, applied here to the integers between casts."""
 
 
 def ethosu_pipeline(
     accelerator: str, cpu: Target | str = CPU, io: Io | None = None, optimize: str = "speed"
 ) -> Pipeline:
-    """Every step for an NPU and the CPU beside it.
+    """Return the pipeline for an NPU and its host CPU.
 
     Args:
         accelerator: `ethos-u55-128`, `ethos-u85-256`, …
-        cpu: what runs the rest: CMSIS-NN's operators, and floats that stay floats.
-        io: the element type of float inputs and outputs, `int8` or `int16`, of all or by name.
-        optimize: `cycles` asks Vela for the cycles of each form of linear layers, and writes the
-            one with the fewest; else their rows are columns of an image.
+        cpu: runs the other operations: CMSIS-NN's operators, and floating-point ones.
+        io: the element type of float inputs and outputs, `int8` or `int16`, for all or by name.
+        optimize: `cycles` lets Vela estimate the cycles of each form of linear layers, and uses the
+            one with the fewest. Otherwise their rows are the columns of an image.
     """
     to_npu = steps_to_npu(accelerator, "width")
     fuse = (GreedyRewrites("keep-bytes", tuple(rule() for rule in rescale_for_each_reader.RULES)),)
@@ -84,9 +84,9 @@ def ethosu_pipeline(
 
 
 def steps_to_npu(accelerator: str, rows: Rows) -> tuple[Step, ...]:
-    """Quantized layers to operators; the rows of linear layers are batch, height or width."""
+    """Legalization of quantized layers; the rows of linear layers are batch, height or width."""
     integers = (step(int8_linear, rows=rows) if is_step(r, int8_linear) else r for r in INTEGERS)
-    # A maximum stays one of bytes: a U55 has no other (`HoistRescaleOverMaximum` makes it int32).
+    # A maximum stays in bytes: a U55 has no other (`HoistRescaleOverMaximum` makes it int32).
     return (
         GreedyRewrites("lower-int8", (step(softmax_by_table), *integers, *CANCEL_CASTS)),
         GreedyRewrites("arrange", (*NOOPS, *SHAPES, step(for_tosa.write_slice_by_cat))),
@@ -95,7 +95,7 @@ def steps_to_npu(accelerator: str, rows: Rows) -> tuple[Step, ...]:
         GreedyRewrites(
             "operate-on-bytes",
             (
-                hoist_reshape_over_rescale.RULES[0](),
+                *hoist_reshape_over_rescale.RULES.named("hoist-reshape-over-rescale"),
                 RescaleConstant(),
                 SpreadConstant(),
                 TransposedByPhases(),
@@ -106,7 +106,7 @@ def steps_to_npu(accelerator: str, rows: Rows) -> tuple[Step, ...]:
 
 
 def _refused(program: Program) -> dict[str, str]:
-    """What Vela refuses, where it is installed."""
+    """Return the problems that Vela reports, if it is installed."""
     from stepwell.backends.ethos_u.emit import refusals
     from stepwell.backends.ethos_u.vela import is_installed
 
@@ -114,19 +114,19 @@ def _refused(program: Program) -> dict[str, str]:
 
 
 def _cycles(program: Program) -> int:
-    """What Vela estimates for all delegates."""
+    """Return Vela's estimate for all delegates."""
     from stepwell.backends.ethos_u.emit import estimates
 
     return sum(estimate.cycles for estimate in estimates(program))
 
 
 def tosa_beside_cpu_pipeline(name: str, cpu: Target | str = CPU, io: Io | None = None) -> Pipeline:
-    """Every step for maximal sub-graphs of TOSA, and a CPU that runs the rest.
+    """Return the pipeline for maximal TOSA subgraphs, and a CPU that runs the other operations.
 
     Args:
         name: `tosa-1.0+fp+cpu`, `tosa-1.0+int+cpu`, …
-        cpu: what runs quantized layers that TOSA lacks; floats are ExecuTorch's portable kernels.
-        io: the element type of float inputs and outputs, of all or by name.
+        cpu: runs quantized layers that TOSA lacks; floats run on ExecuTorch's portable kernels.
+        io: the element type of float inputs and outputs, for all or by name.
     """
     target = parse_target(name.removesuffix(BESIDE_CPU))
     if target.profiles == frozenset(("int",)):
@@ -145,7 +145,7 @@ def tosa_beside_cpu_pipeline(name: str, cpu: Target | str = CPU, io: Io | None =
 
 
 def _quantized(io: Io | None) -> tuple[Step, ...]:
-    """Before anything is lowered: quantization in types, and at the border what is asked for."""
+    """Passes before lowering: quantized types, and the element types requested at the boundary."""
     return (
         GreedyRewrites("normalize", (*CANONICAL_FORM, FoldConstants(), *SPELL_MOVES)),
         TYPE_QUANTIZATION,
@@ -155,7 +155,7 @@ def _quantized(io: Io | None) -> tuple[Step, ...]:
 
 
 def _on_cpu(accelerator: str, cpu: Target | str, fuse: tuple[Step, ...] = ()) -> tuple[Step, ...]:
-    """What is left goes to the CPU, and TOSA's operators into delegates."""
+    """Partitioning: TOSA operators go into delegates, the others to the CPU."""
     target = cpu if isinstance(cpu, Target) else find_cpu(cpu)
     return (
         NamedPass("share-operators", ShareCommonSubexpressions()),

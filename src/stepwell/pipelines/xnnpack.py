@@ -1,6 +1,6 @@
-"""The order of rewrites to XNNPACK, one literal tuple, readable on this page.
+"""The pass pipeline to XNNPACK: one literal tuple.
 
-Those of other targets stand in `arm_pipelines.py` and `npu_pipelines.py`.
+The pipelines of the other targets are in `arm.py` and `npu.py`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from stepwell.translate.rewrites.attention.recognize_attention import RecognizeA
 from stepwell.translate.rewrites.attention.share_repeated_heads import ShareRepeatedHeads
 from stepwell.translate.rewrites.attention.skip_masked_attention import SkipMaskedAttention
 from stepwell.translate.rewrites.calls.bring_weights_inside import BringWeightsInside
-from stepwell.translate.rewrites.calls.decompose_composites import TakeCompositesApart
+from stepwell.translate.rewrites.calls.decompose_composites import DecomposeComposites
 from stepwell.translate.rewrites.constants.fold_constants import FoldConstants
 from stepwell.translate.rewrites.experts.add_up_before_experts import AddUpBeforeExperts
 from stepwell.translate.rewrites.experts.choose_by_rank import ChooseByRank
@@ -101,18 +101,18 @@ KEEP_IMAGES = (
     MergeFeaturesFirst(),
     AttendFromImage(),
     *(rule() for rule in sink_view_below_linear.RULES),
-    *(rule() for rule in (*merge_views.RULES[:2], merge_views.RULES[3])),
+    *merge_views.RULES.without("squeeze-permute"),
     *(rule() for rule in permutes.RULES),
     step(xnnpack_resizing.resize_by_matrices),
 )
-"""Height and width that are symbolic stay two axes from one convolution to the next."""
+"""Rewrites that keep a symbolic height and width as two axes between convolutions."""
 
 PLAIN_FORM = (
     *CANONICAL_FORM,
     *(rule() for rule in sink_view_below_linear.RULES),
     BringWeightsInside(),
 )
-"""How programs of floats are spelled."""
+"""Canonicalization of floating-point programs."""
 
 TO_XNNPACK = (
     step(norms.keep_root_of_infinity, even_if_finite=False),
@@ -130,8 +130,8 @@ TO_XNNPACK = (
     *(rule() for rule in lower_shape.RULES),
     step(xnnpack_reductions.view_of_open_sizes),
 )
-"""One rewrite per family of ops; with `lower-matmul`, which runs first because it looks at the
-permutes it can absorb, they say what XNNPACK can run."""
+"""One rewrite per family of operations. Together with `lower-matmul`, they define what XNNPACK can
+run. `lower-matmul` runs first, because it absorbs permutes."""
 
 QUANTIZED = (
     GreedyRewrites("type-quantization", TYPES),
@@ -160,7 +160,7 @@ QUANTIZED = (
         ),
     ),
 )
-"""Ops between casts take the integers where a kernel does; then the casts that are left."""
+"""Lowering of operations between casts to integer kernels, then of the remaining casts."""
 
 GATHER_STRIDES = step(views.gather_strides)
 TURNED = (step(for_xnnpack.unbind_by_permute), step(for_xnnpack.stack_by_permute))
@@ -174,7 +174,7 @@ XNNPACK = Pipeline(
                 step(for_xnnpack.unbind_by_permute),
                 step(for_xnnpack.stack_by_permute),
                 *PLAIN_FORM,
-                TakeCompositesApart(function_of=cell_function),
+                DecomposeComposites(function_of=cell_function),
                 *(rule() for rule in multiply_steps_together.RULES),
                 WriteByCat(),
                 GATHER_STRIDES,
@@ -265,7 +265,7 @@ XNNPACK = Pipeline(
             (
                 *NOOPS,
                 *SHAPES,
-                merge_views.RULES[2](),
+                *merge_views.RULES.named("squeeze-permute"),
                 step(floats.widen_products_of_halves),
                 step(floats.widen_scalar_of_halves),
                 step(constants.lift_constant_scalar, protect_attention=False),
@@ -316,13 +316,16 @@ XNNPACK = Pipeline(
         RemoveDeadCode(),
     ),
 )
-"""Everything that makes the result faster."""
+"""The optimizations: every pass that makes the result faster."""
 
 XNNPACK_PUBLISHED = Pipeline(
     "xnnpack-published",
     (
         GreedyRewrites("take-apart", (DecomposeForKernels(),)),
-        GreedyRewrites("remove-noop-expands", tuple(rule() for rule in expands.RULES[:2])),
+        GreedyRewrites(
+            "remove-noop-expands",
+            expands.RULES.named("remove-noop-expand", "remove-noop-expand-as"),
+        ),
         GreedyRewrites(
             "lift-scalars", (step(constants.lift_constant_scalar, protect_attention=False),)
         ),
@@ -336,7 +339,7 @@ XNNPACK_PUBLISHED = Pipeline(
 )
 """The upstream change alone (executorch #20515): scalar lifting and removal of no-op expands.
 
-It stands behind the decomposition that the stock flow begins with, which takes attention apart. The
-normal form only respells ops as the lowering reads them; layer norms and safe-softmax guards stay
-outside, as there.
+It follows the decomposition that the stock flow begins with, which also decomposes attention.
+Canonicalization only produces the forms that the lowering matches. Layer norms and safe-softmax
+guards stay outside the delegate, as in the stock flow.
 """

@@ -1,19 +1,20 @@
-"""Plug-ins: what a package or a file adds to stepwell, and the one registry that holds it.
+"""Plug-ins: packages or files that extend stepwell through the registry.
 
-A plug-in is a function that is given the registry:
+A plug-in is a function that takes the registry:
 
     def plugin(registry: stepwell.Registry) -> None:
         registry.dialect(Demo, level=Level("demo", belongs))
         registry.step(FormAxpy)
         registry.target(Target("demo", PIPELINE, "axpy", {"axpy": emit}, run))
 
-A package names it in its entry points (`[project.entry-points."stepwell.plugins.plugins"]`, `demo =
-"my_package:plugin"`) and is loaded when a name is asked for that stepwell does not know, or a torch
-program is imported. A file is loaded by `--load FILE` on every command, or by `load_plugin`; one
-without such a function brings the rewrites, passes, pipelines, dialects and targets at its top.
+A package declares it in its entry points (`[project.entry-points."stepwell.plugins.plugins"]`,
+`demo = "my_package:plugin"`). It is loaded when a PyTorch program is imported, or when a name is
+used that stepwell does not know. A file is loaded by `--load FILE` on every command, or by
+`load_plugin`. If a file has no such function, the rewrites, passes, pipelines, dialects and targets
+at its top level are registered.
 
-A plug-in comes in whole or not at all: what a failing one had registered is taken back, it is named
-on stderr (or the error, where it was asked for by name), and everything else works on.
+A plug-in is loaded completely or not at all. If it fails, its registrations are undone and its name
+is printed on stderr, or is in the error if it was requested by name. Everything else keeps working.
 """
 
 from __future__ import annotations
@@ -43,33 +44,33 @@ from stepwell.ir.syntax import text
 from stepwell.plugins.registry import REGISTRY, Plugin, Registry, unknown
 
 LOADED = "STEPWELL_LOAD"
-"""The environment variable that names files to load besides, between the signs of a PATH."""
+"""The environment variable with further files to load, separated as in PATH."""
 GROUP = "stepwell.plugins.plugins"
-"""The entry points that are loaded."""
+"""The group of the entry points."""
 
 _LOG = logging.getLogger(__name__)
 _LOCK = threading.RLock()
 _LOADED = threading.Event()
-"""Whether entry points were looked for."""
+"""Set once the entry points have been loaded."""
 
 
 def registry() -> Registry:
-    """The registry, with every installed plug-in in it."""
+    """Return the registry, with every installed plug-in loaded."""
     load_entry_points()
     return REGISTRY
 
 
 def load_entry_points() -> None:
-    """Load every plug-in that is installed, and the files that `LOADED` names, once.
+    """Load every installed plug-in, and the files that `LOADED` names, once.
 
-    An installed one that fails is named on stderr and left out.
+    An installed plug-in that fails is named on stderr and skipped.
     """
     if _LOADED.is_set():
         return
     with _LOCK:
         if _LOADED.is_set():
             return
-        _LOADED.set()  # Before they run: they may ask for names themselves.
+        _LOADED.set()  # Set first, because plug-ins may look up names themselves.
         for point in entry_points(group=GROUP):
             _load_entry_point(point)
         for file in filter(None, os.environ.get(LOADED, "").split(os.pathsep)):
@@ -78,7 +79,7 @@ def load_entry_points() -> None:
 
 @contextmanager
 def handed_on(files: Iterable[Path]) -> Generator[None]:
-    """Processes that are started meanwhile load these files too, as if they were installed."""
+    """Let subprocesses that are started meanwhile load these files, as if they were installed."""
     before = os.environ.get(LOADED)
     held = [before] if before else []
     os.environ[LOADED] = os.pathsep.join((*held, *(str(file.resolve()) for file in files)))
@@ -103,10 +104,10 @@ def _load_entry_point(point: EntryPoint) -> None:
 
 
 def load_plugin(source: str | PathLike[str] | ModuleType | Callable[[Registry], None]) -> Plugin:
-    """Load a plug-in: a file, a module, or its function. A file that changed is loaded anew.
+    """Load a plug-in: a file, a module, or its function. A modified file is loaded again.
 
     Raises:
-        StepwellError: it fails, with the line; what it had registered is taken back.
+        StepwellError: it fails, with the line; its registrations are undone.
     """
     with _LOCK:
         if isinstance(source, str | PathLike):
@@ -145,16 +146,16 @@ def _load_file(path: Path) -> Plugin:
 
 
 def module_of_file(path: Path) -> ModuleType | None:
-    """The module of a file that was loaded as a plug-in: it is not run a second time."""
+    """Return the module of a file that was loaded as a plug-in, which is not executed again."""
     plugin = REGISTRY.plugins.get(str(path.resolve()))
     return plugin.module if plugin is not None else None
 
 
 def unload_plugin(name: str) -> None:
-    """Take back what a plug-in registered, by its name or its path.
+    """Undo the registrations of a plug-in, by its name or its path.
 
     Raises:
-        StepwellError: there is none.
+        StepwellError: there is no such plug-in.
     """
     with _LOCK:
         plugin = REGISTRY.plugins.pop(name, None)
@@ -166,7 +167,7 @@ def unload_plugin(name: str) -> None:
 
 
 def _executed(plugin: Plugin, path: Path) -> ModuleType:
-    """The module of a file, run. Its name is free: classes look their module up by name."""
+    """Execute a file as a module. Its name must be unused: classes look up their module by name."""
     name = path.stem if path.stem not in sys.modules else f"{path.stem}_{plugin.digest[:8]}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
@@ -186,7 +187,7 @@ def _executed(plugin: Plugin, path: Path) -> ModuleType:
 
 
 def _call(held: Any) -> None:
-    """Let a plug-in's function, or the one in its module, fill the registry."""
+    """Call a plug-in's function, or the one in its module, with the registry."""
     if isinstance(held, ModuleType):
         function = getattr(held, "plugin", None)
         if function is None:
@@ -201,7 +202,7 @@ def _call(held: Any) -> None:
 
 
 def _collect(module: ModuleType) -> None:
-    """Register what stands at the top of a module that has no function of its own for it."""
+    """Register the top-level objects of a module that has no `plugin` function."""
     from stepwell.targets.target import Target
 
     for value in vars(module).values():
@@ -218,7 +219,7 @@ def _collect(module: ModuleType) -> None:
 
 
 def _bring(plugin: Plugin, load: Callable[[], None]) -> None:
-    """Run a plug-in; what it added to any table is noted, and taken back if it fails."""
+    """Load a plug-in; record its registrations, and undo them if it fails."""
     REGISTRY.loading.append(plugin)
     try:
         with plugin.watching():
@@ -231,7 +232,7 @@ def _bring(plugin: Plugin, load: Callable[[], None]) -> None:
 
 
 def _failure(plugin: Plugin, error: BaseException) -> StepwellError:
-    """What is said of a plug-in that fails: its name, the reason, and the line of its own."""
+    """Return the error of a plug-in that fails: its name, the reason, and its own line."""
     problem = error.problems[0] if isinstance(error, StepwellError) else None
     lines = str(error).strip().splitlines()
     reason = problem.fact if problem else f"{type(error).__name__}: {lines[0] if lines else ''}"
@@ -244,10 +245,10 @@ def _failure(plugin: Plugin, error: BaseException) -> StepwellError:
     return StepwellError(
         f"plug-in {plugin.name!r} ({plugin.origin}) is left out: {reason}",
         where,
-        (problem and problem.help) or "mend it, or leave it away; nothing else depends on it",
+        (problem and problem.help) or "fix or remove it; nothing else depends on it",
     )
 
 
 def _is_machinery(file: str) -> bool:
     """Whether a frame is Python's import system or this package."""
-    return "importlib" in file or Path(file).is_relative_to(Path(__file__).parent)
+    return "importlib" in file or Path(file).is_relative_to(Path(__file__).parents[1])

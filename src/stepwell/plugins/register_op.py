@@ -1,4 +1,4 @@
-"""`register_op`: what stepwell needs to know of an operator that somebody wrote."""
+"""`register_op`: declare a custom operator."""
 
 from __future__ import annotations
 
@@ -21,30 +21,31 @@ def register_op(
     tosa: str | None = None,
     tosa_attributes: tuple[Callable[..., bytes], Callable[[bytes], Any]] | None = None,
 ) -> None:
-    """Make a custom operator a citizen: it is imported, verified, interpreted and called in a .pte.
+    """Register a custom operator for import, verification, interpretation and emission.
 
-    Its arguments, results and effects (what it writes to) come from its schema. An operator that
-    torch can run, with a shape function for tensors without data (`torch.library.register_fake`)
-    and a kernel named after it with `.out`, needs no registration. Call this once, before the
-    programs that use it are imported; a plug-in may.
+    Its arguments, results and side effects (the arguments that it modifies) come from its schema.
+    An operator that PyTorch can run needs no registration if it has a shape function for tensors
+    without data (`torch.library.register_fake`) and a kernel with its name and `.out`. Call this
+    once, before programs with the operator are imported; a plug-in may call it.
 
     Args:
         overload: the operator, `torch.ops.library.name.default`.
-        meaning: what the interpreter calls instead of the operator, with the same arguments. It
-            returns what the operator returns, and writes to what the operator writes.
-        shape: what is asked for result types instead of the operator, on tensors without data.
-        kernel: the kernel of ExecuTorch's runtime that computes it, by name (`aten::neg.out`), or,
-            where stepwell's tables do not have it, by its whole schema
+        meaning: a function that the interpreter calls instead of the operator, with the same
+            arguments, results and modified arguments.
+        shape: a function that is called instead of the operator for result types, on tensors
+            without data.
+        kernel: the kernel of ExecuTorch's runtime that computes it, by name (`aten::neg.out`), or
+            by its complete schema if stepwell's tables do not contain it
             (`library::name.out(Tensor x, *, Tensor(a!) out) -> Tensor(a!)`).
-        library: a module that registers the kernel with this machine's runtime when it is imported,
-            which is done before a program that calls it is loaded here.
-        tosa: what TOSA's CUSTOM calls it, `domain::operator`; TOSA targets refuse it without one.
-        tosa_attributes: two functions, from a mapping of the arguments that are no tensors to
-            CUSTOM's bytes, and back; JSON where nothing is said.
+        library: a module that registers the kernel with this machine's runtime on import. It is
+            imported before a program that calls the kernel is loaded.
+        tosa: its name in TOSA's CUSTOM, `domain::operator`; TOSA targets reject it without one.
+        tosa_attributes: two functions, from a mapping of the arguments that are not tensors to
+            CUSTOM's bytes, and back; by default JSON.
 
     Raises:
-        StepwellError: it is no operator with a schema, it has been registered before, the kernel
-            does not take the operator's arguments, or TOSA's name is none.
+        StepwellError: the overload has no schema or is registered already, the kernel does not take
+            the operator's arguments, or the TOSA name is malformed.
     """
     from stepwell.backends.executorch.kernels.kernel_tables import register_kernel, schema_of_kernel
     from stepwell.backends.executorch.kernels.signatures import matched_arguments
@@ -59,7 +60,7 @@ def register_op(
         )
     cls = of_overload(overload)
     if library is not None and kernel is None:
-        raise StepwellError(f"{cls.name}: a library is given, and no kernel that it registers")
+        raise StepwellError(f"{cls.name}: a library is given without the kernel that it registers")
     if kernel is not None:
         schema = schema_of_kernel(kernel)
         if matched_arguments(cls.SCHEMA, schema) is None:
@@ -71,6 +72,6 @@ def register_op(
     if tosa is not None:
         register_custom(cls, tosa, tosa_attributes)
     elif tosa_attributes is not None:
-        raise StepwellError(f"{cls.name}: attributes of a CUSTOM are given, and no name of it")
+        raise StepwellError(f"{cls.name}: attributes of a CUSTOM are given without its name")
     if meaning is not None or shape is not None:
         register_meaning(cls, Meaning(meaning, shape))

@@ -1,6 +1,6 @@
-"""The registry: what plug-ins added to stepwell, in one place that says so.
+"""The registry of everything that plug-ins added to stepwell.
 
-It is the only thing about plug-ins that a process holds; `plugins.py` fills it.
+It is the only global state about plug-ins; `plugins.py` fills it.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from stepwell.targets.target import Target
 
 HOUSE = ("xnnpack", "tosa-", "cortex-m", "ethos-u")
-"""How names of the house's own targets begin."""
+"""The name prefixes of stepwell's own targets."""
 
 Quantizer = Callable[[Any, Sequence[Any]], Any]
-"""(module, example inputs) → the module, quantized."""
+"""(module, example inputs) → the quantized module."""
 
 
 @dataclass
@@ -42,7 +42,7 @@ class Plugin:
         name: of the entry point, or of the file.
         origin: the distribution, or the path.
         brings: what it registered, by kind.
-        failure: why it was left out; then it brings nothing.
+        failure: why it could not be loaded; then `brings` is empty.
     """
 
     name: str
@@ -54,13 +54,13 @@ class Plugin:
     added: list[tuple[dict[Any, Any], Any]] = field(
         default_factory=list[tuple[dict[Any, Any], Any]], repr=False
     )
-    """Each table that it added to, with the key."""
+    """Each table to which it added an entry, with the key."""
 
     @contextmanager
     def watching(self) -> Generator[None]:
-        """Note what its modules register by themselves: op classes' rules, dialects, levels."""
+        """Record what its modules register on import: rules of op classes, dialects, levels."""
         tables: list[dict[Any, Any]] = [
-            text._DIALECTS, levels.LEVELS, inference._RULES, interpretation._RULES
+            text._DIALECTS, levels.LEVELS, inference._INFERENCE, interpretation._INTERPRETERS
         ]  # fmt: skip
         before = [set(table) for table in tables]
         try:
@@ -71,7 +71,7 @@ class Plugin:
                 self.added += [(table, key) for key in fresh if not _of_house(key, table[key])]
 
     def take_back(self) -> None:
-        """Undo what it registered."""
+        """Undo its registrations."""
         for table, key in self.added:
             table.pop(key, None)
         self.added.clear()
@@ -85,14 +85,14 @@ class Plugin:
 
 
 def _of_house(key: Any, value: Any) -> bool:
-    """Whether a rule, dialect or level is stepwell's own, which was imported only now."""
+    """Whether a rule, dialect or level is stepwell's own and was imported meanwhile."""
     named = key if isinstance(key, type) else getattr(value, "refuses", value)
     return f"{getattr(named, '__module__', '')}.".startswith("stepwell.")
 
 
 @dataclass
 class Registry:
-    """Everything that plug-ins brought. There is one, `stepwell.plugins.registry.REGISTRY`."""
+    """The registrations of all plug-ins; `stepwell.plugins.registry.REGISTRY` is the instance."""
 
     steps: dict[str, type[Step]] = field(default_factory=dict[str, type[Step]])
     pipelines: dict[str, Pipeline] = field(default_factory=dict[str, Pipeline])
@@ -106,7 +106,7 @@ class Registry:
     """The plug-ins that are being loaded, the innermost last."""
 
     def identity(self) -> list[str]:
-        """Each plug-in with its version or digest: what a cache of results hangs on."""
+        """Return each plug-in with its version or digest, for the key of a cache of results."""
         return sorted(
             f"{plugin.name} {plugin.origin} {plugin.digest}" for plugin in self.plugins.values()
         )
@@ -118,12 +118,12 @@ class Registry:
         name: str = "",
         level: Level | None = None,
     ) -> None:
-        """A dialect that texts may name, and what a program at its level may hold.
+        """Register a dialect for the parser, and the level of its programs.
 
         Args:
-            dialect: one, or a function that makes it when its name first appears in a text.
-            name: of a dialect that is made later.
-            level: the level that programs of the dialect are at, if it is one.
+            dialect: the dialect, or a function that creates it when a text first names it.
+            name: the name of a dialect that is created later.
+            level: the level of programs of the dialect, if it has one.
         """
         loader = (lambda: dialect) if isinstance(dialect, Dialect) else dialect
         spelled = dialect.name if isinstance(dialect, Dialect) else name
@@ -134,7 +134,7 @@ class Registry:
             self._note("levels", level.name, levels.LEVELS)
 
     def step(self, *classes: type[Step]) -> None:
-        """Rewrites and passes by their names, for `opt -p`, `--pipeline` and `--after`."""
+        """Register rewrites and passes by their names, for `opt -p`, `--pipeline` and `--after`."""
         for cls in classes:
             given: Any = cls
             if not (inspect.isclass(given) and issubclass(given, Rewrite | Pass)):
@@ -142,11 +142,12 @@ class Registry:
             self._put("steps", self.steps, cls.name, cls)
 
     def pipeline(self, pipeline: Pipeline, target: str | None = None) -> None:
-        """A pipeline by its name: `--pipeline NAME`.
+        """Register a pipeline by its name: `--pipeline NAME`.
 
         Args:
-            pipeline: one.
-            target: whose emitter and runner follow it; then `lower(program, NAME)` works too.
+            pipeline: the pipeline.
+            target: the target whose emitter and runner are used after it; then `lower(program,
+                NAME)` works too.
         """
         self._put("pipelines", self.pipelines, pipeline.name, pipeline)
         if target is not None:
@@ -155,11 +156,11 @@ class Registry:
                 self.loading[-1].added.append((self.pipeline_targets, pipeline.name))
 
     def target(self, target: Target | Callable[[], Target], *, name: str = "") -> None:
-        """A target: its pipeline, its emitters, the engine that runs what they make.
+        """Register a target: its pipeline, its emitters, and the engine that runs its artifacts.
 
         Args:
-            target: one, or a function that makes it when it is asked for.
-            name: of a target that is made later.
+            target: the target, or a function that creates it on first use.
+            name: the name of a target that is created later.
         """
         spelled = name or getattr(target, "name", "")
         if not spelled:
@@ -169,7 +170,7 @@ class Registry:
         self._put("targets", self.targets, spelled, target)
 
     def op(self, overload: OpOverload, **says: Any) -> None:
-        """A custom operator: as `stepwell.register_op`."""
+        """Register a custom operator, as `stepwell.register_op` does."""
         from stepwell.backends.executorch.kernels import kernel_tables
         from stepwell.dialects.aten import interpretation as meanings
         from stepwell.dialects.aten.registry import of_overload
@@ -189,11 +190,11 @@ class Registry:
                 self.loading[-1].added.append((customs._BY_OP, custom.op))
 
     def kernel(self, op: str, schema: str, library: str | None = None) -> None:
-        """The kernel of ExecuTorch's runtime that computes an op.
+        """Register the kernel of ExecuTorch's runtime that computes an op.
 
         Args:
-            op: as the IR spells it.
-            schema: the kernel's name, or its whole schema.
+            op: the name in the IR.
+            schema: the kernel's name, or its complete schema.
             library: a module that registers it with this machine's runtime when it is imported.
         """
         from stepwell.backends.executorch.kernels import kernel_tables
@@ -203,11 +204,11 @@ class Registry:
         self._note("kernels", op, kernel_tables._CHOSEN)
 
     def quantizer(self, name: str, quantize: Quantizer) -> None:
-        """A way to quantize a module, for `--quantize NAME`: (module, example inputs) → module."""
+        """Register a quantizer, for `--quantize NAME`: (module, example inputs) → module."""
         self._put("quantizers", self.quantizers, name, quantize)
 
     def cost(self, op: type[Operation], operations: Callable[[Any], int]) -> None:
-        """The work of an op, in multiply-adds or elements written; `explain` sorts by it."""
+        """Register an op's cost, in multiply-adds or elements written; `explain` sorts by it."""
         self._put("costs", work.BY_CLASS, op, operations, op.name)
 
     def _put(
@@ -225,11 +226,11 @@ class Registry:
 
 
 REGISTRY = Registry()
-"""The process's registry: filled by plug-ins alone, emptied by `unload_plugin`."""
+"""The registry of the process: only plug-ins add to it, `unload_plugin` removes from it."""
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> StepwellError:
-    """The error about a name that nothing has, with the plug-ins that might have brought it."""
+    """Return the error for an unknown name, with the plug-ins that failed to load."""
     names = list(known)
     help = f"{nearest(name, names)}{kind}s are {', '.join(names) or 'none'}"
     lost = [plugin.name for plugin in REGISTRY.plugins.values() if plugin.failure]

@@ -1,7 +1,7 @@
-"""Quantizers by name, for `--quantize NAME`: those of the house, as plug-ins register theirs.
+"""Quantizers by name, for `--quantize NAME`: the built-in ones and those of plug-ins.
 
-Each takes a module and example inputs, on which it calibrates, and gives the module with quantize
-and dequantize operators in it. `quantize` is the same from Python, on as many inputs as there are.
+Each takes a module and example inputs for calibration, and returns the module with quantize and
+dequantize operators in it. `quantize` does the same from Python, on any number of inputs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from stepwell.plugins.registry import Quantizer, unknown
 
 
 def by_pt2e(make: Callable[[], Any]) -> Quantizer:
-    """A quantizer of PT2E as a function: annotate, calibrate on the example inputs, convert."""
+    """Wrap a PT2E quantizer as a function: annotate, calibrate on the example inputs, convert."""
 
     def quantize(module: Any, inputs: Sequence[Any], *more: Sequence[Any]) -> Any:
         from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
@@ -56,9 +56,9 @@ def _xnnpack(**how: bool) -> Any:
 
 
 def without_training(quantizer: Any) -> Any:
-    """An `XNNPACKQuantizer` that looks for no patterns of training.
+    """Remove the patterns for quantization-aware training from an `XNNPACKQuantizer`.
 
-    They are exported anew for every model, and match in none that is evaluated.
+    They are exported again for every model, and never match a model in evaluation mode.
     """
     of_all = type(quantizer).SUPPORTED_PATTERNS
     quantizer.SUPPORTED_PATTERNS = [pattern for pattern in of_all if not pattern.is_qat]
@@ -78,16 +78,17 @@ def _tosa(bits: int) -> Any:
 def by_torchao(
     bits: int, group: int | None, *, inputs: bool = True, dtype: Any = None
 ) -> Quantizer:
-    """Linear layers whose weights have few bits, and whose inputs are int8 of each token.
+    """Return a quantizer of linear layers: low-bit weights, and inputs as int8 per token.
 
-    Scales of groups are numbers of bfloat16, as XNNPACK's kernels hold them
-    (`xnn_define_blockwise_quantized_tensor_value`), and integers are chosen for those.
+    Group scales are rounded to bfloat16, as XNNPACK's kernels store them
+    (`xnn_define_blockwise_quantized_tensor_value`), and the integers are chosen for these scales.
 
     Args:
-        bits: of a weight.
-        group: weights that share a scale; None: a row. Layers whose rows are no whole groups stay.
+        bits: bits of a weight.
+        group: weights that share a scale; None: a row. A layer whose row length is not a multiple
+            of it is not quantized.
         inputs: whether inputs are int8; they stay floats otherwise.
-        dtype: that weights are taken in first; by default their own.
+        dtype: the dtype that weights are converted to first; by default their own.
     """
 
     def quantize(module: Any, example: Sequence[Any], *more: Sequence[Any]) -> Any:
@@ -119,7 +120,7 @@ def by_torchao(
             for layer in module.modules():
                 is_linear = isinstance(layer, torch.nn.Linear)
                 if is_linear and (group is None or layer.in_features % group == 0):
-                    # Memory of a few rows is used again; that of a matrix is asked for each time.
+                    # The allocator reuses the memory of a few rows, but not that of a matrix.
                     rows = max(1, ROWS_OF // layer.in_features)
                     parts = [of_rows(x.to(dtype or x.dtype)) for x in layer.weight.split(rows)]
                     layer.weight = torch.nn.Parameter(_of_parts(parts), requires_grad=False)
@@ -132,11 +133,11 @@ def by_torchao(
 
 
 ROWS_OF = 1 << 20
-"""Weights that are in hand at a time."""
+"""Weights that are quantized at a time."""
 
 
 def _of_parts(parts: Sequence[Any]) -> Any:
-    """One tensor of torchao, of rows that are in several."""
+    """Concatenate the rows of several torchao tensors into one."""
     first = parts[0]
     tensors = (
         below_each_other([getattr(part, name) for part in parts])
@@ -146,7 +147,7 @@ def _of_parts(parts: Sequence[Any]) -> Any:
 
 
 def _round_scales(weight: Any, numbers: Any, bits: int) -> None:
-    """Let quantized weights have scales of bfloat16, and the integers that come nearest by them."""
+    """Round the scales of quantized weights to bfloat16, and choose the nearest integers anew."""
     import torch
     from torchao.quantization.quant_primitives import quantize_affine
 
@@ -160,10 +161,10 @@ def _round_scales(weight: Any, numbers: Any, bits: int) -> None:
 
 @contextmanager
 def in_floats(model: Any) -> Generator[None]:
-    """Let a model's layers of few bits take floats for a while, to be compared with another form.
+    """Let a model's low-bit layers take float inputs within the context, for comparisons.
 
-    An input of eight bits that lies between two integers becomes the one or the other by the order
-    of a sum, and a model of many layers moves by that as far as by a mistake.
+    An 8-bit input halfway between two integers is rounded to either, depending on the order of a
+    sum. In a model of many layers this changes the result as much as a mistake does.
     """
     import torch
     from torch import nn
@@ -192,14 +193,14 @@ def in_floats(model: Any) -> Generator[None]:
 
 
 def is_quantized(layer: Any) -> bool:
-    """Whether a layer's weight is integers of torchao already."""
+    """Whether a layer's weight is a quantized torchao tensor already."""
     from torchao.utils import TorchAOBaseTensor
 
     return isinstance(layer.weight, TorchAOBaseTensor)
 
 
 def unwrapped(module: Any) -> Any:
-    """A module below which quantized weights are plain tensors and how to put them together."""
+    """Replace quantized weights in a module by plain tensors and a parametrization over them."""
     from torchao.utils import unwrap_tensor_subclass
 
     return unwrap_tensor_subclass(module)
@@ -215,18 +216,18 @@ QUANTIZERS: dict[str, Quantizer] = {
     "int8-tosa": by_pt2e(lambda: _tosa(8)),
     "int16-tosa": by_pt2e(lambda: _tosa(16)),
 }
-"""Those of the house."""
+"""The built-in quantizers by name."""
 BY_TARGET = {
     "xnnpack": "int8-xnnpack",
     "cortex-m": "int8-cortex-m",
     "ethos-u": "int8-cortex-m",
     "tosa": "int8-tosa",
 }
-"""What `int8` means for targets whose names begin so."""
+"""By the beginning of a target's name, the quantizer that `int8` means."""
 
 
 def quantizer_for(name: str, target: str) -> str:
-    """The name of a quantizer, where `int8` is the target's own.
+    """Resolve a quantizer's name: `int8` is the target's own quantizer.
 
     Raises:
         StepwellError: there is no such quantizer.
@@ -238,10 +239,10 @@ def quantizer_for(name: str, target: str) -> str:
 
 
 def find_quantizer(name: str) -> Quantizer:
-    """The quantizer of a name.
+    """Return the quantizer of a name.
 
     Raises:
-        StepwellError: naming those there are.
+        StepwellError: there is no such quantizer; the message lists the known ones.
     """
     known = {**QUANTIZERS, **registry().quantizers}
     if name not in known:
@@ -250,29 +251,29 @@ def find_quantizer(name: str) -> Quantizer:
 
 
 def known_quantizers() -> list[str]:
-    """The names of all quantizers."""
+    """Return the names of all quantizers, sorted."""
     return sorted({**QUANTIZERS, **registry().quantizers})
 
 
 def quantize(model: Any, name: str, data: Iterable[object]) -> Any:
-    """A model with quantize and dequantize operators in it, calibrated on data; export it next.
+    """Insert quantize and dequantize operators into a model, calibrated on data; export it next.
 
     Args:
         model: a module; it is put into evaluation mode and otherwise not changed.
         name: `int8-xnnpack`, `int8-xnnpack-dynamic`, `int8-cortex-m`, `int8-tosa`, `int16-tosa`,
             `8da4w`, `8da8w`, `4w`, or a plug-in's.
-        data: inputs, each a tensor or the tuple that the model is called with; the first one is
-            what it is exported with, where the quantizer works on an exported program.
+        data: inputs, each a tensor or the tuple of the model's arguments. A quantizer that works
+            on an exported program exports the model with the first one.
 
     Raises:
-        StepwellError: there is no such quantizer, no data, or more than a plug-in's one takes, or
-            the model is no module.
+        StepwellError: there is no such quantizer or no data, a plug-in's quantizer takes fewer
+            inputs, or the model is not a module.
     """
     quantizer = find_quantizer(name)
     if not hasattr(model, "eval"):
         raise StepwellError(
-            f"what is quantized is a module, and this is of type {type(model).__name__}",
-            help="quantize first, export what comes back",
+            f"only a module can be quantized, and this is of type {type(model).__name__}",
+            help="quantize first, then export the result",
         )
     batches = [tuple(b) if isinstance(b, tuple | list) else (b,) for b in _looked_over(data)]
     if not takes(quantizer, 1 + len(batches)):
@@ -280,12 +281,12 @@ def quantize(model: Any, name: str, data: Iterable[object]) -> Any:
             f"the quantizer {name!r} calibrates on one input, and there are {len(batches)}",
             help="give one, of all rows; or let it take more: quantize(module, inputs, *more)",
         )
-    # Those of torchao change modules where they stand.
+    # torchao's quantizers change modules in place.
     return quantizer(copy.deepcopy(model).eval(), *batches)
 
 
 def _looked_over(data: Any) -> list[Any]:
-    """The inputs, if there are any."""
+    """Collect the inputs in a list, or raise if there are none."""
     if hasattr(data, "shape") or not isinstance(data, Iterable):
         raise StepwellError(
             f"the data is a {type(data).__name__}, and should be inputs one after the other",

@@ -1,1 +1,1 @@
-"""What a lowering did, and what to change in a model so that less is left to kernels."""
+"""The report of a lowering, and advice on model changes that leave fewer ops to kernels."""

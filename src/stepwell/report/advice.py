@@ -1,7 +1,7 @@
-"""What to change in a model so that less of it is left to kernels: the costliest first.
+"""Advice: model changes that leave fewer operations to kernels, the costliest operations first.
 
-A refusal says what is the case at one op. Most of them come down to a few changes of a model, which
-`CHANGES` knows; what no change helps is counted and left at that.
+A refusal states a fact about one operation. Most refusals lead to one of the few changes in
+`CHANGES`. Operations that no known change helps are only counted.
 """
 
 from __future__ import annotations
@@ -42,20 +42,20 @@ CHANGES: tuple[tuple[str, str], ...] = (
         NOTHING,
     ),
 )
-"""A pattern in what a refusal says → what to change; the first that matches counts."""
+"""A pattern of a refusal's text → the change; the first pattern that matches applies."""
 
 MOST_CHANGES, MOST_KINDS, MOST_LINES = 6, 6, 6
 
 
 @dataclass(frozen=True)
 class Left:
-    """An op of the model that a kernel of the runtime runs.
+    """An operation of the model that a kernel of the runtime runs.
 
     Attributes:
-        op: its name in the model, where that is known.
-        line: of the model's source.
+        op: its name in the model, if known.
+        line: the line of the model's source.
         work: multiply-adds or elements written (`costs.operations`).
-        why: what the rewrites that looked at it said, each `rewrite: reason`.
+        why: the refusals of the rewrites that matched it, each `rewrite: reason`.
     """
 
     op: str
@@ -66,14 +66,14 @@ class Left:
 
 @dataclass(frozen=True)
 class Advice:
-    """One change of a model, and the ops it is about.
+    """One change of a model, and the operations that it concerns.
 
     Attributes:
-        change: what to do; nothing if none is known to help.
-        share: of the program's work that these ops do.
+        change: the change to make; empty if none is known to help.
+        share: the fraction of the program's work in these operations.
         ops: op name → count.
-        lines: of the model's source.
-        reasons: what was said of them, each once, the commonest first.
+        lines: the lines of the model's source.
+        reasons: the distinct refusals for them, the most frequent first.
     """
 
     change: str
@@ -86,12 +86,12 @@ class Advice:
 def left_to_kernels(
     program: Program, outside: Container[str], refusals: Iterable[RefusalRecord]
 ) -> tuple[tuple[Left, ...], int]:
-    """(what the kernels of the runtime run in a lowered program, the work of all of it).
+    """Return (the operations that the runtime's kernels run, the work of the whole program).
 
     Args:
-        program: the lowered one.
+        program: the lowered program.
         outside: the names of the ops that the target's engine does not run.
-        refusals: what was said on the way.
+        refusals: the refusals of the lowering.
     """
     refusal_records: dict[str | None, list[RefusalRecord]] = {}
     for record in refusals:
@@ -117,7 +117,7 @@ def left_to_kernels(
 
 
 def advise(left: Iterable[Left], total: int) -> list[Advice]:
-    """What to change, the costliest first, and at the end what no known change helps."""
+    """Return the changes, the costliest first, then the operations that no known change helps."""
     groups: dict[str, list[tuple[Left, str]]] = {}
     for one in left:
         change, reason = _decisive(one.why)
@@ -137,7 +137,7 @@ def _advice(change: str, members: list[tuple[Left, str]], total: int) -> Advice:
 
 
 def _decisive(why: Sequence[str]) -> tuple[str, str]:
-    """(the change, the reason behind it): of the lowering, if one spoke, before other rewrites."""
+    """Return (the change, its reason): from a lowering's refusal first, else another rewrite's."""
     by_weight = sorted(why, key=lambda said: not said.startswith(("lower", "explain")))
     reasons = [said.partition(": ")[2] or said for said in by_weight]
     for reason in reasons:
@@ -146,15 +146,15 @@ def _decisive(why: Sequence[str]) -> tuple[str, str]:
                 return change, reason
     if not reasons:
         return NOTHING, ""
-    return f"see to what stands in the way: {reasons[0]}", reasons[0]
+    return f"address the reason: {reasons[0]}", reasons[0]
 
 
 def advice_lines(left: Sequence[Left], total: int) -> Iterator[str]:
-    """The advice as lines of a report; none where no op is left to a kernel."""
+    """Yield the advice as lines of a report; none if no operation is left to a kernel."""
     found = advise(left, total)
     changes = [advice for advice in found if advice.change != NOTHING]
     if changes:
-        yield "to change in the model, what matters most first:"
+        yield "model changes, the most effective first:"
     for advice in changes[:MOST_CHANGES]:
         yield f"{advice.share:6.1%} of the work: {advice.change}"
         yield f"        {_kinds(advice.ops)}" + (

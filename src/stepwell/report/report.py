@@ -1,11 +1,11 @@
-"""What a lowering did, in words and numbers: `str(report)` is a table."""
+"""The report of a lowering; `str(report)` is a table."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from stepwell.ir.declared.numerics import Numerics, TakenDeviation
 from stepwell.ir.platform.bar_charts import Plot, plot
@@ -19,10 +19,19 @@ from stepwell.report.advice import Advice, Left, advice_lines, advise
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    from stepwell.validation.result import CheckResult
+
+_CUT = ", {} of them split off to save memory on loading (optimize='speed': none)"
 
 
-_CUT = ", {} of them cut off, so that loading takes less memory (optimize='speed': none)"
+class CheckedSteps(Protocol):
+    """The result of `check=True`: the `CheckResult` of `stepwell.validation`."""
+
+    @property
+    def ok(self) -> bool: ...
+    @property
+    def steps(self) -> Sequence[Any]: ...
+    @property
+    def findings(self) -> Sequence[Any]: ...
 
 
 @dataclass(frozen=True)
@@ -30,23 +39,25 @@ class Report(Shown):
     """The outcome of `stepwell.lower`.
 
     Attributes:
-        target: what it was lowered to.
-        delegates: how many parts a backend runs as a whole.
-        cuts: as many of them stand directly behind another, with which they would be one: XNNPACK
-            packs the weights of one after the other, which takes less memory (`optimize`).
-        outside: op name → count, of what the runtime's own kernels run.
-        refusals: each rewrite that left an op alone although it looked at it, with the reason.
-        steps: the pipeline's steps with applications, seconds and ops left.
+        target: the name of the target.
+        delegates: the number of subgraphs that a backend runs as a whole.
+        cuts: the number of delegates that directly follow another one and were split from it.
+            XNNPACK then packs the weights of one after the other, which takes less memory
+            (`optimize`).
+        outside: op name → count, of the ops that the runtime's own kernels run.
+        refusals: each rewrite that matched an op but did not apply, with the reason.
+        steps: the pipeline's passes with applications, seconds and ops left.
         events: every application of a rewrite, in order.
         seconds: wall time of verification and rewriting, without emission.
-        numerics: the contract about classes of numbers that was kept (`docs/semantics.md`).
-        ranges: the least and the largest number of inputs, as declared; calls are held to them.
-        deviations: each class of numbers that may be lost, and where.
-        engine_losses: by node, the families of CPUs on which its kernel makes another number of a
-            NaN, an infinity or a large number than PyTorch (`docs/special_values.md`).
-        check: what `lower(..., check=True)` compared.
-        left: what is left to the runtime's own kernels, with what was said of it.
-        work: of the whole program, in the units of `left` (`costs.operations`); 0 if nothing is.
+        numerics: the contract for special values that was kept (`docs/semantics.md`).
+        ranges: the declared minimum and maximum of inputs, which calls must respect.
+        deviations: each class of special values that may be lost, and where.
+        engine_losses: by node, the families of CPUs on which its kernel gives another result than
+            PyTorch for a NaN, an infinity or a large number (`docs/special_values.md`).
+        check: the result of `lower(..., check=True)`.
+        left: the ops that are left to the runtime's own kernels, with their refusals.
+        work: the cost of the whole program, in the units of `left` (`costs.operations`); 0 if
+            `left` is empty.
     """
 
     target: str
@@ -59,7 +70,7 @@ class Report(Shown):
     numerics: Numerics = "torch"
     deviations: tuple[TakenDeviation, ...] = ()
     engine_losses: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
-    check: CheckResult | None = field(default=None, repr=False)
+    check: CheckedSteps | None = field(default=None, repr=False)
     left: tuple[Left, ...] = field(default=(), repr=False)
     work: int = 0
     cuts: int = 0
@@ -75,17 +86,17 @@ class Report(Shown):
 
     @property
     def stages(self) -> int:
-        """Delegates that the data flow asks for: those that memory cuts off not counted."""
+        """The number of delegates that the data flow requires, without those split for memory."""
         return self.delegates - self.cuts
 
     @property
     def advice(self) -> list[Advice]:
-        """What to change in the model so that less is left to kernels, the costliest first."""
+        """The model changes that leave fewer ops to kernels, the costliest first."""
         return advise(self.left, self.work)
 
     @property
     def figures(self) -> dict[str, Any]:
-        """What a program reads of it: all but the history of applications and the check."""
+        """Return the report as plain data, without the history of applications and the check."""
         return {
             "target": self.target,
             "delegates": self.delegates,
@@ -103,21 +114,21 @@ class Report(Shown):
         }
 
     def to_frame(self) -> DataFrame:
-        """The steps as a dataframe: applications, ops left, seconds."""
+        """Return the passes as a dataframe: applications, ops left, seconds."""
         rows = [(s.name, s.applied, s.ops, s.seconds) for s in self.steps]
         return frame(("step", "applied", "ops after", "seconds"), rows)
 
     def plot(self) -> Plot:
-        """The milliseconds of each step that did something."""
+        """Plot the milliseconds of each pass that was applied."""
         rows = [(s.name, [round(s.seconds * 1e3, 2)]) for s in self.steps if s.applied]
         return plot(f"Lowering to {self.target}: milliseconds a step", ("ms",), rows)
 
     def text(self, verbose: bool = False) -> str:
-        """The report: what to change in the model, then what was done and what was refused.
+        """Return the report as text: model changes to make, then applications and refusals.
 
         Args:
-            verbose: every step and every refusal with its place; else the steps that did something,
-                and each sentence once with the number of ops it was said of.
+            verbose: list every pass and every refusal with its place. Otherwise list the passes
+                that were applied, and each distinct refusal once with the number of ops.
         """
         listed = ", ".join(f"{name} × {count}" for name, count in self.outside.most_common())
         rows = [
@@ -142,7 +153,7 @@ class Report(Shown):
         ]
         if idle := len(self.steps) - len(shown):
             took = sum(step.seconds for step in self.steps if not step.applied) * 1e3
-            rows.append(f"{f'{idle} steps had nothing to do':36} {'':8} {'':10} {took:9.2f}")
+            rows.append(f"{f'{idle} passes had no effect':36} {'':8} {'':10} {took:9.2f}")
         if self.numerics == "finite" and self.deviations:
             rows += ["", "kept for finite activations only:"]
             rows += [
@@ -165,7 +176,7 @@ class Report(Shown):
         ]
 
     def _mistakes(self) -> list[str]:
-        """That steps failed, and what shows how."""
+        """Return lines about passes that failed, and how to see the failures."""
         count = sum(r.reason.startswith(MISTAKE) for r in self.refusals)
         if not count:
             return []
@@ -178,7 +189,7 @@ class Report(Shown):
         ]
 
     def _refusals_once(self) -> list[str]:
-        """Each sentence with the op and the number of places, the commonest first."""
+        """Return each distinct refusal with its op and count, the most frequent first."""
         counted = Counter((r.rewrite, r.op, r.reason) for r in self.refusals)
         return [
             f"  {rewrite}: {op}: {reason}" + (f"  (× {count})" if count > 1 else "")

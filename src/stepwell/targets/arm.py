@@ -1,4 +1,4 @@
-"""Targets of Arm's: Cortex-M, Ethos-U, TOSA and VGF, imported when one of them is named."""
+"""Arm's targets: Cortex-M, Ethos-U, TOSA and VGF. Imported when one of them is named."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TOSA_NAMES = (
 )
 """TOSA targets listed by name; any other combination of profiles and extensions works too."""
 VGF, VGF_TOSA = "vgf", "tosa-1.0+fp+int"
-"""The target of Vulkan's ML extensions, and the TOSA that its files hold."""
+"""The target of Vulkan's ML extensions, and the TOSA target of the program in its files."""
 
 OWN: dict[str, Pipeline] = {
     **{name: tosa_pipeline(name) for name in TOSA_NAMES},
@@ -47,45 +47,50 @@ BIAS_FORM = Option(
     "bias_form",
     tuple(map(str, BiasForm)),
     None,
-    "where a linear layer's bias is kept; by default as the CPU's kernels read it",
+    "the form of a linear layer's bias; by default that of the CPU's kernels",
     at=(PIPELINE,),
 )
 IO = Option(
     "io",
     ByName((FLOAT, *INTEGERS)),
     None,
-    "the element type that float inputs and outputs have at the border",
+    "the element type of float inputs and outputs at the boundary",
     at=(PIPELINE,),
 )
 OPTIMIZE = Option(
     "optimize",
     (SPEED, MEMORY),
     SPEED,
-    "memory: run image ops row by row wherever that saves more RAM than the further calls take",
+    "memory: run image ops row by row where that saves more RAM than the additional calls take",
     at=(PIPELINE,),
 )
 IO_LAYOUT = Option(
     "io_layout",
     (AS_EXPORTED, CHANNELS_LAST),
     AS_EXPORTED,
-    "channels last: images that would be turned as they come or go are taken and given so",
+    "channels last: images that would be transposed at an input or output are taken and "
+    "returned so",
     at=(PIPELINE,),
 )
 ARENA = Option(
     "arena",
     range(16, 1 << 32),
     None,
-    "the bytes that activations may take; what runs row by row follows from it",
+    "the bytes available for activations; determines the ops that run row by row",
     at=(PIPELINE,),
 )
 CPU = Option(
-    "cpu", CPUS, "cortex-m55", "the CPU beside the NPU, which runs the rest", at=(PIPELINE,)
+    "cpu",
+    CPUS,
+    "cortex-m55",
+    "the CPU next to the NPU, which runs the other operations",
+    at=(PIPELINE,),
 )
 ASKED = Option(
     "optimize",
     (SPEED, CYCLES),
     SPEED,
-    "cycles: ask Vela for the cycles of every form of linear layers, and write the best one",
+    "cycles: let Vela estimate the cycles of every form of linear layers, and use the best one",
     at=(PIPELINE,),
 )
 METHOD = Option("method", str, "forward", "the method that is emitted", at=("tosa", "mlir", "vgf"))
@@ -122,7 +127,7 @@ def _tosa_session(target: str, artifact: bytes) -> Session:
 
 
 def _tosa_target(name: str) -> Target:
-    """A target for any TOSA name; the specification's reference model is its engine."""
+    """Return the target of any TOSA name; its engine is the specification's reference model."""
     pipeline = OWN[name] if name in OWN else tosa_pipeline(name)
     return Target(
         name,
@@ -165,15 +170,15 @@ VGF_TARGET = Target(
 
 @dataclass(frozen=True)
 class CortexMTarget(Target):
-    """A Cortex-M CPU. `bias_form="both"` keeps a program right on every core."""
+    """A Cortex-M CPU. `bias_form="both"` keeps a program correct on every core."""
 
     def own_pipeline(self, options: Mapping[str, Any]) -> Pipeline:
-        """The CPU's pipeline with the bias and the border where they are asked for."""
+        """Return the CPU's pipeline with the requested bias form and boundary types."""
         given = {o.name: options[o.name] for o in CORTEX_M_OPTIONS if o.name in options}
         return cortex_m_pipeline(self.name, **given)
 
     def inventory(self, program: Program) -> tuple[int, dict[str, int]]:
-        """No delegates; the ops that are not the library's and not views."""
+        """Return no delegates, and the ops that are neither the library's nor views."""
         from stepwell.backends.cortex_m.inventory import outside
 
         return 0, outside(program)
@@ -211,7 +216,7 @@ def _run_cortex_m(artifact: bytes, inputs: Sequence[Any], method: str) -> tuple[
 
 
 def _cortex_m_target(name: str) -> Target:
-    """A target for any CPU; its artifacts run on the desk in a bit-exact interpreter."""
+    """Return the target of a CPU; a bit-exact interpreter runs its artifacts on the host."""
     return CortexMTarget(
         name,
         cortex_m_pipeline(name),
@@ -226,16 +231,16 @@ def _cortex_m_target(name: str) -> Target:
 
 @dataclass(frozen=True)
 class EthosuTarget(Target):
-    """An Ethos-U, or what takes TOSA, with a CPU beside it."""
+    """An Ethos-U, or another TOSA device, with a host CPU."""
 
     def own_pipeline(self, options: Mapping[str, Any]) -> Pipeline:
-        """The pipeline with the CPU and the border that are asked for."""
+        """Return the pipeline with the requested CPU and boundary types."""
         given = {o.name: options[o.name] for o in self.own_options if o.name in options}
         makes = tosa_beside_cpu_pipeline if self.name.endswith(BESIDE_CPU) else ethosu_pipeline
         return makes(self.name, **given)
 
     def inventory(self, program: Program) -> tuple[int, dict[str, int]]:
-        """Delegates; the ops beside them, the CPU library's too."""
+        """Return the delegates, and the ops outside them, including the CPU library's."""
         from stepwell.backends.ethos_u.inventory import inventory
 
         return inventory(program)
@@ -309,7 +314,7 @@ def _tosa_beside_cpu_target(name: str) -> Target:
 
 
 def find(name: str) -> Target | None:
-    """The target of a name, listed or not; None if it is none of these."""
+    """Return the target with a name, listed or not; None if it is not an Arm target."""
     if name.startswith("tosa-"):
         beside = name.endswith(BESIDE_CPU)
         return _tosa_beside_cpu_target(name) if beside else _tosa_target(name)

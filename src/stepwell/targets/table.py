@@ -1,7 +1,7 @@
 """Targets by name: a pipeline, the emitters of its artifacts, and the engine that runs them.
 
-Those of Arm's stand in `arm_targets.py`, which is imported when one of them is named: who lowers to
-XNNPACK needs none of their operators, and none of the packages that they need.
+Arm's targets are in `arm.py`, which is imported when one of them is named. Lowering to XNNPACK thus
+needs neither their operators nor the packages that they require.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from stepwell.translate.memory import MEMORY, SPEED
 __all__ = ["OPTIONS", "PIPELINES", "Target", "find_target", "known_targets"]
 
 _ARMS = ("cortex-m", "ethos-u", "tosa-", "vgf")
-"""What the names of Arm's targets begin with."""
+"""The name prefixes of Arm's targets."""
 _OWN = {pipeline.name: pipeline for pipeline in (XNNPACK, XNNPACK_PUBLISHED)}
 
 
 def _arms() -> Mapping[str, Pipeline]:
-    """The pipelines of Arm's targets that are listed by name."""
+    """Return the pipelines of the Arm targets that are listed by name."""
     from stepwell.targets.arm import OWN
 
     return OWN
 
 
 class Pipelines(Shown, Mapping[str, Pipeline]):
-    """Pipelines by name: the house's, and those of plug-ins and of their targets."""
+    """Pipelines by name: stepwell's own, and those of plug-ins and of their targets."""
 
     def _brought(self) -> dict[str, Pipeline]:
         brought = registry()
@@ -80,28 +80,29 @@ TUNED = Option(
     "tuned",
     Choices(),
     None,
-    "what was measured on a kind of CPU (`stepwell.tune`): decides where costs are close",
+    "measurements on a kind of CPU (`stepwell.tune`), which decide where costs are close",
 )
 SHARES = Option(
     "optimize",
     (SPEED, MEMORY),
     MEMORY,
-    "memory: make several delegates where weights are many, so that loading holds fewer twice; "
-    "speed: as few as the data flow allows",
+    "memory: split off delegates if there are many weights, so that loading duplicates "
+    "fewer of them; speed: as few as the data flow allows",
 )
 
 HALF = Option(
     "half",
     ("as kernels do", IN_SINGLE),
     "as kernels do",
-    "how layers and products of halves add up: kernels of CPUs with half arithmetic do in halves",
+    "the accumulation of layers and products of halves: kernels of CPUs with "
+    "half-precision arithmetic accumulate in halves",
 )
 
 FOR_CPU = Option(
     "cpu",
     XNNPACK_CPUS,
     None,
-    "the CPU it is made for, whose costs and kernels decide; by default any, and the usual costs",
+    "the CPU to compile for, whose costs and kernels are used; by default any, with default costs",
 )
 
 XNNPACK_OPTIONS = (EMBED_UNPACKED_CONSTANTS, SHARES, TUNED, HALF, FOR_CPU)
@@ -180,10 +181,10 @@ XNNPACK_TARGET = Target(
 
 
 def find_target(name: str) -> Target:
-    """The target of a name.
+    """Return the target with a name.
 
     Raises:
-        StepwellError: naming the targets there are.
+        StepwellError: there is none; the known targets are listed.
     """
     if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise StepwellError(
@@ -204,13 +205,13 @@ def find_target(name: str) -> Target:
 
 
 def _brought_target(name: str) -> Target:
-    """A plug-in's target, or the one that a plug-in's pipeline is for."""
+    """Return a plug-in's target, or the target of a plug-in's pipeline."""
     brought = registry()
     if name in brought.targets:
         held = brought.targets[name]
         made = held if isinstance(held, Target) else held()
         if not isinstance(made, Target):  # pyright: ignore[reportUnnecessaryIsInstance]
-            fact = f"what is registered as target {name!r} makes a {type(made).__name__}"
+            fact = f"the registered target {name!r} created a {type(made).__name__}"
             raise StepwellError(fact, help="stepwell.Target(name, pipeline, artifact, …)")
         return made
     if name in brought.pipeline_targets:
@@ -220,6 +221,6 @@ def _brought_target(name: str) -> Target:
 
 
 def known_targets() -> list[str]:
-    """The names of all targets that are listed by name."""
+    """Return the names of all listed targets."""
     brought = registry()
     return [*_OWN, *_arms(), *brought.targets, *brought.pipeline_targets]

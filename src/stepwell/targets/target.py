@@ -1,6 +1,6 @@
-"""What a target is: a pipeline, the emitters of its artifacts, and the engine that runs them.
+"""`Target`: a pipeline, the emitters of its artifacts, and the engine that runs them.
 
-The targets of the house are in `targets.py`; a plug-in makes one of its own.
+stepwell's own targets are in `table.py`; a plug-in may define others.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ NUMERICS_OF = Option(
     "numerics",
     NUMERICS,
     "torch",
-    "which classes of numbers (NaN, infinities, zeros) are kept (`docs/semantics.md`)",
+    "which classes of numbers (NaN, infinities, zeros) are preserved (`docs/semantics.md`)",
 )
 
 RANGES = Option(
     "ranges",
     Ranges(),
     None,
-    "the numbers that inputs hold, none of them NaN, from which proofs begin: that nothing is "
-    "infinite, or that int64 fits into TOSA's int32; calls are held to it",
+    "the range of input values, none of them NaN, from which proofs start: that no value "
+    "is infinite, or that int64 fits into TOSA's int32; calls must respect it",
 )
 
 OPTIONS: tuple[Option, ...] = (NUMERICS_OF, RANGES)
-"""What every target takes."""
+"""The options of every target."""
 PipelineChange = Callable[[Pipeline], Pipeline]
 PipelineLike = Pipeline | str | PipelineChange
 """A pipeline, its name or its text, or a function that changes the target's own."""
@@ -48,7 +48,7 @@ CoreRunner = Callable[[bytes, Sequence[Any], str, str], tuple[Any, ...]]
 
 @dataclass(frozen=True)
 class Target:
-    """One target. Imports of emitters and engines happen when they are used."""
+    """A target. Emitters and engines are imported on first use."""
 
     name: str
     pipeline: Pipeline
@@ -56,30 +56,30 @@ class Target:
     emitters: Mapping[str, Emitter]
     runner: Runner
     own_options: tuple[Option, ...] = ()
-    """What this target takes besides the `OPTIONS` of all."""
+    """The options of this target in addition to `OPTIONS`."""
     per_method: bool = False
-    """Whether an artifact holds one method, which its emitter is told."""
+    """Whether an artifact contains one method, which is passed to the emitter."""
     write: Emitter | None = None
-    """Writes the artifact to a `path`, where that needs less memory than its bytes, and tells a
-    `progress` if one is given: what is written, how many bytes are, and of how many."""
+    """Writes the artifact to a `path`, if that needs less memory than its bytes. It calls
+    `progress`, if given, with the item, the bytes written so far, and the total."""
     bound: Bound | None = None
-    """How far the engine may stand from the interpreter; None: as float kernels do."""
+    """The error bound of the engine against the interpreter; None: that of float kernels."""
     reader: Callable[[bytes], Program] | None = None
-    """The program in an artifact, where that can be told."""
+    """Reads the program of an artifact, if that is possible."""
     dialects: tuple[str, ...] = ()
-    """Those whose ops its engine runs; other ops count as outside."""
+    """The dialects whose ops its engine runs; other ops count as outside."""
     on_core: CoreRunner | None = None
-    """Runs an artifact on a core that is emulated."""
+    """Runs an artifact on an emulated core."""
     stages: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
-    """Stage → the step behind which a program is at it, the first of these that the pipeline has;
-    the last stage is the level that is emitted (`docs/levels.md`)."""
+    """Stage → the passes that may end it; the first one that the pipeline contains does. The last
+    stage is the level that is emitted (`docs/levels.md`)."""
     problems: Callable[[Program], Sequence[Problem]] | None = None
-    """What keeps the artifact of a program at the end of the pipeline from being emitted or run."""
+    """Finds the problems that prevent the final program from being emitted or run."""
     session: Callable[[bytes], Session] | None = None
-    """Loads an artifact for calls in a row, where its engine keeps state between them."""
+    """Loads an artifact for successive calls, if its engine keeps state between them."""
 
     def emitter(self, kind: str) -> Emitter:
-        """The emitter of an artifact kind.
+        """Return the emitter of an artifact kind.
 
         Raises:
             StepwellError: this target has no such artifact.
@@ -93,37 +93,37 @@ class Target:
 
     @property
     def options(self) -> tuple[Option, ...]:
-        """Everything that may be chosen for this target."""
+        """All options of this target."""
         return (*OPTIONS, *self.own_options)
 
     def chosen(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The options that were given, each found to be one of this target with a value it takes.
+        """Validate options and values against those of this target, and return them.
 
         Raises:
-            StepwellError: naming every one that is not.
+            StepwellError: naming every invalid one.
         """
         return chosen(self.options, given, f"target {self.name!r}")
 
     def read_options(self, texts: Sequence[str]) -> dict[str, Any]:
-        """`chosen`, of `name=value` texts from a command line."""
+        """Parse and validate `name=value` strings from a command line."""
         return read_options(self.options, texts, f"target {self.name!r}")
 
     def settings(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The value of every option: what was given, else the default."""
+        """Return the value of every option: the given one, else the default."""
         return {option.name: given.get(option.name, option.default) for option in self.options}
 
     def for_artifact(
         self, kind: str, given: Mapping[str, Any], more: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """What the emitter of an artifact is told.
+        """Return the options for the emitter of an artifact.
 
         Args:
-            kind: of the artifact.
-            given: options that the program was lowered with; those of other readers are left out.
-            more: options for this artifact alone.
+            kind: the kind of artifact.
+            given: the options of the lowering; those that the emitter does not read are dropped.
+            more: options for this artifact only.
 
         Raises:
-            StepwellError: one of `more` is none of this artifact's.
+            StepwellError: one of `more` is not an option of this artifact.
         """
         known = [option for option in self.options if kind in option.at]
         names = {option.name for option in known}
@@ -139,14 +139,14 @@ class Target:
     def prepare(
         self, pipeline: Pipeline | PipelineChange | None, options: Mapping[str, Any]
     ) -> Pipeline:
-        """The pipeline to run: the caller's, or the target's own as the options shape it.
+        """Return the pipeline to run: the caller's, or the target's own with the options applied.
 
         Args:
             pipeline: the caller's, or a function that changes the target's own.
-            options: those that were given, `chosen` already.
+            options: the validated options.
 
         Raises:
-            StepwellError: both a pipeline and an option that shapes the target's own are given.
+            StepwellError: both a pipeline and an option that changes the target's own are given.
         """
         if pipeline is None:
             return self.own_pipeline(options)
@@ -155,22 +155,22 @@ class Target:
         shaping = [o.name for o in self.options if PIPELINE in o.at and o.name in options]
         if shaping:
             raise StepwellError(
-                f"{', '.join(shaping)}: shapes the target's own pipeline, and another one is given",
-                help="leave out either; a pipeline says itself what its steps do",
+                f"{', '.join(shaping)}: changes the target's own pipeline, but another is given",
+                help="leave out either; the passes of a pipeline have their own options",
             )
         return _a_pipeline(pipeline)
 
     def beyond_pipeline(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """The options that hold for any pipeline."""
+        """Return the options that apply to any pipeline."""
         shaping = {option.name for option in self.options if PIPELINE in option.at}
         return {name: value for name, value in options.items() if name not in shaping}
 
     def own_pipeline(self, options: Mapping[str, Any]) -> Pipeline:
-        """The target's pipeline, as the options shape it."""
+        """Return the target's pipeline with the options applied."""
         return self.pipeline
 
     def inventory(self, program: Program) -> tuple[int, dict[str, int]]:
-        """(number of delegates, op name → count of the ops outside them)."""
+        """Return (number of delegates, op name → count of the ops outside them)."""
         from stepwell.backends.inventory import inventory
 
         delegates, outside = inventory(program)
@@ -178,7 +178,7 @@ class Target:
         return delegates, {n: count for n, count in outside.items() if not n.startswith(own)}
 
     def cuts(self, program: Program) -> int:
-        """Delegates that are made only so that loading takes less memory."""
+        """Return the number of delegates that were split off only to save memory on loading."""
         from stepwell.backends.inventory import cuts
 
         return cuts(program)
@@ -186,10 +186,10 @@ class Target:
     def run(
         self, artifact: bytes, inputs: Sequence[Any], method: str, cpu: str | None = None
     ) -> tuple[Any, ...]:
-        """Run an artifact on this target's engine; on a core of that name, if one is given.
+        """Run an artifact on this target's engine, or on the emulated core `cpu` if it is given.
 
         Raises:
-            StepwellError: the target's artifacts run on no emulated core.
+            StepwellError: the target's artifacts do not run on an emulated core.
         """
         if cpu is None:
             return self.runner(artifact, inputs, method)
@@ -201,7 +201,7 @@ class Target:
 
 
 def _a_pipeline(pipeline: Any) -> Pipeline:
-    """What was given as a pipeline, if it is one."""
+    """Check that a value is a pipeline, and return it."""
     if isinstance(pipeline, Pipeline):
         return pipeline
     raise StepwellError(

@@ -1,8 +1,9 @@
 """`check`: interpret a program before and after every step of its lowering, and compare.
 
-Three looks, from near to far. Each application of a rewrite is compared at the values it replaced
-(`watching`). Each step is compared at everything a caller can see: outputs, state, inputs it
-writes. The artifact is compared with the program it was emitted from, on its real engine.
+There are three comparisons. Each application of a rewrite is compared at the values that it
+replaces (`step_observer`). Each pass is compared at everything that a caller can observe: outputs,
+state, and inputs that it modifies. The artifact is compared on its real engine with the program
+from which it was emitted.
 """
 
 from __future__ import annotations
@@ -37,11 +38,11 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
 Progress = Callable[[str, int, int], None]
-"""Called with (what is being checked, its number, how many there are)."""
+"""Called with (the current item, its number, the total)."""
 
-"""What was carried from step to step may lie in memory otherwise than what a run computes."""
+"""Values that were carried from pass to pass may have another memory layout than those of a run."""
 MEMORY = 1 << 30
-"""Bytes of intermediate values that a check keeps, for looking at single applications."""
+"""Bytes of intermediate values that a check keeps in order to compare single applications."""
 
 
 def check(
@@ -57,24 +58,24 @@ def check(
     progress: Progress | None = None,
     **options: OptionValue,
 ) -> CheckResult:
-    """Lower a program step by step, checking that no step changes what it computes.
+    """Lower a program pass by pass, and check that no pass changes what it computes.
 
     Args:
         program: as for `stepwell.lower`; it is not changed.
         target: as for `stepwell.lower`.
-        pipeline: instead of the target's own.
-        inputs: inputs the model takes, nested as it takes them; samples vary them. Needed where
-            integer inputs have a meaning that their type does not tell (token ids).
-        reference: the torch module; the imported program is compared with it too.
+        pipeline: replaces the target's own.
+        inputs: inputs in the nesting that the model takes; samples vary them. They are needed where
+            integer inputs have a meaning that their type does not express (token ids).
+        reference: the PyTorch module, which is also compared with the imported program.
         seed: of the random samples.
         artifact: also emit the artifact and run it on its engine.
         memory: bytes of intermediate values to keep.
-        progress: told about each step.
+        progress: called with each pass.
         options: as for `stepwell.lower`.
 
     Raises:
-        StepwellError: the program is not valid, or cannot be lowered at all. What differs is not
-            raised but returned.
+        StepwellError: the program is invalid or cannot be lowered. Differences are not raised but
+            returned.
     """
     chosen_target = find_target(target)
     given = chosen_target.chosen(options)
@@ -106,7 +107,7 @@ def check_steps(
     memory: int = MEMORY,
     progress: Progress | None = None,
 ) -> CheckResult:
-    """`check` of the steps that a lowering is about to take, with the options it was given."""
+    """Run `check` on the passes that a lowering is about to run, with its options."""
     started = time.perf_counter()
     context = Context(target.name, target.settings(given))
 
@@ -150,7 +151,7 @@ def _take(
     tell: Progress,
     total: int,
 ) -> None:
-    """Take every step, comparing; and verify what came of them."""
+    """Run and compare every pass, then verify the result."""
     tell("the program itself", 0, total)
     if reference is not None:
         run.add(*check_reference(reference, run.program, run.recordings))
@@ -168,20 +169,20 @@ def _take(
 
 
 def check_file(target: Target, artifact: bytes, program: Program, *, seed: int = 0) -> CheckResult:
-    """Compare an artifact that somebody made, on its engine, with the interpreter.
+    """Compare a given artifact, on its engine, with the interpreter.
 
     Args:
-        target: whose engine runs it.
+        target: the target whose engine runs it.
         artifact: its bytes.
-        program: what was read of them.
+        program: the program that was read from the artifact.
         seed: of the random samples.
 
     Raises:
-        StepwellError: the program is not valid, runs on no sample, or has no engine here.
+        StepwellError: the program is invalid, runs on no sample, or has no engine on this machine.
     """
     if program.level == "cmsis":
         raise StepwellError(
-            "a Cortex-M program runs in the interpreter here: there is nothing to compare it with",
+            "a Cortex-M program runs in the interpreter here: there is no engine to compare with",
             help="check the model: stepwell check MODEL -t cortex-m55",
         )
     started = time.perf_counter()
@@ -200,4 +201,4 @@ def check_file(target: Target, artifact: bytes, program: Program, *, seed: int =
 
 
 def _silent(what: str, number: int, of: int) -> None:
-    """Tells nobody."""
+    """Report nothing."""

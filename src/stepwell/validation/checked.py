@@ -1,4 +1,4 @@
-"""What `check` keeps of a program on its way down: recordings, and each step held against them."""
+"""The state of `check` during a lowering: recorded runs, and the comparison of each pass."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ from stepwell.validation.step_observer import (
 )
 
 Crossing = tuple[Sequence[Converted], Sequence[Converted]]
-"""How a step converts each input and each output of a method, if it does."""
+"""How a pass converts each input and each output of a method, if it does."""
 
-FOLLOWED = Bound(1e-4, 1e-6, "values that followed each step, against a whole run at the end")
+FOLLOWED = Bound(1e-4, 1e-6, "values that followed each pass, against a complete run at the end")
 
 
 @dataclass
 class Checked:
-    """A program on its way down, with what it computed before the step at hand."""
+    """A program during its lowering, with the values that it computed before the current pass."""
 
     program: Program
     memory: int
@@ -58,23 +58,23 @@ class Checked:
     tried: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     """The labels of each method's samples on which the program runs."""
     _left: int = 0
-    """Bytes that inner values may still take."""
+    """The remaining bytes for inner values."""
     margins: list[Margin] = field(default_factory=list[Margin])
-    """What each value that was replaced leaves of its bounds, where it was asked for."""
+    """The margin of each replaced value to its bounds, if requested."""
     asks_for_margins: bool = False
 
     def _example(self, method: str) -> list[Any] | None:
-        """The inputs that the program was exported with, where it has them and still takes them."""
+        """The example inputs of the export, if the program has them and still accepts them."""
         if method not in self.program.samples:
             return None
         args, kwargs = self.program.samples[method]
         try:
             return bind_inputs(self.program.method(method), args, kwargs)
         except StepwellError:
-            return None  # Sizes were pinned to others since.
+            return None  # Sizes were pinned to other values meanwhile.
 
     def start(self, inputs: Sequence[Any] | None, seed: int) -> None:
-        """Record the program as it came, on every sample on which it runs."""
+        """Record the source program on every sample on which it runs."""
         self._left = self.memory
         for name, func in self.program.methods.items():
             example = bind_inputs(func, inputs) if inputs is not None else self._example(name)
@@ -93,7 +93,7 @@ class Checked:
             self.tried[name] = tuple(run.sample.label for run in runs)
 
     def _recorded(self, method: str, samples: Sequence[Sample]) -> list[Recording]:
-        """The samples on which a method runs, with what it computed there."""
+        """Return the recorded runs of a method on the samples on which it runs."""
         kept: list[Recording] = []
         for sample in samples:
             try:
@@ -108,7 +108,7 @@ class Checked:
         return kept
 
     def _within(self, recording: Recording, left: int) -> int:
-        """Forget a recording's inner values if they are more than may be kept."""
+        """Drop a recording's inner values if they exceed the memory that is left."""
         size = recorded_bytes(recording)
         if size > left and left < self.memory:
             recording.values.clear()
@@ -116,11 +116,12 @@ class Checked:
         return left - size
 
     def step(self, step: Step) -> None:
-        """Apply one step and compare."""
+        """Apply one pass and compare."""
         name = step_name(step)
         every = [run for runs in self.recordings.values() for run in runs]
         if not isinstance(step, Rewrite | GreedyRewrites) and any(run.followed_to for run in every):
-            self._run_followed()  # A pass is compared with what runs, not with what followed.
+            # A pass is compared with a real run, not with values that followed the rewrites.
+            self._run_followed()
         watcher = Watcher(self.program, self.history, self.recordings, name)
         watcher.margins = [] if self.asks_for_margins else None
         crossings = {
@@ -184,11 +185,13 @@ class Checked:
     def _wanted(
         self, follow: bool, crossings: Mapping[str, Crossing]
     ) -> tuple[dict[int, dict[str, Any]], int]:
-        """What each recording (by identity) must show after a step; how many cannot tell.
+        """Return the expected observations of each recording (by identity) after a pass, and the
+        number of recordings that cannot be compared.
 
-        A unit of an inner value becomes any number of them at the outputs, and so does a last bit
-        that decides a rounding to integers. There each application was compared at the value it
-        replaced, and the outputs must be what the recording became that took every such value over.
+        A difference of one unit in an inner value may become any number of units at the outputs,
+        and so may a last bit that decides a rounding to integers. In these cases each application
+        was compared at the value that it replaced, and the outputs must equal the recording that
+        adopted every such new value.
         """
         wanted: dict[int, dict[str, Any]] = {}
         unknown = 0
@@ -212,13 +215,13 @@ class Checked:
     def _again(
         self, step: str, crossings: Mapping[str, Crossing], is_whole: bool = False
     ) -> tuple[dict[str, dict[str, Recording]], list[Finding]]:
-        """Record every sample anew; a sample that fails now is a finding.
+        """Record every sample again; a sample that fails now is a finding.
 
         Args:
-            step: the step's name.
-            crossings: how it converts what crosses the border of each method.
-            is_whole: whether every application was compared at the values that it replaced: then
-                samples that are followed need not be run.
+            step: the pass's name.
+            crossings: how it converts the inputs and outputs of each method.
+            is_whole: whether every application was compared at the values that it replaced.
+                Followed samples need not be run then.
         """
         left = self.memory
         after: dict[str, dict[str, Recording]] = {}
@@ -236,7 +239,7 @@ class Checked:
                     recording = record(func, self.program.weights, sample)
                 except StepwellError as error:
                     problem = error.problems[0]
-                    fact = f"fails where it ran before the step: {problem.fact}"
+                    fact = f"fails, although it ran before the pass: {problem.fact}"
                     failures.append(
                         Finding(step, None, None, None, problem.where, sample.label, fact)
                     )
@@ -249,7 +252,7 @@ class Checked:
         return after, failures
 
     def finish(self) -> None:
-        """Run every sample that was followed, whole, at the last."""
+        """Run every followed sample completely at the end."""
         started, before = time.perf_counter(), len(self.findings)
         largest, compared = self._run_followed()
         if compared:
@@ -260,7 +263,9 @@ class Checked:
             )
 
     def _run_followed(self) -> tuple[float, int]:
-        """Run samples anew, those that were followed among them: how far apart, and how many."""
+        """Run the samples again, including the followed ones; return the largest deviation and
+        their number.
+        """
         largest, compared = 0.0, 0
         after, failures = self._again("all steps", dict.fromkeys(self.recordings, ((), ())))
         self.findings += failures
@@ -284,7 +289,7 @@ class Checked:
         return largest, compared
 
     def _with_noise(self, method: str, run: Recording) -> Bound:
-        """Where floats are rounded to integers, noise becomes more than it was."""
+        """Return the bound of a method where the rounding of floats to integers amplifies noise."""
         if not rounds_floats(self.program):
             return FOLLOWED
         sample, func = run.sample, self.program.method(method)
@@ -292,7 +297,7 @@ class Checked:
         return replace(FOLLOWED, relative=FOLLOWED.relative + moved)
 
     def verify(self) -> None:
-        """The lowered program is valid at its level."""
+        """Verify the lowered program at its level."""
         try:
             self.program.verify()
         except StepwellError as error:
@@ -307,14 +312,14 @@ class Checked:
         findings: Sequence[Finding],
         skipped: Sequence[str],
     ) -> None:
-        """Take over what another look found."""
+        """Add the findings of another comparison."""
         self.verdicts += verdicts
         self.findings += findings
         self.skipped += skipped
 
 
 def _converted(sample: Sample, how: Sequence[Converted]) -> Sample:
-    """The sample as callers give it to a method whose border moved."""
+    """Return a sample converted for a method whose inputs a pass converted."""
     if not any(how):
         return sample
     pairs = zip(sample.inputs, how, strict=True)
@@ -322,9 +327,11 @@ def _converted(sample: Sample, how: Sequence[Converted]) -> Sample:
 
 
 def _note(not_compared: int, not_followed: int, underived: Sequence[str]) -> str:
-    notes = [f"{not_compared} applications judged by the outputs only"] if not_compared else []
+    notes = [f"{not_compared} applications compared at the outputs only"] if not_compared else []
     if not_followed:
-        notes.append(f"{not_followed} samples not compared: their inner values are not kept")
+        notes.append(
+            f"{not_followed} samples not compared: their inner values exceed the memory limit"
+        )
     if underived:
         why = ", ".join(sorted(set(underived))[:3])
         notes.append(f"{len(underived)} values within 2e-05, not a derived bound: {why}")

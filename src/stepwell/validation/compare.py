@@ -1,4 +1,4 @@
-"""Are two run-time values the same, bit for bit or within a declared bound?"""
+"""Comparison of two runtime values: bit for bit, or within a declared bound."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ class Difference:
 
     Attributes:
         what: one sentence.
-        index: the element where they differ most, None for whole-value differences.
+        index: the element with the largest difference; None for a difference of the whole values.
         before, after: the two numbers there.
-        largest: the largest absolute difference (infinite where only one is finite).
-        count, total: elements that differ, elements there are.
+        largest: the largest absolute difference (infinite if only one value is finite).
+        count, total: the number of elements that differ, and of all elements.
     """
 
     what: str
@@ -40,35 +40,35 @@ class Difference:
 
 
 HALVES = (torch.float16, torch.bfloat16)
-"""Types whose own steps are wider than the bounds that steps declare."""
+"""Types whose rounding is coarser than the bounds that passes declare."""
 
 
 Against = Literal["element", "slice", "tensor"]
 FEW = 16
-"""A slice of fewer elements says little of how large the numbers are that were summed."""
+"""A slice of fewer elements says little about the magnitude of the numbers that were summed."""
 
 
 def differs(
     before: Any, after: Any, bound: Bound, *, against: Against = "element"
 ) -> Difference | None:
-    """Why `after` may not stand for `before`, or None.
+    """Return why `after` may not replace `before`, or None.
 
     Args:
-        before, after: tensors, numbers, truth values or None.
-        bound: exact asks for equal bits (a NaN equals a NaN); otherwise each element may move by
-            `absolute + relative * |before|` and its own allowance, an integer also by `units` (a
-            quantized value is its stored integers at run time, which count steps of its scale),
-            and a half by two steps of the largest |before|: what is next to the middle of two
-            halves rounds to either, once in what is summed and once at the end.
-        against: what `relative` is measured by. "slice" is the largest finite |before| of the
-            element's slice along axis 1 (its channel, its token; the tensor where such a slice has
-            fewer than 16): the measure for sums, which round by the size of what they add up.
-            "tensor" is the largest of all: the measure for values that went through further sums
-            since they moved.
+        before, after: tensors, numbers, bools or None.
+        bound: exact requires equal bits (a NaN equals a NaN). Otherwise each element may differ by
+            `absolute + relative * |before|` and its own allowance. An integer may also differ by
+            `units`: a quantized value is its stored integers, which count steps of its scale. A
+            half may also differ by two steps of the largest |before|, because a number near the
+            midpoint of two halves may round to either, once in a summand and once at the end.
+        against: the reference of `relative`. "slice" is the largest finite |before| of the
+            element's slice along axis 1 (its channel or token; the whole tensor if such a slice has
+            fewer than 16 elements). It is the measure for sums, whose rounding scales with their
+            summands. "tensor" is the largest of all: the measure for values that passed through
+            further sums since they changed.
 
-    Complex numbers are held to a bound by their parts: they are sums of products, which no two
-    engines round alike, and what each part may move by lets the number move by its own relative
-    share of its size, and √2 of the absolute, at most.
+    A bound applies to the real and imaginary parts of complex numbers. They are sums of products,
+    which no two engines round in the same way. If each part stays within the bound, the number
+    differs by at most the same relative share of its size, and √2 times the absolute bound.
     """
     if not isinstance(before, torch.Tensor) or not isinstance(after, torch.Tensor):
         return _scalars_differ(before, after, bound)
@@ -90,7 +90,8 @@ def differs(
 
 
 def deviation(before: Any, after: Any) -> float:
-    """The largest |after - before| over elements finite on both sides, over the largest |before|.
+    """Return the largest |after - before| over elements finite on both sides, relative to the
+    largest |before|.
 
     0 for equal values, integers included.
     """
@@ -163,12 +164,12 @@ def _outside(
 
 
 def _parts(value: torch.Tensor) -> torch.Tensor:
-    """Real and imaginary parts, on an axis behind the others."""
+    """Return real and imaginary parts on a new last axis."""
     return torch.view_as_real(value.resolve_conj())
 
 
 def _sizes(wide: torch.Tensor, against: Against) -> torch.Tensor:
-    """For each element, the size that a relative bound refers to."""
+    """Return for each element the magnitude to which a relative bound refers."""
     scale = wide.abs()
     if against == "element" or not scale.numel():
         return scale

@@ -1,8 +1,8 @@
-"""The bound of one application: what roundings may do on both sides of it, element by element.
+"""The derived error bound of one application: an elementwise bound of the roundings on both sides.
 
-Both sides compute the same function of the values that they share, of real numbers. Each is off
-from it by its own roundings, as `roundings` follows them through the ops that went and those that
-came; their sum bounds how far the new value may lie from the old one.
+Both sides compute the same real function of their shared values. Each differs from it by its own
+roundings, which `roundings` propagates through the removed and through the new ops. The sum of both
+errors bounds the difference of the new value from the old one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from stepwell.validation.recording import Recording, dense
 from stepwell.validation.roundings import Roundings
 
 FAR = 8
-"""How many ops above a replaced value that is left the values are sought that both sides share."""
+"""How many ops before a remaining replaced value the shared values are searched."""
 
 
 def _tanh(x: Tensor) -> Tensor:
@@ -46,16 +46,16 @@ C_LIBRARY: dict[str, Callable[..., Tensor]] = {
     "tosa.tanh": _tanh,
     "tosa.pow": _power,
 }
-"""Ops whose meaning calls the C library, where torch sees nothing."""
+"""Ops whose interpretation calls the C library, which PyTorch's dispatcher does not observe."""
 
 
 @dataclass
 class Sides:
-    """What stood before and behind one application.
+    """The ops before and after one application.
 
     Attributes:
-        fresh: the ops that it wrote.
-        gone: the ops that it took away, with what they read.
+        fresh: the ops that it created.
+        gone: the ops that it erased, with their operands.
     """
 
     fresh: set[Operation]
@@ -67,11 +67,11 @@ class Sides:
     _reaches: dict[SSAValue, bool] = field(default_factory=dict[SSAValue, bool])
 
     def tolerance(self, old: SSAValue, new: SSAValue) -> Tensor | None:
-        """How far each element of `new` may lie from `old`; None for not at all.
+        """Return how far each element of `new` may differ from `old`; None if it must be equal.
 
         Raises:
-            NoErrorRule: an op's roundings are not known, or it cannot be run again.
-            NotRecorded: a value cannot be known here.
+            NoErrorRule: an op's rounding errors are unknown, or it cannot be run again.
+            NotRecorded: a value is not available here.
         """
         shared = self._shared(new)
         after = self._error(new, shared)
@@ -86,7 +86,7 @@ class Sides:
         return self.gone.get(op, op.operands)
 
     def _shared(self, new: SSAValue) -> set[SSAValue]:
-        """The values that ops which were written read, and that stood there before."""
+        """Return the operands of the new ops that existed before the application."""
         found, waiting, seen = set[SSAValue](), [new], set[SSAValue]()
         while waiting:
             value = waiting.pop()
@@ -101,7 +101,7 @@ class Sides:
         return found
 
     def _leads_to(self, value: SSAValue, depth: int) -> bool:
-        """Whether a value is computed of shared ones, a few ops on."""
+        """Whether a value is computed from shared ones within a few ops."""
         if value not in self._reaches:
             owner = value.owner
             near = depth > 0 and isinstance(owner, Operation) and not isinstance(owner, WeightOp)
@@ -118,7 +118,7 @@ class Sides:
         return self.noted.of(made)
 
     def _evaluated(self, value: SSAValue, shared: set[SSAValue], is_root: bool = False) -> Any:
-        """The value again, with what it may be off by noted."""
+        """Evaluate a value again, and record its rounding error."""
         if value in self._made:
             return self._made[value]
         owner = value.owner
@@ -143,7 +143,7 @@ class Sides:
             raise NoErrorRule(op.name)
         is_gone = op in self.gone
         if is_gone:
-            op.operands = self.gone[op]  # Its rule may ask for their types.
+            op.operands = self.gone[op]  # The error rule may read their types.
         try:
             with torch.no_grad(), self.noted:
                 results = rule(op, operands, self.recording.interpreter)
@@ -159,7 +159,7 @@ class Sides:
         return results
 
     def _weight(self, op: WeightOp) -> Any:
-        """A weight, and what the recipe that made it rounds; a new constant is rounded once."""
+        """Return a weight with the rounding error of its recipe; a new constant is rounded once."""
         key = op.key.data
         value = _apart(self.weights.get(key))
         if not value.is_floating_point() or value.dtype.itemsize == 1:
@@ -184,10 +184,10 @@ class Sides:
 
 
 def _apart(value: Any) -> Any:
-    """A tensor of its own, so that what is noted of it holds for one place."""
+    """Return a separate tensor, so that its recorded error applies to one use."""
     return value.view_as(value) if isinstance(value, Tensor) else value
 
 
 def _is_short(value: Tensor) -> bool:
-    """Whether its numbers are whole, or fractions of few digits, and no rounded constants."""
+    """Whether its numbers are integers or short binary fractions, and not rounded constants."""
     return bool((value.bfloat16().to(value.dtype) == value).all())

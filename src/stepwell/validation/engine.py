@@ -1,4 +1,4 @@
-"""The artifact on its real engine, against the interpreter at the target's level."""
+"""Comparison of the artifact on its real engine with the interpreter at the target's level."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FLOAT_KERNELS = Bound(1e-4, 1e-6, "the engine's float kernels reassociate and ap
 
 
 def engine_bound(target: Target) -> Bound:
-    """How far the engine may stand from the interpreter: integer engines not at all."""
+    """Return the error bound of the engine against the interpreter; 0 for integer engines."""
     if target.bound is not None:
         return target.bound
     of_integers = target.name.startswith("tosa") and "+fp" not in target.name
@@ -33,10 +33,11 @@ def engine_bound(target: Target) -> Bound:
 
 
 def _with_noise(program: Program, method: str, recording: Recording) -> Bound:
-    """The bound of float kernels, widened by what noise in the floats becomes on this sample.
+    """Return the bound of float kernels, widened by the effect of floating-point noise on this
+    sample.
 
-    It becomes much where floats are rounded to integers, and where nearly equal numbers cancel:
-    the instance norm of an image of one color.
+    The effect is large where floats are rounded to integers, and where nearly equal numbers cancel,
+    as in the instance norm of an image of one color.
     """
     inputs = recording.sample.inputs
     moved = sensitivity(program.method(method), program.weights, inputs)
@@ -63,7 +64,7 @@ def compare_with_engine(
     program: Program,
     recordings: dict[str, list[Recording]],
 ) -> tuple[list[StepVerdict], list[Finding], list[str]]:
-    """An artifact on its engine, against what the interpreter recorded of its program."""
+    """Compare an artifact on its engine with the recorded runs of its program."""
     started = time.perf_counter()
     bound = widest = engine_bound(target)
     findings: list[Finding] = []
@@ -87,7 +88,7 @@ def compare_with_engine(
             expected = [v for v in before.outcome.outputs if isinstance(v, torch.Tensor)]
             given = [v for v in outputs if isinstance(v, torch.Tensor)]
             if len(expected) != len(given):
-                fact = f"{len(given)} tensors come out, {len(expected)} should"
+                fact = f"{len(given)} tensors are returned, {len(expected)} expected"
                 findings.append(Finding("artifact", None, None, None, None, label, fact))
                 continue
             pairs = list(zip(expected, given, strict=True))
@@ -108,7 +109,7 @@ def compare_with_engine(
                     )  # fmt: skip
     calls, apart, moved = _in_a_row(target, artifact, program, recordings, bound)
     findings += apart
-    note = f"{len(artifact):,} bytes" + (f"; {calls} calls in a row" if calls else "")
+    note = f"{len(artifact):,} bytes" + (f"; {calls} successive calls" if calls else "")
     seconds = time.perf_counter() - started
     verdict = StepVerdict(
         f"artifact ({target.artifact})", 1, describe_bound(widest), compared, 0,
@@ -124,12 +125,12 @@ def _in_a_row(
     recordings: dict[str, list[Recording]],
     bound: Bound,
 ) -> tuple[int, list[Finding], float]:
-    """Calls of all methods in turn, in one session of the engine: number, findings, deviation."""
+    """Call all methods in turn in one session of the engine; return number, findings, deviation."""
     many = target.per_method and len(program.methods) > 1
     state = state_of(program)
     if target.session is None or many or not state:
         return 0, [], 0.0
-    samples = {  # A method that gives a constant holds no op and reads no state.
+    samples = {  # A method that returns a constant contains no op and reads no state.
         name: [run.sample for run in runs]
         for name, runs in recordings.items()
         if program.method(name).function_type.outputs.data

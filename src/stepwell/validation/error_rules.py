@@ -1,4 +1,4 @@
-"""What each family of operators makes of the errors of its operands, and rounds itself."""
+"""Error propagation by operator family: the errors of the operands, and the operator's rounding."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from stepwell.ir.compat.torch.torch_private import operator_and_overload, schema
 
 
 class NoErrorRule(Exception):
-    """An operator whose roundings are not known."""
+    """An operator whose rounding errors are unknown."""
 
 
 NO_ROUNDING = frozenset(
@@ -24,11 +24,11 @@ NO_ROUNDING = frozenset(
 )
 """Elementwise operators whose results are exact."""
 ROUNDED_ONCE = frozenset("add sub mul div sqrt reciprocal rsub square floor_divide".split())
-"""Operators that IEEE 754 rounds once, as its section 5.4 asks."""
+"""Operators that round once, by IEEE 754 section 5.4."""
 APPROXIMATED = 4
-"""Half units in the last place that exp, log, erf, pow, … of any library are off by: two units.
+"""The error of exp, log, erf, pow, … of any library in half units in the last place: two units.
 
-PyTorch's vectorized functions (Sleef, MKL's) promise one; a C library's are within one."""
+PyTorch's vectorized functions (Sleef, MKL's) guarantee one; a C library's are within one."""
 
 MOVES = frozenset(
     """view _unsafe_view reshape _reshape_alias permute transpose t expand slice select unsqueeze
@@ -45,8 +45,7 @@ MOVES = frozenset(
     any all max min sort topk cummax cummin diag_embed movedim narrow rot90 amax amin max_pool2d
     max_pool3d""".split()
 )
-"""Operators that only say where elements go. The greatest of some elements is off by no more than
-the greatest of their errors."""
+"""Data movement. The maximum of several elements has at most the largest of their errors."""
 LINEAR = frozenset(
     """sum mean mm bmm addmm baddbmm convolution cumsum avg_pool1d avg_pool2d avg_pool3d
     _adaptive_avg_pool2d _adaptive_avg_pool3d dot mv index_add scatter_add upsample_linear1d
@@ -57,17 +56,19 @@ LINEAR = frozenset(
 
 
 def is_real(value: Any) -> bool:
-    """Whether a value is a tensor of floats that are computed with, no MX codes."""
+    """Whether a value is a tensor of floats for arithmetic, not of MX codes."""
     return isinstance(value, Tensor) and value.is_floating_point() and value.dtype.itemsize > 1
 
 
 def unit(dtype: torch.dtype) -> float:
-    """Half a unit in the last place of 1."""
+    """Return half a unit in the last place of 1."""
     return torch.finfo(dtype).eps / 2 if dtype.is_floating_point else 0.0
 
 
 def least(dtype: torch.dtype, approximated: bool = False) -> float:
-    """What is lost where a result is denormal: half a step; all of it in functions that flush."""
+    """Return the error of a denormal result: half a step, or the whole result if the function
+    flushes.
+    """
     if not dtype.is_floating_point:
         return 0.0
     info = torch.finfo(dtype)
@@ -88,7 +89,7 @@ def _with_errors(
 def moved(
     func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], known: Mapping[int, Tensor]
 ) -> Any:
-    """The errors, moved like the elements."""
+    """Move the errors as the operator moves the elements."""
     name = schema_of(func).name.removeprefix("aten::")
 
     def error(value: Any) -> Any:
@@ -98,7 +99,7 @@ def moved(
         return value
 
     given = _with_errors(args, known, error)
-    if operator_and_overload(func)[1] == "dtype":  # The same bits as another type.
+    if operator_and_overload(func)[1] == "dtype":  # This reinterprets the bits as another type.
         if args[0].dtype.itemsize != args[1].itemsize:
             raise NoErrorRule("a view as numbers of another width")
         return given[0]
@@ -130,7 +131,7 @@ def moved(
 
 
 def converted(value: Tensor, error: Tensor | None, result: Tensor) -> Tensor | None:
-    """A cast rounds, or cuts off what is behind the point."""
+    """Return the error of a cast, which rounds, or truncates the fraction."""
     wide = value.double() if not value.dtype.is_complex else value
     if value.dtype.is_complex or result.dtype.is_complex:
         raise NoErrorRule("complex numbers")
@@ -149,7 +150,7 @@ def converted(value: Tensor, error: Tensor | None, result: Tensor) -> Tensor | N
 
 
 def _holds(narrow: torch.dtype, wide: torch.dtype) -> bool:
-    """Whether a float type has all numbers of another type."""
+    """Whether a float type represents all numbers of another type."""
     if not narrow.is_floating_point:
         info = torch.iinfo(narrow) if narrow != torch.bool else None
         return info is None or info.bits <= 1 - math.log2(torch.finfo(wide).eps)
@@ -165,7 +166,7 @@ def pointwise(
     known: Mapping[int, Tensor],
     result: Tensor,
 ) -> Tensor | None:
-    """The operator at both ends of what each operand may be, and its own rounding."""
+    """Evaluate the operator at both ends of each operand's interval, and add its own rounding."""
     if result.dtype.is_complex or any(isinstance(a, Tensor) and a.is_complex() for a in args):
         raise NoErrorRule("complex numbers")
     half = unit(result.dtype)
@@ -176,7 +177,7 @@ def pointwise(
         total = rounds * half * result.double().abs()
         if not exact:
             lost = least(result.dtype, rounds > 1)
-            if name in ("mul", "div"):  # A product with zero is zero, and loses nothing.
+            if name in ("mul", "div"):  # A product with zero is exactly zero.
                 is_nothing: Any = args[0] == 0 if name == "div" else (args[0] == 0) | (args[1] == 0)
                 total = total + torch.where(is_nothing & (result == 0), 0.0, lost)
             else:
@@ -216,7 +217,9 @@ def summed(
     known: Mapping[int, Tensor],
     result: Tensor,
 ) -> Tensor | None:
-    """Σ|a|·|b| times a rounding for each summand, and the operands' errors times magnitudes."""
+    """Return Σ|a|·|b| times one rounding per summand, plus the operands' errors times the
+    magnitudes.
+    """
     if result.dtype.is_complex:
         raise NoErrorRule("complex numbers")
     if not result.dtype.is_floating_point:
@@ -246,7 +249,7 @@ def summed(
 
 
 def summands(name: str, args: Sequence[Any], result: Tensor) -> float:
-    """How many numbers are added up for one element of a sum."""
+    """Return the number of summands of one element of a sum."""
     first = args[0]
     if name in ("mm", "bmm", "mv", "dot", "matmul"):
         return first.shape[-1]

@@ -1,9 +1,10 @@
-"""What may stand in a program's mutable buffers before a call, and calls in a row.
+"""Initial states of a program's mutable buffers, and sequences of calls, for checking.
 
-A step that forgets a cache is right on the first call. So each method is also tried from states
-that it cannot have yet (random, special, counters about a buffer's length) and from those that it
-has after calls of all methods, whose outputs came back as inputs where they fit. If one call from
-any of them gives the same outputs and leaves the same state, so do all that follow.
+A pass that loses an update of a cache is still correct on the first call. Each method is therefore
+also tested from states that it cannot have yet (random, special, counters near a buffer's length),
+and from those after calls of all methods whose outputs were fed back as inputs of the same type. If
+one call from any of these states gives the same outputs and leaves the same state, all later calls
+do as well.
 """
 
 from __future__ import annotations
@@ -23,26 +24,27 @@ from stepwell.ir.weights import WeightStore
 from stepwell.validation.samples import Fill, Sample, every_class, mixed, normal
 
 CALLS = 6
-"""Calls in a row, of all methods in turn."""
+"""The number of successive calls, of all methods in turn."""
 SMALL = 1 << 15
-"""Integers up to here are an ordinary counter's; types that reach no further are tried at both
-ends."""
+"""Integers up to this value are ordinary counters. Types with a smaller range are tested at both
+ends.
+"""
 LARGEST = 1e4
-"""Numbers beyond this are no plain ones."""
+"""Numbers beyond this are not plain."""
 
 State = Mapping[str, torch.Tensor]
 
 
 @dataclass(frozen=True)
 class Call:
-    """One call of a method, on inputs at the program's border."""
+    """One call of a method, with the inputs of the program's calling convention."""
 
     method: str
     inputs: tuple[Any, ...]
 
 
 def state_of(program: Program) -> dict[str, torch.Tensor]:
-    """The first value of every mutable buffer, by key."""
+    """Return the initial value of every mutable buffer, by key."""
     return {
         op.key.data: program.weights.get(op.key.data)
         for func in program.methods.values()
@@ -52,18 +54,18 @@ def state_of(program: Program) -> dict[str, torch.Tensor]:
 
 
 def read_by(func: FuncOp) -> set[str]:
-    """The keys of the buffers that a method reads."""
+    """Return the keys of the buffers that a method reads."""
     return {op.key.data for op in func.body.block.ops if isinstance(op, StateOp)}
 
 
 def make_histories(
     program: Program, samples: Mapping[str, Sequence[Sample]], seed: int
 ) -> dict[str, list[Sample]]:
-    """Samples of each method from other states, most telling first.
+    """Return samples of each method from other states, the most revealing first.
 
     Args:
-        program: as it came.
-        samples: those of each method from the first state, on which it runs.
+        program: the source program.
+        samples: the samples of each method from the initial state, on which it runs.
         seed: of the random numbers.
     """
     first = state_of(program)
@@ -97,7 +99,7 @@ def _is_plain(value: torch.Tensor) -> bool:
 
 
 def _drawn(first: State, random: torch.Generator) -> list[tuple[str, State, bool]]:
-    """States that are filled: label, values, whether the program may have no meaning there."""
+    """Return generated states: label, values, and whether the program may be undefined there."""
     whole = {key: value for key, value in first.items() if _is_whole(value)}
     floats = {key: _filled(value, normal, random) for key, value in first.items()}
     found: list[tuple[str, State, bool]] = []
@@ -116,7 +118,7 @@ def _drawn(first: State, random: torch.Generator) -> list[tuple[str, State, bool
 
 
 def _counts(first: State) -> list[tuple[str, int]]:
-    """Integers to try: small, odd, at the lengths of buffers and about them, at the ends."""
+    """Return integers to try: small, odd, at and near the lengths of buffers, and the extremes."""
     lengths = {size for value in first.values() for size in value.shape if size > 1}
     longest = max(lengths, default=4)
     every = dict.fromkeys((1, 2, longest - 1, longest, 2 * longest + 1))
@@ -144,7 +146,7 @@ def _filled(value: torch.Tensor, fill: Fill, random: torch.Generator) -> torch.T
 
 
 def calls_of(samples: Mapping[str, Sequence[Sample]]) -> list[Call]:
-    """Calls in a row: every method in turn, each time on other plain inputs."""
+    """Return successive calls of every method in turn, each with other plain inputs."""
     plain = {
         name: [s for s in each if s.plain and not s.state and not s.guessed]
         for name, each in samples.items()
@@ -163,7 +165,7 @@ def calls_of(samples: Mapping[str, Sequence[Sample]]) -> list[Call]:
 def _after_calls(
     program: Program, samples: Mapping[str, Sequence[Sample]]
 ) -> list[tuple[str, State, bool]]:
-    """What stands in the buffers after the first call, and after the last."""
+    """Return the state of the buffers after the first call, and after the last."""
     found: list[tuple[str, State, bool]] = []
     state, last = dict(state_of(program)), ()
     calls = calls_of(samples)
@@ -181,13 +183,15 @@ def _after_calls(
 def called(
     func: FuncOp, weights: WeightStore, inputs: Sequence[Any], state: State
 ) -> tuple[tuple[Any, ...], dict[str, torch.Tensor]]:
-    """One call from a state: outputs, and the state behind it."""
+    """Call a method from a state; return the outputs and the next state."""
     outcome = Interpreter(weights, dict(state)).call(func, inputs)
     return outcome.outputs, {**state, **outcome.state}
 
 
 def fed(inputs: Sequence[Any], outputs: Sequence[Any]) -> tuple[Any, ...]:
-    """Inputs, of which the first that has an output's type and shape comes back as that output."""
+    """Return the inputs; the first that has an output's type and shape is replaced by that
+    output.
+    """
     for index, value in enumerate(inputs):
         for output in outputs:
             if (

@@ -1,4 +1,4 @@
-"""Kernels of several roundings as the steps that they are, for what they round."""
+"""Kernels with several roundings as sequences of operators, for the error analysis."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def _sigmoid(x: Tensor) -> Tensor:
 
 
 def _times(x: Tensor, factor: float) -> Tensor:
-    """A product, which rounds nothing where the factor is 1."""
+    """Return a product, which is exact if the factor is 1."""
     return x if factor == 1 else x * factor
 
 
 def _approximated(x: Tensor, roundings: int) -> Tensor:
-    """A value that is off by so many roundings, each of which a product with 1 notes."""
+    """Return a value with the error of a number of roundings, each recorded by a product with 1."""
     for _ in range(roundings):
         x = x * 1.0
     return x
@@ -200,7 +200,7 @@ def _lerp(a: Tensor, b: Tensor, w: Any) -> Tensor:
 
 
 def _product(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """Relative to the product itself: its logarithm's error, n roundings."""
+    """Return a product with the error of its logarithm, n roundings, relative to the product."""
     result = torch.prod(x, *args, **kwargs)
     return _approximated(result, x.numel() // max(result.numel(), 1))
 
@@ -291,4 +291,4 @@ STEPS: dict[str, Callable[..., Any]] = {
     "rsqrt": _rsqrt,
     "_scaled_dot_product_flash_attention_for_cpu": _attention,
 }
-"""By operator, the steps of its kernel in PyTorch."""
+"""Operator → the sequence of PyTorch operators in its kernel."""

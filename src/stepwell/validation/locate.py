@@ -1,4 +1,4 @@
-"""Where in the model a value first differs, for a step that was not watched."""
+"""Localization of the first differing value in the model, for a pass that was not observed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from stepwell.validation.step_observer import describe_bound
 def locate(
     step: str, what: str, difference: Difference, before: Recording, after: Recording, bound: Bound
 ) -> Finding:
-    """The first node of the model whose value differs, for a step that was not watched."""
+    """Return the first node of the model whose value differs, for a pass that was not observed."""
     old: dict[tuple[str, str], tuple[Any, Any]] = {}
     for value, held in before.values.items():
         if (node := _node(value)) is not None:
@@ -25,7 +25,8 @@ def locate(
     new: dict[tuple[str, str], tuple[SSAValue, Any]] = {}
     for value, held in after.values.items():
         if (node := _node(value)) is not None and (node, str(value.type)) in old:
-            new.pop((node, str(value.type)), None)  # Of what a node became, the last stands for it.
+            # The last op that a node was lowered to represents it.
+            new.pop((node, str(value.type)), None)
             new[node, str(value.type)] = (value, held)
     for (node, type_), (value, held) in new.items():
         earlier, owner = old[node, type_]

@@ -1,4 +1,4 @@
-"""What each layer would lose in each MX payload, where a target has them."""
+"""The error of each layer in each MX payload, for targets with MX."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ pre { background: #f5f6f9; padding: 10px; white-space: pre-wrap; overflow-wrap: 
 
 @gives("html", CheckResult)
 def table(result: CheckResult) -> str:
-    """The verdicts and findings, as a fragment."""
+    """Return the verdicts and findings as an HTML fragment."""
     rows = "".join(
         f"<tr><td class='{'good' if s.ok else 'bad'}'>{s.mark}</td>"
         f"<td>{escape(s.name)}</td><td>{s.applied}</td><td>{s.applications}</td>"
@@ -28,7 +28,7 @@ def table(result: CheckResult) -> str:
         for s in result.steps
         if s.applied or not s.ok or s.note
     )
-    heads = ("", "step", "applied", "one by one", "samples", "deviation", "promised", "time", "")
+    heads = ("", "step", "applied", "compared", "samples", "deviation", "bound", "time", "")
     head = "".join(f"<th>{h}</th>" for h in heads)
     text = "".join(f"<pre class='bad'>{escape(str(f))}</pre>" for f in result.findings)
     tried = "".join(
@@ -37,9 +37,9 @@ def table(result: CheckResult) -> str:
     )
     skipped = "".join(f"<li>{escape(line)}</li>" for line in result.skipped)
     verdict = (
-        "<p class='good'>Every step keeps its promise.</p>"
+        "<p class='good'>Every pass is within its error bound.</p>"
         if result.ok
-        else f"<p class='bad'>{len(result.findings)} findings, the first of them first:</p>{text}"
+        else f"<p class='bad'>{len(result.findings)} findings, in order:</p>{text}"
     )
     return (
         f"{verdict}<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
@@ -56,7 +56,7 @@ def table(result: CheckResult) -> str:
 
 @gives("page", CheckResult)
 def page(result: CheckResult) -> str:
-    """One self-contained page."""
+    """Return one self-contained page."""
     title = escape(f"{result.model} → {result.target}".strip(" →"))
     return (
         "<!doctype html><html lang='en'><head><meta charset='utf-8'>"

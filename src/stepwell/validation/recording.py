@@ -1,9 +1,9 @@
-"""One interpretation of a method that remembers the value of every SSA value.
+"""One interpretation of a method that records the runtime value of every SSA value.
 
-Float kernels may give other last bits for another memory layout, so every value is made dense
-before it goes on: the result of a step then depends on its numbers alone, and an exact rewrite
-upstream changes nothing downstream. Dense is meant to the letter, since kernels are picked by it:
-the strides of axes of size 1 too, and a beginning where an allocation begins.
+The last bits of a float kernel may depend on the memory layout, so every value is made dense before
+it is used: the result of an op then depends only on its numbers, and an exact rewrite upstream
+changes nothing downstream. Dense includes the strides of axes of size 1 and the alignment of an
+allocation's start, because kernels are selected by them.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from stepwell.validation.samples import Sample
 
 
 class NotRecorded(Exception):
-    """A value that was never computed in this run, and cannot be computed now."""
+    """A value that was not computed in this run, and cannot be computed now."""
 
 
 @dataclass
 class RecordingInterpreter(Interpreter):
-    """An interpreter of dense values that keeps them all in `values`."""
+    """An interpreter that makes values dense and keeps all of them in `values`."""
 
     values: dict[SSAValue, Any] = field(default_factory=dict[SSAValue, Any])
 
     def step(self, op: Operation, environment: dict[SSAValue, Any]) -> None:
-        """Evaluate an op, make its results dense, remember them."""
+        """Evaluate an op, make its results dense, and record them."""
         super().step(op, environment)
         for result in op.results:
             environment[result] = self.values[result] = dense(environment[result], result)
@@ -48,24 +48,27 @@ class RecordingInterpreter(Interpreter):
         arguments: Sequence[Any],
         outer: dict[SSAValue, Any] | None = None,
     ) -> tuple[Any, ...]:
-        """Run a region, remembering its arguments too."""
+        """Run a region, and record its arguments too."""
         self.values.update(zip(region.block.args, arguments, strict=True))
         return super().run_region(region, arguments, outer)
 
 
 def as_real(value: SSAValue, number: Any) -> Any:
-    """What was computed for a value, as real numbers: what a quantized type stores, dequantized."""
+    """Return the runtime value as real numbers; the integers of a quantized type are
+    dequantized.
+    """
     stored = quantization(value.type) if isinstance(value.type, TensorType) else None
     is_stored = isinstance(number, torch.Tensor) and not number.is_floating_point()
     return dequantize(number, stored) if stored is not None and is_stored else number
 
 
 ALIGNED = 64
-"""Bytes: what torch's allocator gives; a library of products may round by how its operands lie."""
+"""The alignment of PyTorch's allocator in bytes. The rounding of a matrix library may depend on it.
+"""
 
 
 def dense(value: Any, of: SSAValue) -> Any:
-    """A tensor in row-major order, but for readers to which its strides are part of its meaning."""
+    """Return a tensor in row-major order, unless its users depend on its strides."""
     if not isinstance(value, torch.Tensor):
         return value
     if any("as_strided" in op_name(use.operation) for use in of.uses):
@@ -83,8 +86,8 @@ class Recording:
     """One run of one method on one sample.
 
     Attributes:
-        sample: what it ran on.
-        outcome: what the method gave.
+        sample: the inputs and state of the run.
+        outcome: the result of the method.
         values: every SSA value's run-time value; grows as rewrites add ops.
     """
 
@@ -92,18 +95,18 @@ class Recording:
     outcome: Outcome
     interpreter: RecordingInterpreter
     followed_to: dict[str, Any] | None = None
-    """What a caller sees of the program as it stands, where steps were followed since the run."""
+    """The observations of the current program, if passes were followed since the run."""
     stale: set[Operation] = field(default_factory=set[Operation])
-    """Ops whose values changed (within a bound) upstream; evaluated anew when asked for."""
+    """Ops whose values changed (within a bound) upstream; they are evaluated again on demand."""
     _has_history: dict[SSAValue, bool] = field(default_factory=dict[SSAValue, bool])
 
     @property
     def values(self) -> dict[SSAValue, Any]:
-        """Every SSA value's run-time value."""
+        """The runtime value of every SSA value."""
         return self.interpreter.values
 
     def observed(self) -> dict[str, Any]:
-        """Everything a caller of the method can see, by name."""
+        """Return everything that a caller of the method can observe, by name."""
         if self.followed_to is not None:
             return dict(self.followed_to)
         seen: dict[str, Any] = {f"output {i}": v for i, v in enumerate(self.outcome.outputs)}
@@ -112,10 +115,10 @@ class Recording:
         return seen
 
     def followed(self, func: FuncOp) -> dict[str, Any]:
-        """`observed` as the program stands now, from the values that followed each rewrite.
+        """Return `observed` for the current program, from the values that followed each rewrite.
 
         Raises:
-            NotRecorded: an inner value was forgotten, or cannot be computed outside its region.
+            NotRecorded: an inner value was dropped, or cannot be computed outside its region.
         """
         if not self.values:
             raise NotRecorded
@@ -130,18 +133,19 @@ class Recording:
         return seen
 
     def on(self, func: FuncOp) -> Recording:
-        """The recording as it stands after a step that was followed.
+        """Return the recording after a pass that was followed.
 
         Raises:
-            NotRecorded: an inner value was forgotten, or cannot be computed outside its region.
-            StepwellError: an op that the step wrote fails.
+            NotRecorded: an inner value was dropped, or cannot be computed outside its region.
+            StepwellError: an op that the pass created fails.
         """
         return replace(self, followed_to=self.followed(func))
 
     def has_history(self, value: SSAValue) -> bool:
-        """Whether a value hangs on the buffers that the sample fills; else it is another sample's.
+        """Whether a value depends on the buffers that the sample fills; otherwise another sample
+        has it.
 
-        The state of a sample aside, it is the method's random one, which is looked at in full.
+        Apart from its state, this sample is the method's random one, which is compared completely.
         """
         if not self.sample.state:
             return True
@@ -166,10 +170,10 @@ class Recording:
         return known[value]
 
     def value(self, wanted: SSAValue) -> Any:
-        """The run-time value of an SSA value, evaluating ops that were written since the run.
+        """Return the runtime value of an SSA value; evaluate ops that were created since the run.
 
         Raises:
-            NotRecorded: it depends on something that this run cannot know.
+            NotRecorded: it depends on a value that this run does not have.
         """
         if wanted not in self.values:
             owner = wanted.owner
@@ -180,7 +184,7 @@ class Recording:
         return self.values[wanted]
 
     def invalidate(self, value: SSAValue) -> None:
-        """Forget what was computed from a value, so that it is computed from the new one."""
+        """Invalidate the users of a value, so that they are computed from the new one."""
         waiting = [use.operation for use in value.uses]
         while waiting:
             op = waiting.pop()
@@ -202,10 +206,10 @@ class Recording:
                 waiting.append(parent)
 
     def evaluate(self, op: Operation) -> tuple[Any, ...]:
-        """The results of an op on the recorded values of its operands.
+        """Return the results of an op on the recorded values of its operands.
 
         Raises:
-            NotRecorded: an operand is not known, or the op cannot run outside its region.
+            NotRecorded: an operand is not available, or the op cannot run outside its region.
         """
         if isinstance(op, UpdateOp | MutateInputOp):
             raise NotRecorded
@@ -226,12 +230,12 @@ class Recording:
 
 
 def _is_within(block: Block) -> bool:
-    """Whether a block stands in an op of a method, whose arguments come from anywhere."""
+    """Whether a block is nested in an op of a method, so that its arguments are unknown."""
     return not isinstance(block.parent_op(), FuncOp)
 
 
 def record(func: FuncOp, weights: WeightStore, sample: Sample) -> Recording:
-    """Run a method on a sample, remembering everything."""
+    """Run a method on a sample and record every value."""
     interpreter = RecordingInterpreter(weights, dict(sample.state))
     for argument, value in zip(func.body.block.args, sample.inputs, strict=True):
         interpreter.values[argument] = value
@@ -240,7 +244,7 @@ def record(func: FuncOp, weights: WeightStore, sample: Sample) -> Recording:
 
 
 def recorded_bytes(recording: Recording) -> int:
-    """Bytes that a recording holds beyond the program's own weights."""
+    """Return the bytes of a recording, without the program's own weights."""
     own: set[int] = set()
     total = 0
     for key, value in recording.values.items():

@@ -1,4 +1,4 @@
-"""The imported program against the torch module that it came from."""
+"""Comparison of the imported program with its PyTorch module."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ from stepwell.validation.result import Finding, StepVerdict
 from stepwell.validation.rounding import sensitivity
 from stepwell.validation.step_observer import describe_bound
 
-IMPORT = Bound(2e-5, 1e-6, "kernels sum in another order for another memory layout")
-"""Import changes no op; eager PyTorch picks kernels by strides, the interpreter sees dense ones."""
+IMPORT = Bound(2e-5, 1e-6, "a kernel's summation order depends on the memory layout")
+"""Import changes no op, but eager PyTorch selects kernels by strides, and the interpreter sees
+dense tensors only.
+"""
 
 
 def check_reference(
@@ -28,8 +30,8 @@ def check_reference(
 ) -> tuple[list[StepVerdict], list[Finding], list[str]]:
     """Compare eager PyTorch with the imported program, on the plain samples of `forward`.
 
-    Where they differ by more than `IMPORT`, what noise in the floats becomes on this very sample
-    decides: numbers that nearly cancel carry the last bits of two kernels any distance.
+    If they differ by more than `IMPORT`, the bound is the effect of floating-point noise on this
+    sample: where numbers nearly cancel, the last bits of two kernels may be amplified arbitrarily.
     """
     started = time.perf_counter()
     widest = IMPORT
@@ -79,7 +81,9 @@ def check_reference(
 
 
 def _as_called(program: Program, inputs: Sequence[Any]) -> tuple[Sequence[Any], Mapping[str, Any]]:
-    """Flat run-time inputs of `forward` nested, and by keyword, as the model takes them."""
+    """Return flat runtime inputs of `forward` in the nesting, and by keyword, as the model takes
+    them.
+    """
     signature = program.signature("forward")
     if signature.in_spec is None:
         return inputs, {}

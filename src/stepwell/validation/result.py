@@ -1,4 +1,4 @@
-"""What a check found: verdicts of steps and, where one is bad, the op and both values."""
+"""The result of a check: the verdict of each pass and, if it is wrong, the op and both values."""
 
 from __future__ import annotations
 
@@ -19,17 +19,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Finding:
-    """One place where a program stopped computing what it did.
+    """One place where a pass changed what a program computes.
 
     Attributes:
-        step: the pipeline's step, `import`, `artifact`, or `verify`.
-        rewrite: the rewrite that was applied, None where only the whole step is known.
-        op, node, where: the op it was applied to: name, node name and source line in the model.
-        sample: on which inputs.
-        what: what differs, with both values.
+        step: the pass, or `import`, `artifact` or `verify`.
+        rewrite: the rewrite that was applied; None if only the pass is known.
+        op, node, where: the op that was rewritten: its name, its node name and source line in the
+            model.
+        sample: the label of the inputs.
+        what: the difference, with both values.
         largest: the largest absolute difference.
-        bound: what the step had promised.
-        replacement: the text of the op that took its place.
+        bound: the bound that the pass declared.
+        replacement: the text of the new op.
     """
 
     step: str
@@ -48,7 +49,7 @@ class Finding:
         lines = [f"{by}: {self.op or 'the outputs'}: {self.what}"]
         if self.where:
             lines.append(f"  at {self.where}")
-        lines.append(f"  on sample: {self.sample}; promised: {self.bound}")
+        lines.append(f"  on sample: {self.sample}; bound: {self.bound}")
         if self.replacement:
             lines.append(f"  now: {self.replacement}")
         return "\n".join(lines)
@@ -56,18 +57,18 @@ class Finding:
 
 @dataclass(frozen=True)
 class StepVerdict:
-    """One step, compared before and after.
+    """One pass, compared before and after.
 
     Attributes:
-        name: the step's.
-        applied: how many changes it made; 0 means that nothing was there to compare.
-        bound: what it promises.
-        samples: on how many samples all outputs were compared.
-        applications: how many applications were compared one by one, at the values they replaced.
-        deviation: the largest difference seen, relative to the largest value of its tensor.
-        seconds: what interpreting and comparing took.
-        ok: whether everything stayed within the bound.
-        note: what could not be compared, and why.
+        name: the pass's name.
+        applied: the number of its applications; 0 means that there was nothing to compare.
+        bound: its declared error bound.
+        samples: the number of samples on which all outputs were compared.
+        applications: the number of applications that were compared at the values they replaced.
+        deviation: the largest difference, relative to the largest value of its tensor.
+        seconds: the time of interpretation and comparison.
+        ok: whether all differences are within the bound.
+        note: values that could not be compared, and why.
     """
 
     name: str
@@ -82,7 +83,7 @@ class StepVerdict:
 
     @property
     def mark(self) -> str:
-        """✗ where something differs, ✓ where something was compared and nothing differs, else ·."""
+        """✗ if a value differs, ✓ if values were compared and none differs, else ·."""
         if not self.ok:
             return "✗"
         return "✓" if self.samples or self.applications else "·"
@@ -90,7 +91,7 @@ class StepVerdict:
 
 @dataclass(frozen=True)
 class CheckResult(Shown):
-    """The outcome of a check. `ok` is the answer; `findings[0]` is where to look first."""
+    """The outcome of a check. `ok` is the verdict; `findings[0]` is the first place to look at."""
 
     target: str
     steps: tuple[StepVerdict, ...]
@@ -101,21 +102,24 @@ class CheckResult(Shown):
     accuracy: str = ""
     """For a target with MX: the error of each layer in each payload, as a table."""
     tried: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
-    """What each method was tried on: inputs, sizes, and states that they began from."""
+    """The samples of each method: inputs, sizes, and initial states."""
     deviations: tuple[TakenDeviation, ...] = ()
-    """Classes of numbers that the lowering may lose (`docs/semantics.md`): they are no findings."""
+    """Classes of numbers that the lowering may lose (`docs/semantics.md`); these are no findings.
+    """
 
     @property
     def ok(self) -> bool:
-        """Whether nothing differs."""
+        """Whether there are no differences."""
         return not self.findings
 
     def __repr__(self) -> str:
-        text = "every step keeps its promise" if self.ok else f"{len(self.findings)} findings"
+        text = (
+            "every pass is within its error bound" if self.ok else f"{len(self.findings)} findings"
+        )
         return f"<check of a lowering to {self.target}: {text}; print it>"
 
     def _tried(self) -> list[str]:
-        """What each method was tried on, in lines."""
+        """Return the samples of each method, as lines."""
         return [
             line
             for method, labels in self.tried.items()
@@ -127,34 +131,34 @@ class CheckResult(Shown):
         ]
 
     def to_frame(self) -> DataFrame:
-        """Every step as a row of a dataframe."""
+        """Return a dataframe with a row for each pass."""
         names = [field.name for field in fields(StepVerdict)]
         return frame(names, [[getattr(step, name) for name in names] for step in self.steps])
 
     def plot(self) -> Plot:
-        """How far each step that was compared moved a result, relative to its largest value."""
+        """Plot how far each compared pass changed a result, relative to its largest value."""
         rows = [(s.name, [float(f"{s.deviation:.3g}")]) for s in self.steps if s.mark != "·"]
         return plot(f"Lowering to {self.target}: deviation of each step", ("relative",), rows, True)
 
     def to_json(self) -> str:
-        """Everything, as JSON."""
+        """Return the complete result as JSON."""
         return json.dumps({"ok": self.ok, **asdict(self)}, indent=1, default=str)
 
     def to_html(self) -> str:
-        """One self-contained page."""
+        """Return one self-contained page."""
         return self.render("page")
 
     def __str__(self) -> str:
         return self.text()
 
     def text(self, verbose: bool = False) -> str:
-        """The result as a table.
+        """Return the result as a table.
 
         Args:
-            verbose: every step; else those that did something.
+            verbose: list every pass; otherwise only those that were applied.
         """
-        head = f"{'step':34} {'applied':>7} {'one by one':>10} {'samples':>7} {'deviation':>9} "
-        rows = [f"{head}{'ms':>7}  promised"]
+        head = f"{'step':34} {'applied':>7} {'compared':>10} {'samples':>7} {'deviation':>9} "
+        rows = [f"{head}{'ms':>7}  bound"]
         shown = [step for step in self.steps if verbose or step.applied or not step.ok or step.note]
         for step in shown:
             rows.append(
@@ -163,11 +167,13 @@ class CheckResult(Shown):
                 f"{step.seconds * 1e3:7.0f}  {step.bound}" + (f"; {step.note}" if step.note else "")
             )
         if idle := len(self.steps) - len(shown):
-            rows.append(f"· {idle} steps had nothing to do")
+            rows.append(f"· {idle} passes had no effect")
         rows += ["", *self._tried()]
         rows += [*(f"not compared: {line}" for line in self.skipped)]
         if self.ok:
-            rows.append(f"{self.target}: every step keeps its promise ({self.seconds:.1f} s)")
+            rows.append(
+                f"{self.target}: every pass is within its error bound ({self.seconds:.1f} s)"
+            )
         else:
             rows.append(f"{self.target}: {len(self.findings)} findings; the first:")
             rows.append(str(self.findings[0]))

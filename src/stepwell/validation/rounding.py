@@ -1,9 +1,9 @@
-"""What the last bits of floats become further down.
+"""Amplification of the last bits of floats through a program.
 
-Two float kernels agree to about 1e-6. Where a program quantizes what they give, that decides the
-rounding of some elements, and the outputs of a deep network then move by far more; so they do
-where nearly equal numbers cancel. How far is measured: the program is interpreted with noise of
-that size in every float.
+Two float kernels agree to about 1e-6. Where a program quantizes their results, this decides the
+rounding of some elements, and the outputs of a deep network then differ by far more. The same
+happens where nearly equal numbers cancel. The effect is measured: the program is interpreted with
+noise of that size in every float.
 """
 
 from __future__ import annotations
@@ -27,16 +27,18 @@ from stepwell.ir.weights import WeightStore
 from stepwell.validation.compare import deviation
 
 NOISE = 1e-6
-"""What float kernels may differ by, of the largest number in a tensor; halves, by a step."""
+"""The possible difference of float kernels, relative to the largest number in a tensor; for halves,
+a step.
+"""
 _MX = ("stepwell_mx.", "tosa_mxfp.", "tosa.cast_to_block_scaled")
-"""Ops that round floats to a payload, whose type may be a float too."""
+"""Ops that round floats to a payload, whose type may be a float, too."""
 
 TRIALS, MARGIN = 3, 4.0
-"""Noises tried, and how much further than the worst of them an engine may go."""
+"""The number of noises tried, and the factor by which an engine may exceed the worst of them."""
 
 
 def rounds_floats(program: Program) -> bool:
-    """Whether some op makes integers (quantized ones too), MX payloads or halves of floats."""
+    """Whether an op converts floats to integers (quantized ones, too), MX payloads or halves."""
     return any(
         op_name(op).startswith(_MX)
         or any(
@@ -58,12 +60,12 @@ def _is_float(value: SSAValue) -> bool:
 
 @dataclass
 class NoisyInterpreter(Interpreter):
-    """Disturbs every float that an op computes."""
+    """An interpreter that adds noise to every float that an op computes."""
 
     generator: torch.Generator = field(default_factory=torch.Generator)
 
     def step(self, op: Operation, environment: dict[SSAValue, Any]) -> None:
-        """Evaluate an op, then move its float results."""
+        """Evaluate an op, then add noise to its float results."""
         super().step(op, environment)
         if isinstance(op, WeightOp | StateOp):
             return
@@ -77,7 +79,7 @@ class NoisyInterpreter(Interpreter):
 
 
 def _is_computed(value: torch.Tensor) -> bool:
-    """Whether a tensor holds floats that operators compute with, not MX codes or scales."""
+    """Whether a tensor contains floats for arithmetic, not MX codes or scales."""
     return value.is_floating_point() and value.dtype.itemsize > 1 and value.numel() > 0
 
 
@@ -87,13 +89,14 @@ def sensitivity(
     inputs: tuple[Any, ...],
     state: Mapping[str, torch.Tensor] | None = None,
 ) -> float:
-    """How far float noise moves outputs, relative to the largest number in each; with a margin.
+    """Return the effect of float noise on the outputs, relative to the largest number in each, with
+    a margin.
 
     Args:
         func: the method.
-        weights: of its program.
-        inputs: what it is called with.
-        state: what stands in mutable buffers; else their first values.
+        weights: the weights of its program.
+        inputs: the inputs of the call.
+        state: the values of mutable buffers; by default their initial values.
     """
     held = dict(state or {})
     exact = Interpreter(weights, dict(held)).call(func, inputs).outputs

@@ -1,10 +1,11 @@
-"""How far its roundings can have moved each element that torch computes: a running error analysis.
+"""A running error analysis: a rounding error bound for each element that PyTorch computes.
 
-A bound for each element follows every float through the operators that a program runs. An operator
-adds a rounding of its own result, and passes on what its operands may be off by: an elementwise one
-is asked at both ends of what its operand may be, a movement moves the errors like the elements, a
-sum of products takes the magnitudes of what it adds up, and a kernel of several steps counts as
-those steps. So bounds scale with the numbers at hand, through cancellation and overflow too.
+Each float has an error bound per element, which is propagated through the operators of a program.
+An operator adds the rounding of its own result to the propagated errors of its operands. An
+elementwise operator is evaluated at both ends of its operand's interval. Data movement moves the
+errors like the elements. A sum of products uses the magnitudes of its summands. A kernel of several
+steps is analyzed step by step. The bounds therefore scale with the actual numbers, through
+cancellation and overflow, too.
 
 Sources: Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., sections 3.1 and 3.3.
 """
@@ -37,23 +38,23 @@ from stepwell.validation.error_rules import (
 from stepwell.validation.kernel_steps import STEPS
 
 INTEGERS = frozenset("arange full zeros ones empty scalar_tensor rand randn randint eye".split())
-"""What makes a tensor of no other."""
+"""Operators that create a tensor without a tensor operand."""
 
 
 class Roundings(TorchDispatchMode):
-    """While it is active, `of(tensor)` says how far each element may be from the exact result."""
+    """A dispatch mode; `of(tensor)` is the distance of each element from the exact result."""
 
     def __init__(self) -> None:
         super().__init__()
         self._errors: dict[int, tuple[Tensor, Tensor]] = {}
 
     def of(self, value: Any) -> Tensor | None:
-        """The error of each element, f64; None for what is exact."""
+        """Return the error of each element in f64; None for an exact value."""
         held = self._errors.get(id(value))
         return held[1] if held is not None else None
 
     def put(self, value: Tensor, error: Tensor | None) -> None:
-        """Say how far the elements of a tensor may be off."""
+        """Record the error of the elements of a tensor."""
         if error is not None:
             self._errors[id(value)] = (value, error.expand(value.shape))
 
@@ -64,7 +65,7 @@ class Roundings(TorchDispatchMode):
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Run an operator, and note what it rounds."""
+        """Run an operator, and record its rounding error."""
         given = dict(kwargs or {})
         tensors = [a for a in _flat([*args, *given.values()]) if isinstance(a, Tensor)]
         known = {id(t): e for t in tensors if (e := self.of(t)) is not None}
@@ -108,7 +109,7 @@ class Roundings(TorchDispatchMode):
         known: Any,
         result: Any,
     ) -> None:
-        """A kernel of several steps is off by as much as they are."""
+        """Analyze a kernel of several steps step by step."""
         with self:
             made = steps(*args, **kwargs)
         for one, step in zip(_flat([result]), _flat([made]), strict=False):
@@ -146,7 +147,7 @@ class Roundings(TorchDispatchMode):
         whole = torch.zeros_like(base, dtype=torch.float64) if whole is None else whole.clone()
         lying = target.size(), target.stride(), target.storage_offset() - base.storage_offset()
         if whole.stride() != base.stride():
-            raise NoErrorRule(f"{func} of a tensor that does not lie row by row")
+            raise NoErrorRule(f"{func} of a tensor that is not in row-major order")
         whole.as_strided(*lying).copy_(torch.zeros(()) if error is None else error)
         self.put(base, whole)
         if base is not target:
@@ -155,7 +156,7 @@ class Roundings(TorchDispatchMode):
 
 
 def _parts(func: Any) -> Callable[..., Any]:
-    """PyTorch's own parts of an operator."""
+    """Return PyTorch's own decomposition of an operator."""
     if (steps := decomposition_table.get(func)) is not None:
         return steps
 
@@ -176,11 +177,13 @@ def _flat(values: Sequence[Any]) -> list[Any]:
 
 
 def _is_index(name: str) -> bool:
-    """Operators that give places, which may be others where elements nearly tie: not told."""
+    """Whether an operator returns indices, which may differ where elements nearly tie: not
+    analyzed.
+    """
     return name in INTEGERS or name.startswith(("arg", "new_", "nonzero")) or name.endswith("_like")
 
 
 def _is_plain(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-    """Whether a sum has no factor, and is rounded once."""
+    """Whether a sum has no factor and therefore rounds once."""
     factor = kwargs.get("alpha", args[2] if len(args) > 2 and name == "rsub" else 1)
     return name in ("add", "sub", "rsub") and factor == 1

@@ -1,7 +1,7 @@
-"""Inputs to check with: random ones, and those on which wrong rewrites show.
+"""Samples for checking: random inputs, and inputs that reveal wrong rewrites.
 
-Seeded, so that a finding can be made again. A sample is *plain* if its numbers are finite and of
-moderate size: only on those does a bounded (not exact) step promise anything.
+They are seeded, so a finding is reproducible. A sample is *plain* if its numbers are finite and of
+moderate size. A bounded (not exact) pass guarantees its bound on plain samples only.
 """
 
 from __future__ import annotations
@@ -26,16 +26,17 @@ from stepwell.validation.sizes import shape_at, telling_sizes, usual_sizes
 
 @dataclass(frozen=True)
 class Sample:
-    """One set of run-time inputs of a method, in order.
+    """One set of runtime inputs of a method, in order.
 
     Attributes:
-        label: what is told of it.
+        label: the description in reports.
         inputs: the inputs.
         plain: whether its numbers are finite and of moderate size.
-        state: what stands in mutable buffers before the call, by key; else their first values.
-        followed: run whole before the first step and behind the last; between, only what a step
-            replaced is computed. Such samples are many and cheap.
-        guessed: whether the program may have no meaning there: where it fails, nothing is said.
+        state: the values of mutable buffers before the call, by key; by default their initial
+            values.
+        followed: run completely before the first and after the last pass. In between, only replaced
+            values are computed. There are many such samples, and they are cheap.
+        guessed: whether the program may be undefined on it; a failure is then no finding.
     """
 
     label: str
@@ -50,7 +51,7 @@ Fill = Callable[[Sequence[int], torch.dtype, torch.Generator], torch.Tensor]
 
 
 def normal(shape: Sequence[int], dtype: torch.dtype, random: torch.Generator) -> torch.Tensor:
-    """Ordinary numbers."""
+    """Return ordinary numbers."""
     return torch.randn(shape, generator=random).to(dtype)
 
 
@@ -75,7 +76,7 @@ def _special(shape: Sequence[int], dtype: torch.dtype, random: torch.Generator) 
 
 
 def mixed(shape: Sequence[int], dtype: torch.dtype, random: torch.Generator) -> torch.Tensor:
-    """Ordinary numbers, zeros of both signs and ones among them."""
+    """Return ordinary numbers, with zeros of both signs and ones among them."""
     tiny = float(torch.finfo(dtype).smallest_normal)
     return _sprinkle(normal(shape, dtype, random), [0.0, -0.0, 1.0, -1.0, 0.5, tiny], 0.4, random)
 
@@ -90,7 +91,7 @@ def _sprinkle(
 
 
 def every_class(shape: Sequence[int], dtype: torch.dtype, random: torch.Generator) -> torch.Tensor:
-    """Of everything that is no plain number some, among those."""
+    """Return ordinary numbers with some of every special class among them."""
     info = torch.finfo(dtype)
     tiny, most = float(info.smallest_normal) / 4, float(info.max)
     classes = [torch.inf, -torch.inf, torch.nan, -0.0, tiny, -tiny, most, -most]
@@ -105,16 +106,16 @@ FILLS: tuple[tuple[str, Fill, bool], ...] = (
     ("infinities and NaNs", _special, False),
     ("extremes", _extreme, False),
 )
-"""(label, how floats are filled, plain), the most telling first."""
+"""(label, filling of floats, whether plain), the most revealing first."""
 
 
 def make_samples(func: FuncOp, example: Sequence[Any] | None = None, seed: int = 0) -> list[Sample]:
-    """Samples of a method, the most telling first.
+    """Return samples of a method, the most revealing first.
 
     Args:
-        func: the method; its signature gives dtypes, dim orders and ranges of symbols.
-        example: run-time inputs known to be valid. Integer inputs (token ids, masks, positions)
-            keep their values where there are any; otherwise they are small and non-negative.
+        func: the method; its signature defines dtypes, dim orders and ranges of symbols.
+        example: runtime inputs known to be valid. Integer inputs (token ids, masks, positions) keep
+            their values if given; otherwise they are small and non-negative.
         seed: of the random numbers.
     """
     random = torch.Generator().manual_seed(seed)
@@ -138,7 +139,7 @@ def make_samples(func: FuncOp, example: Sequence[Any] | None = None, seed: int =
 
 
 def _within(value: Any, held: tuple[float, float] | None) -> Any:
-    """An input as the caller declared it: NaN is the least of its range, what is beyond an end."""
+    """Return an input clamped to its declared range; NaN becomes the minimum."""
     if held is None:
         return value
     value = value.nan_to_num(held[0]) if value.is_floating_point() else value
@@ -152,7 +153,9 @@ def _integer_samples(
     symbols: Mapping[str, int],
     random: torch.Generator,
 ) -> list[Sample]:
-    """Other integers, and both extremes of each small type, where there are such inputs."""
+    """Yield samples with other integers, and with both extremes of each small type, if a method has
+    integer inputs.
+    """
     whole = [t for t in types if isinstance(t, TensorType) and _is_integer(t)]
     if not whole:
         return []
@@ -186,7 +189,7 @@ def _integer_samples(
 
 
 def dtype_of(type_: Attribute) -> torch.dtype:
-    """The dtype of a tensor type's elements."""
+    """Return the dtype of a tensor type's elements."""
     return torch_dtype(element(type_))
 
 
@@ -242,7 +245,7 @@ def _tensor(
 
 
 def _in_order(value: torch.Tensor, port: Port) -> torch.Tensor:
-    """The same values, lying in memory as the signature asks."""
+    """Return the same values in the memory layout of the signature."""
     if port.dim_order is None:
         return value.contiguous()
     order = port.dim_order

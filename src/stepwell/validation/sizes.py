@@ -1,8 +1,9 @@
-"""Which sizes a check tries where a program leaves some open.
+"""The sizes that a check tries for symbolic dimensions.
 
-A rewrite that is right for even lengths only, or for none but 1, is right at the size of the
-example by chance: least, next to it, odd, prime, about a power of two, greatest are tried, each
-within its range. Sizes that depend on one another (`2*s77 + 1`) follow their symbols.
+A rewrite that is correct only for even sizes, or only for 1, may be correct at the size of the
+example by chance. The check therefore tries the smallest size, its neighbor, odd, prime, near a
+power of two, and the largest, within each range. Sizes that depend on one another (`2*s77 + 1`)
+follow their symbols.
 """
 
 from __future__ import annotations
@@ -21,16 +22,16 @@ from stepwell.ir.sizes.size import UNKNOWN, Computed, Dim, Size
 from stepwell.ir.types import IntType, dims
 
 UNBOUNDED_EXTRA = 12
-"""How far above its lower bound a dimension without an upper one is tried."""
+"""The distance from the lower bound at which a dimension without an upper bound is tried."""
 MOST_ELEMENTS = 1 << 24
-"""Inputs larger than this are not made for the sake of an upper bound."""
+"""The limit of elements up to which inputs are created at an upper bound."""
 
 Point = Mapping[str, int]
 """A value for each symbol."""
 
 
 def usual_sizes(func: FuncOp, example: Sequence[Any] | None) -> dict[str, int]:
-    """The sizes of the example, or ordinary ones."""
+    """Return the sizes of the example, or ordinary ones."""
     sizes: dict[str, int] = {}
     for symbol, (low, top, given) in _symbols(func, example).items():
         sizes[symbol] = min(low + 1, top) if given is None else given
@@ -38,7 +39,7 @@ def usual_sizes(func: FuncOp, example: Sequence[Any] | None) -> dict[str, int]:
 
 
 def telling_sizes(func: FuncOp, example: Sequence[Any] | None) -> list[tuple[str, Point]]:
-    """Sizes at which wrong rewrites show, each with its label, the ends of all ranges first."""
+    """Return sizes that reveal wrong rewrites, with labels, the ends of all ranges first."""
     symbols = _symbols(func, example)
     if not symbols:
         return []
@@ -68,7 +69,7 @@ def telling_sizes(func: FuncOp, example: Sequence[Any] | None) -> list[tuple[str
 
 
 def _telling(low: int, top: int, usual: int) -> list[int]:
-    """Sizes strictly between the ends, in order of how much they tell; few, and near `usual`."""
+    """Return a few sizes strictly between the ends and near `usual`, the most revealing first."""
     power = 4
     while power < usual and power * 2 + 1 < top:
         power *= 2
@@ -79,7 +80,7 @@ def _telling(low: int, top: int, usual: int) -> list[int]:
 
 
 def _symbols(func: FuncOp, example: Sequence[Any] | None) -> dict[str, tuple[int, int, int | None]]:
-    """For each symbol of an input: least and greatest value to try, and the example's."""
+    """Return the smallest and largest value to try for each input symbol, and the example's."""
     ranges = dict(get_signature(func).ranges)
     symbols: dict[str, tuple[int, int, int | None]] = {}
     for index, type_ in enumerate(func.function_type.inputs.data):
@@ -104,7 +105,9 @@ def _symbols(func: FuncOp, example: Sequence[Any] | None) -> dict[str, tuple[int
 
 
 def _solved(expression: Size, symbol: str, size: int) -> int | None:
-    """What a symbol is where its expression (`2*s77 + 1`) is `size`; None if that is open."""
+    """Return the value of a symbol for which its expression (`2*s77 + 1`) is `size`; None if
+    unknown.
+    """
     if len(expression.symbols) > 1 or any(isinstance(a, Computed) for a in expression.atoms):
         return None
     at_zero, at_one = (expression.evaluate({symbol: value}) for value in (0, 1))
@@ -115,13 +118,13 @@ def _solved(expression: Size, symbol: str, size: int) -> int | None:
 
 
 def shape_at(type_: Attribute, point: Point) -> tuple[int, ...]:
-    """The shape of a tensor type where its symbols have values."""
+    """Return the shape of a tensor type for values of its symbols."""
     ranges = {name: (value, value) for name, value in point.items()}
     return tuple(d if isinstance(d, int) else upper_bound(str(d), ranges) for d in dims(type_))
 
 
 def elements(types: Sequence[Attribute], point: Point) -> int:
-    """How many elements all tensors among some types have."""
+    """Return the number of elements of all tensors among some types."""
     total = 0
     for type_ in types:
         if isinstance(type_, TensorType):

@@ -1,8 +1,8 @@
-"""Each application of a rewrite, checked where it happens.
+"""Translation validation of each application of a rewrite at the values that it replaces.
 
 When a rewrite replaces a value, the new value is computed from the recorded values of its inputs
-and compared with the recorded old one. So a wrong rewrite is caught at the op it was applied to,
-however little of the fault reaches the outputs, and only the new ops are evaluated.
+and compared with the recorded old one. A wrong rewrite is thus found at the op that it rewrote,
+even if little of the error reaches the outputs, and only the new ops are evaluated.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from stepwell.validation.result import Finding
 
 ONE_ROUNDING = Bound(2**-23, reason="a rounding")
 UNDERIVED = Bound(2e-5, 1e-5)
-"""What is asked for where an operator's roundings are not known."""
+"""The bound where an operator's rounding errors are unknown."""
 NEAR = 3
-"""How many ops behind its anchor the values are that a rewrite may replace: clamps and a cast."""
+"""How many ops after its anchor a rewrite may replace values: clamps and a cast."""
 MOST_FINDINGS = 20
-"""Findings kept per step; one fault in a rewrite often shows at every application."""
+"""Findings kept per pass; one fault in a rewrite often appears at every application."""
 
 
 @dataclass(frozen=True)
 class Margin:
-    """What one value that was replaced leaves of its bounds.
+    """The margin of one replaced value to its bounds.
 
     Attributes:
-        stated: with the allowance of the magnitudes at hand.
-        allowance: what was derived; None for nothing at all.
+        stated: the declared bound, with the allowance for the actual magnitudes.
+        allowance: the derived bound; None if no difference is allowed.
     """
 
     sample: str
@@ -51,34 +51,39 @@ class Margin:
 
 @dataclass
 class Watcher:
-    """A history's watch: compares each replaced value on every recording."""
+    """An observer of a history that compares each replaced value on every recording."""
 
     program: Program
     history: History
     recordings: dict[str, list[Recording]]
-    """By method."""
+    """The recordings of each method."""
     step: str = ""
     findings: list[Finding] = field(default_factory=list[Finding])
     compared: int = 0
-    """Applications of which at least one value was compared."""
+    """The number of applications of which at least one value was compared."""
     not_compared: int = 0
-    """Applications whose replacement has another type, or cannot be evaluated where it stands."""
+    """The number of applications whose replacement has another type, or cannot be evaluated where
+    it is.
+    """
     trusted: bool = True
-    """Whether every application whose bound holds at the replaced value only was compared there."""
+    """Whether every application whose bound applies only to the replaced value was compared there.
+    """
     largest: float = 0.0
     bounds: list[Bound] = field(default_factory=list[Bound])
     """The bound of every application, in order."""
     underived: list[str] = field(default_factory=list[str])
-    """Why bounds of some applications could not be derived."""
+    """The reasons why bounds of some applications could not be derived."""
     margins: list[Margin] | None = None
-    """Where a list stands, every bound is derived, and what it and the stated one leave is told."""
+    """If it is a list, every bound is derived, and its margin and that of the declared bound are
+    added.
+    """
     _promised: dict[int, Bound] = field(default_factory=dict[int, Bound])
-    """What the application at hand may do to each recording (by identity)."""
+    """The bound of the current application for each recording (by identity)."""
     _sides: dict[int, Sides] = field(default_factory=dict[int, Sides])
-    """The two sides of the application at hand, by recording."""
+    """The two sides of the current application, by recording."""
 
     def before(self, rewrite: Rewrite[Any], op: Operation, match: Any) -> None:
-        """Bring the values of the op up to date while everything it reads is still there."""
+        """Update the values of the op while its operands still exist."""
         self._promised.clear()
         for recordings in self.recordings.values():
             for recording in recordings:
@@ -87,7 +92,8 @@ class Watcher:
                 if op in recording.stale:
                     _refresh(recording, op)
                 for result in op.results if recording.sample.state else ():
-                    recording.has_history(result)  # While all that it hangs on is there.
+                    # This must happen while its operands still exist.
+                    recording.has_history(result)
 
     def after(self, rewrite: Rewrite[Any], rewriter: Rewriter) -> None:
         """Check one application."""
@@ -107,7 +113,7 @@ class Watcher:
         self._sides.clear()
         self.trusted &= looked or not rewrite.bound.is_local
         self.compared += looked
-        # An assertion that goes leaves no value to compare, and moves none.
+        # An erased assertion has no value to compare, and changes none.
         self.not_compared += not looked and bool(rewriter.replaced or rewriter.modified)
 
     def _replaced(
@@ -139,7 +145,9 @@ class Watcher:
     def _modified(
         self, recording: Recording, rewrite: Rewrite[Any], rewriter: Rewriter, event: Event
     ) -> bool:
-        """Ops changed in place keep their values, but where a value now stands for another one."""
+        """Update ops that were changed in place: they keep their values, unless an operand was
+        replaced.
+        """
         looked = False
         taking_over = {new for _, new in rewriter.replaced}
         for op in rewriter.modified:
@@ -172,7 +180,7 @@ class Watcher:
         value: SSAValue,
         of: SSAValue | None = None,
     ) -> None:
-        """Compare two run-time values: of `of`, which went, and of `value`."""
+        """Compare two runtime values: that of the replaced value `of`, and that of `value`."""
         bound = self._promised.get(id(recording))
         if bound is None or not (bound.exact or recording.sample.plain):
             return
@@ -192,7 +200,9 @@ class Watcher:
         of: SSAValue | None,
         value: SSAValue,
     ) -> Bound:
-        """The bound with numbers; that of one rounding where it is kept, since any is wider."""
+        """Return the derived bound; that of a single rounding if it suffices, since any other is
+        wider.
+        """
         if self.margins is None and differs(old, new, ONE_ROUNDING) is None:
             return ONE_ROUNDING
         try:
@@ -247,7 +257,9 @@ _MISSING: Any = object()
 
 
 def _refresh(recording: Recording, op: Operation, further: int = NEAR) -> None:
-    """Evaluate a stale op and those that read it: a layer replaces the quantization behind it."""
+    """Evaluate a stale op and its users: a rewrite of a layer also replaces the quantization after
+    it.
+    """
     with suppress(NotRecorded, StepwellError):
         for result in op.results:
             recording.value(result)
@@ -257,7 +269,7 @@ def _refresh(recording: Recording, op: Operation, further: int = NEAR) -> None:
 
 
 def _definition(value: SSAValue) -> str:
-    """The text of the op that computes a value, with the ops around it that are as new."""
+    """Return the text of the op that computes a value, with the new ops around it."""
     owner = value.owner
     if isinstance(owner, Operation):
         text = to_text(owner).strip()
@@ -266,7 +278,7 @@ def _definition(value: SSAValue) -> str:
 
 
 def describe_bound(bound: Bound, spelled: Callable[[float], str] = "{:g}".format) -> str:
-    """`exact`, `1 unit of its scale (why)`, or `2e-05 relative + 1e-05 absolute (why)`."""
+    """Return `exact`, `1 unit of its scale (why)`, or `2e-05 relative + 1e-05 absolute (why)`."""
     if bound.exact:
         return "exact"
     parts = [f"{spelled(bound.relative)} relative" if bound.relative else ""]
@@ -276,19 +288,19 @@ def describe_bound(bound: Bound, spelled: Callable[[float], str] = "{:g}".format
         for factor, names in bound.magnitudes
     ]
     if bound.derived and not any(parts):
-        parts.append("what both sides round")
+        parts.append("the rounding errors of both sides")
     if bound.units:
         parts.append(f"{bound.units} unit{'s' * (bound.units > 1)} of its scale")
-    parts.append("what the values at hand give" if bound.varies else "")
+    parts.append("derived from the actual values" if bound.varies else "")
     why = f" ({bound.reason})" if bound.reason else ""
     return " + ".join(part for part in parts if part) + why
 
 
 def total_bound(bounds: Sequence[Bound]) -> Bound:
-    """What a whole step may move an output: each application's bound once.
+    """Return the bound of a pass for an output: each application's bound once.
 
-    Units do not add up: `units` and `varies` say that some application has them, and that outputs
-    are to be compared with the recording that followed each application.
+    Units are not added: `units` and `varies` state that an application has them. The outputs must
+    then be compared with the recording that followed each application.
     """
     return Bound(
         sum(b.relative for b in bounds if not b.derived),
@@ -301,6 +313,6 @@ def total_bound(bounds: Sequence[Bound]) -> Bound:
 
 
 def tolerated(bounds: Sequence[Bound]) -> Bound:
-    """What outputs may move by numbers, where each derived bound was asked for at its own value."""
+    """Return the numeric bound of outputs if each derived bound was checked at its own value."""
     held = [UNDERIVED if bound.derived else bound for bound in bounds]
     return replace(total_bound(held), units=0, varies=False)

@@ -1,4 +1,4 @@
-"""Commands of the command line, one module each: `add_arguments(parser)` and `run(arguments)`."""
+"""The commands, one module each: `add_arguments(parser)` and `run(arguments)`."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
 
 
 def add_model(parser: argparse.ArgumentParser) -> None:
-    """The argument `MODEL`, as every command that takes one says it."""
+    """Add the argument `MODEL`."""
     parser.add_argument("model", help=".pt2, .mlir, .gguf, file.py:callable, transformers folder")
     add_model_options(parser)
 
 
 def add_model_options(parser: argparse.ArgumentParser) -> None:
-    """What may be said of how a `MODEL` is opened."""
+    """Add the options for opening a `MODEL`."""
     parser.add_argument(
         "-v",
         "--verbose",
         action="store_true",
-        help="every step and every refusal with its place; all that torch says of a failed export",
+        help="every pass and every refusal with its place; the full error of a failed export",
     )
     parser.add_argument("--trust", action="store_true", help="unpickle a .pt2's sample inputs")
     quantize = parser.add_argument(
@@ -36,9 +36,9 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
 
 
 def add_language(parser: argparse.ArgumentParser) -> None:
-    """What may be said of how a language model of transformers is exported."""
+    """Add the options for exporting a language model of transformers."""
     group = parser.add_argument_group("language models", "where MODEL is a folder of transformers")
-    group.add_argument("--context", type=int, metavar="TOKENS", help="of a conversation (2048)")
+    group.add_argument("--context", type=int, metavar="TOKENS", help="length of the context (2048)")
     group.add_argument(
         "--attention",
         choices=("custom", "torch"),
@@ -47,25 +47,31 @@ def add_language(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--cache",
         choices=("static", "dynamic"),
-        help="inside the program (what is meant without this option), or given and given back",
+        help="inside the program (the default), or as inputs and outputs",
     )
     group.add_argument(
-        "--one-token", action="store_true", help="a token at a time, instead of any number"
+        "--one-token", action="store_true", help="one token at a time, instead of any number"
     )
-    group.add_argument("--logits", choices=("last", "all"), help="of which tokens (last)")
     group.add_argument(
-        "--dtype", choices=("fp32", "fp16", "bf16"), help="to compute in (the folder's own)"
+        "--logits", choices=("last", "all"), help="tokens to return logits for (last)"
+    )
+    group.add_argument(
+        "--dtype",
+        choices=("fp32", "fp16", "bf16"),
+        help="dtype of the computation (the folder's own)",
     )
     group.add_argument(
         "--cache-dtype",
         choices=("fp32", "fp16", "bf16"),
-        help="of keys and values (what is computed in)",
+        help="dtype of keys and values (that of the computation)",
     )
     group.add_argument(
-        "--embedding", type=int, choices=(8, 4), help="bits of a number of the tokens' table"
+        "--embedding", type=int, choices=(8, 4), help="bits of an element of the token embedding"
     )
-    group.add_argument("--group", type=int, metavar="N", help="weights that share a scale")
-    group.add_argument("--batch", type=int, metavar="N", help="conversations side by side (1)")
+    group.add_argument(
+        "--group", type=int, metavar="N", help="number of weights that share a scale"
+    )
+    group.add_argument("--batch", type=int, metavar="N", help="number of sequences in a batch (1)")
     group.add_argument(
         "--methods",
         type=lambda said: tuple(said.split(",")),
@@ -75,7 +81,7 @@ def add_language(parser: argparse.ArgumentParser) -> None:
 
 
 def language_of(arguments: argparse.Namespace) -> dict[str, Any]:
-    """What was said of it."""
+    """Return the given options of `add_language`."""
     names = "context attention cache cache_dtype logits dtype embedding group batch methods".split()
     said = {name: getattr(arguments, name) for name in names}
     values: dict[str, Any] = {name: value for name, value in said.items() if value is not None}
@@ -83,27 +89,27 @@ def language_of(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def add_load(parser: argparse.ArgumentParser) -> None:
-    """The option `--load FILE`, of every command."""
+    """Add the option `--load FILE`, which every command has."""
     parser.add_argument(
         "--load",
         action="append",
         default=[],
         type=Path,
         metavar="FILE",
-        help="load a plug-in from a Python file, which is run (docs/plugins.md); several times",
+        help="execute a Python file as a plug-in (docs/plugins.md); may be repeated",
     )
 
 
 def add_target(parser: argparse.ArgumentParser, default: str | None = "xnnpack") -> None:
-    """The option `-t TARGET`, its options, and what may be changed in its pipeline."""
+    """Add the option `-t TARGET`, and those for target options and pipeline edits."""
     target = parser.add_argument(
         "-t",
         "--target",
         default=default,
         help=(
-            "xnnpack (what is meant without this option), cortex-m55, tosa-1.0+fp, a plug-in's, ..."
+            "xnnpack (the default), cortex-m55, tosa-1.0+fp, a plug-in's, ..."
             if default
-            else "lower it first; --html then shows every step"
+            else "lower it first; --html then shows every pass"
         ),
     )
     completed_by(target, targets)
@@ -113,9 +119,9 @@ def add_target(parser: argparse.ArgumentParser, default: str | None = "xnnpack")
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="an option of the target, as in Python (docs/options.md); may stand several times",
+        help="an option of the target, as in Python (docs/options.md); may be repeated",
     )
-    group = parser.add_argument_group("the pipeline", "instead of the target's own, or changes")
+    group = parser.add_argument_group("the pipeline", "replace the target's own, or edit it")
     group.add_argument(
         "--pipeline", metavar="TEXT", help="normalize,my-rewrite,…, a name, or a file of these"
     )
@@ -129,17 +135,17 @@ _EDITS = (
     (
         "after",
         "PATH=STEPS",
-        "more steps behind a step, or rewrites within one (absorb/merge-linears)",
+        "insert passes after a pass, or rewrites in a group (absorb/merge-linears)",
     ),
-    ("before", "PATH=STEPS", "more steps ahead of one"),
-    ("replace", "PATH=STEPS", "other steps in one's place"),
-    ("without", "PATH,…", "leave steps out"),
-    ("move", "PATH=PLACE", "a step, or a rewrite, directly ahead of another"),
+    ("before", "PATH=STEPS", "insert passes before a pass"),
+    ("replace", "PATH=STEPS", "replace a pass by others"),
+    ("without", "PATH,…", "remove passes"),
+    ("move", "PATH=PLACE", "move a pass, or a rewrite, directly before another"),
 )
 
 
 class _EditAction(argparse.Action):
-    """Keeps the edits in the order in which they stand."""
+    """Collects the edits in the order of the command line."""
 
     def __call__(self, parser: Any, namespace: Any, values: Any, option: str | None = None) -> None:
         assert option is not None
@@ -147,7 +153,7 @@ class _EditAction(argparse.Action):
 
 
 def options_of(arguments: argparse.Namespace) -> dict[str, Any]:
-    """What `-O` said, for the target that is named; and the pipeline, if one was described.
+    """Return the `-O` options for the named target, and the pipeline, if one was given.
 
     Raises:
         StepwellError: the target, an option or a step is unknown.
@@ -160,7 +166,7 @@ def options_of(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def _changed_pipeline(text: str | None, edits: Sequence[tuple[Any, str]]) -> PipelineLike | None:
-    """What `--pipeline` and the edits ask for; None if nothing does."""
+    """Return the pipeline of `--pipeline` and the edits; None if there are none."""
     if not edits:
         return text
     from stepwell.pipelines.pass_pipeline.pipeline_text import Edit, parse_pipeline

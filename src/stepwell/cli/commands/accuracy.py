@@ -1,4 +1,4 @@
-"""`stepwell accuracy MODEL -t TARGET --data FILE`: which stage and which layer loses, and why."""
+"""`stepwell accuracy MODEL -t TARGET --data FILE`: which stage and layer lose accuracy, and why."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.platform.files import write_atomically
 
 CURES = "mixing,clipping,balancing,scales,rounding,biases,distilling"
-"""Their names; `stepwell.quantization.recovery` has them, and imports torch."""
+"""The names of recovery methods; `stepwell.quantization.recovery` has them, but imports torch."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,15 +37,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--budget", metavar="NUMBER:WHAT", help="for mixing: 4.5:bits a number (it), bytes, arena"
     )
     parser.add_argument(
-        "--levels", type=int, default=1, metavar="N", help="batches for levels and artifact (1)"
+        "--levels",
+        type=int,
+        default=1,
+        metavar="N",
+        help="number of batches for levels and artifact (1)",
     )
-    parser.add_argument("--resume", type=Path, metavar="FILE", help="keep what is measured there")
+    parser.add_argument(
+        "--resume", type=Path, metavar="FILE", help="store measurements there, and reuse them"
+    )
     parser.add_argument("--html", type=Path, metavar="FILE", help="write the result as a page")
     parser.add_argument("--trust", action="store_true", help="unpickle a .pt2's sample inputs")
 
 
 def run(arguments: argparse.Namespace) -> Outcome:
-    """Measure, and print the sentence and the tables."""
+    """Measure accuracy, and print the summary and the tables."""
     from stepwell.loaders.factories import made_by, named
     from stepwell.loaders.models import open_model
     from stepwell.quantization.sensitivity import accuracy

@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from stepwell.cost_model.budgets import Budget, Figures
 
 SLACK = 0.15
-"""What a written ratio of latencies is more than the measured one: other machines differ."""
+"""The margin that is added to a measured ratio of latencies, because machines differ."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     parser.add_argument(
-        "model", nargs="?", help="of the file's programs this one (all); or one to --write"
+        "model", nargs="?", help="only this program of the file (all); or one to --write"
     )
     parser.add_argument(
         "--file",
@@ -31,25 +31,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=Path("stepwell-budget.toml"),
         help="the committed file (stepwell-budget.toml)",
     )
-    parser.add_argument(
-        "--write", action="store_true", help="set the figures to what is measured now"
-    )
+    parser.add_argument("--write", action="store_true", help="set the figures to the measured ones")
     parser.add_argument(
         "--latency",
         action="store_true",
         help="--write the ratio to ExecuTorch's own flow too, with some slack (xnnpack)",
     )
-    target = parser.add_argument("-t", "--target", help="of MODEL (xnnpack)")
+    target = parser.add_argument("-t", "--target", help="target of MODEL (xnnpack)")
     completed_by(target, targets)
     parser.add_argument(
-        "-O", "--option", action="append", default=[], metavar="NAME=VALUE", help="of its target"
+        "-O",
+        "--option",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="option of its target",
     )
-    quantize = parser.add_argument("--quantize", metavar="NAME", help="the module of MODEL first")
+    quantize = parser.add_argument(
+        "--quantize", metavar="NAME", help="quantize the module of MODEL first"
+    )
     completed_by(quantize, quantizers)
 
 
 def run(arguments: argparse.Namespace) -> Outcome:
-    """Measure, print a table, and exit with 1 if a figure is passed."""
+    """Measure, print a table, and exit with 1 if a figure exceeds its limit."""
     from stepwell.cost_model.budgets import Budget, read_budgets, write_budgets
 
     path: Path = arguments.file
@@ -97,7 +102,7 @@ def _written(figures: Figures) -> Figures:
 
 
 def _measure(one: Budget, timed: object) -> tuple[Figures, dict[str, int]]:
-    """What a program costs, and which ops are outside its delegates."""
+    """Return the costs of a program, and the ops outside its delegates."""
     from stepwell.cli.terminal.progress import waiting
     from stepwell.cost_model.budgets import measure, measure_pte
     from stepwell.integrations.executorch.stock import ratio_to_stock
@@ -109,7 +114,7 @@ def _measure(one: Budget, timed: object) -> tuple[Figures, dict[str, int]]:
     if timed and (one.target != "xnnpack" or one.model.endswith(".pte")):
         raise StepwellError(
             f"{one}: ExecuTorch's own flow makes no program to time it against",
-            help="leave out latency_ratio: it is for models that are lowered to xnnpack",
+            help="remove latency_ratio: it is for models that are lowered to xnnpack",
         )
     with waiting(f"lowering {one.model}"):
         if one.model.endswith(".pte"):

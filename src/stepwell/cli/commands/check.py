@@ -1,4 +1,4 @@
-"""`stepwell check MODEL -t TARGET`: does every step of the lowering keep its promise?"""
+"""`stepwell check MODEL -t TARGET`: is every pass of the lowering within its error bound?"""
 
 from __future__ import annotations
 
@@ -19,10 +19,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     add_model(parser)
     add_target(parser)
-    parser.add_argument(
-        "--prove", action="store_true", help="also prove each application, or run it"
-    )
-    parser.add_argument("--seed", type=int, default=0, help="of the random samples (0)")
+    parser.add_argument("--prove", action="store_true", help="also prove or test each application")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the random samples (0)")
     parser.add_argument("--no-artifact", action="store_true", help="stop before the artifact")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write the result as a page")
 
@@ -52,7 +50,7 @@ def run(arguments: argparse.Namespace) -> Outcome:
 
 
 def _certified(arguments: argparse.Namespace) -> str:
-    """What the applications of the lowering rest on; those that are not proved, by name."""
+    """Return the kinds of evidence for the applications, and the names of those without a proof."""
     from collections import Counter
 
     from stepwell.loaders.models import open_model

@@ -1,4 +1,4 @@
-"""`stepwell demo`: the main job on a real model."""
+"""`stepwell demo`: lower and run a real model."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         metavar="FILE",
         default=Path("deit_tiny.pte"),
-        help="where the .pte goes (deit_tiny.pte)",
+        help="path of the .pte (deit_tiny.pte)",
     )
     parser.add_argument(
-        "--quick", action="store_true", help="neither check the steps nor measure the stock flow"
+        "--quick", action="store_true", help="neither check the passes nor measure the stock flow"
     )
 
 

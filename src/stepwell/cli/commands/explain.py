@@ -1,4 +1,4 @@
-"""`stepwell explain MODEL -t TARGET`: where did each op go, and why did some stay?"""
+"""`stepwell explain MODEL -t TARGET`: what was each op lowered to, and why were some not?"""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     add_model(parser)
     add_target(parser)
-    parser.add_argument("--outside", action="store_true", help="only what is left to kernels")
+    parser.add_argument(
+        "--outside", action="store_true", help="only the ops that are left to kernels"
+    )
     parser.add_argument(
         "--memory", action="store_true", help="the plan of a .pte's arena over time instead"
     )

@@ -27,53 +27,53 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--output",
         type=Path,
         metavar="FILE",
-        help="artifact to write; .h or .c: a C array; .mlir where the program stops on the way",
+        help="artifact to write; .h or .c: a C array; .mlir if the lowering stops early",
     )
     parser.add_argument(
         "--emit-ir",
         type=Path,
         metavar="FILE",
-        help="also write the target-level IR as text, its weights beside it",
+        help="also write the target-level IR as text, with a weights file",
     )
     parser.add_argument(
         "--dynamic",
         action="append",
         default=[],
         metavar="KIND[=MOST]",
-        help="sizes to leave open: batch, sequence, image, all, up to a size (docs/dynamic_shapes.md)",
+        help="dynamic sizes: batch, sequence, image, all, up to a size (docs/dynamic_shapes.md)",
     )
     parser.add_argument("--sizes", help="pin symbolic sizes: max, 4, or s77=4,s31=8")
     parser.add_argument(
         "--check",
         action="store_true",
-        help="compare around every step, refuse what differs",
+        help="compare before and after every pass, and fail on a difference",
     )
     parser.add_argument(
         "--certify",
         type=Path,
         metavar="FILE",
-        help="prove each application, or run it, and write the certificate (docs/proofs.md)",
+        help="prove or test each application, and write the certificate (docs/proofs.md)",
     )
     parser.add_argument(
         "--from",
         dest="start",
         metavar="LEVEL",
-        help="the stage that the program is at, if not the one it says itself (docs/levels.md)",
+        help="the stage of the program, if its attribute does not apply (docs/levels.md)",
     )
     parser.add_argument(
         "--raise",
         dest="up",
         action="store_true",
-        help="first lead a program at another target's level up to aten (docs/levels.md)",
+        help="first raise a program of another target's level to aten (docs/levels.md)",
     )
     ends = parser.add_mutually_exclusive_group()
     ends.add_argument("--to", metavar="LEVEL", help="stop at a stage: plain, nodes, operators, …")
-    ends.add_argument("--stop-after", metavar="STEP", help="stop behind a step")
+    ends.add_argument("--stop-after", metavar="STEP", help="stop after a pass")
     parser.add_argument(
         "--etrecord",
         type=Path,
         metavar="FILE",
-        help="also write what ExecuTorch's Inspector needs (xnnpack)",
+        help="also write the ETRecord for ExecuTorch's Inspector (xnnpack)",
     )
 
 
@@ -84,13 +84,11 @@ def add_emit_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-o", "--output", type=Path, metavar="FILE", required=True, help="artifact to write"
     )
-    parser.add_argument(
-        "--from", dest="start", metavar="LEVEL", help="the stage that the program is at"
-    )
+    parser.add_argument("--from", dest="start", metavar="LEVEL", help="the stage of the program")
 
 
 def run(arguments: argparse.Namespace) -> Outcome:
-    """Lower, and write what is asked for."""
+    """Lower a model, and write the requested files."""
     from stepwell.cli.terminal.sources import open_source
     from stepwell.lowering import lower
 
@@ -132,7 +130,7 @@ def run(arguments: argparse.Namespace) -> Outcome:
         elif arguments.output.suffix == ".mlir":
             lowered.program.save(arguments.output)
         else:
-            fact = f"the program stops behind {after!r}, and {arguments.output} is no text"
+            fact = f"the lowering stops after {after!r}, and {arguments.output} is no text"
             raise StepwellError(fact, help=f"name it {arguments.output.with_suffix('.mlir')}")
         print(f"\n{arguments.output}: {arguments.output.stat().st_size:,} bytes")
     if arguments.etrecord:
@@ -144,7 +142,7 @@ def run(arguments: argparse.Namespace) -> Outcome:
 
 
 def _kinds(said: list[str]) -> dict[str, int | None]:
-    """Kinds of sizes, with the greatest of each where one was given."""
+    """Return kinds of dynamic sizes, with the maximum of each, if given."""
     kinds: dict[str, int | None] = {}
     for kind, _, most in (each.partition("=") for text in said for each in text.split(",")):
         if most and not most.isdecimal():
@@ -154,7 +152,7 @@ def _kinds(said: list[str]) -> dict[str, int | None]:
 
 
 def emit(arguments: argparse.Namespace) -> Outcome:
-    """Take the rest of the way, and write the artifact."""
+    """Run the remaining passes, and write the artifact."""
     from stepwell.cli.terminal.sources import open_source
     from stepwell.lowering import lower
 
@@ -168,12 +166,12 @@ def emit(arguments: argparse.Namespace) -> Outcome:
 
 
 def _figures(lowered: Lowered) -> dict[str, Any]:
-    """The report by name, and where the program stopped on its way."""
+    """Return the report as plain data, and the pass after which the lowering stopped."""
     return {**lowered.report.figures, "stopped_after": lowered.stopped_after}
 
 
 def _save(lowered: Lowered, output: Path, model: str = "") -> None:
-    """Write the target's bytes, or what else the file's name asks for: C around them, a bundle."""
+    """Write the format that the file's suffix selects: the target's own, C source, or a bundle."""
     if output.suffix == ".bpte":
         write_atomically(output, lowered.to_bpte(_cases(lowered, model)))
         return
@@ -188,7 +186,7 @@ def _save(lowered: Lowered, output: Path, model: str = "") -> None:
 
 
 def _cases(lowered: Lowered, model: str) -> Any:
-    """The bundle that was read, for its cases; of another model inputs drawn from a seed."""
+    """Return the source bundle for its cases; for other models, inputs from a seed."""
     from stepwell.cli.terminal.sources import random_values
     from stepwell.ir.program import Program
 

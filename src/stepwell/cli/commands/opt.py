@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
 import io
 import sys
 from collections.abc import Sequence
 from contextlib import redirect_stdout
 
-from stepwell.cli.terminal.outcome import Outcome
+from stepwell.cli.commands import add_load
+from stepwell.cli.terminal.outcome import Outcome, add_json
 
 NAME = "opt"
 HELP = "run passes on a text: name{option=value},…; --list-passes lists them"
@@ -18,15 +20,21 @@ def run(arguments: Sequence[str]) -> Outcome:
     from stepwell.integrations.xdsl.opt import opt
 
     if not json_of(arguments):
-        return Outcome(code=opt(arguments))
+        return Outcome(code=opt(arguments, _add_arguments))
     with redirect_stdout(io.StringIO()) as held:
-        code = opt(arguments)
+        code = opt(arguments, _add_arguments)
     sys.stdout.write(text := held.getvalue())
     return Outcome({"text": text}, (), code)
 
 
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments that all commands share."""
+    add_load(parser)
+    add_json(parser)
+
+
 def json_of(arguments: Sequence[str]) -> str | None:
-    """What `--json` names; the arguments are read by the driver alone."""
+    """Return the value of `--json`; only the driver parses the arguments."""
     for at, argument in enumerate(arguments):
         name, equals, value = argument.partition("=")
         if name == "--json":

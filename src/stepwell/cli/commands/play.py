@@ -1,4 +1,4 @@
-"""`stepwell play [MODEL]`: a page on which a program, its steps and rules are tried."""
+"""`stepwell play [MODEL]`: a page for experiments with a program, its passes and rules."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ func.func @forward(%x: tensor<2x4xf32>) -> tensor<2x4xf32> {
   func.return %add : tensor<2x4xf32>
 }
 """
-"""What is played with where nothing is named."""
+"""The program that is used without a `MODEL`."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,12 +34,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "model",
         nargs="?",
-        help="a MODEL, an artifact, or what a page shared: a .play file, a link (a small program)",
+        help="a MODEL, an artifact, a .play file, or a shared link (a small program)",
     )
     add_model_options(parser)
     add_target(parser)
     parser.add_argument(
-        "--port", type=int, default=0, help="of the loopback address (one that is free)"
+        "--port", type=int, default=0, help="port of the loopback address (a free one)"
     )
     parser.add_argument("--open", action="store_true", help="open the page in a browser")
 
@@ -49,7 +49,7 @@ def run(arguments: argparse.Namespace) -> Outcome:
     from stepwell.inspection.playground import Playing
 
     if not 0 <= arguments.port < 1 << 16:
-        raise StepwellError(f"{arguments.port} is no port", help="0 takes a free one")
+        raise StepwellError(f"{arguments.port} is no port", help="0 selects a free one")
     with waiting("opening " + (arguments.model or "a small program")[:60]):
         playground = playground_of(arguments)
     with Playing(playground, arguments.port) as playing:
@@ -67,7 +67,7 @@ def run(arguments: argparse.Namespace) -> Outcome:
 
 
 def playground_of(arguments: argparse.Namespace) -> Playground:
-    """The playground that the command line asks for."""
+    """Return the playground that the command line selects."""
     from stepwell.cli.terminal.sources import open_source
     from stepwell.inspection.playground import Playground
     from stepwell.inspection.playground.settings import Asked
@@ -81,7 +81,7 @@ def playground_of(arguments: argparse.Namespace) -> Playground:
     if arguments.pipeline:
         raise StepwellError(
             "a playground changes a target's own pipeline",
-            help="--after, --before, --replace, --without and --move say how",
+            help="edit it with --after, --before, --replace, --without and --move",
         )
     if spec is None:
         return Playground(parse(FIRST), "first", asked)

@@ -1,4 +1,4 @@
-"""`stepwell plugins`: what is loaded, what it brought, what failed."""
+"""`stepwell plugins`: the loaded plug-ins, their registrations, and failures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`stepwell prove [RULE…]`: what a solver says of the rules that are their own text."""
+"""`stepwell prove [RULE…]`: prove rules by a solver."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--guards", action="store_true", help="drop each condition in turn")
     parser.add_argument("--tests", type=Path, metavar="FOLDER", help="counterexamples as tests")
     parser.add_argument(
-        "--keep", action="store_true", help="keep the verdicts, by which certificates are made"
+        "--keep", action="store_true", help="store the verdicts, which certificates use"
     )
     parser.add_argument(
-        "--jobs", type=int, metavar="N", help="rules at once (as many as there are cores)"
+        "--jobs", type=int, metavar="N", help="number of concurrent rules (number of cores)"
     )
     parser.add_argument(
         "--seconds",
@@ -93,7 +93,7 @@ def run(arguments: argparse.Namespace) -> Outcome:
 
 
 def _guards(arguments: argparse.Namespace, names: list[str], texts: dict[str, str]) -> Outcome:
-    """Drop conditions, and print what becomes of each rule; what is kept is not asked again."""
+    """Drop conditions, and print the verdict on each rule; stored verdicts are reused."""
     from stepwell.validation.rules.hashes import hash_of
     from stepwell.validation.rules.kept_verdicts import (
         CONDITIONS,

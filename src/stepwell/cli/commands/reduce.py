@@ -1,4 +1,4 @@
-"""`stepwell reduce repro.mlir`: a reproducer made small."""
+"""`stepwell reduce repro.mlir`: reduce a reproducer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from stepwell.ir.platform.files import read_bytes
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     parser.add_argument("file", type=Path, help="a reproducer, or with -p or --test any .mlir")
-    parser.add_argument("-p", "--passes", help="the step that fails, where no header says it")
+    parser.add_argument("-p", "--passes", help="the failing pass, if the file has no header")
     parser.add_argument(
         "--test",
         metavar="COMMAND",
@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--trust", action="store_true", help="load the files that the reproducer names"
     )
     parser.add_argument(
-        "-o", "--output", type=Path, metavar="FILE", help="what to write (FILE.small.mlir)"
+        "-o", "--output", type=Path, metavar="FILE", help="the file to write (FILE.small.mlir)"
     )
 
 

@@ -1,4 +1,4 @@
-"""`stepwell replay BASE..HEAD`: what a change does to every program of a fixed set."""
+"""`stepwell replay BASE..HEAD`: compare the lowering of a fixed set of programs by two commits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "span", nargs="?", help="BASE..HEAD; the base is the last release unless it is named"
     )
     parser.add_argument(
-        "-m", "--model", action="append", default=[], help="of the zoo, wildcards (examples/*)"
+        "-m",
+        "--model",
+        action="append",
+        default=[],
+        help="models of the zoo, with wildcards (examples/*)",
     )
     parser.add_argument(
         "-t",
@@ -24,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="(xnnpack and tosa-1.0+fp; what a program is quantized for)",
     )
-    parser.add_argument("--cache", type=Path, metavar="FOLDER", help="what is kept, by content")
+    parser.add_argument("--cache", type=Path, metavar="FOLDER", help="folder of cached results")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes")
     parser.add_argument(
         "--exit-code", action="store_true", help="exit with 1 if any program changed"
@@ -32,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Outcome:
-    """Lower by both commits and print the table."""
+    """Lower with both commits and print the table."""
     from rich.console import Console
     from rich.progress import (
         BarColumn,

@@ -1,4 +1,4 @@
-"""`stepwell run FILE`: an artifact on its engine, or a text in the interpreter."""
+"""`stepwell run FILE`: run an artifact on its engine, or a text in the interpreter."""
 
 from __future__ import annotations
 
@@ -15,16 +15,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     parser.add_argument(
         "artifact",
-        help=".pte, anybody's, .tosa, .vgf or a plug-in's on its engine; .mlir in the interpreter",
+        help="any .pte, .tosa, .vgf or a plug-in's artifact, run on its engine; .mlir in the "
+        "interpreter",
     )
     parser.add_argument("--method", default="forward", help="which method to call (forward)")
-    parser.add_argument("--seed", type=int, default=0, help="of the random inputs (0)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the random inputs (0)")
     parser.add_argument("--cpu", help="an Arm64 core to run a .pte on: cortex-a76, … (make arm64)")
     parser.add_argument("--profile", action="store_true", help="time each op of a .pte instead")
     parser.add_argument(
-        "--etrecord", type=Path, metavar="FILE", help="of the lowering: names and source lines"
+        "--etrecord",
+        type=Path,
+        metavar="FILE",
+        help="ETRecord of the lowering, for names and source lines",
     )
-    parser.add_argument("--repeat", type=int, default=20, help="calls of --profile (20)")
+    parser.add_argument("--repeat", type=int, default=20, help="number of calls for --profile (20)")
 
 
 def run(arguments: argparse.Namespace) -> Outcome:
@@ -68,7 +72,7 @@ def _shown(outputs: tuple[object, ...]) -> Outcome:
 
 
 def _values(output: Any) -> Any:
-    """A tensor by dtype, shape and values; anything else as it is."""
+    """Return a tensor as dtype, shape and values; any other value unchanged."""
     if not hasattr(output, "tolist"):
         return output
     dtype = str(output.dtype).removeprefix("torch.")

@@ -1,4 +1,4 @@
-"""`stepwell show SOURCE`: as text, as tables, as a page, as a graph."""
+"""`stepwell show SOURCE`: show a program as text, tables, a page or a graph."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.platform.files import read_bytes, write_atomically
 
 EDITOR = "vscode://file/{path}:{line}"
-"""An address that opens a file at a line; other editors have ones of their own."""
+"""The URL that opens a file at a line; other editors have their own."""
 
 if TYPE_CHECKING:
     from stepwell.cli.terminal.sources import Model
@@ -38,16 +38,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--locations", action="store_true", help="print node names and source lines"
     )
     parser.add_argument("--generic", action="store_true", help="MLIR's generic form")
-    parser.add_argument(
-        "--html", type=Path, metavar="FILE", help="write one page that holds everything"
-    )
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write one self-contained page")
     parser.add_argument(
         "--profile", action="store_true", help="run it; the page shows each op's time (xnnpack)"
     )
     parser.add_argument(
         "--difference",
         action="store_true",
-        help="run it op by op; the page shows how far each is from eager",
+        help="run it op by op; the page shows the difference of each op from eager",
     )
     parser.add_argument(
         "--overlay",
@@ -55,12 +53,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="FILE",
-        help="numbers to lay over the graph, as Model Explorer's node data (JSON)",
+        help="numbers to show on the graph, as Model Explorer's node data (JSON)",
     )
     parser.add_argument(
         "--beside",
         metavar="MODEL",
-        help="another program for the page: what differs, in text and graph",
+        help="another program to compare with on the page, in text and graph",
     )
     parser.add_argument("--open", action="store_true", help="open the page that --html wrote")
     parser.add_argument(
@@ -74,18 +72,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--model-explorer", type=Path, metavar="FILE", help="write JSON for Model Explorer"
     )
     parser.add_argument(
-        "--method", default="forward", help="of --dot, --profile and --difference (forward)"
+        "--method", default="forward", help="method for --dot, --profile and --difference (forward)"
     )
     parser.add_argument(
         "--color",
         choices=("auto", "always", "never"),
         default="auto",
-        help="of the text (auto: on a terminal)",
+        help="color of the text (auto: on a terminal)",
     )
 
 
 def run(arguments: argparse.Namespace) -> Outcome:
-    """Write what was asked for; the text or the tables go to the terminal."""
+    """Write the requested files; print the text or the tables."""
     from stepwell.inspection.viewer import tell, to_dot, to_html, to_model_explorer
     from stepwell.inspection.viewer.highlight import highlighted
     from stepwell.inspection.viewer.summary import summarize
@@ -99,7 +97,7 @@ def run(arguments: argparse.Namespace) -> Outcome:
             "--difference compares a lowered program", help="give --html and --target"
         )
     if (arguments.overlay or arguments.beside) and not arguments.html:
-        raise StepwellError("--overlay and --beside are the page's", help="give --html FILE")
+        raise StepwellError("--overlay and --beside require --html", help="give --html FILE")
     if (arguments.option or arguments.pipeline or arguments.edits) and not arguments.target:
         fact = "-O, --pipeline and its changes are a target's, and none is named"
         raise StepwellError(fact, help="give --target")
@@ -142,7 +140,7 @@ def run(arguments: argparse.Namespace) -> Outcome:
 
 
 def opened(source: str, arguments: argparse.Namespace) -> Model:
-    """A program of the command, read as its options ask."""
+    """Open a program with the options of the command."""
     from stepwell.cli.terminal.sources import open_source
 
     read_as = {name: getattr(arguments, name) for name in ("trust", "largest", "quantize")}
@@ -150,7 +148,7 @@ def opened(source: str, arguments: argparse.Namespace) -> Model:
 
 
 def _say(path: Path, story: Story, is_opened: bool) -> None:
-    """Say what was written, and open it if that was asked for."""
+    """Print what was written, and open it if requested."""
     made = sum(len(level.applications) for level in story.levels)
     held = [f"{len(story.levels)} levels" if len(story.levels) > 1 else "one level"]
     held += [f"{made} rewrites"] if made else []
@@ -166,8 +164,8 @@ def _say(path: Path, story: Story, is_opened: bool) -> None:
 
 
 def with_memory(story: Story, model: str, program: Program) -> Story:
-    """A story with the arenas of its `.pte`, the lowered one or the file that is shown, and the
-    workspaces of XNNPACK's delegates in it.
+    """Add the arenas of the lowered or given `.pte` to a story, and the workspaces of its XNNPACK
+    delegates.
     """
     from stepwell.backends.executorch.reading.read import read_container
     from stepwell.inspection.viewer.memory import memory_plans
@@ -185,7 +183,9 @@ def with_memory(story: Story, model: str, program: Program) -> Story:
 
 
 def with_differences(story: Story, program: Program, method: str) -> Story:
-    """A story with how far each node is from eager, on the inputs that `with_times` draws."""
+    """Add the difference of each node from eager PyTorch to a story, on the inputs of
+    `with_times`.
+    """
     from stepwell.inspection.viewer.differences import differences
     from stepwell.loaders.artifacts import random_inputs
 
@@ -198,7 +198,7 @@ def with_differences(story: Story, program: Program, method: str) -> Story:
 def with_others(
     story: Story, program: Program, arguments: argparse.Namespace, options: dict[str, Any]
 ) -> Story:
-    """A story with its weights' numbers, a reader's and the program that is to stand beside it."""
+    """Add weight statistics, user-supplied numbers and the program to compare with to a story."""
     from stepwell.inspection.viewer.overlays import read_overlay
     from stepwell.inspection.viewer.side_by_side import with_beside
     from stepwell.inspection.viewer.weights import weight_numbers
@@ -218,7 +218,7 @@ def with_others(
 
 
 def with_times(story: Story, method: str) -> Story:
-    """A story with the time of each op, measured on random inputs.
+    """Add the time of each op, measured on random inputs, to a story.
 
     Raises:
         StepwellError: the target's engine has no profiler.
@@ -227,7 +227,7 @@ def with_times(story: Story, method: str) -> Story:
 
     lowered = story.lowered
     assert lowered is not None
-    record = lowered.to_etrecord(method)  # Refuses other targets before their artifact is read.
+    record = lowered.to_etrecord(method)  # Reject other targets before their artifact is read.
     inputs = random_inputs(lowered.artifact, method, 0)
     profile = lowered.profile(*inputs, method=method, record=record)
     times = {

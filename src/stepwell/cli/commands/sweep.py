@@ -1,4 +1,4 @@
-"""`stepwell sweep MODELS -t TARGET`: does it work on everything?"""
+"""`stepwell sweep MODELS -t TARGET`: lower and check many models."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "models",
         nargs="*",
         default=["*"],
-        help="names of the zoo with wildcards (timm/*; '!operators/*' takes away), file.py:name",
+        help="names in the zoo with wildcards (timm/*; '!operators/*' excludes), file.py:name",
     )
     parser.add_argument(
-        "-t", "--target", action="append", default=[], help="may stand several times (xnnpack)"
+        "-t", "--target", action="append", default=[], help="may be repeated (xnnpack)"
     )
     parser.add_argument(
         "-O", "--option", action="append", default=[], metavar="NAME=VALUE",
@@ -36,7 +36,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--symbolic", action="store_true", help="export with symbolic sizes")
     parser.add_argument("--payload", help="linear layers in this MX payload: fp8e4m3, ...")
     parser.add_argument("--latency", action="store_true", help="time the artifacts (xnnpack)")
-    parser.add_argument("--stock", action="store_true", help="the stock flow beside ours (xnnpack)")
+    parser.add_argument(
+        "--stock", action="store_true", help="also measure the stock flow (xnnpack)"
+    )
     parser.add_argument(
         "--tune", type=Path, metavar="FILE", help="measure close choices into a table (xnnpack)"
     )
@@ -45,10 +47,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="on this machine")
     parser.add_argument("--scheduler", metavar="ADDRESS", help="a running Dask cluster instead")
-    parser.add_argument("--seconds", type=float, default=300.0, help="a job may take (300)")
-    parser.add_argument("--memory", type=float, default=8.0, help="GiB that a job may add (8)")
+    parser.add_argument("--seconds", type=float, default=300.0, help="time limit of a job (300)")
     parser.add_argument(
-        "--again", action="append", default=[], metavar="OUTCOME", help="compute such rows again"
+        "--memory", type=float, default=8.0, help="memory limit of a job in GiB (8)"
+    )
+    parser.add_argument(
+        "--again",
+        action="append",
+        default=[],
+        metavar="OUTCOME",
+        help="recompute rows with this outcome",
     )
     parser.add_argument(
         "--report",
@@ -56,13 +64,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="FILE",
-        help="compute nothing: write what the store has into a .md or a .html",
+        help="only write the stored rows into a .md or a .html",
     )
     parser.add_argument("--list", action="store_true", help="list the models and stop")
 
 
 def run(arguments: argparse.Namespace) -> Outcome:
-    """Sweep, show the table, and exit with 1 if a result is wrong or a process died."""
+    """Run the sweep, print the table, and exit with 1 if a result is wrong or a process died."""
     from rich.console import Console
     from rich.live import Live
 
@@ -125,10 +133,10 @@ def run(arguments: argparse.Namespace) -> Outcome:
 
 
 def read_options(targets: Sequence[str], texts: Sequence[str]) -> dict[str, Any]:
-    """Options as every target takes them, of `name=value`.
+    """Parse `name=value` options that every target must accept.
 
     Raises:
-        StepwellError: a target is unknown, or does not take one of them.
+        StepwellError: a target is unknown, or does not accept an option.
     """
     from stepwell.targets.table import find_target
 
@@ -143,7 +151,7 @@ def write_reports(store: Path, paths: Sequence[Path]) -> Sequence[Row]:
     """Write the newest rows of a store into documents.
 
     Raises:
-        StepwellError: there is no such store, or a document has no place for them.
+        StepwellError: there is no such store, or a document has no markers for them.
     """
     from stepwell.model_zoo.sweep.report import write
     from stepwell.model_zoo.sweep.store import Store

@@ -1,4 +1,4 @@
-"""`stepwell verify-certificate FILE [PROGRAM] [--source MODEL]`: is what a certificate says so?"""
+"""`stepwell verify-certificate FILE [PROGRAM] [--source MODEL]`: verify a certificate."""
 
 from __future__ import annotations
 
@@ -21,16 +21,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         type=Path,
         metavar="PROGRAM",
-        help="the .mlir of `lower --emit-ir` that it must speak of, its weights beside it",
+        help="the .mlir of `lower --emit-ir` that it must certify, with its weights file",
     )
     parser.add_argument(
-        "--source", metavar="MODEL", help="what was lowered, as `lower` takes it: its first program"
+        "--source",
+        metavar="MODEL",
+        help="the lowered model, as for `lower`: it must be the first program",
     )
-    parser.add_argument("--seed", type=int, help="of the variables; by default one nobody knows")
+    parser.add_argument("--seed", type=int, help="seed of the variables; random by default")
 
 
 def run(arguments: argparse.Namespace) -> Outcome:
-    """Check it again; 1 if it is refused."""
+    """Verify it; return 1 if it is rejected."""
     from stepwell.dialects import make_known
     from stepwell.program import Program
     from stepwell.validation.certificates.certificate import Certificate
@@ -61,7 +63,7 @@ def run(arguments: argparse.Namespace) -> Outcome:
 
 
 def _opened(model: str) -> Program:
-    """A program as `lower` begins with it."""
+    """Open a program as `lower` does."""
     from stepwell.cli.terminal.sources import open_source
     from stepwell.program import Program, from_exported_program, programs_of
 

@@ -1,1 +1,1 @@
-"""What all commands share: sources, outcomes, progress, completion."""
+"""Code that all commands share: sources, outcomes, progress, completion."""

@@ -1,8 +1,9 @@
-"""Completion of a command line by argcomplete, which `stepwell[completion]` brings.
+"""Completion of the command line by argcomplete, from the extra `stepwell[completion]`.
 
     eval "$(register-python-argcomplete stepwell)"
 
-The parser says which commands, options and words there are; what only the house knows stands here.
+The parser knows the commands, options and choices. The names that only stepwell knows are in this
+module.
 """
 
 from __future__ import annotations
@@ -16,18 +17,18 @@ Completer = Callable[..., Iterable[str]]
 
 
 def complete(parser: argparse.ArgumentParser) -> None:
-    """Answer the shell and end the process, if it is the shell that asks."""
+    """Answer the shell's completion request and exit, if there is one."""
     if "_ARGCOMPLETE" not in os.environ:
         return
     try:
         import argcomplete  # pyright: ignore[reportMissingImports]
     except ModuleNotFoundError:
-        raise SystemExit(1) from None  # The shell falls back on names of files.
+        raise SystemExit(1) from None  # The shell falls back to file names.
     argcomplete.autocomplete(parser)
 
 
 def completed_by(action: argparse.Action, completer: Completer) -> None:
-    """Say what completes an argument."""
+    """Set the completer of an argument."""
     setattr(action, "completer", completer)  # noqa: B010
 
 
@@ -42,14 +43,14 @@ TARGETS = (
 QUANTIZERS = (
     "int8-xnnpack int8-xnnpack-dynamic int8-cortex-m int8-tosa int16-tosa 4w 8da4w 8da8w".split()
 )
-"""The house's, without a look at the modules that make them: a shell does not wait for torch."""
+"""stepwell's own names, listed here because importing torch would delay the shell."""
 
 
 def targets(**asked: Any) -> Iterable[str]:
-    """The names of targets."""
+    """Return the names of targets."""
     return TARGETS
 
 
 def quantizers(**asked: Any) -> Iterable[str]:
-    """The names of quantizers."""
+    """Return the names of quantizers."""
     return QUANTIZERS

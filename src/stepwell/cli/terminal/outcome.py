@@ -1,4 +1,4 @@
-"""What a command found, for programs to read: `--json FILE`, of every command, in one shape."""
+"""The outcome of a command as JSON (`--json FILE`), in one shape for all commands."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from stepwell.ir.diagnostics import StepwellError
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a command found.
+    """The outcome of a command.
 
     Attributes:
-        result: the command's own figures; a dataclass, or plain values by name.
-        files: what it wrote.
+        result: the command's figures: a dataclass, or plain values by name.
+        files: the files that it wrote.
         code: the exit code.
     """
 
@@ -30,7 +30,7 @@ class Outcome:
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
-    """The option `--json FILE`."""
+    """Add the option `--json FILE`."""
     parser.add_argument(
         "--json",
         metavar="FILE",
@@ -40,10 +40,10 @@ def add_json(parser: argparse.ArgumentParser) -> None:
 
 
 def told(command: str, outcome: Outcome | StepwellError) -> str:
-    """What a command found, or what it failed with, as JSON.
+    """Return a command's outcome or error as JSON.
 
-    The shape is every command's: `stepwell` (the version), `command`, `exit`, `files`, `errors`
-    (each a `fact`, with `where` and `help`) and `result`, which is null after an error.
+    The shape is the same for all commands: `stepwell` (the version), `command`, `exit`, `files`,
+    `errors` (each a `fact`, with `where` and `help`) and `result`, which is null after an error.
     """
     import json
 
@@ -62,7 +62,9 @@ def told(command: str, outcome: Outcome | StepwellError) -> str:
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON has it: dataclasses by their fields, what has no number (NaN) as a word."""
+    """Return a value in JSON's types: dataclasses by their fields, NaN and infinities as
+    strings.
+    """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {one.name: plain(getattr(value, one.name)) for one in dataclasses.fields(value)}
     if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""Progress on a terminal, of what takes longer than two seconds; nothing where output is piped."""
+"""Progress on a terminal for tasks longer than two seconds; none if the output is piped."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ PATIENCE = 2.0
 
 @contextmanager
 def counting(title: str, form: str) -> Generator[Callable[..., None]]:
-    """A line that says how far something has come.
+    """Show a line with the progress of a task.
 
     Args:
-        title: what is being done.
-        form: the text behind it, formatted with what the yielded function is told by keyword.
+        title: the task.
+        form: the format of the text after the title, for the keyword arguments of the yielded
+            function.
     """
     with _Bar(title) as bar:
 
@@ -30,14 +31,14 @@ def counting(title: str, form: str) -> Generator[Callable[..., None]]:
 
 @contextmanager
 def stepping(title: str) -> Generator[Callable[[str, int, int], None]]:
-    """A bar; the yielded function is told (what is being done, its number, how many there are)."""
+    """Show a bar; call the yielded function with (current item, its number, total)."""
     with _Bar(title) as bar:
         yield lambda what, number, of: bar.say(f"{title}: {what}", number, of)
 
 
 @contextmanager
 def waiting(title: str) -> Generator[None]:
-    """A line that moves while something takes its time and says nothing by itself."""
+    """Show an animated line during a task that does not report progress."""
     with _Bar(title) as bar:
         timer = threading.Timer(PATIENCE, lambda: bar.say(title))
         timer.daemon = True
@@ -50,7 +51,7 @@ def waiting(title: str) -> Generator[None]:
 
 
 class _Bar:
-    """A bar of rich's that appears late, on a terminal alone."""
+    """A progress bar of rich that appears with a delay, on a terminal only."""
 
     def __init__(self, title: str) -> None:
         self.title = title
@@ -66,7 +67,7 @@ class _Bar:
             self.shown.stop()
 
     def say(self, text: str, number: int = 0, of: int | None = None) -> None:
-        """Show where things stand."""
+        """Show the current progress."""
         is_late = time.monotonic() - self.started >= PATIENCE
         if self.shown is None and not (is_late and self._start()):
             return
@@ -79,7 +80,7 @@ class _Bar:
 
         console = Console(stderr=True)
         if not console.is_terminal:
-            self.started = float("inf")  # Not asked again.
+            self.started = float("inf")  # The check is not repeated.
             return False
         columns = (TextColumn("{task.description:48}"), BarColumn(), TimeElapsedColumn())
         self.shown = Progress(*columns, console=console, transient=True)

@@ -1,4 +1,4 @@
-"""Whatever a command can look at, as a program: a model, a saved program, or an artifact."""
+"""The sources of commands as programs: a model, a saved program, or an artifact."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from stepwell.targets.target import Target
 
 @dataclass(frozen=True)
 class Artifact:
-    """A file that some target made.
+    """A file that a target emitted.
 
     Attributes:
-        name: the file's, without its suffix.
+        name: the file's name without its suffix.
         data: its bytes.
-        program: what is in it.
-        target: whose engine runs it.
+        program: the program in it.
+        target: the target whose engine runs it.
     """
 
     name: str
@@ -39,7 +39,7 @@ def open_source(
     language: Mapping[str, Any] | None = None,
     dynamic: Mapping[str, int | None] | None = None,
 ) -> Model:
-    """A model (`open_model`), or the program in an artifact (`open_artifact`).
+    """Open a model (`open_model`), or the program in an artifact (`open_artifact`).
 
     Raises:
         StepwellError: the file is missing or does not read.
@@ -51,7 +51,7 @@ def open_source(
 
 
 def open_artifact(spec: str, *, largest: bool = False) -> Artifact | None:
-    """The artifact in a file, whoever wrote it; None for what is no artifact.
+    """Read the artifact in a file of any producer; return None if it is not an artifact.
 
     Args:
         spec: a `.pte`, a `.bpte`, a `.tosa`, a `.vgf`, or a file of a plug-in's target that has
@@ -113,7 +113,7 @@ def _read_vgf(data: bytes) -> tuple[Program, Target]:
 
 
 def random_values(program: Program, method: str, seed: int) -> Sequence[Any]:
-    """Inputs of a method: normal floats and small integers, drawn from a seed."""
+    """Return inputs of a method: normal floats and small integers, from a seed."""
     from stepwell.validation.samples import make_samples
 
     samples = make_samples(program.method(method), None, seed)

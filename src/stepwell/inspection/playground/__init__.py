@@ -1,4 +1,4 @@
-"""`stepwell play`: a program at any level, its steps and what comes out, on one local page."""
+"""`stepwell play`: a local page with a program at any level, its passes and their result."""
 
 from stepwell.inspection.playground.playground import Playground
 from stepwell.inspection.playground.server import Playing, play

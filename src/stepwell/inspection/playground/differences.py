@@ -1,8 +1,8 @@
-"""What ops of a lowered program give, beside what the model's ops of the same names give in eager.
+"""Comparison of the ops of a lowered program with the model's ops in eager PyTorch.
 
-An op of the model is followed by its location: of the ops that bear its name at the end, the last
-gives what the model's op gave, unless rewrites moved a part of it (a scale, a layout) to a
-neighbor. So an op that differs is where to look, and outputs are what is promised.
+An op of the model is tracked by its location. Of the final ops with its name, the last one computes
+the result of the model's op, unless rewrites moved a part of it (a scale, a layout) to a neighbor.
+A differing op is therefore a place to look at; only the outputs are guaranteed.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from stepwell.validation.samples import Sample
 
 @dataclass(frozen=True)
 class Difference:
-    """How far a value is from eager's.
+    """The difference of a value from eager PyTorch's.
 
     Attributes:
-        node: of the model.
+        node: the node of the model.
         most: the largest difference of two elements.
-        size: the largest magnitude in eager.
-        note: how it was compared, where not element by element as it lies; or why it was not.
+        size: the largest magnitude in eager PyTorch.
+        note: how it was compared, if not element by element in its layout; or why it was not.
     """
 
     node: str
@@ -41,7 +41,7 @@ class Difference:
 
 
 def values_of(func: FuncOp, run: Recording) -> dict[str, Any]:
-    """Node of the model → the tensor that the last op of that name gives, as real numbers."""
+    """Return node of the model → the result of the last op with its name, as real numbers."""
     named = ((node, value) for node, value in _named(func) if value in run.values)
     return {node: as_real(value, run.values[value]) for node, value in named}
 
@@ -61,14 +61,14 @@ def differences(
     method: str,
     sample: Sample,
 ) -> tuple[list[Difference], list[Difference]]:
-    """(of each node that both have, in the program's order; of all that a caller sees).
+    """Return (the difference of each common node, in the program's order; that of all outputs).
 
     Args:
         eager: node → tensor.
-        outputs: what a caller sees, by name.
-        lowered: run by the interpreter.
-        method: of it.
-        sample: its inputs.
+        outputs: everything that a caller can observe, by name.
+        lowered: the lowered program, which the interpreter runs.
+        method: its method.
+        sample: the inputs.
 
     Raises:
         StepwellError: the program does not run on them.
@@ -110,7 +110,7 @@ def _apart(before: torch.Tensor, after: torch.Tensor) -> float:
 
 
 def _laid_out(value: torch.Tensor, shape: torch.Size) -> Iterator[tuple[torch.Tensor, str]]:
-    """A tensor as it lies, with its axes in another order, with other axes."""
+    """Yield a tensor in its layout, with permuted axes, and reshaped, each with a note."""
     if value.shape == shape:
         yield value, ""
     elif value.numel() != shape.numel():
@@ -124,7 +124,7 @@ def _laid_out(value: torch.Tensor, shape: torch.Size) -> Iterator[tuple[torch.Te
 
 
 def runs(program: Program, method: str, sample: Sample) -> tuple[dict[str, Any], dict[str, Any]]:
-    """(node → tensor, what a caller sees) of the program as it came.
+    """Return (node → tensor, everything that a caller can observe) of the source program.
 
     Raises:
         StepwellError: it does not run on the sample.
@@ -135,7 +135,7 @@ def runs(program: Program, method: str, sample: Sample) -> tuple[dict[str, Any],
 
 
 def same_inputs(one: Program, other: Program, method: str) -> None:
-    """Raise where two programs' methods do not take the same types.
+    """Check that the methods of two programs take the same types.
 
     Raises:
         StepwellError: they do not.

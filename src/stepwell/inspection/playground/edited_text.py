@@ -1,4 +1,4 @@
-"""Where ops of an edited text come from: what was left as it was keeps its place in the model."""
+"""Locations of the ops of an edited text: unchanged ops keep their location in the model."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from stepwell.ir.syntax.text import parse_module
 def with_locations(
     module: ModuleOp, text: str, before: str, locations: Sequence[LocationAttr]
 ) -> None:
-    """Give ops the locations of those that they were edited from.
+    """Set the locations of ops to those of the ops before the edit.
 
-    An op whose line is as it was is the same op; so is one that stands in a changed line, where as
-    many lines stood before. What was written anew is where it stands in the text.
+    An op whose line is unchanged is the same op. So is an op in a changed line, if it replaces as
+    many lines as there were before. The location of a new op is its position in the text.
 
     Args:
         module: parsed from `text`, located in it.
-        text: as it was edited.
-        before: as it was.
-        locations: of the ops of `before`, in order.
+        text: the edited text.
+        before: the text before the edit.
+        locations: the locations of the ops of `before`, in order.
     """
     old, new = before.splitlines(), text.splitlines()
     of_line = {

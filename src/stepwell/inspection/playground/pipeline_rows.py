@@ -1,4 +1,4 @@
-"""The pipeline that was asked for, and every step of it as a row of the page."""
+"""The edited pipeline, and its passes as rows of the page."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from stepwell.pipelines.pass_pipeline.stages import START, stages_of
 from stepwell.report.report import Report
 
 TORCH_LEVELS = ("aten", "quant", "stepwell")
-"""Dialects that stand in a program as it comes."""
+"""The dialects of an imported program."""
 
 
 @dataclass(frozen=True)
 class Way:
-    """A target's pipeline as it was changed.
+    """A target's pipeline with the user's changes.
 
     Attributes:
         target: its name.
-        whole: with what was left out.
-        off: paths of what was.
+        whole: the pipeline, including the passes that are switched off.
+        off: the paths of the passes that are switched off.
     """
 
     target: str
@@ -42,10 +42,10 @@ class Way:
         edits: Sequence[tuple[EditKind, str]],
         known: Mapping[str, Step],
     ) -> Way:
-        """A pipeline with edits, which may name `known` steps.
+        """Apply edits to a target's pipeline; they may name `known` passes.
 
         Raises:
-            StepwellError: an edit names what there is not.
+            StepwellError: an edit names an unknown pass.
         """
         off: list[str] = []
         for kind, said in edits:
@@ -60,14 +60,14 @@ class Way:
 
     @property
     def pipeline(self) -> Pipeline:
-        """The steps that are taken."""
+        """The passes that run."""
         return self.whole.without(*self.off)
 
     def step_of(self, at: str) -> str | None:
-        """The step behind which a stage is, or the step of the name; None: as the program came.
+        """Return the last pass of a stage, or the pass with a name; None for the source program.
 
         Raises:
-            StepwellError: there is neither.
+            StepwellError: there is no such stage or pass.
         """
         if at in ("", START):
             return None
@@ -80,11 +80,11 @@ class Way:
     def place_for(
         self, anchors: Sequence[type[Operation]], behind: str | None
     ) -> tuple[EditKind, str]:
-        """Where a rule that looks at such ops has something to do: the edit but for its name.
+        """Return the edit, without the rule's name, at which a rule for such ops applies.
 
         Args:
-            anchors: the ops.
-            behind: the step that the program is behind when it comes; None: ahead of all.
+            anchors: the ops that the rule matches.
+            behind: the last pass that ran on the given program; None: no pass ran.
         """
         names = [step_name(step) for step in self.pipeline.steps]
         stages = stages_of(self.pipeline, self.target)
@@ -96,7 +96,9 @@ class Way:
         return ("after", f"/{after}") if after else ("before", f"/{names[0]}")
 
     def rows(self, report: Report) -> list[dict[str, Any]]:
-        """A row a step: its path, whether it is taken, what it did, and its parts."""
+        """Return a row for each pass: its path, whether it runs, its applications, and its
+        rewrites.
+        """
         records = {record.name: record for record in report.steps}
         events = [event.rewrite for event in report.events]
         off = {self.whole.find(path) for path in self.off}
@@ -129,7 +131,7 @@ class Way:
 
 
 def _taken(events: list[str], step: Step, applied: int) -> Counter[str]:
-    """How often each rewrite of a step applied; its events are taken off the front."""
+    """Count the applications of each rewrite of a pass; consume its events from the front."""
     names = {step_name(part) for part in parts_of(step)}
     if not names or not applied:
         return Counter()
@@ -142,7 +144,7 @@ def _taken(events: list[str], step: Step, applied: int) -> Counter[str]:
 def command(
     model: str, target: str, options: Sequence[str], edits: Sequence[tuple[EditKind, str]]
 ) -> str:
-    """The command that lowers so."""
+    """Return the equivalent command line."""
     words = ["stepwell", "lower", model, "-t", target]
     for option in options:
         words += ["-O", option]
@@ -156,5 +158,5 @@ def _is_plain(word: str) -> bool:
 
 
 def told(error: StepwellError) -> list[dict[str, str | None]]:
-    """An error as a page shows it."""
+    """Return an error in the form that the page shows."""
     return [{"fact": p.fact, "where": p.where, "help": p.help} for p in error.problems]

@@ -26,7 +26,7 @@ const make = (tag, attributes = {}, ...children) => {
   return element;
 };
 
-// ---- what is set up, and what came of it ---------------------------------------------------
+// ---- the settings, and the result ---------------------------------------------------------
 let asked = null, result = null, found = [], gaps = null;
 let usual = {};  // Of each target: how far ops are from eager by its own steps.
 let past = [], tab = "text", busy = 0, opened = new Set(), chosen = null, replacing = null, filtered = "all";
@@ -60,7 +60,7 @@ function toLine(number) {
   $("text").setSelectionRange(start, start + (lines[number - 1] || "").length);
   $("text").scrollTop = (number - 4) * 18;
 }
-// Whatever is asked for runs alone; `done` is told to whoever waits (a test, say).
+// One request runs at a time; `done` notifies a waiting caller, such as a test.
 async function work(what, action) {
   if (busy) return;
   busy += 1;
@@ -132,13 +132,13 @@ function typed() {
   const changed = $("text").value !== result.left;
   $("text").classList.toggle("changed", changed);
   $("take").disabled = !changed;
-  const where = asked.text_at || "the program as it came";
+  const where = asked.text_at || "the original program";
   $("edit-note").textContent = changed ? "changed: Ctrl+Enter goes on from it"
-    : asked.text !== null ? `edited behind ${where}` : "";
+    : asked.text !== null ? `edited after ${where}` : "";
 }
 function goOn() {
   if (busy || $("take").disabled) return;
-  lower({ text: $("text").value, text_at: asked.at }, "going on from the text");
+  lower({ text: $("text").value, text_at: asked.at }, "lowering the edited text");
 }
 
 // ---- middle: the steps ---------------------------------------------------------------------
@@ -170,7 +170,7 @@ function remove(row) {
 function replace(row) {
   replacing = row;
   $("replace").hidden = false;
-  $("replace-what").textContent = `In place of ${row.name}`;
+  $("replace-what").textContent = `Replace ${row.name} by`;
   $("replace-with").value = "";
   $("replace-with").focus();
 }
@@ -227,7 +227,7 @@ function walk(row) {
 // ---- rules ---------------------------------------------------------------------------------
 async function applyRules() {
   const text = $("rules").value;
-  await work("trying the rule", async () => {
+  await work("testing the rule", async () => {
     const made = await ask("rule", { asked, text });
     found = made.rules;
     take(made.lowered, made.lowered.asked);
@@ -267,7 +267,7 @@ function drawFound() {
   }));
 }
 
-// ---- right: what comes out -----------------------------------------------------------------
+// ---- right: the result ---------------------------------------------------------------------
 const VIEWS = { text: "Text", ops: "Ops", outputs: "Differences", report: "Report" };
 function drawTabs() {
   $("tabs").replaceChildren(...Object.entries(VIEWS).map(([key, label]) => make("button", {
@@ -329,12 +329,12 @@ function viewOutputs() {
   return [
     make("p", {}, first ? `The first op that differs by these changes: ${first.node}.`
       : "No op differs by these changes by more than a thousandth of its largest number."),
-    ...(moved ? [make("p", { class: "hint" }, "Where rewrites move a part of an op (a scale, a mean) to a neighbor, ops in between differ; outputs are what is promised.")] : []),
+    ...(moved ? [make("p", { class: "hint" }, "Where rewrites move a part of an op (a scale, a mean) to a neighbor, ops in between differ; only outputs are guaranteed.")] : []),
     ...table(`Outputs, on the sample “${gaps.sample}”`, gaps.outputs), ...table("Ops, in order", nodes),
   ];
 }
 function viewReport() {
-  return [make("h2", {}, "As a command"), make("pre", {}, result.command + (asked.rules ? "\n# with the rules above in a file: --load rules.py" : "")),
+  return [make("h2", {}, "Command line"), make("pre", {}, result.command + (asked.rules ? "\n# with the rules above in a file: --load rules.py" : "")),
     make("h2", {}, "Report"), make("pre", { class: "note" }, result.report),
     ...(result.refusals.length ? [make("h2", {}, "Refused"), ...result.refusals.slice(0, 300).map((r) => make("p", { class: "note" }, `${r.rewrite}: ${r.op}${r.node ? " " + r.node : ""}: ${r.reason}`))] : [])];
 }
@@ -363,13 +363,13 @@ $("text").onkeydown = $("rules").onkeydown = (event) => {
   }
 };
 $("take").onclick = goOn;
-$("drop").onclick = () => lower({ text: null, text_at: "" }, "dropping the edit");
+$("drop").onclick = () => lower({ text: null, text_at: "" }, "discarding the edit");
 $("at").onchange = () => lower({ at: $("at").value }, "looking");
 $("target").onchange = () => { past = []; found = []; lower({ target: $("target").value, edits: [], options: [], at: "", text: null, text_at: "", rules: "" }); };
 $("options").onchange = () => lower({ options: $("options").value.split(/\s+/).filter(Boolean) });
 $("apply").onclick = applyRules;
 $("undo").onclick = () => { const before = past.pop(); if (before) { const kept = past; lower({ edits: before.edits, options: before.options, rules: before.rules }, "undoing").then(() => { past = kept; }); } };
-$("own").onclick = () => { found = []; lower({ edits: [], rules: "" }, "the target's own steps"); };
+$("own").onclick = () => { found = []; lower({ edits: [], rules: "" }, "the target's own passes"); };
 $("replace").onsubmit = (event) => {
   event.preventDefault();
   $("replace").hidden = true;
@@ -382,7 +382,7 @@ $("link").onclick = () => work("making a link", async () => {
   $("shared").value = `http://127.0.0.1/${link}`;
   $("shared").focus();
   $("shared").select();
-  $("summary").textContent = "stepwell play 'LINK' opens it, and so does this address with the link's end behind it";
+  $("summary").textContent = "stepwell play 'LINK' opens it, and so does this URL with the link's fragment appended";
 });
 $("save").onclick = () => work("saving", async () => { download(await ask("file", asked), `${$("name").textContent}.play`); say(); });
 $("artifact").onclick = () => work("emitting", async () => { download(await ask("artifact", asked), `${$("name").textContent}.${result.artifact}`); say(); });

@@ -1,4 +1,4 @@
-"""The playground without its page: a method an action, JSON in and out.
+"""The playground without its page: a method for each action, JSON in and out.
 
 held = Playground(program, "block")
 held.lower({"target": "xnnpack", "edits": [["without", "lower/lower-gelu"]]})
@@ -37,9 +37,9 @@ from stepwell.targets.table import PIPELINES, find_target
 from stepwell.validation.samples import Sample, make_samples
 
 VARIANT_SECONDS = 0.25
-"""For variants of a rule that was typed."""
+"""The time limit for variants of a typed rule."""
 PROOF_SECONDS = 0.1
-"""How long an answer waits for a proof; it is asked for again."""
+"""The time that an answer waits for a proof; the page asks again later."""
 
 _FIRST_RULE = """
 rule remove-double-negation
@@ -53,12 +53,12 @@ After:
 
 @dataclass(frozen=True)
 class Shown:
-    """A program as it was shown: its text, and what the text leaves out.
+    """A program as it was shown: its text, and the data that is not in the text.
 
     Attributes:
         text: without locations.
-        weights: that its keys name.
-        locations: of its ops, in the text's order.
+        weights: the weights of its keys.
+        locations: the locations of its ops, in the text's order.
     """
 
     text: str
@@ -67,13 +67,13 @@ class Shown:
 
     @classmethod
     def of(cls, program: Program) -> Shown:
-        """A program as it is now."""
+        """Capture the current state of a program."""
         locations = [op.location for op in program.module.walk()]
         return cls(program.text(), program.weights, locations)
 
 
 class Playground:
-    """One program, and all that is tried with it."""
+    """One program, and the experiments with it."""
 
     def __init__(
         self,
@@ -83,14 +83,14 @@ class Playground:
         inputs: Sequence[Any] | None = None,
         model: str | None = None,
     ) -> None:
-        """A playground of a program.
+        """Create a playground for a program.
 
         Args:
             program: at any level; it is not changed.
-            name: to call it by.
-            asked: what is set up at first.
-            inputs: of its method, that differences are looked at on; by default random ones.
-            model: what commands call it (`MODEL`).
+            name: the name to show.
+            asked: the initial settings.
+            inputs: inputs of its method for comparisons; by default random ones.
+            model: its name in commands (`MODEL`).
         """
         self.program, self.name, self.model = program, name, model or f"{name}.mlir"
         self.asked = asked or Asked()
@@ -106,7 +106,7 @@ class Playground:
         return next(iter(self.program.methods))
 
     def begin(self) -> dict[str, Any]:
-        """What a page needs first: the name, the targets, what is set up."""
+        """Return the first data of a page: the name, the targets, and the settings."""
         return {
             "name": self.name,
             "targets": list(PIPELINES),
@@ -114,14 +114,14 @@ class Playground:
         }
 
     def lower(self, given: Any) -> dict[str, Any]:
-        """Take the way that is asked for.
+        """Lower the program with the given settings.
 
         Returns:
-            the steps as rows, the stages, the text where it is looked at and at the end, the
-            report, what became of each op, and where each typed rule applied.
+            the passes as rows, the stages, the text at the selected stage and at the end, the
+            report, the fate of each op, and where each typed rule applied.
 
         Raises:
-            StepwellError: something asked for is not known, or the program cannot be lowered.
+            StepwellError: a setting is unknown, or the program cannot be lowered.
         """
         asked = Asked.of_json(given)
         started = time.perf_counter()
@@ -158,7 +158,7 @@ class Playground:
         }
 
     def _edited(self, asked: Asked) -> Program:
-        """The program that was edited, over the weights of what it was edited from."""
+        """Return the edited program, with the weights of the program before the edit."""
         assert asked.text is not None
         origin = self._shown.get(asked.text_at)
         weights = (self.program.weights if origin is None else origin.weights).child()
@@ -170,22 +170,22 @@ class Playground:
         if missing:
             raise StepwellError(
                 f"there is no weight {missing[0]!r}",
-                help=f'a small one may stand in the text: stepwell.weight <"{missing[0]}"> '
+                help=f'a small one may be in the text: stepwell.weight <"{missing[0]}"> '
                 '"constant" = dense<…> : tensor<…> : tensor<…>',
             )
         return Program(module, weights)
 
     def _ahead(self, asked: Asked, way: Way, options: Mapping[str, Any]) -> Shown:
-        """The program ahead of where it was edited."""
+        """Return the program before the edit."""
         stop = way.step_of(asked.at)
         taken = lower(self.program, asked.target, lambda own: way.pipeline, stop=stop, **options)
         return Shown.of(taken.program)
 
     def compare(self, given: Any) -> dict[str, Any]:
-        """How far each op of the program as it runs is from eager, on the sample.
+        """Compare each op of the current program with eager PyTorch, on the sample.
 
         Raises:
-            StepwellError: the program does not run, or takes other types than the model.
+            StepwellError: the program does not run, or its input types differ from the model's.
         """
         asked = Asked.of_json(given)
         if self._lowered is None or self._lowered[0] != asked:
@@ -207,17 +207,17 @@ class Playground:
         }
 
     def rule(self, given: Any, text: str) -> dict[str, Any]:
-        """Read rules that were typed, try each on its variants, have it proved, and apply it.
+        """Parse typed rules, test each on its variants, start its proof, and apply it.
 
         Args:
-            given: what is asked for, whose rules these take the place of.
-            text: of all rules. One that no edit names comes where it has something to do.
+            given: the settings, whose rules are replaced by these.
+            text: the text of all rules. A rule that no edit names is inserted where it can apply.
 
         Returns:
-            what `lower` gives, and of each rule what was found.
+            the result of `lower`, and the result of each rule.
 
         Raises:
-            StepwellError: a text is no rule, or names what there is not.
+            StepwellError: a text is not a rule, or names an unknown op or function.
         """
         started = time.perf_counter()
         asked = replace(Asked.of_json(given), rules=text)
@@ -241,7 +241,9 @@ class Playground:
         return {"rules": rules, "lowered": lowered, "seconds": time.perf_counter() - started}
 
     def _placed(self, asked: Asked) -> Asked:
-        """With an edit for each rule that none names, without those that name a rule no more."""
+        """Return the settings with an edit for each rule, and without edits of rules that do not
+        exist.
+        """
         rules = typed(asked.rules)
         target = find_target(asked.target)
         options = target.read_options(asked.options)
@@ -257,7 +259,7 @@ class Playground:
         return replace(asked, edits=tuple(edits))
 
     def verdicts(self, text: str) -> dict[str, str | None]:
-        """Of each rule of a text what the solver says; None: it is still at it."""
+        """Return the solver's verdict on each rule of a text; None if it is not finished."""
         return {name: self.prover.verdict(own) for name, own in _texts_of(text).items()}
 
     def _to_share(self, given: Any) -> sharing.Shared:
@@ -266,29 +268,29 @@ class Playground:
         return sharing.Shared(self.name, self.program, asked, edited)
 
     def link(self, given: Any) -> str:
-        """All of it as the last part of an address.
+        """Return the playground as the fragment of a URL.
 
         Raises:
-            StepwellError: its weights are too large for that.
+            StepwellError: its weights are too large.
         """
         return sharing.to_link(self._to_share(given))
 
     def file(self, given: Any) -> bytes:
-        """All of it as a file."""
+        """Return the playground as a file."""
         return sharing.to_file(self._to_share(given))
 
     def open(self, shared: str | bytes) -> dict[str, Any]:
-        """Take what a link or a file holds in the place of the program that is here.
+        """Replace the current program by the content of a link or a file.
 
         Raises:
-            ParseFailure: it is neither.
+            ParseFailure: it is neither a link nor a file.
         """
         is_link = isinstance(shared, str)
         self.take(sharing.from_link(shared) if is_link else sharing.from_file(shared))
         return self.begin()
 
     def take(self, held: sharing.Shared) -> None:
-        """Take what was shared."""
+        """Load a shared playground."""
         self.program, self.name, self.asked = held.program, held.name, held.asked
         self.model = f"{held.name}.mlir"
         self._eager = self._lowered = self._inputs = None
@@ -296,10 +298,10 @@ class Playground:
         self._shown = {} if edited is None else {held.asked.text_at: Shown.of(edited)}
 
     def artifact(self, given: Any) -> bytes:
-        """The bytes that a device runs.
+        """Return the bytes of the artifact.
 
         Raises:
-            StepwellError: they cannot be written.
+            StepwellError: the artifact cannot be emitted.
         """
         asked = Asked.of_json(given)
         if self._lowered is None or self._lowered[0] != asked:
@@ -308,18 +310,18 @@ class Playground:
         return self._lowered[1].artifact
 
     def warm(self) -> None:
-        """Do what takes long the first time: imports, kernels, a solver's process."""
+        """Warm up: imports, kernels, and the solver's process."""
         (rule,) = typed(_FIRST_RULE).values()
         tried(rule, 0)
         self.prover.start()
 
     def close(self) -> None:
-        """End what was started."""
+        """Stop the processes that were started."""
         self.prover.close()
 
 
 class _Looked:
-    """An observer that keeps the program behind one step."""
+    """An observer that keeps the program after one pass."""
 
     def __init__(self, way: Way, at: str) -> None:
         self.step = way.step_of(at)
@@ -327,7 +329,7 @@ class _Looked:
         self._target = way.target
 
     def __call__(self, step: Step, program: Program, applied: int) -> None:
-        """A step was taken."""
+        """Observe the end of a pass."""
         if step_name(step) != self.step:
             return
         attributes = program.module.attributes
@@ -339,6 +341,6 @@ class _Looked:
 
 
 def _texts_of(text: str) -> dict[str, str]:
-    """The text of each rule by its name."""
+    """Return the text of each rule by its name."""
     parts = [part for part in re.split(r"^(?=rule )", text, flags=re.M) if part.startswith("rule ")]
     return {part.partition("\n")[0].removeprefix("rule ").strip(): part.strip() for part in parts}

@@ -1,6 +1,6 @@
-"""Proofs of typed rules in a process of their own, which may take long and is ended if it does.
+"""Proofs of typed rules in a separate process, which is killed if a proof takes too long.
 
-python -m stepwell.inspection.playground.proofs     # a rule's text as JSON a line, verdicts as JSON a line
+python -m stepwell.inspection.playground.proofs  # JSON lines: rules in, verdicts out
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ import time
 from typing import Any
 
 SECONDS = 60
-"""How long a proof may take."""
+"""The time limit of a proof."""
 NO_SOLVER = "not proved: z3 is not installed (pip install 'stepwell[prove]')"
 
 
 class Prover:
-    """Asked for verdicts, which are there some time later."""
+    """A prover that returns verdicts asynchronously."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -31,10 +31,10 @@ class Prover:
         self._verdicts: dict[str, str] = {}
         self._waiting: list[str] = []
         self._since = float("inf")
-        """When the proof began that is being looked for."""
+        """The start time of the current proof."""
 
     def start(self) -> None:
-        """Bring the process up, where there is a solver."""
+        """Start the process, if a solver is installed."""
         if self._process is None and importlib.util.find_spec("z3") is not None:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "stepwell.inspection.playground.proofs"],
@@ -52,7 +52,7 @@ class Prover:
             self._answers.put(json.loads(line))
 
     def ask(self, text: str) -> None:
-        """Have the one rule of a text proved; asked again, the verdict is what it was."""
+        """Request a proof of the only rule of a text; a repeated request keeps its verdict."""
         with self._lock:
             if text in self._verdicts or text in self._waiting:
                 return
@@ -67,7 +67,9 @@ class Prover:
             self._waiting.append(text)
 
     def verdict(self, text: str, seconds: float = 0.0) -> str | None:
-        """The verdict on the rule of a text, waiting so long for it; None: it is not there yet."""
+        """Return the verdict on the rule of a text; wait `seconds` for it; None if it is not
+        finished.
+        """
         until = time.monotonic() + seconds
         while True:
             self._take(max(until - time.monotonic(), 0.0))
@@ -89,7 +91,7 @@ class Prover:
                 self._waiting.remove(answer["text"])
 
     def _give_up(self) -> None:
-        """End the process where a proof has taken too long, and with it what waits."""
+        """Kill the process if a proof takes too long, with the pending requests."""
         with self._lock:
             if time.monotonic() - self._since > SECONDS:
                 late = f"open: no proof within {SECONDS} seconds"
@@ -104,13 +106,13 @@ class Prover:
             self._process, self._since = None, float("inf")
 
     def close(self) -> None:
-        """End the process."""
+        """Stop the process."""
         with self._lock:
             self._end()
 
 
 def main() -> None:
-    """Read rules and write verdicts until the input ends."""
+    """Read rules and write verdicts until the end of the input."""
     from stepwell.inspection.playground.typed_rules import typed
     from stepwell.ir.diagnostics import StepwellError
     from stepwell.validation.rules.verdicts import prove
@@ -123,7 +125,7 @@ def main() -> None:
             verdict = str(prove(rule))
         except StepwellError as error:
             verdict = f"open: {error.problems[0].fact}"
-        except Exception as error:  # A proof that fails proves nothing, and ends nothing.
+        except Exception as error:  # A failing proof gives no verdict and must not end the loop.
             verdict = f"open: {type(error).__name__}: {error}"
         print(json.dumps({"text": text, "begun": False, "verdict": verdict}), flush=True)
 

@@ -1,8 +1,8 @@
-"""The page's server: on the loopback address, for whoever has the token that its link carries.
+"""The page's server, on the loopback address, for clients with the token of its link.
 
-A browser that was led here by another page has no token, and one that was led here by another name
-(`Host`) is refused. One action that changes what is held runs at a time; another waits for a while
-and is refused then, so that no request hangs behind a long one. What only reads waits for nothing.
+A browser that follows a link of another page has no token, and a request with another host name
+(`Host`) is rejected. One action that changes the state runs at a time. Another one waits for a
+limited time and is then rejected, so that no request hangs. Actions that only read do not wait.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from stepwell.program import Program, from_exported_program, programs_of
 
 HEADER = "X-Stepwell-Token"
 MOST_BYTES = 1 << 31
-"""Of a request: a file that somebody opens."""
+"""The size limit of a request, which may contain a file."""
 _POLICY = (
     "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; "
@@ -46,15 +46,15 @@ ACTIONS: Mapping[str, Action] = {
     "file": lambda held, given: held.file(given),
     "artifact": lambda held, given: held.artifact(given),
 }
-"""What a page may ask for: an answer is JSON, or the bytes of a file."""
+"""The actions that a page may request; an answer is JSON, or the bytes of a file."""
 READING = frozenset(("begin", "verdicts"))
-"""Actions that change nothing."""
+"""Read-only actions."""
 PATIENCE = 10.0
-"""Seconds that an action waits for the one that runs."""
+"""The seconds that an action waits for the running one."""
 
 
 class BusyError(StepwellError):
-    """Another action runs."""
+    """Another action is running."""
 
 
 def _text(text: Any) -> str:
@@ -64,7 +64,7 @@ def _text(text: Any) -> str:
 
 
 class Playing:
-    """A playground that is served; closing it ends the server.
+    """A playground with its server; closing it stops the server.
 
     In a notebook it shows the page.
     """
@@ -95,13 +95,13 @@ class Playing:
         threading.Thread(target=self._warm, daemon=True).start()
 
     def _warm(self) -> None:
-        """Bring up what the first rule would wait for."""
+        """Start the processes for which the first rule would wait."""
         with self._lock:
             self.held.warm()
 
     @property
     def port(self) -> int:
-        """The port it is served at."""
+        """The port of the server."""
         return self._server.server_address[1]
 
     @property
@@ -110,17 +110,17 @@ class Playing:
         return f"http://127.0.0.1:{self.port}/?token={self.token}"
 
     def ask(self, action: str, given: Any) -> Any:
-        """Run an action; none that changes anything runs meanwhile.
+        """Run an action; actions that change the state do not run concurrently.
 
         Raises:
-            BusyError: another one runs for too long.
-            StepwellError: the action refuses.
+            BusyError: another action runs for too long.
+            StepwellError: the action fails.
         """
         with contextlib.nullcontext() if action in READING else self._alone():
             return ACTIONS[action](self.held, given)
 
     def open(self, data: bytes) -> Any:
-        """Take what a file holds in the place of what is here."""
+        """Replace the current program by the content of a file."""
         with self._alone():
             return self.held.open(data)
 
@@ -138,7 +138,7 @@ class Playing:
         self._thread.join()
 
     def close(self) -> None:
-        """End the server and what it started."""
+        """Stop the server and the processes that it started."""
         self._server.shutdown()
         self._server.server_close()
         self.held.close()
@@ -155,12 +155,12 @@ class Playing:
 
 
 def play(program: Any, target: str = "xnnpack", *, name: str = "program", port: int = 0) -> Playing:
-    """A playground of a program, served on this machine.
+    """Serve a playground of a program on this machine.
 
     Args:
         program: as `stepwell.lower` takes it.
-        target: to begin with.
-        name: to call it by.
+        target: the initial target.
+        name: the name to show.
         port: of the loopback address; 0: one that is free.
 
     Raises:
@@ -172,7 +172,7 @@ def play(program: Any, target: str = "xnnpack", *, name: str = "program", port: 
 
 
 def page(nonce: str) -> str:
-    """The page, with its style and script in it."""
+    """Return the page with its style and scripts."""
     here = files("stepwell.inspection.playground")
     shown = files("stepwell.inspection.viewer")
     style = (shown / "page.css").read_text("utf-8") + (here / "play.css").read_text("utf-8")
@@ -195,10 +195,10 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = 60
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Nothing is said of requests."""
+        """Do not log requests."""
 
     def do_GET(self) -> None:
-        """The page."""
+        """Answer with the page."""
         address = urlsplit(self.path)
         given = parse_qs(address.query).get("token", [""])[0]
         if not self._is_local():
@@ -213,7 +213,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(200, page(nonce).encode(), "text/html; charset=utf-8", policy)
 
     def do_POST(self) -> None:
-        """An action."""
+        """Run an action."""
         action = urlsplit(self.path).path.removeprefix("/")
         size = self.headers.get("Content-Length", "")
         if not self._is_local() or not self._knows(self.headers.get(HEADER, "")):
@@ -250,7 +250,7 @@ class _Handler(BaseHTTPRequestHandler):
         return self._json(200, found)
 
     def _is_local(self) -> bool:
-        """Whether the browser asked for this address: not for a name that leads here."""
+        """Whether the request's host is this address, not a name that resolves to it."""
         host = self.headers.get("Host", "")
         origin = self.headers.get("Origin")
         known = [f"{name}:{self.playing.port}" for name in ("127.0.0.1", "localhost")]

@@ -1,4 +1,4 @@
-"""What somebody has set up in the playground: all that a page sends, and all that is shared."""
+"""The settings of the playground, which a page sends and a link shares."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ from stepwell.pipelines.pass_pipeline.pipeline_text import EditKind
 
 @dataclass(frozen=True)
 class Asked:
-    """A way of a program to a target.
+    """The settings of a lowering to a target.
 
     Attributes:
         target: its name.
-        options: `name=value`, as `-O` takes them.
-        edits: changes of the pipeline, as the command line takes them: (`without`, `lower/…`). What
-            is left out is left out last.
+        options: `name=value` strings, as for `-O`.
+        edits: edits of the pipeline, as on the command line: (`without`, `lower/…`). Removals come
+            last.
         rules: the text of rules, which edits name.
-        at: the stage or the step behind which the program is shown; empty: as it came.
-        text: the program as it was edited there, which takes the rest of the way; None: it was not.
-        text_at: where it was edited.
+        at: the stage or pass after which the program is shown; empty: the source program.
+        text: the program as it was edited there, on which the remaining passes run; None if it was
+            not edited.
+        text_at: the stage or pass after which it was edited.
     """
 
     target: str = "xnnpack"
@@ -34,18 +35,18 @@ class Asked:
     text_at: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """Return the settings as JSON."""
         return asdict(self)
 
     @classmethod
     def of_json(cls, given: Any) -> Asked:
-        """What a page or a file says.
+        """Read the settings of a page or a file.
 
         Raises:
-            ParseFailure: it says something else, or of another kind.
+            ParseFailure: a key is unknown, or a value has the wrong type.
         """
         if not isinstance(given, Mapping):
-            raise ParseFailure("what is asked for is no mapping")
+            raise ParseFailure("the settings are no mapping")
         said = cast("Mapping[str, Any]", given)
         unknown = sorted(set(said) - set(cls.__dataclass_fields__))
         if unknown:

@@ -1,8 +1,8 @@
-"""What is set up in a playground as a link or a file; reading either parses, and runs nothing.
+"""A playground as a link or a file; reading either parses it and executes nothing.
 
-A link holds texts alone: of the program, with its constants in it, of the edited program, of rules
-and edits. A file holds the weights too: it is an archive of `play.json`, the programs' texts and
-their weights as safetensors.
+A link contains only texts: the program with its constants, the edited program, rules and edits. A
+file also contains the weights: it is an archive of `play.json`, the programs' texts, and their
+weights as safetensors.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ from stepwell.ir.syntax.text import parse_module, to_text
 from stepwell.ir.weights import WeightStore
 
 MARK = "#play="
-"""What a link's last part begins with."""
+"""The start of a link's fragment."""
 FORMAT = 1
 MOST_ELEMENTS = 4096
-"""Of a constant that a link holds."""
+"""The limit of elements of a constant in a link."""
 MOST_CHARACTERS = 1 << 18
-"""Of a link; browsers take somewhat more."""
+"""The limit of characters of a link; browsers accept somewhat more."""
 MOST_TEXT = 1 << 28
-"""Bytes of a text in a file or a link, before it is read."""
+"""The limit of bytes of a text in a file or a link, checked before it is read."""
 _MEMBERS = ("play.json", "program.mlir", "edited.mlir")
 
 
 @dataclass(frozen=True)
 class Shared:
-    """A playground as it is shared.
+    """The shared state of a playground.
 
     Attributes:
         name: the model's.
-        program: as it came.
-        asked: what is set up; of an edited program the text stands in `edited` as well.
-        edited: the edited program, whose weights the file has.
+        program: the source program.
+        asked: the settings; the text of an edited program is also in `edited`.
+        edited: the edited program, whose weights are in the file.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Shared:
 
 
 def to_link(shared: Shared) -> str:
-    """The last part of an address, from `#play=` on.
+    """Return the fragment of a URL, from `#play=` on.
 
     Raises:
         StepwellError: a weight has too many elements for a link, or the whole is too long.
@@ -85,10 +85,10 @@ def _whole_text(program: Program) -> str:
 
 
 def from_link(link: str) -> Shared:
-    """What `to_link` wrote, anywhere in an address.
+    """Read the fragment that `to_link` wrote, anywhere in a URL.
 
     Raises:
-        ParseFailure: the link is none, or damaged.
+        ParseFailure: it is not such a link, or it is damaged.
     """
     packed = link.strip().partition(MARK)[2]
     try:
@@ -113,7 +113,7 @@ def _inflated(data: bytes) -> bytes:
 
 
 def to_file(shared: Shared) -> bytes:
-    """The archive that holds all of it."""
+    """Return the archive."""
     told = {"stepwell": FORMAT, "name": shared.name, "asked": shared.asked.to_json()}
     parts = {"play.json": json.dumps(told, indent=1).encode()}
     held: set[str] = set()
@@ -133,10 +133,10 @@ def to_file(shared: Shared) -> bytes:
 
 
 def from_file(data: bytes) -> Shared:
-    """What `to_file` wrote.
+    """Read an archive that `to_file` wrote.
 
     Raises:
-        ParseFailure: the file is none, or damaged.
+        ParseFailure: it is not such a file, or it is damaged.
     """
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
@@ -162,7 +162,7 @@ def from_file(data: bytes) -> Shared:
 
 
 _DAMAGED = (KeyError, TypeError, ValueError, EOFError, OSError, RuntimeError)
-"""Further errors of `zipfile`: of archives that are encrypted, patched or of a later version."""
+"""Further errors of `zipfile`, for archives that are encrypted, patched or of a later version."""
 
 
 def _member(archive: zipfile.ZipFile, name: str) -> str | None:
@@ -188,12 +188,12 @@ def _program(text: str, tensors: dict[str, Any]) -> Program:
     program = Program(module, weights)
     missing = sorted(program.used_weights() - set(weights))
     if missing:
-        raise ParseFailure(f"weight {quoted(missing[0])} is not in what was shared")
+        raise ParseFailure(f"weight {quoted(missing[0])} is missing in the shared data")
     return program
 
 
 def _as_text(asked: Asked, edited: Program | None) -> Asked:
-    """With the text of the edited program as an editor shows it."""
+    """Return the settings with the text of the edited program as the editor shows it."""
     if edited is None:
         return replace(asked, text=None, text_at="")
     shown = to_text(with_values(edited.module, edited.weights))

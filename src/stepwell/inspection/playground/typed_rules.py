@@ -1,7 +1,7 @@
-"""Rules that are typed in: read, tried on variants of what they say themselves, and watched.
+"""Typed rules: parsed, tested on variants of their own examples, and observed.
 
-What stands in such a text is read, not run: it may name ops, the functions and predicates that
-stepwell's own rules name, and nothing else.
+The text is parsed, not executed. It may name ops, and the functions and predicates that stepwell's
+own rules name, but nothing else.
 """
 
 from __future__ import annotations
@@ -31,15 +31,17 @@ from stepwell.validation.contracts.variants import Variant, variants_of
 MOST_VARIANTS = 60
 LEAST_VARIANTS = 4
 DEEP_APPLICATIONS = 32
-"""Of a typed rule, each of whose applications is compared: one without an end is refused soon."""
+"""The limit of nested applications of a typed rule, so that a non-terminating rule is rejected
+soon.
+"""
 MOST_PICTURES = 20
 
 
 @cache
 def _named_by_rules() -> Mapping[str, Any]:
-    """The functions, families and classes of numbers that stand beside the house's rules.
+    """Return the functions, families and number classes that stepwell's own rules may name.
 
-    Where two modules have one of the same name, neither is meant.
+    A name that two modules define differently is excluded.
     """
     held: dict[str, list[Any]] = {}
     for name in module_names():
@@ -63,10 +65,10 @@ def _is_family(value: Any) -> bool:
 
 
 def typed(text: str) -> dict[str, type[RuleRewrite]]:
-    """The rules of a text, by name.
+    """Return the rules of a text, by name.
 
     Raises:
-        StepwellError: it is no rule, or names what there is not.
+        StepwellError: it is not a rule, or names an unknown op or function.
     """
     if not text.strip():
         return {}
@@ -85,7 +87,7 @@ def typed(text: str) -> dict[str, type[RuleRewrite]]:
 
 
 def watched(rule: type[RuleRewrite]) -> tuple[RuleRewrite, list[Application]]:
-    """The rule as a step, and the list in which the first of its applications come to stand."""
+    """Return the rule as a rewrite, and the list to which its first applications are appended."""
     applications: list[Application] = []
 
     class Watched(rule):  # pyright: ignore[reportGeneralTypeIssues, reportUntypedBaseClass]
@@ -104,11 +106,11 @@ def watched(rule: type[RuleRewrite]) -> tuple[RuleRewrite, list[Application]]:
 
 @dataclass(frozen=True)
 class Tried:
-    """What came of variants of a rule's own text.
+    """The outcomes of variants of a rule's examples.
 
     Attributes:
-        outcomes: outcome → how many.
-        wrong: of the first that came out wrong, what was done to it and how it differs.
+        outcomes: outcome → count.
+        wrong: the edits of the first wrong variant, and how its result differs.
     """
 
     outcomes: Mapping[str, int]
@@ -116,20 +118,20 @@ class Tried:
 
     @property
     def words(self) -> str:
-        """In a line."""
+        """Return the outcomes in one line."""
         counted = ", ".join(f"{count} {outcome}" for outcome, count in self.outcomes.items())
         return f"of {sum(self.outcomes.values())} variants {counted}"
 
 
 def tried(rule: type[RuleRewrite], seconds: float) -> Tried:
-    """Apply a rule to variants of its example, each compared with what it was.
+    """Apply a rule to variants of its example, and compare each with the original.
 
     Args:
         rule: any.
-        seconds: for all; a few variants are tried however long they take.
+        seconds: the time limit for all; a few variants are tried in any case.
 
     Raises:
-        StepwellError: the rule does not match what it says itself.
+        StepwellError: the rule does not match its own example.
     """
     until = time.monotonic() + seconds
     outcomes: Counter[str] = Counter()
@@ -146,7 +148,7 @@ def tried(rule: type[RuleRewrite], seconds: float) -> Tried:
 
 
 def _variants(rule: type[RuleRewrite]) -> Iterator[Variant]:
-    """Variants of each form of a rule, in turns."""
+    """Yield variants of each form of a rule, alternately."""
     try:
         drafts = [draft_of(before) for before, _ in examples_of(rule)]
     except AssertionError as error:

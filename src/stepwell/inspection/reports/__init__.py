@@ -1,1 +1,1 @@
-"""What a lowering did, and why: reports, explanations, profiles."""
+"""Reports on a lowering: explanations and profiles."""

@@ -1,8 +1,8 @@
-"""`explain`: for each op of a model, where it went on the way to a target, or why it stayed.
+"""`explain`: for each op of a model, where it was lowered to, or why it was not.
 
-The thread is the location of an op: rewrites hand it on to what they write, so what an op of the
-model became is what bears its name at the end. The history of rewrites says who did it; where an
-op is left to a runtime kernel, the refusals about it say why.
+An op is tracked by its location: rewrites copy it to the ops that they create, so the final ops
+with the name of a model's op are the result of its lowering. The history of rewrites states which
+of them acted. For an op that is left to a runtime kernel, its refusals state why.
 """
 
 from __future__ import annotations
@@ -50,19 +50,19 @@ _PLACES = {
 
 @dataclass(frozen=True)
 class Fate:
-    """What became of one op of the model.
+    """The fate of one op of the model.
 
     Attributes:
         op, node: its name and node name in the model.
-        method: the method it stands in.
-        line, path: its source line and the module it came from, where known.
+        method: the method that contains it.
+        line, path: its source line, and the module it came from, if known.
         cost: multiply-adds or elements written (`costs.operations`).
-        where: `delegate 0` (`delegate 0, 1` of one that is in both), `kernel`, `backend`, `split`
-            (in a delegate and in a kernel), `folded` or `removed`.
-        became: the ops that bear its name now.
+        where: `delegate 0` (`delegate 0, 1` if it is in both), `kernel`, `backend`, `split` (in a
+            delegate and in a kernel), `folded` or `removed`.
+        became: the final ops with its name.
         by: the rewrites that acted on it, in order.
-        into: the node it was folded into.
-        why: for what stayed with a kernel, each rewrite that refused with its sentence.
+        into: the node into which it was folded.
+        why: for an op that is left to a kernel, each refusal with its rewrite.
     """
 
     op: str
@@ -85,32 +85,32 @@ class Explanation(Shown):
     target: str
     fates: tuple[Fate, ...]
     lowered: Lowered | None = None
-    """None of an artifact that somebody made."""
+    """The lowering; None for a given artifact."""
 
     def fate(self, node: str) -> Fate:
-        """The fate of one node."""
+        """Return the fate of one node."""
         return next(fate for fate in self.fates if fate.node == node)
 
     @property
     def outside(self) -> tuple[Fate, ...]:
-        """What the runtime's own kernels run, the costliest first."""
+        """The ops that the runtime's own kernels run, the costliest first."""
         return tuple(fate for fate in self.fates if fate.where in ("kernel", "split"))
 
     @property
     def left(self) -> tuple[Left, ...]:
-        """`outside`, as `stepwell.report.advice` takes it."""
+        """`outside` in the form of `stepwell.report.advice`."""
         return tuple(Left(fate.op, fate.line, fate.cost, fate.why) for fate in self.outside)
 
     def __repr__(self) -> str:
         return f"<explanation of a lowering to {self.target}: {len(self.fates)} ops; print it>"
 
     def to_frame(self) -> DataFrame:
-        """Every op of the model as a row of a dataframe."""
+        """Return a dataframe with a row for each op of the model."""
         names = [field.name for field in fields(Fate)]
         return frame(names, [[getattr(fate, name) for name in names] for fate in self.fates])
 
     def plot(self) -> Plot:
-        """How much of the model's work went where, in percent."""
+        """Plot the percentage of the model's work at each place."""
         total = sum(fate.cost for fate in self.fates) or 1
         work: Counter[str] = Counter()
         for fate in self.fates:
@@ -122,7 +122,7 @@ class Explanation(Shown):
         return plot(f"Where the work goes on {self.target}, in percent", ("% of the work",), rows)
 
     def to_json(self) -> str:
-        """All rows, as JSON."""
+        """Return all rows as JSON."""
         return json.dumps(
             {"target": self.target, "ops": [asdict(fate) for fate in self.fates]}, indent=1
         )
@@ -160,7 +160,7 @@ def explain(
     check: bool = False,
     **options: OptionValue,
 ) -> Explanation:
-    """Lower a program and say what became of each of its ops.
+    """Lower a program and return the fate of each of its ops.
 
     Args:
         program, target, pipeline, sizes, check, options: as for `stepwell.lower`, which does not
@@ -173,11 +173,12 @@ def explain(
 
 
 def explain_artifact(program: Program, name: str) -> Explanation:
-    """Where each op of an artifact runs: in which delegate, or in a kernel.
+    """Return where each op of an artifact runs: in which delegate, or in a kernel.
 
     Args:
-        program: what was read of it; at the level of a backend without delegates, all is its own.
-        name: of the file.
+        program: the program read from it; at the level of a backend without delegates, all ops are
+            the backend's.
+        name: the file's name.
     """
     found: list[Fate] = []
     is_whole = program.level not in ("executorch", "xnnpack", "ethosu", "aten")
@@ -201,7 +202,9 @@ def _fate_in_file(op: Operation, method: str, place: str) -> Fate:
 
 
 def fates(source: Program, lowered: Lowered) -> list[Fate]:
-    """The fate of each op of `source`, which `lowered` was made from; the costliest first."""
+    """Return the fate of each op of `source`, from which `lowered` was made; the costliest
+    first.
+    """
     final = _final_places(lowered.program)
     acted: dict[str, list[Event]] = {}
     for event in lowered.report.events:
@@ -265,7 +268,7 @@ def _where(
 
 
 def _into_reader(op: Operation, final: dict[str, list[tuple[str, str]]]) -> tuple[str, str | None]:
-    """An op that vanished without a trace is part of what its nearest reader became."""
+    """Return the ops into which an op without final ops was folded: those of its nearest user."""
     waiting, seen = [op], {op}
     while waiting:
         readers = {use.operation: None for o in waiting for r in o.results for use in r.uses}
@@ -279,7 +282,7 @@ def _into_reader(op: Operation, final: dict[str, list[tuple[str, str]]]) -> tupl
 
 
 def _final_places(program: Program) -> dict[str, list[tuple[str, str]]]:
-    """Node name → (op name, place) of each op that bears it."""
+    """Return node name → (op name, place) of each final op with the name."""
     places: dict[str, list[tuple[str, str]]] = {}
     outside = {"xnnpack": "kernel", "cmsis": "kernel", "aten": "kernel"}
     number = 0

@@ -1,8 +1,8 @@
-"""Where the time of a `.pte` goes: its profile on ExecuTorch's runtime, by op of the model.
+"""The profile of a `.pte` on ExecuTorch's runtime, by op of the model.
 
-The runtime's own profiler measures (kernel calls, and what XNNPACK runs inside a delegate);
-ExecuTorch's Inspector reads what it wrote and, given the ETRecord of the lowering, leads each event
-back to the nodes of the model and their source lines.
+The runtime's own profiler measures kernel calls, and XNNPACK's operators inside a delegate.
+ExecuTorch's Inspector reads its output and, with the ETRecord of the lowering, maps each event to
+the nodes of the model and their source lines.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _MOST_ROWS = 40
 
 @dataclass(frozen=True)
 class Node:
-    """A node of the model: its name, its op, and its source line where known."""
+    """A node of the model: its name, its op, and its source line if known."""
 
     name: str
     op: str
@@ -42,14 +42,14 @@ class Node:
 
 @dataclass(frozen=True)
 class Event:
-    """Something that the runtime timed.
+    """An event that the runtime timed.
 
     Attributes:
-        name: what the runtime calls it.
+        name: the runtime's name for it.
         instruction: the number of the instruction of the plan.
-        delegate: the backend it ran in, None for a kernel of the runtime.
+        delegate: the backend in which it ran; None for a kernel of the runtime.
         milliseconds: the median over all calls.
-        nodes: the nodes of the model that it computes; none for what rewrites added.
+        nodes: the nodes of the model that it computes; empty for ops that rewrites added.
     """
 
     name: str
@@ -60,19 +60,19 @@ class Event:
 
     @property
     def kind(self) -> str:
-        """Its name without the number that tells it from others of its kind."""
+        """Its name without its number."""
         return self.name.rsplit(" #", 1)[0]
 
 
 @dataclass(frozen=True)
 class Profile(Shown):
-    """A `.pte`'s time; `str()` is a table by node of the model, the slowest first.
+    """The profile of a `.pte`; `str()` is a table by node of the model, the slowest first.
 
     Attributes:
         method: the method called.
         milliseconds: the median of a whole call.
-        repeat: how many calls were made.
-        events: in the order in which they ran, without the framework's own.
+        repeat: the number of calls.
+        events: the events in the order of execution, without the framework's own.
     """
 
     method: str
@@ -82,9 +82,10 @@ class Profile(Shown):
 
     @property
     def by_node(self) -> Mapping[Node | None, tuple[Event, ...]]:
-        """The events of each node, the slowest node first; None has those of no node.
+        """Return the events of each node, the slowest node first; None has the events without a
+        node.
 
-        An event of several nodes stands with each.
+        An event of several nodes is listed for each of them.
         """
         found: dict[Node | None, list[Event]] = {}
         for event in self.events:
@@ -96,7 +97,7 @@ class Profile(Shown):
         }
 
     def to_frame(self) -> DataFrame:
-        """Every event that ran as a row of a dataframe."""
+        """Return a dataframe with a row for each event."""
         rows = [
             (e.name, e.instruction, e.delegate, e.milliseconds, [node.name for node in e.nodes])
             for e in self.events
@@ -104,7 +105,7 @@ class Profile(Shown):
         return frame(("event", "instruction", "delegate", "milliseconds", "nodes"), rows)
 
     def plot(self) -> Plot:
-        """The milliseconds of each node of the model, the slowest first."""
+        """Plot the milliseconds of each node of the model, the slowest first."""
         rows = [
             (node.name if node else "of no node", [round(_time(events), 4)])
             for node, events in self.by_node.items()
@@ -113,13 +114,13 @@ class Profile(Shown):
         return plot(title, ("ms",), rows)
 
     def to_json(self) -> str:
-        """Everything, as JSON."""
+        """Return the profile as JSON."""
         return json.dumps(asdict(self), indent=1)
 
     def cells(self) -> Iterator[tuple[str, str, str, str, str]]:
-        """Each node as text: part of the call, milliseconds, op, source line, what it ran as.
+        """Yield each node as text: percentage of the call, milliseconds, op, source line, kernel.
 
-        What has no node is listed by kind of event.
+        Events without a node are listed by kind.
         """
         kinds: dict[str, list[Event]] = {}
         for event in self.by_node.get(None, ()):
@@ -151,7 +152,7 @@ class Profile(Shown):
 
 
 def _time(events: Sequence[Event]) -> float:
-    """Milliseconds, an event of several nodes counted in equal parts."""
+    """Return the milliseconds; an event of several nodes counts in equal parts."""
     return sum(event.milliseconds / max(len(event.nodes), 1) for event in events)
 
 
@@ -163,17 +164,17 @@ def profile(
     record: ETRecord | Path | None = None,
     repeat: int = 20,
 ) -> Profile:
-    """Call a method of a `.pte` with the runtime's profiler on.
+    """Call a method of a `.pte` with the runtime's profiler.
 
     Args:
         pte: the program.
         inputs: flat inputs.
         method: the method to call.
-        record: of the lowering; without it, events have no nodes.
-        repeat: calls, at least one.
+        record: the ETRecord of the lowering; without it, events have no nodes.
+        repeat: the number of calls, at least one.
 
     Raises:
-        StepwellError: the program does not run, or the record does not read.
+        StepwellError: the program does not run, or the record cannot be read.
     """
     from stepwell.backends.executorch.running.runner import PteSession
 
@@ -204,7 +205,7 @@ def _opened(record: ETRecord | Path | None) -> ETRecord | None:
 
 
 def _inspected(path: Path, record: ETRecord | None, method: str, repeat: int) -> Profile:
-    """What ExecuTorch's Inspector says of a run."""
+    """Return the result of ExecuTorch's Inspector for a run."""
     from executorch.devtools import Inspector
 
     with without_warnings("Output Buffer not found|Unsupported kwarg"):
@@ -237,7 +238,7 @@ def _inspected(path: Path, record: ETRecord | None, method: str, repeat: int) ->
 
 
 def _nodes(record: ETRecord | None) -> dict[int, Node]:
-    """Debug handle → node of the model."""
+    """Return debug handle → node of the model."""
     marked = record.edge_dialect_program if record is not None else None
     if marked is None or isinstance(marked, dict):
         return {}
@@ -251,12 +252,12 @@ def _nodes(record: ETRecord | None) -> dict[int, Node]:
 
 
 def _op_name(target: Any) -> str:
-    """`aten.add.Tensor`; `getitem`."""
+    """Return the op's name: `aten.add.Tensor`; `getitem`."""
     return str(target) if hasattr(target, "_schema") else getattr(target, "__name__", str(target))
 
 
 def _line(trace: str | None) -> str | None:
-    """The model's line in a node's stack trace, as `model.py:41`."""
+    """Return the model's line in a node's stack trace, as `model.py:41`."""
     from stepwell.translate.importer.locations import users_frame
 
     frame = users_frame(trace) if trace else None

@@ -1,7 +1,7 @@
-"""Each application of a rewrite as a small picture: the ops it took away, the ops it put there.
+"""Each application of a rewrite as a small graph: the ops that it erased, and those it created.
 
-Ops around them that stayed are shown too, so that a reader sees where the piece sits. Nothing of a
-program is kept: an op is written as one line of text before it may be erased.
+Unchanged ops around them are shown, too, for context. No part of a program is kept: an op is
+converted to one line of text before it may be erased.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from stepwell.ir.rewriting.rewrite import Rewrite
 from stepwell.ir.rewriting.rewriter import Rewriter
 
 _AROUND = 12
-"""Makers of operands and readers of results that are written down before a rewrite acts."""
+"""The limit of producers and users that are recorded before a rewrite is applied."""
 _ARRAY = re.compile(r"array<i\d+(?:: )?([^>]*)>")
 _HIDDEN = ("operandSegmentSizes", "resultSegmentSizes")
 
 
 @dataclass(frozen=True)
 class Piece:
-    """One op of a picture.
+    """One op of such a graph.
 
     Attributes:
         op: its number in the story.
         text: `%y = aten.mul.Tensor(%x, %s) : tensor<2x3xf32>`.
-        changed: whether the rewrite took it away, wrote it or changed it; else it stands by.
+        changed: whether the rewrite erased, created or changed it; otherwise it is context.
         results, operands: names of the values that connect the pieces.
     """
 
@@ -45,7 +45,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class Application:
-    """What one application of a rewrite did, in the order of the program."""
+    """One application of a rewrite, its ops in the order of the program."""
 
     rewrite: str
     where: str | None
@@ -54,7 +54,7 @@ class Application:
 
 
 class Recorder:
-    """A `Watch` that keeps every application as text."""
+    """A `Watch` that records every application as text."""
 
     def __init__(self, numbers: dict[Operation, int]) -> None:
         self.made: list[Application] = []
@@ -65,13 +65,13 @@ class Recorder:
         self._where: str | None = None
 
     def before(self, rewrite: Rewrite[Any], op: Operation, match: Any) -> None:
-        """Write down the op and what stands around it."""
+        """Record the op and the ops around it."""
         self._names = {}
         self._where = describe_op(op)
         self._seen = [(held, self._piece(held)) for held in _around(op)]
 
     def after(self, rewrite: Rewrite[Any], rewriter: Rewriter) -> None:
-        """Say which of them went, and what came."""
+        """Record which of them were erased, and which were created."""
         gone = [piece for op, piece in self._seen if op.parent is None]
         come = [
             self._piece(op)
@@ -100,7 +100,7 @@ class Recorder:
         return Piece(number, f"{text} : {types}" if types else text, True, results, operands)
 
     def _name(self, value: SSAValue) -> str:
-        """A name that is the value's own as long as one application is looked at."""
+        """Return a name of a value that is unique within one application."""
         name = self._names.get(value)
         if name is None:
             owner = value.owner
@@ -129,7 +129,9 @@ class Recorder:
 
 
 def _around(op: Operation) -> Iterator[Operation]:
-    """Makers of what an op reads, two deep, the op, its readers; in the order of the program."""
+    """Yield the producers of an op's operands, two levels deep, the op, and its users, in program
+    order.
+    """
     makers: dict[Operation, None] = {}
     rank: Iterable[Operation] = (op,)
     for _ in range(2):
@@ -149,7 +151,9 @@ def _around(op: Operation) -> Iterator[Operation]:
 
 
 def _in_order(ops: list[Operation]) -> list[Operation]:
-    """Ops of one block, makers before readers; a block's own order would have to be counted."""
+    """Sort ops of one block, producers before users; the block's own order would have to be
+    counted.
+    """
     left, done = dict.fromkeys(ops), list[Operation]()
     while left:
         ready = [
@@ -162,7 +166,7 @@ def _in_order(ops: list[Operation]) -> list[Operation]:
 
 
 def _with_context(changed: list[Piece], stayed: list[Piece]) -> tuple[Piece, ...]:
-    """The changed pieces between those that feed them and those that read them."""
+    """Return the changed pieces between their producers and their users."""
     read = {name for piece in changed for name in piece.operands}
     names = {name for piece in changed for name in piece.results}
     feeding = [p for p in stayed if read & set(p.results) and not names & set(p.operands)]

@@ -1,8 +1,9 @@
-"""How far the lowered program's values are from eager PyTorch's, node by node of the model.
+"""The difference of the lowered program's values from eager PyTorch's, by node of the model.
 
-Rewrites change what a node's op computes (a scale moves into the next layer, a mean is taken off a
-whole stream), so a value is compared only if it is the same quantity: both programs run once more
-with every number widened to 64 bits, where what is equal by algebra agrees to the last few digits.
+Rewrites change the value of a node's op (a scale is folded into the next layer, a mean is removed
+from a residual stream). A value is therefore compared only if it is the same quantity: both
+programs run once more with every float widened to 64 bits, in which algebraically equal values
+agree up to the last few digits.
 """
 
 from __future__ import annotations
@@ -21,12 +22,13 @@ from stepwell.validation.compare import deviation
 from stepwell.validation.recording import RecordingInterpreter, as_real
 
 SAME = 1e-4
-"""How far apart two values of 64 bits may be, relative to the largest, to be one quantity: weights
-that rewrites fold are of 32 bits all the same."""
+"""The relative difference up to which two 64-bit values are the same quantity: folded weights still
+have 32 bits.
+"""
 
 
 class _Widened(RecordingInterpreter):
-    """An interpreter whose floats are of 64 bits, whatever their types say."""
+    """An interpreter that computes floats in 64 bits, whatever their types."""
 
     def step(self, op: Operation, environment: dict[SSAValue, Any]) -> None:
         super().step(op, environment)
@@ -42,15 +44,15 @@ def _wide(value: Any) -> Any:
 def differences(
     program: Program, lowered: Program, inputs: Sequence[Any], method: str = "forward"
 ) -> dict[str, float]:
-    """Node of the model → largest |lowered − eager| over the largest |eager|.
+    """Return node of the model → largest |lowered − eager| over the largest |eager|.
 
-    Both run op by op: the model's own ops with eager's kernels, the lowered program in the
-    interpreter of its level (a device may round otherwise: `stepwell check` holds its artifact to
-    a bound). Nodes without a value of the same quantity are left out; pictures may lie channels
-    last. Integers that stand for reals are compared as reals.
+    Both run op by op: the model's own ops with eager PyTorch's kernels, the lowered program in the
+    interpreter of its level (a device may round differently: `stepwell check` compares its artifact
+    with a bound). Nodes without a value of the same quantity are omitted. Images may be channels
+    last. Quantized integers are compared as reals.
 
     Args:
-        inputs: of the method, flat.
+        inputs: the flat inputs of the method.
 
     Raises:
         StepwellError: the lowered program has an op that does not run with 64 bits.
@@ -74,7 +76,7 @@ def differences(
 
 
 def _laid_like(value: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-    """A picture with its channels last, if that is how the other's sizes are."""
+    """Return an image channels last, if that matches the other's sizes."""
     last = value.permute(0, 2, 3, 1) if value.dim() == other.dim() == 4 else value
     return last if last.shape == other.shape != value.shape else value
 
@@ -82,7 +84,7 @@ def _laid_like(value: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
 def _values(
     program: Program, method: str, inputs: Sequence[Any], kind: type[RecordingInterpreter]
 ) -> dict[str, list[torch.Tensor]]:
-    """Node → what its ops gave, in order."""
+    """Return node → the results of its ops, in order."""
     func: FuncOp = program.method(method)
     interpreter = kind(program.weights, {})
     interpreter.call(func, tuple(inputs))

@@ -19,7 +19,9 @@ from stepwell.ir.program import Program
 
 
 def to_dot(program: Program, method: str = "forward") -> str:
-    """The graph of a method in Graphviz' language, each delegate a cluster; weights left out."""
+    """Return the graph of a method in Graphviz' language, each delegate a cluster, without
+    weights.
+    """
     func = program.method(method)
     numbers: dict[Operation, int] = {}
     lines = [
@@ -60,7 +62,7 @@ def _dot_block(block: Block, numbers: dict[Operation, int], depth: int) -> Itera
 
 
 def _sources(value: SSAValue, numbers: dict[Operation, int]) -> list[str]:
-    """The drawn nodes that a value comes from, through the walls of delegates."""
+    """Return the drawn nodes that produce a value, through the boundaries of delegates."""
     owner = value.owner
     if isinstance(owner, Block):
         parent = owner.parent_op()
@@ -78,7 +80,7 @@ def _sources(value: SSAValue, numbers: dict[Operation, int]) -> list[str]:
 
 
 def to_model_explorer(program: Program) -> str:
-    """The graphs of all methods as Model Explorer's JSON."""
+    """Return the graphs of all methods as Model Explorer's JSON."""
     graphs = [_explorer_graph(program, name) for name in program.methods]
     return json.dumps({"label": "stepwell", "graphs": graphs}, indent=1)
 

@@ -21,7 +21,7 @@ _COLORS = {
 
 
 def highlighted(text: str) -> str:
-    """The text with ANSI colors; without them it is the same text."""
+    """Return the text with ANSI colors; it is otherwise unchanged."""
 
     def color(match: re.Match[str]) -> str:
         kind = match.lastgroup

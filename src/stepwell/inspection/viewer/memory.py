@@ -1,4 +1,4 @@
-"""The memory plan of a `.pte` as a picture: which bytes of the arena are taken, and when."""
+"""The memory plan of a `.pte` as a picture: which bytes of the arena are in use, and when."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class Held:
     """One tensor's bytes in an arena.
 
     Attributes:
-        label: what makes it, and its type.
-        offset, bytes: its place.
-        first, last: the steps (instructions) between which it is held, inclusive.
+        label: its producer and its type.
+        offset, bytes: its location.
+        first, last: the steps (instructions) of its live range, inclusive.
     """
 
     label: str
@@ -40,14 +40,14 @@ class Held:
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """What a method's largest arena holds, step by step.
+    """The content of a method's largest arena at each step.
 
     Attributes:
         method: its name.
         size: bytes of the arena.
-        steps: how many instructions there are.
-        held: each tensor, by place.
-        workspace: whether it is what XNNPACK plans for a delegate, node by node, not the arena.
+        steps: the number of instructions.
+        held: each tensor, by location.
+        workspace: whether it is XNNPACK's plan for a delegate, node by node, instead of the arena.
     """
 
     method: str
@@ -58,7 +58,7 @@ class MemoryPlan:
 
     @property
     def busiest(self) -> tuple[int, int]:
-        """(step, bytes) where most is held at once; a tensor and its view count once."""
+        """Return (step, bytes) of the peak; a tensor and its view count once."""
         sums = [0] * max(self.steps, 1)
         ends = [0] * max(self.steps, 1)
         for part in sorted(self.held, key=lambda held: held.offset):
@@ -71,7 +71,9 @@ class MemoryPlan:
 
 
 def memory_plans(container: Container) -> tuple[MemoryPlan, ...]:
-    """The plan of each method that has an arena; what a delegate allocates itself is not in it."""
+    """Return the plan of each method with an arena, without the memory that a delegate allocates
+    itself.
+    """
     return tuple(plan for method in container.methods if (plan := _plan(method)).held)
 
 
@@ -87,7 +89,7 @@ def _plan(method: Method) -> MemoryPlan:
             is_view = index not in touched and made and index not in made
             pieces = list(_written(writes, _place(method, index))) if is_view else []
             for when, piece in pieces:
-                # Bytes of a view are held since they were written, by one call or by several.
+                # The bytes of a view are live since they were written, by one call or by several.
                 parts[piece.start, piece.stop, when] = at
             if pieces:
                 continue
@@ -99,7 +101,7 @@ def _plan(method: Method) -> MemoryPlan:
         last = max(steps - 1, 0)
         if index in touched:
             touched[index].append(last)
-        else:  # Written part by part.
+        else:  # It was written in parts.
             for when, piece in _written(writes, _place(method, index)):
                 parts[piece.start, piece.stop, when] = last
     places: dict[tuple[int, int, int], list[int]] = {}
@@ -120,7 +122,7 @@ def _plan(method: Method) -> MemoryPlan:
 
 
 def _made(step: Instruction) -> frozenset[int]:
-    """What a kernel writes: the values at the end of its arguments, once more as its returns."""
+    """Return the values that a kernel writes: its last arguments, which are also its results."""
     if isinstance(step, KernelCall):
         for count in range(1, len(step.args) // 2 + 1):
             if step.args[-count:] == step.args[-2 * count : -count]:
@@ -129,7 +131,7 @@ def _made(step: Instruction) -> frozenset[int]:
 
 
 def _place(method: Method, index: int) -> range:
-    """The bytes of a planned tensor; none of another value."""
+    """Return the bytes of a planned tensor; empty for another value."""
     value = method.values[index]
     if not isinstance(value, TensorValue) or not isinstance(value.storage, Planned | State):
         return range(0)
@@ -137,7 +139,7 @@ def _place(method: Method, index: int) -> range:
 
 
 def _written(writes: list[tuple[int, range]], place: range) -> Iterator[tuple[int, range]]:
-    """Which call wrote which of these bytes last."""
+    """Yield the call that last wrote each part of these bytes."""
     left = [place] if place else []
     for when, held in reversed(writes):
         still: list[range] = []
@@ -156,7 +158,7 @@ def _written(writes: list[tuple[int, range]], place: range) -> Iterator[tuple[in
 def _held(
     method: Method, at: tuple[int, int, int], maker: dict[int, str], indices: list[int]
 ) -> Held:
-    """One rectangle for all views of the same bytes at the same time."""
+    """Merge all views of the same bytes at the same time into one rectangle."""
     tensors = [v for i in indices if isinstance(v := method.values[i], TensorValue)]
     widest = max(tensors, key=lambda tensor: tensor.nbytes)
     sizes = "×".join(map(str, widest.sizes))
@@ -165,7 +167,7 @@ def _held(
 
 
 def _values(step: Instruction, method: Method) -> list[int]:
-    """The tensors that an instruction touches, those in its lists among them."""
+    """Return the tensors of an instruction, including those in its lists."""
     if isinstance(step, KernelCall | DelegateCall):
         given = step.args
     elif isinstance(step, Move):
@@ -189,9 +191,9 @@ def _name(step: Instruction) -> str:
 
 
 def to_svg(plan: MemoryPlan, width: int = 860, height: int = 320) -> str:
-    """The plan as SVG: steps from left to right, bytes of the arena upwards.
+    """Return the plan as SVG: steps from left to right, bytes of the arena upwards.
 
-    Colors are those of the text around it (`currentColor`), so that it reads in both themes.
+    Colors are those of the surrounding text (`currentColor`), so that it suits both themes.
     """
     left, bottom, top = 70, 26, 14
     across, up = (

@@ -1,4 +1,4 @@
-"""The memory plan of a `.pte` as text: who occupies which bytes, when, and what bounds it."""
+"""The memory plan of a `.pte` as text: which tensor uses which bytes, when, and the peak."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from string import ascii_letters, digits
 from stepwell.inspection.viewer.memory import Held, MemoryPlan
 
 COLUMNS, ROWS = 72, 24
-"""The largest picture; more steps or bytes share a character."""
+"""The size of the picture; more steps or bytes share a character."""
 _NAMES = ascii_letters + digits
 _FREE, _MANY, _LISTED = "·", "#", 20
 
 
 def to_text(plan: MemoryPlan, columns: int = COLUMNS, rows: int = ROWS) -> str:
-    """Steps from left to right, bytes of the arena upwards, a letter for each tensor.
+    """Return steps from left to right, bytes of the arena upwards, with a letter for each tensor.
 
-    A character that several tensors share is that of the one with most of it. Tensors are named
-    from the largest on; what the letters do not suffice for is `#`. Under the picture stand the
-    tensors of the step that bounds the arena, then the largest of the others.
+    A character that several tensors share shows the one that covers most of it. The largest tensors
+    get letters; the others are `#`. Below the picture are listed the tensors of the step that
+    bounds the arena, then the largest of the others.
 
     Args:
-        plan: of a method.
-        columns, rows: the largest picture.
+        plan: the plan of a method.
+        columns, rows: the maximum size of the picture.
     """
     columns, rows = min(columns, max(plan.steps, 1)), min(rows, max(len(plan.held) * 2, 4))
     largest = sorted(plan.held, key=lambda held: (-held.bytes, held.first, held.offset))
@@ -69,7 +69,7 @@ def _common(part: range, start: int, stop: int) -> int:
 
 
 def _ruler(plan: MemoryPlan, at: int, columns: int) -> str:
-    """The column of the step where most is held."""
+    """Return a ruler that marks the step of the peak."""
     column = next(c for c in range(columns) if at in _steps(plan, c, columns))
     text = f"^ step {at}"
     return (
@@ -78,7 +78,7 @@ def _ruler(plan: MemoryPlan, at: int, columns: int) -> str:
 
 
 def _bound(plan: MemoryPlan, at: int, most: int) -> str:
-    """What bounds the arena: the tensors that one step needs, or how they had to be laid."""
+    """Return what bounds the arena: the tensors of one step, or fragmentation."""
     text = f"step {at} holds {most:,} bytes at once"
     if most >= plan.size:
         return f"{text}, all of the arena: no placement is smaller, other calls would be"

@@ -1,4 +1,4 @@
-"""A reader's own numbers over the graph: Model Explorer's node data, read and checked.
+"""User-supplied numbers on the graph: Model Explorer's node data, read and validated.
 
 One graph's data is `{"results": {key: {"value": 0.5, "bgColor": "gold"}}}`, with `thresholds` or a
 `gradient`; a file may hold several by the name of their graph, and those by the name of a model. A
@@ -18,10 +18,10 @@ _FORM = '{"results": {"linear_2": {"value": 0.5}}} is the least: Model Explorer\
 
 
 def read_overlay(path: Path) -> dict[str, Any]:
-    """The data of a file.
+    """Read the data of a file.
 
     Raises:
-        StepwellError: it is no JSON, or has no results.
+        StepwellError: it is not JSON, or has no results.
     """
     try:
         data = json.loads(read_bytes(path))

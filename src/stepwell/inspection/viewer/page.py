@@ -1,8 +1,8 @@
-"""One HTML page that holds everything about a lowering and needs no network.
+"""One self-contained HTML page about a lowering.
 
-The page is `page.html` with `page.css`, the scripts of `parts` and the story as JSON written into
-it. Lines are drawn only where they can be seen, so that a level of thousands of ops scrolls
-smoothly. What is looked at stands in the address, so that Back and a shared link restore it.
+The page is `page.html` with `page.css`, the scripts of `parts`, and the story as JSON. Only visible
+lines are rendered, so that a level of thousands of ops scrolls smoothly. The selection is in the
+URL, so that Back and a shared link restore it.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ PARTS = (
     *("core", "levels", "tables", "nodes", "nesting", "layout", "pens", "painting", "rewrites"),
     *("overlays", "graph", "moves", "graphs", "profile", "memory", "main"),
 )
-"""The scripts, in the order in which they need each other."""
+"""The scripts, in the order of their dependencies."""
 
 
 def to_html(story: Story, editor: str | None = None) -> str:
-    """The page of a story.
+    """Return the page of a story.
 
     Args:
-        editor: an address that opens a file of this machine at a line, with `{path}` and `{line}`
-            in it; None for a page without such links, which names no folder.
+        editor: a URL that opens a file of this machine at a line, with `{path}` and `{line}` in it;
+            None for a page without such links, which then contains no folder name.
     """
     here = files("stepwell.inspection.viewer")
     page = (here / "page.html").read_text(encoding="utf-8")
@@ -45,14 +45,14 @@ def to_html(story: Story, editor: str | None = None) -> str:
 
 
 def _script() -> str:
-    """The parts in one function, so that none of their names is the page's."""
+    """Return the scripts wrapped in one function, so that their names are not global."""
     here = files("stepwell.inspection.viewer") / "parts"
     texts = [(here / f"{name}.js").read_text(encoding="utf-8") for name in PARTS]
     return '"use strict";\n(() => {\n' + "\n".join(texts) + "})();\n"
 
 
 def embedded(value: Any) -> str:
-    """JSON that may stand in a script element, whatever the strings in it say."""
+    """Return JSON that is safe in a script element, whatever strings it contains."""
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
@@ -118,7 +118,7 @@ def _story(story: Story, editor: str | None) -> dict[str, Any]:
 
 
 def _level(level: Level, texts: dict[str, int]) -> dict[str, Any]:
-    """Lines as rows of numbers; every text is written once."""
+    """Encode lines as rows of numbers; every string is written once."""
 
     def number(text: str | None) -> int:
         return -1 if text is None else texts.setdefault(text, len(texts))
@@ -184,4 +184,4 @@ _WORDS = {
         "need for themselves; delegates of one process share the largest.",
     },
 }
-"""How the page speaks of the arena in the file, and of what XNNPACK plans when it starts."""
+"""The page's terms for the arena in the file, and for XNNPACK's plan when it starts."""

@@ -1,4 +1,4 @@
-"""Two programs beside each other: which ops of the one are those of the other."""
+"""Comparison of two programs: which ops correspond."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _NAMES = re.compile(r"%[\w$.-]+")
 
 
 def with_beside(story: Story, other: Program, name: str) -> Story:
-    """A story with another program after its last level; ops that are alike have one number.
+    """Add another program after the last level of a story; corresponding ops have the same number.
 
-    Two ops are alike if they read the same but for names of values (op, attributes, types) and
-    stand in the same order; those of the same module of the model are preferred.
+    Two ops correspond if their text is equal except for the names of values (op, attributes, types)
+    and if they occur in the same order. Ops of the same module of the model are preferred.
 
     Args:
-        name: of the other program, for the reader.
+        name: the name of the other program in the page.
     """
     last = story.levels[-1]
     first_free = 1 + max((line.op for level in story.levels for line in level.lines), default=0)
@@ -33,7 +33,9 @@ def with_beside(story: Story, other: Program, name: str) -> Story:
 
 
 def alike(old: Sequence[Line], new: Sequence[Line], first_free: int) -> tuple[Line, ...]:
-    """The new lines, with the numbers of the old where alike, else from `first_free` on."""
+    """Return the new lines with the numbers of the corresponding old ones, else from
+    `first_free` on.
+    """
     olds = {at: line for at, line in enumerate(old) if line.op >= 0}
     news = {at: line for at, line in enumerate(new) if line.op >= 0}
     pairs = _pairs(olds, news, lambda line: (_spelled(line), line.path))
@@ -55,7 +57,7 @@ def _spelled(line: Line) -> str:
 def _pairs(
     old: dict[int, Line], new: dict[int, Line], key: Callable[[Line], Hashable]
 ) -> list[tuple[int, int]]:
-    """The n-th old line of a key with the n-th new one."""
+    """Pair the n-th old line of a key with the n-th new one."""
     places: dict[Hashable, list[int]] = defaultdict(list)
     for at, line in reversed(new.items()):
         places[key(line)].append(at)
@@ -63,7 +65,7 @@ def _pairs(
 
 
 def _in_order(pairs: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The longest choice of pairs in which both sides grow (patience sorting)."""
+    """Return the longest subsequence of pairs in which both sides increase (patience sorting)."""
     ends: list[int] = []
     last: list[int] = []
     ordered = sorted(pairs)

@@ -1,7 +1,7 @@
-"""The model's source text beside its ops, where the files are on this machine.
+"""The model's source text for its ops, if the files are on this machine.
 
-Locations name a file without its folder. The modules that are loaded, and the folder of a model
-given as `file.py:callable`, say where it is; a name that two files bear is left alone.
+A location names a file without its folder. The folder is that of a loaded module, or of a model
+given as `file.py:callable`. An ambiguous name is ignored.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _AROUND = 4
-"""Lines shown before and after one that an op comes from."""
+"""The number of lines shown before and after the line of an op."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """The lines of a file that ops come from, with some around them.
+    """The lines of a file from which ops come, with some lines around them.
 
     Attributes:
-        path: of the file on this machine.
+        path: the file's path on this machine.
         lines: line number → text.
     """
 
@@ -31,11 +31,11 @@ class Source:
 
 
 def sources(places: Iterable[str], folder: Path | None = None) -> dict[str, Source]:
-    """The text around each place.
+    """Return the text around each source location.
 
     Args:
-        places: `model.py:41`, as ops have them.
-        folder: where files are looked for first.
+        places: locations of ops, such as `model.py:41`.
+        folder: the folder in which files are searched first.
     """
     wanted: dict[str, set[int]] = defaultdict(set)
     for place in places:

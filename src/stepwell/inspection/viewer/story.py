@@ -1,8 +1,8 @@
-"""A program at every step of its way down, told in lines that can be compared.
+"""A program after every pass of its lowering, as lines that can be compared.
 
-Steps change a program in place, so an op that a step left alone is the same object before and
-after it: each op gets a number when first seen, and the difference of two levels is a difference
-of sets of numbers, found without comparing text.
+Passes change a program in place, so an unchanged op is the same object before and after a pass.
+Each op gets a number when it is first seen, and the difference of two levels is a difference of
+sets of numbers, without comparing text.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ class Line:
     """One op at one level.
 
     Attributes:
-        op: the number of the op, the same at every level where it is the same object; -1 for
-            braces and signatures.
+        op: the number of the op, the same at every level if it is the same object; -1 for braces
+            and signatures.
         text: as printed, without location.
         depth: nesting.
         name, node, source, path: op name, node name, source line and module of the model.
-        delegate: the number of the delegate around it, -1 outside.
+        delegate: the number of the delegate that contains it; -1 outside.
     """
 
     op: int
@@ -61,7 +61,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Level:
-    """The program after one step, and how each application of a rewrite brought it there."""
+    """The program after one pass, and each application of a rewrite in it."""
 
     name: str
     applied: int
@@ -71,16 +71,16 @@ class Level:
 
 @dataclass(frozen=True)
 class Story:
-    """Everything the page shows.
+    """The content of the page.
 
     Attributes:
         title: the model's name.
-        levels: the program as it came and after each step that changed it.
-        weights: of the last level.
-        fates: what became of each op of the model; empty without a target.
-        lowered: the lowering, None if there was none.
+        levels: the source program, and the program after each pass that changed it.
+        weights: the weights of the last level.
+        fates: the fate of each op of the model; empty without a target.
+        lowered: the lowering; None without a target.
         notes: further tables, title → text (a check, a memory plan).
-        latency: seconds a call took where it was measured.
+        latency: the seconds of a call, if measured.
     """
 
     title: str
@@ -91,21 +91,21 @@ class Story:
     notes: Mapping[str, str] = field(default_factory=dict[str, str])
     latency: float | None = None
     times: Mapping[str, float] = field(default_factory=dict[str, float])
-    """Node of the model → milliseconds a call spent in it, where that was measured."""
+    """Node of the model → its milliseconds per call, if measured."""
     sources: Mapping[str, Source] = field(default_factory=dict[str, Source])
-    """File name in locations → its text, where it was found."""
+    """File name in locations → its text, if found."""
     memory: tuple[MemoryPlan, ...] = ()
     """The arenas of the artifact's methods, and the workspaces of its delegates."""
     added: float = 0.0
-    """Milliseconds a call in ops that no node of the model has."""
+    """Milliseconds per call in ops without a node of the model."""
     differences: Mapping[str, float] = field(default_factory=dict[str, float])
-    """Node of the model → how far the lowered program's value of it is from eager PyTorch's."""
+    """Node of the model → the difference of the lowered program's value from eager PyTorch's."""
     overlays: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """Name → a reader's numbers, as Model Explorer's node data."""
+    """Name → user-supplied numbers, as Model Explorer's node data."""
     numbers: Mapping[str, Numbers] = field(default_factory=dict[str, Numbers])
-    """Key of a weight → what its elements are, where that was looked at."""
+    """Key of a weight → statistics of its elements, if computed."""
     beside: int = -1
-    """The level that the graph shows beside the last; -1 for none."""
+    """The level that the graph compares with the last one; -1 for none."""
 
 
 def tell(
@@ -119,12 +119,12 @@ def tell(
     folder: Path | None = None,
     **options: OptionValue,
 ) -> Story:
-    """Lower a program, keeping what it looked like after each step; without a target, just look.
+    """Lower a program and record it after each pass; without a target, record it once.
 
     Args:
         program, target, pipeline, options: as for `stepwell.lower`; the program is not changed.
         title, notes, latency: shown on the page.
-        folder: where the model's source files are, if they are not loaded as modules.
+        folder: the folder of the model's source files, if they are not loaded as modules.
     """
     source = program if isinstance(program, Program) else from_exported_program(program)
     numbers: dict[Operation, int] = {}
@@ -179,7 +179,7 @@ def _sources(level: Level, folder: Path | None) -> dict[str, Source]:
 
 @dataclass(frozen=True)
 class _Look(Pass):
-    """Shows the program as it came, and the history of the run, to a function; changes nothing."""
+    """Calls a function with the source program and the history of the run; changes nothing."""
 
     show: Callable[[Program, History], None]
     name: ClassVar[str] = "look"
@@ -190,7 +190,7 @@ class _Look(Pass):
 
 
 class _Lines(TextPrinter):
-    """A printer whose text is taken away piece by piece."""
+    """A printer whose text is consumed in pieces."""
 
     def take(self) -> str:
         text = self._out.getvalue().strip()
@@ -199,7 +199,7 @@ class _Lines(TextPrinter):
 
 
 def snapshot(program: Program, name: str, applied: int, numbers: dict[Operation, int]) -> Level:
-    """The lines of a program; ops not seen before are given the next numbers."""
+    """Return the lines of a program; new ops get the next numbers."""
     lines: list[Line] = []
     delegates = 0
     for func in program.methods.values():

@@ -21,13 +21,13 @@ class Summary:
     """Counts of a program.
 
     Attributes:
-        level: of the program.
+        level: the level of the program.
         methods: each method with its inputs and outputs as text.
         ops: op name → (count, work); weights and terminators are not counted.
         weights: every weight, largest first.
         state: mutable buffers.
-        delegates: how many parts a backend runs as a whole.
-        activations: bytes of the largest set of values alive at once, without any sharing of
+        delegates: the number of subgraphs that a backend runs as a whole.
+        activations: the bytes of the largest set of values that are live at once, without sharing
             memory between an op's operands and results; symbolic dimensions count as 1.
     """
 
@@ -59,7 +59,7 @@ class Summary:
 
 
 def summarize(program: Program) -> Summary:
-    """Count what a program consists of; nothing is evaluated."""
+    """Count the parts of a program, without evaluating anything."""
     ops: Counter[str] = Counter()
     work: Counter[str] = Counter()
     state: list[str] = []
@@ -100,7 +100,7 @@ def _by_element(rows: tuple[WeightRow, ...]) -> dict[str, tuple[int, int]]:
 
 
 def _alive(program: Program, method: str) -> int:
-    """The largest sum of bytes of values that are computed but not yet read for the last time."""
+    """Return the peak of live bytes: values that are computed and still have a later use."""
     ops = list(program.method(method).body.block.ops)
     last = {value: at for at, op in enumerate(ops) for value in op.operands}
     now = most = 0

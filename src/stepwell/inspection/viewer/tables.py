@@ -1,4 +1,4 @@
-"""Fragments of HTML that notebooks show for programs, reports, explanations and checks."""
+"""HTML fragments that notebooks show for programs, reports, explanations and checks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MOST_ROWS = 200
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[Any]], caption: str = "") -> str:
-    """A table, its cells escaped."""
+    """Return a table with escaped cells."""
     shown = list(rows)
     head = "".join(f"<th style='text-align:left'>{escape(h)}</th>" for h in heads)
     body = "".join(
@@ -40,7 +40,7 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[Any]], caption: str = ""
 
 @gives("html", Explanation)
 def explanation_table(explanation: Explanation) -> str:
-    """What became of each op."""
+    """Return the fate of each op."""
     total = sum(fate.cost for fate in explanation.fates) or 1
     rows = [
         (
@@ -61,7 +61,7 @@ def explanation_table(explanation: Explanation) -> str:
 
 
 def advice_table(found: Iterable[Advice]) -> str:
-    """What to change in the model; nothing if nothing is left to kernels."""
+    """Return the advice on model changes; empty if no op is left to kernels."""
     rows = [
         (
             f"{one.share:.1%}",
@@ -78,7 +78,7 @@ def advice_table(found: Iterable[Advice]) -> str:
 
 @gives("html", Report)
 def report_table(report: Report) -> str:
-    """The steps of a lowering, and what stayed outside."""
+    """Return the passes of a lowering, and the ops outside delegates."""
     steps = [
         (s.name, s.applied, s.ops, f"{s.seconds * 1e3:.1f}") for s in report.steps if s.applied
     ]
@@ -94,7 +94,7 @@ def report_table(report: Report) -> str:
 
 @gives("html", Lowered)
 def lowered_fragment(lowered: Lowered) -> str:
-    """What the lowering did, and the ops that there are now; no text, no weights."""
+    """Return the report and the final op counts; no program text and no weights."""
     counts = summarize(lowered.program)
     rows = sorted(counts.ops.items(), key=lambda item: -item[1][1])
     ops = table(("op", "count", "work"), [(name, n, f"{w:,}") for name, (n, w) in rows])
@@ -106,34 +106,34 @@ def lowered_fragment(lowered: Lowered) -> str:
 
 @gives("html", Profile)
 def profile_table(profile: Profile) -> str:
-    """The parts, and how long each takes."""
+    """Return the parts of a profile with their times."""
     caption = f"{profile.method}: {profile.milliseconds:.3f} ms"
     return table(HEADS, profile.cells(), caption)
 
 
 @gives("html", Pipeline)
 def pipeline_table(pipeline: Pipeline) -> str:
-    """The steps, and what each runs."""
+    """Return the passes, and the rewrites of each."""
     rows = [(step_name(step), ", ".join(_parts(step))) for step in pipeline.steps]
     return table(("step", "runs"), rows, f"pipeline {pipeline.name}")
 
 
 @gives("html", Pipelines)
 def pipelines_table(pipelines: Pipelines) -> str:
-    """The names, and how many steps each has."""
+    """Return the names, and the number of passes of each."""
     rows = [(name, len(pipeline.steps)) for name, pipeline in pipelines.items()]
     return table(("pipeline", "steps"), rows)
 
 
 def _parts(step: Step) -> list[str]:
-    """What a step holds; nothing if it is one rewrite."""
+    """Return the rewrites of a pass; empty if it is one rewrite."""
     rewrites = list(step.rewrites) if isinstance(step, GreedyRewrites) else []
     return [step_name(part) for part in rewrites]
 
 
 @gives("html", MxAccuracy)
 def accuracy_table(accuracy: MxAccuracy) -> str:
-    """The relative error of each layer in each MX payload."""
+    """Return the relative error of each layer in each MX payload."""
     rows = [list(map(_cell, row)) for row in accuracy.cells()]
     return table(("layer", "kind", *PAYLOADS, "is"), rows, "relative error in each MX payload")
 
@@ -144,7 +144,7 @@ def _cell(held: Any) -> str:
 
 @gives("html", Program)
 def program_fragment(program: Program) -> str:
-    """The text of a program, folded away under its size."""
+    """Return the text of a program, collapsed under its size."""
     counts = summarize(program)
     rows = sorted(counts.ops.items(), key=lambda item: -item[1][1])
     text = escape(str(program))

@@ -24,7 +24,7 @@ class WeightRow:
 
 
 def weight_rows(program: Program) -> Iterator[WeightRow]:
-    """Each weight that the program names, largest first; nothing is evaluated."""
+    """Yield each weight of the program, largest first, without evaluating it."""
     types: dict[str, Any] = {}
     for op in program.module.walk():
         if isinstance(op, WeightOp):
@@ -39,7 +39,7 @@ def weight_rows(program: Program) -> Iterator[WeightRow]:
 
 
 def weight_bytes(type_: Any) -> int:
-    """Bytes of a weight's elements; 0 where its element type has no fixed size."""
+    """Return the bytes of a weight's elements; 0 if its element type has no fixed size."""
     type_element = element(type_)
     width = getattr(type_element, "bitwidth", None)
     if width is None:
@@ -52,14 +52,15 @@ def weight_bytes(type_: Any) -> int:
 
 
 Numbers = tuple[float, float, float, tuple[float, ...]]
-"""Least, greatest and mean of a weight's elements, and the first four."""
+"""Minimum, maximum and mean of a weight's elements, and the first four."""
 _MOST_BYTES = 64_000_000
 
 
 def weight_numbers(program: Program, most: int = _MOST_BYTES) -> dict[str, Numbers]:
-    """What the weights of a program are, in the order of `weight_rows` for so many bytes.
+    """Return the statistics of a program's weights, in the order of `weight_rows`, up to `most`
+    bytes.
 
-    Stored integers are given as they are stored; NaN and infinities are passed over.
+    Quantized weights are described by their stored integers; NaN and infinities are skipped.
     """
     numbers: dict[str, Numbers] = {}
     for row in weight_rows(program):

@@ -1,11 +1,11 @@
-"""What XNNPACK keeps inside a delegate: each value's place and lifetime in its workspace.
+"""XNNPACK's workspace of a delegate: the location and live range of each value.
 
-XNNPACK plans this when a method starts and reports none of it, so it is computed here, from the
-graph and by the planner's rules (XNNPACK's `src/memory-planner.c` and `src/runtime.c`): a value
-lives from the node that writes it to the last that reads it; a node that works element by element
-writes over an operand that nobody else reads; then the largest value first is put into the
-smallest gap between those that live at the same time, else above them. Inputs, outputs and weights
-are elsewhere. Not known from the graph, and left out: what operators need for themselves.
+XNNPACK plans the workspace when a method starts and does not report it. It is computed here from
+the graph by the planner's rules (XNNPACK's `src/memory-planner.c` and `src/runtime.c`). A value
+lives from the node that writes it to its last user. An elementwise node overwrites an operand that
+has no other user. The values are placed from the largest to the smallest, each in the smallest gap
+between the values that live at the same time, else above them. Inputs, outputs and weights are
+stored elsewhere. The scratch memory of operators is not known from the graph, and is omitted.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from stepwell.ir.types import TensorType, dims, is_static
 ALIGNMENT = 64
 """Bytes to which XNNPACK rounds a value on desktop x86 (`XNN_ALLOCATION_ALIGNMENT`)."""
 _ROW_PARAMETERS = 8
-"""Bytes of scale and zero point of each row that XNNPACK quantizes while it runs."""
+"""Bytes of the scale and zero point of each row that XNNPACK quantizes dynamically."""
 
 
 @dataclass
 class _Block:
-    """Bytes that one value, or several that write over each other, hold from node to node."""
+    """The bytes of one value, or of several that overwrite each other, from node to node."""
 
     labels: list[str]
     bytes: int
@@ -41,7 +41,7 @@ class _Block:
 
 
 def workspace_plans(program: Program) -> tuple[MemoryPlan, ...]:
-    """The workspace of each delegate whose sizes are known, in the order of the program."""
+    """Return the workspace of each delegate with static sizes, in the order of the program."""
     plans: list[MemoryPlan] = []
     for method, func in program.methods.items():
         delegates = [op for op in func.body.block.ops if isinstance(op, DelegateOp)]
@@ -54,7 +54,7 @@ def workspace_plans(program: Program) -> tuple[MemoryPlan, ...]:
 
 
 def workspace_plan(delegate: DelegateOp, name: str) -> MemoryPlan | None:
-    """The plan of one delegate; None if a size is open until a call."""
+    """Return the plan of one delegate; None if a size is dynamic."""
     nodes = [op for op in delegate.block.ops if isinstance(op, XnnpackOp)]
     if not all(_is_known(result) for op in nodes for result in op.results):
         return None
@@ -73,7 +73,7 @@ def _is_known(value: SSAValue) -> bool:
 
 
 def _blocks(delegate: DelegateOp, nodes: list[XnnpackOp]) -> list[_Block]:
-    """The values inside, with those that share bytes as one."""
+    """Return the inner values, with those that share bytes as one block."""
     ends = delegate.block.last_op
     outside = {*delegate.block.args, *(ends.operands if ends is not None else ())}
     numbers: dict[Operation, int] = {op: number for number, op in enumerate(nodes)}
@@ -98,7 +98,9 @@ def _blocks(delegate: DelegateOp, nodes: list[XnnpackOp]) -> list[_Block]:
 
 
 def _reused(op: Operation, result: SSAValue, made: dict[SSAValue, _Block]) -> SSAValue | None:
-    """The operand that a node writes over: of its size, inside the delegate, read by it alone."""
+    """Return the operand that a node overwrites: of the same size, inside the delegate, without
+    other users.
+    """
     if not isinstance(op, Unary | Binary | StaticReshape) or isinstance(op, Convert):
         return None
     for operand in op.operands:
@@ -133,7 +135,7 @@ def _label(op: XnnpackOp) -> str:
 
 
 def _place(blocks: list[_Block]) -> int:
-    """Give each block its offset, the largest first; the bytes of all."""
+    """Set the offset of each block, the largest first; return the total bytes."""
     done: list[_Block] = []
     size = 0
     for block in sorted(blocks, key=lambda one: -one.bytes):
@@ -149,7 +151,9 @@ def _place(blocks: list[_Block]) -> int:
 
 
 def _gap(taken: list[tuple[int, int]], size: int) -> int:
-    """The start of the smallest gap below or between taken ranges that has room, else their end."""
+    """Return the start of the smallest sufficient gap below or between the occupied ranges, else
+    their end.
+    """
     best, smallest, end = -1, 0, 0
     for start, stop in taken:
         if start > end and start - end >= size and (best < 0 or start - end < smallest):

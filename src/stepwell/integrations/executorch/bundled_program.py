@@ -1,4 +1,4 @@
-"""Bundled programs (`.bpte`): what was lowered, with cases of the model or of another bundle."""
+"""Bundled programs (`.bpte`): a lowered program with test cases of the model or of a bundle."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from stepwell.program import from_exported_program
 def to_bpte(
     source: Any, pte: bytes, cases: Content | Mapping[str, Sequence[tuple[Any, ...]]]
 ) -> bytes:
-    """As `Lowered.to_bpte`; `source` is what was lowered, as it was given."""
+    """As `Lowered.to_bpte`; `source` is the original argument of the lowering."""
     if not isinstance(cases, Mapping):
         return rebundled(content(cases, "bundled program"), pte)
     if source is None:
         raise StepwellError(
-            "what was lowered is not there to say what the cases give",
+            "the lowered model is not available to compute the results of the cases",
             help="lower it in this process, or give a bundled program whose cases are kept",
         )
     program = source if isinstance(source, Program) else from_exported_program(source)

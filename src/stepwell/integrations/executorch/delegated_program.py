@@ -1,8 +1,8 @@
 """A lowered program inside the stock flow: a torch program that calls ExecuTorch's delegates.
 
-Each delegate is a `LoweredBackendModule` as the flow itself makes them, with the payload that a
-`.pte` of ours holds; what stays outside is torch's own operators, for the flow's kernels. The flow
-asks a delegate for the shapes of its results alone, so its `original_module` gives zeros.
+Each delegate is a `LoweredBackendModule` as the flow itself creates it, with the same payload as in
+stepwell's `.pte`. Ops outside delegates are torch's own operators, for the flow's kernels. The flow
+uses a delegate's `original_module` only for the shapes of its results, so it returns zeros.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ from stepwell.translate.exporter.to_torch import exported_with
 
 
 def to_delegated(program: Program, method: str = "forward", **options: bool) -> ExportedProgram:
-    """A method at the xnnpack level as a torch program of the stock flow.
+    """Convert a method at the xnnpack level to a torch program of the stock flow.
 
     Args:
-        program: lowered; it is not changed.
+        program: the lowered program; it is not changed.
         method: the method's name.
         options: as for `backends.xnnpack.emit.payload`.
 
     Raises:
-        UnsupportedError: sizes of a delegate, or the memory format of an input or an output, are
-            such that the stock flow would not keep them.
+        UnsupportedError: the stock flow would not preserve the sizes of a delegate, or the memory
+            format of an input or an output.
     """
     _is_plain(program, method)
     write = partial(_write, weights=program.weights, **options)
@@ -58,7 +58,7 @@ def to_delegated(program: Program, method: str = "forward", **options: bool) -> 
 
 
 def _is_plain(program: Program, method: str) -> None:
-    """Raise UnsupportedError where a program says more than the flow's edge dialect keeps."""
+    """Raise UnsupportedError if the flow's edge dialect cannot represent a program."""
     func = program.method(method)
     signature = get_signature(func)
     problems = [
@@ -84,7 +84,7 @@ def _is_plain(program: Program, method: str) -> None:
 
 
 def _write(to: GraphExporter, op: DelegateOp, *, weights: WeightStore, **options: bool) -> None:
-    """The call of a delegate, and what is got of its results."""
+    """Insert the call of a delegate, and get its results."""
     fake = [to.shared.symbols.fake(result.type) for result in op.results]
     operands = [to.values[value] for value in op.operands]
     name = to.shared.graph_name("lowered_module")
@@ -125,7 +125,7 @@ def _lowered(
 
 
 def _shapes(inputs: Sequence[torch.Tensor], results: Sequence[torch.Tensor]) -> ExportedProgram:
-    """A program that takes what a delegate takes and gives zeros of the shapes it gives."""
+    """Make a program with a delegate's inputs that returns zeros of its results' shapes."""
     graph = Graph()
     specs: list[InputSpec] = []
     for at, given in enumerate(inputs):

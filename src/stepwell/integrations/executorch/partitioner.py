@@ -1,12 +1,12 @@
-"""`StepwellPartitioner`: stepwell in the stock flow, in the place of `XnnpackPartitioner`.
+"""`StepwellPartitioner`: stepwell in the stock flow, in place of `XnnpackPartitioner`.
 
     edge = to_edge_transform_and_lower(exported, partitioner=[stepwell.StepwellPartitioner()])
     program = edge.to_executorch()
 
-The flow asks its partitioners for changes before it decomposes anything. There the program is
-lowered as `stepwell.lower` lowers it, so delegates are as many and as fast; for the steps that
-follow they are delegates like any other, and what is left outside goes to the partitioners behind
-this one, and to the flow's kernels.
+The flow lets its partitioners change the program before it decomposes anything. At this point the
+program is lowered as by `stepwell.lower`, with equally many and equally fast delegates. For later
+steps of the flow they are ordinary delegates. Ops outside them go to the partitioners after this
+one, and to the flow's kernels.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ class StepwellPartitioner(Partitioner):
     """Lowers to XNNPACK as `stepwell.lower` does, for `to_edge_transform_and_lower`.
 
     Attributes:
-        reports: what became of each program that was lowered, in order.
+        reports: the report of each lowered program, in order.
     """
 
     def __init__(self, target: str = TARGET, **options: Any) -> None:
-        """A partitioner.
+        """Create a partitioner.
 
         Args:
             target: `xnnpack`, or a plug-in's pipeline for it.
@@ -42,7 +42,7 @@ class StepwellPartitioner(Partitioner):
         self.reports: list[Report] = []
 
     def transform_for_pre_decomposition(self, exported_program: ExportedProgram) -> ExportedProgram:
-        """The program with calls of delegates in it."""
+        """Return the program with calls of delegates."""
         from stepwell.integrations.executorch.delegated_program import to_delegated
 
         lowered = lower_as_far(exported_program, self.target, **self.options)
@@ -57,10 +57,10 @@ class StepwellPartitioner(Partitioner):
         return to_delegated(lowered.program, **told)
 
     def partition(self, exported_program: ExportedProgram) -> PartitionResult:
-        """Everything is delegated already.
+        """Partition nothing: everything is delegated already.
 
         Raises:
-            StepwellError: the flow gave this partitioner no program before it decomposed it.
+            StepwellError: the flow did not call this partitioner before it decomposed the program.
         """
         if not self.reports:
             raise StepwellError(

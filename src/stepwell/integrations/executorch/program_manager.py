@@ -1,4 +1,4 @@
-"""What the stock flow's last step gives, of a program of ours: `Lowered.to_executorch()`."""
+"""The counterpart of the stock flow's final result: `Lowered.to_executorch()`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ExecutorchProgram(Shown):
 
     Attributes:
         buffer: the bytes of the file.
-        methods: their names.
+        methods: the names of the methods.
     """
 
     buffer: bytes = field(repr=False)
@@ -27,13 +27,13 @@ class ExecutorchProgram(Shown):
     record: Any = field(default=None, repr=False)
 
     def write_to_file(self, open_file: BinaryIO) -> None:
-        """Write the bytes to a file that is open for them."""
+        """Write the bytes to an open file."""
         open_file.write(self.buffer)
 
     def save(self, path: str | Path) -> None:
-        """Write a `.pte`, whole or not at all."""
+        """Write a `.pte` atomically."""
         write_atomically(as_path(path), self.buffer)
 
     def get_etrecord(self) -> ETRecord:
-        """What ExecuTorch's Inspector needs, of the method `forward`."""
+        """Return the data that ExecuTorch's Inspector needs for the method `forward`."""
         return self.record()

@@ -1,14 +1,14 @@
 """Recipes of `executorch.export` that lower with stepwell: XNNPACK's own, with our partitioner.
 
-    import stepwell.integrations.executorch.recipes
+    from stepwell.integrations.executorch.recipes import StepwellRecipeType
 
     session = executorch.export.export(
-        model, [inputs], ExportRecipe.get_recipe(stepwell.integrations.executorch.recipes.StepwellRecipeType.FP32)
+        model, [inputs], ExportRecipe.get_recipe(StepwellRecipeType.FP32)
     )
     session.save_to_pte("model.pte")
 
-How a model is quantized is what ExecuTorch's recipe of the same name says. Its registry knows a
-provider once the module that has it is imported: ExecuTorch 1.5 looks for no entry points.
+A model is quantized as in ExecuTorch's recipe of the same name. The registry knows the provider
+after an import of this module: ExecuTorch 1.5 does not search entry points.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ BACKEND = "stepwell"
 
 
 class StepwellRecipeType(RecipeType):
-    """What ExecuTorch's XNNPACK recipes quantize, lowered by stepwell."""
+    """ExecuTorch's XNNPACK recipes, with a lowering by stepwell."""
 
     FP32 = "stepwell_fp32"
     PT2E_INT8_DYNAMIC_PER_CHANNEL = "stepwell_pt2e_int8_dynamic_per_channel"
@@ -44,28 +44,28 @@ class StepwellRecipeType(RecipeType):
 
     @classmethod
     def get_backend_name(cls) -> str:
-        """The name under which the registry has the provider."""
+        """The provider's name in the registry."""
         return BACKEND
 
 
 class StepwellRecipeProvider(BackendRecipeProvider):
-    """Makes the recipes of `StepwellRecipeType`."""
+    """Creates the recipes of `StepwellRecipeType`."""
 
     @property
     def backend_name(self) -> str:
-        """`stepwell`."""
+        """Return `stepwell`."""
         return BACKEND
 
     def get_supported_recipes(self) -> Sequence[RecipeType]:
-        """Every one."""
+        """Return every recipe type."""
         return list(StepwellRecipeType)
 
     def create_recipe(self, recipe_type: RecipeType, **kwargs: Any) -> ExportRecipe | None:
-        """A recipe; None if it is another backend's.
+        """Create a recipe; None if it is another backend's.
 
         Args:
             recipe_type: which one.
-            kwargs: as ExecuTorch's recipe of the same name takes them (`group_size`).
+            kwargs: arguments of ExecuTorch's recipe of the same name (`group_size`).
 
         Raises:
             StepwellError: the installed ExecuTorch has no recipe of that name.

@@ -1,10 +1,10 @@
-"""What ExecuTorch's own flow makes of a model, measured in a process of its own.
+"""Measurement of ExecuTorch's own flow on a model, in a separate process.
 
     python -m stepwell.integrations.executorch.stock examples/models/deit.py:deit_tiny
 
-prints one line of JSON: CPU seconds from ExportedProgram to `.pte`, delegates, ops outside them and
-how many of those are `mul.Scalar`; with a `.pte` and a quantizer's name (or nothing) behind it, the
-ratio of their latencies. What the flow itself prints stays in that process.
+prints one line of JSON: CPU seconds from ExportedProgram to `.pte`, the number of delegates, of ops
+outside them and of `mul.Scalar` among those. With a `.pte` and a quantizer's name (or an empty one)
+as further arguments, it prints the ratio of their latencies. The flow's own output is discarded.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ if TYPE_CHECKING:
 
 
 def measure_stock(model: str) -> dict[str, Any]:
-    """The figures of a model given as `file.py:callable`.
+    """Measure the figures of a model, a `file.py:callable`.
 
     Raises:
-        ArtifactError: the stock flow failed; its last line is told.
+        ArtifactError: the stock flow failed; the message has its last line.
     """
     return _apart(model)
 
 
 def ratio_to_stock(model: str, pte: bytes, quantize: str | None = None) -> float:
-    """The time of a call of a `.pte`, of one of the stock flow's for the same model.
+    """Return the time of a call of a `.pte`, divided by that of the stock flow's for the model.
 
-    Both run by turns on the same inputs, on one thread of a process of their own; the ratio is that
+    Both run alternately on the same inputs, on one thread of a separate process; the ratio is that
     of the tenth percentiles.
 
     Args:
         model: `file.py:callable`, or a `.pt2`.
-        pte: what is timed against it.
+        pte: the artifact that is timed against it.
         quantize: the name of a quantizer, for the module.
 
     Raises:
-        ArtifactError: the stock flow failed; its last line is told.
+        ArtifactError: the stock flow failed; the message has its last line.
     """
     with tempfile.TemporaryDirectory() as folder:
         ours = Path(folder) / "ours.pte"
@@ -54,7 +54,7 @@ def ratio_to_stock(model: str, pte: bytes, quantize: str | None = None) -> float
 
 
 def _apart(*arguments: str) -> dict[str, Any]:
-    """What this module prints, run with these arguments in a process of its own."""
+    """Run this module with these arguments in a separate process; return its output."""
     command = [sys.executable, "-m", "stepwell.integrations.executorch.stock", *arguments]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     if run.returncode:
@@ -64,7 +64,7 @@ def _apart(*arguments: str) -> dict[str, Any]:
 
 
 def stock_pte(exported: ExportedProgram) -> bytes:
-    """The `.pte` of the stock flow, with its XNNPACK partitioner."""
+    """Build the `.pte` of the stock flow, with its XNNPACK partitioner."""
     from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
     from executorch.exir import to_edge_transform_and_lower
 
@@ -74,7 +74,7 @@ def stock_pte(exported: ExportedProgram) -> bytes:
 
 
 def counted(pte: bytes) -> dict[str, int]:
-    """Delegates, ops outside them and `mul.Scalar` among those, counted in a `.pte`."""
+    """Count the delegates of a `.pte`, the ops outside them and `mul.Scalar` among those."""
     from stepwell.backends.executorch.container import DelegateCall, KernelCall
     from stepwell.backends.executorch.reading.read import read_container
 
@@ -138,7 +138,7 @@ def _timed(model: str, ours: str, quantize: str) -> dict[str, float]:
 
 
 SECONDS, LEAST_CALLS = 2.0, 20
-"""How long both programs run by turns, at least."""
+"""Least time that both programs run alternately."""
 
 if __name__ == "__main__":
     model, *more = sys.argv[1:]

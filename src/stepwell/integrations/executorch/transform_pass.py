@@ -1,7 +1,7 @@
-"""A rewrite of ours as a pass of the stock flow: `to_edge_transform_and_lower(transform_passes=…)`.
+"""A rewrite as a pass of the stock flow: `to_edge_transform_and_lower(transform_passes=…)`.
 
-The stock flow runs such passes on programs of its edge dialect and checks them against it, so
-what the rewrite made of a program goes back with the edge dialect's own operators.
+The stock flow runs such passes on programs of its edge dialect and verifies the result against it,
+so the rewritten program is converted back to the edge dialect's own operators.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ def transform_pass(rewrite: str | Step, **options: object) -> ExportedProgramPas
         )
 
     Args:
-        rewrite: a step, or the name of one (`lift-constant-scalar`). A name that the xnnpack
-            pipelines hold means the step as it is set there.
-        options: fields of the step's class to set otherwise.
+        rewrite: a pass, or the name of one (`lift-constant-scalar`). A name in the xnnpack
+            pipelines means the pass with its options there.
+        options: fields of the pass's class to override.
 
     Raises:
-        StepwellError: no step has that name, it has no such option, or makes operations that edge
-            programs have not.
+        StepwellError: no pass has that name, it has no such option, or creates operations that
+            edge programs cannot have.
     """
     step: Any = _named(rewrite, options) if isinstance(rewrite, str) else rewrite
     if not isinstance(step, Rewrite | Pass):
@@ -67,7 +67,7 @@ def transform_pass(rewrite: str | Step, **options: object) -> ExportedProgramPas
 
 
 def _pass_class() -> Any:
-    """The pass class, made when it is needed: importing its base takes seconds."""
+    """Create the pass class on demand: importing its base takes seconds."""
     from executorch.exir.pass_base import ExportedProgramPassBase, ExportedProgramPassResult
 
     class StepwellPass(ExportedProgramPassBase):
@@ -77,7 +77,7 @@ def _pass_class() -> Any:
             self.name, self.apply = name, apply
 
         def call(self, exported_program: ExportedProgram) -> ExportedProgramPassResult:
-            """Apply it; a program that has nothing to rewrite comes back as it is."""
+            """Apply it; a program with nothing to rewrite is returned unchanged."""
             done = self.apply(exported_program)
             return ExportedProgramPassResult(done or exported_program, done is not None)
 
@@ -85,7 +85,7 @@ def _pass_class() -> Any:
 
 
 def edge_safe() -> list[str]:
-    """The names of the rewrites whose results edge programs may hold, by their examples."""
+    """Return the names of rewrites whose results, by their examples, are valid in edge programs."""
     from stepwell.pipelines.pass_pipeline.named_passes import step_classes
 
     return [name for name, step in step_classes().items() if not _makes_beyond_edge(step)]
@@ -95,9 +95,10 @@ _OPERATION = re.compile(r"\b(?:aten|cmsis|ethosu|quant|tosa|tosa_mxfp|xnnpack)\.
 
 
 def _makes_beyond_edge(step: type[Step]) -> list[str]:
-    """The operations that a rewrite's own text reads or makes and that edge programs have not.
+    """Return the operations in a rewrite's text that edge programs cannot have.
 
-    Of what a rule makes under a variable name, its text does not say: then the result is looked at.
+    A rule's text does not name an operation that it creates through a variable; then the result
+    is checked.
     """
     from stepwell.dialects.aten.registry import find
 
@@ -120,7 +121,7 @@ def _makes_beyond_edge(step: type[Step]) -> list[str]:
 
 
 def _examples(step: type[Rewrite[Any]]) -> list[tuple[str, str]]:
-    """What a rewrite makes of what, as its text or a function's sample says."""
+    """Return the pattern and the result of a rewrite, from its text or a function's sample."""
     if issubclass(step, Lowering):
         from stepwell.translate.lowerings.samples import examples_of
 

@@ -1,1 +1,1 @@
-"""`stepwell opt`, and what xDSL's own tools see of stepwell."""
+"""`stepwell opt`, and stepwell's dialects and passes for xDSL's own tools."""

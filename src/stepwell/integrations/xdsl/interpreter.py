@@ -1,4 +1,4 @@
-"""xDSL's own `Interpreter` over our functions: each op has the meaning that stepwell gives it.
+"""xDSL's own `Interpreter` with stepwell's semantics of each op.
 
 interpreter = xdsl_interpreter(program)
 (y,) = interpreter.call_op("forward", (x,))
@@ -19,7 +19,7 @@ from stepwell.ir.program import Program
 
 
 class StepwellFunctions(InterpreterFunctions):
-    """The rules of the ops in a program, as xDSL's interpreter takes them."""
+    """Return the implementations of a program's ops for xDSL's interpreter."""
 
     def __init__(self, program: Program) -> None:
         self.ours = Interpreter(program.weights)
@@ -43,7 +43,7 @@ def _run(
 
 
 def xdsl_interpreter(program: Program) -> XdslInterpreter:
-    """XDSL's interpreter with every op of a program; its state stays as it was at the start."""
+    """Create xDSL's interpreter with every op of a program; it does not change the state."""
     interpreter = XdslInterpreter(program.module)
     interpreter.register_implementations(FuncFunctions())
     interpreter.register_implementations(StepwellFunctions(program))

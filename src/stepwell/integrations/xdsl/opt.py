@@ -1,21 +1,22 @@
-"""`stepwell opt`: the mlir-opt of this stack, xDSL's driver with our text, verifier and passes.
+"""`stepwell opt`: the `mlir-opt` of stepwell, xDSL's driver with our text, verifier and passes.
 
     stepwell opt model.mlir -p 'merge-views,lift-constant-scalar{protect_attention=false}'
     stepwell opt tests.mlir --split-input-file --verify-diagnostics
     stepwell opt model.mlir -p lower-to-xnnpack --mlir-print-ir-after-change --time-passes
     stepwell opt repro.mlir
 
-Constants stand in the text where they are small. Larger ones are keys: of the weights beside a
-`.mlir`, if they are there; otherwise passes see their types alone, and a rewrite that depends on an
-element refuses. A reproducer (`stepwell.validation.reducer.reproducer`) says itself which step to run.
+The text contains small constants. Larger ones are keys of the weights file next to the `.mlir`. If
+that is missing, passes see only their types, and a rewrite that depends on an element refuses. A
+reproducer (`stepwell.validation.reducer.reproducer`) names the pass to run in its header.
 """
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import IO, Any
@@ -27,8 +28,6 @@ from xdsl.passes import ModulePass
 from xdsl.transforms import get_all_passes
 from xdsl.xdsl_opt_main import xDSLOptMain
 
-from stepwell.cli.commands import add_load
-from stepwell.cli.terminal.outcome import add_json
 from stepwell.dialects import make_known
 from stepwell.integrations.xdsl.opt_diagnostics import (
     Diagnostic,
@@ -67,12 +66,12 @@ _ALIASES = {
     "--mlir-timing": "time_passes",
     "--pass-pipeline": "passes",
 }
-"""MLIR's names of what xDSL's driver has under its own."""
+"""MLIR's names of options that xDSL's driver has under other names."""
 
 
 @dataclasses.dataclass
 class Chunk:
-    """One program of an input: the text, which number it has, and where its first line stands."""
+    """One program of an input: its text, its number and its first line's position."""
 
     text: str
     number: int | None
@@ -80,30 +79,41 @@ class Chunk:
 
 
 class OptMain(xDSLOptMain):
-    """xDSL's driver over stepwell's levels. Plain xDSL passes (`cse`, `dce`) work too."""
+    """xDSL's driver for stepwell's levels. Plain xDSL passes (`cse`, `dce`) work too.
+
+    Args:
+        add_arguments: adds further arguments to the parser.
+        args: the command line, without the program's name.
+    """
+
+    def __init__(
+        self, add_arguments: Callable[[argparse.ArgumentParser], None], args: Sequence[str]
+    ) -> None:
+        self.add_arguments = add_arguments
+        super().__init__(args=args)
 
     def register_all_dialects(self) -> None:
-        """The text parser finds dialects by itself: ours once they are known, xDSL's by name."""
+        """Register dialects: ours when they are known, xDSL's by name; the parser loads them."""
         make_known()
         ask_for_more(load_entry_points)
         self.ctx = Context()
 
     def register_all_passes(self) -> None:
-        """Passes of xDSL, and ours."""
+        """Register xDSL's passes and ours."""
         self.available_passes = Passes(get_all_passes())
 
     def register_all_targets(self) -> None:
-        """Text only, ours or MLIR's: artifacts are what `stepwell lower` is for."""
+        """Register text output only, ours or MLIR's: `stepwell lower` writes artifacts."""
         self.available_targets["mlir"] = self._print
         for form in ("torch-mlir", "linalg"):
             self.available_targets[form] = partial(self._print_upstream, form)
 
     def register_all_frontends(self) -> None:
-        """Our text; `read` takes it itself."""
+        """Register our text as an input; `read` parses it."""
         self.available_frontends["mlir"] = lambda stream: ModuleOp([])
 
     def register_all_arguments(self, arg_parser: Any) -> None:
-        """The arguments of xDSL's driver, some of them under MLIR's names too, and ours."""
+        """Add the arguments of xDSL's driver, some of them also under MLIR's names, and ours."""
         super().register_all_arguments(arg_parser)
         arg_parser.prog = "stepwell opt"
         arg_parser.description = "Run passes on the text of a program: xDSL's driver with ours."
@@ -124,8 +134,7 @@ class OptMain(xDSLOptMain):
                 if action.dest == dest:
                     action.option_strings.append(alias)
                     arg_parser._option_string_actions[alias] = action
-        add_load(arg_parser)
-        add_json(arg_parser)
+        self.add_arguments(arg_parser)
         arg_parser.add_argument(
             "--trust", action="store_true", help="load the files that a reproducer names"
         )
@@ -153,7 +162,7 @@ class OptMain(xDSLOptMain):
         )
 
     def _printed(self, asked: str) -> str:
-        """What `-t` names, if opt prints it."""
+        """Return the output format of `-t`, if opt can print it."""
         if asked.partition("{")[0] not in self.available_targets:
             raise StepwellError(
                 f"opt prints {', '.join(self.available_targets)}, not {asked!r}",
@@ -163,18 +172,18 @@ class OptMain(xDSLOptMain):
         return asked
 
     def setup_pipeline(self) -> None:
-        """Load the plug-ins that are named; passes are found once the text is read."""
-        for file in self.args.load:
+        """Load the named plug-ins; passes are resolved after the text is parsed."""
+        for file in getattr(self.args, "load", ()):
             load_plugin(file)
 
     @property
     def name(self) -> str:
-        """What the input is called in messages."""
+        """The name of the input in messages."""
         input_file = self.args.input_file
         return "<stdin>" if input_file is None else Path(input_file).name
 
     def chunks(self, text: str) -> Iterator[Chunk]:
-        """The programs of the input."""
+        """Split the input into programs."""
         if not self.args.split_input_file:
             yield Chunk(text, None, 0)
             return
@@ -184,7 +193,7 @@ class OptMain(xDSLOptMain):
             offset += part.count("\n")
 
     def read(self, chunk: Chunk) -> ModuleOp:
-        """The module of a chunk, with the constants that stand in it and beside it."""
+        """Parse a chunk, with the constants in its text and in the weights file next to it."""
         module = parse_module(
             "\n" * chunk.offset + chunk.text,
             name=self.name,
@@ -203,14 +212,14 @@ class OptMain(xDSLOptMain):
         return module
 
     def passes(self, text: str) -> tuple[ModulePass, ...]:
-        """The passes to run: those that are asked for, else a reproducer's."""
+        """Return the passes to run: those of the command line, else a reproducer's."""
         return parse_passes(text, self.available_passes)
 
     def run_passes(self, module: ModuleOp, passes: Sequence[ModulePass]) -> None:
         """Apply passes in order, with verification, printing and timing around them.
 
         Raises:
-            StepwellError: with the number of the pass (`at`), if a step made a mistake.
+            StepwellError: a pass produced an invalid program; `at` is the pass's number.
         """
         came_at = level_of(module)
         self._verify(module, whole=not passes)
@@ -269,25 +278,29 @@ class OptMain(xDSLOptMain):
 
 
 def check_module(module: ModuleOp, whole: bool = True) -> None:
-    """Raise what is wrong with a module.
+    """Verify a module.
 
     Args:
-        module: any module; one without methods may hold anything.
+        module: any module; one without methods may contain anything.
         whole: whether every op must belong to the module's level too. Between passes, and after
-            some that do not reach the next level, ops of two levels stand side by side.
+            passes that do not reach the next level, a program may mix ops of two levels.
     """
     if problems := list(find_problems(module, membership=whole)):
         raise VerificationError(problems)
 
 
-def opt(arguments: Sequence[str]) -> int:
+def opt(
+    arguments: Sequence[str],
+    add_arguments: Callable[[argparse.ArgumentParser], None] = lambda parser: None,
+) -> int:
     """Run the driver; returns the exit code.
 
-    Each piece of a split input is a program of its own. With `--verify-diagnostics` what is said is
-    matched with the comments that expect it; in an input without such a comment, what the verifier
-    (with `--parsing-diagnostics`, the parser) says is printed and counts as success.
+    Each piece of a split input is a separate program. With `--verify-diagnostics`, diagnostics are
+    matched against the comments that expect them. In an input without such a comment, the
+    diagnostics of the verifier (with `--parsing-diagnostics`, of the parser) are printed and count
+    as success.
     """
-    main = OptMain(args=arguments)
+    main = OptMain(add_arguments, arguments)
     if main.args.list_passes:
         for name, factory in sorted({**get_all_passes(), **all_passes()}.items()):
             print(_describe(name, factory()))
@@ -332,7 +345,7 @@ def opt(arguments: Sequence[str]) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class _Asked:
-    """What is to be run: the passes of the command line, or the step of a reproducer."""
+    """Return what to run: the passes of the command line, or the pass of a reproducer."""
 
     passes: tuple[ModulePass, ...]
     is_replay: bool
@@ -352,7 +365,7 @@ class _Asked:
         return cls(main.passes(header.step), True, header.lowering())
 
     def run(self, main: OptMain, chunk: Chunk) -> ModuleOp:
-        """The module of a chunk with the passes applied."""
+        """Apply the passes to the module of a chunk."""
         module = main.read(chunk)
         given_to(module, weights_of(module), self.context)
         try:
@@ -364,7 +377,7 @@ class _Asked:
         return module
 
     def _explained(self, main: OptMain, chunk: Chunk, error: StepwellError) -> StepwellError:
-        """The error with its cause and a reproducer, if a step made a mistake."""
+        """Return the error with its cause, and a reproducer if a pass failed."""
         from stepwell.validation.reducer.reproducer import explained
 
         steps: list[Step] = []
@@ -386,7 +399,7 @@ class _Asked:
 
 @dataclasses.dataclass(frozen=True)
 class _OfXdsl(Pass):
-    """A pass of xDSL's as a step."""
+    """Wrap a pass of xDSL as one of stepwell."""
 
     held: ModulePass
     ctx: Context
@@ -422,7 +435,7 @@ def _input(main: OptMain) -> str:
 
 
 def _remarks(module: ModuleOp, name: str) -> list[Diagnostic]:
-    """The refusals of the passes that ran, as remarks."""
+    """Return the refusals of the passes that ran, as remarks."""
     diagnostics: list[Diagnostic] = []
     for refusal in history_of(module).refusals.values():
         problem = Problem(f"{refusal.op}: {refusal.rewrite}: {refusal.reason}", refusal.where)
@@ -431,7 +444,7 @@ def _remarks(module: ModuleOp, name: str) -> list[Diagnostic]:
 
 
 def _write(main: OptMain, text: str, modules: Sequence[ModuleOp]) -> None:
-    """Write the output; into a file only so that it can be read again, constants and all."""
+    """Write the output; a file must contain all constants, so that it can be read again."""
     if main.args.output_file is None:
         sys.stdout.write(text)
         return

@@ -1,10 +1,10 @@
-"""Where in a text an error stands, and whether a text says itself which it expects.
+"""The location of an error in a text, and comments in a text that expect errors.
 
     // expected-error @+1 {{results are}}
     %y = aten.relu.default(%x) : (tensor<2xf32>) -> tensor<3xf32>
 
 as in MLIR: `@+2`, `@-1`, `@above`, `@below`, `@unknown`; `expected-error-re` takes a regular
-expression. A refusal of a rewrite is a remark: one that is expected must come, others may.
+expression. A refusal of a rewrite is a remark: an expected one must occur, others may.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _EXPECTED = re.compile(
 
 @dataclass(frozen=True)
 class Diagnostic:
-    """Something that was said about a line of the text (None: of no line)."""
+    """A diagnostic about a line of the text (None: about no line)."""
 
     kind: str
     line: int | None
@@ -32,7 +32,7 @@ class Diagnostic:
 
 @dataclass(frozen=True)
 class Expectation:
-    """What a comment says will be said."""
+    """A diagnostic that a comment expects."""
 
     kind: str
     line: int | None
@@ -41,7 +41,7 @@ class Expectation:
     written_at: int
 
     def meets(self, diagnostic: Diagnostic) -> bool:
-        """Whether this is it: the line and the words; help counts too."""
+        """Whether a diagnostic matches, by line and text; its help text counts too."""
         if diagnostic.kind != self.kind or diagnostic.line != self.line:
             return False
         whole = f"{diagnostic.problem.fact}\n{diagnostic.problem.help or ''}"
@@ -49,7 +49,7 @@ class Expectation:
 
 
 def expectations(text: str) -> list[Expectation]:
-    """Every expectation in a text, with the line that it is about (the first is 1)."""
+    """Parse every expectation in a text, with the line that it is about (the first is 1)."""
     lines = text.splitlines()
     found: list[Expectation] = []
     for number, line in enumerate(lines, 1):
@@ -60,7 +60,7 @@ def expectations(text: str) -> list[Expectation]:
 
 
 def _line(designator: str | None, number: int, lines: Sequence[str]) -> int | None:
-    """The line that a designator means; `@above` and `@below` pass by further expectations."""
+    """Return the line of a designator; `@above` and `@below` skip further expectations."""
     if designator is None:
         return number
     if designator == "unknown":
@@ -77,7 +77,7 @@ def _line(designator: str | None, number: int, lines: Sequence[str]) -> int | No
 def unmet(
     wanted: Sequence[Expectation], diagnostics: Iterable[Diagnostic], name: str
 ) -> list[Problem]:
-    """What was expected and not said, and the errors that were not expected."""
+    """Return the expected diagnostics that are missing, and the unexpected errors."""
     waiting = list(wanted)
     problems: list[Problem] = []
     for one in diagnostics:
@@ -95,19 +95,19 @@ def unmet(
 
 
 def line_of(problem: Problem, name: str) -> int | None:
-    """The line of a text that a problem is about, where it stands in this one."""
+    """Return the line of this text that a problem is about, or None."""
     match = re.match(rf"{re.escape(name)}:(\d+)", problem.where or "")
     return int(match[1]) if match else None
 
 
 def shown(problem: Problem, text: str, name: str, chunk: int | None) -> Problem:
-    """A problem with the line that it is about and a caret under its op.
+    """Format a problem with the line that it is about and a caret under its op.
 
     Args:
-        problem: any.
+        problem: the problem.
         text: the whole input.
-        name: what the input is called.
-        chunk: its number, where the input was split.
+        name: the name of the input.
+        chunk: the program's number, if the input was split.
     """
     at = line_of(problem, name)
     lines = text.splitlines()

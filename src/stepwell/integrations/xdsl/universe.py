@@ -1,8 +1,8 @@
-"""What plain `xdsl-opt` sees of stepwell: dialects and passes, through xDSL's universe.
+"""stepwell's dialects and passes for plain `xdsl-opt`, through xDSL's universe.
 
-xDSL has a dialect `tosa` with a fifth of TOSA's ops, and two universes may not share a name: where
-stepwell is installed, `xdsl-opt` has ours, with every op of the schema, in its place. Schema ops
-are made from torch's schemas when their dialect is first named (about a third of a second).
+xDSL has a dialect `tosa` with a fifth of TOSA's ops, and two universes must not share a name. If
+stepwell is installed, `xdsl-opt` uses our dialect in its place, with every op of the schema. Schema
+ops are created from torch's schemas when their dialect is first named (about a third of a second).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _schema_dialect(namespace: str) -> Callable[[], Dialect]:
 
 
 def _schema_ops(namespace: str) -> Iterator[type[Operation]]:
-    """Every functional operator of a namespace that torch knows."""
+    """Return every functional operator of a namespace that torch knows."""
     from stepwell.dialects.aten.registry import LIBRARIES, find
 
     if namespace in LIBRARIES:

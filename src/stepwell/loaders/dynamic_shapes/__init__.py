@@ -1,8 +1,8 @@
-"""Which sizes of its inputs a model lets be open, and which line of its source pins the others.
+"""Which input dimensions of a model can be dynamic, and which source line specializes the others.
 
-The model is exported with every size that is asked for open, tried at further sizes beside eager
-PyTorch, and exported again without those that do not hold. What a symbol got its number from is
-heard while torch traces.
+The model is exported with every requested dimension dynamic, compared with eager PyTorch at further
+sizes, and exported again without the dimensions that fail. While torch traces, its log tells which
+line of the model specialized a symbol.
 """
 
 from __future__ import annotations
@@ -33,28 +33,28 @@ from stepwell.loaders.dynamic_shapes.trials import (
 )
 
 Holds = Mapping[str, tuple[Open, Tried]]
-"""By symbol: a size that is open, and what came of trying it."""
+"""By symbol: a dynamic size and the result of its trials."""
 Dynamic = str | Sequence[str] | Mapping[str, int | None]
 
 
 WHOLE = ("batch", "image")
-"""Kinds of which every axis has to be open where they are asked for."""
+"""Kinds whose axes must all be dynamic if they are requested."""
 
 
 @dataclass(frozen=True)
 class OpenAxis:
-    """An axis of an input that was asked to be open.
+    """An axis of an input that was requested to be dynamic.
 
     Attributes:
-        input: its name, as `forward` has it (`x`, `states[0]`).
+        input: its name in `forward` (`x`, `states[0]`).
         axis: counted from 0.
-        given: the size that the example has.
-        kind: `batch`, `sequence`, `image` or `all`, as it was asked for.
-        size: what it is in the program (`s77`, `2*s77`); None where it is pinned.
-        least, most: of the sizes that the program takes.
-        step: how far apart those are that the trace takes: 32 where sizes are halved five times.
-        pinned: why it is not open.
-        line: of the model's source that says so.
+        given: its size in the example.
+        kind: `batch`, `sequence`, `image` or `all`, as requested.
+        size: its size in the program (`s77`, `2*s77`); None if it is static.
+        least, most: bounds of the sizes that the program accepts.
+        step: distance between accepted sizes: 32 if the model halves the size five times.
+        pinned: why it is not dynamic.
+        line: the line of the model's source that specializes it.
     """
 
     input: str
@@ -79,13 +79,14 @@ class OpenAxis:
 
 @dataclass(frozen=True)
 class OpenSizes:
-    """What a model lets be open.
+    """The dimensions of a model that can be dynamic.
 
     Attributes:
-        axes: those that were asked for.
-        program: exported so, to be lowered; the model as it is where nothing is open.
-        inputs, keywords: what it was exported with, widened where the example had one of a kind.
-        tried: symbol → sizes at which the program said what the model says.
+        axes: the requested axes.
+        program: the export with these dynamic dimensions, ready for lowering; static if there are
+            none.
+        inputs, keywords: the inputs of the export; sizes of 1 in the example are enlarged.
+        tried: symbol → sizes at which the program agreed with the model.
     """
 
     axes: tuple[OpenAxis, ...]
@@ -96,7 +97,7 @@ class OpenSizes:
 
     @property
     def is_open(self) -> bool:
-        """Whether any axis is."""
+        """Whether any axis is dynamic."""
         return any(axis.size is not None for axis in self.axes)
 
     def __str__(self) -> str:
@@ -110,19 +111,19 @@ def dynamic_shapes(
     *,
     dynamic: str | Sequence[str] | Mapping[str, int | None] = "all",
 ) -> OpenSizes:
-    """Which sizes of its inputs a model lets be open.
+    """Find which input dimensions of a model can be dynamic.
 
     Args:
-        model: as `torch.export.export` takes it.
-        args: example inputs; an axis of one is widened where it is asked for.
+        model: as for `torch.export.export`.
+        args: example inputs; a requested axis of size 1 is enlarged.
         kwargs: inputs by name.
-        dynamic: `"batch"`, `"sequence"`, `"image"` or `"all"`, several of them, or each with the
-            greatest size: `{"batch": 16, "image": 512}`. Without one it is twice the example's,
-            for a batch eight at least: memory is planned for it.
+        dynamic: `"batch"`, `"sequence"`, `"image"` or `"all"`, several of them, or each with its
+            greatest size: `{"batch": 16, "image": 512}`. The default is twice the example's size,
+            and at least 8 for a batch. Memory is planned for the greatest size.
 
     Raises:
         StepwellError: an unknown kind, a greatest size below the example's, or a model that torch
-            exports at no size.
+            cannot export at any size.
     """
     given = inputs_of(model, args, kwargs)
     asked = _asked(given, dynamic)
@@ -160,12 +161,12 @@ def dynamic_shapes(
 
 
 def insist(sizes: OpenSizes, dynamic: Dynamic) -> None:
-    """That what was asked for is open.
+    """Check that the requested dimensions are dynamic.
 
-    A sequence may be any axis, and a model pins its channels: of those one has to be open.
+    A sequence may be any axis, and a model specializes its channels: one dynamic axis is enough.
 
     Raises:
-        StepwellError: with each axis that is not, and the line that pins it.
+        StepwellError: an axis is static; the message names each and the line that specializes it.
     """
     kinds = _kinds(dynamic)
     pinned = [axis for axis in sizes.axes if axis.size is None]
@@ -179,7 +180,8 @@ def insist(sizes: OpenSizes, dynamic: Dynamic) -> None:
         raise StepwellError(
             [
                 Problem(
-                    f"the size of {axis.input} along axis {axis.axis} is not open: {axis.pinned}",
+                    f"the size of {axis.input} along axis {axis.axis} is not dynamic: "
+                    f"{axis.pinned}",
                     f"{axis.line}: {axis.line.code}" if axis.line else None,
                     "compute it from x.shape there, or lower the program with this size fixed",
                 )
@@ -207,7 +209,7 @@ def _kinds(dynamic: Dynamic) -> dict[str, int | None]:
 
 
 def _asked(inputs: Inputs, dynamic: Dynamic) -> dict[Place, tuple[str, int]]:
-    """The places that are asked for, the kind and the greatest size of each."""
+    """Return the requested axes, with the kind and the greatest size of each."""
     most: dict[Place, tuple[str, int]] = {}
     for kind, limit in _kinds(dynamic).items():
         batch = set(KINDS["batch"](inputs))
@@ -215,7 +217,7 @@ def _asked(inputs: Inputs, dynamic: Dynamic) -> dict[Place, tuple[str, int]]:
             size = inputs.size(place)
             if limit is not None and limit < size:
                 if kind == "sequence":
-                    continue  # Of those axes it means the ones that may be open: no channels.
+                    continue  # Only axes that can be dynamic: no channels.
                 name = f"{inputs.names[place[0]]} axis {place[1]}"
                 raise StepwellError(f"{name} has {size} in the example, and {kind} ends at {limit}")
             named = "batch" if place in batch else kind
@@ -229,17 +231,17 @@ def _widened(
     most: Mapping[Place, int],
     pins: dict[Place, Fault],
 ) -> Inputs:
-    """The inputs with two where they have one of a kind: torch holds a size of one for fixed."""
+    """Enlarge requested axes of size 1 to 2: torch treats a size of 1 as static."""
     single = [place for place in most if inputs.size(place) == 1 and most[place] > 1]
     fixed = [p for p in most if inputs.size(p) < 2 and p not in single]
-    pins.update(dict.fromkeys(fixed, Fault("torch holds a size of 0 or 1 for fixed")))
+    pins.update(dict.fromkeys(fixed, Fault("torch treats a size of 0 or 1 as static")))
     wide = inputs.resized(dict.fromkeys(single, 2))
     if single:
         try:
             with torch.no_grad():
                 model(*wide.resized({}).args, **wide.resized({}).kwargs)
         except Exception as error:
-            fault = Fault(f"the model does not take 2: {first_line(error)}", line_of(error))
+            fault = Fault(f"the model does not accept 2: {first_line(error)}", line_of(error))
             pins.update(dict.fromkeys(single, fault))
             return inputs.resized({})
     return wide
@@ -252,7 +254,7 @@ def _exported(
     most: Mapping[Place, int],
     pins: dict[Place, Fault],
 ) -> tuple[ExportedProgram, tuple[Open, ...]]:
-    """The program with what can be open of what is asked for, one axis less at a time."""
+    """Export with as many requested dynamic axes as possible; drop one axis at a time."""
     asked = sorted(kept)
     try:
         program, pinned = exported(model, inputs, kept, most)
@@ -265,9 +267,9 @@ def _exported(
             if fault is not None:
                 pins[place] = fault
                 kept.discard(place)
-        if len(kept) == len(asked):  # Each for itself is open, and all together are not.
+        if len(kept) == len(asked):  # Each axis can be dynamic alone, but not all.
             for place in asked[1:]:
-                pins[place] = Fault(f"beside others torch says {first_line(error)}", line_of(error))
+                pins[place] = Fault(f"with other dynamic axes: {first_line(error)}", line_of(error))
                 kept.discard(place)
         return _exported(model, inputs, kept, most, pins)
     found = opened(program, inputs)
@@ -281,11 +283,11 @@ def _exported(
 
 
 def _alone(model: Module, inputs: Inputs, place: Place, most: Mapping[Place, int]) -> Fault | None:
-    """Why a model cannot be exported with one axis open."""
+    """Return why a model cannot be exported with one dynamic axis."""
     try:
         exported(model, inputs, {place}, most)
     except Exception as error:
-        return Fault(f"torch cannot export it open: {first_line(error)}", line_of(error))
+        return Fault(f"torch cannot export it as dynamic: {first_line(error)}", line_of(error))
     return None
 
 
@@ -297,9 +299,9 @@ def _in_steps(
     holds: Holds,
     program: ExportedProgram,
 ) -> tuple[Inputs, ExportedProgram, Holds]:
-    """The program of sizes that are multiples of their steps, where torch exports it so.
+    """Export with sizes that are multiples of their steps, if torch can.
 
-    What is halved is known to be even then, and the program takes no other size.
+    Halved sizes are then known to be even, and the program accepts no others.
     """
     multiples: dict[Place, tuple[str, int, int]] = {}
     wider: dict[Place, int] = {}
@@ -309,12 +311,12 @@ def _in_steps(
         if seen.step == 1 or not fits or any(of(7) != 7 for of in size.places.values()):
             continue
         multiples.update(dict.fromkeys(size.places, (f"n{at}", seen.step, high)))
-        if size.given == seen.step:  # One of a kind is held for fixed.
+        if size.given == seen.step:  # Size 1 is treated as static.
             wider.update(dict.fromkeys(size.places, 2 * seen.step))
     again = inputs.resized({place: inputs.size(place) for place in inputs.places} | wider)
     try:
         stepped, _ = exported(model, again, kept, most, multiples)
-    except Exception:  # What torch says of multiples nobody asked for.
+    except Exception:  # An error about multiples, not requested.
         return inputs, program, holds
     trial = Trial(model, stepped, again)
     found = {size.symbol: (size, tried(trial, size)) for size in opened(stepped, again)}
@@ -330,7 +332,7 @@ def _within(trial: Trial, holds: Holds) -> Holds:
 
 
 def _bound(program: ExportedProgram, symbol: str, least: int, most: int) -> None:
-    """What was tried: one of a kind, where torch starts at two, and no further than it holds."""
+    """Set a symbol's range to the tried sizes: from 1 if torch starts at 2, up to the valid end."""
     ranges = program.range_constraints
     for name in list(ranges):
         if str(name) == symbol:
@@ -346,7 +348,7 @@ def _axis(
     ones: Collection[str],
 ) -> OpenAxis:
     size, label = inputs.size(place), re.sub(r"^\['(\w+)'\]", r"\1", inputs.names[place[0]])
-    fault = pins.get(place, Fault("it is not of one open size"))
+    fault = pins.get(place, Fault("it is not one dynamic size"))
     for symbol, (found, seen) in holds.items() if place not in pins else ():
         if place in found.places:
             of = found.places[place]

@@ -1,9 +1,9 @@
-"""Which sizes of a model's inputs may be asked to be open, and inputs of other sizes.
+"""Candidates for dynamic dimensions of a model's inputs, and inputs of other sizes.
 
-Three kinds have names: the batch is the first axis of the inputs that are as long there as the
-first one, images are the last two axes of inputs of four axes and more, a sequence is any other
-axis of inputs of at most three (and of masks over it). Which of these a model lets be open is
-found by asking it: a linear layer pins its channels, and nothing has to know which axis they are.
+Three kinds have names. The batch is the first axis of every input whose size there equals that of
+the first input. Image axes are the last two axes of inputs of rank 4 and more. A sequence is any
+other axis of inputs of rank 3 or less (and of masks over it). Trials decide which of them can be
+dynamic: a linear layer specializes its channels, and no rule needs to know the channel axis.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ import torch
 from stepwell.ir.compat.torch.torch_private import pytree
 
 Place = tuple[int, int]
-"""A tensor among the inputs, by its number, and an axis of it."""
+"""The number of an input tensor, and an axis of it."""
 Sized = Mapping[Place, int]
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """What a model is called with, and the names of its tensors."""
+    """The arguments of a model, and the names of their tensors."""
 
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
@@ -37,13 +37,13 @@ class Inputs:
         return tuple((i, a) for i, tensor in enumerate(self.tensors) for a in range(tensor.dim()))
 
     def size(self, place: Place) -> int:
-        """The size that the example has there."""
+        """The size of an axis in the example."""
         return self.tensors[place[0]].shape[place[1]]
 
     def resized(self, sizes: Sized) -> Inputs:
-        """The same inputs at other sizes; each tensor is one of its own.
+        """Return the inputs at other sizes; each tensor has its own memory.
 
-        What is there is repeated and cut: ids stay ids of the vocabulary, masks masks.
+        Values are repeated and cut: ids stay within the vocabulary, and masks stay masks.
         """
         tensors: list[torch.Tensor] = []
         for index, tensor in enumerate(self.tensors):
@@ -62,13 +62,13 @@ class Inputs:
 def inputs_of(
     module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any] | None
 ) -> Inputs:
-    """The inputs with their tensors, named as the parameters of `forward` name them."""
+    """Collect the inputs' tensors, named after the parameters of `forward`."""
     given = (tuple(args), dict(kwargs or {}))
     tensors = tuple(leaf for leaf in pytree.tree_leaves(given) if isinstance(leaf, torch.Tensor))
     try:
         bound = dict(inspect.signature(module.forward).bind(*given[0], **given[1]).arguments)
         leaves = pytree.tree_flatten_with_path(bound)[0]
-    except TypeError:  # Python says it best when the model is called.
+    except TypeError:  # The model's call raises Python's message.
         leaves = pytree.tree_flatten_with_path(given)[0]
     names = [pytree.keystr(path) for path, leaf in leaves if isinstance(leaf, torch.Tensor)]
     return Inputs(*given, tuple(names), tensors)
@@ -135,9 +135,9 @@ KINDS: Mapping[str, Callable[[Inputs], list[Place]]] = {
     "image": _image,
     "all": _all,
 }
-"""Names of sizes, and the places of the inputs that have them."""
+"""Names of sizes, and the input axes that have them."""
 
 
 def widest(kind: str, given: int) -> int:
-    """The size that an axis is open up to where nobody says: memory is planned for it."""
+    """Return the default greatest size of an axis; memory is planned for it."""
     return max(2 * given, 8) if kind == "batch" else 2 * given

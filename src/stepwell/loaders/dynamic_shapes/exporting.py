@@ -1,7 +1,7 @@
-"""The export of a model with open sizes, and which line of its source pinned those it pinned.
+"""Export of a model with dynamic dimensions, and the source lines that specialize dimensions.
 
-torch says the moment a symbol gets a value to its log, from inside the call that gave it: the
-innermost frame outside torch is the model's line.
+torch logs when it specializes a symbol, from inside the responsible call: the innermost frame
+outside torch is the model's line.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from stepwell.translate.importer.export_call import export
 
 _LOG = logging.getLogger("torch.fx.experimental.symbolic_shapes")
 _AXIS = re.compile(r"L(.*)\.size\(\)\[(\d+)\]")
-_OURS = (os.path.dirname(torch.__file__), str(Path(__file__).resolve().parents[1]))
+_OURS = (os.path.dirname(torch.__file__), str(Path(__file__).resolve().parents[2]))
 _STANDARD = os.path.dirname(logging.__file__)
 
 
@@ -46,11 +46,11 @@ class Line:
 
 @dataclass
 class Heard:
-    """What torch said while it traced.
+    """The log of torch during tracing.
 
     Attributes:
         symbols: a symbol, and the name of the input and axis whose size it is.
-        pinned: a symbol that got a number, the number, and the line that gave it.
+        pinned: a specialized symbol, its number, and the line that specialized it.
     """
 
     symbols: dict[str, tuple[str, int]] = field(default_factory=dict[str, tuple[str, int]])
@@ -75,17 +75,18 @@ def exported(
     most: Mapping[Place, int],
     multiples: Mapping[Place, tuple[str, int, int]] | None = None,
 ) -> tuple[ExportedProgram, dict[Place, tuple[str, Line | None]]]:
-    """The program with these sizes open as far as they can be, and the lines that pin others.
+    """Export with these dimensions dynamic where possible; return the lines that specialize others.
 
     Args:
         module: the model.
-        inputs: what it is traced with.
-        open_: the places that are to be open.
+        inputs: the inputs for tracing.
+        open_: the axes to make dynamic.
         most: the greatest size of each.
-        multiples: of places that are so many times a symbol of this name, which is at most so much.
+        multiples: for axes whose size is a multiple of a symbol: the factor, the symbol's name and
+            its greatest value.
 
     Raises:
-        Exception: whatever torch or the model's own code raises.
+        Exception: any exception of torch or of the model's own code.
     """
     shapes = ShapesCollection()
     units = {name: Dim(name, min=1, max=high) for name, _, high in (multiples or {}).values()}
@@ -112,7 +113,7 @@ def exported(
 
 
 def line_of(error: BaseException) -> Line | None:
-    """The model's line that an error comes from."""
+    """Return the model's line that an error comes from."""
     trace, found = error.__traceback__, None
     while trace is not None:
         if _is_the_models(trace.tb_frame):

@@ -1,8 +1,8 @@
-"""An open program beside its model at further sizes: which of them both take, and who is wrong.
+"""Comparison of a dynamic program with its model at further sizes.
 
-A size that the model itself takes and the program does not is one that a guard of the trace
-excludes (`s % 32 == 0`): the program's sizes have a step. A size at which both run and say
-different things may not be open: the model does something else while it is traced.
+If the model accepts a size and the program does not, a guard of the trace excludes it
+(`s % 32 == 0`): the program's sizes have a step. If both run and disagree, the dimension must not
+be dynamic: the model behaves differently while it is traced.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from stepwell.loaders.dynamic_shapes.candidates import Inputs, Place
 from stepwell.loaders.dynamic_shapes.exporting import Line, line_of
 
 STEPS = (1, 2, 4, 8, 16, 32, 64, 128, 3, 7, 14, 28)
-"""Distances of sizes that are tried until one is taken: halvings, windows and patches."""
+"""Distances of sizes that are tried until one is accepted: halvings, windows and patches."""
 CLOSE = 1e-3
-"""Share of the largest number that two runs of the same kernels may be apart."""
+"""Greatest difference of two runs of the same kernels, as a share of the largest number."""
 
 
 @dataclass(frozen=True)
 class Open:
-    """A size that a program has open.
+    """A dynamic size of a program.
 
     Attributes:
         symbol: its name.
-        given: what it is in the example.
-        places: where inputs have it, and what they have there when it is `n`.
+        given: its value in the example.
+        places: the input axes that have it, and their size when it is `n`.
     """
 
     symbol: str
@@ -43,30 +43,30 @@ class Open:
     most: int
 
     def sizes(self, value: int) -> dict[Place, int]:
-        """The inputs' sizes when it has a value."""
+        """Return the inputs' sizes for a value of it."""
         return {place: of(value) for place, of in self.places.items()}
 
 
 @dataclass(frozen=True)
 class Fault:
-    """Why a size is not open, and the model's line that says so."""
+    """Why a size is not dynamic, and the model's line that causes it."""
 
     fact: str
     line: Line | None = None
 
 
 class Wrong(Fault):
-    """The program says something else there than the model."""
+    """The program disagrees with the model at a size."""
 
 
 @dataclass(frozen=True)
 class Tried:
-    """What came of trying sizes.
+    """The result of trying sizes.
 
     Attributes:
-        sizes: those at which the program said what the model says.
-        step: how far apart sizes are that both take.
-        fault: what is wrong with it, if no other size was right, or one was wrong.
+        sizes: the sizes at which the program agreed with the model.
+        step: the distance between sizes that both accept.
+        fault: the fault, if no other size was right or one was wrong.
     """
 
     sizes: tuple[int, ...]
@@ -75,11 +75,11 @@ class Tried:
 
 
 class WrongNumber(Exception):
-    """The program computes something else than the model."""
+    """The program disagrees with the model."""
 
 
 class Trial:
-    """A model and a program of it, at any sizes."""
+    """A model and its program, to be run at any sizes."""
 
     def __init__(self, module: torch.nn.Module, program: ExportedProgram, inputs: Inputs) -> None:
         self.module = module
@@ -94,12 +94,12 @@ class Trial:
             return pytree.tree_leaves(self.module(*inputs.args, **inputs.kwargs))
 
     def run(self, sizes: Mapping[Place, int]) -> None:
-        """Both, at sizes.
+        """Run both at some sizes and compare them.
 
         Raises:
-            NotForModel: the model does not take them.
-            NotForTrace: the trace does not.
-            WrongNumber: both do, and say different things.
+            NotForModel: the model does not accept them.
+            NotForTrace: the trace does not accept them.
+            WrongNumber: both accept them, and their results differ.
         """
         inputs = self.inputs.resized(sizes)
         try:
@@ -122,7 +122,7 @@ class Trial:
 
 
 class NotForModel(Exception):
-    """The model itself does not take such sizes."""
+    """The model itself does not accept such sizes."""
 
 
 class NotForTrace(Exception):
@@ -130,7 +130,7 @@ class NotForTrace(Exception):
 
 
 def tried(trial: Trial, size: Open) -> Tried:
-    """A size at a few values that are not the example's, the others as they are in it."""
+    """Try one size at a few values other than the example's; the other sizes stay."""
     right: dict[int, int] = {}
     fault: Fault | None = None
     for step in STEPS:
@@ -162,9 +162,9 @@ def _further(trial: Trial, size: Open, step: int, right: list[int]) -> Tried:
 
 
 def narrowed(trial: Trial, size: Open, seen: Tried) -> Open:
-    """The size within the ends to which model and program both go from the example on.
+    """Find the size, from the example towards an end, up to which model and program agree.
 
-    A trace may hold for less than its range says: `x.shape[-1] // 8`, taken for 2 all the way.
+    A trace may be valid for less than its range: `x.shape[-1] // 8` may be specialized to 2.
     """
     if seen.fault is not None:
         return size
@@ -186,7 +186,7 @@ def narrowed(trial: Trial, size: Open, seen: Tried) -> Open:
 
 
 def _at(trial: Trial, size: Open, value: int) -> Fault | None:
-    """What is wrong at a value."""
+    """Return the fault at a value."""
     try:
         trial.run(size.sizes(value))
     except NotForModel as error:
@@ -195,12 +195,12 @@ def _at(trial: Trial, size: Open, value: int) -> Fault | None:
     except NotForTrace:
         return Fault(f"torch's trace excludes {value}", None)
     except WrongNumber:
-        return Wrong(f"at {value} the exported program says something else than the model", None)
+        return Wrong(f"at {value} the exported program and the model differ", None)
     return None
 
 
 def opened(program: ExportedProgram, inputs: Inputs) -> tuple[Open, ...]:
-    """The sizes that a program has open, and where its inputs have them."""
+    """Return the dynamic sizes of a program, and the input axes that have them."""
     of_users = set(program.graph_signature.user_inputs)
     nodes = [node for node in program.graph.nodes if node.op == "placeholder"]
     fakes = [n.meta["val"] for n in nodes if n.name in of_users]
@@ -234,21 +234,21 @@ def _function(expr: Any) -> Callable[[int], int]:
 
 
 def _solved(places: Mapping[Place, Any], inputs: Inputs) -> int:
-    """What a symbol is in the example."""
+    """Return a symbol's value in the example."""
     place, expr = min(places.items(), key=lambda held: len(str(held[1])))
     of, size = _function(expr), inputs.size(place)
     return next(n for n in range(size + 64) if of(n) == size)
 
 
 def first_line(error: BaseException) -> str:
-    """What an error says first."""
+    """Return the first line of an error's message."""
     said = (line.strip() for line in str(error).splitlines())
     return next(filter(None, said), type(error).__name__)
 
 
 @contextmanager
 def _state_kept(module: torch.nn.Module) -> Generator[None]:
-    """A module's buffers are afterwards what they were."""
+    """Restore a module's buffers at the end of the context."""
     before = [(buffer, buffer.clone()) for buffer in module.buffers()]
     try:
         yield
@@ -266,7 +266,7 @@ def _agree(one: list[Any], other: list[Any]) -> bool:
 
 def _is_close(one: Any, other: Any) -> bool:
     if not isinstance(one, torch.Tensor) or not isinstance(other, torch.Tensor):
-        return True  # A number that the caller gave, or None.
+        return True  # A number that the caller passed, or None.
     if one.shape != other.shape or one.dtype != other.dtype:
         return False
     if one.is_complex():

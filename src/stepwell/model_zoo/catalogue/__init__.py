@@ -1,4 +1,4 @@
-"""Models by the thousand, without downloads: factories around the registries of libraries."""
+"""Thousands of models without downloads: factories over the model registries of libraries."""
 
 from stepwell.model_zoo.catalogue.models import Entry, Made, find, select
 

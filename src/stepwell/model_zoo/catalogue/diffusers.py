@@ -1,4 +1,4 @@
-"""diffusers: denoisers, autoencoders and what guides them, of a few channels each."""
+"""diffusers: denoisers, autoencoders and control networks, of a few channels each."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def step() -> torch.Tensor:
 
 
 HOLDS = {"timestep": (0, 999), "class_labels": (0, 9), "input_ids": (0, 31)}
-"""What inputs of integers hold, by name."""
+"""Ranges of integer inputs, by name."""
 Inputs = dict[str, Callable[[], Any]]
 MODELS: dict[str, tuple[str, dict[str, Any], Inputs]] = {
     "unet_2d": (

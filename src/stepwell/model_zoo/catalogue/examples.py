@@ -9,16 +9,16 @@ from pathlib import Path
 
 from stepwell.model_zoo.catalogue.models import Entry, of_file
 
-FOLDER = Path(__file__).resolve().parents[3] / "examples" / "models"
-"""Where they stand in a checkout; an installed package has none."""
+FOLDER = Path(__file__).resolve().parents[4] / "examples" / "models"
+"""Their folder in a checkout; an installed package has none."""
 GIVES = ("tuple[", "ExportedProgram")
-"""What the result of a factory is annotated as."""
+"""Annotation of a factory's result."""
 LARGE = {"deit": 8.0, "swin": 15.0, "resnet": 12.0, "gpt2": 15.0, "llama": 12.0, "mixer": 10.0}
-"""Files whose models are of full size, and what they are worked through by."""
+"""Files with models of full size, and their sizes for sorting."""
 
 
 def entries() -> Iterator[Entry]:
-    """Each public callable of a file that needs no arguments and gives a model."""
+    """Yield each public callable of a file that needs no arguments and returns a model."""
     for file in sorted(FOLDER.glob("*.py")):
         for function in ast.parse(file.read_text(encoding="utf-8")).body:
             if isinstance(function, ast.FunctionDef) and is_factory(function):
@@ -28,7 +28,7 @@ def entries() -> Iterator[Entry]:
 
 
 def is_factory(function: ast.FunctionDef) -> bool:
-    """Whether a function can be called as it is, and says that a model comes out."""
+    """Whether a function needs no arguments, and its annotation is that of a model."""
     given = ast.unparse(function.returns) if function.returns else ""
     needs = len(function.args.args) - len(function.args.defaults)
     needs += sum(default is None for default in function.args.kw_defaults)

@@ -1,4 +1,4 @@
-"""The catalogue: models by name, each a factory, from the registries of the libraries there are."""
+"""The catalogue: models by name, each a factory, from the registries of installed libraries."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class Made:
     """A model ready to be exported.
 
     Attributes:
-        module: in eval mode, weights random and nothing constant.
-        inputs: what `forward` takes by position.
-        dynamic: symbolic sizes of the inputs as `torch.export` takes them, where the entry has an
-            opinion of its own; else the batch is what can be symbolic.
-        program: an `ExportedProgram` instead of a module, where a factory gives one.
-        ranges: least and largest integer of each input, in order, for targets that ask for it
-            (the option `ranges`); None where an input is no integer or may be any.
+        module: in eval mode, with random weights and no constant ones.
+        inputs: positional inputs of `forward`.
+        dynamic: symbolic sizes of the inputs, as for `torch.export`, if the entry specifies them;
+            else only the batch can be symbolic.
+        program: an `ExportedProgram` instead of a module, if a factory returns one.
+        ranges: least and largest integer of each input, in order, for targets with the option
+            `ranges`; None for an input that is not an integer or may have any value.
     """
 
     module: torch.nn.Module | None
@@ -45,14 +45,14 @@ class Entry:
 
     Attributes:
         name: `timm/resnet18`, or `file.py:callable`.
-        family: what the library calls the architecture.
-        kind: what the model is for: `image classification`, `operator`, …
-        make: builds it; seconds.
-        size: what it is worked through by, the small ones first.
-        distributions: whose versions the model hangs on.
-        module: what is imported before it is made.
-        file: whose text the model hangs on, with its neighbors, where it is no library's.
-        target: what it is quantized for; nothing where it can be lowered to any.
+        family: the library's name of the architecture.
+        kind: the model's purpose: `image classification`, `operator`, …
+        make: creates it; takes seconds.
+        size: the sort key, small models first.
+        distributions: distributions whose versions the model depends on.
+        module: the module to import before it is created.
+        file: the file whose text, with its neighbors, the model depends on, unless a library's.
+        target: the target it is quantized for; empty if it can be lowered to any.
     """
 
     name: str
@@ -83,7 +83,7 @@ SOURCES: dict[str, tuple[str, ...]] = {
     "packages": (),
     "smp": ("segmentation_models_pytorch", "timm", "torchvision"),
 }
-"""Sources by name: a module of this package each, and what must be there to import it."""
+"""Sources by name: a module of this package each, and the packages that it needs."""
 
 
 def python_file(name: str) -> Path | None:
@@ -93,7 +93,7 @@ def python_file(name: str) -> Path | None:
 
 
 def missing(source: str) -> tuple[str, ...]:
-    """Packages that a source asks for and that are not installed."""
+    """Return packages that a source needs and that are not installed."""
     return tuple(name for name in SOURCES[source] if find_spec(name) is None)
 
 

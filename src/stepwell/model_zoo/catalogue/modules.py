@@ -15,7 +15,7 @@ from stepwell.model_zoo.catalogue.models import Entry, Made
 from stepwell.model_zoo.catalogue.weights import scaled
 
 SAMPLES = 3
-"""Configurations of a module that are taken: the first ones."""
+"""Number of configurations per module: the first ones are used."""
 SKIPPED = ("nn.SyncBatchNorm", "nn.LazyModule", "nn.modules.lazy", "nn.CosineEmbeddingLoss1")
 """Modules that run on accelerators only, or have no shape before they run."""
 
@@ -41,9 +41,9 @@ class Call(nn.Module):
 
 
 def call(called: Any, args: Any, kwargs: Any) -> Made:
-    """A call of a module or function, ready to be exported.
+    """Prepare a call of a module or function for export.
 
-    Its integers are places and classes: a caller would declare what they hold, and so it is.
+    Its integers are indices and classes, so their ranges are declared, as a caller would do.
     """
     module = Call(called, args, kwargs)
     tensors = tuple(

@@ -1,4 +1,4 @@
-"""PyTorch's OpInfo database: each operator as its tests call it, up to three ways."""
+"""PyTorch's OpInfo database: each operator as its tests call it, in up to three calls."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from stepwell.model_zoo.catalogue.models import Entry, Made
 from stepwell.model_zoo.catalogue.modules import call
 
 SAMPLES = 2
-"""Calls of an operator that are taken: the first ones with tensors in them."""
+"""Number of calls per operator: the first ones with tensors are used."""
 UNINITIALIZED = ("empty", "empty_like", "empty_permuted", "empty_strided", "new_empty")
-"""Operators whose result is whatever the memory held."""
+"""Operators whose result is uninitialized memory."""
 
 
 def entries() -> Iterator[Entry]:

@@ -22,7 +22,7 @@ MODELS = [line for line in LINES if line and not line.startswith("#")]
 
 
 def entries() -> Iterator[Entry]:
-    """The lines whose package is installed; two of one class are told apart by a number."""
+    """Return the lines whose package is installed; a number distinguishes two of one class."""
     seen: dict[str, int] = {}
     for line in MODELS:
         *expression, inputs = re.split(r" (?=None$|None |\d+[xi])", line, maxsplit=1)

@@ -1,4 +1,4 @@
-"""Examples in integers and block-scaled floats, each as the target it is quantized for takes it."""
+"""Examples in integers and block-scaled floats, each quantized for its target."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FOR = {
     "int16-tosa": "tosa-1.0+int+int16",
     "mxfp8": MX_TARGET,
 }
-"""What each quantizer's programs are lowered to by a replay; `mxfp8` is `to_mxfp`'s."""
+"""The target of each quantizer's programs in a replay; `mxfp8` is that of `to_mxfp`."""
 NETS = "tiny.ds_cnn tiny.mlp_autoencoder resnet.resnet8 mobilenet.mobilenet_v2_035"
 PARTS = "quantized.small_conv_net microcontrollers.crnn_gru microcontrollers.tcn vision.unet"
 ATTENTION = "transformer.transformer_encoder_2layers vision.vit_with_registers"
@@ -33,7 +33,7 @@ OF = {
     "int16-tosa": f"{NETS} vision.vit_with_registers",
     "mxfp8": f"tiny.mlp_autoencoder quantized.small_conv_net resnet.resnet8 {ATTENTION}",
 }
-"""Which examples, `FILE.CALLABLE`, are quantized by which."""
+"""Which examples, `FILE.CALLABLE`, each quantizer is applied to."""
 
 
 def entries() -> Iterator[Entry]:

@@ -1,4 +1,4 @@
-"""timm: of each architecture the smallest model of every line of sizes, at small images."""
+"""timm: the smallest model of every size series of each architecture, at small images."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ LARGE = (
     "giant gigantic huge enormous so400m _1b_ _2b _3b_ 7b intern300m big large efficientnet_l2 "
     "v2_xl"
 ).split()
-"""Parts of names whose models hold more than a sweep on a laptop wants to."""
+"""Parts of the names of models that are too large for a sweep on a laptop."""
 
 
 def entries() -> Iterator[Entry]:
-    """One model of each line: names that differ in sizes alone are one."""
+    """Keep one model of each series: names that differ only in sizes are one series."""
     timm = imported("timm")
     lines: dict[tuple[str, str], list[str]] = {}
     for name in timm.list_models():
@@ -48,20 +48,20 @@ def entries() -> Iterator[Entry]:
 
 
 def line_of(name: str) -> str:
-    """A name without what says its size: words of sizes and numbers."""
+    """Remove size words and numbers from a name."""
     parts = [part for part in name.split("_") if part not in SIZES]
     return re.sub(r"\d+", "#", "_".join(parts))
 
 
 def size_of(name: str) -> tuple[int, list[int], int]:
-    """What models of one line are ordered by: the word of the size, then numbers."""
+    """Return the sort key within a series: the size word, then numbers."""
     words = [SIZES.index(part) for part in name.split("_") if part in SIZES]
     return (words or [0])[0], [int(number) for number in re.findall(r"\d+", name)], len(name)
 
 
 @torch.no_grad()
 def make(name: str) -> Made:
-    """A model at the smallest image that it takes of those tried."""
+    """Create a model with the smallest tried image that it accepts."""
     timm = imported("timm")
     torch.manual_seed(0)
     module = timm.create_model(name, pretrained=False).eval()

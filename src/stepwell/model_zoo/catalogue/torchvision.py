@@ -1,4 +1,4 @@
-"""torchvision: every registered model but the giants, at small images."""
+"""torchvision: every registered model except the largest, at small images."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ KINDS = {
 
 
 def entries() -> Iterator[Entry]:
-    """Every model by name, with what it is for."""
+    """Return every model by name, with its purpose."""
     models = imported("torchvision").models
     for name in models.list_models():
         if name.startswith("quantized_"):
@@ -76,7 +76,7 @@ def make(name: str, kind: str) -> Made:
 
 
 class Detection(torch.nn.Module):
-    """The network of a detector, backbone and heads; the choice of boxes is loops."""
+    """The network of a detector, backbone and heads, without the loops that select boxes."""
 
     def __init__(self, module: Any) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""transformers: every architecture, its configuration shrunk, with each head that counts."""
+"""transformers: every architecture with a shrunk configuration and its relevant heads."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ SMALL: dict[str, int] = {
     "sliding_window": 8,
     "attention_window": 8,
 }
-"""Settings that say how large a model is, and what they become."""
+"""Settings of a model's size, and their shrunk values."""
 COMPLETE = dict(SMALL)
 """The same, for configurations that leave open what their model needs: `MISSING`."""
 MISSING = (
@@ -98,35 +98,35 @@ MISSING = (
 CHOSEN = ("out_features", "out_indices", "stage_names")
 """Settings that name layers, or stages of them."""
 WIDTHS = re.compile(r"(size|dim|dims|width|channels?|rank|embd|d_model|d_ff|inner|planes|sizes)$")
-"""What settings end in that say how wide something is."""
+"""Suffixes of settings that are widths."""
 NOT_WIDTHS = re.compile(
     r"vocab|image|patch|kernel|window|crop|input_size|chunk|max|stride|codebook"
 )
-"""Parts of such names that say something else."""
+"""Parts of such names that are not widths."""
 SHARES = (16, 8)
-"""What all widths are divided by where shrinking each by itself breaks what they have in common."""
+"""Divisors of all widths, used if shrinking each alone breaks their relations."""
 SHALLOW = {
     name: SMALL[name]
     for name in "num_hidden_layers n_layer n_layers num_layers encoder_layers decoder_layers depth "
     "num_encoder_layers num_decoder_layers decoder_num_layers encoder_num_hidden_layers "
     "decoder_num_hidden_layers num_blocks vocab_size image_size".split()
 }
-"""Of these, depth and what else widths do not hang on."""
+"""The settings among these that widths do not depend on, such as depth."""
 MOST = 100_000_000
 """Parameters that a shrunk model may have."""
 PROGRESSIONS = {"hidden_sizes": 16, "embed_dims": 16, "encoder_hidden_sizes": 16, "channels": 16,
                 "depths": 0, "layers_per_stage": 0, "layer_depths": 0}  # fmt: skip
-"""Settings that are a list, one of each stage: widths grow from this; 0: one block each."""
+"""Settings that are a list with an item per stage: widths grow from this; 0: one block each."""
 IDS = ("token_id", "token_index", "_id", "token_ids")
-"""What settings end in that name a token."""
+"""Suffixes of settings that are token ids."""
 HOLDS = {
     **dict.fromkeys(("input_ids", "decoder_input_ids", "inputs"), (0, VOCABULARY - 1)),
     "attention_mask": (0, 1),
     "bbox": (0, 1000),
 }
-"""What inputs of integers hold, by name."""
+"""Ranges of integer inputs, by name."""
 CACHED_TOKENS = 32
-"""Places of a cache."""
+"""Length of a cache."""
 HEADS_OF = {
     "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES": "decoder",
     "MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES": "encoder and decoder",
@@ -144,9 +144,9 @@ HEADS_OF = {
     "MODEL_FOR_TEXT_TO_WAVEFORM_MAPPING_NAMES": "vocoder",
     "MODEL_MAPPING_NAMES": "backbone",
 }
-"""Mappings of architectures to classes, and what their models are for; the first ones count."""
+"""Mappings of architectures to classes, and their models' purpose; the first ones are used."""
 MOST_HEADS = 2
-"""Classes that are taken of one architecture."""
+"""Number of classes per architecture."""
 
 
 def entries() -> Iterator[Entry]:
@@ -182,10 +182,10 @@ def entry(type_: str, name: str, kind: str, *, cached: bool) -> Entry:
 
 @torch.no_grad()
 def make(type_: str, name: str, cached: bool) -> Made:
-    """A model of a shrunk configuration, with the first inputs of `candidates` that it takes.
+    """Create a model of a shrunk configuration, with the first inputs of `candidates` it accepts.
 
-    Where widths depend on each other in ways that shrinking breaks, all are divided by the same
-    number; where that breaks too, depth alone is shrunk, or nothing.
+    If shrinking breaks relations between widths, all are divided by the same number. If that fails
+    too, only the depth is shrunk, or nothing.
     """
     failures: list[str] = []
     for settings, share in (
@@ -202,13 +202,13 @@ def make(type_: str, name: str, cached: bool) -> Made:
 
 
 def model_of(type_: str, name: str, settings: Mapping[str, int], share: int) -> tuple[Any, Any]:
-    """A model and its configuration, with sizes as some settings say and widths divided."""
+    """Create a model and its configuration, with sizes from settings and divided widths."""
     transformers = imported("transformers")
     from transformers import CONFIG_MAPPING
 
     kind = getattr(transformers, name)
     config = shrunk(kind.config_class or CONFIG_MAPPING[type_], settings, share)
-    config._experts_implementation = "batched_mm"  # The one that is torch's operators alone.
+    config._experts_implementation = "batched_mm"  # The implementation in torch's operators only.
     config._attn_implementation = "sdpa"
     try:
         parameters = parameters_of(kind, config)
@@ -221,13 +221,13 @@ def model_of(type_: str, name: str, settings: Mapping[str, int], share: int) -> 
 
 
 def parameters_of(kind: Any, config: Any) -> int:
-    """How many parameters a model would have."""
+    """Return the number of parameters a model would have."""
     with torch.device("meta"):
         return sum(parameter.numel() for parameter in kind(config).parameters())
 
 
 def with_inputs(model: Any, config: Any) -> Made:
-    """A model with the first inputs that it takes."""
+    """Find the first inputs that a model accepts."""
     takes = inspect.signature(model.forward).parameters
     fixed = {"return_dict": False, **({"use_cache": False} if "use_cache" in takes else {})}
     failures: list[str] = []
@@ -244,7 +244,7 @@ def with_inputs(model: Any, config: Any) -> Made:
 
 
 def with_cache(model: Any) -> Made:
-    """One step of a decoder whose keys and values stay with it."""
+    """One step of a decoder that owns its keys and values."""
     from transformers.integrations.executorch import TorchExportableModuleForDecoderOnlyLM
 
     inputs = (torch.randint(3, VOCABULARY - 3, (1, 1)), torch.tensor([4]))
@@ -266,7 +266,7 @@ def with_cache(model: Any) -> Made:
 
 
 def shrunk(kind: Any, settings: Mapping[str, int], share: int = 1) -> Any:
-    """A configuration of a class with its sizes as some settings say, widths divided by a share."""
+    """Create a class's configuration with sizes from settings and widths divided by a share."""
     given = smaller(divided(kind().to_dict(), share), settings)
     parameters = inspect.signature(kind.__init__).parameters
     takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
@@ -277,7 +277,7 @@ def shrunk(kind: Any, settings: Mapping[str, int], share: int = 1) -> Any:
 
 
 def divided(config: dict[str, Any], share: int) -> dict[str, Any]:
-    """The same configuration with every width that a number divides divided by it."""
+    """Divide every width of a configuration that is a multiple of a number by it."""
 
     def part(name: str, value: Any) -> Any:
         if isinstance(value, dict):
@@ -299,7 +299,7 @@ def divided(config: dict[str, Any], share: int) -> dict[str, Any]:
 def smaller(
     config: dict[str, Any], settings: Mapping[str, int], *, is_multimodal: bool = False
 ) -> dict[str, Any]:
-    """The same configuration, with those sizes that settings name; lists follow the layers."""
+    """Set the sizes of a configuration from settings; lists are adapted to the layers."""
     values = {name: value for name, value in config.items() if name not in CHOSEN}
     narrow = settings is not SHALLOW
     is_staged = isinstance(config.get("depths"), list)
@@ -341,7 +341,7 @@ def smaller(
 
 
 def fit_layers(config: dict[str, Any], found: dict[str, Any]) -> None:
-    """Lists with an item for each layer: one of each kind, and as many layers as that takes."""
+    """Shorten lists with an item per layer to one of each kind, and set the number of layers."""
     layers = config.get("num_hidden_layers")
     lists = {
         name: list(dict.fromkeys(map(str, value)))
@@ -359,7 +359,7 @@ def fit_layers(config: dict[str, Any], found: dict[str, Any]) -> None:
 
 
 def fit_outputs(config: dict[str, Any], found: dict[str, Any]) -> None:
-    """Layers whose outputs are read: the last ones of those that are left, as many as before."""
+    """Choose the layers whose outputs are read: the last remaining ones, as many as before."""
     chosen, layers = config.get("out_features"), found.get("num_hidden_layers")
     if not chosen or not isinstance(layers, int):
         return
@@ -368,7 +368,7 @@ def fit_outputs(config: dict[str, Any], found: dict[str, Any]) -> None:
 
 
 def candidates(model: Any, config: Any) -> Iterator[dict[str, torch.Tensor]]:
-    """Inputs that a model may take, the likeliest first."""
+    """Yield inputs that a model may accept, the likeliest first."""
     names = set(inspect.signature(model.forward).parameters)
     tokens = {"input_ids": torch.randint(3, VOCABULARY // 2 - 2, (1, TOKENS))}
     later = {"decoder_input_ids": torch.randint(3, VOCABULARY // 2 - 2, (1, TOKENS // 2))}

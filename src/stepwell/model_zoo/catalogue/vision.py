@@ -1,4 +1,4 @@
-"""torchvision where its operators cannot be loaded, and what imports it."""
+"""Import of torchvision, and of packages that use it, if its operators cannot be loaded."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def schemas() -> torch.library.Library:
 
 
 def imported(package: str) -> Any:
-    """Import torchvision, or a package that imports it where it is there."""
+    """Import torchvision, or a package that imports it if installed."""
     try:
         import torchvision  # noqa: F401  # pyright: ignore[reportUnusedImport]
     except RuntimeError:

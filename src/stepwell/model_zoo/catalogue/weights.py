@@ -1,4 +1,4 @@
-"""Weights as if they were trained: nothing constant, batch norms that know their inputs."""
+"""Weights that resemble trained ones: not constant, with batch norms fitted to their inputs."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ import torch
 from torch import nn
 
 NOISE = 0.1
-"""What parameters that start as one number are moved by."""
+"""Noise that is added to constant initial parameters."""
 
 
 @torch.no_grad()
 def scaled(module: nn.Module, inputs: tuple[Any, ...]) -> nn.Module:
-    """The module as if it were trained, in eval mode.
+    """Make a module resemble a trained one, in eval mode.
 
-    Parameters that start as one number (scales of layers and norms, biases, tokens) get noise, so
-    that a branch that begins as nothing counts. Means and variances are those of a batch of noise.
+    Parameters with a constant initial value (scales of layers and norms, biases, tokens) get noise,
+    so that branches that start as zero contribute. Means and variances are those of a batch of
+    noise.
     """
     for parameter in module.parameters():
         if not parameter.is_floating_point() or parameter.numel() < 2:

@@ -1,4 +1,4 @@
-"""Models that take keywords and give objects, as functions of tensors."""
+"""Wrappers of models with keyword arguments and object results, as functions of tensors."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class Tensors(torch.nn.Module):
         """Wrap a model.
 
         Args:
-            model: what is called.
-            names: of the last inputs, which are given by keyword.
-            fixed: what is given besides.
+            model: the model to call.
+            names: names of the last inputs, which are passed by keyword.
+            fixed: further fixed arguments.
         """
         super().__init__()
         self.model, self.names, self.fixed = model, tuple(names), dict(fixed or {})

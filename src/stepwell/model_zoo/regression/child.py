@@ -1,9 +1,9 @@
-"""Lowers exported programs with whatever stepwell stands first on the path; a line of JSON each.
+"""Lower exported programs with the first stepwell on the path; print a line of JSON for each.
 
     PYTHONPATH=CHECKOUT/src python child.py < ASKED
 
-Of stepwell it uses what every commit has: `lower`, the report, the program's text, the artifact.
-Each program is lowered in a fork, so that one that ends its process is a line that says so.
+It uses only parts of stepwell that every commit has: `lower`, the report, the program's text, the
+artifact. Each program is lowered in a fork, so that a crash becomes a line, too.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SECONDS = 120
 
 
 def lowered(program: Any, target: str) -> dict[str, Any]:
-    """What one lowering gives."""
+    """Return the figures of one lowering."""
     import stepwell
 
     try:
@@ -58,7 +58,7 @@ def lowered(program: Any, target: str) -> dict[str, Any]:
 
 
 def loaded(file: str) -> Any:
-    """A program; what registers its operators is imported where torch does not know one."""
+    """Load a program; import the registration of its operators if torch does not know one."""
     import torch
 
     try:
@@ -73,7 +73,7 @@ def loaded(file: str) -> Any:
 
 
 def one(file: str, target: str) -> dict[str, Any]:
-    """What becomes of one program, refusals and faults included."""
+    """Return the result for one program, including refusals and faults."""
     try:
         return lowered(loaded(file), target)
     except Exception as error:  # Another commit may not refuse it: that is a difference.
@@ -82,7 +82,7 @@ def one(file: str, target: str) -> dict[str, Any]:
 
 
 def in_a_fork(file: str, target: str) -> dict[str, Any]:
-    """The same, whatever ends the process."""
+    """Return the same result, also if the process crashes."""
     read, write = os.pipe()
     process = os.fork()
     if process == 0:
@@ -107,10 +107,10 @@ def main() -> None:
     os.dup2(2, 1)
     import torch
 
-    import stepwell.pipelines.xnnpack
+    import stepwell.pipelines
 
     torch.set_num_threads(1)
-    assert Path(stepwell.pipelines.xnnpack.__file__).is_relative_to(sys.argv[1]), "another stepwell"
+    assert Path(stepwell.pipelines.__file__).is_relative_to(sys.argv[1]), "another stepwell"
     layer = torch.nn.Linear(4, 4).eval()
     stepwell.lower(torch.export.export(layer, (torch.ones(1, 4),)), "xnnpack").to_pte()
     for item in asked:

@@ -1,4 +1,4 @@
-"""Commits of this repository: what of them counts, and their files for a while."""
+"""Commits of this repository: hashes of their relevant sources, and temporary checkouts."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from pathlib import Path
 from stepwell.ir.diagnostics import StepwellError
 
 SOURCES = ("ir", "dialects", "translate", "backends", "src/stepwell")
-"""Folders whose content a lowering hangs on."""
-ROOT = Path(__file__).resolve().parents[3]
+"""Folders whose content a lowering depends on."""
+ROOT = Path(__file__).resolve().parents[4]
 """The checkout that this file is in."""
 
 
 def git(*arguments: str) -> str:
-    """What git says.
+    """Run git and return its output.
 
     Raises:
-        StepwellError: it fails, or this is no checkout.
+        StepwellError: it fails, or this is not a checkout.
     """
     try:
         run = subprocess.run(
@@ -53,14 +53,14 @@ def both(span: str | None) -> tuple[str, str]:
 
 
 def content(commit: str) -> str:
-    """A name for the sources of a commit: equal for commits whose sources are equal."""
+    """Return a hash of the sources of a commit."""
     trees = [git("rev-parse", f"{commit}:{folder}") for folder in SOURCES]
     return "-".join(tree[:12] for tree in trees)
 
 
 @contextmanager
 def checked_out(commit: str) -> Generator[Path]:
-    """The files of a commit in a folder of their own, for a while."""
+    """Check a commit out into a temporary folder."""
     with tempfile.TemporaryDirectory(prefix="stepwell-replay-") as folder:
         place = Path(folder) / "tree"
         git("worktree", "add", "--detach", "--force", str(place), commit)

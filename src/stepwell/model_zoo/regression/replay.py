@@ -1,4 +1,4 @@
-"""Lower a fixed set of programs by two commits, each once, and compare what comes out."""
+"""Lower a fixed set of programs with two commits, each once, and compare the results."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from stepwell.translate.importer.export_call import export
 Tell = Callable[[str, int, int], None]
 
 MODELS = ("examples/*", "quantized/*")
-"""What is lowered unless something else is named: what every checkout has."""
+"""Default models: those that every checkout has."""
 TARGETS = ("xnnpack", "tosa-1.0+fp")
-"""What programs are lowered to that are quantized for none."""
+"""Targets of programs that are not quantized for a specific one."""
 CHILD = Path(__file__).resolve().with_name("child.py")
-"""What lowers them, with whichever commit's stepwell; it is run, not imported."""
+"""The script that lowers them with a commit's stepwell; it is run, not imported."""
 
 
 @dataclass(frozen=True)
@@ -44,13 +44,13 @@ class Pair:
 
     @property
     def same(self) -> bool:
-        """Whether IR and bytes are equal, or both fail with the same words."""
+        """Whether IR and bytes are equal, or both fail with the same message."""
         keys = ("ir", "sha", "fails")
         return all(self.before.get(key) == self.after.get(key) for key in keys)
 
     @property
     def ops(self) -> dict[str, int]:
-        """How many more or fewer of each op there are."""
+        """Return the difference in the number of each op."""
         had, has = self.before.get("ops", {}), self.after.get("ops", {})
         changed = {name: has.get(name, 0) - had.get(name, 0) for name in {**had, **has}}
         return {name: count for name, count in sorted(changed.items()) if count}
@@ -58,7 +58,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class Replay(Shown):
-    """What two commits make of the same programs.
+    """The results of two commits for the same programs.
 
     Attributes:
         base, head: the commits.
@@ -87,18 +87,18 @@ def replay(
     workers: int = 2,
     tell: Tell | None = None,
 ) -> Replay:
-    """Lower models by two commits.
+    """Lower models with two commits.
 
     Args:
         span: `BASE..HEAD`; the base is the last release unless it is named.
         models: of the zoo, as for `stepwell.sweep`.
-        targets: as for `stepwell.lower`; if none, `TARGETS`, and what a program is quantized for.
-        cache: where exported programs and figures are kept, named by content.
-        workers: processes at once.
-        tell: told what is being done.
+        targets: as for `stepwell.lower`; by default `TARGETS`, and a program's quantization target.
+        cache: folder of exported programs and figures, named by content.
+        workers: number of parallel processes.
+        tell: called with the current action.
 
     Raises:
-        StepwellError: this is no checkout, or a name is unknown.
+        StepwellError: this is not a checkout, or a name is unknown.
     """
     needs_fork("a replay")
     base, head = both(span)
@@ -127,7 +127,7 @@ def default_cache() -> Path:
 
 
 def exported(entries: Sequence[Entry], place: Path, say: Tell) -> dict[str, Path]:
-    """Each model as a `.pt2`, exported where the cache has none; those torch refuses are left."""
+    """Return each model as a `.pt2`, exported unless cached; skip models that torch rejects."""
     from stepwell.model_zoo.sweep.measuring import seed
 
     place.mkdir(parents=True, exist_ok=True)
@@ -148,7 +148,7 @@ def exported(entries: Sequence[Entry], place: Path, say: Tell) -> dict[str, Path
                     program = export(made.module, made.inputs, dynamic_shapes=made.dynamic)
                 torch.export.save(program, beside)
                 beside.replace(file)
-            except Exception as error:  # Whatever torch does not take is no program to replay.
+            except Exception as error:  # A model that torch cannot export is not replayed.
                 beside.unlink(missing_ok=True)
                 write_atomically(refused, str(error).encode())
         if file.exists():
@@ -164,7 +164,7 @@ def figures(
     workers: int,
     say: Tell,
 ) -> dict[tuple[str, str], dict[str, Any]]:
-    """What a commit makes of programs: from the cache, or from a checkout of it."""
+    """Return the results of a commit for programs: from the cache, or from a checkout."""
     place.mkdir(parents=True, exist_ok=True)
     versions = [version_of(name) for name in ("torch", "executorch", "xdsl", "tosa-tools")]
     versions += registry().identity()
@@ -188,10 +188,10 @@ def figures(
 
 
 def run(tree: Path, asked: Sequence[dict[str, str]], workers: int) -> list[dict[str, Any]]:
-    """Lower programs with the stepwell of a checkout, in some processes at once.
+    """Lower programs with the stepwell of a checkout, in parallel processes.
 
     Raises:
-        StepwellError: that stepwell cannot be imported.
+        StepwellError: this stepwell cannot be imported.
     """
     path = os.pathsep.join(filter(None, (str(tree / "src"), os.environ.get("PYTHONPATH"))))
     environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
@@ -221,4 +221,4 @@ def run(tree: Path, asked: Sequence[dict[str, str]], workers: int) -> list[dict[
 
 
 def _silent(what: str, number: int, of: int) -> None:
-    """Tells nobody."""
+    """Report nothing."""

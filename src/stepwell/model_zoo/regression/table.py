@@ -12,9 +12,9 @@ from stepwell.ir.renderers import gives
 from stepwell.model_zoo.regression.replay import Pair, Replay
 
 NUMBERS = ("bytes", "delegates", "outside", "cost", "seconds", "peak")
-"""What is compared as numbers."""
+"""Figures that are compared as numbers."""
 LOUD = {"seconds": 1.25, "peak": 1.25}
-"""Measured figures: what a ratio must be beyond to be listed; other figures must be equal."""
+"""Measured figures and the ratio from which they are listed; other figures must be equal."""
 
 
 FORMS = {"seconds": "{:.2f}", "peak": "{:,.0f}"}
@@ -22,7 +22,7 @@ FORMS = {"seconds": "{:.2f}", "peak": "{:,.0f}"}
 
 @gives("text", Replay)
 def table(replay: Replay) -> str:
-    """Programs that changed, one a line, and sums over all."""
+    """Changed programs, one per line, and sums over all."""
     console = Console(file=io.StringIO(), width=160, color_system=None)
     shown = [pair for pair in replay.pairs if not pair.same or loud(pair)]
     head = f"{replay.base[:10]}..{replay.head[:10]}"
@@ -55,7 +55,7 @@ def sides(pair: Pair) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def moved(pair: Pair, name: str) -> str:
-    """`12 → 10`, or the number where both are the same or near."""
+    """Return `12 → 10`, or the number if both are equal or close."""
     if any(name not in side for side in sides(pair)):
         return "–"
     form = FORMS.get(name, "{:,}")
@@ -64,7 +64,7 @@ def moved(pair: Pair, name: str) -> str:
 
 
 def changed(pair: Pair, name: str) -> bool:
-    """Whether a figure moved, measured ones beyond what measuring moves."""
+    """Whether a figure changed, a measured one by more than noise."""
     before, after = (float(side[name]) for side in sides(pair))
     if name not in LOUD:
         return before != after
@@ -73,7 +73,7 @@ def changed(pair: Pair, name: str) -> bool:
 
 
 def loud(pair: Pair) -> bool:
-    """Whether time or memory moved though the program did not."""
+    """Whether time or memory changed although the program did not."""
     return all("seconds" in side for side in sides(pair)) and any(
         changed(pair, name) for name in LOUD
     )

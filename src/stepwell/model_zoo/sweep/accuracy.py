@@ -1,4 +1,4 @@
-"""What an artifact computes against eager PyTorch, with the bound of `stepwell check`."""
+"""Comparison of an artifact's results with eager PyTorch, by the bound of `stepwell check`."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from stepwell.validation.engine import FLOAT_KERNELS
 from stepwell.validation.rounding import MARGIN, TRIALS, NoisyInterpreter, sensitivity
 
 QUANTIZES = "quantized_decomposed.quantize"
-"""What names of ops that round floats to steps begin with."""
+"""Prefixes of the names of ops that round floats to quantization steps."""
 STEP = 1
 """Integer kernels round a product once where quantize and dequantize round it twice."""
 
 
 @dataclass(frozen=True)
 class Distance:
-    """How far results are from eager's.
+    """The difference of results from eager's.
 
     Attributes:
         error, bound: as shares of eager's largest number.
-        what: what differs, or "".
+        what: the reason why they differ, or "".
     """
 
     error: float
@@ -37,10 +37,10 @@ class Distance:
 
 
 class SteppingInterpreter(NoisyInterpreter):
-    """Moves what is quantized by a step at times, as kernels on integers do; floats as before."""
+    """Perturbs some quantized values by one step, as integer kernels do; floats as before."""
 
     def step(self, op: Any, environment: dict[Any, Any]) -> None:
-        """Evaluate an op, then move what it quantized by up to a step."""
+        """Evaluate an op, then perturb its quantized results by up to one step."""
         super().step(op, environment)
         if not op_name(op).startswith(QUANTIZES):
             return
@@ -56,12 +56,12 @@ class SteppingInterpreter(NoisyInterpreter):
 def distance(
     source: Program, inputs: Sequence[Any], expected: Sequence[Any], given: Sequence[Any]
 ) -> Distance:
-    """How far results are from what eager gives, and how far they may be.
+    """Return the difference of results from eager's, and its bound.
 
     Args:
-        source: the imported program: where results differ by more than float kernels do, what
-            noise in its values becomes at its outputs decides (`checking.rounding`).
-        inputs: of the call.
+        source: the imported program. If results differ by more than float kernels do, the effect
+            of noise in its values on its outputs is the bound (`checking.rounding`).
+        inputs: inputs of the call.
         expected, given: tensors in order.
     """
     if len(expected) != len(given):
@@ -87,7 +87,7 @@ def _difference(expected: Sequence[Any], given: Sequence[Any], allowed: Bound) -
 
 
 def _stepping(source: Program, inputs: tuple[Any, ...]) -> float:
-    """How far steps of quantized values move outputs, with a margin."""
+    """Return how far steps of quantized values move outputs, with a margin."""
     func = source.method("forward")
     exact = Interpreter(source.weights).call(func, inputs).outputs
     worst = 0.0

@@ -1,12 +1,12 @@
-"""What stands outside the delegates of an XNNPACK program, bookkeeping aside.
+"""Ops outside the delegates of an XNNPACK program, without bookkeeping.
 
-Ids, positions and masks of them are integers, which XNNPACK has no nodes for: what is computed of
-integer inputs and constants alone is bookkeeping, also where it ends in floats, as a mask of zeros
-and −∞ does that attention adds. So is a look-up: whole rows taken out of a table, or out of what a
-delegate gave, at places that are such bookkeeping themselves. What a look-up gives is an
-activation, as is a float that comes in and whatever a delegate gives. Every other op that reads an
-activation counts, also where its result is an integer (an `argmax` of scores, a row at the place
-that it says); and so do floats that are computed of constants alone, for these are to be folded.
+Ids, positions and masks of them are integers, for which XNNPACK has no nodes. A value computed only
+from integer inputs and constants is bookkeeping, even if it is a float, for example the mask of
+zeros and −∞ that attention adds. A look-up is bookkeeping, too: it takes whole rows from a table
+or from the result of a delegate, at indices that are bookkeeping. The result of a look-up is an
+activation, as are float inputs and the results of delegates. Every other op that reads an
+activation counts, even if its result is an integer (an `argmax` of scores, a row at this index).
+Floats that are computed only from constants count as well, because these should be folded.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from stepwell.translate.rewrites.sizes.open_rows import keeps_rows
 LOOKUPS = frozenset(
     f"aten.{name}" for name in ("embedding.default", "index.Tensor", "index_select.default")
 )
-"""Ops that take rows at places."""
+"""Ops that take rows at given indices."""
 
 
 class Source(IntEnum):
-    """What a value is computed of; of several operands, the greatest."""
+    """The kind of a value's sources; the greatest over several operands."""
 
     CONSTANTS = 0
     INTEGERS = 1
@@ -45,14 +45,14 @@ Ask = Callable[[SSAValue], Source]
 
 
 def counted(program: Program) -> list[Operation]:
-    """The ops outside delegates that are no bookkeeping."""
+    """Return the ops outside delegates that are not bookkeeping."""
     ask = sources()
     outside = (op for op in outside_and_delegates(program) if not isinstance(op, DelegateOp))
     return [op for op in outside if not is_bookkeeping(op, ask)]
 
 
 def is_bookkeeping(op: Operation, ask: Ask) -> bool:
-    """Whether an op looks rows up, or computes with integers that come in (or with sizes)."""
+    """Whether an op looks rows up, or computes with integer inputs (or with sizes)."""
     if not any(isinstance(result.type, TensorType) for result in op.results) or looks_up(op, ask):
         return True
     source = max(map(ask, op.operands), default=Source.CONSTANTS)
@@ -62,7 +62,7 @@ def is_bookkeeping(op: Operation, ask: Ask) -> bool:
 
 
 def sources() -> Ask:
-    """What values are computed of; answers are kept, so that a program is walked once."""
+    """The sources of values; results are cached, so that a program is walked once."""
     known: dict[SSAValue, Source] = {}
 
     def ask(value: SSAValue) -> Source:
@@ -83,7 +83,7 @@ def sources() -> Ask:
 
 
 def at_once(value: SSAValue) -> Source | None:
-    """What a value is computed of, where its operands need not be asked."""
+    """Return the source of a value if it does not depend on the operands."""
     owner = value.owner
     if not isinstance(value.type, TensorType):
         return Source.INTEGERS  # A size.
@@ -105,15 +105,15 @@ def is_float(value: SSAValue) -> bool:
 
 
 def is_computed_look_up(op: Operation) -> bool:
-    """Whether an op takes rows at places that are known only at run time."""
+    """Whether an op takes rows at indices that are computed at run time."""
     places = op.operands[1:] if op_name(op) in LOOKUPS else ()
     return any(weight_key(place) is None for place in places)
 
 
 def looks_up(op: Operation, ask: Ask) -> bool:
-    """Whether an op takes whole rows at places that are computed of integers which come in.
+    """Whether an op takes whole rows at indices that are computed from integer inputs.
 
-    Places that are constants are slices, which a delegate runs.
+    Constant indices are slices, which a delegate runs.
     """
     if not is_computed_look_up(op) or Source.ACTIVATIONS in map(ask, op.operands[1:]):
         return False

@@ -1,8 +1,8 @@
-"""Tasks on Dask: as many under way as the workers have hands, each result as it comes.
+"""Execution of tasks on Dask, a limited number at a time; results arrive as they complete.
 
-Dask does what a scheduler does: it places tasks, notices workers that are gone and runs what they
-had again. What is left to do here: not to hand over everything at once, to ask a scheduler that
-came back again for what is still missing, and to measure time where nothing else runs.
+Dask schedules tasks, detects lost workers and reruns their tasks. This module submits tasks
+gradually, resubmits missing tasks to a scheduler that came back, and measures time on workers that
+run nothing else.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from distributed import Client, Future
 
 AHEAD = 3
-"""Tasks handed over for each worker: one it runs, the others so that it never waits."""
+"""Tasks submitted per worker: one that it runs, the others so that it never waits."""
 LIVES = 3
-"""Workers that a task may take with it before it is given up."""
+"""Number of workers that a task may kill before it is given up."""
 PATIENCE = 120.0
-"""Seconds that a scheduler may be away."""
+"""Seconds that a scheduler may be unreachable."""
 QUIET = "quiet"
 """The resource of workers on which time is measured, one task at a time."""
 
@@ -37,7 +37,7 @@ Done = Callable[[Task, list[dict[str, Any]]], None]
 
 @contextmanager
 def local_cluster(workers: int) -> Generator[str]:
-    """A scheduler and workers of this machine for a while; the scheduler's address.
+    """Start a scheduler and workers on this machine; yield the scheduler's address.
 
     Raises:
         StepwellError: Dask is not installed.
@@ -69,7 +69,7 @@ def local_cluster(workers: int) -> Generator[str]:
 
 
 def import_dask() -> None:
-    """Raise a StepwellError if Dask is not there."""
+    """Raise a StepwellError if Dask is not installed."""
     try:
         import distributed  # noqa: F401  # pyright: ignore[reportUnusedImport]
     except ImportError:
@@ -81,16 +81,16 @@ def import_dask() -> None:
 def run_tasks(
     address: str, tasks: Sequence[Task], limits: Limits, done: Done, work: Work = run
 ) -> None:
-    """Run tasks on a cluster, and tell of each as it is done, in any order, once.
+    """Run tasks on a cluster, and report each result once, in any order.
 
     Args:
-        address: of the scheduler. If it goes away it is waited for, and asked again for what was
-            not done; a task that was under way then runs anew.
-        tasks: those that measure time run after all others, one at a time, where workers are
+        address: of the scheduler. If it disappears, this function waits for it and resubmits the
+            unfinished tasks; a running task then starts again.
+        tasks: tasks that measure time run after all others, one at a time, on workers that are
             marked as quiet.
-        limits: of each job.
+        limits: the limits of each job.
         done: called in this thread.
-        work: what a worker does with a task made plain.
+        work: the function that a worker applies to a serialized task.
 
     Raises:
         StepwellError: no scheduler answers, or none of its workers is marked as quiet.
@@ -118,7 +118,7 @@ def run_tasks(
 
 
 def _run(address: str, tasks: Sequence[Task], limits: Limits, done: Done, work: Work) -> bool:
-    """Run tasks as long as the scheduler is there; whether all were."""
+    """Run tasks while the scheduler is reachable; return whether all were run."""
     from distributed import as_completed
     from distributed.client import FutureCancelledError
     from distributed.comm.core import CommClosedError
@@ -157,7 +157,7 @@ def _run(address: str, tasks: Sequence[Task], limits: Limits, done: Done, work: 
 
 @contextmanager
 def connected(address: str) -> Generator[Client]:
-    """A client of a scheduler that has workers; what it still wants is cancelled at the end."""
+    """Connect to a scheduler that has workers; pending tasks are canceled at the end."""
     from distributed import Client
 
     log = logging.getLogger("distributed")  # Tells of every lost connection at length.
@@ -175,7 +175,7 @@ def connected(address: str) -> Generator[Client]:
 def _submitted(
     client: Client, task: Task, limits: Limits, doing: dict[Future[Any], Task], work: Work
 ) -> Future[Any]:
-    """Hand a task over to the scheduler."""
+    """Submit a task to the scheduler."""
     workers = client.scheduler_info(n_workers=-1)["workers"].values() if task.quiet else ()
     if task.quiet and not any(one.get("resources", {}).get(QUIET) for one in workers):
         raise StepwellError(
@@ -189,7 +189,7 @@ def _submitted(
 
 
 def lost(task: Task, limits: Limits) -> list[dict[str, Any]]:
-    """The rows of a task that took every worker with it."""
+    """Return the rows of a task that killed every worker."""
     from stepwell.model_zoo.sweep.worker import ended_row
 
     asked = plain(task, limits)

@@ -1,4 +1,4 @@
-"""`sweep`: what was asked for, less what the store has already, on a cluster, into the store."""
+"""`sweep`: compute the requested rows that the store lacks, on a cluster, and store them."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from stepwell.model_zoo.sweep.rows import FAULTS, UNFIT, Row
 from stepwell.model_zoo.sweep.store import Store
 
 STORE = Path("sweep.sqlite")
-"""Where rows are kept unless another place is named."""
+"""Default path of the store of rows."""
 
 Progress = Callable[[int, int, Sequence[Row]], None]
-"""Called with (jobs done, jobs there are, rows that came now); at the start with what is kept."""
+"""Called with (jobs done, all jobs, new rows); at the start with the stored rows."""
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,8 @@ class Sweep(Shown):
     """The rows of a sweep, and how many of them were computed now.
 
     Attributes:
-        rows: one a job.
-        computed: those that the store did not have.
+        rows: one per job.
+        computed: the number that the store did not have.
     """
 
     rows: tuple[Row, ...]
@@ -41,7 +41,7 @@ class Sweep(Shown):
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is wrong: no wrong result, no abort, no traceback."""
+        """Whether there is no wrong result, no abort and no traceback."""
         return not any(row.outcome in FAULTS for row in self.rows)
 
     def __str__(self) -> str:
@@ -73,21 +73,21 @@ def sweep(
         models: names of the zoo with wildcards (`timm/*`, `!operators/*` takes away), and
             `file.py:callable`.
         targets: as for `stepwell.lower`.
-        options: as for `stepwell.lower`; each target is given those that it takes.
+        options: as for `stepwell.lower`; each target gets the ones that it accepts.
         quantize: `int8` (the target's own quantizer) or a name of `quantizing.QUANTIZERS`.
         dtype: cast floats to this type first.
         symbolic: export with symbolic sizes.
         payload: linear layers in this MX payload.
         latency: time the artifacts (xnnpack), on quiet workers, one at a time.
-        stock: ExecuTorch's own flow beside ours (xnnpack).
-        tune: measure what costs call close (xnnpack) on quiet workers, and write what wins into
-            this table, which `lower(..., tuned=…)` takes.
-        store: an SQLite file; rows that it has are not computed again.
-        workers: of the cluster on this machine.
-        scheduler: the address of a running one instead.
-        limits: of each job.
-        again: outcomes whose rows are computed again although they are there (`lost`).
-        progress: told of rows.
+        stock: run ExecuTorch's own flow in addition (xnnpack).
+        tune: measure close alternatives of the cost model (xnnpack) on quiet workers, and write the
+            winners into this table for `lower(..., tuned=…)`.
+        store: an SQLite file; rows in it are not computed again.
+        workers: number of workers of the cluster on this machine.
+        scheduler: the address of a running scheduler instead.
+        limits: the limits of each job.
+        again: outcomes whose stored rows are computed again (`lost`).
+        progress: called with new rows.
 
     Raises:
         StepwellError: a name is unknown, or the cluster or the store cannot be used.
@@ -130,10 +130,10 @@ def job_of(
     stock: bool = False,
     tune: bool = False,
 ) -> Job:
-    """One job, what it is asked for found to be something.
+    """Make one job, with its arguments checked.
 
     Raises:
-        StepwellError: it is not.
+        StepwellError: an argument is invalid.
     """
     from stepwell.quantization.quantizers import quantizer_for
 
@@ -149,10 +149,10 @@ def job_of(
 
 
 def options_of(target: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of a target by name, each found to be one that it takes.
+    """Return the options of a target by name, each checked.
 
     Raises:
-        StepwellError: there is no such target, or one of them is not.
+        StepwellError: there is no such target, or it has no such option.
     """
     from stepwell.targets.table import (
         find_target,  # Imports torch, which a look into a store needs not.
@@ -195,7 +195,7 @@ def run_jobs(
 
 
 def _silent(done: int, of: int, rows: Sequence[Row]) -> None:
-    """Tells nobody."""
+    """Report nothing."""
 
 
 def counts(rows: Sequence[Row]) -> Counter[str]:

@@ -1,4 +1,4 @@
-"""What a sweep is asked for: jobs, named by everything that their rows hang on."""
+"""The jobs of a sweep; a job's name is a hash of everything that its row depends on."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from typing import Any
 from stepwell.model_zoo.catalogue.models import Entry, python_file
 from stepwell.plugins.plugins import registry
 
-PACKAGE = Path(__file__).parent.parent
-"""Where stepwell's modules stand."""
+PACKAGE = Path(__file__).parents[2]
+"""The folder of stepwell's modules."""
 ENGINES = ("torch", "executorch", "torchao", "xdsl", "tosa-tools")
-"""Distributions whose versions a row hangs on, besides those that the model comes from."""
-BESIDE = ("zoo", "sweeping", "replaying", "commands", "showing")
-"""Folders of the front door that no row hangs on, but for `MEASURES`."""
-MEASURES = ("sweeping/measuring.py", "sweeping/accuracy.py", "staging/ports.py")
-"""Files beside which a row does hang on."""
+"""Distributions whose versions a row depends on, in addition to the model's."""
+BESIDE = ("model_zoo", "cli", "inspection/viewer")
+"""Folders that no row depends on, except for `MEASURES`."""
+MEASURES = ("model_zoo/sweep/measuring.py", "model_zoo/sweep/accuracy.py")
+"""Files in these folders that a row does depend on."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What one job may take before it is ended.
+    """The limits of one job, beyond which it is ended.
 
     Attributes:
-        seconds: of each of its stages (export, each target).
-        memory: bytes beyond what a child holds before it starts; Linux only.
+        seconds: limit of each of its stages (export, each target).
+        memory: bytes in addition to those of the child at its start; Linux only.
     """
 
     seconds: float = 300.0
@@ -39,7 +39,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Variant:
-    """What is done to a model before it is lowered.
+    """The preparation of a model before it is lowered.
 
     Attributes:
         quantize: a name of `stepwell.quantization.quantizers`, or None.
@@ -60,16 +60,16 @@ class Variant:
 
 @dataclass(frozen=True)
 class Job:
-    """One model, prepared one way, lowered to one target: one row.
+    """One model in one preparation, lowered to one target: one row.
 
     Attributes:
         model: `timm/resnet18`, or `file.py:callable`.
         target: as for `stepwell.lower`.
         options: as for `stepwell.lower`.
-        variant: what is done to the model first.
+        variant: the preparation of the model.
         latency: measure the artifact's time, on a quiet worker.
         stock: lower and run with ExecuTorch's own flow too.
-        tune: measure what costs call close (`stepwell.tune`), on a quiet worker.
+        tune: measure close alternatives of the cost model (`stepwell.tune`), on a quiet worker.
     """
 
     model: str
@@ -97,7 +97,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Task:
-    """Jobs of one model prepared one way: it is made and exported once for all of them."""
+    """Jobs of one model in one preparation: it is created and exported once for all of them."""
 
     jobs: tuple[Job, ...]
     keys: tuple[str, ...]
@@ -115,7 +115,7 @@ class Task:
 
 
 def digest(*parts: str | bytes) -> str:
-    """SHA-256 over texts and bytes."""
+    """Return the SHA-256 of strings and bytes."""
     hashed = hashlib.sha256()
     for part in parts:
         data = part.encode() if isinstance(part, str) else part
@@ -126,20 +126,20 @@ def digest(*parts: str | bytes) -> str:
 
 @cache
 def engine_hash() -> str:
-    """Stepwell's own source and the versions of what it stands on."""
+    """Return a hash of stepwell's own source and the versions of its dependencies."""
     return source_hash(_counts)
 
 
 @cache
 def source_hash(counts: Callable[[str], bool]) -> str:
-    """Those files of stepwell's source that count, by their paths, and the versions below it."""
+    """Return the relevant source files by path, and the versions of dependencies."""
     named = {path.relative_to(PACKAGE).as_posix(): path for path in _files(PACKAGE)}
     digests = [digest(name, path.read_bytes()) for name, path in named.items() if counts(name)]
     return digest(*digests, *(f"{name} {version_of(name)}" for name in ENGINES))
 
 
 def _files(folder: Path) -> list[Path]:
-    """Python and JSON files of a package, those behind its links included."""
+    """Return the Python and JSON files of a package; links are followed."""
     paths: list[Path] = []
     for path in sorted(folder.iterdir()):
         if path.is_dir():
@@ -150,12 +150,12 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _counts(path: str) -> bool:
-    return path in MEASURES or path.split("/")[0] not in BESIDE
+    return path in MEASURES or not path.startswith(tuple(f"{folder}/" for folder in BESIDE))
 
 
 @cache
 def version_of(distribution: str) -> str:
-    """The version that is installed, or "none"."""
+    """Return the installed version, or "none"."""
     try:
         return version(distribution)
     except PackageNotFoundError:
@@ -164,11 +164,14 @@ def version_of(distribution: str) -> str:
 
 @cache
 def source_of(entry: Entry) -> str:
-    """What a model is made from: the text of its factory, and the version of its library."""
+    """Return a model's sources: the text of its factory, and the version of its library."""
     file = python_file(entry.name) or entry.file
     if file is not None:
         return digest(entry.name, python_text(file.parent))
-    own = [PACKAGE / "zoo" / f"{name}.py" for name in (entry.source, "weights", "wrapping")]
+    own = [
+        PACKAGE / "model_zoo" / "catalogue" / f"{name}.py"
+        for name in (entry.source, "weights", "wrapping")
+    ]
     versions = [f"{name} {version_of(name)}" for name in entry.distributions]
     return digest(entry.name, *(path.read_bytes() for path in own), *versions)
 
@@ -179,7 +182,7 @@ def python_text(folder: Path) -> str:
 
 
 def tasks_of(jobs: Sequence[Job], entries: dict[str, Entry]) -> list[Task]:
-    """Jobs by model and variant, small models first; time is measured in tasks of its own, last."""
+    """Group jobs by model and variant, small models first; tasks that measure time come last."""
     grouped: dict[tuple[str, Variant, bool], list[Job]] = {}
     for job in jobs:
         timed = job.latency or job.tune

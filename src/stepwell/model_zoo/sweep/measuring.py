@@ -1,6 +1,7 @@
-"""One model on its way down, once for each target: what a row of the sweep holds.
+"""Measurement of one model for each target: the contents of a row of the sweep.
 
-Runs in a child that may die of it: what is being done is told before, each row as it is there.
+It runs in a child process that may crash: each stage is reported before it starts, and each row
+when it is complete.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from stepwell.model_zoo.sweep.jobs import Job, Task, Variant
 
 Tell = Callable[[str, Any], None]
-"""Called with ("stage", what is being done now) or ("row", a row)."""
+"""Called with ("stage", the stage that starts) or ("row", a row)."""
 
 SLOW_ENGINE = 100_000_000
 """Multiply-adds beyond which the TOSA reference model takes minutes: the interpreter runs then."""
@@ -51,16 +52,16 @@ LINES = 12
 
 
 FULL = ("can't allocate memory", "bad_alloc", "Cannot allocate memory", "MemoryError")
-"""What is said where memory is at its limit."""
+"""Parts of the messages of allocations that fail."""
 
 
 class NotExported(Exception):
-    """Whatever torch does not take, in its own words."""
+    """torch cannot export a model; the message is torch's."""
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A model that was exported: what all targets share."""
+    """An exported model, shared by all targets."""
 
     source: Program
     exported: Any
@@ -72,7 +73,7 @@ class Prepared:
 
 
 def measure(task: Task, tell: Tell) -> None:
-    """Make a model, export it, lower it to each target, run it, compare; a row for each job."""
+    """Create and export a model, lower it to each target, run and compare it; one row per job."""
     rows = [row_of(task, index) for index in range(len(task.jobs))]
 
     def all_end(outcome: Outcome, said: str) -> None:
@@ -109,7 +110,7 @@ def measure(task: Task, tell: Tell) -> None:
 
 
 def row_of(task: Task, index: int) -> Row:
-    """The row of a job, with nothing found yet."""
+    """Return the row of a job, without results."""
     from stepwell.model_zoo.sweep.jobs import ENGINES, engine_hash, version_of
 
     job, entry = task.jobs[index], task.entry
@@ -135,7 +136,7 @@ def seed(number: int = 0) -> None:
 
 
 def varied(made: Made, variant: Variant) -> Made:
-    """The model and its inputs as the variant asks for them."""
+    """Prepare the model and its inputs as in the variant."""
     module, inputs, dynamic = made.module, made.inputs, made.dynamic
     if module is None:
         return made
@@ -171,10 +172,10 @@ def takes_any_number(module: torch.nn.Module) -> bool:
 
 @torch.no_grad()
 def prepare(made: Made, variant: Variant) -> Prepared:
-    """Export a model and ask eager PyTorch what it gives.
+    """Export a model and compute its results in eager PyTorch.
 
     Raises:
-        NotExported: torch does not take it.
+        NotExported: torch cannot export it.
     """
     module: Any = made.module
     inputs = made.inputs
@@ -201,7 +202,7 @@ def prepare(made: Made, variant: Variant) -> Prepared:
 
 
 def eager(module: Any, inputs: tuple[Any, ...]) -> tuple[list[torch.Tensor] | None, str]:
-    """What eager PyTorch gives, or None and why nothing can be compared with it."""
+    """Return the results of eager PyTorch, or None and why they cannot be compared."""
     tensors: list[list[torch.Tensor]] = []
     for number in range(2):
         seed(number)
@@ -218,7 +219,7 @@ DRAWS = "the model draws random numbers"
 
 
 def draws(lowered: Program) -> bool:
-    """Whether a kernel that draws is left, however PyTorch's own test fixes what it gives."""
+    """Whether the program has a random kernel, even if PyTorch's own test sets a seed."""
     kernels = ("aten.rand.", "aten.randn.", "aten.native_dropout.")
     return any(
         isinstance(op, SchemaOp) and op.name.startswith(kernels) and op.present().get("train", True)
@@ -227,7 +228,7 @@ def draws(lowered: Program) -> bool:
 
 
 def same_numbers(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Whether two tensors hold the same, NaNs too."""
+    """Whether two tensors are equal, including NaNs."""
     if one.is_complex():
         one, other = (
             torch.view_as_real(v.to(torch.complex64).resolve_conj()) for v in (one, other)
@@ -287,7 +288,7 @@ def lowered_row(job: Job, prepared: Prepared, row: Row, tell: Tell) -> Row:
 
 
 def options_of(job: Job, prepared: Prepared) -> dict[str, Any]:
-    """The job's options, and what the inputs hold where the target asks for it."""
+    """Return the job's options, with the inputs' ranges if the target has such an option."""
     options = dict(job.options)
     asked = {option.name for option in find_target(job.target).options}
     ports = get_signature(prepared.source.method()).inputs
@@ -296,18 +297,18 @@ def options_of(job: Job, prepared: Prepared) -> dict[str, Any]:
 
 
 def faulty(row: Row, stage: str, error: Exception) -> Row:
-    """The row of an exception that should not have been."""
+    """Return the row of an unexpected exception."""
     reason = f"{type(error).__name__}: {first_line(str(error))}"
     return replace(row, outcome="fault", stage=stage, note=fault(error), reasons=[(reason, 1)])
 
 
 def count_operators(source: Program) -> int:
-    """Operators of a program, weights and structure aside."""
+    """Count the operators of a program, without weights and structural ops."""
     return sum(op.name.startswith(("aten", "quant")) for op in source.module.walk())
 
 
 def reasons_outside(source: Program, lowered: Lowered) -> list[tuple[str, int]]:
-    """Why ops are left to the runtime's kernels: each sentence with the number of ops."""
+    """Return why ops are left to the runtime's kernels: each sentence with the number of ops."""
     if not lowered.report.outside:
         return []
     said: Counter[str] = Counter()
@@ -318,7 +319,7 @@ def reasons_outside(source: Program, lowered: Lowered) -> list[tuple[str, int]]:
 
 
 def floats_outside(lowered: Lowered) -> int | None:
-    """Ops left to kernels that are no bookkeeping: they read activations, and are no look-ups."""
+    """Count ops left to kernels that are not bookkeeping: readers of activations, no look-ups."""
     if lowered.target.name != "xnnpack":
         return None
     from stepwell.model_zoo.sweep.bookkeeping import counted
@@ -337,7 +338,7 @@ def arena_of(lowered: Lowered) -> int | None:
 
 
 def compared(prepared: Prepared, lowered: Lowered, row: Row) -> Row:
-    """The row with what running the artifact gave."""
+    """Add the results of running the artifact to the row."""
     engine, run = engine_of(lowered, prepared.source)
     row = replace(row, engine=engine)
     func = lowered.program.method()
@@ -385,7 +386,7 @@ def is_exports_own(prepared: Prepared, leaves: list[Any], tensors: Sequence[torc
 
 
 def where_finite(expected: Sequence[torch.Tensor], given: Sequence[Any]) -> list[Any]:
-    """What is given where eager gives finite numbers, and elsewhere what eager gives."""
+    """Take results where eager's are finite, and eager's results elsewhere."""
     if len(expected) != len(given):
         return list(given)
     return [
@@ -395,13 +396,13 @@ def where_finite(expected: Sequence[torch.Tensor], given: Sequence[Any]) -> list
 
 
 def lost_classes(lowered: Lowered) -> str:
-    """What is said of classes of numbers that the lowering does not keep (`docs/semantics.md`)."""
+    """Describe classes of numbers that the lowering does not preserve (`docs/semantics.md`)."""
     said = dict.fromkeys(taken.loses for taken in lowered.report.deviations)
     return f"right where eager is finite; elsewhere {'; '.join(said)}" if said else ""
 
 
 def engine_of(lowered: Lowered, source: Program) -> tuple[str, Callable[..., Sequence[Any]]]:
-    """What runs the artifact: its real engine, or the interpreter where that takes minutes."""
+    """Return the engine of the artifact: its real one, or the interpreter if that takes minutes."""
     name = lowered.target.name
     if name.startswith("tosa"):
         work = sum(operations(op) for func in source.methods.values() for op in func.body.block.ops)
@@ -428,7 +429,7 @@ def latency(artifact: bytes, inputs: tuple[Any, ...]) -> float:
 
 
 def stock(prepared: Prepared, timed: bool) -> dict[str, Any]:
-    """The figures of ExecuTorch's own flow for the same program, or what it fails with."""
+    """Measure ExecuTorch's own flow on the same program, or return its failure."""
     from stepwell.backends.executorch.running.runner import run_pte
     from stepwell.integrations.executorch.stock import counted, stock_pte
 
@@ -459,7 +460,7 @@ def one_thread() -> None:
 
 
 def raise_if_full(error: BaseException) -> None:
-    """A process that got no memory ends: what it says then is not the model's answer."""
+    """End the process after a failed allocation: its error is not a result of the model."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, MemoryError) or any(word in str(cause) for word in FULL):
@@ -468,7 +469,7 @@ def raise_if_full(error: BaseException) -> None:
 
 
 def first_line(said: str) -> str:
-    """The first line that says something, not too long of it."""
+    """Return the first non-empty line, truncated."""
     lines = [re.sub(r"\s+", " ", line).strip() for line in said.splitlines()]
     return next((line for line in lines if line), "")[:300]
 

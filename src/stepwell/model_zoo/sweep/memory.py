@@ -1,4 +1,4 @@
-"""How much memory a piece of work adds to this process at the most (Linux)."""
+"""Peak memory that a piece of work adds to this process (Linux)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 def resident(field: str, process: int | str = "self") -> int | None:
-    """Bytes that Linux gives for a process: `VmRSS` now, `VmHWM` at the most, `VmData` allotted."""
+    """Read a process's bytes on Linux: `VmRSS` (current), `VmHWM` (peak), `VmData` (allocated)."""
     try:
         lines = Path(f"/proc/{process}/status").read_text().splitlines()
     except OSError:
@@ -19,7 +19,7 @@ def resident(field: str, process: int | str = "self") -> int | None:
 
 
 def peak(work: Callable[[], T]) -> tuple[T, int | None]:
-    """What a call gives, and the bytes that it adds at the most; None where that is not told."""
+    """Return a call's result and the peak bytes that it adds; None if they are not available."""
     try:
         Path("/proc/self/clear_refs").write_text("5")  # The highest so far is now.
     except OSError:

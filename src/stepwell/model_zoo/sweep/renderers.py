@@ -15,5 +15,5 @@ def drawn(sweep: Sweep) -> str:
 
 @gives("text", Sweep)
 def written(sweep: Sweep) -> str:
-    """Outcomes by target, and every row that must not be."""
+    """Outcomes by target, and every faulty row."""
     return outcome_lines(sweep.rows)

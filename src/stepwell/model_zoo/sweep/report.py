@@ -1,4 +1,4 @@
-"""What a store of rows says as a whole: as Markdown for a document, as a page that filters."""
+"""Summary of a store of rows: as Markdown for a document, or as an HTML page with filters."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from stepwell.ir.platform.files import read_bytes, write_atomically
 from stepwell.model_zoo.sweep.rows import FAULTS, OUTCOMES, UNFIT, Row
 
 MARKS = ("<!-- sweep -->", "<!-- /sweep -->")
-"""Comments of a document between which the tables stand."""
+"""Comments of a document that enclose the tables."""
 EITHER = ("tosa-1.0+fp", "tosa-1.0+fp+int")
 """TOSA's float profile, and both."""
 REASONS = 25
@@ -112,7 +112,7 @@ def either(rows: Sequence[Row]) -> list[Row]:
 
 
 def kinds(rows: Sequence[Row]) -> list[str]:
-    """What is lowered and right of what the target has a form of, by what models are for."""
+    """Rates of correct lowerings among models the target can express, by the models' purpose."""
     targets = targets_of(rows)
     found: list[Sequence[object]] = []
     for kind in sorted({row.kind for row in rows}):
@@ -127,7 +127,7 @@ def kinds(rows: Sequence[Row]) -> list[str]:
 
 
 def _is_expected(row: Row) -> bool:
-    """Whether a row says something of stepwell."""
+    """Whether a row is evidence about stepwell."""
     return row.outcome not in (*UNFIT, "not compared") and not row.is_beyond
 
 
@@ -153,7 +153,7 @@ def wholes(rows: Sequence[Row]) -> list[str]:
 
 
 def distributions(rows: Sequence[Row]) -> list[str]:
-    """Times, memory and errors: the middle, nine of ten, the largest."""
+    """Times, memory and errors: median, 90th percentile, maximum."""
     columns: tuple[tuple[str, Callable[[Row], float | None], str], ...] = (
         ("lowering, CPU s", lambda row: row.lower_seconds, "{:.2f}"),
         ("emission, CPU s", lambda row: row.emit_seconds, "{:.3f}"),
@@ -179,7 +179,7 @@ def distributions(rows: Sequence[Row]) -> list[str]:
 
 
 def failures(rows: Sequence[Row]) -> list[str]:
-    """Every row that must not be."""
+    """Every faulty row."""
     bad = [row for row in rows if row.outcome in FAULTS]
     if not bad:
         return ["No result is wrong, no process was aborted, no exception but ours was raised."]
@@ -196,7 +196,7 @@ def general(reason: str) -> str:
 
 
 def ranked(rows: Sequence[Row], target: str) -> list[str]:
-    """Sentences by how many models each keeps from being whole."""
+    """Reasons, sorted by the number of models that each leaves incomplete."""
     appears: Counter[str] = Counter()
     alone: Counter[str] = Counter()
     for row in rows:

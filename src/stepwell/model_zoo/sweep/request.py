@@ -1,8 +1,8 @@
-"""What a sweep is asked for, named by content: the same again is answered by the store alone.
+"""Requests of sweeps, named by content: the store alone answers a repeated request.
 
-To list a zoo its libraries are imported and some of their models made, which takes longer than to
-look at rows. So a store notes which rows answered a request (`Store.remember`), and the name of a
-request holds all that its list and the names of its rows hang on.
+Listing a zoo imports its libraries and creates some of their models, which takes longer than
+reading rows. A store therefore records which rows answered a request (`Store.remember`). The name
+of a request includes everything that its list and the names of its rows depend on.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ def named_by_content(
     stock: bool,
     tune: bool,
 ) -> str:
-    """The name of a request.
+    """Compute the name of a request.
 
     Args:
         models: patterns, as `zoo.catalogue.select` takes them.
         targets: their names.
-        variant: what is done to each model.
-        options: those that each target was given, resolved.
-        latency, stock, tune: what is measured besides.
+        variant: the preparation of each model.
+        options: the resolved options of each target.
+        latency, stock, tune: further measurements.
     """
     libraries = sorted({name for needed in SOURCES.values() for name in needed})
     folders = [file.parent for name in models if (file := python_file(name)) is not None]

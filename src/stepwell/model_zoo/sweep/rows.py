@@ -1,4 +1,4 @@
-"""What a sweep says of one job."""
+"""The result of a sweep for one job."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ OUTCOMES: dict[str, str] = {
     "out of memory": "the job reached its limit",
     "lost": "the workers that ran the job died",
 }
-"""What each outcome means."""
+"""The meaning of each outcome."""
 UNFIT = ("not exported", "not made")
-"""Outcomes that say nothing of stepwell."""
+"""Outcomes that are no evidence about stepwell."""
 BEYOND = re.compile(
     r"has no element type |needs? the (profile|extension)|TOSA has no cast from or to |"
     r"TOSA's casts of |"
@@ -44,12 +44,12 @@ BEYOND = re.compile(
     r"has no operator for it, and PyTorch|"
     r"runtime has no kernel for it, (and PyTorch|nor .*(has no kernel and|decomposes into itself))"
 )
-"""Sentences of a refusal that state what the target itself lacks: no type, no operator, no kernel.
+"""Sentences of a refusal that state a limit of the target itself: no type, operator or kernel.
 
-An operator counts where PyTorch computes it by no others that the target has.
+An operator counts if PyTorch has no decomposition into others that the target has.
 """
 FAULTS = ("wrong", "fault", "crashed")
-"""Outcomes that must not be."""
+"""Outcomes that are faults."""
 
 
 @dataclass(frozen=True)
@@ -61,23 +61,23 @@ class Row:
         model, source, family, kind: `timm/resnet18`, `timm`, `resnet`, `image classification`.
         target, options, variant: as the job says.
         outcome: one of `OUTCOMES`.
-        stage: what was being done when it ended early.
-        reasons: (sentence, how many ops) of a refusal; elsewhere why each op outside is there.
-        outside: op name → count, of what the runtime's own kernels run.
-        floats_outside: of these, how many read activations and are no look-up (xnnpack).
-        ops: operators of the imported program.
-        delegates: parts that a backend runs as a whole, those that memory cuts off not counted.
+        stage: the stage in which it ended early.
+        reasons: (sentence, number of ops) of a refusal; else why each op is outside delegates.
+        outside: op name → count, of ops that the runtime's own kernels run.
+        floats_outside: how many of these read activations and are no look-up (xnnpack).
+        ops: number of operators of the imported program.
+        delegates: number of delegates, without those that are split off for memory.
         size, arena: bytes of the artifact; bytes planned for its activations.
         export_seconds, lower_seconds, emit_seconds: CPU time.
-        peak_bytes: what lowering and emission added to resident memory at the most.
-        error, bound: largest difference from eager as a share of its largest number, and what was
-            allowed.
-        engine: what ran the artifact.
+        peak_bytes: peak resident memory that lowering and emission added.
+        error, bound: largest difference from eager as a share of its largest number, and its
+            bound.
+        engine: the engine that ran the artifact.
         latency_ms: p10 of its run time on one thread.
-        tuned: what was measured of choices that costs call close, and what they save together.
+        tuned: measurements of close alternatives of the cost model, and their common gain.
         stock: the same figures of ExecuTorch's own flow, or `{"fails": …}`.
-        note: whatever else is to be said; a fault's last lines.
-        versions: of stepwell's source and of the libraries.
+        note: further remarks; the last lines of a fault.
+        versions: versions of stepwell's source and of the libraries.
     """
 
     key: str
@@ -112,15 +112,15 @@ class Row:
 
     @property
     def is_beyond(self) -> bool:
-        """Whether it was refused for something that the target has no form of at all."""
+        """Whether it was refused for something that the target cannot express at all."""
         return self.outcome == "refused" and any(BEYOND.search(said) for said, _ in self.reasons)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values."""
+        """Return plain values."""
         return asdict(self)
 
     @staticmethod
     def from_json(given: dict[str, Any]) -> Row:
-        """What `to_json` gave; fields that other versions had are left out."""
+        """Parse the result of `to_json`; fields of other versions are ignored."""
         known = {one.name for one in fields(Row)}
         return Row(**{name: value for name, value in given.items() if name in known})

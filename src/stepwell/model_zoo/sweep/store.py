@@ -1,4 +1,4 @@
-"""Rows of sweeps in one SQLite file, by the name of their job: one row a job, whoever ran it."""
+"""Rows of sweeps in one SQLite file, by the name of their job: one row per job."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ CREATE TABLE IF NOT EXISTS asked (request TEXT PRIMARY KEY, keys TEXT NOT NULL);
 
 
 class Store:
-    """A file of rows. Each is committed as it comes: what ends a sweep loses nothing it had."""
+    """A file of rows. Each row is committed at once, so an aborted sweep loses no rows."""
 
     def __init__(self, path: Path) -> None:
-        """Open a store, and make it where there is none.
+        """Open a store, or create it.
 
         Raises:
-            StepwellError: the file is no store, or its folder cannot be written.
+            StepwellError: the file is not a store, or its folder is not writable.
         """
         self.path = path
         try:
@@ -54,7 +54,7 @@ class Store:
         self._base.close()
 
     def put(self, rows: Iterable[Row]) -> None:
-        """Keep rows, in the place of what had their keys."""
+        """Store rows; they replace rows with the same keys."""
         held = [
             (row.key, row.model, row.target, json.dumps(row.options, sort_keys=True), row.variant,
              row.outcome, json.dumps(row.to_json()))
@@ -69,7 +69,7 @@ class Store:
             )
 
     def get(self, keys: Sequence[str]) -> dict[str, Row]:
-        """Those of some keys that are there."""
+        """Return the stored rows of some keys."""
         rows: dict[str, Row] = {}
         for start in range(0, len(keys), 500):
             some = keys[start : start + 500]
@@ -80,13 +80,13 @@ class Store:
         return rows
 
     def remember(self, request: str, keys: Sequence[str]) -> None:
-        """Note which rows answer a request (`sweeping.asked`)."""
+        """Record which rows answer a request (`sweeping.asked`)."""
         self._base.execute(
             "INSERT OR REPLACE INTO asked VALUES (?, ?)", (request, json.dumps(keys))
         )
 
     def answer(self, request: str) -> tuple[Row, ...] | None:
-        """The rows that answer a request, if it was remembered and they are all there."""
+        """Return the rows that answer a request, if it was recorded and all rows exist."""
         held = self._base.execute("SELECT keys FROM asked WHERE request = ?", (request,)).fetchone()
         keys: list[str] = json.loads(held[0]) if held else []
         rows = self.get(keys)

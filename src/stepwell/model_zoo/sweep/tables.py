@@ -1,4 +1,4 @@
-"""Rows as tables: in the terminal while they come, and at the end."""
+"""Rows as tables: in the terminal during a sweep, and at its end."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def row_table(rows: Sequence[Row]) -> Table:
 
 
 def outcome_lines(rows: Sequence[Row]) -> str:
-    """Outcomes by target, and every row that must not be, as text."""
+    """Return outcomes by target and every faulty row, as text."""
     console = Console(file=io.StringIO(), width=120, color_system=None)
     console.print(outcome_table(rows))
     for row in [row for row in rows if row.outcome in FAULTS]:
@@ -87,7 +87,7 @@ class LiveTable:
         self.task = self.bar.add_task("sweep", total=None)
 
     def update(self, done: int, of: int, rows: Sequence[Row]) -> None:
-        """Take rows over as they come."""
+        """Add new rows."""
         self.rows += rows
         self.last = [*self.last, *rows][-LAST:]
         self.bar.update(self.task, completed=done, total=of)

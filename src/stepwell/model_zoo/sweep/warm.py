@@ -1,10 +1,10 @@
-"""A process that has everything imported, and forks for each task.
+"""A process with all modules imported that forks for each task.
 
     python -m stepwell.model_zoo.sweep.warm
 
-reads tasks from its standard input and writes what became of them to its standard output, a line
-of JSON each. Whatever a task does ends with its fork: a signal, a hang, a heap that grows. When the
-standard input closes, the fork is ended and this process too.
+reads tasks from its standard input and writes their results to its standard output, a line of JSON
+each. The fork confines the effects of a task: a signal, a hang, a growing heap. When the standard
+input closes, the fork and this process end.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from stepwell.model_zoo.sweep.measuring import FULL
 from stepwell.model_zoo.sweep.memory import resident
 
 STEP = 0.2
-"""Seconds between two looks at what a fork holds."""
+"""Seconds between two checks of a fork's memory."""
 TAIL = 1500
-"""Bytes of what a fork said last that are kept."""
+"""Number of bytes that are kept of a fork's last output."""
 
 
 @dataclass
@@ -107,13 +107,12 @@ PRELOADED = (
     "torch.nn.attention",
     "torchao.quantization.pt2e.quantize_pt2e",
 )
-"""What every task imports sooner or later; none of it starts a thread, which would not outlive a
-fork."""
+"""Modules that every task imports; none starts a thread, because threads do not survive a fork."""
 
 
 def answer(asked: dict[str, Any]) -> dict[str, Any]:
     """Run a task in a fork: its rows, and how it ended early if it did."""
-    with contextlib.suppress(Exception):  # The fork says what is amiss.
+    with contextlib.suppress(Exception):  # The fork reports the fault.
         find(asked["model"])
         imported(asked["module"])
     fork = start(asked)
@@ -172,7 +171,7 @@ def child(asked: dict[str, Any], pipe: int, log: int) -> None:
 
 
 def fence(memory: int) -> None:
-    """No more memory than so many bytes from here on, where the system can be told so."""
+    """Limit further memory to this number of bytes, if the system supports it."""
     held = resident("VmData")
     if held is not None:
         with contextlib.suppress(ValueError, OSError):
@@ -180,7 +179,7 @@ def fence(memory: int) -> None:
 
 
 def work(asked: dict[str, Any], pipe: int) -> None:
-    """Measure the jobs of a task and write what is told to the pipe."""
+    """Measure the jobs of a task and write the events to the pipe."""
     from stepwell.model_zoo.sweep.jobs import Task
     from stepwell.model_zoo.sweep.measuring import measure, one_thread
     from stepwell.model_zoo.sweep.wire import jobs_of
@@ -198,14 +197,14 @@ def work(asked: dict[str, Any], pipe: int) -> None:
 
 
 def watch(fork: Fork, seconds: float) -> None:
-    """Read from a child until it ends, or end it at its limits, or when nobody asks any more."""
+    """Read from a child until it ends; kill it at its limits, or when the worker is gone."""
     before = time.monotonic()
     while True:
         ready, _, _ = select.select([fork.pipe, 0], [], [], STEP)
         if fork.pipe in ready:
             if not fork.read():
                 return
-        elif 0 in ready:  # Nothing is asked while a task runs: the other side is gone.
+        elif 0 in ready:  # No request comes while a task runs: the other side is gone.
             fork.kill("lost", "the worker is gone")
             os._exit(1)
         now = time.monotonic()
@@ -220,7 +219,7 @@ def watch(fork: Fork, seconds: float) -> None:
 
 
 def preload() -> None:
-    """Import, and go the whole way once, so that no fork has to."""
+    """Import everything and lower one model, so that no fork has to warm up."""
     import torch
 
     from stepwell.lowering import lower
@@ -237,7 +236,7 @@ def preload() -> None:
 
 def main() -> None:
     """Serve tasks until the standard input closes."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the sweep's to answer.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # The sweep handles Ctrl-C.
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     preload()

@@ -1,4 +1,4 @@
-"""Tasks as plain values, between the sweep, its workers and their forks."""
+"""Serialization of tasks between the sweep, its workers and their forks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from stepwell.model_zoo.sweep.jobs import Job, Limits, Task, Variant
 
 
 def plain(task: Task, limits: Limits) -> dict[str, Any]:
-    """What a worker needs to know of a task."""
+    """Serialize a task for a worker."""
     return {
         "model": task.entry.name,
         "module": task.entry.module,
@@ -22,7 +22,7 @@ def plain(task: Task, limits: Limits) -> dict[str, Any]:
 
 
 def jobs_of(given: Sequence[dict[str, Any]]) -> tuple[Job, ...]:
-    """Jobs that were made plain."""
+    """Deserialize jobs."""
     jobs: list[Job] = []
     for one in given:
         options = tuple((name, value) for name, value in one["options"])

@@ -1,4 +1,4 @@
-"""What runs on a worker: a task in a warm process of its own, whatever becomes of it."""
+"""Execution on a worker: each task runs in a separate warm process, which may crash."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from stepwell.model_zoo.sweep.wire import jobs_of
 
 
 class Warm:
-    """The warm process of this worker (`stepwell.model_zoo.sweep.warm`), started when it is needed."""
+    """The warm process of this worker (`stepwell.model_zoo.sweep.warm`), started on demand."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[str] | None = None
         atexit.register(self.close)
 
     def ask(self, asked: dict[str, Any]) -> dict[str, Any]:
-        """What became of a task; a warm process that died of it says so."""
+        """Return the result of a task, also if the warm process died."""
         process = self._started()
         assert process.stdin is not None and process.stdout is not None
         try:
@@ -64,7 +64,7 @@ WARM = Warm()
 def run(asked: dict[str, Any], warm: Warm = WARM) -> list[dict[str, Any]]:
     """Run a task: a row for each of its jobs.
 
-    A job that ends its process has the row that says so, and those behind it are tried anew.
+    A job that kills its process gets a row that says so, and the jobs after it are retried.
     """
     rows: list[dict[str, Any]] = []
     left = dict(asked)
@@ -85,12 +85,12 @@ def run(asked: dict[str, Any], warm: Warm = WARM) -> list[dict[str, Any]]:
 
 
 def is_of_a_target(stage: str) -> bool:
-    """Whether a stage belongs to one target, rather than to what all share."""
+    """Whether a stage belongs to one target, not to the part that all targets share."""
     return stage.startswith(("lowering to", "running on", "timing on", "ExecuTorch"))
 
 
 def ended_row(asked: dict[str, Any], job: dict[str, Any], key: str, found: dict[str, Any]) -> Row:
-    """The row of a job that ended its process."""
+    """Return the row of a job that killed its process."""
     from stepwell.model_zoo.catalogue.models import find
     from stepwell.model_zoo.sweep.measuring import row_of
 

@@ -1,1 +1,1 @@
-"""Steps of pipelines: names, places, stages, and their text."""
+"""Passes of pipelines: names, ordering constraints, stages, and the textual form."""

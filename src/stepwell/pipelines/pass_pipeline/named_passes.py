@@ -1,6 +1,6 @@
 """Every rewrite and pass by name, and each as an xDSL `ModulePass` for `stepwell opt`.
 
-A step's options are the fields of its dataclass: `lift-constant-scalar{protect_attention=false}`.
+A pass's options are the fields of its dataclass: `lift-constant-scalar{protect_attention=false}`.
 A whole pipeline is a pass too (`lower-to-xnnpack`, `lower-to-tosa-1-0-fp`), and so is each of its
 groups (`xnnpack-absorb`).
 """
@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import inspect
-import pkgutil
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -25,8 +24,7 @@ from xdsl.passes import ModulePass
 from xdsl.utils.arg_spec import ArgSpec
 from xdsl.utils.exceptions import ArgSpecParseError
 
-import stepwell.translate.lowerings
-import stepwell.translate.rewrites
+import stepwell.translate
 from stepwell.ir.context import Context as LoweringContext
 from stepwell.ir.core import StateOp, UpdateOp, WeightOp
 from stepwell.ir.diagnostics import StepwellError
@@ -40,17 +38,18 @@ from stepwell.ir.types import AnyTensor, element
 from stepwell.ir.weights import WeightStore
 from stepwell.plugins.plugins import registry
 from stepwell.plugins.registry import REGISTRY
+from stepwell.translate.passes import PACKAGES, folder_of, pass_modules
 
 StepMaker = Callable[..., Step]
 PassMaker = Callable[[], type[ModulePass]]
 
 WRAPPERS = (GreedyRewrites, NamedPass)
-"""Steps that hold others: they have no name of their own."""
+"""Passes that contain other passes and have no name of their own."""
 
 
 @dataclass
 class _Held:
-    """What belongs to a module that came as text: weights, the context of passes, their history."""
+    """The state of a module that was parsed from text: weights, pass context and history."""
 
     weights: WeightStore = field(default_factory=WeightStore)
     context: LoweringContext = field(default_factory=LoweringContext)
@@ -64,7 +63,7 @@ _held: WeakKeyDictionary[ModuleOp, _Held] = WeakKeyDictionary()
 def step_classes() -> dict[str, type[Step]]:
     """Every rewrite and pass by its kebab-case name.
 
-    Where two dialects have one of the same name, each is `<dialect>-<name>`.
+    If two dialects have a pass of the same name, each is named `<dialect>-<name>`.
     """
     named: dict[str, dict[type[Step], None]] = {}
     for module in _modules():
@@ -72,7 +71,9 @@ def step_classes() -> dict[str, type[Step]]:
             if not inspect.isclass(value) or not issubclass(value, Rewrite | Pass):
                 continue
             step = cast(type[Step], value)
-            is_named = isinstance(vars(step).get("name"), str)  # A wrapper has the inner one's.
+            is_named = isinstance(
+                vars(step).get("name"), str
+            )  # A wrapper has the name of its inner pass.
             if is_named and step not in WRAPPERS and not inspect.isabstract(step):
                 named.setdefault(step.name, {})[step] = None
     found: dict[str, type[Step]] = {}
@@ -86,26 +87,25 @@ def step_classes() -> dict[str, type[Step]]:
 
 
 def _owner(step: type[Step]) -> str:
-    """The target whose step it is, for a name that several have; `aten` where it serves all."""
-    room = step.__module__.split(".")[3]
-    return room if room in ("cmsis", "ethosu", "quant", "tosa", "xnnpack") else "aten"
+    """Return the prefix of an ambiguous pass name: its target, or `aten` if it serves all."""
+    folder = folder_of(step.__module__)
+    return folder if folder in ("cmsis", "ethosu", "quant", "tosa", "xnnpack") else "aten"
 
 
 def _modules() -> Iterator[Any]:
     yield cleanup
     yield importlib.import_module("stepwell.backends.executorch.decompose")
-    for root in (stepwell.translate.rewrites, stepwell.translate.lowerings):
-        for info in pkgutil.walk_packages(root.__path__, root.__name__ + "."):
-            yield importlib.import_module(info.name)
+    yield from pass_modules()
 
 
 def weights_of(module: ModuleOp) -> WeightStore:
-    """The store of a module that came as text alone: types without elements.
+    """Return the weight store of a module that was parsed without weights: types without elements.
 
-    What depends on an element is refused: a rewrite says so, a step that must read one fails.
+    A rewrite that depends on an element's value does not match and records the reason; a pass that
+    must read an element fails.
 
-    Passes that run one after the other on a module share its store, so derived keys keep their
-    meaning. `use_weights` puts real ones in their place.
+    Consecutive passes on a module share its store, so derived keys keep their meaning.
+    `use_weights` replaces it by a store with elements.
     """
     store = _held.setdefault(module, _Held()).weights
     for op in module.walk():
@@ -114,7 +114,7 @@ def weights_of(module: ModuleOp) -> WeightStore:
             if not has_torch_dtype(element(stated)):
                 raise StepwellError(
                     f"weight {op.key.data!r}: torch has no type for its elements, {stated}",
-                    help="keep the .safetensors file beside the .mlir",
+                    help="keep the .safetensors file next to the .mlir",
                 )
             store.add_unknown(op.key.data, cast(AnyTensor, stated))
     return store
@@ -123,27 +123,27 @@ def weights_of(module: ModuleOp) -> WeightStore:
 def given_to(
     module: ModuleOp, weights: WeightStore, context: LoweringContext | None = None
 ) -> None:
-    """Let passes over a module read these weights, in this context."""
+    """Give the passes over a module these weights and this context."""
     _held[module] = _Held(weights, context or LoweringContext())
 
 
 def history_of(module: ModuleOp) -> History:
-    """What passes did to a module, and refused."""
+    """Return the history of a module: the rewrites that were applied, and the refusals."""
     return _held.setdefault(module, _Held()).history
 
 
 def apply_to_module(pipeline: Pipeline, module: ModuleOp) -> None:
-    """Run steps on a module that came as text."""
+    """Run passes on a module that was parsed from text."""
     weights = weights_of(module)
     held = _held[module]
     pipeline.run(Program(module, weights, context=held.context), history=held.history)
 
 
 def made_of(cls: type[ModulePass], spec: ArgSpec) -> ModulePass:
-    """A pass with the options that a text gives it.
+    """Return the pass with the options of a textual spec.
 
     Raises:
-        StepwellError: it has no such option, or not with this value.
+        StepwellError: the pass has no such option, or the option does not take this value.
     """
     try:
         return cls.from_pass_spec(spec)
@@ -158,33 +158,33 @@ def made_of(cls: type[ModulePass], spec: ArgSpec) -> ModulePass:
 
 @dataclass(frozen=True)
 class StepPass(ModulePass):
-    """A step of ours as an xDSL pass."""
+    """A stepwell pass as an xDSL pass."""
 
     name = "stepwell-step"
     make: ClassVar[StepMaker]
 
     @classmethod
     def of_spec(cls, spec: ArgSpec) -> Self:
-        """The pass with the options that a text gives it.
+        """Return the pass with the options of a textual spec.
 
         Raises:
-            StepwellError: it has no such option, or not with this value.
+            StepwellError: the pass has no such option, or the option does not take this value.
         """
         return cast(Self, made_of(cls, spec))
 
     @property
     def step(self) -> Step:
-        """The step with its options."""
+        """Return the stepwell pass with its options."""
         return type(self).make(**{f.name: getattr(self, f.name) for f in dataclasses.fields(self)})
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        """Apply the step to a module."""
+        """Apply the pass to a module."""
         apply_to_module(Pipeline("opt", (self.step,)), op)
 
 
 @dataclass(frozen=True)
 class PipelinePass(ModulePass):
-    """A pipeline of ours as an xDSL pass."""
+    """A stepwell pipeline as an xDSL pass."""
 
     name = "stepwell-pipeline"
     pipeline: ClassVar[Pipeline]
@@ -195,7 +195,7 @@ class PipelinePass(ModulePass):
 
 
 def as_module_pass(step: type[Step] | Step, name: str) -> type[ModulePass]:
-    """A step class (its fields become options) or a step as an xDSL pass class."""
+    """Return an xDSL pass class for a pass class, whose fields become options, or for a pass."""
     if isinstance(step, type):
         cls = step
         hints = get_type_hints(cls)
@@ -224,10 +224,10 @@ def _pipeline_pass(name: str, pipeline: Pipeline) -> type[ModulePass]:
 
 
 class Passes(dict[str, PassMaker]):
-    """Pass name → factory: those given, and ours, imported when one is named.
+    """Pass name → factory: the given passes, and stepwell's, which are imported on first use.
 
-    Importing every rewrite and pipeline takes seconds, a text may need none of them, and most
-    passes stand in one file that has their name in it.
+    Importing every rewrite and pipeline takes seconds, and a textual pipeline may need none of
+    them. Most passes are in a file that contains their name.
     """
 
     def __contains__(self, name: object) -> bool:
@@ -248,7 +248,7 @@ class Passes(dict[str, PassMaker]):
 
 
 def find_pass(name: str) -> type[ModulePass] | None:
-    """The pass of a name: a step of a plug-in, of the house, a group or a pipeline."""
+    """Return the pass with a name: of a plug-in or of stepwell, a group or a pipeline."""
     if name in REGISTRY.steps:
         return as_module_pass(REGISTRY.steps[name], name)
     step = _step_of_one_file(name)
@@ -261,7 +261,7 @@ def find_pass(name: str) -> type[ModulePass] | None:
 
 
 def name_of(cls: type[Step]) -> str | None:
-    """The name under which `find_pass` finds a class of step; None if it does not."""
+    """Return the name under which `find_pass` finds a pass class; None if it does not."""
     for name in (cls.name, f"{cls.__module__.split('.')[-2:][0]}-{cls.name}"):
         if REGISTRY.steps.get(name, step_classes().get(name)) is cls:
             return name
@@ -269,29 +269,34 @@ def name_of(cls: type[Step]) -> str | None:
 
 
 def _step_of_one_file(name: str) -> type[Step] | None:
-    """The step of a name where one file alone has the name in it."""
+    """Return the pass with a name if exactly one file contains the name."""
     word = re.escape(name)
     whole = name.replace("-", "_")
     function = re.sub(r"^lower_|_to_[a-z]+$", "", whole)
-    for root, named in (
-        (stepwell.translate.rewrites, rf'( = "{word}"$)|(^rule {word}$)'),
-        (stepwell.translate.lowerings, rf"^def ({re.escape(function)}|{re.escape(whole)})_?\("),
-    ):
-        pattern, folder = re.compile(named, re.M), Path(root.__path__[0])
-        files = [f for f in folder.rglob("*.py") if pattern.search(f.read_text(encoding="utf-8"))]
-        if len(files) == 1:
-            place = ".".join(files[0].relative_to(folder).with_suffix("").parts)
-            module = importlib.import_module(f"{root.__name__}.{place}")
-            for value in (*vars(module).values(), *getattr(module, "RULES", ())):
-                is_step = inspect.isclass(value) and issubclass(value, Rewrite | Pass)
-                if is_step and vars(value).get("name") == name:
-                    return cast(type[Step], value)
+    pattern = re.compile(
+        rf'( = "{word}"$)|(^rule {word}$)|^def ({re.escape(function)}|{re.escape(whole)})_?\(', re.M
+    )
+    root = Path(stepwell.translate.__path__[0])
+    found = [
+        file
+        for package in PACKAGES
+        for file in (root / package).rglob("*.py")
+        if pattern.search(file.read_text(encoding="utf-8"))
+    ]
+    if len(found) != 1:
+        return None
+    place = ".".join(found[0].relative_to(root).with_suffix("").parts)
+    module = importlib.import_module(f"stepwell.translate.{place}")
+    for value in (*vars(module).values(), *getattr(module, "RULES", ())):
+        is_step = inspect.isclass(value) and issubclass(value, Rewrite | Pass)
+        if is_step and vars(value).get("name") == name:
+            return cast(type[Step], value)
     return None
 
 
 def all_passes() -> dict[str, PassMaker]:
-    """Pass name → factory: every step, every group of a pipeline, every pipeline."""
-    from stepwell.targets.table import PIPELINES  # Every rewrite there is.
+    """Return pass name → factory: every pass, every group of a pipeline, every pipeline."""
+    from stepwell.targets.table import PIPELINES  # Imports every rewrite.
 
     pass_makers: dict[str, PassMaker] = {}
     for name, cls in {**step_classes(), **registry().steps}.items():

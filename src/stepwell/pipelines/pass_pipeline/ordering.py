@@ -1,6 +1,6 @@
-"""Why each step stands where it stands, by pipeline: the forms it needs and leaves, and a reason.
+"""Ordering constraints of the passes: the forms that each requires and establishes, and why.
 
-Tests check the order of every pipeline against this page, and the forms on programs.
+Tests check the order of every pipeline against these tables, and the forms on programs.
 """
 
 from __future__ import annotations
@@ -19,69 +19,80 @@ from stepwell.translate.rewrites.tosa.layout.order import MEETING as TOSA_MEETIN
 from stepwell.translate.rewrites.tosa.layout.order import TO_TOSA
 from stepwell.translate.rewrites.xnnpack import MERGES
 
-PLAIN = Form("plain", "each operation has one spelling", GreedyRewrites("plain", CANONICAL_FORM))
-TYPED = Form("typed", "quantization stands in types", GreedyRewrites("typed", TYPES))
-FOLDED = Form("folded", "what is constant is in weights", GreedyRewrites("folded", FOLD_WEIGHTS))
+PLAIN = Form(
+    "plain", "each operation is in canonical form", GreedyRewrites("plain", CANONICAL_FORM)
+)
+TYPED = Form("typed", "quantization is in types", GreedyRewrites("typed", TYPES))
+FOLDED = Form("folded", "constants are folded into weights", GreedyRewrites("folded", FOLD_WEIGHTS))
 WIDE = Form(
     "wide",
-    "a node's floats are of one type that it has",
+    "the float operands of an operation have one type that its node supports",
     GreedyRewrites("wide", (step(floats.widen_mixed_floats), step(floats.widen_bfloat))),
 )
 EXPANDED = Form(
     "expanded",
-    "attention is products and a softmax",
+    "attention is expanded to matrix products and a softmax",
     GreedyRewrites("expanded", (step(attention.expand_attention),)),
 )
 NODES = Form(
-    "nodes", "what XNNPACK has a node for is that node", GreedyRewrites("to-xnnpack", TO_XNNPACK)
+    "nodes",
+    "every operation that XNNPACK has a node for is lowered to it",
+    GreedyRewrites("to-xnnpack", TO_XNNPACK),
 )
 OPERATORS = Form(
     "operators",
-    "what TOSA has an operator for is that operator",
+    "every operation that TOSA has an operator for is lowered to it",
     GreedyRewrites("to-tosa", TO_TOSA),
 )
 APART = Form(
     "apart",
-    "what no kernel computes is in parts that kernels compute",
+    "operations without a kernel are decomposed into operations with one",
     GreedyRewrites("apart", (DecomposeForKernels(),)),
 )
-SHARED = Form("shared", "nothing is computed twice", ShareCommonSubexpressions())
-ALIVE = Form("alive", "everything is read", RemoveDeadCode())
-MET = Form("met", "transposes that meet are one or none", GreedyRewrites("met", MERGES))
-TOSA_MET = Form("met", "transposes that meet are one or none", GreedyRewrites("met", TOSA_MEETING))
-CMSIS_MET = Form("met", "layout changes that meet are one or none", GreedyRewrites("met", MEETING))
+SHARED = Form("shared", "no common subexpression is left", ShareCommonSubexpressions())
+ALIVE = Form("alive", "there is no dead code", RemoveDeadCode())
+MET = Form("met", "adjacent transposes are merged or canceled", GreedyRewrites("met", MERGES))
+TOSA_MET = Form(
+    "met", "adjacent transposes are merged or canceled", GreedyRewrites("met", TOSA_MEETING)
+)
+CMSIS_MET = Form(
+    "met", "adjacent layout changes are merged or canceled", GreedyRewrites("met", MEETING)
+)
 
 FIND_ATTENTION = Place(
-    "Attention that was written as products is found before products are lowered.",
+    "Attention that was written as matrix products must be found before the products are lowered.",
     (PLAIN,),
     ends=(PLAIN,),
 )
 EXPAND_ATTENTION = Place(
-    "No target has attention as one operation; its products can then be merged with what "
-    "stands around them.",
+    "No target has attention as one operation. After expansion, its products can be "
+    "merged with the operations around them.",
     leaves=(EXPANDED,),
     ends=(FOLDED, PLAIN, SHARED, TYPED),
 )
 
 EVERYWHERE = {
-    "normalize": Place("Every later pattern is written for one spelling.", leaves=(PLAIN,)),
+    "normalize": Place("Every later pattern is written for the canonical form.", leaves=(PLAIN,)),
     "normalize-quantized": Place(
-        "Quantized layers are recognized in one spelling, too.", leaves=(PLAIN,)
+        "Quantized layers are recognized in canonical form, too.", leaves=(PLAIN,)
     ),
     "normalize-parts": Place(
-        "What was taken apart brought other spellings.",
+        "The decompositions produced operations that are not canonical.",
         leaves=(PLAIN,),
     ),
     "type-quantization": Place(
-        "Scales and zero points are arguments until here; behind it a type says what a tensor "
-        "holds.",
+        "Scales and zero points are arguments before this pass. After it, the quantization "
+        "of a tensor is in its type.",
         leaves=(TYPED,),
     ),
     "share-types": Place(
-        "One tensor that is quantized twice alike is quantized once.", (TYPED,), (SHARED,)
+        "A tensor that is quantized twice with the same parameters is quantized once.",
+        (TYPED,),
+        (SHARED,),
     ),
     "fold-weights": Place(
-        "Norms, scales and biases join weights while layers are still layers.",
+        "Norms, scales and biases are folded into weights while layers are still single "
+        "operations.",
         (PLAIN,),
         (FOLDED,),
     ),
@@ -90,243 +101,307 @@ EVERYWHERE = {
     "attention-to-products": EXPAND_ATTENTION,
     "expand-attention": EXPAND_ATTENTION,
     "share-parts": Place(
-        "What was taken apart computes the same mean or mask in several places.",
+        "The decompositions compute the same mean or mask in several places.",
         leaves=(SHARED,),
     ),
     "absorb": Place(
-        "Scales and shifts that norms and attention left go into weights: they stand beside "
-        "layers only now.",
+        "Scales and shifts that remain from norms and attention are folded into weights. "
+        "They are adjacent to layers only after the expansion.",
         (EXPANDED, PLAIN),
         ends=(PLAIN, SHARED),
     ),
     "arrange": Place(
-        "Merging left views and permutes that are neutral or meet.", ends=(PLAIN, SHARED)
+        "Merging left views and permutes that have no effect or that are adjacent.",
+        ends=(PLAIN, SHARED),
     ),
-    "unroll-loop": Place("A loop of known length is its body, before anything looks at bodies."),
-    "fold-constants": Place("What was taken apart may have constant operands."),
-    "gather-strides": Place("Strides of inputs are copies, which kernels then need not know."),
-    "remove-dead-code": Place("Nothing may be emitted that is not read.", leaves=(ALIVE,)),
-    "sweep": Place("What the last looks at operators count should not hold dead ones."),
-    "sweep-again": Place("Finishing left constants that nothing reads.", leaves=(ALIVE,)),
+    "unroll-loop": Place(
+        "A loop with a static trip count is unrolled before any pass looks at loop bodies."
+    ),
+    "fold-constants": Place(
+        "Operations that the decompositions produced may have constant operands."
+    ),
+    "gather-strides": Place(
+        "Strided views of inputs become copies, so kernels need not support strides."
+    ),
+    "remove-dead-code": Place("Dead operations must not be emitted.", leaves=(ALIVE,)),
+    "sweep": Place("The last passes count operators, so dead ones must be removed before them."),
+    "sweep-again": Place("Finishing left unused constants.", leaves=(ALIVE,)),
 }
 
 XNNPACK = {
     "widen-floats": Place(
-        "A node's operands are of one float type; casts meet before layers are looked at.",
+        "The operands of a node have one float type. Adjacent casts must cancel before "
+        "layers are matched.",
         leaves=(WIDE,),
     ),
     "lower-quantized": Place(
-        "Ops between casts take the integers where a kernel does, before floats are rewritten "
-        "around them.",
+        "Operations between casts are lowered to integer kernels where there is one, before "
+        "floats are rewritten around them.",
         (TYPED,),
     ),
     "lower-casts": Place(
-        "The casts that are left become nodes; where a tensor has no node its type is given up.",
+        "The remaining casts become nodes. A tensor without a quantized node loses its "
+        "quantized type.",
         (TYPED,),
     ),
     "multiply-experts": Place(
-        "Experts are a sum over constant tables only once weights are folded.", (FOLDED,)
+        "Experts are a sum over constant tables only after weights are folded.", (FOLDED,)
     ),
     "choose-by-rank": Place(
-        "Which experts are taken is found by comparing ranks where all of them are multiplied by."
+        "The selected experts are found by comparing ranks where the model multiplies by all "
+        "experts."
     ),
     "keep-images": Place(
-        "Height and width that are open stay two axes, while attention over them is one op."
+        "A dynamic height and width must stay two axes while attention over them is one operation."
     ),
     "ask-inputs": Place(
-        "Sizes that attention needs as numbers are known once it is expanded, and are asked of "
-        "an input before anything else reads them.",
+        "The sizes that attention needs as integers are known once it is expanded. They are "
+        "read from an input before any other operation uses them.",
         (EXPANDED,),
     ),
     "center-residual-stream": Place(
-        "A mean that a layer's weights can take is found while a layer norm is one op."
+        "A mean that can be folded into a layer's weights is found while a layer norm is one "
+        "operation."
     ),
     "decompose": Place(
-        "Norms and functions without a node are arithmetic whose constants can join weights.",
+        "Norms and functions without a node become arithmetic whose constants can be folded "
+        "into weights.",
         ends=(FOLDED, PLAIN, SHARED, WIDE),
     ),
     "lower-products": Place(
-        "A product absorbs the permutes of its operands, which lowering would make nodes.",
+        "A matrix product absorbs the permutes of its operands, which lowering would turn "
+        "into nodes.",
     ),
-    "lower": Place("All that has a node becomes one.", leaves=(NODES,)),
+    "lower": Place("Every operation that has a node becomes that node.", leaves=(NODES,)),
     "take-apart": Place(
-        "What has no node may be an expression of ops that have one; whole ops come first, as "
-        "fewer nodes.",
+        "An operation without a node may be decomposed into operations that have one. Whole "
+        "operations are lowered first, because they need fewer nodes.",
         (NODES,),
         leaves=(APART,),
         ends=(FOLDED, NODES, PLAIN, SHARED, TYPED),
     ),
-    "lower-pieces": Place("The parts become nodes.", (APART,), (NODES,)),
+    "lower-pieces": Place("The operations of the decompositions become nodes.", (APART,), (NODES,)),
     "lift-scalars": Place(
-        "A node has no scalar operand; the upstream change does this one thing.", ends=(PLAIN,)
+        "A node has no scalar operand. The upstream change consists of this pass.", ends=(PLAIN,)
     ),
     "lift-scalars-of-pieces": Place(
-        "The parts bring numbers, which a node takes as a constant tensor.", ends=(NODES, PLAIN)
+        "The decompositions produce scalars, which a node takes as a constant tensor.",
+        ends=(NODES, PLAIN),
     ),
-    "lower-lifted": Place("What numbers were lifted from has a node now.", leaves=(NODES,)),
+    "lower-lifted": Place(
+        "Operations whose scalar operands were lifted have a node now.", leaves=(NODES,)
+    ),
     "leave-to-kernels": Place(
-        "What is no node by now runs on ExecuTorch's kernels, and must be what they compute.",
+        "Operations that are not nodes by now run on ExecuTorch's kernels, so they must be "
+        "operations that those kernels compute.",
         (NODES,),
         (APART,),
     ),
     "share-nodes": Place(
-        "Lowering wrote the same transpose or constant for several readers.", (NODES,), (SHARED,)
+        "Lowering created the same transpose or constant for several users.", (NODES,), (SHARED,)
     ),
     "narrow-to-what-is-read": Place(
-        "What a node reads of its operands is known once all are nodes.", (NODES,), ends=(SHARED,)
+        "The parts of its operands that a node reads are known once all operations are nodes.",
+        (NODES,),
+        ends=(SHARED,),
     ),
     "assign-layouts-first": Place(
-        "A cut over all nodes decides where images lie channels last.", (NODES,)
+        "A minimum cut over all nodes decides which images are channels last.", (NODES,)
     ),
-    "merge-layouts": Place("Transposes that the cut left side by side meet.", (NODES,), (MET,)),
+    "merge-layouts": Place("The cut left adjacent transposes, which are merged.", (NODES,), (MET,)),
     "assign-layouts-again": Place(
-        "Merged transposes have other costs, so the cut is another.", (MET,), ends=(MET,)
+        "Merging transposes changes costs, so the cut is computed again.", (MET,), ends=(MET,)
     ),
-    "merge-layouts-again": Place("As before, for the second cut.", (NODES,), (MET,)),
+    "merge-layouts-again": Place("The second cut left adjacent transposes, too.", (NODES,), (MET,)),
     "patches-to-linear": Place(
-        "A convolution whose windows do not overlap is a product; whether it is cheaper hangs on "
-        "its layout.",
+        "A convolution whose windows do not overlap is a matrix product. Whether the product "
+        "is cheaper depends on its layout.",
         (MET,),
         ends=(MET,),
     ),
-    "merge-layouts-of-patches": Place("The product's views meet their neighbors.", (), (MET,)),
+    "merge-layouts-of-patches": Place(
+        "The product's views are merged with adjacent data movement.", (), (MET,)
+    ),
     "affine-by-channels": Place(
-        "An affine step by channels is a depthwise node where layouts stand so.", (MET,)
+        "An affine operation per channel is a depthwise node where layouts are channels last.",
+        (MET,),
     ),
     "fuse-clamp": Place(
-        "A clamp joins the node that it limits when no rewrite moves nodes any more.", (NODES,)
+        "A clamp is fused into its producer once no rewrite moves nodes any more.", (NODES,)
     ),
     "split-batch": Place(
-        "A batch goes in pieces when clamps are in their nodes, and each then chooses its kernel.",
+        "A batch is split after clamps are fused into their nodes. Each piece then chooses "
+        "its kernel.",
         (NODES, MET),
     ),
     "choose-kernels": Place(
-        "Forms that only some kernels are slow at are chosen last, by cost.", (NODES,)
+        "Forms that are slow on some kernels only are chosen last, by cost.", (NODES,)
     ),
     "partition-xnnpack": Place(
-        "Nodes go into delegates when nothing changes them any more.", (NODES, APART)
+        "Nodes are partitioned into delegates once no pass changes them any more.", (NODES, APART)
     ),
-    "remove-noop-expands": Place("The upstream change does this one thing.", (APART,)),
+    "remove-noop-expands": Place("The upstream change consists of this pass.", (APART,)),
 }
 PUBLISHED = {
     "take-apart": Place(
-        "The stock flow decomposes first, which takes attention apart.",
+        "The stock flow decomposes first, and thereby decomposes attention.",
         leaves=(APART,),
         ends=(PLAIN,),
     ),
 }
 
 TOSA_STEPS = {
-    "adopt-executorch-mx": Place("ExecuTorch's spelling of block-scaled layers becomes ours."),
+    "adopt-executorch-mx": Place(
+        "ExecuTorch's form of block-scaled layers is replaced by the canonical form."
+    ),
     "choose-mx-form": Place(
-        "A block-scaled layer gets the element types that the target's extensions allow, while it "
-        "is one op."
+        "A block-scaled layer gets the element types that the target's extensions allow "
+        "while it is one operation."
     ),
     "lower-custom-to-tosa": Place(
-        "An operator of a user's library stays whole before decompositions look at it."
+        "An operator of a user's library must be lowered as a whole before the decompositions run."
     ),
-    "strip-boundary": Place("Of an integer program inputs and outputs are the integers.", (TYPED,)),
+    "strip-boundary": Place(
+        "The inputs and outputs of an integer program are the quantized integers.", (TYPED,)
+    ),
     "lower-int8": Place(
-        "Quantized layers are integers and RESCALE before floats are looked at.",
+        "Quantized layers become integer operators and RESCALE before floats are lowered.",
         (TYPED,),
         ends=(SHARED,),
     ),
-    "lower-casts": Place("The casts that are left are arithmetic.", (TYPED,)),
-    "fewer-integers": Place("Tables and rescales that meet are one."),
+    "lower-casts": Place("The remaining casts become arithmetic.", (TYPED,)),
+    "fewer-integers": Place("Adjacent tables and rescales are merged."),
     "split": Place(
-        "What TOSA has not is written by others, norms as arithmetic whose constants can join "
-        "weights.",
+        "Operations that TOSA lacks are decomposed. Norms become arithmetic whose constants "
+        "can be folded into weights.",
         ends=(PLAIN, SHARED),
     ),
-    "lower": Place("All that has an operator becomes one.", leaves=(OPERATORS,)),
+    "lower": Place(
+        "Every operation that has a TOSA operator becomes that operator.", leaves=(OPERATORS,)
+    ),
     "take-apart": Place(
-        "What has no operator may be an expression of ops that have; whole ops come first, as "
-        "fewer operators.",
+        "An operation without an operator may be decomposed into operations that have one. "
+        "Whole operations are lowered first, because they need fewer operators.",
         (OPERATORS,),
         ends=(FOLDED, OPERATORS, PLAIN, SHARED, TYPED),
     ),
-    "guard-softmax": Place("A softmax that was taken apart keeps rows that are all masked finite."),
-    "lower-pieces": Place("The parts become operators.", leaves=(OPERATORS,)),
+    "guard-softmax": Place(
+        "A decomposed softmax must keep finite values in rows that are fully masked."
+    ),
+    "lower-pieces": Place(
+        "The operations of the decompositions become operators.", leaves=(OPERATORS,)
+    ),
     "take-the-rest-apart": Place(
-        "What PyTorch's decompositions left is traced through its own definition.",
+        "An operation that PyTorch's decompositions left is traced through its own definition.",
         (OPERATORS,),
         ends=(FOLDED, OPERATORS, PLAIN, SHARED, TYPED),
     ),
-    "lower-the-rest": Place("Its parts become operators.", leaves=(OPERATORS,)),
+    "lower-the-rest": Place("The traced operations become operators.", leaves=(OPERATORS,)),
     "share-operators": Place(
-        "Lowering wrote the same constant or transpose for several readers.", leaves=(SHARED,)
+        "Lowering created the same constant or transpose for several users.", leaves=(SHARED,)
     ),
     "lower-control-to-tosa": Place(
-        "Branches and loops become operators when their bodies are.", (OPERATORS,)
+        "Branches and loops become operators once their bodies consist of operators.", (OPERATORS,)
     ),
     "merge-layouts": Place(
-        "Transposes that lowering left side by side meet.", (), (TOSA_MET,), (SHARED,)
+        "Lowering left adjacent transposes, which are merged.", (), (TOSA_MET,), (SHARED,)
     ),
     "place-layouts-first": Place(
-        "A cut over all operators decides where images lie channels last.",
+        "A minimum cut over all operators decides which images are channels last.",
         (TOSA_MET,),
         ends=(TOSA_MET, SHARED),
     ),
-    "merge-layouts-between": Place("Transposes of the first cut meet.", (), (TOSA_MET,)),
-    "place-layouts-again": Place(
-        "Merged transposes have other costs, so the cut is another.", (TOSA_MET,), ends=(TOSA_MET,)
+    "merge-layouts-between": Place(
+        "The first cut left adjacent transposes, which are merged.", (), (TOSA_MET,)
     ),
-    "layout": Place("What the cut left meets, also over slices and reshapes.", (), (TOSA_MET,)),
-    "share-layouts": Place("Several readers of one tensor were given the same transpose."),
-    "gather-truths": Place("Version 1.0 gathers no booleans: bytes stand for them."),
-    "scatter-truths": Place("Nor does it scatter them."),
+    "place-layouts-again": Place(
+        "Merging transposes changes costs, so the cut is computed again.",
+        (TOSA_MET,),
+        ends=(TOSA_MET,),
+    ),
+    "layout": Place(
+        "The cut left adjacent transposes, which are merged across slices and reshapes, too.",
+        (),
+        (TOSA_MET,),
+    ),
+    "share-layouts": Place("Several users of one tensor have the same transpose."),
+    "gather-truths": Place("TOSA 1.0 does not gather booleans, so they are gathered as bytes."),
+    "scatter-truths": Place("TOSA 1.0 does not scatter booleans either."),
     "narrow-indices": Place(
         "Whether 32 bits suffice for an index is computed over all operators at once.", ()
     ),
-    "count-in-floats": Place("How large an index gets is known once its width is."),
-    "finish-tosa": Place("The profile is checked on what is going to be written.", ()),
+    "count-in-floats": Place("The largest value of an index is known once its width is chosen."),
+    "finish-tosa": Place("The profile is checked on the program that is emitted.", ()),
 }
 
 CMSIS = {
     "lower-to-cmsis": Place(
         "Quantized layers become the library's operators.", (TYPED,), ends=(TYPED,)
     ),
-    "explain-floats": Place("What stayed in floats says why, while its neighbors are there."),
-    "lower-boundary": Place("The casts that are left are the border between floats and bytes."),
-    "lift-number-operand": Place("A kernel takes tensors where a graph had numbers."),
+    "explain-floats": Place(
+        "Each operation that stayed in floats gets a reason while its neighbors are still there."
+    ),
+    "lower-boundary": Place("The remaining casts are the boundary between floats and bytes."),
+    "lift-number-operand": Place("A kernel takes tensors where a graph had scalars."),
     "decompose-for-kernels": Place(
-        "What the library lacks runs on ExecuTorch's kernels, and must be what they compute.",
+        "Operations that CMSIS-NN lacks run on ExecuTorch's kernels, so they must be "
+        "operations that those kernels compute.",
         leaves=(APART,),
         ends=(PLAIN, SHARED, TYPED),
     ),
-    "fold-constants-of-kernels": Place("What was taken apart may have constant operands."),
+    "fold-constants-of-kernels": Place(
+        "Operations that the decompositions produced may have constant operands."
+    ),
     "channels-last-ports": Place(
-        "Images that would be turned as they come or go are taken and given channels last."
+        "Images that would be transposed at an input or output are taken and returned "
+        "channels last."
     ),
-    "lower-layouts": Place("Layout changes beside operators meet.", leaves=(CMSIS_MET,)),
+    "lower-layouts": Place(
+        "Lowering left adjacent layout changes, which are merged.", leaves=(CMSIS_MET,)
+    ),
     "assign-layouts": Place(
-        "A cut over all operators decides where bytes lie channels last.", ends=(CMSIS_MET,)
+        "A minimum cut over all operators decides which tensors are channels last.",
+        ends=(CMSIS_MET,),
     ),
-    "merge-layouts": Place("What the cut left meets.", leaves=(CMSIS_MET,)),
+    "merge-layouts": Place(
+        "The cut left adjacent layout changes, which are merged.", leaves=(CMSIS_MET,)
+    ),
     "absorb-flatten": Place(
-        "A flatten of an image goes into the next layer's weights; what stays is a copy.",
+        "The layout change of a flattened image is folded into the next layer's weights. The "
+        "remaining layout changes are copies.",
         (CMSIS_MET,),
     ),
-    "share-kernels": Place("Several readers of one tensor were given the same copy."),
+    "share-kernels": Place("Several users of one tensor have the same copy."),
     "fold-kernel-sum": Place(
-        "The form of a layer's bias is the core's, once all else of a layer is known."
+        "The form of a layer's bias depends on the core. It is chosen after the rest of the "
+        "layer is known."
     ),
-    "state-target": Place("The level is stated when only its ops are left."),
-    "order-operators": Place("The order that holds the least memory is of the final operators."),
-    "plan-memory": Place("Memory is planned for operators in their order."),
-    "slices-as-parts": Place(
-        "A slice of what lies in one piece is a view, once memory is planned."
+    "state-target": Place("The level is set once the program contains only its operations."),
+    "order-operators": Place(
+        "Operators are scheduled for the least peak memory, which requires the final operators."
     ),
-    "parts-as-they-are": Place("Parts are read as what they are once all slices are parts."),
-    "integer-ports": Place("Inputs and outputs are integers where that is asked for.", (TYPED,)),
+    "plan-memory": Place("Memory is planned for the final order of operators."),
+    "slices-as-parts": Place("A contiguous slice is a view once memory is planned."),
+    "parts-as-they-are": Place(
+        "Views are read with their own type once all contiguous slices are views."
+    ),
+    "integer-ports": Place(
+        "Inputs and outputs are integers where the caller requests it.", (TYPED,)
+    ),
     "lower-for-npu": Place(
-        "The accelerator takes what it can of the quantized program; the CPU gets the rest.",
+        "The accelerator gets the operations of the quantized program that it supports. The "
+        "CPU gets the others.",
         (TYPED,),
         ends=(SHARED,),
     ),
-    "keep-bytes": Place("A rescale before several readers is theirs, so that bytes are kept."),
-    "partition-ethosu": Place("Operators go into delegates when nothing changes them any more."),
-    "share-operators": Place("Lowering wrote the same constant for several readers."),
+    "keep-bytes": Place(
+        "A rescale with several users is duplicated for each of them, because Vela fuses a "
+        "rescale with its user only if it has no other, and then keeps bytes."
+    ),
+    "partition-ethosu": Place(
+        "Operators are partitioned into delegates once no pass changes them any more."
+    ),
+    "share-operators": Place("Lowering created the same constant for several users."),
 }
 
 OF_TARGETS = {
@@ -340,6 +415,6 @@ OF_TARGETS = {
 
 
 def places_of(target: str) -> dict[str, Place]:
-    """Why each step of a target's pipeline stands where it stands, by the step's name."""
+    """Return the ordering constraint of each pass of a target's pipeline, by the pass's name."""
     own = next(places for start, places in OF_TARGETS.items() if target.startswith(start))
     return {**EVERYWHERE, **own}

@@ -1,4 +1,4 @@
-"""Passes as text, for `stepwell opt`: names with options, and groups of rewrites."""
+"""Textual pass lists for `stepwell opt`: names with options, and groups of rewrites."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from stepwell.plugins.registry import unknown
 
 
 def parse_passes(text: str, available: Mapping[str, PassMaker]) -> tuple[ModulePass, ...]:
-    """The passes that a text names, groups of rewrites (`label(a,b)`) among them.
+    """Parse a list of passes, with groups of rewrites (`label(a,b)`).
 
     Raises:
-        StepwellError: a pass or an option of one is not known, with the nearest name.
+        StepwellError: a pass or one of its options is unknown; the nearest name is suggested.
     """
     module_passes: list[ModulePass] = []
     for item in split(text):

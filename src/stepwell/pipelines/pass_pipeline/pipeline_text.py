@@ -1,9 +1,9 @@
-"""Pipelines as text: `normalize,my-rewrite{limit=4},both(first,second),absorb/merge-linears`.
+"""Textual pipelines: `normalize,my-rewrite{limit=4},both(first,second),absorb/merge-linears`.
 
-A name is, in this order: a step of the pipeline at hand, or a part of one by its path, as it is set
-there; a rewrite or pass of the house or of a plug-in, with options; a pipeline, for all its steps.
-`label(a,b)` drives rewrites to one common fixed point. In a file, lines separate as commas do, and
-`#` begins a comment. `spell_step` is the way back.
+A name is resolved in this order: a pass of the current pipeline, or a rewrite in a group by its
+path, with the options set there; a rewrite or pass of stepwell or of a plug-in, with options; a
+pipeline, for all its passes. `label(a,b)` applies rewrites together until a fixed point. In a file,
+a line break separates passes as a comma does, and `#` begins a comment. `spell_step` prints.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ EditKind = Literal["before", "after", "without", "replace", "move"]
 
 @dataclasses.dataclass(frozen=True)
 class Edit:
-    """One change of a pipeline, as the command line says it.
+    """An edit of a pipeline, given on the command line.
 
     Attributes:
-        kind: what is done.
-        path: the step or the part of one that is meant.
-        steps: the text of what comes there; for `move` the path of what it goes ahead of, for
-            `without` nothing.
+        kind: the kind of edit.
+        path: the path of the pass, or of the rewrite in a group, to edit.
+        steps: the textual passes to insert; for `move` the path of the pass to move before; for
+            `without` empty.
     """
 
     kind: EditKind
@@ -48,10 +48,10 @@ class Edit:
 
     @classmethod
     def parse(cls, kind: EditKind, text: str) -> Edit:
-        """`PATH=STEPS`, or `PATH` alone for `without`.
+        """Parse `PATH=STEPS`, or `PATH` for `without`.
 
         Raises:
-            StepwellError: one of the two is missing.
+            StepwellError: the path or the passes are missing.
         """
         path, equals, steps = text.partition("=")
         if kind == "without":
@@ -64,7 +64,7 @@ class Edit:
         return cls(kind, path.strip(), steps.strip())
 
     def apply(self, pipeline: Pipeline, known: Mapping[str, Step] | None = None) -> Pipeline:
-        """The pipeline with the change; `known` steps have names of the caller's."""
+        """Return the edited pipeline. `known` maps the caller's own names to passes."""
         if self.kind == "without":
             return pipeline.without(*split(self.path))
         if self.kind == "move":
@@ -80,10 +80,10 @@ class Edit:
 
 
 def prepared(target: Target, pipeline: PipelineLike | None, options: Mapping[str, Any]) -> Pipeline:
-    """The pipeline that a lowering to a target runs, as `Target.prepare` says, or from its text.
+    """Return the pipeline that a lowering runs, by `Target.prepare`; parse it if it is textual.
 
     Raises:
-        StepwellError: as there; or the text names no step.
+        StepwellError: as `Target.prepare`; or the text names an unknown pass.
     """
     if isinstance(pipeline, str):
         pipeline = parse_pipeline(pipeline, target.own_pipeline(options))
@@ -91,14 +91,14 @@ def prepared(target: Target, pipeline: PipelineLike | None, options: Mapping[str
 
 
 def parse_pipeline(text: str, own: Pipeline) -> Pipeline:
-    """A pipeline from its name, its text, or a file that holds the text.
+    """Parse a pipeline from its name, its text, or a file with the text.
 
     Args:
-        text: any of these.
-        own: the target's, whose steps can be named.
+        text: the name, the text, or the path of the file.
+        own: the target's pipeline, whose passes can be named.
 
     Raises:
-        StepwellError: a step is not known, with the nearest name.
+        StepwellError: a pass is unknown; the nearest name is suggested.
     """
     from stepwell.targets.table import PIPELINES
 
@@ -120,10 +120,10 @@ def _read(path: Path) -> str:
 def parse_steps(
     text: str, own: Pipeline | None = None, known: Mapping[str, Step] | None = None
 ) -> tuple[Step, ...]:
-    """The steps that a text names: of a pipeline, of the caller's `known` ones, of the house.
+    """Parse a list of passes: of a pipeline, of the caller's `known` ones, or of stepwell.
 
     Raises:
-        StepwellError: a name or an option of it is not known, or the text is not of the form.
+        StepwellError: a name or an option is unknown, or the syntax is wrong.
     """
     steps = [step for item in split(text) for step in _steps_of(item, own, known or {})]
     if not steps:
@@ -132,10 +132,10 @@ def parse_steps(
 
 
 def split(text: str) -> list[str]:
-    """The items between commas that stand in no bracket and no string.
+    """Split a text at the commas outside brackets and strings.
 
     Raises:
-        StepwellError: a bracket is not closed.
+        StepwellError: a bracket or a string is not closed.
     """
     items, depth, start, quoted = list[str](), 0, 0, False
     for at, character in enumerate(text):
@@ -175,14 +175,14 @@ def _steps_of(item: str, own: Pipeline | None, known: Mapping[str, Step]) -> Ite
 
 
 def _of_own(item: str, own: Pipeline) -> Step | None:
-    """The step of a pipeline, or part of one, that a name means; None if it has none such.
+    """Return the pass of a pipeline, or the rewrite of a group, with a name; None if there is none.
 
     Raises:
-        StepwellError: the name means several, which are not set alike.
+        StepwellError: the name is ambiguous, and the candidates have different options.
     """
     meant = [_at(own, path) for path in own.paths if item in (path, path.rpartition("/")[2])]
     if meant and any(step != meant[0] for step in meant):
-        own.find(item)  # Says which.
+        own.find(item)  # Raises, and lists the candidates.
     return meant[0] if meant else None
 
 
@@ -227,11 +227,11 @@ def _by_name(item: str, own: Pipeline | None) -> Iterator[Step]:
 
 
 def spell_step(step: Step, *, foreign: bool = False) -> str | None:
-    """The text that names a step, or None if its class or one of its options has none.
+    """Return the textual form of a pass, or None if its class or one of its options has none.
 
     Args:
-        step: any.
-        foreign: take the name of a class that is not registered: its file may be loaded later.
+        step: the pass.
+        foreign: also print a class that is not registered, because its file may be loaded later.
     """
     if isinstance(step, NamedPass):
         return spell_step(step.held, foreign=foreign)

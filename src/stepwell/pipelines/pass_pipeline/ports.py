@@ -1,7 +1,8 @@
-"""The values of a model as an integer program takes and gives them.
+"""Conversion of a model's inputs and outputs to those of an integer program.
 
-A target of integers takes quantized inputs as their integers and gives such outputs; one without
-64 bits gives them in 32. The program's attributes say which, and what the integers mean.
+An integer-only target takes the integers of quantized inputs and returns those of quantized
+outputs. A target without 64-bit integers returns 32 bits. Attributes of the program state which
+inputs and outputs are converted, and their quantization parameters.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ from stepwell.translate.rewrites.tosa.legalize_boundary.narrow_indices import NA
 
 
 def taken(func: FuncOp, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    """A call's inputs, floats as the integers that the program takes in their place.
+    """Return a call's inputs, with floats quantized where the program takes integers.
 
     Args:
         func: the program's method.
-        inputs: nested as the model takes them.
+        inputs: in the nesting that the model takes.
     """
     said = meanings(func, INPUT)
     if not said:
@@ -41,7 +42,7 @@ def taken(func: FuncOp, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def given_back(func: FuncOp, outputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """Outputs as the model gives them: floats for integers, 64 bits for 32."""
+    """Return the outputs as the model returns them: floats for integers, 64 bits for 32."""
     said = meanings(func, OUTPUT) or [None] * len(outputs)
     names = texts(func, NARROWED_OUTPUTS) or [""] * len(outputs)
     floats = [
@@ -55,7 +56,7 @@ def given_back(func: FuncOp, outputs: Sequence[torch.Tensor]) -> list[torch.Tens
 
 
 def texts(func: FuncOp, name: str) -> list[str]:
-    """The texts of an attribute, or none."""
+    """Return the strings of an array attribute; empty if it is missing."""
     attribute = func.attributes.get(name)
     if not isinstance(attribute, ArrayAttr):
         return []

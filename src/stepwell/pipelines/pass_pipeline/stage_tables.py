@@ -1,11 +1,11 @@
-"""The stages of targets: places in a pipeline at which programs print, parse, verify and run.
+"""The stages of targets: points in a pipeline at which programs print, parse, verify and run.
 
-A table says of a stage the step behind which a program is at it, the first of these that a
-pipeline has; the last stage is the level that is emitted, behind all steps.
+A table maps a stage to the passes that may end it; the first one that a pipeline contains does. The
+last stage is the level that is emitted, after all passes.
 
-`typed`: quantization stands in types; `plain`: torch's operators as the target's lowerings read
-them; `nodes`, `operators`: the target's operations, outside delegates, beside what stays torch's;
-`laid-out`: with layouts and kernels chosen.
+`typed`: quantization is in types; `plain`: PyTorch's operators in the canonical form that the
+target's lowerings match; `nodes`, `operators`: the target's operations outside delegates, with the
+operators that stay PyTorch's; `laid-out`: layouts and kernels are chosen.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Stages of each target's pipeline: where a program stands, and which steps are left for it.
+"""Stages of each target's pipeline: the stage of a program, and the passes that remain for it.
 
-A stage is a place between two steps at which programs are complete: they print, parse, verify and
-run. A program that stopped says so itself (`stepwell.after = "xnnpack/share-nodes"`), so that its
-text goes in again; one that was written by hand or read from an artifact comes in where its level
-does.
+A stage is a point between two passes at which programs are complete: they print, parse, verify and
+run. A program that stopped at one has an attribute (`stepwell.after = "xnnpack/share-nodes"`), so
+its text can be lowered further. A program that was written by hand or read from an artifact starts
+at the stage of its level.
 
     stepwell.lower(program, "xnnpack", stop="nodes")       # xnnpack nodes, outside delegates
-    stepwell.emit(stepwell.load("edited.mlir"), "xnnpack")  # the rest of the way, and the bytes
+    stepwell.emit(stepwell.load("edited.mlir"), "xnnpack")  # the remaining passes, and the bytes
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from stepwell.ir.rewriting.rewrite import step_name
 from stepwell.targets.table import find_target
 
 START = "aten"
-"""The stage of every pipeline ahead of its first step."""
+"""The stage before the first pass of every pipeline."""
 
 
 @dataclass(frozen=True)
 class PipelineSlice:
-    """The part of a pipeline that a program takes.
+    """A contiguous slice of a pipeline.
 
     Attributes:
-        pipeline: the steps of it.
-        begins: the step behind which it begins; none at the pipeline's first.
-        ends: the step behind which it ends; none at the pipeline's last.
+        pipeline: the passes of the slice.
+        begins: the pass before the slice; None if it begins at the pipeline's first pass.
+        ends: the last pass of the slice; None if it ends at the pipeline's last pass.
     """
 
     pipeline: Pipeline
@@ -43,7 +43,7 @@ class PipelineSlice:
     ends: str | None
 
     def leaves(self, program: Program, target: str) -> None:
-        """State where a program that took it stands."""
+        """Set the attribute that states the last pass of this slice on a program."""
         if self.ends in (None, START):
             program.module.attributes.pop(AFTER, None)
         else:
@@ -51,9 +51,9 @@ class PipelineSlice:
 
 
 def stages_of(pipeline: Pipeline, target: str) -> dict[str, str]:
-    """The stages of a target's pipeline, in order, each with the step that it stands behind.
+    """Return the stages of a target's pipeline, in order, each with its last pass.
 
-    That of the first is empty, as is that of the last: all steps.
+    The name is empty for the first stage, and for the last one, which follows all passes.
     """
     steps = set(map(step_name, pipeline.steps))
     stages = {START: ""}
@@ -65,7 +65,7 @@ def stages_of(pipeline: Pipeline, target: str) -> dict[str, str]:
 
 
 def last_stage(target: str) -> str:
-    """The level that is emitted; empty for a plug-in's target, which states its own."""
+    """Return the level that is emitted; empty for a plug-in's target, which states its own."""
     return next(reversed([*find_target(target).stages]), "")
 
 
@@ -76,17 +76,17 @@ def stretch(
     start: str | None = None,
     stop: str | None = None,
 ) -> PipelineSlice:
-    """The steps from where a program stands, or is said to stand, to where it is to stop.
+    """Return the passes from a program's stage to the stage at which to stop.
 
     Args:
         program: at any level of the target.
-        pipeline: all steps.
-        target: its name.
-        start: a stage or a step that the program is behind; None: what it says itself.
-        stop: a stage or a step to stop behind; None: the last.
+        pipeline: all passes.
+        target: the target's name.
+        start: the last stage or pass that ran on the program; None: read from the program.
+        stop: the last stage or pass to run; None: the end of the pipeline.
 
     Raises:
-        StepwellError: there is no such stage or step, or the program stands at no stage of it.
+        StepwellError: there is no such stage or pass, or the program is at no stage of the target.
     """
     stages = stages_of(pipeline, target)
     begin = _entrance(program, pipeline, target) if start is None else start
@@ -96,7 +96,7 @@ def stretch(
         last = 0
     if last < first:
         raise StepwellError(
-            f"the program is behind {begin!r} already, and {stop!r} lies ahead of that",
+            f"{begin!r} already ran on the program, and {stop!r} is before it",
             help=f"stages of {target}, in order: {', '.join(stages)}",
         )
     names = [step_name(step) for step in pipeline.steps]
@@ -108,7 +108,7 @@ def stretch(
 
 
 def _behind(pipeline: Pipeline, stages: Mapping[str, str], name: str) -> int:
-    """How many steps lie ahead of a stage or of the end of a step."""
+    """Return the number of passes up to the end of a stage or of a pass."""
     step = stages.get(name, name)
     if name == START:
         return 0
@@ -125,21 +125,21 @@ def _behind(pipeline: Pipeline, stages: Mapping[str, str], name: str) -> int:
     if part is not None:
         whole = step_name(pipeline.steps[at])
         raise StepwellError(
-            f"{name!r} is driven together with the rest of {whole!r}: nothing ends between them",
-            help=f"stop behind {whole!r}",
+            f"{name!r} is applied together with the rest of {whole!r}: no stop between them",
+            help=f"stop after {whole!r}",
         )
     return at + 1
 
 
 def _entrance(program: Program, pipeline: Pipeline, target: str) -> str:
-    """The stage or the step that a program is behind, by what it says and holds."""
+    """Return the last stage or pass of a program, from its attribute, level and operations."""
     after = stopped_after(program.module)
     if after is not None:
         whose, _, step = after.partition("/")
         if whose != target:
             raise StepwellError(
-                f"the program stopped on its way to {whose}, behind {step!r}",
-                help=f"lower it to {whose}; or say where it enters the way to {target}: "
+                f"the program's lowering to {whose} stopped after {step!r}",
+                help=f"lower it to {whose}; or state its stage in the pipeline of {target}: "
                 f"start={', '.join(map(repr, stages_of(pipeline, target)))} (--from)",
             )
         return step
@@ -151,7 +151,7 @@ def _entrance(program: Program, pipeline: Pipeline, target: str) -> str:
     if level == "tosa" and last_stage(target) in ("tosa", "ethosu"):
         return _of_tosa(program, target)
     if level == "cmsis" and last_stage(target) == "ethosu":
-        return last_stage(target)  # Its accelerator has nothing to do.
+        return last_stage(target)  # There is no work for the accelerator.
     if level != last_stage(target):
         raise _foreign(program, target)
     if level == "xnnpack":
@@ -176,7 +176,7 @@ def _of_tosa(program: Program, target: str) -> str:
         return "operators"
     stated = program.module.attributes.get(TOSA_TARGET)
     is_this = isinstance(stated, StringAttr) and stated.data == target
-    return "tosa" if is_this else "laid-out"  # Finishing looks whether the target has it all.
+    return "tosa" if is_this else "laid-out"  # `finish-tosa` checks the profile.
 
 
 def _foreign(program: Program, target: str) -> StepwellError:
@@ -184,6 +184,6 @@ def _foreign(program: Program, target: str) -> StepwellError:
         f"the program is at level {program.level!r}, and no stage of {target} takes that",
         help=f"{target} takes programs at "
         + ", ".join(dict.fromkeys((START, last_stage(target))))
-        + ', and what stopped on the way to it; program.raise_to("aten") (--raise) leads up '
-        "where there is a way",
+        + ', and programs that stopped at one of its stages; program.raise_to("aten") (--raise) '
+        "raises a program where that is supported",
     )

@@ -1,4 +1,4 @@
-"""Cures of what quantization loses: other weights on the same grids, no operator added."""
+"""Recovery methods for quantized accuracy: new weights on the same grids, no operator added."""
 
 from stepwell.quantization.recovery.recover import CURES, cured
 

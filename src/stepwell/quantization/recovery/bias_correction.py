@@ -1,8 +1,8 @@
-"""Biases that take back what rounding does to the mean of each channel.
+"""Bias correction: biases that undo the shift that rounding causes in each channel's mean.
 
-An error of a weight times the mean of its input is the same number for every sample; after a ReLU
-no input has the mean zero. Layers are taken in program order, so that each one takes back what is
-left by those ahead (Nagel et al. 2019, from data).
+The error of a weight times the mean of its input is the same for every sample, and after a ReLU no
+input has a mean of zero. Layers are corrected in program order, so that each one also corrects
+what the layers before it left (Nagel et al. 2019, from data).
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from stepwell.quantization.sensitivity.quantization_points import Site
 from stepwell.quantization.sensitivity.replay import Playback
 
 LAYERS = ("aten.linear", "aten.conv", "stepwell_mx.")
-"""What names of ops begin with that add a bias to each channel."""
+"""Prefixes of the names of ops that add a bias to each channel."""
 
 
 def corrected(weights: Weights, batches: Sequence[Batch]) -> Weights:
-    """The same weights, and biases with which channels have the means of the float model.
+    """Correct the biases so that channels have the means of the float model; weights stay.
 
     Raises:
         StepwellError: no quantized layer of the program has a bias.
@@ -33,8 +33,9 @@ def corrected(weights: Weights, batches: Sequence[Batch]) -> Weights:
     }
     if not biases:
         raise StepwellError(
-            "the cure 'biases' changes biases of quantized layers, and the program has none",
-            help="give the layers biases, if of zeros",
+            "the recovery method 'biases' changes biases of quantized layers, "
+            "and the program has none",
+            help="give the layers biases, possibly all zero",
         )
     floats = [Playback(weights.pair, inputs, free=True) for inputs, _ in batches]
     for site, bias in biases.items():
@@ -47,7 +48,7 @@ def corrected(weights: Weights, batches: Sequence[Batch]) -> Weights:
 
 
 def _bias(weights: Weights, site: Site) -> Tensor | None:
-    """The bias of a layer, where it is one that a cure may choose."""
+    """Return the bias of a layer if a recovery method may choose it, else None."""
     if site.weight is None or not op_name(site.op).startswith(LAYERS):
         return None
     at = site.weight + 1

@@ -1,14 +1,15 @@
 """Channels that can be scaled without changing what a program in floats computes.
 
-What a channel is multiplied with goes along axis maps as far as ops let it: movements move it,
-sums want it alike on both sides, ops that are homogeneous pass it on, softmaxes and other functions
-end it. A layer reads it out of its weight's columns and may put another one into its rows; a norm
-puts one into its own factors; of a product of two activations one side takes what the other gives.
+A channel's scale propagates along axis maps: data movement moves it, a sum needs the same scale on
+both sides, homogeneous ops pass it on, and softmax and other functions end it. A layer divides the
+columns of its weight by the scale of its input and may introduce another one in its rows. A norm
+introduces one in its own factors. In a product of two activations, the scale of one side is the
+inverse of the other's.
 
-So each element of each value has the number of a *channel*, 0 where nothing may be scaled, with a
-minus where it is divided instead; channels that must be scaled alike are one (union-find with
-signs). That is found by playing the program on these numbers: movements are run on them as they
-are, and heads, rotations of halves and residuals need nothing of their own.
+Each element of each value has a *channel* number: 0 where nothing may be scaled, negative where it
+is divided instead. Channels that must be scaled equally are merged (union-find with signs). The
+analysis interprets the program on these numbers: data movement runs on them unchanged, so that
+attention heads, rotations of halves and residuals need no rules of their own.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ HOMOGENEOUS = (
     "aten.div.Scalar", "aten.mean.dim", "aten.sum.dim", "aten.amax.", "aten.max_pool",
     "aten.avg_pool", "aten.adaptive_avg_pool",
 )  # fmt: skip
-"""Beginnings of names of ops that give c times the result for c > 0 times the operand."""
+"""Prefixes of the names of homogeneous ops: f(c x) = c f(x) for c > 0."""
 SUMS = ("aten.add.Tensor", "aten.sub.Tensor", "aten.maximum.", "aten.minimum.")
 LINEAR = ("aten.linear.", "stepwell_mx.linear.")
 CONVOLVES = ("aten.conv1d.default", "aten.conv2d.default", "aten.conv3d.default",
@@ -53,7 +54,7 @@ ATTENDS = "aten.scaled_dot_product_attention."
 
 @dataclass(frozen=True)
 class Factor:
-    """What a constant is multiplied with: `scale[up] / scale[down]`, both beside its elements."""
+    """The factor of a constant: `scale[up] / scale[down]`, both of the constant's shape."""
 
     op: Operation
     at: int
@@ -67,11 +68,11 @@ class Channels:
 
     Attributes:
         pair: the program.
-        values: a run of it, for shapes.
-        follows: whether the range of a dequantized activation can be another one.
-        numbers: of each value, the channel of each element.
-        factors: the constants that take scales in.
-        spans: first and last but one of channels that came to be together.
+        values: the values of a run of it, for shapes.
+        follows: whether the range of a dequantized activation may change.
+        numbers: for each value, the channel of each element.
+        factors: the constants that absorb scales.
+        spans: half-open ranges of channels that were created together.
     """
 
     pair: Quantized
@@ -81,7 +82,7 @@ class Channels:
     factors: list[Factor] = field(init=False, default_factory=list[Factor])
     spans: list[tuple[int, int]] = field(init=False, default_factory=list[tuple[int, int]])
     _root: list[int] = field(init=False, default_factory=lambda: [0])
-    """Of each channel another that it is scaled like, with a minus if inversely."""
+    """For each channel, its parent: one with the same scale, or negative with the inverse scale."""
 
     def __post_init__(self) -> None:
         self._runs = Interpreter(self.pair.program.weights)
@@ -94,7 +95,7 @@ class Channels:
     # -- channels that are one -------------------------------------------------------------------
 
     def root(self, channel: int) -> int:
-        """The one that stands for a channel; 0 if it cannot be scaled."""
+        """Return the representative of a channel; 0 if it cannot be scaled."""
         sign = 1
         while self._root[abs(channel)] != abs(channel):
             channel = self._root[abs(channel)] * (1 if channel > 0 else -1)
@@ -104,7 +105,7 @@ class Channels:
         return sign * channel
 
     def roots(self) -> Tensor:
-        """Of every channel."""
+        """Return the representative of every channel."""
         return torch.tensor([self.root(channel) for channel in range(len(self._root))])
 
     def _new(self, count: int) -> Tensor:
@@ -114,7 +115,7 @@ class Channels:
         return torch.arange(first, first + count)
 
     def _join(self, one: Tensor, other: Tensor | int) -> None:
-        """Let elements that stand at one place be scaled alike."""
+        """Merge the channels of elements at the same index."""
         other = torch.as_tensor(other)
         both = torch.stack([x.reshape(-1) for x in torch.broadcast_tensors(one, other)]).unique(
             dim=1
@@ -129,7 +130,7 @@ class Channels:
                 self._root[abs(a)] = b if a > 0 else -b
 
     def _alike(self, numbers: Tensor, axes: Iterable[int]) -> Tensor:
-        """Numbers of size 1 along axes, which are joined along them."""
+        """Merge channels along axes; return the numbers with size 1 along these axes."""
         one = numbers
         for axis in axes:
             one = one.narrow(axis, 0, 1)
@@ -142,7 +143,7 @@ class Channels:
     # -- ops -------------------------------------------------------------------------------------
 
     def of(self, value: SSAValue) -> Tensor:
-        """The channels of a value's elements."""
+        """Return the channels of a value's elements."""
         numbers = self.numbers.get(value)
         if numbers is not None:
             return numbers
@@ -150,7 +151,7 @@ class Channels:
         return torch.zeros(tensor.shape if isinstance(tensor, Tensor) else (), dtype=torch.long)
 
     def _pass(self, op: Operation) -> None:
-        """Give an op's results channels, and join what it wants alike."""
+        """Assign channels to an op's results, and merge those that it needs to be equal."""
         name = op_name(op)
         rule = next((rule for begins, rule in _RULES if name.startswith(begins)), None)
         if name.startswith((*QUANTIZES, *DEQUANTIZES)) and "per_channel" not in name:
@@ -179,7 +180,7 @@ class Channels:
         self.numbers.update((result, bound[result]) for result in op.results)
 
     def homogeneous(self, op: Operation) -> bool:
-        """Axes that are kept keep channels; along all others they are alike."""
+        """Propagate channels along the axes that an op keeps; merge them along all others."""
         known, numbers = axis_map(op), self.of(op.operands[0])
         links = None if known is None else known.links[0]
         if links is None:
@@ -197,7 +198,7 @@ class Channels:
         return True
 
     def sum(self, op: Operation) -> bool:
-        """Both sides alike; what is added as a constant is scaled as the other is."""
+        """Merge the channels of both sides; a constant is scaled as the other side is."""
         sides = list(op.operands[:2])
         shape = self.values[op.results[0]].shape
         constants = [at for at, value in enumerate(sides) if constant_key(value) is not None]
@@ -218,7 +219,7 @@ class Channels:
         return True
 
     def multiplied(self, op: Operation) -> bool:
-        """One side passes its channels; a constant may put in others."""
+        """Propagate the channels of one side; a constant may introduce new ones."""
         sides, shape = list(op.operands[:2]), self.values[op.results[0]].shape
         for at, value in enumerate(sides):
             if self._takes(value) and constant_key(sides[1 - at]) is None:
@@ -235,7 +236,7 @@ class Channels:
         return True
 
     def divided(self, op: Operation) -> bool:
-        """The numerator's."""
+        """Propagate the channels of the numerator; the denominator is not scaled."""
         self._join(self.of(op.operands[1]), 0)
         self.numbers[op.results[0]] = self.of(op.operands[0]).expand(
             self.values[op.results[0]].shape
@@ -243,7 +244,7 @@ class Channels:
         return constant_key(op.operands[0]) is None
 
     def layer(self, op: Operation) -> bool:
-        """A linear layer or a convolution: other channels behind it than ahead."""
+        """Create new channels for the result of a linear layer or a convolution."""
         assert isinstance(op, SchemaOp)
         numbers, weight = self.of(op.operands[0]), op.operands[1]
         kernel, shape = self.values[weight].shape, self.values[op.results[0]].shape
@@ -277,7 +278,7 @@ class Channels:
         return True
 
     def looked_up(self, op: Operation) -> bool:
-        """A table of rows: a channel for each column."""
+        """Create a channel for each column of an embedding table."""
         if not self._takes(op.operands[0]):
             return False
         up = self._new(self.values[op.operands[0]].shape[-1])
@@ -286,7 +287,7 @@ class Channels:
         return True
 
     def normed(self, op: Operation) -> bool:
-        """What is normed ends there; the norm's own factors put channels in."""
+        """End the channels of a norm's operand; the norm's own factors introduce new ones."""
         self._join(self.of(op.operands[0]), 0)
         own = op.operands[1:]
         if not own or any(len(self.values[v].shape) != 1 or not self._takes(v) for v in own):
@@ -298,7 +299,7 @@ class Channels:
         return True
 
     def product(self, op: Operation) -> bool:
-        """What a side's contracted channels are multiplied with, the other's are divided by."""
+        """Merge one side's contracted channels with the inverse of the other side's."""
         one, other = (self.of(value) for value in op.operands[:2])
         if min(one.dim(), other.dim()) < 2 or any(constant_key(v) for v in op.operands[:2]):
             return False
@@ -309,7 +310,7 @@ class Channels:
         return True
 
     def attended(self, op: Operation) -> bool:
-        """Two products, and a softmax between that ends what stands ahead of it."""
+        """Propagate channels through attention: two products with a softmax between them."""
         q, k, v = (self.of(value) for value in op.operands[:3])
         if k.shape[:-2] != q.shape[:-2]:
             return False
@@ -322,7 +323,7 @@ class Channels:
         return True
 
     def _contracted(self, one: Tensor, other: Tensor) -> Tensor:
-        """The channels of a product `[…, M, K] @ […, K, N]`, which may be of size 1 along axes."""
+        """Return the channels of a product `[…, M, K] @ […, K, N]`; axes may have size 1."""
         if self._fixed(one):
             return self._alike(other, [other.dim() - 2])
         if self._fixed(other):
@@ -332,7 +333,7 @@ class Channels:
         return torch.zeros((), dtype=torch.long)
 
     def _takes(self, value: SSAValue) -> bool:
-        """Whether it is a parameter, or integers of one, that one op alone reads."""
+        """Whether a value is a parameter, or the integers of one, that exactly one op reads."""
         key = constant_key(value)
         if key is None or self._keys[key] != 1 or not value.has_one_use():
             return False
@@ -343,7 +344,7 @@ class Channels:
         return isinstance(owner, WeightOp) and owner.kind.data == "parameter"
 
     def _shared(self, numbers: Tensor, shape: Sequence[int]) -> Tensor:
-        """Channels of the elements of what is broadcast: alike for all that read one."""
+        """Return the channels of a broadcast operand: merged over all elements that read one."""
         extra = numbers.dim() - len(shape)
         axes = [at for at in range(numbers.dim()) if at < extra or shape[at - extra] == 1]
         return self._alike(numbers, axes).reshape(tuple(shape))
@@ -360,4 +361,4 @@ _RULES: tuple[tuple[str | tuple[str, ...], Callable[[Channels, Operation], bool]
     (PRODUCTS, Channels.product),
     (ATTENDS, Channels.attended),
 )
-"""What passes, joins or ends channels, by beginnings of names; all other ops end them."""
+"""Transfer functions of channels by name prefix; all other ops end channels."""

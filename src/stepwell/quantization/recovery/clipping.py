@@ -1,10 +1,10 @@
-"""Narrower ranges of activations, where finer steps win more than clipping loses.
+"""Clipping search: narrower ranges of activations, where finer steps win more than clipping loses.
 
-A range is calibrated as what was seen. Where a few numbers, or the fill of a mask, lie far from all
-others, most integers stand for nothing: the largest score of attention is then a few steps from the
-least, though a softmax reads no more than its uppermost part. Each end of each range is tried at
-parts of itself; what counts is the divergence from the float model with what has that range alone
-quantized. No operator is added, and no file grows.
+Calibration sets a range to the observed values. If a few numbers, or the fill value of a mask, are
+far from all others, most integers are unused. The largest attention score is then only a few steps
+from the least, although a softmax depends on the uppermost scores only. Each end of each range is
+tried at fractions of itself. The criterion is the divergence from the float model with only the
+values of that range quantized. No operator is added, and no file grows.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from stepwell.quantization.sensitivity.quantization_points import (
 from stepwell.quantization.sensitivity.replay import Playback
 
 PARTS = (0.75, 0.5, 0.35, 0.25, 0.15, 0.1, 0.06, 0.03)
-"""Of an end of a range that are tried."""
+"""Fractions of a range's end that are tried."""
 WINS = 0.9
-"""A narrower range is taken where the divergence falls below this part of what it was."""
+"""A narrower range is taken if the divergence falls below this part of its previous value."""
 LOOKED_AT = 2
-"""Batches that ranges are tried on."""
+"""Number of batches for trying ranges."""
 MOST = 24
-"""Ranges that are tried: those whose readers rank first by gradients."""
+"""Number of ranges that are tried: those whose users rank first by gradients."""
 FIXED = (2.0**-8, 2.0**-7, 2.0**-16, 2.0**-15)
 """Scales that kernels of softmax, sigmoid and tanh have built in."""
 
@@ -52,14 +52,14 @@ class Ends:
     high: float
 
     def narrowed(self, end: str, part: float) -> Ends:
-        """With one end, or both, at a part of itself."""
+        """Return a range with one end, or both, at a fraction of itself."""
         low, high = (part if end in (which, "both") else 1.0 for which in ("low", "high"))
         return Ends(self.low * low, self.high * high)
 
 
 @dataclass(frozen=True, eq=False)
 class Range:
-    """Quantize ops that share a scale and a zero point, and the dequantize ops behind them.
+    """Quantize ops that share a scale and a zero point, and the dequantize ops after them.
 
     Attributes:
         casts: their numbers in the method, in program order.
@@ -81,7 +81,7 @@ class Range:
 
     @cached_property
     def ends(self) -> Ends:
-        """What it reaches now."""
+        """The current range."""
         scale, zero = self.first.arg("scale"), self.first.arg("zero_point")
         low, high = ((limit - zero) * scale for limit in self.limits)
         return Ends(low, high)
@@ -94,7 +94,7 @@ class Range:
                                          strict=True) if end)  # fmt: skip
 
     def scale_and_zero(self, ends: Ends) -> tuple[float, int]:
-        """Those that reach no further than asked; zero stays a number of the range."""
+        """Shrink the range to given ends; zero stays representable."""
         least, largest = self.limits
         if self.is_symmetric:
             return self.first.arg("scale") * ends.high / self.ends.high, 0
@@ -103,18 +103,18 @@ class Range:
 
 
 def clipped(weights: Weights, batches: Sequence[Batch]) -> Weights:
-    """The same weights in a program whose activations have narrower ranges where that wins.
+    """Narrow the ranges of activations where that wins; weights stay the same.
 
     Raises:
-        StepwellError: no activation of the program has a scale that is known ahead.
+        StepwellError: no activation of the program has a static scale.
     """
     pair, looked_at = weights.pair, batches[:LOOKED_AT]
     casts = list(casts_of(pair))
     readers = {r: _readers(pair.sites, values_of(casts, r)) for r in ranges_of(casts, pair)}
     if not readers:
         raise StepwellError(
-            "the cure 'clipping' chooses ranges of activations, and the program has none that are "
-            "known ahead",
+            "the recovery method 'clipping' chooses static ranges of activations, and the program "
+            "has none",
             help='quantize="int8"',
         )
     ranked = estimates(pair, looked_at[:1])
@@ -135,7 +135,7 @@ def clipped(weights: Weights, batches: Sequence[Batch]) -> Weights:
 def _divergences(
     weights: Weights, ends: Mapping[Range, Ends], batches: Sequence[Batch]
 ) -> dict[Range, float]:
-    """From the float model, with what has each range alone quantized."""
+    """Return the divergence from the float model with only the values of one range quantized."""
     if not ends:
         return {}
     pair = with_ranges(weights.pair, ends)
@@ -150,9 +150,9 @@ def _divergences(
 
 
 def with_ranges(original: Quantized, ends: Mapping[Range, Ends]) -> Quantized:
-    """The same program where activations have other ranges.
+    """Return the same program with other ranges of activations.
 
-    Integers of a bias are multiples of its input's scale times the weight's: they follow.
+    The integers of a bias are adjusted: their scale is the input's scale times the weight's.
     """
     pair = replace(original, program=original.program.clone())
     casts = list(casts_of(pair))
@@ -168,7 +168,7 @@ def with_ranges(original: Quantized, ends: Mapping[Range, Ends]) -> Quantized:
 
 
 def casts_of(pair: Quantized) -> Iterator[SchemaOp]:
-    """Quantize and dequantize ops of activations with one scale that is known ahead."""
+    """Return the quantize and dequantize ops of activations with one static scale."""
     for op in pair.func.body.block.ops:
         if not isinstance(op, SchemaOp) or "per_tensor.default" not in op_name(op):
             continue
@@ -179,7 +179,7 @@ def casts_of(pair: Quantized) -> Iterator[SchemaOp]:
 
 
 def _quantized(value: SSAValue) -> SchemaOp | None:
-    """The quantize op behind a dequantized activation."""
+    """Return the quantize op of a dequantized activation."""
     owner = value.owner
     if not isinstance(owner, SchemaOp) or not op_name(owner).startswith(DEQUANTIZES):
         return None
@@ -194,7 +194,7 @@ def _grid(op: SchemaOp) -> tuple[Any, ...]:
 
 
 def ranges_of(casts: Sequence[SchemaOp], pair: Quantized) -> list[Range]:
-    """Quantize ops, together where an op between two asks the same of both."""
+    """Group quantize ops; those around one op with an equal scale and zero point are merged."""
     number = {op: at for at, op in enumerate(casts)}
     leader = {op: op for op in casts}
 
@@ -234,16 +234,16 @@ def _quantizes(value: SSAValue) -> list[SchemaOp]:
 
 
 def values_of(casts: Sequence[SchemaOp], one: Range) -> set[SSAValue]:
-    """What the dequantize ops of a range give."""
+    """Return the results of the dequantize ops of a range."""
     ops = [casts[at] for at in one.casts]
     return {op.results[0] for op in ops if op_name(op).startswith(DEQUANTIZES)}
 
 
 def _readers(sites: Sequence[Site], values: Set[SSAValue]) -> list[Site]:
-    """Those that read one of the values."""
+    """Return the quantization points that read one of the values."""
     return [site for site in sites if not values.isdisjoint(site.op.operands)]
 
 
 def _biases(sites: Sequence[Site], values: Set[SSAValue]) -> list[SchemaOp]:
-    """Dequantize ops of integer biases of layers whose input is one of the values."""
+    """Return the dequantize ops of integer biases of layers whose input is one of the values."""
     return [bias for site in sites if site.op.operands[0] in values for bias in biases_of(site)]

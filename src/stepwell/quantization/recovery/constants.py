@@ -1,4 +1,4 @@
-"""Constants of a program exchanged for others."""
+"""Replacement of a program's constants."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from stepwell.ir.program import Program
 from stepwell.ir.types import WeightAttr
 
 BALANCED = "balanced"
-"""In keys of constants of floats whose channels were scaled."""
+"""Marker in the keys of float constants whose channels were scaled."""
 
 
 def renew(
     program: Program, op: Operation, at: int, tensor: torch.Tensor, why: str = "cured"
 ) -> None:
-    """Give an op another constant; the one that it read may have other readers."""
+    """Replace a constant operand of an op; other users of the old constant keep it."""
     old = op.operands[at].owner
     assert isinstance(old, WeightOp)
     new = old.clone()

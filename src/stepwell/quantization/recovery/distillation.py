@@ -1,9 +1,9 @@
-"""Weights that answer as the float model does, through all roundings at once.
+"""Distillation: weights are trained so that the quantized program answers as the float model does.
 
-The numbers behind the roundings (weights, and biases and norms, which stay floats) descend along
-the divergence of the float model's answers from the quantized program's, batch by batch; a rounding
-lets gradients pass (Bengio et al. 2013). Activations are rounded as they will be, so that weights
-make up for those too. No labels are asked.
+The numbers before rounding (weights, and biases and norms, which stay floats) are optimized by
+gradient descent on the divergence between the float model's answers and the quantized program's,
+batch by batch; roundings let gradients pass (Bengio et al. 2013). Activations are rounded as in the
+quantized program, so that the weights compensate for that too. No labels are needed.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from stepwell.quantization.sensitivity.metrics import Batch, first
 from stepwell.quantization.sensitivity.replay import Playback
 
 STEPS = 200
-"""Batches that are looked at, in turn."""
+"""Number of training steps; they cycle through the batches."""
 RATE = 0.01
-"""Of a step, as a share of a tensor's root mean square."""
+"""Length of a step, as a share of a tensor's root mean square."""
 
 
 def divergence(tensor: Tensor, wanted: Tensor) -> Tensor:
-    """Of the float model's classes from those given; of numbers, the relative squared distance."""
+    """Return the KL divergence of the classes; for numbers, the relative squared distance."""
     if tensor.dim() < 2 or tensor.shape[-1] < 2:
         return (tensor - wanted).square().mean() / wanted.square().mean().clamp_min(1e-30)
     logs, theirs = (F.log_softmax(x.flatten(0, -2).float(), -1) for x in (tensor, wanted))
@@ -34,7 +34,7 @@ def divergence(tensor: Tensor, wanted: Tensor) -> Tensor:
 
 
 def distil(weights: Weights, batches: Sequence[Batch], steps: int = STEPS) -> Weights:
-    """Weights that come closer to the float model on these batches."""
+    """Train weights that come closer to the float model on these batches."""
     result = weights.copy()
     groups: list[dict[str, object]] = []
     for tensor in result.tensors():

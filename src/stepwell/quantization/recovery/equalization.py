@@ -1,12 +1,12 @@
-"""Channels scaled against each other, where what is quantized is then lost less.
+"""Channel equalization: channels are scaled against each other to reduce the quantization loss.
 
-A channel that reaches further than the others takes their steps from them, in an activation or in
-the columns of a weight. What a channel is scaled by can be taken in and out by weights and norms
-around it (`channels.py` knows where): between layers that is equalization (Nagel et al. 2019),
-behind a norm smoothing (Xiao et al. 2023) and, where activations stay floats, protection of weights
-that large inputs meet (Lin et al. 2024). They are one formula, `s = B^β / A^α` of what a channel
-reaches as an activation, A, and as a column of weights, B: each group of channels takes the
-exponents with which the program diverges least from the float model.
+A channel with a larger range than the others leaves them fewer steps, in an activation or in the
+columns of a weight. The weights and norms around a channel can absorb its scale
+(`channels.py` finds where). Between layers it is equalization (Nagel et al. 2019), after a norm
+smoothing (Xiao et al. 2023), and with float activations it protects the weights that are
+multiplied by large inputs (Lin et al. 2024). All follow one formula, `s = B^β / A^α`, with the
+range A of a channel as an activation and its range B as a column of weights. Each group of channels
+takes the exponents with which the program diverges least from the float model.
 """
 
 from __future__ import annotations
@@ -43,19 +43,19 @@ from stepwell.quantization.sensitivity.quantization_points import (
 from stepwell.quantization.sensitivity.replay import Playback
 
 EXPONENTS = ((0.5, 0.5), (0.5, 0.0), (1.0, 0.0), (0.0, 1.0))
-"""Of what activations reach, and of what columns of weights do."""
+"""Exponents (α, β) of the ranges of activations and of weight columns that are tried."""
 FURTHEST = 5.0
-"""The logarithm of what a channel is scaled by, at most."""
+"""Greatest logarithm of a channel's scale."""
 WINS = 0.98
-"""A group is scaled where the divergence falls below this part of what it was."""
+"""A group is scaled if the divergence falls below this part of its previous value."""
 ROUNDS = 2
-"""Times that groups are gone through: what one takes hangs on the others."""
+"""Number of sweeps over the groups: the choice for one depends on the others."""
 LOOKED_AT = 2
-"""Batches that exponents are tried on."""
+"""Number of batches for trying exponents."""
 
 
 def balanced(weights: Weights, batches: Sequence[Batch]) -> Weights:
-    """The same function in floats, by weights whose channels are scaled where that wins.
+    """Scale channels of weights where that wins; the function in floats stays the same.
 
     Raises:
         StepwellError: no channel of the program can be scaled.
@@ -66,7 +66,7 @@ def balanced(weights: Weights, batches: Sequence[Batch]) -> Weights:
     groups = list(gauge.groups())
     if not groups:
         raise StepwellError(
-            "the cure 'balancing' scales channels between layers, and what stands between these "
+            "the recovery method 'balancing' scales channels between layers, and the ops between "
             "lets none be scaled",
             help="ReLU, norms with factors of their own and sums let channels be scaled; ReLU6, "
             "GELU and softmax do not",
@@ -94,14 +94,14 @@ def _divergence(weights: Weights, batches: Sequence[Batch], floats: Sequence[Pla
 
 @dataclass
 class Gauge:
-    """A program with its channels, and what each of them reaches.
+    """A program with its channels and their ranges.
 
     Attributes:
-        weights: of the program.
-        channels: of it.
-        roots: of each channel the one that stands for it.
+        weights: the weights of the program.
+        channels: the channels of the program.
+        roots: the representative of each channel.
         plays: runs in floats.
-        activations, columns: logarithms of what a channel reaches, by root; 0 where nothing does.
+        activations, columns: logarithms of a channel's ranges, by representative; 0 if it has none.
     """
 
     weights: Weights
@@ -122,7 +122,7 @@ class Gauge:
                        columns=gauge._reach(gauge._columns()))  # fmt: skip
 
     def groups(self) -> Iterator[Tensor]:
-        """Roots that came to be together, in program order."""
+        """Return groups of representatives that were created together, in program order."""
         used = {abs(root) for f in self.channels.factors for part in (f.up, f.down)
                 for root in self.roots[part.abs()].unique().tolist()}  # fmt: skip
         groups: list[set[int]] = []
@@ -135,12 +135,12 @@ class Gauge:
         yield from (torch.tensor(sorted(group)) for group in groups if len(group) > 1)
 
     def logarithms(self, group: Tensor, alpha: float, beta: float) -> Tensor:
-        """Of what each channel of a group is scaled by."""
+        """Return the logarithm of the scale of each channel of a group."""
         scale = beta * self.columns[group] - alpha * self.activations[group]
         return (scale - scale.mean()).clamp(-FURTHEST, FURTHEST)
 
     def _read(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """What products read of activations, with the channels of it."""
+        """Yield the activations that products read, with their channels."""
         for site in self.weights.pair.sites:
             for at, value in enumerate(site.op.operands):
                 if constant_key(value) is None:
@@ -151,7 +151,7 @@ class Gauge:
                             yield read, numbers
 
     def _columns(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """Weights, with the channels that they read; those they are divided by, inversely."""
+        """Yield weights with the channels that they read; inverse ones are negative."""
         for factor in self.channels.factors:
             tensor = self.weights.numbers(factor.op, factor.at)
             assert tensor is not None
@@ -159,7 +159,7 @@ class Gauge:
                 yield tensor, factor.down.expand(tensor.shape)
 
     def _reach(self, read: Iterator[tuple[Tensor, Tensor]]) -> Tensor:
-        """The logarithm of the largest number of each channel, less that of its inverse."""
+        """Return the logarithm of each channel's largest number, less that of its inverse."""
         most = torch.zeros(2, len(self.roots))
         for tensor, numbers in read:
             own = self.roots[numbers.abs()] * numbers.sign()
@@ -177,12 +177,12 @@ class Gauge:
     # -- a program whose channels are scaled -----------------------------------------------------
 
     def scaled(self, logarithms: Tensor) -> Weights:
-        """The weights, times and divided by what channels are scaled by.
+        """Return the weights, multiplied and divided by the scales of channels.
 
-        Ranges of activations and scales of weights follow what they reach now.
+        Ranges of activations and scales of weights are adjusted to the new ranges.
 
         Args:
-            logarithms: of what each root is scaled by.
+            logarithms: the logarithm of the scale of each representative.
         """
 
         def scale(numbers: Tensor) -> Tensor:
@@ -211,7 +211,7 @@ class Gauge:
         return _multiplied(moved, {(by_op[op], at): ratio for (op, at), ratio in ratios.items()})
 
     def _ends(self, scale: Callable[[Tensor], Tensor]) -> dict[Range, Ends]:
-        """Ranges of activations that reach as far beyond what is seen as they did."""
+        """Adjust ranges of activations; their margin over the observed values stays the same."""
         pair = self.weights.pair
         casts = list(casts_of(pair))
         wanted: dict[Range, Ends] = {}
@@ -233,7 +233,7 @@ class Gauge:
 
 
 def _followed(pair: Quantized) -> Callable[[object], bool]:
-    """Whether a quantized activation's range can follow what its channels are scaled by."""
+    """Whether a quantized activation's range can be adjusted to the scales of its channels."""
     casts = list(casts_of(pair))
     inside = {value for one in ranges_of(casts, pair) for value in values_of(casts, one)}
     fixed = {cast.results[0] for cast in casts if is_dequantized(cast.results[0])} - inside
@@ -241,7 +241,7 @@ def _followed(pair: Quantized) -> Callable[[object], bool]:
 
 
 def _alike(program: Program, other: Program) -> dict[Operation, Operation]:
-    """Ops of a program with those of another that differs in constants alone."""
+    """Pair the ops of a program with those of another that differs in constants only."""
     ours, theirs = (
         [op for op in p.method().body.block.ops if not isinstance(op, WeightOp)]
         for p in (program, other)
@@ -250,7 +250,7 @@ def _alike(program: Program, other: Program) -> dict[Operation, Operation]:
 
 
 def _grown(before: Tensor, after: Tensor, which: Tensor) -> Tensor:
-    """How much further what shares a scale reaches."""
+    """Return by which factor the range of each scale grows."""
     most = torch.zeros(2, int(which.max()) + 1)
     for side, tensor in zip(most, (before, after), strict=True):
         side.scatter_reduce_(0, which.flatten(), tensor.abs().flatten(), "amax")
@@ -258,7 +258,7 @@ def _grown(before: Tensor, after: Tensor, which: Tensor) -> Tensor:
 
 
 def _multiplied(weights: Weights, ratios: dict[tuple[Operation, int], Tensor]) -> Weights:
-    """Constants of a program, of the numbers behind them and of the float model, times these."""
+    """Multiply constants of a program, their unrounded numbers and the float model's by factors."""
     pair = replace(weights.pair, original=weights.pair.original.clone())
     theirs = _alike(weights.pair.original, pair.original)
     layers = weights.pair.layers

@@ -1,8 +1,8 @@
-"""More bits for the operands that are worth them, within a budget.
+"""Mixed precision: more bits for the operands that gain most, within a budget.
 
-Products in MX may have wider payloads, of either operand; weights of four bits may have eight, with
-a scale for each row. What a way costs is counted in bits, or measured: the program with that one
-change is lowered, and its artifact weighed.
+An MX product may have a wider payload for either operand; a 4-bit weight may become 8-bit, with a
+scale per row. The cost of a choice is counted in bits, or measured: the program with only this
+change is lowered, and the size of its artifact is taken.
 """
 
 from __future__ import annotations
@@ -34,25 +34,25 @@ from stepwell.quantization.sensitivity.replay import Playback
 from stepwell.translate.rewrites.mxfp.choose_mxfp import payload_fields
 
 BITS = 4.5
-"""Of a number that is quantized, scales aside, that a program of four bits may have on average."""
+"""Default limit for a 4-bit program: average bits per quantized number, without scales."""
 WIDER = "fp8e4m3"
 LOOKED_AT = 2
-"""Batches that candidates are measured on."""
+"""Number of batches for measuring candidates."""
 Way = tuple[str, str] | int
-"""How a site is quantized: payloads of a product's operands, or bits of a weight."""
+"""How a point is quantized: payloads of a product's operands, or bits of a weight."""
 Cost = Callable[[Program], float]
-"""What a program costs."""
+"""The cost of a program."""
 
 
 def payloads_of(site: Site) -> tuple[str, str]:
-    """Those of a product in MX."""
+    """Return the payloads of an MX product's operands."""
     assert isinstance(site.op, SchemaOp)
     first, second = payload_fields(site.op)
     return site.op.arg(first), site.op.arg(second)
 
 
 def ways_of(weights: Weights, site: Site) -> tuple[Way, ...]:
-    """How a site may be quantized, first as it is; none where there is nothing to choose."""
+    """Return how a point may be quantized, its current choice first; empty if it has no choice."""
     if site.is_mx:
         first, second = ((p, WIDER) if payload_named(p).bits < payload_named(WIDER).bits else (p,)
                          for p in payloads_of(site))  # fmt: skip
@@ -65,23 +65,23 @@ def ways_of(weights: Weights, site: Site) -> tuple[Way, ...]:
 
 
 def bits_read(pair: Quantized) -> float:
-    """Bits of the payloads of all that products in MX read for one sample, on average."""
+    """Return the average payload bits of all operands of MX products, for one sample."""
     sites = [site for site in pair.sites if site.is_mx]
     bits = sum(_bits(pair, site, payloads_of(site)) for site in sites)
     return bits / max(sum(sum(_numbers(pair, site)) for site in sites), 1)
 
 
 def bits_a_weight(pair: Quantized) -> float:
-    """Bits of the payloads of an MX program's weights, on average."""
+    """Return the average payload bits of an MX program's weights."""
     sites = [site for site in pair.sites if site.is_mx]
     total = sum(site.elements for site in sites)
     return sum(s.elements * payload_named(payloads_of(s)[1]).bits for s in sites) / max(total, 1)
 
 
 def _numbers(pair: Quantized, site: Site) -> tuple[float, float]:
-    """Of its operands, for one sample: a row of the first input. Open sizes count as 1.
+    """Return the sizes of a point's operands for one sample, a row of the first input.
 
-    Of integers the weight alone: what is read beside it has the bits that it has.
+    Dynamic sizes count as 1. For integers only the weight counts: other operands keep their bits.
     """
     if not site.is_mx:
         return 0, site.elements
@@ -107,17 +107,17 @@ def mixed(
     limit: float = BITS,
     cost: Cost | None = None,
 ) -> Weights:
-    """The same weights in a program whose worst operands are wider, chosen by an exact knapsack.
+    """Widen the worst operands of a program, chosen by an exact knapsack; weights stay the same.
 
-    What an operand is worth is the divergence from the float model with its site alone quantized
-    so: far less noisy than its share of the loss.
+    The value of a choice is the divergence from the float model with only its point quantized like
+    this, which is far less noisy than the point's share of the loss.
 
     Args:
-        weights: of a program.
-        batches: to measure on.
-        limit: what the program may cost.
-        cost: of a program; None: bits of a number, on average, weights and activations of one
-            sample alike where products are in MX, weights alone where these are integers.
+        weights: the weights of a program.
+        batches: batches to measure on.
+        limit: the greatest cost of the program.
+        cost: the cost of a program; None: average bits per number, over weights and activations of
+            one sample for MX products, over weights only if these are integers.
 
     Raises:
         StepwellError: there is nothing to choose from.
@@ -126,7 +126,7 @@ def mixed(
     ways = {site: found for site in pair.sites if len(found := ways_of(weights, site)) > 1}
     if not ways:
         raise StepwellError(
-            "the cure 'mixing' chooses payloads of MX or bits of weights of four bits, and the "
+            "the recovery method 'mixing' chooses MX payloads or bits of 4-bit weights, and the "
             "program has neither",
             help='quantize="fp4e2m1", "8da4w" or "4w"',
         )
@@ -157,7 +157,7 @@ def mixed(
 def _divergences(
     pair: Quantized, names: Mapping[str, Any], batches: Sequence[Batch]
 ) -> dict[str, float]:
-    """From the float model, with each of these sites alone quantized."""
+    """Return the divergence from the float model with only one of these points quantized, each."""
     lost = {name: Tally() for name in names}
     for inputs, labels in batches:
         floats = Playback(pair, inputs, free=True)
@@ -169,7 +169,7 @@ def _divergences(
 
 
 def replaced(weights: Weights, ways: Mapping[str, Way]) -> Weights:
-    """The same numbers in a program where sites, by name, are quantized in other ways."""
+    """Return the same numbers in a program where points, by name, are quantized differently."""
     pair = replace(weights.pair, program=weights.pair.program.clone())
     named = {site.name: site for site in pair.sites}
     numbers = {(site.name, at): held for (site, at), (held, _) in weights.stepped.items()}
@@ -193,7 +193,7 @@ def _set_payloads(site: Site, payloads: tuple[str, str]) -> None:
 
 
 def _set_rows(pair: Quantized, site: Site, numbers: torch.Tensor) -> None:
-    """Let a weight have 8 bits, and a scale for each row."""
+    """Requantize a weight to 8 bits with a scale for each row."""
     assert site.weight is not None
     op = site.op.operands[site.weight].owner
     assert isinstance(op, SchemaOp)

@@ -1,4 +1,4 @@
-"""Cures, each accepted only if it wins on batches that it was not fitted on."""
+"""Recovery methods, each accepted only if it wins on batches that it was not fitted on."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ CURES: Mapping[str, Cure] = {
     "biases": lambda weights, batches: corrected(weights, batches[:MOMENTS]),
     "distilling": distil,
 }
-"""By name: other weights, fitted on batches, or the same in a program of other payloads."""
+"""Recovery methods by name: they fit new weights on batches, or choose other payloads."""
 MOMENTS = 4
-"""Batches that moments are taken on."""
+"""Number of batches for computing moments."""
 
 
 def cured(
@@ -48,16 +48,16 @@ def cured(
     cures: Sequence[str],
     budget: Mapping[str, Any],
 ) -> Accuracy:
-    """The result with the program that cures make of it; `budget`: what `mixing` may spend.
+    """Apply recovery methods to a result's program; `budget` is the limit of `mixing`.
 
     Raises:
-        StepwellError: there is no such cure.
+        StepwellError: there is no such recovery method.
     """
     for name in cures:
         if name not in CURES:
             raise StepwellError(
-                f"there is no cure {name!r}",
-                help=nearest(name, CURES) + f"cures: {', '.join(CURES)}",
+                f"there is no recovery method {name!r}",
+                help=nearest(name, CURES) + f"recovery methods: {', '.join(CURES)}",
             )
     floats = [Playback(pair, inputs, free=True).outputs for inputs, _ in held_out]
 

@@ -1,8 +1,8 @@
-"""Weights rounded one input at a time, each making up for what those before it lost.
+"""GPTQ: weights are rounded one input at a time, each compensating the error of the previous ones.
 
-GPTQ (Frantar et al. 2022), with activations as they will be quantized, and towards what the float
-model gives for its own: `Xf Wᵀ ≈ Xq W'ᵀ`, so that a layer makes up for those ahead of it as well.
-Scales stay where plain rounding has them.
+GPTQ (Frantar et al. 2022) with quantized activations, and with the float model's results as the
+target: `Xf Wᵀ ≈ Xq W'ᵀ`, so that a layer also compensates the error of the layers before it.
+The scales are those of plain rounding.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from stepwell.translate.rewrites.mxfp.choose_mxfp import MxConv2dOp, MxLinearOp,
 DAMPING = 0.01
 """Added to the diagonal of the second moments, as a share of its mean."""
 ROWS = 4096
-"""Rows of activations that second moments are taken of, at most, a batch."""
+"""Greatest number of activation rows per batch for the second moments."""
 Snap = Callable[[Tensor], Tensor]
-"""All of a weight rounded, on scales that were chosen for the weight as it was."""
+"""Rounds a whole weight, on scales that were chosen for the original weight."""
 
 
 def second_order(weights: Weights, batches: Sequence[Batch]) -> Weights:
-    """Weights rounded layer by layer, in program order."""
+    """Round weights layer by layer, in program order."""
     result = weights.copy()
     floats = [Playback(weights.pair, inputs, free=True) for inputs, _ in batches]
     for site in weights.pair.sites:
@@ -64,12 +64,12 @@ def second_order(weights: Weights, batches: Sequence[Batch]) -> Weights:
 
 
 def solved(weight: Tensor, ours: Tensor, theirs: Tensor, snap: Snap) -> Tensor:
-    """`[O, K]` rounded so that `ours @ result.T` comes near `theirs @ weight.T`."""
+    """Round a weight `[O, K]` so that `ours @ result.T` is close to `theirs @ weight.T`."""
     moments = ours.T @ ours / len(ours)
     damp = DAMPING * float(moments.diagonal().mean()) + 1e-12
     moments = moments + damp * torch.eye(len(moments), dtype=torch.float64)
     wide = weight.double()
-    # What would fit best without rounding, held near the weight itself.
+    # The best fit without rounding, regularized towards the weight itself.
     cross = ours.T @ (theirs - ours) @ wide.T / len(ours)
     wide = wide + torch.linalg.solve(moments, cross).T
     upper = torch.linalg.cholesky(
@@ -83,7 +83,7 @@ def solved(weight: Tensor, ours: Tensor, theirs: Tensor, snap: Snap) -> Tensor:
 
 
 def _numbers(weights: Weights, site: Site) -> tuple[Tensor, Snap] | None:
-    """A site's weight and how it is rounded; None for those of other shapes than layers."""
+    """Return a point's weight and its rounding; None if its shape is not that of a layer."""
     at = site.weight
     op = site.op
     if at is None or not isinstance(op, SchemaOp):
@@ -117,7 +117,7 @@ def _is_layer(site: Site) -> bool:
 
 
 def rows_of(now: Playback, floats: Playback, site: Site) -> tuple[Tensor, Tensor] | None:
-    """What the site's weight is multiplied with, quantized and in floats: `[N, K]` both.
+    """Return the inputs that a point's weight multiplies, quantized and in floats: `[N, K]` each.
 
     None for other ops than linear layers and convolutions without groups.
     """

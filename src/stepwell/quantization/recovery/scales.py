@@ -1,10 +1,10 @@
-"""Scales of weights searched for: of a row or a group the one whose integers lose least.
+"""Weight scale search: for each row or group, the scale whose integers lose least.
 
-A quantizer takes the largest weight for the end of the range. Where it stands far from all others,
-finer steps for those win more than clipping it loses. What counts is what the error does to the
-layer's result: with second moments `H` of what the weights are multiplied with, `e H eᵀ` of the
-error `e` of what shares a scale. Scales keep their type and number (those of bfloat16 stay such),
-so that the program is the same but for constants.
+A quantizer ends the range at the largest weight. If that is far from all others, finer steps for
+the others win more than clipping it loses. The criterion is the error of the layer's result:
+`e H eᵀ`, with the error `e` of the weights that share a scale and the second moments `H` of the
+layer's inputs. Scales keep their type and number (bfloat16 stays bfloat16), so that the program
+changes in constants only.
 """
 
 from __future__ import annotations
@@ -30,20 +30,21 @@ from stepwell.quantization.sensitivity.quantization_points import Quantized, Sit
 from stepwell.quantization.sensitivity.replay import Playback
 
 PARTS = tuple(1 - step / 20 for step in range(14))
-"""Of a scale that are tried."""
+"""Factors of a scale that are tried."""
 Places = tuple[Site, int]
-"""A site and the number of an operand."""
+"""A quantization point and an operand's number."""
 
 
 def rescaled(weights: Weights, batches: Sequence[Batch]) -> Weights:
-    """The same weights in a program whose scales of weights lose least.
+    """Return the same weights in a program whose weight scales lose least.
 
     Raises:
-        StepwellError: no weight of the program is of integers.
+        StepwellError: the program has no integer weights.
     """
     if not weights.stepped:
         raise StepwellError(
-            "the cure 'scales' chooses scales of weights of integers, and the program has none",
+            "the recovery method 'scales' chooses scales of integer weights, "
+            "and the program has none",
             help='quantize="int8" or "8da4w"',
         )
     floats = [Playback(weights.pair, inputs, free=True) for inputs, _ in batches]
@@ -59,13 +60,13 @@ def rescaled(weights: Weights, batches: Sequence[Batch]) -> Weights:
 
 
 def searched(numbers: Tensor, steps: Steps, which: Tensor, rows: Tensor | None) -> Tensor:
-    """For each scale, the part of it that loses least.
+    """Return, for each scale, the factor of `PARTS` that loses least.
 
     Args:
         numbers: the weight, rows first.
-        steps: of it.
+        steps: its quantization grid.
         which: the number of its scale, by element.
-        rows: what the weight is multiplied with, `[N, K]`; None: every error counts alike.
+        rows: the layer's inputs, `[N, K]`; None: all errors have the same weight.
     """
     flat, share = numbers.flatten(1), which.flatten(1)
     if rows is None or rows.shape[1] != flat.shape[1]:
@@ -85,13 +86,13 @@ def searched(numbers: Tensor, steps: Steps, which: Tensor, rows: Tensor | None) 
 
 
 def _representable(scale: Tensor, like: Tensor) -> Tensor:
-    """Rounded to bfloat16 where others are."""
+    """Round a scale to bfloat16 if the scales `like` are bfloat16 numbers."""
     is_short = torch.equal(like, like.bfloat16().float())
     return scale.bfloat16().float() if is_short else scale
 
 
 def sharing(pair: Quantized, value: SSAValue) -> Tensor:
-    """The number of its scale, for each element of a dequantized constant."""
+    """Return, for each element of a dequantized constant, the number of its scale."""
     op = value.owner
     assert isinstance(op, SchemaOp)
     runs = Interpreter(pair.program.weights)
@@ -114,14 +115,14 @@ def sharing(pair: Quantized, value: SSAValue) -> Tensor:
 
 
 def scale_at(op: SchemaOp) -> int | None:
-    """Which operand of a dequantize op is its scales; None where they are a number of its own."""
+    """Return which operand of a dequantize op is its scales; None if they are an attribute."""
     return 1 if len(op.operands) > 1 and weight_key(op.operands[1]) is not None else None
 
 
 def with_scales(weights: Weights, ratios: dict[Places, Tensor]) -> Weights:
-    """The same weights in a program where scales of weights are these parts of what they were.
+    """Return the same weights in a program whose weight scales are multiplied by these ratios.
 
-    Integers of a bias are multiples of its input's scale times the weight's: they follow.
+    The integers of a bias are adjusted: their scale is the input's scale times the weight's.
     """
     program = weights.pair.program.clone()
     pair = replace(weights.pair, program=program)
@@ -138,7 +139,7 @@ def with_scales(weights: Weights, ratios: dict[Places, Tensor]) -> Weights:
 
 
 def biases_of(site: Site) -> list[SchemaOp]:
-    """Dequantize ops of the integers of a layer's bias."""
+    """Return the dequantize ops of the integers of a layer's bias."""
     if site.weight is None:
         return []
     values = site.op.operands[site.weight + 1 :]
@@ -146,7 +147,7 @@ def biases_of(site: Site) -> list[SchemaOp]:
 
 
 def rescale(pair: Quantized, op: SchemaOp, ratio: Tensor | float) -> None:
-    """Let a dequantize op of a constant have other scales: for each a part of what it was."""
+    """Multiply the scales of a constant's dequantize op by a ratio, in place."""
     at = scale_at(op)
     if at is None:
         op.properties["scale"] = attribute(op.arg("scale") * float(ratio))
@@ -157,7 +158,7 @@ def rescale(pair: Quantized, op: SchemaOp, ratio: Tensor | float) -> None:
 
 
 def requantize(pair: Quantized, op: SchemaOp, ratio: Tensor | float) -> None:
-    """Let integers stand for the same numbers when scales are these parts of what they were."""
+    """Divide integers by a ratio, so that they represent the same numbers with changed scales."""
     store = pair.program.weights
     whole = store.get(weight_key(op.operands[0]) or "")
     limit = torch.iinfo(whole.dtype)

@@ -1,4 +1,4 @@
-"""Weights of a quantized program that a cure may choose anew, and how they are written back."""
+"""Weights of a quantized program that a recovery method may choose, and how to write them back."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from stepwell.quantization.sensitivity.replay import Given, Playback
 
 @dataclass(frozen=True)
 class Steps:
-    """The integers of a weight: `(q - zero) * scale`, all of the weight's shape.
+    """The quantization grid of a weight: `(q - zero) * scale`, all of the weight's shape.
 
     Attributes:
-        key: of the integers in the store.
+        key: key of the integers in the store.
         scale, zero: by element.
-        low, high: the integers there are.
-        dtype: they are kept in.
+        low, high: the least and the largest integer.
+        dtype: dtype of the stored integers.
     """
 
     key: str
@@ -43,11 +43,11 @@ class Steps:
     dtype: torch.dtype
 
     def integers(self, weight: Tensor) -> Tensor:
-        """The nearest ones."""
+        """Return the nearest integers."""
         return (weight / self.scale + self.zero).round().clamp(self.low, self.high)
 
     def rounded(self, weight: Tensor) -> Tensor:
-        """The numbers that they stand for; gradients pass as they are where nothing is clipped."""
+        """Round a weight to the grid; gradients pass unchanged where nothing is clipped."""
         with torch.no_grad():
             held = (self.integers(weight) - self.zero) * self.scale
         low, high = (self.low - self.zero) * self.scale, (self.high - self.zero) * self.scale
@@ -56,7 +56,7 @@ class Steps:
 
 
 def steps_of(pair: Quantized, value: SSAValue) -> Steps | None:
-    """The integers behind a dequantized weight, None where the op says no range."""
+    """Return the grid of a dequantized weight; None if the value is no constant of this kind."""
     op = value.owner
     if not isinstance(op, SchemaOp) or not is_dequantized(value):
         return None
@@ -85,12 +85,12 @@ def steps_of(pair: Quantized, value: SSAValue) -> Steps | None:
 
 @dataclass
 class Weights:
-    """Numbers that a cure chooses, ahead of their rounding.
+    """Numbers that a recovery method chooses, before rounding.
 
     Attributes:
-        pair: the program that they are weights of.
-        plain: parameters in floats, and those that products in MX round, by key.
-        stepped: weights and biases of integers, by site and operand, with their steps.
+        pair: the program of these weights.
+        plain: float parameters, and parameters that MX products round, by key.
+        stepped: integer weights and biases, by quantization point and operand, with their grids.
     """
 
     pair: Quantized
@@ -99,7 +99,7 @@ class Weights:
 
     @classmethod
     def of(cls, pair: Quantized) -> Weights:
-        """The weights as the float model has them."""
+        """Take the weights of the float model."""
         plain: dict[str, Tensor] = {}
         for op in pair.func.body.block.ops:
             if not isinstance(op, WeightOp) or op.kind.data != "parameter":
@@ -115,38 +115,38 @@ class Weights:
             for at in own:
                 steps = steps_of(pair, site.op.operands[at])
                 if steps is None or read[steps.key] > 1:
-                    continue  # What two layers share is not chosen for one.
+                    continue  # Two layers share it: it is not chosen for one of them.
                 now = pair.program.weights.get(steps.key).float()
                 numbers = site.floats.get(at, (now - steps.zero) * steps.scale)
                 stepped[site, at] = numbers.float().clone(), steps
         return cls(pair, plain, stepped)
 
     def numbers(self, op: Operation, at: int) -> Tensor | None:
-        """What an operand is ahead of its rounding, if it is one that a cure chooses."""
+        """Return an operand before rounding if a recovery method chooses it, else None."""
         own = next((site for site in self.pair.sites if site.op is op), None)
         if own is not None and (own, at) in self.stepped:
             return self.stepped[own, at][0]
         return self.plain.get(weight_key(op.operands[at]) or "")
 
     def tensors(self) -> list[Tensor]:
-        """All of them."""
+        """Return all chosen tensors."""
         return [*self.plain.values(), *(numbers for numbers, _ in self.stepped.values())]
 
     def given(self) -> Given:
-        """What sites read in place of their own weights."""
+        """Return the tensors that quantization points read in place of their own weights."""
         tensors: dict[Site, dict[int, Tensor]] = {}
         for (site, at), (numbers, steps) in self.stepped.items():
             tensors.setdefault(site, {})[at] = steps.rounded(numbers)
         return tensors
 
     def run(self, inputs: Any, grad: bool = False) -> Playback:
-        """The program on a batch, with these weights."""
+        """Run the program on a batch with these weights."""
         return Playback(
             self.pair, inputs, free=False, grad=grad, given=self.given(), parameters=self.plain
         )
 
     def moved(self, pair: Quantized) -> Weights:
-        """The same numbers in a program of the same sites, on the steps that it has."""
+        """Return the same numbers for a program of the same quantization points, on its grids."""
         named = {site.name: site for site in pair.sites}
         stepped: dict[tuple[Site, int], tuple[Tensor, Steps]] = {}
         for (site, at), (numbers, _) in self.stepped.items():
@@ -157,12 +157,12 @@ class Weights:
         return Weights(pair, self.plain, stepped)
 
     def copy(self) -> Weights:
-        """The same numbers, in other tensors."""
+        """Return a copy with tensors of its own."""
         stepped = {k: (w.detach().clone(), s) for k, (w, s) in self.stepped.items()}
         return Weights(self.pair, {k: w.detach().clone() for k, w in self.plain.items()}, stepped)
 
     def program(self) -> Program:
-        """A program that holds them."""
+        """Return a program with these weights."""
         result = self.pair.program.clone()
         integers = {
             steps.key: steps.integers(numbers.detach()).to(steps.dtype)

@@ -1,10 +1,10 @@
-"""Attribution by the task: each site quantized alone and freed alone, on the same samples.
+"""Sensitivity analysis: each quantization point quantized alone and freed alone, on equal samples.
 
-What is cheap comes first. One pass in floats with gradients ranks all sites: to second order the
-divergence that a site's rounding causes is half the mean of (g·δ)², where δ is what rounding does
-to the site's own result and g the gradient of the logarithm of a class drawn from the model's own
-answer (the Gauss-Newton term of the divergence, Hutchinson's estimate with drawn classes). Those
-that rank first are then measured.
+A cheap estimate comes first. One pass in floats with gradients ranks all points. To second order,
+the divergence by the rounding at a point is half the mean of (g·δ)², where δ is the change
+of the point's own result by rounding and g the gradient of the logarithm of a class drawn from the
+model's own answer (the Gauss-Newton term of the divergence, Hutchinson's estimate with drawn
+classes). The points that rank first are then measured.
 """
 
 from __future__ import annotations
@@ -36,28 +36,28 @@ from stepwell.quantization.sensitivity.quantization_points import Quantized, Sit
 from stepwell.quantization.sensitivity.replay import Playback
 
 Progress = Callable[[str, int, int], None]
-"""Told what is being done, its number, how many there are."""
+"""Called with the current action, its number and their count."""
 MEASURED = 32
-"""Sites that are measured; of more, those that rank first."""
+"""Number of quantization points that are measured, those that rank first."""
 DRAWN = 256
-"""Samples times draws of classes that an estimate rests on, at least, a batch."""
+"""Least number of samples times class draws for the estimate on a batch."""
 PAIRS = 3
-"""Pairs of the worst sites that are freed together."""
+"""Number of pairs of the worst points that are freed together."""
 MODULES = 3
-"""Modules of several sites that are freed whole."""
+"""Number of modules with several points that are freed as a whole."""
 
 
 @dataclass
 class Share:
-    """What one site loses.
+    """The loss of one quantization point.
 
     Attributes:
-        name: of the site.
+        name: name of the point.
         estimate: the cheap rank: the divergence that its rounding causes, to second order.
-        alone: loss with it alone quantized, less the float model's.
-        freed: loss of the quantized program, less that with it alone freed.
-        score: the same of the score.
-        divergence: from the float model, with it alone quantized.
+        alone: loss with only this point quantized, less the float model's.
+        freed: loss of the quantized program, less that with only this point freed.
+        score: the same difference of the score.
+        divergence: divergence from the float model with only this point quantized.
     """
 
     name: str
@@ -70,14 +70,14 @@ class Share:
 
 @dataclass
 class Attribution:
-    """Where a quantized program loses what it loses.
+    """Which quantization points a quantized program's loss comes from.
 
     Attributes:
-        loss, score: of the quantized program, less the float model's: what is to be explained.
-        divergence: of the quantized program from the float model.
-        shares: of each site that was measured, by name.
+        loss, score: of the quantized program, less the float model's: the change to explain.
+        divergence: divergence of the quantized program from the float model.
+        shares: the loss of each measured point, by name.
         pairs: by two names, loss of the quantized program less that with both freed.
-        modules: by name, the same with all sites of a module freed, where it has several.
+        modules: by name, the same with all points of a module freed, if it has several.
     """
 
     loss: Tally = field(default_factory=Tally)
@@ -89,23 +89,23 @@ class Attribution:
 
     @property
     def is_lost(self) -> bool:
-        """Whether the loss surely rises, or the score of the samples surely falls."""
+        """Whether the loss rises or the score falls significantly."""
         return self.rises or self.falls
 
     @property
     def rises(self) -> bool:
-        """Whether the loss surely rises; one that is no number does."""
+        """Whether the loss rises significantly; a NaN counts as a rise."""
         return self.loss.is_more
 
     @property
     def falls(self) -> bool:
-        """Whether the score surely falls, where each sample has one."""
+        """Whether the score falls significantly, if each sample has a score."""
         of_samples = self.score.count == self.loss.count
         return of_samples and self.score.is_sure and self.score.mean < 0
 
     @property
     def module(self) -> str | None:
-        """The module that loses most, where it does surely and no site of its own does."""
+        """The module that loses most, if significantly and no point of it does so alone."""
         if any(share.freed.is_more for share in self.worst[:1]):
             return None
         sure = {name: tally.mean for name, tally in self.modules.items() if tally.is_more}
@@ -113,7 +113,7 @@ class Attribution:
 
     @property
     def worst(self) -> list[Share]:
-        """Sites by what freeing them alone wins back of the loss, the most first."""
+        """Points, sorted by how much of the loss freeing each alone wins back, largest first."""
         return sorted(self.shares.values(), key=lambda one: -_number(one.freed.mean))
 
 
@@ -122,7 +122,7 @@ def _number(value: float) -> float:
 
 
 def estimates(quantized: Quantized, batches: Sequence[Batch], seed: int = 0) -> dict[Site, float]:
-    """The divergence that each site's rounding causes, estimated from gradients in floats."""
+    """Estimate the divergence that each point's rounding causes, from gradients in floats."""
     found = dict.fromkeys(quantized.sites, 0.0)
     random = torch.Generator().manual_seed(seed)
     for inputs, _ in batches:
@@ -167,12 +167,12 @@ def estimates(quantized: Quantized, batches: Sequence[Batch], seed: int = 0) -> 
 
 
 def _by_sample(change: torch.Tensor, samples: int) -> torch.Tensor:
-    """Its sums: of each sample, or of what all of them share."""
+    """Return its sums, per sample or over the part that all samples share."""
     return change.reshape(1 if change.numel() % samples else samples, -1).sum(-1)
 
 
 def _drawn(end: torch.Tensor, random: torch.Generator) -> torch.Tensor:
-    """Minus the logarithms of classes drawn from the answer, summed; of numbers a random sum."""
+    """Return the negative log-likelihood of drawn classes, summed; for numbers a random sum."""
     if end.dim() < 2 or end.shape[-1] < 2:
         return (end * torch.randn(end.shape, generator=random)).sum()
     logs = F.log_softmax(end.float().flatten(0, -2), -1)
@@ -191,20 +191,20 @@ def attribute(
     resume: Path | None = None,
     progress: Progress | None = None,
 ) -> Attribution:
-    """Rank sites by gradients, then measure those that rank first on every batch.
+    """Rank quantization points by gradients, then measure the first ones on every batch.
 
     Args:
         quantized: the program and the float one.
         batches: inputs and labels.
-        metric: of outputs and labels; None: by what the labels are.
-        most: sites that are measured.
-        pairs: pairs of the first ones that are freed together.
-        ranked_on: batches that gradients are taken on.
-        resume: a file that keeps what each batch gave; measuring goes on behind them.
-        progress: told about each batch.
+        metric: score of outputs and labels; None: chosen by the kind of labels.
+        most: number of points that are measured.
+        pairs: number of pairs of the first points that are freed together.
+        ranked_on: number of batches for the gradients.
+        resume: a file that stores the result of each batch; measuring continues after these.
+        progress: called for each batch.
 
     Raises:
-        StepwellError: the file is of another program, or a batch does not fit the program.
+        StepwellError: the file belongs to another program, or a batch does not fit the program.
     """
     ranks = estimates(quantized, batches[:ranked_on])
     sites = sorted(quantized.sites, key=lambda site: -_number(ranks[site]))[:most]
@@ -263,12 +263,12 @@ def _measure(
 
 
 def whole(module: str) -> str:
-    """All sites of a module, as what is said of them goes by."""
-    return f"all sites of {module}"
+    """Return the label under which all points of a module are reported."""
+    return f"all quantization points of {module}"
 
 
 def _modules(quantized: Quantized, ranks: Mapping[Site, float]) -> dict[str, list[Site]]:
-    """Modules of several sites, those that rank first by the sum of their sites."""
+    """Return the modules with several points that rank first by the sum of their points."""
     groups: dict[str, list[Site]] = {}
     for site in quantized.sites:
         groups.setdefault(site.module, []).append(site)
@@ -278,7 +278,7 @@ def _modules(quantized: Quantized, ranks: Mapping[Site, float]) -> dict[str, lis
 
 
 def _kept(resume: Path | None, result: Attribution, names: Sequence[str]) -> int:
-    """Fill in what a file keeps; how many batches that is."""
+    """Load the measurements of a file; return the number of batches in it."""
     if resume is None or not resume.exists():
         return 0
     try:
@@ -288,9 +288,7 @@ def _kept(resume: Path | None, result: Attribution, names: Sequence[str]) -> int
     except (ValueError, KeyError, TypeError) as error:
         raise StepwellError(f"{resume} holds no measurements", help="name another file") from error
     if not same:
-        raise StepwellError(
-            f"{resume} was measured on a program with other sites", help="name another file"
-        )
+        raise StepwellError(f"{resume} was measured on another program", help="name another file")
     for name in ("loss", "score", "divergence"):
         setattr(result, name, Tally(**found[name]))
     for name, held in found["shares"].items():

@@ -1,8 +1,8 @@
-"""Why a site loses: what its operands show beside the float model's, as a sentence.
+"""Causes of the loss at a quantization point, from its operands and the float model's.
 
 Each cause is a predicate over one operand before and after quantization; the first that holds is
-named. Bounds are those of sound rounding: a number moves by half a step, a weight keeps its
-direction, a channel its gain.
+reported. The bounds are those of correct rounding: a number moves by at most half a step, a weight
+keeps its direction, and a channel keeps its gain.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ from stepwell.quantization.sensitivity.replay import Playback
 from stepwell.translate.rewrites.mxfp.choose_mxfp import MxConv2dOp, block_axis, payload_fields
 
 OUTLIER = 8.0
-"""How many times the median channel the largest is, if it is named."""
+"""Ratio of the largest channel to the median from which it is reported."""
 MISSING, WRONG, GAIN = 0.5, 0.9, 0.15
 """Least cosine of a channel with its own; of a swapped one with the other; of gains with 1."""
 CLIPPED = 2e-3
 """Part of an operand that may be clipped."""
 HOLLOW = 0.5
-"""Part of a range in which nothing lies, if it is named."""
+"""Empty part of a range from which it is reported."""
 FEW = 24
-"""Values of 8 bits that an operand takes at least."""
+"""Least number of 8-bit values that an operand should use."""
 
 
 @dataclass(frozen=True)
 class Operand:
-    """One operand of a site.
+    """One operand of a quantization point.
 
     Attributes:
         role: `input`, `weights`, `bias` or `result`.
         before, after: its numbers in floats and quantized, from the same inputs.
-        axis: of its output channels, None where it has none.
-        op: the dequantize op that gives it.
+        axis: axis of its output channels; None if it has none.
+        op: the dequantize op that produces it.
     """
 
     role: str
@@ -55,7 +55,7 @@ class Operand:
 
     @property
     def levels(self) -> int:
-        """How many values its form has."""
+        """The number of values of its integer type."""
         said = getattr(self.op, "arg", None)
         try:
             return 256 if said is None else said("quant_max") - said("quant_min") + 1
@@ -64,7 +64,7 @@ class Operand:
 
     @property
     def has_one_scale(self) -> bool:
-        """Whether one scale, known ahead, is that of all its numbers."""
+        """Whether one static scale applies to all its numbers."""
         return self.op is not None and "per_tensor" in op_name(self.op)
 
     @property
@@ -80,7 +80,7 @@ class Operand:
 
 
 def operands(site: Site, play: Playback) -> list[Operand]:
-    """The operands of a site that are quantized, or constants of the float model."""
+    """Yield a point's operands that are quantized, or constants of the float model."""
     before, after = play.operands(site, free=True), play.operands(site, free=False)
     found: list[Operand] = []
     for at, (x, y) in enumerate(zip(before, after, strict=True)):
@@ -112,13 +112,13 @@ def _of_mx(site: Site, at: int, x: Tensor) -> Operand:
 
 
 def not_finite(one: Operand) -> str | None:
-    """A scale or a weight that is no number."""
+    """Whether a scale or a weight is not a finite number."""
     wrong = int((~one.after.isfinite() & one.before.isfinite()).sum())
     return f"{wrong} of its {one.role} are no finite numbers" if wrong else None
 
 
 def lost_bias(one: Operand) -> str | None:
-    """A bias that is not the float model's."""
+    """Whether a bias differs from the float model's."""
     if one.role != "bias":
         return None
     far, size = float((one.after - one.before).abs().max()), float(one.before.abs().max())
@@ -130,7 +130,7 @@ def lost_bias(one: Operand) -> str | None:
 
 
 def wrong_axis(one: Operand) -> str | None:
-    """Scales of a weight that do not lie along its output channels."""
+    """Whether the scales of a weight are along another axis than its output channels."""
     said = getattr(one.op, "arg", None)
     if one.role != "weights" or one.op is None or said is None:
         return None
@@ -140,7 +140,7 @@ def wrong_axis(one: Operand) -> str | None:
 
 
 def foreign_weights(one: Operand) -> str | None:
-    """Channels swapped, or of another model."""
+    """Whether channels are swapped, or belong to another model."""
     if one.axis is None:
         return None
     ours, theirs = (one.channels(x, one.axis) for x in (one.after, one.before))
@@ -159,7 +159,7 @@ def foreign_weights(one: Operand) -> str | None:
 
 
 def outlier(one: Operand) -> str | None:
-    """A channel that is so large that the others have few values."""
+    """Whether one channel is so large that few values are left for the others."""
     per_axis = one.op is not None and ("channel" in op_name(one.op) or "affine" in op_name(one.op))
     axes = [1] if one.role == "input" else [1] if per_axis else [0, 1]
     for axis in axes if one.role != "bias" and one.op is not None else []:
@@ -179,7 +179,7 @@ def outlier(one: Operand) -> str | None:
 
 
 def shifted(one: Operand) -> str | None:
-    """A zero point that is off."""
+    """Whether a zero point is wrong."""
     if one.role not in ("input", "result") or not one.has_one_scale or not one.step:
         return None
     inside = (one.after > one.after.min()) & (one.after < one.after.max())
@@ -192,7 +192,7 @@ def shifted(one: Operand) -> str | None:
 
 
 def wrong_gain(one: Operand) -> str | None:
-    """Another scale at the dequantize op than at the quantize op."""
+    """Whether the dequantize op has another scale than the quantize op."""
     if one.role == "bias":
         return None
     rows = [one.channels(x, one.axis or 0) for x in (one.after, one.before)]
@@ -209,7 +209,7 @@ def wrong_gain(one: Operand) -> str | None:
 
 
 def clipped(one: Operand) -> str | None:
-    """Numbers beyond the range of a scale."""
+    """Whether numbers exceed the range of a scale."""
     if one.role == "bias" or not one.has_one_scale:
         return None
     low, high = float(one.after.min()), float(one.after.max())
@@ -224,7 +224,7 @@ def clipped(one: Operand) -> str | None:
 
 
 def hollow(one: Operand) -> str | None:
-    """A range whose ends alone occur, as the fill of a mask makes it."""
+    """Whether most of a range is empty except its ends, as the fill value of a mask causes."""
     if one.role == "bias" or not one.has_one_scale:
         return None
     values = one.after.detach().unique()
@@ -240,7 +240,7 @@ def hollow(one: Operand) -> str | None:
 
 
 def coarse(one: Operand) -> str | None:
-    """A range that is far wider than what occurs."""
+    """Whether a range is far wider than the numbers that occur."""
     if one.role == "bias" or not one.has_one_scale or one.before.numel() < 4 * FEW:
         return None
     values = len(one.after.detach().unique())
@@ -253,18 +253,18 @@ CAUSES: tuple[Callable[[Operand], str | None], ...] = (
     not_finite, lost_bias, wrong_axis, foreign_weights, outlier, wrong_gain, shifted, clipped,
     hollow, coarse,
 )  # fmt: skip
-"""In the order in which they are asked: each explains away those behind it."""
+"""Predicates in the order of evaluation: each one explains the symptoms of those after it."""
 
 
 def fault_of(site: Site, play: Playback) -> str | None:
-    """What is wrong with a site beyond that it rounds."""
+    """Return the fault of a quantization point beyond rounding, or None."""
     quantized = operands(site, play)
     causes = (cause(one) for cause in CAUSES for one in quantized)
     return next((sentence for sentence in causes if sentence is not None), None)
 
 
 def cause_of(site: Site, play: Playback) -> str:
-    """Why a site loses, in a sentence without a capital and a full stop."""
+    """Return why a quantization point loses, as a sentence without a capital and a full stop."""
     if (fault := fault_of(site, play)) is not None:
         return fault
     if isinstance(site.op, MxConv2dOp) and (alone := _lonely(site)) is not None:
@@ -278,7 +278,7 @@ def cause_of(site: Site, play: Playback) -> str:
 
 
 def cause_of_several(sites: Sequence[Site], play: Playback) -> str:
-    """Why sites lose together, the worst first: what is wrong with one, or how much one rounds."""
+    """Return why points lose together, the worst first: the fault or the rounding of one."""
     for site in sites:
         if (fault := fault_of(site, play)) is not None:
             return f"at `{site.name}`, {fault}"
@@ -286,7 +286,7 @@ def cause_of_several(sites: Sequence[Site], play: Playback) -> str:
 
 
 def _lonely(site: Site) -> str | None:
-    """Blocks of an MX convolution that hold few channels."""
+    """Return how few channels the blocks of an MX convolution hold, if that is the cause."""
     assert isinstance(site.op, SchemaOp)
     shape: Sequence[Any] = site.op.operands[1].type.get_shape()  # pyright: ignore
     if shape[1] > 3:
@@ -300,7 +300,7 @@ def _relative(one: Operand) -> float:
 
 
 def calibration(sites: Sequence[Site], play: Playback) -> str | None:
-    """Ranges of most activations that are not those of the data."""
+    """Return whether the ranges of most activations do not fit the data, as a sentence."""
     inputs = [
         one for site in sites for one in operands(site, play) if one.role in ("input", "result")
     ]

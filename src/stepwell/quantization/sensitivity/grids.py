@@ -48,13 +48,13 @@ def as_blocks(x: Tensor, axis: int, groups: int = 1) -> Tensor:
 
 
 def from_blocks(blocks: Tensor, like: Tensor, axis: int, groups: int = 1) -> Tensor:
-    """The tensor that was taken apart into blocks."""
+    """Reassemble a tensor from its blocks."""
     rows = blocks.flatten(-2)[..., : like.shape[axis] // groups]
     return (rows.flatten(-2) if groups > 1 else rows).movedim(-1, axis).to(like.dtype)
 
 
 def rounded(x: Tensor, payload: str, axis: int, groups: int = 1) -> Tensor:
-    """A tensor cast to a payload in blocks along an axis, and back; gradients pass as they are.
+    """Cast a tensor to a payload in blocks along an axis, and back; gradients pass unchanged.
 
     In float32: the bits are those of `fake_quantize` for finite normal numbers.
     """

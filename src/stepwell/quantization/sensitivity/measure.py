@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     Model = torch.nn.Module | ExportedProgram | Program
 
 NAMED = 5
-"""Sites of which the cause is looked for."""
+"""Number of quantization points whose cause is searched."""
 CALIBRATED = 4
-"""Batches that a quantizer calibrates on, where no others are given."""
+"""Number of batches for calibration, unless others are given."""
 
 
 def accuracy(
@@ -63,44 +63,44 @@ def accuracy(
     progress: Progress | None = None,
     **options: OptionValue,
 ) -> Accuracy:
-    """Which stage of a lowering loses accuracy, which layer does, why, and what wins it back.
+    """Find which stage of a lowering and which layer loses accuracy, why, and what wins it back.
 
     Args:
         model: in floats.
         target: as for `stepwell.lower`.
-        data: batches, each `(inputs, labels)`: a tensor or the tuple that the model is called
-            with, all of one shape, and classes (integers), numbers, or None: then what the float
-            model answers is right.
-        metric: of the outputs and labels a score for each sample, more being better; None: whether
-            the class is right.
+        data: batches, each `(inputs, labels)`. The inputs are a tensor or the tuple of the model's
+            arguments, of equal shapes in all batches. The labels are classes (integers),
+            numbers, or None: then the float model's answers are the labels.
+        metric: maps outputs and labels to a score per sample, higher is better; None: whether the
+            class is right.
         quantize: a quantizer's name (`stepwell.quantize`; `int8` is the target's own), an MX
             payload (`fp4e2m1`), or a function of a module and inputs; None: the target's own.
         quantized: the quantized model itself, in place of that.
-        cures: which to try, in order: `mixing`, `clipping`, `balancing`, `scales`, `rounding`,
-            `biases`, `distilling` (`docs/accuracy.md`).
-        fit: batches that cures are fitted on and that quantizers calibrate on; None: cures take
-            the first half of `data`, and only the rest accepts and reports.
-        budget: what the cure `mixing` may spend, and of what: `(4.5, "bits")` of a number, which is
-            the default; a figure that `stepwell budget` knows (`(100_000, "bytes")`, "arena"); or
-            a function of what `stepwell.lower` gives.
-        levels: batches that the levels of the target and the artifact run on, which are slow.
-        most: sites that are measured, those that rank first by gradients.
-        resume: a file that keeps what is measured; a second call goes on behind it.
-        pipeline: instead of the target's own.
-        progress: told about each batch.
-        options: of the target.
+        cures: recovery methods to try, in order: `mixing`, `clipping`, `balancing`, `scales`,
+            `rounding`, `biases`, `distilling` (`docs/accuracy.md`).
+        fit: batches for fitting recovery methods and for calibration; None: recovery methods are
+            fitted on the first half of `data`, and only the second half accepts and reports.
+        budget: the limit of the recovery method `mixing` and its unit: `(4.5, "bits")` per number,
+            which is the default; a figure of `stepwell budget` (`(100_000, "bytes")`, "arena"); or
+            a function of the result of `stepwell.lower`.
+        levels: number of batches for the target's levels and the artifact, which run slowly.
+        most: number of quantization points that are measured, those that rank first by gradients.
+        resume: a file that stores the measurements; a second call continues after them.
+        pipeline: a pipeline in place of the target's own.
+        progress: called for each batch.
+        options: options of the target.
 
     Raises:
-        StepwellError: batches, labels or the model do not fit, nothing is quantized, or what is
-            quantized was balanced.
+        StepwellError: batches, labels or the model do not fit, nothing is quantized, or the
+            quantized program was balanced already.
     """
     batches = batches_of(data)
     fitted = None if fit is None else batches_of(fit)
     if cures and fitted is None:
         if len(batches) < 2:
             raise StepwellError(
-                "cures are fitted on one part of the data and accepted on the other, and there is "
-                "one batch",
+                "recovery methods are fitted on one part of the data and accepted on the other, "
+                "and there is one batch",
                 help="give more batches, or those to fit on: fit=",
             )
         fitted, batches = batches[: len(batches) // 2], batches[len(batches) // 2 :]
@@ -114,8 +114,8 @@ def accuracy(
         if any(f".{BALANCED}" in key for key in program.weights):
             raise StepwellError(
                 "channels of the quantized program are balanced, so that the float model's weights "
-                "do not fit it, and its sites cannot be freed",
-                help="measure it as a whole, by `run`; or give the program from before the cure",
+                "do not fit it, and its quantization points cannot be freed",
+                help="measure it as a whole, by `run`; or give the program before balancing",
             )
     else:
         program = _quantized(model, source, form, quantize, (fitted or batches)[:CALIBRATED])
@@ -140,7 +140,7 @@ def _spent(
     pipeline: PipelineLike | None,
     options: Mapping[str, OptionValue],
 ) -> dict[str, Any]:
-    """A budget as the cure `mixing` takes it.
+    """Convert a budget to the form of the recovery method `mixing`.
 
     Raises:
         StepwellError: the target's programs have no such figure.

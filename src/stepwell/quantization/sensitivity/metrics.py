@@ -1,4 +1,4 @@
-"""What a batch of results is worth: a loss and a score for each sample, and paired differences."""
+"""Evaluation of a batch of results: a loss and a score per sample, and paired differences."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from torch import Tensor
 from stepwell.ir.diagnostics import StepwellError
 
 Metric = Callable[[Any, Any], Any]
-"""Of outputs and labels, a score for each sample, or one for all; more is better."""
+"""Maps outputs and labels to a score per sample, or one for all; higher is better."""
 Batch = tuple[tuple[Any, ...], Any]
 """Inputs of a call, and labels or None."""
 
 SURE = 2.0
-"""Standard errors beyond which a difference is one."""
+"""Number of standard errors beyond which a difference is significant."""
 
 
 @dataclass(frozen=True)
@@ -60,10 +60,10 @@ def first(outputs: Sequence[Any]) -> Tensor:
 def judged(
     outputs: Sequence[Any], labels: Any, reference: Sequence[Any], metric: Metric | None = None
 ) -> Judged:
-    """Judge a batch of outputs by its labels, or where there are none by the float model's.
+    """Evaluate a batch of outputs against its labels, or without labels against the float model's.
 
     Raises:
-        StepwellError: labels are not one for each row of the outputs.
+        StepwellError: the number of labels is not the number of rows of the outputs.
     """
     given, wanted = first(outputs).detach().float(), first(reference).detach().float()
     classes = isinstance(labels, Tensor) and not labels.dtype.is_floating_point
@@ -108,7 +108,7 @@ def _of_numbers(tensor: Tensor, labels: Tensor, wanted: Tensor) -> Judged:
 
 @dataclass
 class Tally:
-    """A paired difference over samples: its sums, so that batches add up.
+    """The sums of a paired difference over samples, accumulated over batches.
 
     Attributes:
         count: samples.
@@ -122,7 +122,7 @@ class Tally:
     flips: int = 0
 
     def add(self, difference: Tensor, flips: int = 0) -> None:
-        """More samples."""
+        """Add samples."""
         wide = difference.double()
         self.count += wide.numel()
         self.total += float(wide.sum())
@@ -131,7 +131,7 @@ class Tally:
 
     @property
     def mean(self) -> float:
-        """Of the differences."""
+        """The mean of the differences."""
         return self.total / max(self.count, 1)
 
     @property
@@ -142,17 +142,17 @@ class Tally:
 
     @property
     def is_sure(self) -> bool:
-        """Whether the difference is more than noise; one that is no number is."""
+        """Whether the difference is more than noise; a NaN is."""
         return not abs(self.mean) <= SURE * self.error
 
     @property
     def is_more(self) -> bool:
-        """Whether it is surely more than nothing; one that is no number is."""
+        """Whether it is significantly greater than zero; a NaN is."""
         return self.is_sure and not self.mean < 0
 
 
 def flips(one: Judged, other: Judged) -> int:
-    """Samples of which the class differs."""
+    """Return the number of samples whose class differs."""
     if one.choice is None or other.choice is None:
         return 0
     return int((one.choice != other.choice).sum())

@@ -1,4 +1,4 @@
-"""What notebooks and `--html` show of a measured accuracy."""
+"""The HTML report of a measured accuracy, for notebooks and `--html`."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Sites of a quantized program: the ops that read quantized operands, and what those were before.
+"""Quantization points of a program: ops that read quantized operands, and the float operands.
 
-A site is an op that reads what a dequantize op gives, or a product in MX. How it reads its operands
-is its quantization: a site is *freed* by giving it what was quantized. For an activation that is
-the value ahead of its quantize op; for a weight or a bias the float model's own, which the program
-in floats has in the same layer: layers of both are paired in program order, by their shapes.
+A quantization point is an op that reads the result of a dequantize op, or an MX product. A point is
+*freed* by giving it the unquantized operands. For an activation that is the operand of its quantize
+op. For a weight or a bias it is the float model's own, from the same layer of the float program:
+the layers of both programs are paired in program order, by their shapes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MX = (MxLinearOp, MxConv2dOp, MxMatmulOp)
 DEQUANTIZES = ("quantized_decomposed.dequantize_", "torchao.dequantize_affine")
 QUANTIZES = ("quantized_decomposed.quantize_", "torchao.quantize_affine")
 LAYERS = ("aten.linear", "aten.conv", "aten.addmm", "aten.embedding", "stepwell_mx.linear")
-"""What names of ops with weights of their own begin with."""
+"""Prefixes of the names of ops with weights of their own."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,9 +38,9 @@ class Site:
     """An op that reads quantized operands.
 
     Attributes:
-        name: of its module, or of its node where it has none.
+        name: name of its module, or of its node if it has none.
         op: the op in the quantized program.
-        weight: which operand is its weight, None where it has none.
+        weight: number of the operand that is its weight; None if it has none.
         floats: by operand, the float model's weight and bias.
     """
 
@@ -51,7 +51,7 @@ class Site:
 
     @property
     def module(self) -> str:
-        """What its name begins with: what it shares with other sites of a module."""
+        """The prefix of its name that it shares with other points of a module."""
         return self.name.partition(" (")[0]
 
     @property
@@ -61,13 +61,13 @@ class Site:
 
     @property
     def elements(self) -> int:
-        """Of its weight; 0 where it has none."""
+        """The number of elements of its weight; 0 if it has none."""
         return 0 if self.weight is None else _elements(self.op.operands[self.weight])
 
 
 @dataclass(frozen=True)
 class Quantized:
-    """A quantized program beside the float one that it was made of.
+    """A quantized program and the float program that it was made from.
 
     Attributes:
         program: with quantize and dequantize ops, or products in MX; at level `aten`.
@@ -84,7 +84,7 @@ class Quantized:
 
     @cached_property
     def ahead(self) -> dict[SSAValue, SSAValue]:
-        """What a dequantized activation was ahead of its quantize op."""
+        """Return a dequantized activation's value before its quantize op."""
         values: dict[SSAValue, SSAValue] = {}
         for op in self.func.body.block.ops:
             if op_name(op).startswith(DEQUANTIZES):
@@ -95,7 +95,7 @@ class Quantized:
 
     @cached_property
     def sites(self) -> tuple[Site, ...]:
-        """All of them, in program order.
+        """All quantization points, in program order.
 
         Raises:
             StepwellError: nothing of the program is quantized.
@@ -136,10 +136,10 @@ class Quantized:
 
     @cached_property
     def layers(self) -> dict[Operation, Operation]:
-        """Layers of the quantized program with those of the float one; none if they differ.
+        """Pair the quantized program's layers with the float program's; none if they differ.
 
-        Between them the quantized one may have others, which its quantizer made of a norm: then
-        modules tell which are meant.
+        The quantized program may have additional layers that its quantizer made of a norm. Then
+        the modules decide the pairs.
         """
         ours = [op for op in self.func.body.block.ops if _is_layer(op)]
         theirs = [op for op in self.original.method().body.block.ops if _is_layer(op)]
@@ -154,9 +154,9 @@ class Quantized:
 
 
 def paired(program: Program, original: Program) -> Quantized:
-    """A quantized program with the float one in the form that layers can be compared in.
+    """Pair a quantized program with the float one, in a form whose layers can be compared.
 
-    Quantizers of PT2E fold batch norms into weights; where they did, so is it done here.
+    PT2E quantizers fold batch norms into weights; if they did, the float program is folded too.
     """
     simple = prepared(original, False)
     if not any("batch_norm" in op_name(op) for op in program.method().walk()):
@@ -165,7 +165,7 @@ def paired(program: Program, original: Program) -> Quantized:
 
 
 def is_dequantized(value: SSAValue) -> bool:
-    """Whether a dequantize op gives the value."""
+    """Whether the value is the result of a dequantize op."""
     return isinstance(value.owner, Operation) and op_name(value.owner).startswith(DEQUANTIZES)
 
 
@@ -177,7 +177,7 @@ def constant_key(value: SSAValue) -> str | None:
 
 
 def is_weight(value: SSAValue) -> bool:
-    """Whether it is a constant of two axes or more."""
+    """Whether a value is a constant of rank 2 or more."""
     return constant_key(value) is not None and len(_shape(value)) > 1
 
 
@@ -191,7 +191,7 @@ def _is_layer(op: Operation) -> bool:
 
 
 def _size(op: Operation) -> int:
-    """Of a layer's weights."""
+    """Return the number of elements of a layer's weights."""
     return sum(map(_elements, _weights(op)))
 
 

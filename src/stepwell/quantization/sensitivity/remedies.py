@@ -1,4 +1,4 @@
-"""What more bits for a site would cost, and what they would win back."""
+"""The cost of more bits at a quantization point, and the accuracy that they win back."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from stepwell.quantization.sensitivity.replay import Playback
 from stepwell.translate.rewrites.mxfp.choose_mxfp import payload_fields
 
 LARGEST = (1 << 15) - 1
-"""Of int16, whose zero point is 0."""
+"""The largest integer of int16, whose zero point is 0."""
 NAMED = 4
-"""Sites that a sentence names; of more it has the number."""
+"""Number of quantization points that a sentence names; of more it gives the count."""
 REST = 0.1
-"""Part of what is lost that may be left."""
+"""Part of the loss that may remain."""
 
 
 def wider_payload(site: Site, pair: Quantized) -> str:
-    """What fp8 for a product in MX would cost, as bits a weight of the whole; or ""."""
+    """Return the cost of fp8 for an MX product, in bits per weight of the program; or ""."""
     total = sum(each.elements for each in pair.sites)
     if site.weight is None or not total or not isinstance(site.op, MX):
         return ""
@@ -49,16 +49,16 @@ def wider_payload(site: Site, pair: Quantized) -> str:
 
 @dataclass(frozen=True)
 class Widened:
-    """What is still lost with 16 bits for what some sites read.
+    """The remaining loss with 16-bit operands at some quantization points.
 
     Attributes:
-        sites: their names.
+        sites: names of the points.
         loss, score: less the float model's.
-        what: the loss, or the score where that alone surely comes back.
-        won: the part of it that comes back.
+        what: the loss, or the score if only that recovers significantly.
+        won: the part of it that recovers.
         is_sure: whether that is more than noise.
-        enough: whether what is left of both is noise, or a tenth of what was lost at most.
-        everywhere: whether no other site reads eight bits.
+        enough: whether the rest of both is noise, or at most a tenth of what was lost.
+        everywhere: whether no other point reads eight bits.
     """
 
     sites: tuple[str, ...]
@@ -72,11 +72,11 @@ class Widened:
 
     @property
     def ends(self) -> bool:
-        """Whether more sites are not tried."""
+        """Whether trying more points is useless."""
         return self.enough or self.everywhere
 
     def where(self, told: int = 0) -> str:
-        """The sites in words, without those told already."""
+        """Name the points, without those named already."""
         if self.everywhere:
             return "everywhere"
         names = [f"`{name}`" for name in self.sites[told:]]
@@ -93,11 +93,12 @@ def int16_activations(
     attribution: Attribution,
     ends_there: bool,
 ) -> tuple[Widened, ...]:
-    """What is lost if what sites read had 16 bits: the guilty, then twice as many, until enough.
+    """Measure the loss with 16-bit operands at the guilty points, then at twice as many, and so on.
 
-    Of the others those that were measured come first, by how near the float model the answers to
-    one batch are if they read floats. None where no site reads eight bits, or `ends_there` and the
-    guilty would win back nothing that is sure. `play` is of the first batch.
+    Measured points come first, ranked by how close the answers to one batch come to the float
+    model's if the point reads floats. The result is empty if no point reads eight bits, or if
+    `ends_there` and the guilty points would win back no significant part. `play` is a replay of
+    the first batch.
     """
     narrow = {site for site in pair.sites if _narrow(pair, [site])}
     if not narrow or (guilty and narrow.isdisjoint(guilty)):
@@ -148,7 +149,7 @@ def int16_activations(
 
 
 def with_int16(pair: Quantized, sites: Sequence[Site]) -> Quantized:
-    """A program to run, in which activations that sites read have int16."""
+    """Build a program in which the activations that some points read are int16."""
     wide = replace(pair, program=pair.program.clone())
     for source in dict.fromkeys(_narrow(wide, sites)):
         scale, zero = source.arg("scale"), source.arg("zero_point")
@@ -161,7 +162,7 @@ def with_int16(pair: Quantized, sites: Sequence[Site]) -> Quantized:
 
 
 def _narrow(pair: Quantized, sites: Sequence[Site]) -> list[SchemaOp]:
-    """What quantizes what sites of these names read, to eight bits by a scale known ahead."""
+    """Return the 8-bit static quantize ops of the operands of the points with these names."""
     named = {site.name: site for site in pair.sites}
     return [
         source

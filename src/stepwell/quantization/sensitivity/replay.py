@@ -1,8 +1,8 @@
-"""A method played back on one batch, with some sites quantized and the others freed.
+"""Replay of a method on one batch, with some quantization points quantized and others freed.
 
-The first run keeps every value. Another choice of sites, or another weight, is computed from there:
-only ops that read something changed run again. Products in MX are computed as products of rounded
-operands: the artifact's own order of sums is left to the artifact.
+The first run stores every value. Another choice of quantization points, or another weight, is
+computed from these: only ops that depend on a change run again. MX products are computed as
+products of rounded operands; the order of summation is not the artifact's.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from stepwell.translate.rewrites.mxfp.choose_mxfp import (
 )
 
 Given = Mapping[Site, Mapping[int, Tensor]]
-"""Operands that sites read in place of their own, by site and number."""
+"""Operands that quantization points read in place of their own, by point and operand number."""
 Adjust = Callable[[SSAValue, Any], Any]
-"""What becomes of a result of a site."""
+"""A function of a quantization point's result."""
 
 
 @dataclass
@@ -45,8 +45,8 @@ class Playback:
     Attributes:
         quantized: the program.
         inputs: of its method, flat.
-        free: whether sites are freed in the run that is kept.
-        grad: keep what gradients need.
+        free: whether quantization points are freed in the stored run.
+        grad: whether to record what gradients need.
     """
 
     quantized: Quantized
@@ -71,11 +71,13 @@ class Playback:
             self.outputs = self._play(self.values, None, free, self.given)
 
     def flipped(self, *sites: Site) -> tuple[Any, ...]:
-        """The outputs if these sites alone were read the other way."""
+        """Return the outputs if only these points switch between quantized and freed."""
         return self.again(sites, {})
 
     def quantizing(self, quantized: Set[SSAValue]) -> tuple[Any, ...]:
-        """The outputs if of all that sites read these values alone were quantized."""
+        """Return the outputs if, of all operands of quantization points, only these values are
+        quantized.
+        """
         readers = {op for op in self._of_op if not quantized.isdisjoint(op.operands)}
         with torch.set_grad_enabled(self.grad):
             return self._play(
@@ -83,7 +85,7 @@ class Playback:
             )
 
     def again(self, flip: Sequence[Site], given: Given) -> tuple[Any, ...]:
-        """The outputs with sites read the other way, and with other operands."""
+        """Return the outputs with switched quantization points and with other operands."""
         flipped = {site.op for site in flip}
         free = (set(self._of_op) - flipped) if self.free else flipped
         changed = {*flipped, *(site.op for site in given)}
@@ -91,11 +93,11 @@ class Playback:
             return self._play(ChainMap({}, self.values), changed, free, {**self.given, **given})
 
     def operands(self, site: Site, free: bool) -> list[Any]:
-        """What a site reads in the run that is kept, quantized or as it was ahead of that."""
+        """Return an operand of a point in the stored run, quantized or before quantization."""
         return self._operands(site.op, self.values, free, {})
 
     def evaluated(self, site: Site, operands: Sequence[Any], free: bool) -> Sequence[Any]:
-        """A site's results of operands; in MX it rounds them itself unless it is free."""
+        """Compute a point's results from operands; an MX product rounds them unless it is freed."""
         return self._evaluate(site.op, operands, free)
 
     def _play(
@@ -106,7 +108,7 @@ class Playback:
         given: Given,
         quantized: Set[SSAValue] = frozenset(),
     ) -> tuple[Any, ...]:
-        """Run what reads something changed; everything where `changed` is None."""
+        """Run the ops that depend on a change; all ops if `changed` is None."""
         dirty: set[SSAValue] = set()
         for op in self.quantized.func.body.block.ops:
             if isinstance(op, UpdateOp | MutateInputOp):
@@ -134,7 +136,7 @@ class Playback:
             results = (self.parameters[op.key.data],)
         else:
             bound: dict[SSAValue, Any] = dict(zip(op.operands, operands, strict=True))
-            for region in op.regions:  # What a region reads from outside it.
+            for region in op.regions:  # Values that a region captures.
                 for inner in region.walk():
                     bound.update((v, values[v]) for v in inner.operands if v in values)
             self._runs.step(op, bound)

@@ -1,4 +1,4 @@
-"""What `stepwell.accuracy` found: a sentence first, then the stages, then the sites."""
+"""The result of `stepwell.accuracy`: a sentence, the stages, then the quantization points."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ HEADS = ("site", "estimate", "alone", "freed", "share", "flips", "why")
 
 @dataclass(frozen=True)
 class Cured:
-    """A cure that was tried.
+    """A recovery method that was tried.
 
     Attributes:
-        name: of the cure.
+        name: name of the recovery method.
         recovered: part of the lost loss that it wins back on batches it was not fitted on.
-        score: what it does to the score there.
+        score: change of the score on these batches.
         kept: whether it was accepted.
-        why: where it was not, in a sentence.
+        why: the reason if it was not accepted, as a sentence.
     """
 
     name: str
@@ -44,20 +44,21 @@ class Cured:
 
 @dataclass(frozen=True)
 class Accuracy(Shown):
-    """Where accuracy is lost on the way to a target. `str()` is the sentence and the tables.
+    """Where lowering to a target loses accuracy. `str()` returns the sentence and the tables.
 
     Attributes:
         target: its name.
         form: how the model was quantized.
-        stages: from the model to the artifact, each beside the one ahead.
-        attribution: what each site of the quantized program loses.
-        causes: by site, why; of the worst.
-        remedies: by site, what it would cost to have it back.
-        general: a cause that is no site's own, or "".
-        step: the step of the lowering that loses, where one does.
-        cures: what was tried.
-        program: the quantized program, with the cures that were kept.
-        wider: what is still lost with int16 for what more and more sites read, until enough.
+        stages: from the model to the artifact, each compared with the previous one.
+        attribution: the loss of each quantization point of the quantized program.
+        causes: by quantization point, the cause of its loss; for the worst ones.
+        remedies: by quantization point, the cost of recovering its loss.
+        general: a cause that is not specific to one quantization point, or "".
+        step: the lowering pass that loses accuracy, or None.
+        cures: the recovery methods that were tried.
+        program: the quantized program, with the accepted recovery methods applied.
+        wider: the remaining loss with int16 operands at more and more quantization points, until
+            it is small enough.
     """
 
     target: str
@@ -74,10 +75,10 @@ class Accuracy(Shown):
 
     @property
     def sentence(self) -> str:
-        """What is lost, where, why, and what would win it back."""
+        """State what is lost, where, why, and what would win it back."""
         guilty = self._stage()
         if guilty is not None and guilty.name != "quantized":
-            by = f", in the step {self.step!r}" if self.step else ""
+            by = f", in the pass {self.step!r}" if self.step else ""
             return (
                 f"The stage `{guilty.name}` loses it{by}: the loss rises by {_said(guilty.loss)}, "
                 f"and {guilty.loss.flips} of {guilty.samples} answers change."
@@ -92,13 +93,14 @@ class Accuracy(Shown):
         worst = self.attribution.worst
         if self.attribution.rises and (module := self.attribution.module) is not None:
             name, freed = whole(module), self.attribution.modules[module]
-            text = f"All sites of `{module}` lose {freed.mean / total.mean:.0%} of it together"
+            part = f"{freed.mean / total.mean:.0%}"
+            text = f"All quantization points of `{module}` lose {part} of it together"
         elif worst and worst[0].freed.is_more and self.attribution.rises:
             name = worst[0].name
             text = f"`{name}` loses {self.share(worst[0]):.0%} of it"
         else:
             text = f"Quantized, {moves}, the score by {_said(score)}"
-            text += ", and no site alone loses more than noise"
+            text += ", and no quantization point alone loses more than noise"
             return text + (f"; int16 {self._int16()}" if self.wider else "") + "."
         text += f" ({_said(total)} in all)"
         why, remedy = self.causes.get(name, ""), self.remedies.get(name, "")
@@ -109,7 +111,7 @@ class Accuracy(Shown):
         return text + (f": {why}" if why else "") + (f"; {remedy}" if remedy else "") + "."
 
     def _int16(self, told: int = 0) -> str:
-        """Where 16 bits are needed, and what they win back; so many sites are named ahead of it."""
+        """State where 16 bits are needed and what they win back; `told` points were named."""
         last = self.wider[-1]
         if not last.is_sure:
             less = "leaves" if last.enough else "wins back"
@@ -122,19 +124,19 @@ class Accuracy(Shown):
         return f"{where} {'' if told else 'wins back '}{last.won:.0%}{of}{rest}"
 
     def share(self, one: Share) -> float:
-        """The part of the lost loss that freeing a site wins back."""
+        """Return the part of the lost loss that freeing a quantization point wins back."""
         total = self.attribution.loss.mean
         share = one.freed.mean / total if total else 0.0
         return share if share == share else 1.0
 
     def _stage(self) -> Stage | None:
-        """The stage that loses most, if that is more than noise."""
+        """Return the stage that loses most, if that is more than noise."""
         sure = [s for s in self.stages[1:] if s.loss.is_sure and not s.loss.mean <= 0]
         return max(sure, key=lambda s: s.loss.mean if s.loss.mean == s.loss.mean else float("inf"),
                    default=None)  # fmt: skip
 
     def cells(self) -> Iterator[tuple[Any, ...]]:
-        """Each site that was measured, the worst first."""
+        """Yield a row for each measured quantization point, the worst first."""
         for one in self.attribution.worst:
             yield (
                 one.name, one.estimate, one.alone.mean, one.freed.mean, self.share(one),
@@ -142,21 +144,22 @@ class Accuracy(Shown):
             )  # fmt: skip
 
     def to_frame(self) -> DataFrame:
-        """A row for each site."""
+        """Return a table with a row for each quantization point."""
         return frame(HEADS, self.cells())
 
     def plot(self) -> Plot:
-        """What freeing each site wins back, and what it loses alone."""
+        """Plot what freeing each quantization point wins back, and what it loses alone."""
         rows = [(o.name, [o.freed.mean, o.alone.mean]) for o in self.attribution.worst]
-        return plot("Loss of each site", ("won back when freed", "lost when quantized alone"),
+        bars = ("won back when freed", "lost when quantized alone")
+        return plot("Loss of each quantization point", bars,
                     [(name, [max(v, 0.0) for v in pair]) for name, pair in rows])  # fmt: skip
 
     def to_html(self) -> str:
-        """The page."""
+        """Return the report as an HTML page."""
         return f"<!doctype html><meta charset='utf-8'><title>accuracy</title>{self.render('html')}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """Return the result as plain values, for JSON."""
 
         def told(tally: Tally) -> dict[str, Any]:
             return {
@@ -189,8 +192,8 @@ class Accuracy(Shown):
             lines.append(f"{s.name:12}{s.mean[0]:10.4f}{s.mean[1]:10.4f}{change:>20}"
                          f"{s.loss.flips:7} of {s.samples}")  # fmt: skip
         rows = self.attribution.worst[:MOST_ROWS]
-        width = max([4, *(len(o.name) for o in rows)])
-        lines += ["", f"{'site':{width}}{'alone':>20}{'freed':>20}{'share':>8}  why"]
+        width = max([5, *(len(o.name) for o in rows)])
+        lines += ["", f"{'point':{width}}{'alone':>20}{'freed':>20}{'share':>8}  why"]
         for o in rows:
             share = f"{self.share(o):8.0%}" if o.freed.is_sure else f"{'noise':>8}"
             why = self.causes.get(o.name, "")
@@ -208,7 +211,8 @@ class Accuracy(Shown):
             lines.append(f"int16 {w.where()}: {left}")
         for c in self.cures:
             what = "kept" if c.kept else f"not kept: {c.why}"
-            lines.append(f"cure {c.name}: {c.recovered:.0%} of the loss is won back, {what}")
+            won = f"{c.recovered:.0%} of the loss is won back"
+            lines.append(f"recovery method {c.name}: {won}, {what}")
         return "\n".join(lines)
 
 

@@ -1,4 +1,4 @@
-"""The way of a model down to its artifact, judged at every stage on the same batches."""
+"""Evaluation of a model on the same batches at every lowering stage, down to its artifact."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ Run = Callable[..., Sequence[Any]]
 
 @dataclass(frozen=True)
 class Stage:
-    """One stage, beside the one ahead of it.
+    """One stage, compared with the previous one.
 
     Attributes:
         name: `model`, `program`, `quantized`, a stage of the target's pipeline, or `artifact`.
-        loss, score: of the stage, less those of the stage ahead; flips are counted by `loss`.
+        loss, score: of the stage, less those of the previous one; `loss` counts the flips.
         mean: the stage's own loss and score.
-        samples: how many.
+        samples: the number of samples.
     """
 
     name: str
@@ -41,7 +41,7 @@ class Stage:
 
 @dataclass
 class Way:
-    """Stages on their way, each judged beside the one ahead."""
+    """The stages so far, each compared with the previous one."""
 
     batches: Sequence[Batch]
     reference: Sequence[Sequence[Any]]
@@ -50,7 +50,7 @@ class Way:
     last: Sequence[Judged] = ()
 
     def take(self, name: str, run: Run) -> None:
-        """Judge one more stage, on as many batches as the way has."""
+        """Evaluate one more stage on all batches and append it."""
         found = [
             judged(tuple(run(*inputs)), labels, wanted, self.metric)
             for (inputs, labels), wanted in zip(self.batches, self.reference, strict=False)
@@ -72,7 +72,7 @@ def down(
     pipeline: PipelineLike | None,
     options: Mapping[str, Any],
 ) -> str | None:
-    """Judge every stage of a target; the step that loses, where a stage does.
+    """Evaluate every stage of a target; return the pass that loses accuracy, or None.
 
     Raises:
         StepwellError: the program cannot be lowered.
@@ -99,7 +99,7 @@ def down(
 
 
 def in_floats(program: Program, run: Run) -> Run:
-    """A run of a program called as the model is, with floats for what it takes as integers."""
+    """Wrap a run so that it takes the model's arguments, floats in place of quantized integers."""
     func = program.method()
     return lambda *inputs: given_back(func, run(*taken(func, inputs)))
 
@@ -113,7 +113,7 @@ def _step(
     options: Mapping[str, Any],
     names: Sequence[str],
 ) -> str | None:
-    """The first of some steps behind which the loss is there: by halves."""  # fmt: skip
+    """Find the first of some passes after which the loss occurs, by bisection."""  # fmt: skip
 
     def is_lost(name: str) -> bool:
         probe = Way(way.batches[:1], way.reference[:1], way.metric, [], ahead[:1])
@@ -127,6 +127,6 @@ def _step(
         try:
             lost = is_lost(names[middle])
         except (StepwellError, StepFailure):
-            return None  # Programs between two steps need not run.
+            return None  # A program between two passes may not be executable.
         low, high = (low, middle) if lost else (middle + 1, high)
     return names[low] if names else None

@@ -1,1 +1,1 @@
-"""Certificates: what each application of a lowering rests on, checked again from texts alone."""
+"""Certificates: the evidence for each application of a lowering, verified from texts alone."""

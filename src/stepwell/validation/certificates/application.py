@@ -1,4 +1,4 @@
-"""Whether a statement is an instance of a rule that is proved, and what running it gives."""
+"""Checks of a statement: is it an instance of a proved rule, and does it hold when it is run?"""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _FAILS = (StepwellError, RuntimeError, ValueError, TypeError, IndexError, KeyErr
 
 @cache
 def by_hash() -> dict[str, type[RuleRewrite]]:
-    """Every rule that is its own text, by its hash."""
+    """Return every rule that is defined by its text, by its hash."""
     from stepwell.validation.rules.hashes import hash_of
     from stepwell.validation.rules.verdicts import rules
 
@@ -37,7 +37,7 @@ def by_hash() -> dict[str, type[RuleRewrite]]:
 
 
 def hash_of_rule(rule: type[Rewrite[Any]] | None) -> str | None:
-    """The hash of a rule that has a proof."""
+    """Return the hash of a rule that has a proof."""
     from stepwell.validation.rules.hashes import hash_of
 
     if rule is None or not issubclass(rule, RuleRewrite):
@@ -47,9 +47,9 @@ def hash_of_rule(rule: type[Rewrite[Any]] | None) -> str | None:
 
 
 def follows_rule(program: Program, hash_: str) -> str | None:
-    """Why a statement is no instance of what is proved of a rule; None where it is one.
+    """Return why a statement is not an instance of a proved rule; None if it is.
 
-    The rule itself is applied to what stands before; it must write what stands behind.
+    The rule itself is applied to the original side; it must produce the new side.
     """
     rewrite, verdict = by_hash().get(hash_), known().get(hash_)
     if rewrite is None or verdict is None:
@@ -104,18 +104,18 @@ def _interned(program: Program) -> tuple[Graph, dict[SSAValue, int]]:
 
 
 def allowed(bound: Bound) -> Bound:
-    """What a statement may be off by where it is run; a thousandth, for roundings."""
+    """Return the tolerance of a statement that is run: its bound, or a thousandth for roundings."""
     if bound.exact or not (bound.is_local or bound.magnitudes):
         return bound
     return Bound(max(bound.relative, 1e-3), max(bound.absolute, 1e-4), units=bound.units)
 
 
 _MOST_STEPS = 1 << 16
-"""Of a run: a loop in a statement may have no end."""
+"""The step limit of a run, because a loop in a statement may not terminate."""
 
 
 class _Bounded(Interpreter):
-    """An interpreter of so many steps."""
+    """An interpreter with a step limit."""
 
     steps = 0
 

@@ -1,4 +1,4 @@
-"""Torch's casts between floats and integers with a scale, as those of quantized types."""
+"""PyTorch's casts between floats and integers with a scale, as those of quantized types."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from stepwell.validation.certificates.shadows import Reading, is_shadow
 
 
 def _quantization(args: tuple[Any, ...]) -> Quantization | None:
-    """The quantized type that a cast's arguments spell: x, scale, zero, an axis, low, high, dtype.
+    """Return the quantized type of a cast's arguments: x, scale, zero, an axis, low, high, dtype.
 
-    None where its numbers are not known or stand for others.
+    None if its numbers are unknown or represent others.
     """
     _, scale, zero, *axis, low, high, of = args
     if is_shadow(scale) or is_shadow(zero) or of.itemsize > 4:

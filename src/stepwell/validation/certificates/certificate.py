@@ -1,4 +1,6 @@
-"""A certificate: a program's two texts, and between them what each application rests on."""
+"""A certificate: the source and the lowered program as texts, and the evidence for each
+application.
+"""
 
 from __future__ import annotations
 
@@ -30,26 +32,26 @@ from stepwell.validation.certificates.statements import read
 
 VERSION = 2
 VALUES = "values"
-"""That both sides were run on all values of their bytes."""
+"""The label of statements whose two sides were run on all values of their bytes."""
 PROVED = ("rule", *KINDS, VALUES, "step", "follows")
-"""What an application may rest on that is a proof."""
+"""The labels of evidence that is a proof."""
 
 QUOTED = re.compile(r'"([^"\n]*)"')
-"""A name in a text; one in another's place is no weight's."""
+"""A quoted name in a text; only a weight's name is replaced."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """An application, and what it rests on.
+    """An application, and the evidence for it.
 
     Attributes:
-        step, rewrite, op, node: which, and where.
-        by: `rule`: a proof of the rule; `bits`, `reals`: its own instance was decided, for any
-            weights or `by the numbers of small weights`, of symbolic sizes `at sizes that were
-            tried`; `values`: its sides are as close as its
-            bound says for all values of their bytes; `follows`: nothing had to be proved;
-            `step`: the step as a whole was decided; `run`: it was run; `nothing`: not even that.
-        statement: its text.
+        step, rewrite, op, node: which application, and where.
+        by: the label of the evidence. `rule`: a proof of the rule. `bits`, `reals`: this instance
+            was decided, for any weights or `by the numbers of small weights`; a statement of
+            symbolic sizes `at sizes that were tried`. `values`: its sides are within its bound for
+            all values of their bytes. `follows`: nothing had to be proved. `step`: the pass as a
+            whole was decided. `run`: it was run. `nothing`: there is no evidence.
+        statement: the text of the statement.
         rule: the hash of the rule's text.
         reason: why it is not proved.
     """
@@ -66,7 +68,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Certificate:
-    """What a lowering rests on; `stepwell verify-certificate` checks it again from its texts."""
+    """The evidence for a lowering; `stepwell verify-certificate` verifies it from its texts."""
 
     target: str
     start: str
@@ -76,12 +78,12 @@ class Certificate:
 
     @property
     def counts(self) -> Counter[str]:
-        """How many applications rest on what."""
+        """Count the applications by label of evidence."""
         return Counter(entry.by for entry in self.entries)
 
     @property
     def proved(self) -> int:
-        """How many applications are proved."""
+        """The number of proved applications."""
         return sum(self.counts[by] for by in PROVED)
 
     def __str__(self) -> str:
@@ -91,7 +93,7 @@ class Certificate:
         return text + (f", {left} taken as they are" if left else "")
 
     def to_json(self) -> str:
-        """All of it, with a digest of it."""
+        """Return the certificate as JSON, with its digest."""
         rows = {"version": VERSION, **asdict(self)}
         return json.dumps({**rows, "digest": _digest(rows)}, indent=1)
 
@@ -101,10 +103,10 @@ class Certificate:
 
     @classmethod
     def from_json(cls, text: str) -> Certificate:
-        """A certificate from its text.
+        """Parse a certificate.
 
         Raises:
-            StepwellError: the text is none.
+            StepwellError: the text is not a certificate.
         """
         try:
             held = json.loads(text, object_pairs_hook=_of_pairs)
@@ -123,7 +125,7 @@ class Certificate:
 
 
 _FIELDS = {"str": str, "str | None": (str, NoneType), "dict[str, Any]": dict}
-"""Classes of what stands in JSON, by the types of fields; lists where there is none."""
+"""The classes of JSON values by the types of fields; others are lists."""
 
 
 def _fields(cls: type[Any]) -> dict[str, Any]:
@@ -131,10 +133,10 @@ def _fields(cls: type[Any]) -> dict[str, Any]:
 
 
 def _has_types(row: Any, wanted: Mapping[str, Any]) -> None:
-    """Whether a part of a certificate has the fields that it must have, and no others.
+    """Check that a part of a certificate has the required fields, and no others.
 
     Raises:
-        ValueError: it has not.
+        ValueError: it does not.
     """
     if not isinstance(row, dict) or set(cast("dict[str, Any]", row)) != set(wanted):
         raise ValueError(f"an object with the fields {', '.join(wanted)} is missing")
@@ -159,7 +161,7 @@ def _digest(rows: Mapping[str, Any]) -> str:
 
 
 def certificate(recorder: Recorder, target: str) -> Certificate:
-    """Decide what each application of a lowering rests on."""
+    """Determine the evidence for each application of a lowering."""
     program = recorder.program
     decisions = Decisions(recorder.weights)
     entries = [_entry(made, decisions) for made in recorder.applications]
@@ -177,6 +179,8 @@ def certificate(recorder: Recorder, target: str) -> Certificate:
         found.append(entry)
     ends = [recorder.start, str(program)]
     kept = _weights(recorder.weights, [*(entry.statement for entry in found), *ends], ends)
+    held = program.weights.entries  # The verifier reads them from the program.
+    held.update({key: each for key, each in recorder.weights.entries.items() if key not in held})
     return Certificate(target, recorder.start, str(program), tuple(found), kept)
 
 
@@ -185,10 +189,10 @@ def _place(application: Application) -> tuple[str, str, str, str | None]:
 
 
 def _decided(text: str, decisions: Decisions) -> str:
-    """The reading in which a statement holds.
+    """Return the reading in which a statement holds.
 
     Raises:
-        Undecided: it holds in none; the reason is that of any weights.
+        Undecided: it holds in none; the reason is that for arbitrary weights.
     """
     try:
         return decisions.decide(text, KINDS[:2])
@@ -232,9 +236,11 @@ def _entry(application: Application, decisions: Decisions) -> Entry:
 
 
 def _weights(store: WeightStore, texts: list[str], ends: list[str]) -> dict[str, Any]:
-    """What texts need to know of weights: types, recipes, digests; the numbers of constants.
+    """Return the data about weights that the texts need: types, recipes, digests, and the elements
+    of constants.
 
-    Numbers of the model's own are not in it: they are read from the program that is checked.
+    The elements of the model's own weights are not included: they are read from the verified
+    program.
     """
     waiting = _named(store, texts)
     shown = set(_named(store, ends))
@@ -260,7 +266,7 @@ def _weights(store: WeightStore, texts: list[str], ends: list[str]) -> dict[str,
 
 
 def _named(store: WeightStore, texts: list[str]) -> list[str]:
-    """The weights that texts name, in the store's order."""
+    """Return the weights that texts name, in the store's order."""
     names = {name for text in texts for name in QUOTED.findall(text)}
     return [key for key in store if key in names]
 
@@ -270,14 +276,14 @@ def _bytes(value: torch.Tensor) -> bytes:
 
 
 def store_of(rows: Mapping[str, Any], given: Sequence[WeightStore]) -> tuple[WeightStore, int]:
-    """The store that a certificate speaks of: numbers are those of programs that are given.
+    """Return the weight store of a certificate, with the elements of given programs.
 
     Returns:
-        The store, in which of other weights the types alone are known; and how many weights of the
-        programs are taken to be made by their recipes, of weights that are not given.
+        The store, in which other weights have types only; and the number of the programs' weights
+        that are assumed to be derived by their recipes from weights that are not given.
 
     Raises:
-        StepwellError: a weight is not what its name, its digest or a program says.
+        StepwellError: a weight contradicts its name, its digest or a program.
     """
     store, begun = WeightStore(), set[str]()
     taken = 0
@@ -334,7 +340,7 @@ def _type_of(row: Any) -> AnyTensor:
 
 
 def _add_constant(store: WeightStore, key: str, row: dict[str, Any]) -> None:
-    """Add a constant that the certificate holds: its name says what its elements are."""
+    """Add a constant of the certificate, whose name defines its elements."""
     dtype = getattr(torch, row["dtype"])
     data = bytearray(base64.b64decode(row["data"], validate=True))
     flat = torch.frombuffer(data, dtype=dtype) if data else torch.empty(0, dtype=dtype)
@@ -344,5 +350,5 @@ def _add_constant(store: WeightStore, key: str, row: dict[str, Any]) -> None:
 
 
 def parsed(text: str, store: WeightStore) -> Program:
-    """A program of a certificate."""
+    """Parse a program of a certificate."""
     return Program.parse(text, store)

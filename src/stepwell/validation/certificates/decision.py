@@ -1,4 +1,4 @@
-"""Whether the pairs of a statement are equal: by numbers of expressions, or by running it."""
+"""Decision of a statement: its pairs are equal by expression numbering, or by running it."""
 
 from __future__ import annotations
 
@@ -30,12 +30,14 @@ from stepwell.validation.certificates.statements import MOST_ELEMENTS, elements_
 from stepwell.validation.derived import C_LIBRARY
 
 SMALL = 4096
-"""Elements of a constant made by a rewrite that are read as the numbers they are."""
+"""The size up to which a constant that a rewrite created is read by its elements."""
 GIVEN = ", by the numbers of small weights"
-"""Behind a reading: small weights of the model are the numbers they are, such as scales."""
+"""The suffix of a reading in which small weights of the model, such as scales, are read by their
+elements.
+"""
 TRIED = ", at sizes that were tried"
 KINDS = ("bits", "reals", f"bits{GIVEN}", f"reals{GIVEN}")
-"""Readings that decide a statement, those that hold for any weights first."""
+"""The readings that decide a statement, those for any weights first."""
 _FAILS = (
     NotFollowed, StepwellError, RuntimeError, ValueError, TypeError, IndexError, KeyError,
     AttributeError, NotImplementedError, AssertionError,
@@ -43,13 +45,13 @@ _FAILS = (
 
 
 _MOST_STEPS = 1 << 16
-"""Of a statement: a loop in it may have no end."""
+"""The step limit of a statement, because a loop in it may not terminate."""
 _CHOICES = ("control.cond", "tosa.cond_if")
 _WAYS = (True, False)
 
 
 class Undecided(Exception):
-    """Why nothing is known of a statement."""
+    """The reason why a statement is not decided."""
 
 
 Pairs = Sequence[tuple[SSAValue, SSAValue]]
@@ -62,16 +64,16 @@ def decide(
     pairs: Pairs | None = None,
     numbers: Mapping[float, str] | None = None,
 ) -> str:
-    """The first reading in which all pairs of a statement are equal.
+    """Return the first reading in which all pairs of a statement are equal.
 
     A statement of symbolic sizes is decided at two choices of them, and the reading says so.
 
     Args:
-        program: the statement: of one method.
-        kinds: readings to try, in order.
-        seed: of the variables.
-        pairs: those of the method's results, where no others are given.
-        numbers: plain numbers that stand for any, with their names.
+        program: the statement, a program with one method.
+        kinds: the readings to try, in order.
+        seed: the seed of the variables.
+        pairs: the pairs to compare; by default those of the method's results.
+        numbers: plain numbers that represent arbitrary ones, with their names.
 
     Raises:
         Undecided: they are equal in none, with the reason.
@@ -96,10 +98,11 @@ def decide(
 
 
 def _at_sizes(program: Program) -> Iterator[Program]:
-    """A statement of symbolic sizes, at numbers for them; none of a statement of numbers.
+    """Yield a statement of symbolic sizes with concrete sizes; none for a statement of static
+    sizes.
 
     Raises:
-        Undecided: nothing is known of a size, or it cannot be a number.
+        Undecided: the range of a size is unknown, or it has no concrete value.
     """
     (method,) = program.methods.values()
     types = [a.type for a in method.body.block.args if isinstance(a.type, TensorType)]
@@ -125,7 +128,7 @@ class _Shadows:
         self._run = run
 
     def get(self, key: str) -> Any:
-        """The shadow of a weight."""
+        """Return the shadow of a weight."""
         return self._run.weight(key)
 
     def __getattr__(self, name: str) -> Any:
@@ -155,7 +158,7 @@ class _Run:
         self._steps = 0
 
     def apart(self, program: Program, pairs: Pairs) -> str | None:
-        """What differs, or None."""
+        """Return the difference, or None."""
         environment: dict[SSAValue, Any] = {}
         (method,) = program.methods.values()
         block = method.body.block
@@ -178,7 +181,7 @@ class _Run:
         return None
 
     def input(self, name: str, type_: Any) -> Shadow:
-        """A tensor that is any."""
+        """Return the shadow of an arbitrary tensor."""
         if not isinstance(type_, TensorType):
             raise NotFollowed(f"an input of type {type_}")
         shape = dims(type_)
@@ -187,7 +190,9 @@ class _Run:
         return self.reading.variable(name, [int(size) for size in shape], held_dtype(type_))  # pyright: ignore[reportArgumentType]
 
     def results(self, op: Operation, operands: Sequence[Any]) -> Sequence[Any]:
-        """What an op gives: by its own rule, or as a function known by what it says."""
+        """Return the results of an op: by its own rule, or as an uninterpreted function of its
+        text.
+        """
         self._steps += 1
         if self._steps > _MOST_STEPS:
             raise NotFollowed(f"more than {_MOST_STEPS} steps")
@@ -214,15 +219,15 @@ class _Run:
         ]
 
     def _fitting(self, op: Operation, results: Sequence[Any]) -> Sequence[Any]:
-        """Results of the shapes that are said."""
+        """Return the results with the declared shapes."""
         for value, result in zip(results, op.results, strict=True):
             is_tensor = isinstance(value, Tensor) and isinstance(result.type, TensorType)
             if is_tensor and list(value.shape) != list(dims(result.type)):
-                raise NotFollowed(f"{op.name} gives another shape")
+                raise NotFollowed(f"{op.name} has another result shape")
         return results
 
     def weight(self, key: str) -> Any:
-        """A weight: any, but for what a recipe makes of others, and for small constants."""
+        """Return a weight: arbitrary, unless it is derived by a recipe or a small constant."""
         if key not in self._made:
             self._made[key] = self._weight(key)
         return self._made[key]
@@ -253,12 +258,12 @@ def _read_by(steps: Any) -> int:
 
 
 def is_constant(weights: WeightStore, key: str, given: bool = False) -> bool:
-    """Whether a weight that is no recipe's is a small constant, whose numbers count.
+    """Whether an underived weight is a small constant that is read by its elements.
 
     Args:
         weights: the store.
         key: its key.
-        given: whether the model's own count too.
+        given: whether the model's own weights are included.
     """
     if weights.recipe_of(key) is not None or not weights.is_known(key):
         return False
@@ -269,7 +274,7 @@ def is_constant(weights: WeightStore, key: str, given: bool = False) -> bool:
 
 
 def held_dtype(type_: Any) -> torch.dtype:
-    """The element type of what is stored."""
+    """Return the dtype of the storage type."""
     type_quantization = quantization(type_)
     return (
         torch_dtype(element(type_))

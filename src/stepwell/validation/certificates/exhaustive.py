@@ -1,6 +1,6 @@
-"""Pairs that a few bytes and truth values decide, element by element: run on all that there are.
+"""Exhaustive decision of elementwise pairs of a few bytes and bools: run on all values.
 
-Constants of one number are part of the functions, and so are tables for look-ups.
+Scalar constants are part of the functions, and so are lookup tables.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ _MOST_INPUTS = 3
 _MOST_VALUES = 1 << 18
 _BYTE = 256
 _TABLES = ("tosa.table", "cmsis.quantized_activation")
-"""Ops whose second operand is a table, in which the first is looked up."""
+"""Ops whose second operand is a table for lookups of the first."""
 
 
 class NotOfBytes(Exception):
-    """Pairs that are no elementwise functions of few bytes, in the order of elements."""
+    """The pairs are not elementwise functions of few bytes."""
 
 
 def apart_on_all(
@@ -46,15 +46,15 @@ def apart_on_all(
     bound: Bound = EXACT,
     pairs: Sequence[tuple[SSAValue, SSAValue]] | None = None,
 ) -> str | None:
-    """What differs by more than a bound, for some values of the bytes; None where nothing does.
+    """Return a difference of more than a bound for some values of the bytes; None if there is none.
 
     Args:
-        program: of one method.
-        bound: how far results may be off.
-        pairs: those of the method's results, where no others are given.
+        program: a program with one method.
+        bound: the error bound of the results.
+        pairs: the pairs to compare; by default those of the method's results.
 
     Raises:
-        NotOfBytes: it cannot be decided so.
+        NotOfBytes: it cannot be decided in this way.
     """
     pairs = pairs_of(program) if pairs is None else pairs
     ops = _ops_of([value for pair in pairs for value in pair])
@@ -70,7 +70,7 @@ def apart_on_all(
     total = prod(map(len, numbers))
     if total > _MOST_VALUES:
         raise NotOfBytes("too many values")
-    if shape:  # All have it, and an axis may be longer for what computes element by element.
+    if shape:  # All tensors have this axis, which may be longer for elementwise computations.
         shape = (-(-total * shape[0] // count), *shape[1:])
         count = prod(shape)
     if -(-total // count) > _MOST_RUNS:
@@ -95,7 +95,7 @@ def _apart(
     bound: Bound,
     has_shape: bool,
 ) -> str | None:
-    """What differs on some inputs, which the environment has."""
+    """Return the difference on the inputs in the environment."""
     from stepwell.validation.compare import differs
 
     _run(program, _in_order(program, ops), environment)
@@ -130,7 +130,7 @@ def _shape(value: SSAValue) -> list[int]:
 # -- one byte, at another place ------------------------------------------------------------------
 
 _FIRST = 1 << 40
-"""The place of the first element: no constant is a number like it."""
+"""The index number of the first element; no constant equals it."""
 
 
 def _apart_by_places(
@@ -141,9 +141,9 @@ def _apart_by_places(
     bound: Bound,
     otherwise: NotOfBytes,
 ) -> str | None:
-    """The same where each element is a function of one byte, wherever that stands.
+    """Decide pairs in which each element is a function of one byte at any index.
 
-    Where both sides name the same place, all inputs are filled with each value in turn.
+    If both sides read the same index, all inputs are filled with each value in turn.
     """
     moving = {op for op in ops if is_of(op, "movement", "padding") or _is_shape(op)}
     if not moving or not inputs or not all(is_static(v.type) for v in inputs):
@@ -179,12 +179,14 @@ def _apart_by_places(
 
 
 def _is_shape(op: Operation) -> bool:
-    """Whether an op gives no tensor, of nothing: sizes, for a movement."""
+    """Whether an op has no operands and no tensor result: sizes for data movement."""
     return not op.operands and not any(isinstance(v.type, TensorType) for v in op.results)
 
 
 def _place_of_operand(op: Operation, places: dict[SSAValue, Any], otherwise: NotOfBytes) -> Any:
-    """The places of what an elementwise op reads, if that is one tensor of its result's shape."""
+    """Return the index numbers of an elementwise op's operand, if it is one tensor of the result's
+    shape.
+    """
     read = [v for v in op.operands if bool((places[v] >= _FIRST).any())]
     if not _is_elementwise(op) or len(op.results) != 1 or len(read) != 1:
         raise otherwise
@@ -194,7 +196,7 @@ def _place_of_operand(op: Operation, places: dict[SSAValue, Any], otherwise: Not
 
 
 def _is_elementwise(op: Operation) -> bool:
-    """Whether an element of a result is a function of those in its place."""
+    """Whether an op is elementwise."""
     is_one = is_of(op, "elementwise") or isinstance(op, StorageCast) or op.name in _TABLES
     return is_one and not op.regions
 
@@ -208,9 +210,9 @@ def _count(
     ops: dict[Operation, None],
     pairs: Sequence[tuple[SSAValue, SSAValue]],
 ) -> tuple[int, tuple[int, ...]]:
-    """The elements of each tensor, as many in all, of which each is a function of those before.
+    """Return the common number of elements of all tensors, if the ops between them are elementwise.
 
-    The shape comes with them, if all have one.
+    The common shape is returned, too, if there is one.
     """
     if not 1 <= len(inputs) <= _MOST_INPUTS:
         raise NotOfBytes("it has no input, or many")
@@ -218,7 +220,7 @@ def _count(
     made = [v for op in computed for v in op.results]
     values = [*inputs, *made, *(v for pair in pairs for v in pair)]
     if not all(isinstance(value.type, TensorType) for value in values):
-        raise NotOfBytes("a number of run time")
+        raise NotOfBytes("a runtime number")
     if not all(is_static(value.type) for value in values):
         raise NotOfBytes("a symbolic size")
     shapes = {dims(value.type) for value in values}
@@ -233,7 +235,7 @@ def _count(
 
 
 def _is_part(op: Operation, program: Program) -> bool:
-    """Whether an op is a constant of one number, or a table that is looked up in.
+    """Whether an op is a scalar constant or a lookup table.
 
     Raises:
         NotOfBytes: it is another weight.
@@ -245,7 +247,7 @@ def _is_part(op: Operation, program: Program) -> bool:
     count = prod(map(number_of, dims(op.result.type)))
     if known and (count == 1 or is_table):
         return True
-    raise NotOfBytes(f"the weight {op.key.data} is any")
+    raise NotOfBytes(f"the weight {op.key.data} is arbitrary")
 
 
 def _all_of(value: SSAValue) -> Any:

@@ -1,8 +1,9 @@
-"""Numbers modulo a prime, of which a tensor holds one for each element: arithmetic and digests.
+"""Arithmetic and digests modulo a prime, elementwise on tensors.
 
 Two expressions that are equal as rational functions are equal modulo the prime for every choice of
-their variables; two that differ are so for few choices (Schwartz and Zippel: degree / prime). What
-is no rational function is a digest of its operands, which is as good as random.
+their variables. Two that differ are equal for few choices (Schwartz and Zippel: degree / prime). A
+value that is not a rational function is represented by a digest of its operands, which is as good
+as random.
 
 Sources: Wu et al., Mirage: A Multi-Level Superoptimizer for Tensor Programs, OSDI 2025, section 5.
 """
@@ -32,16 +33,16 @@ _CHOSEN: ContextVar[tuple[int, int]] = ContextVar("the prime and the key", defau
 
 
 def prime() -> int:
-    """The prime that numbers are taken modulo."""
+    """Return the current prime."""
     return _CHOSEN.get()[0]
 
 
 @contextmanager
 def chosen_by(seed: int) -> Generator[None]:
-    """Compute modulo a prime, and with digests, that a seed chooses.
+    """Compute modulo a prime and with digests that depend on a seed.
 
-    Whoever writes a statement for a prime that is known may use constants that differ by a multiple
-    of it, or names whose digests are the same.
+    For a known prime, an attacker could write a statement with constants that differ by a multiple
+    of it, or with names whose digests collide.
     """
     source = Random(seed)
     found = 0
@@ -62,11 +63,11 @@ def _is_prime(number: int) -> bool:
 
 _HALF = 1 << 16
 _GAMMA, _MIX, _LAST = -7046029254386353131, -4658895280553007687, -7723592293110705685
-"""Of splitmix64 (Steele, Lea and Flood, OOPSLA 2014), as signed numbers."""
+"""The constants of splitmix64 (Steele, Lea and Flood, OOPSLA 2014), as signed integers."""
 
 
 def mixed(x: Tensor) -> Tensor:
-    """A digest of each number, below the prime."""
+    """Return a digest of each number, below the prime."""
     x = (x ^ _CHOSEN.get()[1]) + _GAMMA
     x = (x ^ ((x >> 30) & 0x3FFFFFFFF)) * _MIX
     x = (x ^ ((x >> 27) & 0x1FFFFFFFFF)) * _LAST
@@ -74,7 +75,7 @@ def mixed(x: Tensor) -> Tensor:
 
 
 def word(text: str) -> int:
-    """A number for a name, below the prime."""
+    """Return a digest of a name, below the prime."""
     return _word(text, *_CHOSEN.get())
 
 
@@ -85,7 +86,7 @@ def _word(text: str, modulus: int, key: int) -> int:
 
 
 def digest(name: str, *operands: Tensor) -> Tensor:
-    """What a function that is only known by its name gives of some numbers."""
+    """Return the digest of an uninterpreted function's name and operands."""
     found = torch.full((), word(name), dtype=torch.int64)
     for each in operands:
         found = mixed(found * 3 + each)
@@ -93,17 +94,17 @@ def digest(name: str, *operands: Tensor) -> Tensor:
 
 
 def unordered(name: str, one: Tensor, other: Tensor) -> Tensor:
-    """`digest` of a function that commutes."""
+    """Return the `digest` of a commutative function."""
     return digest(name, torch.minimum(one, other), torch.maximum(one, other))
 
 
 def times(one: Tensor, other: Tensor) -> Tensor:
-    """Products, element by element."""
+    """Return elementwise products."""
     return one * other % prime()
 
 
 def power(x: Tensor, exponent: int) -> Tensor:
-    """X to a whole number that is not below 0."""
+    """Return x to a non-negative integer power."""
     found = torch.ones_like(x)
     while exponent:
         if exponent & 1:
@@ -114,15 +115,15 @@ def power(x: Tensor, exponent: int) -> Tensor:
 
 
 def inverse(x: Tensor) -> Tensor:
-    """1 / x, by Fermat; 0 of 0."""
+    """Return 1 / x, by Fermat; 0 for 0."""
     return power(x, prime() - 2)
 
 
 def bilinear(product: Callable[[Tensor, Tensor], Tensor], one: Tensor, other: Tensor) -> Tensor:
-    """A sum of products of two tensors, exactly, by a kernel for doubles.
+    """Return a sum of products of two tensors exactly, by a float64 kernel.
 
     Args:
-        product: what the kernel computes; it adds up fewer than 2²⁰ products.
+        product: the kernel; it sums fewer than 2²⁰ products.
     """
     low, high = (
         ((t % _HALF).double() for t in (one, other)),
@@ -136,7 +137,7 @@ def bilinear(product: Callable[[Tensor, Tensor], Tensor], one: Tensor, other: Te
 
 
 def random(name: str, shape: Any, seed: int) -> Tensor:
-    """Numbers of a variable: any, the same for the same name."""
+    """Return the random numbers of a variable, the same for the same name."""
     count = 1
     for size in shape:
         count *= int(size)
@@ -147,13 +148,14 @@ def random(name: str, shape: Any, seed: int) -> Tensor:
 # -- constants -----------------------------------------------------------------------------------
 
 _MOST = 4096
-"""Different numbers of a constant that are looked at one by one."""
+"""The limit of distinct elements of a constant that are converted one by one."""
 
 
 def of_number(value: float, bits: int = 53) -> int:
-    """A float as the simplest number that it is near: 0.1 is 1/10 in every type.
+    """Return the simplest number near a float: 0.1 is 1/10 in every type.
 
-    Within a unit in the last place: a fraction, or a second or fourth root of one, such as 32^-½.
+    It is within a unit in the last place: a fraction, or a second or fourth root of one, such as
+    32^-½.
     """
     return _of_number(value, bits, _CHOSEN.get())
 
@@ -172,7 +174,8 @@ def _of_number(value: float, bits: int, chosen: tuple[int, int]) -> int:
         root = _of_fraction(power_)
         if _is_short(power_, bits) and pow(root, (prime() - 1) // 2, prime()) == 1:
             for _ in range(order.bit_length() - 1):
-                root = pow(root, (prime() + 1) // 4, prime())  # The root that is a square itself.
+                # This is the root that is a square itself.
+                root = pow(root, (prime() + 1) // 4, prime())
             return root if exact > 0 else prime() - root
     return _of_fraction(found)
 
@@ -182,18 +185,18 @@ def _of_fraction(value: Fraction) -> int:
 
 
 def _is_short(value: Fraction, bits: int) -> bool:
-    """Whether a fraction has so few digits that it is none by chance."""
+    """Whether a fraction is too short to be a coincidence."""
     return abs(value.numerator) * value.denominator < 1 << (bits * 3 // 5)
 
 
 def _simplest(value: Fraction, slack: Fraction) -> Fraction:
-    """The fraction of the least denominator not further off than `slack`."""
+    """Return the fraction with the smallest denominator within `slack`."""
     found = _between(abs(value) - slack, abs(value) + slack)
     return found if value > 0 else -found
 
 
 def _between(low: Fraction, high: Fraction) -> Fraction:
-    """The simplest fraction of an interval (Stern and Brocot)."""
+    """Return the simplest fraction in an interval (Stern and Brocot)."""
     whole = low.numerator // low.denominator
     if whole + 1 <= high or low.denominator == 1:
         return Fraction(whole if low.denominator == 1 else whole + 1)
@@ -204,7 +207,7 @@ _BITS = {torch.float64: 53, torch.float32: 24, torch.float16: 11, torch.bfloat16
 
 
 def of_tensor(value: Tensor) -> Tensor:
-    """Elements that are known, as numbers."""
+    """Return known elements as numbers modulo the prime."""
     if value.dtype == torch.bool or not value.is_floating_point():
         return value.long() % prime()
     if value.dtype not in _BITS:
@@ -218,7 +221,7 @@ def of_tensor(value: Tensor) -> Tensor:
 
 
 def _exactly(value: Tensor) -> Tensor:
-    """Each float as the fraction that it is: a whole number times a power of two."""
+    """Return each float as its exact fraction: an integer times a power of two."""
     fraction, exponent = torch.frexp(value)
     whole = (fraction * (1 << 53)).long() % prime()
     powers = torch.tensor([pow(2, (k - 53) % (prime() - 1), prime()) for k in range(-1100, 1100)])
@@ -226,7 +229,7 @@ def _exactly(value: Tensor) -> Tensor:
 
 
 def of_bits(value: Tensor) -> Tensor:
-    """Elements that are known, where 0 and −0 are two; −x is the opposite of x."""
+    """Return known elements such that 0 and −0 differ; −x is the negative of x."""
     if value.dtype == torch.bool or not value.is_floating_point():
         return value.long() % prime()
     if value.dtype not in _BITS:

@@ -1,8 +1,9 @@
-"""Definitions of values, of which some are known to be equal, closed under congruence.
+"""Value definitions with an equivalence relation that is closed under congruence.
 
-A value has a number; an op defines its results by its name, what it says and the classes of what it
-reads. Two definitions that say the same of the same classes give the same values, so one equality
-makes all that is computed of the two sides equal too. What is random has its own values each time.
+A value has a number. An op defines its results by its name, its attributes and the classes of its
+operands. Two definitions with the same attributes and operand classes have the same values, so one
+equality implies those of all values computed from the two sides. A random op has new values each
+time.
 
 Sources: Nelson and Oppen, Fast decision procedures based on congruence closure, JACM 1980; Willsey
 et al., egg, POPL 2021 (rebuilding).
@@ -23,13 +24,13 @@ from stepwell.ir.syntax.text import to_text
 
 @dataclass(frozen=True, eq=False)
 class Definition:
-    """An op as it stood when it was looked at.
+    """An op at the time it was recorded.
 
     Attributes:
-        op: of its class; its operands may be others by now.
-        operands, results: numbers of values.
-        said: everything else that it says.
-        regions: as they were.
+        op: an op of its class, whose operands may have changed meanwhile.
+        operands, results: the numbers of its values.
+        said: its other attributes, as text.
+        regions: its regions at that time.
     """
 
     op: Operation
@@ -42,17 +43,17 @@ class Definition:
 
 
 ONCE = "each time anew: "
-"""Begins what an op says of which two give different values: none is known by another."""
+"""The prefix of the attributes of ops whose equal instances have different values."""
 
 
 def is_repeatable(op: Operation) -> bool:
-    """Whether an op gives the same of the same: nothing in it is random or has an effect."""
+    """Whether an op is deterministic: nothing in it is random or has a side effect."""
     calls = (each for each in op.walk() if isinstance(each, SchemaOp))
     return all(is_pure(each) or _drops_nothing(each) for each in calls)
 
 
 def _drops_nothing(op: SchemaOp) -> bool:
-    """Whether an operator is random for its dropout alone, and has none."""
+    """Whether an operator is random only for dropout, and has none."""
     options = op.SCHEMA.by_name
     is_off = any(op.arg(n) == 0.0 for n in ("dropout_p", "dropout", "p") if n in options)
     is_off |= any(op.arg(n) is False for n in ("train", "training") if n in options)
@@ -60,7 +61,9 @@ def _drops_nothing(op: SchemaOp) -> bool:
 
 
 def said_by(op: Operation) -> str:
-    """What an op says beside its operands: name, fields, types; regions without names."""
+    """Return the text of an op without its operands: name, attributes, types, and regions without
+    value names.
+    """
     fields = [f"{name}={held}" for name, held in sorted(op.properties.items())]
     fields += [f"{name}={held}" for name, held in sorted(op.attributes.items())]
     types = [str(result.type) for result in op.results]
@@ -69,7 +72,7 @@ def said_by(op: Operation) -> str:
 
 
 def _inside(op: Operation) -> str:
-    """The text of an op with regions, in which values have no names of their own."""
+    """Return the text of an op with regions, with canonical value names."""
     around = Block(arg_types=[operand.type for operand in op.operands])
     copy = op.clone(dict(zip(op.operands, around.args, strict=True)))
     around.add_op(copy)
@@ -78,7 +81,7 @@ def _inside(op: Operation) -> str:
         for value in _made_in(inner):
             value.name_hint = None
         if any(operand not in within for operand in inner.operands):
-            return f"of values around it, {next(_COUNTER)}"  # Equal to no other.
+            return f"of values around it, {next(_COUNTER)}"  # It is equal to no other value.
     return to_text(copy)
 
 
@@ -95,19 +98,19 @@ class Graph:
     """Definitions and classes of equal values."""
 
     definitions: dict[int, Definition] = field(default_factory=dict[int, Definition])
-    """By each value's number."""
+    """Definitions by the number of each value."""
     _parents: list[int] = field(default_factory=list[int])
     _read_by: list[list[Definition]] = field(default_factory=list[list[Definition]])
     _known: dict[tuple[str, tuple[int, ...]], Definition] = field(default_factory=dict)  # pyright: ignore[reportUnknownVariableType]
 
     def new(self) -> int:
-        """The number of a value of which nothing is known."""
+        """Return the number of a new value."""
         self._parents.append(len(self._parents))
         self._read_by.append([])
         return len(self._parents) - 1
 
     def of(self, value: int) -> int:
-        """The class of a value."""
+        """Return the equivalence class of a value."""
         root = value
         while self._parents[root] != root:
             root = self._parents[root]
@@ -116,15 +119,15 @@ class Graph:
         return root
 
     def are_equal(self, one: Sequence[int], other: Sequence[int]) -> bool:
-        """Whether values are known to be equal, one by one."""
+        """Whether values are known to be equal, pair by pair."""
         return [self.of(v) for v in one] == [self.of(v) for v in other]
 
     def find(self, definition: Definition) -> Definition | None:
-        """The definition that says the same of the same."""
+        """Return the congruent definition."""
         return self._known.get(self._key(definition))
 
     def define(self, definition: Definition) -> None:
-        """Say what an op's results are."""
+        """Add the definition of an op's results."""
         for value in definition.results:
             self.definitions.setdefault(value, definition)
         key = self._key(definition)
@@ -135,7 +138,7 @@ class Graph:
             self.unite(zip(same.results, definition.results, strict=True))
 
     def unite(self, pairs: Iterable[tuple[int, int]]) -> None:
-        """Say that values are equal, and all that follows from it."""
+        """Merge the classes of equal values, and restore congruence."""
         waiting = list(pairs)
         while waiting:
             one, other = (self.of(value) for value in waiting.pop())

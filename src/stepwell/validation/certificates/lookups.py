@@ -1,7 +1,7 @@
-"""Elements at places that are not known, and the places of extrema, as numbers of expressions.
+"""Expression numbers of elements at unknown indices, and of the indices of extrema.
 
-What is looked up is a function of the place and of all that could stand there, each at its own:
-so a look-up of rows is the same by whichever operator.
+A lookup is a function of the index and of all elements it may select, each at its own index. A
+lookup of rows is therefore the same for every operator.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from stepwell.validation.certificates.shadows import EXACT_STEPS, LOOKUPS, STEPS
 
 
 def rows(tensor: Tensor, axis: int) -> Tensor:
-    """For each line along an axis, a number of all that stands in it, each at its place."""
+    """Return for each line along an axis a number of all its elements, each at its index."""
     shape = [1] * tensor.dim()
     shape[axis] = tensor.shape[axis]
     places = torch.arange(tensor.shape[axis]).reshape(shape)
@@ -26,7 +26,7 @@ def rows(tensor: Tensor, axis: int) -> Tensor:
 
 
 def looked_up(reading: Reading, name: str, given: dict[str, Any]) -> Any:
-    """What operators give at indices that are not known; NotImplemented for other forms."""
+    """Return the result of an operator at unknown indices; NotImplemented for other forms."""
     table = given["weight"] if name == "embedding" else given["self"]
     numbers, of = reading.numbers(table), table.dtype
     if name == "embedding":
@@ -50,7 +50,7 @@ def looked_up(reading: Reading, name: str, given: dict[str, Any]) -> Any:
 
 
 def _at_indices(reading: Reading, tensor: Tensor, of: torch.dtype, given: dict[str, Any]) -> Any:
-    """`x[known, …, unknown]`: the last index is not known, and no axis is passed over."""
+    """Return `x[known, …, unknown]`: the last index is unknown, and no axis is skipped."""
     *known, last = given["indices"]
     if not is_shadow(last) or any(k is None or is_shadow(k) for k in known):
         return NotImplemented

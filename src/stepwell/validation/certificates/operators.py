@@ -1,4 +1,4 @@
-"""What operators of torch make of the numbers of expressions, by name."""
+"""Transfer functions of PyTorch operators on expression numbers, by name."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ EXACT_STEPS.update(
 
 
 def handles(*names: str) -> Callable[[Operator], Operator]:
-    """Register what operators make of numbers."""
+    """Register the transfer function of operators."""
 
     def register(function: Operator) -> Operator:
         for name in names:
@@ -65,7 +65,7 @@ def handles(*names: str) -> Callable[[Operator], Operator]:
 
 
 class Numbers:
-    """Arithmetic of numbers in a reading, computed in an element type."""
+    """Arithmetic of expression numbers in a reading, in an element type."""
 
     def __init__(self, reading: Reading, of: torch.dtype) -> None:
         self.reading, self.of = reading, of
@@ -78,7 +78,7 @@ class Numbers:
         found = (x + y) % prime()
         ends = [of_number(sign * math.inf) for sign in (1, -1)]
         for end in ends if self.of.is_floating_point else ():
-            found = torch.where((x == end) | (y == end), end, found)  # The others are finite.
+            found = torch.where((x == end) | (y == end), end, found)  # The other values are finite.
         return found
 
     def multiply(self, x: Tensor, y: Tensor) -> Tensor:
@@ -108,19 +108,19 @@ class Numbers:
         return digest(f"dot:{self.of}", self.paired(x).sum(axes, keep) % prime())
 
     def paired(self, x: Tensor) -> Tensor:
-        """Terms of a sum as those of a product with ones are."""
+        """Return the terms of a sum in the form of a product with ones."""
         one = self.reading.numbers(torch.ones((), dtype=self.of))
         return times(mixed(x), mixed(one))
 
     def product(self, kernel: Callable[[Tensor, Tensor], Tensor], x: Tensor, y: Tensor) -> Tensor:
-        """A sum of products."""
+        """Return a sum of products."""
         if not self.rounds:
             return bilinear(kernel, x, y)
         return digest(f"dot:{self.of}", bilinear(kernel, mixed(x), mixed(y)))
 
 
 def _in(reading: Reading, func: Any, args: Any, kwargs: Any) -> tuple[Any, Numbers]:
-    """A result without elements, and arithmetic in its type."""
+    """Return a result without elements, and the arithmetic of its type."""
     bare = reading.type_of(func, args, kwargs)
     return bare, Numbers(reading, bare.dtype)
 
@@ -239,7 +239,7 @@ def _clamped(reading: Reading, func: Any, args: Any, kwargs: Any) -> Any:
 
 
 _ENDS = {"maximum": (-math.inf,), "minimum": (math.inf,)}
-"""Limits that limit nothing."""
+"""Limits without an effect."""
 
 
 def _typed(value: Any, of: torch.dtype) -> Any:
@@ -269,7 +269,7 @@ def _commutes(reading: Reading, func: Any, args: Any, kwargs: Any) -> Any:
 
 _WORD = 0xFFFFFFFF
 _NEUTRAL = {"maximum": (-1, 1), "minimum": (1, -1)}
-"""The infinity that changes nothing, and the one that is always taken."""
+"""The infinity without an effect, and the one that always wins."""
 
 
 @handles("lt", "le", "gt", "ge", "ne")
@@ -294,7 +294,7 @@ def _compared_in(args: Sequence[Any]) -> torch.dtype:
 
 @handles("isfinite")
 def _finite(reading: Reading, func: Any, args: Any, kwargs: Any) -> Any:
-    """Real numbers are."""
+    """Return True, because real numbers are finite."""
     return NotImplemented if reading.is_exact else torch.ones(args[0].shape, dtype=torch.bool)
 
 
@@ -428,7 +428,7 @@ def _convolved(reading: Reading, func: Any, args: Any, kwargs: Any) -> Any:
 
 
 def _windows(tensor: Tensor, *args: Any) -> Tensor:
-    """Sums over windows; what is padded adds nothing."""
+    """Return sums over windows; padding adds nothing."""
     size, stride, padding, ceil = args
     pooled = torch.nn.functional.avg_pool2d(
         tensor.double(), size, stride or size, padding, ceil, True, divisor_override=1

@@ -1,4 +1,4 @@
-"""What a lowering did, as statements: a watch on its history, and a look behind each step."""
+"""Statements about a lowering, recorded from each application and after each pass."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ WHOLE = 1 << 30
 
 @dataclass
 class Application:
-    """One application of a rewrite, or one run of a step that looks at the whole program.
+    """One application of a rewrite, or one run of a pass over the whole program.
 
     Attributes:
-        step, rewrite, op, node: which, and where.
-        bound: how far it may move results.
-        statements: texts; the first that can be decided is what it rests on.
-        claims: the pairs of values that are equal by it.
+        step, rewrite, op, node: which application, and where.
+        bound: its error bound.
+        statements: candidate texts; the first one that can be decided is the evidence.
+        claims: the pairs of values that it makes equal.
         rule: the rewrite's class, if it is a rule.
-        hangs_on_step: whether it made values that stand for others, so that the step as a whole
-            must be looked at.
+        hangs_on_step: whether it created values that supersede others, or have another type, so
+            that the pass as a whole must be decided.
     """
 
     step: str
@@ -48,12 +48,12 @@ class Application:
 
 @dataclass
 class Recorder:
-    """Numbers for the values of a program as it is lowered, and what is said of them."""
+    """Numbers of the values of a program during its lowering, and statements about them."""
 
     program: Program
     graph: Graph = field(default_factory=Graph)
     weights: WeightStore = field(default_factory=WeightStore)
-    """All weights that there were on the way."""
+    """All weights of the lowering."""
     applications: list[Application] = field(default_factory=list[Application])
     step: str = ""
     start: str = ""
@@ -71,7 +71,7 @@ class Recorder:
     # -- numbers and definitions -------------------------------------------------------------
 
     def number(self, value: SSAValue) -> int:
-        """The number of a value."""
+        """Return the number of a value."""
         if value not in self._numbers:
             self._renumber(value)
         return self._numbers[value]
@@ -82,11 +82,11 @@ class Recorder:
         return made
 
     def type_of(self, number: int) -> Attribute:
-        """The type of a value, as it was."""
+        """Return the type of a value at the time it was recorded."""
         return self._types[number]
 
     def _now(self, op: Operation, operands: Sequence[SSAValue]) -> Definition:
-        """An op as it stands."""
+        """Return the current definition of an op."""
         read = tuple(map(self.number, operands))
         results = tuple(map(self.number, op.results))
         held = dict(op.properties), dict(op.attributes)
@@ -99,7 +99,7 @@ class Recorder:
         return made
 
     def _taken(self) -> list[int]:
-        """Look at the whole program: a value that is no longer what it was gets a new number."""
+        """Record the whole program; a value whose definition changed gets a new number."""
         self._before = {}
         self.weights.entries.update(self.program.weights.entries)
         for func in self.program.methods.values():
@@ -118,10 +118,10 @@ class Recorder:
     # -- the watch ---------------------------------------------------------------------------
 
     def before(self, rewrite: Rewrite[Any], op: Operation, match: Any) -> None:
-        """What stands before is known already."""
+        """Do nothing: the original ops are recorded already."""
 
     def after(self, rewrite: Rewrite[Any], rewriter: Rewriter) -> None:
-        """Say what an application says."""
+        """Record the statement of an application."""
         from stepwell.translate.rules import RuleRewrite
 
         self.weights.entries.update(self.program.weights.entries)
@@ -148,7 +148,7 @@ class Recorder:
             self.graph.unite(application.claims)
 
     def _changed(self, rewriter: Rewriter) -> tuple[set[int], list[tuple[int, int]]]:
-        """The values that are new, and the pairs that are said to be equal."""
+        """Return the new values, and the pairs that the rewrite declares equal."""
         pairs: list[tuple[int, int]] = []
         replaced = [(self.number(old), new) for old, new in rewriter.replaced]
         heirs = {new for _, new in rewriter.replaced} | set(rewriter.superseded)
@@ -186,7 +186,7 @@ class Recorder:
                 return
 
     def _made(self, value: int, rewriter: Rewriter) -> Definition | None:
-        """A definition as the program stands, and what went as it stood."""
+        """Return the current definition of a value, or the last one of an erased op."""
         held = self._values[value]
         op = held.owner
         if not isinstance(op, Operation):
@@ -205,7 +205,9 @@ class Recorder:
     # -- steps -------------------------------------------------------------------------------
 
     def behind(self, step: Step, program: Program, applied: int) -> None:
-        """The program as a step left it: what its applications do not explain, it says itself."""
+        """Record the program after a pass; the pass itself explains changes that no application
+        does.
+        """
         before = self._before
         outputs = self._taken()
         mine = self.applications[self._seen :]
@@ -246,7 +248,7 @@ def observed(program: Program) -> Iterator[tuple[str, SSAValue]]:
 
 
 def numbered(program: Program, number: Any) -> str:
-    """A program's text, with values called by numbers."""
+    """Return a program's text with numbered values."""
     copy = program.module.clone()
     for old, new in zip(program.module.walk(), copy.walk(), strict=True):
         for one, other in zip(_values(old), _values(new), strict=True):

@@ -1,6 +1,6 @@
-"""Statements that differ by the names of values and weights alone: one decision is that of all.
+"""Canonical names of statements: those that differ only in names are decided once.
 
-Layers of a model repeat, and so do the applications at them.
+Layers of a model repeat, and so do the applications in them.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from stepwell.validation.certificates.decision import GIVEN, Undecided, decide, 
 from stepwell.validation.certificates.statements import read
 
 _NAMED = re.compile(r'stepwell\.weight <"((?:[^"\\]|\\.)*)">|"(?:[^"\\]|\\.)*"|%v\d+')
-"""A weight, another string, which stays, or a value."""
+"""A weight, another string, which is kept, or a value."""
 
 
 @dataclass
 class Decisions:
-    """Decisions on statements over one store, each made once."""
+    """Decisions on statements with one weight store, each made once."""
 
     weights: WeightStore
     seed: int = 0
     made: dict[tuple[str, tuple[str, ...]], str | Undecided] = field(default_factory=dict)  # pyright: ignore[reportUnknownVariableType]
 
     def decide(self, text: str, kinds: Sequence[str]) -> str:
-        """The first reading in which a statement holds.
+        """Return the first reading in which a statement holds.
 
         Raises:
             Undecided: it holds in none.
@@ -45,12 +45,12 @@ class Decisions:
 
 
 def renamed(text: str, weights: WeightStore, given: bool = False) -> str:
-    """A statement with values and weights called by the order in which they stand.
+    """Return a statement with values and weights renamed by the order of their occurrence.
 
     Args:
         text: the statement.
-        weights: its store.
-        given: whether small weights are told apart by their numbers.
+        weights: its weight store.
+        given: whether small weights are distinguished by their elements.
     """
     values: dict[str, str] = {}
     leaves: dict[str, str] = {}

@@ -1,11 +1,11 @@
-"""Tensors of which only expressions are known: what torch runs on them is followed symbolically.
+"""Tensors of expressions, on which PyTorch operators are followed symbolically.
 
-A `Shadow` has a shape and an element type, and one number for each element: what the element's
-expression is modulo a prime (`field`). The interpreter's own rules and the recipes of weights run
-on shadows as they run on tensors, so no second meaning of an op is written down. Nothing reads a
-shadow's elements: what asks for them, or writes in place, is not followed.
+A `Shadow` has a shape, an element type, and for each element the value of its expression modulo a
+prime (`field`). The interpreter's own rules and the recipes of weights run on shadows as they run
+on tensors, so no second semantics of an op is written. Nothing reads a shadow's elements: an
+operation that requires elements or writes in place is not followed.
 
-A `Reading` says what an operator of torch makes of such numbers:
+A `Reading` defines the transfer function of a PyTorch operator on such numbers:
 
 - `bits`: each rounding is a function that is only known by its name, its type and its operands, so
   that equal numbers have equal bits; `a + b` is `b + a`, and a sum is that of its terms;
@@ -26,35 +26,35 @@ from stepwell.validation.certificates.field import digest, of_bits, of_tensor, p
 
 Handler = Callable[..., Any]
 HANDLERS: dict[str, Handler] = {}
-"""By operator: a function of (reading, func, arguments, named arguments) that gives shadows."""
+"""Operator → a function of (reading, func, arguments, named arguments) that returns shadows."""
 STEPS: dict[str, Handler] = {}
-"""By operator: a function of torch that it computes step by step."""
+"""Operator → a PyTorch function that computes it step by step."""
 EXACT_STEPS: set[str] = set()
-"""Operators that are read by their steps where roundings count too."""
+"""Operators that are followed step by step even if roundings count."""
 LOOKUPS: list[Handler] = []
-"""What gives elements at indices that are not known."""
+"""Handlers of elements at unknown indices."""
 _WHOLE = frozenset(
     """add sub rsub mul neg abs mm bmm addmm baddbmm mv sum maximum minimum clamp relu view reshape
     _unsafe_view permute transpose t expand slice select unsqueeze squeeze clone cat stack
     constant_pad_nd unfold convolution as_strided index""".split()
 )
-"""Operators whose results are whole numbers where their operands are."""
+"""Operators whose results are integers if their operands are."""
 _FACTORIES = ("zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full")
 _ASKS = frozenset(("_local_scalar_dense", "equal", "is_nonzero", "nonzero", "item"))
 _INDICES = frozenset(("index", "indices"))
 
 
 class NotFollowed(Exception):
-    """What asks for elements, changes them in place, or is random."""
+    """An operation that requires elements, modifies them in place, or is random."""
 
 
 class Shadow(torch.Tensor):
     """A tensor whose elements are expressions.
 
     Attributes:
-        held: their numbers, int64, of its shape.
-        reading: what operators make of them.
-        is_whole: whether they are floats that are known to be whole numbers.
+        held: their numbers, int64, of the same shape.
+        reading: the transfer functions of operators.
+        is_whole: whether they are floats that are known to be integers.
     """
 
     held: Tensor
@@ -63,7 +63,7 @@ class Shadow(torch.Tensor):
 
     @staticmethod
     def __new__(cls: type[Shadow], held: Tensor, dtype: torch.dtype, reading: Reading) -> Shadow:
-        """A shadow of the shape of its numbers."""
+        """Create a shadow with the shape of its numbers."""
         made = without_elements(cls, held.shape, dtype)
         made.held, made.reading = held, reading
         return made
@@ -78,13 +78,15 @@ class Shadow(torch.Tensor):
     def __torch_dispatch__(
         cls, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
     ) -> Any:
-        """What an operator makes of shadows."""
+        """Apply an operator to shadows."""
         reading = next(a.reading for a in flat([*args, *(kwargs or {}).values()]) if is_shadow(a))
         return reading.run(func, tuple(args), dict(kwargs or {}))
 
 
 def is_whole(value: Any) -> bool:
-    """Whether floats of a tensor, or a number, are known to be whole; True of what is none."""
+    """Whether the floats of a tensor, or a number, are known to be integers; True for other
+    values.
+    """
     if isinstance(value, list | tuple):
         return all(map(is_whole, cast("list[Any]", value)))
     if isinstance(value, Shadow):
@@ -95,31 +97,33 @@ def is_whole(value: Any) -> bool:
 
 
 def is_shadow(value: Any) -> bool:
-    """Whether a value's elements are not known."""
+    """Whether a value's elements are unknown."""
     return isinstance(value, Shadow)
 
 
 def flat(values: Any) -> list[Any]:
-    """Everything in lists of lists."""
+    """Return the items of nested lists."""
     if isinstance(values, list | tuple):
         return [each for value in values for each in flat(value)]
     return [values]
 
 
 def mapped(function: Callable[[Any], Any], values: Any) -> Any:
-    """A function of everything in lists of lists."""
+    """Apply a function to the items of nested lists."""
     if isinstance(values, list | tuple):
         return [mapped(function, value) for value in values]
     return function(values)
 
 
 class Reading:
-    """What operators make of numbers of expressions; `seed` chooses the variables."""
+    """The transfer functions of operators on expression numbers; `seed` selects the variables."""
 
     def __init__(
         self, kind: str, seed: int = 0, unknown: Mapping[float, str] | None = None
     ) -> None:
-        """`unknown`: plain numbers that stand for any, with their names."""
+        """Create a reading; `unknown`: plain numbers that represent arbitrary ones, with their
+        names.
+        """
         self.kind, self.seed, self.unknown_numbers = kind, seed, unknown or {}
 
     @property
@@ -130,15 +134,17 @@ class Reading:
     # -- values ------------------------------------------------------------------------------
 
     def variable(self, name: str, shape: Sequence[int], dtype: torch.dtype) -> Shadow:
-        """A tensor that is any."""
+        """Return an arbitrary tensor."""
         return Shadow(random(name, shape, self.seed), dtype, self)
 
     def made(self, held: Tensor, dtype: torch.dtype) -> Shadow:
-        """A shadow of some numbers."""
+        """Return a shadow of some numbers."""
         return Shadow((held % prime()).contiguous(), dtype, self)
 
     def numbers(self, value: Any, dtype: torch.dtype | None = None) -> Tensor:
-        """The numbers of a tensor or of a number, in an element type if one is given."""
+        """Return the expression numbers of a tensor or a number, in an element type if one is
+        given.
+        """
         if isinstance(value, Shadow):
             return value.held if dtype is None else self.cast(value.held, value.dtype, dtype)
         if isinstance(value, Tensor):
@@ -153,7 +159,7 @@ class Reading:
         return of_bits(torch.tensor(value, dtype=dtype or wide))
 
     def cast(self, held: Tensor, given: torch.dtype, wanted: torch.dtype) -> Tensor:
-        """Numbers in another element type."""
+        """Convert numbers to another element type."""
         if given == wanted:
             return held
         if wanted == torch.bool:
@@ -169,13 +175,13 @@ class Reading:
             of_integers and wanted.itemsize >= 4 and not self.is_exact
         )  # It does not overflow.
         if widens and (given.itemsize < 4 or not self.is_exact):
-            return held  # Nothing narrow is computed with in its own type.
+            return held  # Narrow types are not computed in their own type.
         return digest(f"→{wanted}", held)
 
     # -- operators ---------------------------------------------------------------------------
 
     def run(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """An operator of which at least one argument is a shadow."""
+        """Apply an operator with at least one shadow argument."""
         made = self._ran(func, args, kwargs)
         if isinstance(made, Shadow) and schema_of(func).name.partition("::")[2] in _WHOLE:
             made.is_whole = is_whole([*args, *kwargs.values()])
@@ -207,12 +213,12 @@ class Reading:
         return self.opaque(func, name, args, kwargs) if made is NotImplemented else made
 
     def type_of(self, func: Any, args: Any, kwargs: Mapping[str, Any]) -> Any:
-        """What an operator gives, without elements."""
+        """Return the result of an operator without elements."""
         named = {name: mapped(_bare, value) for name, value in kwargs.items()}
         return func(*mapped(_bare, args), **named)
 
     def pointwise(self, func: Any, name: str, args: Any, kwargs: Mapping[str, Any]) -> Shadow:
-        """A function of elements that is only known by its name."""
+        """Return an uninterpreted elementwise function."""
         bare = self.type_of(func, args, kwargs)
         tensors: list[Tensor] = []
         said: list[str] = []
@@ -226,14 +232,14 @@ class Reading:
         return self.made(digest(f"{name}{rounds}({said})", *tensors), bare.dtype)
 
     def opaque(self, func: Any, name: str, args: Any, kwargs: Mapping[str, Any]) -> Any:
-        """A function of whole tensors that is only known by its name."""
+        """Return an uninterpreted function of whole tensors."""
         bare = self.type_of(func, args, kwargs)
         text = f"{func}({mapped(self._said, args)}{sorted(mapped_values(self._said, kwargs))})"
         results = [self.unknown(f"{text}#{n}", b) for n, b in enumerate(flat([bare]))]
         return results[0] if isinstance(bare, Tensor) else tuple(results)
 
     def unknown(self, said: str, like: Any) -> Any:
-        """A tensor that is a function of what its name says."""
+        """Return a tensor that is a function of its name."""
         if not isinstance(like, Tensor):
             raise NotFollowed(said)
         return Shadow(random(said, like.shape, 0), like.dtype, self)
@@ -242,7 +248,7 @@ class Reading:
         return self.name_of(value)
 
     def name_of(self, value: Any) -> str:
-        """A name that two values have only if they are the same."""
+        """Return a name that two values share only if they are equal."""
         if not isinstance(value, Tensor):
             return repr(value)
         held = self.numbers(value).reshape(-1)
@@ -252,7 +258,7 @@ class Reading:
 
 
 def mapped_values(function: Callable[[Any], Any], values: Mapping[str, Any]) -> list[Any]:
-    """A function of everything in a mapping's values."""
+    """Apply a function to the items of a mapping's values."""
     return [(name, str(mapped(function, value))) for name, value in values.items()]
 
 
@@ -270,7 +276,9 @@ def _factory(name: str, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, A
 
 
 def _shaped(made: Any, bare: Any) -> Any:
-    """The results of steps, of which some may be missing; in the types of the operator's own."""
+    """Return the results of steps, some of which may be missing, with the types of the operator's
+    own.
+    """
     if isinstance(bare, Tensor):
         found = made[0] if isinstance(made, tuple) else made
         return found if found.dtype == bare.dtype else found.to(bare.dtype)
@@ -282,7 +290,7 @@ def _shaped(made: Any, bare: Any) -> Any:
 
 
 def moved(reading: Reading, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The numbers, moved like the elements."""
+    """Return the numbers, moved like the elements."""
     schema = schema_of(func)
     name = schema.name.partition("::")[2]
     names = [argument.name for argument in schema.arguments]
@@ -320,6 +328,6 @@ def _double(value: Any) -> Any:
 
 
 def kept(value: Tensor, mask: Tensor, reading: Reading) -> Shadow:
-    """Elements where a known mask holds, else 0."""
+    """Return elements where a known mask is true, else 0."""
     zero = reading.numbers(torch.zeros((), dtype=value.dtype))
     return reading.made(torch.where(mask, reading.numbers(value), zero), value.dtype)

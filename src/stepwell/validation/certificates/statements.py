@@ -1,4 +1,4 @@
-"""A statement: a method whose results are pairs, of which each two are said to be equal.
+"""A statement: a method whose results are pairs of values that are claimed to be equal.
 
     func.func @equal(%v3: tensor<2x4xf32>) -> (tensor<2x4xf32>, tensor<2x4xf32>) {
       %v5 = aten.relu.default(%v3) : …
@@ -6,7 +6,8 @@
       func.return %v5, %v9
     }
 
-`%v5` went and `%v9` came; `%v3` is any tensor. Values are called by their numbers in the program.
+`%v5` was replaced by `%v9`; `%v3` is an arbitrary tensor. Values are named by their numbers in the
+program.
 """
 
 from __future__ import annotations
@@ -25,27 +26,27 @@ from stepwell.ir.weights import WeightStore
 from stepwell.validation.certificates.graph import Definition, Graph
 
 NEAR = 12
-"""Ops above a value that went which are part of a statement, where nothing else ends it."""
+"""The limit of ops before a replaced value that are part of a statement."""
 
 
 class TooLarge(Exception):
-    """A statement of more ops than are looked at."""
+    """A statement with too many ops."""
 
 
 Made = Callable[[int], Definition | None]
-"""The definition of a value as the program stands; None: it is an input."""
+"""Returns the current definition of a value; None if it is an input."""
 
 
 @dataclass
 class Cone:
-    """What leads to the values of a statement.
+    """The definitions that lead to the values of a statement.
 
     Attributes:
-        graph: of all definitions.
-        made: gives definitions.
-        fresh: the values that were defined by what is to be proved.
-        deep: how many ops above those that were read are part of it too; −1: all.
-        most: ops of a statement.
+        graph: the graph of all definitions.
+        made: returns definitions.
+        fresh: the values that are defined by the application to prove.
+        deep: how many ops before the ones that were read are included; −1: all.
+        most: the limit of ops in a statement.
     """
 
     graph: Graph
@@ -58,7 +59,7 @@ class Cone:
     _above: set[int] = field(default_factory=set[int])
 
     def look(self, pairs: Sequence[tuple[int, int]]) -> None:
-        """Find the definitions of a statement, each behind those that it reads.
+        """Collect the definitions of a statement, each after its operands.
 
         Raises:
             TooLarge: there are more than `most`.
@@ -85,7 +86,7 @@ class Cone:
         return found
 
     def _shared(self, values: Sequence[int]) -> set[int]:
-        """What definitions that are new read of what stood there before; no weights."""
+        """Return the operands of new definitions that existed before, without weights."""
         found: set[int] = set()
         seen: set[int] = set()
         waiting = list(values)
@@ -135,7 +136,7 @@ class Cone:
     def module(
         self, pairs: Sequence[tuple[int, int]], types: Callable[[int], Attribute]
     ) -> ModuleOp:
-        """The statement."""
+        """Return the statement."""
         of = self.graph.of
         inputs = {of(value): value for value in self.inputs}
         block = Block(arg_types=[types(value) for value in inputs.values()])
@@ -157,7 +158,7 @@ class Cone:
 
 
 def remade(definition: Definition, operands: Sequence[SSAValue]) -> Operation:
-    """The op of a definition on some operands."""
+    """Return a copy of a definition's op with other operands."""
     return type(definition.op).create(
         operands=list(operands),
         result_types=[result.type for result in definition.op.results],
@@ -168,13 +169,13 @@ def remade(definition: Definition, operands: Sequence[SSAValue]) -> Operation:
 
 
 def read(text: str, weights: WeightStore) -> tuple[Program, list[tuple[SSAValue, SSAValue]]]:
-    """A statement from its text: a program, and the pairs of its results."""
+    """Parse a statement: a program, and the pairs of its results."""
     program = Program.parse(text, weights)
     return program, pairs_of(program)
 
 
 def pairs_of(program: Program) -> list[tuple[SSAValue, SSAValue]]:
-    """The pairs of a statement."""
+    """Return the pairs of a statement."""
     last = program.method("equal").body.block.last_op
     assert isinstance(last, ReturnOp)
     operands = list(last.operands)
@@ -183,11 +184,11 @@ def pairs_of(program: Program) -> list[tuple[SSAValue, SSAValue]]:
 
 
 MOST_ELEMENTS = 1 << 28
-"""Of all values and weights of a statement that is looked at."""
+"""The limit of elements of all values and weights of a statement."""
 
 
 def weights_of(program: Program) -> dict[str, None]:
-    """The weights that a statement names, and those that they are made of."""
+    """Return the weights that a statement names, and those from which they are derived."""
     store, found = program.weights, dict[str, None]()
     waiting = [*program.used_weights()]
     while waiting:
@@ -199,7 +200,9 @@ def weights_of(program: Program) -> dict[str, None]:
 
 
 def elements_of(program: Program) -> int:
-    """The elements of all values of a statement and of its weights; a symbol counts as 1."""
+    """Return the number of elements of all values and weights of a statement; a symbol counts
+    as 1.
+    """
     types = [value.type for op in program.module.walk() for value in op.results]
     types += [a.type for op in program.module.walk() for r in op.regions for a in r.block.args]
     types += [program.weights.type_of(key) for key in weights_of(program)]

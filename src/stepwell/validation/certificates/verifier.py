@@ -1,8 +1,8 @@
-"""A certificate, checked again from its texts, without the pipeline that made it.
+"""Verification of a certificate from its texts, without the pipeline that produced it.
 
-The ops of its first text are definitions. Each statement must begin at values that are known, say
-of them what stands there, and be provable anew: then its pairs are equal, and all that is computed
-of them. The last text must then give what the first does.
+The ops of its first text are definitions. Each statement must begin at known values, match the
+definitions of the program, and be provable again. Its pairs are then equal, and so are all values
+computed from them. The last text must then have the same results as the first.
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ _READINGS = {
     for i, kind in enumerate(KINDS)
     for tried in ("", TRIED)
 }
-"""Those tried up to each."""
+"""The readings that are tried for each label."""
 _IMPLIED = frozenset(("follows", "step", "nothing", "run"))
-"""Labels of applications that state nothing: what they did follows from other statements."""
+"""Labels of applications without a statement, which must follow from other statements."""
 _ASSERTIONS = ("aten._assert_", "aten.sym_constrain_range")
 TRUSTED = {
     "run": "both sides were run on random inputs, and are as close as the rewrite's bound says",
@@ -75,18 +75,19 @@ TRUSTED = {
     "lower-dynamic-linear": "the kernel rounds activations in its own way",
     "lower-dynamic-convolution": "the kernel rounds activations in its own way",
 }
-"""What is believed without a proof, by label, and why; nothing else is."""
+"""The assumptions that are accepted without a proof, by label, and why; there are no others."""
 
 
 @dataclass(frozen=True)
 class Verified:
-    """What came of checking a certificate.
+    """The result of verifying a certificate.
 
     Attributes:
-        proved: statements that were proved again.
-        implied: applications that state nothing; the last program follows without them.
-        trusted: by label of `TRUSTED`, how often something is believed that is not proved.
-        faults: what is wrong with it; none, if it holds.
+        proved: the number of statements that were proved again.
+        implied: the number of applications without a statement; the last program follows without
+            them.
+        trusted: the number of unproved assumptions, by label of `TRUSTED`.
+        faults: the errors of the certificate; empty if it holds.
     """
 
     proved: int
@@ -96,12 +97,12 @@ class Verified:
 
     @property
     def ok(self) -> bool:
-        """Whether each step from the first program to the last is proved, or trusted by name."""
+        """Whether each step from the first program to the last is proved, or explicitly trusted."""
         return not self.faults
 
     @property
     def is_proved(self) -> bool:
-        """Whether nothing is merely trusted."""
+        """Whether every step is proved, and none only trusted."""
         return self.ok and not self.trusted
 
     def __str__(self) -> str:
@@ -116,7 +117,7 @@ class Verified:
 
 
 class Refused(Exception):
-    """What a certificate says that is not so."""
+    """A claim of a certificate is false."""
 
 
 def verify_certificate(
@@ -126,14 +127,14 @@ def verify_certificate(
     *,
     source: Program | None = None,
 ) -> Verified:
-    """Check a certificate again.
+    """Verify a certificate.
 
     Args:
-        certificate: what `lower(..., certify=True)` gave.
-        program: what was lowered, as it came out (`lowered.program`, or an artifact that was read):
-            the certificate must speak of it. The numbers of weights are read from it.
-        seed: of the variables, the prime and the digests; None: one that nobody knows.
-        source: what was lowered, as it went in: the first text must be it, and its weights too.
+        certificate: the result of `lower(..., certify=True)`.
+        program: the lowered program (`lowered.program`, or read from an artifact), which the
+            certificate must describe. The elements of weights are read from it.
+        seed: the seed of the variables, the prime and the digests; None: a random one.
+        source: the source program; the first text must equal it, and so must its weights.
     """
     given = [each for each in (source, program) if each is not None]
     seed = secrets.randbits(62) if seed is None else seed
@@ -153,7 +154,9 @@ def verify_certificate(
 
 
 def _bound_of(name: str) -> Bound:
-    """How far a step of the product may be off where it is run; the certificate has no say."""
+    """Return the error bound of a stepwell rewrite for a run; the certificate does not define
+    it.
+    """
     found = [bound_of(cast(Step, each)) for each in step_classes().values() if each.name == name]
     if not found:
         raise Refused(f"there is no step {name[:40]!r}, so nothing is run for it")
@@ -182,18 +185,19 @@ class _Check:
     _types: dict[int, Attribute] = field(default_factory=dict[int, Attribute])
 
     def tried(self, place: str, step: Callable[[], None]) -> bool:
-        """Take a step of the check; whatever is wrong with the text is a fault, in a sentence."""
+        """Run a step of the verification; record any error as a fault."""
         try:
             step()
-        except Exception as error:  # Of a text that is not trusted: what cannot be checked is not.
+        # The text is not trusted, so a statement that cannot be checked is rejected.
+        except Exception as error:
             text = f"{place}: {_said(error)}" if place else _said(error)
             self.faults.append(text.encode(errors="backslashreplace").decode())
             return False
         return True
 
     def begin(self) -> None:
-        """Define what the first text says."""
-        by_hash()  # Recipes are known where the rules are.
+        """Add the definitions of the first text."""
+        by_hash()  # Importing the rules registers the recipes.
         self.certificate = Certificate.from_json(self.certificate.to_json())  # Of its types.
         self.store, self.trusted["recipes"] = store_of(self.certificate.weights, self.given)
         self.decisions = Decisions(self.store, self.seed)
@@ -224,7 +228,7 @@ class _Check:
         }
 
     def target(self) -> None:
-        """The target must be known, and one whose programs are of the last program's level."""
+        """Check that the target is known, and that the last program is at its level."""
         name, level = self.certificate.target, level_of(self.last.module)
         stages = find_target(name).stages
         if level not in ("aten", *stages):
@@ -234,7 +238,7 @@ class _Check:
             raise Refused(f"the last program is for {said.data}, not {name}")
 
     def _number(self, value: SSAValue) -> int:
-        """The number of a value that a text names."""
+        """Return the number of a value that a text names."""
         name = value.name_hint or ""
         if _NAME.fullmatch(name) is None:
             raise Refused(f"%{name[:40]} has no number")
@@ -250,7 +254,7 @@ class _Check:
         return number
 
     def entry(self, entry: Entry) -> None:
-        """Check one application, and believe its pairs."""
+        """Verify one application, and merge its pairs."""
         if not entry.statement:
             if entry.by not in _IMPLIED:
                 raise Refused(f"it states nothing, and is said to rest on {entry.by[:40]!r}")
@@ -270,10 +274,10 @@ class _Check:
         self.graph.unite(pairs)
 
     def _rests_on(self, entry: Entry, program: Program) -> str | None:
-        """Why a statement is trusted; None where it is proved.
+        """Return why a statement is trusted; None if it is proved.
 
         Raises:
-            Refused: it is neither.
+            Refused: it is neither proved nor trusted.
         """
         if entry.by == "rule":
             why = follows_rule(program, entry.rule) if entry.rule else "no rule is named"
@@ -312,17 +316,18 @@ class _Check:
         return None
 
     def _with_remedy(self, program: Program, error: Exception) -> Exception:
-        """The error; where numbers of weights are missing, also how to give them."""
+        """Return the error; if elements of weights are missing, state how to provide them."""
         leaves = [k for k in weights_of(program) if self.store.recipe_of(k) is None]
         bare = [key for key in leaves if not self.store.is_known(key)]
         hint = f"; no program that is given holds {bare[0]!r}: give the source" if bare else ""
         return Refused(_said(error) + hint)
 
     def _check_form(self, program: Program) -> None:
-        """A statement is one method, whose ops compute its pairs and have the types that they say.
+        """Check that a statement is one method whose ops compute its pairs and have their declared
+        types.
 
         Raises:
-            Refused: it is none.
+            Refused: it is not a statement.
         """
         (method,) = program.methods.values()
         last = method.body.block.last_op
@@ -342,13 +347,15 @@ class _Check:
             raise Refused(f"its values have {count} elements, more than {MOST_ELEMENTS}")
 
     def _placed(self, program: Program) -> list[tuple[int, int]]:
-        """The pairs of a statement in the program; what it says stands there must stand there."""
+        """Return the pairs of a statement in the program, whose definitions must match the
+        statement.
+        """
         numbers: dict[SSAValue, int] = {}
         block = program.method("equal").body.block
         for argument in block.args:
             number = numbers[argument] = self._number(argument)
             if number not in self._types:
-                raise Refused(f"%{argument.name_hint} is no value that is known")
+                raise Refused(f"%{argument.name_hint} is not a known value")
             if argument.type != self._types[number]:
                 stated, held = argument.type, self._types[number]
                 raise Refused(f"%{argument.name_hint} is {held}, not {stated}")
@@ -362,18 +369,20 @@ class _Check:
             if any(value in self._types for value in made.results):
                 same = self.graph.find(made)
                 if same is None or not self.graph.are_equal(same.results, made.results):
-                    raise Refused(f"%{op.results[0].name_hint} is not what is there")
+                    raise Refused(
+                        f"%{op.results[0].name_hint} does not match the program's definition"
+                    )
             else:
                 self.graph.define(made)
                 self._types.update((numbers[result], result.type) for result in op.results)
         pairs = pairs_of(program)
         for old, new in pairs:
             if old.type != new.type:
-                raise Refused(f"{old.type} is said to be equal to {new.type}")
+                raise Refused(f"{old.type} is claimed to be equal to {new.type}")
         return [(numbers[old], numbers[new]) for old, new in pairs]
 
     def end(self, program: Program) -> None:
-        """A program must give what the first text does, take what it takes, and have its effects.
+        """Check that a program has the inputs, results and side effects of the first text.
 
         Raises:
             Refused: it does not.
@@ -405,14 +414,17 @@ class _Check:
             raise Refused("it does not follow from the first program")
 
     def _next(self, effects: Iterator[Definition], wanted: Definition | None) -> Definition:
-        """The next effect of the first program, which must be that of the last; None: no more."""
+        """Return the next side effect of the first program, which must equal that of the last;
+        None: no more.
+        """
         for effect in effects:
             is_same = wanted is not None and effect.said == wanted.said
             if wanted and is_same and self.graph.are_equal(effect.operands, wanted.operands):
                 return effect
             if not effect.op.name.startswith(_ASSERTIONS):
                 raise Refused(f"{effect.op.name} of the first program is not there, or moved")
-            if effect.op.name != "aten._assert_tensor_metadata.default":  # Types are verified.
+            # The verifier checks types.
+            if effect.op.name != "aten._assert_tensor_metadata.default":
                 self.dropped.add(effect)
         if wanted is not None:
             raise Refused(f"{wanted.op.name} is not in the first program")
@@ -426,6 +438,6 @@ def _definition(op: Operation, numbers: Mapping[SSAValue, int]) -> Definition:
 
 
 def _has_effect(op: Operation, made: Definition) -> bool:
-    """Whether an op draws random numbers, or does something else than to give values."""
-    is_shown = isinstance(op, UpdateOp | MutateInputOp | ReturnOp)  # By `observed`.
+    """Whether an op draws random numbers, or has a side effect."""
+    is_shown = isinstance(op, UpdateOp | MutateInputOp | ReturnOp)  # `observed` yields them.
     return made.said.startswith(ONCE) or not (op.results or is_shown)

@@ -1,8 +1,8 @@
-"""What a rewrite promises, tried by machine: variants of its documented example.
+"""Testing of rewrites on variants of their documented examples.
 
-The example in a rewrite's docstring is one program on which it fires. `draft` makes it editable,
-`edits` says how it may be varied (types, shapes, arguments, readers, constants), `trial` applies
-the rewrite to a variant: it must refuse in words, not match, or compute what it replaced.
+The example in a rewrite's docstring is one program to which it applies. `draft` makes it editable,
+`edits` varies it (types, shapes, arguments, users, constants), and `trial` applies the rewrite to a
+variant: it must refuse with a reason, not match, or compute the same values.
 """
 
 from stepwell.validation.contracts.draft import Draft, Dropped, draft_of

@@ -1,4 +1,4 @@
-"""Other arguments of an op, and another op in its place."""
+"""Edits of an op's arguments, and replacement of the op by another one."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from stepwell.validation.contracts.edit import (
 
 
 def argument_edits(draft: Draft) -> Iterator[Edit]:
-    """Each argument of each op varied, left out, or set to None."""
+    """Yield edits that vary each argument of each op, omit it, or set it to None."""
     for at, step in enumerate(draft.steps):
         if step.regions is not None:
             continue
@@ -93,7 +93,7 @@ def _drop_argument(at: int, name: str, draft: Draft) -> None:
 
 
 def _values(argument: Argument, value: Any, rank: int) -> Iterator[Any]:
-    """Values worth trying of an argument's kind."""
+    """Yield values to try for an argument's kind."""
     base = argument.type.base
     if argument.type.nullable:
         yield None
@@ -145,7 +145,7 @@ def _lists(argument: Argument, value: Any, rank: int) -> Iterator[Any]:
 
 
 def _properties(at: int, step: Step) -> Iterator[Edit]:
-    """Fields of an op of a target's level."""
+    """Yield edits of the fields of an op at a target's level."""
     for name, attr in step.properties.items():
         for new in _attributes(attr):
             if new != attr:
@@ -191,7 +191,7 @@ def _set_property(at: int, name: str, attr: Attribute, draft: Draft) -> None:
 
 
 def operator_edits(draft: Draft, anchors: Sequence[type[Operation]]) -> Iterator[Edit]:
-    """Another of the ops that the rewrite looks at, in the place of one that stands there."""
+    """Yield edits that replace an op by another op that the rewrite matches."""
     for at, step in enumerate(draft.steps):
         if not issubclass(step.cls, tuple(anchors)):
             continue
@@ -220,7 +220,9 @@ _NUMBERS: dict[str, Any] = {
 
 
 def _translated(step: Step, other: type[SchemaOp], draft: Draft) -> dict[str, Any]:
-    """The arguments of an op for another one: tensors in order, the rest by name or made up."""
+    """Return the arguments of an op for another one: tensors in order, the rest by name or
+    default.
+    """
     tensors = [ref for value in step.arguments.values() for ref in refs_in(value)]
     made: dict[str, Any] = {}
     last = tensors[-1] if tensors else Ref(draft.sources[0].value)

@@ -1,8 +1,8 @@
-"""A method as plain data that can be edited and written again, with types inferred anew.
+"""A method as plain data that can be edited and rebuilt, with types inferred again.
 
-Values are numbers. A source is an input or a weight; a step is an op whose operands stand in its
-`arguments`. What is written again has the types that its dialect infers; where a dialect states
-them (the casts of `quant`, CMSIS-NN's operators), those that its meaning gives on zeros.
+Values are numbered. A source is an input or a weight; a step is an op whose operands are in its
+`arguments`. A rebuilt program has the types that its dialect infers. If a dialect states types (the
+casts of `quant`, CMSIS-NN's operators), they are those of the interpreter's results on zeros.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ from stepwell.ir.weights import WeightStore
 from stepwell.validation.contracts.fills import Fill, fill_of, weight_tensor
 
 MOST_ELEMENTS = 1 << 16
-"""Elements of the largest tensor that a variant may have."""
+"""The limit of elements of a tensor in a variant."""
 
 
 class Dropped(Exception):
-    """A variant that is no program: it does not verify, or its own meaning refuses it."""
+    """A variant that is not a program: it does not verify, or the interpreter rejects it."""
 
 
 @dataclass(frozen=True)
 class Ref:
-    """A value, by number."""
+    """A reference to a value, by number."""
 
     number: int
 
@@ -56,11 +56,11 @@ class Source:
 
     Attributes:
         value: its number.
-        type: a tensor's, or a run-time number's.
-        key: of the weight; None for an input.
-        kind: of the weight.
-        fill: what its elements are.
-        lying: how a weight lies in memory: "dense", "transposed", "expanded" or "sliced".
+        type: the type of a tensor or of a runtime number.
+        key: the key of a weight; None for an input.
+        kind: the kind of a weight.
+        fill: how its elements are filled.
+        lying: the memory layout of a weight: "dense", "transposed", "expanded" or "sliced".
         order: the dim order of an input.
     """
 
@@ -78,12 +78,12 @@ class Step:
     """An op. `arguments` are by schema for an op of PyTorch, else `operands` in order.
 
     Attributes:
-        cls: of the op.
-        arguments: by name; values are `Ref`s, also in lists.
-        properties, attributes: as the op has them; those of a schema op are in `arguments`.
-        types: of its results, as stated before any edit.
-        results: their numbers.
-        regions: the op that has them, to be cloned; None for an op without.
+        cls: the class of the op.
+        arguments: the arguments by name; values are `Ref`s, also in lists.
+        properties, attributes: those of the op; those of a schema op are in `arguments`.
+        types: the types of its results before any edit.
+        results: the numbers of its results.
+        regions: the op whose regions are cloned; None for an op without regions.
     """
 
     cls: type[Operation]
@@ -97,7 +97,7 @@ class Step:
 
 @dataclass
 class Draft:
-    """One method, editable."""
+    """An editable method."""
 
     sources: list[Source]
     steps: list[Step]
@@ -109,9 +109,9 @@ class Draft:
         default_factory=dict[str, tuple[int, int | None]]
     )
     is_blind: bool = False
-    """Whether the rewrite sees weights without data: their types alone."""
+    """Whether weights have no data for the rewrite, only types."""
     orders: tuple[tuple[int, ...] | None, ...] = ()
-    """The dim orders of what is returned, from the first on."""
+    """The dim orders of the outputs, from the first one."""
 
     def copy(self) -> Draft:
         """An independent copy; ops and attributes are shared."""
@@ -138,16 +138,16 @@ class Draft:
         )
 
     def fresh(self) -> int:
-        """A number that no value has."""
+        """Return an unused value number."""
         numbers = [source.value for source in self.sources]
         numbers += [number for step in self.steps for number in step.results]
         return max(numbers, default=0) + 1
 
     def build(self) -> Program:
-        """The program.
+        """Build the program.
 
         Raises:
-            Dropped: there is none: types cannot be inferred, or do not verify.
+            Dropped: it is no program, because types cannot be inferred, or do not verify.
         """
         return _Builder(self).build()
 
@@ -160,7 +160,7 @@ def _copied(value: Any) -> Any:
 
 
 def mapped(value: Any, change: Any) -> Any:
-    """An argument with `change` applied to each `Ref`, in lists too."""
+    """Return an argument with `change` applied to each `Ref`, in lists too."""
     if isinstance(value, Ref):
         return change(value)
     if isinstance(value, list):
@@ -169,14 +169,14 @@ def mapped(value: Any, change: Any) -> Any:
 
 
 def refs_in(value: Any) -> list[Ref]:
-    """The `Ref`s of an argument, in order."""
+    """Return the `Ref`s of an argument, in order."""
     refs: list[Ref] = []
     mapped(value, refs.append)
     return refs
 
 
 def draft_of(text: str) -> Draft:
-    """The only method of a text as a draft."""
+    """Return the only method of a text as a draft."""
     module = parse_module(text)
     func = next(op for op in module.ops if isinstance(op, FuncOp))
     signature = get_signature(func)
@@ -230,13 +230,13 @@ def _numbered(value: Any, numbers: Mapping[SSAValue, Any]) -> Any:
 
 
 class _Builder:
-    """Writes a draft, running it on zeros along the way."""
+    """Builds the program of a draft, and interprets it on zeros meanwhile."""
 
     def __init__(self, draft: Draft) -> None:
         self.draft = draft
         self.values: dict[int, SSAValue] = {}
         self.known: dict[int, Any] = {}
-        """Run-time values on zeros, for steps whose types only their meaning tells."""
+        """Runtime values on zeros, for steps whose types follow only from interpretation."""
         self.weights = WeightStore()
 
     def build(self) -> Program:
@@ -254,7 +254,7 @@ class _Builder:
         try:
             values = [self.values[number] for number in draft.returned]
         except KeyError:
-            raise Dropped("a value is returned that nothing gives") from None
+            raise Dropped("an undefined value is returned") from None
         block.add_op(ReturnOp(*values))
         types = [value.type for value in values]
         func = FuncOp(draft.name, ([s.type for s in inputs], types), Region(block))
@@ -291,7 +291,7 @@ class _Builder:
         if source.key not in self.weights:
             try:
                 made = weight_tensor(source.type, source.fill, source.lying)
-            except Exception as error:  # A dtype has no such numbers.
+            except Exception as error:  # The dtype does not represent these numbers.
                 raise Dropped(f"no such weight: {error}") from None
             self.weights.add(source.key, made)
         op = WeightOp(source.key, source.type, source.kind)
@@ -303,14 +303,14 @@ class _Builder:
             try:
                 return self.values[ref.number]
             except KeyError:
-                raise Dropped("a value is read that nothing gives") from None
+                raise Dropped("an undefined value is read") from None
 
         arguments = {name: mapped(item, value) for name, item in step.arguments.items()}
         try:
             op = self._made(step, arguments)
         except Dropped:
             raise
-        except Exception as error:  # Kernels raise whatever they like.
+        except Exception as error:  # Kernels may raise any exception.
             raise Dropped(f"{step.cls.name}: {str(error)[:200]}") from None
         block.add_op(op)
         for result in op.results:
@@ -343,7 +343,7 @@ class _Builder:
         return op
 
     def _evaluated(self, op: Operation) -> None:
-        """Give an op the shapes that its meaning gives, on zeros of its operands' types."""
+        """Give an op the result shapes of the interpreter, on zeros of its operands' types."""
         if any(not _is_static(value.type) for value in (*op.operands, *op.results)):
             return
         rule = rule_for(type(op))
@@ -365,7 +365,9 @@ def _is_static(type_: Attribute) -> bool:
 
 
 def zeros_of(type_: Attribute) -> Any:
-    """Zeros of a tensor type (of its storage, if it is quantized); zero for a number."""
+    """Return zeros of a tensor type (of its storage type, if it is quantized), or the number
+    zero.
+    """
     if not isinstance(type_, TensorType):
         return 0
     type_quantization = quantization(type_)
@@ -378,7 +380,7 @@ def zeros_of(type_: Attribute) -> Any:
 
 
 def elements_of(shape: Sequence[Dim]) -> int:
-    """How many elements a tensor has, symbolic sizes counted as 1."""
+    """Return the number of elements of a tensor; symbolic sizes count as 1."""
     return math.prod(d for d in shape if isinstance(d, int))
 
 

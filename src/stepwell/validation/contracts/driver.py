@@ -1,4 +1,4 @@
-"""Every documented rewrite, tried: how many variants came to what, and what is wrong."""
+"""The test of all documented rewrites: the outcomes of their variants, and the errors."""
 
 from __future__ import annotations
 
@@ -46,28 +46,28 @@ FINITE_ONLY = {
     "attention.limit_by_mask": "a NaN that the mask hides is found by what computes the value",
     "attention.add_mask_before_softmax": "a score of +∞ or NaN under the mask stays NaN",
 }
-"""Rewrites that hold for finite values alone, and why."""
+"""Rewrites that hold for finite values only, and why."""
 SORTING = dict.fromkeys(
     ("tosa.indexed.orders", "experts.choose_by_rank"),
     "which of equal elements comes first, torch leaves open",
 )
-"""Rewrites of sorts."""
+"""Rewrites of sorting ops."""
 INDEXING = {"tosa.indexed.indices": "torch takes an index beyond the end as its remainder"}
-"""Rewrites of ops that name rows; they are tried with rows near both ends."""
+"""Rewrites of ops with row indices; they are tried with indices near both ends."""
 UNVARIED = {
     "xnnpack.resizing: resize-by-matrices": (
         "PyTorch infers no result of an upsampling to a symbolic size"
     ),
     "tosa.transforms": ("PyTorch's own transform ends the process on an axis far out of range"),
 }
-"""Rewrites whose example cannot be varied, since a variant's types are inferred, and why."""
+"""Rewrites whose example cannot be varied, because a variant's types are inferred, and why."""
 SECONDS = 20
-"""How long one variant may take; the usual one takes some ten milliseconds."""
+"""The time limit of one variant; the usual one takes some ten milliseconds."""
 
 
 @dataclass
 class Tally:
-    """What came of one rewrite's variants."""
+    """The outcomes of one rewrite's variants."""
 
     name: str
     outcomes: Counter[Outcome] = field(default_factory=Counter[Outcome])
@@ -83,16 +83,16 @@ PASSES: dict[str, type[Pass]] = {
     "norms.center_residual_stream": CenterResidualStream,
     "xnnpack.partitioning.narrow_to_what_is_read": NarrowToWhatIsRead,
 }
-"""Passes over a whole program that state an example and keep its signature."""
+"""Passes over a whole program that have an example and keep its signature."""
 
 
 @dataclass(frozen=True)
 class Subject:
-    """What is tried: a rewrite, a rule or a pass, and the programs that it is tried on.
+    """The subject of a test: a rewrite, a rule or a pass, with example programs.
 
     Attributes:
-        steps: driven together, or the one pass.
-        examples: texts of programs on which they apply.
+        steps: the rewrites that are applied together, or one pass.
+        examples: the texts of programs to which they apply.
     """
 
     steps: tuple[Rewrite[Any] | Pass, ...]
@@ -100,7 +100,7 @@ class Subject:
 
     @property
     def anchors(self) -> list[type[Operation]]:
-        """The ops that rewrites look at."""
+        """Return the op classes that the rewrites match."""
         return [a for step in self.steps if isinstance(step, Rewrite) for a in step.anchors]
 
 
@@ -116,7 +116,9 @@ def documented() -> Iterator[str]:
 
 
 def subject_of(name: str) -> Subject:
-    """What `documented` calls so; the name of a module is all that stands in it."""
+    """Return the subject with a name of `documented`; the name of a module selects all of its
+    rewrites.
+    """
     place, _, rule = name.partition(": ")
     steps, module = steps_of(name), module_of(place)
     if rule and isinstance(steps[0], Rewrite):
@@ -127,7 +129,7 @@ def subject_of(name: str) -> Subject:
 
 
 def steps_of(name: str) -> tuple[Rewrite[Any] | Pass, ...]:
-    """The steps of a subject; its examples, which take a while to write, are not looked at."""
+    """Return the steps of a subject, without its examples, which take a while to build."""
     place, _, rule = name.partition(": ")
     if place in PASSES:
         return (PASSES[place](),)
@@ -136,7 +138,7 @@ def steps_of(name: str) -> tuple[Rewrite[Any] | Pass, ...]:
 
 
 def tally(name: str, count: int, seed: int = 0) -> Tally:
-    """Try the first `count` variants of something's examples, shared out among them."""
+    """Try the first `count` variants of a subject's examples, divided evenly among them."""
     subject = subject_of(name)
     found = Tally(name)
     for before in subject.examples:
@@ -150,11 +152,11 @@ def tally(name: str, count: int, seed: int = 0) -> Tally:
 
 
 class _TooLong(BaseException):
-    """Passes every handler of exceptions."""
+    """A timeout that `except Exception` does not catch."""
 
 
 def tried(rewrites: tuple[Rewrite[Any] | Pass, ...], variant: Variant, name: str) -> Verdict:
-    """What comes of one variant of a module's example; it may take `SECONDS`."""
+    """Return the outcome of one variant of a module's example; it may take `SECONDS`."""
     try:
         with _at_most(SECONDS):
             names = {name, name.partition(": ")[0]}
@@ -170,7 +172,7 @@ def tried(rewrites: tuple[Rewrite[Any] | Pass, ...], variant: Variant, name: str
 
 @contextmanager
 def _at_most(seconds: int) -> Generator[None]:
-    """Interrupt what runs in the main thread after so many seconds."""
+    """Interrupt the main thread after a number of seconds."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         raise _TooLong

@@ -1,4 +1,4 @@
-"""One edit of a draft, and what edits share."""
+"""One edit of a draft, and helpers for edits."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class Edit:
     """One change.
 
     Attributes:
-        kind: what it varies: "dtypes", "shapes", "arguments", "readers", "constants", "quantized",
-            "layouts", "operators", "symbols" or "no data".
-        label: what it does, in words.
+        kind: the property that it varies: "dtypes", "shapes", "arguments", "readers", "constants",
+            "quantized", "layouts", "operators", "symbols" or "no data".
+        label: the description of the edit.
         change: applies it to a draft in place.
     """
 
@@ -55,21 +55,21 @@ WORDS: dict[str, tuple[str, ...]] = {
     "rounding_mode": ("floor", "trunc"),
     "reduce": ("sum", "prod", "mean", "amax", "amin"),
 }
-"""What a text argument may say, by its name."""
+"""The choices of a string argument, by its name."""
 
 
 def name_of(draft: Draft, source: Source) -> str:
-    """How labels call a source."""
+    """Return the name of a source in labels."""
     return source.key or f"input {[s for s in draft.sources if s.key is None].index(source)}"
 
 
 def tensors_of(draft: Draft) -> Iterator[tuple[int, Source]]:
-    """The sources that are tensors, with their place."""
+    """Yield the tensor sources with their index."""
     for index, source in enumerate(draft.sources):
         if isinstance(source.type, TensorType):
             yield index, source
 
 
 def numbers_of(attr: Any) -> list[Any]:
-    """The numbers of an array attribute."""
+    """Return the numbers of an array attribute."""
     return list(attr.get_values())

@@ -1,7 +1,7 @@
-"""The ways in which an example may be varied, one edit at a time.
+"""The single edits of an example.
 
-Each edit changes one thing of a draft and knows nothing of the rewrite. Many lead to no program
-at all: building the draft finds out.
+Each edit changes one property of a draft independently of the rewrite. Many edits do not give a
+valid program; building the draft detects this.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from stepwell.validation.contracts.type_edits import (
 
 
 def edits_of(draft: Draft, anchors: Sequence[type[Operation]] = ()) -> list[Edit]:
-    """Every single edit of a draft, in a fixed order."""
+    """Return every single edit of a draft, in a fixed order."""
     return [
         *dtype_edits(draft),
         *shape_edits(draft),

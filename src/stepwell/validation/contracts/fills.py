@@ -1,4 +1,4 @@
-"""What the elements of a tensor are, and how it lies in memory."""
+"""The elements and the memory layout of test tensors."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ Fill = Literal[
     "distinct", "rows", "integers", "extremes", "huge", "denormal", "special",
 ]  # fmt: skip
 NAMED: tuple[Fill, ...] = ("ones", "zeros", "positive", "causal", "rolled")
-"""Fills that a key may ask for, as `g#positive`."""
+"""Fills that a key may select, as in `g#positive`."""
 SPECIAL = (0.0, -0.0, 1.0, -1.0, torch.nan, torch.inf, -torch.inf, 1e-40, -3e38, 3e38, 6.0, -3.0)
-"""What exact rewrites keep, bit for bit."""
+"""Values that exact rewrites preserve bit for bit."""
 UNRULY: frozenset[Fill] = frozenset({"extremes", "huge", "special"})
-"""Weights with which sums overflow or are not numbers: a bounded rewrite promises nothing."""
+"""Fills with which sums overflow or are NaN: a bounded rewrite guarantees nothing for them."""
 Lying = Literal["dense", "transposed", "expanded", "sliced"]
 
 
 def fill_of(key: str) -> Fill:
-    """What a key asks for."""
+    """Return the fill that a key selects."""
     for name in NAMED:
         if f"#{name}" in key:
             return name
@@ -37,7 +37,9 @@ def fill_of(key: str) -> Fill:
 def tensor_of(
     shape: list[int], dtype: torch.dtype, fill: Fill, random: torch.Generator | None = None
 ) -> torch.Tensor:
-    """A tensor with such elements; what a dtype has not becomes its nearest kind."""
+    """Return a tensor with a fill; a value that the dtype lacks becomes the nearest one of its
+    kind.
+    """
     if fill in ("ones", "zeros"):
         return torch.full(shape, fill == "ones", dtype=dtype)
     if fill == "rolled":
@@ -83,7 +85,7 @@ def _integers(
 def _floats(
     shape: list[int], dtype: torch.dtype, fill: Fill, random: torch.Generator | None
 ) -> torch.Tensor:
-    if dtype.itemsize == 1:  # MX payloads and scales: any code will do.
+    if dtype.itemsize == 1:  # MX payloads and scales may have any code.
         ends = (0x70, 0x80) if dtype == torch.float8_e8m0fnu else (0, 0x78)
         return torch.randint(*ends, shape, generator=random).to(torch.uint8).view(dtype)
     limits = torch.finfo(dtype)
@@ -104,14 +106,14 @@ def _floats(
     if fill == "special":
         table = torch.tensor(SPECIAL, dtype=torch.float64)
         return table[torch.randint(0, len(table), shape, generator=random)].to(dtype)
-    if fill == "integers":  # Halves, whole numbers and zeros of both signs: where ties are.
+    if fill == "integers":  # Half-integers, integers and zeros of both signs produce ties.
         table = torch.tensor([0.0, -0.0, 0.5, -0.5, 1.0, -1.0, 1.5, -2.5, 3.0, 6.0])
         return table[torch.randint(0, len(table), shape, generator=random)].to(dtype)
     return real.to(dtype)
 
 
 def value_of(type_: Any, fill: Fill, shape: list[int], random: torch.Generator) -> torch.Tensor:
-    """A value of a tensor type, stored integers where it is quantized."""
+    """Return a value of a tensor type; stored integers if it is quantized."""
     type_quantization = quantization(type_)
     if type_quantization is None:
         return tensor_of(shape, torch_dtype(element(type_)), fill, random)
@@ -133,7 +135,9 @@ def value_of(type_: Any, fill: Fill, shape: list[int], random: torch.Generator) 
 
 
 def weight_tensor(type_: Attribute, fill: Fill, lying: str) -> torch.Tensor:
-    """A weight of a type: its elements hang on the type alone, so that a finding stays one."""
+    """Return a weight of a type. Its elements depend on the type only, so that findings are
+    reproducible.
+    """
     random = torch.Generator().manual_seed(zlib.crc32(f"{type_} {fill}".encode()))
     shape = [d for d in dims(type_) if isinstance(d, int)]
     value = value_of(type_, fill, shape, random)

@@ -1,7 +1,8 @@
-"""Bounds, tried on numbers of every size: what is promised holds from 1e-30 to 1e30.
+"""Tests of error bounds on numbers of all magnitudes from 1e-30 to 1e30.
 
-Each value that a rewrite's example replaces is compared, element by element, with what both sides
-round there (`checking/derived.py`), and a rule's stated bound with that.
+Each value that a rewrite's example replaces is compared, element by element, with the derived
+rounding error of both sides (`validation/derived.py`), and a rule's declared bound is compared with
+the derived one.
 """
 
 from __future__ import annotations
@@ -32,31 +33,33 @@ from stepwell.validation.samples import Sample
 from stepwell.validation.step_observer import Margin, describe_bound
 
 KINDS = ("moderate", "hundreds", "each operand of a size", "sizes mixed", "canceling")
-"""How operands are filled, each of them several times."""
+"""The fills of operands, each of which is tried several times."""
 DECADES = 30
-"""Powers of ten to either side of 1."""
+"""The powers of ten on either side of 1."""
 _BOUNDED = 1e-3
-"""A share of the result above which a bound is no multiple of it: something cancels."""
+"""A bound above this fraction of the result is not reported as a multiple of it, because of
+cancellation.
+"""
 WIDE = 10
-"""A stated bound that is so many times wider than what is derived is told."""
+"""A declared bound is reported if it is wider than the derived one by this factor."""
 
 
 @dataclass
 class Sized:
-    """What came of one subject.
+    """The results of one subject.
 
     Attributes:
-        elements: that were compared and are finite on both sides.
-        exceeded: of these, by label of the sample.
-        classes: elements that are finite on one side alone, or another infinity.
-        short: elements at which a stated bound is less than the derived one.
-        width: by how much the stated bound is wider than the derived one, at the median.
-        needed: the largest share of the stated bound that the derived one takes up.
-        relative: the derived bound as a share of the result, at the largest.
-        stated: what the rule says.
-        closest: the largest share of a derived bound that was taken up.
+        elements: the number of compared elements that are finite on both sides.
+        exceeded: those of them that exceed the bound, by label of the sample.
+        classes: elements that are finite on one side only, or a different infinity.
+        short: elements at which the declared bound is less than the derived one.
+        width: the median ratio of the declared bound to the derived one.
+        needed: the largest ratio of the derived bound to the declared one.
+        relative: the largest ratio of the derived bound to the result.
+        stated: the rule's declared bound.
+        closest: the largest ratio of a difference to its derived bound.
         underived: why bounds could not be derived.
-        declared: what rewrites said that an application loses (`Rewrite.deviates`).
+        declared: the deviations that rewrites declared (`Rewrite.deviates`).
     """
 
     name: str
@@ -76,17 +79,19 @@ class Sized:
 
     @property
     def loses_classes(self) -> bool:
-        """Whether a number became infinite, or none, where it was neither."""
+        """Whether a finite number became infinite or NaN."""
         return self.classes.total() > 0
 
     @property
     def is_true(self) -> bool:
-        """Whether bounds hold, none is less than is derived, and lost classes are declared."""
+        """Whether bounds hold, none is less than the derived one, and lost classes are declared."""
         return not self.exceeded and not self.short and (not self.loses_classes or self.declares)
 
     @property
     def derived(self) -> str:
-        """The derived bound in numbers: in terms of the magnitudes of the stated one, if one is."""
+        """Return the derived bound as text, in terms of the magnitudes of the declared one if it
+        has any.
+        """
         if self.stated is None:
             is_relative = 0 < self.relative < _BOUNDED
             return f"{_up(self.relative)} relative" if is_relative else "element by element"
@@ -95,28 +100,28 @@ class Sized:
 
     @property
     def is_wide(self) -> bool:
-        """Whether ten times less could be stated."""
+        """Whether a ten times smaller bound could be declared."""
         return self.stated is not None and self.needed * WIDE < 1
 
     @property
     def declares(self) -> bool:
-        """Whether the rewrites said that an application may lose a class of numbers."""
+        """Whether the rewrites declared that an application may lose a class of numbers."""
         return bool(self.declared)
 
 
 def subjects() -> Iterator[str]:
-    """What states a bound that is derived."""
+    """Yield the subjects whose bound is derived."""
     for name in documented():
         if any(isinstance(s, Rewrite) and s.bound.derived for s in steps_of(name)):
             yield name
 
 
 def sized(name: str, rounds: int = 2) -> Sized:
-    """Try one subject's examples on numbers of every size.
+    """Try one subject's examples on numbers of all magnitudes.
 
     Args:
-        name: as `subjects` gives it.
-        rounds: how many samples of each kind.
+        name: a name of `subjects`.
+        rounds: the number of samples of each kind.
     """
     subject, found = subject_of(name), Sized(name)
     rewrites = tuple(step for step in subject.steps if isinstance(step, Rewrite))
@@ -155,7 +160,8 @@ def _add(found: Sized, margin: Margin) -> None:
     gap = torch.where(finite, (before - after).abs(), 0.0)
     found.elements += int(finite.sum())
     other = ~finite & ~((before == after) | (before.isnan() & after.isnan()))
-    # Where a bound overflows too, the order of a kernel's sums decides between an infinity and NaN.
+    # If a bound overflows, too, the summation order of a kernel decides between an infinity and
+    # NaN.
     other &= before.isfinite() | after.isfinite() | derived.isfinite()
     found.classes[margin.sample] += int(other.sum())
     over = gap > derived
@@ -191,7 +197,7 @@ def _add(found: Sized, margin: Margin) -> None:
 
 
 def _up(number: float) -> str:
-    """Two digits, rounded up."""
+    """Return two digits, rounded up."""
     if number <= 0 or not math.isfinite(number):
         return f"{number:g}"
     step = 10.0 ** (math.floor(math.log10(number)) - 1)
@@ -199,7 +205,7 @@ def _up(number: float) -> str:
 
 
 def samples(func: FuncOp, rounds: int) -> Iterator[Sample]:
-    """Inputs of a method: every kind, so many times."""
+    """Yield inputs of a method: `rounds` samples of every kind."""
     random = torch.Generator().manual_seed(0)
     for kind in KINDS:
         for number in range(rounds):

@@ -1,4 +1,6 @@
-"""Other readers, shared operands, other orders; constants for inputs and inputs for constants."""
+"""Edits of users, shared operands and the order of ops; constants for inputs, and inputs for
+constants.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ from stepwell.validation.contracts.edit import (
 
 
 def reader_edits(draft: Draft) -> Iterator[Edit]:
-    """More readers, fewer outputs, shared and exchanged operands, another order of ops."""
+    """Yield edits with more users, fewer outputs, shared and exchanged operands, or another order
+    of ops.
+    """
     made = [(at, number) for at, step in enumerate(draft.steps) for number in step.results]
     for at, number in made:
         step = draft.steps[at]
@@ -31,13 +35,13 @@ def reader_edits(draft: Draft) -> Iterator[Edit]:
             continue
         name = f"result {number} of {step.cls.name}"
         for behind in (False, True):
-            where = "behind the others" if behind else "before the others"
-            label = f"{name} is read once more, {where}"
+            where = "after the others" if behind else "before the others"
+            label = f"{name} has one more user, {where}"
             yield Edit("readers", label, partial(_read_again, at, number, type_, behind))
         yield Edit("readers", f"{name} is returned too", partial(_return_too, number))
         if step.cls.name in ("quant.qcast", "quant.dcast", "quant.scast"):
             continue
-        label = f"{name} is read twice by a product"
+        label = f"{name} is both operands of a product"
         yield Edit("readers", label, partial(_squared, number, type_))
     for index, number in enumerate(draft.returned):
         if len(draft.returned) > 1:
@@ -59,10 +63,10 @@ def reader_edits(draft: Draft) -> Iterator[Edit]:
         if len(found) > 1 and not issubclass(step.cls, SchemaOp):
             continue
         if len(found) == 2 and found[0][0] != found[1][0]:
-            label = f"{step.cls.name}: operands the other way round"
+            label = f"{step.cls.name}: operands exchanged"
             yield Edit("readers", label, partial(_swap, at, found[0][0], found[1][0]))
     for at in range(1, len(draft.steps)):
-        yield Edit("readers", f"step {at} stands one earlier", partial(_earlier, at))
+        yield Edit("readers", f"step {at} is one earlier", partial(_earlier, at))
 
 
 def _reading(number: int, type_: Attribute, result: int) -> Step:
@@ -123,7 +127,9 @@ FILLS = (
 
 
 def constant_edits(draft: Draft) -> Iterator[Edit]:
-    """Constants for inputs, inputs for constants, and other numbers in constants."""
+    """Yield edits with constants for inputs, inputs for constants, and other numbers in
+    constants.
+    """
     for index, source in tensors_of(draft):
         name = name_of(draft, source)
         if source.key is None:
@@ -165,7 +171,7 @@ def _fill(index: int, fill: Any, draft: Draft) -> None:
 
 
 def blind_edits(draft: Draft) -> Iterator[Edit]:
-    """Weights of which the types alone are known, as in a text without its `.safetensors`."""
+    """Yield edits with weights without data, as in a text without its `.safetensors`."""
     if any(source.key is not None for source in draft.sources):
         yield Edit("no data", "weights have no data", _blind)
 

@@ -1,4 +1,4 @@
-"""One variant against one rewrite: dropped, not matched, refused, applied, or wrong."""
+"""The trial of one rewrite on one variant: dropped, not matched, refused, applied, or wrong."""
 
 from __future__ import annotations
 
@@ -40,22 +40,22 @@ SAMPLES: tuple[Filling, ...] = (
     ("denormals", "denormal", "rolled", False),
     ("extremes", "extremes", "extremes", False),
 )
-"""(label, how floats are filled, how integers are, whether a bounded step promises anything)."""
+"""(label, filling of floats, filling of integers, whether a bounded pass guarantees its bound)."""
 DISTINCT: tuple[Filling, ...] = (("distinct", "distinct", "distinct", True),)
-"""The sample for what sorts."""
+"""The sample for sorting ops."""
 ROWS: tuple[Filling, ...] = tuple((label, real, "rows", plain) for label, real, _, plain in SAMPLES)
-"""Samples whose integers name rows."""
+"""Samples whose integers are row indices."""
 MODERATE = 0.75
 """Floats up to this power of the largest one are of moderate size."""
 HUGE = 1e30
-"""The largest factor that a bound speaks of."""
+"""The largest factor to which a bound applies."""
 SYMBOL = 3
 """The value of a symbolic size, where its range allows it."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What came of a variant; `why` in words, for all but what applied."""
+    """The outcome of a variant; `why` is the reason, except for `applied`."""
 
     outcome: Outcome
     why: str = ""
@@ -66,15 +66,15 @@ def try_variant(
     draft: Draft,
     samples: Sequence[Filling] = SAMPLES,
 ) -> Verdict:
-    """Apply rewrites to a variant, and compare it with what it was on every sample.
+    """Apply rewrites to a variant, and compare it with the original on every sample.
 
     Args:
-        rewrites: driven together to a fixed point; or one pass.
+        rewrites: rewrites that are applied together to a fixed point; or one pass.
         draft: the variant.
-        samples: how inputs are filled.
+        samples: the fillings of inputs.
 
     Returns:
-        "dropped" if the variant is no program, or its own meaning refuses every sample.
+        "dropped" if the variant is not a program, or if the interpreter rejects every sample.
     """
     try:
         program = draft.build()
@@ -93,7 +93,7 @@ def try_variant(
         return _without_data(step, run)
     try:
         run.step(step)
-    except UnsupportedError as error:  # A pass refuses a whole program.
+    except UnsupportedError as error:  # A pass may refuse a whole program.
         return Verdict("refused", error.problems[0].fact)
     except Exception as error:  # Whatever it is: nothing may escape a rewrite.
         return Verdict("wrong", f"raises {_traced(error)}")
@@ -124,7 +124,7 @@ def _step_of(rewrites: Sequence[Rewrite[Any] | Pass]) -> Pass:
 
 
 def _without_data(step: Pass, run: Checked) -> Verdict:
-    """What a step makes of weights without data, which are given back before it is compared."""
+    """Apply a pass with weights without data; the data is restored before the comparison."""
     work, history = run.program, History()
     held = dict(work.weights.entries)
     for key in held:
@@ -145,7 +145,8 @@ def _without_data(step: Pass, run: Checked) -> Verdict:
         return Verdict("refused" if history.refusals else "not matched", "without data")
     grouped = isinstance(step, GreedyRewrites)
     bounds = [r.bound for r in step.rewrites] if grouped else [bound_of(step)]
-    # Nothing follows each application here: a step of an integer is one of the result's.
+    # Single applications are not observed here, so an integer may differ by one unit of the
+    # result's scale.
     whole = total_bound(bounds * applied)
     bound = replace(tolerated(bounds * applied), units=whole.units, varies=whole.varies)
     for befores in run.recordings.values():
@@ -161,7 +162,9 @@ def _without_data(step: Pass, run: Checked) -> Verdict:
 
 
 def _awaits_narrowing(problem: Problem) -> bool:
-    """TOSA's pipeline ends by making 64-bit integers 32-bit ones, or refusing them in words."""
+    """Whether a problem is a 64-bit integer, which the end of TOSA's pipeline narrows to 32 bits or
+    refuses.
+    """
     return "has no form on" in problem.fact and "i64" in problem.fact.split("; it")[0]
 
 
@@ -177,11 +180,11 @@ FILLS = (
     ".eq.",
     ".ne.",
 )
-"""Ops that put a number in a place or compare with it: an infinite one is as good as another."""
+"""Ops that store a number or compare with it, for which any infinite number is equivalent."""
 
 
 def is_unruly(draft: Draft) -> bool:
-    """Whether weights or factors overflow or are not numbers."""
+    """Whether weights or factors overflow or are NaN."""
     if any(source.fill in UNRULY for source in draft.sources if source.key is not None):
         return True
     return any(
@@ -193,7 +196,7 @@ def is_unruly(draft: Draft) -> bool:
 
 
 def _traced(error: Exception) -> str:
-    """An exception with the places it came through, innermost last."""
+    """Return an exception with its stack, innermost frame last."""
     frames = [
         f"{frame.filename.rsplit('/', 1)[-1]}:{frame.lineno} {frame.name}"
         for frame in traceback.extract_tb(error.__traceback__)[-4:]
@@ -203,7 +206,7 @@ def _traced(error: Exception) -> str:
 
 
 def _recorded(work: Program, samples: Sequence[Filling], unruly: bool) -> Checked:
-    """A check that has recorded the variant on every sample on which it runs."""
+    """Return a check with recorded runs of the variant on every sample on which it runs."""
     run = Checked(work, 1 << 28)
     func = work.method()
     floats = any(_is_float(v.type) for op in func.walk() for v in (*op.operands, *op.results))
@@ -229,7 +232,7 @@ def _recorded(work: Program, samples: Sequence[Filling], unruly: bool) -> Checke
 
 
 RANDOM = ("dropout", "rand", "bernoulli", "normal", "attention")
-"""What the names of ops say that may draw random numbers."""
+"""Parts of the names of ops that may draw random numbers."""
 
 
 def _draws(func: FuncOp) -> bool:
@@ -237,9 +240,10 @@ def _draws(func: FuncOp) -> bool:
 
 
 def overflows(recording: Recording) -> bool:
-    """Whether floats come near the largest of their type, or cease to be finite on the way.
+    """Whether floats come near the maximum of their type, or become infinite or NaN.
 
-    There a factor that moves makes another sum overflow; a bound speaks of moderate numbers.
+    In such a run a moved factor changes which sum overflows; a bound applies to moderate numbers
+    only.
     """
     for value, held in recording.values.items():
         if not isinstance(held, torch.Tensor) or not held.is_floating_point() or not held.numel():
@@ -271,14 +275,15 @@ def _is_float(type_: Any) -> bool:
 def samples_of(
     func: FuncOp, samples: Sequence[Filling] = SAMPLES, *, floats: bool, unruly: bool = False
 ) -> list[Sample]:
-    """The run-time inputs that a variant is tried on.
+    """Return the runtime inputs on which a variant is tried.
 
     Args:
         func: the method.
-        samples: how its inputs are filled.
-        floats: whether it computes with floats. A bound speaks of floats: integers alone must be
-            right at their extremes too.
-        unruly: its weights overflow or are not numbers, so that only exact steps promise anything.
+        samples: the fillings of its inputs.
+        floats: whether it computes with floats. A bound applies to floats; integer-only variants
+            must be correct at their extremes, too.
+        unruly: whether its weights overflow or are NaN, so that only exact passes guarantee
+            anything.
     """
     random = torch.Generator().manual_seed(0)
     types = func.function_type.inputs.data

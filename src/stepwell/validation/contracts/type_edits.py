@@ -1,4 +1,4 @@
-"""Other element types, shapes, quantizations and layouts."""
+"""Edits of element types, shapes, quantization and layouts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from stepwell.validation.contracts.edit import (
 
 
 def set_type(index: int, type_: Attribute, draft: Draft) -> None:
-    """Give a source another type."""
+    """Set the type of a source."""
     source = draft.sources[index]
     source.type = type_
     if source.order is not None and len(source.order) != len(dims(type_)):
@@ -38,7 +38,7 @@ def set_type(index: int, type_: Attribute, draft: Draft) -> None:
 
 
 def dtype_edits(draft: Draft) -> Iterator[Edit]:
-    """Another element type, of one source or wherever it stands."""
+    """Yield edits of the element type, of one source or everywhere."""
     elements = {element(s.type) for _, s in tensors_of(draft) if quantization(s.type) is None}
     elements |= {
         element(t)
@@ -87,7 +87,7 @@ def _replace_element(old: Attribute, new: Attribute, draft: Draft) -> None:
 
 
 def shape_edits(draft: Draft) -> Iterator[Edit]:
-    """Other sizes and ranks, of one source or of all."""
+    """Yield edits of sizes and ranks, of one source or of all."""
     sizes = {d for _, s in tensors_of(draft) for d in dims(s.type) if isinstance(d, int)}
     for old in sorted(sizes):
         for new in (0, 1, 2, 3, 5, 16, 33):
@@ -117,12 +117,12 @@ def shape_edits(draft: Draft) -> Iterator[Edit]:
 
 
 def set_shape(index: int, shape: list[Any], draft: Draft) -> None:
-    """Give a source another shape."""
+    """Set the shape of a source."""
     set_type(index, tensor(shape, element(draft.sources[index].type)), draft)
 
 
 _SIZES = ("size", "shape", "new_shape", "normalized_shape", "output_size", "sizes", "repeats")
-"""Arguments that name sizes, which go with those of the tensors."""
+"""Arguments that contain sizes, which are changed with those of the tensors."""
 
 
 def _resize(old: int, new: int, draft: Draft) -> None:
@@ -142,7 +142,7 @@ def _resize(old: int, new: int, draft: Draft) -> None:
 
 
 def _restate(step: Step, old: int, new: int) -> None:
-    """Constant shapes of TOSA stand in an op of their own."""
+    """Update the constant shapes of TOSA, which are in a separate op."""
     values = step.properties.get("values")
     if values is None or step.cls.name != "tosa.const_shape":
         return
@@ -160,7 +160,7 @@ def _all_ones(draft: Draft) -> None:
 
 
 def _lead_all(count: int, draft: Draft) -> None:
-    """Leading axes for every input, and for the lists of sizes; negative axes stay."""
+    """Add leading axes to every input and to the lists of sizes; negative axes are unchanged."""
     for index, source in tensors_of(draft):
         if source.key is not None:
             continue
@@ -176,7 +176,7 @@ def _lead_all(count: int, draft: Draft) -> None:
 
 
 def symbol_edits(draft: Draft) -> Iterator[Edit]:
-    """A size of inputs that a call decides: on one axis, or wherever it stands among inputs."""
+    """Yield edits that make a size of the inputs symbolic, on one axis or wherever it occurs."""
     inputs = [(index, source) for index, source in tensors_of(draft) if source.key is None]
     sizes = {d for _, s in inputs for d in dims(s.type) if isinstance(d, int) and d > 1}
     for size in sorted(sizes):
@@ -193,7 +193,7 @@ SYMBOLS = ("s101", "s102", "s103", "s104")
 
 
 def _fresh_symbol(draft: Draft) -> str | None:
-    """A symbol that the draft has not, of any size from 1."""
+    """Return a new symbol with the range from 1."""
     name = next((symbol for symbol in SYMBOLS if symbol not in draft.ranges), None)
     if name is not None:
         draft.ranges[name] = (1, 64)
@@ -227,7 +227,7 @@ def _symbol_at(index: int, axis: int, draft: Draft) -> None:
 
 
 def quantization_edits(draft: Draft) -> Iterator[Edit]:
-    """Other scales, zero points, storage types and axes, wherever a quantized type stands."""
+    """Yield edits of scales, zero points, storage types and axes of every quantized type."""
     types: list[Attribute] = [s.type for s in draft.sources]
     types += [type_ for step in draft.steps for type_ in step.types]
     types = [type_ for type_ in types if isinstance(type_, TensorType)]
@@ -291,14 +291,14 @@ def _requantize(old: UniformQuantizedType, new: UniformQuantizedType, draft: Dra
 
 
 def layout_edits(draft: Draft) -> Iterator[Edit]:
-    """Inputs in other dim orders, weights that are not dense."""
+    """Yield edits with other dim orders of inputs, and with weights that are not dense."""
     for index, source in tensors_of(draft):
         rank, name = len(dims(source.type)), name_of(draft, source)
         if source.key is None:
             orders = [(0, *range(2, rank), 1), tuple(reversed(range(rank)))]
             for order in orders:
                 if rank > 1 and order != tuple(range(rank)):
-                    label = f"{name} lies in the order {list(order)}"
+                    label = f"{name} has the dim order {list(order)}"
                     yield Edit("layouts", label, partial(_order, index, order))
             continue
         for lying in ("transposed", "expanded", "sliced"):

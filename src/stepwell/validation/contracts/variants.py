@@ -1,4 +1,4 @@
-"""Which variants of an example are tried: every single edit, then edits on top of each other."""
+"""The variants of an example: every single edit, then combinations of edits."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from stepwell.validation.contracts.draft import Draft
 from stepwell.validation.contracts.edits import Edit, edits_of
 
 MOST_EDITS = 4
-"""Edits on top of each other."""
+"""The limit of combined edits."""
 
 
 @dataclass(frozen=True)
 class Variant:
-    """An edited example; `labels` say what was done to it, `kinds` what that varies."""
+    """An edited example; `labels` describe its edits, `kinds` classify them."""
 
     draft: Draft
     labels: tuple[str, ...]
@@ -29,9 +29,9 @@ class Variant:
 def variants_of(
     example: Draft, anchors: Sequence[type[Operation]], seed: int = 0
 ) -> Iterator[Variant]:
-    """Variants without end: the example itself, each single edit once, then several at a time.
+    """Yield variants indefinitely: the example, each single edit once, then combinations.
 
-    Kinds of edits take turns, so that the first few variants are of as many kinds.
+    The kinds of edits alternate, so that the first few variants cover many kinds.
     """
     draw = random.Random(seed)
     yield Variant(example, (), ())

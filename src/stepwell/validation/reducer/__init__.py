@@ -1,1 +1,1 @@
-"""Steps that fail: reproduced and made small."""
+"""Reproducers of failing passes, and their reduction."""

@@ -1,9 +1,9 @@
-"""`reduce`: the smallest program on which a step still fails in the same way.
+"""`reduce`: delta debugging of a failing pass to a minimal program.
 
-Any part of a method is a method: ops that are left out give their values as arguments, and what
-nobody reads any more is returned. So ops are left out in ever smaller runs, as Lithium and `ddmin`
-do (Zeller and Hildebrandt, Simplifying and isolating failure-inducing input, 2002), as long as the
-rest fails as the whole did: the same step in the same way, or as a command of the user's says.
+Any part of a method is a method: the results of removed ops become arguments, and unused values are
+returned. So ops are removed in ever smaller runs, as in Lithium and `ddmin` (Zeller and
+Hildebrandt, Simplifying and isolating failure-inducing input, 2002), as long as the rest fails in
+the same way: the same pass with the same failure, or as a user's command defines it.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from stepwell.validation.reducer.reproducer import Header, Reproducer, fails
 
 Interesting = Callable[[Program], bool]
 Progress = Callable[[int, int], None]
-"""Called with (ops that are left, programs tried)."""
+"""Called with (number of ops left, number of programs tried)."""
 
 _OF_WHOLE = ("stepwell.inputs", "stepwell.outputs", "stepwell.in_spec", "stepwell.out_spec")
 
 
 @dataclass(frozen=True)
 class Reduced:
-    """What is left.
+    """The result of a reduction.
 
     Attributes:
-        reproducer: the small one.
+        reproducer: the reduced reproducer.
         before, after: the number of ops.
-        tried: how many programs were looked at.
+        tried: the number of programs that were tried.
     """
 
     reproducer: Reproducer
@@ -51,16 +51,16 @@ def reduce(
     interesting: Interesting | None = None,
     progress: Progress | None = None,
 ) -> Reduced:
-    """Make a reproducer small.
+    """Reduce a reproducer.
 
     Args:
-        reproducer: what to start from; it stays as it is.
-        interesting: whether a program still shows what it is about; by default that the step fails
-            in the way that the header says.
-        progress: told about each program that is tried.
+        reproducer: the reproducer to reduce; it is not modified.
+        interesting: whether a program still shows the failure; by default that the pass fails in
+            the way that the header states.
+        progress: called for each program that is tried.
 
     Raises:
-        StepwellError: the whole program is not interesting.
+        StepwellError: the complete program does not show the failure.
     """
     header = reproducer.header
     test = interesting
@@ -69,7 +69,8 @@ def reduce(
         test = _fails_as(header)
     elif not test(reproducer.program):
         raise StepwellError(
-            "the whole program is not interesting", help="the command must exit with 0 on it"
+            "the complete program does not show the failure",
+            help="the command must exit with 0 on it",
         )
     search = _Search(test, progress or _silent)
     program = search.methods(reproducer.program)
@@ -80,7 +81,9 @@ def reduce(
 
 
 def by_command(command: str, header: Header) -> Interesting:
-    """Whether a command exits with 0, given the program as a file (`{}` in it, or at its end)."""
+    """Return the predicate that a command exits with 0, given the program as a file (`{}` in it, or
+    at its end).
+    """
     words = shlex.split(command)
 
     def interesting(program: Program) -> bool:
@@ -95,7 +98,7 @@ def by_command(command: str, header: Header) -> Interesting:
 
 
 def _fails_as(header: Header) -> Interesting:
-    """Whether the header's step fails on a program in the header's way."""
+    """Return the predicate that the header's pass fails on a program in the header's way."""
     steps = header.steps()
 
     def interesting(program: Program) -> bool:
@@ -106,18 +109,18 @@ def _fails_as(header: Header) -> Interesting:
 
 
 def _with_failure(reproducer: Reproducer) -> Header:
-    """The header with how the step fails, found by running it."""
+    """Return the header with the failure of the pass, which is found by running it."""
     found = fails(reproducer.program, reproducer.header.steps())
     if found is None:
         raise StepwellError(
             "the step does not fail on the program",
-            help="--test COMMAND says what is interesting instead",
+            help="--test COMMAND defines another failure",
         )
     return replace(reproducer.header, fails=found.signature)
 
 
 def _silent(left: int, tried: int) -> None:
-    """Tells nobody."""
+    """Report nothing."""
 
 
 def _count(program: Program) -> int:
@@ -139,7 +142,7 @@ class _Search:
             return False
 
     def methods(self, program: Program) -> Program:
-        """Leave out methods."""
+        """Remove methods."""
         for name in list(program.methods):
             if len(program.methods) > 1:
                 rest = program.clone()
@@ -148,7 +151,7 @@ class _Search:
         return program
 
     def ops(self, program: Program, method: str) -> Program:
-        """Leave out ops of a method, in ever shorter runs, until each that is left is needed."""
+        """Remove ops of a method, in ever shorter runs, until every remaining op is needed."""
         kept = list(range(len(list(program.method(method).body.block.ops)) - 1))
         best = program
         size = max(len(kept) // 2, 1)
@@ -168,7 +171,7 @@ class _Search:
 
 
 def cut(program: Program, method: str, kept: Collection[int]) -> Program:
-    """The program with some ops of a method alone, by their numbers in its block."""
+    """Return the program with only some ops of a method, by their numbers in its block."""
     copy = program.clone()
     func = copy.method(method)
     block = func.body.block
@@ -195,7 +198,7 @@ def cut(program: Program, method: str, kept: Collection[int]) -> Program:
 
 
 def _leave_out(op: Operation, func: FuncOp) -> None:
-    """Erase an op; what others read of it becomes an argument."""
+    """Erase an op; its used results become arguments."""
     block = func.body.block
     for result in op.results:
         if result.first_use is not None:

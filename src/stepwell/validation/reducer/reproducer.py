@@ -1,4 +1,4 @@
-"""Reproducers: the program as it was just before a step failed, and that one step, as a text.
+"""Reproducers: the program before a pass failed, and that pass, as text.
 
     // stepwell reproducer: `stepwell opt repro.mlir --load my_rewrite.py` runs the step again
     // step: my-rewrite{limit=4}
@@ -6,8 +6,8 @@
     // context: {"target": "xnnpack", "numerics": "torch"}
     // fails: my-rewrite raises ZeroDivisionError in build
 
-Steps are deterministic, so what led to a failure is found by taking the same way again: nothing is
-kept while all goes well. `reducing.py` makes a reproducer small.
+Passes are deterministic, so the cause of a failure is found by running them again, and nothing is
+recorded in a successful run. `reduce.py` reduces a reproducer.
 """
 
 from __future__ import annotations
@@ -51,15 +51,15 @@ from stepwell.plugins.registry import REGISTRY
 
 HEADER = "// stepwell reproducer"
 MOST_LOOKS = 1 << 22
-"""Ops that are verified, at most, to find the one application of a step that broke a program."""
+"""The limit of verified ops in the search for the application that broke a program."""
 
 Make = Callable[[], Program]
-"""Gives the program that a pipeline began with, anew each time."""
+"""Creates a new copy of the program with which a pipeline began."""
 
 
 @dataclass(frozen=True)
 class Header:
-    """What the first lines of a reproducer say."""
+    """The first lines of a reproducer."""
 
     step: str
     load: tuple[str, ...] = ()
@@ -68,7 +68,7 @@ class Header:
 
     @classmethod
     def read(cls, text: str) -> Header | None:
-        """The header of a text, or None if it is no reproducer."""
+        """Return the header of a text, or None if it is not a reproducer."""
         if not text.startswith(HEADER):
             return None
         lead = re.match(r"(?://.*\n)*", text)
@@ -89,7 +89,7 @@ class Header:
         load = "".join(f" --load {file}" for file in self.load)
         lines = [
             f"{HEADER}: `stepwell opt FILE{load}` runs the step again,",
-            f"// `stepwell reduce FILE{load}` makes it small",
+            f"// `stepwell reduce FILE{load}` reduces it",
             f"// step: {self.step}",
             *(f"// load: {file}" for file in self.load),
             f"// context: {json.dumps(dict(self.context), default=str)}",
@@ -99,40 +99,39 @@ class Header:
         return "\n".join(lines) + "\n"
 
     def steps(self) -> tuple[Step, ...]:
-        """The step.
+        """Return the pass.
 
         Raises:
-            StepwellError: it stands in a file that was not loaded.
+            StepwellError: it is defined in a file that was not loaded.
         """
         missing = [file for file in self.load if str(Path(file).resolve()) not in REGISTRY.plugins]
         if missing:
             raise StepwellError(
-                f"the reproducer's step stands in {', '.join(missing)}, which is not loaded",
-                help="--load it, if you trust what it does when it is run: the text alone runs "
-                "nothing",
+                f"the reproducer's pass is defined in {', '.join(missing)}, which is not loaded",
+                help="--load it, if you trust its code: the text alone executes nothing",
             )
         return parse_steps(self.step)
 
     def lowering(self) -> Context:
-        """The context of the lowering in which the step failed."""
+        """Return the context of the lowering in which the pass failed."""
         held = dict(self.context)
         return Context(str(held.pop("target", "")), held)
 
 
 @dataclass(frozen=True)
 class Reproducer:
-    """A program, the step that fails on it, and how."""
+    """A program, the pass that fails on it, and the failure."""
 
     program: Program
     header: Header
 
     def text(self, constants: int = 64) -> str:
-        """The file; larger constants are keys."""
+        """Return the text; larger constants are keys."""
         module = with_values(self.program.module, self.program.weights, constants)
         return f"{self.header}{to_text(module, locations=True)}\n"
 
     def save(self, path: str | Path) -> None:
-        """Write the text, and beside it the constants that do not stand in it."""
+        """Write the text, and a file with the constants that are not in the text."""
         place = Path(path)
         weights = self.program.weights
         large = sorted(too_large(self.program.module, weights, 64))
@@ -142,19 +141,19 @@ class Reproducer:
         write_atomically(place, self.text().encode())
 
     def command(self, path: str | Path) -> str:
-        """What replays it."""
+        """Return the command that replays it."""
         return " ".join(["stepwell opt", str(path), *(f"--load {f}" for f in self.header.load)])
 
     @classmethod
     def open(cls, path: Path, header: Header | None = None) -> Reproducer:
-        """A reproducer from its file, with the constants beside it.
+        """Read a reproducer from its file and the file with its constants.
 
         Args:
-            path: of the text.
-            header: instead of the one in the text.
+            path: the path of the text.
+            header: replaces the header in the text.
 
         Raises:
-            StepwellError: there is no header, or the file does not read.
+            StepwellError: there is no header, or the file cannot be read.
         """
         text = read_bytes(path).decode(errors="replace")
         held = header or Header.read(text)
@@ -174,7 +173,7 @@ class Reproducer:
 
 
 def fails(program: Program, steps: Sequence[Step]) -> StepFailure | None:
-    """How steps fail on a copy of a program, or None."""
+    """Return the failure of passes on a copy of a program, or None."""
     copy = program.clone()
     try:
         for step in steps:
@@ -191,14 +190,15 @@ def fails(program: Program, steps: Sequence[Step]) -> StepFailure | None:
 def explained(
     make: Make, steps: Sequence[Step], error: StepwellError, *, reproduce: bool = True
 ) -> StepwellError:
-    """The error with its cause found, and a reproducer, if a step made the mistake.
+    """Find the pass that caused an error; return the error with the cause and a reproducer.
 
     Args:
-        make: the program that the steps began with.
-        steps: the pipeline's.
-        error: what came of them; a `StepFailure` knows its step, while a `VerificationError` at the
-            end, or a failure on a program that was broken before, asks which step broke it.
-        reproduce: whether a reproducer is wanted.
+        make: creates the program with which the passes began.
+        steps: the passes of the pipeline.
+        error: the error of the pipeline. A `StepFailure` states its pass. For a `VerificationError`
+            at the end, or a failure on a program that was invalid before, the pass that broke the
+            program is searched.
+        reproduce: whether to create a reproducer.
     """
     failure = error if isinstance(error, StepFailure) else None
     if failure is None and not isinstance(error, VerificationError):
@@ -211,12 +211,12 @@ def explained(
 
 
 class _Stop(Exception):
-    """The application that was waited for is about to be made."""
+    """Raised before the requested application."""
 
 
 @dataclass
 class _StopBefore:
-    """A watch that ends a run before one application."""
+    """An observer that stops a run before one application."""
 
     number: int
     made: int = 0
@@ -235,7 +235,7 @@ def _problems(program: Program) -> Any:
 
 
 def _first_break(make: Make, steps: Sequence[Step]) -> StepFailure | None:
-    """The failure of the first step after which the program does not verify."""
+    """Return the failure of the first pass after which the program does not verify."""
     program, history = make(), History()
     for at, step in enumerate(steps):
         try:
@@ -251,7 +251,9 @@ def _first_break(make: Make, steps: Sequence[Step]) -> StepFailure | None:
 
 @dataclass
 class _Verifying:
-    """A watch that verifies after each application, and remembers the first that broke it."""
+    """An observer that verifies after each application, and records the first that broke the
+    program.
+    """
 
     program: Program
     left: int = MOST_LOOKS
@@ -274,7 +276,7 @@ class _Verifying:
 
 
 def _breaking_application(make: Make, steps: Sequence[Step], at: int) -> StepFailure | None:
-    """The failure of the one application in a step that broke the program."""
+    """Return the failure of the application in a pass that broke the program."""
     program = make()
     for step in steps[:at]:
         apply_step(step, program, History())
@@ -308,7 +310,9 @@ def _broken(
 def _reproducer(
     make: Make, steps: Sequence[Step], at: int, failure: StepFailure
 ) -> Reproducer | None:
-    """The smallest of three that fails in the same way: one rewrite, its step, all the way."""
+    """Return the smallest of three candidates that fails in the same way: one rewrite, its pass, or
+    all passes.
+    """
     part = next((p for p in parts_of(steps[at]) if step_name(p) == failure.step), None)
     tries: list[tuple[Program, Sequence[Step]]] = []
     if failure.kind != "endless" and (part is not None or isinstance(steps[at], Rewrite)):
@@ -325,20 +329,20 @@ def _reproducer(
 
 
 def _before(make: Make, steps: Sequence[Step], at: int, applications: int) -> Program:
-    """The program just before an application of a step."""
+    """Return the program before an application in a pass."""
     program = make()
     for step in steps[:at]:
         apply_step(step, program, History())
     if applications:
         history = History()
         history.watch = _StopBefore(applications)
-        with suppress(_Stop, Exception):  # A match that raises has changed nothing.
+        with suppress(_Stop, Exception):  # A match that raised an exception has changed nothing.
             steps[at].apply(program, history)
     return program
 
 
 def _spelled(steps: Sequence[Step]) -> tuple[str, tuple[str, ...]]:
-    """The text of steps, and the files that have to be loaded for it."""
+    """Return the text of passes, and the files that must be loaded for it."""
     files: dict[str, None] = {}
     texts: list[str] = []
     for step in steps:
@@ -349,7 +353,7 @@ def _spelled(steps: Sequence[Step]) -> tuple[str, tuple[str, ...]]:
 
 
 def _files_of(cls: type[Step]) -> list[str]:
-    """The file that has to be loaded for a class of step; none for those known without one."""
+    """Return the file that must be loaded for a pass class; none for a known one."""
     for plugin in REGISTRY.plugins.values():
         if cls.name in plugin.brings.get("steps", ()) and REGISTRY.steps.get(cls.name) is cls:
             return [plugin.origin] if plugin.digest else []
@@ -360,6 +364,6 @@ def _files_of(cls: type[Step]) -> list[str]:
 
 
 def load_for(header: Header, trust: bool) -> None:
-    """Load the files that a reproducer names, if its reader trusts them."""
+    """Load the files that a reproducer names, if the user trusts them."""
     for file in header.load if trust else ():
         load_plugin(file)

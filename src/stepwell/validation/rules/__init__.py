@@ -1,1 +1,1 @@
-"""Rules as theorems: what a rule's text says stands before and after computes the same."""
+"""The rule verifier: the pattern and the replacement of a rule compute the same values."""

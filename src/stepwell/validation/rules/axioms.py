@@ -1,4 +1,4 @@
-"""What is known of functions of real numbers, said of the terms that occur."""
+"""Axioms about functions of real numbers, instantiated for the terms that occur."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from stepwell.validation.rules.reals import Reals
 from stepwell.validation.rules.solver import z3
 
 _MOST = 8
-"""Applications of one function of which laws are stated."""
+"""The number of applications of one function for which axioms are stated."""
 
 
 def laws(domain: Reals) -> list[Any]:
-    """Laws of the functions that were applied."""
+    """Return the axioms of the functions that were applied."""
     for x, _ in list(domain.applied.get("tanh", {}).values()):
         domain.on_floats("exp", [z3.simplify(2 * x)], f64)
     found: list[Any] = []

@@ -1,4 +1,4 @@
-"""Counterexamples: instances of a rule, run on special numbers, where both sides differ."""
+"""Counterexamples: instances of a rule whose two sides differ on special numbers."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ SPECIAL = (1.0, 0.0, -0.0, -1.0, 2.5, -2.5, 0.3, 7.0, -30.0, 1e-3, 100.0,
            math.nan, math.inf, -math.inf, 1e-40, 3e38, -3e38, 16777216.0,
            1.7, -1.3, 0.1, 2.9, 1.0146484375)  # fmt: skip
 MODERATE = tuple(n for n in SPECIAL if n == 0 or 0.1 <= abs(n) < 100)
-"""For rules that round: what they claim is of numbers that nothing overflows of."""
+"""Numbers for rules that round, whose claims exclude overflow."""
 FLOATS = (2.5, 0.0, -0.0, 1.0, -1.0, 0.3, -3.0, 1e-30, 3e38, -1e38, math.inf, math.nan)
 INTS = (2, 0, 1, -1, 5, 300)
 _MOST_NUMBERS = 60
 _TURNS = 6
 """Runs of tensors of few elements, each with other special numbers."""
 _MAGNITUDE = 1e-5
-"""Of the largest number on the way: what a bound of roundings allows here."""
+"""The tolerance of a bound on roundings, relative to the largest intermediate number."""
 
 
 @dataclass(frozen=True)
@@ -50,8 +50,8 @@ class Counterexample:
 
     Attributes:
         before, after: programs as text.
-        inputs: of both.
-        wanted, found: what they give.
+        inputs: the inputs of both programs.
+        wanted, found: their results.
     """
 
     before: str
@@ -61,7 +61,7 @@ class Counterexample:
     found: Any
 
     def as_test(self, rule: str) -> str:
-        """A test that runs, and fails while the rule is as it is."""
+        """Return the text of a test that fails as long as the rule is wrong."""
         given = ", ".join(_literal(value) for value in self.inputs)
         name = rule.replace("-", "_")
         return (
@@ -97,7 +97,7 @@ def search(
     bound: Bound,
     numbers: Mapping[str, int | float | bool] = MappingProxyType({}),
 ) -> Counterexample | Literal["agrees", "does not run"]:
-    """Run an instance on special numbers, for a difference.
+    """Run an instance on special numbers, and search for a difference.
 
     Args:
         numbers: of a solver's counterexample, by names of elements and of numbers of the rule.
@@ -156,7 +156,7 @@ def concrete(
 
 
 def pinned(instance: Instance, numbers: Mapping[str, Any], scale: int) -> dict[str, Any]:
-    """The instance with these numbers, and with sizes that are numbers."""
+    """Return the instance with these numbers and with concrete sizes."""
     given = {**instance.given, **numbers}
     return {name: _pinned(value, scale, instance.is_pointwise) for name, value in given.items()}
 
@@ -232,7 +232,7 @@ def differs(
 
 
 def _beyond(one: Any, other: Any, bound: Bound, written: Written, inputs: tuple[Any, ...]) -> Any:
-    """Where two results differ by more than twice what a bound states in numbers."""
+    """Return where two results differ by more than twice the numeric bound."""
     wide, seen = one.double(), other.double()
     allowed = bound.absolute + bound.relative * wide.abs()
     for factor, names in bound.magnitudes:
@@ -243,7 +243,7 @@ def _beyond(one: Any, other: Any, bound: Bound, written: Written, inputs: tuple[
 
 
 def _apart(one: Any, other: Any, bound: Bound, inputs: tuple[Any, ...]) -> Any:
-    """Where two results differ by more than a bound allows."""
+    """Return where two results differ by more than a bound."""
     same = (one == other) | ((one != one) & (other != other))
     if not one.dtype.is_floating_point:
         return ~same
@@ -269,7 +269,7 @@ def _apart(one: Any, other: Any, bound: Bound, inputs: tuple[Any, ...]) -> Any:
 def _shrunk(
     written: Written, inputs: tuple[Any, ...], wrong: Any, one: Any, other: Any
 ) -> Counterexample:
-    """The first wrong element alone, where elements are computed each for itself."""
+    """Reduce the inputs to the first wrong element, if the elements are independent."""
     at = int(wrong.reshape(-1).nonzero()[0])
     whole = wrong.numel()
     ops = [op for op in written.program.method().body.block.ops if not isinstance(op, ReturnOp)]
@@ -282,7 +282,7 @@ def _shrunk(
 
 
 def values_of(program: Program, inputs: tuple[Any, ...], values: list[SSAValue]) -> list[Any]:
-    """What some values of a program are."""
+    """Evaluate some values of a program."""
     needed: dict[Operation, None] = {}
     waiting = [v.owner for v in values]
     while waiting:
@@ -301,7 +301,7 @@ def values_of(program: Program, inputs: tuple[Any, ...], values: list[SSAValue])
 
 
 def failure_of(op: Operation, program: Program) -> Exception | None:
-    """Why an op fails that reads what the program is given; None where it does not."""
+    """Return the exception of an op on the program's inputs; None if it does not fail."""
     arguments = program.method().body.block.args
     environment: dict[SSAValue, Any] = dict(zip(arguments, inputs_of(program), strict=True))
     try:
@@ -312,11 +312,11 @@ def failure_of(op: Operation, program: Program) -> Exception | None:
 
 
 _FIRST_SIZES = (2, 7, 40)
-"""Of the first symbol; the next is one more."""
+"""Sizes for the first symbol; each further symbol is one larger."""
 
 
 def sizes_of(program: Program) -> dict[str, int] | None:
-    """A number for each symbol in types of inputs; None where a size has none that fits."""
+    """Return a size for each symbol in the input types; None if a size has no valid value."""
     types = [a.type for a in program.method().body.block.args]
     shapes = [dims(type_) for type_ in types if isinstance(type_, TensorType)]
     sizes = [size for shape in shapes for size in shape if isinstance(size, Size)]
@@ -346,7 +346,7 @@ def input_of(
     sizes: Mapping[str, int] = MappingProxyType({}),
     turn: int | None = None,
 ) -> Any:
-    """Special numbers in an order of its own, so that two inputs meet in all pairs."""
+    """Return special numbers in a permuted order, so that two inputs form all pairs."""
     if isinstance(type_, IntType) and not isinstance(type_.size, int) and sizes:
         return type_.size.evaluate(sizes) if type_.size.symbols <= {*sizes} else 3
     if not isinstance(type_, TensorType):
@@ -403,7 +403,7 @@ def _example(
 
 
 def _text_of(program: Program, values: list[SSAValue]) -> str:
-    """The method that returns some values."""
+    """Return the text of the method that returns some values."""
     from xdsl.dialects.builtin import FunctionType
 
     from stepwell.ir.rewriting.cleanup import RemoveDeadCode

@@ -1,4 +1,4 @@
-"""One pair of values decided: are elements the same, bit for bit or as real numbers?"""
+"""Decision of one pair of values: elements are equal bit for bit, or as real numbers."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ from stepwell.validation.rules.solver import z3
 from stepwell.validation.rules.tensors import Tensors
 
 GLANCE, QUICK, SLOW = 100_000, 1_500_000, 2_000_000
-"""Steps of the solver, which hang on no machine's speed: bit for bit where that is not claimed,
-where it is, and over the reals.
+"""Limits in solver steps, which do not depend on the machine's speed: bitwise equality where it is
+not claimed, where it is, and equality over the reals.
 """
 _MOST_MILLISECONDS = 60_000
 
 
 class Proof(IntEnum):
-    """How far two values are provably the same; what is greater is said more strongly."""
+    """The proved equality of two values; a greater member is a stronger claim."""
 
     NONE = 0
     REALS = 1
     ZEROS = 2
-    """Bit for bit but for the sign of a zero."""
+    """Bit for bit, except for the sign of zeros."""
     BITS = 3
 
 
 @dataclass(frozen=True)
 class Decision:
-    """What is proved of one pair.
+    """The proof for one pair of values.
 
     Attributes:
         has_symbols: whether sizes were symbols.
@@ -66,18 +66,18 @@ def decide(
     most: Proof = Proof.BITS,
     of_finite: bool = False,
 ) -> Decision:
-    """Compare two values that the same arguments reach.
+    """Compare two values of the same arguments.
 
     Args:
-        one, other: of one program.
-        bound: of the rule. Where it is exact it must be bit for bit, else real numbers are tried
-            too; half of what it allows relatively is for roundings.
-        most: what more is proved is of no use: of another instance no more is.
-        of_finite: whether the rule is of finite numbers alone, so that real ones are tried even
-            where it is exact.
+        one, other: values of one program.
+        bound: the rule's error bound. If it is exact, equality must be bitwise. Otherwise real
+            numbers are tried, too, and half of the relative bound is reserved for roundings.
+        most: the strongest useful equality, because another instance allows no stronger one.
+        of_finite: whether the rule applies to finite numbers only, so that real numbers are tried
+            even if the bound is exact.
 
     Raises:
-        Unproven: what ops mean is not known.
+        Unproven: the semantics of an op are unknown.
     """
     if one is other:
         return Decision(Proof.BITS, True)
@@ -119,7 +119,7 @@ def _in(
 
 
 def _preset(domain: Domain, path: Path) -> None:
-    """Numbers that a condition says are those that it says; 0.0 may be −0.0 too."""
+    """Fix the numbers that a condition determines; 0.0 may be −0.0, too."""
     for node, answer in path.conditions:
         if answer and node.function == "equal":
             for one, other in (node.operands, node.operands[::-1]):
@@ -142,7 +142,7 @@ def _at(
     path: Path,
     patience: int,
 ) -> Decision:
-    """The elements at some indices; the least that is proved of one is proved of all."""
+    """Compare the elements at some indices; return the weakest equality proved for one of them."""
     domain = tensors.domain
     proofs: list[Proof] = []
     reason, counterexample = "", None
@@ -162,7 +162,7 @@ def _at(
 
 
 def _indices(value: SSAValue) -> list[tuple[Any, ...]]:
-    """Every index, where all sizes are numbers."""
+    """Return every index, if all sizes are static."""
     found: list[tuple[Any, ...]] = [()]
     for size in dims(value.type):
         found = [(*at, z3.IntVal(i)) for at in found for i in range(int(size))]  # pyright: ignore[reportArgumentType]
@@ -263,7 +263,7 @@ def _model_of(assertions: list[Any], patience: int) -> dict[str, int | float | b
 
 
 def go_together(conditions: list[tuple[Number, bool]]) -> bool:
-    """Whether answers about numbers may all be so; yes, where the solver does not know."""
+    """Whether answers about numbers are consistent; True if the solver does not know."""
     domain = Bits()
     try:
         terms = [domain.condition(node, answer) for node, answer in conditions]
@@ -273,7 +273,7 @@ def go_together(conditions: list[tuple[Number, bool]]) -> bool:
 
 
 def _reached(facts: list[Any], left: Any, right: Any) -> list[Any]:
-    """The facts without those of places alone, where no place is left in what is compared."""
+    """Return the facts, without those about places only if no place occurs in the comparison."""
     if any(_has_places(term) for term in (left, right)):
         return facts
     return [fact for fact in facts if not _has_places(fact)]
@@ -288,7 +288,7 @@ def _has_places(term: Any) -> bool:
 
 
 _ANSWERS: dict[tuple[str, ...], Any] = {}
-"""What the solver said of texts: the same is asked of many shapes."""
+"""The solver's answers by the text of the question, which is the same for many shapes."""
 
 
 def _check(assertions: list[Any], patience: int) -> Any:
@@ -346,7 +346,7 @@ def _at_one_place(one: Any, other: Any, tensors: Tensors) -> bool:
 
 
 def _applications(terms: list[Any], names: set[str]) -> list[Any]:
-    """The elements of inputs in some terms, those inside first."""
+    """Return the elements of inputs in some terms, the innermost first."""
     found: dict[int, Any] = {}
     seen: set[int] = set()
 

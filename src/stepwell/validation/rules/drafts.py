@@ -1,5 +1,5 @@
-"""Programs that may stand before a rule: each shape and type, numbers in turn, and what else
-arguments, types and readers may be.
+"""Candidate programs for a rule's pattern: each shape and type, varied numbers, and other
+arguments, types and users.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from stepwell.validation.rules.instances import Instance, Instances, Unknown
 from stepwell.validation.rules.instantiation import FAILS, NotWritten, drafted
 
 _DRAFTS = 700
-"""Programs that are drafted of an example, and of other shapes."""
+"""The number of programs drafted from an example, and from other shapes."""
 
 
 def drafts(rewrite: type[RuleRewrite], form: Rule) -> Iterator[Iterator[Program]]:
-    """What may stand before, by instances: each shape, type and number; then values that others
-    read too, operands that are constants, and sizes of run time.
+    """Yield candidate programs by instance: each shape, type and number; then values with further
+    users, constant operands, and dynamic sizes.
     """
     kept: list[Mapping[str, Any]] = []
     first: Instance | None = None
@@ -66,7 +66,7 @@ def _where_written(programs: Iterator[Program]) -> Iterator[Program]:
 
 
 def _drawn(instance: Instance) -> Iterator[Mapping[str, Any]]:
-    """Several numbers at once, small ones in random orders."""
+    """Yield several numbers at once, small ones in random orders."""
     unknown = [n for n, v in instance.given.items() if isinstance(v, Unknown) and not v.is_late]
     draw = Random(0)
     for _ in range(300 if len(unknown) > 1 else 0):
@@ -80,7 +80,7 @@ def _drafted(rewrite: type[RuleRewrite], form: Rule, given: Mapping[str, Any]) -
 
 
 _ORDERS: dict[str, Any] = {"dims": [1, 0], "perm": [1, 0], "perms": [1, 0]}
-"""Arguments of ops of a family that its example is not of."""
+"""Arguments of ops of a family that the example's op does not have."""
 
 
 def _of_family(line: Line, rewrite: type[RuleRewrite]) -> list[str]:
@@ -89,7 +89,7 @@ def _of_family(line: Line, rewrite: type[RuleRewrite]) -> list[str]:
 
 
 def _others(given: Mapping[str, Any], form: Rule) -> Iterator[dict[str, Any]]:
-    """What else an argument or a type may be: one of them at a time, and those of all tensors."""
+    """Yield other arguments and types: one at a time, and the types of all tensors together."""
     known: dict[str, Any] = {name: meant(value) for name, value in form.example.items()}
     known |= given
     tensors: dict[str, Any] = {n: v for n, v in known.items() if isinstance(v, TensorType)}
@@ -120,7 +120,7 @@ def _element_holes(form: Rule) -> Iterator[str]:
 
 
 def _with_element(of: Any, other: Attribute) -> Any:
-    """A type of other elements, or of others that are expressed."""
+    """Return the type with another element type, or with another expressed type."""
     if isinstance(of, TensorType) and quantization(of) is None:
         return tensor(dims(of), other)
     if "quant" in str(of):
@@ -129,7 +129,7 @@ def _with_element(of: Any, other: Attribute) -> Any:
 
 
 def _as_stored(of: Any) -> Any:
-    """A quantized type as that of what is stored."""
+    """Return the storage type of a quantized type."""
     held = quantization(of) if isinstance(of, TensorType) else None
     if held is not None:
         return tensor(dims(of), storage_element(held))
@@ -146,7 +146,9 @@ def _lists(value: list[int]) -> Iterator[list[int]]:
 def _optional(
     tensors: Mapping[str, Any], known: Mapping[str, Any], names: Sequence[str]
 ) -> Iterator[dict[str, Any]]:
-    """Tensors that need not be there: none, one number for each channel, or a number for all."""
+    """Return variants of an optional tensor: absent, one number per channel, or one number for
+    all.
+    """
     yield from ({name: None} for name in names)
     flags = [name for name, value in known.items() if isinstance(value, bool)]
     shape = next((dims(v) for v in tensors.values() if len(dims(v)) > 1 and is_static(v)), None)
@@ -164,8 +166,8 @@ def _optional(
 def _numbers(
     instance: Instance, form: Rule, rewrite: type[RuleRewrite], is_whole: bool
 ) -> Iterator[Mapping[str, Any]]:
-    """Each number of a rule in turn, while the others are those of its example; where `is_whole`,
-    more of them, and what else arguments and types may be.
+    """Vary each number of a rule in turn, with the example's other numbers. If `is_whole`, vary
+    more of them, and arguments and types, too.
     """
     unknown = {n: v for n, v in instance.given.items() if isinstance(v, Unknown) and not v.is_late}
     usual: dict[str, Any] = {n: 2 if v.is_int else 2.5 for n, v in unknown.items()}
@@ -196,7 +198,7 @@ def _numbers(
 
 
 def _read_again(draft: Callable[[], Program]) -> Iterator[Program]:
-    """Each value on the way, and each result, given to the caller too."""
+    """Yield programs that also return each intermediate value and each result."""
     count = sum(len(op.results) for op in draft().method().body.block.ops)
     for at in range(count):
         program = draft()
@@ -213,7 +215,7 @@ def _read_again(draft: Callable[[], Program]) -> Iterator[Program]:
 
 
 def _of_the_model(draft: Callable[[], Program]) -> Iterator[Program]:
-    """Each op as a node of the model's own."""
+    """Yield programs in which each op is a node of the source model."""
     program = draft()
     for number, op in enumerate(program.method().body.block.ops):
         op.location = NameLoc(StringAttr(f"node{number}"), UnknownLoc())
@@ -221,7 +223,7 @@ def _of_the_model(draft: Callable[[], Program]) -> Iterator[Program]:
 
 
 def _of_constants(draft: Callable[[], Program]) -> Iterator[Program]:
-    """All operands as weights."""
+    """Yield programs whose operands are all weights."""
     program = draft()
     block = program.method().body.block
     first = block.first_op
@@ -237,7 +239,7 @@ def _of_constants(draft: Callable[[], Program]) -> Iterator[Program]:
 
 
 def _of_unknown_sizes(draft: Callable[[], Program]) -> Iterator[Program]:
-    """All tensors, or the first, of sizes of which nothing is known."""
+    """Yield programs in which all tensors, or the first one, have unbounded symbolic sizes."""
     for most in (1, None):
         program = draft()
         for argument in program.method().body.block.args[:most]:

@@ -1,4 +1,4 @@
-"""Ops under the name, with the operands and the arguments, by which they are the same as others."""
+"""Normalized names, operands and arguments, under which different ops are the same."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from stepwell.ir.types import dims
 
 @dataclass(frozen=True)
 class Alias:
-    """An op that is another for its first result; it has more arguments, or others' names."""
+    """An op whose first result equals that of another op with fewer or renamed arguments."""
 
     of: str
     renamed: dict[str, str] = field(default_factory=dict[str, str])
@@ -29,7 +29,7 @@ ALIASES = {
 
 
 def as_known(op: Operation, number: int) -> tuple[str, list[SSAValue | None], str]:
-    """(name, operands, fields) of a result: equal ones are equal tensors."""
+    """Return (name, operands, fields) of a result; equal triples are equal tensors."""
     if not isinstance(op, SchemaOp):
         fields = ", ".join(f"{name}={held}" for name, held in sorted(op.properties.items()))
         return f"{op.name}#{number}", list(op.operands), fields
@@ -49,11 +49,11 @@ def as_known(op: Operation, number: int) -> tuple[str, list[SSAValue | None], st
 
 
 UNROUNDED = frozenset(f"stepwell_mx.{name}.default" for name in ("linear", "matmul_t", "conv2d"))
-"""Ops that round their operands to blocks, and compute of real numbers what another does."""
+"""Ops that round their operands to blocks, and otherwise compute another op over the reals."""
 
 
 def unrounded(op: Operation) -> SSAValue:
-    """What such an op computes where nothing is rounded, as the result of ops of their own."""
+    """Return the value of such an op without the rounding, as the result of new ops."""
     types = [op.results[0].type]
     x, y, *_ = op.operands
     if op.name == "stepwell_mx.conv2d.default" and isinstance(op, SchemaOp):

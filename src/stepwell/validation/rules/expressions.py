@@ -1,4 +1,4 @@
-"""An element of an op's result by its meaning, as a number of the solver."""
+"""An element of an op's result by its declared semantics, as a term of the solver."""
 
 from __future__ import annotations
 
@@ -27,29 +27,29 @@ FOLDS = frozenset(("total", "average", "greatest", "least"))
 _COMPARES = frozenset(("less", "less_equal", "equal", "is_nan"))
 _TRUTHS = frozenset(("not_", "and_", "or_", "xor"))
 NOT_NEGATIVE = {"aten.softshrink.default": "lambd"}
-"""Arguments that torch refuses below 0."""
+"""Arguments that PyTorch rejects below 0."""
 
 
 def held_as(type_: Attribute) -> Attribute:
-    """The element type of what is stored."""
+    """Return the storage type of an element type."""
     held = quantization(type_)
     return storage_element(held) if held else element(type_)
 
 
 @dataclass
 class Expression:
-    """An element of one op's result by its meaning, with the types that its numbers have."""
+    """An element of one op's result by its declared semantics, with the types of its numbers."""
 
     tensors: Any
-    """The `Tensors` it is part of."""
+    """The `Tensors` to which it belongs."""
     op: Operation
     index: Index
     forced: Attribute | None = None
-    """The type to compute in: float64 for what is computed of numbers alone."""
+    """The type of the computation: float64 for terms of numbers only."""
 
     @cached_property
     def axes(self) -> AxisMap | None:
-        """The op's map; that of its family, where it computes element by element."""
+        """The op's axis map, or that of its family if it is elementwise."""
         found = axis_map(self.op)
         if found is None and is_of(self.op, "elementwise"):
             tensors = sum(isinstance(v.type, TensorType) for v in self.op.operands)
@@ -58,7 +58,9 @@ class Expression:
 
     @cached_property
     def computed_in(self) -> Attribute:
-        """The type in which the op computes: halves in float32, comparisons in what is compared."""
+        """Return the type of the computation: float32 for halves, the operand type for
+        comparisons.
+        """
         if self.forced is not None:
             return self.forced
         made = held_as(self.op.results[0].type)
@@ -93,9 +95,9 @@ class Expression:
 
     @cached_property
     def free(self) -> int:
-        """The number of the first bound index that does not stand in this one.
+        """Return the number of the first bound index that does not occur in this one.
 
-        Folds of one element all begin there, so that equal ones look equal.
+        The reductions of one element all begin there, so that equal ones have equal terms.
         """
         found, waiting = 0, list(self.index)
         while waiting:
@@ -107,7 +109,7 @@ class Expression:
         return found
 
     def result(self, term: Any) -> Typed:
-        """The element, in the type of the result."""
+        """Return the element, in the type of the result."""
         made = self.of(term, None)
         name = NOT_NEGATIVE.get(self.op.name)
         if name is not None:
@@ -119,7 +121,7 @@ class Expression:
         return self.tensors.domain.converted(made, held_as(self.op.results[0].type))
 
     def of(self, term: Any, bound: dict[tuple[SSAValue, int], Any] | None) -> Typed:
-        """A term of the meaning; `bound` are the indices of a fold around it."""
+        """Translate a term; `bound` are the indices of an enclosing reduction."""
         tensors, domain, of = self.tensors, self.tensors.domain, self.computed_in
         if isinstance(term, SSAValue):
             return domain.converted(self.tensors.scalar(term), of)
@@ -161,7 +163,7 @@ class Expression:
         return Typed(made, i1 if term.function in _COMPARES else of)
 
     def element(self, value: SSAValue, bound: dict[tuple[SSAValue, int], Any] | None) -> Typed:
-        """The element of an operand that the axis map names."""
+        """Return the element of an operand at the index of the axis map."""
         tensors, shape = self.tensors, dims(value.type)
         if not shape:
             return tensors.at(value, ())
@@ -186,7 +188,7 @@ class Expression:
         return tensors.at(value, tuple(found))
 
     def fold(self, term: Term) -> Typed:
-        """A sum, an average or an extremum over the axes that maps read whole."""
+        """Return a sum, an average or an extremum over the axes that the maps reduce."""
         tensors, domain, of = self.tensors, self.tensors.domain, self.computed_in
         values = _read_by(term)
         bound: dict[tuple[SSAValue, int], Any] = {}
@@ -219,7 +221,8 @@ class Expression:
         if not counts and function in ("total", "average") and domain.is_exact and is_float(of):
             return Typed(domain.alone(body, of), of)
         if not counts:
-            self.tensors.elements[body.get_id()] = body  # A fold of one, as finite as others.
+            # A reduction of ones is finite like the others.
+            self.tensors.elements[body.get_id()] = body
             return Typed(body, of)
         if function in ("greatest", "least") and of == i1:
             for truth in (z3.BoolVal(True), z3.BoolVal(False)):
@@ -235,14 +238,14 @@ class Expression:
 
 
 def _is_of_numbers(term: Any) -> bool:
-    """Whether a term reads no element."""
+    """Whether a term does not depend on any element."""
     if not isinstance(term, Term):
         return isinstance(term, int | float)
     return bool(term.operands) and all(map(_is_of_numbers, term.operands))
 
 
 def _read_by(term: Term) -> list[SSAValue]:
-    """The operands whose elements a term reads outside folds of its own."""
+    """Return the operands whose elements a term reads outside nested reductions."""
     found: dict[SSAValue, None] = {}
     waiting: list[Any] = list(term.operands)
     while waiting:

@@ -1,16 +1,16 @@
-"""Conditions dropped one at a time: without one, a rule is wrong, or the condition says what for.
+"""Verification of a rule's conditions: without each one, the rule is wrong, or its label is right.
 
-What a condition keeps a rule from are the programs that match without it and not with it; one of
-those must become something else, or nothing that is written at all. A condition with a label
-(`where reads_once(%a) for cost`) is no part of the statement that is proved: the proof that is kept
-is of the rule without it (`verdicts.prove`), and here it is shown to be what it says: `termination`
-(the rule fires on its own result), `cost` (the program has no fewer ops) or `overflow` (a number is
-lost to infinity, or to zero). Where there is no such proof, what the condition refuses is run,
-as is what `target`, `accuracy` and `choice` refuse: it is the same without the condition, within
-the rule's bound, or the target has no op for it. `accuracy` refuses halves, to which more ops round
-behind than before, or what would lose digits; `choice` what the model, an option or a table of
-choices says otherwise. The programs are those that the rule's text says it is `not for`, and those
-that are drafted.
+A condition excludes the programs that match without it but not with it. Without the condition, one
+of these programs must change its result or be impossible to construct. A condition with a label
+(`where reads_once(%a) for cost`) is not part of the proved statement: the stored proof is for the
+rule without it (`verdicts.prove`), and this module verifies the label: `termination` (the rule
+applies to its own result), `cost` (the program does not get fewer ops) or `overflow` (a number
+becomes infinite or zero). If there is no such proof, the excluded programs are run, as for the
+labels `target`, `accuracy` and `choice`: without the condition the results stay within the rule's
+bound, or the target has no op for them. `accuracy` excludes halves, for which more ops would round
+than before, or a loss of digits. `choice` excludes programs for which the model, an option or a
+table of choices decides otherwise. The programs are those that the rule's text names as `not for`,
+and drafted ones.
 """
 
 from __future__ import annotations
@@ -55,16 +55,16 @@ from stepwell.validation.rules.numbers import Unproven
 from stepwell.validation.rules.verdicts import UNNEEDED
 
 _TRIED, _ALIKE = 60, 3
-"""Programs that a condition refuses and that are run, and those of one instance."""
+"""The number of excluded programs that are run, in total and of one instance."""
 
 
 def conditions(rule: Rule) -> list[Where]:
-    """The conditions of a rule that can be dropped: what computes a hole cannot."""
+    """Return the conditions of a rule that can be dropped; those that compute a hole cannot."""
     return [clause for clause in rule.where if not clause.binds]
 
 
 def spelled(clause: Where) -> str:
-    """A condition in short."""
+    """Return the abbreviated text of a condition."""
     kind = "unless" if clause.is_guard else "where not" if clause.negated else "where"
     return f"{kind} {clause.predicate}({', '.join(map(_term, clause.arguments))})"
 
@@ -79,10 +79,10 @@ def _term(term: Any) -> str:
 
 
 def taken(rewrite: type[RuleRewrite]) -> list[str]:
-    """What a rule's text says that it is not for, and that it takes all the same.
+    """Return the `not for` examples of a rule's text to which it applies nevertheless.
 
     Raises:
-        NotWritten: it is no program.
+        NotWritten: an example is not a program.
     """
     found: list[str] = []
     for form in rewrite.rule.forms:
@@ -94,13 +94,13 @@ def taken(rewrite: type[RuleRewrite]) -> list[str]:
 
 
 def without_each(name: str, rewrite: type[RuleRewrite]) -> Iterator[Dropped]:
-    """Each condition, and what becomes of the rule without it."""
+    """Yield each condition with the verdict on the rule without it."""
     for clause in conditions(rewrite.rule):
         yield dropped(name, rewrite, clause)
 
 
 def dropped(name: str, rewrite: type[RuleRewrite], clause: Where) -> Dropped:
-    """What becomes of a rule without a condition."""
+    """Return the verdict on a rule without a condition."""
     show = _labeled if clause.label else _needed
     kind, reason = show(rewrite, clause)
     hash_ = whole_hash_of(rewrite)
@@ -112,14 +112,12 @@ def _short(text: str) -> str:
     return line if len(line) < 160 else line[:157] + "…"
 
 
-# -- what a condition keeps a rule from ----------------------------------------------------------
+# -- programs that a condition excludes -----------------------------------------------------------
 
 
 @dataclass
 class _Without:
-    """One form of a rule without a condition, for what its text says that it is not for, or for
-    what is drafted.
-    """
+    """One form of a rule without a condition, for `not for` examples or for drafted programs."""
 
     rewrite: type[RuleRewrite]
     form: Rule
@@ -127,10 +125,10 @@ class _Without:
     miss: Miss | None = None
 
     def __post_init__(self) -> None:
-        """Compile both.
+        """Compile the form with and without the condition.
 
         Raises:
-            StepwellError: it is no rule without.
+            StepwellError: without the condition, the rule is invalid.
         """
         left = tuple(c for c in self.form.where if c is not self._mine())
         self.bare = replace(self.form, where=left)
@@ -149,7 +147,7 @@ class _Without:
         return next(c for c in self.form.where if (c.predicate, c.arguments, c.negated) == alike)
 
     def drafts(self) -> Iterator[Iterator[Program]]:
-        """What may stand before."""
+        """Yield the candidate programs."""
         if self.miss:
             form = missed(self.form, self.miss)
             first, last = (drafted(self.rewrite, form, {}, states=True) for _ in range(2))
@@ -158,7 +156,7 @@ class _Without:
         return chain(drafts(self.rewrite, self.form), [self._by_tables()])
 
     def _by_tables(self) -> Iterator[Program]:
-        """Programs of which a table of choices says something else than costs do."""
+        """Yield programs for which a table of choices disagrees with the costs."""
         if "program" not in signature(self.rewrite.namespace[self.clause.predicate]).parameters:
             return
         for program in islice(chain.from_iterable(drafts(self.rewrite, self.form)), _TRIED):
@@ -169,14 +167,14 @@ class _Without:
                     yield program
 
     def root(self, program: Program) -> Operation:
-        """The op that is replaced."""
+        """Return the op that is replaced."""
         return root_of(program, self.form)
 
     def programs(self) -> Iterator[tuple[Program, Refusal | None]]:
-        """Programs that the condition alone keeps the rule from, with the reason if it gives one.
+        """Yield programs that only this condition excludes, with the reason if it gives one.
 
         Raises:
-            Unproven: without the condition, others fail.
+            Unproven: without the condition, other conditions fail.
         """
         tried = 0
         for instance in self.drafts():
@@ -193,7 +191,7 @@ class _Without:
                 return
 
     def applications(self) -> Iterator[tuple[Program, None]]:
-        """A few programs to which the rule applies as it is."""
+        """Yield a few programs to which the unchanged rule applies."""
         count = 0
         for instance in self.drafts():
             for program in instance:
@@ -210,7 +208,7 @@ class _Without:
             return False
 
     def _refused(self, program: Program) -> tuple[Refusal | None] | None:
-        """What the condition says of a program, if it alone keeps the rule from it."""
+        """Return the condition's refusal of a program, if it alone excludes the program."""
         root = self.root(program)
         try:
             whole = self.whole(root, program)
@@ -225,7 +223,7 @@ class _Without:
 
 
 def _make_last(root: Operation) -> None:
-    """What a root alone reads of what has no operand before, made right in front of it."""
+    """Move the root's operands that only it uses and that need no other op directly before it."""
     for value in root.operands:
         maker = value.owner
         is_free = isinstance(maker, Operation) and not any(
@@ -237,13 +235,13 @@ def _make_last(root: Operation) -> None:
 
 
 def _named(name: str, namespace: Namespace) -> Any:
-    """What a module holds under a name, perhaps within something else."""
+    """Return a module's attribute by name, also from a nested namespace."""
     first, *rest = name.split(".")
     return reduce(getattr, rest, namespace[first])
 
 
 def _withouts(rewrite: type[RuleRewrite], clause: Where) -> Iterator[_Without]:
-    """Each form of a rule without a condition, for the programs of its text first."""
+    """Yield each form of a rule without a condition, for the programs of its text first."""
     for form in rewrite.rule.forms:
         for miss in (*form.misses, None):
             yield _Without(rewrite, form, clause, miss)
@@ -271,7 +269,7 @@ def _needed(rewrite: type[RuleRewrite], clause: Where) -> tuple[Kind, str]:
 
 
 def _wrong(form: _Without, program: Program) -> str | None:
-    """What is wrong with what a rule writes without a condition."""
+    """Return the error in the rule's replacement without a condition."""
     lost = _lost(form, program)
     if lost:
         return lost
@@ -298,13 +296,13 @@ def _wrong(form: _Without, program: Program) -> str | None:
 
 
 def _fails(assertion: Operation, program: Program) -> str | None:
-    """That an op without results, which would go, fails."""
+    """Return the failure of an op without results that the rule would erase."""
     error = failure_of(assertion, program)
     return None if error is None else f"it fails, and nothing would: {error}"
 
 
 def _lies_otherwise(written: Written) -> str | None:
-    """What is replaced by an operand, or has a memory format, and lay in another order."""
+    """Return how the memory order of a replaced value changes; None if it does not."""
     arguments = written.program.method().body.block.args
     for pair in written.pairs:
         one, other = values_of(written.program, inputs_of(written.program), list(pair))
@@ -314,12 +312,12 @@ def _lies_otherwise(written: Written) -> str | None:
 
 
 def _can_run(program: Program) -> bool:
-    """Whether its inputs have sizes that are numbers, or symbols that may be any."""
+    """Whether its inputs have static sizes, or symbols without constraints."""
     return sizes_of(program) is not None
 
 
 def _lost(form: _Without, program: Program) -> str | None:
-    """A result that something reads and for which nothing stands behind."""
+    """Return a result with users that has no replacement."""
     defined = {name for line in form.bare.after for name in line.results}
     root = form.root(program)
     for name, result in zip(form.bare.root.results, root.results, strict=True):
@@ -339,7 +337,9 @@ def _labeled(rewrite: type[RuleRewrite], clause: Where) -> tuple[Kind, str]:
 
 
 def _of_statement(rewrite: type[RuleRewrite], clause: Where) -> tuple[Kind, str]:
-    """The rule is right without it, by its proof or as far as what it refuses shows."""
+    """Verify that the rule is correct without the condition, by its proof or on the excluded
+    programs.
+    """
     proof = known().get(hash_of(rewrite))
     said = "proved without it"
     if proof is None or not proof.is_proved or not proof.of_labels:
@@ -358,14 +358,14 @@ def _of_statement(rewrite: type[RuleRewrite], clause: Where) -> tuple[Kind, str]
 
 @dataclass
 class _Ran:
-    """What became of programs that a condition refuses, without it.
+    """The results of running the programs that a condition excludes, without the condition.
 
     Attributes:
-        same: how many are the same within the rule's bound.
-        unwritten: how many cannot be written.
-        reason: what the condition says of the first.
-        rounds: that more ops round than before, or that digits are lost.
-        wrong: one that is not the same.
+        same: the number of programs that stay within the rule's bound.
+        unwritten: the number of programs whose replacement cannot be constructed.
+        reason: the condition's refusal of the first program.
+        rounds: a description of additional roundings, or of lost digits.
+        wrong: a program whose result changes.
     """
 
     same: int = 0
@@ -397,7 +397,9 @@ def _run(rewrite: type[RuleRewrite], clause: Where) -> _Ran:
 
 
 def _of_target(rewrite: type[RuleRewrite], clause: Where) -> tuple[Kind, str]:
-    """What it refuses is the same without it, or no program of the target."""
+    """Verify that the excluded programs compute the same without it, or are no programs of the
+    target.
+    """
     ran = _run(rewrite, clause)
     if ran.wrong:
         return "open", ran.wrong.removeprefix("; ")
@@ -413,7 +415,7 @@ def _of_target(rewrite: type[RuleRewrite], clause: Where) -> tuple[Kind, str]:
 
 
 def _rounds_more(written: Written) -> str:
-    """How many ops round to halves, for how many that did."""
+    """Return how many ops round to halves, and how many did before."""
     of = element(written.pairs[0][1].type)
     if of not in (f16, bf16):
         return ""
@@ -423,11 +425,13 @@ def _rounds_more(written: Written) -> str:
 
 
 _DIGITS = 1e-6
-"""Of a result: what no bound of single numbers loses of a number that keeps its digits."""
+"""The relative difference that no bound on single numbers allows for a number without
+cancellation.
+"""
 
 
 def _is_further_off(written: Written, rewrite: type[RuleRewrite]) -> str:
-    """A number that loses its digits, within a bound of greater magnitudes."""
+    """Return a counterexample that loses digits within the bound on its magnitudes; else ""."""
     if not rewrite.bound.magnitudes or not _can_run(written.program):
         return ""
     of_result = replace(rewrite.bound, magnitudes=(), relative=_DIGITS)
@@ -436,7 +440,7 @@ def _is_further_off(written: Written, rewrite: type[RuleRewrite]) -> str:
 
 
 def _fires_again(form: _Without, program: Program) -> str | None:
-    """Whether what a rule writes is what it is about, without the condition."""
+    """Whether a rule's result matches the rule again, without the condition."""
     written = applied(form.bare, program, form.matcher, form.writer)
     if written is None:
         return None
@@ -466,7 +470,7 @@ def _is_no_better(form: _Without, program: Program) -> str | None:
 
 
 def _numbers_held(program: Program) -> int:
-    """How many numbers the weights are that results hang on."""
+    """Return the number of elements in the weights on which the results depend."""
     weights = (op for op in _read_by_results(program) if isinstance(op, WeightOp))
     return sum(number_of(prod(dims(op.result.type))) for op in weights)
 

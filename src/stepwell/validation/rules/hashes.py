@@ -1,7 +1,8 @@
-"""What a proof that is kept was of: a rule's text with its functions, and the prover."""
+"""Hashes that identify a stored proof: the rule's text with its functions, and the prover."""
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -9,6 +10,7 @@ from functools import cache
 from inspect import getsource, unwrap
 from pathlib import Path
 from sys import modules
+from textwrap import dedent
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
@@ -16,8 +18,8 @@ from stepwell.translate.rules import functions, predicates
 from stepwell.translate.rules.rewrite import RuleRewrite
 
 _NOT_FOR = re.compile(r"^not for (?:.*[,;]\n)*.*\n", re.M)
-_KEEPERS = ("hashes.py", "known.py", "page.py")
-"""What holds answers, and proves nothing."""
+_KEEPERS = ("hashes.py", "kept_verdicts.py", "page.py")
+"""Modules that store verdicts and prove nothing."""
 _OURS, _OF_REWRITES = "stepwell.", "stepwell.translate."
 
 SEMANTICS = "2"
@@ -32,15 +34,26 @@ def hash_of(rewrite: type[RuleRewrite]) -> str:
 
 @cache
 def whole_hash_of(rewrite: type[RuleRewrite]) -> str:
-    """A rule in short, with what it says that it is not for."""
+    """Return the hash of a rule with its `not for` examples."""
     return _hash([rewrite.rule.text, *_sources(rewrite)])
 
 
 @cache
 def hash_of_prover() -> str:
-    """The prover in short: what it answered before may be of another mind."""
+    """Return the hash of the prover; a changed prover may give other answers."""
     files = sorted(Path(__file__).parent.glob("*.py"))
-    return _hash(file.read_text() for file in files if file.name not in _KEEPERS)
+    return _hash(_code(file.read_text()) for file in files if file.name not in _KEEPERS)
+
+
+def _code(text: str) -> str:
+    """A Python text without docstrings, comments and layout: no proof depends on them."""
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        is_documented = isinstance(body, list) and body and isinstance(body[0], ast.Expr)
+        if is_documented and isinstance(body[0].value, ast.Constant):
+            body[0].value = ast.Constant(None)
+    return ast.unparse(tree)
 
 
 def _hash(texts: Iterable[str]) -> str:
@@ -48,7 +61,7 @@ def _hash(texts: Iterable[str]) -> str:
 
 
 def _sources(rewrite: type[RuleRewrite]) -> list[str]:
-    """The functions that a rule's text names, and what those of rewrites call."""
+    """Return the functions that a rule's text names, and those of rewrites that they call."""
     namespace = {**vars(functions), **vars(predicates), **rewrite.namespace}
     waiting = list(_meant(re.findall(r"\w+", rewrite.rule.text), namespace))
     found = set[FunctionType]()
@@ -64,11 +77,11 @@ def _sources(rewrite: type[RuleRewrite]) -> list[str]:
 
 @cache
 def _source(function: FunctionType) -> str:
-    return f"{function.__module__}.{function.__qualname__}\n{getsource(function)}"
+    return f"{function.__qualname__}\n{_code(dedent(getsource(function)))}"
 
 
 def _meant(names: Iterable[str], namespace: Mapping[str, Any]) -> Iterator[FunctionType]:
-    """The functions, and those of classes and modules, that names stand for."""
+    """Yield the functions that names refer to, including those in classes and modules."""
     known = [*dict.fromkeys(names)]
     held = [namespace[name] for name in known if name in namespace]
     within = [module for module in held if isinstance(module, ModuleType)]
@@ -83,7 +96,7 @@ def _meant(names: Iterable[str], namespace: Mapping[str, Any]) -> Iterator[Funct
 
 
 def _is_written(function: FunctionType) -> bool:
-    """Whether a module of ours holds its text; of what `dataclass` writes none does."""
+    """Whether a stepwell module contains its source; that of `dataclass` methods is not in one."""
     module = function.__module__
     return module.startswith(_OURS) and function.__code__.co_filename == modules[module].__file__
 

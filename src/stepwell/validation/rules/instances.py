@@ -1,9 +1,9 @@
-"""What a rule is said of: shapes, element types and arguments, so that nothing is left out.
+"""The instances of a rule: shapes, element types and arguments, such that no case is omitted.
 
-Numbers and elements stay symbolic, and so do sizes: all of their own, and all one that the axes
-share. What is listed are ranks up to 4, ways in which sizes are equal or 1 (as numbers), element
-types and arguments of other kinds. Where all ops of a rule compute elementwise, one axis stands for
-any number of them: what broadcasting does along one it does along all, each for itself.
+Numbers and elements stay symbolic. Sizes do, too: all different, or all equal. The enumerated cases
+are ranks up to 4, ways in which sizes are equal or 1 (static sizes), element types, and arguments
+of other kinds. If all ops of a rule are elementwise, one axis represents any number of axes,
+because broadcasting acts on each axis independently.
 """
 
 from __future__ import annotations
@@ -37,18 +37,22 @@ MIXED = ((f32, f16), (f32, f64), (f32, i32), (f16, bf16), (i32, i64), (i8, ui8),
          (i32, f32), (i1, i32), (f16, i1), (f32, i1))  # fmt: skip
 """Element types of most inputs, and of one that has another."""
 SOME = 3
-"""The size of the one axis of ops that compute elementwise: any, as elements do not see it."""
+"""The size of the only axis of elementwise ops; it is arbitrary, because elements do not depend on
+it.
+"""
 _DEFAULT = object()
-"""That an argument behind `…` is not written."""
+"""Marks an argument after `…` that is omitted."""
 MOST = 8
-"""Choices of arguments tried for one shape; of more, as many at equal distances."""
+"""The number of choices of arguments tried for one shape; if there are more, they are sampled
+evenly.
+"""
 _AXES = frozenset("dim dim0 dim1 axis axis0 axis1 start_dim end_dim".split())
 _ORDERS = frozenset("dims perm perms".split())
 
 
 @dataclass(frozen=True)
 class Unknown:
-    """A number of a rule: any, as a float or as an int; `is_late` if known at run time alone."""
+    """An arbitrary number of a rule, a float or an int; `is_late` if it is a runtime value."""
 
     name: str
     is_int: bool = False
@@ -57,12 +61,12 @@ class Unknown:
 
 @dataclass(frozen=True)
 class Instance:
-    """A rule's form with what stands for its types and arguments.
+    """A rule's form with values for its types and arguments.
 
     Attributes:
-        given: types of values, and what holes are.
-        unstated: arguments behind `…`, by the name of the line's result.
-        is_partial: of the arguments for this shape, not all are tried.
+        given: the types of values, and the values of holes.
+        unstated: arguments after `…`, by the name of the line's result.
+        is_partial: whether not all arguments for this shape are tried.
     """
 
     rule: Rule
@@ -83,7 +87,7 @@ def _shown(value: Any) -> str:
 
 
 def is_pointwise(rule: Rule) -> bool:
-    """Whether every op of a rule computes an element of those in its place."""
+    """Whether every op of a rule is elementwise."""
     for line in (*rule.before, *rule.after):
         if line.forwards is not None:
             continue
@@ -97,7 +101,9 @@ class Instances:
     """The instances of one form of a rule."""
 
     def __init__(self, rewrite: type[RuleRewrite], rule: Rule, as_example: bool = False) -> None:
-        """The instances of a form; `as_example`: of its example's shapes, and of those like it."""
+        """Enumerate the instances of a form; `as_example`: with its example's shapes and similar
+        ones.
+        """
         self.rewrite, self.rule, self.as_example = rewrite, rule, as_example
         self.example = {name: meant(value) for name, value in rule.example.items()}
         self.pointwise = is_pointwise(rule)
@@ -126,11 +132,11 @@ class Instances:
                     if value is not _DEFAULT
                 }
                 if sum(isinstance(v, Unknown) and v.is_late for v in given.values()) > 1:
-                    continue  # Of two numbers of run time no meaning says which is which.
+                    continue  # With two runtime numbers, the semantics do not tell them apart.
                 yield Instance(self.rule, given, self.pointwise, step > 1)
 
     def _led(self, name: str, choices: list[Any]) -> list[Any]:
-        """Choices of an argument; of a templated rule the example's own comes first."""
+        """Return choices of an argument; for a templated rule the example's own comes first."""
         if not (self.as_example or self._is_templated()) or name not in self.example:
             return choices
         own = self.example[name]
@@ -140,7 +146,7 @@ class Instances:
     # -- types -------------------------------------------------------------------------------
 
     def _pattern(self, name: str) -> Any:
-        """What is stated of the type of an input."""
+        """Return the type pattern of an input."""
         for line in self.rule.before:
             if line.op == WEIGHT:
                 continue
@@ -155,7 +161,7 @@ class Instances:
         return None
 
     def _types(self) -> Iterator[tuple[dict[str, Any], int]]:
-        """Types of inputs and of holes that stand in them, and how many arguments are tried."""
+        """Yield types of inputs and of the holes in them, and the number of arguments to try."""
         if self.as_example or self._is_templated():
             yield from ((types, MOST) for types in self._templated())
             return
@@ -189,7 +195,7 @@ class Instances:
                 yield f"{pattern.name if isinstance(pattern, Hole) else name}.of"
 
     def _is_templated(self) -> bool:
-        """Whether shapes hang together in a way that the example alone shows."""
+        """Whether shapes are related in a way that only the example shows."""
         lines = (*self.rule.beside, *self.rule.before)
         if any(line.op == WEIGHT for line in lines) or self.rule.root.family:
             return True
@@ -238,7 +244,7 @@ class Instances:
                 yield dict.fromkeys(keys, shape)
 
     def _templated(self) -> Iterator[dict[str, Any]]:
-        """The example's types, with symbols for sizes, and with ones."""
+        """Yield the example's types, with symbolic sizes, and with ones."""
         yield self._of_example({})
         sizes = sorted(
             {s for v in self._of_example({}).values() if _is_tensor(v) for s in dims(v)}, key=str
@@ -304,7 +310,7 @@ class Instances:
     # -- arguments ---------------------------------------------------------------------------
 
     def _arguments(self) -> list[tuple[str, Any]]:
-        """(name, (parameter, schema's argument, whether late, …)) of each that is open."""
+        """Return (name, (parameter, schema's argument, whether late, …)) of each open argument."""
         found: dict[str, Any] = {}
         for line in self.rule.before:
             if line.op == WEIGHT or line.is_again:
@@ -328,9 +334,9 @@ class Instances:
         return [(name, kind) for name, kind in found.items() if name not in types]
 
     def _choices(self, name: str, kind: Any, rank: int, shape: Sequence[Dim]) -> list[Any]:
-        """What an argument may be."""
+        """Return the choices of an argument."""
         parameter, argument, is_late, in_list = kind
-        if is_late is None:  # It stands behind `…`.
+        if is_late is None:  # It is after `…`.
             kind = (parameter, argument, False, in_list)
             return [_DEFAULT, *(v for v in self._choices(name, kind, rank, shape) if v is not None)]
         example = self.example.get(name)
@@ -369,7 +375,7 @@ class Instances:
         shape: Sequence[Dim],
         parameter_size: int | None,
     ) -> list[Any]:
-        """Orders of axes, axes, sizes."""
+        """Return permutations, axes or sizes."""
         if (
             parameter.name in _ORDERS
             and isinstance(example, list)
@@ -400,7 +406,7 @@ class Instances:
         return any("permutation" in families_of(line.op) for line in self.rule.before)
 
     def _axes(self, example: Any, rank: int) -> int:
-        """How many axes are ordered: as many as in the example, where its shapes are taken."""
+        """Return the number of permuted axes: that of the example, if its shapes are used."""
         count = len(example) if isinstance(example, list) else 0
         return count if count and (self.as_example or self._is_templated()) else rank
 
@@ -421,7 +427,7 @@ def _holes(term: Any) -> Iterator[Hole]:
 
 
 def _kinds(keys: list[str]) -> Iterator[dict[str, Attribute]]:
-    """Element types: each alone, and pairs in which one input has another than the rest."""
+    """Yield element types: a single one, and pairs in which one input differs from the others."""
     for of in ELEMENTS:
         yield dict.fromkeys(keys, of)
     if len(keys) > 1:
@@ -431,11 +437,11 @@ def _kinds(keys: list[str]) -> Iterator[dict[str, Attribute]]:
 
 _SIZES = ((), (1,), (0,), (1, 2), (1, 1), (0, 1), (1, 2, 3), (1, 1, 1), (0, 1, 1), (1, 2, 1),
           (1, 0, 2), (1, 1, 2, 2), (0, 2, 0, 1))  # fmt: skip
-"""Which axes have equal sizes: for each axis the number of its size, 0 for size 1."""
+"""Patterns of equal sizes: for each axis the number of its size, 0 for size 1."""
 
 
 def _sized(blocks: tuple[int, ...]) -> Iterator[tuple[Dim, ...]]:
-    """Sizes that are numbers; symbols, where all differ or all are equal."""
+    """Yield static sizes; and symbols, if all sizes differ or all are equal."""
     yield tuple(b + 1 for b in blocks)
     if blocks in ((1, 2), (1, 1), (1, 2, 3)):
         yield tuple(Size.symbol(f"n{b}") for b in blocks)

@@ -1,4 +1,4 @@
-"""An instance as IR: the ops that stand before, and those that the rule writes for them."""
+"""An instance as IR: the pattern's ops, and the replacement that the rule creates for them."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ from stepwell.validation.rules.numbers import Number, Path, Rebound, Tokens, Unp
 
 FAILS = (TypeError, ValueError, AttributeError, KeyError, IndexError, AssertionError,
          NotImplementedError, ZeroDivisionError, OverflowError)  # fmt: skip
-"""What functions and predicates raise of what they are not meant for."""
+"""The exceptions of functions and predicates for arguments outside their domain."""
 
 
 class NotWritten(StepwellError):
-    """An instance that is no program: shapes or element types that no op takes."""
+    """An instance that is not a program, because no op takes its shapes or element types."""
 
 
 @dataclass(frozen=True)
 class Written:
-    """A program in which both stand: what a rule replaces, and by what.
+    """A program with both sides of a rule: the pattern and the replacement.
 
     Attributes:
-        pairs: each value that is replaced, and the one that replaces it.
-        misfits: what is wrong with the types of what was written.
-        fresh: the ops that were written.
-        named: the values before, by their names in the rule.
+        pairs: each replaced value, with its replacement.
+        misfits: the type errors of the replacement.
+        fresh: the ops of the replacement.
+        named: the pattern's values, by their names in the rule.
     """
 
     program: Program
@@ -53,7 +53,7 @@ class Written:
 
 
 class _Draft(Example):
-    """An example of an instance; results have the types that their ops infer."""
+    """An example built from an instance; results have the types that their ops infer."""
 
     def __init__(
         self, rewrite: type[RuleRewrite], rule: Rule, given: Mapping[str, Any], states: bool
@@ -66,7 +66,7 @@ class _Draft(Example):
                 self.holes[name] = self.block.insert_arg(type_, len(self.block.args))
 
     def line(self, line: Line) -> Line:
-        """The types of results are inferred, unless they cannot be."""
+        """Infer the types of results, if possible."""
         found = super().line(line)
         return found if self.states else replace(found, result_types=())
 
@@ -74,7 +74,7 @@ class _Draft(Example):
 def drafted(
     rewrite: type[RuleRewrite], rule: Rule, given: Mapping[str, Any], *, states: bool = False
 ) -> Program:
-    """The program that stands before; `states`: of the types that the rule's text says.
+    """Return the pattern's program; `states`: with the types in the rule's text.
 
     Raises:
         NotWritten: no op takes such types.
@@ -102,14 +102,14 @@ def drafted(
 
 
 class _SymbolicWriter(Writer):
-    """A writer whose functions compute with symbolic numbers, and whose ops have tokens."""
+    """A writer whose functions compute with symbolic numbers, and whose ops contain tokens."""
 
     def __init__(self, rule: Rule, namespace: Namespace, tokens: Tokens) -> None:
         self.tokens = tokens
         super().__init__(rule, namespace)
 
     def value(self, term: Term, values: Found) -> Any:
-        """What a term stands for, as ops hold it."""
+        """Return the value of a term, in the form that ops contain."""
         found = super().value(term, values)
         return (
             found
@@ -119,7 +119,7 @@ class _SymbolicWriter(Writer):
 
 
 class Statement:
-    """A form of a rule, perhaps without one of its conditions, as what is to be proved."""
+    """A form of a rule, possibly without one of its conditions, as the statement to prove."""
 
     def __init__(self, rewrite: type[RuleRewrite], rule: Rule) -> None:
         self.rewrite, self.rule = rewrite, rule
@@ -134,7 +134,7 @@ class Statement:
         self._plain: tuple[Matcher, Writer] | None = None
 
     def written(self, instance: Instance, path: Path) -> Written | None:
-        """Both sides on one path; None where a condition does not hold.
+        """Return both sides on one path; None if a condition does not hold.
 
         Raises:
             NotWritten: no op takes such types.
@@ -146,7 +146,7 @@ class Statement:
         return applied(self.rule, program, self._matcher, self._writer)
 
     def concrete(self, given: Mapping[str, Any]) -> Written | None:
-        """Both sides of numbers that are known, by the rule's own matcher."""
+        """Return both sides for concrete numbers, by the rule's own matcher."""
         if self._plain is None:
             self._plain = (
                 compile_rule(self.rule, self.rewrite.namespace),
@@ -155,7 +155,7 @@ class Statement:
         return applied(self.rule, drafted(self.rewrite, self.rule, given), *self._plain)
 
     def before(self, given: Mapping[str, Any]) -> Program:
-        """What stands before, of numbers that are known."""
+        """Return the pattern's program for concrete numbers."""
         return drafted(self.rewrite, self.rule, given)
 
     def _token(self, value: Any) -> Any:
@@ -168,10 +168,10 @@ class Statement:
 
 
 def applied(rule: Rule, program: Program, matcher: Matcher, writer: Writer) -> Written | None:
-    """Both sides, where a rule's form is applied to the last op of a program.
+    """Apply a rule's form to the last op of a program; return both sides.
 
     Raises:
-        Unproven: what stands behind cannot be written.
+        Unproven: the replacement cannot be constructed.
     """
     root = root_of(program, rule)
     present = set(program.module.walk())
@@ -207,8 +207,8 @@ def _misfits(
     *,
     is_sure: bool = False,
 ) -> list[str]:
-    """Types that are not what they replace, or not what the op gives; `is_sure`: where one is
-    stated that cannot be inferred, the model knows more.
+    """Return types that differ from those they replace, or from the inferred ones; `is_sure`: a
+    type that is stated and cannot be inferred is not an error, because the model knows more.
     """
     found = [f"{old.type} becomes {new.type}" for old, new in pairs if old.type != new.type]
     for op in fresh:

@@ -1,8 +1,8 @@
-"""Verdicts on rules that were reached before, by a rule's hash: nobody needs a solver.
+"""Stored verdicts on rules, by the rule's hash, so that no solver is needed.
 
-`make prove` writes `verdicts.json`, and `conditions.json` for what becomes of rules without each
-condition. A rule whose text or functions have changed since has no verdict here; `--new` asks
-everything again once the prover has changed.
+`make prove` writes `verdicts.json`, and `conditions.json` for the rules without each condition. A
+rule whose text or functions changed has no verdict here. `--new` proves everything again if the
+prover changed.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ Kind = Literal["refuted", "labeled", "open"]
 
 @dataclass(frozen=True)
 class Dropped:
-    """What becomes of a rule without one of its conditions.
+    """The verdict on a rule without one of its conditions.
 
     Attributes:
-        rule, condition: its name, and the condition in short.
-        label: what the rule's text says that the condition is for.
-        kind: whether it is needed, is what its label says, or neither was shown.
-        reason: a program that is wrong without it; what the label was shown by; why it is open.
-        hash: of the rule (`hashes.whole_hash_of`).
+        rule, condition: the rule's name, and the abbreviated condition.
+        label: the purpose of the condition in the rule's text.
+        kind: whether the condition is necessary, has its label's purpose, or neither was shown.
+        reason: a program that is wrong without it; the evidence for the label; or why it is open.
+        hash: the rule's hash (`hashes.whole_hash_of`).
     """
 
     rule: str
@@ -42,7 +42,7 @@ class Dropped:
 
     @property
     def is_right(self) -> bool:
-        """Whether it is needed, or is for what it says."""
+        """Whether it is necessary, or has its label's purpose."""
         return self.kind != "open"
 
     def __str__(self) -> str:
@@ -54,7 +54,7 @@ FILE = Path(__file__).parent / "verdicts.json"
 
 @cache
 def known() -> dict[str, Verdict]:
-    """By a rule's hash, what was proved of it."""
+    """Return the stored verdicts by the rule's hash."""
     rows: list[dict[str, Any]] = [{"of_labels": False, **row} for row in _read(FILE)["rows"]]
     return {row["hash"]: Verdict(**row) for row in rows}
 
@@ -69,12 +69,12 @@ def _write(file: Path, rows: Iterable[Mapping[str, Any]]) -> None:
 
 
 def is_of_this_prover(file: Path = FILE) -> bool:
-    """Whether what is kept was answered by the prover as it is."""
+    """Whether the stored answers are from the current prover."""
     return _read(file)["prover"] == hash_of_prover()
 
 
 def keep(verdicts: Iterable[Verdict]) -> None:
-    """Write the file."""
+    """Write the file of verdicts."""
     names = ("rule", "kind", "scope", "reason", "instances", "pairs", "partial", "hash",
              "of_labels")  # fmt: skip
     _write(FILE, ({name: getattr(verdict, name) for name in names} for verdict in verdicts))
@@ -85,17 +85,17 @@ CONDITIONS = FILE.with_name("conditions.json")
 
 
 def known_conditions() -> list[Dropped]:
-    """What was shown of conditions, in the order of rules."""
+    """Return the stored verdicts on conditions, in the order of rules."""
     return [Dropped(**row) for row in _read(CONDITIONS)["rows"]]
 
 
 def keep_conditions(rows: Iterable[Dropped]) -> None:
-    """Write their file."""
+    """Write the file of verdicts on conditions."""
     _write(CONDITIONS, map(vars, rows))
 
 
 def covers(verdict: Verdict, rank: int) -> bool:
-    """Whether a proof is of tensors of any sizes of a rank, with any arguments."""
+    """Whether a proof covers tensors of any sizes of a rank, with any arguments."""
     if not verdict.is_proved:
         return False
     if verdict.scope == "all shapes":

@@ -1,9 +1,9 @@
-"""Numbers that stand for all numbers, while the project's own predicates compute with them.
+"""Symbolic numbers with which the project's own predicates compute.
 
-A rule's `$c` becomes a `SymbolicFloat` or a `SymbolicInt`. Arithmetic with one gives another;
-a comparison gives a `Truth`, and asking whether a `Truth` holds ends in two runs: one in which it
-does, one in which it does not (`paths`). Between two ops of the IR such a number is a plain one, a
-*token*, under which `Tokens` finds it again: tokens are numbers that every float type holds.
+A rule's `$c` becomes a `SymbolicFloat` or a `SymbolicInt`. Arithmetic on one gives another, and a
+comparison gives a `Truth`. Converting a `Truth` to bool forks the run: it is true in one run and
+false in the other (`paths`). In ops of the IR such a number is a plain number, a *token*, which
+`Tokens` maps back: tokens are numbers that every float type represents.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from stepwell.ir.diagnostics import StepwellError
 
 T = TypeVar("T")
 MANY = 24
-"""Ways after which only those are gone whose answers go together."""
+"""The number of paths after which only those with consistent answers are followed."""
 
 
 @dataclass(frozen=True, eq=False)
 class Number:
-    """An expression over numbers that are not known: `variable`s, constants, functions of them."""
+    """An expression over unknown numbers: `variable`s, constants, and functions of them."""
 
     function: str
     operands: tuple[Any, ...] = ()
@@ -32,21 +32,21 @@ class Number:
 
 
 class Unproven(StepwellError):
-    """What raises this cannot be proved, or refuted, by the means at hand."""
+    """The raiser can be neither proved nor refuted by the available means."""
 
 
 @dataclass
 class Path:
-    """One run: how each question was answered that hangs on a symbolic number."""
+    """One run, with the answer to each question about a symbolic number."""
 
     answers: list[bool] = field(default_factory=list[bool])
     asked: list[Number] = field(default_factory=list[Number])
     forced: set[int] = field(default_factory=set[int])
-    """Questions of which only one answer is possible."""
+    """Questions with only one possible answer."""
     possible: Callable[[list[tuple[Number, bool]]], bool] | None = None
 
     def ask(self, question: Number) -> bool:
-        """The answer of this run: the prescribed one, else yes."""
+        """Return the answer of this run: the prescribed one, else yes."""
         at = len(self.asked)
         self.asked.append(question)
         if at == len(self.answers):
@@ -67,12 +67,12 @@ class Path:
 
     @property
     def conditions(self) -> list[tuple[Number, bool]]:
-        """What holds on this path."""
+        """Return the facts of this path."""
         return list(zip(self.asked, self.answers, strict=False))
 
 
 class Tokens:
-    """The plain numbers that stand for symbolic ones, and the path of the run."""
+    """The tokens of symbolic numbers, and the path of the run."""
 
     def __init__(self) -> None:
         self.path = Path()
@@ -81,7 +81,7 @@ class Tokens:
         self.variables = 0
 
     def float(self, node: Number) -> SymbolicFloat:
-        """A float that stands for an expression."""
+        """Return the symbolic float of an expression."""
         at = len(self.known)
         token = math.ldexp(129 + 2 * (at % 63), -17 + at // 63)
         made = self.known[token] = SymbolicFloat(token)
@@ -89,14 +89,14 @@ class Tokens:
         return made
 
     def int(self, node: Number) -> SymbolicInt:
-        """An int that stands for an expression."""
+        """Return the symbolic int of an expression."""
         token = 1_000_003 + 2 * len(self.whole)
         made = self.whole[token] = SymbolicInt(token)
         made.node, made.tokens = node, self
         return made
 
     def lifted(self, value: Any) -> Any:
-        """What a plain value stands for."""
+        """Return the symbolic value of a token; other values unchanged."""
         if isinstance(value, Symbolic | bool):
             return value
         if isinstance(value, float):
@@ -108,7 +108,7 @@ class Tokens:
         return value
 
     def lowered(self, value: Any) -> Any:
-        """The plain value for a symbolic one."""
+        """Return the token of a symbolic value."""
         if isinstance(value, SymbolicFloat):
             return float.__float__(value)
         if isinstance(value, SymbolicInt):
@@ -119,7 +119,7 @@ class Tokens:
 
 
 class Symbolic:
-    """What symbolic floats and ints have in common."""
+    """The base class of symbolic floats and ints."""
 
     node: Number
     tokens: Tokens
@@ -204,20 +204,20 @@ class Symbolic:
 
 
 class SymbolicFloat(Symbolic, float):
-    """A float64 that is not known."""
+    """An unknown float64."""
 
 
 class SymbolicInt(Symbolic, int):
-    """A whole number below 2³¹ that is not known."""
+    """An unknown integer below 2³¹."""
 
     def is_integer(self) -> bool:
-        """It is."""
+        """Return True."""
         return True
 
 
 @dataclass(frozen=True, eq=False)
 class Truth:
-    """Whether a comparison holds; asking ends in two runs."""
+    """The result of a comparison; conversion to bool forks the run."""
 
     node: Number
     tokens: Tokens
@@ -233,7 +233,7 @@ class Truth:
 
 
 def node_of(value: Any) -> Number:
-    """A number as an expression."""
+    """Return a number as an expression."""
     if isinstance(value, Symbolic):
         return value.node
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -247,12 +247,12 @@ Possible = Callable[[list[tuple[Number, bool]]], bool]
 def paths(
     run: Callable[[Path], T], most: int = 400, possible: Possible | None = None
 ) -> Iterator[tuple[Path, T]]:
-    """Every way through a function that asks.
+    """Yield every path through a function that branches on symbolic numbers.
 
     Args:
         run: the function.
-        most: ways that are gone.
-        possible: whether answers go together, asked when many ways are waiting.
+        most: the limit of paths.
+        possible: whether answers are consistent, called when many paths are pending.
 
     Raises:
         Unproven: there are more than `most`.
@@ -294,14 +294,14 @@ def _copysign(size: Any, sign: Any) -> Any:
 
 
 def _frexp(value: Any) -> Any:
-    """Only the first is of use: ±½ exactly for powers of two."""
+    """Only the mantissa is useful: ±½ exactly for powers of two."""
     if not isinstance(value, Symbolic):
         return math.frexp(value)
     return value._with("mantissa", is_int=False), value._with("exponent", is_int=True)  # pyright: ignore[reportPrivateUsage]
 
 
 def _tensor(value: Any, dtype: Any = None) -> Any:
-    """`torch.tensor(number, dtype=torch.float32).item()`: the number as that type holds it."""
+    """Return a number rounded to a dtype, as `torch.tensor(number, dtype=torch.float32).item()`."""
     if not isinstance(value, Symbolic):
         return torch.tensor(value, dtype=dtype)
     if dtype is not torch.float32:
@@ -315,7 +315,7 @@ class _FloatType(type):
 
 
 class _Float(float, metaclass=_FloatType):
-    """`float` for functions that are run on symbolic numbers."""
+    """`float` for functions that run on symbolic numbers."""
 
     def __new__(cls, value: Any = 0.0) -> Any:
         if isinstance(value, SymbolicFloat):
@@ -326,7 +326,7 @@ class _Float(float, metaclass=_FloatType):
 
 
 class _Instead:
-    """A module of which some functions are others."""
+    """A module with some functions replaced."""
 
     def __init__(self, module: Any, **functions: Any) -> None:
         self.__dict__.update(functions)
@@ -347,9 +347,9 @@ _MATH = _Instead(math, **{plain.__name__: other for plain, other in _FUNCTIONS.i
 
 
 class Rebound:
-    """Functions of the project with the names in them bound to what takes symbolic numbers.
+    """Functions of the project whose global names are rebound to versions for symbolic numbers.
 
-    What a function of `stepwell.translate` calls by name is bound anew as well, all the way down.
+    Functions of `stepwell.translate` that they call by name are rebound recursively.
     """
 
     def __init__(self, given: dict[str, Any] | None = None) -> None:
@@ -357,7 +357,7 @@ class Rebound:
         self._made: dict[FunctionType, FunctionType] = {}
 
     def __call__(self, value: Any) -> Any:
-        """The value, or the function that stands for it."""
+        """Return the value, or the function that replaces it."""
         if value is math:
             return _MATH
         if value is torch:
@@ -397,7 +397,7 @@ def _names(code: CodeType) -> Iterator[str]:
 
 
 def taking(function: Callable[..., Any], tokens: Tokens) -> Callable[..., Any]:
-    """A function that is given tokens and sees the numbers that they stand for."""
+    """Wrap a function so that it receives the symbolic numbers of tokens."""
     if isinstance(function, FunctionType) and "program" in _arguments(function):
 
         def with_program(*given: Any, program: Any) -> Any:

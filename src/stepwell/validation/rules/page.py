@@ -1,4 +1,4 @@
-"""The tables of `docs/proofs.md`: a verdict a rule, and what its conditions are for."""
+"""The tables of `docs/proofs.md`: the verdict on each rule, and the purpose of its conditions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ START = "<!-- written by `stepwell prove --table docs/proofs.md` -->"
 
 
 def table(verdicts: Sequence[Verdict]) -> str:
-    """The verdicts as Markdown: how many of each kind, and a row a rule."""
+    """Return the verdicts as Markdown: the counts by kind, and a row for each rule."""
     counted = Counter(verdict.kind for verdict in verdicts)
     lines = [START, "", "| verdict | rules |", "|---|---|"]
     lines += [f"| {said} | {counted[kind]} |" for kind, said in SAID.items()]
@@ -29,7 +29,9 @@ def _short(text: str) -> str:
 
 
 def conditions(rows: Sequence[Dropped]) -> str:
-    """What becomes of rules without each condition: counts, and those that are not refuted."""
+    """Return the verdicts on rules without each condition: counts, and those that are not
+    refuted.
+    """
     counted = Counter((row.kind, row.label) for row in rows)
     lines = ["", "| condition | count |", "|---|---|"]
     for (kind, label), count in sorted(counted.items(), key=lambda each: -each[1]):
@@ -43,5 +45,5 @@ def conditions(rows: Sequence[Dropped]) -> str:
 
 
 def with_table(page: str, verdicts: Sequence[Verdict], rows: Sequence[Dropped]) -> str:
-    """A page with its tables anew; what stands before them stays."""
+    """Return a page with its tables replaced; the text before them is unchanged."""
     return page.partition(START)[0] + table(verdicts) + conditions(rows)

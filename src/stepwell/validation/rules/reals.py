@@ -1,4 +1,4 @@
-"""Floats as real numbers: neither roundings nor NaN nor infinities; `laws.py` has their laws."""
+"""Floats as real numbers, without rounding, NaN or infinities; `axioms.py` has the axioms."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from stepwell.validation.rules.scalars import RING, Domain, is_of_rule, is_signe
 from stepwell.validation.rules.solver import z3
 
 HUGE = 1e37
-"""Above this a number is a limit of float32."""
+"""A number above this is treated as a limit of float32."""
 
 
 class Reals(Domain):
-    """Real numbers; `laws` of functions are stated of the terms that occur."""
+    """The domain of real numbers; axioms are instantiated for the terms that occur."""
 
     is_exact = False
 
     def __init__(self) -> None:
         super().__init__()
         self.greatest = z3.Real("infinity")
-        """Above everything that is compared with it: clamps may have it as a bound."""
+        """Greater than everything that is compared with it; a clamp may have it as a bound."""
         self.whole: dict[int, Any] = {}
         self.has_infinity = False
         self.largest: float | None = None
-        """The greatest number that is written down, if it is a limit of a type."""
+        """The greatest constant, if it is a limit of a type."""
         self.applied: dict[str, dict[int, tuple[Any, Any]]] = {}
-        """By function, (argument, value) of each application."""
+        """Function → (argument, value) of each application."""
 
     def float_sort(self, of: Attribute) -> Any:
         return z3.RealSort()

@@ -1,6 +1,6 @@
-"""What recipes make of weights: elements in other places, or tables of tables.
+"""The elements of derived weights: recipes that move elements or compute tables from tables.
 
-A recipe that moves is run on the numbers of the places of its sources, as a movement is.
+A recipe of data movement is run on the indices of its sources, as an op of data movement is.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from stepwell.validation.rules.solver import z3
 
 
 class Tensors(Protocol):
-    """What `proving.tensors` knows of the program and the domain."""
+    """The interface of `rules.tensors` to the program and the domain."""
 
     domain: Domain
     tokens: Tokens
@@ -32,13 +32,15 @@ class Tensors(Protocol):
 
 
 POSITIVE = "#positive"
-"""How keys of weights end that a rule is about if they are positive: any such numbers."""
+"""The key suffix of weights that a rule requires to be positive; their elements are arbitrary
+otherwise.
+"""
 OFFSET = 128
-"""Of the first entry of a table for int8."""
+"""The offset of index 0 in a table for int8."""
 
 
 def element_of_weight(tensors: Tensors, op: WeightOp, index: tuple[Any, ...]) -> Typed:
-    """An element of a weight of the program, or of one that a recipe makes."""
+    """Return an element of a weight of the program, or of a derived weight."""
     held = quantization(op.result.type)
     of = storage_element(held) if held else element(op.result.type)
     found = at_key(tensors, op.key.data, index)
@@ -46,7 +48,7 @@ def element_of_weight(tensors: Tensors, op: WeightOp, index: tuple[Any, ...]) ->
 
 
 def at_key(tensors: Tensors, key: str, index: tuple[Any, ...]) -> Typed:
-    """An element under a key of the store."""
+    """Return an element of the weight with a key."""
     made = tensors.weights.recipe_of(key)
     if made is None:
         return given(tensors, key, index)
@@ -64,7 +66,9 @@ def at_key(tensors: Tensors, key: str, index: tuple[Any, ...]) -> Typed:
 
 
 def _zero_of_affine(tensors: Tensors, key: str, index: tuple[Any, ...]) -> Typed:
-    """-b/g, or b/g, of float64 rounded to the type of b; both have the shape of what comes out."""
+    """Return -b/g, or b/g, in float64, rounded to the type of b; both have the shape of the
+    result.
+    """
     _, (shift, scale), options = tensors.weights.recipe_of(key)  # pyright: ignore[reportGeneralTypeIssues]
     domain = tensors.domain
     parts = [at_key(tensors, source, index) for source in (shift, scale)]
@@ -76,13 +80,13 @@ def _zero_of_affine(tensors: Tensors, key: str, index: tuple[Any, ...]) -> Typed
 
 
 def _scale_of_norm(tensors: Tensors, key: str, index: tuple[Any, ...]) -> Typed:
-    """γ/√(σ² + ε) of a channel, in float64 but for what is rounded at the end."""
+    """Return γ/√(σ² + ε) of a channel, in float64 and rounded at the end."""
     of, scale, _ = _norm(tensors, key, index)
     return tensors.domain.converted(Typed(scale, f64), of)
 
 
 def _shift_of_norm(tensors: Tensors, key: str, index: tuple[Any, ...]) -> Typed:
-    """β − μ·s + c·s of a channel, likewise."""
+    """Return β − μ·s + c·s of a channel, in float64 and rounded at the end."""
     of, scale, parts = _norm(tensors, key, index)
     domain = tensors.domain
     zero = domain.constant(0.0, f64)
@@ -95,7 +99,7 @@ def _shift_of_norm(tensors: Tensors, key: str, index: tuple[Any, ...]) -> Typed:
 def _norm(
     tensors: Tensors, key: str, index: tuple[Any, ...]
 ) -> tuple[Attribute, Any, dict[str, Any]]:
-    """The type, the scale and the statistics of the channel at an index."""
+    """Return the type, the scale and the statistics of the channel at an index."""
     _, sources, options = tensors.weights.recipe_of(key) or ("", (), {})
     domain, at = tensors.domain, index[list(options["shape"]).index(-1)]
     typed = [at_key(tensors, source, (at,)) for source in sources]
@@ -114,11 +118,11 @@ _COMPUTED: dict[str, Callable[[Tensors, str, tuple[Any, ...]], Typed]] = {
     "batch-norm-scale": _scale_of_norm,
     "batch-norm-shift": _shift_of_norm,
 }
-"""Recipes that compute, element by element."""
+"""Recipes of elementwise computations."""
 
 
 def given(tensors: Tensors, key: str, index: tuple[Any, ...]) -> Typed:
-    """An element of a weight that is any."""
+    """Return an element of an arbitrary weight."""
     of = element_type(tensors.weights.get(key).dtype)
     is_positive = key.endswith(POSITIVE)
     if (
@@ -139,13 +143,13 @@ def given(tensors: Tensors, key: str, index: tuple[Any, ...]) -> Typed:
 
 
 def _only(held: Any) -> Any:
-    """The number that all elements of a tensor are."""
+    """Return the number to which all elements of a tensor are equal."""
     first = held.reshape(-1)[:1]
     return first.item() if first.numel() and bool((held == first).all()) else None
 
 
 def _places(tensors: Tensors, key: str) -> dict[tuple[int, ...], tuple[str, tuple[int, ...]]]:
-    """For each place of what a recipe makes, the source and its place."""
+    """Return the source and its index for each index of a recipe's result."""
     name, sources, _ = tensors.weights.recipe_of(key) or ("", (), {})
     shapes = [tuple(tensors.weights.get(source).shape) for source in sources]
     numbered: list[Any] = []

@@ -1,7 +1,7 @@
-"""Verdicts on many rules, each in a process of its own: none hangs on what was asked before.
+"""Verdicts on many rules, each in its own process, so that they do not depend on earlier ones.
 
-A solver's terms have numbers in the order in which they are made, and its search goes by them: in a
-process of its own a rule has the same verdict whichever rules are put before it.
+A solver numbers its terms in the order of creation, and its search depends on the numbers. In its
+own process a rule has the same verdict regardless of the rules before it.
 """
 
 from __future__ import annotations
@@ -117,9 +117,9 @@ def _send(sender: Any, function: Callable[[str], T], name: str) -> None:
 
 
 def _import_all() -> None:
-    """Import what the first symbolic size and the first question to the solver import.
+    """Import the modules that the first symbolic size and the first call of the solver need.
 
-    That is some 750 modules of torch's, two CPU seconds, which each process would spend again.
+    These are some 750 modules of PyTorch, which would take two CPU seconds in each process.
     """
     z3.get_version()
     symbols = Symbols()

@@ -1,8 +1,8 @@
-"""Typed scalars as terms of a solver: floats bit for bit, or as real numbers.
+"""Typed scalars as terms of the solver: floats bit for bit, or as real numbers.
 
 `Bits` has IEEE floats with one NaN and both zeros, rounded at each primitive, and integers that
-wrap. `Reals` (`reals.py`) has real numbers where floats are. What neither computes (`exp`, `erf`,
-sums) is an uninterpreted function, of which `Reals` knows laws.
+wrap. `Reals` (`reals.py`) has real numbers for floats. A function that neither computes (`exp`,
+`erf`, sums) is an uninterpreted function, for which `Reals` has axioms.
 """
 
 from __future__ import annotations
@@ -29,40 +29,40 @@ RING: dict[str, Callable[..., Any]] = {
     "negate": operator.neg, "add": operator.add, "subtract": operator.sub,
     "multiply": operator.mul, "equal": operator.eq,
 }  # fmt: skip
-"""What bit-vectors and real numbers have by the operators of their terms."""
+"""Functions that bit-vectors and real numbers implement by the operators of their terms."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Typed:
-    """A term of the solver, and the element type of the IR that it is of."""
+    """A term of the solver, with its element type in the IR."""
 
     term: Any
     of: Attribute
 
 
 def width(of: Attribute) -> int:
-    """The bits of an integer type."""
+    """Return the bit width of an integer type."""
     assert isinstance(of, IntegerType)
     return of.width.data
 
 
 def is_signed(of: Attribute) -> bool:
-    """Whether an integer type has numbers below 0."""
+    """Whether an integer type is signed."""
     return isinstance(of, IntegerType) and of.signedness.data is not Signedness.UNSIGNED
 
 
 class Domain:
-    """How floats are held; integers and truth values are the same in both."""
+    """The representation of floats; integers and bools are the same in all domains."""
 
     is_exact: bool
 
     def __init__(self) -> None:
         self.numbers: dict[Number, Any] = {}
         self.facts: list[Any] = []
-        """What holds of variables and functions, whatever is to be proved."""
+        """Facts about variables and functions, for every proof."""
         self._functions: dict[Any, Any] = {}
 
-    # -- to be said by each ------------------------------------------------------------------
+    # -- defined by each domain ----------------------------------------------------------------
 
     def float_sort(self, of: Attribute) -> Any:
         raise NotImplementedError
@@ -71,15 +71,15 @@ class Domain:
         raise NotImplementedError
 
     def rounded(self, term: Any, given: Attribute, of: Attribute) -> Any:
-        """A float in another float type."""
+        """Convert a float to another float type."""
         raise NotImplementedError
 
     def of_integer(self, term: Any, given: Attribute, of: Attribute) -> Any:
-        """An integer as a float."""
+        """Convert an integer to a float."""
         raise NotImplementedError
 
     def to_integer(self, term: Any, of: Attribute) -> Any:
-        """A float as an integer, towards zero."""
+        """Convert a float to an integer, towards zero."""
         raise NotImplementedError
 
     def on_floats(self, function: str, terms: list[Any], of: Attribute) -> Any:
@@ -88,7 +88,7 @@ class Domain:
     # -- sorts and constants -----------------------------------------------------------------
 
     def sort(self, of: Attribute) -> Any:
-        """The solver's sort of an element type."""
+        """Return the solver's sort of an element type."""
         if is_float(of):
             if of not in _FORMATS:
                 raise Unproven(f"elements of type {of}")
@@ -100,7 +100,7 @@ class Domain:
         raise Unproven(f"elements of type {of}")
 
     def constant(self, value: Any, of: Attribute) -> Any:
-        """A Python number, or one that is not known, in an element type."""
+        """Return a Python number, or a symbolic one, in an element type."""
         if isinstance(value, Number):
             return self.as_type(value, of)
         if of == i1:
@@ -112,7 +112,7 @@ class Domain:
         return z3.BitVecVal(int(value), width(of))
 
     def function(self, name: str, *sorts: Any) -> Any:
-        """An uninterpreted function, one for each name and sorts."""
+        """Return the uninterpreted function of a name and sorts."""
         key = (name, *map(str, sorts))
         if key not in self._functions:
             self._functions[key] = z3.Function("!".join(key), *sorts)
@@ -121,7 +121,7 @@ class Domain:
     # -- conversions -------------------------------------------------------------------------
 
     def converted(self, value: Typed, of: Attribute) -> Typed:
-        """A value in another element type."""
+        """Convert a value to another element type."""
         given, term = value.of, value.term
         if given == of:
             return value
@@ -154,7 +154,9 @@ class Domain:
     # -- primitives --------------------------------------------------------------------------
 
     def apply(self, function: str, terms: list[Any], of: Attribute) -> Any:
-        """A primitive of `ir/declared/scalar_semantics.py` on terms of one type; comparisons give truths."""
+        """Apply a primitive of `ir/declared/scalar_semantics.py` to terms of one type; comparisons
+        give bools.
+        """
         if function == "where":
             return z3.If(*terms)
         if of == i1:
@@ -201,13 +203,13 @@ class Domain:
     # -- numbers of rules --------------------------------------------------------------------
 
     def number(self, node: Number) -> Any:
-        """A number of a rule: a float64, or a whole number."""
+        """Return a number of a rule as a term: a float64 or an integer."""
         if node not in self.numbers:
             self.numbers[node] = self._number(node)
         return self.numbers[node]
 
     def as_type(self, node: Number, of: Attribute) -> Any:
-        """A number of a rule in an element type."""
+        """Return a number of a rule in an element type."""
         return self.converted(Typed(self.number(node), i64 if node.is_int else f64), of).term
 
     def _number(self, node: Number) -> Any:
@@ -232,11 +234,11 @@ class Domain:
         return self.of_number(function, terms, node)
 
     def of_number(self, function: str, terms: list[Any], node: Number) -> Any:
-        """A function of numbers that is no primitive, or is one."""
+        """Apply a function of numbers, whether or not it is a primitive."""
         return self.apply(function, terms, i64 if node.is_int else f64)
 
     def condition(self, node: Number, answer: bool) -> Any:
-        """That a question about numbers has an answer."""
+        """Return the fact that a question about numbers has an answer."""
         held = self._asked(node)
         if answer and node.function == "equal":
             for one, other in (node.operands, node.operands[::-1]):
@@ -260,12 +262,12 @@ class Domain:
 
 
 def _smallest() -> Any:
-    """The largest number that any float type rounds to zero."""
+    """Return the largest number that some float type rounds to zero."""
     return z3.FPVal(2.0**-25, z3.Float64())
 
 
 def is_of_rule(term: Any) -> bool:
-    """Whether a term is a number of the rule that may be any."""
+    """Whether a term is an arbitrary number of the rule."""
     return z3.is_const(term) and term.decl().name().startswith("$")
 
 
@@ -277,7 +279,7 @@ def _is_zero(term: Any) -> bool:
 
 
 def place_of(term: Any) -> int:
-    """An order of terms."""
+    """Return the sort key of a term."""
     return term.get_id()
 
 
@@ -316,13 +318,15 @@ class Bits(Domain):
         if all(have >= need for have, need in zip(_FORMATS[given], _FORMATS[of], strict=True)):
             is_widened = term.decl().kind() == z3.Z3_OP_FPA_TO_FP and term.num_args() == 2
             if is_widened and term.arg(1).sort() == sort:
-                return term.arg(1)  # There and back.
+                return term.arg(1)  # A conversion and its inverse cancel.
             if given == f64 and is_of_rule(term):
                 return self._narrowed(term, of)
         return z3.fpFPToFP(z3.RNE(), term, sort)
 
     def _narrowed(self, term: Any, of: Attribute) -> Any:
-        """A number of the rule in a narrower type, by what rounding keeps: order, sign, NaN."""
+        """Return a number of the rule in a narrower type, by the properties that rounding
+        preserves: order, sign, NaN.
+        """
         key = (term.get_id(), str(of))
         if key in self.narrow:
             return self.narrow[key][1]
@@ -356,7 +360,9 @@ class Bits(Domain):
         return make(z3.RNE(), term, self.float_sort(of))
 
     def _whole(self, term: Any) -> Any:
-        """A whole number of the rule in float64, which is exact, by order, sign and small ones."""
+        """Return an integer of the rule in float64, which is exact, by order, sign and small
+        values.
+        """
         key = (term.get_id(), "whole")
         if key not in self.narrow:
             made = z3.Const(f"{term.decl().name()}.whole", z3.Float64())
@@ -425,7 +431,7 @@ class Bits(Domain):
                 return self.function(f"{function}:{of}", *(sort for _ in terms), sort)(*terms)
 
     def _nought(self, x: Any, y: Any) -> Any:
-        """A product of which one factor is a zero."""
+        """Return a product with a factor of zero."""
         sort = x.sort()
         is_nan = z3.Or(z3.fpIsNaN(x), z3.fpIsNaN(y), z3.fpIsInf(x), z3.fpIsInf(y))
         is_below = z3.Xor(z3.fpIsNegative(x), z3.fpIsNegative(y))
@@ -440,7 +446,7 @@ class Bits(Domain):
         return z3.If(z3.fpIsZero(x), zero, x)
 
     def _extremum(self, x: Any, y: Any, takes_other: Any) -> Any:
-        """Torch's: NaN if either is; of equal numbers the first."""
+        """Return PyTorch's extremum: NaN if either is; of equal numbers the first."""
         return z3.If(z3.fpIsNaN(x), x, z3.If(z3.Or(z3.fpIsNaN(y), takes_other), y, x))
 
     def of_number(self, function: str, terms: list[Any], node: Number) -> Any:

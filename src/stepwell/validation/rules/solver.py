@@ -1,4 +1,4 @@
-"""The solver, imported when something is to be proved: the extra `.[prove]` brings it."""
+"""The solver, imported on the first proof; the extra `.[prove]` installs it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from stepwell.ir.diagnostics import StepwellError
 
 
 class _Solver:
-    """z3, once it is asked for something."""
+    """z3, imported on the first access."""
 
     def __getattr__(self, name: str) -> Any:
         try:

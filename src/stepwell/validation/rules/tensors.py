@@ -1,9 +1,10 @@
-"""Tensors as functions of an index: what an element of a value is, by what is declared of its op.
+"""Tensors as functions of an index: an element of a value, from the declarations of its op.
 
-An op's `@means` says the element, its axis map which elements of operands that is of, its family
-that it moves them unchanged. Sizes may be symbols: an index is an integer of the solver, a fold
-over an axis of symbolic size has a bound index. A movement whose map does not name one element is
-looked up by running it on the numbers of the places, where sizes are numbers.
+An op's `@means` defines the element, its axis map defines which elements of operands it reads, and
+its family states that it is data movement. Sizes may be symbolic: an index is an integer of the
+solver, and a reduction over an axis of symbolic size has a bound index. Data movement whose map
+does not name one element is resolved by running it on the indices of the elements, if sizes are
+static.
 """
 
 from __future__ import annotations
@@ -41,23 +42,27 @@ from stepwell.validation.rules.solver import z3
 
 _MOST_PLACES = 4096
 _MOST_ROWS = 8
-"""Of a table whose rows are gone through one after the other; what names none is no program."""
+"""The limit of rows of a table that are tried one by one; an index outside the table is no
+program.
+"""
 _WRITES = frozenset(("tosa.scatter",))
-"""Ops that move elements to where others say."""
+"""Ops that move elements to indices in another operand."""
 _OF_WINDOWS = frozenset(("aten.convolution.default",))
-"""Folds that are one function of their operands, where no map says which elements they read."""
+"""Reductions that are treated as one function of their operands, because no map defines which
+elements they read.
+"""
 _FILLS = {
     "aten.fill.Scalar": "value",
     "aten.full_like.default": "fill_value",
     "aten.full.default": "fill_value",
 }
-"""Ops that give one number everywhere, under the name that it has."""
+"""Ops that return one number in every element, with the name of the number."""
 _RANKINGS = frozenset(("aten.topk.default", "aten.sort.default"))
 
 
 @dataclass
 class Fold:
-    """A fold that stands for a constant: equal ones, by proof, are one."""
+    """A reduction represented by a constant; provably equal ones share it."""
 
     function: str
     body: Any
@@ -67,12 +72,10 @@ class Fold:
 
 @dataclass
 class Tensors:
-    """What elements of values are, in a domain.
+    """The elements of values, in a domain.
 
     Attributes:
-        domain: of the scalars.
-        tokens: which numbers stand for which expressions.
-        weights: of the program.
+        domain, tokens, weights: the scalars' domain, expressions' tokens, the program's weights.
     """
 
     domain: Domain
@@ -80,20 +83,20 @@ class Tensors:
     weights: WeightStore
     relative: float = 0.0
     absolute: float = 0.0
-    """What a rule may be off by, of real numbers."""
+    """The absolute error bound of a rule over the reals."""
     names: dict[SSAValue, str] = field(default_factory=dict[SSAValue, str])
     sizes: dict[str, Any] = field(default_factory=dict[str, Any])
     inputs: dict[str, tuple[Any, Typed]] = field(default_factory=dict[str, Any])
     folds: list[Fold] = field(default_factory=list[Fold])
     elements: dict[int, Any] = field(default_factory=dict[int, Any])
-    """Those of inputs that were asked for."""
+    """The elements of inputs that were used."""
     ranges: list[Any] = field(default_factory=list[Any])
-    """Of indices: what holds of those in the program."""
+    """Facts about the indices in the program."""
     is_rank_free: bool = True
     has_symbols: bool = False
     weight_names: set[str] = field(default_factory=set[str])
     maps_alone: bool = False
-    """Whether places that no map names are left to whoever asks for each element."""
+    """Whether the caller resolves indices that no map names."""
     _unrounded: dict[Operation, SSAValue] = field(default_factory=dict[Operation, SSAValue])
     _known: dict[tuple[Any, ...], Typed] = field(default_factory=dict[Any, Typed])
     _parts: dict[Any, Any] = field(default_factory=dict[Any, Any])
@@ -102,7 +105,7 @@ class Tensors:
     # -- sizes and indices -------------------------------------------------------------------
 
     def size(self, dim: Any) -> Any:
-        """A size of a type as a term."""
+        """Return a size of a type as a term."""
         if isinstance(dim, int):
             return z3.IntVal(dim)
         self.has_symbols = True
@@ -126,7 +129,7 @@ class Tensors:
         return self.sizes[name]
 
     def index_of(self, value: SSAValue) -> Index:
-        """An index of any element of a value."""
+        """Return a symbolic index of an arbitrary element of a value."""
         found: list[Any] = []
         for axis, dim in enumerate(dims(value.type)):
             if dim == 1:
@@ -140,12 +143,12 @@ class Tensors:
     # -- elements ----------------------------------------------------------------------------
 
     def at(self, value: SSAValue, index: Index) -> Typed:
-        """The element of a value at an index."""
+        """Return the element of a value at an index."""
         index = tuple(z3.simplify(each) for each in index)
         key = (value, *(each.get_id() for each in index))
         if key not in self._known:
             self._known[key] = self._element(value, index)
-            self._parts[key] = index  # Keeps the ids of terms from being given again.
+            self._parts[key] = index  # Keeps the terms alive, so that their ids are not reused.
         return self._known[key]
 
     def _element(self, value: SSAValue, index: Index) -> Typed:
@@ -184,7 +187,7 @@ class Tensors:
         return self.opaque(owner, number, index)
 
     def _of_one(self, op: Operation, number: int, index: Index) -> Typed | None:
-        """What a ranking gives of rows of one element: that, and its place."""
+        """Return the result of a ranking of rows with one element: the element, and its index."""
         assert isinstance(op, SchemaOp)
         shape = dims(op.operands[0].type)
         if shape and shape[op.arg("dim")] != 1:
@@ -194,7 +197,7 @@ class Tensors:
         )
 
     def of_input(self, value: SSAValue, index: Index) -> Typed:
-        """An element of a tensor that is any."""
+        """Return an element of an arbitrary tensor."""
         of = held_as(value.type)
         if value not in self.names:
             self.names[value] = f"x{len(self.names)}"
@@ -205,7 +208,7 @@ class Tensors:
         return Typed(found, of)
 
     def opaque(self, op: Operation, number: int, index: Index) -> Typed:
-        """An element of what is only known to be a function of an op's operands and arguments."""
+        """Return an element of an uninterpreted function of an op's operands and arguments."""
         name, operands, fields = as_known(op, number)
         if any(isinstance(v, SSAValue) and v.owner is op for v in operands):
             raise Unproven(f"{op.name} has no meaning")
@@ -223,7 +226,7 @@ class Tensors:
         return str(id(value))
 
     def scalar(self, value: SSAValue) -> Typed:
-        """A number that is known at run time."""
+        """Return a runtime number."""
         of = (
             f64
             if isinstance(value.type, FloatType)
@@ -240,7 +243,7 @@ class Tensors:
     # -- movements ---------------------------------------------------------------------------
 
     def _moved(self, op: Operation, number: int, index: Index) -> Typed:
-        """The element that a movement puts there."""
+        """Return the element that data movement puts at an index."""
         self.is_rank_free = False
         if is_of(op, "lookup") or op.name in _WRITES:
             return self._looked_up(op, index)
@@ -253,7 +256,7 @@ class Tensors:
         return self._by_running(op, number, index)
 
     def _mapped(self, axes: AxisMap, operand: int, index: Index) -> Index | None:
-        """The one index that a map names; None where it names several, or none."""
+        """Return the one index that a map names; None if it names several, or none."""
         links: Links | None = axes.links[operand]
         if links is None:
             return None
@@ -275,7 +278,7 @@ class Tensors:
         return tuple(found)
 
     def _unflattened(self, given: list[tuple[Any, Any]], sizes: list[Any]) -> list[Any]:
-        """Indices along axes of some sizes of the element that stands at others."""
+        """Return the indices, along axes of some sizes, of the element at other indices."""
         flat = z3.IntVal(0)
         for size, at in given:
             flat = flat * size + at
@@ -300,7 +303,7 @@ class Tensors:
         return self._parts[key][0]
 
     def _by_running(self, op: Operation, number: int, index: Index) -> Typed:
-        """Look the place up in what the op makes of the numbers of places."""
+        """Look up the index in the op's result on index numbers."""
         shape = dims(op.results[number].type)
         if not all(isinstance(size, int) for size in shape):
             raise Unproven(f"which element {op.name} moves is not said for symbolic sizes")
@@ -326,7 +329,7 @@ class Tensors:
         return lifted.node if isinstance(lifted, Symbolic) else lifted
 
     def _at_any(self, op: Operation, number: int, index: Index) -> Typed:
-        """One choice after the other, where the index is not known."""
+        """Return a case distinction over an unknown index."""
         shape = [int(size) for size in dims(op.results[number].type)]  # pyright: ignore[reportArgumentType]
         found: Typed | None = None
         grid = list(torch.cartesian_prod(*(torch.arange(s) for s in shape)).reshape(-1, len(shape)))
@@ -344,7 +347,7 @@ class Tensors:
         return self._places[op, number]
 
     def _ran(self, op: Operation, number: int) -> list[tuple[Any, ...]]:
-        """For each element, ("place", operand, index) or ("number", the number there)."""
+        """Return for each element ("place", operand, index) or ("number", the number there)."""
         if rule_for(type(op)) is None:
             raise Unproven(f"{op.name} cannot be run")
         where: list[tuple[Any, ...]] = []
@@ -384,7 +387,7 @@ class Tensors:
         return found
 
     def _run(self, op: Operation, given: list[Any], offset: int) -> Sequence[Any]:
-        """An op of the numbers of places: as whole numbers, else in the types that it has."""
+        """Run an op on index numbers: as integers, else in its own types."""
         rule = rule_for(type(op))
         assert rule is not None
         refused: Exception | None = None
@@ -402,7 +405,7 @@ class Tensors:
         raise Unproven(f"{op.name} cannot be run on the numbers of places: {refused}")
 
     def _constant(self, value: SSAValue) -> Any:
-        """What a constant list of sizes holds; None for a tensor of elements."""
+        """Return the content of a constant list of sizes; None for a tensor of elements."""
         owner = value.owner
         if isinstance(owner, Operation) and owner.name in ("tosa.const_shape", "tosa.const"):
             rule = rule_for(type(owner))
@@ -410,7 +413,7 @@ class Tensors:
         return None
 
     def _looked_up(self, op: Operation, index: Index) -> Typed:
-        """An element at the place that an element of another tensor names."""
+        """Return an element at an index given by an element of another tensor."""
         if op.name == "aten.embedding.default":
             rows = len(dims(op.operands[1].type))
             at = self.at(op.operands[1], index[:rows])
@@ -432,7 +435,7 @@ class Tensors:
         return self.opaque(op, 0, index)
 
     def _scattered(self, op: Operation, index: Index) -> Typed:
-        """What is written to a row; no two rows are written to one, as TOSA asks."""
+        """Return the element scattered to a row; TOSA forbids two writes to one row."""
         values, indices, given = op.operands
         n, k, c = index
         count = dims(indices.type)[1]
@@ -452,9 +455,7 @@ class Tensors:
 
     @property
     def finite(self) -> list[Any]:
-        """That elements of inputs, sums and extrema are finite, where real numbers stand for them
-        and a limit of their type is written down.
-        """
+        """Return that inputs, sums and extrema are finite, if a type's limit is a constant."""
         if not isinstance(self.domain, Reals):
             return []
         terms = [fold.value for fold in self.folds] + list(self.elements.values())
@@ -472,7 +473,7 @@ class Tensors:
     def folded(
         self, function: str, body: Any, counts: Sequence[Any], same: Callable[[Any, Any], bool]
     ) -> Any:
-        """The constant that stands for a fold: one for all that are provably equal."""
+        """Return the constant of a reduction: the same one for all that are provably equal."""
         for known in self.folds:
             if known.function == function and len(known.counts) == len(counts):
                 pairs = zip(known.counts, counts, strict=True)
@@ -484,7 +485,7 @@ class Tensors:
 
     @cached_property
     def equal(self) -> Callable[[Any, Any], bool]:
-        """Whether two terms are provably the same."""
+        """Return a predicate that tells whether two terms are provably equal."""
 
         def same(one: Any, other: Any) -> bool:
             if one.sort() != other.sort():

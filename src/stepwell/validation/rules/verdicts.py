@@ -1,4 +1,4 @@
-"""The verdict on a rule: over all its forms, instances and paths."""
+"""The verdict on a rule, over all its forms, instances and paths."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import Bound
 from stepwell.ir.sizes.size import UNKNOWN
 from stepwell.ir.types import IntType, dims, is_static, symbols_of
+from stepwell.translate.passes import folder_of, pass_modules
 from stepwell.translate.rules.examples import root_of
 from stepwell.translate.rules.notation import Rule
 from stepwell.translate.rules.rewrite import RuleRewrite
@@ -48,18 +49,19 @@ SAID: dict[Kind, str] = {
 
 @dataclass
 class Verdict:
-    """What is proved of a rule.
+    """The verdict on a rule.
 
     Attributes:
-        rule: its name.
-        kind: how far both sides are the same.
-        scope: for which shapes.
-        reason: why it is open, or what a refutation shows.
-        instances, pairs: how many were written down, and how many pairs of values decided.
-        partial: of how many shapes not all arguments were tried.
-        seconds: of CPU time.
-        hash: of the rule (`hashes.hash_of`).
-        of_labels: whether it holds without the conditions that have a label, but for the target's.
+        rule: the rule's name.
+        kind: the proved equality of both sides.
+        scope: the shapes that the proof covers.
+        reason: why it is open, or the counterexample.
+        instances, pairs: the number of instances, and of pairs of values that were decided.
+        partial: the number of shapes for which not all arguments were tried.
+        seconds: the CPU time.
+        hash: the rule's hash (`hashes.hash_of`).
+        of_labels: whether the rule is proved without the labeled conditions, except for the
+            target's.
     """
 
     rule: str
@@ -76,7 +78,7 @@ class Verdict:
 
     @property
     def is_proved(self) -> bool:
-        """Whether it holds, for what the scope says."""
+        """Whether it is proved, for the shapes of the scope."""
         return self.kind in ("bits", "zeros", "reals")
 
     def __str__(self) -> str:
@@ -86,15 +88,15 @@ class Verdict:
 
 _LONG = 20.0
 _MOST_DOUBTS = 4
-"""Instances with neither a proof nor a counterexample after which a rule is open."""
+"""The number of instances with neither proof nor counterexample after which a rule is open."""
 
 
 UNNEEDED = ("target", "accuracy", "choice")
-"""Labels of conditions whose instances are run: another type, another engine, what is asked."""
+"""Labels of conditions that are tested by running: another type, another engine, a choice."""
 
 
 def without_labels(rule: Rule) -> Rule:
-    """A form without the conditions that are no part of the statement."""
+    """Return a form without the conditions that are not part of the statement."""
     return replace(rule, where=tuple(c for c in rule.where if not c.label or c.label in UNNEEDED))
 
 
@@ -103,7 +105,7 @@ def prove(rewrite: type[RuleRewrite], forms: tuple[Rule, ...] | None = None) -> 
 
     Args:
         rewrite: the rule.
-        forms: in place of its own: with other conditions, say.
+        forms: replaces its own forms, for example with other conditions.
     """
     begun = time.process_time()
     whole = forms or rewrite.rule.forms
@@ -115,7 +117,7 @@ def prove(rewrite: type[RuleRewrite], forms: tuple[Rule, ...] | None = None) -> 
 
 
 def limits(rewrite: type[RuleRewrite]) -> str:
-    """What is tried as its example has it and no other way: ops of a family, quantized types."""
+    """Return the restrictions of a proof to the example: ops of a family, quantized types."""
     if any(line.is_again for form in rewrite.rule.forms for line in form.before):
         return ", operators and their arguments as in its example"
     if "!quant" in str(rewrite.rule.example):
@@ -124,7 +126,7 @@ def limits(rewrite: type[RuleRewrite]) -> str:
 
 
 _OF_TYPES = frozenset(("aten._assert_tensor_metadata.default",))
-"""Ops that give nothing, and fail or not by the types of what they read."""
+"""Ops without results that fail depending on the types of their operands."""
 
 
 def _is_symbolic(reason: str) -> bool:
@@ -132,14 +134,14 @@ def _is_symbolic(reason: str) -> bool:
 
 
 def _is_said(size: IntType, written: Written) -> bool:
-    """Whether a type of a whole number says which, in symbols of the types of inputs."""
+    """Whether the type of an integer defines its value, in symbols of the input types."""
     symbols = symbols_of(a.type for a in written.program.method().body.block.args)
     value = size.size
     return isinstance(value, int) or {*value.symbols} <= symbols - UNKNOWN.symbols
 
 
 def keys_of(program: Program) -> list[str]:
-    """The keys of the weights that a program reads."""
+    """Return the keys of the weights that a program reads."""
     return [op.key.data for op in program.module.walk() if isinstance(op, WeightOp)]
 
 
@@ -172,7 +174,7 @@ class _Case:
         return self.rewrite.bound
 
     def verdict(self, forms: tuple[Rule, ...]) -> Verdict:
-        """Go through all forms, up to the first refutation."""
+        """Return the verdict over all forms; stop at the first refutation."""
         name = self.rewrite.name
         for form in forms:
             statement = Statement(self.rewrite, form)
@@ -193,14 +195,14 @@ class _Case:
         return replace(self._of(_KINDS[self.worst], ""), rule=name, scope=self.scope())
 
     def _is_hopeless(self, begun: float) -> bool:
-        """Whether enough is in doubt; one instance is, once the others have taken long."""
+        """Whether enough instances are open; one suffices once the others have taken long."""
         took = time.process_time() - begun
         if all(map(_is_symbolic, self.doubts)) and took < _LONG:
             return False
         return len(self.doubts) >= (1 if took > _LONG else _MOST_DOUBTS)
 
     def _tried(self, statement: Statement, instance: Instance) -> Counterexample | None:
-        """Decide an instance; one that is not proved is run on numbers."""
+        """Decide an instance; run it on numbers if it is not proved."""
         self.loses_signs = False
         try:
             self.instance(statement, instance)
@@ -274,7 +276,7 @@ class _Case:
             for old, new in written.pairs:
                 self.pairs += 1
                 if isinstance(old.type, IntType) and _is_said(old.type, written):
-                    self.of_symbols += 1  # What is written has the type that its op infers.
+                    self.of_symbols += 1  # The replacement has the type that its op infers.
                     continue
                 if not isinstance(old.type, TensorType):
                     raise Unproven(f"a result of type {old.type}")
@@ -288,10 +290,11 @@ class _Case:
                     self.of_numbers += 1
 
     def _passes(self, written: Written) -> None:
-        """An op without results asserts what types say: one run shows it for all values.
+        """Verify an op without results, which asserts a fact about types: one run shows it for all
+        values.
 
         Raises:
-            Unproven: it fails, or reads what no type says.
+            Unproven: it fails, or depends on a value that no type defines.
         """
         root = root_of(written.program)
         if root.name not in _OF_TYPES:
@@ -305,7 +308,7 @@ class _Case:
             raise Unproven(f"it fails: {error}") from error
 
     def _decided(self, statement: Statement, path: Path, written: Written, pair: Pair) -> Decision:
-        """A pair, by the solver, by all values that there are, or by numbers of expressions."""
+        """Decide a pair by the solver, by all possible values, or by expression numbering."""
         with suppress(NotOfBytes):
             if apart_on_all(written.program, pairs=[pair]) is None:
                 return Decision(Proof.BITS, False)
@@ -327,14 +330,16 @@ class _Case:
     def _by_expressions(
         self, statement: Statement, written: Written, pair: Pair, undecided: Decision
     ) -> Decision:
-        """A pair of known sizes, decided by numbers of expressions (`stepwell.validation.certificates`).
+        """Decide a pair of static sizes by expression numbering
+        (`stepwell.validation.certificates`).
 
         Raises:
-            Unproven: it hangs on numbers or sizes that are not known, or is not decided.
+            Unproven: it depends on unknown numbers or sizes, or is not decided.
         """
         arguments = written.program.method().body.block.args
         if any(key.endswith(POSITIVE) for key in keys_of(written.program)):
-            raise Unproven(undecided.reason)  # Its numbers would count, of which it may be any.
+            # The actual elements would count, although the weight is arbitrary.
+            raise Unproven(undecided.reason)
         if undecided.has_symbols or any(
             isinstance(v.type, TensorType) and not is_static(v.type) for v in arguments
         ):
@@ -358,25 +363,17 @@ class _Case:
 
 @cache
 def rules() -> dict[str, type[RuleRewrite]]:
-    """Every rule that is its own text, by name and module, in the order of modules."""
-    import importlib
-    import pkgutil
-
-    import stepwell.translate.rewrites as room
-
+    """Return every rule that is defined by its text, by name and module, in the order of
+    modules.
+    """
     found: dict[str, type[RuleRewrite]] = {}
-    for module in pkgutil.walk_packages(room.__path__, f"{room.__name__}."):
-        held = importlib.import_module(module.name)
-        for rewrite in getattr(held, "RULES", ()):
+    for module in pass_modules():
+        for rewrite in getattr(module, "RULES", ()):
             if isinstance(rewrite, type) and issubclass(rewrite, RuleRewrite):
                 name = (
                     rewrite.name
                     if rewrite.name not in found
-                    else f"{_room(rewrite)}.{rewrite.name}"
+                    else f"{folder_of(rewrite.__module__)}.{rewrite.name}"
                 )
                 found[name] = rewrite
     return found
-
-
-def _room(rewrite: type[RuleRewrite]) -> str:
-    return rewrite.__module__.split("rewrites.")[-1].split(".")[0]

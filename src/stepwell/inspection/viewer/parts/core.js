@@ -1,4 +1,4 @@
-// The story, helpers, and the view as part of the address: Back and a shared link restore it.
+// The story, helpers, and the view as part of the URL: Back and a shared link restore it.
 const story = JSON.parse(document.getElementById("story").textContent);
 const OP = 0, TEXT = 1, DEPTH = 2, NAME = 3, NODE = 4, SOURCE = 5, PATH = 6, DELEGATE = 7;
 const $ = (id) => document.getElementById(id);
@@ -42,7 +42,7 @@ const address = (changed = {}) => {
   const parts = Object.entries(wanted).filter(([key, value]) => String(value) !== String(DEFAULTS[key]) || key === "tab");
   return "#" + parts.map(([key, value]) => `${key}=${encodeURIComponent(value)}`).join("&");
 };
-// Navigation makes an entry of the history; typing and ticking change the one that is there.
+// Navigation adds an entry to the history; typing and ticking change the current one.
 const go = (changed) => { location.hash = address(changed); };
 const amend = (changed) => {
   view = { ...view, ...changed };
@@ -65,7 +65,7 @@ function parsed() {
   for (const key of ["left", "right", "level", "beside"]) found[key] = Math.min(Math.max(key === "beside" ? -1 : 0, found[key]), last);
   return found;
 }
-// Where a node of the model stands before the first step.
+// The line of a node of the model before the first pass.
 function placeOf(node) {
   const number = story.texts.indexOf(node);
   const line = story.levels[0].lines.find((l) => l[NODE] === number && number >= 0);
@@ -73,7 +73,7 @@ function placeOf(node) {
 }
 const toNode = (node, ...label) => make("a", { href: address(placeOf(node)) }, ...label);
 
-// ---- levels: who reads whom, found once a level --------------------------------------------
+// ---- levels: users of values, computed once for each level --------------------------------
 for (const level of story.levels) {
   level.ops = new Set(level.lines.map((line) => line[OP]));
   level.nodes = new Map();

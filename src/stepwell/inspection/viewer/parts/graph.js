@@ -1,4 +1,4 @@
-// The graph of one level on a canvas: what is open, where one looks, what is picked.
+// The graph of one level on a canvas: the open groups, the viewport, and the selection.
 const fullKey = (what) => (what.groups ? `g${what.key}` : what.key);
 const openKeys = () => view.open.split(",").filter(Boolean);
 /** Which groups are open: `a,a.b`, or all but some: `*,!a.b`. */
@@ -49,7 +49,7 @@ class Picture {
     if (key.startsWith("g")) return this.nesting.groups.get(key.slice(1)) || null;
     return graphOf(this.level).byKey.get(key) || null;
   }
-  /** The same thing on this side: the same op, else one of the same node of the model. */
+  /** The corresponding item on this side: the same op, else one of the same node of the model. */
   same(what, level) {
     if (what.groups) return this.nesting.groups.get(what.key) || null;
     const own = graphOf(this.level), found = own.byKey.get(what.key);
@@ -57,7 +57,7 @@ class Picture {
     const row = this.level.nodes.get(level.lines[what.row][NODE]);
     return row === undefined ? null : own.byRow.get(row) || null;
   }
-  /** "gone", "come", "turned" or "" beside the other level. */
+  /** "gone", "come", "turned" or "", compared with the other level. */
   differs(what) {
     if (!this.other || what.row < 0) return "";
     const line = this.level.lines[what.row];
@@ -120,7 +120,7 @@ class Picture {
     const place = this.picked && this.places.get(this.picked);
     canvas.dataset.picked = place ? [place.x - camera.x, place.y - camera.y, place.w, place.h].map((n) => (n * camera.k).toFixed(1)).join(" ") : "";
   }
-  /** All of it, or its top at a size that can be read. */
+  /** Show the whole graph, or its top at a readable size. */
   begin() {
     this.fit();
     if (this.camera.k >= 0.5) return;
@@ -133,7 +133,7 @@ class Picture {
     this.camera = { k, x: this.box.w / 2 - w / k / 2, y: Math.min(this.box.h / 2 - h / k / 2, 0) };
     if (h / k > this.box.h) this.camera.y = this.box.h / 2 - h / k / 2;
   }
-  /** Zoom by a factor about a place of the canvas. */
+  /** Zoom by a factor around a point of the canvas. */
   zoom(by, at = { x: this.canvas.clientWidth / 2, y: this.canvas.clientHeight / 2 }) {
     const { camera } = this, k = Math.min(6, Math.max(1e-5, camera.k * by));
     camera.x += at.x / camera.k - at.x / k;
@@ -147,7 +147,7 @@ class Picture {
     clearTimeout(this.later);
     if (this.side === "right") this.later = setTimeout(() => { const { x, y, k } = this.camera; amend({ cam: [x.toFixed(0), y.toFixed(0), k.toPrecision(3)].join(" ") }); }, 200);
   }
-  /** Bring a thing into view, large enough to read. */
+  /** Scroll an item into view, large enough to read. */
   center(what) {
     const place = this.places.get(what);
     if (!place) return;

@@ -1,4 +1,4 @@
-// The view "Graph": one picture or two side by side, their controls, what is picked, search, files.
+// The view "Graph": one graph or two side by side, their controls, the selection, search and files.
 const pictures = { left: null, right: null };
 const saidOf = (picture, what) => {
   const { overlay, laid } = picture.overlay, value = laid.of(what);
@@ -11,7 +11,7 @@ const saidOf = (picture, what) => {
 function pickIn(picture, what) {
   go({ pick: fullKey(what), [picture.side === "left" ? "beside" : "level"]: picture.number, where: picture.side });
 }
-/** The groups around a node are opened, so that it can be seen. */
+/** Open the groups around a node, so that it is visible. */
 function opening(nesting, node) {
   const isOpen = openTest();
   let { open } = view;
@@ -23,7 +23,7 @@ function controlsOfGraph() {
   const levels = (id, label, first) => make("label", {}, `${label} `, make("select", { id }, ...first, ...story.levels.map((level, at) => make("option", { value: at }, at ? `${at}. ${level.name}` : level.name))));
   const button = (label, title, onclick) => make("button", { title, "aria-label": title, onclick }, label);
   const both = (act) => () => { for (const picture of Object.values(pictures)) if (picture.box) act(picture); };
-  const file = make("input", { type: "file", accept: ".json,application/json", id: "own-json", "aria-label": "Own numbers, as Model Explorer's node data (JSON)" });
+  const file = make("input", { type: "file", accept: ".json,application/json", id: "own-json", "aria-label": "Your own numbers, as Model Explorer's node data (JSON)" });
   file.onchange = () => [...file.files].forEach((one) => one.text().then((held) => addOverlay(held, one.name)));
   const controls = make("div", { class: "controls" },
     levels("graph-level", "Level", []), levels("graph-beside", "Beside", [make("option", { value: -1 }, "nothing")]),
@@ -33,7 +33,7 @@ function controlsOfGraph() {
     make("span", { class: "buttons" },
       button("open one more layer", "Open one more layer", () => go({ open: oneMore(), cam: "" })), button("open all", "Open all modules", () => go({ open: "*", cam: "" })), button("close all", "Close all modules", () => go({ open: "", cam: "" }))),
     make("label", {}, make("input", { type: "checkbox", id: "graph-weights" }), " weights"),
-    make("span", { class: "buttons" }, button("SVG", "Save what is open as SVG", () => saveSvg(pictures.right)), button("PNG", "Save what is open as PNG", () => savePng(pictures.right))),
+    make("span", { class: "buttons" }, button("SVG", "Save the open graph as SVG", () => saveSvg(pictures.right)), button("PNG", "Save the open graph as PNG", () => savePng(pictures.right))),
     make("output", { id: "legend" }));
   controls.querySelector("#graph-weights").onchange = (event) => go({ weights: Number(event.target.checked) });
   for (const [id, key] of [["graph-level", "level"], ["graph-beside", "beside"], ["graph-over", "over"]])
@@ -59,7 +59,7 @@ function drawGraph() {
   if (!pictures.right) {
     pictures.left = new Picture("left"); pictures.right = new Picture("right");
     $("graph").replaceChildren(controlsOfGraph(),
-      make("div", { class: "pictures" }, pictures.left.element, pictures.right.element, make("aside", { id: "graph-details", tabindex: 0, "aria-label": "Details of what is picked" })),
+      make("div", { class: "pictures" }, pictures.left.element, pictures.right.element, make("aside", { id: "graph-details", tabindex: 0, "aria-label": "Details of the selection" })),
       make("p", { id: "graph-said", role: "status" }),
       make("p", { id: "graph-keys" }, "Drag, wheel or pinch moves the graph; arrows walk along its lines, Enter opens a module or goes to the details, Backspace closes, + − 0 zoom, Shift and arrows pan, / searches, n goes to the next."));
   }
@@ -84,7 +84,7 @@ function drawGraph() {
   }
   b.draw(); if (two) a.draw();
   legend(b, two);
-  if (here.picked) describe(here); else { $("graph-details").replaceChildren(make("p", {}, "Pick a node: its text, shapes, neighbors, source and fate.")); $("graph-said").textContent = ""; }
+  if (here.picked) describe(here); else { $("graph-details").replaceChildren(make("p", {}, "Select a node: its text, shapes, neighbors, source and fate.")); $("graph-said").textContent = ""; }
 }
 function inView(picture, what) {
   const place = picture.places.get(what), { x, y, k } = picture.camera, { clientWidth: w, clientHeight: h } = picture.canvas;
@@ -151,7 +151,7 @@ function save(blob, ending) {
 }
 const asSvg = (element) => new Blob([new XMLSerializer().serializeToString(element)], { type: "image/svg+xml" });
 function saveSvg(picture) { save(asSvg(svgOf(picture)), "svg"); }
-/** A browser's canvas ends at some 16 000 pixels a side and 100 million in all: larger graphs are scaled. */
+/** A browser limits a canvas to some 16 000 pixels a side and 100 million in total, so larger graphs are scaled. */
 function savePng(picture) {
   const { box } = picture, scale = Math.min(2, 16000 / box.w, 16000 / box.h, Math.sqrt(1e8 / (box.w * box.h)));
   const canvas = make("canvas", { width: Math.max(1, Math.round(box.w * scale)), height: Math.max(1, Math.round(box.h * scale)) });

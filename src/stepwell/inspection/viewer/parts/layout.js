@@ -1,6 +1,6 @@
-// Places in layers: what reads stands below what it reads. An open group is laid out on its own; a
-// value crosses its wall at a port, and passes ranks where it is not read through empty cells, so
-// that every line leads from one rank to the next. All of it is linear but for sorting each rank.
+// Layered layout: a user is placed below its operands. An open group is laid out on its own; a
+// value crosses its boundary at a port, and crosses ranks without a user through empty cells, so
+// that every line connects adjacent ranks. Everything is linear except for sorting each rank.
 const HIGH = 36, BETWEEN = 46, APART = 18, TITLE = 24, EDGE = 14, LETTER = 6.7;
 const wide = (label, second = "") => Math.max(64, Math.min(250, Math.max(label.length * LETTER, second.length * 6.1) + 18));
 
@@ -38,7 +38,7 @@ function linesOf(nodes, home, isOpen) {
   return lines;
 }
 
-/** The nearest places to what cells wish for in which none overlap (pool adjacent violators). */
+/** The positions nearest to the desired ones without overlap (pool adjacent violators). */
 function settle(rank) {
   const pools = [];
   let offset = 0;
@@ -78,7 +78,7 @@ function arranged(at, lines, isOpen) {
     const cell = cells.get(what);
     for (const from of into.get(what)) if (from) cell.rank = Math.max(cell.rank, cells.get(from).rank + 1);
   }
-  // What reads nothing stands just above its first reader.
+  // A node without operands is placed directly above its first user.
   for (const what of things) if (!into.get(what).length && out.get(what).length)
     cells.get(what).rank = Math.max(0, out.get(what).reduce((least, reader) => Math.min(least, cells.get(reader).rank), Infinity) - 1);
   let count = 0;
@@ -163,7 +163,7 @@ function measured(at, box) {
   }
   return box;
 }
-/** Where each line leaves and arrives: spread over a node, at the port of a group. */
+/** The ends of each line: distributed over a node, or at the port of a group. */
 function ends({ ranks, gaps, long, backward }) {
   const left = (cell) => cell.x - cell.w / 2;
   const spread = (cell, lines, mine, other, port) => {

@@ -1,4 +1,4 @@
-// Two levels side by side. Only lines that can be seen are in the document.
+// Two levels side by side. Only visible lines are in the document.
 const ROW = 19;
 const state = { leader: null, hits: null, picked: null };
 let charWidth = 0;
@@ -38,7 +38,7 @@ class Pane {
     this.index = new Map(this.rows.map((row, index) => [row, index]));
     this.place();
   }
-  // The top of every row; wrapped rows are as high as their text asks for.
+  // The top of every row; wrapped rows are as high as their text.
   place() {
     this.element.classList.toggle("wrapped", Boolean(view.wrap));
     this.drawn.clear(); this.space.replaceChildren();
@@ -65,7 +65,7 @@ class Pane {
     const op = this.level.lines[row][OP];
     return this.other !== this.level && op >= 0 && !this.other.ops.has(op);
   }
-  // An op written anew for a node that is on the other side, too, was turned; else it went or came.
+  // A new op for a node that is also on the other side was changed; otherwise it was erased or created.
   turned(row) {
     return this.changed(row) && this.other.nodes.has(this.level.lines[row][NODE]);
   }
@@ -87,7 +87,7 @@ class Pane {
     const current = this.current();
     for (const [index, element] of this.drawn) if (element.href) element.tabIndex = index === current ? 0 : -1;
   }
-  // The row that Tab reaches: the picked one, else the first that can be seen.
+  // The row that Tab reaches: the selected one, else the first visible one.
   current() {
     const picked = state.picked && state.picked.pane === this ? this.index.get(state.picked.row) : undefined;
     if (picked !== undefined && this.drawn.has(picked)) return picked;
@@ -233,7 +233,7 @@ function details(pane, row, near, by) {
   $("details").replaceChildren(...tellOf(pane.level, row, among));
 }
 const block = (title, items) => (items.length ? [make("h3", {}, title), ...items.map((i) => make("div", {}, i))] : []);
-/** An op in words: its text, where it stands in the model, what came of it; `among` between them. */
+/** The details of an op: its text, its place in the model, its result; `among` between them. */
 function tellOf(level, row, among = []) {
   const line = level.lines[row], node = text(line[NODE]);
   const fate = story.fates.find((f) => f.node === node);
@@ -246,8 +246,8 @@ function tellOf(level, row, among = []) {
     ...block("time", story.times[node] ? [`${story.times[node].toFixed(3)} ms a call`] : []),
     ...block("delegate", line[DELEGATE] >= 0 ? [chip(`delegate ${line[DELEGATE]}`)] : []),
     ...among,
-    ...block("what became of it", fate ? [fateText(fate)] : []),
-    ...block("rewrites that wrote or took it", acted.map((a) => make("a", { href: address({ tab: "rewrites", app: a.number }) }, `${a.number + 1}. ${a.rewrite}`))),
+    ...block("result", fate ? [fateText(fate)] : []),
+    ...block("rewrites that created or erased it", acted.map((a) => make("a", { href: address({ tab: "rewrites", app: a.number }) }, `${a.number + 1}. ${a.rewrite}`))),
     ...block("rewrites that acted on its node", fate ? fate.by : []),
     ...block("refused", refused.map((r) => make("span", { class: "reason" }, `${r[0]}: ${r[4]}`))),
   ];
@@ -266,7 +266,7 @@ function sourceOf(place) {
 }
 function neighbors(pane, row, near, by) {
   const W = 300, H = 24, shown = 5;
-  const svg = drawn("svg", { viewBox: `0 0 ${W} ${by.length ? 160 : 100}`, role: "img", "aria-label": "What it reads and who reads it" });
+  const svg = drawn("svg", { viewBox: `0 0 ${W} ${by.length ? 160 : 100}`, role: "img", "aria-label": "Operands and users" });
   const ranks = [near.slice(0, shown), [row], by.slice(0, shown)];
   const heights = [10, 70, 130];
   const center = (rank, index) => (W / ranks[rank].length) * (index + 0.5);

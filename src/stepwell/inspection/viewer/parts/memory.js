@@ -1,4 +1,4 @@
-// What memory holds, and when: steps from left to right, bytes upwards, at the width that there is.
+// The content of memory over time: steps from left to right, bytes upwards, at the available width.
 function planPicture(plan) {
   const W = roomIn($("memory")), H = Math.max(240, Math.min(420, W * 0.45)), BOTTOM = 22, TOP = 12, LEFT = narrow() ? 58 : 84;
   const across = (W - LEFT - 4) / Math.max(1, plan.steps), up = (H - BOTTOM - TOP) / Math.max(1, plan.size);

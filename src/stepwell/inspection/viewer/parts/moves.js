@@ -1,4 +1,4 @@
-// Mouse, touch and keys on a picture.
+// Mouse, touch and keys on a graph.
 function movable(picture) {
   const { canvas } = picture, fingers = new Map();
   let moved = 0;
@@ -43,7 +43,7 @@ function movable(picture) {
     if (done) { event.preventDefault(); event.stopPropagation(); }
   });
 }
-/** The innermost thing that is shown around a node. */
+/** The innermost visible item that contains a node. */
 function shownFor(picture, node) {
   if (picture.places.has(node)) return node;
   let found = null;
@@ -55,7 +55,7 @@ function beside(picture, what, by) {
   const cells = box.ranks[number].cells.filter((cell) => !cell.passes);
   return cells[cells.findIndex((cell) => cell.what === what) + by]?.what;
 }
-/** What stands before or behind: makers of what it reads, readers of what it gives; of a group, across its wall. */
+/** The neighbors: producers of operands and users of results; for a group, across its boundary. */
 function along(picture, what, down) {
   const nodes = what.groups ? [...within(what)] : [what], own = new Set(nodes);
   const ends = nodes.flatMap((node) => down ? node.gives.flatMap((value) => value.readers) : node.reads.map((value) => value.maker));

@@ -1,4 +1,4 @@
-// Modules of the model as groups that hold nodes and groups; runs of nodes where one holds too many.
+// Modules of the model as groups that hold nodes and groups; and runs of nodes, if a group has too many.
 const MANY = 60;
 const group = (key, name, parent) => ({ key, name, parent, groups: new Map(), nodes: [], first: Infinity, count: 0 });
 function nestingOf(level, weights) {

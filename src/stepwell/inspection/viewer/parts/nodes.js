@@ -7,7 +7,7 @@ const shapeOf = (type) => {
   return `${sizes.join("×") || "scalar"}${element === "f32" ? "" : " " + element}`;
 };
 const WIDTHS = { index: 8 };
-/** Bytes of a type, NaN where a size is open. `tensor<2x3xf32>` → 24. */
+/** Bytes of a type, NaN if a size is dynamic. `tensor<2x3xf32>` → 24. */
 function bytesOf(type) {
   const found = /^tensor<((?:[?\d]+x)*)(\w+|![^,>]*<.*)/.exec(type);
   if (!found) return NaN;

@@ -1,4 +1,4 @@
-// Numbers laid over the graph: time, work, bytes, difference from eager, and a reader's own JSON.
+// Numbers on the graph: time, work, bytes, difference from eager, and the user's own JSON.
 const nodeOf = (level, what) => (what.row >= 0 ? text(level.lines[what.row][NODE]) : "");
 const short = (value) => (typeof value !== "number" ? String(value) : value === 0 ? "0" : Math.abs(value) < 0.001 || Math.abs(value) >= 1e6 ? value.toExponential(1) : String(Number(value.toPrecision(3))));
 const ofNode = (values) => (level, what) => values[nodeOf(level, what)];
@@ -68,7 +68,7 @@ const contrasting = (color, ink) => {
   const [r, g, b] = numbers(color).map(channel), light = 0.2126 * r + 0.7152 * g + 0.0722 * b;
   return ink || (light > 0.18 ? "#000" : "#fff");
 };
-/** A color of any spelling as the browser resolves it: `gold` → `rgb(255, 215, 0)`. */
+/** A color in any notation as the browser resolves it: `gold` → `rgb(255, 215, 0)`. */
 function resolved(color) {
   const probe = make("span");
   probe.style.color = color;

@@ -1,5 +1,5 @@
-// A laid-out graph on a pen. Only what stands in the window is looked at: ranks and cells are sorted,
-// and what would fall onto the same pixel as its neighbor is passed over.
+// Drawing of a laid-out graph. Only the visible part is visited: ranks and cells are sorted,
+// and an item on the same pixel as its neighbor is skipped.
 const lowest = (list, is) => {
   let low = 0, high = list.length;
   while (low < high) { const middle = (low + high) >> 1; if (is(list[middle])) high = middle; else low = middle + 1; }
@@ -9,7 +9,7 @@ const cut = (words, width, size = LETTER) => {
   const room = Math.floor((width - 10) / size);
   return words.length <= room ? words : room < 3 ? "" : words.slice(0, room - 1) + "…";
 };
-/** Shapes beside where values begin, in the first of three rows that is free. */
+/** Shapes next to the start of values, in the first free one of three rows. */
 function labelsOf(lines) {
   if (lines.labels) return lines.labels;
   const begun = new Map();
@@ -95,7 +95,7 @@ function paint(pen, box, x, y, window, scale, looks) {
   }
 }
 const depthOf = (at) => (at.parent ? 1 + depthOf(at.parent) : 0);
-/** What stands at a place, the innermost: a cell's `what`, or the group whose title is there. */
+/** The innermost item at a point: a cell's `what`, or the group whose title is there. */
 function hit(box, x, y) {
   for (const rank of box.ranks) {
     if (y < rank.y || y > rank.y + rank.h) continue;
@@ -106,7 +106,7 @@ function hit(box, x, y) {
   }
   return null;
 }
-/** The place of everything that is shown: what → {x, y, w, h, rank, at}. */
+/** The position of every visible item: what → {x, y, w, h, rank, at}. */
 function placesOf(box, x = 0, y = 0, found = new Map()) {
   for (const [number, rank] of box.ranks.entries()) for (const cell of rank.cells) {
     if (cell.passes) continue;

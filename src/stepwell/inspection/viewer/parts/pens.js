@@ -1,4 +1,4 @@
-// What a picture is drawn with: a canvas for the screen, SVG for files. Colors are the page's.
+// Drawing surfaces: a canvas for the screen, SVG for files. Colors are the page's.
 const MONO = 'ui-monospace, Menlo, Consolas, "DejaVu Sans Mono", monospace';
 const INKS = ["ink", "soft", "paper", "raised", "line", "gone", "come", "turned", "picked", "link", "value", "hot", "bad"];
 /** The page's colors as the browser resolves them now, light or dark. */
@@ -47,7 +47,7 @@ class CanvasPen {
 }
 class SvgPen {
   constructor() { this.parts = []; }
-  /** What follows until `end` is one thing of that name. */
+  /** Everything until `end` is one item of that name. */
   begin(name) { this.outer = this.parts; this.parts = [drawn("title", {}, name)]; }
   end() { this.outer.push(drawn("g", {}, ...this.parts)); this.parts = this.outer; }
   rect(x, y, w, h, fill, stroke, width = 1) {

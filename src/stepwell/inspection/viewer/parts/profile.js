@@ -1,7 +1,7 @@
-// Where the time goes (or the work, where nothing was timed): by module as an icicle, by op as bars.
-/** The pixels that a view has for a picture. */
+// Time, or work if nothing was timed: by module as an icicle plot, by op as bars.
+/** The pixels that a view has for a plot. */
 const roomIn = (tab) => Math.max(240, tab.clientWidth - 2 * parseFloat(getComputedStyle(tab).paddingLeft || 0));
-/** Where a whole call goes: the header's number is the sum of these. */
+/** The parts of a call; the number in the header is their sum. */
 function callOf(inModel) {
   const whole = story.latency * 1e3, rest = whole - inModel - story.added;
   const ms = (value) => `${value.toFixed(3)} ms`;

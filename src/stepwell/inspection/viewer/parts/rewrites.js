@@ -1,4 +1,4 @@
-// Application by application: what a rewrite took away, what it wrote, as text and as a graph.
+// Each application of a rewrite: the ops that it erased and created, as text and as a graph.
 const applications = story.levels.flatMap((level, at) => level.applications.map((a) => ({ rewrite: a[0], where: a[1], level: at, before: a[2], after: a[3] })));
 applications.forEach((a, number) => {
   a.number = number;
@@ -35,7 +35,7 @@ function drawRewrites() {
     ...sourceOf((a.where || "").split(",")[0]));
   $("rewrites").replaceChildren(held);
 }
-/** The ops and what flows between them, as a picture in SVG. */
+/** The ops and the values between them, as SVG. */
 function picture(held, kind) {
   const nodes = held.map((p, index) => ({ kind: p[2] ? kind : "", row: -1, label: text(p[1]).replace(/^.* = /, "").split("(")[0], second: (text(p[1]).split(" : ")[1] || "").split(", ").map(shapeOf).join(", "), index, reads: [], gives: [] }));
   const known = new Map();

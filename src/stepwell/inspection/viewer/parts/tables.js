@@ -1,4 +1,4 @@
-// Tables: every column sorts, a search narrows all rows, and what is not drawn yet is counted.
+// Tables: every column sorts, a search filters all rows, and rows that are not drawn yet are counted.
 const FIRST = 500;
 const plain = (cell) => (cell instanceof Node ? cell.textContent : cell === null || cell === undefined ? "" : String(cell));
 const tables = [];
@@ -61,7 +61,7 @@ function drawFates() {
   if (mostTime) shown.sort((a, b) => (story.times[b.node] || 0) - (story.times[a.node] || 0));
   const timed = (f) => (mostTime ? [(story.times[f.node] || 0).toFixed(3)] : []);
   const spoken = (f) => `${f.where} ${f.became.map((b) => b[0]).join(" ")} ${f.into || ""} ${f.why.join(" ")}`;
-  $("fates").replaceChildren(make("h2", {}, "What became of each op of the model, the " + (mostTime ? "slowest" : "heaviest") + " first"), filters,
+  $("fates").replaceChildren(make("h2", {}, "The fate of each op of the model, the " + (mostTime ? "slowest" : "heaviest") + " first"), filters,
     table("fates", [...(mostTime ? ["#ms"] : []), "#% of work", "op", "node", "where", "by", "module", "source line"],
       shown.map((f) => [...timed(f), ((100 * f.cost) / total).toFixed(1), f.op, () => toNode(f.node, f.node), () => fateText(f), f.by.join(", "), f.path, f.line]),
       shown.map((f) => [...timed(f), f.cost, f.op, f.node, spoken(f), f.by.join(", "), f.path, f.line])));
