@@ -53,7 +53,7 @@ class Attention(nn.Module):
 
 
 class Block(nn.Module):
-    """Attention and two linear layers, each behind a norm."""
+    """Attention and two linear layers, each after a norm."""
 
     def __init__(self, width: int, heads: int, causal: bool = False) -> None:
         super().__init__()
@@ -283,7 +283,7 @@ class Cache(nn.Module):
 
 
 class GatedBlock(nn.Module):
-    """Attention and a gated unit, each behind a root mean square norm (Touvron et al. 2023)."""
+    """Attention and a gated unit, each after a root mean square norm (Touvron et al. 2023)."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -419,7 +419,7 @@ class Net:
     batch: int = 128
     rate: float = 3e-3
     after: Callable[[nn.Module], None] = lambda model: None
-    """What is done to it when it is trained."""
+    """The modification after training."""
     hard: str = ""
     """What is hard about it."""
 

@@ -1,10 +1,11 @@
-"""Cycles of a call on an Arm core, from how often each instruction ran and what the core can start.
+"""Cycles of a call on an Arm core, from instruction counts and the core's issue width.
 
-A bound, not a measurement: the instructions of each kind divided by how many of that kind the core
-starts in a cycle, the greatest of these; caches, latencies and waiting are not in it. How many it
-starts is from the ports of LLVM's scheduling models (`AArch64SchedA53.td`, `A55`, `NeoverseN1` for
-the Cortex-A76, `NeoverseN2` for the Cortex-A710, `NeoverseV1`), which follow Arm's Software
-Optimization Guides. Instructions are told apart by binutils' disassembler.
+This is a lower bound, not a measurement: the instructions of each kind are divided by the number of
+that kind that the core issues per cycle, and the greatest quotient is taken. It ignores caches,
+latencies and stalls. The issue widths are from the ports of LLVM's scheduling models
+(`AArch64SchedA53.td`, `A55`, `NeoverseN1` for the Cortex-A76, `NeoverseN2` for the Cortex-A710,
+`NeoverseV1`), which follow Arm's Software Optimization Guides. binutils' disassembler classifies
+the instructions.
 """
 
 from __future__ import annotations

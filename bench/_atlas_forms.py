@@ -28,7 +28,7 @@ class Entry:
     """A square of the atlas.
 
     Attributes:
-        family: the heat map that it stands on.
+        family: the heat map that it belongs to.
         row: its form.
         column: its shape.
         datatype: of what it reads (and of the weights).

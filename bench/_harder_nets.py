@@ -86,9 +86,9 @@ def depthwise() -> nn.Module:
 
 
 def make_uneven(model: nn.Module) -> None:
-    """The same function, its channels up to 16 times larger or smaller behind every norm.
+    """The same function, with channels up to 16 times larger or smaller after every norm.
 
-    In floats nothing changes; nets that are trained without batch norm, or pruned, look so.
+    In floats nothing changes; nets that are trained without batch norm, or pruned, look like this.
     """
     random = torch.Generator().manual_seed(0)
     chains = [list(m) for m in model.modules() if isinstance(m, nn.Sequential)]
@@ -105,7 +105,7 @@ def make_uneven(model: nn.Module) -> None:
 
 
 def give_outliers(model: nn.Module) -> None:
-    """The same function, three channels behind each norm 30 times as large: as in large models."""
+    """The same function, with three channels after each norm 30 times larger, as in big models."""
     random = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for block in model.modules():
@@ -118,7 +118,7 @@ def give_outliers(model: nn.Module) -> None:
 
 
 class Dense(nn.Module):
-    """Each layer's result beside all before it: one scale holds them all (Huang et al. 2017)."""
+    """Each layer reads all results before it, which share one scale (Huang et al. 2017)."""
 
     def __init__(self, growth: int = 16, depth: int = 4) -> None:
         super().__init__()
@@ -223,7 +223,7 @@ def wavenet() -> nn.Module:
 
 
 class Pixels(nn.Module):
-    """A U-Net (Ronneberger et al. 2015): down, up, and beside what was."""
+    """A U-Net (Ronneberger et al. 2015): down, up, and skip connections."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -132,7 +132,7 @@ def artifact(model: Model, target: str) -> str:
 
 
 def stock(model: Model, target: str) -> str:
-    """The stock flow's `.pte`, read, written again and run beside it."""
+    """The stock flow's `.pte`, read, written again and compared with it in a run."""
     try:
         data = stock_pte(model.exported)
     except Exception as error:  # The stock flow has no way down.

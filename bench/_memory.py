@@ -1,12 +1,12 @@
-"""What each `.pte` adds to the memory of a process that has ExecuTorch's runtime loaded already.
+"""Memory that each `.pte` adds to a process that has ExecuTorch's runtime loaded already.
 
     python bench/_memory.py INPUTS.pt REPEAT ONE.pte OTHER.pte …
 
-A line of JSON: for each program and each of REPEAT times, in turn, the megabytes resident at the
-most while it is loaded from its file and run thrice on one thread, less what was resident before
-(`peak`), what stays (`steady`), and the seconds from file to first result. Each runs in a fork of
-its own, made before any thread starts. The file's pages count as far as they are read, as do packed
-weights and the workspace.
+It prints a line of JSON. For each program and each of REPEAT times, alternating: the peak resident
+megabytes while the program is loaded from its file and run three times on one thread, less those
+before (`peak`), the megabytes that remain (`steady`), and the seconds from file to first result.
+Each run is in a separate fork, created before any thread starts. Pages of the file count if they
+are read, as do packed weights and the workspace.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Delegates written node by node, and how long a node of them takes.
+"""Delegates written node by node, and the time of one node.
 
-A trial runs the same node several times side by side on one input, or in a chain; each result that
-nothing else reads is read by a slice of one element, so that little leaves the delegate. What a
-longer trial takes beyond a shorter one, divided by the number of further nodes, is the time of one:
-input, output, and the call of the delegate fall out of the difference.
+A trial runs the same node several times in parallel on one input, or in a chain. A slice of one
+element reads each otherwise unused result, so that the delegate has small outputs. The difference
+between a longer and a shorter trial, divided by the number of additional nodes, is the time of one
+node: the input, the output and the call of the delegate cancel out.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Form:
     """A node to be timed.
 
     Attributes:
-        inputs: what it is given.
+        inputs: its inputs.
         node: writes it once.
         chained: whether one runs on another's result; else all run on the inputs.
 
@@ -106,12 +106,12 @@ class Form:
 
 @dataclass
 class Device:
-    """A machine elsewhere: programs are written for it, or what it measured of them is read.
+    """A remote machine: programs are written for it, or its measurements of them are read.
 
     Attributes:
-        folder: where programs are written to.
+        folder: the folder of the written programs.
         times: nanoseconds that it printed, by program and method; None while they are written.
-        programs: how many there were.
+        programs: the number of programs.
 
     """
 

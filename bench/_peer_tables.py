@@ -71,7 +71,7 @@ def means(results: dict[str, dict[str, Measured]], names: Iterable[str]) -> list
 
 
 def kinds_of(results: Iterable[str]) -> list[str]:
-    """What stands behind names: "" for float32, `@static` and the like."""
+    """Suffixes of names: "" for float32, `@static` and others."""
     return list(dict.fromkeys("".join(name.partition("@")[1:]) for name in results))
 
 
@@ -84,7 +84,7 @@ COLUMNS = ("model", *(f"{peer} ms" for peer in PEERS), *(f"÷ {p}" for p in PEER
 
 
 def markdown(results: dict[str, dict[str, Measured]]) -> list[str]:
-    """The tables as they stand in the docs."""
+    """Format the tables for the docs."""
     lines = ["| " + " | ".join(COLUMNS) + " |", "|" + "---|" * len(COLUMNS)]
     lines += ["| " + " | ".join(line(name, held)) + " |" for name, held in results.items()]
     of_kinds = [(f"of the goal's eleven {kind}".strip(), goal(kind)) for kind in kinds_of(results)]
@@ -96,7 +96,7 @@ def markdown(results: dict[str, dict[str, Measured]]) -> list[str]:
 
 
 def resource_table(results: dict[str, dict[str, Measured]]) -> list[str]:
-    """Load time, memory, size and compile time as they stand in the docs."""
+    """Format load time, memory, size and compile time for the docs."""
     peers = PEERS[:3]
     heads = [f"{peer} {what}" for what in ("s", "MB") for peer in peers]
     heads += ["file MB, ours / ONNX", "compile CPU s, ours / ONNX"]

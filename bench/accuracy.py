@@ -1,19 +1,19 @@
-"""Where trained nets lose accuracy, what is won back, and what finding it costs.
+"""Accuracy losses of trained nets, their recovery, and the cost of finding them.
 
     python bench/accuracy.py [--only WORD,…] [--rows FILE] [--weights FOLDER] [--table FILE]
 
-Nets of `_accuracy_nets.py`, trained here where the folder holds none. Rows, each kept in the file
-as it is there (a second call goes on behind them):
+The nets are those of `_accuracy_nets.py`, trained here if the folder has none. Each row is stored
+in the file when it is complete (a second call continues after them):
 
-- `rank`: the cheap rank of layers beside each of them measured alone, on the same net: Spearman's
-  correlation of the divergence from the float model, and the share of CPU seconds;
-- `int8`: points of accuracy that quantizing loses, and classes of the first batch that the
-  artifact gives otherwise on its engine; where it is more than 0.1, `saved`: what cures leave of
-  it, and `why`: the sentence, and what is left with int16 where it says (a second call, as these
-  rows are chosen by what the file holds);
-- `lost`: what int4 by torchao, tables of 4 and 8 bits and caches of int8 lose on language models;
-- `cure`: what mixing, rounding and distilling win back, fitted on training data, each accepted on
-  one part of the held-out data, reported on another.
+- `rank`: the cheap rank of layers compared with each of them measured alone, on the same net:
+  Spearman's correlation of the divergence from the float model, and the share of CPU seconds;
+- `int8`: points of accuracy that quantization loses, and the number of classes of the first batch
+  that the artifact changes on its engine. If the loss is more than 0.1: `saved`, the loss that
+  remains after recovery methods, and `why`, the sentence and the loss that remains with int16
+  where it says (in a second call, because these rows are chosen by the file's contents);
+- `lost`: the loss by torchao's int4, tables of 4 and 8 bits and int8 caches on language models;
+- `cure`: the part that mixing, rounding and distilling win back, fitted on training data, each
+  accepted on one part of the held-out data and reported on another.
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ def answers(pair: Quantized, batches: list[Batch], free: bool = False) -> list[J
 
 
 def lost(name: str, form: str, folder: Path) -> dict[str, Any]:
-    """What a form loses, each row of text beside itself."""
+    """Return the loss of a form, paired by rows of text."""
     net = NETS[name]
     pair, data = pair_of(trained(name, folder), net, form), net.batches("test", TEST)
     floats, low = answers(pair, data, True), answers(pair, data)
@@ -193,7 +193,7 @@ def lost(name: str, form: str, folder: Path) -> dict[str, Any]:
 
 
 def int8(name: str, target: str, folder: Path) -> dict[str, Any]:
-    """What quantizing loses, and the artifact beside the program."""
+    """Measure the loss by quantization, and compare the artifact with the program."""
     net, model, pair, data = measured(name, target, folder)
     floats, low = of_module(model, data), answers(pair, data)
     loss = by_row(floats, "loss", net.rows) - by_row(low, "loss", net.rows)
@@ -271,7 +271,7 @@ def of_module(model: torch.nn.Module, data: list[Any]) -> list[Judged]:
 
 
 def points_lost(floats: list[Judged], low: list[Judged], net: Net) -> dict[str, float]:
-    """Of the score, in points, each row of the data beside itself."""
+    """Return the difference of the score in points, paired by rows of the data."""
     moved = 100 * (by_row(floats, "score", net.rows) - by_row(low, "score", net.rows))
     error = float(moved.std()) / len(moved) ** 0.5
     return {"lost_points": round(float(moved.mean()), 3), "standard_error": round(error, 3)}
@@ -316,7 +316,7 @@ def by_row(answers: list[Judged], what: str, rows: int) -> Tensor:
 
 
 def won_back(floats: Tensor, low: Tensor, now: Tensor) -> tuple[float, float]:
-    """The part of what is lost that comes back, and its standard error, paired by rows."""
+    """Return the recovered part of the loss, and its standard error, paired by rows."""
     lost, won = (low - floats).double(), (low - now).double()
     part = float(won.mean() / lost.mean()) if lost.mean() else float("nan")
     return part, float((won - part * lost).std() / lost.mean().abs() / len(lost) ** 0.5)
@@ -368,7 +368,7 @@ def main() -> None:
 
 
 def language_table(rows: dict[str, Any]) -> list[str]:
-    """Forms of language models: what they lose and what comes back, ± two standard errors."""
+    """Format language models' losses and recovered parts, ± two standard errors."""
     lines = [
         "| net, form | perplexity: float, plain, cured | loss it loses | points | won back: loss "
         "| points |",

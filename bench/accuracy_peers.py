@@ -3,13 +3,13 @@
     python bench/accuracy_peers.py [--only swapped] [--table docs/accuracy.md]
 
 The faults are those of `tests/accuracy/test_planted_faults.py`, in an int8 net of three linear
-layers. Ours must name the layer and the cause. torchao's debugger puts a signal-to-noise ratio
-beside each node of the float and the quantized graph, and the Inspector a gap beside what the
-runtime gives: they name no cause, and so a fault counts where the first node below `POOR` decibels,
-or whose gap is the largest, lies in the layer that has it. AIMET's QuantAnalyzer (where aimet-torch
-is installed) has a mean square error beside each layer of its own simulation of the net: faults are
-planted there once more, and count alike; its quantizers round with one scale and zero point both
-ways, so that two of the faults cannot be.
+layers. Ours must name the layer and the cause. torchao's debugger reports a signal-to-noise ratio
+for each node of the float and the quantized graph, and the Inspector a gap for each result of the
+runtime. They name no cause, so a fault counts as found if the first node below `POOR` decibels, or
+the one with the largest gap, is in the faulty layer. AIMET's QuantAnalyzer (if aimet-torch is
+installed) reports a mean square error for each layer of its own simulation of the net. The faults
+are planted there again, and count in the same manner. Its quantizers use one scale and zero point
+for quantizing and dequantizing, so that two of the faults cannot occur.
 """
 
 from __future__ import annotations

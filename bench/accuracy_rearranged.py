@@ -1,4 +1,4 @@
-"""What permuting, rotating and splitting channels would win, where weights can take it.
+"""The gain of permuting, rotating and splitting channels, where weights can absorb it.
 
     python bench/accuracy_rearranged.py [--only vit] [--table docs/accuracy.md]
 
@@ -7,7 +7,7 @@ rounded plainly; a cell is the divergence from the float model on held-out data,
 divergence without. Columns:
 
 - permuted: hidden channels between two linear layers, sorted by what they reach, so that blocks and
-  groups hold alike ones; the other figure sorts by that over what their columns of weights reach;
+  groups hold similar ones; the other figure sorts by that over what their columns of weights reach;
 - rotated: the sum that all blocks read and write, by two orthogonal matrices that keep its mean
   where a layer norm takes it; gains and biases of norms go into what reads them;
 - values: each head's values by a Hadamard matrix, taken out by the projection;

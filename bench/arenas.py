@@ -1,4 +1,4 @@
-"""Arenas of Cortex-M programs, beside what no plan gets below and beside the stock flow's.
+"""Arenas of Cortex-M programs, compared with a lower bound of all plans and with the stock flow's.
 
     python bench/arenas.py [NET …] [--cpu cortex-m4 cortex-m55] --keep ROWS
     python bench/arenas.py --keep ROWS --table PAGE
@@ -6,11 +6,11 @@
 The nets are those of `cortex_m.py` and the small ones of `_small_nets.py`. Each is quantized by
 ExecuTorch's quantizer on channels-last images, and lowered by its flow and by this one; and by this
 project's quantizer as it is written (NCHW) and on channels-last images (NHWC), with int8 at the
-border. Each lowering by default and with `optimize="memory"`, of NCHW with `io_layout="channels
-last"`. The bound is the greater of what no order of the program's operators gets below, where that
-was searched, and the bytes alive at the busiest moment of the calls that it became (row by row, or
-floats taken apart for ExecuTorch's kernels), in the plan's units of 16 bytes. Rows are kept, an
-ended run goes on.
+boundary. Each is lowered by default and with `optimize="memory"`, for NCHW with
+`io_layout="channels last"`. The bound is the greater of two figures: the least over all orders of
+the program's operators, if that was searched, and the peak of live bytes of the calls that it
+became (row by row, or floats decomposed for ExecuTorch's kernels), in the plan's units of 16 bytes.
+Rows are stored, and an aborted run continues after them.
 """
 
 from __future__ import annotations

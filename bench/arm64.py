@@ -1,4 +1,4 @@
-"""Models on emulated Arm64 cores: how exact and how many instructions, ours and the stock flow's.
+"""Models on emulated Arm64 cores: errors and instruction counts, ours and the stock flow's.
 
     python bench/arm64.py [--models PATTERN] [--forms PATTERN] [--cores cortex-a76 …] [--large]
                           [--table docs/arm64.md]
@@ -8,9 +8,9 @@ Each program runs on each core; its error is the largest of any output, as a par
 from the float model in float64, or for int8 from eager's own int8 program. Ours is *worse* where
 its error is beyond twice stock's and twice the rounding of the form. Instructions are of a warm
 call, counted by a plug-in (`docs/arm64.md`); a ratio is stock's divided by ours. `--large` takes
-the models of bench/xnnpack.py, whose stock flow takes minutes, each lowered for its core; where the
-usual costs decide otherwise, instructions of that program stand beside. `--attention` is of
-attention in halves alone, beside eager's.
+the models of bench/xnnpack.py, whose stock flow takes minutes, each lowered for its core. If the
+default costs decide differently, the instructions of that program are given, too. `--attention`
+measures only attention in fp16, compared with eager's.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ class Row:
     rounding: float
     instructions: tuple[int, int] | None
     usual: int | None = None
-    """Instructions of what the usual costs make of it, where that is another program."""
+    """Return the instructions with the default costs, if that is another program."""
 
     @property
     def is_worse(self) -> bool:

@@ -1,4 +1,4 @@
-"""ONNX Runtime and LiteRT beside stepwell on an emulated Arm64 core: instructions and errors.
+"""ONNX Runtime and LiteRT compared with stepwell on an emulated Arm64 core: instructions, errors.
 
     python tools/arm64/emulated_python.py
     python bench/arm_peers.py --keep FOLDER --python PYTHON [--models …] [--table docs/arm64.md]

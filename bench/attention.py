@@ -1,4 +1,4 @@
-"""One token's attention over a cache: every way that the wheel's kernels have, beside reading it.
+"""One token's attention over a cache: all variants of the wheel's kernels, compared with a read.
 
     python bench/attention.py [--heads 32 8 64] [--lengths 128 1024 2000 4000] [--table FILE]
 
@@ -6,8 +6,8 @@ Four layers' caches, so that no layer finds its own in the last level of the pro
 process CPU milliseconds of the four, the tenth percentile of runs that alternate, one thread.
 `tokens` is the cache that ExecuTorch's Llama has, `[1, context, heads, size]`; `heads` has a head's
 keys behind one another, `[heads, context, 1, size]`, with the heads where the operator has its
-batch (what `stepwell.language_models` writes); `rows` gives the queries that share a head as rows of one
-product; `fp16` and `bf16` are `heads` with all of them in that type; `int8` is
+batch (what `stepwell.language_models` writes); `rows` gives the queries that share a head as rows
+of one product; `fp16` and `bf16` are `heads` with all of them in that type; `int8` is
 `custom_quantized_sdpa`; `XNNPACK` multiplies the cache, as the operand that is
 not packed, by the queries, its values kept transposed: its kernel is 32 columns wide and computes
 four. `read` adds the numbers of the cache up.

@@ -2,9 +2,9 @@
 
     python bench/c_instructions.py --cmsis-nn FOLDER [NET …] [--cpu cortex-m55] [--table PAGE]
 
-`FOLDER/<cpu>/libcmsis-nn.a` is CMSIS-NN built for the CPU (`-O2`), its headers lie in
+`FOLDER/<cpu>/libcmsis-nn.a` is CMSIS-NN built for the CPU (`-O2`), with its headers in
 `FOLDER/<cpu>/Include`. Each net is quantized by this project's quantizer on channels-last images,
-lowered with int8 at the border, built by `arm-none-eabi-gcc -O2` and run by qemu with `-icount
+lowered with int8 at the boundary, built by `arm-none-eabi-gcc -O2` and run by qemu with `-icount
 shift=0`, where an instruction takes a nanosecond of the board's clock. SysTick counts, and a loop
 of known length says how many instructions a tick is. A count is of instructions, not of cycles.
 The third column is `kernels="mixed"`: CMSIS-NN's, and our own where they take fewer.

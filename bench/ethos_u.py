@@ -6,12 +6,12 @@
     python bench/ethos_u.py --keep ROWS --table PAGE
     python bench/ethos_u.py --small     the small nets of `_small_nets.py`
 
-By itself, programs are quantized by this project's quantizer and lowered with int8 at the border.
-With `--stock` they are quantized by ExecuTorch's own quantizer for the accelerator, and both flows
-lower the same program, whose border is float in both: its quantizing ops are on the CPU in both and
-are not counted. The stock flow's nodes forget whence they came, which nothing in it asks for: their
-ever longer histories, copied at every pass, were most of its minutes. Nothing runs: there is no
-simulator of the NPU on the package indices.
+By default, programs are quantized by this project's quantizer and lowered with int8 at the
+boundary. With `--stock` they are quantized by ExecuTorch's own quantizer for the accelerator, and
+both flows lower the same program with a float boundary. Its quantize and dequantize ops are on the
+CPU in both and are not counted. The provenance of the stock flow's nodes is removed, which the flow
+does not need: these growing histories, copied in every pass, took most of its time. Nothing is
+executed: there is no simulator of the NPU on the package indices.
 """
 
 from __future__ import annotations

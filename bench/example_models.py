@@ -1,14 +1,14 @@
 """ExecuTorch's own example models by its own export script, with one line of it changed.
 
-    nice python bench/example_models.py [--only mv2] [--table docs/doors.md]
+    nice python bench/example_models.py [--only mv2] [--table docs/entry_points.md]
 
 `executorch/examples/xnnpack/aot_compiler.py` is run as it is in the wheel, but for the line that
 names the partitioner. Models are ExecuTorch's own classes, with random weights where these are
 downloaded; those of torchvision and timm are built from examples/models, which are the same
 networks, those of transformers and the language models from their configuration, with fewer layers
 and words. Delegates are compared with what `stepwell.lower` makes, numbers with eager PyTorch (of
-int8 with `stepwell.lower`): errors are shares of the largest number of an output. In the mixed rows
-a second partitioner stands in the list; a program with Vulkan's delegates does not run here.
+int8 with `stepwell.lower`): errors are shares of the largest number of an output. The mixed rows
+have a second partitioner in the list; a program with Vulkan's delegates does not run here.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ ROWS = (
 
 @dataclass(frozen=True)
 class Row:
-    """What the script made of a model.
+    """The result of the script for a model.
 
     Attributes:
         model: as ExecuTorch calls it, with what it was asked besides.

@@ -1,4 +1,4 @@
-"""Where the time of whole models goes: what their products alone take, and which nodes are slow.
+"""Breakdown of the time of whole models: the time of their products, and slow nodes.
 
     python bench/floors.py [--models deit_tiny,…] [--zoo regnety_002,…] [--numerics finite]
                            [--peers] [--table docs/peers.md]
@@ -7,8 +7,8 @@ A program runs under the runtime's own profiler on one thread, and each event is
 node that it times; the least of `--repeat` runs counts. Two things are read off:
 
 *Products*: linear layers, convolutions (depthwise ones too) and products of batches. *Functions*:
-softmax, gelu, sigmoid and their like, and pools. *Meetings*: sums and products of two values of
-run time, such as residual sums, gates and a norm's scale, which no product of XNNPACK's takes
+softmax, gelu, sigmoid and similar ones, and pools. *Meetings*: sums and products of two dynamic
+values, such as residual sums, gates and a norm's scale, which no product of XNNPACK's takes
 along. Some kernel has to compute each of them whatever is rewritten around it: no rewrite that
 keeps them makes a model faster than they are, so a peer's time divided by theirs bounds the ratio
 that can be had with XNNPACK's kernels, were all else free (`--peers` takes the times that
@@ -86,7 +86,7 @@ class Peaks:
 
 @dataclass(frozen=True)
 class Timed:
-    """A node: what it is, its seconds, and its least seconds on this machine."""
+    """A node: its kind, its seconds, and its least seconds on this machine."""
 
     kind: str
     is_product: bool
@@ -143,7 +143,7 @@ def operations(op: XnnpackOp) -> float:
 
 
 def moved(op: XnnpackOp) -> float:
-    """Bytes of operands and results; what a slice leaves out is not read."""
+    """Return the bytes of operands and results; a slice reads only its part."""
     results = sum(size(value.type) for value in op.results)
     if isinstance(op, xnnpack.StaticSlice):
         return 2.0 * results
@@ -208,7 +208,7 @@ def nodes(
 
 
 def meets(op: XnnpackOp) -> bool:
-    """Whether it joins two values of run time."""
+    """Whether it joins two dynamic values."""
     if not isinstance(op, MEETINGS) or op.left is op.right:
         return False
     return all(weight_key(value) is None for value in op.operands)

@@ -3,7 +3,7 @@
     python bench/folder_of_a_billion.py [--keep FOLDER] [--table docs/language_models.md]
 
 TinyLlama's sizes with random weights, a table of eight bits. CPU seconds from the folder's name to
-the written file, behind the imports; the most that is resident above what the imports take
+the written file, after the imports; the peak resident memory above that of the imports
 (`VmHWM`, Linux), and how much of it is beyond the checkpoint, whose pages count as they are read.
 Takes 3 GB of disk.
 """
@@ -36,7 +36,7 @@ TAKEN = (
 
 
 def write_folder(folder: Path) -> None:
-    """What `save_pretrained` writes of a model that nobody trained."""
+    """Write the `save_pretrained` folder of an untrained model."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
     config = LlamaConfig(

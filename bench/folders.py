@@ -1,9 +1,9 @@
-"""Folders of transformers as they are published, lowered with no option and run beside eager.
+"""Folders of transformers as they are published, lowered without options, compared with eager.
 
     python bench/folders.py [--only llama mamba] [--quantize 8da4w --embedding 8] [--table FILE]
-    python bench/folders.py --rest          # goes on with what is not kept as right
+    python bench/folders.py --rest          # continues with rows that are not stored as right
 
-Rows are kept in bench/results as they come.
+Rows are stored in bench/results when they are complete.
 
 For each architecture: two layers with random weights, saved as a folder in bfloat16 with a
 `generation_config.json`, experts as they ship; then what `stepwell lower FOLDER` does, and 48

@@ -3,7 +3,7 @@
     nice python bench/inspector.py [--only attention] [--table docs/workbench.md]
 
 The stock runtime runs the `.pte` with its profiler on and writes an ETDump; the stock Inspector
-reads that beside the ETRecord of the lowering. The *gap* is right if there is one for each output,
+reads that with the ETRecord of the lowering. The *gap* is right if there is one for each output,
 what it calls the model's is eager PyTorch's and what it calls the runtime's is as near to it as
 kernels that round in another order are; the *profile* if every event within a delegate, and every
 kernel, leads to operators of the model and a line of its source.

@@ -65,7 +65,7 @@ def with_shares(squares: list[Square]) -> list[Square]:
 
 
 def _rivals(square: Square) -> tuple[bool, str]:
-    """What a square is compared with: products of its datatype, or all that moves."""
+    """Return the squares to compare with: products of its datatype, or all data movement."""
     return square.is_product, square.datatype if square.is_product else ""
 
 

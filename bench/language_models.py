@@ -1,4 +1,4 @@
-"""ExecuTorch's own Llama in the variants that it is shipped in: stock ExecuTorch beside stepwell.
+"""ExecuTorch's own Llama in its shipped variants: stock ExecuTorch compared with stepwell.
 
     python bench/language_models.py                       # every variant, small: says it the same
     python bench/language_models.py --measure 256 2048    # the shipped ones at size, beside stock
@@ -320,7 +320,7 @@ def cell(times: Sequence[Sequence[float]]) -> str:
 
 
 def main() -> None:
-    """Print the table that was asked for."""
+    """Print the requested table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--measure", type=int, nargs="+", default=[], help="contexts")
     parser.add_argument("--only", nargs="+", default=[""], help="variants with one of these in it")
@@ -372,7 +372,7 @@ def is_asked(variant: Variant, only: Sequence[str]) -> bool:
 
 
 def rows(given: argparse.Namespace) -> Iterator[str]:
-    """The rows of the table that was asked for."""
+    """Return the rows of the requested table."""
     if not given.measure:
         yield from (says(each, Size()) for each in variants() if is_asked(each, given.only))
         return

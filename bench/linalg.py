@@ -1,10 +1,10 @@
-"""Programs as `linalg` on tensors through IREE: what compiles there, and what it computes.
+"""Programs as `linalg` on tensors through IREE: which ones compile there, and their results.
 
     python bench/linalg.py [--models NAME,…]
 
-Needs `iree-base-compiler` and `iree-base-runtime` beside stepwell. Each small model of the zoo's
-examples is written by `program.render("linalg")`, compiled for this CPU and run; its results are
-compared with eager PyTorch's, as parts of the largest number.
+Needs `iree-base-compiler` and `iree-base-runtime` in addition to stepwell. Each small model of the
+zoo's examples is written by `program.render("linalg")`, compiled for this CPU and run; its results
+are compared with eager PyTorch's, as parts of the largest number.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-r"""A language model beside llama.cpp, other runtimes and stock ExecuTorch: file, token, prompt.
+r"""A language model compared with llama.cpp, other runtimes and stock ExecuTorch.
 
     pip download --no-binary :all: --no-deps llama-cpp-python   # unpack; in vendor/llama.cpp:
     cmake -G Ninja -B build -DCMAKE_BUILD_TYPE=Release && cmake --build build --target llama
@@ -132,7 +132,7 @@ def of_stock(folder: Path) -> Path:
 
 
 class Products(torch.nn.Module):
-    """The linear layers of the model, each behind the last one, and nothing else."""
+    """The linear layers of the model in a chain, and no other ops."""
 
     def __init__(self) -> None:
         """As many as a token goes through."""
@@ -154,7 +154,7 @@ class Products(torch.nn.Module):
 
 
 def products(tokens: int) -> PteSession:
-    """The program of the layers alone, for so many tokens."""
+    """Return the program of the layers alone, for a number of tokens."""
     quantized = by_torchao(4, 32)(Products().eval(), ())
     exported = torch.export.export(quantized, (torch.randn(tokens, DIM),))
     return PteSession.load(stepwell.lower(exported, "xnnpack").to_pte())
@@ -164,7 +164,7 @@ class Peer(Protocol):
     """Another runtime in the middle of a text."""
 
     def say(self, tokens: Sequence[int]) -> None:
-        """Let it read tokens behind those it has read."""
+        """Let it read tokens after those it has read."""
         ...
 
     def forget(self, begin: int) -> None:
@@ -220,7 +220,7 @@ class OnnxRuntime:
     """What ONNX Runtime GenAI's builder makes of a folder."""
 
     def __init__(self, packages: Path, folder: Path, threads: int) -> None:
-        """Build it beside the folder, once."""
+        """Build it next to the folder, once."""
         made = folder / "onnxruntime"
         if not made.exists():
             blocks = ["int4_block_size=32", "int4_accuracy_level=4", "int4_is_symmetric=true"]
@@ -261,13 +261,13 @@ except RuntimeError:  # It compiles what it read, but not before it is saved (20
 
 
 class OpenVino:
-    """What OpenVINO GenAI reads of a file of GGUF, run by OpenVINO.
+    """OpenVINO GenAI's model of a GGUF file, run by OpenVINO.
 
     Its state is not cut: behind a position each token that is timed stands one further.
     """
 
     def __init__(self, packages: Path, folder: Path, threads: int) -> None:
-        """Convert it beside the file, once."""
+        """Convert it next to the file, once."""
         if not (folder / "openvino_model.xml").exists():
             run_with(packages, "-c", _SAVE, str(folder / "llama.gguf"))
         import openvino as of  # pyright: ignore

@@ -1,4 +1,4 @@
-"""Peak memory, and time from file to first result: stock ExecuTorch beside stepwell.
+"""Peak memory, and time from file to first result: stock ExecuTorch compared with stepwell.
 
     python bench/loading.py [--models deit_tiny,…] [--stock FOLDER] [--repeat 5] [--numerics torch]
                             [--table docs/peers.md]
@@ -83,7 +83,7 @@ COLUMNS = ("model", "delegates / outside", "peak MB", "ratio", "steady MB", "loa
 
 
 def line(name: str, found: dict[str, Any]) -> list[str]:
-    """A line of the table; stock's numbers stand before the arrow, ratios are ours ÷ stock's."""
+    """Return a table line; stock's numbers are before the arrow, ratios are ours ÷ stock's."""
     stock, ours = found[STOCK], found[OURS]
 
     def both(form: str, *keys: str) -> str:

@@ -1,9 +1,10 @@
-"""The core ATen operators with one open axis: who lowers them to a `.pte` right at every size.
+"""The core ATen operators with one dynamic axis: which flow lowers them correctly at every size.
 
-Each call of tests/tosa/core_operators.py is exported alone, each axis of its inputs open in turn
-(2 to 12), lowered here and by stock ExecuTorch, and run at several sizes beside eager PyTorch, each
-flow in a process of its own. Stock, which takes a hundred times as long, is asked where we are not
-right, `--whole` everywhere. Rows are kept in `--cache`: a run may be ended and gone on with.
+Each call of tests/tosa/core_operators.py is exported alone, with each axis of its inputs dynamic in
+turn (2 to 12), lowered here and by stock ExecuTorch, and compared with eager PyTorch at several
+sizes, each flow in a separate process. The stock flow takes a hundred times as long and runs only
+where ours is not right; with `--whole` everywhere. Rows are stored in `--cache`: an aborted run can
+be continued.
 
     python bench/open_axes.py [--only PATTERN] [--cache FILE] [--whole] [--table docs/open_axes.md]
 """
@@ -121,7 +122,7 @@ def judged(name: str, at: int, axis: int, flow: str) -> str:
 
 
 def table(rows: dict[str, dict[str, str]]) -> str:
-    """What both flows make of the axes, ours that are behind, and all refusals by their reason."""
+    """Return both flows' results, axes where ours is worse, and all refusals by their reason."""
     tried = {case: row for case, row in rows.items() if row["stepwell"] != "not exported"}
     others = {case: row for case, row in tried.items() if row["stepwell"] != "right"}
     of_stock = {case: row for case, row in tried.items() if "stock" in row}
@@ -165,8 +166,12 @@ def main() -> None:
     text = table(rows)
     print(text)
     if chosen.table:
-        title = "# Core operators with one open axis\n\n`python bench/open_axes.py`, "
-        chosen.table.write_text(f"{title}at sizes {LEAST} to {MOST}, against eager.\n\n{text}")
+        title = (
+            "# Core operators with one dynamic axis\n\n`python bench/open_axes.py` compares each "
+        )
+        chosen.table.write_text(
+            f"{title}operator with eager PyTorch at sizes {LEAST} to {MOST}.\n\n{text}"
+        )
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
-"""Whole models with open sizes: what `stepwell.dynamic_shapes` opens, lowered and run at other sizes.
+"""Whole models with dynamic sizes that `stepwell.dynamic_shapes` found, run at other sizes.
 
 Each model (of the zoo, or `file.py:callable`) is exported with its batch, its sequence, or height
-and width open, lowered to XNNPACK, and its `.pte` run beside eager PyTorch at the example's size
-and at up to three others; and once as it is, for the delegates of the static program. A row says
-`right`, `WRONG at …`, `runs not …`, `pinned: …` (the model or torch does not let it be open, with
-the line, or torch's export does not end) or `refused: …`. What is not right is asked of
-ExecuTorch's own flow too, by the same program. Every case runs in a process of its own, and rows
-are kept in `--cache`: a run may be ended and gone on with.
+and width dynamic, lowered to XNNPACK, and its `.pte` is compared with eager PyTorch at the
+example's size and at up to three others. It is also lowered unchanged, for the delegates of the
+static program. A row is `right`, `WRONG at …`, `runs not …`, `pinned: …` (the model or torch makes
+the dimension static, with the line, or torch's export does not end) or `refused: …`. Cases that are
+not right also run through ExecuTorch's own flow, on the same program. Every case runs in a separate
+process, and rows are stored in `--cache`: an aborted run can be continued.
 
     python bench/open_strangers.py --models timm/resnet18,transformers/bert [--kinds batch,image]
         [--cache FILE] [--again REGEX] [--table docs/dynamic_shapes.md]
@@ -88,7 +88,7 @@ def made(name: str) -> Parts:
 
 
 def counts(program: Any) -> tuple[Any, list[int]]:
-    """A lowered program, its delegates and the operators beside them."""
+    """A lowered program, its delegates and the operators outside them."""
     lowered = stepwell.lower(program, "xnnpack", numerics="finite")
     report = lowered.report
     return lowered, [report.stages, sum(report.outside.values())]
@@ -163,7 +163,7 @@ def of_stock(parts: Parts, kind: str) -> str:
 
 
 def run(module: torch.nn.Module, found: OpenSizes, session: PteSession) -> str:
-    """The `.pte` beside the model, at the example's sizes and at others that both took."""
+    """Compare the `.pte` with the model, at the example's sizes and at others that both accept."""
     given = inputs_of(module, found.inputs, found.keywords)
     once, again = (module(*given.args, **given.kwargs) for _ in range(2))
     if differs(pytree.tree_leaves(once), again):

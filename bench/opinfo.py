@@ -142,8 +142,9 @@ def main() -> None:
     lines = [
         "# PyTorch's OpInfo operators through the IR and back",
         "",
-        "Made by `python bench/opinfo.py --table docs/opinfo.md`: CPU float operators, up to three",
-        "samples each; import, verify, text, parse, back to torch, run; compared bit for bit.",
+        "Written by `python bench/opinfo.py --table docs/opinfo.md`: CPU float operators, up to",
+        "three samples each; import, verify, print, parse, export to PyTorch, run. Results are",
+        "compared bit for bit.",
         "",
         "| outcome | operators |",
         "|---|---|",

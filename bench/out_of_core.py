@@ -1,16 +1,16 @@
-"""Lower and save language models whose weights stay in their file: time, and memory of its own.
+"""Lower and save language models whose weights stay in their file: time, and anonymous memory.
 
     python bench/out_of_core.py                       # one billion parameters, fp32 and 8da4w
     python bench/out_of_core.py --models 3b --keep FOLDER --table docs/language_models.md
 
 Writes random weights into a `.safetensors` file, maps it into ExecuTorch's own Llama, exports, and
-measures `lower` and `save` in a process of their own: CPU seconds, beside those of copying the
-checkpoint and the finished `.pte` (copies that read and write every byte) and of the least that
-the weights take (read where they are mapped, packed and written, a block at a time), and the most
-*anonymous* memory (Linux, `RssAnon`: what the process holds beside files) above what stood before.
-Saving and copying take turns, and the least time of each counts. `before` is what stands before
-`lower`: torch, the caches' first values, and what torch.export holds, which with `strict=True` is
-each weight twice (Dynamo keeps clones of what it reads), and with `strict=False` none.
+measures `lower` and `save` in a separate process. It reports CPU seconds, compared with those of
+copying the checkpoint and the finished `.pte` (copies that read and write every byte) and with the
+least time for the weights (read from the mapping, packed and written, a block at a time). It also
+reports the peak *anonymous* memory (Linux, `RssAnon`: memory without files) above that before.
+Saving and copying alternate, and the least time of each counts. `before` is the memory before
+`lower`: torch, the caches' first values, and the memory of torch.export, which with `strict=True`
+is each weight twice (Dynamo keeps clones of its inputs), and with `strict=False` none.
 
 A row takes the checkpoint, the file and 4 GB of disk (3b: 29 GB in fp32, 10 GB in 8da4w; 7b: 59
 and 17 GB): of larger files the first 4 GB are copied, and the time scaled. Rows are kept in
@@ -117,7 +117,7 @@ def _blocks(count: int) -> Iterator[int]:
 
 
 def mapped(path: Path) -> dict[str, torch.Tensor]:
-    """The tensors of a `.safetensors` file where they lie in it."""
+    """Map the tensors of a `.safetensors` file."""
     (size,) = struct.unpack("<Q", path.open("rb").read(8))
     with path.open("rb") as file:
         file.seek(8)
@@ -154,7 +154,7 @@ def load(model: Any, checkpoint: Mapping[str, torch.Tensor], group: int) -> None
 
 
 def anonymous() -> float:
-    """Megabytes that this process holds beside files."""
+    """Megabytes of this process's memory without files."""
     return (resident("RssAnon") or 0) / MEGABYTE
 
 
@@ -198,7 +198,7 @@ def copying(file: Path) -> float:
 
 
 def copy(file: Path, target: Path, count: int) -> None:
-    """Read and write so many bytes."""
+    """Read and write a number of bytes."""
     with file.open("rb") as source, target.open("wb") as into:
         while count > 0 and (block := source.read(min(1 << 20, count))):
             into.write(block)

@@ -1,4 +1,4 @@
-"""The page's size and speed: DeiT-Tiny on its way to XNNPACK, and 20 000 ops in modules.
+"""The page's size and speed: DeiT-Tiny lowered to XNNPACK, and 20 000 ops in modules.
 
 python bench/page.py            # needs Debian's chromium; one process, two minutes
 

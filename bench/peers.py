@@ -1,18 +1,18 @@
-"""Other runtimes for CPUs beside stepwell: latency, load time, memory, file size, compile time.
+"""Other CPU runtimes compared with stepwell: latency, load time, memory, file size, compile time.
 
     pip install -e '.[peers]'
     python bench/peers.py --keep FOLDER [--models deit_tiny,…] [--threads 1] [--table docs/peers.md]
 
 Each model is exported once. ONNX Runtime and OpenVINO run the ONNX file that `torch.onnx` writes of
 it, ExecuTorch runs ours, and PyTorch the module itself, all in float32 and with the same number of
-threads. Behind a name `@static` is int8: PT2E's program for us, a QDQ model that ONNX Runtime's own
-quantizer calibrates for the two others; `@dynamic` the same with activations that are quantized as
-they come, in linear layers; `@half` float16 throughout (ONNX Runtime computes in float32 there);
-`@8` eight inputs at once; `@open` four, exported for any number.
+threads. The suffix `@static` means int8: PT2E's program for us, a QDQ model that ONNX Runtime's own
+quantizer calibrates for the two others. `@dynamic` is the same with dynamically quantized
+activations in linear layers; `@half` is float16 throughout (ONNX Runtime computes in float32
+there); `@8` is eight inputs at once; `@open` is four, exported for any number.
 
-The programs take turns in one process in blocks: the first run of a block finds the caches full of
-somebody else's data and is kept apart (cold), the others are warm. On one thread the clock is the
-process's CPU time, which stands while other processes run. A ratio is their time divided by ours:
+The programs alternate in one process in blocks. The first run of a block has cold caches and is
+reported separately (cold); the others are warm. On one thread the clock is the process's CPU time,
+which stops while other processes run. A ratio is their time divided by ours:
 above 1 we are faster. The tenth percentile is the figure to trust on a shared machine. Load time
 (file to first result) and memory (highest resident size that loading and three runs add) are
 measured in a process of their own that has the runtime in it (`--resources`).
@@ -413,7 +413,7 @@ def of_transformers(name: str) -> tuple[torch.nn.Module, tuple[torch.Tensor, ...
 
 
 def block(called: str, threads: int) -> str:
-    """The marks in the docs between which a model's row stands."""
+    """The marks in the docs that enclose a model's row."""
     kind = called.partition("@")[2]
     return f"peers {threads}" if not kind else "peers half" if kind == HALF else "peers kinds"
 

@@ -1,4 +1,4 @@
-"""The .pte container: seconds to build, write and read it, and the arena, beside ExecuTorch's own.
+"""The .pte container compared with ExecuTorch's own: seconds to build, write and read, and arena.
 
 A chain of `aten::mul` calls, each with a tensor of its own; CPU seconds in one process, imports
 excluded and reported apart. The stock column is `serialize_pte_binary` on the same plan.

@@ -176,7 +176,7 @@ def report(name: str, only: str, targets: str) -> str:
 
 
 def report_of_cores(name: str, only: str, cores: Sequence[str]) -> list[str]:
-    """What the default keeps of a dtype on cores, then what is worse; cores may share a line."""
+    """Return what the default preserves of a dtype on cores, then losses; cores share lines."""
     dtype = getattr(torch, name)
     kept = measurable([form for form in FORMS if re.search(only, form.name)], dtype)
     theirs = in_chunks(kept, lambda some: stock(some, dtype, cores=cores))
@@ -239,7 +239,7 @@ def detail(found: Result, theirs: Result | None, form: Form, dtype: torch.dtype)
 
 
 def enter(page: Path, name: str, text: str) -> None:
-    """Put a dtype's part into the page, behind the contract; notes and parts of others stay."""
+    """Put a dtype's part into the page, after the contract; notes and other parts stay."""
     command = "`python bench/semantics.py --table docs/semantics.md`"
     written = page.read_text(encoding="utf-8") if page.exists() else ""
     measured = written.partition("## Measured\n")[2] or f"\nOn {cpu()}, by {command}.\n"

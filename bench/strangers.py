@@ -1,9 +1,9 @@
-"""Models nobody tuned for, as their authors write them: stock ExecuTorch and stepwell on XNNPACK.
+"""Models without any tuning for them: stock ExecuTorch and stepwell on XNNPACK.
 
     python bench/strangers.py [--kind "recurrent strangers"] [--models t5,whisper_decoder]
         [--table docs/xnnpack.md]
 
-Small models of examples/models: widths of 8 to 64, so that what lies between the products weighs.
+Small models of examples/models: widths of 8 to 64, so that ops between the products matter.
 Each is lowered by both flows in a process of its own, and the two programs run there turn by turn,
 with one thread. A ratio is stock's time divided by ours; errors are shares of the largest number
 of eager PyTorch. What stock's flow or its program fails with is recorded as such, a process that

@@ -1,4 +1,4 @@
-"""Suites of others, whole: ExecuTorch's own operator and module tests, with our lowering in them.
+"""Complete foreign test suites: ExecuTorch's own operator and module tests with our lowering.
 
     python bench/suites.py STATE [--suites arm-int arm-fp cortex-m xnnpack] [-k EXPRESSION]
     python bench/suites.py STATE --again ours         those that were not right
@@ -91,7 +91,7 @@ class Judged:
         self.verdict: tuple[str, str] | None = None
 
     def say(self, verdict: str, reason: str) -> None:
-        """The first word stands."""
+        """The first report is kept."""
         self.verdict = self.verdict or (verdict, reason)
 
 
@@ -113,7 +113,7 @@ class Ours:
         return "stepwell"
 
     def run_artifact(self, inputs: tuple[Any, ...]) -> Any:
-        """Results in the form that the program has, integers at the border as what they mean."""
+        """Return results in the program's form, integers at the boundary as their values."""
         self.judged.ran = True
         try:
             return self._run(inputs)
@@ -151,7 +151,7 @@ class Ours:
 
 
 def through(convert: Any, ports: Any, meanings: Any, values: Any) -> tuple[Any, ...]:
-    """Values at the border, those converted whose port has a meaning; frozen ones have no port."""
+    """Convert values at the boundary if their port has a meaning; frozen ones have no port."""
     meant = iter(meanings)
     pairs = [
         (value, next(meant) if port.constant is None else None)
@@ -179,7 +179,7 @@ def target_of(tester: Any) -> str:
 
 
 def lower(exported: Any, target: str, judged: Judged) -> Any:
-    """Lowered to the target; what TOSA refuses, with a CPU beside it, as their partitioner does."""
+    """Lower to the target; what TOSA refuses goes to the CPU, as with their partitioner."""
     import stepwell
 
     try:

@@ -1,4 +1,4 @@
-"""How often eight threads of a cold process hang, or end it, over their first load of a `.pte`.
+"""How often eight threads of a cold process hang or crash in their first load of a `.pte`.
 
     python bench/threads.py --runs 50
 

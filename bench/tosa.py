@@ -40,7 +40,7 @@ CONSTANTS = (ConstOp.CODE, ConstShapeOp.CODE)
 
 @dataclass(frozen=True)
 class Row:
-    """A model, the target, and what stands between export and lowering."""
+    """A model, the target, and the steps between export and lowering."""
 
     name: str
     exported: Callable[[], ExportedProgram]
@@ -256,7 +256,7 @@ def measure(row: Row, with_stock: bool) -> dict[str, Any]:
 
 
 def keep(results: dict[str, dict[str, Any]]) -> None:
-    """Write the rows measured so far beside those that stand in the file already."""
+    """Write the rows measured so far, in addition to those in the file."""
     path = Path(__file__).with_name("results") / "tosa.json"
     held: dict[str, Any] = json.loads(path.read_text())["results"]["rows"] if path.exists() else {}
     for name, found in results.items():

@@ -47,7 +47,7 @@ class Caught(Exception):
 
 
 class Capture:
-    """Stands for `TosaPipelineINT` in a test module and keeps what it is given."""
+    """Replaces `TosaPipelineINT` in a test module and records its arguments."""
 
     held: list[dict[str, Any]] = []
 

@@ -86,10 +86,10 @@ def main() -> int:
     lines = [
         "# Core ATen operators under TOSA",
         "",
-        "Made by `python bench/tosa_operators.py --table docs/tosa_operators.md`: operators with",
-        "`torch.Tag.core`, one natural call each (`tests/tosa/core_operators.py`), exported,",
+        "Written by `python bench/tosa_operators.py --table docs/tosa_operators.md`: operators with",  # noqa: E501
+        "`torch.Tag.core`, one typical call each (`tests/tosa/core_operators.py`), exported,",
         "lowered, run on the TOSA reference model and compared with eager PyTorch. Differences are",
-        "shares of the largest element. Operators without constants.",
+        "relative to the largest element. Constants do not count as operators.",
         "",
         f"{total}.",
         "",

@@ -10,8 +10,8 @@ own program without softmax, gelu and norms, run in turn with the two: products 
 Memory is the highest resident size that loading and running adds to a process that has the runtime
 in it (`bench/_memory.py`), with the runtime's own number of threads.
 
-`gpt2_2layers:256` is a prompt of 256 tokens: what lies between the products grows with the square
-of the prompt, so a ratio without its length says little. `@static`, `@dynamic`, `@8da4w` are int8.
+`gpt2_2layers:256` is a prompt of 256 tokens: the ops between the products grow with the square
+of the prompt, so a ratio without its length means little. `@static`, `@dynamic`, `@8da4w` are int8.
 `--stock FOLDER` keeps the stock flow's programs there, with the seconds they took, and takes them
 from there the next time. `--counts FILE` writes nothing but the stock flow's counts there
 (`tests/xnnpack/data/stock_counts.json`).
@@ -151,9 +151,9 @@ def run_in_turn(
     rounds: int,
     clock: Callable[[], float] = time.perf_counter,
 ) -> tuple[dict[str, list[float]], dict[str, tuple[Any, ...]]]:
-    """Milliseconds of each run of each program, and what each gave on its first call.
+    """Return milliseconds of each run of each program, and the results of its first call.
 
-    On one thread, `time.thread_time` is a clock that stands while another process runs.
+    On one thread, `time.thread_time` is a clock that stops while another process runs.
     """
     sessions = {name: PteSession.load(pte) for name, pte in programs.items()}
     first = {
@@ -213,7 +213,7 @@ def memory(programs: dict[str, bytes], inputs: Sequence[Any]) -> dict[str, float
 def resources(
     programs: dict[str, bytes], inputs: Sequence[Any], repeat: int
 ) -> dict[str, list[dict[str, float] | None]]:
-    """What `bench/_memory.py` says of each program, so many times in turn."""
+    """Return the output of `bench/_memory.py` for each program, repeated alternately."""
     with tempfile.TemporaryDirectory() as folder:
         given = Path(folder) / "inputs.pt"
         torch.save(list(inputs), given)

@@ -56,7 +56,7 @@ class Without:
 
 
 def without(pipeline: Pipeline, rewrite: type[Any] | tuple[type[Any], ...]) -> Pipeline:
-    """The pipeline without a rewrite, wherever it stands."""
+    """The pipeline without any occurrence of a rewrite."""
 
     def kept(steps: Iterable[Any]) -> tuple[Any, ...]:
         return tuple(

@@ -1,4 +1,4 @@
-"""Models of timm and torchvision, a small one of each family: stock ExecuTorch beside stepwell.
+"""Models of timm and torchvision, a small one of each family: stock ExecuTorch and stepwell.
 
     python bench/zoo.py [--models regnetx_002,googlenet] [--alone] [--stock FOLDER]
                         [--rounds 40] [--table docs/xnnpack.md]
@@ -132,7 +132,7 @@ COLUMNS = (
 
 
 def line(name: str, flows: dict[str, dict[str, Any]]) -> list[str]:
-    """A line of the table; stock's numbers stand before the arrow."""
+    """Return a line of the table; stock's numbers are before the arrow."""
     both = [flows[flow] for flow in (STOCK, OURS) if flow in flows]
     stock, ours = flows.get(STOCK), flows[OURS]
 
@@ -161,7 +161,7 @@ def compiling(stock: dict[str, Any] | None, ours: dict[str, Any]) -> str:
 
 
 def markdown(results: dict[str, Any]) -> list[str]:
-    """The table of a document: models with stock beside them, and a sentence on the others."""
+    """Return a document's table: models compared with stock, and a sentence on the others."""
     compared = [name for name in SIZES if STOCK in results.get(name, ())]
     alone = {name: results[name][OURS] for name in SIZES if name in results}
     others = [name for name in alone if name not in compared]

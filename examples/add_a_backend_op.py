@@ -1,13 +1,13 @@
-"""Add an op of your own: `demo.axpy`, a·x + y in one go, with its text, meaning and lowering.
+"""Add an op of your own: `demo.axpy`, a·x + y in one op, with its text, semantics and lowering.
 
-Everything below is a user's code in a user's file. The op gets a type rule and a meaning, a level
-says what may stand at it, a rewrite makes it from `aten.mul.Tensor` and `aten.add.Tensor`, a target
-emits bytes and an engine runs them; then `lower`, `check`, the text form and the verifier work as
-they do for what the house has.
+Everything below is a user's code in a user's file. The op gets a type inference rule and an
+interpreter function. A level defines which ops it allows, a rewrite creates the op from
+`aten.mul.Tensor` and `aten.add.Tensor`, a target emits bytes and an engine runs them. Then `lower`,
+`check`, the textual form and the verifier work as for stepwell's own ops.
 
-Run: python examples/add_a_backend_op.py
-Or:  stepwell lower --load examples/add_a_backend_op.py examples/add_a_backend_op.py:make -t demo
-`examples/plugin/` is the same as a package that can be installed.
+Run: python examples/add_a_backend_op.py Or:  stepwell lower --load examples/add_a_backend_op.py
+examples/add_a_backend_op.py:make -t demo `examples/plugin/` is the same as a package that can be
+installed.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from stepwell.dialects import aten
 
 @irdl_op_definition
 class AxpyOp(IRDLOperation):
-    """`demo.axpy %a, %x, %y`: a·x + y, element by element; all of one type."""
+    """`demo.axpy %a, %x, %y`: a·x + y, elementwise; all of one type."""
 
     name = "demo.axpy"
     a = operand_def(TensorType)
@@ -68,13 +68,13 @@ def axpy_type(op: Operation) -> Sequence[Attribute]:
 
 @interprets(AxpyOp)
 def axpy_meaning(op: Operation, args: Sequence[Any], interpreter: Any) -> Sequence[Any]:
-    """Multiply, then add, each rounded: what the two ops did."""
+    """Multiply, then add, each rounded, like the two ops."""
     a, x, y = args
     return (a * x + y,)
 
 
 MACHINE = ("demo.axpy", "aten.add.Tensor", "aten.sub.Tensor", "aten.mul.Tensor")
-"""What the demo machine has instructions for."""
+"""The instructions of the demo machine."""
 LEVEL = Level(
     "demo",
     lambda op: None if op.name in MACHINE else f"the machine has {', '.join(MACHINE)}",
@@ -83,13 +83,13 @@ LEVEL = Level(
 
 @dataclass(frozen=True)
 class FormAxpy(Rewrite[Any]):
-    """`add(mul(a, x), y)` to `demo.axpy`, where the product has no other reader."""
+    """`add(mul(a, x), y)` to `demo.axpy`, if the product has no other use."""
 
     name = "form-axpy"
     anchors = (aten.AddTensor,)
 
     def match(self, op: Any, program: Program) -> Any:
-        """Guards: no alpha, equal types, a product read once."""
+        """Guards: no alpha, equal types, a product with a single use."""
         product, y = op.operands[0].owner, op.operands[1]
         if not isinstance(product, aten.MulTensor):
             return None
@@ -102,7 +102,7 @@ class FormAxpy(Rewrite[Any]):
         return op, [*product.operands, y]
 
     def build(self, match: Any, rw: Rewriter) -> None:
-        """One op for two."""
+        """Replace two ops by one."""
         op, operands = match
         new = AxpyOp(operands=operands, result_types=[op.results[0].type])
         rw.replace(op, [rw.insert(new).results[0]])
@@ -110,12 +110,12 @@ class FormAxpy(Rewrite[Any]):
 
 @dataclass(frozen=True)
 class EnterDemo(Pass):
-    """States the level, so that the verifier applies its table."""
+    """State the level, so that the verifier applies its table."""
 
     name = "enter-demo"
 
     def apply(self, program: Program, history: History) -> int:
-        """Mark the module."""
+        """Set the level of the module."""
         set_level(program.module, "demo")
         return 1
 
@@ -124,7 +124,7 @@ PIPELINE = stepwell.Pipeline("demo", (FormAxpy(), EnterDemo()))
 
 
 def emit(program: Program) -> bytes:
-    """The machine's file: JSON, an instruction a value."""
+    """Write the machine's file: JSON, one instruction per value."""
     func = program.method()
     numbers: dict[Any, int] = {argument: at for at, argument in enumerate(func.body.block.args)}
     code: list[list[Any]] = []
@@ -156,14 +156,16 @@ TARGET = stepwell.Target(
 
 
 def plugin(registry: stepwell.Registry) -> None:
-    """What `--load` or `stepwell.load_plugin` finds: everything under its name."""
+    """The entry point for `--load` and `stepwell.load_plugin`: registers everything
+    under its name.
+    """
     registry.dialect(Dialect("demo", [AxpyOp]), level=LEVEL)
     registry.step(FormAxpy, EnterDemo)
     registry.target(TARGET)
 
 
 class Model(torch.nn.Module):
-    """One product that is added, and one that is read twice."""
+    """One product that is added, and one with two uses."""
 
     def forward(self, a: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         """`a·x + y`, then `a·y` used twice."""
@@ -173,13 +175,13 @@ class Model(torch.nn.Module):
 
 
 def make() -> tuple[torch.nn.Module, tuple[torch.Tensor, ...]]:
-    """The model, as commands take it."""
+    """The model, in the form that commands take."""
     torch.manual_seed(0)
     return Model(), tuple(torch.randn(2, 3) for _ in range(3))
 
 
 def main() -> None:
-    """Lower, print, parse back, write the artifact, run it, and check every step and the bytes."""
+    """Lower, print, parse back, write the artifact, run it, and check every pass and the bytes."""
     model, inputs = make()
     brought = stepwell.load_plugin(plugin)
     source = stepwell.from_exported_program(torch.export.export(model, inputs))

@@ -1,4 +1,4 @@
-"""Your first rewrite in 30 lines: `-(-x)` is x. Then one that looks as harmless, and is not.
+"""Your first rewrite in 30 lines: `-(-x)` is x. Then one that looks as harmless, but is wrong.
 
 Run: python examples/first_rewrite.py
 """
@@ -23,14 +23,14 @@ class RemoveDoubleNegation(Rewrite[Any]):
     anchors = (aten.NegDefault,)
 
     def match(self, op: Any, program: Program) -> Any:
-        """What was found at a negation, or why it is left alone, or None: not my business."""
+        """Return the match at a negation, a refusal with its reason, or None for other ops."""
         inner = op.operands[0].owner
         if isinstance(inner, aten.AbsDefault):
             return Refusal("what is negated is an absolute value, not a negation")
         return (op, inner.operands[0]) if isinstance(inner, aten.NegDefault) else None
 
     def build(self, match: Any, rw: Rewriter) -> None:
-        """Every reader of the outer negation reads x; what nobody reads any more goes."""
+        """Replace all uses of the outer negation by x; ops that become dead are removed."""
         op, x = match
         rw.replace(op, [x])
 
@@ -43,17 +43,17 @@ class ForgetDifference(Rewrite[Any]):
     anchors = (aten.SubTensor,)
 
     def match(self, op: Any, program: Program) -> Any:
-        """A value less itself."""
+        """Match a value minus itself."""
         return op if op.operands[0] is op.operands[1] else None
 
     def build(self, match: Any, rw: Rewriter) -> None:
-        """The product with zero."""
+        """Build the product with zero."""
         new = aten.MulScalar.make(match.operands[0], 0.0, result_types=[match.results[0].type])
         rw.replace(match, [rw.insert(new).results[0]])
 
 
 class Model(torch.nn.Module):
-    """Something to rewrite."""
+    """A model to rewrite."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """`|-(-x)| + (x - x)`, and a `-|x|` that stays."""

@@ -1,13 +1,14 @@
-"""A language model from ExecuTorch's examples: quantized, lowered, and talking on the runtime.
+"""A language model from ExecuTorch's examples: quantized, lowered, and generating text on the
+runtime.
 
     python examples/language_model.py                    # 8da4w, a prompt of any length
     python examples/language_model.py --weights fp32 --layers 2
-    python examples/language_model.py --stock            # also stock ExecuTorch's, beside it
+    python examples/language_model.py --stock            # also stock ExecuTorch's, for comparison
     python examples/language_model.py --transformers FOLDER      # as save_pretrained wrote it
 
-The model is ExecuTorch's own Llama with weights that know one text by heart, so that what it says
-can be checked. It is exported as ExecuTorch's script exports it: one method that takes a prompt of
-any length, or one token, and where it stands; and the methods that runners ask about a model.
+The model is ExecuTorch's own Llama with weights that reproduce one text, so that its output can be
+checked. It is exported as by ExecuTorch's script: one method that takes a prompt of any length, or
+one token, and its position; and the methods by which runners query a model.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def main(arguments: Sequence[str] = ()) -> None:
     parser.add_argument("--tokens", type=int, default=64)
     parser.add_argument("--stock", action="store_true", help="measure stock ExecuTorch too")
     parser.add_argument(
-        "--quick", action="store_true", help="do not compare before and after every step"
+        "--quick", action="store_true", help="do not compare before and after every pass"
     )
     parser.add_argument("-o", "--output", type=Path, help="write the .pte here")
     parser.add_argument(
@@ -95,7 +96,7 @@ def main(arguments: Sequence[str] = ()) -> None:
 
 
 def of_transformers(given: argparse.Namespace) -> None:
-    """The same for a folder of transformers: what it says after a few tokens, and how fast."""
+    """The same for a folder of transformers: generate a few tokens and measure the speed."""
     from stepwell.language_models import export_causal_lm, load_causal_lm
     from stepwell.quantization.quantizers import find_quantizer
 

@@ -1,4 +1,5 @@
-"""An MX accuracy study: the error of each layer in each payload, then payloads within a budget.
+"""An MX accuracy study: the error of each layer in each payload, then the choice of payloads within
+a budget.
 
 Run: python examples/mx_accuracy.py
 """
@@ -16,7 +17,7 @@ BUDGETS = (0.1, 0.03, 0.01)
 
 
 class Model(torch.nn.Module):
-    """Two linear layers whose widths are whole blocks of 32."""
+    """Two linear layers whose widths are multiples of the block size 32."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,6 +1,6 @@
-"""Quantize for Cortex-M: PT2E with our quantizer, one int8 program for the core, checked.
+"""Quantize for Cortex-M: PT2E with stepwell's quantizer, one int8 program for the core, checked.
 
-A channels-first convolution needs no change in the model: layouts are chosen in the lowering.
+A channels-first convolution needs no change in the model: the lowering assigns layouts.
 
 Run: python examples/quantize_for_cortex_m.py
 """
@@ -15,7 +15,7 @@ from stepwell.translate.pt2e.cortex_m_quantizer import CortexMQuantizer
 
 
 class Model(torch.nn.Module):
-    """A convolution, a pool over the plane and a classifier."""
+    """A convolution, a global pooling and a classifier."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -40,7 +40,7 @@ def quantized(
 
 
 def main() -> None:
-    """Quantize, lower for a Cortex-M55, look, check every step bit for bit, run."""
+    """Quantize, lower for a Cortex-M55, inspect, check every pass bit for bit, run."""
     torch.manual_seed(0)
     model, inputs = Model().eval(), (torch.randn(1, 3, 12, 12),)
     exported = quantized(model, inputs)

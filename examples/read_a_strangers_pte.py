@@ -1,6 +1,6 @@
-"""Read a stranger's .pte: a file made by ExecuTorch's own flow becomes a program again.
+"""Read a third-party .pte: convert a file that ExecuTorch's own flow wrote back to a program.
 
-Here the stranger is ExecuTorch's XNNPACK partitioner; any `.pte` will do:
+Here the file comes from ExecuTorch's XNNPACK partitioner; any `.pte` can be read:
 
     stepwell show stranger.pte --summary
     stepwell show stranger.pte --html stranger.html
@@ -17,7 +17,7 @@ from stepwell.inspection.viewer.summary import summarize
 
 
 class Model(torch.nn.Module):
-    """A small classifier; atan is no XNNPACK op, so a kernel stays outside the delegate."""
+    """A small classifier; XNNPACK has no atan, so a kernel stays outside the delegate."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -31,7 +31,7 @@ class Model(torch.nn.Module):
 
 
 def strangers_pte(model: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> bytes:
-    """What ExecuTorch's stock flow writes; nothing of stepwell takes part."""
+    """Write a file with ExecuTorch's stock flow, without stepwell."""
     from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
     from executorch.exir import to_edge_transform_and_lower
 

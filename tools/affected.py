@@ -1,22 +1,22 @@
-"""Runs the tests that a change concerns, nearest first: `make affected`.
+"""Run the tests that a change affects, nearest first: `make affected`.
 
     python tools/affected.py [COMMIT] [--list] [--seconds N]
 
-What changed is what differs from COMMIT (`main` unless said), uncommitted work included. Of each
-changed file it takes the functions, classes, rules and ops that the changed lines stand in, and
-what in the file uses them. A test is near
+The change is the difference from COMMIT (default `main`), including uncommitted work. For each
+changed file the tool collects the functions, classes, rules and ops that contain changed lines, and
+their uses in the file. The distance of a test is
 
-    0  if a test's id names one of these, or its file is called as the changed file is,
+    0  if a test's id names one of these, or its file has the changed file's name,
     1  if its file names one of them,
     2  if its file imports the changed file,
-    3  if it is near what imports the changed names (1 or 2, one step on).
+    3  if it is near a file that imports the changed names (1 or 2, one step on).
 
-What is kept of proofs is looked at after every change of a rewrite.
+The check of kept proofs runs after every change of a rewrite.
 
-Ids count in files that try all rewrites or ops, one a test; nothing else of such files is run. Time
-ends the run, in the middle of a test too: a minute of CPU for a rewrite, two for an op, four for an
-emitter, with imports and every process that a test starts; what was left out is said, and status 6
-says that nothing failed but not all were run.
+Test ids matter in files that try all rewrites or ops, one per test; of such files only the matching
+tests run. A time limit ends the run, even within a test: a minute of CPU for a rewrite, two for an
+op, four for an emitter, including imports and all processes that a test starts. The tool reports
+the tests that it left out. Status 6 means that no test failed but not all were run.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "src"), str(ROOT / "tools")]
 import check_imports  # noqa: E402
 
 SECONDS = {"translate": 60, "dialects": 120}
-"""CPU seconds by the folder of what changed; of more kinds, the longest."""
+"""CPU seconds by the folder of the change; several kinds take the longest."""
 LONGEST = 240
 OF_ALL = (
     "tests/rewrites/test_documented_examples.py",
@@ -52,18 +52,18 @@ OF_ALL = (
 )
 """Files with a test for each rewrite, or for each op."""
 KEPT = "tests/rules/test_known.py"
-"""Whether proofs that are kept are of the rules and the functions that there are: a second."""
+"""Checks in a second whether kept proofs belong to the current rules and functions."""
 RULE = re.compile(r"^rule ([\w-]+)", re.M)
 OP = re.compile(r'^    name(?:: [^=]+)? = "([\w.-]+)"', re.M)
 
 
 @dataclass
 class Change:
-    """What changed in one file.
+    """The change of one file.
 
     Attributes:
-        path: of the file, below the root.
-        names: of functions, classes, rules and ops that the changed lines concern.
+        path: the file, relative to the root.
+        names: functions, classes, rules and ops that contain changed lines.
     """
 
     path: Path
@@ -71,7 +71,9 @@ class Change:
 
     @property
     def words(self) -> set[str]:
-        """The names as tests spell them: `FoldKernelSum`, `fold_kernel_sum`, `fold-kernel-sum`."""
+        """The names in all spellings of tests: `FoldKernelSum`, `fold_kernel_sum`,
+        `fold-kernel-sum`.
+        """
         spelled = {self.path.stem} if self.path.stem != "__init__" else set[str]()
         for name in self.names:
             snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
@@ -80,14 +82,14 @@ class Change:
 
 
 def git(*arguments: str) -> str:
-    """What git prints."""
+    """Return git's output."""
     return subprocess.run(
         ["git", *arguments], cwd=ROOT, check=True, capture_output=True, text=True
     ).stdout
 
 
 def changes(commit: str) -> list[Change]:
-    """What differs from a commit, with the names on the changed lines."""
+    """Return the differences from a commit, with the names on the changed lines."""
     base = git("merge-base", commit, "HEAD").strip()
     lines: dict[Path, set[int]] = {}
     path = Path()
@@ -99,7 +101,7 @@ def changes(commit: str) -> list[Change]:
             lines.setdefault(path, set()).update(range(start, start + max(count, 1)))
     for name in git("ls-files", "--others", "--exclude-standard", "*.py").split():
         lines[Path(name)] = set(range(1, 1 << 20))
-    package = (*check_imports.LAYERS[:-1], "src")
+    package = (*check_imports.ROOTS, "src")
     return [
         Change(path, names_at(path, at) if path.parts[0] in package else set())
         for path, at in lines.items()
@@ -107,7 +109,7 @@ def changes(commit: str) -> list[Change]:
 
 
 def names_at(path: Path, lines: set[int]) -> set[str]:
-    """The definitions that lines of a file stand in, and those of the file that use them."""
+    """Return the definitions in a file that contain some lines, and those that use them."""
     if not (ROOT / path).exists():
         return set()
     text = (ROOT / path).read_text(encoding="utf-8")
@@ -121,7 +123,7 @@ def names_at(path: Path, lines: set[int]) -> set[str]:
         if any(_first(node) <= line <= (node.end_lineno or node.lineno) for line in lines)
     }
     size = -1
-    while size != len(names):  # What uses a name that changed does something else, too.
+    while size != len(names):  # A user of a changed name changes its behavior, too.
         size = len(names)
         names |= {
             name
@@ -140,12 +142,12 @@ def names_at(path: Path, lines: set[int]) -> set[str]:
 
 
 def _first(node: ast.stmt) -> int:
-    """The first line of a definition, its decorators included."""
+    """Return the first line of a definition, including its decorators."""
     return min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", []))])
 
 
 def defined(node: ast.stmt) -> Iterator[str]:
-    """The names that a statement of a module binds."""
+    """Yield the names that a statement of a module binds."""
     match node:
         case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
             yield name
@@ -159,13 +161,13 @@ def defined(node: ast.stmt) -> Iterator[str]:
 
 @cache
 def imports(path: Path) -> frozenset[str]:
-    """Every name that a file imports, with those of modules above it."""
+    """Return every name that a file imports, and the modules above it."""
     full = {each.name for each in check_imports.imports_of(ROOT / path, "tests.x")}
     return frozenset(full | {name.rpartition(".")[0] for name in full})
 
 
 def importers(change: Change) -> list[Change]:
-    """What imports a changed name from its file, with what uses it there."""
+    """Return the files that import a changed name, with its users in them."""
     module = check_imports.module_name(change.path)
     users: list[Change] = []
     for path in check_imports.source_files(ROOT):
@@ -185,7 +187,7 @@ def importers(change: Change) -> list[Change]:
 
 
 def near(change: Change, test: Path, text: str) -> int | None:
-    """How near a file of tests is to a change; None: not at all."""
+    """Return the distance of a test file from a change; None if it is unrelated."""
     if test == change.path or test.stem == f"test_{change.path.stem}":
         return 0
     if any(re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", text) for word in change.words):
@@ -196,9 +198,9 @@ def near(change: Change, test: Path, text: str) -> int | None:
 
 
 def selected(changed: Iterable[Change]) -> dict[Path, int]:
-    """The files of tests that changes concern, with how near they are."""
+    """Return the test files that changes affect, with their distances."""
     changed = list(changed)
-    package = [c for c in changed if c.path.parts[0] in (*check_imports.LAYERS[:-1], "src")]
+    package = [c for c in changed if c.path.parts[0] in (*check_imports.ROOTS, "src")]
     further = [user for change in package for user in importers(change)]
     files: dict[Path, int] = {}
     for path in sorted((ROOT / "tests").rglob("test_*.py")):
@@ -215,12 +217,14 @@ def selected(changed: Iterable[Change]) -> dict[Path, int]:
 
 
 def spent() -> float:
-    """CPU seconds of this process and of those below it, with those that each has waited for."""
+    """Return the CPU seconds of this process and its descendants, including those it has waited
+    for.
+    """
     rows: dict[int, list[int]] = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
             fields = path.read_text().rpartition(")")[2].split()
-        except OSError:  # It has ended.
+        except OSError:  # The process has ended.
             continue
         rows[int(path.parent.name)] = [int(fields[1]), *map(int, fields[11:15])]
     below, ticks = {os.getpid()}, sum(rows[os.getpid()][1:])
@@ -230,9 +234,9 @@ def spent() -> float:
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
-@dataclass(eq=False)  # A plug-in of pytest is hashed.
+@dataclass(eq=False)  # pytest hashes its plug-ins.
 class Selection:
-    """The plug-in of pytest: nearest tests first, until the time is over."""
+    """The pytest plug-in: nearest tests first, until the time limit."""
 
     files: dict[Path, int]
     words: set[str]
@@ -240,15 +244,15 @@ class Selection:
     ran: int = 0
     left: int = 0
     is_cut: bool = False
-    """Whether the time was over while a test ran, or while files were collected."""
+    """Whether the time limit was reached in a test or during collection."""
 
     @property
     def is_over(self) -> bool:
-        """Whether the time is."""
+        """Whether the time limit is reached."""
         return self.is_cut or spent() > self.seconds
 
     def begin(self) -> None:
-        """From now on what runs ends when the time is over."""
+        """Start the watchdog, which ends the run at the time limit."""
 
         def end(*_: object) -> None:
             raise KeyboardInterrupt
@@ -263,51 +267,53 @@ class Selection:
         threading.Thread(target=watch, daemon=True).start()
 
     def place(self, item: Any) -> int | None:
-        """How near a test is; None: it is not run."""
+        """Return the distance of a test; None if it is not selected."""
         path = Path(item.path).relative_to(ROOT)
         if any(word in item.nodeid for word in self.words):
             return 0
         return None if str(path) in OF_ALL else self.files.get(path)
 
     def pytest_collection_modifyitems(self, items: list[Any]) -> None:
-        """Nearest first, and of one distance in the order of the files."""
+        """Sort by distance, and by file within one distance."""
         placed = [(place, item) for item in items if (place := self.place(item)) is not None]
         items[:] = [item for _, item in sorted(placed, key=lambda pair: pair[0])]
 
     def pytest_runtest_protocol(self) -> bool | None:
-        """Leave out what comes when the time is over."""
+        """Skip tests after the time limit."""
         return True if self.is_over else None
 
     def pytest_collection_finish(self, session: Any) -> None:
-        """What is left, until it has run."""
+        """Record the tests that have not run yet."""
         self.left += len(session.items)
 
     def pytest_runtest_logfinish(self) -> None:
-        """One more has run."""
+        """Count a test that has run."""
         self.ran, self.left = self.ran + 1, self.left - 1
 
 
 def main() -> int:
-    """Select and run."""
+    """Select and run tests."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("commit", nargs="?", default="main")
-    parser.add_argument("--list", action="store_true", help="the files and how near, nothing run")
+    parser.add_argument(
+        "--list", action="store_true", help="list the files and distances, run nothing"
+    )
     parser.add_argument("--seconds", type=float, help="CPU seconds after which no test begins")
-    asked = parser.parse_args()
-    changed = changes(asked.commit)
+    parsed = parser.parse_args()
+    changed = changes(parsed.commit)
     files = selected(changed)
-    if asked.list or not files:
+    if parsed.list or not files:
         for path, place in sorted(files.items(), key=lambda pair: (pair[1], pair[0])):
             print(place, path)
         return 0
     import pytest
 
-    seconds = asked.seconds or max(SECONDS.get(c.path.parts[0], LONGEST) for c in changed)
+    seconds = parsed.seconds or max(SECONDS.get(c.path.parts[0], LONGEST) for c in changed)
     words = {word for change in changed for word in change.words}
     selection = Selection(files, words, seconds)
     selection.begin()
     code, begun = 0, 0
-    for places in ((0, 1), (2, 3)):  # What is far is not even collected if something near fails.
+    for places in ((0, 1), (2, 3)):  # Distant files are not even collected if a near test fails.
         paths = sorted(
             str(path)
             for path, place in files.items()
@@ -320,7 +326,7 @@ def main() -> int:
             code = int(pytest.main(["-q", "-x", *paths], plugins=[selection]))
         except KeyboardInterrupt:  # Between tests.
             code = int(pytest.ExitCode.INTERRUPTED)
-        if selection.is_cut or code not in (0, 5):  # 5: nothing of these files is near.
+        if selection.is_cut or code not in (0, 5):  # 5: no test of these files is selected.
             break
     left = f"{selection.left} tests and {len(files) - begun} files left out"
     print(f"{selection.ran} tests of {begun} files; {left}")

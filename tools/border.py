@@ -1,10 +1,10 @@
-"""Try the border to the caller: every kind of argument at every entrance, beside eager.
+"""Test the calling convention: every kind of argument at every entry point, compared with eager.
 
     python tools/border.py                       # the table, and what is wrong
     python tools/border.py --table docs/contracts.md
 
-Eager's results and effects on the caller's tensors, or a `StepwellError` that names the argument:
-anything else is wrong, and ends with status 1.
+Correct are eager's results and its effects on the caller's tensors, or a `StepwellError` that names
+the argument. Anything else is wrong, and the exit status is 1.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PARTS = {
 
 
 def main() -> int:
-    """Try all, print the table."""
+    """Run all combinations and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--table", type=Path, help="a document to write the table into")
     arguments = parser.parse_args()

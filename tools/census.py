@@ -1,7 +1,7 @@
-"""What the house says more than once, counted from its files: rows for `tools/house.py`.
+"""Counts of repeated facts in the code base: rows for `tools/house.py`.
 
-Each function counts one thing that an engine, a declaration or a word should say; the aim is in
-the row.
+Each function counts one fact that an engine, a declaration or a name should state once; the row
+contains the target value.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ import check_imports
 
 ROOT = Path(__file__).resolve().parents[1]
 VAGUE = frozenset("held found given made got thing things stuff tmp temp foo bar said".split())
-"""Names that say of a value only that there is one."""
+"""Names that say nothing about a value."""
 SIZES = ("size", "dim", "length", "extent")
 FAMILIES = ("movement", "elementwise", "reduction", "write", "random")
 
 
 @cache
 def trees() -> dict[Path, ast.Module]:
-    """Every hand-written file of the package, parsed."""
+    """Parse every hand-written file of the package."""
     return {
         path: ast.parse((ROOT / path).read_text(encoding="utf-8"))
         for path in check_imports.source_files(ROOT)
@@ -34,7 +34,7 @@ def trees() -> dict[Path, ast.Module]:
 
 
 def bound_names(tree: ast.AST) -> Iterator[str]:
-    """Every name that a file binds: variables, parameters, functions, classes, captures."""
+    """Yield every name that a file binds: variables, parameters, functions, classes, captures."""
     for node in ast.walk(tree):
         match node:
             case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name):
@@ -48,14 +48,16 @@ def bound_names(tree: ast.AST) -> Iterator[str]:
 
 
 def vague_names() -> tuple[int, int, Counter[str]]:
-    """How many bound names are vague, of how many, and which."""
+    """Count the bound names that are vague, all bound names, and the occurrences of each."""
     names = [name.strip("_") for tree in trees().values() for name in bound_names(tree)]
     vague = Counter(name for name in names if name in VAGUE)
     return vague.total(), len(names), vague
 
 
 def engines_of_values() -> list[str]:
-    """`translate/range_analysis`, and classes elsewhere that keep an interval of each value."""
+    """List `translate/range_analysis`, and classes elsewhere that store an interval for
+    each value.
+    """
     places = ["translate/range_analysis"]
     for path, tree in trees().items():
         if path.is_relative_to("translate/range_analysis"):
@@ -69,7 +71,7 @@ def engines_of_values() -> list[str]:
 
 
 def tables() -> Iterator[tuple[str, Any]]:
-    """(place, value) of every constant of a module above the dialects."""
+    """Yield (place, value) of every module constant above the dialects."""
     for path, tree in trees().items():
         if path.parts[0] in ("ir", "dialects"):
             continue
@@ -91,7 +93,7 @@ def tables() -> Iterator[tuple[str, Any]]:
 
 
 def op_names(table: Any) -> list[str]:
-    """The names of the ops in a tuple or set; nothing if it holds anything else."""
+    """List the names of the ops in a tuple or set; empty if it contains anything else."""
     if not isinstance(table, tuple | set | frozenset) or len(table) < 2:
         return []
     names = [each if isinstance(each, str) else getattr(each, "name", None) for each in table]
@@ -100,23 +102,26 @@ def op_names(table: Any) -> list[str]:
 
 @cache
 def asked_about() -> frozenset[str]:
-    """Names that stand behind `in`, or as the classes of an `isinstance`."""
+    """Return the names after `in`, or used as the classes of an `isinstance`."""
     questions: set[str] = set()
     for tree in trees().values():
         for node in ast.walk(tree):
-            asked: list[ast.AST] = []
+            tested: list[ast.AST] = []
             if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.In | ast.NotIn):
-                asked = [node.comparators[0]]
+                tested = [node.comparators[0]]
             elif isinstance(node, ast.Call) and ast.unparse(node.func) == "isinstance":
-                asked = [node.args[1]]
-            questions |= {n.id for each in asked for n in ast.walk(each) if isinstance(n, ast.Name)}
+                tested = [node.args[1]]
+            questions |= {
+                n.id for each in tested for n in ast.walk(each) if isinstance(n, ast.Name)
+            }
     return frozenset(questions)
 
 
 def private_sets() -> list[tuple[str, str]]:
-    """(place, family) of sets of ops that are all of one family, and that ops are asked about.
+    """List (place, family) of sets that contain only ops of one family and that are used in a test
+    of an op.
 
-    Anchors of a rewrite, or the spellings that a lowering is for, are no question.
+    Anchors of a rewrite, or the names of the ops that a lowering supports, do not count.
     """
     from stepwell.ir.declared.families import families_of
 
@@ -130,7 +135,7 @@ def private_sets() -> list[tuple[str, str]]:
 
 
 def questions_of_strings() -> list[str]:
-    """`isinstance(size, str)` where the name says that it is a size."""
+    """List the uses of `isinstance(size, str)` for names of sizes."""
     return [
         f"{path}:{node.lineno}"
         for path, tree in trees().items()
@@ -143,7 +148,7 @@ def questions_of_strings() -> list[str]:
 
 
 def importers(package: str) -> list[str]:
-    """Files that import a package, within functions too."""
+    """List the files that import a package, also within functions."""
     return [
         str(path)
         for path in trees()
@@ -155,12 +160,12 @@ def importers(package: str) -> list[str]:
 
 
 def rooms(folders: Iterable[str]) -> Counter[str]:
-    """How many files stand side by side in each folder."""
+    """Count the files in each folder."""
     return Counter(str(path.parent) for path in trees() if str(path).startswith(tuple(folders)))
 
 
 def rows() -> Iterator[tuple[str, str]]:
-    """(what, its figure), the aim in brackets."""
+    """Yield (quantity, value), with the target value in brackets."""
     from stepwell.ir.rewriting.rewrite import step_name
     from stepwell.pipelines.pass_pipeline.ordering import places_of
     from stepwell.targets.table import PIPELINES
@@ -176,7 +181,7 @@ def rows() -> Iterator[tuple[str, str]]:
     yield "`isinstance(…, str)` of a size (< 20)", str(len(strings))
     yield "files that import sympy (1)", ", ".join(importers("sympy"))
     problems = check_imports.problems(ROOT)
-    yield "import circles, all kinds (0)", str(sum(p.startswith("import cycle") for p in problems))
+    yield "import cycles, all kinds (0)", str(sum(p.startswith("import cycle") for p in problems))
     above = [p for p in problems if p.startswith("ir/") and " names " in p]
     yield "names of upper layers in ir/ (0)", str(len(above))
     for folders in (("translate/rewrites",), ("translate", "dialects", "backends"), ("ir", "src")):

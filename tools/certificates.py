@@ -1,13 +1,13 @@
-"""Certify lowerings of small models, and count what each rewrite in Python rests on.
+"""Certify lowerings of small models, and count the proofs of each rewrite written in Python.
 
     python tools/certificates.py --state ROWS.json
     python tools/certificates.py --state ROWS.json --only examples     # what rewrites state alone
     python tools/certificates.py --state MODELS.json --models          # the table of docs/proofs.md
     python tools/certificates.py --state ROWS.json --only llama.py:llama_block
 
-A rewrite in Python, which is none that is its own text, counts as proved if each of its
-applications in these models is. Those that were not applied are in no count but the last. A run
-goes on from what its file holds.
+A rewrite in Python (one that is not a rule) counts as proved if each of its applications in these
+models is proved. Rewrites without an application appear in the last count only. A run continues
+from the rows in its file.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ CASES = (
 
 
 def _in_mxfp8() -> Any:
-    """DeiT of two layers, all products in MXFP8."""
+    """DeiT of two layers with all products in MXFP8."""
     held: Any = open_model(str(EXAMPLES / "deit.py:deit_small_depth2")).program
     exported = held() if callable(held) else held
     return stepwell.to_mxfp(exported, "fp8e4m3", convolutions=True, attention=True)
@@ -71,14 +71,16 @@ MODELS: dict[str, tuple[Any, str]] = {
     "DeiT of two layers in MXFP8": (_in_mxfp8, "tosa-1.1+fp+mx_common+mx_fp8e4m3+mxfp"),
     "MobileNetV2-0.35 in int8": (_in_int8, "xnnpack"),
 }
-"""Those of which docs/proofs.md has a table."""
+"""The models in the table of docs/proofs.md."""
 
 
 def python_rewrites() -> dict[str, bool]:
-    """By name, whether a rewrite in Python says that it is exact: of integers, or a movement."""
-    import stepwell.translate as room
+    """Map each rewrite in Python to whether it declares that it is exact: of integers, or a data
+    movement.
+    """
+    import stepwell.translate as package
 
-    for module in pkgutil.walk_packages(room.__path__, f"{room.__name__}."):
+    for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
         importlib.import_module(module.name)
     found: dict[str, bool] = {}
     waiting: list[Any] = [Rewrite]
@@ -91,7 +93,7 @@ def python_rewrites() -> dict[str, bool]:
 
 
 def certified(model: Any, target: str) -> dict[str, Any]:
-    """How many applications of each rewrite are proved, of how many."""
+    """Count how many applications of each rewrite are proved, and all applications."""
     begun = time.process_time()
     make: Any = model if callable(model) else open_model(str(EXAMPLES / model)).program
     lowered = stepwell.lower(make() if callable(make) else make, target, certify=True)
@@ -99,7 +101,9 @@ def certified(model: Any, target: str) -> dict[str, Any]:
 
 
 def of_examples(place: str) -> dict[str, Any]:
-    """The same of the examples that a module's rewrites state, which all of them are tried on."""
+    """Count the same for the documented examples of a module's rewrites, on which all of them are
+    tried.
+    """
     begun = time.process_time()
     subject = subject_of(place)
     rewrites = tuple(step for step in subject.steps if isinstance(step, Rewrite))
@@ -118,7 +122,9 @@ def _is_of_rules(place: str) -> bool:
 
 
 def counted(certificates: list[Certificate], begun: float) -> dict[str, Any]:
-    """By rewrite, how many applications are proved, of how many; and why others are not."""
+    """Count by rewrite how many applications are proved, all applications, and the reasons for the
+    others.
+    """
     counts: dict[str, list[int]] = {}
     reasons: dict[str, str] = {}
     for entry in (entry for each in certificates for entry in each.entries):
@@ -131,11 +137,13 @@ def counted(certificates: list[Certificate], begun: float) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Read the command line, certify, count."""
+    """Parse the command line, certify, count."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--only", nargs="*", help="these models of examples/models, or `examples`")
     parser.add_argument("--models", action="store_true", help="the five of docs/proofs.md")
-    parser.add_argument("--state", type=Path, required=True, help="a file that a run goes on from")
+    parser.add_argument(
+        "--state", type=Path, required=True, help="a file from which a run continues"
+    )
     given = parser.parse_args()
     sys.path.insert(0, str(EXAMPLES))
     rows: dict[str, Any] = json.loads(given.state.read_text()) if given.state.exists() else {}
@@ -160,26 +168,26 @@ def main() -> None:
             given.state.write_text(json.dumps(rows, indent=1))
         if name in rows:
             sums = [sum(c[i] for c in rows[name]["rewrites"].values()) for i in (0, 1)]
-            said = rows[name].get("refused") or f"{sums[0]} of {sums[1]}"
-            print(f"{name:45} {said}", flush=True)
+            label = rows[name].get("refused") or f"{sums[0]} of {sums[1]}"
+            print(f"{name:45} {label}", flush=True)
     show(rows)
 
 
 def show(rows: dict[str, Any]) -> None:
-    """Rewrites in Python: how many are proved wherever they were applied."""
+    """Print how many rewrites in Python are proved in all of their applications."""
     proved, made = Counter[str](), Counter[str]()
     for row in rows.values():
         for name, (some, all_) in row["rewrites"].items():
             proved[name] += some
             made[name] += all_
     known = python_rewrites()
-    for said, names in (
+    for label, names in (
         ("rewrites in Python", set(known)),
         ("exact ones: integers, movements", {name for name, exact in known.items() if exact}),
     ):
         applied = {name for name in names if made[name]}
         whole = {name for name in applied if proved[name] == made[name]}
-        print(f"{said}: {len(whole)} of {len(applied)} applied proved; {len(names)} in all")
+        print(f"{label}: {len(whole)} of {len(applied)} applied proved; {len(names)} in all")
         for name in sorted(applied - whole):
             why = next(r["reasons"][name] for r in rows.values() if name in r.get("reasons", ()))
             print(f"    {name}: {proved[name]} of {made[name]}: {why}")

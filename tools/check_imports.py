@@ -1,10 +1,12 @@
-"""Check that imports point one way: ir <- dialects <- translate <- backends <- the front door.
+"""Check that imports point one way, from each layer to those before it.
 
-Also refused: the bare name of a root folder (it makes a second copy of every class in it),
-torch.fx and torch.export outside the modules where programs enter and leave, names of modules above
-in strings, and import cycles (a type checker reaches a file of a cycle by two paths and sees its
-classes twice). All imports count together: those that run with the module, those within a function
-and those under `TYPE_CHECKING`.
+The layers are ir, dialects, translate, backends, the core, the packages built on the core, and the
+public API with the command line.
+
+The check also rejects the bare name of a root folder (it creates a second copy of every class in
+it), torch.fx and torch.export outside the importer and exporter, names of higher modules in
+strings, and import cycles (a type checker reaches a file of a cycle by two paths and sees its
+classes twice). All imports count: at module level, within a function, and under `TYPE_CHECKING`.
 """
 
 import ast
@@ -15,19 +17,27 @@ from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
-LAYERS = ("ir", "dialects", "translate", "backends", "front door")
+ROOTS = ("ir", "dialects", "translate", "backends")
+LAYERS = (*ROOTS, "core", "packages", "public API")
+PACKAGES = frozenset(
+    "cost_model inspection integrations language_models loaders model_zoo quantization "
+    "validation".split()
+)
+"""Built on the core, which imports none of them."""
+PUBLIC = frozenset(("", "__main__", "cli"))
+PASSES = ("stepwell.translate.canonicalize", "stepwell.translate.rewrites")
 PROGRAM_IMPORTS = ("torch.fx", "torch.export")
 IN_A_STRING = re.compile(r"^(?!\s*(?:from|import)\b).*\bstepwell\.", re.M)
-"""A line that may name a module otherwise than by an import."""
-SIZES = "torch.fx.experimental.symbolic_shapes"  # symbolic numbers, which hold no program
+"""A line that may name a module without an import."""
+SIZES = "torch.fx.experimental.symbolic_shapes"  # symbolic numbers, which contain no program
 
 
 @dataclass(frozen=True)
 class Import:
     """One imported name: ``from stepwell.ir import types`` imports ``stepwell.ir.types``.
 
-    ``is_typing`` says that it stands under ``if TYPE_CHECKING``, and never runs. For the eye: all
-    kinds count alike.
+    ``is_typing`` means that it is under ``if TYPE_CHECKING`` and never runs. It is for display: all
+    kinds count equally.
     """
 
     name: str
@@ -37,8 +47,8 @@ class Import:
 
 
 def source_files(root: Path) -> Iterator[Path]:
-    """Every Python file of the package, relative to ``root``, each under one path only."""
-    for folder in LAYERS[:-1]:
+    """Yield every Python file of the package relative to ``root``, each under one path only."""
+    for folder in ROOTS:
         yield from sorted(path.relative_to(root) for path in (root / folder).rglob("*.py"))
     front = root / "src/stepwell"
     yield from sorted(path.relative_to(root) for path in front.glob("*.py"))
@@ -48,20 +58,26 @@ def source_files(root: Path) -> Iterator[Path]:
 
 
 def module_name(path: Path) -> str:
-    """``ir/types.py`` -> ``stepwell.ir.types``; ``src/stepwell/cli/main.py`` -> ``stepwell.cli.main``."""
+    """Return a module's name: ``ir/types.py`` -> ``stepwell.ir.types``;
+    ``src/stepwell/cli/main.py`` -> ``stepwell.cli.main``.
+    """
     parts = path.with_suffix("").parts
     parts = parts[2:] if parts[0] == "src" else parts
     return ".".join(("stepwell", *(parts[:-1] if parts[-1] == "__init__" else parts)))
 
 
 def layer_of(module: str) -> int:
-    """The index in ``LAYERS`` of a stepwell module; what is in no folder is the front door."""
+    """Return the index in ``LAYERS`` of a stepwell module."""
     folder = (*module.split("."), "")[1]
-    return LAYERS.index(folder) if folder in LAYERS else len(LAYERS) - 1
+    if folder in ROOTS:
+        return ROOTS.index(folder)
+    return LAYERS.index(
+        "packages" if folder in PACKAGES else "public API" if folder in PUBLIC else "core"
+    )
 
 
 def imports_of(path: Path, module: str) -> Iterator[Import]:
-    """Every import statement of a file: in functions and under `TYPE_CHECKING` too."""
+    """Yield every import of a file, also in functions and under `TYPE_CHECKING`."""
     tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
     package = module if path.name == "__init__.py" else module.rpartition(".")[0]
     for node, at_import, is_typing in import_statements(tree.body):
@@ -80,9 +96,9 @@ def imports_of(path: Path, module: str) -> Iterator[Import]:
 def import_statements(
     body: list[ast.stmt], at_import: bool = True, is_typing: bool = False
 ) -> Iterator[tuple[ast.Import | ast.ImportFrom, bool, bool]]:
-    """The imports among statements and below them, and what `Import` says of each.
+    """Yield the imports among statements and below them, with the flags of `Import`.
 
-    Statements alone are looked at: a file has twenty times as many expressions.
+    Only statements are visited, because a file has twenty times as many expressions.
     """
     for node in body:
         if isinstance(node, ast.Import | ast.ImportFrom):
@@ -101,16 +117,14 @@ def import_statements(
 
 
 def may_hold_torch_programs(module: str) -> bool:
-    """True where programs enter and leave: translate but its rewrites, and the front door."""
+    """Whether a module may use torch programs: translate without its rewrites, and src/stepwell."""
     layer = LAYERS[layer_of(module)]
-    return layer == "front door" or (
-        layer == "translate" and not module.startswith("stepwell.translate.rewrites")
-    )
+    return layer not in ROOTS or (layer == "translate" and not module.startswith(PASSES))
 
 
 def broken_rule(module: str, name: str) -> str | None:
-    """What an import of ``name`` by ``module`` breaks, or None."""
-    if name.split(".")[0] in LAYERS:
+    """Return the rule that an import of ``name`` by ``module`` breaks, or None."""
+    if name.split(".")[0] in ROOTS:
         return f"bare import of {name}: import stepwell.{name}"
     if name.startswith("stepwell.") and layer_of(name) > layer_of(module):
         return f"{LAYERS[layer_of(module)]} imports {LAYERS[layer_of(name)]} ({name})"
@@ -122,7 +136,7 @@ def broken_rule(module: str, name: str) -> str | None:
 
 
 def problems(root: Path) -> list[str]:
-    """One line for each import that breaks a rule, and one for a cycle if there is any."""
+    """List the imports that break a rule, one per line, and a cycle if there is one."""
     files = {module_name(path): path for path in source_files(root)}
     found: list[str] = []
     graph: dict[str, set[str]] = {module: set() for module in files}
@@ -147,9 +161,9 @@ def problems(root: Path) -> list[str]:
 
 
 def names_above(path: Path, module: str, known: set[str]) -> Iterator[tuple[int, str]]:
-    """(line, rule) of strings of the lower folders that are names of modules above them."""
+    """Yield (line, rule) of strings in the lower folders that are names of higher modules."""
     text = path.read_text(encoding="utf-8")
-    if layer_of(module) == len(LAYERS) - 1 or not IN_A_STRING.search(text):
+    if LAYERS[layer_of(module)] not in ROOTS or not IN_A_STRING.search(text):
         return
     for node in ast.walk(ast.parse(text, str(path))):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):

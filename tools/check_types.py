@@ -1,8 +1,8 @@
-"""Run pyright in strict mode over the package, and prove that it looked.
+"""Run pyright in strict mode over the package, and prove that it checks every folder.
 
 pyright does not follow the symlinks in src/stepwell: a configuration that names only src checks
-nothing and passes. So the sources are copied, a type error is planted in a new file in each
-folder, and the check passes when pyright finds exactly the planted errors.
+nothing and passes. Therefore the sources are copied, and a type error is planted in a new file in
+each folder. The check passes if pyright finds exactly the planted errors.
 """
 
 import json
@@ -17,7 +17,9 @@ PLANTED = "planted_type_error.py"
 
 
 def main() -> int:
-    """Print pyright's errors; exit status 1 if there is one, or if a planted one was missed."""
+    """Print pyright's errors; exit status 1 if there is one, or if a planted error was
+    not found.
+    """
     root = Path(__file__).resolve().parents[1]
     with TemporaryDirectory() as scratch:
         copy = Path(scratch).resolve() / root.name

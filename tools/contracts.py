@@ -1,12 +1,12 @@
 """Try variants of every rewrite's documented example, and print the table of `docs/contracts.md`.
 
     python tools/contracts.py                  100 variants of each rewrite
-    python tools/contracts.py -n 1500 -s 1     as `make soak` tries them
-    python tools/contracts.py -k 'tosa.lower'  only modules in whose name this is found
+    python tools/contracts.py -n 1500 -s 1     as in `make soak`
+    python tools/contracts.py -k 'tosa.lower'  only modules whose name matches
     python tools/contracts.py --bounds         numbers of every size: the table of bounds
-    python tools/contracts.py --derived docs/proofs.md    what is derived of rules, as its table
+    python tools/contracts.py --derived docs/proofs.md    derived bounds of rules, as its table
 
-Exit status 1 if a variant is wrong, or a rewrite applied to none.
+Exit status 1 if a variant is wrong, or a rewrite was not applied to any.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ COLUMNS: tuple[Outcome, ...] = ("applied", "refused", "not matched", "dropped", 
 
 
 def row(name: str, outcomes: Counter[Outcome]) -> str:
-    """One line of the table."""
+    """Format a row of the table."""
     numbers = [sum(outcomes.values()), *(outcomes[column] for column in COLUMNS)]
     return f"| {name} | " + " | ".join(map(str, numbers)) + " |"
 
 
 def bounds(pattern: str, rounds: int) -> int:
-    """Print the table of bounds; gives 1 if one is false."""
+    """Print the table of bounds; return 1 if one is false."""
     columns = "elements exceeded closest less wider class declared underived".split()
     print(f"| rewrite | {' | '.join(columns)} |")
     print("|---|---|---|---|---|---|---|---|---|")
@@ -59,16 +59,18 @@ START, END = "<!-- bounds of rules: tools/contracts.py -->", "<!-- end of bounds
 
 
 def derived(page: Path, rounds: int) -> int:
-    """Write the table of rules' bounds into a page; gives 1 if one is false."""
+    """Write the table of rules' bounds into a page; return 1 if one is false."""
     lines = [START, "", "| rule | stated | derived | wider |", "|---|---|---|---|"]
     every = [sized(name, rounds) for name in subjects() if ": " in name]
     found = [each for each in every if each.stated is not None]
     for each in sorted(found, key=lambda each: each.needed):
         assert each.stated is not None
         stated = describe_bound(replace(each.stated, reason=""))
-        said = [text.replace("|", "\\|") for text in (stated, each.derived)]
+        bounds_text = [text.replace("|", "\\|") for text in (stated, each.derived)]
         wider = f"{1 / each.needed:.1f}" if each.needed else "–"
-        lines.append(f"| `{each.name.rpartition(': ')[2]}` | {said[0]} | {said[1]} | {wider} |")
+        lines.append(
+            f"| `{each.name.rpartition(': ')[2]}` | {bounds_text[0]} | {bounds_text[1]} | {wider} |"
+        )
     wide = [f"`{each.name.rpartition(': ')[2]}`" for each in found if each.is_wide]
     false = [each for each in found if not each.is_true]
     lines += ["", f"{len(false)} false; wider than ten times: {', '.join(wide) or 'none'}.", ""]
@@ -80,7 +82,7 @@ def derived(page: Path, rounds: int) -> int:
 
 
 def main() -> int:
-    """Print the table; what is wrong goes to standard error."""
+    """Print the table; errors go to standard error."""
     parser = argparse.ArgumentParser(description="variants of every rewrite's example")
     parser.add_argument("-n", type=int, default=100, help="variants of each rewrite")
     parser.add_argument("-s", type=int, default=0, help="seed")

@@ -2,8 +2,9 @@
 
     python tools/default_losses.py [--all] [--against WORKTREE]… [PATTERN …]
 
-Each model (of `stepwell.model_zoo.catalogue`, with random weights; decoders again with a dynamic length) is
-exported once, and lowered to XNNPACK by default, by the other checkouts in order and by this one.
+Each model (of `stepwell.model_zoo.catalogue`, with random weights; decoders again with a dynamic
+length) is exported once, and lowered to XNNPACK by default, by the other checkouts in order and by
+this one.
 Rows whose ops outside differ (all, with `--all`) are printed, with what this one makes of them with
 ranges of float inputs (±8) and with `numerics="finite"`, and the p10 of 30 runs of the first
 program and of this one, in turns, on one thread.

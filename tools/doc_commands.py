@@ -1,11 +1,12 @@
-"""Every shell command of README and docs, each in a process of its own: a row of what became of it.
+"""Run every shell command of README and docs in a process of its own, and report a row for each.
 
     python tools/doc_commands.py [docs/workbench.md …]
 
-A page is read from the top in an empty folder that holds `examples` alone: its Python runs, hidden
-parts too, then each line of its shell blocks in a fresh process, those marked `slow` also. What is
-not run is named with the reason: the page's own, `<!-- absent: why -->`, or that of the kind of
-command, whose file, options, targets and extras `tests/docs/test_blocks.py` looks up.
+A page is read from the top in an empty folder that contains only `examples`. Its Python runs,
+including hidden parts, and then each line of its shell blocks in a fresh process, including those
+marked `slow`. For a command that is not run the reason is reported: the page's own, `<!-- absent:
+why -->`, or that of the kind of command, whose file, options, targets and extras
+`tests/docs/test_blocks.py` checks.
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ KINDS = {
     "pytest": "is a part of the suite; its paths are looked up",
     "dask": "is another project's",
 }
-CAMPAIGN = "a campaign of this repository on itself; file and options are looked up"
+CAMPAIGN = "a long run of this repository on itself; file and options are looked up"
 
 
 def reason(words: list[str], block: Block) -> str | None:
-    """Why a line is not run; None if it is."""
+    """Return why a line is not run; None if it is."""
     if block.absent:
         return block.absent
     if words[0] in KINDS:
@@ -48,7 +49,7 @@ def reason(words: list[str], block: Block) -> str | None:
 
 
 def rows_of(page: Path) -> Iterator[dict[str, object]]:
-    """Read a page in this process, in a folder of its own; a row for each line of a shell."""
+    """Read a page in this process, in a folder of its own; yield a row for each shell line."""
     namespace: dict[str, object] = {"__name__": "__main__"}
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
@@ -61,18 +62,18 @@ def rows_of(page: Path) -> Iterator[dict[str, object]]:
                 words = shlex.split(line, comments=True)
                 if not words:
                     continue
-                told = {"page": str(page.relative_to(ROOT)), "command": shlex.join(words)}
-                if said := reason(words, block):
-                    yield {**told, "not run": said}
+                record = {"page": str(page.relative_to(ROOT)), "command": shlex.join(words)}
+                if why := reason(words, block):
+                    yield {**record, "not run": why}
                     continue
                 first = [sys.executable, "-m"] if words[0] == "stepwell" else [sys.executable]
                 started = time.monotonic()
                 command = [*first, *(words if words[0] == "stepwell" else words[1:])]
                 child = subprocess.run(command, capture_output=True, text=True, check=False)
-                told |= {"code": child.returncode, "seconds": round(time.monotonic() - started)}
+                record |= {"code": child.returncode, "seconds": round(time.monotonic() - started)}
                 if child.returncode:
-                    told["said"] = child.stderr.strip()[-300:]
-                yield told
+                    record["said"] = child.stderr.strip()[-300:]
+                yield record
         os.chdir(ROOT)
 
 

@@ -1,4 +1,4 @@
-"""Switches of guards: conditions under which a rewrite leaves an op alone, and which stand."""
+"""Switches of guards: instrument the conditions under which a rewrite does not match."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def leaves_alone(node: ast.expr | None) -> bool:
-    """Whether a returned expression says that the op is left alone."""
+    """Whether a returned expression means that the rewrite does not match."""
     if node is None or (isinstance(node, ast.Constant) and node.value is None):
         return True
     return _refuses(node) or (isinstance(node, ast.Name) and node.id == "refusal")
@@ -19,7 +19,7 @@ def _refuses(node: ast.expr) -> bool:
 
 
 class Switches(ast.NodeTransformer):
-    """Writes `condition and __guard__(n)` for each guard of one function."""
+    """Write `condition and __guard__(n)` for each guard of one function."""
 
     def __init__(self, source: str, found: Callable[[int, str], int]) -> None:
         self.source, self.found = source, found
@@ -31,13 +31,13 @@ class Switches(ast.NodeTransformer):
         return ast.copy_location(ast.Call(name, [ast.Constant(number)], []), condition)
 
     def _fires(self, test: ast.expr) -> ast.expr:
-        """`a or b` to `(a and on(1)) or (b and on(2))`."""
+        """Rewrite `a or b` to `(a and on(1)) or (b and on(2))`."""
         sides = test.values if _is(test, ast.Or) else [test]
         switched = [ast.BoolOp(ast.And(), [side, self._switch(side)]) for side in sides]
         return switched[0] if len(switched) == 1 else ast.BoolOp(ast.Or(), list(switched))
 
     def _lets_through(self, test: ast.expr) -> ast.expr:
-        """`a and b` to `(a or not on(1)) and (b or not on(2))`."""
+        """Rewrite `a and b` to `(a or not on(1)) and (b or not on(2))`."""
         sides = test.values if _is(test, ast.And) else [test]
         switched = [
             ast.BoolOp(ast.Or(), [side, ast.UnaryOp(ast.Not(), self._switch(side))])
@@ -46,7 +46,7 @@ class Switches(ast.NodeTransformer):
         return switched[0] if len(switched) == 1 else ast.BoolOp(ast.And(), list(switched))
 
     def visit_If(self, node: ast.If) -> ast.If:
-        """`if …: return None`."""
+        """Handle `if …: return None`."""
         self.generic_visit(node)
         only = node.body[0]
         is_alone = len(node.body) == 1
@@ -56,7 +56,7 @@ class Switches(ast.NodeTransformer):
         return node
 
     def visit_Return(self, node: ast.Return) -> ast.Return:
-        """`return … if … else Refusal(…)` and `return not_for(op) or Match(op)`."""
+        """Handle `return … if … else Refusal(…)` and `return not_for(op) or Match(op)`."""
         chosen = node.value
         if isinstance(chosen, ast.IfExp) and _refuses(chosen.body) != _refuses(chosen.orelse):
             refuses_if = _refuses(chosen.body)

@@ -1,26 +1,27 @@
 """Remove one guard of a rewrite at a time; a test must fail.
 
-A guard is a condition under which a rewrite leaves an op alone: `if …: return None`,
-`return Refusal(…)` or, in a lowering, `refuse(…)`, each side of an `or` for itself; `return … if …
-else Refusal(…)`, each side of an `and` for itself; and the refusals before the match in
+A guard is a condition under which a rewrite does not match: `if …: return None`, `return
+Refusal(…)` or, in a lowering, `refuse(…)`, with each side of an `or` separately; `return … if …
+else Refusal(…)`, with each side of an `and` separately; and the refusals before the match in
 `return not_for(op) or Match(op)`.
 
-Every guard gets a switch. One run of the tests notes in which of them a guard holds: only those
-can see it go. They then run in a forked process with the guard switched off, the quickest first,
-until one fails. That is the guard's witness: on the *result* if what is computed differs, is
-invalid or cannot be built, on the *structure* if only the program or the reason is another one.
+Every guard gets a switch. One run of the tests records in which of them a guard's condition is
+true; only those can detect its removal. They then run in a forked process with the guard switched
+off, the fastest first, until one fails. That test is the guard's witness: on the *result* if the
+computed value differs, is invalid or cannot be built, on the *structure* if only the program or the
+reason differs.
 
     python tools/guards.py                  all rewrites against all tests of rewrites
-    python tools/guards.py -k 'aten/[a-f]'  only guards of files in whose path this is found
-    python tools/guards.py --reach          only note in how many tests each guard holds
-    python tools/guards.py --keep TESTS     what has a witness keeps it where neither file changed;
+    python tools/guards.py -k 'aten/[a-f]'  only guards of files whose path matches
+    python tools/guards.py --reach          only record in how many tests each guard is reached
+    python tools/guards.py --keep TESTS     guards with a witness keep it if neither file changed;
                                             the others are tried against these tests, of which
                                             those that changed are run once
-    python tools/guards.py --report         the table of all that is known, for docs/guards.md
+    python tools/guards.py --report         the table of all known results, for docs/guards.md
 
-Results are kept in `bench/results/guards.json` every 20 guards, and in `guards-reach.jsonl`, as
-each test ends, in which guards it goes: a part (`-k`, some tests) leaves what is known of others,
-and what was interrupted goes on with `--keep`. Exit status 1 if a guard that was asked survives.
+Results are stored in `bench/results/guards.json` every 20 guards, and in `guards-reach.jsonl`, as
+each test ends, the guards that it reaches. A partial run (`-k`, some tests) keeps what is known of
+others, and an interrupted run continues with `--keep`. Exit status 1 if a selected guard survives.
 """
 
 from __future__ import annotations
@@ -49,8 +50,8 @@ import pytest
 from guard_switches import Switches
 
 ROOT = Path(__file__).resolve().parents[1]
-FOLDERS = ("rewrites", "lowerings")
-"""Below `translate`: rewrites that are classes, and lowerings that are functions."""
+FOLDERS = ("canonicalize", "decompositions", "lowerings", "rewrites")
+"""Folders below `translate` with rewrites that are classes, and lowerings that are functions."""
 RESULTS = ROOT / "bench" / "results" / "guards.json"
 REACH = RESULTS.with_name("guards-reach.jsonl")
 SUITES = [
@@ -62,17 +63,19 @@ SUITES = [
     "tests/cmsis",
 ]
 SECONDS = 60
-"""How long one test may take; a guard whose absence hangs is noticed."""
+"""The time limit of one test, so that a guard whose absence causes an endless loop is noticed."""
 AT_MOST = 20.0
-"""How many recorded seconds of tests are tried before a guard counts as surviving."""
+"""The recorded seconds of tests that are tried before a guard counts as surviving."""
 
 FEW = 20
-"""How many tests of the files in which a guard holds are tried beside those in which it does."""
+"""The number of further tests in the reaching files that are tried in addition to the reaching
+tests.
+"""
 
 
 @dataclass
 class Guard:
-    """One condition, and the test that fails without it; `last`, the one that was known to."""
+    """One condition and the test that fails without it; `last` is the previously known witness."""
 
     file: str
     function: str
@@ -86,19 +89,19 @@ class Guard:
 
     @property
     def key(self) -> tuple[str, str, str, int]:
-        """What it is known by in other runs, whatever stands above it."""
+        """The key in other runs, independent of line numbers."""
         return self.file, self.function, self.text, self.nth
 
 
 def code_of(code: CodeType, qualified: str) -> CodeType:
-    """The code object of a function or method inside a module's."""
+    """Return the code object of a function or method inside a module's."""
     for part in qualified.split("."):
         code = next(c for c in code.co_consts if isinstance(c, CodeType) and c.co_name == part)
     return code
 
 
 class Guards:
-    """All guards, each with its switch; `off` is the one that is switched off."""
+    """All guards, each with its switch; `off` is the guard that is switched off."""
 
     def __init__(self) -> None:
         self.all: list[Guard] = []
@@ -112,12 +115,12 @@ class Guards:
                     self._install(path, file, folder)
 
     def holds(self, number: int) -> bool:
-        """Asked where a guard's condition is true: whether the guard stands."""
+        """Called where a guard's condition is true: whether the guard is on."""
         self.holding.add(number)
         return number != self.off
 
     def unless(self, refusal: Any, number: int) -> Any:
-        """A refusal of `refusal or match`, if there is one and its guard stands."""
+        """Return the refusal of `refusal or match`, if there is one and its guard is on."""
         return refusal if not refusal or self.holds(number) else None
 
     def _install(self, path: Path, file: str, folder: str) -> None:
@@ -160,10 +163,11 @@ def _functions(tree: ast.Module) -> Iterator[tuple[str, ast.FunctionDef]]:
 
 
 class Reach:
-    """How long each test takes and in which guards it goes, kept between runs.
+    """How long each test takes and which guards it reaches, stored between runs.
 
-    A record holds while its test's file is the same: where a rewrite has changed since, a test may
-    be missing, but none that is found is wrong, for it fails without the guard and passes with it.
+    A record is valid while its test's file is unchanged. If a rewrite has changed since, a test may
+    be missing, but a test that is found is never wrong, because it fails without the guard and
+    passes with it.
     """
 
     def __init__(self, guards: list[Guard], keep: bool) -> None:
@@ -176,7 +180,7 @@ class Reach:
                 self._take(entry)
 
     def add(self, test: str, seconds: float | None, holding: list[int]) -> None:
-        """Keep what one test did; without seconds it does not pass."""
+        """Record what one test did; a test without seconds does not pass."""
         file = digest(ROOT / test.partition("::")[0])
         holds = [self.keys[number] for number in holding]
         entry = {"test": test, "digest": file, "seconds": seconds, "holds": holds}
@@ -194,7 +198,9 @@ class Reach:
 
 
 class Trial:
-    """A pytest plugin: collects once, then tries guard after guard in forked processes."""
+    """A pytest plugin that collects once, then tries one guard after the other in
+    forked processes.
+    """
 
     def __init__(
         self,
@@ -212,13 +218,13 @@ class Trial:
         self.failure = ""
 
     def pytest_runtest_logreport(self, report: Any) -> None:
-        """Keep the text of the first failure."""
+        """Store the text of the first failure."""
         if report.failed and not self.failure:
             self.failure = str(report.longrepr)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: Any) -> bool:
-        """In place of pytest's loop."""
+        """Replaces pytest's loop."""
         self.items = {item.nodeid: item for item in session.items}
         self._record([name for name in self.items if name not in self.reach.tests])
         seconds: dict[str, float] = {}
@@ -240,10 +246,10 @@ class Trial:
             folder = guard.file.partition("/")[0]
             own = f"tests/rewrites/{folder}/"
             order = sorted(tests.get(number, []), key=lambda t: (own not in t, seconds[t]))
-            # What several tests share is made in the first of a file alone.
+            # State that several tests share is created in the first one of a file only.
             files = {name.partition("::")[0] for name in order}
-            beside = {name for name in seconds if name.partition("::")[0] in files} - set(order)
-            order += sorted(beside, key=seconds.__getitem__)[:FEW]
+            neighbors = {name for name in seconds if name.partition("::")[0] in files} - set(order)
+            order += sorted(neighbors, key=seconds.__getitem__)[:FEW]
             if guard.last in seconds:
                 order = [guard.last, *(name for name in order if name != guard.last)]
             while order:
@@ -271,7 +277,9 @@ class Trial:
         return not self.failure
 
     def _record(self, names: list[str]) -> None:
-        """Note where guards hold, in a forked process; a test that ends it does not pass."""
+        """Record where guards are reached, in a forked process; a test that terminates it does not
+        pass.
+        """
 
         def work(answer: Callable[[Any], None]) -> None:
             for name, following in zip(names, [*names[1:], None], strict=True):
@@ -295,7 +303,9 @@ class Trial:
     def _without(
         self, number: int, order: list[str], seconds: dict[str, float]
     ) -> tuple[str | None, str]:
-        """The first test that fails with a guard switched off, or that ends its process."""
+        """Return the first test that fails with a guard switched off, or that terminates its
+        process.
+        """
 
         def work(answer: Callable[[Any], None]) -> None:
             self.guards.off = number
@@ -317,13 +327,13 @@ class Trial:
 
 
 def _answers(work: Callable[[Callable[[Any], None]], None]) -> Iterator[Any]:
-    """What a forked process says, as it comes, until it ends, crashes or hangs."""
+    """Yield the messages of a forked process until it ends, crashes or hangs."""
     reading, writing = os.pipe()
     gc.freeze()  # a collection in a child would copy every page
     child = os.fork()
     if child == 0:
         gc.disable()
-        os.setsid()  # A test that asks for the terminal would stop the whole group.
+        os.setsid()  # A test that reads the terminal would stop the whole process group.
         quiet = os.open(os.devnull, os.O_RDWR)
         for stream in range(3):
             os.dup2(quiet, stream)
@@ -337,7 +347,7 @@ def _answers(work: Callable[[Callable[[Any], None]], None]) -> Iterator[Any]:
 
 
 def _is_of_result(failure: str) -> bool:
-    """Whether a failed test says that the result is wrong, or that there is none."""
+    """Whether the failure of a test is a wrong or missing result."""
     last = [line for line in failure.splitlines() if line.startswith("E  ")]
     return "assert_within" in failure or not any("assert " in line for line in last)
 
@@ -346,12 +356,12 @@ def _is_of_result(failure: str) -> bool:
 
 
 def digest(path: Path) -> str:
-    """What a file holds, in a few letters."""
+    """Return a short digest of a file's content."""
     return hashlib.sha256(path.read_bytes()).hexdigest()[:16] if path.exists() else ""
 
 
 def digest_of_test(name: str) -> str:
-    """What a test function says, in a few letters."""
+    """Return a short digest of a test function's source."""
     file, _, function = name.partition("::")
     words = re.split(r"::|\[", function)
     for node in ast.walk(ast.parse((ROOT / file).read_text())) if (ROOT / file).exists() else ():
@@ -361,13 +371,15 @@ def digest_of_test(name: str) -> str:
 
 
 def source_of(file: str) -> str:
-    """The path of a file of guards, from the root."""
+    """Return the path of a file of guards, relative to the root."""
     paths = [f"translate/{folder}/{file}.py" for folder in FOLDERS]
     return next((path for path in paths if (ROOT / path).exists()), paths[0])
 
 
 def remembered(guards: Guards) -> list[int]:
-    """Give guards the witnesses of earlier runs where nothing changed; the others' numbers."""
+    """Restore the witnesses of earlier runs for unchanged guards, and return the numbers of the
+    others.
+    """
     held = json.loads(RESULTS.read_text()) if RESULTS.exists() else {"guards": [], "digests": {}}
     known = {Guard(**entry).key: Guard(**entry) for entry in held["guards"]}
     was = held["digests"]
@@ -396,7 +408,7 @@ def save(guards: list[Guard]) -> None:
 
 
 def table(guards: list[Guard]) -> str:
-    """Guards by folder as Markdown, then the survivors by name."""
+    """Render guards by folder as Markdown, then the survivors by name."""
     rows = [
         "| rewrites | guards | caught | on the result | on the structure |",
         "|---|---|---|---|---|",
@@ -420,7 +432,7 @@ def table(guards: list[Guard]) -> str:
 
 
 def main() -> int:
-    """Try the guards, print the table; exit status 1 if a guard survives."""
+    """Try the guards and print the table; exit status 1 if a guard survives."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("tests", nargs="*", default=SUITES)
     parser.add_argument("-k", dest="words", default="", help="files in whose path this is found")
@@ -428,7 +440,7 @@ def main() -> int:
     parser.add_argument("--reach", action="store_true", help="switch no guard off")
     parser.add_argument("--report", action="store_true", help="only print the last run's table")
     parser.add_argument("--workers", type=int, default=2)
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     os.chdir(ROOT)
     import torch
 
@@ -437,21 +449,21 @@ def main() -> int:
     torch.set_num_threads(1)
     guards = Guards()
     left = set(remembered(guards))
-    found = [guard for guard in guards.all if re.search(asked.words, guard.file)]
+    found = [guard for guard in guards.all if re.search(arguments.words, guard.file)]
     wanted = [
         number
         for number, guard in enumerate(guards.all)
-        if re.search(asked.words, guard.file) and (number in left or not asked.keep)
+        if re.search(arguments.words, guard.file) and (number in left or not arguments.keep)
     ]
-    if not asked.report:
+    if not arguments.report:
         for number in wanted:
             guards.all[number].witness = None
-        reach = Reach(guards.all, asked.keep)
+        reach = Reach(guards.all, arguments.keep)
         options = ["-q", "-p", "no:cacheprovider", "--tb=short"]
         keep = lambda: save(guards.all)  # noqa: E731
-        trial = Trial(guards, wanted, reach, asked.workers, keep, asked.reach)
-        pytest.main([*options, *asked.tests], plugins=[trial])
-        if not asked.reach:
+        trial = Trial(guards, wanted, reach, arguments.workers, keep, arguments.reach)
+        pytest.main([*options, *arguments.tests], plugins=[trial])
+        if not arguments.reach:
             keep()
     print(table(found))
     return 0 if all(guard.witness for guard in found) else 1

@@ -1,10 +1,10 @@
-"""Judge programs with a history on each target, and print what became of them.
+"""Run the stateful tests on each target, and print the results.
 
     python tools/histories.py --programs 1000 --state RESULTS.json xnnpack "tosa fp"
     python tools/histories.py --seed 17 --shrink xnnpack      # one program, its text, its verdict
     python tools/histories.py --state RESULTS.json --programs 0 --table docs/contracts.md
 
-A run goes on from what its file of results holds: seeds that were judged are not judged again.
+A run continues from the results in its file: seeds that were judged are not judged again.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench._report import between_markers
+from tests.random_programs.judging import Judge, signature
+from tests.random_programs.verdicts import BAD, TAKEN
 from tests.stateful.drawing import smaller
 from tests.stateful.source import Program
 from tests.stateful.verdicts import LANES
-from tests.random_programs.judging import Judge, signature
-from tests.random_programs.verdicts import BAD, TAKEN
 from tools.strange import plain
 
 CHILD = "tests.stateful.child"
@@ -35,15 +35,15 @@ HEAD = [
 
 
 def main() -> None:
-    """Read the command line, judge, print."""
+    """Parse the command line, judge, print."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("lanes", nargs="*", default=list(LANES), metavar="TARGET")
     parser.add_argument("--programs", type=int, default=1000)
     parser.add_argument("--seed", type=int, help="this program alone, with its text")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="for each target")
-    parser.add_argument("--again", action="store_true", help="judge anew what went wrong before")
-    parser.add_argument("--shrink", action="store_true", help="make a finding small")
-    parser.add_argument("--state", type=Path, help="a file of results, which a run goes on from")
+    parser.add_argument("--again", action="store_true", help="judge failures of earlier runs again")
+    parser.add_argument("--shrink", action="store_true", help="reduce a finding")
+    parser.add_argument("--state", type=Path, help="a file of results, from which a run continues")
     parser.add_argument("--table", type=Path, help="a document to write the rows into")
     given = parser.parse_args()
     held: dict[str, dict[str, Any]] = {}
@@ -75,7 +75,7 @@ def keep(path: Path | None, held: dict[str, Any]) -> None:
 
 
 def run(judge: Judge, lane: str, found: dict[str, Any], given: Any, save: Any) -> None:
-    """Judge seeds until enough programs were taken."""
+    """Judge seeds until enough programs were accepted."""
     started, seed, fresh = time.monotonic(), 0, 0
     while True:
         taken = sum(v["kind"] in TAKEN for s, v in found.items() if int(s) < seed)
@@ -98,7 +98,7 @@ def run(judge: Judge, lane: str, found: dict[str, Any], given: Any, save: Any) -
 
 
 def row(lane: str, found: dict[str, Any]) -> str:
-    """A line of the table."""
+    """Format a row of the table."""
     kinds = Counter(v["kind"] for v in found.values())
     taken = sum(kinds[k] for k in TAKEN)
     parts = sum(len(v["refusals"]) for v in found.values())
@@ -107,7 +107,7 @@ def row(lane: str, found: dict[str, Any]) -> str:
 
 
 def show(judge: Judge, seed: int, lane: str, shrink: bool) -> None:
-    """One program with its verdict."""
+    """Print one program with its verdict."""
     found = judge.seed(seed, lane)
     program = Program.of_json(found["program"])
     while shrink and found["kind"] in BAD:

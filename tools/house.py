@@ -1,7 +1,7 @@
-"""The house in figures, counted from its files and classes as they stand: `python tools/house.py`.
+"""Figures of the code base, counted from its files and classes: `python tools/house.py`.
 
-A row each: lines, rules that are their own text, engines and the targets that use them, axis maps,
-the toy target; and of what should be said once (`tools/census.py`), each with its aim.
+One row each for: lines, rules as text, engines and the targets that use them, axis maps, the toy
+target; and facts that should be stated once (`tools/census.py`), each with its target value.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ import census  # noqa: E402
 import check_imports  # noqa: E402
 import lines  # noqa: E402
 
+from stepwell.translate.passes import PACKAGES  # noqa: E402
+
 TARGETS = ("cmsis", "tosa", "xnnpack")
 ENGINES = {
     "layout": ("stepwell.translate.layout.assign",),
@@ -27,9 +29,10 @@ ENGINES = {
 
 
 def users(engine: Iterable[str]) -> list[str]:
-    """The folders of rewrites with a file that imports an engine."""
+    """List the folders of rewrites with a file that imports an engine."""
     found: set[str] = set()
-    for path in (ROOT / "translate/rewrites").rglob("*.py"):
+    files = (path for name in PACKAGES for path in (ROOT / "translate" / name).rglob("*.py"))
+    for path in files:
         names = [held.name for held in check_imports.imports_of(path, "stepwell.x")]
         if any(name.startswith(tuple(engine)) for name in names):
             found.add(path.parent.name)
@@ -37,7 +40,9 @@ def users(engine: Iterable[str]) -> list[str]:
 
 
 def cost_constants() -> list[str]:
-    """Numbers called costs, prices or weights of copies, outside the targets' cost files."""
+    """List constants that are named as costs, prices or weights of copies, outside the targets'
+    cost files.
+    """
     named = ("NODE", "COPY", "BLOCK", "WORTH", "PRICE", "COST")
     found: list[str] = []
     for path in (ROOT / "translate").rglob("*.py"):
@@ -49,7 +54,7 @@ def cost_constants() -> list[str]:
 
 
 def rows() -> Iterator[tuple[str, str]]:
-    """(what, its figure)."""
+    """Yield (quantity, value)."""
     from stepwell.dialects.aten.op import SchemaOp
     from stepwell.ir.axes.maps import HasAxes, mapped_names
     from stepwell.ir.rewriting.rewrite import Rewrite
@@ -57,7 +62,7 @@ def rows() -> Iterator[tuple[str, str]]:
     from stepwell.translate.lowerings.lowering import LayerLowering, Lowering
     from stepwell.translate.rules.rewrite import RuleRewrite
 
-    for folder in ("translate/rewrites", "translate/lowerings"):
+    for folder in (f"translate/{name}" for name in PACKAGES):
         counted = [
             lines.counted(path.read_text(encoding="utf-8"))
             for path in (ROOT / folder).rglob("*.py")
@@ -89,7 +94,7 @@ def rows() -> Iterator[tuple[str, str]]:
 
 
 def is_of_one_op(rewrite: Any) -> bool:
-    """Whether what a rewrite's example replaces is one op, beside its weights."""
+    """Whether the pattern of a rewrite's example is one op, apart from weights."""
     from stepwell.ir.core import WeightOp
     from stepwell.ir.syntax.text import parse_module
     from stepwell.translate.rewrites.documentation import examples_of
@@ -103,14 +108,14 @@ def is_of_one_op(rewrite: Any) -> bool:
 
 
 def names_another_dialect(rule: Any) -> bool:
-    """Whether an op that a rule is about, reads or writes is none of torch's own."""
+    """Whether a rule matches, reads or writes an op that is not torch's."""
     lines = {line.op for form in rule.rule.forms for line in (*form.before, *form.after)}
     ops = lines | {cls.name for cls in rule.anchors if cls.name}
     return any("." in op and not op.startswith("aten.") for op in ops)
 
 
 def classes(base: type) -> Iterator[type]:
-    """All classes below one."""
+    """Yield all subclasses of a class."""
     for cls in base.__subclasses__():
         yield cls
         yield from classes(cls)

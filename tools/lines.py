@@ -1,9 +1,9 @@
-"""Count the lines of the hand-written folders: all of them, and those that are code.
+"""Count the lines of the hand-written folders: all lines, and lines of code.
 
     python tools/lines.py [folder …]      translate/rewrites, translate, ir, dialects, backends, src
 
-Code is what is no blank line, no comment and no docstring: examples and rules as text are not.
-Generated files (`generated` in their path) are left out.
+Code excludes blank lines, comments and docstrings, so also examples and rules as text. Generated
+files (`generated` in their path) are excluded.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SILENT = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, toke
 
 
 def docstrings(tree: ast.AST) -> set[int]:
-    """The lines of strings that stand alone: docstrings, and what is said below a name."""
+    """Return the lines of docstrings and of attribute docstrings."""
     alone = (node for node in ast.walk(tree) if isinstance(node, ast.Expr))
     texts = (
         n for n in alone if isinstance(n.value, ast.Constant) and isinstance(n.value.value, str)
@@ -28,7 +28,7 @@ def docstrings(tree: ast.AST) -> set[int]:
 
 
 def counted(text: str) -> tuple[int, int]:
-    """(lines, lines of code) of a file."""
+    """Return (lines, lines of code) of a file."""
     tokens = tokenize.generate_tokens(io.StringIO(text).readline)
     held = {
         line

@@ -1,15 +1,15 @@
-"""Mutate programs by their own equalities: proved rules, forwards and backwards; all must agree.
+"""Mutate programs by proved rules, in both directions; all variants must agree with eager.
 
     python -m tools.mutations --count 2000 --state RESULTS.jsonl            # six targets
     python -m tools.mutations --count 100 --flows executorch-xnnpack --state RESULTS.jsonl
     python -m tools.mutations --seed 17 --flows xnnpack                     # one, with its text
     python -m tools.mutations --count 0 --state RESULTS.jsonl               # what there is
 
-A seed draws a small program or a model of the examples, and up to six steps: a rule that is proved,
-a direction, a place. The variant is run by each flow (`tools/mutating/flows.py`; by default the
-interpreter and stepwell's targets, in float32 and in int8), and compared with eager. A run goes on
-from what its file holds; what differs is run again with fewer steps, then with fewer operators, and
-printed with its text.
+A seed selects a small program or a model of the examples, and up to six mutations: a proved rule, a
+direction, a place. Each flow (`tools/mutating/flows.py`; by default the interpreter and stepwell's
+targets, in float32 and in int8) runs the variant, and the result is compared with eager. A run
+continues from the rows in its file. A difference is reproduced with fewer mutations, then with
+fewer operators, and printed with its text.
 """
 
 from __future__ import annotations
@@ -38,25 +38,25 @@ from stepwell.validation.reducer.reduce import Reproducer, reduce
 from stepwell.validation.reducer.reproducer import Header
 
 INTEGER_UNITS = 4
-"""Of a quantized result: roundings that fall the other way, one a layer."""
+"""For a quantized result: the number of roundings that go the other way, one per layer."""
 
 
 def apart(result: Tensor, of: Case, steps: int) -> str | None:
-    """What differs by more than so many steps may move a result."""
+    """Return the difference if it exceeds what this number of mutations may change."""
     wanted = of.wanted
     if result.shape != wanted.shape or result.dtype != wanted.dtype:
-        return f"{result.dtype}{list(result.shape)} is no {wanted.dtype}{list(wanted.shape)}"
+        return f"{result.dtype}{list(result.shape)} is not {wanted.dtype}{list(wanted.shape)}"
     allowed = of.unit * steps
     worst = float((result - wanted).abs().max())
     return None if worst <= allowed else f"off by {worst:.3g}, of {allowed:.3g} allowed"
 
 
 def verdict_on(flow: str, program: Any, of: Case, steps: int) -> str:
-    """`agrees`, or what became of a program."""
+    """Return `agrees`, or the result of a program."""
     kind = FLOWS[flow].kind
     try:
         result = run(FLOWS[flow], program, of.inputs)
-    except Exception as error:  # Other tools raise whatever they like.
+    except Exception as error:  # Other tools raise any class.
         text = str(error).splitlines()[0] if str(error) else ""
         refused = isinstance(error, StepwellError)
         return f"{'refused' if refused else 'failed'}: {type(error).__name__}: {text}"
@@ -64,7 +64,7 @@ def verdict_on(flow: str, program: Any, of: Case, steps: int) -> str:
 
 
 def judged(flow: str, seed: int, left_out: frozenset[int] = frozenset()) -> str:
-    """`agrees`, or what became of the variant of a seed."""
+    """Return `agrees`, or the result of the variant of a seed."""
     kind = FLOWS[flow].kind
     program, steps = mutated(kind, seed, left_out)
     if not steps:
@@ -77,7 +77,9 @@ def _kind(verdict: str) -> str:
 
 
 def reduced(flow: str, seed: int, verdict: str) -> tuple[Any, tuple[str, ...]]:
-    """A variant with as few steps as show the same kind of verdict; none, if it needs none."""
+    """Return a variant with the fewest mutations that show the same kind of verdict; none if it
+    needs none.
+    """
     left_out, kind = frozenset[int](), FLOWS[flow].kind
     for at in range(MOST_STEPS):
         fewer = left_out | {at}
@@ -89,7 +91,7 @@ def reduced(flow: str, seed: int, verdict: str) -> tuple[Any, tuple[str, ...]]:
 
 
 def smallest(flow: str, program: Any, verdict: str) -> Any:
-    """The part of a program, of as few operators, that the flow gets wrong likewise."""
+    """Return the smallest part of a program that the flow gets wrong in the same way."""
     what = _kind(verdict)
 
     def interesting(part: Any) -> bool:
@@ -103,12 +105,14 @@ def smallest(flow: str, program: Any, verdict: str) -> Any:
 
     try:
         return reduce(Reproducer(program, Header("")), interesting).reproducer.program
-    except Exception:  # What cannot be cut is told whole.
+    except Exception:  # A program that cannot be cut is reported whole.
         return program
 
 
 def waiting(given: argparse.Namespace, rows: list[dict[str, Any]]) -> Iterator[tuple[str, int]]:
-    """What is still to be judged, seed by seed, until each flow has as many variants as asked."""
+    """Yield what remains to be judged, seed by seed, until each flow has the requested number of
+    variants.
+    """
     if given.seed is not None:
         yield from ((flow, given.seed) for flow in given.flows)
         return
@@ -123,14 +127,14 @@ def waiting(given: argparse.Namespace, rows: list[dict[str, Any]]) -> Iterator[t
 
 
 def main() -> None:
-    """Read the command line, judge, print."""
+    """Parse the command line, judge, print."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--flows", nargs="*", default=list(OURS), choices=list(FLOWS))
     parser.add_argument("--count", type=int, default=2000, help="variants of each flow")
     parser.add_argument("--start", type=int, default=0, help="the first seed")
     parser.add_argument("--seed", type=int, help="this one alone, with its text")
     parser.add_argument("--seconds", type=float, default=float("inf"))
-    parser.add_argument("--state", type=Path, help="a file of results, which a run goes on from")
+    parser.add_argument("--state", type=Path, help="a file of results, from which a run continues")
     given = parser.parse_args()
     warnings.filterwarnings("ignore")
     rows: list[dict[str, Any]] = []
@@ -160,7 +164,9 @@ def main() -> None:
 
 
 def tell(flow: str, seed: int, row: dict[str, Any], rows: list[dict[str, Any]]) -> None:
-    """Reduce what differs, unless a case like it was; print it, and note its steps and ops."""
+    """Reduce a difference unless a similar case is known; print it, and record its mutations and
+    ops.
+    """
     verdict, kind = row["verdict"], FLOWS[flow].kind
     row["program"] = name_of(kind, seed)
     likewise = (flow, row["program"], verdict.split(" off ")[0][:60])

@@ -1,12 +1,12 @@
-"""Which rewrites fire on nothing: programs are lowered, and what was applied is counted.
+"""List the rewrites that are never applied: programs are lowered, and applications are counted.
 
     python tools/never_fired.py --state RESULTS.jsonl                    # all of it
     python tools/never_fired.py --state RESULTS.jsonl --only 'examples/*'
     python tools/never_fired.py --state RESULTS.jsonl --report           # what there is
 
-The repository's examples go to the targets that `stepwell replay` lowers them to, each of PyTorch's
-operator samples of an element type (`--dtypes`) to `--targets`. A run goes on from what its file
-holds. A rewrite of the list goes, or shows the program that needs it.
+The repository's examples are lowered to the targets that `stepwell replay` uses, and each of
+PyTorch's operator samples of an element type (`--dtypes`) to `--targets`. A run continues from the
+rows in its file. A rewrite on the list should be removed, unless a program is shown that needs it.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from stepwell.pipelines.pass_pipeline.named_passes import step_classes
 from stepwell.translate.importer.export_call import export
 
 SECONDS = 60
-"""CPU seconds of one program, export and all."""
+"""The CPU seconds for one program, including export."""
 
 Job = tuple[str, Callable[[], Any], tuple[str, ...]]
-"""A name, what exports the program, and the targets."""
+"""A name, the function that exports the program, and the targets."""
 
 
 def examples() -> Iterator[Job]:
-    """The repository's own, as they are and quantized."""
+    """Yield the repository's examples, plain and quantized."""
     for entry in select(("examples/*", "quantized/*")):
         yield (
             entry.name,
@@ -50,7 +50,7 @@ def examples() -> Iterator[Job]:
 
 
 def exported(entry: Entry) -> Any:
-    """A model of the zoo as an exported program."""
+    """Export a model of the zoo."""
     made = entry.make()
     if made.program is not None:
         return made.program
@@ -59,7 +59,7 @@ def exported(entry: Entry) -> Any:
 
 
 def operators(dtypes: tuple[str, ...], targets: tuple[str, ...], count: int) -> Iterator[Job]:
-    """The first samples of each of PyTorch's operators, of each element type."""
+    """Yield the first samples of each of PyTorch's operators, of each element type."""
     from torch.testing._internal.common_methods_invocations import op_db
 
     for info in op_db:
@@ -70,7 +70,7 @@ def operators(dtypes: tuple[str, ...], targets: tuple[str, ...], count: int) -> 
 
 
 def sampled(info: Any, dtype: str, at: int) -> Any:
-    """One sample of an operator as an exported program."""
+    """Export one sample of an operator."""
     sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "bench"))
     from opinfo import samples  # pyright: ignore[reportMissingImports, reportUnknownVariableType]
 
@@ -80,7 +80,9 @@ def sampled(info: Any, dtype: str, at: int) -> Any:
 
 
 def applied(make: Callable[[], Any], targets: tuple[str, ...]) -> dict[str, Any]:
-    """How often each rewrite was applied on the way to the targets, and what was refused."""
+    """Count how often each rewrite was applied in the lowerings to the targets, and record
+    refusals.
+    """
     counted: Counter[str] = Counter()
     fails: list[str] = []
     program = make()
@@ -88,13 +90,13 @@ def applied(make: Callable[[], Any], targets: tuple[str, ...]) -> dict[str, Any]
         try:
             report = stepwell.lower(program, target).report
             counted.update(event.rewrite for event in report.events)
-        except Exception as error:  # Whatever is not lowered fires nothing that counts.
+        except Exception as error:  # A program that is not lowered applies no rewrite that counts.
             fails.append(f"{target}: {type(error).__name__}")
     return {"applied": counted, "fails": fails}
 
 
 def in_a_fork(make: Callable[[], Any], targets: tuple[str, ...]) -> dict[str, Any]:
-    """The same, whatever ends the process."""
+    """Do the same in a forked process, which may crash."""
     read, write = os.pipe()
     process = os.fork()
     if process == 0:
@@ -102,7 +104,7 @@ def in_a_fork(make: Callable[[], Any], targets: tuple[str, ...]) -> dict[str, An
         os.close(read)
         try:
             row = applied(make, targets)
-        except Exception as error:  # Torch exports no such program.
+        except Exception as error:  # Torch cannot export this program.
             row = {"fails": [f"export: {type(error).__name__}"]}
         with os.fdopen(write, "w") as pipe:
             pipe.write(json.dumps(row))
@@ -116,7 +118,7 @@ def in_a_fork(make: Callable[[], Any], targets: tuple[str, ...]) -> dict[str, An
 
 
 def report(rows: list[dict[str, Any]]) -> None:
-    """The rewrites that no row has, by module."""
+    """Print the rewrites that no row contains, by module."""
     counted: Counter[str] = Counter()
     for row in rows:
         counted.update(row.get("applied", {}))

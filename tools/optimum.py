@@ -1,10 +1,10 @@
-"""How far the pipelines are from the best of equal programs, on blocks of usual models.
+"""Compare the pipelines with the best of equivalent programs, on blocks of common models.
 
     python -m tools.optimum [--most 48] [--state ROWS.jsonl]
 
-Each block (`tools/mutating/programs.py`, and a Llama block of the examples) is put to
-`stepwell.optimum` for each target that takes it; a row says how many programs were lowered and what
-the best of them saves.
+Each block (`tools/mutating/programs.py`, and a Llama block of the examples) is passed to
+`stepwell.optimum` for each target that supports it. A row contains the number of lowered programs
+and the savings of the best of them.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ BLOCKS = [
 
 
 def main() -> None:
-    """Read the command line, search, print."""
+    """Parse the command line, search, print."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else "")
-    parser.add_argument("--most", type=int, default=48, help="programs that are lowered, a block")
-    parser.add_argument("--state", type=Path, help="a file of rows, which a run goes on from")
+    parser.add_argument("--most", type=int, default=48, help="programs to lower for each block")
+    parser.add_argument("--state", type=Path, help="a file of rows, from which a run continues")
     given = parser.parse_args()
     warnings.filterwarnings("ignore")
     there = given.state.read_text().splitlines() if given.state and given.state.exists() else []

@@ -1,13 +1,13 @@
-"""Run the tests that touch kernels as other CPUs would: kernel libraries choose code by CPU.
+"""Run the tests of kernels as other CPUs would, because kernel libraries select code by CPU.
 
     python tools/other_cpus.py                     every CPU of the table below
-    python tools/other_cpus.py -k Haswell          those in whose name this is found
+    python tools/other_cpus.py -k Haswell          CPUs whose name matches
     python tools/other_cpus.py -- tests/xnnpack    other tests than the marked ones (`kernels`)
 
-PyTorch's and oneDNN's own switches hold back eager alone, at full speed. Debian's qemu-user runs
-the whole Python, ExecuTorch's runtime and XNNPACK too, with another CPU's instructions, some twenty
-times slower; it knows AVX2 and less, so what AVX-512 does is seen where that is real. Exit status 1
-if a test fails anywhere or qemu is missing.
+PyTorch's and oneDNN's own switches restrict eager only, at full speed. Debian's qemu-user runs the
+whole process, including ExecuTorch's runtime and XNNPACK, with another CPU's instructions, some
+twenty times slower. It supports AVX2 and below, so AVX-512 is tested on real machines only. Exit
+status 1 if a test fails anywhere or qemu is missing.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 QEMU = "qemu-x86_64"
-MISSING = f"""not run: there is no {QEMU}, which gives a process another CPU's instructions
+MISSING = f"""not run: there is no {QEMU}, which emulates another CPU for a process
   help: apt-get install qemu-user"""
 
 
 @dataclass(frozen=True)
 class Cpu:
-    """A CPU to be: by switches of libraries, or emulated."""
+    """A CPU to imitate: by switches of libraries, or emulated."""
 
     name: str
     switches: dict[str, str] = field(default_factory=dict[str, str])
     emulated: str | None = None
-    """A name that `qemu-x86_64 -cpu help` lists."""
+    """A name in the output of `qemu-x86_64 -cpu help`."""
 
     def command(self, tests: Sequence[str]) -> list[str]:
-        """What runs the tests: a virtual environment's interpreter is a link, which qemu needs led
-        to its end.
+        """Return the command that runs the tests. The interpreter of a virtual environment is a
+        link, which must be resolved for qemu.
         """
         pytest = ["-m", "pytest", "-q", "-p", "no:cacheprovider", *tests]
         if self.emulated is None:
@@ -49,7 +49,7 @@ class Cpu:
         return [QEMU, "-cpu", self.emulated, os.path.realpath(sys.executable), *pytest]
 
     def environment(self) -> dict[str, str]:
-        """One thread, and the packages of this environment."""
+        """Return the environment: one thread, and the packages of this environment."""
         paths = [os.environ.get("PYTHONPATH", ""), *site.getsitepackages()]
         return {
             **os.environ,
@@ -68,7 +68,7 @@ CPUS = (
 
 
 def main() -> int:
-    """Run them in turn; print a line for each."""
+    """Run the CPUs in turn; print a line for each."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("-k", default="", metavar="NAME", help="only CPUs of such a name")
     parser.add_argument("tests", nargs="*", default=["-m", "kernels"], help="pytest's arguments")

@@ -1,11 +1,11 @@
-"""Plants faults one at a time and says which `tools/affected.py` notices, and in what time.
+"""Plant faults one at a time, and report which `tools/affected.py` detects, and in what time.
 
     python tools/planted_faults.py STATE [--faults 30] [--seed 0] [--table]
 
 A fault is one changed operator, number or word in a function of a rewrite, an op or an emitter, in
-turn, drawn from a seed. STATE is a folder: a checkout of HEAD, and a line of JSON for each fault,
-so that a run goes on where it was ended. What is not noticed may be no fault at all (an operator
-that makes no difference), so `--whole` runs every test on each of those.
+turn, drawn from a seed. STATE is a folder with a checkout of HEAD and a line of JSON for each
+fault, so that an interrupted run continues. An undetected change may be no fault at all (an
+operator that makes no difference), so `--whole` runs every test on each of those.
 """
 
 from __future__ import annotations
@@ -26,17 +26,19 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 KINDS = {
-    "rewrite": ("translate/rewrites", "translate/lowerings"),
+    "rewrite": tuple(
+        f"translate/{p}" for p in ("canonicalize", "decompositions", "lowerings", "rewrites")
+    ),
     "op": ("dialects",),
     "emitter": ("backends/xnnpack", "backends/tosa", "backends/executorch", "backends/cortex_m"),
 }
 LIMITS = {"rewrite": 60, "op": 120, "emitter": 240}
-"""CPU seconds that a change of a kind may take."""
+"""The CPU seconds that a change of a kind may take."""
 LONGEST = max(LIMITS.values())
 SUITE = 1800
-"""CPU seconds of all tests, about."""
+"""The approximate CPU seconds of all tests."""
 UNNOTICED = (0, 5, 6)
-"""Exit statuses: nothing fails, nothing is selected, nothing fails of what there was time for."""
+"""Exit statuses: no failure, no test selected, no failure within the time limit."""
 OTHER: dict[type[ast.cmpop], str] = {
     ast.Lt: ">=", ast.GtE: "<", ast.Gt: "<=", ast.LtE: ">", ast.Eq: "!=", ast.NotEq: "==",
     ast.Is: "is not", ast.IsNot: "is", ast.In: "not in", ast.NotIn: "in",
@@ -44,7 +46,7 @@ OTHER: dict[type[ast.cmpop], str] = {
 
 
 def faults_of(path: Path) -> Iterator[tuple[int, int, int, str]]:
-    """(line, first and last column, text in its place) of each fault that a file may have."""
+    """Yield (line, first and last column, replacement text) of each possible fault of a file."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     for function in ast.walk(tree):
         if not isinstance(function, ast.FunctionDef):
@@ -71,7 +73,7 @@ def faults_of(path: Path) -> Iterator[tuple[int, int, int, str]]:
 
 
 def drawn(seed: int, number: int, tree: Path) -> tuple[str, Path, tuple[int, int, int, str]]:
-    """The kind, the file and the place of a fault."""
+    """Draw the kind, the file and the place of a fault."""
     draw, kind = random.Random(f"{seed} {number}"), list(KINDS)[number % len(KINDS)]
     paths = [
         path
@@ -88,11 +90,11 @@ def drawn(seed: int, number: int, tree: Path) -> tuple[str, Path, tuple[int, int
 
 @dataclass(frozen=True)
 class Run:
-    """What became of a command.
+    """The result of a command.
 
     Attributes:
-        status: its exit status; a signal's number, negative, if that ended it.
-        seconds: of CPU, its children's too.
+        status: its exit status; the negated signal number if a signal ended it.
+        seconds: CPU seconds, including its children.
         failed: the tests that failed.
         last: the last lines of its standard output.
     """
@@ -104,7 +106,9 @@ class Run:
 
 
 def tried(tree: Path, command: list[str], seconds: int) -> Run:
-    """Run a command in a checkout; one that takes more CPU seconds than these hangs."""
+    """Run a command in a checkout; one that takes more CPU seconds than the limit counts as
+    hanging.
+    """
     environment = {**os.environ, "PYTHONPATH": str(tree / "src"), "OMP_NUM_THREADS": "1"}
     before = sum(os.times()[2:4])
     ran = subprocess.run(
@@ -118,7 +122,7 @@ def tried(tree: Path, command: list[str], seconds: int) -> Run:
 
 
 def one(seed: int, number: int, tree: Path, whole: bool) -> dict[str, object]:
-    """What became of a fault."""
+    """Return the result for a fault."""
     kind, path, (line, first, last, text) = drawn(seed, number, tree)
     original = path.read_text(encoding="utf-8")
     rows = original.splitlines(keepends=True)
@@ -146,13 +150,15 @@ def one(seed: int, number: int, tree: Path, whole: bool) -> dict[str, object]:
 
 
 def main() -> int:
-    """Plant those that are missing in the state, then print the table."""
+    """Plant the faults that are missing in the state, then print the table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("state", type=Path)
     parser.add_argument("--faults", type=int, default=30)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--whole", action="store_true", help="every test on what is not noticed")
-    parser.add_argument("--table", action="store_true", help="print what is known, plant nothing")
+    parser.add_argument("--whole", action="store_true", help="run every test on undetected faults")
+    parser.add_argument(
+        "--table", action="store_true", help="print the known results, plant nothing"
+    )
     asked = parser.parse_args()
     file, tree = asked.state / f"faults-{asked.seed}.jsonl", asked.state / "faults"
     asked.state.mkdir(parents=True, exist_ok=True)
@@ -160,7 +166,7 @@ def main() -> int:
     if not asked.table:
         if not tree.exists():
             subprocess.run(["git", "worktree", "add", "--detach", str(tree), "HEAD"], check=True)
-        # What a run that was killed had planted is taken out.
+        # Remove a fault that a killed run left planted.
         subprocess.run(["git", "checkout", "-q", "--", "."], cwd=tree, check=True)
         known = {row["number"] for row in rows}
         for number in range(asked.faults):

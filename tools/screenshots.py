@@ -1,4 +1,4 @@
-"""The screenshots of the page in docs/, taken again: needs Debian's chromium.
+"""Take the screenshots of the page in docs/; requires Debian's chromium.
 
 python tools/screenshots.py
 """
@@ -36,7 +36,7 @@ SHOTS = {
 
 
 def take(folder: Path) -> None:
-    """Write the page of DeiT-Tiny, and look at it."""
+    """Write the page of DeiT-Tiny and take its screenshots."""
     page = folder / "page.html"
     model = f"{ROOT}/examples/models/deit.py:deit_tiny"
     assert main(["show", model, "-t", "xnnpack", "--html", str(page), "--profile"]) == 0

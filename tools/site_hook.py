@@ -1,4 +1,4 @@
-"""What mkdocs calls: puts the generated pages beside those of `docs`."""
+"""The mkdocs hook that adds the generated pages to those of `docs`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TEXTS = {
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Add what is written from the code, and the texts at the root."""
+    """Add the pages generated from the code, and the texts at the root."""
     from mkdocs.structure.files import File
 
     sys.path.insert(0, str(Path(__file__).parent))

@@ -1,13 +1,14 @@
-"""Judge programs of the second generator on each target, and print what became of them.
+"""Run random programs of the second generator on each target, and print the results.
 
     python tools/strange.py --programs 1000 xnnpack cortex-m55
     python tools/strange.py --seed 17 xnnpack          # one program, its text, its verdict
     python tools/strange.py --programs 1000 --table docs/contracts.md xnnpack
 
-A row counts programs that the target took (what it refuses is taken out of them and counted beside,
-with the sentence) and what went wrong: results outside what the arithmetic allows, aborts,
-tracebacks, failures at run time after a lowering without a word, and endless runs. `as stock` are
-results whose class (NaN, an infinity) is not eager's but that of ExecuTorch's own flow.
+A row counts the programs that the target accepted and the failures. Refused parts are removed from
+a program and counted separately, with the reason. Failures are results outside the error bounds of
+the arithmetic, aborts, tracebacks, run-time errors after a lowering without a message, and endless
+runs. `as stock` are results whose class (NaN, an infinity) differs from eager's but equals that of
+ExecuTorch's own flow.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from tests.random_programs.verdicts import BAD, LANES, TAKEN
 
 
 def main() -> None:
-    """Read the command line, judge, print."""
+    """Parse the command line, judge, print."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("lanes", nargs="*", default=list(LANES), metavar="TARGET")
     parser.add_argument("--programs", type=int, default=1000)
@@ -38,8 +39,8 @@ def main() -> None:
     parser.add_argument("--seed", type=int, help="this program alone, with its text")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="for each target")
     parser.add_argument("--reasons", type=int, default=10, help="refusals to list")
-    parser.add_argument("--findings", type=Path, help="a file for what went wrong, as JSON lines")
-    parser.add_argument("--shrink", action="store_true", help="make findings small")
+    parser.add_argument("--findings", type=Path, help="a file for failures, as JSON lines")
+    parser.add_argument("--shrink", action="store_true", help="reduce findings")
     parser.add_argument("--table", type=Path, help="a document to write the rows into")
     given = parser.parse_args()
     rows: list[str] = []
@@ -65,7 +66,7 @@ HEAD = [
 
 
 def enter(document: Path, lane: str, row: str) -> None:
-    """Put a target's row into the table of a document; the others' rows stay."""
+    """Write a target's row into the table of a document; other rows are kept."""
     lines = document.read_text(encoding="utf-8").partition("<!-- strange -->")[2].splitlines()
     held = {line.split("|")[1].strip(): line for line in lines if line.startswith("| ")}
     held[lane] = row
@@ -73,7 +74,7 @@ def enter(document: Path, lane: str, row: str) -> None:
 
 
 def run(judge: Judge, lane: str, given: argparse.Namespace) -> str:
-    """Judge seeds until enough programs were taken; gives a row of the table."""
+    """Judge seeds until enough programs were accepted, and return a row of the table."""
     kinds: Counter[str] = Counter()
     reasons: Counter[str] = Counter()
     parts, started, seed = 0, time.monotonic(), given.first
@@ -110,12 +111,12 @@ def run(judge: Judge, lane: str, given: argparse.Namespace) -> str:
 
 
 def plain(reason: str) -> str:
-    """A refusal without the numbers of one program."""
+    """Return a refusal without the numbers of one program."""
     return re.sub(r"-?\d+(\.\d+)?(e-?\d+)?", "#", reason)
 
 
 def show(found: dict[str, Any], judge: Judge, lane: str, given: argparse.Namespace) -> None:
-    """One program with its verdict."""
+    """Print one program with its verdict."""
     text = found["text"]
     if given.shrink and found["kind"] in BAD:
         text = judge.shrink(Program.of_json(found["program"]), lane, found).text

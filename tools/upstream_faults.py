@@ -1,13 +1,13 @@
-"""Faults of other tools: run each reproduction, say what it does today.
+"""Faults of other tools: run each reproduction and report its current result.
 
-    python tools/upstream_faults.py                          # all; what still fails, what is mended
+    python tools/upstream_faults.py                          # all: still failing, or fixed
     python tools/upstream_faults.py xnnpack.py               # one file's, or a fault by its name
-    python tools/upstream_faults.py sum_of_float64 --script  # a script of its own, to be filed
+    python tools/upstream_faults.py sum_of_float64 --script  # a standalone script, to be filed
     python tools/upstream_faults.py --state ROWS.jsonl --page docs/upstream.md   # write tables
 
-A reproduction is a function in `tools/faults` that calls the other tool and PyTorch alone, and
-fails while the fault is there. Each runs in a process of its own, forked from one that has imported
-what its file imports; a signal is a failure too.
+A reproduction is a function in `tools/faults` that calls only the other tool and PyTorch, and fails
+while the fault exists. Each runs in a process of its own, forked from one that has imported what
+its file imports; a signal counts as a failure, too.
 """
 
 from __future__ import annotations
@@ -43,21 +43,21 @@ DISTRIBUTIONS = {
     "litert": ("litert-torch", "ai-edge-litert", "torch"),
     "pytorch": ("torch",),
 }
-"""A file's name and what it is about, the first being whose fault it is."""
+"""A file's name and the tools that it is about; the first has the fault."""
 SHARED = "from tools.faults.calling import Of\n"
 BEGIN, END = "<!-- faults -->", "<!-- /faults -->"
 
 
 @dataclass(frozen=True)
 class Row:
-    """What a reproduction does.
+    """The result of a reproduction.
 
     Attributes:
-        file, name: where it stands.
+        file, name: where it is defined.
         title: what is wrong, in a sentence.
-        outcome: `fails`, `dies`, `mended`, or `absent` where its tool is not installed.
+        outcome: `fails`, `dies`, `mended`, or `absent` if its tool is not installed.
         said: the error, or the signal.
-        versions: of the tools.
+        versions: the versions of the tools.
     """
 
     file: str
@@ -69,14 +69,14 @@ class Row:
 
 
 def faults(file: Path) -> Iterator[tuple[str, str]]:
-    """Names and titles of a file's faults: its functions without parameters."""
+    """Yield names and titles of a file's faults: its functions without parameters."""
     for node in ast.parse(file.read_text(encoding="utf-8")).body:
         if isinstance(node, ast.FunctionDef) and not node.args.args and not node.args.vararg:
             yield node.name, (ast.get_docstring(node) or "").split("\n\n")[0].replace("\n", " ")
 
 
 def script(file: Path, name: str) -> str:
-    """A file with one of its faults alone, which it calls."""
+    """Return the source of a file with only one of its faults, which it calls."""
     text = file.read_text(encoding="utf-8")
     lines, tree = text.splitlines(), ast.parse(text)
     bodies = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
@@ -102,7 +102,7 @@ def _call(function: FunctionType, pipe: Any) -> None:
 
 
 def tried(function: FunctionType) -> tuple[str, str]:
-    """What a fault does in a process of its own."""
+    """Run a fault in a process of its own and return its result."""
     context = multiprocessing.get_context("fork")
     here, there = context.Pipe(duplex=False)
     child = context.Process(target=_call, args=(function, there))
@@ -120,12 +120,12 @@ def tried(function: FunctionType) -> tuple[str, str]:
 
 
 def versions(file: str) -> str:
-    """Of the tools that a file is about."""
+    """Return the versions of the tools that a file is about."""
     return ", ".join(f"{name} {importlib.metadata.version(name)}" for name in DISTRIBUTIONS[file])
 
 
 def rows(asked: list[str]) -> Iterator[Row]:
-    """The faults that are asked for, one by one."""
+    """Yield the selected faults one by one."""
     for file in (FOLDER / f"{stem}.py" for stem in DISTRIBUTIONS):
         if not file.exists():
             continue
@@ -151,7 +151,7 @@ def rows(asked: list[str]) -> Iterator[Row]:
 
 
 def table(results: list[Row]) -> str:
-    """Markdown, a table a tool."""
+    """Render one Markdown table for each tool."""
     parts: list[str] = []
     total = 0
     for stem in DISTRIBUTIONS:
@@ -175,7 +175,7 @@ def table(results: list[Row]) -> str:
 
 
 def main() -> None:
-    """Read the command line, run, print or write."""
+    """Parse the command line, run, print or write."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else "")
     parser.add_argument("asked", nargs="*", help="files or names of faults; all if none")
     parser.add_argument("--script", action="store_true", help="print a script of its own")

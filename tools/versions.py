@@ -1,13 +1,15 @@
-"""The quick suite on other versions of what stepwell stands on, and what resolves beside it.
+"""Run the quick suite on other versions of stepwell's dependencies, and check what resolves
+together with it.
 
     python tools/versions.py --folder .venv-versions --table docs/versions.md
     python tools/versions.py --python python3.12 --executorch 1.5.1 --xdsl 0.74.0
     python tools/versions.py --resolve --table docs/versions.md    # by uv, nothing is installed
 
-One environment for each Python and torch is made by pip from the index at hand, ExecuTorch and xDSL
-change within it, and stepwell goes in as a wheel. With --folder the environments stay and rows are
-kept: what was measured is not measured again (--again does), and a run in another place, a chroot
-with another Python say, adds its rows. An interpreter that is not there is a row that says so.
+pip creates one environment for each Python and torch from the configured index. ExecuTorch and xDSL
+change within it, and stepwell is installed as a wheel. With --folder the environments and rows are
+kept: measured combinations are not measured again (except with --again), and a run in another
+place, for example a chroot with another Python, adds its rows. A missing interpreter becomes a row
+that says so.
 """
 
 from __future__ import annotations
@@ -50,7 +52,8 @@ SUITE = (
     f"{LOADED}a_model_is_quantized_on_all_its_data",
 )
 """Half a minute of CPU: every private name; XNNPACK alone, programs on the runtime, the stock flow
-with our partitioner and a recipe; Cortex-M, TOSA and files of every kind."""
+with stepwell's partitioner and a recipe; Cortex-M, TOSA and files of every kind.
+"""
 BESIDE = (
     *(
         f"executorch{extra}=={version}"
@@ -65,12 +68,12 @@ BESIDE = (
     "executorch==1.5.1 torch==2.14.1",
     "executorch==1.5.1 torch==2.15.0",
 )
-"""What users have, and want stepwell beside."""
+"""Packages that users have and combine with stepwell."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """What the suite says of one combination; `seconds` are of CPU."""
+    """The suite's result for one combination; `seconds` are CPU seconds."""
 
     python: str
     executorch: str
@@ -83,7 +86,7 @@ class Row:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """What was combined."""
+        """The combination."""
         return self.python, self.executorch, self.torch, self.xdsl
 
     @property
@@ -98,7 +101,7 @@ class Row:
 
 
 def ran(*command: str | Path, seconds: int | None = None) -> subprocess.CompletedProcess[str]:
-    """A command, with what it says; with 124 and a sentence where it took too long."""
+    """Run a command and return its output; status 124 and a sentence on a timeout."""
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     words = [str(word) for word in command]
     try:
@@ -110,14 +113,14 @@ def ran(*command: str | Path, seconds: int | None = None) -> subprocess.Complete
 
 
 def why(text: str) -> str:
-    """What pip or Python says last of why it ended."""
+    """Extract the last error of pip or Python."""
     lines = [line for line in text.splitlines() if line.strip() and "is ignored: it is" not in line]
     conflicts = [line.strip() for line in lines if " depends on " in line or " requested " in line]
     return "; ".join(dict.fromkeys(conflicts)) or (lines[-1].strip() if lines else "")
 
 
 def wheel(folder: Path) -> Path:
-    """The wheel, as users get it."""
+    """Build the wheel, as users get it."""
     built = ran(sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", folder, ROOT)
     if built.returncode:
         raise SystemExit(f"no wheel: {why(built.stderr)}")
@@ -125,7 +128,7 @@ def wheel(folder: Path) -> Path:
 
 
 def interpreter(python: str) -> str | None:
-    """An interpreter on the PATH that answers, or one of pyenv's, which may not be on it."""
+    """Find a working interpreter on the PATH, or one of pyenv's, which may not be on it."""
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
     for path in (shutil.which(python), *pyenv.glob(f"versions/*/bin/{python}")):
         if path and not ran(path, "--version").returncode:
@@ -134,7 +137,7 @@ def interpreter(python: str) -> str | None:
 
 
 def environment(python: str, torch: str, folder: Path) -> Path | str:
-    """The interpreter of an environment with a torch; a sentence where none can be made."""
+    """Return the interpreter of an environment with a torch; a sentence if it cannot be created."""
     place = folder / f"{Path(python).name}-torch-{torch}"
     inside = place / "bin" / "python"
     if not inside.exists():
@@ -149,7 +152,7 @@ def environment(python: str, torch: str, folder: Path) -> Path | str:
 
 
 def row(python: str, executorch: str, torch: str, xdsl: str, folder: Path, ours: Path) -> Row:
-    """One combination."""
+    """Run one combination."""
     inside = environment(python, torch, folder)
     if isinstance(inside, str):
         return Row(python, executorch, torch, xdsl, inside)
@@ -171,7 +174,7 @@ def row(python: str, executorch: str, torch: str, xdsl: str, folder: Path, ours:
 
 
 def resolution(wanted: Sequence[str], pythons: Sequence[str]) -> str:
-    """`resolves`, or which Pythons it does not resolve for, and why."""
+    """Return `resolves`, or for which Pythons the resolution fails, and why."""
     uv = shutil.which("uv") or str(Path(sys.executable).with_name("uv"))
     said = dict[str, list[str]]()
     for python in (name.removeprefix("python") for name in pythons):
@@ -189,7 +192,7 @@ def resolution(wanted: Sequence[str], pythons: Sequence[str]) -> str:
 
 
 def resolve(pythons: Sequence[str], ours: Path) -> Iterator[str]:
-    """What becomes of stepwell beside each of `BESIDE`: a resolver's word, nothing is installed."""
+    """Yield the resolver's result for stepwell with each of `BESIDE`; nothing is installed."""
     for beside in BESIDE:
         alone = resolution(beside.split(), pythons)
         both = resolution([f"stepwell @ {ours.as_uri()}", *beside.split()], pythons)
@@ -199,7 +202,7 @@ def resolve(pythons: Sequence[str], ours: Path) -> Iterator[str]:
 
 
 def between(page: Path, mark: str, lines: Sequence[str]) -> None:
-    """Put lines between a page's markers."""
+    """Write lines between a page's markers."""
     before, start, rest = page.read_text(encoding="utf-8").partition(f"<!-- {mark} -->\n")
     after = rest.partition(f"<!-- /{mark} -->")[2]
     assert start, f"{page} has no <!-- {mark} -->"
@@ -208,14 +211,14 @@ def between(page: Path, mark: str, lines: Sequence[str]) -> None:
 
 
 def read(kept: Path) -> dict[tuple[str, ...], Row]:
-    """The rows of earlier runs."""
+    """Read the rows of earlier runs."""
     held = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else []
     rows = [Row(**{**one, "failed": tuple(one["failed"])}) for one in held]
     return {one.key: one for one in rows}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Make the environments that are asked for, print a row each."""
+    """Create the requested environments and print a row for each."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
@@ -224,9 +227,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     ):  # fmt: skip
         parser.add_argument(f"--{name}", action="append", help=", ".join(all_of_them))
     parser.add_argument("--folder", type=Path, help="keep environments and rows here")
-    parser.add_argument("--again", action="store_true", help="measure what has a row already, too")
+    parser.add_argument(
+        "--again", action="store_true", help="measure combinations again that have a row"
+    )
     parser.add_argument("--table", type=Path, help="a page with the markers of the table")
-    parser.add_argument("--resolve", action="store_true", help="what resolves beside each extra")
+    parser.add_argument(
+        "--resolve", action="store_true", help="check what resolves together with each extra"
+    )
     given = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as temporary:
         ours = wheel(Path(temporary))
@@ -251,7 +258,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             tried = rows.get(key)
             if given.again or tried is None or not tried.was_run:
                 tried = row(*key, folder, ours)
-                rows = read(kept)  # Another run may have added some.
+                rows = read(kept)  # Another run may have added rows.
                 if tried.was_run or key not in rows:
                     rows[key] = tried
                     kept.write_text(json.dumps([asdict(one) for one in rows.values()], indent=1))

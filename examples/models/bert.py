@@ -28,7 +28,7 @@ class Embeddings(nn.Module):
 
 
 def gelu(x: Tensor) -> Tensor:
-    """As the first port to PyTorch writes it."""
+    """GELU as in the first port to PyTorch."""
     return x * 0.5 * (1.0 + torch.erf(x / math.sqrt(2.0)))
 
 

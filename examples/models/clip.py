@@ -1,4 +1,4 @@
-"""CLIP (Radford et al. 2021): how near images and texts are to each other."""
+"""CLIP (Radford et al. 2021): the similarity of images and texts."""
 
 import torch
 from torch import Tensor, nn
@@ -56,7 +56,9 @@ class Image(nn.Module):
 
 
 class Text(nn.Module):
-    """``[batch, CONTEXT]`` tokens to ``[batch, SHARED]``, from where the largest token stands."""
+    """``[batch, CONTEXT]`` tokens to ``[batch, SHARED]``, from the position of the
+    largest token.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -95,7 +97,7 @@ def clip() -> tuple[nn.Module, tuple[Tensor, ...]]:
 
 
 def clip_image() -> tuple[nn.Module, tuple[Tensor, ...]]:
-    """The image's half alone, scaled to length one."""
+    """Only the image tower, normalized to length one."""
 
     class Scaled(Image):
         """Features of length one."""

@@ -1,4 +1,4 @@
-"""Models that decide at run time: ``torch.cond`` and ``while_loop``."""
+"""Models with control flow: ``torch.cond`` and ``while_loop``."""
 
 import torch
 from torch import Tensor, nn
@@ -8,7 +8,7 @@ from random_weights import random_input, randomize
 
 
 class Branches(nn.Module):
-    """One of two layers for ``[batch, 16]``, by the sign of the input's mean."""
+    """One of two layers for ``[batch, 16]``, selected by the sign of the input's mean."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -26,7 +26,7 @@ class Branches(nn.Module):
 
 
 class Iteration(nn.Module):
-    """``x <- tanh(layer(x))`` for ``[batch, 16]``, as many times as ``steps`` says (int64, [])."""
+    """``x <- tanh(layer(x))`` for ``[batch, 16]``, repeated ``steps`` times (int64, [])."""
 
     def __init__(self) -> None:
         super().__init__()

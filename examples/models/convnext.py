@@ -32,7 +32,7 @@ class ConvBlock(nn.Module):
 
 
 class LinearBlock(nn.Module):
-    """The same block with linear layers between two permutes, as the paper's listing has it."""
+    """The same block with linear layers between two permutes, as in the paper's listing."""
 
     def __init__(self, width: int) -> None:
         super().__init__()

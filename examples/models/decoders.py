@@ -11,7 +11,7 @@ WIDTH, HEADS, KV_HEADS, HEAD, HIDDEN, EXPERTS, CHOSEN = 32, 4, 2, 8, 64, 4, 2
 
 
 class RMSNorm(nn.Module):
-    """Computed in float32; Gemma's scale is what is added to one."""
+    """Computed in float32; Gemma's parameter is the scale minus one."""
 
     def __init__(self, width: int, from_one: bool = False) -> None:
         super().__init__()
@@ -34,20 +34,20 @@ def turns(positions: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def turn(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Each half of a head is the other's partner."""
+    """Rotate pairs whose elements are in the two halves of a head."""
     left, right = x[..., : HEAD // 2], x[..., HEAD // 2 :]
     return x * cos.unsqueeze(1) + torch.cat((-right, left), dim=-1) * sin.unsqueeze(1)
 
 
 def repeat(x: Tensor) -> Tensor:
-    """Keys or values once for each query's head."""
+    """Repeat keys or values for each query head."""
     batch, heads, tokens, size = x.shape
     x = x[:, :, None, :, :].expand(batch, heads, HEADS // KV_HEADS, tokens, size)
     return x.reshape(batch, HEADS, tokens, size)
 
 
 class Attention(nn.Module):
-    """Grouped queries; norms on heads (Qwen 3), or scores held by tanh (Gemma 2)."""
+    """Grouped queries; norms on heads (Qwen 3), or scores capped by tanh (Gemma 2)."""
 
     def __init__(self, normed: bool = False, cap: float | None = None, window: int = 0) -> None:
         super().__init__()
@@ -128,7 +128,7 @@ class Block(nn.Module):
 
 
 class Gemma(nn.Module):
-    """Norms around attention and MLP, a window, and logits held by tanh."""
+    """Norms around attention and MLP, a window, and logits capped by tanh."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -151,17 +151,17 @@ def qwen3_block() -> tuple[nn.Module, tuple[Tensor, ...]]:
 
 
 def qwen3_block_of_any_length() -> tuple[nn.Module, tuple[Tensor, ...], object]:
-    """A block over as many tokens as a call gives."""
+    """A block over a dynamic number of tokens."""
     return *qwen3_block(), ({1: Dim("tokens", min=2, max=128)},)
 
 
 def gemma2() -> tuple[nn.Module, tuple[Tensor, ...]]:
-    """A block and a head over 16 tokens, each of which sees eight."""
+    """A block and a head over 16 tokens, each of which attends to eight."""
     return randomize(Gemma()), (random_input(1, 16, WIDTH),)
 
 
 def gemma2_in_bfloat16() -> tuple[nn.Module, tuple[Tensor, ...]]:
-    """The same in the precision of its weights."""
+    """The same in bfloat16."""
     module, (x,) = gemma2()
     return module.bfloat16(), (x.bfloat16(),)
 

@@ -22,7 +22,7 @@ class Conv(nn.Sequential):
 
 
 class Bottleneck(nn.Module):
-    """A pointwise and a square convolution, with a residual where asked."""
+    """A pointwise and a square convolution, with an optional residual."""
 
     def __init__(self, channels: int, shortcut: bool) -> None:
         super().__init__()
@@ -34,7 +34,7 @@ class Bottleneck(nn.Module):
 
 
 class C3(nn.Module):
-    """Half of the channels through bottlenecks, half past them."""
+    """Half of the channels through bottlenecks; the other half bypasses them."""
 
     def __init__(self, inputs: int, outputs: int, shortcut: bool = True) -> None:
         super().__init__()
@@ -48,7 +48,7 @@ class C3(nn.Module):
 
 
 class SPPF(nn.Module):
-    """Three poolings in a row, all of them kept."""
+    """Three consecutive poolings, all of which are concatenated."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -112,7 +112,7 @@ class YOLOv5(nn.Module):
 
 
 class DecoderLayer(nn.Module):
-    """Post-norm; positions are added to what queries and keys are made of, not to values."""
+    """Post-norm; positions are added to the inputs of queries and keys, not of values."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Latent diffusion (Rombach et al. 2022): the UNet that a text steers, and the autoencoder."""
+"""Latent diffusion (Rombach et al. 2022): the UNet conditioned on a text, and the autoencoder."""
 
 import math
 
@@ -20,7 +20,7 @@ def timesteps(steps: Tensor) -> Tensor:
 
 
 class ResBlock(nn.Module):
-    """Two convolutions behind norms; the time is added between them."""
+    """Two convolutions after norms; the time is added between them."""
 
     def __init__(self, inputs: int, outputs: int, timed: bool = True) -> None:
         super().__init__()
@@ -39,7 +39,7 @@ class ResBlock(nn.Module):
 
 
 class Attention(nn.Module):
-    """Heads over tokens; keys and values from a text, if there is one."""
+    """Multi-head attention over tokens; keys and values from a text, if there is one."""
 
     def __init__(self, width: int, source: int) -> None:
         super().__init__()
@@ -82,7 +82,9 @@ class SpatialTransformer(nn.Module):
 
 
 class UNet(nn.Module):
-    """Two sizes, one block each way, and a middle; the noise in ``[batch, 4, height, width]``."""
+    """Two resolutions, one block down and up, and a middle block; predicts the noise in ``[batch,
+    4, height, width]``.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -113,7 +115,7 @@ class UNet(nn.Module):
 
 
 class PixelAttention(nn.Module):
-    """One head over all pixels, of pointwise convolutions."""
+    """One head over all pixels, with pointwise convolutions."""
 
     def __init__(self, width: int) -> None:
         super().__init__()

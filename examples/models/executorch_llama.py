@@ -16,22 +16,24 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 QUANTIZED = ("8da4w", "8da8w", "4w")
 SAID = 64
-"""Tokens that a comparison lets a model say."""
+"""The number of tokens that a comparison generates."""
 
 
 @dataclass(frozen=True)
 class Variant:
-    """One way in which the model is shipped.
+    """A variant in which the model is deployed.
 
     Attributes:
         weights: an element type (`fp32`, `fp16`, `bf16`) or a quantization of the linear layers.
-        cache: `none`, `plain` (torch's attention over the whole cache), `custom` (the operators
-            of ExecuTorch's `llama` library) or `quantized` (those of an int8 cache).
-        dynamic: tokens of any number; else one at a time, or with `none` the whole context.
-        embedding: `plain`, `4,32` or `8,0` (bits and group of a quantized table), or `tied` (to
-            the last linear layer).
+        cache: `none`, `plain` (torch's attention over the whole cache), `custom` (the operators of
+            ExecuTorch's `llama` library) or `quantized` (those of an int8 cache).
+        dynamic: a dynamic number of tokens; otherwise one at a time, or with `none` the whole
+            context.
+        embedding: `plain`, `4,32` or `8,0` (bits and group of a quantized table), or `tied` (to the
+            last linear layer).
         lora: rank of adapters on the attention's projections, 0 for none.
-        window: how many tokens every other layer sees, in a ring of twice as many; 0 for all.
+        window: how many tokens every other layer attends to, in a ring buffer of twice as many; 0
+            for all.
     """
 
     weights: str = "fp32"
@@ -51,7 +53,7 @@ class Variant:
 
 @dataclass(frozen=True)
 class Size:
-    """How large the model is, in ExecuTorch's words."""
+    """The size of the model, in ExecuTorch's terms."""
 
     dim: int = 64
     hidden_dim: int = 128
@@ -64,16 +66,16 @@ class Size:
 
 
 MEASURED = Size(512, 1408, 4, 8, 4, 2048, 256)
-"""What the tables of the documentation are measured with."""
+"""The size for the tables of the documentation."""
 
 
 def executorch_llama(variant: Variant, size: Size | None = None, *, seed: int = 0) -> nn.Module:
-    """The model of a variant; its float weights are random, or those of `taught`.
+    """Create the model of a variant; its float weights are random, or those of `taught`.
 
     Args:
-        variant: how it is shipped.
-        size: how large it is.
-        seed: of random weights; `TAUGHT` for a model that has learned a text by heart.
+        variant: how it is deployed.
+        size: its size.
+        seed: the seed of random weights; `TAUGHT` for a model that reproduces a text.
     """
     size = size or Size()
     torch.manual_seed(max(seed, 0))
@@ -91,7 +93,7 @@ def executorch_llama(variant: Variant, size: Size | None = None, *, seed: int = 
 
 
 def llama_of(variant: Variant, size: Size) -> Any:
-    """The float model of a variant, before ExecuTorch's transforms."""
+    """Create the float model of a variant, before ExecuTorch's transforms."""
     from executorch.examples.models.llama.llama_transformer import construct_transformer
     from executorch.examples.models.llama.model_args import ModelArgs
 
@@ -115,14 +117,14 @@ def llama_of(variant: Variant, size: Size) -> Any:
 
 
 def shape_of(size: Size) -> dict[str, Any]:
-    """The arguments of ExecuTorch's model that say how large it is."""
+    """Return the arguments of ExecuTorch's model that define its size."""
     shared = ("dim", "hidden_dim", "n_layers", "n_heads", "n_kv_heads", "vocab_size")
     held = {name: getattr(size, name) for name in shared}
     return {**held, "max_seq_len": size.context, "max_context_len": size.context}
 
 
 def transforms_of(variant: Variant, size: Size) -> list[Callable[[Any], Any]]:
-    """What ExecuTorch does to the model before it is exported."""
+    """Return ExecuTorch's transforms of the model before export."""
     from executorch.examples.models.llama import export_llama_lib
     from executorch.extension.llm.export.builder import DType
 
@@ -148,7 +150,7 @@ def transforms_of(variant: Variant, size: Size) -> list[Callable[[Any], Any]]:
 
 
 def example(variant: Variant, size: Size | None = None) -> tuple[Any, Any]:
-    """The example inputs and the dynamic shapes of a variant, as ExecuTorch exports it."""
+    """Return the example inputs and the dynamic shapes of a variant, as in ExecuTorch's export."""
     context = (size or Size()).context
     if variant.cache == "none":
         length = context - 1 if variant.dynamic else context
@@ -164,12 +166,11 @@ def example(variant: Variant, size: Size | None = None) -> tuple[Any, Any]:
 def exported(
     variant: Variant, size: Size | None = None, *, decompose: bool = True, seed: int = 0
 ) -> tuple[nn.Module, ExportedProgram]:
-    """The model and its program, exported as ExecuTorch's script does it.
+    """Export the model as ExecuTorch's script does, and return it with its program.
 
     Args:
-        variant, size, seed: of the model.
-        decompose: run the empty decompositions that make the program functional, as the script
-            does.
+        variant, size, seed: those of the model.
+        decompose: run the empty decompositions that make the program functional, like the script.
     """
     model = executorch_llama(variant, size, seed=seed)
     inputs, shapes = example(variant, size)
@@ -184,10 +185,10 @@ TAUGHT = -1
 @cache
 @torch.enable_grad()
 def taught(size: Size, tied: bool) -> tuple[dict[str, Tensor], list[int]]:
-    """Weights that have learned a text by heart, and the text.
+    """Train weights that reproduce a text, and return them with the text.
 
-    Random weights prefer a token by a hair, which a rounding in int8 decides otherwise. A model
-    that was trained prefers one clearly; a text by heart is the shortest training.
+    Random weights prefer a token by a tiny margin, which a rounding in int8 can reverse. A trained
+    model prefers one clearly; memorizing a text is the shortest training.
     """
     from executorch.examples.models.llama.llama_transformer import construct_transformer
     from executorch.examples.models.llama.model_args import ModelArgs
@@ -222,14 +223,15 @@ def taught(size: Size, tied: bool) -> tuple[dict[str, Tensor], list[int]]:
 def greedy(
     step: Callable[..., Tensor], variant: Variant, prompt: list[int], count: int, context: int
 ) -> list[int]:
-    """The likeliest token each time: the prompt at once where it may be, then one at a time.
+    """Generate the likeliest token each time: the prompt at once if possible, then one token at a
+    time.
 
     Args:
-        step: takes what the model takes and gives its logits.
-        variant: of the model.
-        prompt: tokens to begin with; as many as the context where the model takes just that many.
-        count: tokens to say.
-        context: of the model; without a cache the tokens said last are what it sees.
+        step: a function from the model's inputs to its logits.
+        variant: the variant of the model.
+        prompt: the tokens of the prompt; as many as the context if the model requires that.
+        count: the number of tokens to generate.
+        context: the model's context; without a cache its input is the last tokens.
     """
     said = list(prompt)
 
@@ -255,14 +257,14 @@ def greedy(
 
 
 def prompt_of(variant: Variant, size: Size) -> list[int]:
-    """The beginning of the text that `taught` models know."""
+    """Return the beginning of the text that `taught` models reproduce."""
     _, text = taught(size, variant.embedding == "tied")
     whole = variant.cache == "none" and not variant.dynamic
     return text[: size.context if whole else 9]
 
 
 def flat(inputs: tuple[Any, ...]) -> list[Any]:
-    """Nested inputs as a runtime takes them."""
+    """Flatten nested inputs, as a runtime requires."""
     return [
         leaf for item in inputs for leaf in (item.values() if isinstance(item, dict) else [item])
     ]

@@ -31,7 +31,7 @@ def rotary_table(positions: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Turn each pair ``(x[i], x[i + HEAD / 2])`` of ``[..., tokens, HEAD]`` by its angle."""
+    """Rotate each pair ``(x[i], x[i + HEAD / 2])`` of ``[..., tokens, HEAD]`` by its angle."""
     left, right = x.chunk(2, dim=-1)
     return x * cos + torch.cat((-right, left), dim=-1) * sin
 
@@ -44,7 +44,7 @@ def repeat_heads(x: Tensor) -> Tensor:
 
 
 class Attention(nn.Module):
-    """Grouped-query attention; with ``cached``, over what its cache holds of earlier calls."""
+    """Grouped-query attention; with ``cached``, over the keys and values of earlier calls."""
 
     def __init__(self, cached: bool) -> None:
         super().__init__()
@@ -123,7 +123,7 @@ class LoneBlock(nn.Module):
 class Llama(nn.Module):
     """Tokens ``[1, n]`` at positions ``[n]`` to logits ``[1, n, VOCABULARY]``; both int64.
 
-    Every call writes keys and values at its positions into the caches, which stay between calls.
+    Every call writes keys and values at its positions into the caches, which persist between calls.
     """
 
     def __init__(self, layers: int) -> None:

@@ -1,4 +1,4 @@
-"""Models as small as microcontrollers run, beside those of `tiny`, `resnet` and `mobilenet`."""
+"""Models for microcontrollers, in addition to those of `tiny`, `resnet` and `mobilenet`."""
 
 import torch
 from torch import Tensor, nn
@@ -22,12 +22,14 @@ def mobilenet_v1_025() -> tuple[nn.Module, tuple[Tensor, ...]]:
 
 
 def mobilenet_v2_030() -> tuple[nn.Module, tuple[Tensor, ...]]:
-    """MobileNetV2 of width 0.30 at 80 px, on which five engines published what memory they take."""
+    """MobileNetV2 of width 0.30 at 80 px, for which the memory use of five engines is published."""
     return randomize(MobileNetV2(0.3, classes=1000)), (random_input(1, 3, 80, 80),)
 
 
 def mcunet_like() -> tuple[nn.Module, tuple[Tensor, ...]]:
-    """Inverted residuals with kernels of 3, 5 and 7 at 64 px, as MCUNet's searches find them."""
+    """Inverted residuals with kernels of 3, 5 and 7 at 64 px, similar to MCUNet's
+    search results.
+    """
     # (expansion, kernel, outputs, stride)
     plan = (
         (3, 7, 16, 2),

@@ -9,7 +9,7 @@ Activation = type[nn.ReLU | nn.ReLU6 | nn.Hardswish]
 
 
 def divisible(channels: float, by: int = 8) -> int:
-    """``channels`` rounded to a multiple of ``by``, never down by more than a tenth."""
+    """Round ``channels`` to a multiple of ``by``, never down by more than a tenth."""
     rounded = max(by, int(channels + by / 2) // by * by)
     return rounded + by if rounded < 0.9 * channels else rounded
 
@@ -142,7 +142,7 @@ def mobilenet_v2() -> tuple[nn.Module, tuple[Tensor, ...]]:
 
 
 def mobilenet_v2_035() -> tuple[nn.Module, tuple[Tensor, ...]]:
-    """Width 0.35 at 96 px, as microcontrollers run it: 1.7 M parameters."""
+    """Width 0.35 at 96 px, a size for microcontrollers: 1.7 M parameters."""
     return randomize(MobileNetV2(0.35)), (random_input(1, 3, 96, 96),)
 
 

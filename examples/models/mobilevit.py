@@ -10,7 +10,7 @@ from random_weights import random_input, randomize
 def conv_norm(
     inputs: int, outputs: int, kernel: int, stride: int = 1, groups: int = 1, act: bool = True
 ) -> nn.Sequential:
-    """Convolution without bias, padded to its size, batch norm and, if asked for, SiLU."""
+    """Convolution without bias, padded to its size, batch norm and optionally SiLU."""
     conv = nn.Conv2d(inputs, outputs, kernel, stride, kernel // 2, groups=groups, bias=False)
     return nn.Sequential(conv, nn.BatchNorm2d(outputs), *([nn.SiLU()] if act else []))
 
@@ -61,7 +61,9 @@ class TransformerBlock(nn.Module):
 
 
 class MobileViTBlock(nn.Module):
-    """Local convolutions, a transformer across patches for each place in a patch, and fusion."""
+    """Local convolutions, a transformer across patches for each pixel position in a patch, and
+    fusion.
+    """
 
     def __init__(self, channels: int, width: int, depth: int) -> None:
         super().__init__()

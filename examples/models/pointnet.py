@@ -1,4 +1,4 @@
-"""PointNet (Qi et al. 2017): classes of a cloud of points, with both alignment networks."""
+"""PointNet (Qi et al. 2017): classification of a point cloud, with both alignment networks."""
 
 import torch
 from torch import Tensor, nn
@@ -30,7 +30,7 @@ class Alignment(nn.Module):
 
 
 class PointNet(nn.Module):
-    """Points ``[batch, 3, points]`` to the logarithms of classes' shares."""
+    """Points ``[batch, 3, points]`` to log-probabilities of classes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -57,5 +57,5 @@ def pointnet() -> tuple[nn.Module, tuple[Tensor, ...]]:
 
 
 def pointnet_of_any_number() -> tuple[nn.Module, tuple[Tensor, ...], object]:
-    """Two clouds of as many points as a call gives."""
+    """Two clouds of a dynamic number of points."""
     return *pointnet(), ({2: Dim("points", min=2, max=512)},)

@@ -1,7 +1,8 @@
 """Quantized programs: PT2E's, calibrated on random data and converted, and torchao's.
 
-These callables return the ``ExportedProgram`` itself, with its quantize and dequantize nodes.
-PT2E takes seconds, so the convolutional nets are quantized once a process: copy what you change.
+These callables return the ``ExportedProgram`` itself, with its quantize and dequantize nodes. PT2E
+takes seconds, so the convolutional nets are quantized once per process: copy a program before
+changing it.
 """
 
 from functools import cache
@@ -48,13 +49,15 @@ def quantize(
     per_channel: bool = False,
     dynamic: bool = False,
 ) -> ExportedProgram:
-    """``module`` in int8 as ExecuTorch's ``XNNPACKQuantizer`` annotates it, as a program."""
+    """Quantize ``module`` to int8 as annotated by ExecuTorch's ``XNNPACKQuantizer``,
+    and export it.
+    """
     config = get_symmetric_quantization_config(is_per_channel=per_channel, is_dynamic=dynamic)
     quantizer = XNNPACKQuantizer().set_global(config)
-    # Patterns of training are exported for every model, and match in none that is evaluated.
+    # Patterns of training are exported for every model, and match nothing in eval mode.
     of_all = XNNPACKQuantizer.SUPPORTED_PATTERNS
     quantizer.SUPPORTED_PATTERNS = [pattern for pattern in of_all if not pattern.is_qat]
-    # The quantizer accepts no call_module, which the guards of a plain .module() are.
+    # The quantizer rejects call_module, as which a plain .module() contains its guards.
     graph = torch.export.export(module, inputs).module(check_guards=False)
     prepared = prepare_pt2e(graph, quantizer)
     for seed in range(4):
@@ -63,7 +66,9 @@ def quantize(
 
 
 def by_groups(module: nn.Module, inputs: tuple[Tensor, ...], size: int = 32) -> ExportedProgram:
-    """``module`` with torchao's 8da4w: tokens in int8 at run time, weights in int4 by groups."""
+    """Quantize ``module`` with torchao's 8da4w: tokens in int8 at run time, weights in int4 by
+    groups.
+    """
     config = Int8DynamicActivationIntxWeightConfig(
         weight_dtype=torch.int4, weight_granularity=PerGroup(size)
     )
@@ -94,5 +99,5 @@ def cnn_per_channel() -> ExportedProgram:
 
 
 def mlp_dynamic() -> ExportedProgram:
-    """``tiny.mlp`` with activations quantized by their range at run time."""
+    """``tiny.mlp`` with dynamically quantized activations."""
     return quantize(*mlp(), per_channel=True, dynamic=True)

@@ -1,7 +1,7 @@
-"""Random weights under which a model computes something: every output keeps a real scale.
+"""Random weights with which every output of a model has a nontrivial scale.
 
-PyTorch's own initial values hide mistakes: zero biases, unit norms and batch statistics that
-change nothing, and outputs so small that a wrong result still agrees within any tolerance.
+PyTorch's own initial values hide mistakes: zero biases, unit norms and batch statistics that change
+nothing, and outputs so small that a wrong result is still within any tolerance.
 """
 
 import math
@@ -20,8 +20,9 @@ CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.ConvTranspose2d)
 def randomize(module: M, seed: int = 0) -> M:
     """Fill every parameter and batch statistic from ``seed``, and return the module in eval mode.
 
-    Matrices and kernels keep the variance of their input (twice it for convolutions, which a
-    rectifier follows); norms scale by about 1 and shift by about 0.1, and no two alike.
+    Matrices and kernels preserve the variance of their input (twice it for convolutions, because a
+    rectifier follows). Norms scale by about 1 and shift by about 0.1, with different values for
+    each.
     """
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
@@ -32,7 +33,7 @@ def randomize(module: M, seed: int = 0) -> M:
                 elif name == "bias":
                     parameter.normal_(0.0, 0.1, generator=generator)
                 elif isinstance(part, ParametrizationList) and name == "original0":
-                    parameter.uniform_(1.0, 1.6, generator=generator)  # What weight norm scales by.
+                    parameter.uniform_(1.0, 1.6, generator=generator)  # The scale of weight norm.
                 elif isinstance(part, CONVOLUTIONS):
                     deviation = math.sqrt(2.0 / parameter[0].numel())
                     parameter.normal_(0.0, deviation, generator=generator)
@@ -48,5 +49,5 @@ def randomize(module: M, seed: int = 0) -> M:
 
 
 def random_input(*shape: int, seed: int = 1) -> torch.Tensor:
-    """A normal float32 tensor of ``shape``."""
+    """Return a normal float32 tensor of ``shape``."""
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed))

@@ -1,4 +1,4 @@
-"""Recurrent nets as ``torch.nn`` has them, with a layer on their last step."""
+"""Recurrent nets of ``torch.nn`` with a layer on their last step."""
 
 from torch import Tensor, nn
 
@@ -28,11 +28,11 @@ def gru() -> tuple[nn.Module, tuple[Tensor, ...]]:
 
 
 def lstm_both_ways() -> tuple[nn.Module, tuple[Tensor, ...]]:
-    """Two layers, forwards and backwards, over eight steps."""
+    """Two layers, bidirectional, over eight steps."""
     module = LastStep(nn.LSTM, bidirectional=True, num_layers=2)
     return randomize(module), (random_input(1, 8, 16),)
 
 
 def lstm_64_steps() -> tuple[nn.Module, tuple[Tensor, ...]]:
-    """What the unrolling of a long line costs."""
+    """An LSTM of 64 steps, to measure the cost of unrolling."""
     return randomize(LastStep(nn.LSTM)), (random_input(1, 64, 16),)

@@ -16,7 +16,7 @@ def conv_norm(inputs: int, outputs: int, kernel: int, stride: int = 1) -> nn.Seq
 
 
 class Residual(nn.Module):
-    """A branch added to a shortcut, which is projected 1x1 where the shape changes."""
+    """A branch added to a shortcut, which is projected 1x1 if the shape changes."""
 
     def __init__(self, branch: nn.Sequential, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()
@@ -80,7 +80,7 @@ def resnet(depths: tuple[int, ...], block: BlockMaker, expansion: int) -> ResNet
 
 
 def randomize_residual(model: ResNet) -> ResNet:
-    """``randomize``, with branches at half scale: without it each sum doubles the variance."""
+    """``randomize``, with branches at half scale: otherwise each sum doubles the variance."""
     randomize(model)
     with torch.no_grad():
         for block in model.blocks:

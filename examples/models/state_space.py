@@ -44,7 +44,7 @@ class Mamba(nn.Module):
 
 
 class TimeMix(nn.Module):
-    """RWKV's attention (Peng et al. 2023), with the largest exponent kept aside."""
+    """RWKV's attention (Peng et al. 2023), with the largest exponent stored separately."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -84,7 +84,7 @@ class TimeMix(nn.Module):
 
 
 class ChannelMix(nn.Module):
-    """RWKV's MLP: a squared rectifier behind a gate."""
+    """RWKV's MLP: a squared rectifier followed by a gate."""
 
     def __init__(self) -> None:
         super().__init__()

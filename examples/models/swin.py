@@ -1,4 +1,4 @@
-"""Swin-T (Liu et al. 2021): attention in windows that every second block shifts."""
+"""Swin-T (Liu et al. 2021): attention in windows, which every second block shifts."""
 
 import torch
 from torch import Tensor, nn
@@ -23,7 +23,7 @@ def from_windows(x: Tensor, height: int, width: int) -> Tensor:
 
 
 def relative_positions() -> Tensor:
-    """Row of the bias table for each pair of places in a window: ``[49, 49]``, int64."""
+    """Row of the bias table for each pair of positions in a window: ``[49, 49]``, int64."""
     side = torch.arange(WINDOW)
     places = torch.cartesian_prod(side, side)
     offset = places[:, None] - places[None] + WINDOW - 1
@@ -31,7 +31,9 @@ def relative_positions() -> Tensor:
 
 
 def shift_mask(size: int, shift: int) -> Tensor:
-    """Keeps apart what the cyclic shift brought together: ``[windows, 1, 49, 49]``, 0 or -100."""
+    """The mask between regions that the cyclic shift made adjacent: ``[windows, 1, 49, 49]``, 0 or
+    -100.
+    """
     region = torch.bucketize(
         torch.arange(size), torch.tensor([size - WINDOW, size - shift]), right=True
     )
@@ -94,7 +96,7 @@ class SwinBlock(nn.Module):
 
 
 class PatchMerging(nn.Module):
-    """Each 2x2 of places becomes one of twice the width."""
+    """Merges each 2x2 of positions into one of twice the width."""
 
     def __init__(self, width: int) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""T5 (Raffel et al. 2020): one encoder block, and an encoder-decoder that gives logits."""
+"""T5 (Raffel et al. 2020): one encoder block, and an encoder-decoder with logits."""
 
 import math
 
@@ -13,7 +13,7 @@ BUCKETS, FARTHEST = 32, 128
 
 
 class Norm(nn.Module):
-    """T5's layer norm: no mean, no shift."""
+    """T5's layer norm: without mean and shift."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -25,7 +25,7 @@ class Norm(nn.Module):
 
 
 def bucket(relative: Tensor, bidirectional: bool) -> Tensor:
-    """Buckets of distances: each of the near ones by itself, the far ones in logarithmic steps."""
+    """Buckets of distances: one for each small distance, logarithmic ones for large distances."""
     buckets, found = BUCKETS, torch.zeros_like(relative)
     if bidirectional:
         buckets //= 2

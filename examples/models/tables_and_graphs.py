@@ -1,4 +1,4 @@
-"""Rows of tables and graphs: TabNet's steps, FT-Transformer, and layers on an adjacency matrix."""
+"""Tables and graphs: TabNet's steps, FT-Transformer, and layers on an adjacency matrix."""
 
 import torch
 from torch import Tensor, nn
@@ -10,7 +10,9 @@ FEATURES, WIDTH, NODES, CLASSES = 12, 16, 20, 5
 
 
 class GatedLayer(nn.Module):
-    """A linear layer with twice the channels, a batch norm, and one half as the other's gate."""
+    """A linear layer with twice the channels, a batch norm, and one half as the gate of
+    the other.
+    """
 
     def __init__(self, inputs: int) -> None:
         super().__init__()
@@ -21,7 +23,9 @@ class GatedLayer(nn.Module):
 
 
 class TabNet(nn.Module):
-    """Steps that each choose features (Arik and Pfister 2019), with softmax for sparsemax."""
+    """Steps that each select features (Arik and Pfister 2019), with softmax instead of
+    sparsemax.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -71,7 +75,7 @@ class FTTransformer(nn.Module):
 
 
 class GraphConvolution(nn.Module):
-    """Two layers over a matrix of neighbors, scaled by degrees (Kipf and Welling 2016)."""
+    """Two layers over an adjacency matrix, normalized by degrees (Kipf and Welling 2016)."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -86,7 +90,7 @@ class GraphConvolution(nn.Module):
 
 
 class GraphAttention(nn.Module):
-    """Weights of neighbors from both ends of an edge (Veličković et al. 2017)."""
+    """Attention weights of neighbors, from both ends of an edge (Veličković et al. 2017)."""
 
     def __init__(self) -> None:
         super().__init__()

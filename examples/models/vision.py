@@ -1,4 +1,6 @@
-"""Images: a ViT with registers and turned pairs, SegFormer, U-Net, DenseNet, super-resolution."""
+"""Vision: a ViT with registers and rotary positions, SegFormer, U-Net, DenseNet,
+super-resolution.
+"""
 
 import torch
 from torch import Tensor, nn
@@ -46,7 +48,7 @@ class ViTBlock(nn.Module):
 
 
 class ViT(nn.Module):
-    """As DINOv3 (Siméoni et al. 2025): the class token and the mean patch side by side."""
+    """As DINOv3 (Siméoni et al. 2025): the class token and the mean patch, concatenated."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -80,7 +82,7 @@ class ViT(nn.Module):
 
 
 class MixBlock(nn.Module):
-    """SegFormer's block: keys and values of a smaller image, and a depthwise layer in the MLP."""
+    """SegFormer's block: keys and values from a smaller image, and a depthwise layer in the MLP."""
 
     def __init__(self, width: int, reduction: int) -> None:
         super().__init__()
@@ -145,7 +147,7 @@ class SegFormer(nn.Module):
 
 
 class DoubleConv(nn.Sequential):
-    """Twice a convolution, a batch norm and a rectifier."""
+    """A convolution, a batch norm and a rectifier, twice."""
 
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__(
@@ -155,7 +157,7 @@ class DoubleConv(nn.Sequential):
 
 
 class UNet(nn.Module):
-    """As Ronneberger et al. (2015), two levels deep; what an odd size loses is padded."""
+    """As Ronneberger et al. (2015), two levels deep; odd sizes are padded."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -182,7 +184,7 @@ class UNet(nn.Module):
 
 
 class DenseLayer(nn.Module):
-    """All features so far through two convolutions behind norms."""
+    """All features so far through two convolutions after norms."""
 
     def __init__(self, inputs: int) -> None:
         super().__init__()
@@ -231,7 +233,7 @@ class ChannelAttention(nn.Module):
 
 
 class SuperResolution(nn.Module):
-    """Twice the size by pixel shuffle, over the image resized in the usual way."""
+    """Upsampling by two with pixel shuffle, added to the resized image."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -251,7 +253,7 @@ class SuperResolution(nn.Module):
 
 
 def vit_with_registers() -> tuple[nn.Module, tuple[Tensor, ...]]:
-    """Patches of 4 x 5 behind a class token and four registers."""
+    """Patches of 4 x 5 after a class token and four registers."""
     return randomize(ViT()), (random_input(1, 3, 32, 40),)
 
 

@@ -1,4 +1,6 @@
-"""Vocoders: HiFi-GAN (Kong et al. 2020), and one of snakes (Ziyin et al. 2020, as in BigVGAN)."""
+"""Vocoders: HiFi-GAN (Kong et al. 2020), and one with snake activations (Ziyin et al. 2020, as in
+BigVGAN).
+"""
 
 import torch
 from torch import Tensor, nn
@@ -91,7 +93,7 @@ class ResidualUnit(nn.Module):
 
 
 class SnakeVocoder(nn.Sequential):
-    """A decoder of latent frames as neural codecs have it."""
+    """A decoder of latent frames, as in neural codecs."""
 
     def __init__(self) -> None:
         super().__init__(

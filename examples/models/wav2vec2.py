@@ -1,4 +1,4 @@
-"""wav2vec 2.0 (Baevski et al. 2020) with a head of letters, over raw samples."""
+"""wav2vec 2.0 (Baevski et al. 2020) with a head for letters, over raw samples."""
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +12,7 @@ KERNELS, STRIDES = (10, 3, 3, 2), (5, 2, 2, 2)
 
 
 class FeatureExtractor(nn.Module):
-    """Strided convolutions of samples; the first is followed by a norm of each channel."""
+    """Strided convolutions of samples; a norm of each channel follows the first."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -11,7 +11,7 @@ CHANNELS, SKIPS, LEVELS, DILATIONS = 16, 24, 32, (1, 2, 4, 8)
 
 
 class CausalConv1d(nn.Conv1d):
-    """A convolution of what came before: padded on the left alone."""
+    """A causal convolution: padded on the left only."""
 
     def forward(self, x: Tensor) -> Tensor:
         return super().forward(F.pad(x, ((self.kernel_size[0] - 1) * self.dilation[0], 0)))
@@ -59,5 +59,5 @@ def wavenet() -> tuple[nn.Module, tuple[Tensor, ...]]:
 
 
 def wavenet_of_any_length() -> tuple[nn.Module, tuple[Tensor, ...], object]:
-    """As many samples as a call gives."""
+    """A dynamic number of samples."""
     return *wavenet(), ({1: Dim("samples", min=2, max=256)},)

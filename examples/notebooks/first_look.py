@@ -3,8 +3,8 @@
     pip install 'stepwell[notebook]'
     marimo edit examples/notebooks/first_look.py
 
-Results render as short tables, `to_frame()` gives dataframes, and lines of the model's source are
-those of the cell it was typed into.
+Results render as short tables, `to_frame()` returns dataframes, and lines of the model's source are
+those of the cell in which it was typed.
 """
 
 import marimo
@@ -54,7 +54,7 @@ def _(program, stepwell):
 
 @app.cell
 def _(program, stepwell):
-    # Which ops stayed outside of delegates, where they stand, and why.
+    # Which ops stayed outside of delegates, in which line of the model, and why.
     explanation = stepwell.explain(program, "xnnpack")
     explanation.to_frame().query("where == 'kernel'")[["op", "line", "why"]]
     return (explanation,)
@@ -77,7 +77,7 @@ def _(lowered, model, torch, x):
 
 @app.cell
 def _(model, stepwell, x):
-    # What each layer would lose in each block-scaled format.
+    # The error of each layer in each block-scaled format.
     accuracy = stepwell.mx_accuracy(model, [(x,)])
     accuracy.to_frame().round(4)
     return (accuracy,)

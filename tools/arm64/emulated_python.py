@@ -1,10 +1,10 @@
-"""Python for Arm64 with ONNX Runtime and LiteRT, beside what `make arm64` made.
+"""Python for Arm64 with ONNX Runtime and LiteRT, in addition to the result of `make arm64`.
 
     python tools/arm64/emulated_python.py
 
-Debian's Python 3.11 for arm64 and the libraries it loads, unpacked, and the runtimes' aarch64
-wheels: half a minute, 250 MB, once. Emulated, it runs as any other program; `bench/arm_peers.py`
-asks it.
+This unpacks Debian's Python 3.11 for arm64, the libraries that it loads, and the runtimes' aarch64
+wheels: half a minute, 250 MB, once. Emulated, it runs like any other program; `bench/arm_peers.py`
+uses it.
 """
 
 from __future__ import annotations
@@ -28,23 +28,22 @@ CPUINFO = "import pathlib, sys; pathlib.Path(sys.argv[1]).write_text(open('/proc
 
 
 def root() -> Path:
-    """Where it is, within the folder of `make arm64`."""
+    """Return its folder, within the folder of `make arm64`."""
     return arm64.folder() / "python"
 
 
 def command(core: str, counts: Path | None = None) -> list[str]:
-    """What starts it on a core; with instructions counted into a file."""
+    """Return the command that starts it on a core; with instruction counts written to a file."""
     variables = {"PYTHONPATH": str(root() / "site"), "OMP_NUM_THREADS": "1"}
     program = [str(root() / "usr" / "bin" / "python3.11"), "-B"]
     return arm64.emulated(core, root(), variables, program, counts)
 
 
 def make() -> None:
-    """Put everything there.
+    """Install everything there.
 
     Raises:
-        MissingError: something cannot be had.
-
+        MissingError: a part is not available.
     """
     here = root()
     shutil.rmtree(here, ignore_errors=True)
@@ -58,7 +57,8 @@ def make() -> None:
     platforms = [word for name in PLATFORMS for word in ("--platform", name)]
     pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--only-binary=:all:"]
     run(*pip, *platforms, "--python-version", "3.11", "--target", here / "site", *WHEELS)
-    # The older emulator, which counts, shows this machine's processors; runtimes look for an Arm's.
+    # The older emulator, which counts, shows this machine's processors, but runtimes look for an
+    # Arm's.
     (here / "proc").mkdir(exist_ok=True)
     subprocess.run([*command("cortex-a76"), "-c", CPUINFO, here / "cpuinfo"], check=True)
     (here / "cpuinfo").rename(here / "proc" / "cpuinfo")
@@ -67,7 +67,7 @@ def make() -> None:
 
 
 def main() -> int:
-    """Make what is not there; say in a line what is."""
+    """Create what is missing; report the state in a line."""
     if why := arm64.missing(counting=True):
         print(f"not set up: {why}")
         return 0

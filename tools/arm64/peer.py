@@ -1,9 +1,9 @@
-"""Runs a model of another runtime in Python for Arm64, between the marks of `count.c`.
+"""Run a model of another runtime in Python for Arm64, between the marks of `count.c`.
 
     python3.11 peer.py FILE.onnx|FILE.tflite INPUTS.npz OUTPUT.npy
 
-A warm call is between two marks; the first output is written. `emulated_python.py` sets that Python
-up.
+A warm call is between two marks; the first output is written. `emulated_python.py` installs that
+Python.
 """
 
 import ctypes
@@ -19,12 +19,12 @@ Array = np.ndarray[Any, Any]
 
 
 def mark(starts: int) -> None:
-    """A system call that does nothing, and that the plug-in looks for."""
+    """Make a system call that does nothing and that the plug-in recognizes."""
     ctypes.CDLL(None).syscall(GETPRIORITY, MARK, starts)
 
 
 def of_onnx(path: str, inputs: Sequence[Array]) -> Callable[[], Array]:
-    """ONNX Runtime on one thread, as it optimizes by default."""
+    """Run ONNX Runtime on one thread with its default optimizations."""
     onnxruntime = importlib.import_module("onnxruntime")
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
@@ -35,7 +35,7 @@ def of_onnx(path: str, inputs: Sequence[Array]) -> Callable[[], Array]:
 
 
 def of_tflite(path: str, inputs: Sequence[Array]) -> Callable[[], Array]:
-    """LiteRT on one thread, with XNNPACK under it, which is its default."""
+    """Run LiteRT on one thread with XNNPACK, its default."""
     module = importlib.import_module("ai_edge_litert.interpreter")
     interpreter = module.Interpreter(path, num_threads=1)
     interpreter.allocate_tensors()
@@ -53,7 +53,7 @@ def of_tflite(path: str, inputs: Sequence[Array]) -> Callable[[], Array]:
 
 
 def quantized(detail: Any, value: Array) -> Array:
-    """An input as the file takes it."""
+    """Quantize an input as the file requires."""
     scale, zero = detail["quantization"]
     if not scale or value.dtype == detail["dtype"]:
         return value
@@ -62,13 +62,13 @@ def quantized(detail: Any, value: Array) -> Array:
 
 
 def dequantized(detail: Any, value: Array) -> Array:
-    """An output in numbers."""
+    """Dequantize an output."""
     scale, zero = detail["quantization"]
     return (value.astype(np.float32) - zero) * np.float32(scale) if scale else value
 
 
 def main(path: str, given: str, output: str) -> None:
-    """Run the file on the inputs, and write what it gives."""
+    """Run the file on the inputs, and write its output."""
     with np.load(given) as read:
         inputs = [read[name] for name in read.files]
     run = (of_onnx if path.endswith(".onnx") else of_tflite)(path, inputs)

@@ -1,12 +1,12 @@
-"""Puts ExecuTorch's runtime for Arm64, an emulator and the runner into a folder: `make arm64`.
+"""Install ExecuTorch's runtime for Arm64, an emulator and the runner into a folder: `make arm64`.
 
     python tools/arm64/setup.py            once; a second call finds everything and does nothing
     python tools/arm64/setup.py --anew     from the start
 
-Nothing is installed and no root is needed: Debian's packages come through apt with a state of its
-own and are unpacked, the runtime is the aarch64 wheel of the executorch that is installed here.
-Where one of them cannot be had, the folder says so (`missing.txt`), this ends with status 0, and
-what needs a core is skipped with that reason.
+Nothing is installed in the system and no root is needed: Debian's packages are fetched by apt with
+a state of its own and unpacked; the runtime is the aarch64 wheel of the installed executorch. If a
+part is not available, the folder says so (`missing.txt`), the exit status is 0, and tests that need
+a core are skipped with that reason.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from stepwell.backends.executorch.running.arm64 import CORES, FIRST, MADE, folde
 HERE = Path(__file__).parent
 PACKAGES = ("qemu-user", "g++-aarch64-linux-gnu")
 OWN = re.compile(r"Package: (qemu-user|.*-(aarch64-linux-gnu|arm64-cross))\b")
-"""The packages that are unpacked here even where the system has them, as dpkg's status has them."""
+"""The packages that are unpacked even if dpkg's status lists them as installed."""
 NOT_NEEDED = re.compile(r"lib(asan|tsan|ubsan|hwasan|lsan|itm|gomp)\d")
 LIBRARIES = ("executorch", "executorch_backend_xnnpack", "executorch_kernels_optimized",
              "executorch_kernels_quantized", "executorch_threadpool")  # fmt: skip
@@ -38,14 +38,14 @@ TORCH = ("libtorch_cpu.so", "libtorch.so", "libc10.so", "_C.cpython-311-aarch64-
 
 
 class MissingError(Exception):
-    """Something cannot be had here: what, and why."""
+    """A part that is not available here, and why."""
 
 
 def run(*command: str | Path, cwd: Path | None = None, env: dict[str, str] | None = None) -> str:
-    """What a command prints.
+    """Run a command and return its output.
 
     Raises:
-        MissingError: it fails, or there is none.
+        MissingError: it fails, or does not exist.
     """
     try:
         done = subprocess.run(
@@ -59,13 +59,13 @@ def run(*command: str | Path, cwd: Path | None = None, env: dict[str, str] | Non
     except FileNotFoundError:
         raise MissingError(f"there is no {command[0]} here") from None
     if done.returncode:
-        said = (done.stderr or done.stdout).strip().splitlines() or ["it said nothing"]
-        raise MissingError(f"{Path(command[0]).name} failed: {said[-1]}")
+        output = (done.stderr or done.stdout).strip().splitlines() or ["no output"]
+        raise MissingError(f"{Path(command[0]).name} failed: {output[-1]}")
     return done.stdout
 
 
 def fetch_runtime(into: Path) -> None:
-    """The aarch64 wheel of the executorch that is installed: libraries and headers."""
+    """Fetch the aarch64 wheel of the installed executorch: libraries and headers."""
     version = importlib.metadata.version("executorch").partition("+")[0]
     where = ["--platform", "manylinux_2_28_aarch64", "--only-binary=:all:", "--python-version"]
     pip = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", *where]
@@ -87,9 +87,9 @@ def _is_wanted(name: str) -> bool:
 
 
 def fetch_packages(into: Path) -> str | None:
-    """The emulator and the cross compiler, unpacked; newer emulators if there are backports.
+    """Fetch and unpack the emulator and the cross compiler; newer emulators if there are backports.
 
-    Gives why there are no newer ones.
+    Returns why there are no newer ones.
     """
     apt = apt_get(into / "apt")
     run(*apt, "update", "-qq")
@@ -114,7 +114,9 @@ def fetch_packages(into: Path) -> str | None:
 
 
 def apt_get(state: Path) -> list[str]:
-    """apt-get with this machine's sources and backports of them, and a state of its own."""
+    """Return an apt-get command with this machine's sources and backports of them, and a state of
+    its own.
+    """
     (state / "lists" / "partial").mkdir(parents=True)
     (state / "cache" / "archives" / "partial").mkdir(parents=True)
     sources = state / "sources"
@@ -133,8 +135,8 @@ def apt_get(state: Path) -> list[str]:
         parts = Path("/etc/apt/sources.list.d")
     system_status = Path("/var/lib/dpkg/status")
     if not system_status.exists():
-        raise MissingError("this is no Debian, whose packages are needed")
-    # What this machine has installed of them would not be listed as wanted.
+        raise MissingError("this is not Debian, whose packages are needed")
+    # Packages that this machine has installed would otherwise not be listed.
     packages = system_status.read_text().split("\n\n")
     status = state / "status"
     status.write_text("\n\n".join(text for text in packages if not OWN.match(text)))
@@ -159,7 +161,7 @@ def _codename() -> str:
 
 
 def build(into: Path) -> None:
-    """The runner, what stands in for torch beside the custom operators, the tools' wrappers."""
+    """Build the runner, the torch stub for the custom operators, and the tools' wrappers."""
     debian = into / "debian"
     (into / "root").symlink_to("debian/usr/aarch64-linux-gnu")
     compiler = _wrapper(into / "g++", debian, "aarch64-linux-gnu-g++")
@@ -178,7 +180,7 @@ def build(into: Path) -> None:
 
 
 def write_first(path: Path) -> None:
-    """A layer, a convolution, a softmax and a kernel of the runtime: it runs before any other."""
+    """Write a first program: a layer, a convolution, a softmax and a kernel of the runtime."""
     import torch
     from torch import nn
 
@@ -199,11 +201,12 @@ def write_first(path: Path) -> None:
 
 
 def _stand_in_for_torch(into: Path, compiler: Path) -> None:
-    """A library that has the names the custom operators' library wants of torch, and does nothing.
+    """Build a stub library with torch's symbols that the custom operators' library needs.
 
-    That library registers its kernels with ExecuTorch's runtime and with torch; only the first is
-    of use here, and the second would take torch for aarch64, 427 MB. Every function gives the
-    address of zeros; what a caller made room for, by register x8, is filled with zeros.
+    That library registers its kernels with ExecuTorch's runtime and with torch. Only the first is
+    useful here, and the second would require torch for aarch64, 427 MB. Every function returns the
+    address of zeros; memory for a result that the caller passes in register x8 is filled with
+    zeros.
     """
     tool = _wrapper(into / "nm", into / "debian", "aarch64-linux-gnu-nm")
     root = into / "root" / "lib"
@@ -213,7 +216,7 @@ def _stand_in_for_torch(into: Path, compiler: Path) -> None:
     known = _symbols(run(tool, "-D", "--defined-only", *others, *system))
     wanted = _symbols(run(tool, "-D", "--undefined-only", custom), kind="U") - known
     schema = 120  # sizeof(c10::FunctionSchema), as that library allocates it
-    room = {"make_function_schema": schema, "parseSchema": schema, "OptionalType3get": 16}
+    sizes = {"make_function_schema": schema, "parseSchema": schema, "OptionalType3get": 16}
     lines = [".bss", ".balign 16", "zeros: .skip 4096", ".text"]
     for symbol in sorted(name for name in wanted if name.startswith(("_Z", "_ZN"))):
         is_data = symbol.endswith("_singletonE")
@@ -221,7 +224,7 @@ def _stand_in_for_torch(into: Path, compiler: Path) -> None:
         if is_data:
             lines += [".data", f"{symbol}: .skip 256", f".size {symbol}, 256", ".text"]
             continue
-        size = next((size for part, size in room.items() if part in symbol), 0)
+        size = next((size for part, size in sizes.items() if part in symbol), 0)
         lines.append(f"{symbol}:")
         lines += [f"    str xzr, [x8, #{at}]" for at in range(0, size, 8)]
         lines += ["    adrp x0, zeros", "    add x0, x0, :lo12:zeros", "    ret"]
@@ -233,13 +236,13 @@ def _stand_in_for_torch(into: Path, compiler: Path) -> None:
 
 
 def _symbols(listed: str, kind: str | None = None) -> set[str]:
-    """Names in what `nm` prints."""
+    """Parse the names in the output of `nm`."""
     words = [line.split() for line in listed.splitlines()]
     return {w[-1].partition("@")[0] for w in words if len(w) > 1 and (kind is None or kind in w)}
 
 
 def _wrapper(path: Path, debian: Path, tool: str) -> Path:
-    """A script that starts one of the unpacked programs with the libraries beside it."""
+    """Write a script that starts one of the unpacked programs with its libraries."""
     places = [str(place) for place in debian.glob("usr/lib/*-linux-gnu") if place.is_dir()]
     path.write_text(
         f"#!/bin/sh\nPATH={shlex.quote(str(debian / 'usr/bin'))}:$PATH "
@@ -251,9 +254,9 @@ def _wrapper(path: Path, debian: Path, tool: str) -> Path:
 
 
 def find_emulators(into: Path) -> str:
-    """An emulator for each core that one knows; with the plug-in, if this machine has a compiler.
+    """Find an emulator for each core; with the plug-in, if this machine has a compiler.
 
-    Gives what is not there.
+    Returns what is missing.
     """
     emulators = into / "emulators"
     emulators.mkdir()
@@ -282,15 +285,15 @@ def find_emulators(into: Path) -> str:
 
 
 def _cores(emulator: Path) -> list[str]:
-    """The cores an emulator knows; having listed them it ends as if something were wrong."""
+    """List the cores that an emulator supports; its exit status is an error even on success."""
     listed = subprocess.run([emulator, "-cpu", "help"], capture_output=True, text=True, check=False)
     return listed.stdout.split()
 
 
 def make(into: Path) -> str:
-    """Everything, into an empty folder; gives a line about it."""
+    """Create everything in an empty folder, and return a line about it."""
     if sys.platform != "linux" or not shutil.which("dpkg"):
-        raise MissingError("Debian's packages are needed, and this is no Debian")
+        raise MissingError("Debian's packages are needed, and this is not Debian")
     fetch_runtime(into)
     why = fetch_packages(into)
     build(into)
@@ -303,9 +306,9 @@ def make(into: Path) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Make what is not there; say in a line what is."""
+    """Create what is missing; report the state in a line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--anew", action="store_true", help="make everything anew")
+    parser.add_argument("--anew", action="store_true", help="create everything from scratch")
     options = parser.parse_args(arguments)
     here = folder()
     made = here / MADE

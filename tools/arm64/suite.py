@@ -1,10 +1,11 @@
-"""The suite's tests that run a `.pte`, on emulated Arm64 cores.
+"""Run the suite's tests that run a `.pte` on emulated Arm64 cores.
 
     python tools/arm64/suite.py                                every folder, both cores
     python tools/arm64/suite.py --cores cortex-a76 tests/xnnpack tests/executorch
 
 On the first core every test runs with `STEPWELL_CPU`, and those that started a program there are
-noted; on further cores these alone. A folder is a process of its own. Status 1 if a test fails.
+recorded; on further cores only these run. A folder is a process of its own. Status 1 if a test
+fails.
 """
 
 from __future__ import annotations
@@ -27,18 +28,17 @@ from stepwell.backends.executorch.running import arm64
 
 ROOT = Path(__file__).parents[2]
 NOTES = "STEPWELL_SUITE_NOTES"
-"""Where the plug-in, which is this file too, writes what a process of pytest ran."""
+"""Where the plug-in, which is also this file, writes what a pytest process ran."""
 
 
 @dataclass
 class Notes:
-    """What became of tests.
+    """The results of tests.
 
     Attributes:
-        ran: names of those that started a program on the core, in themselves or in what they need.
-        failed: names of those that failed, whether they did or not.
-        tests: how many there were, skipped ones too.
-
+        ran: names of those that started a program on the core, in themselves or in their fixtures.
+        failed: names of those that failed, whether they started a program or not.
+        tests: the number of tests, including skipped ones.
     """
 
     ran: list[str] = field(default_factory=list[str])
@@ -46,7 +46,7 @@ class Notes:
     tests: int = 0
 
     def add(self, other: Notes) -> None:
-        """Those of another folder."""
+        """Add the results of another folder."""
         self.ran += other.ran
         self.failed += other.failed
         self.tests += other.tests
@@ -57,7 +57,7 @@ _notes, _programs = Notes(), 0
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """Note a test that starts a program."""
+    """Record a test that starts a program."""
     before = _programs
     _notes.tests += 1
     result = yield
@@ -67,7 +67,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Note a failure, once."""
+    """Record a failure once."""
     if report.failed and report.nodeid not in _notes.failed:
         _notes.failed.append(report.nodeid)
 
@@ -85,12 +85,12 @@ def pytest_configure() -> None:
 
 
 def pytest_unconfigure() -> None:
-    """Write the notes."""
+    """Write the results."""
     Path(os.environ[NOTES]).write_text(json.dumps(asdict(_notes)))
 
 
 def run(core: str, tests: Sequence[str]) -> Notes:
-    """Tests in a process of pytest, on a core."""
+    """Run tests in a pytest process on a core."""
     if not tests:
         return Notes()
     with tempfile.TemporaryDirectory() as folder:
@@ -120,7 +120,7 @@ def main() -> int:
     """Run folders on cores; print a line for each."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--cores", nargs="+", default=["cortex-a76", "neoverse-v1"])
-    parser.add_argument("--notes", type=Path, help="keep here which tests of a folder ran a .pte")
+    parser.add_argument("--notes", type=Path, help="record here which tests of a folder ran a .pte")
     parser.add_argument("tests", nargs="*", help="folders and files; every folder of tests/")
     options = parser.parse_args()
     if why := next(filter(None, map(arm64.missing, options.cores)), None):

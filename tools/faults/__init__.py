@@ -1,4 +1,4 @@
-"""Faults of other tools, each a function that fails while the tool has it.
+"""Faults of other tools, each a function that fails while the tool has the fault.
 
-What stands in front of the first fault of a file is what its faults call; nothing is stepwell's.
+The code before the first fault of a file is shared by its faults; none of it is stepwell's.
 """

@@ -1,4 +1,4 @@
-"""A function as a module: what reproductions share, and scripts of them begin with."""
+"""A function as a module, which reproductions share and with which their scripts begin."""
 
 from collections.abc import Callable
 from typing import Any

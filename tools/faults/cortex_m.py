@@ -32,7 +32,7 @@ class Net(nn.Module):
 
 
 def same(net: nn.Module, *shape: int, units: float = 4.0) -> None:
-    """Ask that the lowered program is within some units of the quantized one."""
+    """Assert that the lowered program is within some units of the quantized one."""
     torch.manual_seed(1)
     x = torch.randn(shape)
     x = x.to(memory_format=torch.channels_last) if x.dim() == 4 else x
@@ -51,11 +51,11 @@ def same(net: nn.Module, *shape: int, units: float = 4.0) -> None:
 
 
 def seeded(layer: Callable[..., nn.Module], *sizes: int, **options: Any) -> Any:
-    """A layer with the same numbers each time."""
+    """Create a layer with reproducible weights."""
     torch.manual_seed(7)
     made = layer(*sizes, **options)
     if made.bias is not None:
-        nn.init.constant_(made.bias, 1.0)  # Else zero points are near zero, and so are errors.
+        nn.init.constant_(made.bias, 1.0)  # Otherwise zero points are near zero, and so are errors.
     return made
 
 

@@ -9,7 +9,7 @@ from torch.export import export
 
 
 class Counter(torch.nn.Module):
-    """Adds to a state that begins with ones."""
+    """Adds to a state that starts with ones."""
 
     def __init__(self, begin: float = 1.0) -> None:
         super().__init__()
@@ -21,7 +21,7 @@ class Counter(torch.nn.Module):
 
 
 def called(data: bytes, *inputs: Tensor, method: str = "forward") -> Tensor:
-    """The first result of a program."""
+    """Return the first result of a program."""
     return Runtime.get().load_program(data).load_method(method).execute(list(inputs))[0]
 
 
@@ -42,7 +42,7 @@ def rows_for_channels_last() -> None:
     try:
         result = called(data, x)
     except RuntimeError:
-        return  # To refuse it is right too.
+        return  # Refusing it is correct too.
     assert torch.allclose(result, module(x), 1e-4, 1e-4), (
         f"off by {float((result - module(x)).abs().max()):.3g}"
     )

@@ -11,7 +11,7 @@ from torch import Tensor
 
 
 def same(function: Callable[..., Any], *inputs: Tensor, at_most: float = 0.0) -> None:
-    """Ask that a program of portable kernels alone gives what eager gives."""
+    """Assert that a program of portable kernels computes eager's result."""
     exported = torch.export.export(Of(function), inputs)
     edge = to_edge(exported, compile_config=EdgeCompileConfig(_check_ir_validity=False))
     program = Runtime.get().load_program(edge.to_executorch().buffer)

@@ -17,14 +17,14 @@ class Graph:
         self.ser = ts.TosaSerializer("", targetMajor=1, targetMinor=1, targetDraft=True)
 
     def input(self, name: str, shape: list[int], dtype: Any) -> str:
-        """An input, by its name."""
+        """Add an input, and return its name."""
         self.ser.addInputTensor(ts.TosaSerializerTensor(name, shape, dtype))
         return name
 
     def op(
         self, name: str, inputs: list[str], results: list[tuple[list[int], Any]], *of: Any
     ) -> list[Any]:
-        """The results of an operator with attributes `of`."""
+        """Add an operator with attributes `of`, and return its results."""
         made = [self.ser.addIntermediate(shape, dtype) for shape, dtype in results]
         attribute = ts.TosaSerializerAttribute()
         getattr(attribute, f"{name}Attribute")(*of)
@@ -34,7 +34,7 @@ class Graph:
         return made
 
     def run(self, results: list[Any], *inputs: np.ndarray) -> list[np.ndarray]:
-        """What the reference model gives."""
+        """Return the reference model's results."""
         for each in results:
             self.ser.addOutputTensor(each)
         outputs, status = model.run(self.ser.serialize(), list(inputs))
@@ -43,7 +43,7 @@ class Graph:
 
 
 def product(payload: Any, scales: list[int]) -> None:
-    """MATMUL_T_BLOCK_SCALED of zeros, with another payload or other scales on one side."""
+    """Run MATMUL_T_BLOCK_SCALED of zeros, with another payload or other scales on one side."""
     graph = Graph()
     inputs = [
         graph.input("a", [1, 2, 32], D.FP8E4M3),
@@ -56,7 +56,7 @@ def product(payload: Any, scales: list[int]) -> None:
     try:
         graph.run(results, *(np.zeros(shape, np.uint8) for shape in shapes))
     except (ValueError, RuntimeError, AssertionError):
-        return  # An error is what is asked for.
+        return  # An error is expected.
     raise AssertionError("it runs, and says TOSA_VALID")
 
 

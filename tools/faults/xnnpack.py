@@ -10,14 +10,14 @@ from torch.nn import functional as F
 
 
 def lowered(module: torch.nn.Module, inputs: tuple[Tensor, ...]) -> bytes:
-    """The `.pte` of the usual flow."""
+    """Lower with the usual flow and return the `.pte`."""
     exported = torch.export.export(module.eval(), inputs)
     edge = to_edge_transform_and_lower(exported, partitioner=[XnnpackPartitioner()])
     return edge.to_executorch().buffer
 
 
 def same(module: torch.nn.Module, *inputs: Tensor, at_most: float = 1e-5) -> None:
-    """Ask that the program gives what eager gives."""
+    """Assert that the program computes eager's result."""
     with torch.no_grad():
         wanted = module.eval()(*inputs)
     program = Runtime.get().load_program(lowered(module, inputs))

@@ -1,1 +1,1 @@
-"""Programs mutated by rules that are proved, and how they are judged on each target."""
+"""Programs mutated by proved rules, and the flows that judge them."""

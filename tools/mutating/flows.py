@@ -1,7 +1,7 @@
-"""What a variant is run by: the interpreter, stepwell's targets, and the tools of others.
+"""The flows that run a variant: the interpreter, stepwell's targets, and other tools.
 
-A flow is a name with the kind of programs that it takes. Those of others run in a process of their
-own, which they may end.
+A flow is a name with the kind of programs that it accepts. Other tools run in a separate process,
+which they may crash.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ import stepwell
 from stepwell.dialects.quant.ports import meanings
 
 Run = Callable[[Any, Sequence[Any]], Tensor]
-"""From a program of torch's operators and inputs to the first result."""
+"""Maps a program of torch's operators and inputs to the first result."""
 SECONDS = 300
 
 
 @dataclass(frozen=True)
 class Flow:
-    """What runs a program; `kind` of programs it takes; of whom it is."""
+    """A function that runs a program, the `kind` of programs that it accepts, and its owner."""
 
     kind: str
     run: Run
@@ -43,7 +43,7 @@ def _lowered(target: str) -> Run:
 
 
 def _integers(program: Any, inputs: Sequence[Any]) -> Tensor:
-    """TOSA's graph takes and gives integers, and says by which scale."""
+    """Run on TOSA's integer inputs and outputs, with their scales."""
     lowered = stepwell.lower(program, "tosa-1.0+int")
     func = lowered.program.method()
     stored = [
@@ -147,7 +147,7 @@ def _iree_by_torch(program: Any, inputs: Sequence[Any]) -> Tensor:
 
 
 def _vela(program: Any, inputs: Sequence[Any]) -> Tensor:
-    """Whether Vela compiles what the reference model runs."""
+    """Check whether Vela compiles what the reference model runs."""
     import subprocess
 
     lowered = stepwell.lower(program, "tosa-1.0+int")
@@ -184,10 +184,10 @@ OURS = tuple(name for name, flow in FLOWS.items() if flow.is_ours)
 
 
 def run(flow: Flow, program: Any, inputs: Sequence[Any]) -> Tensor:
-    """What a flow gives.
+    """Return a flow's result.
 
     Raises:
-        RuntimeError: the process of another's tool was ended by a signal, or by the clock.
+        RuntimeError: the process of another tool was ended by a signal or a timeout.
     """
     if flow.is_ours:
         return flow.run(program, inputs)

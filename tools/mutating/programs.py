@@ -1,7 +1,7 @@
-"""What is mutated: small programs in float32 and in int8, and models of the examples.
+"""The programs to mutate: small ones in float32 and in int8, and models of the examples.
 
-Each program is a module, an input, and what eager gives. The int8 ones are the same modules behind
-a quantizer by its name.
+Each program is a module, an input, and eager's result. The int8 ones are the same modules after a
+quantizer, given by its name.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ INTEGER: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "branches": (lambda: Of(_branches, _conv(3, 4), _conv(3, 4), nn.Linear(128, 5)), IMAGE),
     "layers": (lambda: Of(_layers, nn.Linear(8, 8), nn.Linear(8, 8)), ROWS),
 }
-"""What a quantizer takes whole."""
+"""Modules that a quantizer treats as a unit."""
 ZOO = (
     "tiny.mlp_autoencoder llama.llama_block gpt2.gpt2_2layers tiny.ds_cnn bert.bert t5.t5_block"
     " decoders.qwen3_block whisper.whisper_encoder mobilenet.mobilenet_v3_small"
@@ -157,16 +157,16 @@ ZOO = (
 ).split()
 ZOO_INTEGER = "tiny.mlp_autoencoder tiny.ds_cnn resnet.resnet8 quantized.small_conv_net".split()
 ZOO_EVERY = 20
-"""One seed of so many is of a model of the examples."""
+"""One of this number of seeds selects a model of the examples."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """A program, what it takes, and what eager gives.
+    """A program, its inputs, and eager's result.
 
     Attributes:
-        unit: what a result may be off by: of the largest number a step, or of quantized ones
-            whole units of the last scale.
+        unit: the allowed error of a result per mutation: relative to the largest number, or for
+            quantized ones in units of the last scale.
     """
 
     name: str
@@ -177,7 +177,7 @@ class Case:
 
 
 def name_of(kind: str, seed: int) -> str:
-    """The program that a seed is of."""
+    """Return the program of a seed."""
     small, zoo = (SMALL, ZOO) if kind == "float32" else (INTEGER, ZOO_INTEGER)
     if seed % ZOO_EVERY == ZOO_EVERY - 1:
         return zoo[seed // ZOO_EVERY % len(zoo)]
@@ -186,7 +186,7 @@ def name_of(kind: str, seed: int) -> str:
 
 @cache
 def case(kind: str, name: str) -> Case:
-    """A program by name: `float32`, or behind a quantizer."""
+    """Return a program by name: `float32`, or after a quantizer."""
     torch.manual_seed(0)
     if "." in name:
         sys.path[:0] = [str(MODELS)] if str(MODELS) not in sys.path else []

@@ -1,4 +1,4 @@
-"""Steps: a rule that is proved, a direction, a place."""
+"""Mutations: a proved rule, a direction, a place."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MOST_STEPS, TRIES = 6, 24
 def mutated(
     kind: str, seed: int, left_out: frozenset[int] = frozenset()
 ) -> tuple[Any, tuple[str, ...]]:
-    """A variant of the program of a seed, and its steps."""
+    """Return a variant of the program of a seed, and its mutations."""
     draw = random.Random(seed)
     program = case(kind, name_of(kind, seed)).program
     steps: list[str] = []

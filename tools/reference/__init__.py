@@ -1,6 +1,6 @@
-"""Pages of the documentation that say what the code says: written from it, never committed.
+"""Documentation pages that are generated from the code and never committed.
 
-`pages()` gives them as path → Markdown; `tools/site_hook.py` puts them into the site.
+`pages()` returns them as path → Markdown; `tools/site_hook.py` adds them to the site.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PARTS: tuple[Callable[[], Mapping[str, str]], ...] = (
 
 
 def pages() -> dict[str, str]:
-    """Every generated page, by its path below `docs`; figures are SVG."""
+    """Return every generated page, by its path below `docs`; figures are SVG."""
     found: dict[str, str] = {}
     for part in PARTS:
         for path, text in part().items():

@@ -37,12 +37,12 @@ GROUPS = {
 
 
 def pages() -> dict[str, str]:
-    """One page; a public name that no group has stands last, so none is missing."""
+    """Return one page; public names without a group are at the end, so that none is missing."""
     named = {name for names in GROUPS.values() for name in names}
     groups = {**GROUPS, "More": tuple(n for n in stepwell.__all__ if n not in named)}
     parts = [
         "# Python\n\nEverything here is imported from `stepwell`; `import stepwell` is cheap: each "
-        "name is loaded when it is first used.\n"
+        "name is loaded on first use.\n"
     ]
     for title, names in groups.items():
         if names:
@@ -53,7 +53,7 @@ def pages() -> dict[str, str]:
 
 
 def _home(name: str) -> str:
-    """Where a public name is defined, which is where its docstring stands."""
+    """Return where a public name is defined, which is where its docstring is."""
     value = getattr(stepwell, name)
     home = getattr(value, "__module__", None)
     if name == "PIPELINES" or home is None:

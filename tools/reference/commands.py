@@ -1,4 +1,4 @@
-"""The command line, as its own help says it."""
+"""The command line, from its own help."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from reference.text import fenced
 
 
 def pages() -> dict[str, str]:
-    """One page with the help of every command."""
+    """Return one page with the help of every command."""
     os.environ["COLUMNS"] = "100"
     from stepwell.cli import main
 

@@ -1,4 +1,4 @@
-"""The tutorials: the scripts in `examples`, each with its words first and then its code."""
+"""The tutorials: the scripts in `examples`, each with its text first and then its code."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ ORDER = (
 
 
 def pages() -> dict[str, str]:
-    """One page a script, and an index."""
+    """Return one page per script, and an index."""
     files = {path.stem: path for path in sorted((ROOT / "examples").glob("*.py"))}
     names = [n for n in ORDER if n in files] + [n for n in files if n not in ORDER]
     files["first_look"] = ROOT / "examples/notebooks/first_look.py"
     names.append("first_look")
     found: dict[str, str] = {}
-    index = ["# Tutorials\n\nEach is a script of the tree that a test runs.\n"]
+    index = ["# Tutorials\n\nEach is a script in the repository that a test runs.\n"]
     for name in names:
         source = files[name].read_text(encoding="utf-8")
         path = files[name].relative_to(ROOT).as_posix()

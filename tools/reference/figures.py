@@ -11,7 +11,7 @@ from stepwell.ir.platform.bar_charts import OTHERS, OURS, THEIRS, bars
 
 
 def pages() -> dict[str, str]:
-    """SVG files below `figures`."""
+    """Return SVG files below `figures`."""
     return {
         "figures/latency.svg": latency(),
         "figures/op_counts.svg": op_counts(),
@@ -22,13 +22,13 @@ def pages() -> dict[str, str]:
 
 
 def rows_of(page: str, pattern: str) -> list[tuple[str, ...]]:
-    """The groups of a pattern in the lines of a page, in order."""
+    """Return the groups of a pattern in the lines of a page, in order."""
     text = (ROOT / "docs" / page).read_text(encoding="utf-8")
     return [m.groups() for m in re.finditer(pattern, text, re.M)]
 
 
 def latency() -> str:
-    """Milliseconds a call, as the first table of `peers.md` has them."""
+    """Milliseconds per call, from the first table of `peers.md`."""
     text = (ROOT / "docs/peers.md").read_text(encoding="utf-8")
     table = text.split("<!-- peers 1 -->")[1].split("<!-- /peers 1 -->")[0]
     rows = [
@@ -49,7 +49,7 @@ STRANGERS = r"^\| ([a-z][\w ,-]*) \| (\d+)/(\d+) → (\d+)/(\d+) \| [\d.]+ → [
 
 
 def op_counts() -> str:
-    """Delegates and ops outside them, stock and ours, of the models in `xnnpack.md`."""
+    """Delegates and ops outside them, stock and stepwell, of the models in `xnnpack.md`."""
     found = rows_of("xnnpack.md", STRANGERS)
     rows = [(r[0], [float(r[3]) + float(r[4]), float(r[1]) + float(r[2])]) for r in found]
     rows.sort(key=lambda row: -row[1][1])
@@ -58,7 +58,7 @@ def op_counts() -> str:
 
 
 def speed() -> str:
-    """How many times faster than the stock flow, of the same models."""
+    """Speed relative to the stock flow, of the same models."""
     rows = [(r[0], [float(r[5])]) for r in rows_of("xnnpack.md", STRANGERS)]
     rows.sort(key=lambda row: -row[1][0])
     title = "Stock milliseconds divided by ours, of the same models, logarithmic"
@@ -66,7 +66,7 @@ def speed() -> str:
 
 
 def memory(by_rows: bool) -> str:
-    """The arena of an int8 MobileNetV1-0.25 on a Cortex-M4, as it is or row by row."""
+    """The arena of an int8 MobileNetV1-0.25 on a Cortex-M4, unmodified or row by row."""
     import torch
 
     import stepwell

@@ -1,4 +1,4 @@
-"""Every op of every dialect: operands, fields, shape, meaning and limits, as its class has them."""
+"""Every op of every dialect: operands, fields, shape, semantics and limits, from its class."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ from stepwell.ir.declared.inference import inference_rule
 from stepwell.ir.declared.interpretation import rule_for
 
 ABOUT = {
-    "aten": "torch's operators, each overload as its schema states it",
-    "cmsis": "CMSIS-NN's int8 operators, as ExecuTorch's `cortex_m` library has them",
+    "aten": "torch's operators, one per overload, with its schema",
+    "cmsis": "CMSIS-NN's int8 operators in ExecuTorch's `cortex_m` library",
     "control": "control flow: conditions, loops and maps as regions",
     "ethosu": "delegates of an Ethos-U",
-    "executorch": "delegates that no reader here understands",
+    "executorch": "delegates that stepwell cannot read",
     "quant": "casts between numbers and quantized types",
-    "stepwell": "weights, state and what a method writes back",
-    "sym": "arithmetic on sizes and other run-time scalars",
-    "tosa": "TOSA's operators, of the shipped schema",
-    "tosa_mxfp": "block-scaled layers as ExecuTorch spells them",
+    "stepwell": "weights, state and mutated inputs",
+    "sym": "arithmetic on sizes and other dynamic scalars",
+    "tosa": "TOSA's operators, from the schema of tosa-tools",
+    "tosa_mxfp": "block-scaled layers of ExecuTorch",
     "xnnpack": "one op for each node of ExecuTorch's XNNPACK schema",
 }
 
 
 def dialects() -> dict[str, Dialect]:
-    """Every dialect by name, loaded."""
+    """Load every dialect, by name."""
     found = {"stepwell": Stepwell}
     for name in PACKAGES:
         module = importlib.import_module(f"stepwell.dialects.{HOMES.get(name, name)}")
@@ -53,7 +53,7 @@ def dialects() -> dict[str, Dialect]:
 
 
 def pages() -> dict[str, str]:
-    """One page a dialect, and an index."""
+    """Return one page per dialect, and an index."""
     found: dict[str, str] = {"reference/ops/aten.md": _aten()}
     rows = [("[`aten`](aten.md)", str(sum(map(len, CLASSES.values()))), ABOUT["aten"])]
     for name, dialect in dialects().items():
@@ -86,7 +86,7 @@ def _is_ours(cls: type[Operation], dialect: str) -> bool:
 
 
 def entry(cls: Any) -> str:
-    """An op's section."""
+    """Render an op's section."""
     definition = cls.get_irdl_definition()
     parts = [f"## {cls.name}\n", prose(cls.__doc__), ""]
     rows = [(f"`{n}`", "operand" + _many(d), _constraint(d)) for n, d in definition.operands]
@@ -101,11 +101,11 @@ def entry(cls: Any) -> str:
         parts += [table(("", "is", "of type"), rows)]
     parts += [f"- {line}" for line in (*_limits(cls), *_shape(cls))] + [""]
     if (rule := rule_for(cls)) is not None:
-        parts.append(folded("meaning: what the interpreter computes", _source(rule)))
+        parts.append(folded("semantics: the interpreter's function", _source(rule)))
     named = map(vars(cls).get, ("check", "verify_", "problems", "check_datatypes"))
     checks = [c for c in named if callable(c) and c.__module__.startswith("stepwell.")]
     if checks:
-        parts.append(folded("what the verifier asks of it", "\n".join(map(_source, checks))))
+        parts.append(folded("the verifier", "\n".join(map(_source, checks))))
     return "\n".join(parts)
 
 
@@ -116,7 +116,7 @@ def _many(held: Any) -> str:
 
 
 def _constraint(held: Any) -> str:
-    """The names of the attribute classes that a definition takes."""
+    """List the names of the attribute classes that a definition accepts."""
     names: list[str] = []
 
     def visit(value: Any, depth: int = 0) -> None:
@@ -155,7 +155,7 @@ def _type_name(cls: type) -> str:
 
 
 def _limits(cls: Any) -> list[str]:
-    """The tables that a class declares, as sentences."""
+    """Format the tables that a class declares as sentences."""
     found: list[str] = []
     if (node := vars(cls).get("NODE")) is not None:
         found.append(f"node of XNNPACK's schema: `{node}`")
@@ -173,14 +173,14 @@ def _limits(cls: Any) -> list[str]:
             types = ", ".join(forms._SPELLED.get(t, str(t)) for t in signature)
             asked = " or ".join("+".join(sorted(n)) or "any" for n in needs)
             rows.append(f"`{types}` ({asked})")
-        found.append("element types, and what of the target each needs: " + "; ".join(rows))
+        found.append("element types, and what each requires of the target: " + "; ".join(rows))
     return found
 
 
 def _shape(cls: Any) -> list[str]:
     rule = inference_rule(cls)
     if rule is None:
-        return ["shape: as its text states; the verifier compares"]
+        return ["shape: stated in the text; the verifier compares"]
     said = first_paragraph(rule.__doc__)
     return [f"shape: {said or 'inferred'} (`{where(rule)}`, `{rule.__name__}`)"]
 
@@ -193,12 +193,12 @@ def _source(function: Callable[..., Any]) -> str:
 
 
 def _aten() -> str:
-    """Torch's operators: a table, for they differ in nothing but their schemas."""
+    """Render torch's operators as a table, because they differ only in their schemas."""
     parts = [
         "# Dialect `aten`\n\n"
         "One op for each functional overload; its operands, fields and results are those of "
-        "torch's schema, in order. An operator that is not listed is made from its schema when "
-        "it is named, `stepwell.register_op` makes one known that torch does not load itself.\n\n"
+        "torch's schema, in order. An operator that is not listed is created from its schema on "
+        "first use; `stepwell.register_op` registers one that torch does not load itself.\n\n"
         "**Shape**: asked of torch's own meta kernels, and computed by rules for the commonest "
         "ops and for symbolic sizes. **Meaning**: what torch computes. **Limits**: an op that "
         "writes to its arguments has no place here, import makes programs functional. Which of "

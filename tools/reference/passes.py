@@ -1,12 +1,10 @@
-"""Every rewrite and pass: why, before, after, how far results move, and which pipelines run it."""
+"""Every rewrite and pass: motivation, example, error bound, and the pipelines that run it."""
 
 from __future__ import annotations
 
 import inspect
-import pkgutil
 import sys
 from collections import defaultdict
-from importlib import import_module
 from typing import Any
 
 from reference.text import anchor, fenced, first_paragraph, folded, prose, table, where
@@ -16,18 +14,17 @@ from stepwell.pipelines.pass_pipeline.named_passes import step_classes
 from stepwell.pipelines.pass_pipeline.ordering import places_of
 from stepwell.pipelines.xnnpack import Pipeline
 from stepwell.targets.table import PIPELINES
-from stepwell.translate import lowerings, rewrites
 from stepwell.translate.lowerings.lowering import Lowering
+from stepwell.translate.passes import folder_of, pass_modules
 from stepwell.translate.rewrites import documentation
 from stepwell.translate.rules.rewrite import RuleRewrite
 
 FOLDERS = {
-    folder.name: first_paragraph(import_module(f"{above.__name__}.{folder.name}").__doc__)
-    for above in (lowerings, rewrites)
-    for folder in pkgutil.iter_modules(above.__path__)
-    if folder.ispkg
-} | {"shared": "Of every level."}
-"""What the passes of a folder are about, as its package says."""
+    folder_of(f"{module.__name__}.x"): first_paragraph(module.__doc__)
+    for module in pass_modules()
+    if hasattr(module, "__path__")
+} | {"shared": "For every level."}
+"""The subject of the passes of a folder, from its package's docstring."""
 SHOWN = (
     "xnnpack",
     "xnnpack-published",
@@ -41,12 +38,12 @@ SHOWN = (
 
 
 def pages() -> dict[str, str]:
-    """One page a folder of rewrites, an index of all, and the order of each pipeline."""
+    """Return one page per folder of rewrites, an index of all, and the order of each pipeline."""
     places = _places()
     by_folder: dict[str, list[str]] = defaultdict(list)
     rows: list[tuple[str, str, str]] = []
     for name, cls in step_classes().items():
-        folder = folder_of(cls)
+        folder = folder_of_step(cls)
         by_folder[folder].append(entry(name, cls, places.get(cls, [])))
         rows.append((f"[`{name}`]({folder}.md#{anchor(name)})", folder, summary(cls)))
     found = {"reference/passes/index.md": _index(rows)}
@@ -57,27 +54,26 @@ def pages() -> dict[str, str]:
     return found
 
 
-def folder_of(cls: type[Step]) -> str:
-    """The folder below `translate/rewrites` or `translate/lowerings` that a step stands in."""
-    parts = cls.__module__.split(".")
-    return parts[3] if parts[2:3] in (["rewrites"], ["lowerings"]) else "shared"
+def folder_of_step(cls: type[Step]) -> str:
+    """Return the folder of a pass."""
+    return folder_of(cls.__module__) or "shared"
 
 
 def summary(cls: type[Step]) -> str:
-    """What a step does, in a line."""
+    """Return what a pass does, in a line."""
     return first_paragraph(cls.__doc__)
 
 
 def entry(name: str, cls: type[Step], places: list[str]) -> str:
-    """A step's section."""
+    """Render a pass's section."""
     parts = [f"## {name}\n", prose(cls.__doc__), ""]
     motive = _motive(cls)
     if motive and motive != prose(cls.__doc__):
         parts += [motive, ""]
     if issubclass(cls, Rewrite) and not inspect.isabstract(cls):
-        parts += [f"Looks at {_anchors(cls)}. {bound_text(cls.bound)}", ""]
+        parts += [f"Matches {_anchors(cls)}. {bound_text(cls.bound)}", ""]
     else:
-        parts += [f"Looks at whole programs. {bound_text(cls.bound)}", ""]
+        parts += [f"Runs on whole programs. {bound_text(cls.bound)}", ""]
     examples = _examples(cls)
     for before, after in examples[:2]:
         parts += ["Before:\n", fenced(before, "mlir"), "After:\n", fenced(after, "mlir")]
@@ -89,14 +85,18 @@ def entry(name: str, cls: type[Step], places: list[str]) -> str:
             )
         )
     if issubclass(cls, RuleRewrite):
-        parts.append(folded("the rule as it is written", fenced(cls.rule.text)))
+        parts.append(folded("the text of the rule", fenced(cls.rule.text)))
     run = ", ".join(f"`{place}`" for place in places)
-    parts += [f"`{_file(cls)}`" + (f"; run by {run}" if run else "; in no pipeline by itself"), ""]
+    parts += [
+        f"`{_file(cls)}`"
+        + (f"; run by {run}" if run else "; not a pass of its own in any pipeline"),
+        "",
+    ]
     return "\n".join(parts)
 
 
 def _motive(cls: type[Step]) -> str:
-    """The module's words before its example; a file of rules has each rule's own."""
+    """Return the module's text before its example; in a file of rules, each rule's own."""
     if issubclass(cls, RuleRewrite):
         return prose(cls.rule.prose)
     if issubclass(cls, Lowering):
@@ -126,9 +126,9 @@ def _anchors(cls: Any) -> str:
 
 
 def bound_text(bound: Bound) -> str:
-    """How far results may move, in words."""
+    """Describe an error bound in words."""
     if bound.exact:
-        return "Results stay bit for bit."
+        return "Results are equal bit for bit."
     terms: list[str] = []
     if bound.units:
         terms.append(f"{bound.units} unit{'s' * (bound.units > 1)} of the stored integer")
@@ -140,13 +140,13 @@ def bound_text(bound: Bound) -> str:
         f"{factor:g} of {' + '.join(f'|{n}|' for n in names)}" for factor, names in bound.magnitudes
     ]
     if bound.derived and not terms:
-        terms.append("what both sides round")
-    moved = "Results move by at most " + ", ".join(terms) if terms else "Results move"
+        terms.append("the roundings of both sides")
+    moved = "Results differ by at most " + ", ".join(terms) if terms else "Results differ"
     return moved + (f": {bound.reason}." if bound.reason else ".")
 
 
 def _places() -> dict[type[Step], list[str]]:
-    """Class of a step → the paths it stands at, of the pipelines shown."""
+    """Map the class of a pass to its paths in the listed pipelines."""
     found: dict[type[Step], list[str]] = defaultdict(list)
     for name in SHOWN:
         for path, step in _steps(PIPELINES[name]):
@@ -155,7 +155,7 @@ def _places() -> dict[type[Step], list[str]]:
 
 
 def _parts(step: Any) -> list[Any]:
-    """What a step holds; itself if it holds nothing."""
+    """Return the parts of a pass, or the pass itself if it has none."""
     if isinstance(step, GreedyRewrites):
         return list(step.rewrites)
     return [step.held] if isinstance(step, NamedPass) else [step]
@@ -172,21 +172,21 @@ def _steps(pipeline: Pipeline) -> list[tuple[str, Any]]:
 def _index(rows: list[tuple[str, str, str]]) -> str:
     folders = "\n".join(f"- [{name}]({name}.md): {what}" for name, what in FOLDERS.items())
     return (
-        "# Passes\n\nEvery rewrite and pass, as `stepwell opt -p NAME` takes it. The examples are "
-        "those of the files: a test runs each and interprets both sides on the same inputs.\n\n"
+        "# Passes\n\nEvery rewrite and pass, by its name for `stepwell opt -p NAME`. The examples "
+        "are those of the files: a test runs each and interprets both sides on the same inputs.\n\n"
         f"{folders}\n\n{table(('pass', 'folder', 'what it does'), rows)}"
     )
 
 
 def _pipelines() -> str:
     names = step_classes()
-    paths = {cls: f"passes/{folder_of(cls)}.md#{anchor(name)}" for name, cls in names.items()}
+    paths = {cls: f"passes/{folder_of_step(cls)}.md#{anchor(name)}" for name, cls in names.items()}
     parts = [
-        "# Pipelines\n\nThe order in which each target runs its steps. A step that holds several "
-        "rewrites runs them together until none applies. The path of each is what "
-        "`pipeline.after(path, …)` takes (`absorb/fold-bias-into-layer`). Why each stands where it "
-        "does is declared (`src/stepwell/pipelines/pass_pipeline/ordering.py`); a form is what some "
-        "rewrites leave: tests look at it between steps.\n"
+        "# Pipelines\n\nThe order in which each target runs its passes. A pass with several "
+        "rewrites runs them together until none applies. The path of each is an argument of "
+        "`pipeline.after(path, …)` (`absorb/fold-bias-into-layer`). The reason for each position "
+        "is declared in `src/stepwell/pipelines/pass_pipeline/ordering.py`. A form is what some "
+        "rewrites establish: tests check it between passes.\n"
     ]
     for name in SHOWN:
         rows = [
@@ -207,7 +207,7 @@ def _why(place: Place) -> str:
     if place.needs:
         said.append(f"Needs a program that is {' and '.join(f.name for f in place.needs)}.")
     if place.leaves:
-        said.append(" ".join(f"Behind it {form.says} ({form.name})." for form in place.leaves))
+        said.append(" ".join(f"After it {form.says} ({form.name})." for form in place.leaves))
     return " ".join(said)
 
 

@@ -1,4 +1,4 @@
-"""Every target: what it makes, what may be chosen, what it does not take."""
+"""Every target: its artifact, its options, and its limits."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from stepwell.targets.table import find_target
 
 
 def pages() -> dict[str, str]:
-    """One page."""
+    """Return one page."""
     parts = [
-        "# Targets\n\n`stepwell.lower(program, NAME)`, `stepwell lower MODEL -t NAME`. What is "
-        "outside these limits stays with the runtime's own kernels where the target has any, and "
-        "is refused with its place in the model where it has none.\n",
+        "# Targets\n\n`stepwell.lower(program, NAME)`, `stepwell lower MODEL -t NAME`. Operators "
+        "outside these limits run on the runtime's own kernels if the target has any, and "
+        "are refused with their line in the model otherwise.\n",
         _section("xnnpack", "XNNPACK on a CPU, through ExecuTorch"),
         _limits(
             ("nodes", f"{len(NODES)}: [ops](ops/xnnpack.md)"),
@@ -29,7 +29,7 @@ def pages() -> dict[str, str]:
             ("left over", "ExecuTorch's portable and quantized kernels"),
             ("more", "[XNNPACK](../xnnpack.md)"),
         ),
-        "`xnnpack-published` is the same target with the pipeline of an upstream change alone.\n",
+        "`xnnpack-published` is the same target with only the pipeline of an upstream change.\n",
         _section("cortex-m55", "a Cortex-M through CMSIS-NN, int8", "cortex-m*"),
         table(
             ("name", "instructions of its kernels", "a linear layer's bias from kernel sums"),
@@ -40,14 +40,14 @@ def pages() -> dict[str, str]:
         ),
         _limits(
             ("operators", "[ops](ops/cmsis.md)"),
-            ("sizes", "known; pin symbolic ones with `sizes=`"),
+            ("sizes", "static; fix symbolic ones with `sizes=`"),
             (
                 "left over",
                 "ExecuTorch's portable kernels; without a runtime, `to_c(runtime=None)`, nothing",
             ),
             ("more", "[Cortex-M](../cortex_m.md)"),
         ),
-        _section("ethos-u55-128", "an Ethos-U beside a Cortex-M, compiled by Vela", "ethos-u*"),
+        _section("ethos-u55-128", "an Ethos-U with a Cortex-M, compiled by Vela", "ethos-u*"),
         table(
             ("names", "Vela's system", "memory mode"),
             [
@@ -56,7 +56,7 @@ def pages() -> dict[str, str]:
             ],
         ),
         _limits(
-            ("inside a delegate", "TOSA's integers as Vela takes them"),
+            ("inside a delegate", "TOSA's integer operators that Vela supports"),
             ("left over", "the CPU's operators"),
             ("needs", "`pip install 'stepwell[ethos-u]'`"),
             ("more", "[Ethos-U](../ethos_u.md)"),
@@ -68,7 +68,10 @@ def pages() -> dict[str, str]:
         + prose(parse_target.__doc__).split("\n\n")[0]
         + "\n",
         _limits(
-            ("operators", "[ops](ops/tosa.md), with the profile or extension each type asks for"),
+            (
+                "operators",
+                "[ops](ops/tosa.md), with the profile or extension that each type requires",
+            ),
             ("level", "8K: " + first_paragraph(limits.__doc__)),
             (
                 "largest kernel, stride, scale",
@@ -82,7 +85,7 @@ def pages() -> dict[str, str]:
         ),
         _section("vgf", "a `.vgf` file for Vulkan's ML extensions"),
         _limits(
-            ("inside", "TOSA 1.0 of both profiles, shapes that are fixed"),
+            ("inside", "TOSA 1.0 of both profiles, static shapes"),
             ("needs", "`pip install 'stepwell[vgf]'`"),
             ("more", "[TOSA](../tosa.md)"),
         ),
@@ -96,7 +99,7 @@ def _section(name: str, title: str, family: str | None = None) -> str:
         f"`to_{kind}()`" for kind in found.emitters if kind not in ("sources", "estimates")
     )
     rows = [(f"`{o.name}`", o.values, f"`{o.default!r}`", o.meaning) for o in found.options]
-    return f"## {family or name}\n\n{title[:1].upper() + title[1:]}. Makes {made}.\n\n" + table(
+    return f"## {family or name}\n\n{title[:1].upper() + title[1:]}. Produces {made}.\n\n" + table(
         ("option", "values", "default", "meaning"), rows
     )
 

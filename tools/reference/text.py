@@ -12,43 +12,43 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table; strokes in cells are escaped."""
+    """Render a table; vertical bars in cells are escaped."""
     lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
     lines += ["| " + " | ".join(c.replace("|", "\\|") for c in row) + " |" for row in rows]
     return "\n".join(lines) + "\n"
 
 
 def fenced(text: str, language: str = "") -> str:
-    """A block of code, whatever is in it."""
+    """Render a block of code with any content."""
     ticks = "```" if "```" not in text else "````"
     return f"{ticks}{language}\n{text.strip(chr(10))}\n{ticks}\n"
 
 
 def folded(title: str, body: str) -> str:
-    """A block that opens when its title is clicked."""
+    """Render a block that opens on a click."""
     return f'??? note "{title}"\n\n' + "".join(
         f"    {line}\n" if line else "\n" for line in body.splitlines()
     )
 
 
 def prose(text: str | None) -> str:
-    """A docstring's words, indentation taken off; outside of code `<` begins no element."""
+    """Dedent a docstring; outside of code `<` is escaped."""
     parts = re.split(r"(`[^`]*`)", inspect.cleandoc(text or ""))
     return "".join(p if p.startswith("`") else p.replace("<", "&lt;") for p in parts)
 
 
 def first_paragraph(text: str | None) -> str:
-    """The first paragraph of a docstring, on one line."""
+    """Return the first paragraph of a docstring on one line."""
     return " ".join(prose(text).split("\n\n")[0].split())
 
 
 def where(value: Any) -> str:
-    """The file that a class or function stands in, below the root of the tree."""
+    """Return the file of a class or function, relative to the root of the tree."""
     found = inspect.getsourcefile(value)
     assert found is not None
     return Path(found).resolve().relative_to(ROOT).as_posix()
 
 
 def anchor(heading: str) -> str:
-    """The fragment that Markdown gives a heading."""
+    """Return the fragment that Markdown generates for a heading."""
     return re.sub(r"[\s]+", "-", re.sub(r"[^\w\s-]", "", heading).strip().lower())

@@ -1,4 +1,4 @@
-"""A plug-in to start from: what it brings, each imported when its name is first asked for."""
+"""A plug-in to start from: its parts, each imported on first use of its name."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import stepwell
 
 
 def plugin(registry: stepwell.Registry) -> None:
-    """Fill the registry; stepwell calls this when a plug-in's name may be meant."""
+    """Fill the registry; stepwell calls this when a name may belong to the plug-in."""
     from stepwell_toy.dialect import LEVEL, AddOp, Toy
     from stepwell_toy.operators import halve_weights, register_twice
     from stepwell_toy.rewrites import LowerToToy, MergeScales

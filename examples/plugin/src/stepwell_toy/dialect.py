@@ -1,4 +1,4 @@
-"""The dialect `toy`: three ops on tensors of one type, and the level that they are of."""
+"""The dialect `toy`: three ops on tensors of one type, and their level."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from stepwell import Level, infers, interprets
 
 @irdl_op_definition
 class AddOp(IRDLOperation):
-    """`toy.add %x, %y`: x + y, element by element."""
+    """`toy.add %x, %y`: x + y, elementwise."""
 
     name = "toy.add"
     x = operand_def(TensorType)
@@ -51,7 +51,7 @@ class ScaleOp(IRDLOperation):
 
 @irdl_op_definition
 class ReluOp(IRDLOperation):
-    """`toy.relu %x`: the greater of x and 0."""
+    """`toy.relu %x`: the maximum of x and 0."""
 
     name = "toy.relu"
     x = operand_def(TensorType)
@@ -64,25 +64,25 @@ class ReluOp(IRDLOperation):
 
 @infers(AddOp, ScaleOp, ReluOp)
 def type_of_first(op: Operation) -> Sequence[Attribute]:
-    """The result has the operands' type: nothing is broadcast."""
+    """The result has the operands' type; there is no broadcasting."""
     return (op.operands[0].type,)
 
 
 @interprets(AddOp)
 def meaning_of_add(op: Operation, args: Sequence[Any], interpreter: Any) -> Sequence[Any]:
-    """A sum, rounded."""
+    """Add, rounded."""
     return (args[0] + args[1],)
 
 
 @interprets(ScaleOp)
 def meaning_of_scale(op: ScaleOp, args: Sequence[Any], interpreter: Any) -> Sequence[Any]:
-    """A product, rounded."""
+    """Multiply, rounded."""
     return (args[0] * op.factor.value.data,)
 
 
 @interprets(ReluOp)
 def meaning_of_relu(op: Operation, args: Sequence[Any], interpreter: Any) -> Sequence[Any]:
-    """As torch's."""
+    """Compute torch's relu."""
     return (torch.relu(args[0]),)
 
 

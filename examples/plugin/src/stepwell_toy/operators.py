@@ -27,12 +27,12 @@ def _added(x: torch.Tensor) -> torch.Tensor:
 
 
 def register_twice(registry: stepwell.Registry) -> None:
-    """Its meaning, for the interpreter."""
+    """Register its implementation for the interpreter."""
     registry.op(torch.ops.toy_ops.twice.default, meaning=_added)
 
 
 def halve_weights(module: torch.nn.Module, inputs: Sequence[Any]) -> torch.nn.Module:
-    """A quantizer: every parameter rounded to half precision, and held in f32."""
+    """A quantizer: round every parameter to half precision, and store it in f32."""
     rounded = copy.deepcopy(module)
     with torch.no_grad():
         for parameter in rounded.parameters():

@@ -16,7 +16,7 @@ from stepwell_toy.dialect import AddOp, ReluOp, ScaleOp
 
 @dataclass(frozen=True)
 class Form:
-    """What takes an op's place: a class of toy's, its operands and properties."""
+    """The replacement of an op: a class of toy's, its operands and properties."""
 
     op: Operation
     cls: type[IRDLOperation]
@@ -26,13 +26,13 @@ class Form:
 
 @dataclass(frozen=True)
 class LowerToToy(Rewrite[Form, SchemaOp]):
-    """`aten` ops, and the custom operator `toy_ops.twice`, to those of the toy machine."""
+    """Lower `aten` ops and the custom operator `toy_ops.twice` to those of the toy machine."""
 
     name = "lower-to-toy"
     anchors = (SchemaOp,)
 
     def match(self, op: SchemaOp, program: Program) -> Form | Refusal | None:
-        """An op that the machine has, on f32 tensors of one shape."""
+        """Match an op that the machine supports, on f32 tensors of one shape."""
         form = _form(op)
         if form is None:
             return Refusal("the toy machine adds, scales and rectifies")
@@ -40,11 +40,11 @@ class LowerToToy(Rewrite[Form, SchemaOp]):
         if not isinstance(result, TensorType) or result.element_type != f32:
             return Refusal("the toy machine computes in f32")
         if {operand.type for operand in form.operands} != {result}:
-            return Refusal("the toy machine broadcasts nothing")
+            return Refusal("the toy machine does not broadcast")
         return form
 
     def build(self, match: Form, rw: Rewriter) -> None:
-        """One op for one."""
+        """Replace one op by one."""
         types = [result.type for result in match.op.results]
         made = match.cls.build(
             operands=match.operands, properties=match.properties, result_types=types
@@ -67,18 +67,20 @@ def _form(op: SchemaOp) -> Form | None:
 
 @dataclass(frozen=True)
 class MergeScales(Rewrite[ScaleOp, ScaleOp]):
-    """`toy.scale (toy.scale %x, a), b` to `toy.scale %x, a·b`: one rounding for two."""
+    """Merge `toy.scale (toy.scale %x, a), b` to `toy.scale %x, a·b`: one rounding
+    instead of two.
+    """
 
     name = "merge-scales"
     anchors = (ScaleOp,)
-    bound = Bound(relative=2**-22, reason="one rounding for two")
+    bound = Bound(relative=2**-22, reason="one rounding instead of two")
 
     def match(self, op: ScaleOp, program: Program) -> ScaleOp | None:
-        """A scale of a scale."""
+        """Match a scale of a scale."""
         return op if isinstance(op.x.owner, ScaleOp) else None
 
     def build(self, match: ScaleOp, rw: Rewriter) -> None:
-        """The product of the factors."""
+        """Build a scale by the product of the factors."""
         inner = match.x.owner
         assert isinstance(inner, ScaleOp)
         factor = FloatAttr(inner.factor.value.data * match.factor.value.data, f64)

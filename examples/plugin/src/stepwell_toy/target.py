@@ -1,6 +1,6 @@
 """The target `toy`: its pipeline, and a `.toy` file written, read back and run.
 
-The file is JSON: shapes of the inputs, an instruction a value, and which values come out.
+The file is JSON: shapes of the inputs, one instruction per value, and the values that are returned.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from stepwell_toy.rewrites import LowerToToy, MergeScales
 
 @dataclass(frozen=True)
 class EnterToy(Pass):
-    """Says that the program is at the level `toy`; the verifier applies its table from then on."""
+    """State that the program is at the level `toy`; the verifier applies its table from then on."""
 
     name = "enter-toy"
 
     def apply(self, program: Program, history: History) -> int:
-        """Mark the module."""
+        """Set the level of the module."""
         set_level(program.module, "toy")
         return 1
 
@@ -48,7 +48,7 @@ PIPELINE = Pipeline("toy", (GreedyRewrites("lower", (LowerToToy(),)), MergeScale
 
 
 def emit(program: Program) -> bytes:
-    """The bytes of a program at the level `toy`."""
+    """Write a program at the level `toy` as bytes."""
     func = program.method()
     numbers: dict[Any, int] = {argument: at for at, argument in enumerate(func.body.block.args)}
     code: list[Any] = []
@@ -79,7 +79,7 @@ def run(artifact: bytes, inputs: Sequence[Any], method: str) -> tuple[Any, ...]:
 
 
 def _computed(name: str, operands: Sequence[Any], values: Sequence[Any]) -> Any:
-    """One instruction; numbers too large become infinities, without a word."""
+    """Execute one instruction; overflow gives infinities without a warning."""
     with np.errstate(all="ignore"):
         if name == "constant":
             return np.asarray(operands[0], np.float32)
@@ -93,7 +93,7 @@ def _computed(name: str, operands: Sequence[Any], values: Sequence[Any]) -> Any:
 
 
 def read(artifact: bytes) -> Program:
-    """The program in a `.toy`; here by way of its text."""
+    """Read the program of a `.toy`, here via its text."""
     try:
         held = json.loads(artifact)
     except ValueError as error:
@@ -131,7 +131,9 @@ def read(artifact: bytes) -> Program:
 
 
 def make_target() -> Target:
-    """The target; its engine is exact: one rounding an instruction, as the meaning of its op."""
+    """Create the target; its engine is exact: one rounding per instruction, like its op's
+    interpreter function.
+    """
     return Target(
         "toy",
         PIPELINE,
