@@ -153,7 +153,7 @@ from stepwell.cli.main import main
 with contextlib.redirect_stdout(io.StringIO()) as said:
     assert main(["demo", "--quick", "--load", sys.argv[1]]) == 0
 print(said.getvalue())
-told = re.findall(r"^(?:see every step|read it as text): .*?stepwell (.*)$", said.getvalue(), re.M)
+told = re.findall(r"^(?:see every pass|read it as text): .*?stepwell (.*)$", said.getvalue(), re.M)
 print([main(shlex.split(line)) for line in told][-2:])
 """
 
@@ -201,7 +201,7 @@ def test_without_fork_a_sentence_says_what_to_do(
     monkeypatch.chdir(tmp_path)
     monkeypatch.delattr("os.fork")
     assert main(command) == 1
-    assert "by fork, which this system has not" in capsys.readouterr().err
+    assert "by fork, which this system does not support" in capsys.readouterr().err
 
 
 def test_the_version_is_semantic_and_the_changelog_has_it() -> None:

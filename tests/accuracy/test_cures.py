@@ -44,7 +44,7 @@ def test_other_weights_on_the_same_grid_win_the_loss_back(form: str) -> None:
         net(), target, batches(7, 3), quantize=form, levels=0, fit=batches(8, 6),
         cures=("rounding", "distilling"),
     )  # fmt: skip
-    kept = [cure for cure in found.cures if recover.kept]  # The second wins on top, or is not kept.
+    kept = [cure for cure in found.cures if cure.kept]  # The second wins on top, or is not kept.
     assert kept and kept[-1].recovered > 0.3, str(found)  # What rounds activations stays.
     assert found.program is not None
     plain = stepwell.accuracy(net(), target, batches(7, 1), quantize=form, levels=0).program
@@ -133,7 +133,7 @@ def test_a_cure_that_does_not_win_is_not_kept(monkeypatch: pytest.MonkeyPatch) -
         net(), TARGET, batches(7, 2), quantize="fp4e2m1", levels=0, cures=("worse",)
     )
     assert not found.cures[0].kept and "moves by +" in found.cures[0].why
-    with pytest.raises(stepwell.StepwellError, match="no cure 'polishing'"):
+    with pytest.raises(stepwell.StepwellError, match="no recovery method 'polishing'"):
         stepwell.accuracy(net(), TARGET, batches(7, 2), levels=0, cures=("polishing",))
 
 
@@ -209,7 +209,7 @@ def test_ranges_are_narrowed_where_finer_steps_win() -> None:
 
 
 def test_clipping_needs_ranges_known_ahead() -> None:
-    with pytest.raises(stepwell.StepwellError, match="'clipping' chooses ranges"):
+    with pytest.raises(stepwell.StepwellError, match="'clipping' chooses static ranges"):
         stepwell.accuracy(
             net(), TARGET, batches(7, 2), quantize="fp4e2m1", levels=0, cures=("clipping",)
         )
@@ -239,8 +239,8 @@ def test_scales_and_biases_are_kept_where_they_win(
         far(), target, batches(7, 3), quantize=form, levels=0, most=2, fit=batches(8, 6),
         cures=cures,
     )  # fmt: skip
-    assert [recover.kept for cure in found.cures] == kept, str(found)
-    best = max(recover.recovered for cure in found.cures)
+    assert [cure.kept for cure in found.cures] == kept, str(found)
+    best = max(cure.recovered for cure in found.cures)
     assert best > least, str(found)
     assert found.program is not None
     (x,) = batches(9, 1)[0][0]
@@ -270,7 +270,7 @@ def test_scales_of_groups_stay_numbers_of_bfloat16() -> None:
 
 @pytest.mark.parametrize(
     ("cure", "form", "message"),
-    [("scales", "fp4e2m1", "chooses scales of weights of integers"),
+    [("scales", "fp4e2m1", "chooses scales of integer weights"),
      ("biases", "8da4w", "changes biases of quantized layers")],
 )  # fmt: skip
 def test_a_cure_says_what_it_lacks(cure: str, form: str, message: str) -> None:

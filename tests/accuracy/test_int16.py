@@ -75,7 +75,7 @@ def tally(mean: float, error: float, count: int = 1000) -> Tally:
          "the score by -0.0010 ± 0.0020, 7 of 1000 answers change."),
         (tally(0.004, 0.001), "Nothing is lost beyond noise"),
         (tally(-0.004, 0.001), "Quantized, the loss moves by +0.0006 ± 0.0013, the score by "
-         "-0.0040 ± 0.0020, and no site alone loses more than noise."),
+         "-0.0040 ± 0.0020, and no quantization point alone loses more than noise."),
         (tally(-0.004, 0.001, 4), "Nothing is lost beyond noise"),  # A score for a whole batch.
     ],
 )  # fmt: skip

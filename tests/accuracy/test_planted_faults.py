@@ -193,7 +193,7 @@ def test_a_wrong_step_of_the_lowering_is_named(sound: Any) -> None:
         quantized=copy.deepcopy(sound),
         pipeline=lambda own: own.before("normalize", HalveRelu),
     )
-    assert "The stage `typed` loses it, in the step 'halve-relu'" in found.sentence, str(found)
+    assert "The stage `typed` loses it, in the pass 'halve-relu'" in found.sentence, str(found)
 
 
 class Gray(nn.Module):

@@ -138,7 +138,7 @@ def test_an_op_that_breaks_its_schema_prints_in_the_generic_form() -> None:
         ("aten.relu.default(%x)", "(f32) -> i1", "used with type f32"),
         ("aten.relu.default(other=%x)", "() -> i1", "'other' is unknown or given twice"),
         ("aten.relu.default(self=%x, self=%x)", "() -> i1", "'self' is unknown or given twice"),
-        ("aten.add.Tensor(self=%x, %x)", "() -> i1", "after one given by name"),
+        ("aten.add.Tensor(self=%x, %x)", "() -> i1", "after one passed by name"),
         ("aten.add.Scalar(%x, [1])", "() -> i1", "other of type Scalar is not a list"),
         ("aten.add.Scalar(%x, -)", "() -> i1", "float literal expected"),
         ("aten.add.Scalar(%x, {})", "() -> i1", "argument other has no such value"),

@@ -232,10 +232,10 @@ PLACES = {
     "%p = cmsis.part(%x) {axis = 1 : i64, start = 3 : i64} : "
     "(tensor<1x4x3x2xi8>) -> tensor<1x2x3x2xi8>": "slices 3:5 of 4",
     "%p = cmsis.join(%x, %x) {axis = 1 : i64} : "
-    "(tensor<1x4x3x2xi8>, tensor<1x4x3x2xi8>) -> tensor<1x8x3x2xi8>": "not what a kernel writes",
+    "(tensor<1x4x3x2xi8>, tensor<1x4x3x2xi8>) -> tensor<1x8x3x2xi8>": "not the result of a kernel",
     "%c = cmsis.copy(%x) : (tensor<1x4x3x2xi8>) -> tensor<1x4x3x2xi8>\n"
     "%p = cmsis.join(%c, %c) {axis = 1 : i64} : "
-    "(tensor<1x4x3x2xi8>, tensor<1x4x3x2xi8>) -> tensor<1x8x3x2xi8>": "stand in several places",
+    "(tensor<1x4x3x2xi8>, tensor<1x4x3x2xi8>) -> tensor<1x8x3x2xi8>": "be in several buffers",
     "%p = cmsis.copy(%x) : (tensor<1x4x3x2xi8>) -> tensor<1x2x6x2xi8>": "becomes",
 }
 

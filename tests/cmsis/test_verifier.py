@@ -68,8 +68,8 @@ def test_a_layer_whose_fields_follow_from_its_types_is_sound_and_reads_back() ->
         ("requantize_shifts", "array<i64: -32>", "shift -32 is outside -31:30"),
         ("requantize_multipliers", "array<i64: 4294967296>", "does not fit int32"),
         ("requantize_multipliers", "array<i64: 1, 2>", "one multiplier and shift"),
-        ("activation_max", "200 : i64", "does not lie in -128:127"),
-        ("activation_min", "128 : i64", "does not lie in -128:127"),
+        ("activation_max", "200 : i64", "is not within -128:127"),
+        ("activation_min", "128 : i64", "is not within -128:127"),
     ],
 )
 def test_a_field_that_contradicts_the_types_or_the_kernel_is_refused(
@@ -96,7 +96,7 @@ def test_a_float_op_on_the_raw_integers_of_quantized_values_is_refused() -> None
         %y = aten.relu.default(%v) : (tensor<8xi8>) -> tensor<8xi8>
         func.return %y : tensor<8xi8>"""
     found = problems(program(body, f"%x: {X}", "tensor<8xi8>"))
-    assert "aten.relu.default reads its stored integers as if they were the numbers" in found
+    assert "aten.relu.default reads its stored integers as if they were real values" in found
 
 
 def test_moving_the_raw_integers_is_allowed() -> None:

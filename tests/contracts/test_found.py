@@ -7,7 +7,7 @@ from stepwell.validation.contracts.driver import subject_of, tried
 from stepwell.validation.contracts.variants import Variant
 
 FOUND: dict[str, tuple[str, ...]] = {
-    "aten.pools: adaptive-pool-to-pool": ("axis 1 of input 0 is 0",),
+    "decompositions.aten.pools: adaptive-pool-to-pool": ("axis 1 of input 0 is 0",),
     "canonicalize.sums: split-scaled-addcmul": (
         "float32 becomes uint8 everywhere",
         "float32 becomes int32 everywhere",
@@ -20,7 +20,7 @@ FOUND: dict[str, tuple[str, ...]] = {
         "input 0 is uint8",
         "input 0 is int64",
     ),
-    "aten.attention: expand-attention": (
+    "decompositions.aten.attention: expand-attention": (
         "axis 2 of input 2 is 1",
         "input 2 is led by [1]",
         "input 0 has its last 2 axes",
@@ -32,11 +32,11 @@ FOUND: dict[str, tuple[str, ...]] = {
         "input 0 has its last 2 axes",
         "size 4 is 0 everywhere",
     ),
-    "aten.products: normalize-reduction": (
+    "decompositions.aten.products: normalize-reduction": (
         "aten.sum.default: dtype=i1",
         "aten.sum.default: dtype=ui8",
     ),
-    "aten.views: pixel-shuffle-to-permute": ("axis 0 of input 0 is 0",),
+    "decompositions.aten.views: pixel-shuffle-to-permute": ("axis 0 of input 0 is 0",),
     "canonicalize.activations: recognize-written-hardswish": ("input 0 is uint8",),
     "norms.norms: rms-norm-to-means": ("input 1 is float64",),
     "attention.share_repeated_heads": (
@@ -60,14 +60,16 @@ FOUND: dict[str, tuple[str, ...]] = {
         "quantized_decomposed.dequantize_per_tensor.default: out_dtype=i32",
         "quantized_decomposed.dequantize_per_tensor.default: out_dtype=ui8",
     ),
-    "aten.pools: adaptive-pool-by-parts": ("aten.adaptive_avg_pool1d.default: output_size=[0]",),
-    "aten.executorch_mx: adopt-executorch-mx": (
+    "decompositions.aten.pools: adaptive-pool-by-parts": (
+        "aten.adaptive_avg_pool1d.default: output_size=[0]",
+    ),
+    "decompositions.aten.executorch_mx: adopt-executorch-mx": (
         "float8_e4m3fn becomes float64 everywhere",
         "input 0 is int16",
         "codes is int16",
         "codes is float16",
     ),
-    "aten.normalizations: batch-norm-to-products": (
+    "decompositions.aten.normalizations: batch-norm-to-products": (
         "axis 1 of input 0 is 0",
         "input 0 is bfloat16",
         "input 0 is float16",
@@ -123,16 +125,16 @@ FOUND: dict[str, tuple[str, ...]] = {
     "tosa.discrete: lower-truth-to-tosa": ("float32 becomes int8 everywhere",),
     "tosa.discrete: lower-whole-division-to-tosa": ("aten.div.Scalar_mode: other=2147483648",),
     "tosa.indexed.patterns: lower-pattern-to-tosa": ("input 0 is int64",),
-    "aten.normalizations: norm-by-groups": (
+    "decompositions.aten.normalizations: norm-by-groups": (
         "size 4 is 1 everywhere",
         "axis 1 of input 0 is 0",
         "aten.instance_norm.default: eps=-0.0",
         "input 0 has its last 2 axes",
     ),
-    "aten.normalizations: split-layer-norm": ("size 4 is 0 everywhere",),
+    "decompositions.aten.normalizations: split-layer-norm": ("size 4 is 0 everywhere",),
     "xnnpack.convolutions.convolve_by_winograd": ("w holds extremes",),
-    "aten.norms: decompose-group-norm": ("aten.group_norm.default: eps=3.5e+38",),
-    "aten.norms: decompose-layer-norm": ("aten.layer_norm.default: eps=3.5e+38",),
+    "decompositions.aten.norms: decompose-group-norm": ("aten.group_norm.default: eps=3.5e+38",),
+    "decompositions.aten.norms: decompose-layer-norm": ("aten.layer_norm.default: eps=3.5e+38",),
     "xnnpack.expressions.expansions: expand-log-softmax": ("size 3 is 0 everywhere",),
     "attention.limit_by_mask": (
         "#causal has its last 0 axes",
@@ -154,7 +156,7 @@ FOUND: dict[str, tuple[str, ...]] = {
         "quantization 2: 2 scales along axis 0",
         "quantization 0: 2 scales along axis 0",
     ),
-    "aten.for_xnnpack: prelu-channels-last": (
+    "decompositions.aten.for_xnnpack: prelu-channels-last": (
         "w holds special",
         "size 3 is 5 everywhere",
         "input 0 has one axis more",
@@ -170,7 +172,7 @@ FOUND: dict[str, tuple[str, ...]] = {
         "size 128 is 0 everywhere",
         "input 2 has its last 3 axes",
     ),
-    "aten.for_xnnpack: volumes-to-images": ("size 2 is 0 everywhere",),
+    "decompositions.aten.for_xnnpack: volumes-to-images": ("size 2 is 0 everywhere",),
 }
 """What was done to the example of each module, or of one of its rules."""
 

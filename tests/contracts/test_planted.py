@@ -84,7 +84,7 @@ def test_an_engine_that_forgets_between_calls_is_found() -> None:
         other = replace(target, session=session)
         (verdict,), found, _ = compare_with_engine(other, lowered.artifact, lowered.program, runs)
         assert len(found) == finds, found
-        assert "calls in a row" in verdict.note
+        assert "successive calls" in verdict.note
         assert not found or "call 2 of 6" in found[0].sample
 
 

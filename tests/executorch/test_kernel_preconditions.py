@@ -42,6 +42,15 @@ def test_what_a_kernel_refuses_is_computed_by_others(name: str, dtype: torch.dty
     assert torch.equal(lowered.run(x)[0], model(x))
 
 
+@pytest.mark.parametrize("length", [3, 5, 16])
+def test_a_dynamic_range_of_integers_takes_whole_steps_given_as_floats(length: int) -> None:
+    model = Of(lambda x: x.sum() + torch.arange(x.shape[0], -x.shape[0], -1.0, dtype=torch.int64))
+    dynamic = ({0: torch.export.Dim("n", min=3, max=16)},)
+    exported = torch.export.export(model, (torch.ones(5, 2),), dynamic_shapes=dynamic)
+    x = torch.ones(length, 2)
+    assert torch.equal(stepwell.lower(exported, "xnnpack").run(x)[0], model(x))
+
+
 QUANTIZED: dict[str, tuple[Callable[[torch.Tensor], object], str]] = {
     "scales of float32": (
         lambda x: OPS.quantize_per_token(

@@ -165,6 +165,7 @@ def test_a_quantized_program_opens_in_a_process_that_has_quantized_nothing(
             return ops.dequantize_per_tensor(stored, 0.5, 1, -128, 127, torch.int8)
 
     torch.export.save(torch.export.export(Cast(), (torch.randn(3),)), tmp_path / "q.pt2")
-    code = f"from stepwell.translate.importer.pt2 import load_pt2; load_pt2({str(tmp_path / 'q.pt2')!r})"
+    file = str(tmp_path / "q.pt2")
+    code = f"from stepwell.translate.importer.pt2 import load_pt2; load_pt2({file!r})"
     done = forks.run(["-c", code], with_torch_alone=True)
     assert done.returncode == 0, done.stderr

@@ -134,9 +134,9 @@ def test_only_what_holds_for_every_input_is_a_proof() -> None:
             if any(name.startswith("trusts_") for name in names):
                 trusting.setdefault(f"{path.stem}.{node.name}", names)
     assert makers == {
-        "engine.is_bounded",
-        "engine.is_finite",
-        "engine.is_never_nan",
+        "analysis.is_bounded",
+        "analysis.is_finite",
+        "analysis.is_never_nan",
         "attention_pattern.scores_are_finite",
         "choose_by_rank.is_whole_in_rows",
     }

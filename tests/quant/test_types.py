@@ -77,7 +77,7 @@ def test_every_scale_and_zero_point_round_trips(scale: float, zero: int) -> None
         ("!quant.uniform<i8:f32, 1.0:200>", "zero point 200"),
         ("!quant.uniform<i7:f32, 1.0>", "storage has 7 bits"),
         ("!quant.uniform<f8:f32, 1.0>", "not a storage type"),
-        ("!quant.uniform<i8:f32:{0:1,1:1}, {{1.0, 2.0}, {3.0}}>", "ragged"),
+        ("!quant.uniform<i8:f32:{0:1,1:1}, {{1.0, 2.0}, {3.0}}>", "differ in length"),
     ],
 )
 def test_a_type_that_means_nothing_is_refused_with_the_reason(text: str, reason: str) -> None:

@@ -120,7 +120,7 @@ NEAR_MISSES = {
             f"%s = aten.relu.default(%l) : ({ROWS}) -> {ROWS}",
             norm("s", "y"),
         ),
-        "its mean is in no weight",
+        "no weight contains its mean",
     ),
     "a norm over other axes": (
         (WRITE, f"%y = aten.layer_norm.default(%s, [5, 4], eps=1.0e-5) : ({ROWS}) -> {ROWS}"),
@@ -160,7 +160,7 @@ NEAR_MISSES = {
             norm("s", "n"),
             add("i", "n", "y"),
         ),
-        "takes the channel axis apart",
+        "splits the channel axis",
     ),
     "a linear along another axis of the same size": (
         (

@@ -209,7 +209,7 @@ def test_a_pipeline_is_edited_by_the_names_of_its_steps_and_never_in_place() -> 
     assert whole.before("refuse-relu", TanhToTanh).steps[0] == TanhToTanh()
     assert whole.replace("refuse-relu", TanhToTanh).steps[0] == TanhToTanh()
     assert whole.steps == (RefuseRelu(), ReluToTanh())
-    with pytest.raises(StepwellError, match="pipeline 'two' has no step 'relu'"):
+    with pytest.raises(StepwellError, match="pipeline 'two' has no pass 'relu'"):
         whole.without("relu")
     with pytest.raises(StepwellError, match="did you mean 'relu-to-tanh'"):
         whole.without("relu-to-tan")
@@ -225,7 +225,7 @@ def test_a_rewrite_is_found_by_a_name_that_it_had() -> None:
     whole = Pipeline("renamed", (RefuseRelu(), GreedyRewrites("group", (Renamed(), TanhToTanh()))))
     for path in ("relu-to-tangent", "group/relu-to-tangent", "group/relu-to-curve"):
         assert whole.find(path) == (1, 0)
-    with pytest.raises(StepwellError, match="no step 'other/relu-to-tangent'"):
+    with pytest.raises(StepwellError, match="no pass 'other/relu-to-tangent'"):
         whole.find("other/relu-to-tangent")
     own = stepwell.PIPELINES["xnnpack"]
     assert own.find("absorb/fold-scale-into-linear") == own.find("absorb/fold-scale-into-layer")
@@ -277,16 +277,16 @@ def test_a_name_that_stands_more_than_once_is_an_error_that_gives_the_paths() ->
 
 
 def test_a_pass_does_not_stand_among_rewrites() -> None:
-    with pytest.raises(StepwellError, match="remove-dead-code cannot stand within 'first'"):
+    with pytest.raises(StepwellError, match="remove-dead-code cannot be part of 'first'"):
         GROUPS.after("first/refuse-relu", RemoveDeadCode)
 
 
 def test_the_steps_of_a_pipeline_have_names_of_their_own() -> None:
-    with pytest.raises(StepwellError, match="more than one step named relu-to-tanh"):
+    with pytest.raises(StepwellError, match="more than one pass named relu-to-tanh"):
         Pipeline("twice", (ReluToTanh(), RefuseRelu(), ReluToTanh()))
-    with pytest.raises(StepwellError, match="more than one step named sweep"):
+    with pytest.raises(StepwellError, match="more than one pass named sweep"):
         GROUPS.before("first", NamedPass("sweep", ShareCommonSubexpressions()))
-    with pytest.raises(StepwellError, match="is no step"):
+    with pytest.raises(StepwellError, match="is not a pass"):
         Pipeline("a class", (ReluToTanh,))  # type: ignore[arg-type]
 
 

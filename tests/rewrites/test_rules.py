@@ -282,7 +282,7 @@ def test_the_example_is_complete_ir():
         ),
         (
             "rule a\nBefore:\n    %y = aten.relu.default(%x)\nAfter:\n    %y = %x\nso what\n",
-            "none of the lines",
+            "no valid line of a rule",
         ),
         (
             'rule a\nBefore:\n    %y = aten.relu.default(%x)\nAfter:\n    %y = %x\nbound 1 ulp: "x"\n',
@@ -299,7 +299,7 @@ def test_a_text_that_is_no_rule_is_refused_by_its_line(text: str, reason: str):
     ("line", "reason"),
     [
         ("where is_nothing(%x)", "no predicate 'is_nothing'"),
-        ("where reads_once(%z)", "%z stands nowhere"),
+        ("where reads_once(%z)", "%z is not defined"),
     ],
 )
 def test_a_condition_on_what_there_is_not_is_an_error(line: str, reason: str):

@@ -1,6 +1,6 @@
-"""A process that judges one history after another, as `strange.child` does."""
+"""A process that judges one history after another, as `random_programs.child` does."""
 
-from ..strange.child import main
+from ..random_programs.child import main
 
 if __name__ == "__main__":
     main("tests.stateful")

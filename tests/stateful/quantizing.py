@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch.export import ExportedProgram
 
-from ..strange.quantizing import fast, quantizer
+from ..random_programs.quantizing import fast, quantizer
 from .source import Program, exported
 
 GROUP = 32

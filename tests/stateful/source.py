@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
-from ..strange import values
+from ..random_programs import values
 
 NAME = "history_program"
 FILE = f"{NAME}.py"

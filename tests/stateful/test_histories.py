@@ -11,8 +11,8 @@ import torch
 
 import stepwell
 
-from ..strange.judging import Judge
-from ..strange.verdicts import BAD, TAKEN
+from ..random_programs.judging import Judge
+from ..random_programs.verdicts import BAD, TAKEN
 from .drawing import draw, smaller, spread
 from .source import Call, Part, Program
 from .verdicts import LANES, judge, judge_seed, judge_whole

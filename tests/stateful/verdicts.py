@@ -1,7 +1,7 @@
 """What becomes of a program with a history on a target: all its calls, in order, against eager's.
 
 Who runs them keeps the state itself: the interpreter's session at the target's level, and the
-target's engine with the artifact. What a right result may be is what `strange.oracle` says of the
+target's engine with the artifact. What a right result may be is what `random_programs.oracle` says of the
 whole history taken as one program.
 """
 
@@ -30,9 +30,17 @@ from stepwell.ir.diagnostics import ArtifactError, InputMismatch, StepwellError,
 from stepwell.ir.rewriting.failures import StepFailure
 from stepwell.ir.types import element
 
-from ..strange.oracle import RUNS, TOSA_COARSE, Expected, denormals_as_zero, ran, shaken, tensors
-from ..strange.stepping import Stepping, runs
-from ..strange.verdicts import UNDEFINED, Verdict, WrongError, trace
+from ..random_programs.oracle import (
+    RUNS,
+    TOSA_COARSE,
+    Expected,
+    denormals_as_zero,
+    ran,
+    shaken,
+    tensors,
+)
+from ..random_programs.stepping import Stepping, runs
+from ..random_programs.verdicts import UNDEFINED, Verdict, WrongError, trace
 from .drawing import Profile, draw
 from .quantizing import in_eight_bits, in_four_bits
 from .source import FILE, Call, Calls, Method, Program, called, eager, exported

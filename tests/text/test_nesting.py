@@ -39,7 +39,7 @@ def test_other_containers_keep_the_json_of_torch(value: Any) -> None:
     "text", ["", "(", "(*", "(* *)", "{a *}", "{a: }", "(*) *", "@", "(" * 100_000, "{(: *}"]
 )
 def test_what_is_no_nesting_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"is needed|is missing|goes on|is no part"):
+    with pytest.raises(ValueError, match=r"is needed|is missing|has text after|is not part"):
         unspell(text)
 
 

@@ -250,9 +250,12 @@ def test_opt_knows_xdsls_dialects_and_passes(
 
 
 REFUSED = {
-    "an open size": (LAYER.replace("[2,3]", "[?,3]"), "sizes are open; state them"),
+    "an open size": (LAYER.replace("[2,3]", "[?,3]"), "sizes are dynamic; state them"),
     "an op of nobody's": (LAYER.replace("aten.gelu", "aten.gelus"), "torch has no operator"),
-    "another shape than torch's": (LAYER.replace("[2],f32>", "[3],f32>"), "the text says tensor<3"),
+    "another shape than torch's": (
+        LAYER.replace("[2],f32>", "[3],f32>"),
+        "the text states tensor<3",
+    ),
     "an empty tensor that is read": (
         MATRIX.replace("outs(%init", "outs(%empty"), "adds to an empty tensor"),
     "a diagonal": (

@@ -98,5 +98,5 @@ def test_an_op_that_reads_a_value_and_stands_nowhere_is_named() -> None:
     program = stepwell.parse(CHAIN)
     relu = next(op for op in program.module.walk() if isinstance(op, aten.ReluDefault))
     aten.AbsDefault.make(relu.results[0])
-    with pytest.raises(VerificationError, match=r"read by aten\.abs\.default, which is in no"):
+    with pytest.raises(VerificationError, match=r"used by aten\.abs\.default, which is in no"):
         program.verify()

@@ -133,10 +133,10 @@ def test_what_has_no_name_or_no_bytes_is_refused(function: Any, reason: str) -> 
 @pytest.mark.parametrize(
     ("op", "given", "reason"),
     [
-        ("nameless", {"tosa": "gate"}, "no domain::operator"),
+        ("nameless", {"tosa": "gate"}, "not a domain::operator"),
         ("nameless", {"tosa": "com.example::gate"}, "registered as CUSTOM already"),
         ("written", {"tosa": "com.example::written"}, "writes to its arguments"),
-        ("nameless", {"tosa_attributes": (str, str)}, "no name of it"),
+        ("nameless", {"tosa_attributes": (str, str)}, "without its name"),
     ],
 )
 def test_a_registration_that_cannot_be_is_an_error(op: str, given: Any, reason: str) -> None:
@@ -147,7 +147,7 @@ def test_a_registration_that_cannot_be_is_an_error(op: str, given: Any, reason: 
 def test_a_name_that_nobody_registered_is_named() -> None:
     program = lowered().program
     text = str(program).replace('"com.example"', '"com.nobody"')
-    with pytest.raises(StepwellError, match="nobody has said what"):
+    with pytest.raises(StepwellError, match="no implementation of"):
         stepwell.parse(text, weights=program.weights).run(X)
 
 

@@ -225,7 +225,7 @@ def test_strides_of_a_transposed_value_are_refused() -> None:
 @pytest.mark.parametrize(
     ("function", "complaint"),
     [
-        (lambda x, i: x[i, :, i], "do not stand together"),
+        (lambda x, i: x[i, :, i], "are not adjacent"),
         (lambda x, i: x.double().sum(), "float64"),
     ],
 )

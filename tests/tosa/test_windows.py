@@ -190,5 +190,5 @@ def test_what_writes_a_place_twice_has_no_result() -> None:
         ranges={"indices": (0, 3)},
     )
     low.run(x, torch.tensor([[[0, 3]]]))
-    with pytest.raises(UnsupportedError, match="PyTorch does not say which number stays"):
+    with pytest.raises(UnsupportedError, match="PyTorch does not specify which value"):
         low.run(x, places)

@@ -218,7 +218,7 @@ REFUSED = {
         "Llama",
         {},
         {"cache": "dynamic", "cache_dtype": "bf16"},
-        "a dynamic cache is given",
+        "a dynamic cache has the dtype",
     ),
     "a type of a cache that the model's own attention keeps": (
         "Llama",

@@ -123,5 +123,5 @@ def test_an_image_that_is_more_than_embeddings_in_a_row_is_refused(tmp_path: Pat
     model = transformers.Gemma3ForConditionalGeneration(config)
     model.save_pretrained(tmp_path)
     assert is_vision_language(tmp_path)
-    with pytest.raises(StepwellError, match="see those behind them"):
+    with pytest.raises(StepwellError, match="attend to later ones"):
         export_vision_language(model)

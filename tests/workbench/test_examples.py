@@ -15,17 +15,17 @@ PROMISED = {
     "first_rewrite": [
         "remove-double-negation",
         "forget-difference",
-        "every step keeps its promise",
+        "every pass is within its error bound",
     ],
     "add_a_backend_op": [
         "demo.axpy",
         "the product has other readers",
         "model.axpy",
         "artifact (axpy)",
-        "every step keeps its promise",
+        "every pass is within its error bound",
     ],
     "read_a_strangers_pte": ["xnnpack.convolution_2d", "aten.atan.default"],
-    "quantize_for_cortex_m": ["cmsis.", "every step keeps its promise"],
+    "quantize_for_cortex_m": ["cmsis.", "every pass is within its error bound"],
     "mx_accuracy": ["fp8e4m3", "mxint8"],
     "language_model": ["8da4w, cache custom", "tokens/s", "64 of 64 as eager says them"],
 }

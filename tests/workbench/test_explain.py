@@ -112,7 +112,10 @@ def test_what_to_change_in_the_model_stands_first_and_the_costliest_change_befor
     assert nothing.change == "" and nothing.ops == {"aten.embedding.default": 1}
     assert sum(advice.share for advice in report.advice) == pytest.approx(1.0)
     for text in (str(report), str(explain(exported, "xnnpack"))):
-        at = [text.index(f) for f in ("to change in the model", constant.change, cast.change)]
+        at = [
+            text.index(f)
+            for f in ("model changes, the most effective first", constant.change, cast.change)
+        ]
         assert at == sorted(at) and at[-1] < max(
             text.find("refused:"), text.find("op of the model")
         )

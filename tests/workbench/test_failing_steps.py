@@ -88,7 +88,7 @@ def make():
 KINDS = {
     "raises": ("fails in build, ValueError: no more than one", 'raise ValueError("no more'),
     "returns": ("returns True from match", "it begins at"),
-    "yields": ("returns a generator from build", "no `yield` stands in it"),
+    "yields": ("returns a generator from build", "it contains no `yield`"),
     "never-ends": ("times without an end", "it makes again what it matches"),
     "breaks": ("breaks the program: aten.mm.default: a and b must", "what it writes begins at"),
     "raises-in-pass": ("raises-in-pass fails in apply, KeyError", "in apply"),
@@ -178,4 +178,4 @@ def test_the_first_step_that_broke_a_program_is_blamed_not_a_later_one() -> None
     with pytest.raises(StepFailure) as error:
         stepwell.lower(exported, "xnnpack", lambda own: own.before("normalize", Leaves()))
     assert error.value.step == "leaves-a-reader"
-    assert "is read by aten.abs.default, which is in no block" in str(error.value)
+    assert "is used by aten.abs.default, which is in no block" in str(error.value)

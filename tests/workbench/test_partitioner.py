@@ -152,7 +152,7 @@ def test_a_manager_of_delegates_or_of_bytes_is_refused_with_what_to_do(exported:
     edge = to_edge_transform_and_lower(exported, partitioner=[XnnpackPartitioner()])
     with pytest.raises(stepwell.StepwellError, match=r"delegates of another flow(.|\n)*to_backend"):
         stepwell.lower(edge, "xnnpack")
-    with pytest.raises(stepwell.StepwellError, match=r"written already(.|\n)*read_pte"):
+    with pytest.raises(stepwell.StepwellError, match=r"serialized already(.|\n)*read_pte"):
         stepwell.lower(edge.to_executorch(), "xnnpack")
 
 

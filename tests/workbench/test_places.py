@@ -45,8 +45,8 @@ def test_a_step_ahead_of_what_it_needs_is_named() -> None:
     pipeline = PIPELINES["xnnpack"].without("/normalize")
     (first, *_) = misplaced(pipeline.steps, places_of("xnnpack"))
     assert first == (
-        "fold-weights needs a program that is plain (each operation has one spelling); "
-        "no step ahead leaves it so"
+        "fold-weights needs a plain program (each operation is in canonical form); "
+        "no earlier pass leaves it so"
     )
 
 
@@ -78,5 +78,7 @@ def test_a_program_that_is_not_of_a_form_says_what_it_has() -> None:
     }
     """
     said = PLAIN.breach(stepwell.parse(text))
-    assert said and said.startswith("the program is not plain (each operation has one spelling)")
+    assert said and said.startswith(
+        "the program is not plain (each operation is in canonical form)"
+    )
     assert "relu-to-clamp" in said

@@ -142,7 +142,7 @@ def test_a_rule_that_is_wrong_is_refuted(held: Playground) -> None:
         ({"edits": [["without", "lower/lower-gelus"]]}, "lower/lower-gelu"),
         ({"edits": [["move", "fuse-clamp"]]}, "a place and what comes there"),
         ({"edits": [["rm", "fuse-clamp"]]}, "an edit is one of"),
-        ({"at": "nowhere"}, "no step"),
+        ({"at": "nowhere"}, "no pass"),
         ({"text": "func.func @forward(", "text_at": ""}, "edited:1"),
         ({"text": FIRST.replace("scale", "none").replace(" dense", " x")}, "edited:"),
         ({"rules": "rule x"}, "x"),

@@ -87,7 +87,7 @@ def test_the_program_is_edited_and_goes_on_from_there(page: Any) -> None:
     page.ask("document.getElementById('text').focus()")
     page.press("Enter", control=True)
     page.wait(IDLE)
-    assert "xnnpack.tanh" in text(page, "view") and text(page, "edit-note") == "edited behind nodes"
+    assert "xnnpack.tanh" in text(page, "view") and text(page, "edit-note") == "edited after nodes"
     do(page, "document.getElementById('tab-outputs').click()")
     assert "The first op that differs by these changes: gelu." in text(page, "view")
     fill(page, "text", left.replace("xnnpack.gelu", "xnnpack.gelus"))

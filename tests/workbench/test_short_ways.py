@@ -87,7 +87,9 @@ def test_a_model_is_quantized_on_all_its_data() -> None:
 
 def test_quantizing_says_what_is_missing() -> None:
     model, x = nn.Linear(4, 4), torch.randn(1, 4)
-    with pytest.raises(stepwell.StepwellError, match="a module, and this is of type"):
+    with pytest.raises(
+        stepwell.StepwellError, match="only a module can be quantized, and this is of type"
+    ):
         stepwell.quantize(torch.export.export(model, (x,)), "int8-xnnpack", [x])
     with pytest.raises(stepwell.StepwellError, match="no data to calibrate on"):
         stepwell.quantize(model, "int8-xnnpack", [])

@@ -153,7 +153,7 @@ BROKEN: tuple[tuple[str, object, str], ...] = (
     (
         "a filter of other channels",
         lambda: xnn.Convolution2d.make(image(), constant(4, 3, 3, 5)),
-        "the filter takes 5",
+        "the filter expects 5",
     ),
     (
         "a negative padding",
@@ -163,7 +163,7 @@ BROKEN: tuple[tuple[str, object, str], ...] = (
     (
         "a window in the padding",
         lambda: xnn.MaxPooling2d.make(image(), kernel=[2, 2], padding=[2, 0, 0, 0]),
-        "in the padding altogether",
+        "entirely in the padding",
     ),
     (
         "an adjustment as large as the stride",
@@ -281,13 +281,13 @@ ABS = "%a = xnnpack.abs(%in) : (tensor<2x8xf32>) -> tensor<2x8xf32>"
         (
             f'{ABS}\n%b = "test.op"(%a) : (tensor<2x8xf32>) -> tensor<2x8xf32>\n'
             "xnnpack.yield %a : tensor<2x8xf32>",
-            "stand in a delegate",
+            "a delegate contains only",
         ),
         (
             "%a = xnnpack.abs(%in) : (tensor<2x8xf32>) -> tensor<2x9xf32>\n"
             "%b = xnnpack.static_slice(%a, offsets=[0, 0], sizes=[2, 8]) : "
             "(tensor<2x9xf32>) -> tensor<2x8xf32>\nxnnpack.yield %b : tensor<2x8xf32>",
-            "its operands and attributes give",
+            "its operands and attributes imply",
         ),
     ],
     ids=["input", "constant", "stranger", "shape"],
@@ -307,7 +307,7 @@ def test_an_output_given_twice_is_refused() -> None:
     made = writer(xnn.Abs.make(writer.block.args[0]))
     writer.block.add_op(YieldOp.create(operands=[made, made]))
     op = DelegateOp.make([x], [X8, X8], writer.block)
-    with pytest.raises(VerifyException, match="given twice"):
+    with pytest.raises(VerifyException, match="yielded twice"):
         op.verify()
 
 

@@ -102,5 +102,5 @@ def test_a_table_is_a_file_of_one_kind_of_cpu(tmp_path: Path, program: stepwell.
     with pytest.raises(StepwellError, match="measured on z80"):
         write_table(path, {})
     path.write_text("[]")
-    with pytest.raises(StepwellError, match="is no table of choices"):
+    with pytest.raises(StepwellError, match="is not a table of choices"):
         stepwell.lower(program, "xnnpack", tuned=path)

@@ -9,6 +9,8 @@ from torch.export import export
 import stepwell
 from stepwell.translate.rewrites.constants.choose_from_one import RULES
 
+(RULE,) = RULES.named("choose-from-one")
+
 
 class OneGroup(nn.Module):
     """Scores of the groups that rank first, as DeepSeek's routers keep them; of one group all."""
@@ -30,4 +32,4 @@ def test_a_mask_of_one_group_is_decided_while_lowering():
 
 def test_one_of_two_is_a_choice(refused: Any, method: Any):
     line = "%y, %i = aten.topk.default(%x, 1) : (tensor<3x2xf32>) -> (tensor<3x1xf32>, tensor<3x1xi64>)"
-    refused(method("%x: tensor<3x2xf32>", line, gives="tensor<3x1xf32>"), RULES[0]())
+    refused(method("%x: tensor<3x2xf32>", line, gives="tensor<3x1xf32>"), RULE)

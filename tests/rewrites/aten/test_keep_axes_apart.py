@@ -90,4 +90,4 @@ def test_one_head_needs_no_slices(apply: Any, method: Any) -> None:
 
 
 def test_a_mask_of_places_is_refused(refused: Any, method: Any) -> None:
-    refused(attended(", none, 0.0, true", method), AttendFromImage(), "a mask says")
+    refused(attended(", none, 0.0, true", method), AttendFromImage(), "a mask selects")

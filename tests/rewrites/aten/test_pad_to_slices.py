@@ -70,4 +70,4 @@ def test_a_symbolic_size_is_refused(refused: Any, method: Any):
         f'%y = aten.pad.default(%x, [1, 1], "replicate") : ({given}) -> {made}',
         gives=made,
     )
-    refused(text, step(slices.pad_to_slices), "the size is open")
+    refused(text, step(slices.pad_to_slices), "the size is dynamic")

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-from stepwell.translate.rewrites.calls.decompose_composites import TakeCompositesApart
+from stepwell.translate.rewrites.calls.decompose_composites import DecomposeComposites
 
 X, ROWS = "tensor<3x4xf32>", 'tensor<?x4xf32, #stepwell.shape<["s0", 4]>>'
 
@@ -23,7 +23,7 @@ def test_an_operator_becomes_what_pytorch_computes_it_as(
     apply: Any, method: Any, call: str, types: str, gives: str, ops: int | None
 ) -> None:
     line = f"%y = aten.{call} : ({types}) -> {gives}"
-    done = apply(method(f"%x: {X}", line, gives=gives), TakeCompositesApart())
+    done = apply(method(f"%x: {X}", line, gives=gives), DecomposeComposites())
     assert done.count == 1
     assert ops is None or len(done.ops()) == ops
 
@@ -54,7 +54,7 @@ NEAR: dict[str, tuple[tuple[str, ...], str, str]] = {
 @pytest.mark.parametrize("name", NEAR)
 def test_what_stays_whole_keeps_its_reason(refused: Any, method: Any, name: str) -> None:
     lines, gives, reason = NEAR[name]
-    refused(method(*lines, gives=gives), TakeCompositesApart(), reason)
+    refused(method(*lines, gives=gives), DecomposeComposites(), reason)
 
 
 def filled(real: torch.Tensor, imag: torch.Tensor) -> torch.Tensor:
@@ -69,5 +69,5 @@ def test_memory_written_through_a_view_is_not_read_as_it_was(refused: Any, metho
     made = "tensor<3x4xcomplex<f32>>"
     line = f"%y = aten.complex.default(%x, %x) : ({X}, {X}) -> {made}"
     complex_ = torch.ops.aten.complex.default
-    rewrite = TakeCompositesApart(function_of=lambda op, _: filled if op is complex_ else None)
+    rewrite = DecomposeComposites(function_of=lambda op, _: filled if op is complex_ else None)
     refused(method(f"%x: {X}", line, gives=made), rewrite, "writes in place (aten.copy_.default)")

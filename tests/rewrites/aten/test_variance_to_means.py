@@ -14,7 +14,7 @@ def test_a_variance_of_one_element_has_nothing_to_divide_by(refused: Any, method
             gives="tensor<2xf32>",
         ),
         step(normalizations.variance_to_means),
-        "nothing to divide by",
+        "give a divisor of 0",
     )
 
 

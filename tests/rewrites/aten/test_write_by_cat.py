@@ -63,7 +63,7 @@ def test_many_elements_that_lie_apart_are_left_to_a_kernel(refused: Any, method:
         "%y = aten.slice_scatter.default(%x, %s, 1, 0, 40, 2) : (tensor<2x40xf32>, tensor<2x20xf32>) -> tensor<2x40xf32>",
         gives="tensor<2x40xf32>",
     )
-    refused(text, WriteByCat(), "20 elements that lie apart")
+    refused(text, WriteByCat(), "20 elements that are not contiguous")
 
 
 def test_integers_are_left_to_a_kernel(refused: Any, method: Any):

@@ -45,7 +45,7 @@ def test_a_whole_alpha_folds_into_a_multiplier(apply: Any, method: Any, words: A
 @pytest.mark.parametrize("alpha", ["1.5", "0"])
 def test_another_alpha_is_refused(refused: Any, method: Any, words: Any, alpha: str):
     text = pair(words, method, "aten.add.Tensor", rest=f", alpha={alpha}")
-    refused(text, step(elementwise.arithmetic), "a whole number other than 0")
+    refused(text, step(elementwise.arithmetic), "an integer other than 0")
 
 
 def test_a_sum_far_beyond_its_results_scale_is_refused(refused: Any, method: Any, words: Any):

@@ -51,7 +51,7 @@ def test_a_scaled_sum_is_refused(refused: Any, method: Any, words: Any, scaled: 
 def test_a_matrix_that_is_added_is_no_bias(refused: Any, method: Any, words: Any):
     op = addmm(bias="2x3")
     text = layer(words, method, w=words.weight("w", "4x3"), op=op, extra=(bias(words, "2x3"),))
-    refused(text, step(layers.linear), "not one number for each output")
+    refused(text, step(layers.linear), "not one number per output")
 
 
 def test_a_product_with_a_batch_is_none_of_its_business(refused: Any, method: Any, words: Any):

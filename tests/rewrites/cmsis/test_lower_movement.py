@@ -91,7 +91,7 @@ def test_a_value_that_only_the_result_rounds_is_padded_with(apply: Any, method: 
         ("2x3", "2x5", '[1, 1], "replicate"', "pad", "0.5:3", "its mode is replicate"),
         ("1x1x2x2x3", "1x1x2x2x4", "[0, 1]", "constant_pad_nd", "0.5:3", "rank 4 at most"),
         ("2x3", "2x2", "[0, -1]", "constant_pad_nd", "0.5:3", "crops"),
-        ("2x3", "2x4", "[0, 1], 0.6", "constant_pad_nd", "0.25", "scale does not hold"),
+        ("2x3", "2x4", "[0, 1], 0.6", "constant_pad_nd", "0.25", "type does not represent"),
     ],
     ids=["replicated", "rank 5", "cropped", "no such value"],
 )

@@ -109,4 +109,4 @@ def test_an_int16_result_is_refused(refused: Any, method: Any, words: Any):
 
 def test_an_int16_source_is_refused(refused: Any, method: Any, words: Any):
     text = chain(words, method, TANH, storage=("i16", "i8"))
-    refused(text, step(elementwise.tabulate), "what it is a function of is quantized to int16")
+    refused(text, step(elementwise.tabulate), "its operand is quantized to int16")

@@ -13,6 +13,8 @@ from stepwell.translate.rewrites.ethosu import rescale_for_each_reader as reader
 from stepwell.translate.rewrites.ethosu.hoist_reshape_over_rescale import RULES
 from stepwell.translate.rewrites.ethosu.rescale_constant import bytes_of
 
+(RULE,) = RULES.named("hoist-reshape-over-rescale")
+
 FLAGS = (
     "{input_unsigned = false, output_unsigned = false, per_channel = CHANNEL, "
     "rounding_mode = SINGLE_ROUND, scale32 = true}"
@@ -35,10 +37,10 @@ def reshaped(channels: int) -> str:
 
 
 def test_factors_of_the_last_axis_stay_where_they_are(apply: Any) -> None:
-    done = apply(reshaped(3), RULES[0]())
+    done = apply(reshaped(3), RULE)
     assert done.count == 0
     assert "its last axis has a factor an element" in str(done.reasons)
-    assert apply(reshaped(1), RULES[0]()).count == 1
+    assert apply(reshaped(1), RULE).count == 1
 
 
 def test_a_constant_beside_what_is_no_rescale_stays(apply: Any) -> None:

@@ -198,7 +198,7 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
             "%x: i32[3]",
             f"%y = aten.bitwise_left_shift.Tensor_Scalar(%x, {1 << 31}) : (i32[3]) -> i32[3]",
         ),
-        "32 bits do not hold",
+        "exceeds the 32 bits",
     ),
     "a float over integers": (
         elementwise,
@@ -329,7 +329,7 @@ NOT_RUN: dict[str, tuple[Any, tuple[str, ...], str]] = {
             '%n = aten.sym_size.int(%z, 0) : (f32[b]) -> !stepwell.int<"b">',
             '%y = aten.arange.start(%m, %n) : (!stepwell.int<"a">, !stepwell.int<"b">) -> i64[b - a]',
         ),
-        "does not count by whole numbers",
+        "does not count by constant integers",
     ),
     "a transform scaled otherwise": (
         transforms,

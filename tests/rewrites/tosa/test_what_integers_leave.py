@@ -122,17 +122,17 @@ CASES: dict[str, Case] = {
     "a sum past int32": (
         step(int8_reduction),
         reduced("sum.dim_IntList", "[0, 1]", "2, 4194305", "1, 1"),
-        "can pass what RESCALE takes",
+        "can exceed RESCALE's range",
     ),
     "a sum of 16 bits past int32": (
         step(int8_reduction),
         reduced("sum.dim_IntList", "[0]", "32769", "1", held="i16<0.5>", made="i16<1.0>"),
-        "can pass what RESCALE takes",
+        "can exceed RESCALE's range",
     ),
     "a sum at a fine scale": (
         step(int8_reduction),
         reduced("sum.dim_IntList", "[0]", "128", "1", made="i8<0.000001>"),
-        "can pass what RESCALE takes",
+        "can exceed RESCALE's range",
     ),
     # --- softmax ------------------------------------------------------------------------------
     "a softmax of 16 bits": (
@@ -213,7 +213,7 @@ CASES: dict[str, Case] = {
         "a symbolic size decides",
     ),
     # --- choices ------------------------------------------------------------------------------
-    "bytes that are added in places": (ChooseStoredIntegers(), put("%y = {} : {} -> f32[4]", "i8<0.5>", ", true"), "adds to what it finds"),
+    "bytes that are added in places": (ChooseStoredIntegers(), put("%y = {} : {} -> f32[4]", "i8<0.5>", ", true"), "adds to existing elements"),
     "bytes of two scales put into floats": (ChooseStoredIntegers(), put("%y = {} : {} -> f32[4]", "i8<0.25>"), "as a float by"),
     "bytes put past 14 bits": (ChooseStoredIntegers(), put("%w = {} : {} -> f32[4]", "i8<0.25>", end="%y = quant.qcast %w : f32[4] to i8<0.00001>[4]"), "a factor of 50000 is beyond"),
     # --- functions of 16 bits -----------------------------------------------------------------
@@ -270,7 +270,7 @@ CASES: dict[str, Case] = {
     "a product of 16 bits past the reach of RESCALE": (
         step(int16_scale),
         computed(f"{WIDE_NUMBER}; {PRODUCT}", "4", "4", "i16<0.5>", "i16<0.000001>"),
-        "beyond what RESCALE reaches",
+        "outside RESCALE's range",
     ),
     "a product of 16 bits that stays a float": (
         step(int16_scale),

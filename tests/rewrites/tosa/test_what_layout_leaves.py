@@ -186,7 +186,7 @@ CASES: dict[str, Case] = {
             *reshape("b", "v", "2, 6", "3, 4"),
             total("a", "b", "3, 4", "3, 4", "3, 4"),
         ),
-        "reshaped in different ways",
+        "reshaped differently",
     ),
     "reshapes that broadcast": (
         SINK_RESHAPE,
@@ -196,7 +196,7 @@ CASES: dict[str, Case] = {
             *reshape("b", "v", "3", "1, 3"),
             total("a", "b", "3, 1", "1, 3", "3, 3"),
         ),
-        "reshaped in different ways",
+        "reshaped differently",
     ),
     "a reshape that two read": (
         SINK_RESHAPE,
@@ -244,7 +244,7 @@ CASES: dict[str, Case] = {
             *reshape("a", "x", "4", "1, 4"),
             total("a", "w", "1, 4", "3, 4", "3, 4"),
         ),
-        "reshaped in different ways",
+        "reshaped differently",
     ),
     "an added axis and another shape": (
         SINK_RESHAPE,
@@ -254,7 +254,7 @@ CASES: dict[str, Case] = {
             *reshape("b", "v", "2, 2", "1, 4"),
             total("a", "b", "1, 4", "1, 4", "1, 4"),
         ),
-        "reshaped in different ways",
+        "reshaped differently",
     ),
     "a sum over an added axis": (
         SINK_ADDED_AXES,
@@ -329,7 +329,7 @@ ADDED = {
     "a reshape that adds no axis": ((*reshape("a", "x", "3, 4", "2, 6"), exp("y", "a", "2, 6")), ""),
     "axes added to several shapes": (
         (*reshape("a", "x", "3, 4", "1, 3, 4"), *reshape("b", "z", "12", "1, 3, 4"), total("a", "b", "1, 3, 4", "1, 3, 4", "1, 3, 4")),
-        "in different ways",
+        "differently",
     ),
     "an axis that an input has": (
         (*reshape("a", "x", "3, 4", "1, 3, 4"), total("a", "i", "1, 3, 4", "1, 3, 4", "1, 3, 4")),

@@ -167,7 +167,7 @@ CASES: dict[str, Case] = {
             "%x: f32[4, 2, 4], %i: i64[3]",
             "%y = aten.index.Tensor(%x, [%i, none, %i]) : (f32[4, 2, 4], i64[3], i64[3]) -> f32[3, 2]",
         ),
-        "do not stand together",
+        "are not adjacent",
     ),
     "a mask": (
         indices,
@@ -292,7 +292,7 @@ CASES: dict[str, Case] = {
             "%x: f32[1, 2, 3, 5]",
             "%y = aten.max_pool2d.default(%x, [2, 1], [1, 1], [1, 0], [4, 1]) : (f32[1, 2, 3, 5]) -> f32[1, 2, 1, 5]",
         ),
-        "lies in the padding alone",
+        "is entirely in the padding",
     ),
     "another divisor": (
         pooling,
@@ -479,4 +479,4 @@ def test_an_index_of_no_axis_is_left(programs: Any, written: Any) -> None:
     op = next(op for op in program.method().walk() if op.name == "aten.index.Tensor")
     (rule,) = (rule for rule in indices.RULES if rule.name == "lower-index-to-tosa")
     found: Any = rule().match(cast(Any, op), program)
-    assert "do not stand together" in found.reason
+    assert "are not adjacent" in found.reason

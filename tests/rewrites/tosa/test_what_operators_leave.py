@@ -116,7 +116,7 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
             "f32[4], i64[33], f32[33]",
             "f32[4]",
         ),
-        "33 writes to places that may be the same",
+        "33 writes to indices that may be equal",
     ),
     "many comparisons": (
         scatters,
@@ -175,7 +175,7 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
             "f32[4], i64[1], f32[1]",
             "f32[4]",
         ),
-        "reduces what is written by mean",
+        "reduces the written values by mean",
     ),
     "only what is written": (
         scatters,
@@ -185,7 +185,7 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
             "f32[4], i64[1], f32[1]",
             "f32[4]",
         ),
-        "does not count",
+        "must be ignored",
     ),
     "a shift of truth values": (
         discrete,

@@ -81,7 +81,7 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
             "f32[1, 272, 1]",
             "f32[1, 1, 16, 17]",
         ),
-        "kernel has 272 places",
+        "kernel has 272 cells",
     ),
     "doubles in columns": (
         patterns,

@@ -27,8 +27,8 @@ def test_a_counted_padding_becomes_one_of_the_convolution(apply: Any, method: An
     ("arguments", "made", "reason"),
     [
         ("[3, 3], [1, 1], [1, 1], false, false", "8x8", "count fewer cells"),
-        ("[3, 3], [2, 2], [0, 0], true", "4x4", "hang over the edge"),
-        ("[4, 4], [4, 4]", "2x2", "fills a window of 16 cells up"),
+        ("[3, 3], [2, 2], [0, 0], true", "4x4", "extend past the edge"),
+        ("[4, 4], [4, 4]", "2x2", "pads a window of 16 cells"),
     ],
 )
 def test_windows_of_other_cells_stay(

@@ -109,7 +109,7 @@ def topk(given: str = S, values: str = V, places: str = P, rest: str = "2") -> s
     ("given", "values", "places", "rest", "reason"),
     [
         ("tensor<4x3xf32>", "tensor<2x3xf32>", "tensor<2x3xi64>", "2, 0", "another axis"),
-        ("tensor<3x4xf16>", "tensor<3x2xf16>", P, "2", "too little room"),
+        ("tensor<3x4xf16>", "tensor<3x2xf16>", P, "2", "too small a range"),
         ("tensor<3x999xf32>", V, P, "2", "2 of 999 by arithmetic"),
     ],
     ids=["another axis", "halves", "a long row"],
@@ -138,9 +138,9 @@ TAKEN = "%v, %i = aten.topk.default(%x, 2) : (f32[3, 4]) -> (f32[3, 2], i64[3, 2
 ZEROS = '%z = stepwell.weight <"z#zeros"> "constant" : f32[3, {}]'
 TABLE = '%w = stepwell.weight <"w"> "parameter" : f32[{}]'
 FLAT = "%p = aten.view.default(%i, [6]) : (i64[3, 2]) -> i64[6]"
-GATHERED = "the chosen places are read by aten.gather"
-LOOKED_UP = "the chosen places are read by aten.index"
-ADDED = "the chosen places are read by aten.scatter_add"
+GATHERED = "the chosen indices are read by aten.gather"
+LOOKED_UP = "the chosen indices are read by aten.index"
+ADDED = "the chosen indices are read by aten.scatter_add"
 NEAR: dict[str, tuple[tuple[str, ...], str]] = {
     "of no rows": (
         ("%x: f32[0, 4]", "%y, %i = aten.topk.default(%x, 2) : (f32[0, 4]) -> (f32[0, 2], i64[0, 2])"),

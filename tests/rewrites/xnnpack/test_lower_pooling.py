@@ -29,7 +29,7 @@ NEAR_MISSES = {
         AVERAGE.format(padding=[0, 0], divisor=3), "3x3", "divisor_override",
     ),
     "a divisor at the edge": (
-        AVERAGE.format(padding=[1, 1], divisor=4), "4x4", "hang over the edge",
+        AVERAGE.format(padding=[1, 1], divisor=4), "4x4", "extend past the edge",
     ),
 }  # fmt: skip
 
@@ -84,8 +84,8 @@ def test_an_image_of_symbolic_width_is_pooled(line: str, gives: str, apply: Any,
     ("line", "gives", "reason"),
     [
         ("adaptive_avg_pool2d.default(%x, [3, 2])", "tensor<2x3x3x2xf32>", "symbolic size"),
-        ("max_pool2d.default(%x, [3, 3], [3, 3], [1, 1], [1, 1], true)", THIRDS, "padding alone"),
-        ("avg_pool2d.default(%x, [3, 3], [3, 3], [1, 1], true)", THIRDS, "padding alone"),
+        ("max_pool2d.default(%x, [3, 3], [3, 3], [1, 1], [1, 1], true)", THIRDS, "in the padding"),
+        ("avg_pool2d.default(%x, [3, 3], [3, 3], [1, 1], true)", THIRDS, "in the padding"),
     ],
 )
 def test_windows_that_follow_from_a_symbolic_size_are_refused(

@@ -118,9 +118,9 @@ MOVES: dict[str, tuple[str, dict[str, str], str]] = {
     "no movement": ("abs.default(%a)", {}, ""),
     "floats": ("permute.default(%f, [1, 0])", {"becomes": "4x2"}, ""),
     "floats among integers": ("cat.default([%a, %f])", {"becomes": "4x4"}, "is not quantized"),
-    "another scale": ("view.default(%a, [8])", {"becomes": "8", "made": OTHER}, "the scale changes"),
+    "another scale": ("view.default(%a, [8])", {"becomes": "8", "made": OTHER}, "different scales"),
     "another scale of a part": (
-        "cat.default([%a, %b])", {"becomes": "4x4", "other": OTHER}, "the scale changes",
+        "cat.default([%a, %b])", {"becomes": "4x4", "other": OTHER}, "different scales",
     ),
     "a part of int8": (
         "view.default(%a, [8])", {"becomes": "8", "one": PART, "made": PART}, "the whole range",

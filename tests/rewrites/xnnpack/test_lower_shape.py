@@ -9,6 +9,8 @@ from stepwell.translate.lowerings.xnnpack import reductions
 from stepwell.translate.rewrites.xnnpack.nodes.lower_shape import RULES as MOVES
 from stepwell.translate.rewrites.xnnpack.nodes.lower_softmax import RULES
 
+(RULE,) = RULES.named("lower-softmax")
+
 ALL = {rule.name: rule() for rule in MOVES}
 X = "tensor<4x6xf32>"
 NEAR_MISSES = {
@@ -22,7 +24,7 @@ NEAR_MISSES = {
         "aten.expand.default(%x, [3, -1, -1])",
         'tensor<?x?xf32, #stepwell.shape<["s0", "s1"]>>',
         'tensor<3x?x?xf32, #stepwell.shape<[3, "s0", "s1"]>>',
-        "adds an axis beside two of symbolic sizes",
+        "adds an axis next to two of symbolic sizes",
     ),
 }  # fmt: skip
 
@@ -45,7 +47,7 @@ def test_a_view_of_two_symbolic_sizes_parts_no_axis(refused: Any, method: Any):
     size = f'%n = aten.sym_size.int(%x, 2) : ({x}) -> !stepwell.int<"s1">'
     line = f'%y = aten.view.default(%x, [-1, 2, 2, %n]) : ({x}, !stepwell.int<"s1">) -> {gives}'
     text = method(f"%x: {x}", size, line, gives=gives)
-    refused(text, step(reductions.view_of_open_sizes), "XNNPACK works out one")
+    refused(text, step(reductions.view_of_open_sizes), "XNNPACK infers one")
 
 
 def joined(parts: int, symbolic: bool, method: Any) -> str:
@@ -80,6 +82,6 @@ def test_a_softmax_of_one_number_is_refused(refused: Any, method: Any):
     line = "%y = aten._softmax.default(%x, 0, false) : (tensor<f32>) -> tensor<f32>"
     refused(
         method("%x: tensor<f32>", line, gives="tensor<f32>"),
-        RULES[0](),
+        RULE,
         "a scalar, which has no axis",
     )

@@ -84,7 +84,7 @@ def test_places_without_order_stay_a_gather(refused: Any, method: Any):
         "%y = aten.index_select.default(%x, 0, %i) : (tensor<400xf32>, tensor<400xi64>) -> tensor<400xf32>",
         gives="tensor<400xf32>",
     )
-    refused(text, PickBySlices(), "so little order")
+    refused(text, PickBySlices(), "so irregular")
 
 
 def test_integers_stay_a_gather(refused: Any, method: Any):
@@ -143,7 +143,7 @@ def test_relative_positions_are_gathered_by_slices():
     ("places", "dim", "reason"),
     [
         (torch.zeros(2, 4, 4, dtype=torch.long), 1, "another axis"),
-        (torch.zeros(2, 3, 4, dtype=torch.long), -1, "fewer places"),
+        (torch.zeros(2, 3, 4, dtype=torch.long), -1, "fewer indices"),
         (torch.arange(2)[:, None, None].expand(2, 4, 4), -1, "not the same for all"),
     ],
 )
@@ -213,7 +213,7 @@ LEFT = {
         "1x1x1x16777216x",
         "aten.upsample_nearest2d.default(%x, [1, 2])",
         "1x1x1x2x",
-        "no exact floats",
+        "not exact floats",
     ),
     "an axis too many": ("1x1x1x1x2x3x", "aten.flip.default(%x, [5])", "1x1x1x1x2x3x", "rank 6"),
 }

@@ -158,10 +158,10 @@ STAYS = {
     "dropout": (Q, "none, 1.0, true", "", ""),
     "a mask that is an argument": (Q, "%a", "", ""),
     "nothing closed": (Q, "%m", "m#ones", ""),
-    "closed rows": (Q, "%m", "m#zeros", "closed throughout"),
+    "closed rows": (Q, "%m", "m#zeros", "hides a whole row"),
     "a length of run time": (LATE, "none, 0.0, true", "", "symbolic"),
     "a depth of run time": (DEEP, "none, 0.0, true", "", "symbolic"),
-    "few tokens": (SHORT, "none, 0.0, true", "", "costs less"),
+    "few tokens": (SHORT, "none, 0.0, true", "", "cost less"),
 }
 
 

@@ -14,7 +14,7 @@ ALL = {rule.name: rule() for rule in (*CLAMPS, *ELEMENTWISE)}
 X, ROWS = "tensor<2x4xf32>", 'tensor<?x4xf32, #stepwell.shape<["s0", 4]>>'
 
 OF_FLOATS = (
-    "aten.norms",
+    "decompositions.aten.norms",
     "xnnpack.convolutions",
     "xnnpack.images",
     "xnnpack.nodes.lower_clamp",
