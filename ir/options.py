@@ -21,7 +21,7 @@ from stepwell.ir.choices import Choices
 from stepwell.ir.diagnostics import Problem, StepwellError
 
 OptionValue = bool | int | float | str | PathLike[str] | Mapping[Any, Any] | None
-"""What an option of any kind may be given as."""
+"""The types that the value of an option may have."""
 
 PIPELINE = "pipeline"
 """Read when the target's own pipeline is built; has no effect on a given pipeline."""

@@ -96,7 +96,7 @@ def found(select: Any, pattern: str) -> list[Any]:
 
 
 def lower(path: str, kind: str) -> dict[str, Any]:
-    """What this process's stepwell makes of a saved program; the artifact beside it."""
+    """Lower a saved program with this process's stepwell; write the artifact next to it."""
     import torch
 
     import stepwell

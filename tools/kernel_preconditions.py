@@ -54,7 +54,7 @@ from stepwell.ir.weights import WeightStore
 SAMPLES = {torch.float32: 24, torch.int64: 24, torch.bool: 24} | dict.fromkeys(
     (torch.float64, torch.float16, torch.bfloat16, torch.int8, torch.uint8, torch.int32), 6
 )
-"""Of an operator and an element type, so many are called."""
+"""The number of samples of an operator and an element type."""
 MIXED = 4
 """Of so many samples, the first tensor takes each other element type: operands of two types."""
 APART = ("linalg", "fft", "svd", "lu", "ormqr", "pca", "cholesky", "signal", "masked", "sparse")
@@ -198,7 +198,7 @@ def quantized(kept: Dispatched) -> None:
 
 
 def composite(kept: Dispatched, op: Any, sample: Any) -> None:
-    """Call an operator by its own overloads, which PyTorch else takes apart before they show."""
+    """Call an operator by its own overloads, which PyTorch decomposes otherwise."""
     packet = getattr(torch.ops.aten, op.aten_name or op.name.rpartition(".")[2], None)
     for name in packet.overloads() if packet is not None else ():
         overload = getattr(packet, name)
@@ -292,7 +292,7 @@ class Of(torch.nn.Module):
 
 
 def channels_last() -> collections.Counter[str]:
-    """Lower samples of four axes whose first tensor lies channels-last; run them beside eager."""
+    """Lower samples of four axes whose first tensor is channels-last, and compare with eager."""
     counts: collections.Counter[str] = collections.Counter()
     for op in op_db:
         if op.name.startswith(APART) or "dropout" in op.name:

@@ -57,11 +57,11 @@ SPECIAL = {
     "denormal": 0.25, "-denormal": -0.25,  # of the smallest normal number
 }  # fmt: skip
 ORDINARY = {"1.5": 1.5, "-1.5": -1.5, "big": 0.75, "-big": -0.75}
-"""Ordinary operands beside special ones; big ones as a part of the largest number."""
+"""Ordinary operands next to special ones; large ones as a fraction of the largest number."""
 
 
 def child(folder: Path) -> None:
-    """Run what a folder asks for; nothing of the compiler is imported under the emulator."""
+    """Run the requests of a folder; the emulator imports no part of the compiler."""
     from stepwell.backends.executorch.running.engine import runtime
 
     torch.set_num_threads(1)
@@ -156,7 +156,7 @@ _FUNCTIONS: dict[str, Any] = {
 
 
 def function_of(node: str) -> Any:
-    """What a unary node computes of float64 numbers; its result is rounded once."""
+    """Unary nodes as functions of float64 numbers; a result is rounded once."""
     from stepwell.dialects.xnnpack import NODES
 
     short = node.removeprefix("xnnpack.").split()[0]
@@ -436,7 +436,7 @@ def measured(cpu: str | None, program: bytes, trials: Any, about: Any) -> dict[s
 
 
 def main() -> int:
-    """Measure every family that is asked for."""
+    """Measure every requested family."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument(
         "-k", default="", metavar="NAME", help="only families that this expression finds"

@@ -110,7 +110,7 @@ def unsized(program: Program) -> Iterator[Problem]:
 
 
 class CortexMEmitter(MethodEmitter):
-    """Kernel calls of the `cortex_m` library, beside those of ATen ops."""
+    """Kernel calls of the `cortex_m` library, in addition to those of ATen ops."""
 
     def _delegate(self, op: Operation) -> None:
         match op:
@@ -198,7 +198,7 @@ class CortexMEmitter(MethodEmitter):
         return copy
 
     def _entered(self, argument: SSAValue, value: int, port: Port) -> int:
-        """An input that is only seen relabeled is taken as it lies in memory."""
+        """An input that is only used relabeled keeps its memory layout."""
         if argument.uses.get_length() and all(
             isinstance(use.operation, Relabel) for use in argument.uses
         ):

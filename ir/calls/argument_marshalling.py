@@ -103,7 +103,7 @@ def why_not_written(at: int, given: Sequence[Any]) -> tuple[str, str] | None:
 
 
 def why_it_shares(at: int, given: Sequence[Any]) -> tuple[str, str] | None:
-    """What a tensor that is written shares memory with, or None."""
+    """Return the argument with which a modified tensor shares memory, or None."""
     tensor = given[at]
     if overlaps_itself(tensor.shape, tensor.stride()):
         return "is written and has elements that share memory", "pass x.clone()"

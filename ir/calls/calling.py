@@ -176,7 +176,7 @@ def declare_ranges(funcs: Sequence[FuncOp], ranges: Mapping[str | int, Ends]) ->
 
 
 def _kind(type_: Attribute) -> type[int] | type[float] | None:
-    """What the elements of an input are, if they have an order."""
+    """The elements of an input, if they are ordered."""
     if not isinstance(type_, TensorType):
         return None
     if isinstance(element(type_), IntegerType):
@@ -185,7 +185,7 @@ def _kind(type_: Attribute) -> type[int] | type[float] | None:
 
 
 def _outside(declared: Ends | None, leaf: Any, where: str) -> Problem | None:
-    """Why an input is not what was declared, or None; of floats, ends are of their dtype."""
+    """Return why an input violates its declared range, or None; limits have the input's dtype."""
     if declared is None or not isinstance(leaf, torch.Tensor) or not leaf.numel():
         return None
     least, largest = leaf.min().item(), leaf.max().item()  # Of a NaN, NaN.

@@ -137,7 +137,7 @@ def _table(path: Path) -> Mapping[str, Mapping[str, Mapping[str, list[list[Any]]
 
 
 def _change(row: list[Any], dtype: str) -> Change:
-    """A row of the table: operands, then what is expected and what comes."""
+    """A row of the table: operands, then the expected and the measured result."""
     *operands, expected, result = row
     ranges: tuple[Range | None, ...]
     if isinstance(operands[0], int):

@@ -59,7 +59,7 @@ _PREFIXES = {InputKind.PARAMETER: "p", InputKind.BUFFER: "b", InputKind.CONSTANT
 
 
 class _Writing(ExportedProgram):
-    """Writes to inputs once all is computed, which is eager's way only where they lie apart."""
+    """Write to inputs after all computation; this equals eager only if inputs share no memory."""
 
     def module(self, check_guards: bool = True) -> torch.fx.GraphModule:
         found = super().module(check_guards)
@@ -68,7 +68,7 @@ class _Writing(ExportedProgram):
 
 
 def _lies_apart(program: ExportedProgram, _: Any, args: Any, kwargs: Mapping[str, Any]) -> None:
-    """Refuse a call that writes to an input which shares memory, as `calls.border` has it."""
+    """Refuse a call that writes to an input which shares memory (`argument_marshalling`)."""
     signature, in_spec = program.graph_signature, program.call_spec.in_spec
     assert in_spec is not None
     ordered = [kwargs[name] for name in in_spec.children()[1].context if name in kwargs]

@@ -233,7 +233,7 @@ class Evaluation:
         return (size * rows, self(x).nan) if rows < inf else None
 
     def attention(self) -> Interval:
-        """What an attention gives: numbers among its values, where no score is infinite or NaN.
+        """The interval of an attention: that of its values if no score is infinite or NaN.
 
         The weights of a query are not negative and sum to 1, or are all 0 where a mask closes the
         row, as torch defines it. Scores below `ABSORBED`, and a mask with nothing above it, are

@@ -137,7 +137,7 @@ LARGEST_POWER = 127
 def _sum(
     a: torch.Tensor, dim: Any, keepdim: bool = False, *, dtype: torch.dtype | None = None
 ) -> Any:
-    """Integers and doubles summed up as what they are: the last of a running sum, by axes."""
+    """Sum integers and float64 exactly in their dtype: the last element of a cumulative sum."""
     given = (a.dtype, dtype or a.dtype)
     if any(t.is_floating_point and t != torch.float64 for t in given):
         return NotImplemented
@@ -244,7 +244,7 @@ def _over_something(overload: Any) -> Callable[..., Any]:
 
 
 def _zeros(size: Any, *_: Any, dtype: torch.dtype | None = None, **__: Any) -> Any:
-    """A tensor of any numbers; how it lies in memory is no part of its value."""
+    """A tensor of arbitrary elements; its memory layout is not part of its value."""
     return torch.full(size, 0, dtype=dtype or torch.float32)
 
 

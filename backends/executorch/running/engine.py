@@ -1,4 +1,4 @@
-"""ExecuTorch's runtime, imported without the stock flow beside it.
+"""ExecuTorch's runtime, imported without the stock flow.
 
 `executorch.runtime` asks the package `executorch.exir` for the class of one warning, and that
 package imports the whole of the stock flow: seconds that a program to be run has no use for.
@@ -41,7 +41,7 @@ def runtime() -> Runtime:
 def _without_flow() -> Generator[None]:
     """The package of the flow is a bare folder for a moment, unless it or its importer is there.
 
-    Another thread may be about to import it: where there are some, all is imported as it stands.
+    Another thread may be importing it: with several threads, the whole package is imported.
     """
     found = importlib.util.find_spec("executorch")
     has_others = threading.active_count() > 1

@@ -306,7 +306,7 @@ def check_inputs(method: Method, inputs: Sequence[Any]) -> None:
 
 
 def _remedy(declared: Value, given: Any) -> str | None:
-    """What a caller writes for a tensor that lies in memory in another way."""
+    """The code that converts a tensor with another memory layout."""
     if not isinstance(declared, TensorValue) or not isinstance(given, torch.Tensor):
         return None
     if given.dim() != len(declared.sizes) or follows_dim_order(given, declared.dim_order):

@@ -64,7 +64,7 @@ from stepwell.ir.weights import WeightStore, dense_view
 
 @dataclass(frozen=True)
 class DelegatePayload:
-    """What a backend makes of one delegate op: its operands are inputs, its results outputs."""
+    """A backend's payload of one delegate op: operands are inputs, results are outputs."""
 
     backend: str
     payload: Data
@@ -87,7 +87,7 @@ def emit(
     external_weights: bool = False,
     files: WeightFiles | None = None,
 ) -> Container:
-    """The container of a program whose ops have kernels or stand in delegates.
+    """The container of a program whose ops have kernels or are in delegates.
 
     Args:
         program: every method becomes one of the container; they share constants and state.
@@ -134,7 +134,7 @@ class MethodEmitter:
     ) -> None:
         """Write `func` of `program` by `builder`.
 
-        `filled` are states whose first value nobody reads; the rest is as for `emit`.
+        `filled` are states whose initial value is never read; see `emit` for the rest.
         """
         self.container = container
         self.builder = builder
@@ -159,7 +159,7 @@ class MethodEmitter:
         self._finish(returned)
 
     def run_block(self, block: Block) -> None:
-        """Emit the ops of a block in order; what it gives is its last op's operands."""
+        """Emit the ops of a block in order; the last op's operands are its results."""
         for op in block.ops:
             self.handle = self.handle_of(op)
             match op:
@@ -354,7 +354,7 @@ class MethodEmitter:
         self.builder.call(signature.kernel, [*args, *returned], [self.handle])
 
     def _written_argument(self, op: SchemaOp, source: InPlace) -> int:
-        """What a kernel writes to: the value where it lies, or a copy that becomes the result."""
+        """The target of a kernel's write: the value in place, or a copy that becomes the result."""
         operand = op.operand(source.name)
         assert operand is not None
         place = self.values[operand]
@@ -423,7 +423,7 @@ class MethodEmitter:
     # -- what leaves ---------------------------------------------------------------------------
 
     def _finish(self, returned: ReturnOp) -> None:
-        # A write of what is there already (by an in-place op) is none.
+        # A write of a value that an in-place op wrote already needs no instruction.
         targets = [
             (self._target(op), op)
             for op in self.writes

@@ -122,7 +122,7 @@ def _emit_scan(
 def _sized_once(emitter: Emitter, target: int, row: int, counter: int) -> None:
     """In the first step the target becomes one row: the kernel that stores one resizes axis 0 only.
 
-    A call may come with other sizes than the one before, which are what the target still has.
+    A call may have other sizes than the call before, whose sizes the target still has.
     """
     builder = emitter.builder
     zero, is_first = builder.scalar(0), builder.variable(False)

@@ -1,1 +1,1 @@
-"""stepwell behind the interfaces of ExecuTorch's flow and of xDSL's driver and interpreter."""
+"""stepwell through the interfaces of ExecuTorch's flow and of xDSL's driver and interpreter."""

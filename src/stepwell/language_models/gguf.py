@@ -51,7 +51,7 @@ LAYOUTS = {
     "Q8_0": Layout(slice(2, 34), 0x80, -128, 255, 32),
     "Q6_K": Layout(slice(0, 192), 0, -32, 63, 16),
 }
-"""`ggml-quants.c`. Their integers are kept; what a row has of other types becomes numbers."""
+"""`ggml-quants.c`. Their integers are kept; rows of other types are dequantized."""
 OF_LAYERS = ("Q4_0", "Q4_1", "Q4_K")
 """Which XNNPACK multiplies by: four bits, in groups of 32."""
 OF_TABLES = {"Q4_0": 4, "Q8_0": 8, "Q6_K": 8}

@@ -1,7 +1,7 @@
 """Requirements of CMSIS-NN's kernels on layers, and the contents of their fields.
 
-An operand is its activation, a result the value of a use; what moves bytes beside the kernels is in
-`rewrites/cmsis/layout/reshape.py`.
+An operand is an activation; a result is the value of a use. Data movement next to the kernels is
+in `rewrites/cmsis/layout/reshape.py`.
 """
 
 from __future__ import annotations

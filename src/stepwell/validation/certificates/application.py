@@ -63,7 +63,7 @@ def follows_rule(program: Program, hash_: str) -> str | None:
 
 
 def writes_otherwise(program: Program, rewrite: type[Rewrite[Any]]) -> str | None:
-    """Why a rewrite, applied to what is before, does not write what is after; None: it does."""
+    """Return why a rewrite of the left side does not give the right side, or None if it does."""
     old = [one.owner for one, _ in pairs_of(program) if isinstance(one.owner, Operation)]
     ops = list(program.method("equal").body.block.ops)
     places = dict.fromkeys(ops.index(op) for op in (*old, *ops[:-1]))

@@ -234,7 +234,7 @@ def _bound(step: Step) -> Bound:
 
 
 def observed(program: Program) -> Iterator[tuple[str, SSAValue]]:
-    """What a caller sees of a program: results, state and inputs that are written; in order."""
+    """Yield everything that a caller observes: results, state and modified inputs, in order."""
     for name, func in sorted(program.methods.items()):
         written_: list[tuple[str, SSAValue]] = []
         for op in func.body.block.ops:

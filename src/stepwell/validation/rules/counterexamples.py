@@ -130,7 +130,7 @@ def search(
 
 
 def _runs(program: Program) -> bool:
-    """Whether what stands before is a program that runs: of special numbers, or of ones."""
+    """Whether the left side is a program that runs, on special values or on ones."""
     special = inputs_of(program)
     ones = tuple(torch.ones_like(v) if isinstance(v, torch.Tensor) else v for v in special)
     for inputs in (special, ones):

@@ -23,12 +23,12 @@ _KEEPERS = ("hashes.py", "kept_verdicts.py", "page.py")
 _OURS, _OF_REWRITES = "stepwell.", "stepwell.translate."
 
 SEMANTICS = "2"
-"""Goes up when the prover reasons differently: no verdict from before is one of a rule as it is."""
+"""Incremented when the prover's reasoning changes, so that no older verdict remains valid."""
 
 
 @cache
 def hash_of(rewrite: type[RuleRewrite]) -> str:
-    """A rule in short, but for what it says that it is not for: no proof hangs on it."""
+    """Return the hash of a rule without its `not for` clause, on which no proof depends."""
     return _hash([SEMANTICS, _NOT_FOR.sub("", rewrite.rule.text), *_sources(rewrite)])
 
 

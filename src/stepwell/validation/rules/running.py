@@ -64,7 +64,7 @@ def _dropped(name: str) -> list[Dropped]:
 def _each(
     function: Callable[[str], T], names: Sequence[str], jobs: int | None, seconds: float
 ) -> Iterator[T | str]:
-    """Call a function on each name, each in a forked process: nothing is imported twice.
+    """Call a function on each name in a forked process, which inherits all imports.
 
     A result comes as bytes: tensors would otherwise be shared with a process that has ended. The
     string in place of a result says why there is none.
@@ -101,7 +101,7 @@ def _each(
 
 
 LATE, FAILED = "there is no verdict within the limit", "the prover failed"
-"""How reasons begin that say nothing of a rule."""
+"""Prefixes of reasons that are not about the rule."""
 
 
 def _send(sender: Any, function: Callable[[str], T], name: str) -> None:

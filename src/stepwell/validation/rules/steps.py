@@ -63,7 +63,7 @@ def step_between(pair: Sequence[SSAValue], weights: WeightStore) -> str | None:
 
 
 def _reached(value: SSAValue, keys: dict[SSAValue, Any]) -> dict[SSAValue, None]:
-    """A value and what it is computed of, operands first; equal ops of equal operands are equal."""
+    """A value and its operands, operands first; equal ops of equal operands are equal."""
     found: dict[SSAValue, None] = {}
 
     def visit(each: SSAValue) -> None:

@@ -146,7 +146,7 @@ def keys_of(program: Program) -> list[str]:
 
 
 class Refutable(Unproven):
-    """What the solver has a counterexample to, with its numbers."""
+    """The statement that the solver's counterexample refutes, with its numbers."""
 
     def __init__(self, found: Decision) -> None:
         super().__init__(f"{'of a symbolic size: ' if found.has_symbols else ''}{found.reason}")
