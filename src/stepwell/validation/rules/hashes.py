@@ -49,10 +49,10 @@ def _code(text: str) -> str:
     """A Python text without docstrings, comments and layout: no proof depends on them."""
     tree = ast.parse(text)
     for node in ast.walk(tree):
-        body = getattr(node, "body", None)
-        is_documented = isinstance(body, list) and body and isinstance(body[0], ast.Expr)
-        if is_documented and isinstance(body[0].value, ast.Constant):
-            body[0].value = ast.Constant(None)
+        body: Any = getattr(node, "body", None)
+        first = body[0] if isinstance(body, list) and body else None
+        if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
+            first.value = ast.Constant(None)
     return ast.unparse(tree)
 
 
