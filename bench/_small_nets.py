@@ -160,10 +160,10 @@ def nets() -> dict[str, Callable[[], Net]]:
     }
 
 
-def net(name: str, of: Callable[[], dict[str, Callable[[], Net]]] = nets) -> Net:
+def net(name: str) -> Net:
     """A net of seed 0, and an input."""
     torch.manual_seed(0)
-    module, inputs = of()[name]()
+    module, inputs = nets()[name]()
     return module.eval(), inputs
 
 

@@ -35,7 +35,6 @@ from torch.export import ExportedProgram, export
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "tests/cmsis"), str(ROOT / "bench")]
 
-import _further_nets as further  # noqa: E402
 import _small_nets as small  # noqa: E402
 import standalone_builds as builds  # noqa: E402
 
@@ -48,11 +47,6 @@ CALLS = 3
 QUANTIZERS = ("ours", "stock", "float")
 
 
-def all_nets() -> dict[str, Any]:
-    """The forty, then those written later."""
-    return {**small.nets(), **further.nets()}
-
-
 def exported(name: str, quantizer: str) -> tuple[ExportedProgram, tuple[Tensor, ...]]:
     """A net by name, quantized by `ours` or `stock`, or as it is (`float`), and an input."""
     from executorch.backends.cortex_m.quantizer.quantizer import CortexMQuantizer as Stock
@@ -60,7 +54,7 @@ def exported(name: str, quantizer: str) -> tuple[ExportedProgram, tuple[Tensor, 
 
     from stepwell.translate.pt2e.cortex_m_quantizer import CortexMQuantizer
 
-    module, inputs = small.net(name, all_nets)
+    module, inputs = small.net(name)
     program = export(module, inputs)
     if quantizer == "float":
         return program, inputs
@@ -169,7 +163,7 @@ def main() -> None:
     done = rows_of(arguments.state)
     library_kernels = "mixed" if arguments.mixed else "cmsis-nn"
     kernels = library_kernels if arguments.cmsis_nn else "portable"
-    for name in arguments.nets or all_nets():
+    for name in arguments.nets or small.nets():
         for quantizer in arguments.quantizers:
             open_ = [cpu for cpu in arguments.cpu if (name, quantizer, cpu, kernels) not in done]
             try:

@@ -1,6 +1,6 @@
 """Models without any tuning for them: stock ExecuTorch and stepwell on XNNPACK.
 
-    python bench/strangers.py [--kind "recurrent strangers"] [--models t5,whisper_decoder]
+    python bench/strangers.py [--kind "graph strangers"] [--models t5,whisper_decoder]
         [--table docs/xnnpack.md]
 
 Small models of examples/models: widths of 8 to 64, so that ops between the products matter.
@@ -34,8 +34,6 @@ from pathlib import Path
 from typing import Any
 
 import _graph_nets
-import _recurrent_nets
-import _styled_nets
 import torch
 from _report import RESULTS, between_markers, cpu_seconds, prepare, show, write
 from lowering import stock_pte
@@ -73,8 +71,6 @@ MODELS = {
 """Files of examples/models and what they make."""
 KINDS = {
     "strangers": MODELS,
-    "recurrent strangers": {"_recurrent_nets": (*_recurrent_nets.NETS, *_recurrent_nets.BFLOATS)},
-    "styled strangers": {"_styled_nets": _styled_nets.NETS},
     "graph strangers": {"_graph_nets": _graph_nets.NETS},
 }
 """What is measured together: the comments around its table, and its models."""
@@ -83,8 +79,6 @@ FINITE = {
     "pointnet": "its maxima over points and its log-softmax may lose a NaN",
     "pointnet_of_any_number": "its log-softmax may lose a NaN; its maxima stay outside in both",
     "graph_convolution": "degree ** -0.5 may be NaN for 0, and its log-softmax may lose a NaN",
-    "min_gru": "a lerp may lose an infinity",
-    "min_gru_in_bfloat16": "a lerp may lose an infinity",
     **dict.fromkeys(_graph_nets.NETS, "one infinity makes NaN of what others are added up to"),
 }
 """Models that are whole delegates only for ordinary numbers, and what keeps the default from it."""

@@ -113,7 +113,7 @@ def _attend(
 
     The heads of the caches are the operator's batch axis, each with the queries that share it. The
     keys of a head are then contiguous, which is faster to read than strided rows of a cache of
-    tokens (`bench/attention.py`).
+    tokens.
 
     Raises:
         StepwellError: the operators do not support an argument.
