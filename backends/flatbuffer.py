@@ -49,7 +49,7 @@ class Field:
 
 
 @dataclass
-class Schema:
+class FlatbufferSchema:
     """The declarations of a `.fbs` file and of the files that it includes."""
 
     tables: dict[str, tuple[Field, ...]] = field(default_factory=dict[str, tuple[Field, ...]])
@@ -77,18 +77,18 @@ _FIELD = re.compile(
 )
 
 
-def parse_schema(text: str, include: Callable[[str], str] | None = None) -> Schema:
+def parse_schema(text: str, include: Callable[[str], str] | None = None) -> FlatbufferSchema:
     """Parse the declarations in a `.fbs` text; `include(name)` returns an included file's text.
 
     Tables, enums, unions, defaults and attributes are supported. Structs, which the formats read
     here do not use, are refused.
     """
-    schema = Schema()
+    schema = FlatbufferSchema()
     _declare(schema, text, include)
     return schema
 
 
-def _declare(schema: Schema, text: str, include: Callable[[str], str] | None) -> None:
+def _declare(schema: FlatbufferSchema, text: str, include: Callable[[str], str] | None) -> None:
     text = re.sub(r"//[^\n]*", "", text)
     for name in re.findall(r'include\s+"([^"]+)"\s*;', text):
         if include is None:
@@ -123,7 +123,7 @@ def _declare(schema: Schema, text: str, include: Callable[[str], str] | None) ->
         schema.identifier = identifier[1].encode()
 
 
-def _fields(schema: Schema, body: str) -> tuple[Field, ...]:
+def _fields(schema: FlatbufferSchema, body: str) -> tuple[Field, ...]:
     fields: list[Field] = []
     slot = 0
     for match in _FIELD.finditer(body):
@@ -141,7 +141,9 @@ def _fields(schema: Schema, body: str) -> tuple[Field, ...]:
     return tuple(fields)
 
 
-def _default(schema: Schema, type_: str, match: re.Match[str]) -> int | float | bool | None:
+def _default(
+    schema: FlatbufferSchema, type_: str, match: re.Match[str]
+) -> int | float | bool | None:
     written = match["default"]
     if type_ in schema.enums:
         values = schema.enums[type_][1]
@@ -156,7 +158,7 @@ def _default(schema: Schema, type_: str, match: re.Match[str]) -> int | float | 
 
 
 def read_root(
-    data: bytes | memoryview, schema: Schema, *, check_identifier: bool = True, what: str
+    data: bytes | memoryview, schema: FlatbufferSchema, *, check_identifier: bool = True, what: str
 ) -> Record:
     """Read the root table of a FlatBuffer as nested records.
 
@@ -173,7 +175,7 @@ def read_root(
 
 
 class _Reader:
-    def __init__(self, data: memoryview, schema: Schema, what: str) -> None:
+    def __init__(self, data: memoryview, schema: FlatbufferSchema, what: str) -> None:
         self._data = data
         self._schema = schema
         self._what = what

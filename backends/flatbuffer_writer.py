@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from stepwell.backends.flatbuffer import Field, Schema
+from stepwell.backends.flatbuffer import Field, FlatbufferSchema
 
 _CODES: dict[str, str] = {
     "bool": "?", "byte": "b", "ubyte": "B", "int8": "b", "uint8": "B", "short": "h", "ushort": "H",
@@ -36,7 +36,7 @@ class _Layout:
     alignment: int
 
 
-def write_root(schema: Schema, record: Mapping[str, Any]) -> bytes:
+def write_root(schema: FlatbufferSchema, record: Mapping[str, Any]) -> bytes:
     """Return the FlatBuffer of a root record.
 
     Records have the form in which `backends.flatbuffer` reads them: a field that is None or
@@ -47,7 +47,7 @@ def write_root(schema: Schema, record: Mapping[str, Any]) -> bytes:
 
 
 class _Writer:
-    def __init__(self, schema: Schema) -> None:
+    def __init__(self, schema: FlatbufferSchema) -> None:
         self._schema = schema
         self._chunks: list[bytes] = []
         self._size = 0

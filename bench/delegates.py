@@ -26,7 +26,7 @@ from stepwell.backends.executorch.running.runner import PteSession
 from stepwell.model_zoo.catalogue.models import find
 from stepwell.model_zoo.catalogue.vision import imported
 from stepwell.model_zoo.catalogue.weights import scaled
-from stepwell.model_zoo.catalogue.wrapping import Tensors
+from stepwell.model_zoo.catalogue.wrapping import TensorFunction
 
 Inputs = tuple[torch.Tensor, ...]
 
@@ -75,7 +75,7 @@ def vits_flow() -> tuple[torch.nn.Module, Inputs]:
     config = VitsConfig(hidden_size=32, flow_size=32, num_hidden_layers=2)
     flow = VitsResidualCouplingBlock(config).eval()
     inputs = torch.randn(1, 32, 40), torch.ones(1, 1, 40)
-    return scaled(Tensors(flow, fixed={"reverse": True}), inputs), inputs
+    return scaled(TensorFunction(flow, fixed={"reverse": True}), inputs), inputs
 
 
 def clap_audio() -> tuple[torch.nn.Module, Inputs]:
@@ -85,7 +85,9 @@ def clap_audio() -> tuple[torch.nn.Module, Inputs]:
 
     config = ClapAudioConfig(depths=[1, 1, 2, 1], num_hidden_layers=4)
     inputs = (torch.randn(1, 1, 1001, 64),)
-    return scaled(Tensors(ClapAudioModel(config).eval(), ("input_features",)), inputs), inputs
+    return scaled(
+        TensorFunction(ClapAudioModel(config).eval(), ("input_features",)), inputs
+    ), inputs
 
 
 def pan() -> tuple[torch.nn.Module, Inputs]:
@@ -158,7 +160,9 @@ def row(name: str, case: Case, why: bool) -> str:
     """A model's row: delegates, what is outside, error at every size."""
     torch.manual_seed(0)
     module, inputs = case.make()
-    shapes = (case.dynamic,) if isinstance(module, Tensors) and case.dynamic else case.dynamic
+    shapes = (
+        (case.dynamic,) if isinstance(module, TensorFunction) and case.dynamic else case.dynamic
+    )
     program = torch.export.export(module, inputs, dynamic_shapes=shapes)
     lowered = stepwell.lower(program, "xnnpack", numerics=case.numerics)
     session = PteSession.load(lowered.to_pte())

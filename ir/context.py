@@ -4,6 +4,7 @@ state.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -42,6 +43,11 @@ class Context:
     left_alone: dict[Place, str] = field(default_factory=dict["Place", str])
     """Where a pass raised an internal error, with the message: the op there stays unchanged."""
 
+    running: str = ""
+    """The name of the pass, or of the rewrite in `build`, that runs now."""
+    statistics: dict[str, Counter[str]] = field(default_factory=dict[str, Counter[str]])
+    """What passes counted, by the name of the pass or rewrite."""
+
     known: dict[type[Any], Any] = field(default_factory=dict[type[Any], Any], repr=False)
     """Cached results of analyses of the current program, by the class of the analysis."""
 
@@ -55,6 +61,10 @@ class Context:
     def forget(self) -> None:
         """Invalidate all analyses, because the elements of a value changed."""
         self.known.clear()
+
+    def count(self, name: str, amount: int = 1) -> None:
+        """Add to a statistic of the pass that runs now."""
+        self.statistics.setdefault(self.running, Counter())[name] += amount
 
     def option(self, name: str, default: Any = None) -> Any:
         """Return the value of an option, or `default` if the target does not have it."""

@@ -80,6 +80,13 @@ class Program(Shown):
         module, weights = self.module.clone(), self.weights.child()
         return type(self)(module, weights, dict(self.samples), self.context)
 
+    def report(self, name: str, amount: int = 1) -> None:
+        """Add to a statistic of the pass that runs now (MLIR's pass statistics).
+
+        `report.statistics`, `stepwell explain` and `stepwell opt --stats` show it.
+        """
+        self.context.count(name, amount)
+
     def verify(self) -> None:
         """Raise `VerificationError` with every problem of structure, types, level or signature."""
         verify(self.module, self.weights)

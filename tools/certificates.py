@@ -31,7 +31,7 @@ from stepwell.ir.rewriting.rewrite import GreedyRewrites, History, Rewrite
 from stepwell.loaders.models import open_model
 from stepwell.translate.rules.rewrite import RuleRewrite
 from stepwell.validation.certificates.certificate import PROVED, Certificate, certificate
-from stepwell.validation.certificates.recorder import Recorder
+from stepwell.validation.certificates.recorder import StatementRecorder
 from stepwell.validation.contracts.draft import Dropped, draft_of
 from stepwell.validation.contracts.driver import documented, subject_of
 
@@ -111,7 +111,7 @@ def of_examples(place: str) -> dict[str, Any]:
     made: list[Certificate] = []
     for text in subject.examples:
         program = draft_of(text).build()
-        recorder = Recorder(program)
+        recorder = StatementRecorder(program)
         Pipeline(place, (step,)).run(program, recorder.behind, history=History(watch=recorder))
         made.append(certificate(recorder, place))
     return counted(made, begun)

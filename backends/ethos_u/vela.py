@@ -161,7 +161,7 @@ class Port:
 
 
 @dataclass(frozen=True)
-class Stream:
+class CommandStream:
     """The contents of a payload."""
 
     commands: bytes
@@ -171,7 +171,7 @@ class Stream:
     outputs: tuple[Port, ...]
 
 
-def read_stream(payload: bytes) -> Stream:
+def read_stream(payload: bytes) -> CommandStream:
     """Read the blocks of a payload.
 
     Raises:
@@ -194,7 +194,7 @@ def read_stream(payload: bytes) -> Stream:
         raise ParseFailure(f"an Ethos-U delegate lacks the blocks {', '.join(missing)}")
     try:
         (scratch,) = struct.unpack("<I", blocks["scratch_size"])
-        return Stream(
+        return CommandStream(
             blocks["cmd_data"],
             blocks["weight_data"],
             scratch,

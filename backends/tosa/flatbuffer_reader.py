@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from stepwell.backends.flatbuffer import Record, Schema, parse_schema, read_root
+from stepwell.backends.flatbuffer import FlatbufferSchema, Record, parse_schema, read_root
 from stepwell.backends.tosa.graph import AttributeValue, Graph, Operator, Region, Shape, Tensor
 from stepwell.dialects.tosa.codes import class_of_code, code_of_attribute
 from stepwell.dialects.tosa.schema import schema_path
@@ -33,7 +33,7 @@ def read_graph(data: bytes | memoryview) -> Graph:
 
 
 @cache
-def tosa_schema() -> Schema:
+def tosa_schema() -> FlatbufferSchema:
     """Parse the `tosa.fbs` that tosa-tools ships."""
     return parse_schema(schema_path().read_text())
 

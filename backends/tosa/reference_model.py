@@ -25,7 +25,7 @@ from stepwell.backends.tosa.graph import Graph, Tensor
 from stepwell.backends.tosa.installed import command_path
 from stepwell.backends.tosa.storage import from_bytes, held_dtype, to_bytes
 from stepwell.dialects.tosa.codes import element_of_code, i4, i48
-from stepwell.dialects.tosa.limits import EIGHT_K, Level
+from stepwell.dialects.tosa.limits import EIGHT_K, LevelLimits
 from stepwell.dialects.tosa.structural import VariableWriteOp
 from stepwell.ir.diagnostics import ArtifactError, InputMismatch, UnsupportedError
 from stepwell.ir.dtypes import i32
@@ -35,7 +35,7 @@ SECONDS = 600
 
 
 def run_reference_model(
-    data: bytes, inputs: Sequence[torch.Tensor], level: Level = EIGHT_K
+    data: bytes, inputs: Sequence[torch.Tensor], level: LevelLimits = EIGHT_K
 ) -> tuple[torch.Tensor, ...]:
     """Run a `.tosa` file on the TOSA reference model.
 
@@ -57,7 +57,7 @@ def run_reference_model(
 
 
 def call_reference_model(
-    data: bytes, inputs: Sequence[torch.Tensor], level: Level = EIGHT_K
+    data: bytes, inputs: Sequence[torch.Tensor], level: LevelLimits = EIGHT_K
 ) -> tuple[tuple[torch.Tensor, ...], bytes]:
     """Run a `.tosa` file; the second result is the file with the new values of its variables.
 
@@ -106,7 +106,7 @@ class ReferenceSession:
     """Calls of one file; each call sees the variables as the previous call left them."""
 
     data: bytes
-    level: Level = EIGHT_K
+    level: LevelLimits = EIGHT_K
 
     def run(self, inputs: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
         """Run one call; the arguments and errors are those of `run_reference_model`."""
@@ -136,7 +136,7 @@ def _fits(graph: Graph) -> None:
         )
 
 
-def _call(folder: Path, graph: Graph, level: Level) -> None:
+def _call(folder: Path, graph: Graph, level: LevelLimits) -> None:
     main = graph.regions[0]
     description = {
         "tosa_file": "graph.tosa",

@@ -10,7 +10,7 @@ import struct
 from functools import cache
 from typing import Any
 
-from stepwell.backends.flatbuffer import Record, Schema, parse_schema, read_root
+from stepwell.backends.flatbuffer import FlatbufferSchema, Record, parse_schema, read_root
 from stepwell.backends.tosa.graph import Graph
 from stepwell.backends.tosa.read import program_of
 from stepwell.backends.tosa.scalars import restore_scalars
@@ -120,7 +120,7 @@ def read_vgf(data: bytes) -> Program:
 
 
 @cache
-def _schema(root: str) -> Schema:
+def _schema(root: str) -> FlatbufferSchema:
     return parse_schema(f"{_TABLES} root_type {root};")
 
 

@@ -10,7 +10,7 @@ import struct
 from functools import cache
 from pathlib import Path
 
-from stepwell.backends.flatbuffer import Schema, parse_schema
+from stepwell.backends.flatbuffer import FlatbufferSchema, parse_schema
 from stepwell.ir.diagnostics import ParseFailure, StepwellError
 
 MAGIC = b"XH00"
@@ -23,7 +23,7 @@ NAMED = 2**64 - 1
 
 
 @cache
-def schema() -> Schema:
+def schema() -> FlatbufferSchema:
     """Parse the schema that the installed ExecuTorch ships."""
     spec = importlib.util.find_spec("executorch")  # Does not import it, which takes seconds.
     for folder in (spec.submodule_search_locations or ()) if spec else ():

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from stepwell.dialects.tosa.schema import Schema, Table, read_schema, schema_path
+from stepwell.dialects.tosa.schema import OperatorSchema, Table, read_schema, schema_path
 
 _CONVOLUTION = "input weight bias input_zp weight_zp -> output"
 _MATMUL = "a b a_zp b_zp -> output"
@@ -205,7 +205,7 @@ def _attribute(name: str) -> str:
     return name.rstrip("*")
 
 
-def generate(schema: Schema) -> str:
+def generate(schema: OperatorSchema) -> str:
     """Render `generated.py`."""
     regular = [entry for entry in schema.operators if entry[0] not in STRUCTURAL]
     classes = "".join(class_text(*entry) for entry in regular)

@@ -22,7 +22,7 @@ from stepwell.ir.types import dims
 
 
 @dataclass(frozen=True)
-class Level:
+class LevelLimits:
     """The maximum values of a level.
 
     Source: TOSA 1.1, section 1.6 (levels); a tensor has less than `2 ** log2_size` bytes.
@@ -44,8 +44,8 @@ class Level:
         return (1 << self.log2_size) - 1
 
 
-EIGHT_K = Level("8K", 6, 8192, 8192, 256, 31, 6, 64, 16)
-NONE = Level("none", LARGEST_RANK, (1 << 31) - 1, (1 << 31) - 1, 2048, 63, 256, 256, 64)
+EIGHT_K = LevelLimits("8K", 6, 8192, 8192, 256, 31, 6, 64, 16)
+NONE = LevelLimits("none", LARGEST_RANK, (1 << 31) - 1, (1 << 31) - 1, 2048, 63, 256, 256, 64)
 """The limits of an implementation that declares no level."""
 
 _BOUNDED = {"kernel": "kernel", "stride": "stride", "pad": "kernel", "out_pad": "kernel"}
@@ -53,12 +53,12 @@ _CONVOLUTIONS = (t.Conv2dOp, t.DepthwiseConv2dOp, t.Conv3dOp, t.Conv2dBlockScale
 _BYTES: dict[Attribute, int] = {f32: 4, f16: 2, bf16: 2}
 
 
-def limits(op: Operation, level: Level = EIGHT_K) -> str | None:
+def limits(op: Operation, level: LevelLimits = EIGHT_K) -> str | None:
     """Return why an operator exceeds a level, or None."""
     return next(_excesses(op, level), None)
 
 
-def _excesses(op: Operation, level: Level) -> Iterator[str]:
+def _excesses(op: Operation, level: LevelLimits) -> Iterator[str]:
     for value in (*op.operands, *op.results):
         if isinstance(value.type, TensorType):
             yield from _tensor(value.type, level)
@@ -97,7 +97,7 @@ def _numbers(op: Operation, name: str) -> Sequence[int] | None:
 _WITH_SHAPES = (t.MaxPool2dAdaptiveOp, t.AvgPool2dAdaptiveOp, t.Conv2dBlockScaledOp)
 
 
-def _tensor(type_: TensorType, level: Level) -> Iterator[str]:
+def _tensor(type_: TensorType, level: LevelLimits) -> Iterator[str]:
     shape = dims(type_)
     if len(shape) > level.rank:
         yield f"rank {len(shape)} is above {level.rank}"
@@ -114,7 +114,7 @@ def _tensor(type_: TensorType, level: Level) -> Iterator[str]:
         yield f"a tensor of {count * each} bytes is above {level.bytes}"
 
 
-def _dilated(op: Operation, level: Level) -> Iterator[str]:
+def _dilated(op: Operation, level: LevelLimits) -> Iterator[str]:
     if isinstance(op, t.Conv2dBlockScaledOp):
         shape, dilation = dims(op.weight_data.type), known_sizes(op.dilation)
     else:
@@ -125,7 +125,7 @@ def _dilated(op: Operation, level: Level) -> Iterator[str]:
             yield f"a kernel of {size} with dilation {step} is above {level.kernel}"
 
 
-def _lists(op: Operation, level: Level) -> Iterator[str]:
+def _lists(op: Operation, level: LevelLimits) -> Iterator[str]:
     for what, count in (("inputs", len(op.operands)), ("outputs", len(op.results))):
         held = count - 1 if what == "inputs" and isinstance(op, s.CondIfOp) else count
         if held > level.list:

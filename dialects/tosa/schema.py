@@ -19,7 +19,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Schema:
+class OperatorSchema:
     """Operators by number with their attribute tables, and the enumerations by name."""
 
     operators: tuple[tuple[str, int, Table], ...]
@@ -45,7 +45,7 @@ def schema_path() -> Path:
     raise StepwellError("tosa-tools does not contain tosa.fbs", help=help)
 
 
-def read_schema(text: str) -> Schema:
+def read_schema(text: str) -> OperatorSchema:
     """Parse the schema: enumerations, the attribute union, and each attribute's table."""
     text = re.sub(r"//[^\n]*", "", text)
     enumerations = {
@@ -62,7 +62,7 @@ def read_schema(text: str) -> Schema:
     operators = [(name, code) for name, code in enumerations["Op"].items() if code]
     if len(members) != len(operators):
         raise StepwellError("tosa.fbs: operators and attributes do not correspond")
-    return Schema(
+    return OperatorSchema(
         tuple(
             (name, code, tables[member])
             for (name, code), member in zip(operators, members, strict=True)

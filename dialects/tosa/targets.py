@@ -27,7 +27,7 @@ from stepwell.dialects.tosa.forms import (
     signature_of,
     spelled,
 )
-from stepwell.dialects.tosa.limits import EIGHT_K, NONE, Level, limits
+from stepwell.dialects.tosa.limits import EIGHT_K, NONE, LevelLimits, limits
 from stepwell.ir.core import MutateInputOp, StateOp, UpdateOp, WeightOp
 from stepwell.ir.diagnostics import Problem, StepwellError, describe_op
 from stepwell.ir.dtypes import dtype_name
@@ -113,7 +113,7 @@ class TosaTarget:
     version: str
     profiles: frozenset[str]
     extensions: frozenset[str]
-    level: Level = EIGHT_K
+    level: LevelLimits = EIGHT_K
 
     @property
     def name(self) -> str:
@@ -286,7 +286,7 @@ def serves_block_scaling(op: Operation) -> bool:
 
 
 @cache
-def level_of(target: str) -> Level:
+def level_of(target: str) -> LevelLimits:
     """Return the level of a target, by its name or that of any other target."""
     return next((LEVELS[part] for part in target.split("+") if part in LEVELS), EIGHT_K)
 

@@ -183,7 +183,7 @@ def _number_faults(type_: Attribute, leaf: Any) -> Iterator[tuple[str, str]]:
         yield f"{name} is needed, not {type(leaf).__name__}", ""
 
 
-class Sizes:
+class CallSizes:
     """The symbols of one call: bound by the arguments and checked against their ranges."""
 
     def __init__(self, ranges: Ranges) -> None:

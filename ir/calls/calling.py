@@ -12,7 +12,7 @@ from xdsl.ir import Attribute
 
 from stepwell.ir.calls.argument_marshalling import (
     Arguments,
-    Sizes,
+    CallSizes,
     faults,
     plain,
     why_no_numbers,
@@ -65,7 +65,7 @@ def bind(func: FuncOp, args: Sequence[Any], kwargs: Mapping[str, Any] | None = N
     problems: list[Problem] = []
     bound, given = list[Any](), list[Any]()
     names: list[str] = []
-    sizes = Sizes(signature.ranges)
+    sizes = CallSizes(signature.ranges)
     for port, leaf in zip(signature.inputs, leaves, strict=True):
         where = f"{method}, input {port.name}"
         if port.constant is not None:

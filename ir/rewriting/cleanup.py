@@ -30,11 +30,12 @@ class ShareCommonSubexpressions(Pass):
 
     def apply(self, program: Program, history: History) -> int:
         """Return the number of ops removed."""
-        return sum(
+        removed = sum(
             _share(block, {}, history)
             for func in program.methods.values()
             for block in func.body.blocks
         )
+        return reported(program, "equal ops removed", removed)
 
 
 def _share(block: Block, outer: _Seen, history: History) -> int:
@@ -82,6 +83,13 @@ def _is_twin(one: Operation, other: Operation) -> bool:
     ]
 
 
+def reported(program: Program, statistic: str, amount: int) -> int:
+    """Add to a statistic unless nothing was done, and return the amount."""
+    if amount:
+        program.report(statistic, amount)
+    return amount
+
+
 @dataclass(frozen=True)
 class RemoveDeadCode(Pass):
     """Dead code elimination: remove pure ops without uses, and unused weights."""
@@ -95,7 +103,7 @@ class RemoveDeadCode(Pass):
             for block in func.body.blocks:
                 removed += _sweep(block)
         program.weights.keep_only(program.used_weights())
-        return removed
+        return reported(program, "dead ops removed", removed)
 
 
 def _sweep(block: Block) -> int:

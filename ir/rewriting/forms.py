@@ -38,7 +38,7 @@ class Form:
 
 
 @dataclass(frozen=True)
-class Place:
+class Position:
     """Why a pass is at its position in the pipeline.
 
     Attributes:
@@ -54,7 +54,7 @@ class Place:
     ends: tuple[Form, ...] = ()
 
 
-def misplaced(steps: Iterable[Step], places: Mapping[str, Place]) -> Iterator[str]:
+def misplaced(steps: Iterable[Step], places: Mapping[str, Position]) -> Iterator[str]:
     """Yield a sentence for each pass without a reason, and for each whose required form is not
     established.
     """

@@ -146,6 +146,7 @@ def apply_step(step: Step, program: Program, history: History) -> int:
     """
     before = len(history.events)
     program.context.forget()
+    program.context.running = step_name(step)
     try:
         applied: Any = step.apply(program, history)
     except StepwellError:
@@ -410,6 +411,7 @@ class _Driver:
             if self._deep.total() > self._allowed:
                 raise self._endless(op)
         rw = Rewriter(op, self.program, self._scopes)
+        self.program.context.running = rewrite.name
         root, where = (op_name(op), node_name(op.location)), describe_op(op)
         watch = self.history.watch
         if watch is not None:

@@ -99,6 +99,10 @@ class Rewriter:
         """The program's store; derive weights from it or add constants to it."""
         return self.program.weights
 
+    def count(self, name: str, amount: int = 1) -> None:
+        """Add to a statistic of this rewrite, which the report of the lowering shows."""
+        self.program.context.count(name, amount)
+
     def insert(self, op: Operation, before: Operation | None = None) -> Operation:
         """Insert a new op before the root (or another op), with the root's location."""
         anchor = before or self.root

@@ -167,6 +167,7 @@ def lower_as_far(
         left=left,
         work=total,
         cuts=chosen_target.cuts(work),
+        statistics=work.context.statistics,
     )
     certificate = extension("certificate")(recorder, target) if recorder else None
     return Lowered(work, report, chosen_target, given, program, certificate)

@@ -80,10 +80,10 @@ def planted(kind: str) -> tuple[Certificate, Any]:
     """A lowering with a wrong application, and its certificate, which says that it is proved."""
     from stepwell.ir.rewriting.rewrite import History
     from stepwell.validation.certificates.certificate import certificate
-    from stepwell.validation.certificates.recorder import Recorder
+    from stepwell.validation.certificates.recorder import StatementRecorder
 
     work = program()
-    recorder = Recorder(work)
+    recorder = StatementRecorder(work)
     Pipeline("wrong", (rule(WRONG[kind])(),)).run(
         work, recorder.behind, history=History(watch=recorder)
     )

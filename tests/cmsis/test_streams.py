@@ -14,7 +14,7 @@ from stepwell.backends.cortex_m.emit import to_pte
 from stepwell.backends.executorch.reading.read import read_container
 from stepwell.dialects.cmsis.target import target
 from stepwell.ir.program import Program
-from stepwell.translate.memory.rows import Image, RowOp, Stream, schedule
+from stepwell.translate.memory.rows import Image, RowChain, RowOp, schedule
 from stepwell.translate.rewrites.cmsis.layout.stream_rows import images, segment_of, write_stream
 
 CPU = "cortex-m4"
@@ -170,7 +170,7 @@ def test_no_row_is_computed_twice() -> None:
             shapes[index + 1] = Image(rows, 1)
         if not ops:
             continue
-        stream = Stream(tuple(ops), shapes, (0,), len(ops))
+        stream = RowChain(tuple(ops), shapes, (0,), len(ops))
         for upwards in (False, True):
             calls = schedule(stream, drawing.randrange(1, 5), upwards=upwards)
             there: dict[int, tuple[int, int]] = {0: (0, shapes[0].rows)}

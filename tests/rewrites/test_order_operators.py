@@ -15,7 +15,7 @@ from stepwell.backends.executorch.reading.read import read_container
 from stepwell.translate.pt2e.cortex_m_quantizer import CortexMQuantizer
 from stepwell.translate.rewrites.cmsis.layout import order_operators
 from stepwell.translate.rewrites.cmsis.layout.order_operators import (
-    Graph,
+    OperatorGraph,
     OrderOperators,
     lower_bound,
 )
@@ -66,7 +66,7 @@ def test_the_order_is_the_best_of_all_orders() -> None:
     program = lowered(Branches(), torch.randn(1, 2, 4, 4), without=True).program
     block = program.method().body.block
     held = [op for op in block.ops if op.name not in ("stepwell.weight", "func.return")]
-    graph = Graph(held, block.last_op)
+    graph = OperatorGraph(held, block.last_op)
     found = order_operators.least(graph)
     assert found is not None
 

@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 from xdsl.ir import Operation
 
 import stepwell
-from stepwell.translate.rewrites.tosa.operators.places import Axis
+from stepwell.translate.rewrites.tosa.operators.places import ResizedAxis
 
 TARGET = "tosa-1.0+fp+int"
 Case = Callable[..., Any]
@@ -97,12 +97,12 @@ def test_what_resize_has_no_numbers_for_is_gathered() -> None:
 
 
 def test_resizes_numbers_give_torchs_places() -> None:
-    missing: list[Axis] = []
+    missing: list[ResizedAxis] = []
     for size in (1, 2, 3, 5, 7, 16, 33):
         for wanted in (1, 2, 3, 6, 7, 14, 26, 66, 224):
             modes = (("nearest", False), ("nearest-exact", False), ("linear", False))
             for mode, corners in (*modes, ("linear", True)):
-                axis = Axis(size, wanted, mode, None, corners)
+                axis = ResizedAxis(size, wanted, mode, None, corners)
                 if axis.parameters() is None:
                     missing.append(axis)
     # Below a sixteenth, or 16 pixels from the last corner, TOSA allows no such numbers.

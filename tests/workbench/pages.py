@@ -12,7 +12,7 @@ from stepwell.inspection.viewer import tell, to_html
 from stepwell.inspection.viewer.differences import differences
 from stepwell.inspection.viewer.memory import memory_plans
 from stepwell.inspection.viewer.side_by_side import with_beside
-from stepwell.inspection.viewer.story import Level, Line, Story, replace
+from stepwell.inspection.viewer.story import OpLine, PassSnapshot, Story, replace
 from stepwell.inspection.viewer.weights import weight_numbers
 from stepwell.inspection.viewer.workspace import workspace_plans
 from stepwell.ir.program import Program
@@ -109,7 +109,7 @@ def chain(count: int) -> Program:
 def layers(count: int) -> Story:
     """A network of so many ops, a hundred a layer, each around a residual, as it would print."""
     type_ = "tensor<1x64x256xf32>"
-    lines = [Line(-1, f"func.func @forward(%v: {type_}) -> ({type_}) {{", 0)]
+    lines = [OpLine(-1, f"func.func @forward(%v: {type_}) -> ({type_}) {{", 0)]
     last = start = "%v"
     for op in range(count):
         layer, at = divmod(op, 100)
@@ -120,10 +120,10 @@ def layers(count: int) -> Story:
         path = (
             f"layers.{layer}.{('norm', 'attn', 'mlp')[at // 40]}" if at < 99 else f"layers.{layer}"
         )
-        lines.append(Line(op, text, 1, f"aten.{kind}.default", f"n{op}", None, path))
+        lines.append(OpLine(op, text, 1, f"aten.{kind}.default", f"n{op}", None, path))
         start = last if at == 99 else start
-    lines += [Line(count, f"func.return {last} : {type_}", 1, "func.return"), Line(-1, "}", 0)]
-    return Story(f"{count} ops", (Level("program", 0, tuple(lines)),), ())
+    lines += [OpLine(count, f"func.return {last} : {type_}", 1, "func.return"), OpLine(-1, "}", 0)]
+    return Story(f"{count} ops", (PassSnapshot("program", 0, tuple(lines)),), ())
 
 
 CONTRAST = """(() => {

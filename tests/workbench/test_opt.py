@@ -82,6 +82,11 @@ def test_passes_are_timed(permutes: str, capsys: pytest.CaptureFixture[str]) -> 
     assert "merge-permutes: " in capsys.readouterr().err
 
 
+def test_statistics_are_printed(permutes: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["opt", permutes, "-p", "merge-permutes,remove-dead-code", "--stats"]) == 0
+    assert "statistics:" in capsys.readouterr().err
+
+
 def test_pieces_of_a_split_file_are_programs_of_their_own(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -29,7 +29,7 @@ from stepwell.inspection.viewer.memory import Held, MemoryPlan, memory_plans, to
 from stepwell.inspection.viewer.memory_text import to_text
 from stepwell.inspection.viewer.overlays import read_overlay
 from stepwell.inspection.viewer.side_by_side import alike
-from stepwell.inspection.viewer.story import Line
+from stepwell.inspection.viewer.story import OpLine
 from stepwell.inspection.viewer.summary import summarize
 from stepwell.ir.diagnostics import StepwellError
 
@@ -272,8 +272,8 @@ def test_open_asks_for_a_page_and_opens_it(
     assert opened == [page.resolve().as_uri()]
 
 
-def _lines(*texts: str, path: str | None = None) -> list[Line]:
-    return [Line(at, text, 1, node=f"n{at}", path=path) for at, text in enumerate(texts)]
+def _lines(*texts: str, path: str | None = None) -> list[OpLine]:
+    return [OpLine(at, text, 1, node=f"n{at}", path=path) for at, text in enumerate(texts)]
 
 
 def test_what_was_put_in_between_is_new_and_the_rest_keeps_its_numbers() -> None:

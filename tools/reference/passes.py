@@ -8,7 +8,7 @@ from collections import defaultdict
 from typing import Any
 
 from reference.text import anchor, fenced, first_paragraph, folded, prose, table, where
-from stepwell.ir.rewriting.forms import Place
+from stepwell.ir.rewriting.forms import Position
 from stepwell.ir.rewriting.rewrite import Bound, GreedyRewrites, NamedPass, Rewrite, Step, step_name
 from stepwell.pipelines.pass_pipeline.named_passes import step_classes
 from stepwell.pipelines.pass_pipeline.ordering import places_of
@@ -202,7 +202,7 @@ def _pipelines() -> str:
     return "\n".join(parts)
 
 
-def _why(place: Place) -> str:
+def _why(place: Position) -> str:
     said = [place.because]
     if place.needs:
         said.append(f"Needs a program that is {' and '.join(f.name for f in place.needs)}.")

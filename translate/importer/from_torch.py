@@ -21,7 +21,7 @@ from stepwell.ir.program import Program
 from stepwell.ir.weights import WeightStore
 from stepwell.translate.importer.constant_method import constant_method
 from stepwell.translate.importer.graph import Importing
-from stepwell.translate.importer.method import Source, import_method
+from stepwell.translate.importer.method import ExportedSource, import_method
 from stepwell.translate.importer.mutation import functional
 
 _LEVEL = stepwell.dialects.aten.level.ATEN_LEVEL.name
@@ -45,7 +45,7 @@ def from_exported_program(
     shared = Importing(WeightStore())
     with without_collection():
         sources = {
-            name: Source(*functional(program))
+            name: ExportedSource(*functional(program))
             for name, program in programs.items()
             if isinstance(program, ExportedProgram)
         }

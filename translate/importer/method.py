@@ -54,7 +54,7 @@ class _Method:
 
 
 @dataclass(frozen=True)
-class Source:
+class ExportedSource:
     """An exported program to import, with the writes of its in-place operators."""
 
     exported: ExportedProgram
@@ -69,7 +69,9 @@ class Source:
         return written | set(signature.buffers_to_mutate.values())
 
 
-def import_method(shared: Importing, source: Source, name: str, mutable: set[str]) -> FuncOp:
+def import_method(
+    shared: Importing, source: ExportedSource, name: str, mutable: set[str]
+) -> FuncOp:
     """Import a method from an exported program.
 
     Args:

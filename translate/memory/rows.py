@@ -67,7 +67,7 @@ class Image:
 
 
 @dataclass(frozen=True)
-class Call:
+class RowCall:
     """One op over some rows: the rows that it computes, and the rows of its inputs.
 
     `kept` are rows of the output that were computed earlier and are copied next to the new ones.
@@ -82,7 +82,7 @@ class Call:
 
 
 @dataclass(frozen=True)
-class Stream:
+class RowChain:
     """Ops in order, the values that they read from outside, and their result."""
 
     ops: tuple[RowOp, ...]
@@ -91,7 +91,7 @@ class Stream:
     output: int
 
 
-def schedule(stream: Stream, height: int, *, upwards: bool = False) -> list[Call]:
+def schedule(stream: RowChain, height: int, *, upwards: bool = False) -> list[RowCall]:
     """Return the calls of a stream whose result is computed in tiles of `height` rows.
 
     Args:
@@ -108,7 +108,7 @@ def schedule(stream: Stream, height: int, *, upwards: bool = False) -> list[Call
             consumers[value].append(index)
     done = {op.output: 0 for op in ops}
     window: dict[int, tuple[int, int]] = {}
-    calls: list[Call] = []
+    calls: list[RowCall] = []
     total = images[stream.output].rows
     for end in range(height, total + height, height):
         wanted = _wanted(ops, images, done, {stream.output: min(end, total)})
@@ -128,7 +128,7 @@ def schedule(stream: Stream, height: int, *, upwards: bool = False) -> list[Call
                 kept = (oldest, start) if oldest < start else None
             held = (kept[0] if kept else start, stop)
             reads = tuple(op.reads(start, stop, images[v].rows) for v in op.inputs)
-            calls.append(Call(index, (start, stop), reads, kept, held))
+            calls.append(RowCall(index, (start, stop), reads, kept, held))
             window[value], done[value] = held, stop
     return [_turned(call, stream) for call in calls] if upwards else calls
 
@@ -152,14 +152,14 @@ def _wanted(
     return wanted
 
 
-def _turned(call: Call, stream: Stream) -> Call:
+def _turned(call: RowCall, stream: RowChain) -> RowCall:
     op = stream.ops[call.op]
 
     def turn(value: int, rows: tuple[int, int]) -> tuple[int, int]:
         count = stream.images[value].rows
         return count - rows[1], count - rows[0]
 
-    return Call(
+    return RowCall(
         call.op,
         turn(op.output, call.rows),
         tuple(turn(v, rows) for v, rows in zip(op.inputs, call.reads, strict=True)),
@@ -177,7 +177,7 @@ class Usage:
     copied: int
 
 
-def usage(stream: Stream, calls: Sequence[Call], dying: frozenset[int]) -> Usage:
+def usage(stream: RowChain, calls: Sequence[RowCall], dying: frozenset[int]) -> Usage:
     """Return the peak bytes alive while a stream runs, without values that outlive it.
 
     Args:

@@ -16,7 +16,7 @@ from typing import Any, cast
 import torch
 from torch.fx import GraphModule, Node
 
-from stepwell.translate.pt2e.graph_writing import Writer, tensor_of
+from stepwell.translate.pt2e.graph_writing import GraphWriter, tensor_of
 from stepwell.translate.pt2e.recurrences_for_annotation import unrolled
 from stepwell.translate.pt2e.resizes_for_annotation import RESIZES
 
@@ -60,7 +60,7 @@ def _layer_norm(model: GraphModule, node: Node) -> None:
         return
     weight, bias = _argument(node, 2, "weight", None), _argument(node, 3, "bias", None)
     eps = cast(float, _argument(node, 4, "eps", 1e-5))
-    write = Writer(model, node)
+    write = GraphWriter(model, node)
     ones = torch.full((shape[0], shape[0]), 1.0 / shape[0])
     spread = write.constant(f"stepwell_mean_{shape[0]}", ones)
     x = node.args[0]
@@ -83,7 +83,7 @@ def _attention(model: GraphModule, node: Node) -> None:
         return
     scale = _argument(node, 6, "scale", None)
     width = query.meta["val"].shape[-1]
-    write = Writer(model, node)
+    write = GraphWriter(model, node)
     turned = write.call(aten.transpose.int, key, -2, -1)
     scores = write.call(aten.matmul.default, query, turned)
     scaled = write.call(aten.mul.Tensor, scores, scale or 1.0 / math.sqrt(width))
@@ -107,7 +107,7 @@ def _fold_batch_norm(model: GraphModule, node: Node) -> None:
     eps = cast(float, node.args[7])
     factor = torch.rsqrt(variance + eps) * (1.0 if gamma is None else gamma)
     shift = (0.0 if bias is None else bias) - mean
-    write = Writer(model, node)
+    write = GraphWriter(model, node)
     name = f"stepwell_{linear.name}"
     folded = write.call(
         aten.linear.default,
@@ -121,14 +121,16 @@ def _fold_batch_norm(model: GraphModule, node: Node) -> None:
 # -- norms over several axes, and slopes per channel ---------------------------------------------
 
 
-def _centered(write: Writer, x: Any, axes: list[int], keeps: bool = True) -> tuple[Node, Node]:
+def _centered(write: GraphWriter, x: Any, axes: list[int], keeps: bool = True) -> tuple[Node, Node]:
     """Return the difference to the mean along axes, and the mean of its squares."""
     centered = write.call(aten.sub.Tensor, x, write.call(aten.mean.dim, x, axes, True))
     squares = write.call(aten.mul.Tensor, centered, centered)
     return centered, write.call(aten.mean.dim, squares, axes, keeps)
 
 
-def _by_channel(model: GraphModule, write: Writer, value: Any, rank: int, name: str) -> Node | None:
+def _by_channel(
+    model: GraphModule, write: GraphWriter, value: Any, rank: int, name: str
+) -> Node | None:
     """Return a per-channel parameter in the shape for images; None if it is none."""
     tensor = tensor_of(model, value)
     if tensor is None:
@@ -149,7 +151,7 @@ def _norm_of_groups(model: GraphModule, node: Node) -> None:
     weight, bias = (_argument(node, at, name, None) for at, name in
                     zip(names, ("weight", "bias"), strict=True))  # fmt: skip
     eps = cast(float, _argument(node, 4 if is_group else 7, "eps", 1e-5))
-    write = Writer(model, node)
+    write = GraphWriter(model, node)
     rows = write.call(aten.reshape.default, x, [shape[0], groups, math.prod(shape[1:]) // groups])
     centered, variance = _centered(write, rows, [-1])
     inverse = write.call(aten.rsqrt.default, write.call(aten.add.Tensor, variance, eps))
@@ -178,7 +180,7 @@ def _standard_deviation(model: GraphModule, node: Node) -> None:
     count = math.prod(shape[axis] for axis in axes)
     if count <= less:
         return
-    write = Writer(model, node)
+    write = GraphWriter(model, node)
     _, variance = _centered(write, x, list(axes), keeps)
     if less:
         variance = write.call(aten.mul.Tensor, variance, count / (count - less))
@@ -189,7 +191,7 @@ def _standard_deviation(model: GraphModule, node: Node) -> None:
 def _root_mean_square_norm(model: GraphModule, node: Node) -> None:
     x, axes = node.args[0], list(range(-len(cast("list[int]", node.args[1])), 0))
     eps = _argument(node, 3, "eps", None)
-    write = Writer(model, node)
+    write = GraphWriter(model, node)
     squares = write.call(aten.mul.Tensor, x, x)
     mean = write.call(aten.mean.dim, squares, axes, True)
     eps = torch.finfo(torch.float32).eps if eps is None else eps
@@ -203,7 +205,7 @@ def _euclidean(model: GraphModule, node: Node) -> None:
     axes = _argument(node, 2, "dim", None)
     if _argument(node, 1, "ord", 2) != 2 or not axes or node.kwargs.get("dtype") is not None:
         return
-    write = Writer(model, node)
+    write = GraphWriter(model, node)
     squares = write.call(aten.mul.Tensor, node.args[0], node.args[0])
     keeps = bool(_argument(node, 3, "keepdim", False))
     total = write.call(aten.sum.dim_IntList, squares, list(axes), keeps)
@@ -212,7 +214,7 @@ def _euclidean(model: GraphModule, node: Node) -> None:
 
 def _prelu(model: GraphModule, node: Node) -> None:
     x, slope = cast("tuple[Node, Node]", node.args[:2])
-    write = Writer(model, node)
+    write = GraphWriter(model, node)
     channel = _by_channel(model, write, slope, x.meta["val"].dim(), f"{node.name}_slope")
     if channel is None or x.meta["val"].dim() < 2:
         return
@@ -224,7 +226,7 @@ def _gated(model: GraphModule, node: Node) -> None:
     """Replace by the product of one half of an axis and the sigmoid of the other."""
     x, axis = cast(Node, node.args[0]), cast(int, _argument(node, 1, "dim", -1))
     half = x.meta["val"].shape[axis] // 2
-    write = Writer(model, node)
+    write = GraphWriter(model, node)
     first = write.call(aten.slice.Tensor, x, axis, 0, half)
     gate = write.call(aten.sigmoid.default, write.call(aten.slice.Tensor, x, axis, half, 2 * half))
     write.replace(write.call(aten.mul.Tensor, first, gate))
@@ -242,7 +244,7 @@ def _log_softmax(model: GraphModule, node: Node) -> None:
     row = cast(Node, node.args[0]).meta["val"].shape[node.args[1]]
     if not isinstance(row, int) or row > LONGEST_LOGARITHM:
         return
-    write, x, axis = Writer(model, node), node.args[0], node.args[1]
+    write, x, axis = GraphWriter(model, node), node.args[0], node.args[1]
     below = write.call(aten.sub.Tensor, x, write.call(aten.amax.default, x, [axis], True))
     powers = write.call(aten.exp.default, below)
     total = write.call(aten.sum.dim_IntList, powers, [axis], True)
@@ -253,7 +255,7 @@ def _choice_of_number(model: GraphModule, node: Node) -> None:
     first, second, number = node.args
     if not isinstance(number, int | float) or not math.isfinite(number):
         return
-    write = Writer(model, node)
+    write = GraphWriter(model, node)
     other = write.constant(f"stepwell_{node.name}", torch.tensor([float(number)]))
     is_fill = node.target is aten.masked_fill.Scalar
     sides = (second, other, first) if is_fill else (first, second, other)
@@ -264,7 +266,7 @@ def _extreme_of_axis(model: GraphModule, node: Node) -> None:
     """Split the value and the index of a maximum (minimum) into two ops, if they are used."""
     x, axis, keeps = node.args[0], node.args[1], bool(_argument(node, 2, "keepdim", False))
     is_most = node.target is aten.max.dim
-    write = Writer(model, node)
+    write = GraphWriter(model, node)
     value = write.call(aten.amax.default if is_most else aten.amin.default, x, [axis], keeps)
     place = write.call(aten.argmax.default if is_most else aten.argmin.default, x, axis, keeps)
     write.replace_results([value, place])

@@ -11,7 +11,7 @@ from torch.fx import GraphModule, Node
 from torch.fx.node import map_arg
 
 
-class Writer:
+class GraphWriter:
     """Adds calls before a node, with their metadata."""
 
     def __init__(self, model: GraphModule, before: Node) -> None:

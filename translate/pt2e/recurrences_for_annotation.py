@@ -15,7 +15,7 @@ from typing import Any, cast
 import torch
 from torch.fx import GraphModule, Node
 
-from stepwell.translate.pt2e.graph_writing import Writer, tensor_of
+from stepwell.translate.pt2e.graph_writing import GraphWriter, tensor_of
 
 aten = torch.ops.aten
 
@@ -46,7 +46,7 @@ def unrolled(model: GraphModule, node: Node) -> bool:
     each = 4 if has_biases else 2
     if train or not (is_known and is_constant and len(params) == each * layers * (1 + both_ways)):
         return False
-    work = _Unrolling(Writer(model, node), cell, 1 if batch_first else 0)
+    work = _Unrolling(GraphWriter(model, node), cell, 1 if batch_first else 0)
     results: list[list[Node]] = [[] for _ in state]
     for layer in range(layers):
         nodes: list[Node] = []
@@ -83,7 +83,7 @@ def _read_steps(node: Node, steps: Node, time: int) -> None:
                 user.replace_all_uses_with(nodes[cast(int, user.args[2])])
 
 
-def _begin(write: Writer, value: Node, at: int) -> Node | None:
+def _begin(write: GraphWriter, value: Node, at: int) -> Node | None:
     """Return the initial state of a layer; None if it is zeros."""
     if value.target in ZEROS:
         return None
@@ -92,7 +92,7 @@ def _begin(write: Writer, value: Node, at: int) -> Node | None:
 
 @dataclass
 class _Unrolling:
-    write: Writer
+    write: GraphWriter
     cell: Any
     time: int
     noted: dict[Any, Node] = field(default_factory=dict[Any, Node])
@@ -113,19 +113,19 @@ class _Unrolling:
         return steps, [cast(Node, value) for value in state]
 
 
-def _stacked(write: Writer, values: Sequence[Node], axis: int) -> Node:
+def _stacked(write: GraphWriter, values: Sequence[Node], axis: int) -> Node:
     """Stack values on a new axis: views, and one concatenation, which has a kernel of its own."""
     rows = [write.call(aten.unsqueeze.default, value, axis) for value in values]
     return rows[0] if len(rows) == 1 else write.call(aten.cat.default, rows, axis)
 
 
-def _part(write: Writer, value: Node, index: int, count: int) -> Node:
+def _part(write: GraphWriter, value: Node, index: int, count: int) -> Node:
     """Return one of `count` gates."""
     size = value.meta["val"].shape[-1] // count
     return write.call(aten.slice.Tensor, value, -1, index * size, (index + 1) * size)
 
 
-def _sum(write: Writer, node: Node, hidden: Node | None, layer: Layer) -> Node:
+def _sum(write: GraphWriter, node: Node, hidden: Node | None, layer: Layer) -> Node:
     """Return the sum of input and state products."""
     if hidden is None:
         if layer.hidden_bias is None:
@@ -136,7 +136,7 @@ def _sum(write: Writer, node: Node, hidden: Node | None, layer: Layer) -> Node:
 
 
 def _lstm(
-    write: Writer, node: Node, state: Sequence[Node | None], layer: Layer
+    write: GraphWriter, node: Node, state: Sequence[Node | None], layer: Layer
 ) -> Sequence[Node | None]:
     hidden, cell = state
     gates = _sum(write, node, hidden, layer)
@@ -153,7 +153,7 @@ def _lstm(
 
 
 def _gru(
-    write: Writer, node: Node, state: Sequence[Node | None], layer: Layer
+    write: GraphWriter, node: Node, state: Sequence[Node | None], layer: Layer
 ) -> Sequence[Node | None]:
     (hidden,) = state
     hidden_bias = layer.hidden_bias
@@ -181,7 +181,7 @@ def _gru(
 
 def _rnn(function: Any) -> Any:
     def step(
-        write: Writer, node: Node, state: Sequence[Node | None], layer: Layer
+        write: GraphWriter, node: Node, state: Sequence[Node | None], layer: Layer
     ) -> Sequence[Node | None]:
         return (write.call(function, _sum(write, node, state[0], layer)),)
 

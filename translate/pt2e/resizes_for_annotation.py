@@ -15,7 +15,7 @@ from typing import Any, cast
 import torch
 from torch.fx import GraphModule, Node
 
-from stepwell.translate.pt2e.graph_writing import Writer
+from stepwell.translate.pt2e.graph_writing import GraphWriter
 
 aten = torch.ops.aten
 
@@ -32,7 +32,7 @@ def bilinear(model: GraphModule, node: Node) -> None:
     if not is_whole or aligns or scales not in ([], [None], [[factor, factor]]):
         mixed(model, node)
         return
-    write, channels = Writer(model, node), sides[1]
+    write, channels = GraphWriter(model, node), sides[1]
     for axis in (2, 3):
         ends = [write.call(aten.slice.Tensor, x, axis, at, end)
                 for at, end in ((0, 1), (sides[axis] - 1, sides[axis]))]  # fmt: skip
@@ -55,7 +55,7 @@ def mixed(model: GraphModule, node: Node) -> None:
     leading, rank = len(sides) - _spatial(operator), len(sides)
     if operator is aten.adaptive_avg_pool2d.default and _divides(sides[leading:], made[leading:]):
         return  # An average pool.
-    write = Writer(model, node)
+    write = GraphWriter(model, node)
     for at in range(leading, rank):
         if operator is not aten.adaptive_avg_pool2d.default or sides[at] != made[at]:
             matrix = _of_unit_vectors(operator, node, at - leading, sides[at], made[at])
@@ -105,7 +105,7 @@ def adaptive_maximum(model: GraphModule, node: Node) -> None:
     sides, sizes = x.meta["val"].shape[-2:], node.meta["val"][0].shape[-2:]
     if not all(isinstance(size, int) for size in (*sides, *sizes)):
         return
-    write = Writer(model, node)
+    write = GraphWriter(model, node)
     if _divides(sides, sizes):
         window = [size // cells for size, cells in zip(sides, sizes, strict=True)]
         x = write.call(aten.max_pool2d.default, x, window, window)

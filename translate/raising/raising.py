@@ -93,7 +93,7 @@ from stepwell.translate.raising.tosa import fake_of, in_torch
 from stepwell.translate.rewrites.calls.bring_weights_inside import take_weights_outside
 from stepwell.translate.rewrites.calls.recorded_calls import CannotTraceError, Recorder
 from stepwell.translate.rewrites.calls.traced_calls import to_ir
-from stepwell.translate.rewrites.sizes.sizes import Sizes
+from stepwell.translate.rewrites.sizes.sizes import SizeBuilder
 from stepwell.translate.rewrites.views import permutes
 
 RAISED = ("xnnpack", "tosa", "executorch", "cmsis", "ethosu")
@@ -447,7 +447,7 @@ class _Raiser:
         for guard in symbols.env.guards:
             if not is_of_more_than_one(guard.expr) and not is_true_of(guard.expr, self.ranges):
                 raise CannotTraceError(f"it holds only where {guard.expr}")
-        sizes = Sizes(b, [*self.inputs, *values], None)
+        sizes = SizeBuilder(b, [*self.inputs, *values], None)
         for call in recorder.calls:
             for used in pytree.tree_leaves(call.arguments):
                 if isinstance(used, torch.Tensor) and id(used) not in known:

@@ -29,7 +29,7 @@ from stepwell.translate.rules.notation import (
     TypePattern,
     ValueName,
 )
-from stepwell.translate.rules.operators import Operator, operator_of
+from stepwell.translate.rules.operators import OperatorReader, operator_of
 
 
 def check(rule: Rule, namespace: Namespace) -> None:
@@ -146,7 +146,7 @@ class _Check:
         if not any(other.op == line.op for other in self.rule.before):
             raise self.error(f"there is no {line.op} before")
 
-    def complete(self, line: Line, known: Operator) -> None:
+    def complete(self, line: Line, known: OperatorReader) -> None:
         """Check that an op's argument names exist, and that none is missing."""
         written = named_arguments(line, known, self.rule)
         if line.is_open:

@@ -36,7 +36,7 @@ from stepwell.translate.rules.notation import (
     Where,
 )
 from stepwell.translate.rules.operators import (
-    Operator,
+    OperatorReader,
     Parameter,
     op_named,
     operator_of,
@@ -60,7 +60,7 @@ Namespace = Mapping[str, Any]
 """Predicates, functions and families by name."""
 
 
-def operator(line: Line, rule: Rule) -> Operator:
+def operator(line: Line, rule: Rule) -> OperatorReader:
     """Return the parameters of a line's op; the line names as many results as it has."""
     cls = op_named(line.op)
     if cls is None:
@@ -84,7 +84,7 @@ def classes(line: Line, rule: Rule, namespace: Namespace) -> tuple[type[Operatio
     return tuple(family)
 
 
-def named_arguments(line: Line, known: Operator, rule: Rule) -> dict[str, Term]:
+def named_arguments(line: Line, known: OperatorReader, rule: Rule) -> dict[str, Term]:
     """Return each written argument by its name."""
     positional = [p.name for p in known.parameters if not p.by_name]
     terms: dict[str, Term] = {}
@@ -328,7 +328,7 @@ class _Compiler:
     def number(
         self,
         op: str,
-        known: Operator,
+        known: OperatorReader,
         parameter: Parameter,
         written: dict[str, Term],
         is_open: bool,

@@ -46,7 +46,7 @@ from stepwell.translate.rules.notation import (
 )
 from stepwell.translate.rules.operators import Parameter
 from stepwell.translate.rules.rewrite import RuleRewrite
-from stepwell.translate.rules.writing import Writer
+from stepwell.translate.rules.writing import RuleWriter
 
 
 def examples_of(rewrite: type[RuleRewrite]) -> list[tuple[str, str]]:
@@ -194,7 +194,9 @@ class Example:
         for line in (*self.rule.beside, *self.rule.before):
             if line.op == WEIGHT:
                 self.weight(line)
-        writer = Writer(replace(self.rule, before=(), after=tuple(lines)), self.rewrite.namespace)
+        writer = RuleWriter(
+            replace(self.rule, before=(), after=tuple(lines)), self.rewrite.namespace
+        )
         for line, step in zip(lines, writer.steps, strict=True):
             for stated in filter(None, line.result_types):
                 self.concrete(stated)
@@ -213,7 +215,7 @@ class Example:
             set_signature(func, Signature(inputs, outputs))
         return ModuleOp([func])
 
-    def ports(self, values: Sequence[SSAValue], writer: Writer) -> tuple[Port, ...]:
+    def ports(self, values: Sequence[SSAValue], writer: RuleWriter) -> tuple[Port, ...]:
         """Return the ports of values, which declare their memory order."""
         holes = {f"${name}": value for name, value in self.holes.items()}
         orders = {v.name_hint: self.rule.lies.get(v.name_hint or "") for v in values}

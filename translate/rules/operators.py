@@ -59,7 +59,7 @@ class Parameter:
     default: Any = None
 
 
-class Operator(ABC):
+class OperatorReader(ABC):
     """An op class: its parameters in order, and code that reads them.
 
     Attributes:
@@ -102,7 +102,7 @@ class Operator(ABC):
         """Return an op's arguments by name."""
 
 
-class SchemaOperator(Operator):
+class SchemaOperator(OperatorReader):
     """An op of a PyTorch schema."""
 
     def __init__(self, cls: type[SchemaOp]) -> None:
@@ -138,7 +138,7 @@ class SchemaOperator(Operator):
         return op.present()
 
 
-class DeclaredOperator(Operator):
+class DeclaredOperator(OperatorReader):
     """An op whose operands and fields are declared one by one."""
 
     def __init__(self, cls: type[IRDLOperation]) -> None:
@@ -227,7 +227,7 @@ def _unsized(type_: Attribute) -> Attribute:
 
 
 @cache
-def operator_of(cls: type[Operation]) -> Operator:
+def operator_of(cls: type[Operation]) -> OperatorReader:
     """Return the parameters of an op class.
 
     Raises:

@@ -23,7 +23,7 @@ from stepwell.translate.rules.compiling import (
     first_of,
 )
 from stepwell.translate.rules.notation import Rule, read
-from stepwell.translate.rules.writing import EVERY, Writer
+from stepwell.translate.rules.writing import EVERY, RuleWriter
 
 
 @dataclass(frozen=True)
@@ -50,8 +50,8 @@ class RuleRewrite(Rewrite[Matched]):
         return {cls: first_of(found) for cls, found in matchers.items()}
 
     @cached_property
-    def _writers(self) -> dict[int, Writer]:
-        return {id(rule): Writer(rule, self.namespace) for rule in self.rule.forms}
+    def _writers(self) -> dict[int, RuleWriter]:
+        return {id(rule): RuleWriter(rule, self.namespace) for rule in self.rule.forms}
 
     def match(self, op: Operation, program: Program) -> Matched | Refusal | None:
         """Match the lines before."""

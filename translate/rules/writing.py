@@ -41,7 +41,7 @@ MATCHED = ""
 """The name under which the matched values are stored: a line may redefine one."""
 
 
-class Writer:
+class RuleWriter:
     """Writes the lines after of one form of a rule."""
 
     def __init__(self, rule: Rule, namespace: Namespace) -> None:

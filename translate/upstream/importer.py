@@ -47,7 +47,7 @@ from stepwell.translate.raising.tosa import fake_of, in_torch
 from stepwell.translate.rewrites.calls.recorded_calls import CannotTraceError, Recorder
 from stepwell.translate.rewrites.calls.traced_calls import to_ir
 from stepwell.translate.upstream import torch_dialect
-from stepwell.translate.upstream.meanings import MEANINGS, Refused, Rule
+from stepwell.translate.upstream.meanings import MEANINGS, CannotImport, Rule
 from stepwell.translate.upstream.structured import STRUCTURED, free_values
 
 ABSENT = object()
@@ -62,7 +62,7 @@ HELP = "docs/mlir.md lists the supported ops"
 def _of_tosa(op: TosaOp) -> Rule:
     """Return the semantics of a TOSA operator among other dialects, in PyTorch's operators."""
     if op.regions or (rule := rule_for(type(op))) is None:
-        raise Refused("it is unsupported among other dialects")
+        raise CannotImport("it is unsupported among other dialects")
     written = in_torch(op)
     if written is not None:
         return written
@@ -185,10 +185,10 @@ class _Incoming:
         if isinstance(op, scf.ForOp):
             bounds, carried = values[:3], values[3:]
             if not all(isinstance(bound, int) for bound in bounds):
-                raise Refused("how often it turns is known only at run time")
+                raise CannotImport("how often it turns is known only at run time")
             turns = range(*bounds)
             if len(turns) > MOST_TURNS:
-                raise Refused(f"it turns {len(turns)} times, and {MOST_TURNS} are written out")
+                raise CannotImport(f"it turns {len(turns)} times, and {MOST_TURNS} are written out")
             for turn in turns:
                 carried = self._region(op.body.block, [turn, *carried], new)
             return carried
@@ -207,13 +207,13 @@ class _Incoming:
         self.values.update(zip(block.args, given, strict=True))
         region = self._block(block, new)
         if region is None:
-            raise Refused("an op in it has no form")
+            raise CannotImport("an op in it has no form")
         return region
 
     def _chosen(self, condition: SSAValue, one: Any, other: Any, new: Block) -> SSAValue:
         """Select one of two values: ops on tensors have no effects, so both are computed."""
         if not isinstance(one, SSAValue) or not isinstance(other, SSAValue):
-            raise Refused("it chooses between numbers")
+            raise CannotImport("it chooses between numbers")
         made = op_class("aten.where.self").make(condition, one, other)
         new.add_op(made)
         return made.results[0]
@@ -226,9 +226,9 @@ class _Incoming:
             (f for f in module.ops if isinstance(f, FuncOp) and f.sym_name.data == name), None
         )
         if callee is None or len(callee.body.blocks) != 1 or callee is self.old:
-            raise Refused(f"@{name} has no body of one block")
+            raise CannotImport(f"@{name} has no body of one block")
         if callee in self.calling:
-            raise Refused(f"@{name} calls itself")
+            raise CannotImport(f"@{name} calls itself")
         self.calling.append(callee)
         region = self._region(callee.body.block, given, new)
         self.calling.pop()
@@ -250,7 +250,7 @@ class _Incoming:
                     self._check(op, value, result)
                     value.name_hint = value.name_hint or result.name_hint
                 self.values[result] = value
-        except Refused as error:
+        except CannotImport as error:
             self.problems.append(_problem(op, str(error)))
         except StepwellError as error:
             self.problems.append(_problem(op, error.problems[0].fact))
@@ -261,7 +261,7 @@ class _Incoming:
     def _check(self, op: Operation, value: SSAValue, result: SSAValue) -> None:
         stated = torch_dialect.builtin_type(result.type)
         if isinstance(stated, TensorType) and is_static(stated) and stated != value.type:
-            raise Refused(f"the text states {stated}, and PyTorch returns {value.type}")
+            raise CannotImport(f"the text states {stated}, and PyTorch returns {value.type}")
 
     def _written(self, op: Operation, found: Sequence[Any], new: Block) -> Sequence[Any]:
         """Return the results, with new ops inserted."""
@@ -284,7 +284,7 @@ class _Incoming:
         """Write the calls of an op's function, and return its results."""
         rule = _of_tosa(op) if isinstance(op, TosaOp) else RULES.get(op.name)
         if rule is None:
-            raise Refused("it has no equivalent in PyTorch")
+            raise CannotImport("it has no equivalent in PyTorch")
         symbols = Symbols()
         symbols.mode.allow_non_fake_inputs = True
         known: dict[int, SSAValue] = {}
@@ -292,11 +292,11 @@ class _Incoming:
         for operand in (*op.operands, *free_values(op)):
             value = self.values.get(operand, ABSENT)
             if value is ABSENT:
-                raise Refused("its body reads an unsupported value")
+                raise CannotImport("its body reads an unsupported value")
             if isinstance(value, SSAValue):
                 fake = fake_of(symbols, value, self.program.weights)
                 if fake is None:
-                    raise Refused(f"it reads a {value.type}, which is no tensor")
+                    raise CannotImport(f"it reads a {value.type}, which is no tensor")
                 known[id(fake)] = value
                 value = fake
             given.append(value)
@@ -331,7 +331,7 @@ class _Incoming:
         held = getattr(value, "constant", None)
         held = value if held is None and type(value) is torch.Tensor else held
         if held is None:
-            raise Refused(f"it makes a {tensor_type(value)} of its own")
+            raise CannotImport(f"it makes a {tensor_type(value)} of its own")
         constant = self.constant(held)
         constant.location = op.location
         new.add_op(constant)

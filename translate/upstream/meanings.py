@@ -29,7 +29,7 @@ from stepwell.ir.types import dims, element
 Rule = Callable[[Any, Sequence[Any]], Any]
 
 
-class Refused(Exception):
+class CannotImport(Exception):
     """Why an op cannot be imported."""
 
 
@@ -78,7 +78,7 @@ def shape_of(type_: Attribute) -> list[int]:
     """
     sizes = [size for size in dims(type_) if isinstance(size, int)]
     if len(sizes) < len(dims(type_)):
-        raise Refused(f"{type_}: sizes are dynamic")
+        raise CannotImport(f"{type_}: sizes are dynamic")
     return sizes
 
 
@@ -86,7 +86,7 @@ def _constant(op: arith.ConstantOp, args: Sequence[Any]) -> Any:
     if isinstance(op.value, DenseIntOrFPElementsAttr):
         return elements_of(op.value)
     if isinstance(op.value, DenseResourceAttr):
-        raise Refused("its elements are in a resource")
+        raise CannotImport("its elements are in a resource")
     return number_of(op.value)
 
 
@@ -119,7 +119,7 @@ def _without_sign(op: Operation, value: Any) -> Any:
     if width == 1:
         return value
     if width > 32:
-        raise Refused("torch has no integer that wide without a sign")
+        raise CannotImport("torch has no integer that wide without a sign")
     if isinstance(value, torch.Tensor):
         return torch.bitwise_and(value.to(torch.int64), (1 << width) - 1)
     return value & ((1 << width) - 1)
@@ -133,7 +133,7 @@ _FLOATS = ("false", "oeq", "ogt", "oge", "olt", "ole", "one", "ord",
 def _cmpi(op: arith.CmpiOp, args: Sequence[Any]) -> Any:
     number = op.predicate.value.data
     if number >= len(_INTEGERS):
-        raise Refused("torch's integers are compared with their sign")
+        raise CannotImport("torch's integers are compared with their sign")
     return _compared(_INTEGERS[number].removeprefix("s"), args)
 
 
@@ -142,7 +142,7 @@ def _cmpf(op: arith.CmpfOp, args: Sequence[Any]) -> Any:
     if word in ("oeq", "ogt", "oge", "olt", "ole", "une"):
         return _compared(word[1:], args)
     if not any(isinstance(value, torch.Tensor) for value in args):
-        raise Refused(f"{word} of numbers")
+        raise CannotImport(f"{word} of numbers")
     one, other = args
     unordered = torch.isnan(torch.as_tensor(one)) | torch.isnan(torch.as_tensor(other))
     if word in ("uno", "ord"):
@@ -151,7 +151,7 @@ def _cmpf(op: arith.CmpfOp, args: Sequence[Any]) -> Any:
         return torch.ne(one, other) & ~unordered
     if word in ("ueq", "ugt", "uge", "ult", "ule"):
         return getattr(torch, word[1:])(one, other) | unordered
-    raise Refused(f"the predicate {word}")
+    raise CannotImport(f"the predicate {word}")
 
 
 _TURNED = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le", "eq": "eq", "ne": "ne"}
@@ -183,10 +183,10 @@ def _two(of_tensors: Callable[..., Any], of_numbers: Callable[..., Any] | None) 
             wanted = op.results[0].type
             held = element(wanted) if isinstance(wanted, TensorType) else wanted
             if str(held) != "index" and tensors.dtype != torch_dtype(held):
-                raise Refused(f"{tensors.dtype} is no {held}".replace("torch.", ""))
+                raise CannotImport(f"{tensors.dtype} is no {held}".replace("torch.", ""))
             return tensors
         if of_numbers is None:
-            raise Refused("its operands are numbers")
+            raise CannotImport("its operands are numbers")
         return of_numbers(*args)
 
     return rule
@@ -274,10 +274,10 @@ def _insert_slice(op: tensor.InsertSliceOp, args: Sequence[Any]) -> Any:
     offsets, sizes, strides = _places(op, args)
     source, into = defined(args[0]).reshape(sizes), defined(args[1])
     if any(step != 1 for step in strides):
-        raise Refused("its strides are not 1")
+        raise CannotImport("its strides are not 1")
     cut = [i for i, size in enumerate(sizes) if size != into.shape[i]]
     if len(cut) > 1:
-        raise Refused("it inserts a slice along several axes")
+        raise CannotImport("it inserts a slice along several axes")
     for axis in cut:
         return torch.slice_scatter(into, source, axis, offsets[axis], offsets[axis] + sizes[axis])
     return source
@@ -290,7 +290,7 @@ def _places(op: Any, args: Sequence[Any]) -> tuple[list[int], list[int], list[in
         values = [int(v) for v in static.get_values()]
         known = [next(rest) if value == -(1 << 63) else value for value in values]
         if any(not isinstance(value, int) for value in known):
-            raise Refused("a place is known only at run time")
+            raise CannotImport("a place is known only at run time")
         found.append(known)
     return found[0], found[1], found[2]
 
@@ -308,7 +308,7 @@ def _insert(op: tensor.InsertOp, args: Sequence[Any]) -> Any:
     scalar, into, *places = args
     into = defined(into)
     if any(isinstance(place, torch.Tensor) for place in places):
-        raise Refused("its index is known only at run time")
+        raise CannotImport("its index is known only at run time")
     if not isinstance(scalar, torch.Tensor):
         scalar = torch.full((), scalar, dtype=into.dtype)
     return _scattered(into, scalar, places)
@@ -345,10 +345,10 @@ def _pad(op: tensor.PadOp, args: Sequence[Any]) -> Any:
     maker = last.operands[0].owner
     number = args[-1] if not isinstance(maker, arith.ConstantOp) else number_of(maker.value)
     if isinstance(maker, Operation) and not isinstance(maker, arith.ConstantOp):
-        raise Refused("its padding value is no constant in its region")
+        raise CannotImport("its padding value is no constant in its region")
     low, high = (list(map(int, given.get_values())) for given in (op.static_low, op.static_high))
     if min([*low, *high], default=0) < 0 or isinstance(number, torch.Tensor):
-        raise Refused("its widths are known only at run time")
+        raise CannotImport("its widths are known only at run time")
     widths = [width for pair in reversed(list(zip(low, high, strict=True))) for width in pair]
     return torch.nn.functional.pad(defined(args[0]), widths, value=number)
 
@@ -364,7 +364,7 @@ def defined(value: Any) -> torch.Tensor:
         Refused: its elements are undefined.
     """
     if isinstance(value, Undefined):
-        raise Refused("it reads elements of an empty tensor, which are undefined")
+        raise CannotImport("it reads elements of an empty tensor, which are undefined")
     return value
 
 

@@ -12,7 +12,7 @@ import torch
 from xdsl.ir import Attribute, Operation
 
 from stepwell.dialects.linalg_named import numbers_of
-from stepwell.translate.upstream.meanings import Refused, Rule, Undefined, defined, shape_of
+from stepwell.translate.upstream.meanings import CannotImport, Rule, Undefined, defined, shape_of
 
 Product = Callable[..., torch.Tensor]
 """(op, operands in the element type of the output) to the summand."""
@@ -24,7 +24,7 @@ def added(product: Product) -> Rule:
     def rule(op: Any, args: Sequence[Any]) -> Any:
         *given, initial = args
         if isinstance(initial, Undefined):
-            raise Refused("it adds to an empty tensor, which is undefined")
+            raise CannotImport("it adds to an empty tensor, which is undefined")
         return torch.add(initial, product(op, *(_as(value, initial) for value in given)))
 
     return rule
@@ -33,7 +33,7 @@ def added(product: Product) -> Rule:
 def _as(value: Any, initial: torch.Tensor) -> torch.Tensor:
     value = defined(value)
     if value.dtype.is_floating_point and not initial.dtype.is_floating_point:
-        raise Refused("its operands are floats, and its output integers")
+        raise CannotImport("its operands are floats, and its output integers")
     return value.to(initial.dtype)
 
 
@@ -102,13 +102,13 @@ def pooled(image: str, kind: str) -> Rule:
     def rule(op: Operation, args: Sequence[Any]) -> Any:
         x, window, initial = args
         if isinstance(initial, Undefined):
-            raise Refused("it adds to an empty tensor, which is undefined")
+            raise CannotImport("it adds to an empty tensor, which is undefined")
         x = defined(x).permute([image.index(letter) for letter in "nchw"])
         sizes = list(window.shape)
         strides, dilations = stated(op, "strides", 2), stated(op, "dilations", 2)
         if kind == "sum":
             if dilations != [1, 1]:
-                raise Refused("a sum over a window with gaps")
+                raise CannotImport("a sum over a window with gaps")
             made = torch.nn.functional.avg_pool2d(x, sizes, strides, divisor_override=1)
         else:
             sign = -1 if kind == "min" else 1
@@ -149,7 +149,7 @@ def _pack(op: Operation, args: Sequence[Any]) -> Any:
         widths[axis] = -value.shape[axis] % tile
     if any(widths):
         if len(args) < 3 or isinstance(args[2], torch.Tensor):
-            raise Refused("its last tile is not full, and no number fills it")
+            raise CannotImport("its last tile is not full, and no number fills it")
         pads = [part for width in reversed(widths) for part in (0, width)]
         value = torch.nn.functional.pad(value, pads, value=args[2])
     shape: list[int] = []

@@ -17,7 +17,7 @@ from xdsl.ir.affine import AffineConstantExpr, AffineDimExpr, AffineMap
 
 from stepwell.translate.upstream.meanings import (
     MEANINGS,
-    Refused,
+    CannotImport,
     Rule,
     Undefined,
     defined,
@@ -52,10 +52,10 @@ def _axes(affine_map: AffineMap) -> list[int | None]:
         elif isinstance(result, AffineConstantExpr) and result.value == 0:
             axes.append(None)
         else:
-            raise Refused(f"its map {affine_map} is no choice of axes")
+            raise CannotImport(f"its map {affine_map} is no choice of axes")
     named = [axis for axis in axes if axis is not None]
     if len(set(named)) < len(named):
-        raise Refused(f"its map {affine_map} takes a diagonal")
+        raise CannotImport(f"its map {affine_map} takes a diagonal")
     return axes
 
 
@@ -96,7 +96,7 @@ def looped(
     sizes = _sizes(op, axes, rank)
     reduced = [axis for axis, kind in enumerate(kinds) if kind == "reduction"]
     if any(kind not in ("parallel", "reduction") for kind in kinds):
-        raise Refused("it has an iterator that is neither parallel nor a reduction")
+        raise CannotImport("it has an iterator that is neither parallel nor a reduction")
     values: dict[SSAValue, Any] = around(op, args)
     for argument, value, along in zip(body.args, args[: len(axes)], axes, strict=True):
         is_tensor = isinstance(value, torch.Tensor)
@@ -164,7 +164,7 @@ def _value(wanted: SSAValue, values: dict[SSAValue, Any], sizes: Sequence[int]) 
     if wanted not in values:
         owner = wanted.owner
         if not isinstance(owner, Operation):
-            raise Refused("its body reads values from outside")
+            raise CannotImport("its body reads values from outside")
         if owner.name == "linalg.index":
             axis = int(owner.properties["dim"].value.data)  # pyright: ignore
             shape = [1] * len(sizes)
@@ -173,7 +173,7 @@ def _value(wanted: SSAValue, values: dict[SSAValue, Any], sizes: Sequence[int]) 
             return values[wanted]
         rule = MEANINGS.get(owner.name)
         if rule is None:
-            raise Refused(f"{owner.name} in its body has no equivalent in PyTorch")
+            raise CannotImport(f"{owner.name} in its body has no equivalent in PyTorch")
         given = [_value(operand, values, sizes) for operand in owner.operands]
         values[wanted] = rule(owner, [defined(value) for value in given])
     return values[wanted]
@@ -192,7 +192,7 @@ def _folded(
     """Return the reduction of a body to its output."""
     owner = yielded.owner
     if not isinstance(owner, Operation) or owner.name not in FOLDS or into not in owner.operands:
-        raise Refused("its body adds to its output by no operation that is known")
+        raise CannotImport("its body adds to its output by no operation that is known")
     (rest,) = [operand for operand in owner.operands if operand is not into]
     over, of_two = FOLDS[owner.name]
     maker = rest.owner
@@ -205,7 +205,7 @@ def _folded(
             return _with_initial(of_two, made, initial)
     value = _value(rest, values, sizes)
     if not isinstance(value, torch.Tensor):
-        raise Refused("its operand is no tensor")
+        raise CannotImport("its operand is no tensor")
     made = over(value.expand(list(sizes)), list(reduced))
     order = sorted(out)
     if order != out:
@@ -224,14 +224,14 @@ def _einsum(
         spelled.append("".join(letters[axis] for axis in kept))
         tensors.append(value.reshape([sizes[axis] for axis in kept]))
     if any(all(letters[axis] not in text for text in spelled) for axis in out):
-        raise Refused("an axis of its output is in neither operand")
+        raise CannotImport("an axis of its output is in neither operand")
     return torch.einsum(f"{spelled[0]},{spelled[1]}->{''.join(letters[a] for a in out)}", *tensors)
 
 
 def _with_initial(of_two: Any, tensor: torch.Tensor, initial: Any) -> Any:
     """Combine with the initial output; zeros are added too, for the sign of a zero."""
     if isinstance(initial, Undefined):
-        raise Refused("it adds to an empty tensor, which is undefined")
+        raise CannotImport("it adds to an empty tensor, which is undefined")
     return of_two(initial, tensor) if isinstance(initial, torch.Tensor) else tensor
 
 

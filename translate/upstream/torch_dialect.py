@@ -23,7 +23,7 @@ from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.dtypes import element_type
 from stepwell.ir.sizes.size import UNKNOWN
 from stepwell.ir.types import dims, element, tensor
-from stepwell.translate.upstream.meanings import Refused, elements_of
+from stepwell.translate.upstream.meanings import CannotImport, elements_of
 
 Constant = Callable[[torch.Tensor], Operation]
 _AS_IT_IS = (
@@ -78,7 +78,7 @@ def taken(op: Operation, given: Sequence[Any], constant: Constant) -> Sequence[A
     if word == "prim.ListUnpack":
         return list(given[0])
     if word.startswith("operator"):
-        raise Refused(f"{value} is an operator of no library of torch's")
+        raise CannotImport(f"{value} is an operator of no library of torch's")
     return [_call(op, word, given)]
 
 
@@ -90,12 +90,12 @@ def _python(value: Attribute | None, word: str) -> Any:
     if isinstance(value, IntegerAttr):
         number = cast("IntegerAttr[Any]", value).value.data
         return bool(number) if word == "constant.bool" else number
-    raise Refused("its number is none that is known")
+    raise CannotImport("its number is none that is known")
 
 
 def _tensor(value: Attribute | None) -> torch.Tensor:
     if not isinstance(value, DenseIntOrFPElementsAttr):
-        raise Refused("its elements are not in the text")
+        raise CannotImport("its elements are not in the text")
     held = value.type.element_type
     if isinstance(held, IntegerType) and held.signedness.data is Signedness.SIGNED:
         plain = tensor(list(value.get_shape()), IntegerType(held.width.data))
@@ -108,9 +108,9 @@ def _call(op: Operation, word: str, given: Sequence[Any]) -> Operation:
     name = word if word.count(".") >= 2 else f"{word}.default"
     cls = find(name)
     if cls is None:
-        raise Refused(f"torch has no operator {name}")
+        raise CannotImport(f"torch has no operator {name}")
     if len(given) > len(cls.SCHEMA.arguments):
-        raise Refused(f"{name} takes {len(cls.SCHEMA.arguments)} arguments")
+        raise CannotImport(f"{name} takes {len(cls.SCHEMA.arguments)} arguments")
     arguments: dict[str, Any] = {}
     for argument, value in zip(cls.SCHEMA.arguments, given, strict=False):
         if argument.name in _DROPPED:
@@ -123,12 +123,12 @@ def _call(op: Operation, word: str, given: Sequence[Any]) -> Operation:
         elif base == "MemoryFormat" and isinstance(value, int):
             value = MEMORY_FORMATS[value]
         elif argument.type.is_tensor and isinstance(value, int | float):
-            raise Refused(f"{argument.name} is a number")
+            raise CannotImport(f"{argument.name} is a number")
         arguments[argument.name] = value
     try:
         return cls.from_arguments(arguments)
     except StepwellError as error:
-        raise Refused(error.problems[0].fact) from error
+        raise CannotImport(error.problems[0].fact) from error
 
 
 def literal(value: torch.Tensor) -> str:

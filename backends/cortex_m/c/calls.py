@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
-from stepwell.backends.cortex_m.c.writer import Handler, Writer, literal
+from stepwell.backends.cortex_m.c.writer import Handler, MethodWriter, literal
 from stepwell.backends.executorch.container import (
     KernelCall,
     ScalarType,
@@ -17,7 +17,7 @@ from stepwell.ir.diagnostics import UnsupportedError
 def _convolution(operator: str) -> Handler:
     section = operator.removeprefix("quantized_").removesuffix("_nhwc")
 
-    def write(w: Writer, a: dict[str, Any]) -> None:
+    def write(w: MethodWriter, a: dict[str, Any]) -> None:
         given, made = w.nhwc(a["input"], operator), w.nhwc(a["out"], operator)
         filter_ = w.tensor(a["weight"]).sizes
         values = {
@@ -46,7 +46,7 @@ def _convolution(operator: str) -> Handler:
     return write
 
 
-def _linear(w: Writer, a: dict[str, Any]) -> None:
+def _linear(w: MethodWriter, a: dict[str, Any]) -> None:
     columns, inner = w.tensor(a["weights"]).sizes
     sums = a["kernel_sum"] is not None
     values = {
@@ -70,7 +70,7 @@ def _linear(w: Writer, a: dict[str, Any]) -> None:
     )
 
 
-def _batch_matmul(w: Writer, a: dict[str, Any]) -> None:
+def _batch_matmul(w: MethodWriter, a: dict[str, Any]) -> None:
     batch, rows, inner = w.tensor(a["lhs"]).sizes
     values = {
         "batch": batch, "rows": rows, "inner": inner,
@@ -84,7 +84,7 @@ def _batch_matmul(w: Writer, a: dict[str, Any]) -> None:
     w.call("batch_matmul", [w.params("matmul", values), *operands])
 
 
-def _add(w: Writer, a: dict[str, Any]) -> None:
+def _add(w: MethodWriter, a: dict[str, Any]) -> None:
     values = {
         "count": w.count(a["out"]), "period": w.count(a["other"]),
         "a_offset": -a["self_zero_point"], "a_multiplier": a["self_multiplier"],
@@ -97,7 +97,7 @@ def _add(w: Writer, a: dict[str, Any]) -> None:
     w.call("add", [w.params("add", values), *operands])
 
 
-def _mul(w: Writer, a: dict[str, Any]) -> None:
+def _mul(w: MethodWriter, a: dict[str, Any]) -> None:
     values = {
         "count": w.count(a["out"]), "period": w.count(a["other"]),
         "a_offset": -a["self_zero_point"], "b_offset": -a["other_zero_point"],
@@ -108,7 +108,7 @@ def _mul(w: Writer, a: dict[str, Any]) -> None:
     w.call("mul", [w.params("mul", values), *operands])
 
 
-def _div(w: Writer, a: dict[str, Any]) -> None:
+def _div(w: MethodWriter, a: dict[str, Any]) -> None:
     if w.tensor(a["self"]).scalar_type is not ScalarType.CHAR:
         raise UnsupportedError("an int16 division has no kernel in C", w.method.name)
     values = {
@@ -121,7 +121,7 @@ def _div(w: Writer, a: dict[str, Any]) -> None:
 
 
 def _select(greater: bool) -> Handler:
-    def write(w: Writer, a: dict[str, Any]) -> None:
+    def write(w: MethodWriter, a: dict[str, Any]) -> None:
         size = w.physical(a["out"])
         padded = [1] * (4 - len(size)) + size
 
@@ -140,14 +140,14 @@ def _select(greater: bool) -> Handler:
     return write
 
 
-def _activation(w: Writer, a: dict[str, Any]) -> None:
+def _activation(w: MethodWriter, a: dict[str, Any]) -> None:
     w.call("activation", [w.count(a["out"]), *(w.pointer(a[n]) for n in ("input", "lut", "out"))])
 
 
 def _pool(operator: str) -> Handler:
     section = operator.removeprefix("quantized_").removesuffix("_nhwc")
 
-    def write(w: Writer, a: dict[str, Any]) -> None:
+    def write(w: MethodWriter, a: dict[str, Any]) -> None:
         given, made = w.nhwc(a["input"], operator), w.nhwc(a["out"], operator)
         values = {
             "batch": given[0], "in_h": given[1], "in_w": given[2], "channels": given[3],
@@ -162,13 +162,13 @@ def _pool(operator: str) -> Handler:
     return write
 
 
-def _softmax(w: Writer, a: dict[str, Any]) -> None:
+def _softmax(w: MethodWriter, a: dict[str, Any]) -> None:
     size = w.tensor(a["input"]).sizes[-1]
     numbers = [w.count(a["input"]) // size, size, a["input_multiplier"], a["input_shift"]]
     w.call("softmax", [*numbers, a["diff_min"], w.pointer(a["input"]), w.pointer(a["out"])])
 
 
-def _permuted(w: Writer, source: int, order: Sequence[int], result: int) -> None:
+def _permuted(w: MethodWriter, source: int, order: Sequence[int], result: int) -> None:
     """Write a copy of `source` in row-major order of its permuted dimensions."""
     size = w.tensor(source).scalar_type.itemsize
     axes = _axes(w, source, order)
@@ -185,13 +185,13 @@ def _permuted(w: Writer, source: int, order: Sequence[int], result: int) -> None
     w.call("permute", [params, given, made])
 
 
-def lies_in_runs(w: Writer, source: int, order: Sequence[int]) -> bool:
+def lies_in_runs(w: MethodWriter, source: int, order: Sequence[int]) -> bool:
     """Whether a permutation moves several elements together."""
     axes = _axes(w, source, order)
     return not axes or axes[-1][1] == 1
 
 
-def _axes(w: Writer, source: int, order: Sequence[int]) -> list[tuple[int, int]]:
+def _axes(w: MethodWriter, source: int, order: Sequence[int]) -> list[tuple[int, int]]:
     value = w.tensor(source)
     apart = strides(value.sizes, value.dim_order)
     return _joined([(value.sizes[axis], apart[axis]) for axis in order])
@@ -208,11 +208,11 @@ def _joined(axes: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     return joined
 
 
-def _transpose(w: Writer, a: dict[str, Any]) -> None:
+def _transpose(w: MethodWriter, a: dict[str, Any]) -> None:
     _permuted(w, a["input"], a["perm"], a["out"])
 
 
-def _pad(w: Writer, a: dict[str, Any]) -> None:
+def _pad(w: MethodWriter, a: dict[str, Any]) -> None:
     sizes = w.physical(a["input"])
     values = {
         "size": [1] * (4 - len(sizes)) + sizes, "before": a["pre_pad"], "after": a["post_pad"],
@@ -221,25 +221,25 @@ def _pad(w: Writer, a: dict[str, Any]) -> None:
     w.call("pad", [w.params("pad", values), w.pointer(a["input"]), w.pointer(a["out"])])
 
 
-def _quantize(w: Writer, a: dict[str, Any]) -> None:
+def _quantize(w: MethodWriter, a: dict[str, Any]) -> None:
     _only_int8(w, a["out"])
     numbers = [w.count(a["out"]), literal(float(a["scale"]))]
     numbers += [a[name] for name in ("zero_point", "quant_min", "quant_max")]
     w.call("quantize", [*numbers, w.pointer(a["input"], "uint8_t"), w.pointer(a["out"])])
 
 
-def _dequantize(w: Writer, a: dict[str, Any]) -> None:
+def _dequantize(w: MethodWriter, a: dict[str, Any]) -> None:
     _only_int8(w, a["input"])
     numbers = [w.count(a["out"]), literal(float(a["scale"])), a["zero_point"]]
     w.call("dequantize", [*numbers, w.pointer(a["input"]), w.pointer(a["out"], "uint8_t")])
 
 
-def _only_int8(w: Writer, index: int) -> None:
+def _only_int8(w: MethodWriter, index: int) -> None:
     if w.tensor(index).scalar_type is not ScalarType.CHAR:
         raise UnsupportedError("int16 casts have no kernel in C", w.method.name)
 
 
-def _copy(w: Writer, a: dict[str, Any]) -> None:
+def _copy(w: MethodWriter, a: dict[str, Any]) -> None:
     args = cast(KernelCall, a["call"]).args
     value = w.tensor(args[0])
     made = args[-1]

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from stepwell.backends.cortex_m.c.calls import HANDLERS
-from stepwell.backends.cortex_m.c.writer import Handler, Library, Writer
+from stepwell.backends.cortex_m.c.writer import Handler, Library, MethodWriter
 from stepwell.backends.executorch.container import Planned
 from stepwell.ir.diagnostics import UnsupportedError
 
@@ -31,7 +31,7 @@ _LEFT_SHIFT = 20
 """The number of bits by which ExecuTorch's kernel shifts operands of a sum to the left."""
 
 
-def _dims(w: Writer, sizes: Sequence[int]) -> str:
+def _dims(w: MethodWriter, sizes: Sequence[int]) -> str:
     return w.structure("cmsis_nn_dims", dict(zip(_DIMS, sizes, strict=True)))
 
 
@@ -39,7 +39,7 @@ def _tile(pair: Sequence[int]) -> dict[str, int]:
     return {"w": pair[1], "h": pair[0]}
 
 
-def _buffer(w: Writer, index: int) -> str:
+def _buffer(w: MethodWriter, index: int) -> str:
     """A context for planned scratch."""
     storage, size = w.tensor(index).storage, w.tensor(index).nbytes
     assert isinstance(storage, Planned)
@@ -47,7 +47,7 @@ def _buffer(w: Writer, index: int) -> str:
     return w.structure("cmsis_nn_context", {"buf": where, "size": size})
 
 
-def _per_channel(w: Writer, a: dict[str, Any]) -> str:
+def _per_channel(w: MethodWriter, a: dict[str, Any]) -> str:
     # The library's structure has non-const pointers to data that it does not write.
     named = {
         "multiplier": w.pointer(a["requantize_multipliers"], "int32_t"),
@@ -59,7 +59,7 @@ def _per_channel(w: Writer, a: dict[str, Any]) -> str:
     )
 
 
-def _per_tensor(w: Writer, multiplier: int, shift: int) -> str:
+def _per_tensor(w: MethodWriter, multiplier: int, shift: int) -> str:
     values = {"multiplier": multiplier, "shift": shift}
     return w.structure("cmsis_nn_per_tensor_quant_params", values)
 
@@ -76,7 +76,7 @@ def _fully_connected(offsets: Sequence[int], a: dict[str, Any]) -> dict[str, Any
 def _convolution(operator: str, function: str, structure: str) -> Handler:
     """A convolution of any kind; `extra` are the additional fields of its parameters."""
 
-    def write(w: Writer, a: dict[str, Any]) -> None:
+    def write(w: MethodWriter, a: dict[str, Any]) -> None:
         given, made = w.nhwc(a["input"], operator), w.nhwc(a["out"], operator)
         extra: dict[str, Any] = {}
         contexts = [_buffer(w, a["scratch"])]
@@ -112,7 +112,7 @@ def _convolution(operator: str, function: str, structure: str) -> Handler:
     return write
 
 
-def _linear(w: Writer, a: dict[str, Any]) -> None:
+def _linear(w: MethodWriter, a: dict[str, Any]) -> None:
     columns, inner = w.tensor(a["weights"]).sizes
     rows = w.count(a["input"]) // inner
     sums = a["kernel_sum"]
@@ -136,7 +136,7 @@ def _linear(w: Writer, a: dict[str, Any]) -> None:
     )
 
 
-def _batch_matmul(w: Writer, a: dict[str, Any]) -> None:
+def _batch_matmul(w: MethodWriter, a: dict[str, Any]) -> None:
     offsets = [a["lhs_zero_point"], a["rhs_zero_point"], a["output_zero_point"]]
     params = {"adj_x": "false", "adj_y": "false", "fc_params": _fully_connected(offsets, {})}
     operands = (
@@ -156,7 +156,7 @@ def _batch_matmul(w: Writer, a: dict[str, Any]) -> None:
 
 
 def _elementwise(
-    w: Writer, a: dict[str, Any], function: str, inputs: list[int], output: list[int]
+    w: MethodWriter, a: dict[str, Any], function: str, inputs: list[int], output: list[int]
 ) -> None:
     """Write a call for each block of the larger operand that is as long as the smaller."""
     count, period = w.count(a["out"]), w.count(a["other"])
@@ -169,7 +169,7 @@ def _elementwise(
         w.statements.append("}")
 
 
-def _add(w: Writer, a: dict[str, Any]) -> None:
+def _add(w: MethodWriter, a: dict[str, Any]) -> None:
     inputs = [
         value
         for name in ("self", "other")
@@ -180,14 +180,14 @@ def _add(w: Writer, a: dict[str, Any]) -> None:
     _elementwise(w, a, "arm_elementwise_add_s8", [*inputs, _LEFT_SHIFT], output)
 
 
-def _mul(w: Writer, a: dict[str, Any]) -> None:
+def _mul(w: MethodWriter, a: dict[str, Any]) -> None:
     inputs = [-a["self_zero_point"], -a["other_zero_point"]]
     output = [a["output_zero_point"], a["output_multiplier"], a["output_shift"], -128, 127]
     _elementwise(w, a, "arm_elementwise_mul_s8", inputs, output)
 
 
 def _select(function: str) -> Handler:
-    def write(w: Writer, a: dict[str, Any]) -> None:
+    def write(w: MethodWriter, a: dict[str, Any]) -> None:
         if any(len(w.physical(a[name])) > len(_DIMS) for name in ("self", "other", "out")):
             HANDLERS[f"cortex_m::{function.removeprefix('arm_').removesuffix('_s8')}.out"](w, a)
             return
@@ -206,7 +206,7 @@ def _of_rank_4(sizes: Sequence[int]) -> list[int]:
 
 
 def _pool(operator: str, function: str) -> Handler:
-    def write(w: Writer, a: dict[str, Any]) -> None:
+    def write(w: MethodWriter, a: dict[str, Any]) -> None:
         context = w.structure("cmsis_nn_context", {"buf": "NULL", "size": 0})
         params = {
             "stride": _tile(a["stride"]),
@@ -229,7 +229,7 @@ def _pool(operator: str, function: str) -> Handler:
     return write
 
 
-def _softmax(w: Writer, a: dict[str, Any]) -> None:
+def _softmax(w: MethodWriter, a: dict[str, Any]) -> None:
     size = w.tensor(a["input"]).sizes[-1]
     numbers = [w.count(a["input"]) // size, size, a["input_multiplier"], a["input_shift"]]
     numbers += [a["diff_min"]]
@@ -237,7 +237,7 @@ def _softmax(w: Writer, a: dict[str, Any]) -> None:
     w.statements.append(f"arm_softmax_s8({arguments});")
 
 
-def _transpose(w: Writer, a: dict[str, Any]) -> None:
+def _transpose(w: MethodWriter, a: dict[str, Any]) -> None:
     perm = a["perm"]
     if len(perm) > len(_DIMS):
         raise UnsupportedError("a transposition of more than 4 dimensions", w.method.name)
@@ -260,7 +260,7 @@ def _transpose(w: Writer, a: dict[str, Any]) -> None:
     )
 
 
-def _pad(w: Writer, a: dict[str, Any]) -> None:
+def _pad(w: MethodWriter, a: dict[str, Any]) -> None:
     w.checked_call(
         "arm_pad_s8",
         [

@@ -11,7 +11,7 @@ from typing import Any
 
 from stepwell.backends.cortex_m.c.calls import HANDLERS, lies_in_runs
 from stepwell.backends.cortex_m.c.calls_cmsis_nn import CMSIS_NN_HANDLERS
-from stepwell.backends.cortex_m.c.writer import Handler, Writer
+from stepwell.backends.cortex_m.c.writer import Handler, MethodWriter
 from stepwell.dialects.cmsis.target import Isa
 
 _FEWER: dict[Isa, frozenset[str]] = {
@@ -43,7 +43,7 @@ def mixed_handlers(isa: Isa) -> dict[str, Handler]:
 _TRANSPOSE = "cortex_m::transpose.out"
 
 
-def _transpose(w: Writer, a: dict[str, Any]) -> None:
+def _transpose(w: MethodWriter, a: dict[str, Any]) -> None:
     """Copy contiguous rows with our own kernel, single bytes with CMSIS-NN's."""
     handlers = HANDLERS if lies_in_runs(w, a["input"], a["perm"]) else CMSIS_NN_HANDLERS
     handlers[_TRANSPOSE](w, a)

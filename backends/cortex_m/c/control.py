@@ -9,7 +9,7 @@ from stepwell.backends.cortex_m.c.elements import write_elements
 from stepwell.backends.cortex_m.c.lookups import FURTHER
 from stepwell.backends.cortex_m.c.movement import write_movement
 from stepwell.backends.cortex_m.c.operators import operator_of
-from stepwell.backends.cortex_m.c.writer import Handler, Shared, Writer
+from stepwell.backends.cortex_m.c.writer import Handler, MethodWriter, Shared
 from stepwell.backends.executorch.container import (
     Instruction,
     JumpFalse,
@@ -37,7 +37,7 @@ _NUMBERS = {
 _REMEDY = "lower without it, or run the .pte with ExecuTorch's runtime"
 
 
-def write_method(shared: Shared, method: Method, handlers: Mapping[str, Handler]) -> Writer:
+def write_method(shared: Shared, method: Method, handlers: Mapping[str, Handler]) -> MethodWriter:
     """Write a method's calls and return the writer.
 
     Args:
@@ -48,7 +48,7 @@ def write_method(shared: Shared, method: Method, handlers: Mapping[str, Handler]
     Raises:
         UnsupportedError: names every call that has no form in C.
     """
-    writer = Writer(shared, method, variables=_variables(method.instructions))
+    writer = MethodWriter(shared, method, variables=_variables(method.instructions))
     problems: list[Problem] = []
     targets = {step.target for step in method.instructions if isinstance(step, JumpFalse)}
     for at, step in enumerate(method.instructions):
@@ -81,7 +81,7 @@ def _variables(steps: Sequence[Instruction]) -> frozenset[int]:
     return frozenset(variables)
 
 
-def _write(w: Writer, step: Instruction, handlers: Mapping[str, Handler]) -> None:
+def _write(w: MethodWriter, step: Instruction, handlers: Mapping[str, Handler]) -> None:
     match step:
         case JumpFalse(condition, target):
             value = w.method.values[condition]
@@ -101,7 +101,7 @@ def _write(w: Writer, step: Instruction, handlers: Mapping[str, Handler]) -> Non
             raise UnsupportedError("the instruction is not a call of a kernel")
 
 
-def _call(w: Writer, call: KernelCall, handlers: Mapping[str, Handler]) -> None:
+def _call(w: MethodWriter, call: KernelCall, handlers: Mapping[str, Handler]) -> None:
     kernel, args = call.kernel, call.args
     if kernel in handlers:
         handlers[kernel](w, w.arguments(call))
@@ -127,14 +127,14 @@ def _call(w: Writer, call: KernelCall, handlers: Mapping[str, Handler]) -> None:
         raise UnsupportedError("its operator declares no meaning from which C can be generated")
 
 
-def _item(w: Writer, index: int) -> str:
+def _item(w: MethodWriter, index: int) -> str:
     """The element of a tensor with one element."""
     w.shared.use("elements")
     kind = w.c_element(index)
     return f"(*{w.pointer(index, kind)})"
 
 
-def _select(w: Writer, call: KernelCall) -> None:
+def _select(w: MethodWriter, call: KernelCall) -> None:
     """A slice at a dynamic index."""
     source, axis, index, result = call.args[:4]
     value = w.tensor(source)
@@ -148,7 +148,7 @@ def _select(w: Writer, call: KernelCall) -> None:
     w.statements.append(f"memcpy({w.pointer(result, 'uint8_t')}, {given}, {size});")
 
 
-def write_operator(w: Writer, call: KernelCall) -> bool:
+def write_operator(w: MethodWriter, call: KernelCall) -> bool:
     """Write a call by its operator: by a writer of its own, its family or its meaning."""
     operator = operator_of(w.shared.container, w.method, call, w.variables)
     if operator is None:

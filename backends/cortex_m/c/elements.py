@@ -17,7 +17,7 @@ from typing import Any
 
 from xdsl.ir import SSAValue
 
-from stepwell.backends.cortex_m.c.operators import Operator
+from stepwell.backends.cortex_m.c.operators import KernelOperator
 from stepwell.backends.cortex_m.c.terms import (
     C_KIND,
     Body,
@@ -28,7 +28,7 @@ from stepwell.backends.cortex_m.c.terms import (
     kind_of,
     loops,
 )
-from stepwell.backends.cortex_m.c.writer import Writer
+from stepwell.backends.cortex_m.c.writer import MethodWriter
 from stepwell.backends.executorch.container import TensorValue, strides
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.axes.forms import elementwise
@@ -50,7 +50,7 @@ class Loop:
 
 
 @dataclass
-class Place:
+class ElementPosition:
     """The position of an operand's element: steps along the result's axes, an offset, reduced axes.
 
     `folded` are (size, step, the result axis at this position or None).
@@ -67,13 +67,13 @@ class Place:
 
 def place_of(
     name: str, value: TensorValue, type_: Any, links: Sequence[Any], shape: Sequence[int]
-) -> Place:
+) -> ElementPosition:
     """Compute an operand's place from the links of its axes.
 
     Raises:
         UnsupportedError: it reads windows, out of bounds, or groups that are not nested in order.
     """
-    place = Place(name, type_)
+    place = ElementPosition(name, type_)
     apart = strides(value.sizes, value.dim_order)
     done: set[int] = set()
 
@@ -141,7 +141,7 @@ def nested(nest: Sequence[tuple[str, Loop]], body: Sequence[str]) -> list[str]:
 class _Nest:
     """One result of an operator as loops."""
 
-    places: Mapping[SSAValue, Place]
+    places: Mapping[SSAValue, ElementPosition]
     shape: tuple[int, ...]
     order: tuple[int, ...]
     kind: Kind
@@ -210,7 +210,7 @@ class _Nest:
 
         return Body(leaf, self.kind, prefix)
 
-    def _moved(self, place: Place, loop: Loop, within: bool) -> Loop:
+    def _moved(self, place: ElementPosition, loop: Loop, within: bool) -> Loop:
         """A loop over a result's axis that also moves an operand along a mixed axis."""
         mixed = 0 if within else loop.steps.get(f"{place.name}'", 0)
         return Loop(loop.size, {place.name: loop.steps.get(place.name, 0) + mixed})
@@ -277,7 +277,7 @@ def _elements(term: Term) -> Iterator[SSAValue]:
             yield from _elements(operand)
 
 
-def write_elements(w: Writer, operator: Operator) -> bool:
+def write_elements(w: MethodWriter, operator: KernelOperator) -> bool:
     """Write a call by its operator's meaning; return False if none is declared.
 
     Raises:
@@ -292,11 +292,13 @@ def write_elements(w: Writer, operator: Operator) -> bool:
     return True
 
 
-def write_term(w: Writer, operator: Operator, term: Term, axes: AxisMap, result: int = 0) -> None:
+def write_term(
+    w: MethodWriter, operator: KernelOperator, term: Term, axes: AxisMap, result: int = 0
+) -> None:
     """Write a result of a call as the loops of a term, with elements located by an axis map."""
     op, index = operator.op, operator.results[result]
     value = w.tensor(index)
-    places: dict[SSAValue, Place] = {}
+    places: dict[SSAValue, ElementPosition] = {}
     pointers: list[tuple[str, int]] = []
     for operand, links, at in zip(op.operands, axes.links, operator.operands, strict=True):
         held = w.method.values[at]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 
 from stepwell.backends.cortex_m.c.terms import constant
-from stepwell.backends.cortex_m.c.writer import C_TYPES, Shared, Sources, Writer, sections
+from stepwell.backends.cortex_m.c.writer import C_TYPES, MethodWriter, Shared, Sources, sections
 from stepwell.backends.executorch.container import Planned, ScalarType, State, TensorValue
 from stepwell.backends.executorch.kernels.scalar_types import torch_dtype
 from stepwell.backends.executorch.writing.builder import STATE
@@ -27,7 +27,7 @@ class Files:
     """
 
     shared: Shared
-    methods: Sequence[Writer]
+    methods: Sequence[MethodWriter]
 
     def sources(self) -> Sources:
         """The files."""
@@ -74,15 +74,15 @@ class Files:
 
     # -- text ------------------------------------------------------------------------------------
 
-    def _called(self, writer: Writer) -> str:
+    def _called(self, writer: MethodWriter) -> str:
         """The name of a method's function."""
         return f"{self.shared.name}_{'run' if len(self.methods) == 1 else writer.method.name}"
 
-    def _port_prefix(self, writer: Writer) -> str:
+    def _port_prefix(self, writer: MethodWriter) -> str:
         own = "" if len(self.methods) == 1 else f"{writer.method.name.upper()}_"
         return f"{self.shared.name.upper()}_{own}"
 
-    def _prototype(self, writer: Writer) -> str:
+    def _prototype(self, writer: MethodWriter) -> str:
         taken, given = writer.ports()
         kept = {i for _, i in taken if writer.tensor(i).storage is None}
         arguments = [f"{'' if i in kept else 'const '}{_kind(writer, i)} *{n}" for n, i in taken]
@@ -118,7 +118,7 @@ class Files:
             "#ifdef __cplusplus\n}\n#endif\n\n#endif\n"
         )
 
-    def _function(self, writer: Writer) -> str:
+    def _function(self, writer: MethodWriter) -> str:
         taken, given = writer.ports()
         checks = " || ".join(f"({name} == NULL)" for name, _ in (*taken, *given)) or "0"
         body = [f"if ({checks}) {{", "    return 1;", "}"]
@@ -239,11 +239,11 @@ def _moved(function: str, port: str, stream: str, status: int) -> list[str]:
             f"            return {status};", "        }"]  # fmt: skip
 
 
-def _kind(writer: Writer, index: int) -> str:
+def _kind(writer: MethodWriter, index: int) -> str:
     return C_TYPES[writer.tensor(index).scalar_type]
 
 
-def _arena(writer: Writer, memory: int) -> int:
+def _arena(writer: MethodWriter, memory: int) -> int:
     sizes = writer.method.arena_sizes
     return sizes[memory] if memory < len(sizes) else 0
 

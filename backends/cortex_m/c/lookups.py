@@ -8,9 +8,9 @@ import torch
 from xdsl.ir import SSAValue
 
 from stepwell.backends.cortex_m.c.misc_kernels import FURTHER, index_at, index_of, writes
-from stepwell.backends.cortex_m.c.operators import Operator
+from stepwell.backends.cortex_m.c.operators import KernelOperator
 from stepwell.backends.cortex_m.c.terms import C_KIND, constant, kind_of, loops
-from stepwell.backends.cortex_m.c.writer import Writer
+from stepwell.backends.cortex_m.c.writer import MethodWriter
 from stepwell.ir.declared.families import ops_of
 from stepwell.ir.declared.interpretation import Interpreter
 from stepwell.ir.diagnostics import UnsupportedError
@@ -31,7 +31,7 @@ def _checked(index: str, size: int, number: int | str = "") -> list[str]:
 
 
 @writes("embedding.default", "index_select.default", "gather.default", "index.Tensor")
-def _lookup(w: Writer, found: Operator) -> bool:
+def _lookup(w: MethodWriter, found: KernelOperator) -> bool:
     op, source, result = found.op, found.operands[0], found.results[0]
     sizes, made = w.tensor(source).sizes, w.tensor(result).sizes
     axes = [f"i{a}" for a in range(len(made))]
@@ -59,7 +59,7 @@ def _lookup(w: Writer, found: Operator) -> bool:
     return True
 
 
-def _indexed(w: Writer, operator: Operator) -> bool:
+def _indexed(w: MethodWriter, operator: KernelOperator) -> bool:
     """`x[i, :, j]` with adjacent indices."""
     op, source, result = operator.op, operator.operands[0], operator.results[0]
     given: list[Any] = list(op.arg("indices"))
@@ -96,7 +96,7 @@ def _indexed(w: Writer, operator: Operator) -> bool:
 
 
 @writes("index_put.default")
-def _put(w: Writer, found: Operator) -> bool:
+def _put(w: MethodWriter, found: KernelOperator) -> bool:
     """Write rows at indices along the first axes, in place."""
     op, into = found.op, found.results[0]
     given: list[Any] = list(op.arg("indices"))
@@ -126,7 +126,7 @@ def _put(w: Writer, found: Operator) -> bool:
 # -- constants from factories --------------------------------------------------------------------
 
 
-def _filled(w: Writer, operator: Operator) -> bool:
+def _filled(w: MethodWriter, operator: KernelOperator) -> bool:
     """Compute a factory's result at compile time, and copy it."""
     op, result = operator.op, operator.results[0]
     given = {

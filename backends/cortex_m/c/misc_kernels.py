@@ -13,9 +13,9 @@ from typing import TypeVar
 from xdsl.ir import SSAValue
 
 from stepwell.backends.cortex_m.c.elements import write_term
-from stepwell.backends.cortex_m.c.operators import Operator
+from stepwell.backends.cortex_m.c.operators import KernelOperator
 from stepwell.backends.cortex_m.c.terms import C_KIND, constant, end_of, kind_of, loops
-from stepwell.backends.cortex_m.c.writer import Writer
+from stepwell.backends.cortex_m.c.writer import MethodWriter
 from stepwell.backends.executorch.container import strides
 from stepwell.ir.axes.forms import elementwise, mapped, reduced
 from stepwell.ir.declared.scalar_semantics import (
@@ -37,7 +37,7 @@ from stepwell.ir.declared.scalar_semantics import (
 from stepwell.ir.diagnostics import UnsupportedError
 from stepwell.ir.types import element
 
-Further = Callable[[Writer, Operator], bool]
+Further = Callable[[MethodWriter, KernelOperator], bool]
 FURTHER: dict[str, Further] = {}
 """Op's name → the writer of its calls; False if its family or its meaning suffices."""
 _F = TypeVar("_F", bound=Further)
@@ -53,7 +53,7 @@ def writes(*names: str) -> Callable[[_F], _F]:
     return register
 
 
-def index_of(operator: Operator, name: str) -> int | None:
+def index_of(operator: KernelOperator, name: str) -> int | None:
     """The plan's value of an argument, if it is a tensor."""
     arg = operator.op.arg(name)
     if not isinstance(arg, SSAValue):
@@ -61,12 +61,12 @@ def index_of(operator: Operator, name: str) -> int | None:
     return operator.place(arg)
 
 
-def _steps(w: Writer, index: int) -> tuple[int, ...]:
+def _steps(w: MethodWriter, index: int) -> tuple[int, ...]:
     value = w.tensor(index)
     return strides(value.sizes, value.dim_order)
 
 
-def index_at(w: Writer, index: int, variables: Sequence[str]) -> str:
+def index_at(w: MethodWriter, index: int, variables: Sequence[str]) -> str:
     """The index expression for an index along each axis."""
     steps = zip(variables, _steps(w, index), strict=True)
     terms = [name if step == 1 else f"({name}) * {step}" for name, step in steps if name != "0"]
@@ -81,7 +81,7 @@ def _pair(numbers: Sequence[int], rank: int) -> list[int]:
 
 
 @writes("convolution.default")
-def _convolution(w: Writer, found: Operator) -> bool:
+def _convolution(w: MethodWriter, found: KernelOperator) -> bool:
     op, result = found.op, found.results[0]
     image, weight = found.operands[:2]
     made, given, filter_ = (w.tensor(i).sizes for i in (result, image, weight))
@@ -132,7 +132,7 @@ def _convolution(w: Writer, found: Operator) -> bool:
 
 
 @writes("max_pool2d_with_indices.default", "avg_pool2d.default")
-def _pool(w: Writer, found: Operator) -> bool:
+def _pool(w: MethodWriter, found: KernelOperator) -> bool:
     op, image, result = found.op, found.operands[0], found.results[0]
     given, made = w.tensor(image).sizes, w.tensor(result).sizes
     lead, rank = [f"n{a}" for a in range(len(made) - 2)], len(made)
@@ -181,7 +181,7 @@ def _pool(w: Writer, found: Operator) -> bool:
 
 
 @writes("_adaptive_avg_pool2d.default")
-def _adaptive(w: Writer, found: Operator) -> bool:
+def _adaptive(w: MethodWriter, found: KernelOperator) -> bool:
     """Means over windows that divide the image evenly."""
     image, result = found.operands[0], found.results[0]
     given, made = w.tensor(image).sizes, w.tensor(result).sizes
@@ -206,7 +206,7 @@ def _adaptive(w: Writer, found: Operator) -> bool:
 
 
 @writes("upsample_bilinear2d.vec", "upsample_bilinear2d.default")
-def _bilinear(w: Writer, found: Operator) -> bool:
+def _bilinear(w: MethodWriter, found: KernelOperator) -> bool:
     op, image, result = found.op, found.operands[0], found.results[0]
     given, made = w.tensor(image).sizes, w.tensor(result).sizes
     factors = op.arg("scale_factors") if "scale_factors" in op.SCHEMA.by_name else (
@@ -250,7 +250,7 @@ _BITS = {f"bitwise_{name}": f"{name}_" if name != "xor" else name for name in ("
 
 
 @writes("isinf.default", "logit.default")
-def _of_one(w: Writer, found: Operator) -> bool:
+def _of_one(w: MethodWriter, found: KernelOperator) -> bool:
     x = element_of(found.op.operands[0])
     term = equal(absolute(x), inf)
     if found.op.name == "aten.logit.default":
@@ -263,7 +263,7 @@ def _of_one(w: Writer, found: Operator) -> bool:
 
 @writes("asinh.default", "acosh.default", "atanh.default", "atan2.default")
 @writes(*(f"{name}.{form}" for name in (*_BITS, "fmod") for form in ("Tensor", "Scalar")))
-def _own_function(w: Writer, found: Operator) -> bool:
+def _own_function(w: MethodWriter, found: KernelOperator) -> bool:
     name = found.op.name.split(".")[1]
     names = [a.name for a in found.op.SCHEMA.arguments][:2]
     term = Term(_BITS.get(name, name), tuple(argument(found.op, each) for each in names))
@@ -274,7 +274,7 @@ def _own_function(w: Writer, found: Operator) -> bool:
 @writes("var.correction", "var.dim", "var_mean.correction", "any.dim", "any.dims", "any.default",
          "all.dim", "all.dims", "all.default", "linalg_vector_norm.default", "max.default",
          "min.default", "mean.default", "sum.default")  # fmt: skip
-def _folded(w: Writer, found: Operator) -> bool:
+def _folded(w: MethodWriter, found: KernelOperator) -> bool:
     op = found.op
     name, sizes = op.name.split(".")[1], w.tensor(found.operands[0]).sizes
     has = op.SCHEMA.by_name
@@ -316,7 +316,7 @@ def _folded(w: Writer, found: Operator) -> bool:
 
 
 @writes("argmax.default", "argmin.default")
-def _argmax(w: Writer, found: Operator) -> bool:
+def _argmax(w: MethodWriter, found: KernelOperator) -> bool:
     op, source, result = found.op, found.operands[0], found.results[0]
     sizes, dim = w.tensor(source).sizes, op.arg("dim")
     rank = len(sizes)
@@ -347,7 +347,7 @@ def _argmax(w: Writer, found: Operator) -> bool:
 
 
 @writes("max.dim", "min.dim")
-def _greatest(w: Writer, found: Operator) -> bool:
+def _greatest(w: MethodWriter, found: KernelOperator) -> bool:
     """The maximum along an axis, and its first index."""
     op, source = found.op, found.operands[0]
     sizes, of = w.tensor(source).sizes, kind_of(element(op.operands[0].type))
@@ -380,7 +380,7 @@ def _greatest(w: Writer, found: Operator) -> bool:
 
 
 @writes("cumsum.default")
-def _cumsum(w: Writer, found: Operator) -> bool:
+def _cumsum(w: MethodWriter, found: KernelOperator) -> bool:
     op, source, result = found.op, found.operands[0], found.results[0]
     sizes = w.tensor(source).sizes
     axis = op.arg("dim") % max(len(sizes), 1)
@@ -401,7 +401,7 @@ def _cumsum(w: Writer, found: Operator) -> bool:
 
 
 @writes("glu.default")
-def _gated(w: Writer, found: Operator) -> bool:
+def _gated(w: MethodWriter, found: KernelOperator) -> bool:
     """One half of an axis times the sigmoid of the other."""
     op, source, result = found.op, found.operands[0], found.results[0]
     sizes = w.tensor(result).sizes
@@ -419,7 +419,7 @@ def _gated(w: Writer, found: Operator) -> bool:
 
 
 @writes("native_group_norm.default")
-def _group_norm(w: Writer, found: Operator) -> bool:
+def _group_norm(w: MethodWriter, found: KernelOperator) -> bool:
     op, source, result = found.op, found.operands[0], found.results[0]
     if any(w.is_read(index) for index in found.results[1:]):
         raise UnsupportedError("the means of its groups are used")

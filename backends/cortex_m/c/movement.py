@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from xdsl.ir import SSAValue
 
 from stepwell.backends.cortex_m.c.elements import Loop, collapsed, index_text, nested
-from stepwell.backends.cortex_m.c.operators import Operator
+from stepwell.backends.cortex_m.c.operators import KernelOperator
 from stepwell.backends.cortex_m.c.terms import constant, kind_of
-from stepwell.backends.cortex_m.c.writer import Writer
+from stepwell.backends.cortex_m.c.writer import MethodWriter
 from stepwell.backends.executorch.container import strides
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.declared.families import is_movement, is_of
@@ -57,7 +57,7 @@ def moves(op: SchemaOp) -> bool:
     return is_movement(op) or is_of(op, "padding") or op.name in _PICKS
 
 
-def write_movement(w: Writer, operator: Operator) -> bool:
+def write_movement(w: MethodWriter, operator: KernelOperator) -> bool:
     """Write a call of a data movement op; return False for other ops."""
     if not moves(operator.op):
         return False
@@ -80,7 +80,7 @@ def write_movement(w: Writer, operator: Operator) -> bool:
 
 
 def _write_result(
-    w: Writer, operands: Sequence[int], moved: torch.Tensor, result: int, type_: Any
+    w: MethodWriter, operands: Sequence[int], moved: torch.Tensor, result: int, type_: Any
 ) -> None:
     value = w.tensor(result)
     if not moved.numel():
@@ -191,7 +191,7 @@ def _steps(line: Places, span: NDArray[np.intp] | None = None) -> list[tuple[int
     return None
 
 
-def _copied(w: Writer, name: str, box: _Box) -> list[str]:
+def _copied(w: MethodWriter, name: str, box: _Box) -> list[str]:
     if box.table is not None:
         return _by_table(w, name, box.table)
     loops = [
@@ -206,7 +206,7 @@ def _copied(w: Writer, name: str, box: _Box) -> list[str]:
     return nested(loops, [f"memmove(&y[{made}], &{name}[{text}], {size});"])
 
 
-def _by_table(w: Writer, name: str, table: tuple[int, ...]) -> list[str]:
+def _by_table(w: MethodWriter, name: str, table: tuple[int, ...]) -> list[str]:
     kind = "int16_t" if max(table) < 1 << 15 else "int32_t"
     numbers = w.numbers(kind, table)
     body = [f"if ({numbers}[i0] >= 0) {{", f"    y[i0] = {name}[{numbers}[i0]];", "}"]

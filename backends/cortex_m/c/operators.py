@@ -25,7 +25,7 @@ from stepwell.ir.weights import WeightStore
 
 
 @dataclass(frozen=True)
-class Operator:
+class KernelOperator:
     """An op, and the plan's values of its operands and results."""
 
     op: SchemaOp
@@ -62,7 +62,7 @@ class _CallValues(Places):
 
 def operator_of(
     container: Container, method: Method, call: KernelCall, changes: frozenset[int]
-) -> Operator | None:
+) -> KernelOperator | None:
     """Return the op of a call; None if its kernel computes no operator.
 
     Args:
@@ -76,11 +76,11 @@ def operator_of(
         target, source = call.args[:2]
         values = [pad.read(target), pad.read(source)]
         cls = op_class("aten.copy.default")
-        return Operator(
+        return KernelOperator(
             cls.make(*values, result_types=[pad.type_of(target)]), (target, source), (target,)
         )
     if not is_readable(call.kernel):
         return None
     arguments = arguments_of(pad, call, method.name)
     op = arguments.op.from_arguments(arguments.given, [pad.type_of(i) for i in arguments.results])
-    return Operator(op, tuple(pad.indices[value] for value in op.operands), arguments.results)
+    return KernelOperator(op, tuple(pad.indices[value] for value in op.operands), arguments.results)

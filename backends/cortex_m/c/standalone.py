@@ -18,7 +18,7 @@ from stepwell.backends.cortex_m.c.calls_cmsis_nn import CMSIS_NN, CMSIS_NN_HANDL
 from stepwell.backends.cortex_m.c.calls_mixed import has_own_kernel, mixed_handlers
 from stepwell.backends.cortex_m.c.control import write_method
 from stepwell.backends.cortex_m.c.files import Files
-from stepwell.backends.cortex_m.c.writer import Handler, Library, Shared, Sources, Writer
+from stepwell.backends.cortex_m.c.writer import Handler, Library, MethodWriter, Shared, Sources
 from stepwell.backends.cortex_m.emit import TARGET_METHOD, emit
 from stepwell.backends.cortex_m.read import stated_target
 from stepwell.backends.executorch.container import Container, Method
@@ -91,7 +91,11 @@ def write_files(
     Raises:
         UnsupportedError: names every call that has no form in C.
     """
-    shared, problems, written = Shared(container, name, library), list[Problem](), list[Writer]()
+    shared, problems, written = (
+        Shared(container, name, library),
+        list[Problem](),
+        list[MethodWriter](),
+    )
     for method in methods:
         try:
             written.append(write_method(shared, method, handlers))

@@ -142,7 +142,7 @@ class Shared:
 
 
 @dataclass
-class Writer:
+class MethodWriter:
     """One method of a container, call by call."""
 
     shared: Shared
@@ -377,5 +377,5 @@ def literal(value: Any) -> str:
     return str(int(value))
 
 
-Handler = Callable[[Writer, dict[str, Any]], None]
+Handler = Callable[[MethodWriter, dict[str, Any]], None]
 """Writes a call, given the values of its arguments by their names in the schema."""

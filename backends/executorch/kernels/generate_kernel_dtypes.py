@@ -246,7 +246,7 @@ def _edge_cases(overload: Any, kernel: str) -> Iterator[Probe]:
 
 
 @dataclass(frozen=True)
-class Call:
+class ProbeCall:
     """A probe with PyTorch's result."""
 
     probe: Probe
@@ -274,7 +274,7 @@ class Call:
         )
 
 
-def expected(probe: Probe) -> Call | None:
+def expected(probe: Probe) -> ProbeCall | None:
     """PyTorch's result for a probe, or None if PyTorch refuses the call."""
     arguments = probe.arguments()
     if arguments is None:
@@ -287,7 +287,7 @@ def expected(probe: Probe) -> Call | None:
     results: list[Any] = [wanted] if isinstance(wanted, torch.Tensor) else list(wanted)
     leaves: list[Any] = pytree.tree_leaves(positional)
     inputs = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
-    return Call(probe, positional, keywords, inputs, results)
+    return ProbeCall(probe, positional, keywords, inputs, results)
 
 
 def run_probe(probe: Probe) -> tuple[str, str, str] | None:
@@ -299,7 +299,7 @@ def run_probe(probe: Probe) -> tuple[str, str, str] | None:
     return call.situation, call.text, _verdict(data, call.inputs, call.results)
 
 
-def _program(call: Call) -> bytes | None:
+def _program(call: ProbeCall) -> bytes | None:
     """A program of this one call; None if it needs no kernel (a view)."""
     tensors = call.inputs
     block = Block(arg_types=[tensor_like(t) for t in tensors])
@@ -388,7 +388,7 @@ def _probe_here() -> None:
         importlib.import_module(library)
     x = torch.ones(2, 3)
     first = Probe(torch.ops.aten.abs.default, "aten::abs.out", (torch.float32,))
-    _program(Call(first, [x], {}, [x], [x]))  # Imports, once for all forks.
+    _program(ProbeCall(first, [x], {}, [x], [x]))  # Imports, once for all forks.
     while left:
         reader, writer = os.pipe()
         process = os.fork()

@@ -10,7 +10,7 @@ import functools
 import struct
 
 from stepwell.backends.executorch.reading.read import shipped
-from stepwell.backends.flatbuffer import Record, Schema, parse_schema, read_root
+from stepwell.backends.flatbuffer import FlatbufferSchema, Record, parse_schema, read_root
 from stepwell.ir.diagnostics import ParseFailure
 
 _WHAT = "the .ptd file"
@@ -19,7 +19,7 @@ _HEADER_AT = 8
 
 
 @functools.cache
-def flat_tensor_schema() -> Schema:
+def flat_tensor_schema() -> FlatbufferSchema:
     """Parse the schema that the installed ExecuTorch ships."""
     folder = shipped("extension", "flat_tensor", "serialize")
     return parse_schema(

@@ -42,7 +42,7 @@ from stepwell.backends.executorch.container import (
     TensorValue,
     Value,
 )
-from stepwell.backends.flatbuffer import Record, Schema, parse_schema, read_root
+from stepwell.backends.flatbuffer import FlatbufferSchema, Record, parse_schema, read_root
 from stepwell.ir.diagnostics import ParseFailure, StepwellError, UnsupportedError
 
 _WHAT = "the .pte file"
@@ -53,7 +53,7 @@ _SEGMENT = 1  # DataLocation.SEGMENT
 
 
 @functools.cache
-def program_schema() -> Schema:
+def program_schema() -> FlatbufferSchema:
     """Parse the program schema that the installed ExecuTorch ships."""
     folder = shipped("schema")
     text = (folder / "program.fbs").read_text()

@@ -35,7 +35,7 @@ _LAYOUT = frozenset({"MemoryFormat", "Layout", "Device", "Generator"})
 
 
 @dataclass(frozen=True)
-class Call:
+class DecodedCall:
     """An op class, its arguments by name, and the plan's values of its results."""
 
     op: type[SchemaOp]
@@ -83,7 +83,7 @@ def known_number(places: Places, call: KernelCall) -> int | float | bool | None:
     return scalar_op(places, call).call(())
 
 
-def arguments_of(places: Places, call: KernelCall, where: str) -> Call:
+def arguments_of(places: Places, call: KernelCall, where: str) -> DecodedCall:
     """Return the functional form of a kernel call.
 
     Raises:
@@ -94,7 +94,7 @@ def arguments_of(places: Places, call: KernelCall, where: str) -> Call:
         names = ("self", "indices", "values", "accumulate")
         pairs = zip(names, call.args, strict=False)
         values = {name: _value(places, cls.SCHEMA.by_name[name], i, where) for name, i in pairs}
-        return Call(cls, values, (call.args[0],))
+        return DecodedCall(cls, values, (call.args[0],))
     found = functional_of(call.kernel)
     assert found is not None, f"{call.kernel} is not readable"
     signature = found.signature
@@ -128,7 +128,7 @@ def arguments_of(places: Places, call: KernelCall, where: str) -> Call:
         values["dtype"] = element_type(torch_dtype(declared.scalar_type))
     if found.op.name in BY_STRIDES:
         values["self"] = places.laid_out(values["self"])
-    return Call(found.op, values, results)
+    return DecodedCall(found.op, values, results)
 
 
 def _results(

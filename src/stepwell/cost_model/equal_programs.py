@@ -18,7 +18,7 @@ from stepwell.ir.rewriting.rewriter import Rewriter
 from stepwell.translate.rules.compiling import Matched, Matcher, compile_rule
 from stepwell.translate.rules.notation import Rule
 from stepwell.translate.rules.rewrite import RuleRewrite
-from stepwell.translate.rules.writing import Writer
+from stepwell.translate.rules.writing import RuleWriter
 from stepwell.validation.rules.hashes import hash_of
 from stepwell.validation.rules.kept_verdicts import known
 from stepwell.validation.rules.verdicts import rules
@@ -31,7 +31,7 @@ _FAILS = (StepwellError, RuntimeError, ValueError, TypeError, IndexError, KeyErr
 
 
 @dataclass(frozen=True, eq=False)
-class Way:
+class RuleDirection:
     """A proved rule in one direction."""
 
     name: str
@@ -85,7 +85,7 @@ class Way:
         if not self.backwards:
             self.rewrite.written(match, rw)
             return True
-        values = Writer(self.turned, self.rewrite.namespace).write(op, match.found, rw)
+        values = RuleWriter(self.turned, self.rewrite.namespace).write(op, match.found, rw)
         for name, old in zip(self.turned.root.results, op.results, strict=True):
             new = values[f"%{name}"]
             owner = new.owner
@@ -123,29 +123,29 @@ def _is_plain(rule: Rule) -> bool:
 
 
 @cache
-def ways() -> list[Way]:
+def ways() -> list[RuleDirection]:
     """Return the proved rules of the program's level, in each direction."""
-    every: list[Way] = []
+    every: list[RuleDirection] = []
     for name, rewrite in rules().items():
         verdict = known().get(hash_of(rewrite))
         if verdict is None or not verdict.is_proved:
             continue
         for form in rewrite.rule.forms:
             if all(line.op.startswith(DIALECTS) for line in (*form.before, *form.after)):
-                every += [Way(name, rewrite(), form, False)]
-                every += [Way(name, rewrite(), form, True)] if _is_plain(form) else []
+                every += [RuleDirection(name, rewrite(), form, False)]
+                every += [RuleDirection(name, rewrite(), form, True)] if _is_plain(form) else []
     return every
 
 
 @cache
-def _by_root() -> dict[str, list[Way]]:
-    by_root: dict[str, list[Way]] = {}
+def _by_root() -> dict[str, list[RuleDirection]]:
+    by_root: dict[str, list[RuleDirection]] = {}
     for way in ways():
         by_root.setdefault(way.root, []).append(way)
     return by_root
 
 
-def ways_of(program: Program) -> Iterator[tuple[int, Way]]:
+def ways_of(program: Program) -> Iterator[tuple[int, RuleDirection]]:
     """Yield each op of a program with each directed rule that may match there."""
     for at, op in enumerate(ops(program)):
         yield from ((at, way) for way in _by_root().get(op.name, ()))

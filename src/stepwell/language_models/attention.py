@@ -36,7 +36,7 @@ class Positions:
 
 
 @dataclass(frozen=True)
-class Call:
+class AttentionCall:
     """One layer's call of its attention, as it was observed."""
 
     sizes: tuple[int, int, int]
@@ -57,7 +57,7 @@ def meaningful(arguments: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def beyond_custom(calls: list[Call]) -> Iterator[str]:
+def beyond_custom(calls: list[AttentionCall]) -> Iterator[str]:
     """Return the features of a model's attention that ExecuTorch's operators lack."""
     if not calls:
         yield "an attention that cannot be replaced"

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.language_models.attention import OBSERVED, Call, meaningful
-from stepwell.language_models.states import Place, left_behind, loose_tensors, places
+from stepwell.language_models.attention import OBSERVED, AttentionCall, meaningful
+from stepwell.language_models.states import CacheLocation, left_behind, loose_tensors, places
 from stepwell.quantization.quantizers import in_floats
 
 
@@ -24,13 +24,13 @@ class Observed:
     """A static cache of the whole context, its layers initialized and zero."""
     cache_name: str
     """The argument by which the model takes it."""
-    calls: list[Call] = field(default_factory=list[Call])
+    calls: list[AttentionCall] = field(default_factory=list[AttentionCall])
     """Of its attention, in order; none where that cannot be exchanged."""
-    in_modules: list[Place] = field(default_factory=list[Place])
+    in_modules: list[CacheLocation] = field(default_factory=list[CacheLocation])
     """State that modules keep themselves."""
 
     @property
-    def states(self) -> list[Place]:
+    def states(self) -> list[CacheLocation]:
         """The state that has to persist between calls."""
         return [*(at for at in places(self.cache) if not at.is_length), *self.in_modules]
 
@@ -111,7 +111,7 @@ def _run(model: Any, found: Observed, config: Any, batch: int) -> None:
         ) from error
 
 
-def _look_at_attention(model: Any, calls: list[Call]) -> None:
+def _look_at_attention(model: Any, calls: list[AttentionCall]) -> None:
     """Record the arguments of the model's own attention, if it can be replaced."""
     from transformers import AttentionInterface, AttentionMaskInterface
 
@@ -129,7 +129,7 @@ def _look_at_attention(model: Any, calls: list[Call]) -> None:
         module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Any, **more: Any
     ) -> Any:
         sizes = (query.shape[-1], key.shape[-1], value.shape[-1])
-        calls.append(Call(sizes, meaningful(more)))
+        calls.append(AttentionCall(sizes, meaningful(more)))
         return own(module, query, key, value, attention_mask, **more)
 
     AttentionInterface.register(OBSERVED, attend)

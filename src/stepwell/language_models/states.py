@@ -13,7 +13,7 @@ LENGTH = "cumulative_length"
 
 
 @dataclass(frozen=True)
-class Place:
+class CacheLocation:
     """The location of a tensor of a cache: an attribute, or an entry of a list or mapping."""
 
     owner: Any
@@ -48,13 +48,13 @@ class Place:
         return self.owner if held else vars(self.owner)
 
 
-def places(cache: Any) -> list[Place]:
+def places(cache: Any) -> list[CacheLocation]:
     """Return the locations of all tensors in a cache and in its layers."""
     found = list(_within(vars(cache), "state", seen=set()))
     return [place for place in found if place.tensor.numel() or place.is_length]
 
 
-def _within(held: Any, name: str, seen: set[int]) -> Iterator[Place]:
+def _within(held: Any, name: str, seen: set[int]) -> Iterator[CacheLocation]:
     if id(held) in seen:
         return
     seen.add(id(held))
@@ -62,7 +62,7 @@ def _within(held: Any, name: str, seen: set[int]) -> Iterator[Place]:
     for key, value in entries:
         below = f"{name}_{key}"
         if isinstance(value, Tensor):
-            yield Place(held, key, below.removeprefix("state_layers_"))
+            yield CacheLocation(held, key, below.removeprefix("state_layers_"))
         elif isinstance(value, (MutableMapping, MutableSequence)):
             yield from _within(value, below, seen)
         elif _is_of_cache(value):
@@ -84,10 +84,12 @@ def loose_tensors(model: Any) -> dict[tuple[str, str], Any]:
     }
 
 
-def left_behind(model: Any, before: dict[tuple[str, str], Any]) -> list[Place]:
+def left_behind(model: Any, before: dict[tuple[str, str], Any]) -> list[CacheLocation]:
     """Return the tensors that a run left in modules, except parameters and buffers."""
     return [
-        Place(model.get_submodule(name), key, f"{name}.{key}".replace(".", "_"), in_model=True)
+        CacheLocation(
+            model.get_submodule(name), key, f"{name}.{key}".replace(".", "_"), in_model=True
+        )
         for (name, key), value in loose_tensors(model).items()
         if value is not None and value is not before.get((name, key))
     ]

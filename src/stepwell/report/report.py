@@ -20,6 +20,14 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 
+def statistics_lines(statistics: Mapping[str, Mapping[str, int]]) -> list[str]:
+    """Return what passes counted as lines of text, a line for each pass."""
+    return ["statistics:"] + [
+        f"  {step}: " + ", ".join(f"{count} {name}" for name, count in counts.items())
+        for step, counts in statistics.items()
+    ]
+
+
 _CUT = ", {} of them split off to save memory on loading (optimize='speed': none)"
 
 
@@ -58,6 +66,7 @@ class Report(Shown):
         left: the ops that are left to the runtime's own kernels, with their refusals.
         work: the cost of the whole program, in the units of `left` (`costs.operations`); 0 if
             `left` is empty.
+        statistics: what passes counted: name of the pass or rewrite → statistic → amount.
     """
 
     target: str
@@ -76,6 +85,9 @@ class Report(Shown):
     cuts: int = 0
     ranges: Mapping[str | int, tuple[float, float]] = field(
         default_factory=dict[str | int, tuple[float, float]]
+    )
+    statistics: Mapping[str, Mapping[str, int]] = field(
+        default_factory=dict[str, Mapping[str, int]]
     )
 
     def __repr__(self) -> str:
@@ -109,6 +121,7 @@ class Report(Shown):
             "refusals": self.refusals,
             "deviations": self.deviations,
             "engine_losses": dict(self.engine_losses),
+            "statistics": {name: dict(counts) for name, counts in self.statistics.items()},
             "advice": self.advice,
             "checked": len(self.check.steps) if self.check else 0,
         }
@@ -154,6 +167,8 @@ class Report(Shown):
         if idle := len(self.steps) - len(shown):
             took = sum(step.seconds for step in self.steps if not step.applied) * 1e3
             rows.append(f"{f'{idle} passes had no effect':36} {'':8} {'':10} {took:9.2f}")
+        if self.statistics:
+            rows += ["", *statistics_lines(self.statistics)]
         if self.numerics == "finite" and self.deviations:
             rows += ["", "kept for finite activations only:"]
             rows += [

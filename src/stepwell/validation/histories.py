@@ -36,7 +36,7 @@ State = Mapping[str, torch.Tensor]
 
 
 @dataclass(frozen=True)
-class Call:
+class MethodCall:
     """One call of a method, with the inputs of the program's calling convention."""
 
     method: str
@@ -145,7 +145,7 @@ def _filled(value: torch.Tensor, fill: Fill, random: torch.Generator) -> torch.T
     return value
 
 
-def calls_of(samples: Mapping[str, Sequence[Sample]]) -> list[Call]:
+def calls_of(samples: Mapping[str, Sequence[Sample]]) -> list[MethodCall]:
     """Return successive calls of every method in turn, each with other plain inputs."""
     plain = {
         name: [s for s in each if s.plain and not s.state and not s.guessed]
@@ -156,7 +156,7 @@ def calls_of(samples: Mapping[str, Sequence[Sample]]) -> list[Call]:
         return []
     count = max(CALLS, 2 * len(names))
     return [
-        Call(name, plain[name][(at // len(names)) % len(plain[name])].inputs)
+        MethodCall(name, plain[name][(at // len(names)) % len(plain[name])].inputs)
         for at in range(count)
         for name in (names[at % len(names)],)
     ]

@@ -8,9 +8,9 @@ import torch
 
 from stepwell.ir.rewriting.rewrite import Refusal
 from stepwell.translate.rewrites.attention.skip_masked_attention import (
+    AttentionSizes,
     Block,
     Scores,
-    Sizes,
     SkipMaskedAttention,
     band,
     best_blocks,
@@ -89,14 +89,14 @@ def test_queries_after_the_last_key_look_at_all_and_need_no_mask(apply: Any, met
 def test_keys_that_no_query_may_see_are_left_out_at_both_ends() -> None:
     kept = torch.zeros(64, 512, dtype=torch.bool)
     kept[:, 100:130] = True
-    blocks = best_blocks(Scores(kept, kept), Sizes(8, 8, 64, 512, 64))
+    blocks = best_blocks(Scores(kept, kept), AttentionSizes(8, 8, 64, 512, 64))
     assert blocks == (Block((0, 64), (100, 130)),)
 
 
 def test_a_window_that_slides_needs_a_band_of_keys() -> None:
     distance = torch.arange(1024)[:, None] - torch.arange(1024)
     kept = (distance >= 0) & (distance < 64)
-    blocks = best_blocks(Scores(kept, kept), Sizes(8, 8, 1024, 1024, 128))
+    blocks = best_blocks(Scores(kept, kept), AttentionSizes(8, 8, 1024, 1024, 128))
     assert blocks is not None
     assert len(blocks) > 3
     assert all(stop - start <= 64 + rows[1] - rows[0] for rows, (start, stop) in ranges(blocks))
@@ -122,7 +122,7 @@ def test_whatever_is_kept_is_computed(queries: int) -> None:
     kept = torch.rand(queries, 300) > 0.99
     kept[:, 70] = True
     kept[:, :60] = False
-    sizes = Sizes(2000, 20, queries, 300, 256)
+    sizes = AttentionSizes(2000, 20, queries, 300, 256)
     blocks = best_blocks(Scores(kept, kept), sizes)
     assert blocks is not None
     assert [a for (a, _), _ in ranges(blocks)[1:]] == [b for (_, b), _ in ranges(blocks)[:-1]]
@@ -134,7 +134,7 @@ def test_whatever_is_kept_is_computed(queries: int) -> None:
 def test_the_longer_the_prompt_the_more_blocks() -> None:
     counts: list[int] = []
     for length in (32, 128, 512):
-        sizes = Sizes(4, 4, length, length, 128)
+        sizes = AttentionSizes(4, 4, length, length, 128)
         scores = kept_scores(causal(sizes))
         assert isinstance(scores, Scores)
         counts.append(len(best_blocks(scores, sizes) or "1"))
@@ -144,7 +144,7 @@ def test_the_longer_the_prompt_the_more_blocks() -> None:
 def test_heads_that_share_keys_ask_more_of_a_block() -> None:
     """A block of those is reshaped on its way in and out."""
     for key_heads, count in ((8, 3), (2, 2)):
-        sizes = Sizes(8, key_heads, 512, 512, 64)
+        sizes = AttentionSizes(8, key_heads, 512, 512, 64)
         scores = kept_scores(causal(sizes))
         assert isinstance(scores, Scores)
         assert len(best_blocks(scores, sizes) or ()) == count

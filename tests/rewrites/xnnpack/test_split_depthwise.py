@@ -12,8 +12,8 @@ from stepwell.dialects.xnnpack.spatial import DepthwiseConvolution2d
 from stepwell.ir.rewriting.rewrite import Bound
 from stepwell.translate.rewrites.xnnpack.convolutions.split_depthwise import SplitDepthwise
 from stepwell.translate.rewrites.xnnpack.convolutions.window_parts import (
-    Axis,
     Prices,
+    WindowAxis,
     divisions,
     least,
 )
@@ -183,15 +183,15 @@ def test_divisions_hold_each_tap_once(taps: int) -> None:
 
 
 def test_a_part_of_which_nothing_of_the_image_is_left_is_not_chosen() -> None:
-    axis = Axis(taps=7, before=3, after=3, dilation=1, size=3)
+    axis = WindowAxis(taps=7, before=3, after=3, dilation=1, size=3)
     found = least(axis, axis, Prices(COSTS, 10**6, 10**6))
     assert found is not None
     assert all(axis.cut(run) is not None for part in found[1] for run in part)
-    assert least(axis, Axis(40, 0, 0, 1, None), Prices(COSTS, 10**6, 10**6)) is None
+    assert least(axis, WindowAxis(40, 0, 0, 1, None), Prices(COSTS, 10**6, 10**6)) is None
 
 
 def test_the_cheapest_parts_are_no_dearer_than_rows() -> None:
-    axis = Axis(taps=7, before=3, after=3, dilation=1, size=56)
+    axis = WindowAxis(taps=7, before=3, after=3, dilation=1, size=56)
     prices = Prices(COSTS, 10**6, 10**6)
     found = least(axis, axis, prices)
     assert found is not None

@@ -25,7 +25,7 @@ from stepwell.translate.rewrites.building import (
     same_type,
     view_op,
 )
-from stepwell.translate.rewrites.sizes.sizes import Sizes
+from stepwell.translate.rewrites.sizes.sizes import SizeBuilder
 from stepwell.translate.rewrites.slices.picking import runs_of
 
 SLICES = ("aten.slice.Tensor", "aten.slice_copy.Tensor")
@@ -166,7 +166,7 @@ def split_to_slices(x: Value, *, op: Any, dim: int) -> tuple[Value | None, ...]:
 
 def _by_sizes_of_run_time(x: Value, at: int, op: Any) -> tuple[Value | None, ...]:
     """Return slices with computed bounds (running sums of sizes), as for mixture-of-experts."""
-    sizes, parts = Sizes(x.b, op.operands, None), list[Value | None]()
+    sizes, parts = SizeBuilder(x.b, op.operands, None), list[Value | None]()
     lengths = [n.type.size if isinstance(n, SSAValue) else n for n in op.arg("split_sizes")]
     ends = [settled(end) for end in accumulate(map(Size.of, lengths), initial=Size.of(0))]
     for (start, stop), result in zip(pairwise(ends), op.results, strict=True):

@@ -59,7 +59,7 @@ AVERAGE, ADAPTIVE, MAXIMUM = "average", "adaptive", "maximum"
 
 
 @dataclass(frozen=True)
-class Window:
+class PoolWindow:
     """The kernel, stride and padding of a pool, each (h, w)."""
 
     kernel: tuple[int, int]
@@ -125,7 +125,7 @@ def pooling(x: Activation, *, form: str, op: Any, layer: Layer, b: Rewriter) -> 
     return of_use
 
 
-def _summing(window: Window, x: Activation, value: SSAValue, use: Use) -> Multiplier:
+def _summing(window: PoolWindow, x: Activation, value: SSAValue, use: Use) -> Multiplier:
     """Return the factor from a window's sum to a use's integers, for a convolution with ones."""
     whole = window.counts_padding or not any(window.padding)
     if not whole or window.ceil or dims(value.type)[0] != 1 or len(dims(value.type)) != 4:
@@ -141,7 +141,12 @@ def _summing(window: Window, x: Activation, value: SSAValue, use: Use) -> Multip
 
 
 def _pooled(
-    b: Rewriter, x: Activation, window: Window, image: SSAValue, result: AnyTensor, is_mean: bool
+    b: Rewriter,
+    x: Activation,
+    window: PoolWindow,
+    image: SSAValue,
+    result: AnyTensor,
+    is_mean: bool,
 ) -> SSAValue:
     """Apply the kernel, which keeps scale and zero point."""
     padding, zero = window.padding, x.held.zero_point
@@ -173,7 +178,7 @@ def _pooled(
 
 
 def _rounded_up(
-    b: Rewriter, x: Activation, window: Window, image: SSAValue, result: AnyTensor
+    b: Rewriter, x: Activation, window: PoolWindow, image: SSAValue, result: AnyTensor
 ) -> SSAValue:
     """Pad an NHWC image for its last windows with a value that is never the maximum."""
     given, made = (cast("tuple[int, ...]", dims(type_))[1:3] for type_ in (image.type, result))
@@ -200,7 +205,7 @@ def four(shape: tuple[int, ...]) -> tuple[int, int, int, int]:
     return shape[0], shape[1], shape[2], shape[3]
 
 
-def window_of(op: Operation, form: str) -> Window:
+def window_of(op: Operation, form: str) -> PoolWindow:
     """Return the window of a pooling op; refuse windows that the kernels do not support."""
     assert isinstance(op, SchemaOp)
     shape = cast("tuple[int, ...]", dims(op.operands[0].type))
@@ -211,7 +216,7 @@ def window_of(op: Operation, form: str) -> Window:
         if any(size % cells for size, cells in zip(sizes, target, strict=True)):
             refuse(f"{list(sizes)} does not divide into {list(target)} equal windows")
         cells = (sizes[0] // target[0], sizes[1] // target[1])
-        return Window(cells, cells, (0, 0), False, False)
+        return PoolWindow(cells, cells, (0, 0), False, False)
     is_flat = len(shape) == 3
     kernel, padding = _pair(op.arg("kernel_size"), is_flat, 1), _pair(op.arg("padding"), is_flat, 0)
     stride = _pair(op.arg("stride") or op.arg("kernel_size"), is_flat, 1)
@@ -219,13 +224,13 @@ def window_of(op: Operation, form: str) -> Window:
     if form == MAXIMUM:
         if _pair(op.arg("dilation"), is_flat, 1) != (1, 1):
             refuse(f"dilation is {op.arg('dilation')}; the kernel has none")
-        return Window(kernel, stride, padding, ceil, False)
+        return PoolWindow(kernel, stride, padding, ceil, False)
     if not is_flat and op.arg("divisor_override") is not None:
         refuse("its divisor is overridden; the kernel divides by the cells it sees")
     counts = bool(op.arg("count_include_pad")) and any(padding)
     if counts and ceil:
         refuse("padding counts and the output size is rounded up; the kernel has one or the other")
-    return Window(kernel, stride, padding, ceil, counts)
+    return PoolWindow(kernel, stride, padding, ceil, counts)
 
 
 def _pair(value: Any, is_flat: bool, default: int) -> tuple[int, int]:
@@ -365,7 +370,7 @@ def maximum(x: Activation, *, dim: Any, layer: Layer, b: Rewriter) -> OfUse | No
         return None
     before, over, after, is_image = run
     image = reshaped(b, to_nhwc(b, x.value) if is_image else x.value, (before, over, 1, after))
-    window = Window((over, 1), (1, 1), (0, 0), False, False)
+    window = PoolWindow((over, 1), (1, 1), (0, 0), False, False)
     result = tensor((before, 1, 1, after), element(image.type))
     pooled = _pooled(b, x, window, image, result, is_mean=False)
     return lambda use: rescaled(b, reshaped(b, pooled, dims(use.type)), use)

@@ -23,7 +23,7 @@ from stepwell.translate.lowerings.lowering import lowerings_of, lowers, refuse
 from stepwell.translate.lowerings.tosa.values import Value, needs_floats
 from stepwell.translate.rewrites.tosa.operators.building import shape_of
 from stepwell.translate.rewrites.tosa.operators.convolving import TO_NCHW, TO_NHWC
-from stepwell.translate.rewrites.tosa.operators.places import Axis, neighbors
+from stepwell.translate.rewrites.tosa.operators.places import ResizedAxis, neighbors
 from stepwell.translate.rewrites.tosa.operators.rows import gathered
 from stepwell.translate.rewrites.tosa.operators.sizes import is_known
 
@@ -41,13 +41,13 @@ UPSAMPLINGS = {
 MODES = {op_class(name): mode for name, mode in UPSAMPLINGS.items()}
 
 
-def axes_of(op: SchemaOp) -> tuple[Axis, ...]:
+def axes_of(op: SchemaOp) -> tuple[ResizedAxis, ...]:
     """Return how each axis after the channels is resized."""
     sizes, made = shape_of(op.operands[0])[2:], shape_of(op.results[0])[2:]
     mode = MODES[type(op)]
     corners = mode == "linear" and bool(op.arg("align_corners"))
     return tuple(
-        Axis(size, wanted, mode, scale, corners)
+        ResizedAxis(size, wanted, mode, scale, corners)
         for size, wanted, scale in zip(sizes, made, stated_scales(op, len(sizes)), strict=True)
     )
 
@@ -95,7 +95,7 @@ def resize(x: Value, *, op: Any, form: str) -> Value:
     return value.cast(x.dtype)
 
 
-def resized(image: Value, axes: Sequence[Axis], held: Any = None) -> tuple[Value, int]:
+def resized(image: Value, axes: Sequence[ResizedAxis], held: Any = None) -> tuple[Value, int]:
     """Return RESIZE of an NHWC image, and the factor of its sums for integers."""
     parameters = [axis.parameters() for axis in axes]
     (up_y, down_y, from_y, to_y), (up_x, down_x, from_x, to_x) = (
@@ -114,16 +114,16 @@ def resized(image: Value, axes: Sequence[Axis], held: Any = None) -> tuple[Value
     return Value(b.op(t.ResizeOp, operands, shape, held or image.dtype, mode=mode), b), up_y * up_x
 
 
-def as_image(x: Value, axes: Sequence[Axis]) -> tuple[Value, Sequence[Axis]]:
+def as_image(x: Value, axes: Sequence[ResizedAxis]) -> tuple[Value, Sequence[ResizedAxis]]:
     """Return the image in NHWC; a line is an image of height 1."""
     if len(axes) == 2:
         return x.permute(TO_NHWC), axes
     n, channels, width = x.shape
     image = x.reshape(n, channels, 1, width).permute(TO_NHWC)
-    return image, (Axis(1, 1, axes[0].mode, None, axes[0].corners), *axes)
+    return image, (ResizedAxis(1, 1, axes[0].mode, None, axes[0].corners), *axes)
 
 
-def _sampled(x: Value, number: int, axis: Axis) -> Value:
+def _sampled(x: Value, number: int, axis: ResizedAxis) -> Value:
     """Resize one axis by GATHER, as a weighted sum of two elements where needed."""
     lower, upper, share = neighbors(axis.places(), axis.size)
     first = Value(gathered(x.ssa, number, lower, x.b), x.b)

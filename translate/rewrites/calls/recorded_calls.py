@@ -35,7 +35,7 @@ With None, its call is recorded. A function that returns `NotImplemented` decomp
 
 
 @dataclass(frozen=True)
-class Call:
+class RecordedCall:
     """One call. Arguments, by schema name, hold fake tensors, which represent values by identity.
 
     `types` are the types of the results at their creation: `transpose_` changes a shape later.
@@ -64,7 +64,7 @@ class Recorder(TorchDispatchMode):
 
     def __init__(self, root: Any, function_of: FunctionOf, env: ShapeEnv) -> None:
         super().__init__()
-        self.calls: list[Call] = []
+        self.calls: list[RecordedCall] = []
         self._root = root
         self._function_of = function_of
         self._env = env
@@ -145,7 +145,7 @@ class Recorder(TorchDispatchMode):
         given = {**dict(zip(_names(func), args, strict=False)), **kwargs}
         tensors = tuple(t for t in pytree.tree_leaves(result) if isinstance(t, torch.Tensor))
         if tensors:  # otherwise it reads a number
-            self.calls.append(Call(func, given, tensors, tuple(map(tensor_type, tensors))))
+            self.calls.append(RecordedCall(func, given, tensors, tuple(map(tensor_type, tensors))))
         self._kept.append((given, result))
         return result
 

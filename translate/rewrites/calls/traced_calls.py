@@ -38,13 +38,13 @@ from stepwell.ir.sizes.size import Dim, Size, is_unbacked, settled
 from stepwell.ir.types import are_same_within, dims, is_static
 from stepwell.translate.decompositions import COMPOSITIONS
 from stepwell.translate.rewrites.calls.recorded_calls import (
-    Call,
     CannotTraceError,
     FunctionOf,
     FusedLayerError,
+    RecordedCall,
     Recorder,
 )
-from stepwell.translate.rewrites.sizes.sizes import Sizes, can_compute, sizes_of_inputs
+from stepwell.translate.rewrites.sizes.sizes import SizeBuilder, can_compute, sizes_of_inputs
 
 LAYOUT_ARGUMENTS = frozenset({"layout", "device", "pin_memory", "memory_format", "non_blocking"})
 """Arguments that describe a tensor's device and layout, and not its values."""
@@ -65,7 +65,7 @@ class Trace:
     """
 
     operands: tuple[Any, ...]
-    calls: tuple[Call, ...]
+    calls: tuple[RecordedCall, ...]
     outputs: tuple[torch.Tensor, ...]
 
     def write(self, op: SchemaOp, rw: Rewriter) -> None:
@@ -73,7 +73,7 @@ class Trace:
         values: dict[int, SSAValue] = {
             id(fake): value for fake, value in zip(self.operands, op.operands, strict=True)
         }
-        sizes = Sizes(rw, op.operands, op.parent_block())
+        sizes = SizeBuilder(rw, op.operands, op.parent_block())
         for call in self.calls:
             cls = of_overload(call.overload)
             made = rw.insert(cls.from_arguments(to_ir(call, values, sizes), call.types))
@@ -177,7 +177,7 @@ def _followed(
     return found, symbols.env
 
 
-def _is_itself(call: Call, op: SchemaOp, overload: Any) -> bool:
+def _is_itself(call: RecordedCall, op: SchemaOp, overload: Any) -> bool:
     """Whether a call is the op itself, on tensors of the same types and with the same numbers."""
     if call.overload is not overload or call.types != tuple(r.type for r in op.results):
         return False
@@ -263,7 +263,7 @@ def _what_is_missing(
             return f"gives {tensor_type(output)}"
     known = {id(fake) for fake in found.operands}
     have = {value.type for value in op.operands}
-    for call in (*found.calls, Call(None, {"": found.outputs}, (), ())):
+    for call in (*found.calls, RecordedCall(None, {"": found.outputs}, (), ())):
         for used in pytree.tree_leaves(call.arguments):
             if isinstance(used, torch.Tensor) and id(used) not in known:
                 return "makes a constant tensor of its own"
@@ -295,7 +295,9 @@ def _to_torch(value: Any, fakes: Mapping[SSAValue, Any]) -> Any:
     return value
 
 
-def to_ir(call: Call, values: Mapping[int, SSAValue], sizes: Sizes | None) -> dict[str, Any]:
+def to_ir(
+    call: RecordedCall, values: Mapping[int, SSAValue], sizes: SizeBuilder | None
+) -> dict[str, Any]:
     """Return the arguments of a call for the IR, those of layout only if required."""
 
     def held(value: Any) -> Any:

@@ -110,6 +110,7 @@ class FoldConstants(Rewrite[Constant]):
             call = match.call if not is_empty(match.op) else _full(result.type, 0)
             at = index if not match.fills else 0
             value = derive(rw, "operator", match.keys, **call, result=at)
+            rw.count("bytes of constants", size_in_bytes(result.type))
             rw.replace_value(result, value)
         rw.erase(match.op)
 

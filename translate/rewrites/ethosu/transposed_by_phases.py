@@ -91,7 +91,7 @@ class Taps:
 
 
 @dataclass(frozen=True)
-class Axis:
+class PhaseAxis:
     """An axis of a transposed convolution: pixels, results, results before the first tap's."""
 
     held: int
@@ -114,19 +114,19 @@ class Axis:
         return Taps(places, first, first - last + 1, more - last)
 
 
-def axes_of(convolution: SSAValue) -> tuple[Axis, Axis] | None:
+def axes_of(convolution: SSAValue) -> tuple[PhaseAxis, PhaseAxis] | None:
     """Return rows and columns, if there are several phases of a constant kernel."""
     op = cast("t.TransposeConv2dOp", convolution.owner)
     if not is_static(op.operands[0].type) or weight_key(op.operands[1]) is None:
         return None
     (_, *held, _), (_, *made, _) = shape_of(op.operands[0]), shape_of(convolution)
     (_, *kernel, _), lists = shape_of(op.operands[1]), (ints(op.stride), ints(op.out_pad)[::2])
-    rows, columns = (Axis(*each) for each in zip(held, made, kernel, *lists, strict=True))
+    rows, columns = (PhaseAxis(*each) for each in zip(held, made, kernel, *lists, strict=True))
     return (rows, columns) if rows.stride * columns.stride > 1 else None
 
 
 def by_phases(
-    rw: Rewriter, convolution: SSAValue, result: SSAValue, axes: tuple[Axis, Axis]
+    rw: Rewriter, convolution: SSAValue, result: SSAValue, axes: tuple[PhaseAxis, PhaseAxis]
 ) -> SSAValue:
     """Build the rescaled rows of each phase, and interleave all of them."""
     b, (rows, columns) = Builder(rw), axes
@@ -145,7 +145,7 @@ def _phase(
     b: Builder,
     convolution: SSAValue,
     result: SSAValue,
-    axes: tuple[Axis, Axis],
+    axes: tuple[PhaseAxis, PhaseAxis],
     taps: tuple[Taps, Taps],
 ) -> SSAValue:
     """Build the rows of a phase with all columns, which are adjacent as channels."""

@@ -69,7 +69,7 @@ class Stays(Exception):
 
 
 @dataclass
-class Stream:
+class ResidualStream:
     """A connected stream: values with their channel axis, the ops that write and normalize them."""
 
     channels: dict[SSAValue, int] = field(default_factory=dict[SSAValue, int])
@@ -109,7 +109,7 @@ class CenterResidualStream(Pass):
         for norm in norms:
             if norm.parent is None:
                 continue
-            stream = Stream()
+            stream = ResidualStream()
             try:
                 explore(norm, stream, refused)
                 check_sharing(weights, stream)
@@ -122,7 +122,7 @@ class CenterResidualStream(Pass):
         return count
 
 
-def explore(norm: SchemaOp, stream: Stream, refused: dict[SSAValue, str]) -> None:
+def explore(norm: SchemaOp, stream: ResidualStream, refused: dict[SSAValue, str]) -> None:
     """Return the closure of a layer norm's operand: all values that must be centered with it.
 
     `refused` holds values of streams that cannot be centered. Meeting one decides at once, so all
@@ -158,7 +158,7 @@ def carries_means(op: Operation | Block) -> TypeGuard[SchemaOp]:
     return isinstance(op, SUMS) or (is_movement(op) and len(op.results) == 1)
 
 
-def _sources(value: SSAValue, channel: int, stream: Stream) -> Iterator[Place]:
+def _sources(value: SSAValue, channel: int, stream: ResidualStream) -> Iterator[Place]:
     """Return the values that need zero mean for `value` to have it; record its writer if any."""
     op = value.owner
     if carries_means(op):
@@ -193,7 +193,7 @@ def _sources(value: SSAValue, channel: int, stream: Stream) -> Iterator[Place]:
         raise Stays("an argument writes the stream")
 
 
-def _continued(op: Operation, index: int, channel: int, stream: Stream) -> Iterator[Place]:
+def _continued(op: Operation, index: int, channel: int, stream: ResidualStream) -> Iterator[Place]:
     """Follow the stream through a reader; a layer norm over the channels ends it.
 
     Raises:
@@ -232,7 +232,7 @@ def _weights(op: SchemaOp, weight: int) -> tuple[tuple[int, int], ...]:
     return tuple((index, 0) for index in places)
 
 
-def check_sharing(weights: Mapping[str, Sequence[WeightOp]], stream: Stream) -> None:
+def check_sharing(weights: Mapping[str, Sequence[WeightOp]], stream: ResidualStream) -> None:
     """Check that this stream alone reads every weight to center: otherwise it would be kept twice.
 
     A layer after a scaled norm of the stream folds the scale into its weight, and so has a weight
@@ -259,7 +259,7 @@ def check_sharing(weights: Mapping[str, Sequence[WeightOp]], stream: Stream) -> 
                     raise Stays(f"{key!r} is read by {reader} too and would be kept twice")
 
 
-def takes_a_scale(op: Operation, stream: Stream) -> bool:
+def takes_a_scale(op: Operation, stream: ResidualStream) -> bool:
     """Whether a layer reads a scaled norm of the stream that only layers read."""
     norm = op.operands[0].owner if isinstance(op, aten.LinearDefault) else None
     if not isinstance(norm, aten.LayerNormDefault) or norm not in stream.norms:
@@ -269,7 +269,7 @@ def takes_a_scale(op: Operation, stream: Stream) -> bool:
     return layers and norm.operand("weight") is not None
 
 
-def _centerings(stream: Stream) -> Iterator[tuple[SSAValue, str, int]]:
+def _centerings(stream: ResidualStream) -> Iterator[tuple[SSAValue, str, int]]:
     """Yield (value of a weight, key, axis) of every weight that is to lose its mean."""
     for value, places in stream.writers.items():
         owner = value.owner
@@ -281,7 +281,9 @@ def _centerings(stream: Stream) -> Iterator[tuple[SSAValue, str, int]]:
             yield weight, key, at
 
 
-def center(stream: Stream, program: Program, history: History, scopes: dict[Any, Any]) -> None:
+def center(
+    stream: ResidualStream, program: Program, history: History, scopes: dict[Any, Any]
+) -> None:
     """Derive the weights, and write each layer norm without its mean."""
     for value, places in stream.writers.items():
         owner = value.owner

@@ -27,7 +27,7 @@ from stepwell.translate.rewrites.building import size_of
 def can_compute(
     size: Dim, types: Collection[Attribute], inputs: Collection[Dim] = frozenset()
 ) -> bool:
-    """Whether `Sizes` can compute a size once it has seen values of these types.
+    """Whether `SizeBuilder` can compute a size once it has seen values of these types.
 
     Args:
         size: the requested size.
@@ -137,7 +137,7 @@ def size_as_tensor(rw: Rewriter, size: Size, source: SSAValue) -> SSAValue:
     return rw.insert(full).results[0]
 
 
-class Sizes:
+class SizeBuilder:
     """Builds sizes as values; inserts the ops that compute them before the op being rewritten."""
 
     def __init__(self, rw: Rewriter, operands: Sequence[SSAValue], block: Block | None) -> None:

@@ -28,7 +28,7 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, element
 from stepwell.translate.rewrites.building import cat, slice_axis, view
-from stepwell.translate.rewrites.slices.written_place import WRITES, Place, place_of
+from stepwell.translate.rewrites.slices.written_place import WRITES, AxisSlice, place_of
 
 MOST_APART = 16
 """The most elements that are written one by one because others are between them."""
@@ -45,7 +45,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Written:
+class ConcatenatedParts:
     """The parts of axis `at` in order."""
 
     op: SchemaOp
@@ -54,13 +54,13 @@ class Written:
 
 
 @dataclass(frozen=True)
-class WriteByCat(Rewrite[Written]):
+class WriteByCat(Rewrite[ConcatenatedParts]):
     """Chains of `select_scatter` and `slice_scatter` of floats to slices and one `cat`."""
 
     name: ClassVar[str] = "write-by-cat"
     anchors: ClassVar[tuple[type[Operation], ...]] = WRITES
 
-    def match(self, op: SchemaOp, program: Program) -> Written | Refusal | None:
+    def match(self, op: SchemaOp, program: Program) -> ConcatenatedParts | Refusal | None:
         """Guards: floats of known sizes at known positions; no later write includes this one."""
         place = _range_of(op)
         if isinstance(place, Refusal):
@@ -84,9 +84,9 @@ class WriteByCat(Rewrite[Written]):
             assert not isinstance(found, Refusal)
             for new in _parts_of(found, write.operands[1]):
                 parts = [*_outside(parts, new.start, new.stop), new]
-        return Written(op, at, tuple(sorted(_held(parts), key=lambda part: part.start)))
+        return ConcatenatedParts(op, at, tuple(sorted(_held(parts), key=lambda part: part.start)))
 
-    def build(self, match: Written, rw: Rewriter) -> None:
+    def build(self, match: ConcatenatedParts, rw: Rewriter) -> None:
         """Build a slice of each part that is not whole, and the concatenation."""
         whole = dims(match.op.results[0].type)
         values: list[SSAValue] = []
@@ -99,7 +99,7 @@ class WriteByCat(Rewrite[Written]):
         rw.replace(match.op, [cat(rw, values, match.at)])
 
 
-def _range_of(op: SchemaOp) -> Place | Refusal:
+def _range_of(op: SchemaOp) -> AxisSlice | Refusal:
     """Return the written range if the value is as large; with gaps it has few elements."""
     place = place_of(op)
     if isinstance(place, Refusal):
@@ -114,7 +114,7 @@ def _range_of(op: SchemaOp) -> Place | Refusal:
     return place
 
 
-def _parts_of(place: Place, value: SSAValue) -> list[Part]:
+def _parts_of(place: AxisSlice, value: SSAValue) -> list[Part]:
     """Return the written parts: all at once, or each element where others are between them."""
     if place.step == 1:
         return [Part(place.start, place.stop, value, 0)]
@@ -126,7 +126,7 @@ def _writes(op: Operation, at: int) -> bool:
     if not isinstance(op, WRITES):
         return False
     place = _range_of(op)
-    return isinstance(place, Place) and place.axis == at
+    return isinstance(place, AxisSlice) and place.axis == at
 
 
 def _goes_on(reader: Operation, op: SchemaOp, at: int) -> bool:

@@ -15,7 +15,7 @@ WRITES = (aten.SelectScatterDefault, aten.SliceScatterDefault)
 
 
 @dataclass(frozen=True)
-class Place:
+class AxisSlice:
     """Every `step`th element of `[start, stop)` of an axis."""
 
     axis: int
@@ -24,7 +24,7 @@ class Place:
     step: int = 1
 
 
-def place_of(op: SchemaOp) -> Place | Refusal:
+def place_of(op: SchemaOp) -> AxisSlice | Refusal:
     """Return the range that one of `WRITES` replaces, on an axis of known size."""
     shape = dims(op.operands[0].type)
     at = axis(op.arg("dim"), len(shape))
@@ -37,9 +37,9 @@ def place_of(op: SchemaOp) -> Place | Refusal:
         if not isinstance(index, int):
             return Refusal("the index is known only at run time")
         start = index % size
-        return Place(at, start, start + 1)
+        return AxisSlice(at, start, start + 1)
     bounds = (op.arg("start"), op.arg("end"), op.arg("step"))
     if not all(bound is None or isinstance(bound, int) for bound in bounds):
         return Refusal("a bound is known only at run time")
     start, stop, step = slice(*bounds).indices(size)
-    return Place(at, start, max(start, stop), step)
+    return AxisSlice(at, start, max(start, stop), step)

@@ -68,7 +68,7 @@ WHOLE = frozenset("floor ceil round trunc".split())
 
 
 @dataclass(frozen=True)
-class Value:
+class BodyValue:
     """A number in a body: its name and its type."""
 
     name: str
@@ -113,21 +113,21 @@ class Body:
 
     type: Attribute
     fresh: Callable[[], str]
-    leaf: Mapping[Term, Value]
+    leaf: Mapping[Term, BodyValue]
     lines: list[str] = field(default_factory=list[str])
-    made: dict[Term, Value] = field(default_factory=dict[Term, Value])
+    made: dict[Term, BodyValue] = field(default_factory=dict[Term, BodyValue])
 
-    def line(self, text: str, type_: Attribute) -> Value:
+    def line(self, text: str, type_: Attribute) -> BodyValue:
         """Write an op with one result."""
         name = self.fresh()
         self.lines.append(f"{name} = {text}")
-        return Value(name, type_)
+        return BodyValue(name, type_)
 
-    def number(self, value: float, type_: Attribute) -> Value:
+    def number(self, value: float, type_: Attribute) -> BodyValue:
         """Write a constant."""
         return self.line(f"arith.constant {constant(value, type_)}", type_)
 
-    def as_type(self, x: Value, to: Attribute) -> Value:
+    def as_type(self, x: BodyValue, to: Attribute) -> BodyValue:
         """Convert a number to another type."""
         if x.type == to:
             return x
@@ -154,7 +154,7 @@ class Body:
             word = "trunci"
         return self.line(f"arith.{word} {x.name} : {x.type} to {to}", to)
 
-    def value(self, term: Scalar) -> Value:
+    def value(self, term: Scalar) -> BodyValue:
         """Return a term's value; a number has the type in which the op is computed."""
         if not isinstance(term, Term):
             is_whole = isinstance(term, int) or self.type in FLOATS
@@ -163,11 +163,11 @@ class Body:
             self.made[term] = self.wide(self.leaf[term] if term in self.leaf else self.apply(term))
         return self.made[term]
 
-    def wide(self, x: Value) -> Value:
+    def wide(self, x: BodyValue) -> BodyValue:
         """Convert a half to the float type of the computation."""
         return self.as_type(x, self.type) if x.type in (f16, bf16) else x
 
-    def alike(self, *terms: Scalar) -> list[Value]:
+    def alike(self, *terms: Scalar) -> list[BodyValue]:
         """Return values of one type: that of the terms; numbers are converted to it."""
         known = {term: self.value(term) for term in terms if isinstance(term, Term)}
         types = [x.type for x in known.values()] or [self.type]
@@ -178,7 +178,7 @@ class Body:
             self.as_type(known[t], to) if isinstance(t, Term) else self.number(t, to) for t in terms
         ]
 
-    def apply(self, term: Term) -> Value:
+    def apply(self, term: Term) -> BodyValue:
         """Write the application of a primitive.
 
         Raises:
@@ -205,7 +205,7 @@ class Body:
             return self._compared(word, *values)
         return self.of_one(word, x) if len(values) == 1 else self.of_two(word, *values)
 
-    def of_one(self, word: str, x: Value) -> Value:
+    def of_one(self, word: str, x: BodyValue) -> BodyValue:
         """Write a function of one number."""
         if word == "is_nan":
             if not x.is_float:
@@ -239,12 +239,12 @@ class Body:
             raise UnsupportedError(f"neither arith nor math has {word!r}")
         return self.line(f"math.{UNARY[word]} {x.name} : {x.type}", x.type)
 
-    def _compared(self, word: str, x: Value, y: Value) -> Value:
+    def _compared(self, word: str, x: BodyValue, y: BodyValue) -> BodyValue:
         of_floats, of_integers = COMPARED[word]
         kind = f"cmpf {of_floats}" if x.is_float else f"cmpi {of_integers}"
         return self.line(f"arith.{kind}, {x.name}, {y.name} : {x.type}", i1)
 
-    def of_two(self, word: str, x: Value, y: Value) -> Value:
+    def of_two(self, word: str, x: BodyValue, y: BodyValue) -> BodyValue:
         """Write a function of two numbers of one type."""
         if word == "divide" and not x.is_float:
             to = self.type if self.type in FLOATS else f32
@@ -260,7 +260,7 @@ class Body:
             raise UnsupportedError(f"neither arith nor math has {word!r} of {x.type}")
         return self.line(f"arith.{table[word]} {x.name}, {y.name} : {x.type}", x.type)
 
-    def modulo(self, x: Value, y: Value) -> Value:
+    def modulo(self, x: BodyValue, y: BodyValue) -> BodyValue:
         """Write the remainder with the divisor's sign."""
         kind = "remf" if x.is_float else "remsi"
         rest = self.line(f"arith.{kind} {x.name}, {y.name} : {x.type}", x.type)

@@ -15,7 +15,7 @@ from stepwell.ir.declared.scalar_semantics import Term
 from stepwell.ir.diagnostics import UnsupportedError
 from stepwell.ir.dtypes import i1
 from stepwell.ir.types import dims, element
-from stepwell.translate.upstream.linalg_exporter.bodies import Body, Value, computed_type
+from stepwell.translate.upstream.linalg_exporter.bodies import Body, BodyValue, computed_type
 from stepwell.translate.upstream.linalg_exporter.writing import (
     Text,
     affine,
@@ -39,14 +39,14 @@ def computed(text: Text, op: SchemaOp, term: Term) -> str:
     """Return the name of the first result of an op whose elements are given by a term."""
     result = op.results[0]
     shape, dtype = dims(result.type), element(result.type)
-    written = Written(text, op, shape)
+    written = OpWriter(text, op, shape)
     types = [element(value.type) for value in op.operands if is_tensor(value)]
     compute = computed_type(types, dtype)
     written.stage(term, compute)
     return written.pointwise(term, compute, dtype)
 
 
-class Written:
+class OpWriter:
     """Writes one op with scalar semantics: its reductions, then its elements."""
 
     def __init__(self, method: Text, op: SchemaOp, shape: Sequence[Any]) -> None:
@@ -136,7 +136,7 @@ class Written:
         inputs, arguments, known = self.read(leaves, variables, extra)
         body = Body(compute, self.method.fresh, known)
         value = body.as_type(body.value(inside), dtype)
-        out = Value(self.method.fresh(), dtype)
+        out = BodyValue(self.method.fresh(), dtype)
         total = body.of_two(word, out, value)
         result = (start, tensor_type(shape, dtype), ", ".join(variables.values()))
         kinds = ["parallel"] * len(axes) + ["reduction"] * len(sizes)
@@ -156,12 +156,12 @@ class Written:
 
     def read(
         self, leaves: Sequence[Term], variables: Mapping[int, str], extra: Sequence[str]
-    ) -> tuple[list[tuple[str, str, str]], list[str], dict[Term, Value]]:
+    ) -> tuple[list[tuple[str, str, str]], list[str], dict[Term, BodyValue]]:
         """Return a `generic`'s operands, its body's arguments, and the value of each leaf."""
         inputs: list[tuple[str, str, str]] = []
         arguments: list[str] = []
-        known: dict[Term, Value] = {}
-        by_value: dict[SSAValue, Value] = {}
+        known: dict[Term, BodyValue] = {}
+        by_value: dict[SSAValue, BodyValue] = {}
         for leaf in leaves:
             if leaf in self.folded:
                 name, axes, dtype = self.folded[leaf]
@@ -179,7 +179,7 @@ class Written:
                     element(value.type),
                 )
                 indices = self.indices(self.links[value], variables, extra)
-            argument = Value(self.method.fresh(), dtype)
+            argument = BodyValue(self.method.fresh(), dtype)
             inputs.append((name, type_, indices))
             arguments.append(f"{argument.name}: {dtype}")
             known[leaf] = argument

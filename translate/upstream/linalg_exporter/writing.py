@@ -14,7 +14,7 @@ from stepwell.ir.diagnostics import UnsupportedError
 from stepwell.ir.dtypes import element_type
 from stepwell.ir.program import Program
 from stepwell.ir.types import dims, element, tensor
-from stepwell.translate.upstream.linalg_exporter.bodies import FLOATS, Body, Value, constant
+from stepwell.translate.upstream.linalg_exporter.bodies import FLOATS, Body, BodyValue, constant
 
 MOST_ELEMENTS = 1 << 20
 """The most elements of a weight in a text."""
@@ -186,7 +186,7 @@ def lists(**values: Sequence[int]) -> str:
 def divided(method: Text, name: str, made: Any, dtype: Attribute, count: int) -> str:
     """Write a tensor divided by a number."""
     body = Body(dtype, method.fresh, {})
-    x = Value(method.fresh(), dtype)
+    x = BodyValue(method.fresh(), dtype)
     part = body.of_two("divide", x, body.number(float(count), dtype))
     return method.generic(
         [],
@@ -203,7 +203,7 @@ def combined(
 ) -> str:
     """Write a tensor plus another one, (name, type, indices), or divided by it."""
     body = Body(dtype, method.fresh, {})
-    x, y = (Value(method.fresh(), dtype) for _ in range(2))
+    x, y = (BodyValue(method.fresh(), dtype) for _ in range(2))
     both = body.of_two(word, y, x)
     return method.generic(
         [other],

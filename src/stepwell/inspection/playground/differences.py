@@ -24,7 +24,7 @@ from stepwell.validation.samples import Sample
 
 
 @dataclass(frozen=True)
-class Difference:
+class EagerDifference:
     """The difference of a value from eager PyTorch's.
 
     Attributes:
@@ -60,7 +60,7 @@ def differences(
     lowered: Program,
     method: str,
     sample: Sample,
-) -> tuple[list[Difference], list[Difference]]:
+) -> tuple[list[EagerDifference], list[EagerDifference]]:
     """Return (the difference of each common node, in the program's order; that of all outputs).
 
     Args:
@@ -82,7 +82,7 @@ def differences(
     return [node for node in nodes if node is not None], [one for one in whole if one is not None]
 
 
-def _difference(node: str, old: Any, new: Any) -> Difference | None:
+def _difference(node: str, old: Any, new: Any) -> EagerDifference | None:
     if not isinstance(old, torch.Tensor) or not isinstance(new, torch.Tensor) or not old.numel():
         return None
     before = old.detach().to(torch.float64)
@@ -90,7 +90,9 @@ def _difference(node: str, old: Any, new: Any) -> Difference | None:
     if new.is_complex() or old.is_complex():
         return None
     if new.is_floating_point() != old.is_floating_point():
-        return Difference(node, None, size, f"{old.dtype} became {new.dtype}".replace("torch.", ""))
+        return EagerDifference(
+            node, None, size, f"{old.dtype} became {new.dtype}".replace("torch.", "")
+        )
     best: tuple[float, str] | None = None
     for value, note in _laid_out(new.detach().to(torch.float64), old.shape):
         apart = _apart(before, value)
@@ -99,8 +101,8 @@ def _difference(node: str, old: Any, new: Any) -> Difference | None:
         if apart <= 1e-4 * max(size, 1e-30):
             break
     if best is None:
-        return Difference(node, None, size, f"{list(old.shape)} became {list(new.shape)}")
-    return Difference(node, best[0], size, best[1])
+        return EagerDifference(node, None, size, f"{list(old.shape)} became {list(new.shape)}")
+    return EagerDifference(node, best[0], size, best[1])
 
 
 def _apart(before: torch.Tensor, after: torch.Tensor) -> float:

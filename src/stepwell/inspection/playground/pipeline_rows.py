@@ -21,7 +21,7 @@ TORCH_LEVELS = ("aten", "quant", "stepwell")
 
 
 @dataclass(frozen=True)
-class Way:
+class EditedPipeline:
     """A target's pipeline with the user's changes.
 
     Attributes:
@@ -41,7 +41,7 @@ class Way:
         own: Pipeline,
         edits: Sequence[tuple[EditKind, str]],
         known: Mapping[str, Step],
-    ) -> Way:
+    ) -> EditedPipeline:
         """Apply edits to a target's pipeline; they may name `known` passes.
 
         Raises:

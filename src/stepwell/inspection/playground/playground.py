@@ -19,7 +19,7 @@ from xdsl.dialects.builtin import LocationAttr, StringAttr
 from stepwell.inspection.playground import sharing
 from stepwell.inspection.playground.differences import differences, runs, same_inputs
 from stepwell.inspection.playground.edited_text import with_locations
-from stepwell.inspection.playground.pipeline_rows import Way, command
+from stepwell.inspection.playground.pipeline_rows import EditedPipeline, command
 from stepwell.inspection.playground.proofs import Prover
 from stepwell.inspection.playground.settings import Asked
 from stepwell.inspection.playground.typed_rules import tried, typed, watched
@@ -129,7 +129,7 @@ class Playground:
         options = target.read_options(asked.options)
         rules = {name: watched(rule) for name, rule in typed(asked.rules).items()}
         steps: dict[str, Step] = {name: step for name, (step, _) in rules.items()}
-        way = Way.of(target.name, target.own_pipeline(options), asked.edits, steps)
+        way = EditedPipeline.of(target.name, target.own_pipeline(options), asked.edits, steps)
         looked = _Looked(way, asked.at)
         program = self.program if asked.text is None else self._edited(asked)
         lowered = lower(program, asked.target, lambda own: way.pipeline, observer=looked, **options)
@@ -175,7 +175,7 @@ class Playground:
             )
         return Program(module, weights)
 
-    def _ahead(self, asked: Asked, way: Way, options: Mapping[str, Any]) -> Shown:
+    def _ahead(self, asked: Asked, way: EditedPipeline, options: Mapping[str, Any]) -> Shown:
         """Return the program before the edit."""
         stop = way.step_of(asked.at)
         taken = lower(self.program, asked.target, lambda own: way.pipeline, stop=stop, **options)
@@ -252,7 +252,7 @@ class Playground:
         for name, rule in rules.items():
             if name not in named:
                 steps: dict[str, Step] = {one: cls() for one, cls in rules.items()}
-                way = Way.of(target.name, target.own_pipeline(options), edits, steps)
+                way = EditedPipeline.of(target.name, target.own_pipeline(options), edits, steps)
                 behind = None if asked.text is None else way.step_of(asked.text_at)
                 kind, path = way.place_for(rule.anchors, behind)
                 edits.append((kind, f"{path}={name}"))
@@ -323,7 +323,7 @@ class Playground:
 class _Looked:
     """An observer that keeps the program after one pass."""
 
-    def __init__(self, way: Way, at: str) -> None:
+    def __init__(self, way: EditedPipeline, at: str) -> None:
         self.step = way.step_of(at)
         self.shown: Shown | None = None
         self._target = way.target

@@ -16,7 +16,7 @@ from typing import Any
 
 from xdsl.ir import Operation
 
-from stepwell.inspection.viewer.applications import Application, Recorder
+from stepwell.inspection.viewer.applications import Application, ApplicationRecorder
 from stepwell.ir.declared.numerics import Deviation
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.program import Program
@@ -92,7 +92,7 @@ def watched(rule: type[RuleRewrite]) -> tuple[RuleRewrite, list[Application]]:
 
     class Watched(rule):  # pyright: ignore[reportGeneralTypeIssues, reportUntypedBaseClass]
         def apply(self, program: Program, history: History) -> int:
-            recorder, before = Recorder({}), history.watch
+            recorder, before = ApplicationRecorder({}), history.watch
             history.watch = recorder
             try:
                 return super().apply(program, history)

@@ -28,6 +28,7 @@ from stepwell.ir.work import operations
 from stepwell.lowering import Lowered, lower_as_far
 from stepwell.program import from_exported_program
 from stepwell.report.advice import Left, advice_lines
+from stepwell.report.report import statistics_lines
 from stepwell.targets.target import PipelineLike
 from stepwell.translate.rewrites.sizes.pin_symbolic_sizes import Sizes
 
@@ -148,6 +149,8 @@ class Explanation(Shown):
                 f"{fate.where:10}  {became}{by}".rstrip()
             )
             rows += [f"{'':{wide + lines + 24}}{reason}" for reason in fate.why]
+        if self.lowered is not None and self.lowered.report.statistics:
+            rows += ["", *statistics_lines(self.lowered.report.statistics)]
         return "\n".join(rows)
 
 

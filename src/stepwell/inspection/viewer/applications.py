@@ -53,7 +53,7 @@ class Application:
     after: tuple[Piece, ...]
 
 
-class Recorder:
+class ApplicationRecorder:
     """A `Watch` that records every application as text."""
 
     def __init__(self, numbers: dict[Operation, int]) -> None:

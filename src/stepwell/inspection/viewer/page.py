@@ -15,7 +15,7 @@ from typing import Any
 
 from stepwell.inspection.viewer.applications import Piece
 from stepwell.inspection.viewer.memory import MemoryPlan
-from stepwell.inspection.viewer.story import Level, Story
+from stepwell.inspection.viewer.story import PassSnapshot, Story
 
 PARTS = (
     *("core", "levels", "tables", "nodes", "nesting", "layout", "pens", "painting", "rewrites"),
@@ -117,7 +117,7 @@ def _story(story: Story, editor: str | None) -> dict[str, Any]:
     return told
 
 
-def _level(level: Level, texts: dict[str, int]) -> dict[str, Any]:
+def _level(level: PassSnapshot, texts: dict[str, int]) -> dict[str, Any]:
     """Encode lines as rows of numbers; every string is written once."""
 
     def number(text: str | None) -> int:

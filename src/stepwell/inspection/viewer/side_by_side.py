@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import replace
 
-from stepwell.inspection.viewer.story import Level, Line, Story, snapshot
+from stepwell.inspection.viewer.story import OpLine, PassSnapshot, Story, snapshot
 from stepwell.ir.program import Program
 
 _NAMES = re.compile(r"%[\w$.-]+")
@@ -28,11 +28,11 @@ def with_beside(story: Story, other: Program, name: str) -> Story:
     level = snapshot(other, name, 0, {})
     lines = alike(last.lines, level.lines, first_free)
     return replace(
-        story, levels=(*story.levels, Level(name, 0, lines)), beside=len(story.levels) - 1
+        story, levels=(*story.levels, PassSnapshot(name, 0, lines)), beside=len(story.levels) - 1
     )
 
 
-def alike(old: Sequence[Line], new: Sequence[Line], first_free: int) -> tuple[Line, ...]:
+def alike(old: Sequence[OpLine], new: Sequence[OpLine], first_free: int) -> tuple[OpLine, ...]:
     """Return the new lines with the numbers of the corresponding old ones, else from
     `first_free` on.
     """
@@ -50,12 +50,12 @@ def alike(old: Sequence[Line], new: Sequence[Line], first_free: int) -> tuple[Li
     )
 
 
-def _spelled(line: Line) -> str:
+def _spelled(line: OpLine) -> str:
     return _NAMES.sub("%", line.text)
 
 
 def _pairs(
-    old: dict[int, Line], new: dict[int, Line], key: Callable[[Line], Hashable]
+    old: dict[int, OpLine], new: dict[int, OpLine], key: Callable[[OpLine], Hashable]
 ) -> list[tuple[int, int]]:
     """Pair the n-th old line of a key with the n-th new one."""
     places: dict[Hashable, list[int]] = defaultdict(list)

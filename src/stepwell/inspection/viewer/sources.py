@@ -18,7 +18,7 @@ _AROUND = 4
 
 
 @dataclass(frozen=True)
-class Source:
+class SourceExcerpt:
     """The lines of a file from which ops come, with some lines around them.
 
     Attributes:
@@ -30,7 +30,7 @@ class Source:
     lines: dict[int, str]
 
 
-def sources(places: Iterable[str], folder: Path | None = None) -> dict[str, Source]:
+def sources(places: Iterable[str], folder: Path | None = None) -> dict[str, SourceExcerpt]:
     """Return the text around each source location.
 
     Args:
@@ -43,7 +43,7 @@ def sources(places: Iterable[str], folder: Path | None = None) -> dict[str, Sour
         if name and number.isdigit():
             wanted[name].add(int(number))
     return {
-        name: Source(str(path), _lines(path, numbers))
+        name: SourceExcerpt(str(path), _lines(path, numbers))
         for name, numbers in wanted.items()
         if (path := _find(name, folder)) is not None
     }

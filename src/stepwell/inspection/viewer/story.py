@@ -17,9 +17,9 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Operation
 
 from stepwell.inspection.reports.explaining import Fate, fates
-from stepwell.inspection.viewer.applications import Application, Recorder
+from stepwell.inspection.viewer.applications import Application, ApplicationRecorder
 from stepwell.inspection.viewer.memory import MemoryPlan
-from stepwell.inspection.viewer.sources import Source, sources
+from stepwell.inspection.viewer.sources import SourceExcerpt, sources
 from stepwell.inspection.viewer.weights import Numbers, WeightRow, weight_rows
 from stepwell.ir.diagnostics import module_path, node_name, op_name, source_line
 from stepwell.ir.options import OptionValue
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Line:
+class OpLine:
     """One op at one level.
 
     Attributes:
@@ -60,12 +60,12 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Level:
+class PassSnapshot:
     """The program after one pass, and each application of a rewrite in it."""
 
     name: str
     applied: int
-    lines: tuple[Line, ...]
+    lines: tuple[OpLine, ...]
     applications: tuple[Application, ...] = ()
 
 
@@ -84,7 +84,7 @@ class Story:
     """
 
     title: str
-    levels: tuple[Level, ...]
+    levels: tuple[PassSnapshot, ...]
     weights: tuple[WeightRow, ...]
     fates: tuple[Fate, ...] = ()
     lowered: Lowered | None = None
@@ -92,7 +92,7 @@ class Story:
     latency: float | None = None
     times: Mapping[str, float] = field(default_factory=dict[str, float])
     """Node of the model → its milliseconds per call, if measured."""
-    sources: Mapping[str, Source] = field(default_factory=dict[str, Source])
+    sources: Mapping[str, SourceExcerpt] = field(default_factory=dict[str, SourceExcerpt])
     """File name in locations → its text, if found."""
     memory: tuple[MemoryPlan, ...] = ()
     """The arenas of the artifact's methods, and the workspaces of its delegates."""
@@ -139,8 +139,8 @@ def tell(
             latency=latency,
             sources=_sources(level, folder),
         )
-    levels: list[Level] = []
-    recorder = Recorder(numbers)
+    levels: list[PassSnapshot] = []
+    recorder = ApplicationRecorder(numbers)
 
     def look(now: Program, history: History) -> None:
         levels.append(snapshot(now, "program", 0, numbers))
@@ -173,7 +173,7 @@ def tell(
     )
 
 
-def _sources(level: Level, folder: Path | None) -> dict[str, Source]:
+def _sources(level: PassSnapshot, folder: Path | None) -> dict[str, SourceExcerpt]:
     return sources(dict.fromkeys(line.source for line in level.lines if line.source), folder)
 
 
@@ -198,18 +198,20 @@ class _Lines(TextPrinter):
         return text
 
 
-def snapshot(program: Program, name: str, applied: int, numbers: dict[Operation, int]) -> Level:
+def snapshot(
+    program: Program, name: str, applied: int, numbers: dict[Operation, int]
+) -> PassSnapshot:
     """Return the lines of a program; new ops get the next numbers."""
-    lines: list[Line] = []
+    lines: list[OpLine] = []
     delegates = 0
     for func in program.methods.values():
         printer = _Lines()
-        lines.append(Line(-1, _signature(func, printer), 0))
+        lines.append(OpLine(-1, _signature(func, printer), 0))
         for line, starts in _block_lines(func.body.block, printer, numbers, 1, -1, delegates):
             delegates += starts
             lines.append(line)
-        lines.append(Line(-1, "}", 0))
-    return Level(name, applied, tuple(lines))
+        lines.append(OpLine(-1, "}", 0))
+    return PassSnapshot(name, applied, tuple(lines))
 
 
 def _signature(func: FuncOp, printer: _Lines) -> str:
@@ -229,14 +231,14 @@ def _block_lines(
     depth: int,
     delegate: int,
     delegates: int,
-) -> Iterator[tuple[Line, bool]]:
+) -> Iterator[tuple[OpLine, bool]]:
     for op in block.ops:
         number = numbers.setdefault(op, len(numbers))
         about = (op_name(op), node_name(op.location), source_line(op.location))
         path = module_path(op.location)
         if not op.regions:
             printer.print_op(op)
-            yield Line(number, printer.take(), depth, *about, path, delegate), False
+            yield OpLine(number, printer.take(), depth, *about, path, delegate), False
             continue
         is_delegate = "delegate" in op.name
         inside = delegates if is_delegate else delegate
@@ -245,7 +247,7 @@ def _block_lines(
         operands = ", ".join(printer.value_name(value) for value in op.operands)
         head = f"{results + ' = ' if results else ''}{op_name(op)}({operands}) {{"
         printer.take()
-        yield Line(number, head, depth, *about, path, inside), is_delegate
+        yield OpLine(number, head, depth, *about, path, inside), is_delegate
         for region in op.regions:
             for inner in region.blocks:
                 if inner.args:
@@ -253,10 +255,10 @@ def _block_lines(
                         f"{printer.value_name(a)}: {printer.spelled(a.type)}" for a in inner.args
                     )
                     printer.take()
-                    yield Line(-1, f"^({text}):", depth, delegate=inside), False
+                    yield OpLine(-1, f"^({text}):", depth, delegate=inside), False
                 for line, starts in _block_lines(
                     inner, printer, numbers, depth + 1, inside, delegates
                 ):
                     delegates += starts
                     yield line, starts
-        yield Line(-1, "}", depth, delegate=inside), False
+        yield OpLine(-1, "}", depth, delegate=inside), False

@@ -54,16 +54,19 @@ from stepwell.pipelines.pass_pipeline.named_passes import (
     all_passes,
     given_to,
     history_of,
+    statistics_of,
     weights_of,
 )
 from stepwell.pipelines.pass_pipeline.pass_text import parse_passes
 from stepwell.plugins.plugins import load_entry_points, load_plugin
+from stepwell.report.report import statistics_lines
 
 _DUMPS = ("before-all", "after-all", "after-change", "after-failure")
 _ALIASES = {
     "--mlir-print-debuginfo": "print_debuginfo",
     "--mlir-print-op-generic": "print_op_generic",
     "--mlir-timing": "time_passes",
+    "--mlir-pass-statistics": "stats",
     "--pass-pipeline": "passes",
 }
 """MLIR's names of options that xDSL's driver has under other names."""
@@ -116,6 +119,9 @@ class OptMain(xDSLOptMain):
         """Add the arguments of xDSL's driver, some of them also under MLIR's names, and ours."""
         super().register_all_arguments(arg_parser)
         arg_parser.prog = "stepwell opt"
+        arg_parser.add_argument(
+            "--stats", action="store_true", help="print what each pass counted to standard error"
+        )
         arg_parser.description = "Run passes on the text of a program: xDSL's driver with ours."
         for action in arg_parser._actions:
             if action.dest == "target":
@@ -317,6 +323,8 @@ def opt(
         try:
             module = asked.run(main, chunk)
             diagnostics += _remarks(module, main.name)
+            if main.args.stats:
+                print("\n".join(statistics_lines(statistics_of(module))), file=sys.stderr)
             modules.append(module)
             pieces.append(main.output_resulting_program(module))
         except StepwellError as error:

@@ -20,7 +20,7 @@ from stepwell.ir.compat.torch.torch_private import ValueRanges
 from stepwell.ir.diagnostics import Problem, StepwellError
 from stepwell.ir.options import nearest
 from stepwell.loaders.dynamic_shapes.candidates import KINDS, Inputs, Place, inputs_of, widest
-from stepwell.loaders.dynamic_shapes.exporting import Line, exported, line_of
+from stepwell.loaders.dynamic_shapes.exporting import SourceLine, exported, line_of
 from stepwell.loaders.dynamic_shapes.trials import (
     Fault,
     Open,
@@ -66,7 +66,7 @@ class OpenAxis:
     most: int
     step: int = 1
     pinned: str | None = None
-    line: Line | None = None
+    line: SourceLine | None = None
 
     def __str__(self) -> str:
         where = f"{self.input} axis {self.axis} ({self.given})"

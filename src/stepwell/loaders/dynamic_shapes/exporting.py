@@ -33,7 +33,7 @@ _STANDARD = os.path.dirname(logging.__file__)
 
 
 @dataclass(frozen=True)
-class Line:
+class SourceLine:
     """A line of the model's source."""
 
     file: str
@@ -54,8 +54,8 @@ class Heard:
     """
 
     symbols: dict[str, tuple[str, int]] = field(default_factory=dict[str, tuple[str, int]])
-    pinned: dict[str, tuple[str, Line | None]] = field(
-        default_factory=dict[str, tuple[str, "Line | None"]]
+    pinned: dict[str, tuple[str, SourceLine | None]] = field(
+        default_factory=dict[str, tuple[str, "SourceLine | None"]]
     )
 
     def __call__(self, record: logging.LogRecord) -> None:
@@ -74,7 +74,7 @@ def exported(
     open_: Collection[Place],
     most: Mapping[Place, int],
     multiples: Mapping[Place, tuple[str, int, int]] | None = None,
-) -> tuple[ExportedProgram, dict[Place, tuple[str, Line | None]]]:
+) -> tuple[ExportedProgram, dict[Place, tuple[str, SourceLine | None]]]:
     """Export with these dimensions dynamic where possible; return the lines that specialize others.
 
     Args:
@@ -104,7 +104,7 @@ def exported(
     heard = Heard()
     with torch_alone(), hearing(_LOG, logging.INFO, heard), asked_quietly(), kept_stderr():
         program = export(module, inputs.args, inputs.kwargs, dynamic_shapes=shapes)
-    pinned: dict[Place, tuple[str, Line | None]] = {}
+    pinned: dict[Place, tuple[str, SourceLine | None]] = {}
     for symbol, found in heard.pinned.items():
         name, axis = heard.symbols.get(symbol, ("", 0))
         if name in inputs.names:
@@ -112,7 +112,7 @@ def exported(
     return program, pinned
 
 
-def line_of(error: BaseException) -> Line | None:
+def line_of(error: BaseException) -> SourceLine | None:
     """Return the model's line that an error comes from."""
     trace, found = error.__traceback__, None
     while trace is not None:
@@ -122,7 +122,7 @@ def line_of(error: BaseException) -> Line | None:
     return None if found is None else _at(found[0].f_code.co_filename, found[1])
 
 
-def _line(frame: FrameType | None) -> Line | None:
+def _line(frame: FrameType | None) -> SourceLine | None:
     while frame is not None and not _is_the_models(frame):
         frame = frame.f_back
     return None if frame is None else _at(frame.f_code.co_filename, frame.f_lineno)
@@ -133,11 +133,11 @@ def _is_the_models(frame: FrameType) -> bool:
     return not file.startswith((*_OURS, _STANDARD, "<")) and "self" in frame.f_locals
 
 
-def _at(file: str, number: int) -> Line:
-    return Line(file, number, linecache.getline(file, number).strip())
+def _at(file: str, number: int) -> SourceLine:
+    return SourceLine(file, number, linecache.getline(file, number).strip())
 
 
-def stated(node: Any) -> Line | None:
+def stated(node: Any) -> SourceLine | None:
     """The model's line of a node of an exported graph."""
     places = re.findall(r'File "([^"]+)", line (\d+)', node.meta.get("stack_trace") or "")
     own = [(file, int(number)) for file, number in places if not file.startswith(_OURS)]

@@ -18,7 +18,7 @@ from torch.export import ExportedProgram
 from stepwell.dialects.symbols import asked_quietly
 from stepwell.ir.compat.torch.torch_private import pytree
 from stepwell.loaders.dynamic_shapes.candidates import Inputs, Place
-from stepwell.loaders.dynamic_shapes.exporting import Line, line_of
+from stepwell.loaders.dynamic_shapes.exporting import SourceLine, line_of
 
 STEPS = (1, 2, 4, 8, 16, 32, 64, 128, 3, 7, 14, 28)
 """Distances of sizes that are tried until one is accepted: halvings, windows and patches."""
@@ -52,7 +52,7 @@ class Fault:
     """Why a size is not dynamic, and the model's line that causes it."""
 
     fact: str
-    line: Line | None = None
+    line: SourceLine | None = None
 
 
 class Wrong(Fault):

@@ -10,7 +10,7 @@ import torch
 from stepwell.model_zoo.catalogue.models import Entry, Made
 from stepwell.model_zoo.catalogue.vision import imported
 from stepwell.model_zoo.catalogue.weights import scaled
-from stepwell.model_zoo.catalogue.wrapping import Tensors
+from stepwell.model_zoo.catalogue.wrapping import TensorFunction
 
 WIDTHS = {"block_out_channels": (16, 32), "norm_num_groups": 8}
 DOWN, UP = ("DownBlock2D", "AttnDownBlock2D"), ("AttnUpBlock2D", "UpBlock2D")
@@ -251,7 +251,7 @@ def make(name: str) -> Made:
     made = {key: draw() for key, draw in drawn.items()}
     fixed = {key: value for key, value in made.items() if not isinstance(value, torch.Tensor)}
     inputs = {key: value for key, value in made.items() if isinstance(value, torch.Tensor)}
-    module = Tensors(model, tuple(inputs), fixed)
+    module = TensorFunction(model, tuple(inputs), fixed)
     ranges = tuple(
         None if value.is_floating_point() else HOLDS.get(key) for key, value in inputs.items()
     )

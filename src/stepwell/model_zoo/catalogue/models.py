@@ -181,7 +181,7 @@ def of_file(name: str, file: Path) -> Entry:
         import torch
 
         from stepwell.loaders.factories import made_by, parts_of
-        from stepwell.model_zoo.catalogue.wrapping import Tensors
+        from stepwell.model_zoo.catalogue.wrapping import TensorFunction
 
         made = made_by(absolute)
         if isinstance(made, torch.export.ExportedProgram):
@@ -189,6 +189,6 @@ def of_file(name: str, file: Path) -> Entry:
         module, inputs, keywords, dynamic = parts_of(attribute, made)
         if not keywords:
             return Made(module, inputs, dynamic)
-        return Made(Tensors(module, tuple(keywords)), (*inputs, *keywords.values()))
+        return Made(TensorFunction(module, tuple(keywords)), (*inputs, *keywords.values()))
 
     return Entry(f"{file}:{attribute}", file.stem, "file", make, file=file)

@@ -20,7 +20,7 @@ SKIPPED = ("nn.SyncBatchNorm", "nn.LazyModule", "nn.modules.lazy", "nn.CosineEmb
 """Modules that run on accelerators only, or have no shape before they run."""
 
 
-class Call(nn.Module):
+class CallModule(nn.Module):
     """A call as a module: tensors are inputs, everything else is fixed."""
 
     def __init__(self, called: Any, args: Any, kwargs: Any) -> None:
@@ -45,7 +45,7 @@ def call(called: Any, args: Any, kwargs: Any) -> Made:
 
     Its integers are indices and classes, so their ranges are declared, as a caller would do.
     """
-    module = Call(called, args, kwargs)
+    module = CallModule(called, args, kwargs)
     tensors = tuple(
         leaf.detach().clone(memory_format=torch.contiguous_format)  # Of its own memory.
         for leaf in pytree.tree_leaves((args, kwargs))

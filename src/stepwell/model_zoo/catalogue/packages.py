@@ -15,7 +15,7 @@ import torch
 from stepwell.model_zoo.catalogue.models import Entry, Made
 from stepwell.model_zoo.catalogue.vision import imported
 from stepwell.model_zoo.catalogue.weights import scaled
-from stepwell.model_zoo.catalogue.wrapping import Tensors
+from stepwell.model_zoo.catalogue.wrapping import TensorFunction
 
 LINES = files("stepwell.model_zoo.catalogue").joinpath("packages.txt").read_text().splitlines()
 MODELS = [line for line in LINES if line and not line.startswith("#")]
@@ -57,7 +57,7 @@ def make(expression: str, inputs: str) -> Made:
     module = scaled(module.eval(), args)
     result = module(*args)
     if not isinstance(result, (torch.Tensor, tuple, list, dict)):
-        module = Tensors(module)
+        module = TensorFunction(module)
     return Made(module, args)
 
 

@@ -10,7 +10,7 @@ import torch
 from stepwell.model_zoo.catalogue.models import Entry, Made
 from stepwell.model_zoo.catalogue.vision import imported
 from stepwell.model_zoo.catalogue.weights import scaled
-from stepwell.model_zoo.catalogue.wrapping import Tensors, tensors_in
+from stepwell.model_zoo.catalogue.wrapping import TensorFunction, tensors_in
 
 MOST = 60_000_000
 """Parameters beyond which a model is a larger copy of another."""
@@ -72,7 +72,7 @@ def make(name: str, kind: str) -> Made:
     if kind == "detection":
         return Made(Detection(module), inputs)
     module = scaled(module, inputs)
-    return Made(module if kind == KINDS["classification"] else Tensors(module), inputs)
+    return Made(module if kind == KINDS["classification"] else TensorFunction(module), inputs)
 
 
 class Detection(torch.nn.Module):

@@ -12,7 +12,7 @@ import torch
 from stepwell.model_zoo.catalogue.models import Entry, Made
 from stepwell.model_zoo.catalogue.vision import imported
 from stepwell.model_zoo.catalogue.weights import scaled
-from stepwell.model_zoo.catalogue.wrapping import Tensors
+from stepwell.model_zoo.catalogue.wrapping import TensorFunction
 from stepwell.translate.importer.export_call import export
 
 WIDTH, HEADS, LAYERS, TOKENS, VOCABULARY, PIXELS = 32, 4, 2, 12, 128, 64
@@ -232,7 +232,7 @@ def with_inputs(model: Any, config: Any) -> Made:
     fixed = {"return_dict": False, **({"use_cache": False} if "use_cache" in takes else {})}
     failures: list[str] = []
     for candidate in candidates(model, config):
-        module = Tensors(model, tuple(candidate), fixed)
+        module = TensorFunction(model, tuple(candidate), fixed)
         inputs = tuple(candidate.values())
         try:
             assert module(*inputs)
@@ -259,7 +259,7 @@ def with_cache(model: Any) -> Made:
         model, batch_size=1, max_cache_len=CACHED_TOKENS, device=torch.device("cpu")
     )
     ranges = ((0, VOCABULARY - 1), (0, CACHED_TOKENS - 1))
-    step = scaled(Tensors(module.model, ("input_ids", "cache_position")), inputs)
+    step = scaled(TensorFunction(module.model, ("input_ids", "cache_position")), inputs)
     # Only a strict export finds the module's buffers in the cache that holds them too.
     program = export(step, inputs, strict=True)
     return Made(None, inputs, program=program, ranges=ranges)

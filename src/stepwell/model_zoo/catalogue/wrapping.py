@@ -16,7 +16,7 @@ def tensors_in(result: Any) -> tuple[torch.Tensor, ...]:
     return tuple(leaf for leaf in pytree.tree_leaves(values) if isinstance(leaf, torch.Tensor))
 
 
-class Tensors(torch.nn.Module):
+class TensorFunction(torch.nn.Module):
     """A model as a function from tensors to the tensors of its result."""
 
     def __init__(

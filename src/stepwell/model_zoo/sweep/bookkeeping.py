@@ -33,7 +33,7 @@ LOOKUPS = frozenset(
 """Ops that take rows at given indices."""
 
 
-class Source(IntEnum):
+class Origin(IntEnum):
     """The kind of a value's sources; the greatest over several operands."""
 
     CONSTANTS = 0
@@ -41,7 +41,7 @@ class Source(IntEnum):
     ACTIVATIONS = 2
 
 
-Ask = Callable[[SSAValue], Source]
+Ask = Callable[[SSAValue], Origin]
 
 
 def counted(program: Program) -> list[Operation]:
@@ -55,17 +55,17 @@ def is_bookkeeping(op: Operation, ask: Ask) -> bool:
     """Whether an op looks rows up, or computes with integer inputs (or with sizes)."""
     if not any(isinstance(result.type, TensorType) for result in op.results) or looks_up(op, ask):
         return True
-    source = max(map(ask, op.operands), default=Source.CONSTANTS)
-    if source == Source.CONSTANTS:
+    source = max(map(ask, op.operands), default=Origin.CONSTANTS)
+    if source == Origin.CONSTANTS:
         return not any(map(is_float, op.results))
-    return source == Source.INTEGERS
+    return source == Origin.INTEGERS
 
 
 def sources() -> Ask:
     """The sources of values; results are cached, so that a program is walked once."""
-    known: dict[SSAValue, Source] = {}
+    known: dict[SSAValue, Origin] = {}
 
-    def ask(value: SSAValue) -> Source:
+    def ask(value: SSAValue) -> Origin:
         waiting = [value]
         while waiting:
             top = waiting[-1]
@@ -75,27 +75,27 @@ def sources() -> Ask:
                 if fresh := [operand for operand in operands if operand not in known]:
                     waiting += fresh
                     continue
-                found = max((known[one] for one in operands), default=Source.CONSTANTS)
+                found = max((known[one] for one in operands), default=Origin.CONSTANTS)
             known[waiting.pop()] = found
         return known[value]
 
     return ask
 
 
-def at_once(value: SSAValue) -> Source | None:
+def at_once(value: SSAValue) -> Origin | None:
     """Return the source of a value if it does not depend on the operands."""
     owner = value.owner
     if not isinstance(value.type, TensorType):
-        return Source.INTEGERS  # A size.
+        return Origin.INTEGERS  # A size.
     if isinstance(value, BlockArgument):
         is_input = isinstance(value.block.parent_op(), FuncOp)
-        return Source.INTEGERS if is_input and not is_float(value) else Source.ACTIVATIONS
+        return Origin.INTEGERS if is_input and not is_float(value) else Origin.ACTIVATIONS
     if isinstance(owner, WeightOp):
-        return Source.CONSTANTS
+        return Origin.CONSTANTS
     if isinstance(owner, StateOp):
-        return Source.ACTIVATIONS if is_float(value) else Source.INTEGERS
+        return Origin.ACTIVATIONS if is_float(value) else Origin.INTEGERS
     if isinstance(owner, Operation) and (owner.regions or is_computed_look_up(owner)):
-        return Source.ACTIVATIONS if owner.regions or is_float(value) else None
+        return Origin.ACTIVATIONS if owner.regions or is_float(value) else None
     return None
 
 
@@ -115,7 +115,7 @@ def looks_up(op: Operation, ask: Ask) -> bool:
 
     Constant indices are slices, which a delegate runs.
     """
-    if not is_computed_look_up(op) or Source.ACTIVATIONS in map(ask, op.operands[1:]):
+    if not is_computed_look_up(op) or Origin.ACTIVATIONS in map(ask, op.operands[1:]):
         return False
     is_table = weight_key(op.operands[0]) is not None
     return is_table or (isinstance(op, SchemaOp) and keeps_rows(op))

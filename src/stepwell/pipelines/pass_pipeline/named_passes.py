@@ -11,7 +11,7 @@ import dataclasses
 import importlib
 import inspect
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -130,6 +130,11 @@ def given_to(
 def history_of(module: ModuleOp) -> History:
     """Return the history of a module: the rewrites that were applied, and the refusals."""
     return _held.setdefault(module, _Held()).history
+
+
+def statistics_of(module: ModuleOp) -> Mapping[str, Mapping[str, int]]:
+    """Return what the passes over a module counted, by pass."""
+    return _held.setdefault(module, _Held()).context.statistics
 
 
 def apply_to_module(pipeline: Pipeline, module: ModuleOp) -> None:

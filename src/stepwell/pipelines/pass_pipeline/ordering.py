@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from stepwell.backends.executorch.decompose import DecomposeForKernels
 from stepwell.ir.rewriting.cleanup import RemoveDeadCode, ShareCommonSubexpressions
-from stepwell.ir.rewriting.forms import Form, Place
+from stepwell.ir.rewriting.forms import Form, Position
 from stepwell.ir.rewriting.rewrite import GreedyRewrites
 from stepwell.pipelines.arm import MEETING
 from stepwell.pipelines.xnnpack import TO_XNNPACK
@@ -59,12 +59,12 @@ CMSIS_MET = Form(
     "met", "adjacent layout changes are merged or canceled", GreedyRewrites("met", MEETING)
 )
 
-FIND_ATTENTION = Place(
+FIND_ATTENTION = Position(
     "Attention that was written as matrix products must be found before the products are lowered.",
     (PLAIN,),
     ends=(PLAIN,),
 )
-EXPAND_ATTENTION = Place(
+EXPAND_ATTENTION = Position(
     "No target has attention as one operation. After expansion, its products can be "
     "merged with the operations around them.",
     leaves=(EXPANDED,),
@@ -72,25 +72,27 @@ EXPAND_ATTENTION = Place(
 )
 
 EVERYWHERE = {
-    "normalize": Place("Every later pattern is written for the canonical form.", leaves=(PLAIN,)),
-    "normalize-quantized": Place(
+    "normalize": Position(
+        "Every later pattern is written for the canonical form.", leaves=(PLAIN,)
+    ),
+    "normalize-quantized": Position(
         "Quantized layers are recognized in canonical form, too.", leaves=(PLAIN,)
     ),
-    "normalize-parts": Place(
+    "normalize-parts": Position(
         "The decompositions produced operations that are not canonical.",
         leaves=(PLAIN,),
     ),
-    "type-quantization": Place(
+    "type-quantization": Position(
         "Scales and zero points are arguments before this pass. After it, the quantization "
         "of a tensor is in its type.",
         leaves=(TYPED,),
     ),
-    "share-types": Place(
+    "share-types": Position(
         "A tensor that is quantized twice with the same parameters is quantized once.",
         (TYPED,),
         (SHARED,),
     ),
-    "fold-weights": Place(
+    "fold-weights": Position(
         "Norms, scales and biases are folded into weights while layers are still single "
         "operations.",
         (PLAIN,),
@@ -100,150 +102,156 @@ EVERYWHERE = {
     "recognize-attention": FIND_ATTENTION,
     "attention-to-products": EXPAND_ATTENTION,
     "expand-attention": EXPAND_ATTENTION,
-    "share-parts": Place(
+    "share-parts": Position(
         "The decompositions compute the same mean or mask in several places.",
         leaves=(SHARED,),
     ),
-    "absorb": Place(
+    "absorb": Position(
         "Scales and shifts that remain from norms and attention are folded into weights. "
         "They are adjacent to layers only after the expansion.",
         (EXPANDED, PLAIN),
         ends=(PLAIN, SHARED),
     ),
-    "arrange": Place(
+    "arrange": Position(
         "Merging left views and permutes that have no effect or that are adjacent.",
         ends=(PLAIN, SHARED),
     ),
-    "unroll-loop": Place(
+    "unroll-loop": Position(
         "A loop with a static trip count is unrolled before any pass looks at loop bodies."
     ),
-    "fold-constants": Place(
+    "fold-constants": Position(
         "Operations that the decompositions produced may have constant operands."
     ),
-    "gather-strides": Place(
+    "gather-strides": Position(
         "Strided views of inputs become copies, so kernels need not support strides."
     ),
-    "remove-dead-code": Place("Dead operations must not be emitted.", leaves=(ALIVE,)),
-    "sweep": Place("The last passes count operators, so dead ones must be removed before them."),
-    "sweep-again": Place("Finishing left unused constants.", leaves=(ALIVE,)),
+    "remove-dead-code": Position("Dead operations must not be emitted.", leaves=(ALIVE,)),
+    "sweep": Position("The last passes count operators, so dead ones must be removed before them."),
+    "sweep-again": Position("Finishing left unused constants.", leaves=(ALIVE,)),
 }
 
 XNNPACK = {
-    "widen-floats": Place(
+    "widen-floats": Position(
         "The operands of a node have one float type. Adjacent casts must cancel before "
         "layers are matched.",
         leaves=(WIDE,),
     ),
-    "lower-quantized": Place(
+    "lower-quantized": Position(
         "Operations between casts are lowered to integer kernels where there is one, before "
         "floats are rewritten around them.",
         (TYPED,),
     ),
-    "lower-casts": Place(
+    "lower-casts": Position(
         "The remaining casts become nodes. A tensor without a quantized node loses its "
         "quantized type.",
         (TYPED,),
     ),
-    "multiply-experts": Place(
+    "multiply-experts": Position(
         "Experts are a sum over constant tables only after weights are folded.", (FOLDED,)
     ),
-    "choose-by-rank": Place(
+    "choose-by-rank": Position(
         "The selected experts are found by comparing ranks where the model multiplies by all "
         "experts."
     ),
-    "keep-images": Place(
+    "keep-images": Position(
         "A dynamic height and width must stay two axes while attention over them is one operation."
     ),
-    "ask-inputs": Place(
+    "ask-inputs": Position(
         "The sizes that attention needs as integers are known once it is expanded. They are "
         "read from an input before any other operation uses them.",
         (EXPANDED,),
     ),
-    "center-residual-stream": Place(
+    "center-residual-stream": Position(
         "A mean that can be folded into a layer's weights is found while a layer norm is one "
         "operation."
     ),
-    "decompose": Place(
+    "decompose": Position(
         "Norms and functions without a node become arithmetic whose constants can be folded "
         "into weights.",
         ends=(FOLDED, PLAIN, SHARED, WIDE),
     ),
-    "lower-products": Place(
+    "lower-products": Position(
         "A matrix product absorbs the permutes of its operands, which lowering would turn "
         "into nodes.",
     ),
-    "lower": Place("Every operation that has a node becomes that node.", leaves=(NODES,)),
-    "take-apart": Place(
+    "lower": Position("Every operation that has a node becomes that node.", leaves=(NODES,)),
+    "take-apart": Position(
         "An operation without a node may be decomposed into operations that have one. Whole "
         "operations are lowered first, because they need fewer nodes.",
         (NODES,),
         leaves=(APART,),
         ends=(FOLDED, NODES, PLAIN, SHARED, TYPED),
     ),
-    "lower-pieces": Place("The operations of the decompositions become nodes.", (APART,), (NODES,)),
-    "lift-scalars": Place(
+    "lower-pieces": Position(
+        "The operations of the decompositions become nodes.", (APART,), (NODES,)
+    ),
+    "lift-scalars": Position(
         "A node has no scalar operand. The upstream change consists of this pass.", ends=(PLAIN,)
     ),
-    "lift-scalars-of-pieces": Place(
+    "lift-scalars-of-pieces": Position(
         "The decompositions produce scalars, which a node takes as a constant tensor.",
         ends=(NODES, PLAIN),
     ),
-    "lower-lifted": Place(
+    "lower-lifted": Position(
         "Operations whose scalar operands were lifted have a node now.", leaves=(NODES,)
     ),
-    "leave-to-kernels": Place(
+    "leave-to-kernels": Position(
         "Operations that are not nodes by now run on ExecuTorch's kernels, so they must be "
         "operations that those kernels compute.",
         (NODES,),
         (APART,),
     ),
-    "share-nodes": Place(
+    "share-nodes": Position(
         "Lowering created the same transpose or constant for several users.", (NODES,), (SHARED,)
     ),
-    "narrow-to-what-is-read": Place(
+    "narrow-to-what-is-read": Position(
         "The parts of its operands that a node reads are known once all operations are nodes.",
         (NODES,),
         ends=(SHARED,),
     ),
-    "assign-layouts-first": Place(
+    "assign-layouts-first": Position(
         "A minimum cut over all nodes decides which images are channels last.", (NODES,)
     ),
-    "merge-layouts": Place("The cut left adjacent transposes, which are merged.", (NODES,), (MET,)),
-    "assign-layouts-again": Place(
+    "merge-layouts": Position(
+        "The cut left adjacent transposes, which are merged.", (NODES,), (MET,)
+    ),
+    "assign-layouts-again": Position(
         "Merging transposes changes costs, so the cut is computed again.", (MET,), ends=(MET,)
     ),
-    "merge-layouts-again": Place("The second cut left adjacent transposes, too.", (NODES,), (MET,)),
-    "patches-to-linear": Place(
+    "merge-layouts-again": Position(
+        "The second cut left adjacent transposes, too.", (NODES,), (MET,)
+    ),
+    "patches-to-linear": Position(
         "A convolution whose windows do not overlap is a matrix product. Whether the product "
         "is cheaper depends on its layout.",
         (MET,),
         ends=(MET,),
     ),
-    "merge-layouts-of-patches": Place(
+    "merge-layouts-of-patches": Position(
         "The product's views are merged with adjacent data movement.", (), (MET,)
     ),
-    "affine-by-channels": Place(
+    "affine-by-channels": Position(
         "An affine operation per channel is a depthwise node where layouts are channels last.",
         (MET,),
     ),
-    "fuse-clamp": Place(
+    "fuse-clamp": Position(
         "A clamp is fused into its producer once no rewrite moves nodes any more.", (NODES,)
     ),
-    "split-batch": Place(
+    "split-batch": Position(
         "A batch is split after clamps are fused into their nodes. Each piece then chooses "
         "its kernel.",
         (NODES, MET),
     ),
-    "choose-kernels": Place(
+    "choose-kernels": Position(
         "Forms that are slow on some kernels only are chosen last, by cost.", (NODES,)
     ),
-    "partition-xnnpack": Place(
+    "partition-xnnpack": Position(
         "Nodes are partitioned into delegates once no pass changes them any more.", (NODES, APART)
     ),
-    "remove-noop-expands": Place("The upstream change consists of this pass.", (APART,)),
+    "remove-noop-expands": Position("The upstream change consists of this pass.", (APART,)),
 }
 PUBLISHED = {
-    "take-apart": Place(
+    "take-apart": Position(
         "The stock flow decomposes first, and thereby decomposes attention.",
         leaves=(APART,),
         ends=(PLAIN,),
@@ -251,157 +259,157 @@ PUBLISHED = {
 }
 
 TOSA_STEPS = {
-    "adopt-executorch-mx": Place(
+    "adopt-executorch-mx": Position(
         "ExecuTorch's form of block-scaled layers is replaced by the canonical form."
     ),
-    "choose-mx-form": Place(
+    "choose-mx-form": Position(
         "A block-scaled layer gets the element types that the target's extensions allow "
         "while it is one operation."
     ),
-    "lower-custom-to-tosa": Place(
+    "lower-custom-to-tosa": Position(
         "An operator of a user's library must be lowered as a whole before the decompositions run."
     ),
-    "strip-boundary": Place(
+    "strip-boundary": Position(
         "The inputs and outputs of an integer program are the quantized integers.", (TYPED,)
     ),
-    "lower-int8": Place(
+    "lower-int8": Position(
         "Quantized layers become integer operators and RESCALE before floats are lowered.",
         (TYPED,),
         ends=(SHARED,),
     ),
-    "lower-casts": Place("The remaining casts become arithmetic.", (TYPED,)),
-    "fewer-integers": Place("Adjacent tables and rescales are merged."),
-    "split": Place(
+    "lower-casts": Position("The remaining casts become arithmetic.", (TYPED,)),
+    "fewer-integers": Position("Adjacent tables and rescales are merged."),
+    "split": Position(
         "Operations that TOSA lacks are decomposed. Norms become arithmetic whose constants "
         "can be folded into weights.",
         ends=(PLAIN, SHARED),
     ),
-    "lower": Place(
+    "lower": Position(
         "Every operation that has a TOSA operator becomes that operator.", leaves=(OPERATORS,)
     ),
-    "take-apart": Place(
+    "take-apart": Position(
         "An operation without an operator may be decomposed into operations that have one. "
         "Whole operations are lowered first, because they need fewer operators.",
         (OPERATORS,),
         ends=(FOLDED, OPERATORS, PLAIN, SHARED, TYPED),
     ),
-    "guard-softmax": Place(
+    "guard-softmax": Position(
         "A decomposed softmax must keep finite values in rows that are fully masked."
     ),
-    "lower-pieces": Place(
+    "lower-pieces": Position(
         "The operations of the decompositions become operators.", leaves=(OPERATORS,)
     ),
-    "take-the-rest-apart": Place(
+    "take-the-rest-apart": Position(
         "An operation that PyTorch's decompositions left is traced through its own definition.",
         (OPERATORS,),
         ends=(FOLDED, OPERATORS, PLAIN, SHARED, TYPED),
     ),
-    "lower-the-rest": Place("The traced operations become operators.", leaves=(OPERATORS,)),
-    "share-operators": Place(
+    "lower-the-rest": Position("The traced operations become operators.", leaves=(OPERATORS,)),
+    "share-operators": Position(
         "Lowering created the same constant or transpose for several users.", leaves=(SHARED,)
     ),
-    "lower-control-to-tosa": Place(
+    "lower-control-to-tosa": Position(
         "Branches and loops become operators once their bodies consist of operators.", (OPERATORS,)
     ),
-    "merge-layouts": Place(
+    "merge-layouts": Position(
         "Lowering left adjacent transposes, which are merged.", (), (TOSA_MET,), (SHARED,)
     ),
-    "place-layouts-first": Place(
+    "place-layouts-first": Position(
         "A minimum cut over all operators decides which images are channels last.",
         (TOSA_MET,),
         ends=(TOSA_MET, SHARED),
     ),
-    "merge-layouts-between": Place(
+    "merge-layouts-between": Position(
         "The first cut left adjacent transposes, which are merged.", (), (TOSA_MET,)
     ),
-    "place-layouts-again": Place(
+    "place-layouts-again": Position(
         "Merging transposes changes costs, so the cut is computed again.",
         (TOSA_MET,),
         ends=(TOSA_MET,),
     ),
-    "layout": Place(
+    "layout": Position(
         "The cut left adjacent transposes, which are merged across slices and reshapes, too.",
         (),
         (TOSA_MET,),
     ),
-    "share-layouts": Place("Several users of one tensor have the same transpose."),
-    "gather-truths": Place("TOSA 1.0 does not gather booleans, so they are gathered as bytes."),
-    "scatter-truths": Place("TOSA 1.0 does not scatter booleans either."),
-    "narrow-indices": Place(
+    "share-layouts": Position("Several users of one tensor have the same transpose."),
+    "gather-truths": Position("TOSA 1.0 does not gather booleans, so they are gathered as bytes."),
+    "scatter-truths": Position("TOSA 1.0 does not scatter booleans either."),
+    "narrow-indices": Position(
         "Whether 32 bits suffice for an index is computed over all operators at once.", ()
     ),
-    "count-in-floats": Place("The largest value of an index is known once its width is chosen."),
-    "finish-tosa": Place("The profile is checked on the program that is emitted.", ()),
+    "count-in-floats": Position("The largest value of an index is known once its width is chosen."),
+    "finish-tosa": Position("The profile is checked on the program that is emitted.", ()),
 }
 
 CMSIS = {
-    "lower-to-cmsis": Place(
+    "lower-to-cmsis": Position(
         "Quantized layers become the library's operators.", (TYPED,), ends=(TYPED,)
     ),
-    "explain-floats": Place(
+    "explain-floats": Position(
         "Each operation that stayed in floats gets a reason while its neighbors are still there."
     ),
-    "lower-boundary": Place("The remaining casts are the boundary between floats and bytes."),
-    "lift-number-operand": Place("A kernel takes tensors where a graph had scalars."),
-    "decompose-for-kernels": Place(
+    "lower-boundary": Position("The remaining casts are the boundary between floats and bytes."),
+    "lift-number-operand": Position("A kernel takes tensors where a graph had scalars."),
+    "decompose-for-kernels": Position(
         "Operations that CMSIS-NN lacks run on ExecuTorch's kernels, so they must be "
         "operations that those kernels compute.",
         leaves=(APART,),
         ends=(PLAIN, SHARED, TYPED),
     ),
-    "fold-constants-of-kernels": Place(
+    "fold-constants-of-kernels": Position(
         "Operations that the decompositions produced may have constant operands."
     ),
-    "channels-last-ports": Place(
+    "channels-last-ports": Position(
         "Images that would be transposed at an input or output are taken and returned "
         "channels last."
     ),
-    "lower-layouts": Place(
+    "lower-layouts": Position(
         "Lowering left adjacent layout changes, which are merged.", leaves=(CMSIS_MET,)
     ),
-    "assign-layouts": Place(
+    "assign-layouts": Position(
         "A minimum cut over all operators decides which tensors are channels last.",
         ends=(CMSIS_MET,),
     ),
-    "merge-layouts": Place(
+    "merge-layouts": Position(
         "The cut left adjacent layout changes, which are merged.", leaves=(CMSIS_MET,)
     ),
-    "absorb-flatten": Place(
+    "absorb-flatten": Position(
         "The layout change of a flattened image is folded into the next layer's weights. The "
         "remaining layout changes are copies.",
         (CMSIS_MET,),
     ),
-    "share-kernels": Place("Several users of one tensor have the same copy."),
-    "fold-kernel-sum": Place(
+    "share-kernels": Position("Several users of one tensor have the same copy."),
+    "fold-kernel-sum": Position(
         "The form of a layer's bias depends on the core. It is chosen after the rest of the "
         "layer is known."
     ),
-    "state-target": Place("The level is set once the program contains only its operations."),
-    "order-operators": Place(
+    "state-target": Position("The level is set once the program contains only its operations."),
+    "order-operators": Position(
         "Operators are scheduled for the least peak memory, which requires the final operators."
     ),
-    "plan-memory": Place("Memory is planned for the final order of operators."),
-    "slices-as-parts": Place("A contiguous slice is a view once memory is planned."),
-    "parts-as-they-are": Place(
+    "plan-memory": Position("Memory is planned for the final order of operators."),
+    "slices-as-parts": Position("A contiguous slice is a view once memory is planned."),
+    "parts-as-they-are": Position(
         "Views are read with their own type once all contiguous slices are views."
     ),
-    "integer-ports": Place(
+    "integer-ports": Position(
         "Inputs and outputs are integers where the caller requests it.", (TYPED,)
     ),
-    "lower-for-npu": Place(
+    "lower-for-npu": Position(
         "The accelerator gets the operations of the quantized program that it supports. The "
         "CPU gets the others.",
         (TYPED,),
         ends=(SHARED,),
     ),
-    "keep-bytes": Place(
+    "keep-bytes": Position(
         "A rescale with several users is duplicated for each of them, because Vela fuses a "
         "rescale with its user only if it has no other, and then keeps bytes."
     ),
-    "partition-ethosu": Place(
+    "partition-ethosu": Position(
         "Operators are partitioned into delegates once no pass changes them any more."
     ),
-    "share-operators": Place("Lowering created the same constant for several users."),
+    "share-operators": Position("Lowering created the same constant for several users."),
 }
 
 OF_TARGETS = {
@@ -414,7 +422,7 @@ OF_TARGETS = {
 }
 
 
-def places_of(target: str) -> dict[str, Place]:
+def places_of(target: str) -> dict[str, Position]:
     """Return the ordering constraint of each pass of a target's pipeline, by the pass's name."""
     own = next(places for start, places in OF_TARGETS.items() if target.startswith(start))
     return {**EVERYWHERE, **own}

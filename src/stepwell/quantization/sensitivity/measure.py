@@ -28,7 +28,7 @@ from stepwell.quantization.sensitivity.quantization_points import Quantized, pai
 from stepwell.quantization.sensitivity.remedies import Widened, int16_activations, wider_payload
 from stepwell.quantization.sensitivity.replay import Playback
 from stepwell.quantization.sensitivity.result import Accuracy
-from stepwell.quantization.sensitivity.stages import Way, down
+from stepwell.quantization.sensitivity.stages import StageComparison, down
 from stepwell.targets.table import find_target
 from stepwell.targets.target import PipelineLike
 from stepwell.translate.importer.export_call import export
@@ -176,7 +176,7 @@ def _measured(
     first = batches[: max(levels, 1)]
     run = model.eval() if isinstance(model, torch.nn.Module) else None
     reference = [_listed(run(*x)) if run else pair.original.run(*x) for x, _ in first]
-    way = Way(first, reference, metric, [])
+    way = StageComparison(first, reference, metric, [])
     if run is not None:
         way.take("model", lambda *x: _listed(run(*x)))
     way.take("program", pair.original.run)

@@ -40,7 +40,7 @@ class Stage:
 
 
 @dataclass
-class Way:
+class StageComparison:
     """The stages so far, each compared with the previous one."""
 
     batches: Sequence[Batch]
@@ -66,7 +66,7 @@ class Way:
 
 
 def down(
-    way: Way,
+    way: StageComparison,
     program: Program,
     target: str,
     pipeline: PipelineLike | None,
@@ -105,7 +105,7 @@ def in_floats(program: Program, run: Run) -> Run:
 
 
 def _step(
-    way: Way,
+    way: StageComparison,
     ahead: Sequence[Judged],
     program: Program,
     target: str,
@@ -116,7 +116,7 @@ def _step(
     """Find the first of some passes after which the loss occurs, by bisection."""  # fmt: skip
 
     def is_lost(name: str) -> bool:
-        probe = Way(way.batches[:1], way.reference[:1], way.metric, [], ahead[:1])
+        probe = StageComparison(way.batches[:1], way.reference[:1], way.metric, [], ahead[:1])
         part = lower(program, target, pipeline, stop=name, **options).program
         probe.take(name, in_floats(part, part.run))
         return probe.stages[-1].loss.is_sure and probe.stages[-1].loss.mean > 0

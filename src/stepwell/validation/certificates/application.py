@@ -19,7 +19,7 @@ from stepwell.ir.rewriting.rewriter import Rewriter
 from stepwell.ir.types import dims
 from stepwell.translate.rules.rewrite import RuleRewrite
 from stepwell.validation.certificates.decision import held_dtype
-from stepwell.validation.certificates.graph import Definition, Graph, said_by
+from stepwell.validation.certificates.graph import Definition, EqualityGraph, said_by
 from stepwell.validation.certificates.statements import pairs_of
 from stepwell.validation.rules.kept_verdicts import covers, known
 
@@ -88,8 +88,8 @@ def _writes_otherwise(program: Program, rewrite: type[Rewrite[Any]], place: int)
     return f"{rewrite.name} writes something else"
 
 
-def _interned(program: Program) -> tuple[Graph, dict[SSAValue, int]]:
-    graph, numbers = Graph(), dict[SSAValue, int]()
+def _interned(program: Program) -> tuple[EqualityGraph, dict[SSAValue, int]]:
+    graph, numbers = EqualityGraph(), dict[SSAValue, int]()
     block = program.method("equal").body.block
     for argument in block.args:
         numbers[argument] = graph.new()

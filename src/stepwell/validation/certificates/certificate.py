@@ -26,7 +26,7 @@ from stepwell.ir.weights import WeightStore
 from stepwell.validation.certificates.application import allowed, follows_rule, hash_of_rule, runs
 from stepwell.validation.certificates.decision import KINDS, Undecided, is_constant
 from stepwell.validation.certificates.exhaustive import NotOfBytes, apart_on_all
-from stepwell.validation.certificates.recorder import Application, Recorder
+from stepwell.validation.certificates.recorder import Application, StatementRecorder
 from stepwell.validation.certificates.renaming import Decisions
 from stepwell.validation.certificates.statements import read
 
@@ -160,7 +160,7 @@ def _digest(rows: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(rows, sort_keys=True).encode()).hexdigest()
 
 
-def certificate(recorder: Recorder, target: str) -> Certificate:
+def certificate(recorder: StatementRecorder, target: str) -> Certificate:
     """Determine the evidence for each application of a lowering."""
     program = recorder.program
     decisions = Decisions(recorder.weights)

@@ -94,7 +94,7 @@ def _made_in(op: Operation) -> list[SSAValue]:
 
 
 @dataclass
-class Graph:
+class EqualityGraph:
     """Definitions and classes of equal values."""
 
     definitions: dict[int, Definition] = field(default_factory=dict[int, Definition])

@@ -15,7 +15,7 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import Bound, Pass, Rewrite, Rewriter, Step, bound_of, step_name
 from stepwell.ir.syntax.text import to_text
 from stepwell.ir.weights import WeightStore
-from stepwell.validation.certificates.graph import Definition, Graph, said_by
+from stepwell.validation.certificates.graph import Definition, EqualityGraph, said_by
 from stepwell.validation.certificates.statements import Cone, TooLarge
 
 WHOLE = 1 << 30
@@ -47,11 +47,11 @@ class Application:
 
 
 @dataclass
-class Recorder:
+class StatementRecorder:
     """Numbers of the values of a program during its lowering, and statements about them."""
 
     program: Program
-    graph: Graph = field(default_factory=Graph)
+    graph: EqualityGraph = field(default_factory=EqualityGraph)
     weights: WeightStore = field(default_factory=WeightStore)
     """All weights of the lowering."""
     applications: list[Application] = field(default_factory=list[Application])

@@ -23,7 +23,7 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from stepwell.ir.program import Program
 from stepwell.ir.types import dims
 from stepwell.ir.weights import WeightStore
-from stepwell.validation.certificates.graph import Definition, Graph
+from stepwell.validation.certificates.graph import Definition, EqualityGraph
 
 NEAR = 12
 """The limit of ops before a replaced value that are part of a statement."""
@@ -49,7 +49,7 @@ class Cone:
         most: the limit of ops in a statement.
     """
 
-    graph: Graph
+    graph: EqualityGraph
     made: Made
     fresh: set[int]
     deep: int = 0

@@ -46,7 +46,7 @@ from stepwell.validation.certificates.certificate import (
 from stepwell.validation.certificates.decision import KINDS, TRIED, Undecided
 from stepwell.validation.certificates.exhaustive import NotOfBytes, apart_on_all
 from stepwell.validation.certificates.field import chosen_by
-from stepwell.validation.certificates.graph import ONCE, Definition, Graph, said_by
+from stepwell.validation.certificates.graph import ONCE, Definition, EqualityGraph, said_by
 from stepwell.validation.certificates.recorder import observed
 from stepwell.validation.certificates.renaming import Decisions
 from stepwell.validation.certificates.statements import (
@@ -116,7 +116,7 @@ class Verified:
         return f"holds, not proved: {text} ({reasons})"
 
 
-class Refused(Exception):
+class FalseClaim(Exception):
     """A claim of a certificate is false."""
 
 
@@ -159,7 +159,7 @@ def _bound_of(name: str) -> Bound:
     """
     found = [bound_of(cast(Step, each)) for each in step_classes().values() if each.name == name]
     if not found:
-        raise Refused(f"there is no step {name[:40]!r}, so nothing is run for it")
+        raise FalseClaim(f"there is no step {name[:40]!r}, so nothing is run for it")
     return allowed(max(found, key=lambda each: (each.relative, each.absolute, each.units)))
 
 
@@ -168,7 +168,7 @@ def _said(error: Exception) -> str:
         return error.problems[0].fact
     lines = str(error).splitlines()
     text = lines[0] if lines else ""
-    return text if isinstance(error, Refused) else f"it cannot be checked: {text or error!r}"
+    return text if isinstance(error, FalseClaim) else f"it cannot be checked: {text or error!r}"
 
 
 @dataclass
@@ -176,7 +176,7 @@ class _Check:
     certificate: Certificate
     seed: int
     given: Sequence[WeightStore]
-    graph: Graph = field(default_factory=Graph)
+    graph: EqualityGraph = field(default_factory=EqualityGraph)
     faults: list[str] = field(default_factory=list[str])
     proved: int = 0
     implied: int = 0
@@ -205,7 +205,7 @@ class _Check:
         self.last = parsed(self.certificate.end, self.store)
         for program in (self.start, self.last):
             if problem := next(find_problems(program.module, program.weights), None):
-                raise Refused(problem.fact)
+                raise FalseClaim(problem.fact)
         numbers: dict[SSAValue, int] = {}
         self.effects: dict[str, list[Definition]] = {}
         self.dropped = set[Definition]()
@@ -232,16 +232,16 @@ class _Check:
         name, level = self.certificate.target, level_of(self.last.module)
         stages = find_target(name).stages
         if level not in ("aten", *stages):
-            raise Refused(f"a program at level {level!r} is none of target {name}")
+            raise FalseClaim(f"a program at level {level!r} is none of target {name}")
         said = self.last.module.attributes.get("tosa.target")
         if isinstance(said, StringAttr) and find_target(said.data).name != find_target(name).name:
-            raise Refused(f"the last program is for {said.data}, not {name}")
+            raise FalseClaim(f"the last program is for {said.data}, not {name}")
 
     def _number(self, value: SSAValue) -> int:
         """Return the number of a value that a text names."""
         name = value.name_hint or ""
         if _NAME.fullmatch(name) is None:
-            raise Refused(f"%{name[:40]} has no number")
+            raise FalseClaim(f"%{name[:40]} has no number")
         if name not in self._names:
             self._names[name] = self.graph.new()
         return self._names[name]
@@ -249,7 +249,7 @@ class _Check:
     def _new(self, value: SSAValue) -> int:
         number = self._number(value)
         if number in self._types:
-            raise Refused(f"%{value.name_hint} is defined twice")
+            raise FalseClaim(f"%{value.name_hint} is defined twice")
         self._types[number] = value.type
         return number
 
@@ -257,7 +257,7 @@ class _Check:
         """Verify one application, and merge its pairs."""
         if not entry.statement:
             if entry.by not in _IMPLIED:
-                raise Refused(f"it states nothing, and is said to rest on {entry.by[:40]!r}")
+                raise FalseClaim(f"it states nothing, and is said to rest on {entry.by[:40]!r}")
             self.implied += 1
             return
         program = parsed(entry.statement, self.store)
@@ -265,7 +265,7 @@ class _Check:
         pairs = self._placed(program)
         try:
             label = self._rests_on(entry, program)
-        except (Refused, StepwellError) as error:
+        except (FalseClaim, StepwellError) as error:
             raise self._with_remedy(program, error) from error
         if label is None:
             self.proved += 1
@@ -312,7 +312,7 @@ class _Check:
         else:
             why = f"it rests on {entry.by[:40]!r}, which is no proof"
         if why is not None:
-            raise Refused(why)
+            raise FalseClaim(why)
         return None
 
     def _with_remedy(self, program: Program, error: Exception) -> Exception:
@@ -320,7 +320,7 @@ class _Check:
         leaves = [k for k in weights_of(program) if self.store.recipe_of(k) is None]
         bare = [key for key in leaves if not self.store.is_known(key)]
         hint = f"; no program that is given holds {bare[0]!r}: give the source" if bare else ""
-        return Refused(_said(error) + hint)
+        return FalseClaim(_said(error) + hint)
 
     def _check_form(self, program: Program) -> None:
         """Check that a statement is one method whose ops compute its pairs and have their declared
@@ -332,9 +332,9 @@ class _Check:
         (method,) = program.methods.values()
         last = method.body.block.last_op
         if method.sym_name.data != "equal" or not isinstance(last, ReturnOp):
-            raise Refused("its method is not @equal, or returns nothing")
+            raise FalseClaim("its method is not @equal, or returns nothing")
         if not last.operands or len(last.operands) % 2:
-            raise Refused("its results are no pairs")
+            raise FalseClaim("its results are no pairs")
         ranges = [
             r for f in self.start.methods.values() if (r := f.attributes.get("stepwell.ranges"))
         ]
@@ -342,9 +342,9 @@ class _Check:
         if ranges:
             method.attributes["stepwell.ranges"] = ranges[0]
         if problem := next(find_problems(program.module, self.store, membership=False), None):
-            raise Refused(problem.fact)
+            raise FalseClaim(problem.fact)
         if (count := elements_of(program)) > MOST_ELEMENTS:
-            raise Refused(f"its values have {count} elements, more than {MOST_ELEMENTS}")
+            raise FalseClaim(f"its values have {count} elements, more than {MOST_ELEMENTS}")
 
     def _placed(self, program: Program) -> list[tuple[int, int]]:
         """Return the pairs of a statement in the program, whose definitions must match the
@@ -355,21 +355,21 @@ class _Check:
         for argument in block.args:
             number = numbers[argument] = self._number(argument)
             if number not in self._types:
-                raise Refused(f"%{argument.name_hint} is not a known value")
+                raise FalseClaim(f"%{argument.name_hint} is not a known value")
             if argument.type != self._types[number]:
                 stated, held = argument.type, self._types[number]
-                raise Refused(f"%{argument.name_hint} is {held}, not {stated}")
+                raise FalseClaim(f"%{argument.name_hint} is {held}, not {stated}")
         for op in block.ops:
             if isinstance(op, ReturnOp):
                 continue
             if not op.results:
-                raise Refused(f"{op.name} gives no value")
+                raise FalseClaim(f"{op.name} gives no value")
             numbers.update((result, self._number(result)) for result in op.results)
             made = _definition(op, numbers)
             if any(value in self._types for value in made.results):
                 same = self.graph.find(made)
                 if same is None or not self.graph.are_equal(same.results, made.results):
-                    raise Refused(
+                    raise FalseClaim(
                         f"%{op.results[0].name_hint} does not match the program's definition"
                     )
             else:
@@ -378,7 +378,7 @@ class _Check:
         pairs = pairs_of(program)
         for old, new in pairs:
             if old.type != new.type:
-                raise Refused(f"{old.type} is claimed to be equal to {new.type}")
+                raise FalseClaim(f"{old.type} is claimed to be equal to {new.type}")
         return [(numbers[old], numbers[new]) for old, new in pairs]
 
     def end(self, program: Program) -> None:
@@ -388,12 +388,12 @@ class _Check:
             Refused: it does not.
         """
         if (mine := list(program.methods)) != (theirs := list(self.start.methods)):
-            raise Refused(f"it has the methods {mine}, the first program {theirs}")
+            raise FalseClaim(f"it has the methods {mine}, the first program {theirs}")
         numbers: dict[SSAValue, int] = {}
         for name, func in program.methods.items():
             first = self.start.methods[name]
             if func.function_type != first.function_type or func.attributes != first.attributes:
-                raise Refused(f"method @{name} has another signature than the first program's")
+                raise FalseClaim(f"method @{name} has another signature than the first program's")
             numbers.update(zip(func.body.block.args, self.inputs[name], strict=True))
             effects = iter(self.effects[name])
             for op in func.body.block.ops:
@@ -408,10 +408,10 @@ class _Check:
                 numbers.update(zip(op.results, same.results, strict=True))
             self._next(effects, None)
         if [name for name, _ in observed(program)] != [name for name, _ in observed(self.start)]:
-            raise Refused("it writes to other state or inputs than the first program")
+            raise FalseClaim("it writes to other state or inputs than the first program")
         found = [numbers[value] for _, value in observed(program)]
         if not self.graph.are_equal(found, self.wanted):
-            raise Refused("it does not follow from the first program")
+            raise FalseClaim("it does not follow from the first program")
 
     def _next(self, effects: Iterator[Definition], wanted: Definition | None) -> Definition:
         """Return the next side effect of the first program, which must equal that of the last;
@@ -422,12 +422,12 @@ class _Check:
             if wanted and is_same and self.graph.are_equal(effect.operands, wanted.operands):
                 return effect
             if not effect.op.name.startswith(_ASSERTIONS):
-                raise Refused(f"{effect.op.name} of the first program is not there, or moved")
+                raise FalseClaim(f"{effect.op.name} of the first program is not there, or moved")
             # The verifier checks types.
             if effect.op.name != "aten._assert_tensor_metadata.default":
                 self.dropped.add(effect)
         if wanted is not None:
-            raise Refused(f"{wanted.op.name} is not in the first program")
+            raise FalseClaim(f"{wanted.op.name} is not in the first program")
         return cast(Definition, None)
 
 

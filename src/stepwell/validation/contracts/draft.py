@@ -51,7 +51,7 @@ class Ref:
 
 
 @dataclass
-class Source:
+class DraftInput:
     """An input (no key) or a weight.
 
     Attributes:
@@ -99,7 +99,7 @@ class Step:
 class Draft:
     """An editable method."""
 
-    sources: list[Source]
+    sources: list[DraftInput]
     steps: list[Step]
     returned: list[int]
     name: str
@@ -181,12 +181,12 @@ def draft_of(text: str) -> Draft:
     func = next(op for op in module.ops if isinstance(op, FuncOp))
     signature = get_signature(func)
     numbers: dict[SSAValue, Any] = {}
-    sources: list[Source] = []
+    sources: list[DraftInput] = []
     steps: list[Step] = []
     returned: list[int] = []
     for argument, port in zip(func.body.block.args, signature.runtime_inputs, strict=True):
         numbers[argument] = Ref(len(numbers))
-        sources.append(Source(numbers[argument].number, argument.type, order=port.dim_order))
+        sources.append(DraftInput(numbers[argument].number, argument.type, order=port.dim_order))
     for op in func.body.block.ops:
         if isinstance(op, ReturnOp):
             returned = [numbers[value].number for value in op.operands]
@@ -196,7 +196,7 @@ def draft_of(text: str) -> Draft:
         made = [numbers[result].number for result in op.results]
         if isinstance(op, WeightOp):
             key = op.key.data
-            sources.append(Source(made[0], op.result.type, key, op.kind.data, fill_of(key)))
+            sources.append(DraftInput(made[0], op.result.type, key, op.kind.data, fill_of(key)))
             continue
         given = {str(i): numbers[value] for i, value in enumerate(op.operands)}
         properties = dict(op.properties)
@@ -267,7 +267,7 @@ class _Builder:
             raise Dropped(problems[0].fact)
         return program
 
-    def _sign(self, func: FuncOp, inputs: Sequence[Source], values: Sequence[SSAValue]) -> None:
+    def _sign(self, func: FuncOp, inputs: Sequence[DraftInput], values: Sequence[SSAValue]) -> None:
         orders = [
             order if order is not None and len(order) == len(dims(value.type)) else None
             for order, value in zip_longest(self.draft.orders[: len(values)], values)
@@ -283,7 +283,7 @@ class _Builder:
         ranges = dict(self.draft.ranges)
         set_signature(func, replace(signature, inputs=ports, outputs=outputs, ranges=ranges))
 
-    def _weight(self, source: Source, block: Block) -> None:
+    def _weight(self, source: DraftInput, block: Block) -> None:
         assert source.key is not None
         _check_size(source.type)
         if any(isinstance(dim, Size) for dim in dims(source.type)):

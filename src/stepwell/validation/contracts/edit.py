@@ -12,7 +12,7 @@ from xdsl.dialects.builtin import (
 )
 
 from stepwell.ir import dtypes
-from stepwell.validation.contracts.draft import Draft, Source
+from stepwell.validation.contracts.draft import Draft, DraftInput
 
 Change = Callable[[Draft], None]
 
@@ -58,12 +58,12 @@ WORDS: dict[str, tuple[str, ...]] = {
 """The choices of a string argument, by its name."""
 
 
-def name_of(draft: Draft, source: Source) -> str:
+def name_of(draft: Draft, source: DraftInput) -> str:
     """Return the name of a source in labels."""
     return source.key or f"input {[s for s in draft.sources if s.key is None].index(source)}"
 
 
-def tensors_of(draft: Draft) -> Iterator[tuple[int, Source]]:
+def tensors_of(draft: Draft) -> Iterator[tuple[int, DraftInput]]:
     """Yield the tensor sources with their index."""
     for index, source in enumerate(draft.sources):
         if isinstance(source.type, TensorType):

@@ -27,7 +27,7 @@ from stepwell.ir.syntax.text import to_text
 from stepwell.ir.types import IntType, dims, element, symbols_of, tensor
 from stepwell.translate.rules.examples import root_of
 from stepwell.validation.rules.instances import SOME, Instance, Unknown
-from stepwell.validation.rules.instantiation import NotWritten, Statement, Written
+from stepwell.validation.rules.instantiation import NotWritten, RuleProgram, Statement
 from stepwell.validation.rules.numbers import Unproven
 
 SPECIAL = (1.0, 0.0, -0.0, -1.0, 2.5, -2.5, 0.3, 7.0, -30.0, 1e-3, 100.0,
@@ -182,7 +182,7 @@ def _size(size: Size, scale: int, is_pointwise: bool) -> int:
 
 
 def differs(
-    written: Written,
+    written: RuleProgram,
     bound: Bound,
     *,
     is_strict: bool = False,
@@ -231,7 +231,9 @@ def differs(
     return "agrees"
 
 
-def _beyond(one: Any, other: Any, bound: Bound, written: Written, inputs: tuple[Any, ...]) -> Any:
+def _beyond(
+    one: Any, other: Any, bound: Bound, written: RuleProgram, inputs: tuple[Any, ...]
+) -> Any:
     """Return where two results differ by more than twice the numeric bound."""
     wide, seen = one.double(), other.double()
     allowed = bound.absolute + bound.relative * wide.abs()
@@ -267,7 +269,7 @@ def _apart(one: Any, other: Any, bound: Bound, inputs: tuple[Any, ...]) -> Any:
 
 
 def _shrunk(
-    written: Written, inputs: tuple[Any, ...], wrong: Any, one: Any, other: Any
+    written: RuleProgram, inputs: tuple[Any, ...], wrong: Any, one: Any, other: Any
 ) -> Counterexample:
     """Reduce the inputs to the first wrong element, if the elements are independent."""
     at = int(wrong.reshape(-1).nonzero()[0])
@@ -387,7 +389,7 @@ def input_of(
 
 
 def _example(
-    written: Written, inputs: tuple[Any, ...], wanted: Any, found: Any, resized: int = 0
+    written: RuleProgram, inputs: tuple[Any, ...], wanted: Any, found: Any, resized: int = 0
 ) -> Counterexample:
     olds, news = [[pair[side] for pair in written.pairs] for side in (0, 1)]
     texts = [_text_of(written.program, values) for values in (olds, news)]

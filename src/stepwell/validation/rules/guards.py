@@ -38,7 +38,7 @@ from stepwell.translate.rules.compiling import Matched, Matcher, Namespace, comp
 from stepwell.translate.rules.examples import missed, root_of
 from stepwell.translate.rules.notation import Computed, Miss, Rule, Where
 from stepwell.translate.rules.rewrite import RuleRewrite
-from stepwell.translate.rules.writing import Writer
+from stepwell.translate.rules.writing import RuleWriter
 from stepwell.validation.rules.counterexamples import (
     Counterexample,
     differs,
@@ -49,7 +49,7 @@ from stepwell.validation.rules.counterexamples import (
 )
 from stepwell.validation.rules.drafts import drafts
 from stepwell.validation.rules.hashes import hash_of, whole_hash_of
-from stepwell.validation.rules.instantiation import FAILS, NotWritten, Written, applied, drafted
+from stepwell.validation.rules.instantiation import FAILS, NotWritten, RuleProgram, applied, drafted
 from stepwell.validation.rules.kept_verdicts import Dropped, Kind, known
 from stepwell.validation.rules.numbers import Unproven
 from stepwell.validation.rules.verdicts import UNNEEDED
@@ -140,7 +140,7 @@ class _Without:
         }
         self.whole: Matcher = compile_rule(self.form, namespace, options)
         self.matcher: Matcher = compile_rule(self.bare, namespace, options)
-        self.writer = Writer(self.bare, self.rewrite.namespace)
+        self.writer = RuleWriter(self.bare, self.rewrite.namespace)
 
     def _mine(self) -> Where:
         alike = (self.clause.predicate, self.clause.arguments, self.clause.negated)
@@ -301,7 +301,7 @@ def _fails(assertion: Operation, program: Program) -> str | None:
     return None if error is None else f"it fails, and nothing would: {error}"
 
 
-def _lies_otherwise(written: Written) -> str | None:
+def _lies_otherwise(written: RuleProgram) -> str | None:
     """Return how the memory order of a replaced value changes; None if it does not."""
     arguments = written.program.method().body.block.args
     for pair in written.pairs:
@@ -414,7 +414,7 @@ def _of_target(rewrite: type[RuleRewrite], clause: Where) -> tuple[Kind, str]:
     return "labeled" if ran.reason else "open", f"refuses “{ran.reason}”: {said}"
 
 
-def _rounds_more(written: Written) -> str:
+def _rounds_more(written: RuleProgram) -> str:
     """Return how many ops round to halves, and how many did before."""
     of = element(written.pairs[0][1].type)
     if of not in (f16, bf16):
@@ -430,7 +430,7 @@ cancellation.
 """
 
 
-def _is_further_off(written: Written, rewrite: type[RuleRewrite]) -> str:
+def _is_further_off(written: RuleProgram, rewrite: type[RuleRewrite]) -> str:
     """Return a counterexample that loses digits within the bound on its magnitudes; else ""."""
     if not rewrite.bound.magnitudes or not _can_run(written.program):
         return ""

@@ -21,7 +21,7 @@ from stepwell.translate.rules.compiling import Matched, Matcher, Namespace, comp
 from stepwell.translate.rules.examples import Example, elements_of, root_of
 from stepwell.translate.rules.notation import Computed, Line, Rule, Term
 from stepwell.translate.rules.rewrite import RuleRewrite
-from stepwell.translate.rules.writing import Found, Writer
+from stepwell.translate.rules.writing import Found, RuleWriter
 from stepwell.validation.rules.instances import Instance, Unknown
 from stepwell.validation.rules.numbers import Number, Path, Rebound, Tokens, Unproven, taking
 
@@ -35,7 +35,7 @@ class NotWritten(StepwellError):
 
 
 @dataclass(frozen=True)
-class Written:
+class RuleProgram:
     """A program with both sides of a rule: the pattern and the replacement.
 
     Attributes:
@@ -101,7 +101,7 @@ def drafted(
     raise NotWritten(str(refused).splitlines()[0] if str(refused) else "no op takes this")
 
 
-class _SymbolicWriter(Writer):
+class _SymbolicWriter(RuleWriter):
     """A writer whose functions compute with symbolic numbers, and whose ops contain tokens."""
 
     def __init__(self, rule: Rule, namespace: Namespace, tokens: Tokens) -> None:
@@ -131,9 +131,9 @@ class Statement:
         }
         self._matcher: Matcher = compile_rule(rule, self.namespace)
         self._writer = _SymbolicWriter(rule, self.namespace, self.tokens)
-        self._plain: tuple[Matcher, Writer] | None = None
+        self._plain: tuple[Matcher, RuleWriter] | None = None
 
-    def written(self, instance: Instance, path: Path) -> Written | None:
+    def written(self, instance: Instance, path: Path) -> RuleProgram | None:
         """Return both sides on one path; None if a condition does not hold.
 
         Raises:
@@ -145,12 +145,12 @@ class Statement:
         program = drafted(self.rewrite, self.rule, given)
         return applied(self.rule, program, self._matcher, self._writer)
 
-    def concrete(self, given: Mapping[str, Any]) -> Written | None:
+    def concrete(self, given: Mapping[str, Any]) -> RuleProgram | None:
         """Return both sides for concrete numbers, by the rule's own matcher."""
         if self._plain is None:
             self._plain = (
                 compile_rule(self.rule, self.rewrite.namespace),
-                Writer(self.rule, self.rewrite.namespace),
+                RuleWriter(self.rule, self.rewrite.namespace),
             )
         return applied(self.rule, drafted(self.rewrite, self.rule, given), *self._plain)
 
@@ -167,7 +167,9 @@ class Statement:
         )
 
 
-def applied(rule: Rule, program: Program, matcher: Matcher, writer: Writer) -> Written | None:
+def applied(
+    rule: Rule, program: Program, matcher: Matcher, writer: RuleWriter
+) -> RuleProgram | None:
     """Apply a rule's form to the last op of a program; return both sides.
 
     Raises:
@@ -198,7 +200,7 @@ def applied(rule: Rule, program: Program, matcher: Matcher, writer: Writer) -> W
         misfits = tuple(_misfits(pairs, fresh))
     except FAILS as error:
         raise Unproven(f"what it writes has no type: {type(error).__name__}: {error}") from error
-    return Written(program, pairs, misfits, fresh, named)
+    return RuleProgram(program, pairs, misfits, fresh, named)
 
 
 def _misfits(

@@ -22,7 +22,7 @@ from stepwell.validation.rules.scalars import Domain, Typed
 from stepwell.validation.rules.solver import z3
 
 
-class Tensors(Protocol):
+class RecipeDomain(Protocol):
     """The interface of `rules.tensors` to the program and the domain."""
 
     domain: Domain
@@ -39,7 +39,7 @@ OFFSET = 128
 """The offset of index 0 in a table for int8."""
 
 
-def element_of_weight(tensors: Tensors, op: WeightOp, index: tuple[Any, ...]) -> Typed:
+def element_of_weight(tensors: RecipeDomain, op: WeightOp, index: tuple[Any, ...]) -> Typed:
     """Return an element of a weight of the program, or of a derived weight."""
     held = quantization(op.result.type)
     of = storage_element(held) if held else element(op.result.type)
@@ -47,7 +47,7 @@ def element_of_weight(tensors: Tensors, op: WeightOp, index: tuple[Any, ...]) ->
     return Typed(found.term, of)
 
 
-def at_key(tensors: Tensors, key: str, index: tuple[Any, ...]) -> Typed:
+def at_key(tensors: RecipeDomain, key: str, index: tuple[Any, ...]) -> Typed:
     """Return an element of the weight with a key."""
     made = tensors.weights.recipe_of(key)
     if made is None:
@@ -65,7 +65,7 @@ def at_key(tensors: Tensors, key: str, index: tuple[Any, ...]) -> Typed:
     return at_key(tensors, source, tuple(map(z3.IntVal, where)))
 
 
-def _zero_of_affine(tensors: Tensors, key: str, index: tuple[Any, ...]) -> Typed:
+def _zero_of_affine(tensors: RecipeDomain, key: str, index: tuple[Any, ...]) -> Typed:
     """Return -b/g, or b/g, in float64, rounded to the type of b; both have the shape of the
     result.
     """
@@ -79,13 +79,13 @@ def _zero_of_affine(tensors: Tensors, key: str, index: tuple[Any, ...]) -> Typed
     return Typed(domain.apply("negate", [ratio.term], ratio.of), ratio.of)
 
 
-def _scale_of_norm(tensors: Tensors, key: str, index: tuple[Any, ...]) -> Typed:
+def _scale_of_norm(tensors: RecipeDomain, key: str, index: tuple[Any, ...]) -> Typed:
     """Return γ/√(σ² + ε) of a channel, in float64 and rounded at the end."""
     of, scale, _ = _norm(tensors, key, index)
     return tensors.domain.converted(Typed(scale, f64), of)
 
 
-def _shift_of_norm(tensors: Tensors, key: str, index: tuple[Any, ...]) -> Typed:
+def _shift_of_norm(tensors: RecipeDomain, key: str, index: tuple[Any, ...]) -> Typed:
     """Return β − μ·s + c·s of a channel, in float64 and rounded at the end."""
     of, scale, parts = _norm(tensors, key, index)
     domain = tensors.domain
@@ -97,7 +97,7 @@ def _shift_of_norm(tensors: Tensors, key: str, index: tuple[Any, ...]) -> Typed:
 
 
 def _norm(
-    tensors: Tensors, key: str, index: tuple[Any, ...]
+    tensors: RecipeDomain, key: str, index: tuple[Any, ...]
 ) -> tuple[Attribute, Any, dict[str, Any]]:
     """Return the type, the scale and the statistics of the channel at an index."""
     _, sources, options = tensors.weights.recipe_of(key) or ("", (), {})
@@ -113,7 +113,7 @@ def _norm(
     return typed[0].of, scale, parts
 
 
-_COMPUTED: dict[str, Callable[[Tensors, str, tuple[Any, ...]], Typed]] = {
+_COMPUTED: dict[str, Callable[[RecipeDomain, str, tuple[Any, ...]], Typed]] = {
     "zero-of-affine": _zero_of_affine,
     "batch-norm-scale": _scale_of_norm,
     "batch-norm-shift": _shift_of_norm,
@@ -121,7 +121,7 @@ _COMPUTED: dict[str, Callable[[Tensors, str, tuple[Any, ...]], Typed]] = {
 """Recipes of elementwise computations."""
 
 
-def given(tensors: Tensors, key: str, index: tuple[Any, ...]) -> Typed:
+def given(tensors: RecipeDomain, key: str, index: tuple[Any, ...]) -> Typed:
     """Return an element of an arbitrary weight."""
     of = element_type(tensors.weights.get(key).dtype)
     is_positive = key.endswith(POSITIVE)
@@ -148,7 +148,7 @@ def _only(held: Any) -> Any:
     return first.item() if first.numel() and bool((held == first).all()) else None
 
 
-def _places(tensors: Tensors, key: str) -> dict[tuple[int, ...], tuple[str, tuple[int, ...]]]:
+def _places(tensors: RecipeDomain, key: str) -> dict[tuple[int, ...], tuple[str, tuple[int, ...]]]:
     """Return the source and its index for each index of a recipe's result."""
     name, sources, _ = tensors.weights.recipe_of(key) or ("", (), {})
     shapes = [tuple(tensors.weights.get(source).shape) for source in sources]

@@ -30,7 +30,7 @@ from stepwell.validation.rules.counterexamples import Counterexample, failure_of
 from stepwell.validation.rules.decision import Decision, Proof, decide, go_together
 from stepwell.validation.rules.hashes import hash_of
 from stepwell.validation.rules.instances import Instance, Instances
-from stepwell.validation.rules.instantiation import NotWritten, Statement, Written
+from stepwell.validation.rules.instantiation import NotWritten, RuleProgram, Statement
 from stepwell.validation.rules.numbers import Path, Unproven, paths
 from stepwell.validation.rules.recipes import POSITIVE
 from stepwell.validation.rules.steps import step_between
@@ -133,7 +133,7 @@ def _is_symbolic(reason: str) -> bool:
     return "symbolic size" in reason
 
 
-def _is_said(size: IntType, written: Written) -> bool:
+def _is_said(size: IntType, written: RuleProgram) -> bool:
     """Whether the type of an integer defines its value, in symbols of the input types."""
     symbols = symbols_of(a.type for a in written.program.method().body.block.args)
     value = size.size
@@ -289,7 +289,7 @@ class _Case:
                 else:
                     self.of_numbers += 1
 
-    def _passes(self, written: Written) -> None:
+    def _passes(self, written: RuleProgram) -> None:
         """Verify an op without results, which asserts a fact about types: one run shows it for all
         values.
 
@@ -307,7 +307,9 @@ class _Case:
         if (error := failure_of(root, written.program)) is not None:
             raise Unproven(f"it fails: {error}") from error
 
-    def _decided(self, statement: Statement, path: Path, written: Written, pair: Pair) -> Decision:
+    def _decided(
+        self, statement: Statement, path: Path, written: RuleProgram, pair: Pair
+    ) -> Decision:
         """Decide a pair by the solver, by all possible values, or by expression numbering."""
         with suppress(NotOfBytes):
             if apart_on_all(written.program, pairs=[pair]) is None:
@@ -328,7 +330,7 @@ class _Case:
         return found
 
     def _by_expressions(
-        self, statement: Statement, written: Written, pair: Pair, undecided: Decision
+        self, statement: Statement, written: RuleProgram, pair: Pair, undecided: Decision
     ) -> Decision:
         """Decide a pair of static sizes by expression numbering
         (`stepwell.validation.certificates`).

@@ -52,7 +52,7 @@ def lower_bound(func: FuncOp) -> int | None:
     operators = _operators(func)
     if not operators or not all(map(_is_known, operators)):
         return None
-    graph = Graph(operators, func.body.block.last_op)
+    graph = OperatorGraph(operators, func.body.block.last_op)
     order = least(graph)
     return graph.unavoidable() if order is None else graph.busiest(order)
 
@@ -66,7 +66,7 @@ def _reorder(func: FuncOp) -> bool:
     operators = _operators(func)
     if not operators or not all(map(_is_known, operators)):
         return False
-    graph = Graph(operators, block.last_op)
+    graph = OperatorGraph(operators, block.last_op)
     own = graph.busiest(range(len(operators)))
     if own <= graph.unavoidable():
         return False
@@ -90,7 +90,7 @@ def _is_known(op: Operation) -> bool:
     )
 
 
-class Graph:
+class OperatorGraph:
     """Operators by index: the values each reads, produces and needs in addition."""
 
     def __init__(self, held: Sequence[Operation], last: Operation | None) -> None:
@@ -162,7 +162,7 @@ def _is_view(op: Operation) -> bool:
     return isinstance(op, StorageCast | Relabel) or only_reshapes(op)
 
 
-def least(graph: Graph) -> list[int] | None:
+def least(graph: OperatorGraph) -> list[int] | None:
     """Return an order with the lowest peak; None beyond `MOST` states."""
     whole = (1 << graph.count) - 1
     queue: list[tuple[int, int, int, tuple[int, ...]]] = [(0, 0, 0, ())]

@@ -51,7 +51,7 @@ from stepwell.ir.axes.maps import Along, Links, axis_map
 from stepwell.ir.core import WeightOp
 from stepwell.ir.dtypes import i8
 from stepwell.ir.types import dims, element, is_static, tensor, with_element
-from stepwell.translate.memory.rows import Call, Image, RowOp, Stream
+from stepwell.translate.memory.rows import Image, RowCall, RowChain, RowOp
 
 ROWS = 1
 """The axis of an NHWC tensor that counts rows."""
@@ -155,7 +155,7 @@ class Segment:
     ops: tuple[Operation, ...]
     values: tuple[SSAValue, ...]
     """Values by number, as the stream names them."""
-    stream: Stream
+    stream: RowChain
 
 
 def segment_of(ops: Sequence[Operation]) -> Segment | None:
@@ -173,7 +173,7 @@ def segment_of(ops: Sequence[Operation]) -> Segment | None:
         if escapes != (value is last):
             return None
     outside = tuple(number for value, number in numbers.items() if value not in results)
-    stream = Stream(
+    stream = RowChain(
         tuple(steps), {n: image_of(v) for v, n in numbers.items()}, outside, numbers[last]
     )
     return Segment(tuple(ops), tuple(numbers), stream)
@@ -188,7 +188,7 @@ def _readers(value: SSAValue) -> Iterator[Operation]:
             yield use.operation
 
 
-def write_stream(segment: Segment, calls: Sequence[Call], target: Target) -> None:
+def write_stream(segment: Segment, calls: Sequence[RowCall], target: Target) -> None:
     """Replace a segment's ops by the calls of a schedule."""
     last = segment.ops[-1]
     block = last.parent

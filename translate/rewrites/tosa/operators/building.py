@@ -20,7 +20,7 @@ from xdsl.ir import Attribute, SSAValue
 
 from stepwell.dialects.tosa import generated as t
 from stepwell.dialects.tosa.base import TosaOp
-from stepwell.dialects.tosa.limits import Level
+from stepwell.dialects.tosa.limits import LevelLimits
 from stepwell.dialects.tosa.meaning.values import ints
 from stepwell.dialects.tosa.targets import level_of
 from stepwell.ir.core import WeightOp, weight_key
@@ -85,7 +85,7 @@ class Builder:
     rw: Rewriter
 
     @property
-    def level(self) -> Level:
+    def level(self) -> LevelLimits:
         """The target that the program is lowered to."""
         return level_of(self.rw.program.context.target)
 

@@ -45,7 +45,7 @@ Convolve = Callable[[Placed], SSAValue]
 
 
 @dataclass(frozen=True)
-class Window:
+class KernelWindow:
     """The movement of a kernel over rows and columns, its taps, and the padding value."""
 
     stride: Sequence[int]
@@ -62,7 +62,7 @@ class Window:
         return settled(last + span - held - self.padding[axis])
 
 
-def window_of(op: SchemaOp, *, is_line: bool, fill: float) -> Window:
+def window_of(op: SchemaOp, *, is_line: bool, fill: float) -> KernelWindow:
     """Return the window of a `convolution` of images, or of lines."""
     stride, padding, dilation, extra = (
         list(op.arg(name)) for name in ("stride", "padding", "dilation", "output_padding")
@@ -71,7 +71,7 @@ def window_of(op: SchemaOp, *, is_line: bool, fill: float) -> Window:
     if is_line:
         stride, padding, dilation, extra = [1, *stride], [0, *padding], [1, *dilation], [0, *extra]
         sizes = [1, *sizes]
-    return Window(stride, padding, dilation, extra, sizes, fill)
+    return KernelWindow(stride, padding, dilation, extra, sizes, fill)
 
 
 def slices_of(op: SchemaOp) -> int:
@@ -117,7 +117,12 @@ def _as_image(value: SSAValue, b: Builder) -> SSAValue:
 
 
 def _dense(
-    image: SSAValue, weight: SSAValue, window: Window, convolve: Convolve, group: int, b: Builder
+    image: SSAValue,
+    weight: SSAValue,
+    window: KernelWindow,
+    convolve: Convolve,
+    group: int,
+    b: Builder,
 ) -> SSAValue:
     image, shape, lists = _placed(image, weight, window, b)
     kernel = b.transpose(weight, TO_NHWC)
@@ -125,7 +130,7 @@ def _dense(
 
 
 def _depthwise(
-    image: SSAValue, weight: SSAValue, window: Window, convolve: Convolve, b: Builder
+    image: SSAValue, weight: SSAValue, window: KernelWindow, convolve: Convolve, b: Builder
 ) -> SSAValue:
     image, shape, lists = _placed(image, weight, window, b)
     out, _, rows, columns = shape_of(weight)
@@ -136,7 +141,7 @@ def _depthwise(
 
 
 def _placed(
-    image: SSAValue, weight: SSAValue, window: Window, b: Builder
+    image: SSAValue, weight: SSAValue, window: KernelWindow, b: Builder
 ) -> tuple[SSAValue, tuple[Dim, ...], dict[str, Sequence[int]]]:
     """Return the image that windows reach, the result's shape, and the lists of a convolution."""
     n, height, width, _ = shape_of(image)
@@ -185,7 +190,12 @@ def evened(
 
 
 def _transposed(
-    image: SSAValue, weight: SSAValue, window: Window, convolve: Convolve, group: int, b: Builder
+    image: SSAValue,
+    weight: SSAValue,
+    window: KernelWindow,
+    convolve: Convolve,
+    group: int,
+    b: Builder,
 ) -> SSAValue:
     n, height, width, _ = shape_of(image)
     _, out, kernel_h, kernel_w = shape_of(weight)

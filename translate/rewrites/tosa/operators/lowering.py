@@ -7,7 +7,7 @@ from xdsl.ir import Attribute, SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.tosa.codes import code_of_element
-from stepwell.dialects.tosa.limits import EIGHT_K, Level
+from stepwell.dialects.tosa.limits import EIGHT_K, LevelLimits
 from stepwell.ir.dtypes import dtype_name
 from stepwell.ir.rewriting.rewrite import Refusal
 from stepwell.ir.types import IntType, dims, element, is_static
@@ -20,7 +20,7 @@ def is_scalar(value: SSAValue) -> bool:
     return isinstance(value.type, IntType)
 
 
-def unfit(value: SSAValue, symbols: bool = False, level: Level = EIGHT_K) -> Refusal | None:
+def unfit(value: SSAValue, symbols: bool = False, level: LevelLimits = EIGHT_K) -> Refusal | None:
     """Return why TOSA has no such tensor."""
     type_ = value.type
     if not isinstance(type_, TensorType):

@@ -21,7 +21,7 @@ LARGEST_IMAGE = 16384
 
 
 @dataclass(frozen=True)
-class Axis:
+class ResizedAxis:
     """One axis of an image: its size, its new size, and the scale that the op states, if any.
 
     `mode` is `nearest`, `nearest-exact` or `linear`; `corners`: its corners are aligned.
@@ -66,7 +66,7 @@ class Axis:
 
 
 @cache
-def _places(axis: Axis) -> torch.Tensor:
+def _places(axis: ResizedAxis) -> torch.Tensor:
     """Run torch's own operator on the numbers 0, 1, 2, …; nearest positions are those of f32."""
     aten = torch.ops.aten
     linear = axis.mode == "linear"
@@ -81,7 +81,7 @@ def _places(axis: Axis) -> torch.Tensor:
     return found.reshape(-1).double()
 
 
-def _parameters(axis: Axis) -> tuple[int, int, int, int]:
+def _parameters(axis: ResizedAxis) -> tuple[int, int, int, int]:
     """Return numbers for which position `i` is `(i · denominator + offset) / numerator`."""
     if axis.corners and axis.size > 1:
         if axis.wanted == 1:

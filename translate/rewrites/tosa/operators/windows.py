@@ -7,7 +7,7 @@ from typing import Any
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
-from stepwell.dialects.tosa.limits import Level
+from stepwell.dialects.tosa.limits import LevelLimits
 from stepwell.ir.rewriting.rewrite import Refusal
 from stepwell.ir.sizes.size import settled
 from stepwell.translate.rewrites.tosa.operators.building import shape_of
@@ -15,7 +15,7 @@ from stepwell.translate.rewrites.tosa.operators.lowering import reduced_axes
 from stepwell.translate.rewrites.tosa.operators.sizes import is_known
 
 
-def is_image_mean(op: SchemaOp, level: Level) -> bool:
+def is_image_mean(op: SchemaOp, level: LevelLimits) -> bool:
     """Whether an op is a mean over the whole plane of an NCHW image, within a level's pool size."""
     shape = shape_of(op.operands[0])
     if not isinstance(op, aten.MeanDim) or len(shape) != 4 or reduced_axes(op) != [2, 3]:

@@ -142,7 +142,7 @@ LARGEST_WEIGHT = torch.finfo(torch.float32).max / WINDOW**2
 
 
 @dataclass(frozen=True)
-class Difference:
+class PixelDifference:
     """A row of Bᵀ: two pixels of a tile, `first` and `first + step`, with their signs."""
 
     first: int
@@ -151,10 +151,10 @@ class Difference:
 
 
 B = (
-    Difference(0, 2, (1.0, -1.0)),
-    Difference(1, 1, (1.0, 1.0)),
-    Difference(1, 1, (-1.0, 1.0)),
-    Difference(1, 2, (1.0, -1.0)),
+    PixelDifference(0, 2, (1.0, -1.0)),
+    PixelDifference(1, 1, (1.0, 1.0)),
+    PixelDifference(1, 1, (-1.0, 1.0)),
+    PixelDifference(1, 2, (1.0, -1.0)),
 )
 """The transform of four pixels. Aᵀ is (1, 1, 1, 0), (0, 1, −1, −1): see `_pair`."""
 
@@ -329,7 +329,7 @@ def _element(match: Tiled, row: int, column: int, rw: Rewriter) -> SSAValue:
     return rw.insert(node).results[0]
 
 
-def _paddings(size: int, before: int, tiles: int, taken: Difference) -> tuple[int, int]:
+def _paddings(size: int, before: int, tiles: int, taken: PixelDifference) -> tuple[int, int]:
     """Return the padding before and after an axis for windows of two pixels, one for each tile."""
     start = before - taken.first
     last = TILE * (tiles - 1) + taken.step - start

@@ -47,7 +47,12 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import Bound, Refusal, Rewrite, Rewriter, Value
 from stepwell.ir.types import dims, element, tensor, with_element
 from stepwell.ir.weights import WeightStore, recipe
-from stepwell.translate.rewrites.xnnpack.convolutions.window_parts import Axis, Part, Prices, least
+from stepwell.translate.rewrites.xnnpack.convolutions.window_parts import (
+    Part,
+    Prices,
+    WindowAxis,
+    least,
+)
 from stepwell.translate.rewrites.xnnpack.floats.singles import ONCE, single
 from stepwell.translate.rewrites.xnnpack.nodes.lower_shape import slice_sizes
 from stepwell.translate.rewrites.xnnpack.quantized.quantized_bounds import growth
@@ -61,18 +66,18 @@ def filter_part(weight: torch.Tensor, *, rows: list[int], columns: list[int]) ->
 
 
 @dataclass(frozen=True)
-class Window:
+class SplitWindow:
     """A depthwise convolution, and the parts of its window."""
 
     op: DepthwiseConvolution2d
     filter: str
-    rows: Axis
-    columns: Axis
+    rows: WindowAxis
+    columns: WindowAxis
     parts: tuple[Part, ...]
 
 
 @dataclass(frozen=True)
-class SplitDepthwise(Rewrite[Window]):
+class SplitDepthwise(Rewrite[SplitWindow]):
     """`depthwise_convolution_2d` of more than 25 taps to a sum of such with at most 25."""
 
     name: ClassVar[str] = "split-depthwise"
@@ -82,7 +87,7 @@ class SplitDepthwise(Rewrite[Window]):
     costs: Costs | None = None
     """The decision that replaces the cost model of the target CPU, if one is given."""
 
-    def match(self, op: DepthwiseConvolution2d, program: Program) -> Window | Refusal | None:
+    def match(self, op: DepthwiseConvolution2d, program: Program) -> SplitWindow | Refusal | None:
         """Guards: no kernel holds the window, and it has a division into parts that costs less."""
         height, width = op.window
         if height * width <= TAPS[-1]:
@@ -108,9 +113,9 @@ class SplitDepthwise(Rewrite[Window]):
         forms = {"whole": prices.whole(height * width), "in parts": cost}
         if program.context.choose(self.name, shape_of(op), forms) == "whole":
             return Refusal("so few elements cost less than the nodes of the parts")
-        return Window(op, filter.key.data, rows, columns, parts)
+        return SplitWindow(op, filter.key.data, rows, columns, parts)
 
-    def bound_at(self, match: Window, value: Value) -> Bound:
+    def bound_at(self, match: SplitWindow, value: Value) -> Bound:
         """Halves and integers are rounded once, in either form."""
         op = match.op
         result_quantization = quantization(op.result.type)
@@ -124,7 +129,7 @@ class SplitDepthwise(Rewrite[Window]):
         distance = 2.0 * growth(prod(op.window)) * largest * reach / result_quantization.scale
         return Bound(units=1 + int(distance), reason="sums in float32, rounded once")
 
-    def build(self, match: Window, rw: Rewriter) -> None:
+    def build(self, match: SplitWindow, rw: Rewriter) -> None:
         """Build the parts in order, each added to the sum so far; the first has the bias."""
         op = match.op
         image, made = op.input, with_element(op.result.type, f32)
@@ -171,12 +176,12 @@ class SplitDepthwise(Rewrite[Window]):
         rw.replace(op, [total])
 
 
-def axes_of(op: DepthwiseConvolution2d) -> tuple[Axis, Axis]:
+def axes_of(op: DepthwiseConvolution2d) -> tuple[WindowAxis, WindowAxis]:
     """Return the rows and columns of a window."""
     top, right, bottom, left = op.paddings
     (height, width), (down, across) = op.window, op.pair("dilation")
     tall, wide = (size if isinstance(size, int) else None for size in dims(op.input.type)[1:3])
-    return Axis(height, top, bottom, down, tall), Axis(width, left, right, across, wide)
+    return WindowAxis(height, top, bottom, down, tall), WindowAxis(width, left, right, across, wide)
 
 
 def inner(

@@ -33,7 +33,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Axis:
+class WindowAxis:
     """An axis of a window: taps, paddings and dilation, and the image's size where it is known."""
 
     taps: int
@@ -80,7 +80,9 @@ class Prices:
         return self.elements * self.costs.window(taps) + self.costs.node
 
 
-def least(rows: Axis, columns: Axis, prices: Prices) -> tuple[float, tuple[Part, ...]] | None:
+def least(
+    rows: WindowAxis, columns: WindowAxis, prices: Prices
+) -> tuple[float, tuple[Part, ...]] | None:
     """Return the cheapest parts with their cost; None if there are none."""
     found = [
         parts
@@ -102,7 +104,9 @@ def _turned(
     return None if found is None else (found[0], tuple((b, a) for a, b in found[1]))
 
 
-def _down(rows: Axis, columns: Axis, prices: Prices) -> tuple[float, tuple[Part, ...]] | None:
+def _down(
+    rows: WindowAxis, columns: WindowAxis, prices: Prices
+) -> tuple[float, tuple[Part, ...]] | None:
     """Return the cheapest parts, where parts with the same rows differ in columns alone."""
     across: dict[tuple[int, bool], tuple[float, tuple[Run, ...]] | None] = {}
     best: tuple[float, tuple[Part, ...]] | None = None
@@ -127,7 +131,7 @@ def _down(rows: Axis, columns: Axis, prices: Prices) -> tuple[float, tuple[Part,
 
 
 def _across(
-    columns: Axis, count: int, is_sliced: bool, prices: Prices
+    columns: WindowAxis, count: int, is_sliced: bool, prices: Prices
 ) -> tuple[float, tuple[Run, ...]] | None:
     """Return the cheapest division of the columns for parts of `count` rows."""
     best: tuple[float, tuple[Run, ...]] | None = None

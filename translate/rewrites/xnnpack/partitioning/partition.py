@@ -85,6 +85,10 @@ class PartitionXnnpack(Pass):
             spares = SPARES
         made = sum(partition(func.body.block, spares) for func in program.methods.values())
         set_level(program.module, "xnnpack")
+        delegates = [op for op in program.module.walk() if isinstance(op, DelegateOp)]
+        nodes = sum(isinstance(op, XnnpackOp) for delegate in delegates for op in delegate.walk())
+        program.report("delegates", len(delegates))
+        program.report("nodes in delegates", nodes)
         return made
 
 

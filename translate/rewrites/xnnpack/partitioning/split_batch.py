@@ -69,6 +69,8 @@ class SplitBatch(Pass):
             while (best := _best(block, costs)) is not None:
                 _write(best, program, history)
                 count += len(best.nodes)
+                program.report("runs of nodes split")
+                program.report("pieces", best.pieces)
         return count
 
 

@@ -58,7 +58,7 @@ BLIND = (Unary, Binary, BatchMatrixMultiply, FullyConnected)
 
 
 @dataclass(frozen=True)
-class Axis:
+class UnrolledAxis:
     """A value, and the axis of it along which each index is computed separately."""
 
     value: SSAValue
@@ -76,8 +76,8 @@ class Unrolled:
     """
 
     op: aten.ViewDefault
-    axis: Axis
-    reads: dict[Axis, list[Read | None]]
+    axis: UnrolledAxis
+    reads: dict[UnrolledAxis, list[Read | None]]
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class UnrollAxis(Rewrite[Unrolled]):
         at = _first_of_two(dims(op.results[0].type), dims(source.type))
         if at is None:
             return None
-        match = Unrolled(op, Axis(source, at), {})
+        match = Unrolled(op, UnrolledAxis(source, at), {})
         refusal = _collect(match.axis, match.reads)
         if refusal is not None:
             return refusal
@@ -137,7 +137,7 @@ def _first_of_two(merged: tuple[Dim, ...], apart: tuple[Dim, ...]) -> int | None
     return None
 
 
-def _is_parted(axis: Axis) -> bool:
+def _is_parted(axis: UnrolledAxis) -> bool:
     """Whether a view splits off an axis, so that each index is a slice of the view's operand."""
     op, shape = axis.value.owner, dims(axis.value.type)
     return (
@@ -146,7 +146,7 @@ def _is_parted(axis: Axis) -> bool:
     )
 
 
-def _collect(axis: Axis, reads: dict[Axis, list[Read | None]]) -> Refusal | None:
+def _collect(axis: UnrolledAxis, reads: dict[UnrolledAxis, list[Read | None]]) -> Refusal | None:
     """Collect the nodes that an axis passes through, up to the views that split it."""
     if _is_parted(axis) or is_open_once(dims(axis.value.type)):
         return None
@@ -162,8 +162,8 @@ def _collect(axis: Axis, reads: dict[Axis, list[Read | None]]) -> Refusal | None
         if isinstance(read, Refusal):
             return read
         reads[axis].append(read)
-        if read is not None and not read.is_one and Axis(value, read.at) not in reads:
-            refusal = _collect(Axis(value, read.at), reads)
+        if read is not None and not read.is_one and UnrolledAxis(value, read.at) not in reads:
+            refusal = _collect(UnrolledAxis(value, read.at), reads)
             if refusal is not None:
                 return refusal
     return None
@@ -188,15 +188,15 @@ class _Index:
     match: Unrolled
     without: dict[SSAValue, SSAValue]
     rw: Rewriter
-    known: dict[Axis, SSAValue] = field(default_factory=dict[Axis, SSAValue])
+    known: dict[UnrolledAxis, SSAValue] = field(default_factory=dict[UnrolledAxis, SSAValue])
 
-    def of(self, axis: Axis) -> SSAValue:
+    def of(self, axis: UnrolledAxis) -> SSAValue:
         """Return a value at the index, without the axis."""
         if axis not in self.known:
             self.known[axis] = self._made(axis)
         return self.known[axis]
 
-    def _made(self, axis: Axis) -> SSAValue:
+    def _made(self, axis: UnrolledAxis) -> SSAValue:
         value, at = axis.value, axis.at
         shape, node = dims(value.type), value.owner
         if axis not in self.match.reads:
@@ -214,7 +214,7 @@ class _Index:
         new = StaticTranspose.make(operands[0], result=result, perm=order)
         return self.rw.insert(new).results[0]
 
-    def _part(self, axis: Axis) -> SSAValue:
+    def _part(self, axis: UnrolledAxis) -> SSAValue:
         """Return the index of a view's operand, or of a shape that XNNPACK can infer."""
         value, at = axis.value, axis.at
         shape, merge = dims(value.type), value.owner
@@ -241,7 +241,9 @@ class _Index:
     def _operand(self, value: SSAValue, read: Read | None) -> SSAValue:
         if read is None:
             return value
-        return self._shared(value, read.at) if read.is_one else self.of(Axis(value, read.at))
+        return (
+            self._shared(value, read.at) if read.is_one else self.of(UnrolledAxis(value, read.at))
+        )
 
     def _shared(self, value: SSAValue, at: int) -> SSAValue:
         """Return a value that all indices share, without its axis of size 1."""
