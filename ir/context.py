@@ -94,3 +94,11 @@ class Context:
             )
         self.choices[choice.key] = choice
         return chosen
+
+
+def statistics_lines(statistics: Mapping[str, Mapping[str, int]]) -> list[str]:
+    """Return what passes counted as lines of text, a line for each pass."""
+    return ["statistics:"] + [
+        f"  {step}: " + ", ".join(f"{count} {name}" for name, count in counts.items())
+        for step, counts in statistics.items()
+    ]

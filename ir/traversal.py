@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from xdsl.ir import Operation
+from xdsl.ir import Block, Operation, Region
 
 from stepwell.ir.compat.xdsl.xdsl_private import ops_below
 
@@ -41,3 +41,12 @@ def makers_and_readers(op: Operation) -> Iterator[object]:
     """Yield the producers of an op's operands and the users of its results."""
     yield from (value.owner for value in op.operands)
     yield from (use.operation for result in op.results for use in result.uses)
+
+
+def walk_blocks(region: Region) -> Iterable[Block]:
+    """Yield every block below a region, outermost first."""
+    for block in region.blocks:
+        yield block
+        for op in block.ops:
+            for inner in op.regions:
+                yield from walk_blocks(inner)

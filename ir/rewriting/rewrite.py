@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Generic, cast
 
 from typing_extensions import TypeVar
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 
 from stepwell.ir.compat.xdsl.xdsl_private import discard, operands_of
 from stepwell.ir.context import ChoiceError
@@ -490,12 +490,3 @@ def _affected(root: Operation, rw: Rewriter) -> Iterable[Operation]:
     if root.parent is not None:
         ops.append(root)
     return ops
-
-
-def walk_blocks(region: Region) -> Iterable[Block]:
-    """Yield every block below a region, outermost first."""
-    for block in region.blocks:
-        yield block
-        for op in block.ops:
-            for inner in op.regions:
-                yield from walk_blocks(inner)

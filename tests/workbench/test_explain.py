@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 
 import pytest
 import torch
 
 import stepwell
+from stepwell.dialects import aten
 from stepwell.inspection.reports.explaining import Explanation, explain
+from stepwell.ir.rewriting.rewrite import History, Pass
 
 
 class Model(torch.nn.Module):
@@ -29,6 +32,19 @@ def explanation() -> Explanation:
     inputs = (torch.randn(3, 8),)
     exported = torch.export.export(Model().eval(), inputs)
     return explain(exported, "xnnpack")
+
+
+@dataclass(frozen=True)
+class CountAbs(Pass):
+    """Count the absolute values of a program."""
+
+    name = "count-abs"
+
+    def apply(self, program: stepwell.Program, history: History) -> int:
+        """Change nothing."""
+        ops = program.module.walk()
+        program.report("abs", sum(isinstance(op, aten.AbsDefault) for op in ops))
+        return 0
 
 
 def test_every_op_of_the_model_has_one_fate(explanation: Explanation) -> None:
@@ -138,3 +154,21 @@ def test_operators_of_the_target_itself_are_not_left_to_kernels(target: str) -> 
     exported = torch.export.export(torch.nn.Linear(8, 8).eval(), (torch.randn(3, 8),))
     report = stepwell.lower(exported, target).report
     assert (report.outside.total(), report.left, report.work) == (0, (), 0)
+
+
+def test_statistics_of_rewrites_and_passes_are_reported() -> None:
+    program = stepwell.parse(
+        """
+        func.func @forward(%x: tensor<2x3xf32>) -> tensor<2x3xf32> {
+          %a = aten.neg.default(%x) : (tensor<2x3xf32>) -> tensor<2x3xf32>
+          %b = aten.abs.default(%a) : (tensor<2x3xf32>) -> tensor<2x3xf32>
+          func.return %b : tensor<2x3xf32>
+        }
+        """
+    )
+    report = stepwell.lower(
+        program, "xnnpack", lambda own: own.before("normalize", CountAbs)
+    ).report
+    assert report.statistics["count-abs"] == {"abs": 1}
+    assert report.statistics["partition-xnnpack"]["nodes in delegates"] == 2
+    assert "count-abs: 1 abs" in str(report)

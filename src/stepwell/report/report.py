@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from stepwell.ir.context import statistics_lines
 from stepwell.ir.declared.numerics import Numerics, TakenDeviation
 from stepwell.ir.platform.bar_charts import Plot, plot
 from stepwell.ir.platform.dataframes import frame
@@ -18,14 +19,6 @@ from stepwell.report.advice import Advice, Left, advice_lines, advise
 
 if TYPE_CHECKING:
     from pandas import DataFrame
-
-
-def statistics_lines(statistics: Mapping[str, Mapping[str, int]]) -> list[str]:
-    """Return what passes counted as lines of text, a line for each pass."""
-    return ["statistics:"] + [
-        f"  {step}: " + ", ".join(f"{count} {name}" for name, count in counts.items())
-        for step, counts in statistics.items()
-    ]
 
 
 _CUT = ", {} of them split off to save memory on loading (optimize='speed': none)"

@@ -28,11 +28,12 @@ from stepwell.dialects.symbols import Symbols
 from stepwell.ir.compat.xdsl.xdsl_private import set_type
 from stepwell.ir.diagnostics import Problem, StepwellError, describe_op
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting.rewrite import History, Pass, walk_blocks
+from stepwell.ir.rewriting.rewrite import History, Pass
 from stepwell.ir.side_effects import is_dead
 from stepwell.ir.signature import Signature, get_signature, set_signature
 from stepwell.ir.sizes.size import UNKNOWN, Size
 from stepwell.ir.sizes.size_text import dim_of
+from stepwell.ir.traversal import walk_blocks
 from stepwell.ir.types import BoolType, Dim, FloatType, IntType, dims, element, is_static, tensor
 
 Number = int | float | bool

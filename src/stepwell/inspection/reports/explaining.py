@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from xdsl.dialects.func import ReturnOp
 from xdsl.ir import Block, Operation
 
+from stepwell.ir.context import statistics_lines
 from stepwell.ir.core import MutateInputOp, StateOp, UpdateOp, WeightOp
 from stepwell.ir.diagnostics import module_path, node_name, op_name, source_line
 from stepwell.ir.options import OptionValue
@@ -28,7 +29,6 @@ from stepwell.ir.work import operations
 from stepwell.lowering import Lowered, lower_as_far
 from stepwell.program import from_exported_program
 from stepwell.report.advice import Left, advice_lines
-from stepwell.report.report import statistics_lines
 from stepwell.targets.target import PipelineLike
 from stepwell.translate.rewrites.sizes.pin_symbolic_sizes import Sizes
 

@@ -36,6 +36,7 @@ from stepwell.integrations.xdsl.opt_diagnostics import (
     shown,
     unmet,
 )
+from stepwell.ir.context import statistics_lines
 from stepwell.ir.diagnostics import ParseFailure, Problem, StepwellError, VerificationError
 from stepwell.ir.levels import level_of
 from stepwell.ir.platform.files import write_atomically
@@ -59,7 +60,6 @@ from stepwell.pipelines.pass_pipeline.named_passes import (
 )
 from stepwell.pipelines.pass_pipeline.pass_text import parse_passes
 from stepwell.plugins.plugins import load_entry_points, load_plugin
-from stepwell.report.report import statistics_lines
 
 _DUMPS = ("before-all", "after-all", "after-change", "after-failure")
 _ALIASES = {
