@@ -30,6 +30,12 @@ SLACK = 1 / 128
 
 Two operands of up to 256 steps, by factors in fixed point that are right to 2⁻¹⁶.
 """
+COMBINATIONS = 96
+"""Runs for a result that seems wrong, in which each rounding in doubt falls up or down on its own.
+
+Runs in which all fall to the same side do not contain a result that depends on one that falls up
+and on one that falls down, as the scores of an attention do.
+"""
 OTHER_GRID = 1 / 2
 """The same where the scale is found at run time: targets find one for each row, whose steps are not
 larger, so that theirs lie anywhere between two of a whole tensor's."""
@@ -44,7 +50,9 @@ class Stepping(Shaken):
         side: -1 or 1, to move each number as far as it may be; drawn for each when None.
         forced: numbers to round in place of those that a run brings to each rounding, in steps.
         biases: whether a bias is rounded to the product of its layer's scales, as integers have it.
-        twice: whether sums are rounded twice: to the power of two above their unit, then to a step.
+        twice: whether sums are rounded twice: to a power of two from one to two of their units,
+            then to a step. The first is off by half of that power, which is at most the unit.
+        ends: whether each drawn number is moved as far as it may be, up or down.
     """
 
     def __init__(
@@ -55,10 +63,11 @@ class Stepping(Shaken):
         forced: Sequence[Tensor] | None = None,
         biases: bool = True,
         twice: bool = False,
+        ends: bool = False,
     ) -> None:
         super().__init__(seed)
         self.radii, self.side, self.forced, self.biases = radii, side, forced, biases
-        self.twice = twice
+        self.twice, self.ends = twice, ends
         self.brought: list[Tensor] = []
         """The numbers that came to each rounding, in steps."""
         self.slack: list[float] = []
@@ -69,14 +78,14 @@ class Stepping(Shaken):
     ) -> Any:
         name = func._schema.name.split("::")[1]
         if name != "quantize_per_tensor":
-            unit = _unit(name, args)
+            unit, bias = _unit(name, args, kwargs)
             if unit is not None and self.biases:
-                args = _with_rounded_bias(name, args, unit)
+                args = _with_rounded_bias(args, bias, unit)
             out = super().__torch_dispatch__(func, types, args, kwargs)
             _note_steps(name, args, out, is_view=any(r.alias_info for r in func._schema.returns))
             unit = _unit_of_product(name, args, out) if unit is None else unit
             if unit is not None:
-                out.unit = float(unit.max()) if isinstance(unit, Tensor) else unit
+                out.unit = unit
             return out
         value, scale, zero, low, high, dtype = args
         steps = value.double() / scale
@@ -85,13 +94,15 @@ class Stepping(Shaken):
         if isinstance(scale, Tensor):
             self.slack.append(OTHER_GRID)
         else:
-            of_unit = min(getattr(value, "unit", 0.0) / scale, 0.25)
+            unit = torch.as_tensor(getattr(value, "unit", 0.0)).max().item()
+            of_unit = min(unit / scale, 0.25)
             self.slack.append(SLACK + self.twice * of_unit)
         if self.forced is not None:
             steps = self.forced[at]
         by: Any = self.side
         if by is None:
             by = torch.rand(steps.shape, generator=self.generator, dtype=torch.float64) * 2 - 1
+            by = by.sign() if self.ends else by
         radius: Any = self.slack[at] if self.radii is None else self.radii[at]
         moved = (steps + by * radius).nan_to_num(0.0)
         return (moved.round() + zero).clamp(low, high).to(dtype)
@@ -100,19 +111,35 @@ class Stepping(Shaken):
 LAYERS = {
     "convolution": (0, 1, 2),
     "addmm": (1, 2, 0),
+    "addmv": (1, 2, 0),
+    "baddbmm": (1, 2, 0),
     "linear": (0, 1, 2),
     "mm": (0, 1, 2),
     "bmm": (0, 1, 2),
+    "mv": (0, 1, 2),
+    "dot": (0, 1, 2),
 }
-"""Where the input, the weight and the bias of a layer stand."""
+"""The positions of a layer's input, weight and bias."""
 
 
-def _unit(name: str, args: Sequence[Any]) -> Any:
-    """What one of a layer's products stands for: a number, one for each output, or None."""
-    if name not in LAYERS:
-        return None
-    given: list[Any] = [getattr(args[at], "step", None) for at in LAYERS[name][:2]]
-    return None if None in given else given[0] * given[1]
+def _unit(name: str, args: Sequence[Any], kwargs: Any) -> tuple[Any, int]:
+    """Return the real value of an integer 1 of a layer's sums, or None, and the bias's position.
+
+    The unit is a number, or a tensor with one number for each output. An addition of a vector to a
+    layer's result belongs to the layer: PyTorch decomposes `linear` into `bmm` and `add` if its
+    input has three axes or more and is not contiguous, and into `dot` or `mv` and `add` if its
+    weight is a vector.
+    """
+    if name in LAYERS:
+        given: list[Any] = [getattr(args[at], "step", None) for at in LAYERS[name][:2]]
+        return None if None in given else given[0] * given[1], LAYERS[name][2]
+    if name == "add" and not kwargs:
+        for sums, bias in ((args[0], 1), (args[1], 0)):
+            other = args[bias]
+            is_vector = isinstance(other, Tensor) and other.is_floating_point() and other.ndim < 2
+            if is_vector and hasattr(sums, "unit") and not hasattr(other, "step"):
+                return sums.unit, bias
+    return None, 0
 
 
 def _unit_of_product(name: str, args: Sequence[Any], out: Any) -> float | None:
@@ -134,9 +161,8 @@ def _unit_of_product(name: str, args: Sequence[Any], out: Any) -> float | None:
     return step if name == "sum" else None
 
 
-def _with_rounded_bias(name: str, args: Sequence[Any], unit: Any) -> Sequence[Any]:
-    """The operands of a layer of quantized values, whose bias is of 32-bit integers."""
-    at = LAYERS[name][2]
+def _with_rounded_bias(args: Sequence[Any], at: int, unit: Any) -> Sequence[Any]:
+    """Return the operands of a layer of quantized values, its bias in 32-bit integers."""
     bias = args[at] if at < len(args) else None
     if bias is None or (isinstance(unit, Tensor) and unit.shape != bias.shape):
         return args
@@ -198,7 +224,11 @@ def expected(given: Any, ep: ExportedProgram, twice: bool = False) -> Expected:
     graph = ep.module(check_guards=False)
 
     def further() -> Iterator[list[list[Any]]]:
-        yield runs(ep.run_decompositions().module(check_guards=False), given, twice)
+        with suppress(Exception):  # What torch cannot take apart has no such runs.
+            yield runs(ep.run_decompositions().module(check_guards=False), given, twice)
+        for at in range(0, COMBINATIONS, 32):
+            seeds = range(at, at + 32)
+            yield [ran(graph, given, Stepping(seed, twice=twice, ends=True)) for seed in seeds]
 
     return Expected(tensors(runs(graph, given, twice)), further(), grids=grids(ep))
 

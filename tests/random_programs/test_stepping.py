@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.ao.quantization.fx._decomposed  # It registers the operators.
 from torch.export import ExportedProgram
 
 import stepwell
@@ -99,23 +100,74 @@ def test_a_number_between_two_steps_may_be_either_and_no_other_may() -> None:
         assert right.complaint([torch.tensor(wrong)]) is not None
 
 
-def test_a_bias_may_be_an_integer_of_its_layer() -> None:
+class Layer(torch.nn.Module):
+    """A linear layer in int8, its input and its weight at scale 1."""
+
+    def __init__(self, out_scale: float, bias: float, axes: tuple[int, ...]) -> None:
+        super().__init__()
+        self.out_scale, self.axes = out_scale, axes
+        self.register_buffer("weight", torch.ones(1, 2, dtype=torch.int8))
+        self.register_buffer("bias", torch.full((1,), bias))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        ops = torch.ops.quantized_decomposed
+        steps = ops.quantize_per_tensor(x.permute(self.axes), 1.0, 0, -128, 127, torch.int8)
+        real = ops.dequantize_per_tensor(steps, 1.0, 0, -128, 127, torch.int8)
+        weight = ops.dequantize_per_tensor(self.weight, 1.0, 0, -127, 127, torch.int8)
+        y = torch.nn.functional.linear(real, weight, self.bias)
+        out = ops.quantize_per_tensor(y, self.out_scale, 0, -128, 127, torch.int8)
+        return ops.dequantize_per_tensor(out, self.out_scale, 0, -128, 127, torch.int8)
+
+
+LAYOUTS = {"rows": (0, 1), "a transposed batch": (1, 0, 2)}
+"""PyTorch decomposes a layer of the second into a product and an addition."""
+
+
+def layer_of(pair: list[float], scale: float, bias: float, layout: str) -> tuple[Any, ...]:
+    """Return a layer's input, of equal rows, its program, and a function that makes its results."""
+    axes = LAYOUTS[layout]
+    x = torch.tensor(pair).expand(*(2, 3, 2)[-len(axes) :]).contiguous()
+    ep = torch.export.export(Layer(scale, bias, axes), (x,))
+    shape = (*(x.shape[axis] for axis in axes[:-1]), 1)
+    return x, ep, lambda value: [torch.full(shape, value)]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_bias_may_be_an_integer_of_its_layer(layout: str) -> None:
     """At a scale of 1 for the input and for the weight, a bias of 0.4 is none."""
+    x, ep, results = layer_of([1.0, 2.0], 0.25, 0.4, layout)
+    right = expected((x,), ep)
+    for value in (3.5, 3.0):
+        assert right.complaint(results(value)) is None
+    for value in (2.5, 4.0):
+        assert right.complaint(results(value)) is not None
 
-    class Layer(torch.nn.Module):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_cmsis_nn_may_round_the_sum_of_a_layer_twice(layout: str) -> None:
+    """31 / 64 is 15.5 / 32, then 16 / 32, then 1, as the library's default build has it."""
+    x, ep, results = layer_of([15.0, 16.0], 64.0, 0.0, layout)
+    made = stepwell.lower(ep, "cortex-m55").run(x)
+    assert torch.equal(made[0], results(64.0)[0])
+    right = expected((x,), ep, twice=True)
+    assert right.complaint(made) is None
+    assert right.complaint(results(128.0)) is not None
+    assert expected((x,), ep).complaint(made) is not None
+
+
+def test_roundings_in_doubt_may_fall_to_different_sides() -> None:
+    class Difference(torch.nn.Module):
+        def forward(self, x: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
             ops = torch.ops.quantized_decomposed
-            steps = ops.quantize_per_tensor(x, 1.0, 0, -128, 127, torch.int8)
-            real = ops.dequantize_per_tensor(steps, 1.0, 0, -128, 127, torch.int8)
-            held = torch.ones(1, 2, dtype=torch.int8)
-            weight = ops.dequantize_per_tensor(held, 1.0, 0, -127, 127, torch.int8)
-            y = torch.nn.functional.linear(real, weight, torch.full((1,), 0.4))
-            out = ops.quantize_per_tensor(y, 0.25, 0, -128, 127, torch.int8)
-            return ops.dequantize_per_tensor(out, 0.25, 0, -128, 127, torch.int8)
+            kind = (1.0, 0, -128, 127, torch.int8)
+            x, z = (
+                ops.dequantize_per_tensor(ops.quantize_per_tensor(v, *kind), *kind) for v in (x, z)
+            )
+            return ops.dequantize_per_tensor(ops.quantize_per_tensor(x - z, *kind), *kind)
 
-    x = torch.tensor([[1.0, 2.0]])
-    right = expected((x,), torch.export.export(Layer(), (x,)))
-    assert right.complaint([torch.tensor([[3.5]])]) is None
-    assert right.complaint([torch.tensor([[3.0]])]) is None
-    assert right.complaint([torch.tensor([[2.5]])]) is not None
-    assert right.complaint([torch.tensor([[4.0]])]) is not None
+    given = (torch.full((8,), 0.5 - 0.9 * SLACK),) * 2
+    right = expected(given, torch.export.export(Difference(), given))
+    for value in (0.0, 1.0, -1.0):
+        assert right.complaint([torch.full((8,), value)]) is None
+    for value in (2.0, -2.0):
+        assert right.complaint([torch.full((8,), value)]) is not None
