@@ -1,10 +1,10 @@
-"""Op classes by name: generated ones, and others created from torch's schema on demand."""
+"""Op classes by name: those of `operators.py`, and others created from torch's schema on demand."""
 
 from __future__ import annotations
 
 import importlib
 import threading
-from typing import Any, ClassVar, TypeVar, cast
+from typing import Any, ClassVar, cast
 
 from xdsl.irdl import (
     AttrSizedOperandSegments,
@@ -19,13 +19,11 @@ from xdsl.irdl import (
 )
 from xdsl.traits import Pure
 
-from stepwell.dialects.aten.generated import HOME
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.schema import Schema, parse_schema
 from stepwell.ir.compat.torch.torch_private import schema_of
 from stepwell.ir.diagnostics import StepwellError
 
-_C = TypeVar("_C", bound=SchemaOp)
 _CLASSES: dict[str, type[SchemaOp]] = {}
 _MAKING = threading.RLock()
 """Held while a class is created on demand: two threads may need the same one."""
@@ -35,34 +33,13 @@ def class_name(schema: Schema) -> str:
     """Return a class name: `aten.mul.Scalar` → `MulScalar`; other namespaces are a prefix:
     `TorchaoQuantizeAffineDefault`.
     """
-    return spelled_class(schema.namespace, schema.operator, schema.overload or "default")
-
-
-def spelled_class(namespace: str, operator: str, overload: str) -> str:
-    """Return the class name of `namespace.operator.overload`."""
-    parts = [operator, overload]
-    if namespace != "aten":
-        parts.insert(0, namespace)
+    parts = [schema.operator, schema.overload or "default"]
+    if schema.namespace != "aten":
+        parts.insert(0, schema.namespace)
     words = [word for part in parts for word in part.split("_") if word]
     name = "".join(word[:1].upper() + word[1:] for word in words)
-    return f"_{name}" if operator.startswith("_") and namespace == "aten" else name
-
-
-def schema_op(cls: type[_C]) -> type[_C]:
-    """Finish and register an op class whose docstring is its schema."""
-    schema = parse_schema(" ".join((cls.__doc__ or "").split()))
-    if schema.is_mutable and (reason := _no_value(schema)) is not None:
-        raise StepwellError(
-            f"{schema.op_name} writes to its arguments{reason}",
-            help="the importer functionalizes such ops; use the functional overload",
-        )
-    if schema.op_name in _CLASSES:
-        raise StepwellError(f"{schema.op_name} is defined twice")
-    _define_later(cls)
-    cls.SCHEMA = schema
-    cls.HAS_SEGMENTS = "irdl_options" in cls.__dict__
-    _CLASSES[schema.op_name] = cls
-    return cls
+    is_private = schema.operator.startswith("_") and schema.namespace == "aten"
+    return f"_{name}" if is_private else name
 
 
 def _define_later(cls: type[SchemaOp]) -> None:
@@ -71,8 +48,6 @@ def _define_later(cls: type[SchemaOp]) -> None:
     A program has ops of a few dozen of the hundreds of declared classes.
     """
     changed, stated = cast(Any, cls), frozenset(cls.__dict__)
-    if "traits" not in cls.__dict__:
-        changed.traits = traits_def()
 
     def define(of: Any) -> Any:
         with _MAKING:
@@ -114,11 +89,23 @@ def define(text: str, pure: bool = True) -> type[SchemaOp]:
             taken.
     """
     schema = parse_schema(text)
+    if schema.is_mutable and (reason := _no_value(schema)) is not None:
+        raise StepwellError(
+            f"{schema.op_name} writes to its arguments{reason}",
+            help="the importer functionalizes such ops; use the functional overload",
+        )
+    if schema.op_name in _CLASSES:
+        raise StepwellError(f"{schema.op_name} is defined twice")
     if sum(returned.type.is_list for returned in schema.returns) > 1:
         raise StepwellError(
             f"{schema.op_name} returns several lists of tensors, which no exported program contains"
         )
-    body: dict[str, Any] = {"name": schema.op_name, "__doc__": text, "__module__": __name__}
+    body: dict[str, Any] = {
+        "name": schema.op_name,
+        "traits": traits_def(Pure()) if pure else traits_def(),
+        "__doc__": text,
+        "__module__": __name__,
+    }
     variadic = 0
     for argument in schema.arguments:
         if not argument.type.is_tensor:
@@ -142,26 +129,16 @@ def define(text: str, pure: bool = True) -> type[SchemaOp]:
         body[field] = var_result_def() if returned.type.is_list else result_def()
     for argument in schema.written:
         body[f"{argument.name}_after"] = result_def()
-    if pure:
-        body["traits"] = traits_def(Pure())
-    return schema_op(type(class_name(schema), (SchemaOp,), body))
-
-
-def _generated(operator_name: str) -> type[SchemaOp] | None:
-    """Return the checked-in class of an op, importing its module; None if there is none."""
-    parts = operator_name.split(".")
-    if len(parts) != 3:
-        return None
-    home = HOME.get(spelled_class(*parts))
-    if home is None:
-        return None
-    importlib.import_module(f"stepwell.dialects.aten.generated.{home}")
-    return _CLASSES.get(operator_name)
+    cls = type(class_name(schema), (SchemaOp,), body)
+    _define_later(cls)
+    cls.SCHEMA, cls.HAS_SEGMENTS = schema, variadic > 1
+    _CLASSES[schema.op_name] = cls
+    return cls
 
 
 def find(name: str) -> type[SchemaOp] | None:
     """Return the class of an op by its name in the IR, created from torch's schema if necessary."""
-    return _CLASSES.get(name) or _generated(name) or _define_from_torch(name)
+    return _CLASSES.get(name) or _define_from_torch(name)
 
 
 def op_class(name: str) -> type[SchemaOp]:
@@ -185,7 +162,7 @@ def of_overload(overload: Any) -> type[SchemaOp]:
     """
     schema = schema_of(overload)
     name = schema.name.replace("::", ".") + "." + (schema.overload_name or "default")
-    return _CLASSES.get(name) or _generated(name) or _define_once(name, overload)
+    return _CLASSES.get(name) or _define_once(name, overload)
 
 
 LIBRARIES = {

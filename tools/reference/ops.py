@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 from collections.abc import Callable
+from itertools import groupby
 from typing import Any
 
 from xdsl.ir import Dialect, Operation
@@ -19,7 +20,8 @@ from xdsl.irdl import (
 
 from reference.text import fenced, first_paragraph, folded, prose, table, where
 from stepwell.dialects import HOMES, PACKAGES
-from stepwell.dialects.aten.generated import CLASSES
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.aten.operators import OPERATORS
 from stepwell.dialects.aten.registry import op_class
 from stepwell.dialects.tosa import forms
 from stepwell.ir.core import Stepwell
@@ -55,7 +57,7 @@ def dialects() -> dict[str, Dialect]:
 def pages() -> dict[str, str]:
     """Return one page per dialect, and an index."""
     found: dict[str, str] = {"reference/ops/aten.md": _aten()}
-    rows = [("[`aten`](aten.md)", str(sum(map(len, CLASSES.values()))), ABOUT["aten"])]
+    rows = [("[`aten`](aten.md)", str(len(OPERATORS)), ABOUT["aten"])]
     for name, dialect in dialects().items():
         ops = [cls for cls in dialect.operations if _is_ours(cls, name)]
         if name == "aten":
@@ -206,21 +208,21 @@ def _aten() -> str:
         "[Cortex-M](../../cortex_m.md), [TOSA](../../tosa_operators.md).\n\n"
         + fenced("%y = aten.mul.Tensor(%a, %b) : (tensor<2x3xf32>, tensor<3xf32>) -> …", "text")
     ]
-    for home in CLASSES:
-        module = importlib.import_module(f"stepwell.dialects.aten.generated.{home}")
-        classes = [getattr(module, name) for name in CLASSES[home]]
+    for title, classes in groupby(sorted(OPERATORS, key=_place), lambda cls: _place(cls)[0]):
         rows = [
-            (
-                f"`{cls.name}`",
-                f"`{' '.join((cls.__doc__ or '').split())}`",
-                "pure" if _is_pure(cls) else "ordered",
-            )
+            (f"`{cls.name}`", f"`{cls.__doc__}`", "pure" if _is_pure(cls) else "ordered")
             for cls in classes
         ]
-        title = home.replace("aten_", "aten, ") if home.startswith("aten_") else home
         parts += [f"## {title}\n", table(("op", "schema", ""), rows)]
     assert op_class("aten.mul.Tensor")
     return "\n".join(parts)
+
+
+def _place(cls: type[SchemaOp]) -> tuple[str, str]:
+    """Return the heading under which an op is listed, and its place there."""
+    schema = cls.SCHEMA
+    letter = f", {schema.operator.lstrip('_')[0].lower()}" if schema.namespace == "aten" else ""
+    return schema.namespace + letter, cls.__name__
 
 
 def _is_pure(cls: Any) -> bool:

@@ -1,0 +1,28 @@
+"""The classes of the operators in `operators.txt`: one schema, as PyTorch prints it, a line.
+
+`generate.py` writes the table and `operators.pyi`, which shows type checkers and editors the
+fields of each class.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.aten.registry import define
+
+
+def _define(line: str) -> type[SchemaOp]:
+    text, _, note = line.partition(" # ")
+    cls = define(text, pure=note != "impure")
+    cls.__module__ = __name__
+    return cls
+
+
+_TABLE = Path(__file__).with_name("operators.txt").read_text(encoding="utf-8").splitlines()
+
+OPERATORS = tuple(_define(line) for line in _TABLE if not line.startswith("#"))
+"""The class of each line, in order."""
+
+_NAMED = {cls.__name__: cls for cls in OPERATORS}
+globals().update(_NAMED, __all__=list(_NAMED))
