@@ -12,13 +12,16 @@ are read, as do packed weights and the workspace.
 from __future__ import annotations
 
 import json
-import os
+import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
+from _report import in_a_child
 
 from stepwell.model_zoo.sweep.memory import peak, resident
 
@@ -41,7 +44,7 @@ def added(pte: Path, inputs: list[torch.Tensor]) -> dict[str, float]:
         taken = time.perf_counter() - started
         for _ in range(2):
             method.execute(inputs)
-        return taken, (program, method)  # Held while what stays is counted.
+        return taken, (program, method)  # They live while what remains is counted.
 
     before = resident("VmRSS")
     (seconds, held), most = peak(load_and_run)
@@ -52,18 +55,20 @@ def added(pte: Path, inputs: list[torch.Tensor]) -> dict[str, float]:
     return {"peak": most / MEGABYTE, "steady": (after - before) / MEGABYTE, "seconds": seconds}
 
 
-def in_a_fork(pte: Path, inputs: list[torch.Tensor]) -> dict[str, float] | None:
-    """`added` in a process that ends with it; None if it did not come to its end."""
-    read, write = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.write(write, json.dumps(added(pte, inputs)).encode())
-        os._exit(0)
-    os.close(write)
-    said = os.read(read, 1000)
-    os.close(read)
-    os.waitpid(child, 0)
-    return json.loads(said) if said else None
+def resources(
+    programs: Mapping[str, bytes], inputs: Sequence[Any], repeat: int
+) -> dict[str, list[dict[str, float]]]:
+    """The measurements of each program in a process of this script."""
+    with tempfile.TemporaryDirectory() as folder:
+        given = Path(folder) / "inputs.pt"
+        torch.save(list(inputs), given)
+        files = [Path(folder) / f"{index}.pte" for index in range(len(programs))]
+        for file, pte in zip(files, programs.values(), strict=True):
+            file.write_bytes(pte)
+        command = [sys.executable, __file__, str(given), str(repeat), *map(str, files)]
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    found = json.loads(done.stdout.splitlines()[-1])
+    return dict(zip(programs, found, strict=True))
 
 
 def main() -> None:
@@ -73,7 +78,10 @@ def main() -> None:
     Runtime.get()
     inputs = torch.load(sys.argv[1], weights_only=True)
     files = [Path(name) for name in sys.argv[3:]]
-    rounds = [[in_a_fork(pte, inputs) for pte in files] for _ in range(int(sys.argv[2]))]
+    rounds = [
+        [in_a_child(lambda pte=pte: added(pte, inputs))[0] for pte in files]
+        for _ in range(int(sys.argv[2]))
+    ]
     print(json.dumps([list(found) for found in zip(*rounds, strict=True)]))
 
 

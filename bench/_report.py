@@ -1,4 +1,4 @@
-"""What the benchmarks share: CPU seconds, a table on the screen, and JSON in bench/results."""
+"""What the benchmarks share: clocks, child processes, tables, and rows kept in bench/results."""
 
 from __future__ import annotations
 
@@ -6,9 +6,13 @@ import argparse
 import gc
 import json
 import logging
+import os
 import platform
+import signal
+import statistics
 import sys
 import time
+import traceback
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -65,6 +69,47 @@ def cpu_seconds(work: Callable[[], T], repeat: int = 1) -> tuple[float, T]:
     return best, result
 
 
+def set_threads(count: int | None) -> int:
+    """Set the threads of XNNPACK's pool, None for its own number; before a delegate is loaded."""
+    from stepwell.translate.executorch_private import count_threads, reset_threadpool
+
+    if count is not None:
+        reset_threadpool(count)
+    return count_threads()
+
+
+def in_a_child(work: Callable[[], Any]) -> tuple[Any, str]:
+    """What `work` returns in a fork of this process, or None and how the fork ended.
+
+    No delegate may have been loaded in this process: threads do not survive a fork.
+    """
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(read)
+        code = 1
+        try:
+            with open(write, "w") as pipe:
+                json.dump(work(), pipe)
+            code = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(code)
+    os.close(write)
+    with open(read) as pipe:
+        text = pipe.read()
+    ended = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if ended == 0:
+        return json.loads(text), ""
+    return None, signal.Signals(-ended).name if ended < 0 else f"exit status {ended}"
+
+
+def p10(times: Sequence[float]) -> float:
+    """The tenth percentile."""
+    return statistics.quantiles(times, n=10, method="inclusive")[0]
+
+
 def in_turn(
     calls: Mapping[str, Callable[[], Any]],
     runs: int,
@@ -88,6 +133,12 @@ def show(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], note
     for row in rows:
         table.add_row(*(_cell(value) for value in row))
     Console(width=None if sys.stdout.isatty() else 120).print(table)
+
+
+def markdown(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[str]:
+    """A page's table."""
+    lines = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
+    return lines + [f"| {' | '.join(map(_cell, row))} |" for row in rows]
 
 
 def _cell(value: Any) -> str:

@@ -27,13 +27,13 @@ from typing import Any
 
 import torch
 from _report import between_markers, prepare
-from lowering import stock_pte
 from torch import nn
 
 import stepwell
 from stepwell.backends.executorch.running import arm64
 from stepwell.backends.executorch.running.runner import PteSession
 from stepwell.dialects.xnnpack.cpus import CPUS
+from stepwell.integrations.executorch.stock import stock_pte
 from stepwell.ir.diagnostics import StepwellError
 
 Made = tuple[nn.Module, tuple[Any, ...]]

@@ -28,9 +28,8 @@ from typing import Any
 
 import torch
 from _nodes import Device, Form, Writer, seconds_here, seconds_on
-from _report import prepare, show
+from _report import prepare, set_threads, show
 from xdsl.ir import SSAValue
-from xnnpack import set_threads
 
 from stepwell.backends.executorch.running import arm64
 from stepwell.dialects import xnnpack

@@ -34,9 +34,17 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
-from _report import RESULTS, between_markers, cpu_name, in_turn, prepare, show, write
+from _report import (
+    RESULTS,
+    between_markers,
+    cpu_name,
+    in_turn,
+    prepare,
+    set_threads,
+    show,
+    write,
+)
 from language_models import stock_pte
-from xnnpack import set_threads
 
 import stepwell
 from executorch_llama import Size, Variant, exported

@@ -21,13 +21,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from _report import keep_rows, kept_rows, prepare
-from strangers import in_a_child, stock_pte
+from _report import in_a_child, keep_rows, kept_rows, prepare
 from torch.export import Dim, ExportedProgram
 from torch.utils import _pytree as pytree
 
 import stepwell
 from stepwell.backends.executorch.running.runner import PteSession
+from stepwell.integrations.executorch.stock import stock_pte
 from stepwell.ir.sizes.size import Size
 from stepwell.ir.types import dims
 

@@ -28,8 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from _report import between_markers, keep_rows, kept_rows, prepare
-from strangers import in_a_child
+from _report import between_markers, in_a_child, keep_rows, kept_rows, prepare
 from torch.utils import _pytree as pytree
 
 import stepwell

@@ -10,12 +10,11 @@ quantizer calibrates for the two others. `@dynamic` is the same with dynamically
 activations in linear layers; `@half` is float16 throughout (ONNX Runtime computes in float32
 there); `@8` is eight inputs at once; `@open` is four, exported for any number.
 
-The programs alternate in one process in blocks. The first run of a block has cold caches and is
-reported separately (cold); the others are warm. On one thread the clock is the process's CPU time,
-which stops while other processes run. A ratio is their time divided by ours:
-above 1 we are faster. The tenth percentile is the figure to trust on a shared machine. Load time
-(file to first result) and memory (highest resident size that loading and three runs add) are
-measured in a process of their own that has the runtime in it (`--resources`).
+The programs alternate in one process in blocks, whose first run has cold caches and is not counted.
+On one thread the clock is the process's CPU time, which stops while other processes run. A ratio is
+their time divided by ours: above 1 we are faster. The tenth percentile is the figure to trust on a
+shared machine. Load time (file to first result) and memory (highest resident size that loading and
+three runs add) are measured in a process of their own that has the runtime in it (`--resources`).
 
 `--keep FOLDER` holds the files made for each runtime, and takes them from there the next time.
 """
@@ -28,69 +27,74 @@ import importlib
 import json
 import logging
 import math
-import os
 import statistics
 import subprocess
 import sys
 import time
-import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from _peer_tables import (
-    COLUMNS,
-    EAGER,
-    GOAL,
-    OPENVINO,
-    ORT,
-    OURS,
-    Measured,
-    goal,
-    kinds_of,
-    line,
+from _models import made as made_by_name
+from _models import name_of
+from _report import (
+    between_markers,
+    cpu_seconds,
     markdown,
-    means,
-    resource_table,
+    p10,
+    prepare,
+    read,
+    set_threads,
+    show,
+    write,
 )
-from _report import RESULTS, between_markers, cpu_seconds, prepare, show, write
-from _zoo_models import SIZES, create
-from xnnpack import MODELS, set_threads
+from torch import Tensor
+from torch.utils import _pytree as pytree
 
 from stepwell.model_zoo.sweep.memory import peak
 
-FURTHER = (
-    "convnextv2_atto",
-    "mobilenetv4_conv_small",
-    "regnety_002",
-    "resnext50_32x4d",
-    "densenet121",
-    "ghostnet_050",
-    "repvgg_a0",
-    "efficientformer_l1",
-    "fastvit_t8",
-    "poolformer_s12",
-    "vgg11",
-    "mixnet_s",
-    "squeezenet1_1",
-    "shufflenet_v2_x0_5",
+OURS, ORT, OPENVINO, EAGER = "stepwell", "ONNX Runtime", "OpenVINO", "PyTorch"
+PEERS = (OURS, ORT, OPENVINO, EAGER)
+ELEVEN = tuple(
+    """deit_tiny llama_block:128 swin_tiny mobilenet_v2 mobilenet_v3_small mobilevit_xxs mixer_s32
+    efficientnet_b0 resnet18 resnet50 convnext_atto""".split()
 )
-"""Models of timm and torchvision, at the sizes of `bench/zoo.py`."""
+"""The models of `examples/models` whose mean ratio README has."""
+DEFAULT = (
+    *ELEVEN,
+    *"""convnextv2_atto mobilenetv4_conv_small regnety_002 resnext50_32x4d densenet121 ghostnet_050
+    repvgg_a0 efficientformer_l1 fastvit_t8 poolformer_s12 vgg11 mixnet_s squeezenet1_1
+    shufflenet_v2_x0_5 bert gpt2 whisper_encoder
+    mobilenet_v2@static resnet18@static deit_tiny@static""".split(),
+)
 LANGUAGE = ("bert", "gpt2", "whisper_encoder")
 """Models of transformers with random weights: two layers of their usual width, 64 tokens."""
-QUANTIZED = ("mobilenet_v2@static", "resnet18@static", "deit_tiny@static")
-STATIC, DYNAMIC = "static", "dynamic"
-INT8 = (STATIC, DYNAMIC)
-HALF = "half"
+INT8 = ("static", "dynamic")
 AT_ONCE = {"8": 8, "open": 4}
-"""Inputs in a call, by kind."""
+"""Inputs in a call, by form; an open program takes up to `MOST`."""
 MOST = 16
-"""Inputs that an open program takes."""
 BLOCK = 6
 """Runs of one program in a row; the first is cold."""
+Inputs = tuple[Tensor, ...]
+Run = Callable[[], Any]
+"""One inference; returns the first output as something that `torch.as_tensor` takes."""
+
+
+@dataclass
+class Measured:
+    """One runtime on one model: milliseconds, seconds, bytes."""
+
+    warm_ms: float = math.nan
+    error: float = math.nan
+    bytes: int = 0
+    compile_cpu_seconds: float = math.nan
+    load_seconds: float = math.nan
+    memory_mb: float = math.nan
+
+
+Row = dict[str, Measured]
 
 
 @dataclass
@@ -99,144 +103,113 @@ class Model:
 
     name: str
     module: torch.nn.Module
-    inputs: tuple[torch.Tensor, ...]
-    kind: str
+    inputs: Inputs
+    form: str
     folder: Path
     seconds: dict[str, float] = field(default_factory=dict[str, float])
 
     def file(self, peer: str) -> Path:
         """The file that a runtime loads, made if it is not there."""
-        endings = {OURS: "pte", ORT: "onnx", OPENVINO: "onnx"}
         stem = self.name.replace(":", "_").replace("@", "_")
-        path = self.folder / f"{stem}.{endings[peer]}"
+        path = self.folder / f"{stem}.{'pte' if peer == OURS else 'onnx'}"
         kept = path.with_suffix(path.suffix + ".seconds")
         if peer == OURS or not path.exists() or not kept.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
-            make = self._pte if peer == OURS else self._onnx
-            taken, path = cpu_seconds(lambda: make(path))
+            taken, _ = cpu_seconds(lambda: (self._pte if peer == OURS else self._onnx)(path))
             kept.write_text(str(taken))
         self.seconds[peer] = float(kept.read_text())
         return path
 
-    def _exported(self) -> Any:
-        if self.kind not in INT8:
-            return torch.export.export(self.module, self.inputs, dynamic_shapes=self._shapes())
-        from quantized import quantize
-
-        return quantize(self.module, self.inputs, per_channel=True, dynamic=self.kind == DYNAMIC)
-
     def _shapes(self) -> Any:
         """The batch of the inputs that have one, if it is open."""
-        if self.kind != "open":
+        if self.form != "open":
             return None
         batch = torch.export.Dim("batch", max=MOST)
-        given = len(self.inputs[0])
-        return tuple({0: batch} if len(x) == given else None for x in self.inputs)
+        count = len(self.inputs[0])
+        return tuple({0: batch} if len(x) == count else None for x in self.inputs)
 
     def _pte(self, path: Path) -> Path:
         import stepwell
+        from quantized import quantize
 
-        path.write_bytes(stepwell.lower(self._exported(), "xnnpack", numerics="finite").to_pte())
+        if self.form in INT8:
+            dynamic = self.form == "dynamic"
+            program = quantize(self.module, self.inputs, per_channel=True, dynamic=dynamic)
+        else:
+            program = torch.export.export(self.module, self.inputs, dynamic_shapes=self._shapes())
+        path.write_bytes(stepwell.lower(program, "xnnpack", numerics="finite").to_pte())
         return path
 
     def _onnx(self, path: Path) -> Path:
-        is_float = self.kind not in INT8
-        plain = path if is_float else path.with_suffix(".float.onnx")
-        shapes = self._shapes()
+        plain = path.with_suffix(".float.onnx") if self.form in INT8 else path
         made = torch.onnx.export(
-            self.module, self.inputs, dynamo=True, verbose=False, dynamic_shapes=shapes
+            self.module, self.inputs, dynamo=True, verbose=False, dynamic_shapes=self._shapes()
         )
         assert made is not None
         made.save(plain, external_data=False)
-        if not is_float:
-            _quantize(plain, path, self.inputs, self.kind)
+        if self.form in INT8:
+            _quantize(plain, path, self.inputs, self.form)
             plain.unlink()
         return path
 
 
-def _quantize(plain: Path, path: Path, inputs: tuple[torch.Tensor, ...], kind: str) -> None:
-    """ONNX Runtime's int8: static, calibrated on the inputs, or of linear layers as they come."""
+def _quantize(plain: Path, path: Path, inputs: Inputs, form: str) -> None:
+    """ONNX Runtime's int8: static, calibrated on the inputs, or dynamic in linear layers."""
+    import onnx
     from onnxruntime import quantization
     from onnxruntime.quantization import shape_inference
 
     prepared = plain.with_suffix(".prepared.onnx")
     shape_inference.quant_pre_process(str(plain), str(prepared), skip_symbolic_shape=True)
-    if kind == DYNAMIC:
-        linear = ["MatMul", "Gemm"]
-        quantization.quantize_dynamic(prepared, path, linear, per_channel=True)
-        prepared.unlink()
-        return
+    names = [x.name for x in onnx.load(prepared, load_external_data=False).graph.input]
 
     class Reader(quantization.CalibrationDataReader):
-        """Gives the inputs once."""
+        """Returns the inputs once."""
 
-        def __init__(self) -> None:
-            self.left = [_feed(names_of(prepared), inputs)]
+        left = [_feed(names, inputs)]
 
         def get_next(self) -> Any:
             return self.left.pop() if self.left else None
 
-    quantization.quantize_static(
-        str(prepared),
-        str(path),
-        Reader(),
-        quant_format=quantization.QuantFormat.QDQ,
-        per_channel=True,
-        activation_type=quantization.QuantType.QUInt8,
-        weight_type=quantization.QuantType.QInt8,
-    )
+    if form == "dynamic":
+        quantization.quantize_dynamic(prepared, path, ["MatMul", "Gemm"], per_channel=True)
+    else:
+        quantization.quantize_static(
+            str(prepared),
+            str(path),
+            Reader(),
+            quant_format=quantization.QuantFormat.QDQ,
+            per_channel=True,
+            activation_type=quantization.QuantType.QUInt8,
+            weight_type=quantization.QuantType.QInt8,
+        )
     prepared.unlink()
 
 
-def names_of(path: Path) -> list[str]:
-    """The names of an ONNX model's inputs."""
-    import onnx
-
-    return [value.name for value in onnx.load(path, load_external_data=False).graph.input]
-
-
-def _feed(names: Sequence[str], inputs: Sequence[torch.Tensor]) -> dict[str, Any]:
+def _feed(names: Sequence[str], inputs: Inputs) -> dict[str, Any]:
     return {name: value.numpy() for name, value in zip(names, inputs, strict=True)}
 
 
-Run = Callable[[], Any]
-"""One inference; gives the first output as something `torch.as_tensor` takes."""
-
-
-def load(peer: str, path: Path, inputs: tuple[torch.Tensor, ...], threads: int) -> Run:
-    """A program in its runtime, with its inputs at hand."""
-    return LOADERS[peer](path, inputs, threads)
-
-
-def _load_ours(path: Path, inputs: tuple[torch.Tensor, ...], threads: int) -> Run:
+def _load_ours(path: Path, inputs: Inputs, threads: int) -> Run:
     from executorch.runtime import Runtime
 
     program = Runtime.get().load_program(path)
     method = program.load_method("forward")
     assert method is not None
-
-    def run(held: Any = program) -> Any:  # A method does not keep its program alive.
-        return method.execute(inputs)[0]
-
-    return run
+    return lambda held=program: method.execute(inputs)[0]  # A method does not keep its program.
 
 
-def _load_ort(path: Path, inputs: tuple[torch.Tensor, ...], threads: int) -> Run:
+def _load_ort(path: Path, inputs: Inputs, threads: int) -> Run:
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
-    options.inter_op_num_threads = 1
+    options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
     session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     feed = _feed([value.name for value in session.get_inputs()], inputs)
-
-    def run() -> Any:
-        return session.run(None, feed)[0]
-
-    return run
+    return lambda: session.run(None, feed)[0]
 
 
-def _load_openvino(path: Path, inputs: tuple[torch.Tensor, ...], threads: int) -> Run:
+def _load_openvino(path: Path, inputs: Inputs, threads: int) -> Run:
     import openvino
 
     core = openvino.Core()
@@ -256,54 +229,50 @@ def _load_openvino(path: Path, inputs: tuple[torch.Tensor, ...], threads: int) -
     return run
 
 
-LOADERS: dict[str, Callable[[Path, tuple[torch.Tensor, ...], int], Run]] = {
+LOADERS: dict[str, Callable[[Path, Inputs, int], Run]] = {
     OURS: _load_ours,
     ORT: _load_ort,
     OPENVINO: _load_openvino,
 }
+MODULES = {OURS: "executorch.runtime", ORT: "onnxruntime", OPENVINO: "openvino"}
 
 
 def in_blocks(
     runs: dict[str, Run], blocks: int, clock: Callable[[], float]
-) -> dict[str, tuple[list[float], list[float]]]:
-    """Milliseconds of warm and of cold runs of each program."""
-    times: dict[str, tuple[list[float], list[float]]] = {name: ([], []) for name in runs}
+) -> dict[str, list[float]]:
+    """Milliseconds of warm runs of each program."""
+    times: dict[str, list[float]] = {name: [] for name in runs}
     order = list(runs)
     for _ in range(blocks):
         for name in order:
-            run, (warm, cold) = runs[name], times[name]
-            time.sleep(0.002)  # Threads of the runtime before may still spin.
-            for index in range(BLOCK):
+            time.sleep(0.002)  # Threads of the previous runtime may still spin.
+            runs[name]()
+            for _ in range(BLOCK - 1):
                 started = clock()
-                run()
-                (warm if index else cold).append(1000 * (clock() - started))
+                runs[name]()
+                times[name].append(1000 * (clock() - started))
         order.reverse()
     return times
 
 
-def p10(times: Sequence[float]) -> float:
-    """The tenth percentile."""
-    return statistics.quantiles(times, n=10, method="inclusive")[0]
-
-
 @torch.no_grad()
-def measure(model: Model, threads: int, seconds: float, resources: bool) -> dict[str, Measured]:
+def measure(model: Model, threads: int, seconds: float, resources: bool) -> Row:
     """Every runtime on one model; one that cannot run it is left out."""
-    found: dict[str, Measured] = {}
+    found: Row = {}
     runs: dict[str, Run] = {}
-    expected = model.module(*model.inputs)
-    expected = expected if isinstance(expected, torch.Tensor) else next(iter(_tensors(expected)))
-    for peer in (OURS, ORT, OPENVINO):
+    expected = pytree.tree_leaves(model.module(*model.inputs))[0]
+    for peer, load in LOADERS.items():
         try:
             path = model.file(peer)
-            run = load(peer, path, model.inputs, threads)
+            run = load(path, model.inputs, threads)
             error = float((torch.as_tensor(run()) - expected).abs().max())
         except Exception as problem:
             print(f"{model.name}: {peer}: {problem!r:.200}", flush=True)
             continue
         runs[peer] = run
-        found[peer] = Measured(error=error, bytes=path.stat().st_size)
-        found[peer].compile_cpu_seconds = model.seconds[peer]
+        found[peer] = Measured(
+            error=error, bytes=path.stat().st_size, compile_cpu_seconds=model.seconds[peer]
+        )
         if resources:
             _resources(model, peer, path, threads, found[peer])
     runs[EAGER], found[EAGER] = lambda: model.module(*model.inputs), Measured()
@@ -312,20 +281,9 @@ def measure(model: Model, threads: int, seconds: float, resources: bool) -> dict
     clock = time.process_time if threads == 1 else time.perf_counter
     in_blocks(runs, 1, clock)
     blocks = max(3, min(60, int(seconds / (time.perf_counter() - started))))
-    for peer, (warm, cold) in in_blocks(runs, blocks, clock).items():
-        found[peer].warm_ms, found[peer].cold_ms = p10(warm), statistics.median(cold)
+    for peer, times in in_blocks(runs, blocks, clock).items():
+        found[peer].warm_ms = p10(times)
     return found
-
-
-def _tensors(value: Any) -> Iterable[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, dict):
-        for inner in value.values():
-            yield from _tensors(inner)
-    elif isinstance(value, list | tuple):
-        for inner in value:
-            yield from _tensors(inner)
 
 
 def _resources(model: Model, peer: str, path: Path, threads: int, into: Measured) -> None:
@@ -337,24 +295,20 @@ def _resources(model: Model, peer: str, path: Path, threads: int, into: Measured
     if done.returncode:
         print(f"{model.name}: {peer}: {done.stderr[-300:]}", flush=True)
         return
-    said = json.loads(done.stdout.splitlines()[-1])
-    into.load_seconds = said["load"]
-    into.memory_mb = math.nan if said["memory"] is None else said["memory"]
+    into.load_seconds, into.memory_mb = json.loads(done.stdout.splitlines()[-1])
 
 
 def child(peer: str, path: Path, given: Path, threads: int) -> None:
-    """What `_resources` asks for, as a line of JSON; the runtime is warmed by another program."""
+    """Print load seconds and megabytes, measured after the runtime was imported."""
     inputs = tuple(torch.load(given, weights_only=True))
     torch.set_num_threads(1)
     if peer == OURS:
         set_threads(threads)
-    importlib.import_module(
-        {OURS: "executorch.runtime", ORT: "onnxruntime", OPENVINO: "openvino"}[peer]
-    )
+    importlib.import_module(MODULES[peer])
 
     def load_and_run() -> float:
         started = time.perf_counter()
-        run = load(peer, path, inputs, threads)
+        run = LOADERS[peer](path, inputs, threads)
         run()
         taken = time.perf_counter() - started
         run()
@@ -362,60 +316,112 @@ def child(peer: str, path: Path, given: Path, threads: int) -> None:
         return taken
 
     taken, added = peak(load_and_run)
-    print(json.dumps({"load": taken, "memory": None if added is None else added / (1 << 20)}))
+    print(json.dumps([taken, math.nan if added is None else added / (1 << 20)]))
 
 
 def made(called: str, folder: Path) -> Model:
     """The model of a name such as `llama_block:128` or `resnet18@static`."""
-    plain, _, kind = called.partition("@")
-    name, _, tokens = plain.partition(":")
-    torch.manual_seed(0)
-    if name in MODELS:
-        function = getattr(importlib.import_module(MODELS[name]), name)
-        module, inputs = function(int(tokens)) if tokens else function()
-    elif name in SIZES:
-        module, inputs = create(name), (torch.randn(1, 3, SIZES[name], SIZES[name]),)
+    form = called.partition("@")[2]
+    if name_of(called) in LANGUAGE:
+        module, inputs = of_transformers(name_of(called))
     else:
-        module, inputs = of_transformers(name)
-    count, one = AT_ONCE.get(kind, 1), len(inputs[0])
+        model = made_by_name(called)
+        module, inputs = model.module, model.inputs
+    count, one = AT_ONCE.get(form, 1), len(inputs[0])
     inputs = tuple(torch.cat([x] * count) if len(x) == one else x for x in inputs)
-    if kind == HALF:
+    if form == "half":
         module = module.half()
         inputs = tuple(x.half() if x.is_floating_point() else x for x in inputs)
-    return Model(called, module.eval(), inputs, kind, folder)
+    return Model(called, module.eval(), inputs, form, folder)
 
 
-def of_transformers(name: str) -> tuple[torch.nn.Module, tuple[torch.Tensor, ...]]:
-    """A model of transformers that gives one tensor."""
+class LastHiddenState(torch.nn.Module):
+    """A model of transformers that returns one tensor."""
+
+    def __init__(self, inner: torch.nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.inner(x, return_dict=False)[0]
+
+
+def of_transformers(name: str) -> tuple[torch.nn.Module, Inputs]:
+    """A model of `LANGUAGE` with random weights, and inputs."""
     import transformers
 
-    class Alone(torch.nn.Module):
-        """The last hidden state alone."""
-
-        def __init__(self, inner: torch.nn.Module) -> None:
-            super().__init__()
-            self.inner = inner
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            """The first output."""
-            return self.inner(x, return_dict=False)[0]
-
+    torch.manual_seed(0)
     tokens = torch.randint(0, 1000, (1, 64))
     if name == "bert":
         config = transformers.BertConfig(num_hidden_layers=2, vocab_size=1000)
-        return Alone(transformers.BertModel(config, add_pooling_layer=False)), (tokens,)
+        model = transformers.BertModel(config, add_pooling_layer=False)
+        return LastHiddenState(model), (tokens,)
     if name == "gpt2":
         config = transformers.GPT2Config(n_layer=2, vocab_size=1000, use_cache=False)
-        return Alone(transformers.GPT2Model(config)), (tokens,)
+        return LastHiddenState(transformers.GPT2Model(config)), (tokens,)
     config = transformers.WhisperConfig(encoder_layers=2, d_model=384, encoder_attention_heads=6)
-    encoder = importlib.import_module("transformers.models.whisper.modeling_whisper").WhisperEncoder
-    return Alone(encoder(config)), (torch.randn(1, 80, 3000),)
+    whisper = importlib.import_module("transformers.models.whisper.modeling_whisper")
+    return LastHiddenState(whisper.WhisperEncoder(config)), (torch.randn(1, 80, 3000),)
+
+
+COLUMNS = ("model", *(f"{peer} ms" for peer in PEERS), *(f"÷ {p}" for p in PEERS[1:]), "error")
+
+
+def ratios(found: Row) -> dict[str, float]:
+    """Their warm time divided by ours."""
+    return {
+        peer: found[peer].warm_ms / found[OURS].warm_ms
+        for peer in PEERS[1:]
+        if OURS in found and peer in found
+    }
+
+
+def line(name: str, found: Row) -> list[str]:
+    """A row of the table of times."""
+    cells = [f"{found[peer].warm_ms:.2f}" if peer in found else "–" for peer in PEERS]
+    theirs = ratios(found)
+    cells += [f"{theirs[peer]:.2f}" if peer in theirs else "–" for peer in PEERS[1:]]
+    return [name, *cells, f"{found[OURS].error:.0e}" if OURS in found else "–"]
+
+
+def means(title: str, results: dict[str, Row], names: Iterable[str]) -> list[str]:
+    """A row of the geometric means of the ratios over some models."""
+    held = [ratios(results[name]) for name in names if name in results]
+    means = (statistics.geometric_mean([r[p] for r in held if p in r] or [1]) for p in PEERS[1:])
+    return [f"geometric mean, {title}", *[""] * len(PEERS), *(f"{x:.3f}" for x in means), ""]
+
+
+def table(results: dict[str, Row]) -> list[str]:
+    """A page's table of times: a row a model, then the means."""
+    rows = [line(name, found) for name, found in results.items()]
+    for suffix in dict.fromkeys("".join(name.partition("@")[1:]) for name in results):
+        names = [name + suffix for name in ELEVEN]
+        rows.append(means(f"the goal's eleven {suffix}".strip(), results, names))
+    return markdown(COLUMNS, [*rows, means("all", results, results)])
+
+
+def resource_table(results: dict[str, Row]) -> list[str]:
+    """A page's table of load time, memory, size and compile time."""
+    peers = PEERS[:3]
+    heads = [f"{peer} {what}" for what in ("s", "MB") for peer in peers]
+    heads += ["file MB, ours / ONNX", "compile CPU s, ours / ONNX"]
+    rows: list[list[str]] = []
+    for name, found in results.items():
+        if OURS not in found or ORT not in found or math.isnan(found[OURS].memory_mb):
+            continue
+        held = [found.get(peer, Measured()) for peer in peers]
+        cells = [f"{one.load_seconds:.2f}" for one in held]
+        cells += [f"{one.memory_mb:.0f}" for one in held]
+        cells.append(" / ".join(f"{one.bytes / 1e6:.1f}" for one in held[:2]))
+        cells.append(" / ".join(f"{one.compile_cpu_seconds:.1f}" for one in held[:2]))
+        rows.append([name, *cells])
+    return markdown(("model", *heads), rows)
 
 
 def block(called: str, threads: int) -> str:
-    """The marks in the docs that enclose a model's row."""
-    kind = called.partition("@")[2]
-    return f"peers {threads}" if not kind else "peers half" if kind == HALF else "peers kinds"
+    """The comments of the page that enclose a model's row."""
+    form = called.partition("@")[2]
+    return f"peers {threads}" if not form else "peers half" if form == "half" else "peers kinds"
 
 
 def main() -> None:
@@ -424,42 +430,36 @@ def main() -> None:
         child(peer, Path(path), Path(given), int(threads))
         return
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--models", default=",".join((*GOAL, *FURTHER, *LANGUAGE, *QUANTIZED)))
+    parser.add_argument("--models", default=",".join(DEFAULT))
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=6.0, help="of running, for each model")
-    parser.add_argument("--keep", type=Path, required=True, help="folder for the files made")
+    parser.add_argument("--keep", type=Path, help="folder for the files made")
     parser.add_argument("--resources", action="store_true", help="load time and memory too")
     parser.add_argument("--table", type=Path, help="write the table between this file's marks")
     options = parser.parse_args()
+    if options.keep is None:
+        print("not run: --keep names no folder for the files")
+        return
     prepare()
-    os.environ.setdefault("OMP_NUM_THREADS", str(options.threads))
     torch.set_num_threads(options.threads)
-    logging.disable(logging.WARNING)
-    warnings.filterwarnings("ignore")
+    logging.disable(logging.CRITICAL)
     set_threads(options.threads)
-    kept = RESULTS / f"peers_{options.threads}.json"
-    held = json.loads(kept.read_text())["results"] if kept.exists() else {}
-    results = {
+    file = f"peers_{options.threads}"
+    results: dict[str, Row] = {
         name: {peer: Measured(**numbers) for peer, numbers in found.items()}
-        for name, found in held.items()
+        for name, found in dict(read(file) or {}).items()
     }
-    lines: list[list[Any]] = []
-    for name in options.models.split(","):
-        found = measure(
-            made(name, options.keep), options.threads, options.seconds, options.resources
-        )
-        results[name] = found
-        lines.append(line(name, found))
-        print(*lines[-1], flush=True)
-        write(kept.stem, {n: {p: asdict(m) for p, m in f.items()} for n, f in results.items()})
-    show(f"Runtimes for CPUs, {options.threads} thread(s), p10", COLUMNS, lines)
-    for kind in kinds_of(results):
-        print(f"geometric means, the goal's eleven {kind}:", *means(results, goal(kind)))
+    names: list[str] = options.models.split(",")
+    for name in names:
+        model = made(name, options.keep)
+        results[name] = measure(model, options.threads, options.seconds, options.resources)
+        print(*line(name, results[name]), flush=True)
+        write(file, {n: {p: asdict(m) for p, m in f.items()} for n, f in results.items()})
+    show(f"{options.threads} thread(s), p10", COLUMNS, [line(n, results[n]) for n in names])
     if options.table:
-        asked: list[str] = options.models.split(",")
-        for name in dict.fromkeys(map(partial(block, threads=options.threads), asked)):
-            of_these = {n: f for n, f in results.items() if block(n, options.threads) == name}
-            between_markers(options.table, name, markdown(of_these))
+        for comments in dict.fromkeys(block(name, options.threads) for name in names):
+            of = {n: f for n, f in results.items() if block(n, options.threads) == comments}
+            between_markers(options.table, comments, table(of))
         if options.resources:
             between_markers(options.table, "peers resources", resource_table(results))
 

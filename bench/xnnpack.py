@@ -1,147 +1,82 @@
-"""Stock ExecuTorch and stepwell on XNNPACK, model by model: what runs, how fast, how it compiles.
+"""Stock ExecuTorch and stepwell on XNNPACK, model by model: operators, time, memory, compile time.
 
-    python bench/xnnpack.py [--models deit_tiny,gpt2_2layers:256,deit_tiny@static] [--threads 1]
+    python bench/xnnpack.py [--kind zoo] [--models deit_tiny,gpt2_2layers:256,deit_tiny@static]
+        [--rounds 60] [--threads 1] [--stock FOLDER] [--table docs/xnnpack.md]
+    python bench/xnnpack.py --models deit_tiny --resources 5 [--table docs/peers.md]
+    python bench/xnnpack.py --kind experts --without multiply-all-experts,choose-by-rank
 
-Both flows lower the same exported model in this process. Then the two programs run on the real
-runtime turn by turn, so that whatever else the machine does falls on both alike. A ratio is stock's
-time divided by ours: above 1 we are faster. The tenth percentile is the figure to trust on a shared
-machine. Counts are read from the bytes of the two `.pte` files. The floor of a transformer is our
-own program without softmax, gelu and norms, run in turn with the two: products and layout alone.
-Memory is the highest resident size that loading and running adds to a process that has the runtime
-in it (`bench/_memory.py`), with the runtime's own number of threads.
+Both flows lower the same exported model, in a process of its own, and the programs run there turn
+by turn. A ratio is stock's time divided by ours: above 1 we are faster. The tenth percentile is the
+figure to trust on a shared machine. With one thread the clock is that thread's CPU time. Counts are
+read from the bytes of the two `.pte` files; layout ops are transposes, reshapes and slices inside
+delegates. Errors are the largest difference from eager PyTorch (for int8, from the float model),
+relative to the largest element. The failure of the stock flow or of its program is a result too;
+then ours is measured alone.
 
-`gpt2_2layers:256` is a prompt of 256 tokens: the ops between the products grow with the square
-of the prompt, so a ratio without its length means little. `@static`, `@dynamic`, `@8da4w` are int8.
-`--stock FOLDER` keeps the stock flow's programs there, with the seconds they took, and takes them
-from there the next time. `--counts FILE` writes nothing but the stock flow's counts there
-(`tests/xnnpack/data/stock_counts.json`).
+`--resources N` measures instead, in N processes for each file, the peak memory that loading and
+three runs add, the memory that remains, and the seconds from file to first result. `--without`
+adds a program of ours without some rewrites. `--stock FOLDER` keeps the stock flow's programs and
+their seconds. Rows are kept in `bench/results`; `--table` writes all rows of the kind. `--counts
+FILE` only writes counts: of stock's programs for the examples, of ours for the other kinds
+(`tests/xnnpack/data`). The kinds and their models are in `bench/_models.py`.
 """
 
 from __future__ import annotations
 
 import argparse
 import copy
-import importlib
+import importlib.util
 import json
 import logging
 import math
+import re
 import statistics
-import subprocess
-import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from _report import RESULTS, cpu_seconds, prepare, show, write
-from lowering import stock_pte
+from _memory import resources
+from _models import FINITE, KINDS, UNTUNED, Model, made, numerics_of
+from _report import (
+    between_markers,
+    cpu_seconds,
+    in_a_child,
+    markdown,
+    p10,
+    prepare,
+    read,
+    set_threads,
+    show,
+    write,
+)
+from torch.utils import _pytree as pytree
 
 import stepwell
-from stepwell.backends.executorch.container import DelegateCall, KernelCall
-from stepwell.backends.executorch.reading.read import read_container
 from stepwell.backends.executorch.running.runner import PteSession
-from stepwell.backends.xnnpack.pte import to_pte
 from stepwell.dialects import xnnpack
-from stepwell.ir.rewriting.cleanup import RemoveDeadCode
-from stepwell.ir.rewriting.rewrite import History
+from stepwell.integrations.executorch.stock import counted, stock_pte
+from stepwell.ir.declared.numerics import Numerics
 
-MODELS = {
-    "deit_tiny": "deit",
-    "convnext_atto": "convnext",
-    "swin_tiny": "swin",
-    "gpt2_2layers": "gpt2",
-    "llama_block": "llama",
-    "llama_4layers": "llama",
-    "mixer_s32": "mixer",
-    "mobilenet_v2": "mobilenet",
-    "mobilenet_v3_small": "mobilenet",
-    "mobilevit_xxs": "mobilevit",
-    "efficientnet_b0": "efficientnet",
-    "resnet18": "resnet",
-    "resnet50": "resnet",
-}
-"""Each model and its file in examples/models."""
-QUANTIZED = (
-    "deit_tiny@static",
-    "deit_tiny@dynamic",
-    "mobilenet_v2@static",
-    "resnet18@static",
-    "llama_block@8da4w",
-)
-"""Models in int8 (`examples/models/quantized.py`): their errors are against the float model."""
-
-PROMPTS = (
-    "gpt2_2layers:64",
-    "gpt2_2layers:128",
-    "gpt2_2layers:256",
-    "gpt2_2layers:512",
-    "llama_block:64",
-    "llama_block:128",
-    "llama_block:256",
-    "llama_block:512",
-)
-"""Models with prompts longer than the examples' own 32 and 16 tokens."""
-
+OURS, STOCK, WITHOUT = "stepwell", "stock", "without"
+PACKAGES = {"zoo": "timm", "graphs": "torch_geometric"}
+"""What the models of a kind come from."""
 LAYOUT = (xnnpack.StaticTranspose, xnnpack.StaticReshape, xnnpack.StaticSlice)
-OURS, STOCK, FLOOR = "stepwell", "stock", "products only"
-WITH_FLOOR = ("deit_tiny", "gpt2_2layers", "llama_block")
-"""Models that are also run without softmax, gelu and norms."""
-
-
-@dataclass(frozen=True)
-class Measured:
-    """One program: seconds, bytes, counts, and its distance from eager PyTorch."""
-
-    p10_ms: float
-    median_ms: float
-    compile_cpu_seconds: float
-    bytes: int
-    delegates: int
-    outside: int
-    layout: dict[str, int]
-    nodes: int
-    error: float
-    scale: float
-    equals_stock: bool
-    memory_mb: float | None
-
-
-def set_threads(count: int | None) -> int:
-    """Threads of XNNPACK's pool, None for its own choice; only before the first delegate loads."""
-    from stepwell.translate.executorch_private import count_threads, reset_threadpool
-
-    if count is not None:
-        reset_threadpool(count)
-    return count_threads()
-
-
-def calls(pte: bytes) -> dict[str, int]:
-    """Delegates, and kernels outside."""
-    (method,) = read_container(bytearray(pte)).methods
-    return {
-        "delegates": sum(isinstance(step, DelegateCall) for step in method.instructions),
-        "outside": sum(isinstance(step, KernelCall) for step in method.instructions),
-    }
+Flows = dict[str, dict[str, Any]]
 
 
 def count(pte: bytes) -> dict[str, Any]:
     """Bytes, delegates, kernels outside, and ops inside that only move elements."""
-    inside = Counter(
-        op.name.removeprefix("xnnpack.")
-        for op in stepwell.read_pte(pte).module.walk()
-        if isinstance(op, xnnpack.XnnpackOp)
-    )
+    inside = Counter(type(op) for op in stepwell.read_pte(pte).module.walk())
+    outer = counted(pte)
     return {
         "bytes": len(pte),
-        **calls(pte),
-        "layout": {
-            name: inside[name] for name in (op.name.removeprefix("xnnpack.") for op in LAYOUT)
-        },
-        "nodes": inside.total(),
+        "delegates": outer["delegates"],
+        "outside": outer["outside"],
+        "transposes": inside[xnnpack.StaticTranspose],
+        "layout": sum(inside[op] for op in LAYOUT),
     }
 
 
@@ -151,253 +86,234 @@ def run_in_turn(
     rounds: int,
     clock: Callable[[], float] = time.perf_counter,
 ) -> tuple[dict[str, list[float]], dict[str, tuple[Any, ...]]]:
-    """Return milliseconds of each run of each program, and the results of its first call.
-
-    On one thread, `time.thread_time` is a clock that stops while another process runs.
-    """
+    """Milliseconds of each run of each program, and the results of its first call."""
     sessions = {name: PteSession.load(pte) for name, pte in programs.items()}
     first = {
         name: tuple(value.clone() for value in session.run(*inputs))
         for name, session in sessions.items()
     }
-    for session in sessions.values():
-        session.run(*inputs)
     times: dict[str, list[float]] = {name: [] for name in sessions}
     order = list(sessions)
-    for _ in range(rounds):
+    for _ in range(rounds + 1):
         for name in order:
             started = clock()
             sessions[name].run(*inputs)
             times[name].append(1000 * (clock() - started))
         order.reverse()
-    return times, first
-
-
-def products_only(lowered: stepwell.Lowered) -> bytes:
-    """The `.pte` of a lowered program without softmax, gelu and row norms.
-
-    A norm is found by its root: the product with it is taken away, and with it what it reads.
-    """
-    program = lowered.program.clone()
-    for op in tuple(program.module.walk()):
-        if isinstance(op, xnnpack.Softmax | xnnpack.Gelu | xnnpack.Sigmoid):
-            op.output.replace_all_uses_with(op.input)
-        elif isinstance(op, xnnpack.Multiply) and isinstance(
-            op.right.owner, xnnpack.ReciprocalSquareRoot
-        ):
-            op.output.replace_all_uses_with(op.left)
-    RemoveDeadCode().apply(program, History())
-    return to_pte(program)
+    return {name: each[1:] for name, each in times.items()}, first
 
 
 def stock_of(name: str, exported: Any, kept: Path | None) -> tuple[float, bytes]:
     """CPU seconds and bytes of the stock flow, kept in a folder if one is given."""
     if kept is None:
         return cpu_seconds(lambda: stock_pte(exported))
-    made, took = kept / f"{name}.pte", kept / f"{name}.seconds"
-    seconds = float(took.read_text()) if made.exists() and took.exists() else math.nan
-    if math.isnan(seconds):  # A program without what it took to make is made again.
+    file, took = kept / f"{name}.pte", kept / f"{name}.seconds"
+    seconds = float(took.read_text()) if file.exists() and took.exists() else math.nan
+    if math.isnan(seconds):
         kept.mkdir(parents=True, exist_ok=True)
         seconds, pte = cpu_seconds(lambda: stock_pte(exported))
-        made.write_bytes(pte)
+        file.write_bytes(pte)
         took.write_text(str(seconds))
-    return seconds, made.read_bytes()
+    return seconds, file.read_bytes()
 
 
-def memory(programs: dict[str, bytes], inputs: Sequence[Any]) -> dict[str, float | None]:
-    """Megabytes that each program adds to a process of its own; None if the process ended."""
-    found = resources(programs, inputs, 1)
-    return {flow: held[0]["peak"] if held[0] else None for flow, held in found.items()}
-
-
-def resources(
-    programs: dict[str, bytes], inputs: Sequence[Any], repeat: int
-) -> dict[str, list[dict[str, float] | None]]:
-    """Return the output of `bench/_memory.py` for each program, repeated alternately."""
-    with tempfile.TemporaryDirectory() as folder:
-        given = Path(folder) / "inputs.pt"
-        torch.save(list(inputs), given)
-        files = [Path(folder) / f"{index}.pte" for index in range(len(programs))]
-        for file, pte in zip(files, programs.values(), strict=True):
-            file.write_bytes(pte)
-        script = Path(__file__).with_name("_memory.py")
-        done = subprocess.run(
-            [sys.executable, str(script), str(given), str(repeat), *map(str, files)],
-            capture_output=True,
-            text=True,
-        )
-        if done.returncode:
-            raise SystemExit(f"{script.name}: {done.stderr[-2000:]}")
-        found = json.loads(done.stdout.splitlines()[-1])
-    return dict(zip(programs, found, strict=True))
-
-
-def made(called: str) -> tuple[torch.nn.Module, tuple[Any, ...], str, bool]:
-    """The module and inputs of a name such as `gpt2_2layers:256` or `deit_tiny@static`.
-
-    With them its int8 form, "" for none, and whether it has a floor.
-    """
-    plain, _, kind = called.partition("@")
-    name, _, tokens = plain.partition(":")
-    function = getattr(importlib.import_module(MODELS[name]), name)
-    module, inputs = function(int(tokens)) if tokens else function()
-    return module.eval(), tuple(inputs), kind, name in WITH_FLOOR and not kind
-
-
-def program_of(module: torch.nn.Module, inputs: tuple[Any, ...], kind: str) -> Any:
-    """The exported program, quantized if a form is named."""
-    return quantized(module, inputs, kind) if kind else torch.export.export(module, inputs)
-
-
-@torch.no_grad()
-def measure(name: str, rounds: int, pipeline: str, kept: Path | None) -> dict[str, Measured]:
-    """Lower with both flows, run in turn, count."""
-    module, inputs, kind, has_floor = made(name)
-    expected = copy.deepcopy(module)(*inputs)
-    exported = program_of(module, inputs, kind)
-    spare = copy.deepcopy(exported)
-    seconds: dict[str, float] = {}
-    programs: dict[str, bytes] = {}
-    seconds[STOCK], programs[STOCK] = stock_of(name, spare, kept)
-    seconds[OURS], programs[OURS] = cpu_seconds(
-        lambda: stepwell.lower(exported, "xnnpack", stepwell.PIPELINES[pipeline]).to_pte(), 2
+def distance(found: Sequence[Any], expected: Sequence[torch.Tensor]) -> float:
+    """The largest difference of an output, relative to that output's largest element."""
+    return max(
+        float((one.float() - other.float()).abs().max() / (other.float().abs().max() or 1.0))
+        for one, other in zip(found, expected, strict=True)
     )
-    if has_floor:
-        lowered = stepwell.lower(exported, "xnnpack", stepwell.PIPELINES[pipeline])
-        seconds[FLOOR], programs[FLOOR] = cpu_seconds(lambda: products_only(lowered))
-    times, first = run_in_turn(programs, inputs, rounds)
-    resident = memory({flow: programs[flow] for flow in (STOCK, OURS)}, inputs)
-    return {
-        flow: Measured(
-            p10_ms=statistics.quantiles(times[flow], n=10, method="inclusive")[0],
-            median_ms=statistics.median(times[flow]),
-            compile_cpu_seconds=seconds[flow],
-            error=float((first[flow][0] - expected).abs().max()),
-            scale=float(expected.abs().max()),
-            equals_stock=torch.equal(first[flow][0], first[STOCK][0]),
-            memory_mb=resident.get(flow),
-            **count(programs[flow]),
-        )
-        for flow in programs
-    }
 
 
-def name_of(called: str) -> str:
-    """`gpt2_2layers` of `gpt2_2layers:256@8da4w`."""
-    return called.partition("@")[0].partition(":")[0]
+def attempt(step: str, work: Callable[[], Any]) -> tuple[Any, str]:
+    """What the stock flow returns, or the step and the error that it failed with."""
+    try:
+        return work(), ""
+    except Exception as error:  # Whatever stock fails with is a result here.
+        words = re.sub(r"\s+", " ", str(error)).strip()[:160].replace("|", "/")
+        return None, f"{step}: {type(error).__name__}: {words}"
 
 
 @torch.no_grad()
-def stock_counts(name: str, kept: Path | None) -> dict[str, int]:
-    """Delegates, operators outside and layout ops of the stock flow's program."""
-    module, inputs, kind, _ = made(name)
-    found = count(stock_of(name, program_of(module, inputs, kind), kept)[1])
+def measure(name: str, options: argparse.Namespace, with_stock: bool) -> Flows:
+    """The programs of a model: made, counted, and run in turn or loaded."""
+    set_threads(options.threads or None)
+    model = made(name)
+    expected = pytree.tree_leaves(copy.deepcopy(model.module)(*model.inputs))
+    exported = model.exported()
+    spare = copy.deepcopy(exported)
+    found: Flows = {}
+    programs: dict[str, bytes] = {}
+    numerics = options.numerics or numerics_of(name)
+    pipelines = {OURS: stepwell.PIPELINES["xnnpack"]}
+    if options.without:
+        pipelines[WITHOUT] = pipelines[OURS].without(*options.without.split(","))
+    seconds: dict[str, float] = {}
+    for flow, pipeline in pipelines.items():
+        seconds[flow], programs[flow] = cpu_seconds(
+            lambda p=pipeline: stepwell.lower(exported, "xnnpack", p, numerics=numerics).to_pte(), 2
+        )
+    if with_stock:
+        stock, fault = attempt("lowering", lambda: stock_of(name, spare, options.stock))
+        if stock is not None:
+            _, fault = attempt("running", lambda: PteSession.load(stock[1]).run(*model.inputs))
+        if fault:
+            found[STOCK] = {"fails": fault}
+        else:
+            seconds[STOCK], programs[STOCK] = stock
+    if options.resources:
+        loads = resources(programs, model.inputs, options.resources)
+        return found | {flow: count(programs[flow]) | loaded(loads[flow]) for flow in programs}
+    clock = time.thread_time if options.threads == 1 else time.perf_counter
+    times, first = run_in_turn(programs, model.inputs, options.rounds, clock)
+    for flow, pte in programs.items():
+        found[flow] = count(pte) | {
+            "compile_cpu_seconds": seconds[flow],
+            "p10_ms": p10(times[flow]),
+            "error": distance(first[flow], expected),
+        }
+    return found
+
+
+def loaded(runs: list[dict[str, float]]) -> dict[str, float]:
+    """The median of the megabytes and the least of the seconds of some loads."""
     return {
-        "delegates": found["delegates"],
-        "outside": found["outside"],
-        "layout": sum(found["layout"].values()),
-        "transposes": found["layout"]["static_transpose"],
+        "peak_mb": statistics.median(run["peak"] for run in runs),
+        "steady_mb": statistics.median(run["steady"] for run in runs),
+        "load_seconds": min(run["seconds"] for run in runs),
     }
 
 
-def quantized(module: torch.nn.Module, inputs: Sequence[Any], kind: str) -> Any:
-    """The program of a model in int8: PT2E static or dynamic by channel, or torchao's 8da4w."""
-    from quantized import by_groups, quantize
+def compare(name: str, options: argparse.Namespace) -> Flows:
+    """Measured in a child, and once more without stock if that ended the child."""
+    found, ended = in_a_child(lambda: measure(name, options, not options.alone))
+    if found is not None:
+        return found
+    alone, again = in_a_child(lambda: measure(name, options, False))
+    if alone is None:
+        raise SystemExit(f"{name}: stepwell's own flow ends with {again}")
+    return {STOCK: {"fails": f"the process ends with {ended}"}, **alone}
 
-    if kind == "8da4w":
-        return by_groups(module, tuple(inputs))
-    return quantize(module, tuple(inputs), per_channel=True, dynamic=kind == "dynamic")
+
+def line(name: str, found: Flows, columns: dict[str, tuple[str, ...]]) -> list[str]:
+    """A model's row: stock → ours → ours without some rewrites; ratios are of stock to ours."""
+    stock, ours = found.get(STOCK, {}), found[OURS]
+    flows = [flow for flow in (found.get(STOCK), ours, found.get(WITHOUT)) if flow is not None]
+    cells = [name.replace("_", " ") + ", finite" * (name in FINITE)]
+    for form, *keys in columns.values():
+        if form == "÷":
+            (key,) = keys
+            cells.append(f"{stock[key] / ours[key]:.2f}×" if key in stock else "")
+        else:
+            held = [
+                "/".join(form.format(f[k]) for k in keys) if keys[0] in f else "–" for f in flows
+            ]
+            cells.append(" → ".join(held))
+    return cells
+
+
+COLUMNS: dict[str, tuple[str, ...]] = {
+    "delegates/outside": ("{}", "delegates", "outside"),
+    "p10 ms": ("{:.3f}", "p10_ms"),
+    "ratio": ("÷", "p10_ms"),
+    "compile CPU s": ("{:.2f}", "compile_cpu_seconds"),
+    "error": ("{:.0e}", "error"),
+    "transposes": ("{}", "transposes"),
+    "layout ops": ("{}", "layout"),
+}
+RESOURCES: dict[str, tuple[str, ...]] = {
+    "delegates/outside": ("{}", "delegates", "outside"),
+    "peak MB": ("{:.1f}", "peak_mb"),
+    "stock ÷ ours": ("÷", "peak_mb"),
+    "steady MB": ("{:.1f}", "steady_mb"),
+    "load s": ("{:.3f}", "load_seconds"),
+    "load, stock ÷ ours": ("÷", "load_seconds"),
+}
+
+
+def table(results: dict[str, Flows], columns: dict[str, tuple[str, ...]]) -> list[str]:
+    """A page's table: a row a model, the mean ratio, and the failures of stock."""
+    lines = markdown(("model", *columns), [line(n, f, columns) for n, f in results.items()])
+    key = next(keys[1] for keys in columns.values() if keys[0] == "÷")
+    ratios = [f[STOCK][key] / f[OURS][key] for f in results.values() if key in f.get(STOCK, {})]
+    if ratios:
+        lines += ["", f"Geometric mean of {len(ratios)} ratios: "]
+        lines[-1] += f"{statistics.geometric_mean(ratios):.2f}×."
+    faults = {n: f[STOCK]["fails"] for n, f in results.items() if "fails" in f.get(STOCK, {})}
+    if faults:
+        lines += ["", "What stock fails with:", ""]
+        lines += [f"- {name.replace('_', ' ')}: {fault}" for name, fault in faults.items()]
+    return lines
+
+
+@torch.no_grad()
+def counts(name: str, model: Model, kept: Path | None) -> Any:
+    """Counts of stock's program of an example; of another model's our own, by `numerics`."""
+    if name not in UNTUNED:
+        found = count(stock_of(name, model.exported(), kept)[1])
+        return {key: found[key] for key in ("delegates", "outside", "layout", "transposes")}
+    modes: tuple[Numerics, ...] = ("torch", "finite") if name in FINITE else ("torch",)
+    reports = {
+        mode: stepwell.lower(model.exported(), "xnnpack", numerics=mode).report for mode in modes
+    }
+    return {
+        mode: {"delegates": report.delegates, "outside": dict(sorted(report.outside.items()))}
+        for mode, report in reports.items()
+    }
 
 
 def warm_up() -> None:
-    """Imports and first calls of both flows."""
+    """Import both flows, and call them once."""
     module = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.GELU(), torch.nn.LayerNorm(4))
     exported = torch.export.export(module.eval(), (torch.randn(2, 4),))
     stepwell.lower(exported, "xnnpack").to_pte()
     stock_pte(exported)
 
 
-def pair(before: Any, after: Any) -> str:
-    return f"{before} → {after}"
-
-
-def speed(name: str, stock: Measured, ours: Measured, floor: Measured | None) -> list[Any]:
-    """A line of the table of times and errors."""
-    return [
-        name,
-        pair(f"{stock.p10_ms:.2f}", f"{ours.p10_ms:.2f}"),
-        f"{stock.p10_ms / ours.p10_ms:.2f}",
-        f"{stock.median_ms / ours.median_ms:.2f}",
-        f"{ours.p10_ms / floor.p10_ms:.2f}" if floor else "",
-        pair(f"{stock.error:.1e}", f"{ours.error:.1e}") + " (equal)" * ours.equals_stock,
-        f"{stock.compile_cpu_seconds / ours.compile_cpu_seconds:.0f}×",
-    ]
-
-
-def structure(name: str, stock: Measured, ours: Measured) -> list[Any]:
-    """A line of the table of counts and sizes."""
-    transposes = xnnpack.StaticTranspose.name.removeprefix("xnnpack.")
-    return [
-        name,
-        pair(f"{stock.delegates}/{stock.outside}", f"{ours.delegates}/{ours.outside}"),
-        pair(stock.layout[transposes], ours.layout[transposes]),
-        pair(sum(stock.layout.values()), sum(ours.layout.values())),
-        pair(f"{stock.bytes / 1e6:.2f}", f"{ours.bytes / 1e6:.2f}"),
-        pair(*(f"{flow.memory_mb:.1f}" if flow.memory_mb else "–" for flow in (stock, ours))),
-    ]
-
-
-SPEED = ("model", "p10 ms", "p10 ratio", "median ratio", "of products", "max error", "compile")
-STRUCTURE = (
-    "model",
-    "delegates/outside",
-    "transposes",
-    "layout ops",
-    "file MB",
-    "memory MB",
-)
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "--models",
-        default=",".join((*MODELS, *PROMPTS, *QUANTIZED)),
-        help="names, with commas between; name:tokens for a prompt, name@form for int8",
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--threads", type=int, default=1, help="of the runtime; 0 is its default")
+    parser.add_argument("--kind", default="examples", choices=KINDS)
+    parser.add_argument("--models", help="names, with commas between; all of the kind")
     parser.add_argument("--rounds", type=int, default=60, help="runs of each program")
-    parser.add_argument("--pipeline", default="xnnpack")
+    parser.add_argument("--threads", type=int, default=1, help="of the runtime; 0: its default")
+    parser.add_argument("--numerics", help="instead of each model's own")
+    parser.add_argument("--without", default="", help="names of rewrites, with commas between")
+    parser.add_argument("--resources", type=int, default=0, help="processes that load each file")
+    parser.add_argument("--alone", action="store_true", help="leave stock out")
     parser.add_argument("--stock", type=Path, help="folder that keeps the stock flow's programs")
-    parser.add_argument("--counts", type=Path, help="write the stock flow's counts to this file")
+    parser.add_argument("--table", type=Path, help="page whose table to write")
+    parser.add_argument("--counts", type=Path, help="write counts to this file")
     options = parser.parse_args()
-    names = options.models.split(",")
-    if unknown := sorted({name for name in names if name_of(name) not in MODELS}):
-        parser.error(f"no model {', '.join(unknown)}; there are {', '.join(MODELS)}")
+    names = KINDS[options.kind] if options.models is None else options.models.split(",")
+    names = [name for name in names if name]
+    if (package := PACKAGES.get(options.kind)) and importlib.util.find_spec(package) is None:
+        parser.error(f"--kind {options.kind} needs the package {package}")
     prepare()
     logging.disable(logging.WARNING)
     if options.counts:
-        counts = {name: stock_counts(name, options.stock) for name in names}
-        options.counts.write_text(json.dumps(counts, indent=1) + "\n")
+        found = {
+            f"{UNTUNED[name]}:{name}" if name in UNTUNED else name: counts(
+                name, made(name), options.stock
+            )
+            for name in names
+        }
+        options.counts.write_text(json.dumps(found, indent=1) + "\n")
         return
-    threads = set_threads(options.threads or None)
+    columns = RESOURCES if options.resources else COLUMNS
+    file = "loading" if options.resources else f"xnnpack-{options.kind}"
+    results: dict[str, Flows] = dict(read(file) or {})
     warm_up()
-    rows: tuple[list[list[Any]], list[list[Any]]] = [], []
-    results: dict[str, Any] = {}
     for name in names:
-        found = measure(name, options.rounds, options.pipeline, options.stock)
-        rows[0].append(speed(name, found[STOCK], found[OURS], found.get(FLOOR)))
-        rows[1].append(structure(name, found[STOCK], found[OURS]))
-        results[name] = {flow: asdict(held) for flow, held in found.items()}
-        print(*rows[0][-1], *rows[1][-1][1:], flush=True)
-    title = f"stock → stepwell on XNNPACK, {threads} thread(s), {options.rounds} runs each"
-    note = "ratio: stock / ours; of products: ours / floor; compile: CPU seconds, stock / ours"
-    show(title, SPEED, rows[0], note)
-    show(title, STRUCTURE, rows[1], "memory: what loading and two runs add to a process at most")
-    file = f"xnnpack-{threads}-threads" if threads != 1 else "xnnpack"
-    kept = RESULTS / f"{file}.json"
-    before = json.loads(kept.read_text())["results"] if kept.exists() else {}
-    write(file, {**before, **results})
+        results[name] = compare(name, options)
+        print(*line(name, results[name], columns), flush=True)
+        write(file, results)
+    rows = [line(name, results[name], columns) for name in names]
+    show(f"stock → stepwell, {options.threads} thread(s)", ("model", *columns), rows)
+    if options.table:
+        marker = "loading" if options.resources else options.kind
+        between_markers(options.table, marker, table(results, columns))
 
 
 if __name__ == "__main__":

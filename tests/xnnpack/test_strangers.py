@@ -1,6 +1,7 @@
 """Models nobody tuned for keep their delegates and operators outside, and compute what torch does.
 
-What is recorded: `python bench/strangers.py --counts tests/xnnpack/data/stranger_counts.json`.
+What is recorded: `python bench/xnnpack.py --kind untuned --counts
+tests/xnnpack/data/stranger_counts.json`.
 Those that its table `FINITE` names are recorded for `numerics="finite"` too, with the reason there.
 """
 

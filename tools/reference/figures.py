@@ -21,19 +21,23 @@ def pages() -> dict[str, str]:
     }
 
 
-def rows_of(page: str, pattern: str) -> list[tuple[str, ...]]:
-    """Return the groups of a pattern in the lines of a page, in order."""
+def table_of(page: str, name: str) -> str:
+    """Return the text of a page between the comments of a name."""
     text = (ROOT / "docs" / page).read_text(encoding="utf-8")
-    return [m.groups() for m in re.finditer(pattern, text, re.M)]
+    return text.split(f"<!-- {name} -->")[1].split(f"<!-- /{name} -->")[0]
+
+
+def compared() -> list[tuple[str, ...]]:
+    """Return the models of `xnnpack.md` that no rewrite was written for: counts and ratios."""
+    found = re.finditer(COMPARED, table_of("xnnpack.md", "untuned"), re.M)
+    return [match.groups() for match in found]
 
 
 def latency() -> str:
     """Milliseconds per call, from the first table of `peers.md`."""
-    text = (ROOT / "docs/peers.md").read_text(encoding="utf-8")
-    table = text.split("<!-- peers 1 -->")[1].split("<!-- /peers 1 -->")[0]
     rows = [
         (c[0], [float(v) for v in c[1:5]])
-        for line in table.splitlines()
+        for line in table_of("peers.md", "peers 1").splitlines()
         if (c := [cell.strip() for cell in line.strip("| ").split("|")]) and _is_number(c[1:2])
     ]
     return bars(
@@ -45,13 +49,12 @@ def latency() -> str:
     )
 
 
-STRANGERS = r"^\| ([a-z][\w ,-]*) \| (\d+)/(\d+) → (\d+)/(\d+) \| [\d.]+ → [\d.]+ \| ([\d.]+)× "
+COMPARED = r"^\| ([a-z][\w ,-]*) \| (\d+)/(\d+) → (\d+)/(\d+) \| [\d.]+ → [\d.]+ \| ([\d.]+)× "
 
 
 def op_counts() -> str:
     """Delegates and ops outside them, stock and stepwell, of the models in `xnnpack.md`."""
-    found = rows_of("xnnpack.md", STRANGERS)
-    rows = [(r[0], [float(r[3]) + float(r[4]), float(r[1]) + float(r[2])]) for r in found]
+    rows = [(r[0], [float(r[3]) + float(r[4]), float(r[1]) + float(r[2])]) for r in compared()]
     rows.sort(key=lambda row: -row[1][1])
     title = "Calls that the runtime makes, every model of docs/xnnpack.md that both flows lower"
     return bars(title, ("stepwell", "stock ExecuTorch"), (OURS, THEIRS), rows)
@@ -59,7 +62,7 @@ def op_counts() -> str:
 
 def speed() -> str:
     """Speed relative to the stock flow, of the same models."""
-    rows = [(r[0], [float(r[5])]) for r in rows_of("xnnpack.md", STRANGERS)]
+    rows = [(r[0], [float(r[5])]) for r in compared()]
     rows.sort(key=lambda row: -row[1][0])
     title = "Stock milliseconds divided by ours, of the same models, logarithmic"
     return bars(title, ("times faster",), (OURS,), rows, logarithmic=True)
