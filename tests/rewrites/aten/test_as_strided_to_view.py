@@ -3,110 +3,46 @@
 from typing import Any
 
 import pytest
+from rewrite_cases import cases
 
 from stepwell.translate.decompositions.aten import views
 from stepwell.translate.lowerings.lowering import step
 
-
-def test_overlapping_windows_are_refused(refused: Any, method: Any):
-    refused(
-        method(
-            "%x: tensor<6xf32>",
-            "%y = aten.as_strided.default(%x, [5, 2], [1, 1]) : (tensor<6xf32>) -> tensor<5x2xf32>",
-            gives="tensor<5x2xf32>",
-        ),
-        step(views.as_strided_to_view),
-        "overlap",
-    )
-
-
-def test_a_transposition_is_refused(refused: Any, method: Any):
-    refused(
-        method(
-            "%x: tensor<2x3xf32>",
-            "%y = aten.as_strided.default(%x, [3, 2], [1, 3]) : (tensor<2x3xf32>) -> tensor<3x2xf32>",
-            gives="tensor<3x2xf32>",
-        ),
-        step(views.as_strided_to_view),
-        "reorder",
-    )
-
-
-def test_a_part_of_the_operand_is_refused(refused: Any, method: Any):
-    refused(
-        method(
-            "%x: tensor<6xf32>",
-            "%y = aten.as_strided.default(%x, [2, 2], [2, 1]) : (tensor<6xf32>) -> tensor<2x2xf32>",
-            gives="tensor<2x2xf32>",
-        ),
-        step(views.as_strided_to_view),
-        "skip",
-    )
-
-
-def test_an_offset_is_refused(refused: Any, method: Any):
-    refused(
-        method(
-            "%x: tensor<6xf32>",
-            "%y = aten.as_strided.default(%x, [2, 2], [2, 1], 2) : (tensor<6xf32>) -> tensor<2x2xf32>",
-            gives="tensor<2x2xf32>",
-        ),
-        step(views.as_strided_to_view),
-        "offset",
-    )
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "%a = aten.permute.default(%x, [1, 0]) : (tensor<2x3xf32>) -> tensor<3x2xf32>",
-        "%t = aten.permute.default(%x, [1, 0]) : (tensor<2x3xf32>) -> tensor<3x2xf32>; "
-        "%a = aten.neg.default(%t) : (tensor<3x2xf32>) -> tensor<3x2xf32>",
-        "%t = aten.permute.default(%x, [1, 0]) : (tensor<2x3xf32>) -> tensor<3x2xf32>; "
-        "%a = aten.matmul.default(%t, %x) : (tensor<3x2xf32>, tensor<2x3xf32>) -> tensor<3x3xf32>",
-    ],
-    ids=["permuted", "computed of what is permuted", "a product"],
+test_as_strided_to_view = cases(
+    views,
+    """
+as-strided-to-view: overlapping windows -> refused: overlap
+    %y = aten.as_strided.default(%x: f32[6], [5, 2], [1, 1])
+as-strided-to-view: a transposition -> refused: reorder
+    %y = aten.as_strided.default(%x: f32[2, 3], [3, 2], [1, 3])
+as-strided-to-view: a part of the operand -> refused: skip
+    %y = aten.as_strided.default(%x: f32[6], [2, 2], [2, 1])
+as-strided-to-view: an offset -> refused: offset
+    %y = aten.as_strided.default(%x: f32[6], [2, 2], [2, 1], 2)
+as-strided-to-view: a computed operand has no known strides -> refused: memory format
+    %a = aten.permute.default(%x: f32[2, 3], [1, 0])
+    %y = aten.as_strided.default(%a, [6], [1])
+as-strided-to-view: computed of what is permuted -> refused: memory format
+    %t = aten.permute.default(%x: f32[2, 3], [1, 0])
+    %a = aten.neg.default(%t)
+    %y = aten.as_strided.default(%a, [6], [1])
+as-strided-to-view: a product -> refused: memory format
+    %t = aten.permute.default(%x: f32[2, 3], [1, 0])
+    %a = aten.matmul.default(%t, %x)
+    %y = aten.as_strided.default(%a, [9], [1])
+as-strided-to-view: an elementwise result lies as its operands -> aten.neg.default, aten.add.Tensor, aten.view.default
+    %n = aten.neg.default(%x: f32[2, 3])
+    %a = aten.add.Tensor(%n, %x)
+    %y = aten.as_strided.default(%a, [6], [1])
+as-strided-to-view: a new tensor of one long axis is dense in any format -> aten.mean.dim
+    %a = aten.mean.dim(%x: f32[1, 3, 4, 4], [2, 3], true)
+    %y = aten.as_strided.default(%a, [1, 3, 1, 1], [3, 1, 3, 3])
+as-strided-to-view: a copy in row major order is read as it lies -> aten.permute.default, aten.contiguous.default, aten.view.default
+    %t = aten.permute.default(%x: f32[2, 3], [1, 0])
+    %a = aten.contiguous.default(%t)
+    %y = aten.as_strided.default(%a, [6], [1])
+""",
 )
-def test_a_computed_operand_has_no_known_strides(refused: Any, method: Any, line: str):
-    held = line.rsplit("-> ", 1)[1]
-    count = 9 if held == "tensor<3x3xf32>" else 6
-    refused(
-        method(
-            "%x: tensor<2x3xf32>",
-            *line.split("; "),
-            f"%y = aten.as_strided.default(%a, [{count}], [1]) : ({held}) -> tensor<{count}xf32>",
-            gives=f"tensor<{count}xf32>",
-        ),
-        step(views.as_strided_to_view),
-        "memory format",
-    )
-
-
-def test_an_elementwise_result_lies_as_its_operands(apply: Any, method: Any):
-    done = apply(
-        method(
-            "%x: tensor<2x3xf32>",
-            "%n = aten.neg.default(%x) : (tensor<2x3xf32>) -> tensor<2x3xf32>",
-            "%a = aten.add.Tensor(%n, %x) : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>",
-            "%y = aten.as_strided.default(%a, [6], [1]) : (tensor<2x3xf32>) -> tensor<6xf32>",
-            gives="tensor<6xf32>",
-        ),
-        step(views.as_strided_to_view),
-    )
-    assert done.ops() == ["aten.neg.default", "aten.add.Tensor", "aten.view.default"]
-
-
-def test_a_new_tensor_of_one_long_axis_is_dense_in_any_format(apply: Any, method: Any):
-    done = apply(
-        method(
-            "%x: tensor<1x3x4x4xf32>",
-            "%a = aten.mean.dim(%x, [2, 3], true) : (tensor<1x3x4x4xf32>) -> tensor<1x3x1x1xf32>",
-            "%y = aten.as_strided.default(%a, [1, 3, 1, 1], [3, 1, 3, 3]) : (tensor<1x3x1x1xf32>) -> tensor<1x3x1x1xf32>",
-            gives="tensor<1x3x1x1xf32>",
-        ),
-        step(views.as_strided_to_view),
-    )
-    assert done.ops() == ["aten.mean.dim"]
 
 
 LATE = 'tensor<?xf32, #stepwell.shape<["n"]>>'
@@ -123,17 +59,3 @@ def test_no_view(name: str, refused: Any, method_of_n: Any):
     more = ', !stepwell.int<"n">' if "%n" in how else ""
     call = f"%y = aten.as_strided.default(%x, {how}) : ({given}{more}) -> {made}"
     refused(method_of_n(f"%x: {given}", call, gives=made), step(views.as_strided_to_view), reason)
-
-
-def test_a_copy_in_row_major_order_is_read_as_it_lies(apply: Any, method: Any):
-    done = apply(
-        method(
-            "%x: tensor<2x3xf32>",
-            "%t = aten.permute.default(%x, [1, 0]) : (tensor<2x3xf32>) -> tensor<3x2xf32>",
-            "%a = aten.contiguous.default(%t) : (tensor<3x2xf32>) -> tensor<3x2xf32>",
-            "%y = aten.as_strided.default(%a, [6], [1]) : (tensor<3x2xf32>) -> tensor<6xf32>",
-            gives="tensor<6xf32>",
-        ),
-        step(views.as_strided_to_view),
-    )
-    assert done.ops() == ["aten.permute.default", "aten.contiguous.default", "aten.view.default"]

@@ -4,6 +4,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
+from rewrite_cases import cases
 
 from stepwell.ir.dtypes import f32
 from stepwell.ir.sizes.size_text import dim_of
@@ -11,36 +12,29 @@ from stepwell.ir.types import tensor
 from stepwell.translate.rewrites.sizes.ask_inputs_for_sizes import AskInputsForSizes
 from stepwell.translate.rewrites.sizes.sizes import can_compute, share_of
 
-X = 'tensor<?x4xf32, #stepwell.shape<["s", 4]>>'
-TWICE = 'tensor<?x4xf32, #stepwell.shape<["2*s", 4]>>'
-LESS = 'tensor<?x4xf32, #stepwell.shape<["s - 1", 4]>>'
-
-
-@pytest.mark.parametrize(
-    "lines",
-    [
-        [f'%n = aten.sym_size.int(%x, 0) : ({X}) -> !stepwell.int<"s">'],
-        [
-            f"%z = aten.slice.Tensor(%x, 0, 1, 9223372036854775807, 1) : ({X}) -> {LESS}",
-            f'%n = aten.sym_size.int(%z, 0) : ({LESS}) -> !stepwell.int<"s - 1">',
-        ],
-    ],
-    ids=["a size asked of an input", "a size that is no share of an input's"],
+test_ask_inputs_for_sizes = cases(
+    AskInputsForSizes,
+    """
+a size asked of an input -> unchanged
+    %n = aten.sym_size.int(%x: f32[s, 4], 0)
+    %y = aten.add.Tensor(%x, %n)
+a size that is no share of an input's -> unchanged
+    %z = aten.slice.Tensor(%x: f32[s, 4], 0, 1, 9223372036854775807, 1)
+    %n = aten.sym_size.int(%z, 0)
+    %y = aten.add.Tensor(%x, %n)
+""",
 )
-def test_it_leaves(lines: list[str], refused: Any, method: Any) -> None:
-    last = f'%y = aten.add.Tensor(%x, %n) : ({X}, !stepwell.int<"{"s - 1" if len(lines) > 1 else "s"}">) -> {X}'
-    refused(method(f"%x: {X}", *lines, last, gives=X), AskInputsForSizes())
 
 
-def test_a_multiple_of_an_inputs_size_is_computed_from_it(apply: Any, method: Any) -> None:
-    text = method(
-        f"%x: {X}",
-        f"%z = aten.cat.default([%x, %x], 0) : ({X}, {X}) -> {TWICE}",
-        f'%n = aten.sym_size.int(%z, 0) : ({TWICE}) -> !stepwell.int<"2*s">',
-        f'%y = aten.add.Tensor(%x, %n) : ({X}, !stepwell.int<"2*s">) -> {X}',
-        gives=X,
+def test_a_multiple_of_an_inputs_size_is_computed_from_it(apply: Any) -> None:
+    done = apply(
+        """
+        %z = aten.cat.default([%x: f32[s, 4], %x], 0)
+        %n = aten.sym_size.int(%z, 0)
+        %y = aten.add.Tensor(%x, %n)
+        """,
+        AskInputsForSizes(),
     )
-    done = apply(text, AskInputsForSizes())
     assert done.count == 1
     assert "sym.mul [#aten.dyn, 2" in str(done.program) and "aten.cat" not in str(done.program)
 

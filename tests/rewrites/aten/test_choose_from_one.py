@@ -1,8 +1,7 @@
 """`choose-from-one`: routers limited to groups of experts of which there is one."""
 
-from typing import Any
-
 import torch
+from rewrite_cases import cases
 from torch import Tensor, nn
 from torch.export import export
 
@@ -30,6 +29,11 @@ def test_a_mask_of_one_group_is_decided_while_lowering():
     torch.testing.assert_close(lowered.run(x)[0], OneGroup()(x))
 
 
-def test_one_of_two_is_a_choice(refused: Any, method: Any):
-    line = "%y, %i = aten.topk.default(%x, 1) : (tensor<3x2xf32>) -> (tensor<3x1xf32>, tensor<3x1xi64>)"
-    refused(method("%x: tensor<3x2xf32>", line, gives="tensor<3x1xf32>"), RULE)
+test_choose_from_one = cases(
+    RULE,
+    """
+one of two is a choice -> unchanged
+    %y, %i = aten.topk.default(%x: f32[3, 2], 1)
+    return %y
+""",
+)

@@ -1,85 +1,31 @@
 """EinsumToBmm: beyond its documented example, and what it leaves alone."""
 
-from typing import Any
-
 import pytest
 import torch
+from rewrite_cases import cases
 
 import stepwell
 from stepwell.translate.decompositions.aten import products
-from stepwell.translate.lowerings.lowering import step
 
-
-def test_a_diagonal_is_refused(refused: Any, method: Any):
-    refused(
-        method(
-            "%x: tensor<3x3xf32>, %z: tensor<3x2xf32>",
-            '%y = aten.einsum.default("ii,ij->ij", [%x, %z]) : (tensor<3x3xf32>, tensor<3x2xf32>) -> tensor<3x2xf32>',
-            gives="tensor<3x2xf32>",
-        ),
-        step(products.einsum_to_bmm),
-        "diagonal",
-    )
-
-
-def test_three_tensors_are_refused(refused: Any, method: Any):
-    refused(
-        method(
-            "%x: tensor<3xf32>",
-            '%y = aten.einsum.default("i,i,i->i", [%x, %x, %x]) : (tensor<3xf32>, tensor<3xf32>, tensor<3xf32>) -> tensor<3xf32>',
-            gives="tensor<3xf32>",
-        ),
-        step(products.einsum_to_bmm),
-        "3 tensors",
-    )
-
-
-def test_a_sum_within_one_operand_is_refused(refused: Any, method: Any):
-    refused(
-        method(
-            "%x: tensor<3x4xf32>, %z: tensor<3xf32>",
-            '%y = aten.einsum.default("ij,i->i", [%x, %z]) : (tensor<3x4xf32>, tensor<3xf32>) -> tensor<3xf32>',
-            gives="tensor<3xf32>",
-        ),
-        step(products.einsum_to_bmm),
-        "within one",
-    )
-
-
-def test_an_outer_product_has_nothing_to_sum(apply: Any, method: Any):
-    done = apply(
-        method(
-            "%x: tensor<3xf32>, %z: tensor<4xf32>",
-            '%y = aten.einsum.default("i,j->ji", [%x, %z]) : (tensor<3xf32>, tensor<4xf32>) -> tensor<4x3xf32>',
-            gives="tensor<4x3xf32>",
-        ),
-        step(products.einsum_to_bmm),
-    )
-    assert done.ops() == [
-        "aten.view.default",
-        "aten.view.default",
-        "aten.bmm.default",
-        "aten.view.default",
-        "aten.permute.default",
-    ]
-
-
-ONE = "tensor<3x4xf32>"
-LATE = 'tensor<?x4xf32, #stepwell.shape<["n", 4]>>'
-NEAR_MISSES = {
-    "two dtypes": ("ij,k->ijk", ONE, "tensor<2xf64>", "tensor<3x4x2xf64>", "several dtypes"),
-    "an axis of 1": ("ij,ij->ij", ONE, "tensor<1x4xf32>", ONE, "broadcast"),
-    "open sizes and no sum": ("ij,ij->ij", LATE, LATE, LATE, "nothing is summed"),
-}
-
-
-@pytest.mark.parametrize("name", NEAR_MISSES)
-def test_a_sum_of_products_stays_with(name: str, refused: Any, method: Any):
-    equation, one, other, made, reason = NEAR_MISSES[name]
-    call = f'%y = aten.einsum.default("{equation}", [%x, %z]) : ({one}, {other}) -> {made}'
-    refused(
-        method(f"%x: {one}, %z: {other}", call, gives=made), step(products.einsum_to_bmm), reason
-    )
+test_einsum_to_bmm = cases(
+    products,
+    """
+einsum-to-bmm: a diagonal -> refused: diagonal
+    %y = aten.einsum.default("ii,ij->ij", [%x: f32[3, 3], %z: f32[3, 2]])
+einsum-to-bmm: three tensors -> refused: 3 tensors
+    %y = aten.einsum.default("i,i,i->i", [%x: f32[3], %x, %x])
+einsum-to-bmm: a sum within one operand -> refused: within one
+    %y = aten.einsum.default("ij,i->i", [%x: f32[3, 4], %z: f32[3]])
+einsum-to-bmm: an outer product has nothing to sum -> aten.view.default, aten.view.default, aten.bmm.default, aten.view.default, aten.permute.default
+    %y = aten.einsum.default("i,j->ji", [%x: f32[3], %z: f32[4]])
+einsum-to-bmm: two dtypes -> refused: several dtypes
+    %y = aten.einsum.default("ij,k->ijk", [%x: f32[3, 4], %z: f64[2]])
+einsum-to-bmm: an axis of 1 -> refused: broadcast
+    %y = aten.einsum.default("ij,ij->ij", [%x: f32[3, 4], %z: f32[1, 4]])
+einsum-to-bmm: open sizes and no sum -> refused: nothing is summed
+    %y = aten.einsum.default("ij,ij->ij", [%x: f32[n, 4], %z: f32[n, 4]])
+""",
+)
 
 
 OPEN = {

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from rewrite_cases import cases
 
 from stepwell.translate.decompositions.aten import attention
 from stepwell.translate.lowerings.lowering import step
@@ -11,59 +12,38 @@ NAME = "aten.scaled_dot_product_attention.default"
 T = "tensor<1x2x4x8xf32>"
 
 
-def test_a_mask_that_closes_a_row_stays(refused: Any, method: Any) -> None:
-    mask = '%m = stepwell.weight <"m#zeros"> "buffer" : tensor<4x4xi1>'
-    line = f"%y = {NAME}(%q, %q, %q, %m) : ({T}, {T}, {T}, tensor<4x4xi1>) -> {T}"
-    refused(method(f"%q: {T}", mask, line, gives=T), step(attention.expand_attention), "row")
-
-
-def test_a_mask_with_one_open_cell_in_each_row_is_added(apply: Any, method: Any) -> None:
-    mask = '%m = stepwell.weight <"m#causal"> "buffer" : tensor<4x4xi1>'
-    line = f"%y = {NAME}(%q, %q, %q, %m) : ({T}, {T}, {T}, tensor<4x4xi1>) -> {T}"
-    assert (
-        apply(method(f"%q: {T}", mask, line, gives=T), step(attention.expand_attention)).count == 1
-    )
-
-
-@pytest.mark.parametrize("scale", ["0.0", "-2.0"])
-def test_any_number_is_a_scale(scale: str, apply: Any, method: Any) -> None:
-    line = f"%y = {NAME}(%q, %q, %q, scale={scale}) : ({T}, {T}, {T}) -> {T}"
-    assert apply(method(f"%q: {T}", line, gives=T), step(attention.expand_attention)).count == 1
-
-
-def test_a_causal_mask_of_more_keys_than_queries_begins_at_the_first(
-    apply: Any, method: Any
-) -> None:
-    keys = "tensor<1x2x6x8xf32>"
-    line = f"%y = {NAME}(%q, %k, %k, none, 0.0, true) : ({T}, {keys}, {keys}) -> {T}"
-    assert (
-        apply(method(f"%q: {T}, %k: {keys}", line, gives=T), step(attention.expand_attention)).count
-        == 1
-    )
-
-
-LATE_LENGTH = 'tensor<1x4x?x8xf32, #stepwell.shape<[1, 4, "n", 8]>>'
-LATE_HEADS = 'tensor<1x?x4x8xf32, #stepwell.shape<[1, "n", 4, 8]>>'
-LATE_DEPTH = 'tensor<1x2x4x?xf32, #stepwell.shape<[1, 2, 4, "n"]>>'
-NEAR_MISSES = {
-    "dropout": (T, T, "none, 1.0", "eval mode"),
-    "a causal mask of any length": (LATE_LENGTH, LATE_LENGTH, "none, 0.0, true", "is_causal"),
-    "any number of heads": (LATE_HEADS, LATE_HEADS, "enable_gqa=true", "number of heads"),
-    "groups of any length": (LATE_LENGTH, "tensor<1x2x4x8xf32>", "enable_gqa=true", "queries"),
-    "a scale of any head size": (LATE_DEPTH, LATE_DEPTH, "none", "head size"),
-    "a scale of run time": (T, T, "scale=%s", "run time"),
-}
-
-
-@pytest.mark.parametrize("name", NEAR_MISSES)
-def test_attention_stays_whole_with(name: str, refused: Any, method: Any) -> None:
-    q, k, how, reason = NEAR_MISSES[name]
-    number = '%s = sym.constant 0.5 : f64 : !stepwell.float<"0.5">'
-    more = ', !stepwell.float<"0.5">' if "%s" in how else ""
-    line = f"%y = {NAME}(%q, %k, %k, {how}) : ({q}, {k}, {k}{more}) -> {q}"
-    refused(
-        method(f"%q: {q}, %k: {k}", number, line, gives=q), step(attention.expand_attention), reason
-    )
+test_expand_attention = cases(
+    attention,
+    """
+expand-attention: a mask that closes a row -> refused: row
+    %y = aten.scaled_dot_product_attention.default(%q: f32[1, 2, 4, 8], %q, %q, %m: buffer "m#zeros" i1[4, 4])
+expand-attention: a mask with one open cell in each row is added -> applied once
+    %y = aten.scaled_dot_product_attention.default(%q: f32[1, 2, 4, 8], %q, %q, %m: buffer "m#causal" i1[4, 4])
+expand-attention: any number is a scale -> applied once
+    - %y = aten.scaled_dot_product_attention.default(%q: f32[1, 2, 4, 8], %q, %q, scale=0.0)
+    - %y = aten.scaled_dot_product_attention.default(%q: f32[1, 2, 4, 8], %q, %q, scale=-2.0)
+expand-attention: a causal mask of more keys than queries begins at the first -> applied once
+    %y = aten.scaled_dot_product_attention.default(%q: f32[1, 2, 4, 8], %k: f32[1, 2, 6, 8], %k, none, 0.0, true)
+expand-attention: attention stays whole with -> refused: eval mode
+    %s = sym.constant 5.000000e-01 : f64 : !stepwell.float<"0.5">
+    %y = aten.scaled_dot_product_attention.default(%q: f32[1, 2, 4, 8], %k: f32[1, 2, 4, 8], %k, none, 1.0)
+expand-attention: a causal mask of any length -> refused: is_causal
+    %s = sym.constant 5.000000e-01 : f64 : !stepwell.float<"0.5">
+    %y = aten.scaled_dot_product_attention.default(%q: f32[1, 4, n, 8], %k: f32[1, 4, n, 8], %k, none, 0.0, true)
+expand-attention: any number of heads -> refused: number of heads
+    %s = sym.constant 5.000000e-01 : f64 : !stepwell.float<"0.5">
+    %y = aten.scaled_dot_product_attention.default(%q: f32[1, n, 4, 8], %k: f32[1, n, 4, 8], %k, enable_gqa=true)
+expand-attention: groups of any length -> refused: queries
+    %s = sym.constant 5.000000e-01 : f64 : !stepwell.float<"0.5">
+    %y = aten.scaled_dot_product_attention.default(%q: f32[1, 4, n, 8], %k: f32[1, 2, 4, 8], %k, enable_gqa=true)
+expand-attention: a scale of any head size -> refused: head size
+    %s = sym.constant 5.000000e-01 : f64 : !stepwell.float<"0.5">
+    %y = aten.scaled_dot_product_attention.default(%q: f32[1, 2, 4, n], %k: f32[1, 2, 4, n], %k)
+expand-attention: a scale of run time -> refused: run time
+    %s = sym.constant 5.000000e-01 : f64 : !stepwell.float<"0.5">
+    %y = aten.scaled_dot_product_attention.default(%q: f32[1, 2, 4, 8], %k: f32[1, 2, 4, 8], %k, scale=%s)
+""",
+)
 
 
 @pytest.mark.parametrize(("keys", "sees_heads"), [(6, False), (70_000, True)])

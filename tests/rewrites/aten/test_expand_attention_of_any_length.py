@@ -1,9 +1,8 @@
 """Attention of symbolic length is written out, whatever its mask; a closed row gives zeros."""
 
-from typing import Any
-
 import pytest
 import torch
+from rewrite_cases import cases
 from torch import Tensor, nn
 from torch.export import Dim
 from torch.nn import functional as F
@@ -11,32 +10,24 @@ from torch.nn import functional as F
 import stepwell
 from stepwell.backends.executorch.running.runner import PteSession
 from stepwell.translate.decompositions.aten import attention
-from stepwell.translate.lowerings.lowering import step
 
-NAME = "aten.scaled_dot_product_attention.default"
-STATIC = "tensor<1x2x4x8xf32>"
-LATE = 'tensor<1x4x?x8xf32, #stepwell.shape<[1, 4, "n", 8]>>'
-HEADS = 'tensor<1x?x?x8xf32, #stepwell.shape<[1, "h", "n", 8]>>'
-BATCHES = 'tensor<?x4x?x8xf32, #stepwell.shape<["b", 4, "n", 8]>>'
-SHARED = 'tensor<?x2x?x8xf32, #stepwell.shape<["b", 2, "n", 8]>>'
-DEPTH = 'tensor<1x4x?x?xf32, #stepwell.shape<[1, 4, "n", "d"]>>'
-MATRIX = 'tensor<?x8xf32, #stepwell.shape<["n", 8]>>'
-NEAR_MISSES = {
-    "lengths that are numbers": (STATIC, STATIC, "none", None),
-    "dropout": (LATE, LATE, "none, 1.0", "eval mode"),
-    "any number of heads": (HEADS, HEADS, "enable_gqa=true", "number of heads"),
-    "heads that share keys in any batch": (BATCHES, SHARED, "enable_gqa=true", "batch is"),
-    "a scale of any head size": (DEPTH, DEPTH, "none", "head size"),
-    "matrices without heads": (MATRIX, MATRIX, "none", "stacks of heads"),
-}
-
-
-@pytest.mark.parametrize("name", NEAR_MISSES)
-def test_attention_stays_whole_with(name: str, refused: Any, method: Any) -> None:
-    q, k, how, reason = NEAR_MISSES[name]
-    line = f"%y = {NAME}(%q, %k, %k, {how}) : ({q}, {k}, {k}) -> {q}"
-    given = method(f"%q: {q}, %k: {k}", line, gives=q)
-    refused(given, step(attention.expand_attention_of_any_length), *([reason] if reason else []))
+test_expand_attention_of_any_length = cases(
+    attention,
+    """
+expand-attention-of-any-length: lengths that are numbers -> unchanged
+    %y = aten.scaled_dot_product_attention.default(%q: f32[1, 2, 4, 8], %k: f32[1, 2, 4, 8], %k)
+expand-attention-of-any-length: attention stays whole with -> refused: eval mode
+    %y = aten.scaled_dot_product_attention.default(%q: f32[1, 4, n, 8], %k: f32[1, 4, n, 8], %k, none, 1.0)
+expand-attention-of-any-length: any number of heads -> refused: number of heads
+    %y = aten.scaled_dot_product_attention.default(%q: f32[1, h, n, 8], %k: f32[1, h, n, 8], %k, enable_gqa=true)
+expand-attention-of-any-length: heads that share keys in any batch -> refused: batch is
+    %y = aten.scaled_dot_product_attention.default(%q: f32[b, 4, n, 8], %k: f32[b, 2, n, 8], %k, enable_gqa=true)
+expand-attention-of-any-length: a scale of any head size -> refused: head size
+    %y = aten.scaled_dot_product_attention.default(%q: f32[1, 4, n, d], %k: f32[1, 4, n, d], %k)
+expand-attention-of-any-length: matrices without heads -> refused: stacks of heads
+    %y = aten.scaled_dot_product_attention.default(%q: f32[n, 8], %k: f32[n, 8], %k)
+""",
+)
 
 
 class Attention(nn.Module):

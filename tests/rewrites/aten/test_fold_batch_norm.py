@@ -1,122 +1,42 @@
 """The rules of fold_batch_norm: beyond its documented example, and what it leaves alone."""
 
-from typing import Any
-
 import pytest
 import torch
+from rewrite_cases import cases
 from torch import nn
 
 import stepwell
 from stepwell.translate.rewrites.layers import fold_batch_norm
 
-
-def test_statistics_that_are_inputs_stay(refused: Any, method: Any):
-    refused(
-        method(
-            "%x: tensor<1x4x5xf32>, %m: tensor<4xf32>",
-            "%v = aten.mul.Tensor(%m, %m) : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>",
-            "%y = aten.batch_norm.default(%x, none, none, %m, %v, false, 0.1, 1.0e-5, false) : (tensor<1x4x5xf32>, tensor<4xf32>, tensor<4xf32>) -> tensor<1x4x5xf32>",
-            gives="tensor<1x4x5xf32>",
-        ),
-        fold_batch_norm,
-        "computed",
-    )
-
-
-def test_training_mode_is_refused(refused: Any, method: Any):
-    refused(
-        method(
-            "%x: tensor<2x4x5xf32>",
-            "%y = aten.batch_norm.default(%x, none, none, none, none, true, 0.1, 1.0e-5, false) : (tensor<2x4x5xf32>) -> tensor<2x4x5xf32>",
-            gives="tensor<2x4x5xf32>",
-        ),
-        fold_batch_norm,
-        "training mode",
-    )
-
-
-def test_a_convolution_with_another_reader_is_left_alone(apply: Any, method: Any):
-    done = apply(
-        method(
-            "%x: tensor<1x3x5xf32>",
-            '%w = stepwell.weight <"w#positive"> "buffer" : tensor<4x3x1xf32>',
-            '%m = stepwell.weight <"m#positive"> "buffer" : tensor<4xf32>',
-            '%v = stepwell.weight <"v#positive"> "buffer" : tensor<4xf32>',
-            "%c = aten.convolution.default(%x, %w, none, [1], [0], [1], false, [0], 1) : (tensor<1x3x5xf32>, tensor<4x3x1xf32>) -> tensor<1x4x5xf32>",
-            "%n = aten.batch_norm.default(%c, none, none, %m, %v, false, 0.1, 1.0e-5, false) : (tensor<1x4x5xf32>, tensor<4xf32>, tensor<4xf32>) -> tensor<1x4x5xf32>",
-            "%y = aten.add.Tensor(%c, %n) : (tensor<1x4x5xf32>, tensor<1x4x5xf32>) -> tensor<1x4x5xf32>",
-            gives="tensor<1x4x5xf32>",
-        ),
-        fold_batch_norm,
-    )
-    assert done.ops() == [
-        "aten.convolution.default",
-        "aten.mul.Tensor",
-        "aten.add.Tensor",
-        "aten.add.Tensor",
-    ]
-
-
-def test_a_grouped_transposed_convolution_takes_it_in(apply: Any, method: Any):
-    done = apply(
-        method(
-            "%x: tensor<1x4x3xf32>",
-            '%w = stepwell.weight <"w#positive"> "buffer" : tensor<4x3x2xf32>',
-            '%b = stepwell.weight <"b#positive"> "buffer" : tensor<6xf32>',
-            '%m = stepwell.weight <"m#positive"> "buffer" : tensor<6xf32>',
-            '%v = stepwell.weight <"v#positive"> "buffer" : tensor<6xf32>',
-            '%g = stepwell.weight <"g#positive"> "buffer" : tensor<6xf32>',
-            "%c = aten.convolution.default(%x, %w, %b, [2], [0], [1], true, [0], 2) : (tensor<1x4x3xf32>, tensor<4x3x2xf32>, tensor<6xf32>) -> tensor<1x6x6xf32>",
-            "%y = aten.batch_norm.default(%c, %g, none, %m, %v, false, 0.1, 1.0e-5, false) : (tensor<1x6x6xf32>, tensor<6xf32>, tensor<6xf32>, tensor<6xf32>) -> tensor<1x6x6xf32>",
-            gives="tensor<1x6x6xf32>",
-        ),
-        fold_batch_norm,
-    )
-    assert done.ops() == ["aten.convolution.default"]
-
-
-def test_a_linear_layer_takes_it_in(apply: Any, method: Any):
-    done = apply(
-        method(
-            "%x: tensor<2x3xf32>",
-            '%w = stepwell.weight <"w#positive"> "buffer" : tensor<4x3xf32>',
-            '%m = stepwell.weight <"m#positive"> "buffer" : tensor<4xf32>',
-            '%v = stepwell.weight <"v#positive"> "buffer" : tensor<4xf32>',
-            '%b = stepwell.weight <"b#positive"> "buffer" : tensor<4xf32>',
-            "%c = aten.linear.default(%x, %w) : (tensor<2x3xf32>, tensor<4x3xf32>) -> tensor<2x4xf32>",
-            "%y = aten.batch_norm.default(%c, none, %b, %m, %v, false, 0.1, 1.0e-5, false) : (tensor<2x4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>) -> tensor<2x4xf32>",
-            gives="tensor<2x4xf32>",
-        ),
-        fold_batch_norm,
-    )
-    assert done.ops() == ["aten.linear.default"]
-
-
-STATISTICS = """%m = stepwell.weight <"m#positive"> "buffer" : tensor<4xf32>
-  %v = stepwell.weight <"v#positive"> "buffer" : tensor<4xf32>"""
-LAYERS = {
-    "no layer": ("tensor<2x4xf32>", "neg.default(%x)", "tensor<2x4xf32>"),
-    "a layer along another axis": (
-        "tensor<2x4x3xf32>",
-        "linear.default(%x, %w)",
-        "tensor<2x4x4xf32>",
-    ),
-    "a weight known at run time": ("tensor<2x3xf32>", "linear.default(%x, %u)", "tensor<2x4xf32>"),
-}
-
-
-@pytest.mark.parametrize("name", LAYERS)
-def test_a_product_and_a_sum_remain_behind(name: str, apply: Any, method: Any):
-    x, call, y = LAYERS[name]
-    weight = '%w = stepwell.weight <"w"> "parameter" : tensor<4x3xf32>'
-    more = ", tensor<4x3xf32>" if "linear" in call else ""
-    layer = f"%c = aten.{call} : ({x}{more}) -> {y}"
-    types = f"({y}, tensor<4xf32>, tensor<4xf32>) -> {y}"
-    norm = (
-        f"%y = aten.batch_norm.default(%c, none, none, %m, %v, false, 0.1, 1.0e-5, false) : {types}"
-    )
-    text = method(f"%x: {x}, %u: tensor<4x3xf32>", weight, STATISTICS, layer, norm, gives=y)
-    assert apply(text, fold_batch_norm).ops()[1:] == ["aten.mul.Tensor", "aten.add.Tensor"]
+test_fold_batch_norm = cases(
+    fold_batch_norm,
+    """
+statistics that are inputs -> refused: computed
+    %v = aten.mul.Tensor(%m: f32[4], %m)
+    %y = aten.batch_norm.default(%x: f32[1, 4, 5], none, none, %m, %v, false, 0.1, 1e-05, false)
+training mode -> refused: training mode
+    %y = aten.batch_norm.default(%x: f32[2, 4, 5], none, none, none, none, true, 0.1, 1e-05, false)
+a convolution with another reader is left alone -> aten.convolution.default, aten.mul.Tensor, aten.add.Tensor, aten.add.Tensor
+    %c = aten.convolution.default(%x: f32[1, 3, 5], %w: buffer "w#positive" f32[4, 3, 1], none, [1], [0], [1], false, [0], 1)
+    %n = aten.batch_norm.default(%c, none, none, %m: buffer "m#positive" f32[4], %v: buffer "v#positive" f32[4], false, 0.1, 1e-05, false)
+    %y = aten.add.Tensor(%c, %n)
+a grouped transposed convolution takes it in -> aten.convolution.default
+    %c = aten.convolution.default(%x: f32[1, 4, 3], %w: buffer "w#positive" f32[4, 3, 2], %b: buffer "b#positive" f32[6], [2], [0], [1], true, [0], 2)
+    %y = aten.batch_norm.default(%c, %g: buffer "g#positive" f32[6], none, %m: buffer "m#positive" f32[6], %v: buffer "v#positive" f32[6], false, 0.1, 1e-05, false)
+a linear layer takes it in -> aten.linear.default
+    %c = aten.linear.default(%x: f32[2, 3], %w: buffer "w#positive" f32[4, 3])
+    %y = aten.batch_norm.default(%c, none, %b: buffer "b#positive" f32[4], %m: buffer "m#positive" f32[4], %v: buffer "v#positive" f32[4], false, 0.1, 1e-05, false)
+no layer -> aten.neg.default, aten.mul.Tensor, aten.add.Tensor
+    %c = aten.neg.default(%x: f32[2, 4])
+    %y = aten.batch_norm.default(%c, none, none, %m: buffer "m#positive" f32[4], %v: buffer "v#positive" f32[4], false, 0.1, 1e-05, false)
+a layer along another axis -> aten.linear.default, aten.mul.Tensor, aten.add.Tensor
+    %c = aten.linear.default(%x: f32[2, 4, 3], %w: weight f32[4, 3])
+    %y = aten.batch_norm.default(%c, none, none, %m: buffer "m#positive" f32[4], %v: buffer "v#positive" f32[4], false, 0.1, 1e-05, false)
+a weight known at run time -> aten.linear.default, aten.mul.Tensor, aten.add.Tensor
+    %c = aten.linear.default(%x: f32[2, 3], %u: f32[4, 3])
+    %y = aten.batch_norm.default(%c, none, none, %m: buffer "m#positive" f32[4], %v: buffer "v#positive" f32[4], false, 0.1, 1e-05, false)
+""",
+)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)

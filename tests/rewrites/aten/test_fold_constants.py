@@ -1,113 +1,51 @@
 """FoldConstants: beyond its documented example, and what it leaves alone."""
 
-from typing import Any
-
 import pytest
 import torch
 import torch.nn.functional as F
+from rewrite_cases import cases
 from torch import nn
 from torch.export import export
 
 import stepwell
 from stepwell.translate.rewrites.constants.fold_constants import FoldConstants
 
-
-def test_what_depends_on_an_input_stays(refused: Any, method: Any):
-    refused(
-        method(
-            "%x: tensor<2x3xf32>",
-            '%w = stepwell.weight <"w"> "parameter" : tensor<2x3xf32>',
-            "%y = aten.add.Tensor(%x, %w) : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>",
-            gives="tensor<2x3xf32>",
-        ),
-        FoldConstants(),
-    )
-
-
-def test_a_constant_that_would_grow_too_large_is_refused(refused: Any, method: Any):
-    refused(
-        method(
-            "%x: tensor<2x3xf32>",
-            '%w = stepwell.weight <"w"> "parameter" : tensor<2x3xf32>',
-            "%e = aten.repeat.default(%w, [64, 64]) : (tensor<2x3xf32>) -> tensor<128x192xf32>",
-            "%y = aten.sum.default(%e) : (tensor<128x192xf32>) -> tensor<f32>",
-            gives="tensor<f32>",
-        ),
-        FoldConstants(largest=1000),
-        "bytes more",
-    )
-
-
-def test_random_numbers_are_no_constant(refused: Any, method: Any):
-    refused(
-        method(
-            "%x: tensor<2x3xf32>",
-            "%y = aten.mul.Scalar(%x, 0.0) : (tensor<2x3xf32>) -> tensor<2x3xf32>",
-            gives="tensor<2x3xf32>",
-        ),
-        FoldConstants(),
-    )
-
-
-def test_a_constant_made_from_nothing_is_a_weight(apply: Any, method: Any):
-    done = apply(
-        method(
-            "%x: tensor<4xi64>",
-            "%a = aten.arange.default(4) : () -> tensor<4xi64>",
-            "%y = aten.add.Tensor(%x, %a) : (tensor<4xi64>, tensor<4xi64>) -> tensor<4xi64>",
-            gives="tensor<4xi64>",
-        ),
-        FoldConstants(),
-    )
-    assert done.ops() == ["aten.add.Tensor"]
-
-
-def test_a_fill_of_an_input_s_shape_is_a_weight(apply: Any, method: Any):
-    done = apply(
-        method(
-            "%x: tensor<2x3xf32>",
-            "%a = aten.full_like.default(%x, 2.5) : (tensor<2x3xf32>) -> tensor<2x3xf32>",
-            "%y = aten.add.Tensor(%x, %a) : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>",
-            gives="tensor<2x3xf32>",
-        ),
-        FoldConstants(),
-    )
-    assert done.ops() == ["aten.add.Tensor"]
-
-
-HELD = '%w = stepwell.weight <"w"> "parameter" : tensor<2x3xf32>'
-Q = "quantized_decomposed.quantize_per_tensor.default(%w, 0.5, 0, -128, 127, i8)"
-LATE = 'tensor<?x3xf32, #stepwell.shape<["n", 3]>>'
-NEAR_MISSES = {
-    "random numbers": ("aten.bernoulli.p(%w, 1.0)", "tensor<2x3xf32>", "tensor<2x3xf32>"),
-    "a quantized weight": (Q, "tensor<2x3xf32>", "tensor<2x3xi8>"),
-    "a fill of any length": ("aten.full_like.default(%l, 2.5)", LATE, LATE),
-}
-
-
-@pytest.mark.parametrize("name", NEAR_MISSES)
-def test_not_computed_beforehand(name: str, refused: Any, method: Any):
-    call, given, made = NEAR_MISSES[name]
-    line = f"%y = {call} : ({given}) -> {made}"
-    refused(method(f"%l: {LATE}", HELD, line, gives=made), FoldConstants())
-
-
-@pytest.mark.parametrize(
-    "call", ["aten.empty.memory_format([2, 3])", "aten.empty_like.default(%w)"]
+test_fold_constants = cases(
+    FoldConstants,
+    """
+what depends on an input -> unchanged
+    %y = aten.add.Tensor(%x: f32[2, 3], %w: weight f32[2, 3])
+random numbers are no constant -> unchanged
+    %y = aten.mul.Scalar(%x: f32[2, 3], 0.0)
+a constant made from nothing is a weight -> aten.add.Tensor
+    %a = aten.arange.default(4)
+    %y = aten.add.Tensor(%x: i64[4], %a)
+a fill of an input s shape is a weight -> aten.add.Tensor
+    %a = aten.full_like.default(%x: f32[2, 3], 2.5)
+    %y = aten.add.Tensor(%x, %a)
+random numbers -> unchanged
+    %y = aten.bernoulli.p(%w: weight f32[2, 3], 1.0)
+a quantized weight -> unchanged
+    %y = quantized_decomposed.quantize_per_tensor.default(%w: weight f32[2, 3], 0.5, 0, -128, 127, i8)
+a fill of any length -> unchanged
+    %y = aten.full_like.default(%l: f32[n, 3], 2.5)
+what memory holds is zeros -> aten.add.Tensor
+    - %e = aten.empty.memory_format([2, 3]); %y = aten.add.Tensor(%x: f32[2, 3], %e)
+    - %e = aten.empty_like.default(%w: weight f32[2, 3]); %y = aten.add.Tensor(%x: f32[2, 3], %e)
+a fill of a number known only at run time -> refused: run time
+    %y = aten.full_like.default(%x: f32[2, 3], %n: int<n>)
+""",
 )
-def test_what_memory_holds_is_zeros(call: str, apply: Any, method: Any):
-    held = "tensor<2x3xf32>"
-    given = held if "%w" in call else ""
-    lines = (HELD, f"%e = {call} : ({given}) -> {held}",
-             f"%y = aten.add.Tensor(%x, %e) : ({held}, {held}) -> {held}")  # fmt: skip
-    done = apply(method(f"%x: {held}", *lines, gives=held), FoldConstants())
-    assert done.ops() == ["aten.add.Tensor"]
 
 
-def test_a_fill_of_a_number_known_only_at_run_time_is_refused(refused: Any, method_of_n: Any):
-    x, types = "tensor<2x3xf32>", '(tensor<2x3xf32>, !stepwell.int<"n">) -> tensor<2x3xf32>'
-    line = f"%y = aten.full_like.default(%x, %n) : {types}"
-    refused(method_of_n(f"%x: {x}", line, gives=x), FoldConstants(), "run time")
+test_fold_constants_together = cases(
+    FoldConstants(largest=1000),
+    """
+a constant that would grow too large -> refused: bytes more
+    %e = aten.repeat.default(%w: weight f32[2, 3], [64, 64])
+    %y = aten.sum.default(%e)
+""",
+)
 
 
 class OfConstants(nn.Module):

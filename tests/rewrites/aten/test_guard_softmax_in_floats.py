@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 import torch
+from rewrite_cases import cases
 from torch import nn
 
 import stepwell
@@ -115,13 +116,10 @@ def test_rows_of_infinities_and_nans_are_what_they_were(apply: Any, method: Any,
     )
 
 
-def test_halves_have_other_largest_numbers(refused: Any, method: Any) -> None:
-    refused(
-        method(
-            "%s: tensor<1x2xf16>",
-            "%y = aten._safe_softmax.default(%s, 1) : (tensor<1x2xf16>) -> tensor<1x2xf16>",
-            gives="tensor<1x2xf16>",
-        ),
-        step(attention.guard_softmax_in_floats),
-        "float32",
-    )
+test_guard_softmax_in_floats = cases(
+    attention,
+    """
+guard-softmax-in-floats: halves have other largest numbers -> refused: float32
+    %y = aten._safe_softmax.default(%s: f16[1, 2], 1)
+""",
+)

@@ -13,7 +13,6 @@ from stepwell.translate.range_analysis import interval
 FINFO = torch.finfo(torch.float32)
 IDS, X = torch.randint(0, 5, (1, 2, 3)), torch.randn(1, 2, 3, 4)
 KEEP, TERM = torch.rand(1, 2, 3, 3) > 0.5, torch.randn(1, 2, 3, 3)
-BY = "scaled_dot_product_attention"
 
 
 class Attends(nn.Module):

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from rewrite_cases import cases
 
 from stepwell.translate.rewrites.attention.attend_from_image import AttendFromImage
 from stepwell.translate.rewrites.sizes.keep_axes_apart import KeepAxesApart
@@ -42,52 +43,41 @@ def test_the_merge_sinks_below(
     assert len(views) == 1 and str(views[0].results[0].type) == str(last.results[0].type)
 
 
-@pytest.mark.parametrize(
-    "lines",
-    [
-        (),
-        (f"%u = aten.add.Tensor(%r, %z) : ({ROWS}, {ROWS}) -> {ROWS}",),
-        (
-            f"%c = aten.slice.Tensor(%z, 2, 0, 1, 1) : ({ROWS}) -> {shaped(1, 'h*w', 1)}",
-            f"%u = aten.mul.Tensor(%r, %c) : ({ROWS}, {shaped(1, 'h*w', 1)}) -> {ROWS}",
-        ),
-    ],
-    ids=["along the places", "beside other rows", "a number for each place"],
+test_keep_axes_apart = cases(
+    KeepAxesApart,
+    AttendFromImage,
+    """
+keep-axes-apart: along the places -> unchanged
+    %r = aten.view.default(%x: f32[1, h, w, 4], [1, -1, 4])
+    %z = aten._softmax.default(%r, 1, false)
+    %y = aten.neg.default(%z)
+keep-axes-apart: beside other rows -> unchanged
+    %r = aten.view.default(%x: f32[1, h, w, 4], [1, -1, 4])
+    %z = aten._softmax.default(%r, 1, false)
+    %u = aten.add.Tensor(%r, %z)
+    %y = aten.neg.default(%u)
+keep-axes-apart: a number for each place -> unchanged
+    %r = aten.view.default(%x: f32[1, h, w, 4], [1, -1, 4])
+    %z = aten._softmax.default(%r, 1, false)
+    %c = aten.slice.Tensor(%z, 2, 0, 1, 1)
+    %u = aten.mul.Tensor(%r, %c)
+    %y = aten.neg.default(%u)
+keep-axes-apart: a merge of one symbolic size -> unchanged
+    %r = aten.view.default(%x: f32[1, h, 3, 4], [1, -1, 4])
+    %y = aten.gelu.default(%r)
+attend-from-image: a mask of places -> refused: a mask selects
+    %q = aten.view.default(%x: f32[1, h, w, 4], [1, 1, -1, 4])
+    %y = aten.scaled_dot_product_attention.default(%q, %k: f32[1, 1, n, 4], %k, none, 0.0, true)
+""",
 )
-def test_what_looks_along_the_merged_axis_stays(
-    lines: tuple[str, ...], refused: Any, method: Any
-) -> None:
-    softmax = f"%z = aten._softmax.default(%r, 1, false) : ({ROWS}) -> {ROWS}"
-    last = f"%y = aten.neg.default({'%u' if lines else '%z'}) : ({ROWS}) -> {ROWS}"
-    text = method(f"%x: {IMAGE}", MERGE, softmax, *lines, last, gives=ROWS)
-    refused(text, KeepAxesApart())
 
 
-def test_a_merge_of_one_symbolic_size_stays(refused: Any, method: Any) -> None:
-    image, rows = shaped(1, "h", 3, 4), shaped(1, "3*h", 4)
-    merge = f"%r = aten.view.default(%x, [1, -1, 4]) : ({image}) -> {rows}"
-    line = f"%y = aten.gelu.default(%r) : ({rows}) -> {rows}"
-    refused(method(f"%x: {image}", merge, line, gives=rows), KeepAxesApart())
-
-
-QUERIES, KEYS = shaped(1, 1, "h*w", 4), shaped(1, 1, "n", 4)
-
-
-def attended(more: str, method: Any) -> str:
-    """Attention of one head from an image."""
-    call = f"aten.scaled_dot_product_attention.default(%q, %k, %k{more})"
-    return method(
-        f"%x: {IMAGE}, %k: {KEYS}",
-        f"%q = aten.view.default(%x, [1, 1, -1, 4]) : ({IMAGE}) -> {QUERIES}",
-        f"%y = {call} : ({QUERIES}, {KEYS}, {KEYS}) -> {QUERIES}",
-        gives=QUERIES,
+def test_one_head_needs_no_slices(apply: Any) -> None:
+    done = apply(
+        """
+        %q = aten.view.default(%x: f32[1, h, w, 4], [1, 1, -1, 4])
+        %y = aten.scaled_dot_product_attention.default(%q, %k: f32[1, 1, n, 4], %k)
+        """,
+        AttendFromImage(),
     )
-
-
-def test_one_head_needs_no_slices(apply: Any, method: Any) -> None:
-    done = apply(attended("", method), AttendFromImage())
     assert done.count == 1 and "aten.slice" not in str(done.program)
-
-
-def test_a_mask_of_places_is_refused(refused: Any, method: Any) -> None:
-    refused(attended(", none, 0.0, true", method), AttendFromImage(), "a mask selects")

@@ -3,52 +3,41 @@
 from typing import Any
 
 import pytest
+from rewrite_cases import cases
 
 from stepwell.translate.decompositions.aten import constants
 from stepwell.translate.lowerings.lowering import step
 
-NEAR_MISSES = {
-    "alpha multiplies too": ("f32", "add.Scalar(%x, 2.0, 3)", "f32", "multiplies too"),
-    "a float promotes integers": ("i64", "mul.Scalar(%x, 0.5)", "f32", "cast the tensor"),
-    "booleans have no arithmetic": ("i1", "mul.Scalar(%x, true)", "i1", "no arithmetic"),
-    "a half would be rounded": ("f16", "mul.Scalar(%x, 0.1)", "f16", "not exact"),
-    "a bfloat16 would be rounded": ("bf16", "add.Scalar(%x, 257)", "bf16", "not exact"),
-    "a single would be infinite": ("f32", "mul.Scalar(%x, 1.0e300)", "f32", "does not fit float32"),
-    "a byte would wrap around": ("i8", "add.Scalar(%x, 300)", "i8", "does not fit"),
-    "the tensor is complex": ("complex<f32>", "mul.Scalar(%x, 2.0)", "complex<f32>", "complex"),
-}
-
-
-@pytest.mark.parametrize("name", NEAR_MISSES)
-def test_the_number_stays_where(name: str, refused: Any, method: Any) -> None:
-    held, call, given, reason = NEAR_MISSES[name]
-    line = f"%y = aten.{call} : (tensor<2x3x{held}>) -> tensor<2x3x{given}>"
-    text = method(f"%x: tensor<2x3x{held}>", line, gives=f"tensor<2x3x{given}>")
-    refused(text, step(constants.lift_constant_scalar), reason)
-
-
-@pytest.mark.parametrize("form", ["rsub.Scalar(%x, 0.5)", "div.Scalar(%x, 0.5)"])
-def test_the_order_of_operands_is_kept(form: str, apply: Any, method: Any) -> None:
-    line = f"%y = aten.{form} : (tensor<2x3xf32>) -> tensor<2x3xf32>"
-    done = apply(
-        method("%x: tensor<2x3xf32>", line, gives="tensor<2x3xf32>"),
-        step(constants.lift_constant_scalar),
-    )
-    assert done.count == 1
-
-
-def test_a_tensor_of_rank_zero_stays_one(apply: Any, method: Any) -> None:
-    line = "%y = aten.mul.Scalar(%x, 0.5) : (tensor<f32>) -> tensor<f32>"
-    done = apply(
-        method("%x: tensor<f32>", line, gives="tensor<f32>"), step(constants.lift_constant_scalar)
-    )
-    assert done.ops() == ["aten.mul.Tensor"]
-
-
-def test_a_number_known_only_at_run_time_stays(refused: Any, method_of_n: Any) -> None:
-    line = '%y = aten.mul.Scalar(%x, %n) : (tensor<3xf32>, !stepwell.int<"n">) -> tensor<3xf32>'
-    text = method_of_n("%x: tensor<3xf32>", line, gives="tensor<3xf32>")
-    refused(text, step(constants.lift_constant_scalar), "run time")
+test_lift_constant_scalar = cases(
+    constants,
+    """
+lift-constant-scalar: alpha multiplies too -> refused: multiplies too
+    %y = aten.add.Scalar(%x: f32[2, 3], 2.0, 3)
+lift-constant-scalar: a float promotes integers -> refused: cast the tensor
+    %y = aten.mul.Scalar(%x: i64[2, 3], 0.5)
+lift-constant-scalar: booleans have no arithmetic -> refused: no arithmetic
+    %y = aten.mul.Scalar(%x: i1[2, 3], true)
+lift-constant-scalar: a half would be rounded -> refused: not exact
+    %y = aten.mul.Scalar(%x: f16[2, 3], 0.1)
+lift-constant-scalar: a bfloat16 would be rounded -> refused: not exact
+    %y = aten.add.Scalar(%x: bf16[2, 3], 257)
+lift-constant-scalar: a single would be infinite -> refused: does not fit float32
+    %y = aten.mul.Scalar(%x: f32[2, 3], 1e+300)
+lift-constant-scalar: a byte would wrap around -> refused: does not fit
+    %y = aten.add.Scalar(%x: i8[2, 3], 300)
+lift-constant-scalar: the tensor is complex -> refused: complex
+    %y = aten.mul.Scalar(%x: complex<f32>[2, 3], 2.0)
+lift-constant-scalar: the order of operands is kept -> applied once
+    - %y = aten.rsub.Scalar(%x: f32[2, 3], 0.5)
+    - %y = aten.div.Scalar(%x: f32[2, 3], 0.5)
+lift-constant-scalar: a tensor of rank zero stays one -> aten.mul.Tensor
+    %y = aten.mul.Scalar(%x: f32[], 0.5)
+lift-constant-scalar: a number known only at run time -> refused: run time
+    %y = aten.mul.Scalar(%x: f32[3], %n: int<n>)
+lift-constant-scalar: a double holds every number -> aten.mul.Tensor
+    %y = aten.mul.Scalar(%x: f64[3], 0.1)
+""",
+)
 
 
 @pytest.mark.parametrize("protected", [True, False])
@@ -64,12 +53,3 @@ def test_the_scale_of_an_attention_may_be_left_to_its_recognizer(
     text = method(f"%x: {q}, %k: tensor<1x4x2xf32>", *lines, gives=s)
     done = apply(text, step(constants.lift_constant_scalar, protect_attention=protected))
     assert done.count == (not protected)
-
-
-def test_a_double_holds_every_number(apply: Any, method: Any) -> None:
-    line = "%y = aten.mul.Scalar(%x, 0.1) : (tensor<3xf64>) -> tensor<3xf64>"
-    done = apply(
-        method("%x: tensor<3xf64>", line, gives="tensor<3xf64>"),
-        step(constants.lift_constant_scalar),
-    )
-    assert done.ops() == ["aten.mul.Tensor"]

@@ -1,85 +1,41 @@
 """LiftNumberOperand: numbers that are given for tensors, and those that would promote."""
 
-from typing import Any
-
-import pytest
 import torch
+from rewrite_cases import cases
 
 import stepwell
 from stepwell.translate.rewrites.constants.lift_number_operand import LiftNumberOperand
 
-
-def divided(number: str, kind: str, held: str, method: Any, gives: str | None = None) -> str:
-    x = f"tensor<2x3x{held}>"
-    y = f"tensor<2x3x{gives or held}>"
-    return method(
-        f"%x: {x}",
-        f"%n = sym.constant {number} : {kind}",
-        f"%y = aten.floor_divide.default(%x, %n) : ({x}, {kind}) -> {y}",
-        gives=y,
-    )
-
-
-INT, FLOAT, TENTH = '!stepwell.int<"2">', '!stepwell.float<"2.5">', '!stepwell.float<"0.1">'
-
-
-@pytest.mark.parametrize(
-    ("number", "kind", "held"),
-    [
-        ("2 : i64", INT, "i32"),
-        ("2 : i64", INT, "f32"),
-        ("2 : i64", INT, "f16"),
-        ("2.5 : f64", FLOAT, "f16"),
-        ("0.1 : f64", TENTH, "f32"),
-    ],
+test_lift_number_operand = cases(
+    LiftNumberOperand,
+    """
+a number of the operands kind is a constant -> aten.floor_divide.default
+    - %n = sym.constant 2 : i64 : !stepwell.int<"2">; %y = aten.floor_divide.default(%x: i32[2, 3], %n)
+    - %n = sym.constant 2 : i64 : !stepwell.int<"2">; %y = aten.floor_divide.default(%x: f32[2, 3], %n)
+    - %n = sym.constant 2 : i64 : !stepwell.int<"2">; %y = aten.floor_divide.default(%x: f16[2, 3], %n)
+    - %n = sym.constant 2.500000e+00 : f64 : !stepwell.float<"2.5">
+      %y = aten.floor_divide.default(%x: f16[2, 3], %n)
+    - %n = sym.constant 1.000000e-01 : f64 : !stepwell.float<"0.1">
+      %y = aten.floor_divide.default(%x: f32[2, 3], %n)
+a number that promotes or is rounded -> refused: promotes
+    - %n = sym.constant 2.500000e+00 : f64 : !stepwell.float<"2.5">
+      %y = aten.floor_divide.default(%x: i64[2, 3], %n)
+    - %n = sym.constant 2 : i64 : !stepwell.int<"2">; %y = aten.floor_divide.default(%x: i1[2, 3], %n)
+    - %n = sym.constant 1.000000e-01 : f64 : !stepwell.float<"0.1">
+      %y = aten.floor_divide.default(%x: f16[2, 3], %n)
+a truth value -> refused: promotes
+    %n = sym.constant true : !stepwell.bool<"True">
+    %y = aten.floor_divide.default(%x: i64[2, 3], %n)
+a number that sizes something -> unchanged
+    %n = sym.constant 2 : i64 : !stepwell.int<"2">
+    %y = aten.full.default([%n, 3], 1.0)
+a number read beside several dtypes -> refused: several dtypes
+    %n = sym.constant 2 : i64 : !stepwell.int<"2">
+    %y = aten.floor_divide.default(%x: f32[2], %n)
+    %w = aten.floor_divide.default(%z: i64[2], %n)
+    %s = aten.add.Tensor(%y, %w)
+""",
 )
-def test_a_number_of_the_operands_kind_is_a_constant(
-    number: str, kind: str, held: str, apply: Any, method: Any
-):
-    done = apply(divided(number, kind, held, method), LiftNumberOperand())
-    assert done.ops() == ["aten.floor_divide.default"]
-
-
-@pytest.mark.parametrize(
-    ("number", "kind", "held", "gives"),
-    [
-        ("2.5 : f64", FLOAT, "i64", "f32"),
-        ("2 : i64", INT, "i1", "i64"),
-        ("0.1 : f64", TENTH, "f16", "f16"),
-    ],
-)
-def test_a_number_that_promotes_or_is_rounded_stays(
-    number: str, kind: str, held: str, gives: str, refused: Any, method: Any
-):
-    refused(divided(number, kind, held, method, gives), LiftNumberOperand(), "promotes")
-
-
-def test_a_truth_value_stays(refused: Any, method: Any):
-    text = divided("true", '!stepwell.bool<"True">', "i64", method)
-    refused(text, LiftNumberOperand(), "promotes")
-
-
-def test_a_number_that_sizes_something_stays(refused: Any, method: Any):
-    text = method(
-        "%x: tensor<2x3xf32>",
-        f"%n = sym.constant 2 : i64 : {INT}",
-        f"%y = aten.full.default([%n, 3], 1.0) : ({INT}) -> tensor<2x3xf32>",
-        gives="tensor<2x3xf32>",
-    )
-    refused(text, LiftNumberOperand())
-
-
-def test_a_number_read_beside_several_dtypes_stays(refused: Any, method: Any):
-    one, other = "tensor<2xf32>", "tensor<2xi64>"
-    text = method(
-        f"%x: {one}, %z: {other}",
-        f"%n = sym.constant 2 : i64 : {INT}",
-        f"%y = aten.floor_divide.default(%x, %n) : ({one}, {INT}) -> {one}",
-        f"%w = aten.floor_divide.default(%z, %n) : ({other}, {INT}) -> {other}",
-        f"%s = aten.add.Tensor(%y, %w) : ({one}, {other}) -> {one}",
-        gives=one,
-    ).replace("return %y", "return %s")
-    refused(text, LiftNumberOperand(), "several dtypes")
 
 
 class Halves(torch.nn.Module):

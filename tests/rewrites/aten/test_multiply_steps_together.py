@@ -4,67 +4,47 @@ from typing import Any
 
 import pytest
 import torch
+from rewrite_cases import cases
 from torch import nn
 
 import stepwell
 from stepwell.translate.rewrites.layers.multiply_steps_together import RULES
 
-(STEPS,) = (rule() for rule in RULES)
-X, PART, GIVEN = "tensor<2x3x32xf32>", "tensor<2x1x32xf32>", "tensor<2x1x64xf32>"
-W = '%{} = stepwell.weight <"{}"> "parameter" : tensor<64x32xf32>'
-R, Q = "tensor<2x6xf32>", "tensor<2x2xf32>"
-
-
-def step(name: str, at: int, weight: str = "w") -> tuple[str, str]:
-    return (
-        f"%{name}s = aten.slice.Tensor(%x, 1, {at}, {at + 1}, 1) : ({X}) -> {PART}",
-        f"%{name} = aten.linear.default(%{name}s, %{weight}) : ({PART}, tensor<64x32xf32>) -> {GIVEN}",
-    )
-
-
-def added(of: str) -> str:
-    return f"%y = aten.add.Tensor(%a, %b) : ({of}, {of}) -> {of}"
-
-
-def test_steps_of_one_weight_are_one_product(apply: Any, method: Any) -> None:
-    lines = W.format("w", "w"), *step("a", 0), *step("b", 2), added(GIVEN)
-    assert apply(method(f"%x: {X}", *lines, gives=GIVEN), STEPS).count == 2
-
-
-def test_steps_of_two_weights_stay(refused: Any, method: Any) -> None:
-    weights = W.format("w", "w"), W.format("v", "v")
-    lines = *weights, *step("a", 0), *step("b", 2, "v"), added(GIVEN)
-    refused(method(f"%x: {X}", *lines, gives=GIVEN), STEPS, "no less")
-
-
-def test_parts_along_two_axes_stay(refused: Any, method: Any) -> None:
-    other = (
-        f"%bs = aten.slice.Tensor(%x, 0, 0, 1, 1) : ({X}) -> tensor<1x3x32xf32>",
-        "%b = aten.linear.default(%bs, %w) : (tensor<1x3x32xf32>, tensor<64x32xf32>) -> tensor<1x3x64xf32>",
-        f"%y = aten.add.Tensor(%a, %b) : ({GIVEN}, tensor<1x3x64xf32>) -> tensor<2x3x64xf32>",
-    )
-    text = method(f"%x: {X}", W.format("w", "w"), *step("a", 0), *other, gives="tensor<2x3x64xf32>")
-    refused(text, STEPS, "no less")
-
-
-def test_few_steps_of_many_stay(refused: Any, method: Any) -> None:
-    lines = [W.format("w", "w"), *step("a", 0), *step("b", 2), added(GIVEN)]
-    many = [line.replace("2x3x32", "2x900x32") for line in lines]
-    refused(method("%x: tensor<2x900x32xf32>", *many, gives=GIVEN), STEPS, "no less")
-
-
-def test_parts_of_the_features_stay(refused: Any, method: Any) -> None:
-    part = f"%s = aten.slice.Tensor(%x, 1, 0, 2, 1) : ({R}) -> {Q}"
-    weight = '%w = stepwell.weight <"w"> "parameter" : tensor<4x2xf32>'
-    layer = f"%y = aten.linear.default(%s, %w) : ({Q}, tensor<4x2xf32>) -> tensor<2x4xf32>"
-    refused(method(f"%x: {R}", weight, part, layer, gives="tensor<2x4xf32>"), STEPS, "features")
-
-
-def test_a_layer_of_one_output_stays(refused: Any, method: Any) -> None:
-    weight = '%w = stepwell.weight <"w"> "parameter" : tensor<32xf32>'
-    part, _ = step("a", 0)
-    layer = f"%y = aten.linear.default(%as, %w) : ({PART}, tensor<32xf32>) -> tensor<2x1xf32>"
-    refused(method(f"%x: {X}", weight, part, layer, gives="tensor<2x1xf32>"), STEPS, "vector")
+test_multiply_steps_together = cases(
+    RULES,
+    """
+steps of one weight are one product -> applied 2 times
+    %as = aten.slice.Tensor(%x: f32[2, 3, 32], 1, 0, 1, 1)
+    %a = aten.linear.default(%as, %w: weight f32[64, 32])
+    %bs = aten.slice.Tensor(%x, 1, 2, 3, 1)
+    %b = aten.linear.default(%bs, %w)
+    %y = aten.add.Tensor(%a, %b)
+steps of two weights -> refused: no less
+    %as = aten.slice.Tensor(%x: f32[2, 3, 32], 1, 0, 1, 1)
+    %a = aten.linear.default(%as, %w: weight f32[64, 32])
+    %bs = aten.slice.Tensor(%x, 1, 2, 3, 1)
+    %b = aten.linear.default(%bs, %v: weight f32[64, 32])
+    %y = aten.add.Tensor(%a, %b)
+parts along two axes -> refused: no less
+    %as = aten.slice.Tensor(%x: f32[2, 3, 32], 1, 0, 1, 1)
+    %a = aten.linear.default(%as, %w: weight f32[64, 32])
+    %bs = aten.slice.Tensor(%x, 0, 0, 1, 1)
+    %b = aten.linear.default(%bs, %w)
+    %y = aten.add.Tensor(%a, %b)
+few steps of many -> refused: no less
+    %as = aten.slice.Tensor(%x: f32[2, 900, 32], 1, 0, 1, 1)
+    %a = aten.linear.default(%as, %w: weight f32[64, 32])
+    %bs = aten.slice.Tensor(%x, 1, 2, 3, 1)
+    %b = aten.linear.default(%bs, %w)
+    %y = aten.add.Tensor(%a, %b)
+parts of the features -> refused: features
+    %s = aten.slice.Tensor(%x: f32[2, 6], 1, 0, 2, 1)
+    %y = aten.linear.default(%s, %w: weight f32[4, 2])
+a layer of one output -> refused: vector
+    %as = aten.slice.Tensor(%x: f32[2, 3, 32], 1, 0, 1, 1)
+    %y = aten.linear.default(%as, %w: weight f32[32])
+""",
+)
 
 
 class Called(nn.Module):

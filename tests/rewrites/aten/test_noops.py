@@ -3,88 +3,34 @@
 from typing import Any
 
 import pytest
+from rewrite_cases import cases
 
 from stepwell.translate.canonicalize.noops import RULES
 
 ALL = {rule.name: rule() for rule in RULES}
 
 
-def test_a_transposition_of_a_square_stays(refused: Any, method: Any):
-    refused(
-        method(
-            "%x: tensor<3x3xf32>",
-            "%y = aten.permute.default(%x, [1, 0]) : (tensor<3x3xf32>) -> tensor<3x3xf32>",
-            gives="tensor<3x3xf32>",
-        ),
-        ALL["remove-noop-permute"],
-    )
-
-
-def test_a_pad_that_moves_but_keeps_the_shape_stays(refused: Any, method: Any):
-    refused(
-        method(
-            "%x: tensor<2x3xf32>",
-            "%y = aten.constant_pad_nd.default(%x, [1, -1]) : (tensor<2x3xf32>) -> tensor<2x3xf32>",
-            gives="tensor<2x3xf32>",
-        ),
-        ALL["remove-noop-pad"],
-    )
-
-
-def test_a_roll_stays(refused: Any, method: Any):
-    refused(
-        method(
-            "%x: tensor<2x3xf32>",
-            "%y = aten.roll.default(%x, [1], [0]) : (tensor<2x3xf32>) -> tensor<2x3xf32>",
-            gives="tensor<2x3xf32>",
-        ),
-        ALL["remove-noop-roll"],
-    )
-
-
-def test_a_flip_stays(refused: Any, method: Any):
-    refused(
-        method(
-            "%x: tensor<2x3xf32>",
-            "%y = aten.flip.default(%x, [0]) : (tensor<2x3xf32>) -> tensor<2x3xf32>",
-            gives="tensor<2x3xf32>",
-        ),
-        ALL["remove-noop-flip"],
-    )
-
-
-def test_a_view_to_the_same_symbolic_shape_goes(apply: Any, method: Any):
-    done = apply(
-        method(
-            '%x: tensor<?x3xf32, #stepwell.shape<["s0", 3]>>',
-            '%a = aten.view.default(%x, [-1, 3]) : (tensor<?x3xf32, #stepwell.shape<["s0", 3]>>) -> tensor<?x3xf32, #stepwell.shape<["s0", 3]>>',
-            '%y = aten.neg.default(%a) : (tensor<?x3xf32, #stepwell.shape<["s0", 3]>>) -> tensor<?x3xf32, #stepwell.shape<["s0", 3]>>',
-            gives='tensor<?x3xf32, #stepwell.shape<["s0", 3]>>',
-        ),
-        *ALL.values(),
-    )
-    assert done.ops() == ["aten.neg.default"]
-
-
-def test_a_used_mask_keeps_the_dropout(refused: Any, method: Any):
-    refused(
-        method(
-            "%x: tensor<2x3xf32>",
-            "%a, %y = aten.native_dropout.default(%x, 0.5, false) : (tensor<2x3xf32>) -> (tensor<2x3xf32>, tensor<2x3xi1>)",
-            gives="tensor<2x3xi1>",
-        ),
-        ALL["remove-native-dropout"],
-        "mask is used",
-    )
-
-
-def test_dropout_that_drops_everything_is_refused(refused: Any, method: Any):
-    line = "%y = aten.dropout.default(%x, 1.0, true) : (tensor<4xf32>) -> tensor<4xf32>"
-    refused(
-        method("%x: tensor<4xf32>", line, gives="tensor<4xf32>"),
-        ALL["remove-dropout"],
-        "model.eval",
-    )
+test_noops = cases(
+    RULES,
+    """
+remove-noop-permute: a transposition of a square -> unchanged
+    %y = aten.permute.default(%x: f32[3, 3], [1, 0])
+remove-noop-pad: a pad that moves but keeps the shape -> unchanged
+    %y = aten.constant_pad_nd.default(%x: f32[2, 3], [1, -1])
+remove-noop-roll: a roll -> unchanged
+    %y = aten.roll.default(%x: f32[2, 3], [1], [0])
+remove-noop-flip: a flip -> unchanged
+    %y = aten.flip.default(%x: f32[2, 3], [0])
+a view to the same symbolic shape goes -> aten.neg.default
+    %a = aten.view.default(%x: f32[s0, 3], [-1, 3])
+    %y = aten.neg.default(%a)
+remove-native-dropout: a used mask keeps the dropout -> refused: mask is used
+    %a, %y = aten.native_dropout.default(%x: f32[2, 3], 0.5, false)
+    return %y
+remove-dropout: dropout that drops everything -> refused: model.eval
+    %y = aten.dropout.default(%x: f32[4], 1.0, true)
+""",
+)
 
 
 @pytest.mark.parametrize(

@@ -1,79 +1,30 @@
 """NormalizeSlice: beyond its documented example, and what it leaves alone."""
 
-from typing import Any
+from rewrite_cases import cases
 
 from stepwell.translate.decompositions.aten import slices
-from stepwell.translate.lowerings.lowering import step
 
-NORMALIZE = (step(slices.normalize_slice), step(slices.normalize_selection))
-
-
-def test_a_slice_in_normal_form_stays(refused: Any, method: Any):
-    refused(
-        method(
-            "%x: tensor<2x3xf32>",
-            "%y = aten.slice.Tensor(%x, 1, 0, 2, 1) : (tensor<2x3xf32>) -> tensor<2x2xf32>",
-            gives="tensor<2x2xf32>",
-        ),
-        slices,
-    )
+test_normalize_slice = cases(
+    slices,
+    """
+a slice in normal form -> unchanged
+    %y = aten.slice.Tensor(%x: f32[2, 3], 1, 0, 2, 1)
+an element before the last of a symbolic axis -> refused: the symbolic size s0
+    %y = aten.select.int(%x: f32[s0, 3], 0, -2)
+""",
+)
 
 
-def test_an_element_before_the_last_of_a_symbolic_axis_is_refused(refused: Any, method: Any):
-    refused(
-        method(
-            '%x: tensor<?x3xf32, #stepwell.shape<["s0", 3]>>',
-            '%y = aten.select.int(%x, 0, -2) : (tensor<?x3xf32, #stepwell.shape<["s0", 3]>>) -> tensor<3xf32>',
-            gives="tensor<3xf32>",
-        ),
-        slices,
-        "the symbolic size s0",
-    )
-
-
-def test_the_last_element_of_a_symbolic_axis_is_a_slice_to_the_end(apply: Any, method: Any):
-    done = apply(
-        method(
-            '%x: tensor<?x3xf32, #stepwell.shape<["s0", 3]>>',
-            '%y = aten.select.int(%x, 0, -1) : (tensor<?x3xf32, #stepwell.shape<["s0", 3]>>) -> tensor<3xf32>',
-            gives="tensor<3xf32>",
-        ),
-        *NORMALIZE,
-    )
-    assert done.ops() == ["aten.slice.Tensor", "aten.view.default"]
-
-
-def test_bounds_beyond_the_axis_are_cut_to_it(apply: Any, method: Any):
-    done = apply(
-        method(
-            "%x: tensor<2x3xf32>",
-            "%y = aten.slice.Tensor(%x, -1, -9, 9, 2) : (tensor<2x3xf32>) -> tensor<2x2xf32>",
-            gives="tensor<2x2xf32>",
-        ),
-        *NORMALIZE,
-    )
-    assert done.ops() == ["aten.slice.Tensor"]
-
-
-def test_narrow_is_a_slice(apply: Any, method: Any):
-    done = apply(
-        method(
-            "%x: tensor<2x3xf32>",
-            "%y = aten.narrow.default(%x, 1, -2, 2) : (tensor<2x3xf32>) -> tensor<2x2xf32>",
-            gives="tensor<2x2xf32>",
-        ),
-        *NORMALIZE,
-    )
-    assert done.ops() == ["aten.slice.Tensor"]
-
-
-def test_selecting_from_an_axis_of_one_is_a_view(apply: Any, method: Any):
-    done = apply(
-        method(
-            "%x: tensor<1x3xf32>",
-            "%y = aten.select.int(%x, 0, 0) : (tensor<1x3xf32>) -> tensor<3xf32>",
-            gives="tensor<3xf32>",
-        ),
-        *NORMALIZE,
-    )
-    assert done.ops() == ["aten.view.default"]
+test_normalize_slice_together = cases(
+    slices,
+    """
+normalize-slice + normalize-selection: the last element of a symbolic axis is a slice to the end -> aten.slice.Tensor, aten.view.default
+    %y = aten.select.int(%x: f32[s0, 3], 0, -1)
+normalize-slice + normalize-selection: bounds beyond the axis are cut to it -> aten.slice.Tensor
+    %y = aten.slice.Tensor(%x: f32[2, 3], -1, -9, 9, 2)
+normalize-slice + normalize-selection: narrow is a slice -> aten.slice.Tensor
+    %y = aten.narrow.default(%x: f32[2, 3], 1, -2, 2)
+normalize-slice + normalize-selection: selecting from an axis of one is a view -> aten.view.default
+    %y = aten.select.int(%x: f32[1, 3], 0, 0)
+""",
+)

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 import torch
+from rewrite_cases import cases
 
 from stepwell.translate.decompositions.aten import slices
-from stepwell.translate.decompositions.aten.slices import WIDEST_BORDER
 from stepwell.translate.lowerings.lowering import step
 
 
@@ -31,43 +31,20 @@ def test_each_mode_pads_as_torch_does(mode: str, amounts: str, gives: str, apply
     assert torch.equal(done.program.run(x)[0], wanted)
 
 
-@pytest.mark.parametrize("name", ["reflection_pad1d", "replication_pad1d"])
-def test_the_operators_named_after_the_modes_are_spelled_too(name: str, apply: Any, method: Any):
-    text = method(
-        "%x: tensor<2x5xf32>",
-        f"%y = aten.{name}.default(%x, [1, 2]) : (tensor<2x5xf32>) -> tensor<2x8xf32>",
-        gives="tensor<2x8xf32>",
-    )
-    assert f"aten.{name}.default" not in apply(text, step(slices.pad_to_slices)).ops()
-
-
-def test_a_constant_border_is_left_alone(refused: Any, method: Any):
-    refused(padded("constant", "[1, 1]", method, "1x2x4x7"), step(slices.pad_to_slices))
-
-
-def test_a_negative_border_is_refused(refused: Any, method: Any):
-    refused(
-        padded("replicate", "[-1, 1, 0, 0]", method, "1x2x4x5"), step(slices.pad_to_slices), "crops"
-    )
-
-
-def test_a_wide_reflection_is_refused(refused: Any, method: Any):
-    wide = WIDEST_BORDER + 1
-    text = method(
-        "%x: tensor<2x20xf32>",
-        f'%y = aten.pad.default(%x, [{wide}, 0], "reflect")'
-        f" : (tensor<2x20xf32>) -> tensor<2x{20 + wide}xf32>",
-        gives=f"tensor<2x{20 + wide}xf32>",
-    )
-    refused(text, step(slices.pad_to_slices), "that many slices")
-
-
-def test_a_symbolic_size_is_refused(refused: Any, method: Any):
-    given = 'tensor<5x?xf32, #stepwell.shape<[5, "s0"]>>'
-    made = 'tensor<5x?xf32, #stepwell.shape<[5, "s0 + 2"]>>'
-    text = method(
-        f"%x: {given}",
-        f'%y = aten.pad.default(%x, [1, 1], "replicate") : ({given}) -> {made}',
-        gives=made,
-    )
-    refused(text, step(slices.pad_to_slices), "the size is dynamic")
+test_pad_to_slices = cases(
+    slices,
+    """
+pad-to-slices: the operators named after the modes are spelled too -> aten.slice.Tensor, aten.slice.Tensor, aten.slice.Tensor, aten.cat.default
+    %y = aten.reflection_pad1d.default(%x: f32[2, 5], [1, 2])
+pad-to-slices: the operators named after the modes are spelled too -> aten.slice.Tensor, aten.slice.Tensor, aten.expand.default, aten.cat.default
+    %y = aten.replication_pad1d.default(%x: f32[2, 5], [1, 2])
+pad-to-slices: a constant border -> unchanged
+    %y = aten.pad.default(%x: f32[1, 2, 4, 5], [1, 1], "constant")
+pad-to-slices: a negative border -> refused: crops
+    %y = aten.pad.default(%x: f32[1, 2, 4, 5], [-1, 1, 0, 0], "replicate")
+pad-to-slices: a wide reflection -> refused: that many slices
+    %y = aten.pad.default(%x: f32[2, 20], [9, 0], "reflect")
+pad-to-slices: a symbolic size -> refused: the size is dynamic
+    %y = aten.pad.default(%x: f32[5, s0], [1, 1], "replicate")
+""",
+)

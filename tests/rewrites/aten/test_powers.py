@@ -1,179 +1,48 @@
 """Powers, quotients and factors: beyond their examples, and what stays."""
 
-from typing import Any
-
-import pytest
+from rewrite_cases import cases
 
 from stepwell.translate.canonicalize.powers import RULES
 
-ALL = {rule.name: rule() for rule in RULES}
-
-
-@pytest.mark.parametrize("name", [name for name in ALL if name.startswith("power-")])
-def test_a_fourth_power_stays(name: str, refused: Any, method: Any):
-    refused(
-        method(
-            "%x: tensor<2x3xf32>",
-            "%y = aten.pow.Tensor_Scalar(%x, 4) : (tensor<2x3xf32>) -> tensor<2x3xf32>",
-            gives="tensor<2x3xf32>",
-        ),
-        ALL[name],
-    )
-
-
-def test_half_precision_is_rounded_once(refused: Any, method: Any):
-    refused(
-        method(
-            "%x: tensor<2x3xf16>",
-            "%y = aten.pow.Tensor_Scalar(%x, 2) : (tensor<2x3xf16>) -> tensor<2x3xf16>",
-            gives="tensor<2x3xf16>",
-        ),
-        ALL["power-to-square"],
-        "rounds",
-    )
-
-
-def test_an_exponent_that_promotes_is_refused(refused: Any, method: Any):
-    refused(
-        method(
-            "%x: tensor<2x3xi64>",
-            "%y = aten.pow.Tensor_Scalar(%x, 2.0) : (tensor<2x3xi64>) -> tensor<2x3xf32>",
-            gives="tensor<2x3xf32>",
-        ),
-        ALL["power-to-square"],
-        "rounds",
-    )
-
-
-def test_a_cube_is_two_products(apply: Any, method: Any):
-    done = apply(
-        method(
-            "%x: tensor<2x3xf32>",
-            "%y = aten.pow.Tensor_Scalar(%x, 3.0) : (tensor<2x3xf32>) -> tensor<2x3xf32>",
-            gives="tensor<2x3xf32>",
-        ),
-        *ALL.values(),
-    )
-    assert done.ops() == ["aten.mul.Tensor", "aten.mul.Tensor"]
-
-
-def test_an_inverse_square_is_a_product_and_a_reciprocal(apply: Any, method: Any):
-    done = apply(
-        method(
-            "%x: tensor<2x3xf32>",
-            "%y = aten.pow.Tensor_Scalar(%x, -2) : (tensor<2x3xf32>) -> tensor<2x3xf32>",
-            gives="tensor<2x3xf32>",
-        ),
-        *ALL.values(),
-    )
-    assert done.ops() == ["aten.mul.Tensor", "aten.reciprocal.default"]
-
-
-def test_a_third_is_not_exact(refused: Any, method: Any):
-    refused(
-        method(
-            "%x: tensor<2x3xf32>",
-            "%y = aten.div.Scalar(%x, 3.0) : (tensor<2x3xf32>) -> tensor<2x3xf32>",
-            gives="tensor<2x3xf32>",
-        ),
-        ALL["division-to-multiplication"],
-        "not exact",
-    )
-
-
-def test_a_power_of_two_whose_reciprocal_is_subnormal_is_refused(refused: Any, method: Any):
-    refused(
-        method(
-            "%x: tensor<2x3xf32>",
-            "%y = aten.div.Scalar(%x, 1.7014118346046923e+38) : (tensor<2x3xf32>) -> tensor<2x3xf32>",
-            gives="tensor<2x3xf32>",
-        ),
-        ALL["division-to-multiplication"],
-        "not exact",
-    )
-
-
-def test_integers_divided_stay(refused: Any, method: Any):
-    refused(
-        method(
-            "%x: tensor<2x3xi64>",
-            "%y = aten.div.Scalar(%x, 2) : (tensor<2x3xi64>) -> tensor<2x3xf32>",
-            gives="tensor<2x3xf32>",
-        ),
-        ALL["division-to-multiplication"],
-    )
-
-
-def test_a_divisor_known_only_at_run_time_stays(refused: Any, method_of_n: Any):
-    types = '(tensor<3xf32>, !stepwell.int<"n">) -> tensor<3xf32>'
-    call = f"%y = aten.div.Scalar(%x, %n) : {types}"
-    refused(
-        method_of_n("%x: tensor<3xf32>", call, gives="tensor<3xf32>"),
-        ALL["division-to-multiplication"],
-        "known only at run time",
-    )
-
-
-def test_a_product_read_twice_stays(refused: Any, method: Any):
-    refused(
-        method(
-            "%x: tensor<2x3xf32>",
-            "%a = aten.mul.Scalar(%x, 2) : (tensor<2x3xf32>) -> tensor<2x3xf32>",
-            "%b = aten.mul.Scalar(%a, 3) : (tensor<2x3xf32>) -> tensor<2x3xf32>",
-            "%y = aten.add.Tensor(%a, %b) : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>",
-            gives="tensor<2x3xf32>",
-        ),
-        ALL["merge-scalar-products"],
-    )
-
-
-def test_a_factor_that_underflows_is_refused(refused: Any, method: Any):
-    refused(
-        method(
-            "%x: tensor<2x3xf32>",
-            "%a = aten.mul.Scalar(%x, 1.0e-10) : (tensor<2x3xf32>) -> tensor<2x3xf32>",
-            "%y = aten.mul.Scalar(%a, 1.0e-30) : (tensor<2x3xf32>) -> tensor<2x3xf32>",
-            gives="tensor<2x3xf32>",
-        ),
-        ALL["merge-scalar-products"],
-        "underflow",
-    )
-
-
-def test_integers_stay(refused: Any, method: Any):
-    refused(
-        method(
-            "%x: tensor<2x3xi64>",
-            "%a = aten.mul.Scalar(%x, 2) : (tensor<2x3xi64>) -> tensor<2x3xi64>",
-            "%y = aten.mul.Scalar(%a, 3) : (tensor<2x3xi64>) -> tensor<2x3xi64>",
-            gives="tensor<2x3xi64>",
-        ),
-        ALL["merge-scalar-products"],
-    )
-
-
-def test_a_first_product_that_overflows_stays(refused: Any, method: Any) -> None:
-    first = "%a = aten.mul.Scalar(%x, 1.0e+30) : (tensor<2x3xf32>) -> tensor<2x3xf32>"
-    second = "%y = aten.mul.Scalar(%a, 1.0e-30) : (tensor<2x3xf32>) -> tensor<2x3xf32>"
-    text = method("%x: tensor<2x3xf32>", first, second, gives="tensor<2x3xf32>")
-    refused(text, ALL["merge-scalar-products"], "overflow")
-
-
-@pytest.mark.parametrize("factors", [("1.0e-10", "1.0e+10"), ("1.0e+15", "1.0e-15")])
-def test_factors_of_which_one_grows_and_one_shrinks_stay(
-    factors: tuple[str, str], refused: Any, method: Any
-) -> None:
-    first = f"%a = aten.mul.Scalar(%x, {factors[0]}) : (tensor<2x3xf32>) -> tensor<2x3xf32>"
-    second = f"%y = aten.mul.Scalar(%a, {factors[1]}) : (tensor<2x3xf32>) -> tensor<2x3xf32>"
-    text = method("%x: tensor<2x3xf32>", first, second, gives="tensor<2x3xf32>")
-    refused(text, ALL["merge-scalar-products"], "shrinks and one grows")
-
-
-@pytest.mark.parametrize("late", [0, 1])
-def test_a_factor_known_only_at_run_time_stays(late: int, refused: Any, method_of_n: Any) -> None:
-    held, n = "tensor<3xf32>", ', !stepwell.int<"n">'
-    numbers, types = ["2.0", "2.0"], [held, held]
-    numbers[late], types[late] = "%n", held + n
-    first = f"%a = aten.mul.Scalar(%x, {numbers[0]}) : ({types[0]}) -> {held}"
-    second = f"%y = aten.mul.Scalar(%a, {numbers[1]}) : ({types[1]}) -> {held}"
-    refused(method_of_n(f"%x: {held}", first, second, gives=held), ALL["merge-scalar-products"])
+test_powers = cases(
+    RULES,
+    """
+power-to-square | power-to-cube | power-to-root | power-to-inverse-root | power-to-reciprocal | power-to-inverse-square: a fourth power -> unchanged
+    %y = aten.pow.Tensor_Scalar(%x: f32[2, 3], 4)
+power-to-square: half precision is rounded once -> refused: rounds
+    %y = aten.pow.Tensor_Scalar(%x: f16[2, 3], 2)
+power-to-square: an exponent that promotes -> refused: rounds
+    %y = aten.pow.Tensor_Scalar(%x: i64[2, 3], 2.0)
+a cube is two products -> aten.mul.Tensor, aten.mul.Tensor
+    %y = aten.pow.Tensor_Scalar(%x: f32[2, 3], 3.0)
+an inverse square is a product and a reciprocal -> aten.mul.Tensor, aten.reciprocal.default
+    %y = aten.pow.Tensor_Scalar(%x: f32[2, 3], -2)
+division-to-multiplication: a third is not exact -> refused: not exact
+    %y = aten.div.Scalar(%x: f32[2, 3], 3.0)
+division-to-multiplication: a power of two whose reciprocal is subnormal -> refused: not exact
+    %y = aten.div.Scalar(%x: f32[2, 3], 1.7014118346046923e+38)
+division-to-multiplication: integers divided -> unchanged
+    %y = aten.div.Scalar(%x: i64[2, 3], 2)
+division-to-multiplication: a divisor known only at run time -> refused: known only at run time
+    %y = aten.div.Scalar(%x: f32[3], %n: int<n>)
+merge-scalar-products: a product read twice -> unchanged
+    %a = aten.mul.Scalar(%x: f32[2, 3], 2)
+    %b = aten.mul.Scalar(%a, 3)
+    %y = aten.add.Tensor(%a, %b)
+merge-scalar-products: a factor that underflows -> refused: underflow
+    %a = aten.mul.Scalar(%x: f32[2, 3], 1e-10)
+    %y = aten.mul.Scalar(%a, 1e-30)
+merge-scalar-products: integers -> unchanged
+    %a = aten.mul.Scalar(%x: i64[2, 3], 2)
+    %y = aten.mul.Scalar(%a, 3)
+merge-scalar-products: a first product that overflows -> refused: overflow
+    %a = aten.mul.Scalar(%x: f32[2, 3], 1e+30)
+    %y = aten.mul.Scalar(%a, 1e-30)
+merge-scalar-products: factors of which one grows and one shrinks -> refused: shrinks and one grows
+    - %a = aten.mul.Scalar(%x: f32[2, 3], 1e-10); %y = aten.mul.Scalar(%a, 10000000000.0)
+    - %a = aten.mul.Scalar(%x: f32[2, 3], 1000000000000000.0); %y = aten.mul.Scalar(%a, 1e-15)
+merge-scalar-products: a factor known only at run time -> unchanged
+    - %a = aten.mul.Scalar(%x: f32[3], %n: int<n>); %y = aten.mul.Scalar(%a, 2.0)
+    - %a = aten.mul.Scalar(%x: f32[3], 2.0); %y = aten.mul.Scalar(%a, %n: int<n>)
+""",
+)

@@ -1,49 +1,18 @@
 """RollToCat: beyond its documented example, and what it leaves alone."""
 
-from typing import Any
+from rewrite_cases import cases
 
 from stepwell.translate.decompositions.aten import slices
-from stepwell.translate.lowerings.lowering import step
 
-
-def test_a_flip_is_refused_with_the_reason(refused: Any, method: Any):
-    refused(
-        method(
-            "%x: tensor<2x3xf32>",
-            "%y = aten.flip.default(%x, [1]) : (tensor<2x3xf32>) -> tensor<2x3xf32>",
-            gives="tensor<2x3xf32>",
-        ),
-        step(slices.roll_to_cat),
-        "gather",
-    )
-
-
-def test_a_roll_without_axes_rolls_the_flat_tensor(apply: Any, method: Any):
-    done = apply(
-        method(
-            "%x: tensor<2x3xf32>",
-            "%y = aten.roll.default(%x, [2]) : (tensor<2x3xf32>) -> tensor<2x3xf32>",
-            gives="tensor<2x3xf32>",
-        ),
-        step(slices.roll_to_cat),
-    )
-    assert done.ops() == [
-        "aten.view.default",
-        "aten.slice.Tensor",
-        "aten.slice.Tensor",
-        "aten.cat.default",
-        "aten.view.default",
-    ]
-
-
-def test_shifts_of_one_axis_that_cancel_vanish(apply: Any, method: Any):
-    done = apply(
-        method(
-            "%x: tensor<2x3xf32>",
-            "%a = aten.roll.default(%x, [4, -1], [1, 1]) : (tensor<2x3xf32>) -> tensor<2x3xf32>",
-            "%y = aten.neg.default(%a) : (tensor<2x3xf32>) -> tensor<2x3xf32>",
-            gives="tensor<2x3xf32>",
-        ),
-        step(slices.roll_to_cat),
-    )
-    assert done.ops() == ["aten.neg.default"]
+test_roll_to_cat = cases(
+    slices,
+    """
+roll-to-cat: a flip is refused with the reason -> refused: gather
+    %y = aten.flip.default(%x: f32[2, 3], [1])
+roll-to-cat: a roll without axes rolls the flat tensor -> aten.view.default, aten.slice.Tensor, aten.slice.Tensor, aten.cat.default, aten.view.default
+    %y = aten.roll.default(%x: f32[2, 3], [2])
+roll-to-cat: shifts of one axis that cancel vanish -> aten.neg.default
+    %a = aten.roll.default(%x: f32[2, 3], [4, -1], [1, 1])
+    %y = aten.neg.default(%a)
+""",
+)

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 import torch
+from rewrite_cases import cases
 from torch import nn
 from torch.export import export
 
@@ -55,11 +56,20 @@ def test_what_is_no_row_of_the_table_is_refused(row: str, refused: Any, method: 
     refused(method(f"%i: {IDS}", *choice(row=row), gives=ROWS), StoreRowInTable(), "no row")
 
 
-def test_other_ids_than_those_looked_up_stay(apply: Any, method: Any):
-    text = method(f"%i: {IDS}, %j: {IDS}", *choice(ids="%j"), gives=ROWS)
-    assert apply(text, StoreRowInTable()).count == 0
-
-
-def test_a_table_that_is_read_elsewhere_stays(refused: Any, method: Any):
-    more = "%z = aten.neg.default(%w) : (tensor<4x4xf32>) -> tensor<4x4xf32>"
-    refused(method(f"%i: {IDS}", *choice(more=more), gives=ROWS), StoreRowInTable(), "held twice")
+test_store_row_in_table = cases(
+    StoreRowInTable,
+    """
+other ids than those looked up stay -> applied 0 times
+    %e = aten.embedding.default(%w: weight f32[4, 4], %i: i64[2, 3])
+    %m = aten.eq.Scalar(%j: i64[2, 3], 2)
+    %v = aten.view.default(%m, [2, 3, 1])
+    %y = aten.where.self(%v, %r: weight f32[4], %e)
+a table that is read elsewhere -> refused: held twice
+    %e = aten.embedding.default(%w: weight f32[4, 4], %i: i64[2, 3])
+    %m = aten.eq.Scalar(%i, 2)
+    %v = aten.view.default(%m, [2, 3, 1])
+    %y = aten.where.self(%v, %r: weight f32[4], %e)
+    %z = aten.neg.default(%w)
+    return %y
+""",
+)

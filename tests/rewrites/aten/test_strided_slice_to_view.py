@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 import torch
+from rewrite_cases import cases
 
 from stepwell.translate.decompositions.aten import views
 from stepwell.translate.lowerings.lowering import step as step_of
@@ -31,25 +32,16 @@ def test_every_window_takes_what_torch_takes(
     assert torch.equal(done.program.run(x)[0], x[:, bounds[0] : bounds[1] : step])
 
 
-def test_whole_periods_need_no_padding(apply: Any, method: Any):
-    done = apply(taken(9, 2, 9, 3, method), step_of(views.strided_slice_to_view))
-    assert done.ops() == ["aten.view.default", "aten.slice.Tensor", "aten.view.default"]
-
-
-def test_a_step_of_one_is_left_alone(refused: Any, method: Any):
-    refused(taken(8, 1, 5, 1, method), step_of(views.strided_slice_to_view))
-
-
-def test_an_empty_slice_is_refused(refused: Any, method: Any):
-    refused(taken(8, 5, 5, 2, method), step_of(views.strided_slice_to_view), "the slice is empty")
-
-
-def test_a_symbolic_axis_is_refused(refused: Any, method: Any):
-    given = 'tensor<8x?xf32, #stepwell.shape<[8, "2*s0"]>>'
-    made = 'tensor<8x?xf32, #stepwell.shape<[8, "s0"]>>'
-    text = method(
-        f"%x: {given}",
-        f"%y = aten.slice.Tensor(%x, 1, 0, 9223372036854775807, 2) : ({given}) -> {made}",
-        gives=made,
-    )
-    refused(text, step_of(views.strided_slice_to_view), "symbolic")
+test_strided_slice_to_view = cases(
+    views,
+    """
+strided-slice-to-view: whole periods need no padding -> aten.view.default, aten.slice.Tensor, aten.view.default
+    %y = aten.slice.Tensor(%x: f32[2, 9], 1, 2, 9, 3)
+strided-slice-to-view: a step of one -> unchanged
+    %y = aten.slice.Tensor(%x: f32[2, 8], 1, 1, 5, 1)
+strided-slice-to-view: an empty slice -> refused: the slice is empty
+    %y = aten.slice.Tensor(%x: f32[2, 8], 1, 5, 5, 2)
+strided-slice-to-view: a symbolic axis -> refused: symbolic
+    %y = aten.slice.Tensor(%x: f32[8, 2*s0], 1, 0, 9223372036854775807, 2)
+""",
+)

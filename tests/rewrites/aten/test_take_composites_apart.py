@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 import torch
+from rewrite_cases import cases
 
 from stepwell.translate.rewrites.calls.decompose_composites import DecomposeComposites
 
@@ -28,33 +29,17 @@ def test_an_operator_becomes_what_pytorch_computes_it_as(
     assert ops is None or len(done.ops()) == ops
 
 
-NEAR: dict[str, tuple[tuple[str, ...], str, str]] = {
-    "a kernel of PyTorch's own": (
-        (f"%x: {X}", f"%y = aten.exp.default(%x) : ({X}) -> {X}"),
-        X,
-        "",
-    ),
-    "rows of run time": (
-        (f"%x: {ROWS}", f"%y = aten.mse_loss.default(%x, %x) : ({ROWS}, {ROWS}) -> tensor<f32>"),
-        "tensor<f32>",
-        "known only at run time",
-    ),
-    "another namespace": (
-        (
-            "%x: tensor<3x32xf32>",
-            '%y = stepwell_mx.quantize_dequantize.default(%x, "fp4e2m1") : '
-            "(tensor<3x32xf32>) -> tensor<3x32xf32>",
-        ),
-        "tensor<3x32xf32>",
-        "",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", NEAR)
-def test_what_stays_whole_keeps_its_reason(refused: Any, method: Any, name: str) -> None:
-    lines, gives, reason = NEAR[name]
-    refused(method(*lines, gives=gives), DecomposeComposites(), reason)
+test_take_composites_apart = cases(
+    DecomposeComposites,
+    """
+what stays whole keeps its reason -> unchanged
+    %y = aten.exp.default(%x: f32[3, 4])
+rows of run time -> refused: known only at run time
+    %y = aten.mse_loss.default(%x: f32[s0, 4], %x)
+another namespace -> unchanged
+    %y = stepwell_mx.quantize_dequantize.default(%x: f32[3, 32], "fp4e2m1")
+""",
+)
 
 
 def filled(real: torch.Tensor, imag: torch.Tensor) -> torch.Tensor:

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from rewrite_cases import cases
 
 from stepwell.ir.rewriting.rewrite import Rewrite
 from stepwell.translate.canonicalize import activations, neutral_arithmetic, powers, sums
@@ -18,13 +19,6 @@ RULE = {
     for module in (activations, neutral_arithmetic, norms, powers, sums)
     for rule in module.RULES
 }
-
-
-def symbolic(*shape: int | str) -> str:
-    """A float tensor type whose sizes may be expressions."""
-    sizes = "x".join("?" if isinstance(d, str) else str(d) for d in shape)
-    stated = ", ".join(f'"{d}"' if isinstance(d, str) else str(d) for d in shape)
-    return f"tensor<{sizes}xf32, #stepwell.shape<[{stated}]>>"
 
 
 @pytest.mark.parametrize(
@@ -60,100 +54,41 @@ def test_a_number_that_is_not_written_down_is_none_to_rewrite_with(
     refused(text, rewrite, reason)
 
 
-@pytest.mark.parametrize(
-    ("rewrite", "call", "given", "gives", "reason"),
-    [
-        (
-            step(slices.normalize_slice),
-            "narrow.default(%x, 0, -2, 2)",
-            ("s0", 3),
-            (2, 3),
-            "size s0",
-        ),
-        (
-            RULE["instance-norm-to-group-norm"],
-            "instance_norm.default(%x, none, none, none, none, true, 0.1, 1.0e-5, false)",
-            (2, "s0", 4),
-            (2, "s0", 4),
-            "channels",
-        ),
-        (
-            step(views.pixel_shuffle_to_permute),
-            "channel_shuffle.default(%x, 2)",
-            (2, 4, "s0", 3),
-            (2, 4, "s0", 3),
-            "symbolic",
-        ),
-        (step(slices.roll_to_cat), "roll.default(%x, [1], [0])", ("s0", 3), ("s0", 3), "symbolic"),
-        (
-            step(normalizations.variance_to_means),
-            "var.correction(%x, [1, 2], correction=1)",
-            (2, "s0", 3),
-            (2,),
-            "symbolic",
-        ),
-        (
-            step(views.normalize_expand),
-            "expand_copy.default(%x, [-1, 3])",
-            ("s0", 3),
-            ("s0", 3),
-            "",
-        ),
-    ],
-    ids=lambda value: value.split(".")[0] if isinstance(value, str) else type(value).__name__,
+test_what_is_known_at_run_time = cases(
+    slices,
+    norms,
+    views,
+    normalizations,
+    products,
+    """
+normalize-slice: an axis of unknown length -> refused: size s0
+    %y = aten.narrow.default(%x: f32[s0, 3], 0, -2, 2)
+instance-norm-to-group-norm: an axis of unknown length -> refused: channels
+    %y = aten.instance_norm.default(%x: f32[2, s0, 4], none, none, none, none, true, 0.1, 1e-05, false)
+pixel-shuffle-to-permute: an axis of unknown length -> refused: symbolic
+    %y = aten.channel_shuffle.default(%x: f32[2, 4, s0, 3], 2)
+roll-to-cat: an axis of unknown length -> refused: symbolic
+    %y = aten.roll.default(%x: f32[s0, 3], [1], [0])
+variance-to-means: an axis of unknown length -> refused: symbolic
+    %y = aten.var.correction(%x: f32[2, s0, 3], [1, 2], correction=1)
+normalize-expand: an axis of unknown length -> unchanged
+    %y = aten.expand_copy.default(%x: f32[s0, 3], [-1, 3]) -> f32[s0, 3]
+normalize-expand: the open size of an empty tensor cannot be left to a view -> refused: no -1
+    %y = aten.broadcast_to.default(%x: f32[s0, 0], [2, 5, 0]) -> f32[2, 5, 0]
+normalize-reduction: the open size of an empty tensor cannot be left to a view -> refused: no -1
+    %y = aten.sum.dim_IntList(%x: f32[2, 0, s0], [0])
+normalize-selection: the open size of an empty tensor cannot be left to a view -> refused: no -1
+    %y = aten.select.int(%x: f32[2, 0, s0], 0, 1)
+reshape-to-view: the open size of an empty tensor cannot be left to a view -> refused: no -1
+    %y = aten.unsqueeze.default(%x: f32[2, 0, s0], 0)
+split-to-slices: the open size of an empty tensor cannot be left to a view -> refused: no -1
+    %y = aten.unbind.int(%x: f32[1, 0, s0])
+stack-to-cat: the open size of an empty tensor cannot be left to a view -> refused: no -1
+    %y = aten.stack.default([%x: f32[0, s0], %x])
+variance-to-means: the open size of an empty tensor cannot be left to a view -> refused: no -1
+    %y = aten.var.correction(%x: f32[2, 0, s0], [0], correction=0)
+split-to-slices: parts of unknown length are cut at run time -> aten.slice.Tensor
+    %y, %a = aten.split_with_sizes.default(%x: f32[7], [2, %n: int<s0>]) -> (f32[2], f32[s0])
+    return %y
+""",
 )
-def test_an_axis_of_unknown_length_stays(
-    rewrite: Rewrite[Any],
-    call: str,
-    given: tuple[int | str, ...],
-    gives: tuple[int | str, ...],
-    reason: str,
-    refused: Any,
-    method: Any,
-) -> None:
-    made = symbolic(*gives) if "s0" in gives else f"tensor<{'x'.join(map(str, gives))}xf32>"
-    line = f"%y = aten.{call} : ({symbolic(*given)}) -> {made}"
-    refused(method(f"%x: {symbolic(*given)}", line, gives=made), rewrite, reason)
-
-
-@pytest.mark.parametrize(
-    ("rewrite", "call", "given", "gives"),
-    [
-        (step(views.normalize_expand), "broadcast_to.default(%x, [2, 5, 0])", ("s0", 0), (2, 5, 0)),
-        (step(products.normalize_reduction), "sum.dim_IntList(%x, [0])", (2, 0, "s0"), (0, "s0")),
-        (step(slices.normalize_selection), "select.int(%x, 0, 1)", (2, 0, "s0"), (0, "s0")),
-        (step(views.reshape_to_view), "unsqueeze.default(%x, 0)", (2, 0, "s0"), (1, 2, 0, "s0")),
-        (step(slices.split_to_slices), "unbind.int(%x)", (1, 0, "s0"), (0, "s0")),
-        (step(slices.stack_to_cat), "stack.default([%x, %x])", (0, "s0"), (2, 0, "s0")),
-        (
-            step(normalizations.variance_to_means),
-            "var.correction(%x, [0], correction=0)",
-            (2, 0, "s0"),
-            (0, "s0"),
-        ),
-    ],
-    ids=lambda value: value.split(".")[0] if isinstance(value, str) else type(value).__name__,
-)
-def test_the_open_size_of_an_empty_tensor_cannot_be_left_to_a_view(
-    rewrite: Rewrite[Any],
-    call: str,
-    given: tuple[int | str, ...],
-    gives: tuple[int | str, ...],
-    refused: Any,
-    method: Any,
-) -> None:
-    made = symbolic(*gives) if "s0" in gives else f"tensor<{'x'.join(map(str, gives))}xf32>"
-    operands = ", ".join([symbolic(*given)] * call.count("%x"))
-    line = f"%y = aten.{call} : ({operands}) -> {made}"
-    refused(method(f"%x: {symbolic(*given)}", line, gives=made), rewrite, "no -1")
-
-
-def test_parts_of_unknown_length_are_cut_at_run_time(apply: Any, method: Any) -> None:
-    line = (
-        "%y, %a = aten.split_with_sizes.default(%x, [2, %n]) : "
-        f'(tensor<7xf32>, !stepwell.int<"s0">) -> (tensor<2xf32>, {symbolic("s0")})'
-    )
-    size = f'%n = aten.sym_size.int(%z, 0) : ({symbolic("s0")}) -> !stepwell.int<"s0">'
-    text = method(f"%x: tensor<7xf32>, %z: {symbolic('s0')}", size, line, gives="tensor<2xf32>")
-    done = apply(text, step(slices.split_to_slices))
-    assert done.ops() == ["aten.slice.Tensor"]

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from rewrite_cases import cases
 
 from stepwell.translate.decompositions.aten import attention
 from stepwell.translate.lowerings.lowering import step
@@ -74,11 +75,14 @@ def test_what_differs_in_one_thing_is_left(left: Any, written: Any, near_miss: A
     left(written(*lines), rewrite, reason)
 
 
-def test_a_triangle_of_any_length_is_laid_out(asked: Any, written: Any) -> None:
-    of = "f32[1, 1, s, 8]"
-    line = f"%y = aten.scaled_dot_product_attention.default(%q, %q, %q, none, 0.0, true) : ({of}, {of}, {of}) -> {of}"
+def test_a_triangle_of_any_length_is_laid_out(asked: Any) -> None:
     rewrite = step(attention.expand_attention, lays_out_triangles=True)
-    assert asked(written(f"%q: {of}", line), rewrite) == (1, [])
+    assert asked(
+        """
+        %y = aten.scaled_dot_product_attention.default(%q: f32[1, 1, s, 8], %q, %q, none, 0.0, true)
+        """,
+        rewrite,
+    ) == (1, [])
 
 
 TRUTHS = "%s = aten._to_copy.default(%t, dtype=f32) : (i1[2, 3, 3]) -> f32[2, 3, 3]"
@@ -104,26 +108,19 @@ def test_where_nothing_is_nan_nothing_is_lost(asked: Any, written: Any, name: st
     assert asked(written(*lines), rewrite, "xnnpack", numerics="strict") == (1, [])
 
 
-SCALED = {
-    "integers": ("i32[1, 2, 4, 8]", (), "%s = aten.mul.Scalar(%q, 0.5) : (i32[1, 2, 4, 8]) -> f32[1, 2, 4, 8]"),
-    "a number of run time": (
-        "f32[1, 2, 4, 8]",
-        ('%n = aten.sym_size.int(%q, 1) : (f32[1, 2, 4, 8]) -> !stepwell.int<"2">',),
-        '%s = aten.mul.Scalar(%q, %n) : (f32[1, 2, 4, 8], !stepwell.int<"2">) -> f32[1, 2, 4, 8]',
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", SCALED)
-def test_what_is_no_scale_stays_in_front_of_attention(apply: Any, written: Any, name: str) -> None:
-    q, size, scaled = SCALED[name]
-    lines = (
-        *size,
-        scaled,
-        "%c = aten.matmul.default(%s, %k) : (f32[1, 2, 4, 8], f32[1, 2, 8, 4]) -> f32[1, 2, 4, 4]",
-        "%w = aten._softmax.default(%c, -1, false) : (f32[1, 2, 4, 4]) -> f32[1, 2, 4, 4]",
-        "%y = aten.matmul.default(%w, %v) : (f32[1, 2, 4, 4], f32[1, 2, 4, 8]) -> f32[1, 2, 4, 8]",
-    )
-    arguments = f"%q: {q}, %k: f32[1, 2, 8, 4], %v: f32[1, 2, 4, 8]"
-    ops = apply(written(arguments, *lines), RecognizeAttention()).ops()
-    assert "aten.mul.Scalar" in ops and ops[-1] == "aten.scaled_dot_product_attention.default"
+test_what_rewrites_of_attention_leave = cases(
+    RecognizeAttention,
+    """
+what is no scale stays in front of attention -> aten.mul.Scalar, aten.permute.default, aten.scaled_dot_product_attention.default
+    %s = aten.mul.Scalar(%q: i32[1, 2, 4, 8], 0.5)
+    %c = aten.matmul.default(%s, %k: f32[1, 2, 8, 4])
+    %w = aten._softmax.default(%c, -1, false)
+    %y = aten.matmul.default(%w, %v: f32[1, 2, 4, 8])
+a number of run time -> aten.sym_size.int, aten.mul.Scalar, aten.permute.default, aten.scaled_dot_product_attention.default
+    %n = aten.sym_size.int(%q: f32[1, 2, 4, 8], 1)
+    %s = aten.mul.Scalar(%q, %n)
+    %c = aten.matmul.default(%s, %k: f32[1, 2, 8, 4])
+    %w = aten._softmax.default(%c, -1, false)
+    %y = aten.matmul.default(%w, %v: f32[1, 2, 4, 8])
+""",
+)

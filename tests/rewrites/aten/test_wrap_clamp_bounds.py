@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from rewrite_cases import cases
 from torch import Tensor, nn
 
 import stepwell
@@ -29,24 +30,21 @@ def test_every_negative_bound_is_wrapped(bounds: str, apply: Any, method: Any):
     )
 
 
-@pytest.mark.parametrize(
-    ("bounds", "held", "gives"),
-    [
-        ("0, 255", "ui8", "ui8"),  # Bytes already.
-        ("-1, 3", "i8", "i8"),  # A signed type holds them.
-        ("-1.5, 3", "ui8", "f32"),  # Promoted, and compared as they are.
-    ],
+test_wrap_clamp_bounds = cases(
+    WRAP,
+    RULES,
+    """
+wrap-clamp-bounds: 0, 255-ui8-ui8 -> unchanged
+    %y = aten.clamp.default(%x: ui8[4], 0, 255)
+wrap-clamp-bounds: -1, 3-i8-i8 -> unchanged
+    %y = aten.clamp.default(%x: i8[4], -1, 3)
+wrap-clamp-bounds: -1.5, 3-ui8-f32 -> unchanged
+    %y = aten.clamp.default(%x: ui8[4], -1.5, 3)
+merge-clamps: clamps of bounds that wrap are not merged -> refused: wrap
+    %a = aten.clamp.default(%x: ui8[4], 0, 5)
+    %y = aten.clamp.default(%a, -1, 3)
+""",
 )
-def test_other_bounds_are_left_alone(bounds: str, held: str, gives: str, refused: Any, method: Any):
-    refused(clamp(bounds, held, method, gives), WRAP())
-
-
-def test_clamps_of_bounds_that_wrap_are_not_merged(refused: Any, method: Any):
-    types = "(tensor<4xui8>) -> tensor<4xui8>"
-    inner = f"%a = aten.clamp.default(%x, 0, 5) : {types}"
-    outer = f"%y = aten.clamp.default(%a, -1, 3) : {types}"
-    text = method("%x: tensor<4xui8>", inner, outer, gives="tensor<4xui8>")
-    refused(text, BY_NAME["merge-clamps"](), "wrap")
 
 
 CLAMPS: dict[str, Callable[[Tensor], Tensor]] = {

@@ -1,43 +1,25 @@
 """Casts that cancel: beyond its documented example, and what it leaves alone."""
 
-from typing import Any
+from rewrite_cases import cases
 
 from stepwell.translate.rewrites.quant import CANCEL_CASTS
 
 STORAGE, QUANTIZED = CANCEL_CASTS
 
-A, B = ("tensor<4x!quant.uniform<i8:f32, " + numbers + ">>" for numbers in ("0.5:3", "0.5:2"))
-R = "tensor<4xf32>"
 
-
-def test_a_quantization_of_what_was_dequantized_alike_is_nothing(apply: Any, method: Any):
-    text = method(
-        f"%x: {A}",
-        f"%r = quant.dcast %x : {A} to {R}",
-        f"%y = quant.qcast %r : {R} to {A}",
-        gives=A,
-    )
-    assert apply(text, *CANCEL_CASTS).ops() == []
-
-
-def test_other_parameters_are_a_requantization(refused: Any, method: Any):
-    text = method(
-        f"%x: {A}",
-        f"%r = quant.dcast %x : {A} to {R}",
-        f"%y = quant.qcast %r : {R} to {B}",
-        gives=B,
-    )
-    refused(text, QUANTIZED)
-    refused(text, STORAGE)
-
-
-def test_casts_of_different_kinds_do_not_undo_each_other(refused: Any, method: Any):
-    text = method(
-        f"%x: {A}",
-        f"%r = quant.dcast %x : {A} to {R}",
-        f"%n = aten.neg.default(%r) : ({R}) -> {R}",
-        f"%y = quant.qcast %n : {R} to {A}",
-        gives=A,
-    )
-    refused(text, QUANTIZED)
-    refused(text, STORAGE)
+test_cancel_casts = cases(
+    STORAGE,
+    QUANTIZED,
+    """
+a quantization of what was dequantized alike is nothing -> nothing
+    %r = quant.dcast(%x: i8<0.5:3>[4])
+    %y = quant.qcast(%r) -> i8<0.5:3>[4]
+cancel-quantization | cancel-storage-casts: other parameters are a requantization -> unchanged
+    %r = quant.dcast(%x: i8<0.5:3>[4])
+    %y = quant.qcast(%r) -> i8<0.5:2>[4]
+cancel-quantization | cancel-storage-casts: casts of different kinds do not undo each other -> unchanged
+    %r = quant.dcast(%x: i8<0.5:3>[4])
+    %n = aten.neg.default(%r)
+    %y = quant.qcast(%n) -> i8<0.5:3>[4]
+""",
+)

@@ -1,70 +1,25 @@
 """Quantize and dequantize ops to types: other spellings, and parameters that are none."""
 
-from typing import Any
-
-import pytest
+from rewrite_cases import cases
 
 from stepwell.translate.rewrites.quant.casts import RULES
 
-QUANTIZE, DEQUANTIZE, *_ = (rule() for rule in RULES)
-
-
-def test_scales_along_an_axis_go_into_the_type(apply: Any, method: Any):
-    text = method(
-        "%x: tensor<2x3xf32>",
-        '%s = stepwell.weight <"s#positive"> "constant" : tensor<2xf32>',
-        '%z = stepwell.weight <"z#zeros"> "constant" : tensor<2xi32>',
-        "%y = quantized_decomposed.quantize_per_channel.default(%x, %s, %z, 0, -127, 127, i8) : "
-        "(tensor<2x3xf32>, tensor<2xf32>, tensor<2xi32>) -> tensor<2x3xi8>",
-        gives="tensor<2x3xi8>",
-    )
-    assert apply(text, QUANTIZE).ops() == ["quant.qcast", "quant.scast"]
-
-
-def test_a_scale_that_is_an_input_has_no_place_in_a_type(refused: Any, method: Any):
-    text = method(
-        "%x: tensor<2x3xi8>, %s: tensor<2xf32>",
-        '%z = stepwell.weight <"z#zeros"> "constant" : tensor<2xi32>',
-        "%y = quantized_decomposed.dequantize_per_channel.default(%x, %s, %z, 0, -127, 127, i8) : "
-        "(tensor<2x3xi8>, tensor<2xf32>, tensor<2xi32>) -> tensor<2x3xf32>",
-        gives="tensor<2x3xf32>",
-    )
-    refused(text, DEQUANTIZE, "computed at run time")
-
-
-def test_a_scale_of_zero_is_no_quantization(refused: Any, method: Any):
-    text = method(
-        "%x: tensor<2xi8>",
-        "%y = quantized_decomposed.dequantize_per_tensor.default(%x, 0.0, 0, -128, 127, i8) : "
-        "(tensor<2xi8>) -> tensor<2xf32>",
-        gives="tensor<2xf32>",
-    )
-    refused(text, DEQUANTIZE, "is not a positive number")
-
-
-def test_a_dynamic_quantization_was_never_a_candidate(refused: Any, method: Any):
-    library, real, stored = "quantized_decomposed", "tensor<2x3xf32>", "tensor<2x3xi8>"
-    numbers = "tensor<1xf64>, tensor<1xi64>"
-    text = method(
-        f"%x: {real}",
-        f"%s, %z = {library}.choose_qparams.tensor(%x, -128, 127, 1.0e-07, i8) : ({real}) -> ({numbers})",
-        f"%q = {library}.quantize_per_tensor.tensor(%x, %s, %z, -128, 127, i8) : ({real}, {numbers}) -> {stored}",
-        f"%y = {library}.dequantize_per_tensor.tensor(%q, %s, %z, -128, 127, i8) : ({stored}, {numbers}) -> {real}",
-        gives=real,
-    )
-    refused(text, QUANTIZE)
-    refused(text, DEQUANTIZE)
-
-
-@pytest.mark.parametrize(
-    ("stored", "low", "high"),
-    [("ui8", 0, 255), ("i16", -32768, 32767), ("i32", -2147483648, 2147483647)],
+test_type_quantize = cases(
+    RULES,
+    """
+type-quantize: scales along an axis go into the type -> quant.qcast, quant.scast
+    %y = quantized_decomposed.quantize_per_channel.default(%x: f32[2, 3], %s: constant "s#positive" f32[2], %z: constant "z#zeros" i32[2], 0, -127, 127, i8)
+type-dequantize: a scale that is an input has no place in a type -> refused: computed at run time
+    %y = quantized_decomposed.dequantize_per_channel.default(%x: i8[2, 3], %s: f32[2], %z: constant "z#zeros" i32[2], 0, -127, 127, i8)
+type-dequantize: a scale of zero is no quantization -> refused: is not a positive number
+    %y = quantized_decomposed.dequantize_per_tensor.default(%x: i8[2], 0.0, 0, -128, 127, i8)
+type-quantize | type-dequantize: a dynamic quantization was never a candidate -> unchanged
+    %s, %z = quantized_decomposed.choose_qparams.tensor(%x: f32[2, 3], -128, 127, 1e-07, i8)
+    %q = quantized_decomposed.quantize_per_tensor.tensor(%x, %s, %z, -128, 127, i8)
+    %y = quantized_decomposed.dequantize_per_tensor.tensor(%q, %s, %z, -128, 127, i8)
+type-dequantize: integers of any width are typed -> quant.scast, quant.dcast
+    - %y = quantized_decomposed.dequantize_per_tensor.default(%x: ui8[4], 0.5, 0, 0, 255, ui8)
+    - %y = quantized_decomposed.dequantize_per_tensor.default(%x: i16[4], 0.5, 0, -32768, 32767, i16)
+    - %y = quantized_decomposed.dequantize_per_tensor.default(%x: i32[4], 0.5, 0, -2147483648, 2147483647, i32)
+""",
 )
-def test_integers_of_any_width_are_typed(stored: str, low: int, high: int, apply: Any, method: Any):
-    text = method(
-        f"%x: tensor<4x{stored}>",
-        f"%y = quantized_decomposed.dequantize_per_tensor.default(%x, 0.5, 0, {low}, {high}, {stored})"
-        f" : (tensor<4x{stored}>) -> tensor<4xf32>",
-        gives="tensor<4xf32>",
-    )
-    assert apply(text, DEQUANTIZE).ops() == ["quant.scast", "quant.dcast"]
