@@ -16,14 +16,14 @@ from xdsl.dialects.builtin import IntegerAttr, TensorType
 from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 
 from stepwell.backends.cortex_m.limits import limit_problems
-from stepwell.backends.cortex_m.schemas import declaration, field_of
+from stepwell.backends.cortex_m.schemas import declarations, field_of
 from stepwell.backends.executorch.container import (
     Container,
     ScalarType,
     TensorValue,
     contiguous,
 )
-from stepwell.backends.executorch.kernels.missing_kernels import emission_problems
+from stepwell.backends.executorch.kernels import missing_kernels
 from stepwell.backends.executorch.kernels.scalar_types import scalar_type
 from stepwell.backends.executorch.writing.builder import ContainerBuilder
 from stepwell.backends.executorch.writing.emit import MethodEmitter, PayloadWriters
@@ -46,7 +46,7 @@ from stepwell.dialects.cmsis.ops.movement import DTYPES, is_taken_as_channels_la
 from stepwell.dialects.cmsis.ops.places import IN_PLACE
 from stepwell.dialects.quant import StorageCast
 from stepwell.dialects.quant.types import quantization, storage_dtype, storage_element
-from stepwell.ir.diagnostics import Problem, UnsupportedError, VerificationError, describe_op
+from stepwell.ir.diagnostics import Problem, UnsupportedError, describe_op
 from stepwell.ir.dtypes import element_bytes
 from stepwell.ir.program import Program
 from stepwell.ir.signature import Port
@@ -69,14 +69,11 @@ def emit(program: Program, delegates: PayloadWriters | None = None) -> Container
         delegates: writers of payloads by the class of the delegate op.
 
     Raises:
-        VerificationError: an accumulator can overflow with the actual weights.
-        UnsupportedError: naming every op beside the library's that has no kernel.
+        UnsupportedError: naming every op that has no kernel, or whose accumulator can overflow.
     """
-    if problems := list(limit_problems(program)):
-        raise VerificationError(problems)
     writers = dict(delegates or {})
-    if missing := calls_that_lack_kernels(program, writers):
-        raise UnsupportedError(missing)
+    if problems := emission_problems(program, writers):
+        raise UnsupportedError(problems)
     builder = ContainerBuilder()
     for name, func in program.methods.items():
         CortexMEmitter(builder, builder.method(name), program, func, writers).emit()
@@ -87,20 +84,32 @@ def emit(program: Program, delegates: PayloadWriters | None = None) -> Container
     return builder.finish()
 
 
-def calls_that_lack_kernels(
+def emission_problems(
     program: Program, delegates: Collection[type[Operation]] = ()
 ) -> list[Problem]:
-    """What `emit` refuses of a program, weights aside."""
+    """Everything that `emit` refuses of a program; `delegates` are ops that have payloads."""
     own = {type(op) for op in program.module.walk() if isinstance(op, CmsisOp | StorageCast)}
-    return [*emission_problems(program, own | {*delegates}), *unsized(program)]
+    problems = missing_kernels.emission_problems(program, own | {*delegates})
+    if TARGET_METHOD in program.methods:
+        fact = f"a .pte of this target has a method {TARGET_METHOD!r} of its own"
+        problems.append(Problem(fact, f"method @{TARGET_METHOD}", "give the method another name"))
+    return [*problems, *_impossible_calls(program), *limit_problems(program)]
 
 
-def unsized(program: Program) -> Iterator[Problem]:
-    """Library calls whose result's size is known only at run time, if the operator sets none."""
+def _impossible_calls(program: Program) -> Iterator[Problem]:
+    """Library calls of operators that the installed ExecuTorch lacks, or of a dynamic shape."""
     for op in program.module.walk():
-        if not isinstance(op, CmsisOp) or not op.OPERATOR or op.RESIZES:
+        if not isinstance(op, CmsisOp) or not op.OPERATOR:
             continue
-        if not all(is_static(value.type) for value in (*op.operands, *op.results)):
+        if op.OPERATOR not in declarations():
+            yield Problem(
+                f"the cortex_m library of the installed ExecuTorch has no {op.OPERATOR}",
+                describe_op(op),
+                "pip install 'executorch>=1.5'",
+            )
+        if not op.RESIZES and not all(
+            is_static(value.type) for value in (*op.operands, *op.results)
+        ):
             yield Problem(
                 f"{op.name}: the operator does not resize its result, and its shape is dynamic",
                 describe_op(op),
@@ -219,7 +228,7 @@ class CortexMEmitter(MethodEmitter):
     # -- calls ---------------------------------------------------------------------------------
 
     def _library_call(self, op: CmsisOp) -> None:
-        schema = declaration(op)
+        schema = declarations()[op.OPERATOR]
         operands = self._operands(op)
         order = self._order(next(iter(operands.values())))
         is_elementwise = dims(op.output.type) in {dims(v.type) for v in op.operands}

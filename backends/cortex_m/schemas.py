@@ -8,7 +8,6 @@ import re
 from stepwell.backends.executorch.reading.read import shipped
 from stepwell.dialects.aten.schema import Schema, parse_schema
 from stepwell.dialects.cmsis.ops import LIBRARY_OPS, CmsisOp
-from stepwell.ir.diagnostics import UnsupportedError, describe_op
 
 _DECLARATION = re.compile(r"^- func: (cortex_m::\S.*)$", re.MULTILINE)
 
@@ -26,22 +25,6 @@ def op_classes() -> dict[str, type[CmsisOp]]:
     """Kernel name (`cortex_m::transpose.out`) → op class, for ops of the installed library."""
     known = declarations()
     return {f"cortex_m::{cls.OPERATOR}.out": cls for cls in LIBRARY_OPS if cls.OPERATOR in known}
-
-
-def declaration(op: CmsisOp) -> Schema:
-    """Return the schema of an op's out variant.
-
-    Raises:
-        UnsupportedError: the library of the installed ExecuTorch is older than the operator.
-    """
-    found = declarations().get(op.OPERATOR)
-    if found is None:
-        raise UnsupportedError(
-            f"the cortex_m library of the installed ExecuTorch has no {op.OPERATOR}",
-            where=describe_op(op),
-            help="pip install 'executorch>=1.5'",
-        )
-    return found
 
 
 def field_of(argument: str) -> str:

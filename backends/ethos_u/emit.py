@@ -13,7 +13,8 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Operation, Region
 
 from stepwell.backends.cortex_m.emit import emit as emit_cortex_m
-from stepwell.backends.ethos_u.vela import BACKEND, Estimate, compile_tosa
+from stepwell.backends.ethos_u.accelerators import ACCELERATORS
+from stepwell.backends.ethos_u.vela import BACKEND, Estimate, compile_tosa, is_installed
 from stepwell.backends.executorch.writing.emit import DelegatePayload
 from stepwell.backends.executorch.writing.serialize import to_bytes
 from stepwell.backends.tosa.emit import TARGET, to_tosa
@@ -56,18 +57,15 @@ def _delegate_ops(program: Program) -> Iterator[DelegateOp]:
         yield from (op for op in func.walk() if isinstance(op, DelegateOp))
 
 
-def refusals(program: Program) -> dict[str, str]:
-    """The model's node at which each refused delegate fails → Vela's message."""
-    found: dict[str, str] = {}
+def refusals(program: Program) -> Iterator[tuple[Operation, str]]:
+    """The operator at which each refused delegate fails, and Vela's message; none without Vela."""
     for op in _delegate_ops(program):
-        reason = _refusal(op, program.weights, None)
+        is_compiled = is_installed() and op.accelerator.data in ACCELERATORS
+        reason = _refusal(op, program.weights, None) if is_compiled else None
         if reason is not None:
             length, reason = _shortest(op, program.weights, reason)
-            nodes = [node_name(part.location) for part in _operators(op)[:length]]
-            named = next((node for node in reversed(nodes) if node is not None), None)
-            if named is not None:
-                found.setdefault(named, reason)
-    return found
+            tried = _operators(op)[:length][::-1]
+            yield next((part for part in tried if node_name(part.location)), op), reason
 
 
 def _shortest(op: DelegateOp, weights: WeightStore, reason: str) -> tuple[int, str]:

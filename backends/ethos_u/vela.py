@@ -55,7 +55,7 @@ def is_installed() -> bool:
     return find_spec("ethosu") is not None
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=32)
 def compile_tosa(data: bytes, accelerator: str) -> Compiled:
     """Compile a TOSA flatbuffer; recent results are cached.
 

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from stepwell.backends.executorch.container import (
+    MAX_RANK,
     MAX_SIZE,
     Constant,
     Container,
@@ -32,8 +33,7 @@ from stepwell.backends.executorch.container import (
 from stepwell.ir.diagnostics import Problem, VerificationError
 
 _MAX_PROBLEMS = 20
-_MAX_ARENA = 2**40
-_MAX_RANK = 16  # kTensorDimensionLimit of the runtime.
+_MAX_ARENA = 2**63 - 1
 
 
 def check(container: Container) -> None:
@@ -105,8 +105,8 @@ def _value_faults(container: Container, method: Method, value: Value) -> Iterato
 
 def _tensor_faults(container: Container, method: Method, value: TensorValue) -> Iterator[str]:
     rank = len(value.sizes)
-    if rank > _MAX_RANK:  # For such a rank not even the product of sizes is computed.
-        yield f"{rank} dimensions; the runtime has at most {_MAX_RANK}"
+    if rank > MAX_RANK:  # For such a rank not even the product of sizes is computed.
+        yield f"{rank} dimensions; the runtime has at most {MAX_RANK}"
         return
     if any(not 0 <= size <= MAX_SIZE for size in value.sizes):
         yield f"sizes {value.sizes} are not within 0 and 2**31 - 1"

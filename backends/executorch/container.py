@@ -18,6 +18,10 @@ Data = bytes | memoryview
 """Bytes; a `memoryview` if they stay in the tensor or file from which they came."""
 
 MAX_SIZE = 2**31 - 1
+MAX_RANK = 16
+"""`kTensorDimensionLimit` of the runtime."""
+MAX_ELEMENTS = 2**40
+"""Of one tensor; no machine has the memory."""
 
 
 class ScalarType(IntEnum):

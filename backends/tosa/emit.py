@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -28,7 +29,7 @@ from stepwell.backends.tosa.graph import (
     Shape,
     Tensor,
 )
-from stepwell.backends.tosa.storage import held_dtype, to_bytes
+from stepwell.backends.tosa.storage import held_dtype, stored_size, to_bytes
 from stepwell.dialects.tosa.attributes import BlockScaledType, EnumerationAttr, ShapeType
 from stepwell.dialects.tosa.base import Field, TosaOp
 from stepwell.dialects.tosa.codes import code_of_element
@@ -45,6 +46,7 @@ from stepwell.dialects.tosa.structural import (
 )
 from stepwell.ir.core import StateOp, UpdateOp, WeightOp
 from stepwell.ir.diagnostics import (
+    Problem,
     StepwellError,
     UnsupportedError,
     describe_location,
@@ -57,6 +59,8 @@ from stepwell.ir.types import WeightAttr, dims
 from stepwell.ir.weights import dense_bytes
 
 BLOCK_SHAPE_32 = 32
+LARGEST = 2**31 - 2**20
+"""The bytes of all constants: the largest offset of a flatbuffer is 2 GiB."""
 TARGET = "tosa.target"
 """The module's attribute that names the target of the lowering."""
 
@@ -78,12 +82,35 @@ def to_graph(program: Program, method: str = "forward") -> Graph:
             help='lower it first: stepwell.lower(program, "tosa-1.1+fp")',
         )
     func = program.method(method)
+    if problems := list(_too_large(func)):
+        raise UnsupportedError(problems)
     signature = program.signature(func.sym_name.data)
     inputs = [port.name for port in signature.runtime_inputs]
     outputs = [port.name for port in signature.runtime_outputs]
     emitter = _Emitter(program)
     emitter.main(func, inputs, outputs)
     return Graph(emitter.regions, _version(program))
+
+
+def emission_problems(program: Program) -> list[Problem]:
+    """Everything that the flatbuffers of a program's methods cannot hold."""
+    return [problem for func in program.methods.values() for problem in _too_large(func)]
+
+
+def _too_large(func: FuncOp) -> Iterator[Problem]:
+    types = [op.results[0].type for op in func.walk() if isinstance(op, WeightOp | ConstOp)]
+    if (size := sum(map(_constant_bytes, types))) > LARGEST:
+        fact = f"the constants take {size} bytes: a TOSA flatbuffer holds at most 2 GiB"
+        where = f"method @{func.sym_name.data}"
+        yield Problem(fact, where, "quantize the weights, or split the model")
+
+
+def _constant_bytes(type_: Attribute) -> int:
+    assert isinstance(type_, TensorType)
+    count, element = math.prod(type_.get_shape()), type_.element_type
+    if isinstance(element, BlockScaledType):
+        return stored_size(count, element.payload) + count // BLOCK_SHAPE_32
+    return stored_size(count, element)
 
 
 def _version(program: Program) -> tuple[int, int, int, bool]:

@@ -17,22 +17,9 @@ from stepwell.ir.diagnostics import StepwellError
 _WRITTEN_AS = {VariableReadOp.CODE: IdentityOp.CODE, VariableWriteOp.CODE: IdentityOp.CODE}
 """As tosa-opt writes them: the reference model runs them only as IDENTITY with their attributes."""
 
-LARGEST = 2**31 - 2**20
-"""The largest offset of a flatbuffer is 2 GiB."""
-
 
 def write_graph(graph: Graph) -> bytes:
     """Return the `.tosa` file of a graph."""
-    size = sum(
-        len(tensor.data) + len(tensor.scale_data)
-        for region in graph.regions
-        for tensor in region.tensors
-    )
-    if size > LARGEST:
-        raise StepwellError(
-            f"the constants take {size} bytes: a TOSA flatbuffer holds at most 2 GiB",
-            help="quantize the weights, or split the model",
-        )
     _needs_no_newer(graph)
     version = dict(zip(("_major", "_minor", "_patch", "_draft"), graph.version, strict=True))
     regions = [_region(region) for region in graph.regions]

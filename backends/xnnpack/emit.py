@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, cast
 
@@ -61,6 +61,7 @@ from stepwell.ir.weights import WeightStore, dense_bytes, dense_size, dense_view
 BACKEND = "XnnpackBackend"
 _INPUT, _OUTPUT = 1, 2
 _LIMIT = 2**31 - 1
+"""The bytes of a constant."""
 _INT4 = ("qcint4", "qbint4")
 
 
@@ -89,7 +90,9 @@ def payload(
             that the runtime does not run.
 
     """
-    emitter = _Emitter(delegate, weights, embed_unpacked_constants, tail, outside, files)
+    if problems := list(delegate_problems(delegate, embed_unpacked_constants)):
+        raise UnsupportedError(problems)
+    emitter = _Emitter(delegate, weights, tail, outside, files)
     with without_collection():
         graph = write_root(schema(), emitter.graph())
     return DelegatePayload(
@@ -113,6 +116,54 @@ def payload_writer(
         outside=outside,
         files=files,
     )
+
+
+def delegate_problems(
+    delegate: DelegateOp, embed_unpacked_constants: bool = False
+) -> Iterator[Problem]:
+    """Everything that a payload cannot hold of a delegate, or the runtime would refuse of it."""
+    for arg in delegate.block.args:
+        users = [use.operation for use in arg.uses]
+        if any(map(_is_cast, users)) and (
+            len({op.results[0].type for op in users}) > 1 or not all(map(_is_cast, users))
+        ):
+            yield Problem(
+                f"input {arg.index} of a delegate is read in several types",
+                describe_op(delegate),
+                "a value has one datatype in XNNPACK; give it to the delegate twice",
+            )
+    for op in delegate.block.ops:
+        if isinstance(op, WeightOp) and (size := _constant_size(op)) > _LIMIT:
+            yield Problem(
+                f"the constant {quoted(op.key.data)} has {size} bytes; one of a delegate has up to "
+                "2 GiB",
+                next((describe_op(use.operation) for use in op.result.uses), describe_op(op)),
+                "quantize the weights, or split the layer",
+            )
+        if isinstance(op, ScaledDotProductAttention):
+            yield Problem(
+                f"{op.name}: ExecuTorch's runtime does not run it (Unhandled node type)",
+                describe_op(op),
+                "write it as batch matrix multiply, softmax, batch matrix multiply",
+            )
+        if not isinstance(op, XnnpackOp):
+            continue
+        for index, value in enumerate(op.operands):
+            weight = _constant_of(value)
+            if weight is not None and not op.packs(index) and not embed_unpacked_constants:
+                yield Problem(
+                    f"{op.name}: operand {index} is the constant {quoted(weight.key.data)}, which "
+                    "XNNPACK does not copy and runtimes free",
+                    describe_op(op),
+                    "hand it to the delegate as an input, or emit with "
+                    "embed_unpacked_constants=True for a runtime known to keep it",
+                )
+
+
+def _constant_of(value: SSAValue) -> WeightOp | None:
+    """The weight that an operand is, perhaps as a quantized type."""
+    owner = value.owner.input.owner if isinstance(value.owner, StorageCast) else value.owner
+    return owner if isinstance(owner, WeightOp) else None
 
 
 def room(delegate: DelegateOp) -> int:
@@ -140,7 +191,6 @@ class _Emitter:
         self,
         delegate: DelegateOp,
         weights: WeightStore,
-        embed: bool,
         tail: Tail | None,
         outside: Collection[str],
         files: WeightFiles | None,
@@ -148,14 +198,12 @@ class _Emitter:
         self.tail, self.outside, self.files = tail, outside, files
         self.delegate = delegate
         self.weights = weights
-        self.embed = embed
         self.named_data: dict[str, NamedData] = {}
         self.values: list[Record] = []
         self.constants: list[Record] = [{"offset": 0, "size": 0, "named_key": ""}]
         self.constant_index: dict[str, int] = {}
         self.ids: dict[SSAValue, int] = {}
         self.packed_ids: dict[tuple[SSAValue, bool], int] = {}
-        self.problems: list[Problem] = []
 
     def graph(self) -> Record:
         """Return the root table."""
@@ -178,8 +226,6 @@ class _Emitter:
                 nodes.append(self._node(op, len(nodes) + 1))
             elif isinstance(op, StorageCast) and op.input in self.ids:
                 self.ids[op.result] = self.ids[op.input]
-        if self.problems:
-            raise UnsupportedError(self.problems)
         return {
             "version": "0",
             "xnodes": nodes,
@@ -194,29 +240,12 @@ class _Emitter:
         """Inputs that arrive as stored integers, with the quantized type they are cast to."""
         types: dict[SSAValue, Attribute] = {}
         for arg in self.delegate.block.args:
-            casts = {u.operation.results[0].type for u in arg.uses if _is_cast(u.operation)}
-            if not casts:
-                continue
-            if len(casts) > 1 or any(not _is_cast(use.operation) for use in arg.uses):
-                self.problems.append(
-                    Problem(
-                        f"input {arg.index} of a delegate is read in several types",
-                        describe_op(self.delegate),
-                        "a value has one datatype in XNNPACK; give it to the delegate twice",
-                    )
-                )
-            types[arg] = next(iter(casts))
+            for use in arg.uses:
+                if _is_cast(use.operation):
+                    types[arg] = use.operation.results[0].type
         return types
 
     def _node(self, op: XnnpackOp, handle: int) -> Record:
-        if isinstance(op, ScaledDotProductAttention):
-            self.problems.append(
-                Problem(
-                    f"{op.name}: ExecuTorch's runtime does not run it (Unhandled node type)",
-                    describe_op(op),
-                    "write it as batch matrix multiply, softmax, batch matrix multiply",
-                )
-            )
         ids = [self._operand(op, index) for index in range(len(op.operands))]
         names = input_names(type(op))
         ids += [NO_VALUE] * (len(names) - len(ids))
@@ -234,19 +263,8 @@ class _Emitter:
         value = op.operands[index]
         if value in self.ids:
             return self.ids[value]
-        weight = value.owner.input.owner if isinstance(value.owner, StorageCast) else value.owner
-        assert isinstance(weight, WeightOp), f"operand {index} of {op.name} is not defined"
-        packed = op.packs(index)
-        if not packed and not self.embed:
-            self.problems.append(
-                Problem(
-                    f"{op.name}: operand {index} is the constant {quoted(weight.key.data)}, which "
-                    "XNNPACK does not copy and runtimes free",
-                    describe_op(op),
-                    "hand it to the delegate as an input, or emit with "
-                    "embed_unpacked_constants=True for a runtime known to keep it",
-                )
-            )
+        weight, packed = _constant_of(value), op.packs(index)
+        assert weight is not None, f"operand {index} of {op.name} is not defined"
         # A value that is packed anywhere is freed, so a packed and an unpacked use are two values.
         known = self.packed_ids.get((value, packed))
         if known is None:
@@ -345,7 +363,7 @@ class _Emitter:
             key += ".int4" * is_int4
             return self._value(type_, buffer=self._buffer(key, data, file=file), scales=(key, file))
         is_shared = key in self.outside and not is_int4
-        if self.tail is None or size > _LIMIT or is_shared:
+        if self.tail is None or is_shared:
             name, held = weights.content_hash(key), weights.get(key)
             data = dense_bytes(pack_int4(held)) if is_int4 else dense_view(held)
         else:
@@ -363,12 +381,6 @@ class _Emitter:
         """The index of a constant whose name is its content hash; it may be written already."""
         index = self.constant_index.get(key)
         if index is None:
-            if len(data) > _LIMIT:
-                raise UnsupportedError(
-                    f"a constant of {len(data)} bytes; a .pte takes up to 2 GiB",
-                    describe_op(self.delegate),
-                    "quantize the weights, or split the model",
-                )
             index = self.constant_index[key] = len(self.constants)
             self.constants.append({"offset": NAMED, "size": len(data), "named_key": key})
             if self.tail is not None and not is_shared and file is None:

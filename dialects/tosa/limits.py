@@ -61,7 +61,7 @@ def limits(op: Operation, level: LevelLimits = EIGHT_K) -> str | None:
 def _excesses(op: Operation, level: LevelLimits) -> Iterator[str]:
     for value in (*op.operands, *op.results):
         if isinstance(value.type, TensorType):
-            yield from _tensor(value.type, level)
+            yield from tensor_limits(value.type, level)
         elif isinstance(value.type, ShapeType) and value.type.rank.data > level.shape:
             yield f"a shape of {value.type.rank.data} sizes is above {level.shape}"
     for name, what in _BOUNDED.items():
@@ -97,7 +97,8 @@ def _numbers(op: Operation, name: str) -> Sequence[int] | None:
 _WITH_SHAPES = (t.MaxPool2dAdaptiveOp, t.AvgPool2dAdaptiveOp, t.Conv2dBlockScaledOp)
 
 
-def _tensor(type_: TensorType, level: LevelLimits) -> Iterator[str]:
+def tensor_limits(type_: TensorType, level: LevelLimits) -> Iterator[str]:
+    """Yield why a level has no tensor of a type."""
     shape = dims(type_)
     if len(shape) > level.rank:
         yield f"rank {len(shape)} is above {level.rank}"

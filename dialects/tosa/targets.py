@@ -27,7 +27,7 @@ from stepwell.dialects.tosa.forms import (
     signature_of,
     spelled,
 )
-from stepwell.dialects.tosa.limits import EIGHT_K, NONE, LevelLimits, limits
+from stepwell.dialects.tosa.limits import EIGHT_K, NONE, LevelLimits, limits, tensor_limits
 from stepwell.ir.core import MutateInputOp, StateOp, UpdateOp, WeightOp
 from stepwell.ir.diagnostics import Problem, StepwellError, describe_op
 from stepwell.ir.dtypes import dtype_name
@@ -126,7 +126,7 @@ class TosaTarget:
         """Yield everything below `root` that this target does not support."""
         for op in root.walk():
             if isinstance(op, FuncOp):
-                yield from _empty_inputs(op)
+                yield from self._unread_inputs(op)
                 yield from impossible_outputs(op)
             if isinstance(op, FuncOp) and "shape" not in self.extensions:
                 symbolic = list(_symbolic_inputs(op))
@@ -175,6 +175,22 @@ class TosaTarget:
         if missing <= _FP8 and "mxfp" in profiles and serves_block_scaling(op):
             return Needs()
         return missing
+
+    def _unread_inputs(self, method: FuncOp) -> Iterator[Problem]:
+        """Yield impossible inputs that no operator uses; an operator would report them itself."""
+        for index, argument in enumerate(method.body.block.args):
+            type_, fact = argument.type, None
+            if any(isinstance(use.operation, TosaOp) for use in argument.uses):
+                continue
+            if _is_empty(type_):
+                fact = f"TOSA has no empty tensors, and this one has the shape {list(dims(type_))}"
+            elif isinstance(type_, TensorType) and (type_.element_type,) not in FORMS[s.ConstOp]:
+                fact = f"TOSA has no element type {dtype_name(type_.element_type)}"
+            elif isinstance(type_, TensorType):
+                fact = next(tensor_limits(type_, self.level), None)
+            if fact is not None:
+                where = f"method @{method.sym_name.data}"
+                yield Problem(f"input {argument.name_hint or index}: {fact}", where)
 
     def _remedy(self, op: Operation) -> str:
         missing = self.missing(op) if has_form(op) and _unknown(op) is None else Needs()
@@ -241,18 +257,6 @@ def _symbolic_inputs(method: FuncOp) -> Iterator[Problem]:
 
 def _is_empty(type_: Attribute) -> bool:
     return isinstance(type_, TensorType) and 0 in dims(type_)
-
-
-def _empty_inputs(method: FuncOp) -> Iterator[Problem]:
-    """Yield inputs without elements that no operator uses; an operator would report them itself."""
-    for index, argument in enumerate(method.body.block.args):
-        is_read = any(isinstance(use.operation, TosaOp) for use in argument.uses)
-        if _is_empty(argument.type) and not is_read:
-            yield Problem(
-                f"input {argument.name_hint or index}: TOSA has no empty tensors, and this one has "
-                f"the shape {list(dims(argument.type))}",
-                f"method @{method.sym_name.data}",
-            )
 
 
 def impossible_outputs(method: FuncOp) -> Iterator[Problem]:

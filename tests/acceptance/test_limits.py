@@ -11,6 +11,7 @@ from torch import nn
 
 import stepwell
 from stepwell.backends.executorch.running.runner import run_pte
+from stepwell.backends.tosa import emit as emit_tosa
 from stepwell.backends.xnnpack import emit
 
 
@@ -111,11 +112,16 @@ def test_operators_that_nothing_runs_are_all_named_and_are_explained() -> None:
 def test_a_constant_beyond_the_format_is_an_error_with_its_size(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    made = stepwell.lower(torch.export.export(nn.Linear(64, 64), (torch.randn(1, 64),)), "xnnpack")
-    made.to_pte()
+    exported = torch.export.export(nn.Linear(64, 64), (torch.randn(1, 64),))
+    made = [stepwell.lower(exported, target) for target in ("xnnpack", "tosa-1.0+fp")]
+    emitted = [each.emit() for each in made]
+    assert all(emitted)
     monkeypatch.setattr(emit, "_LIMIT", 64 * 64 * 4 - 1)  # Two gibibytes, scaled down.
-    with pytest.raises(stepwell.StepwellError, match=r"16384 bytes.*2 GiB"):
-        made.to_pte()
+    monkeypatch.setattr(emit_tosa, "LARGEST", 64 * 65 * 4 - 1)
+    for each in made:
+        for again in (each.emit, lambda each=each: stepwell.lower(exported, each.target.name)):
+            with pytest.raises(stepwell.StepwellError, match=r"16\d\d\d bytes.*2 GiB"):
+                again()
 
 
 LONG = 10**10

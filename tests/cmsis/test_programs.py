@@ -16,7 +16,7 @@ from stepwell.backends.cortex_m.read import read_pte
 from stepwell.backends.cortex_m.schemas import declarations
 from stepwell.backends.executorch.container import Constant, KernelCall, TensorValue
 from stepwell.backends.executorch.reading.read import read_container
-from stepwell.ir.diagnostics import VerificationError
+from stepwell.ir.diagnostics import UnsupportedError
 
 
 class Net(nn.Module):
@@ -238,8 +238,10 @@ def test_what_actual_weights_can_overflow_is_refused_before_bytes_are_written() 
     weights.add("w", torch.tensor([[1, 1, 1, 1], [-100, 0, 0, 100], [0, 0, 0, 0]]).to(torch.int8))
     assert to_pte(stepwell.parse(OVERFLOWS.replace("SHIFT", "15"), weights))
     # Row 1 reaches 100 * 132 + 100 * 123 = 25500, which 2**17 takes past int32.
-    with pytest.raises(VerificationError, match=r"row 1.*overflows int32"):
-        to_pte(stepwell.parse(OVERFLOWS.replace("SHIFT", "17"), weights))
+    overflows = stepwell.parse(OVERFLOWS.replace("SHIFT", "17"), weights)
+    for refused in (to_pte, lambda program: stepwell.lower(program, "cortex-m4")):
+        with pytest.raises(UnsupportedError, match=r"row 1.*overflows int32"):
+            refused(overflows)
 
 
 class Square(nn.Module):

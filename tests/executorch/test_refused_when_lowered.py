@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
@@ -105,3 +108,49 @@ def test_a_linear_layer_by_a_vector_runs(
     lowered = stepwell.lower(exported, "xnnpack")
     torch.testing.assert_close(lowered.run(x, vector)[0], wanted)
     assert lowered.report.delegates == 1
+
+
+IMPOSSIBLE: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...], str]] = {
+    "a rank": (lambda x: x.reshape([1] * 16 + [4]) * 2, (torch.ones(4),), "17 axes|rank 17"),
+    "the rank of an input": (lambda x: x * 2, (torch.ones([1] * 17),), "17 axes|rank 17"),
+    "an input that is not read, complex": (
+        lambda x, y: x * 2,
+        (torch.ones(4), torch.ones(4, dtype=torch.complex64)),
+        "input .*: .* no element type complex64",
+    ),
+    "an input that is not read, long": (
+        lambda x, y: x * 2,
+        (torch.ones(4), torch.ones(1).expand(2**31)),
+        "input .*: an axis of 2147483648|input .*: a tensor of 8589934592 bytes",
+    ),
+    "a tensor of 2^42 elements": (
+        lambda x: (x.expand(2**20, 2**20, 4) + 1).sum(),
+        (torch.ones(4),),
+        "a tensor of [0-9]* (elements|bytes) is above",
+    ),
+}
+
+
+@pytest.mark.parametrize("target", ["xnnpack", "cortex-m55", "tosa-1.0+fp"])
+@pytest.mark.parametrize("name", IMPOSSIBLE)
+def test_a_tensor_that_no_artifact_holds_is_refused(name: str, target: str) -> None:
+    function, inputs, fact = IMPOSSIBLE[name]
+    model = type("Model", (nn.Module,), {"forward": lambda self, x, *y: function(x, *y)})
+    with pytest.raises(UnsupportedError, match=fact):
+        stepwell.lower(torch.export.export(model(), inputs), target)
+
+
+@pytest.mark.parametrize(
+    ("target", "name", "value", "fact"),
+    [
+        ("xnnpack", "n", 2**63, "the integer 9223372036854775808 does not fit 64 bits"),
+        ("xnnpack", "n", "\ud800", "is not Unicode text"),
+        ("cortex-m55", "stepwell_target", 1, "has a method 'stepwell_target' of its own"),
+    ],
+)
+def test_a_method_that_no_artifact_holds_is_refused(
+    target: str, name: str, value: int | str, fact: str
+) -> None:
+    exported = torch.export.export(nn.ReLU(), (torch.ones(4),))
+    with pytest.raises(UnsupportedError, match=fact):
+        stepwell.lower({"forward": exported, name: value}, target)

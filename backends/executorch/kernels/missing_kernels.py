@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
+from math import prod
 
 from xdsl.dialects.builtin import TensorType
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, SSAValue
 
 from stepwell.backends.executorch.bounds import upper_bound
+from stepwell.backends.executorch.container import MAX_ELEMENTS, MAX_RANK, MAX_SIZE
 from stepwell.backends.executorch.decompose import lack_of_pieces
 from stepwell.backends.executorch.kernels.kernel_calls import (
     kernel_limit,
@@ -40,51 +42,56 @@ def emission_problems(program: Program, delegates: Collection[type[Operation]]) 
         delegates: the classes of ops that have payloads.
     """
     return [
-        problem
-        for func in program.methods.values()
-        for problem in (*_missing_kernels(func, delegates), *_unbounded_sizes(func))
+        problem for func in program.methods.values() for problem in _problems_of(func, delegates)
     ]
 
 
-def _unbounded_sizes(func: FuncOp) -> Iterator[Problem]:
-    """The symbolic sizes that have no upper bound, each at the first value that has it."""
-    ranges, seen = get_signature(func).ranges, set[str]()
+def _problems_of(func: FuncOp, delegates: Collection[type[Operation]]) -> list[Problem]:
+    bounds: dict[str, int] = {}
+    unbounded = list(_unbounded_sizes(func, bounds))
+    return [
+        *_unsupported_inputs(func, bounds),
+        *_unsupported_outputs(func),
+        *_missing_kernels(func, delegates, bounds),
+        *unbounded,
+    ]
+
+
+def _unbounded_sizes(func: FuncOp, bounds: dict[str, int]) -> Iterator[Problem]:
+    """The symbolic sizes that have no upper bound, each at the first value that has it.
+
+    Fills in `bounds` of the others.
+    """
+    ranges = get_signature(func).ranges
     where = f"method @{func.sym_name.data}"
     values = [(where, argument) for argument in func.body.block.args]
     values += [(describe_op(op), result) for op in func.body.walk() for result in op.results]
     for place, value in values:
         for dim in dims(value.type) if isinstance(value.type, TensorType) else ():
-            if isinstance(dim, int) or str(dim) in seen:
+            if isinstance(dim, int) or str(dim) in bounds:
                 continue
-            seen.add(str(dim))
+            bounds[str(dim)] = 1
             try:
-                upper_bound(str(dim), ranges)
+                bounds[str(dim)] = upper_bound(str(dim), ranges)
             except UnsupportedError as error:
                 yield from (Problem(p.fact, place, p.help) for p in error.problems)
 
 
-def _missing_kernels(func: FuncOp, delegates: Collection[type[Operation]]) -> list[Problem]:
+def _missing_kernels(
+    func: FuncOp, delegates: Collection[type[Operation]], bounds: Mapping[str, int]
+) -> list[Problem]:
     """Every op of a method that is no delegate and for which the runtime has no kernel."""
     problems: list[Problem] = []
 
     def look(block: Block) -> None:
         for op in block.ops:
-            if (foreign := _foreign_dtype(op)) is not None:
-                problems.append(
-                    Problem(
-                        f"{op_name(op)}: ExecuTorch has no element type {foreign}",
-                        describe_op(op),
-                        "convert the tensors around it; complex numbers as two real ones",
-                    )
-                )
-            elif (long := _too_long(op)) is not None:
-                problems.append(
-                    Problem(
-                        f"{op_name(op)}: an axis of {long} elements is above {LONGEST_AXIS}",
-                        describe_op(op),
-                        "ExecuTorch keeps sizes in 32 bits; make a smaller tensor",
-                    )
-                )
+            unsupported = (
+                found
+                for value in (*op.operands, *op.results)
+                if (found := _unsupported(value, bounds))
+            )
+            if lack := next(unsupported, None):
+                problems.append(Problem(f"{op_name(op)}: {lack[0]}", describe_op(op), lack[1]))
             elif not _can_be_emitted(op, delegates):
                 problems.append(
                     Problem(
@@ -106,49 +113,59 @@ def _missing_kernels(func: FuncOp, delegates: Collection[type[Operation]]) -> li
                     look(region.block)
 
     look(func.body.block)
-    return [*_numbers_of_the_call(func), *problems]
+    return problems
 
 
-def _numbers_of_the_call(func: FuncOp) -> list[Problem]:
-    """The inputs that are numbers: the runtime takes a number only as the program holds it."""
+def _unsupported_inputs(func: FuncOp, bounds: Mapping[str, int]) -> Iterator[Problem]:
+    """The inputs that no call can have; a number is taken only as the program holds it."""
     ports = (port for port in get_signature(func).inputs if port.constant is None)
-    return [
-        Problem(
-            f"input {port.name} is a number known only at run time",
-            f"method @{func.sym_name.data}",
-            "ExecuTorch takes numbers only as they were exported: give a tensor and read it with "
-            ".item(), or leave it out of dynamic_shapes",
-        )
-        for port, argument in zip(ports, func.body.block.args, strict=True)
-        if isinstance(argument.type, ScalarType)
-    ]
+    where = f"method @{func.sym_name.data}"
+    for port, argument in zip(ports, func.body.block.args, strict=True):
+        if isinstance(argument.type, ScalarType):
+            yield Problem(
+                f"input {port.name} is a number known only at run time",
+                where,
+                "ExecuTorch takes numbers only as they were exported: give a tensor and read it "
+                "with .item(), or leave it out of dynamic_shapes",
+            )
+        elif lack := _unsupported(argument, bounds):
+            yield Problem(f"input {port.name}: {lack[0]}", where, lack[1])
+
+
+def _unsupported_outputs(func: FuncOp) -> Iterator[Problem]:
+    """The plain values that a method cannot return."""
+    for port in get_signature(func).outputs:
+        match port.constant:
+            case (int(value),) if not -(2**63) <= value < 2**63:
+                fact = f"the integer {value} does not fit 64 bits"
+            case (str(value),) if value.encode(errors="ignore").decode() != value:
+                fact = f"the string {value!r} is not Unicode text"
+            case _:
+                continue
+        yield Problem(fact, f"method @{func.sym_name.data}", "return another value")
 
 
 def _is_symbolic(value: SSAValue) -> bool:
     return isinstance(value.type, TensorType) and not is_static(value.type)
 
 
-def _foreign_dtype(op: Operation) -> str | None:
-    """The first dtype among an op's tensors that no value of a plan can have."""
-    for value in (*op.operands, *op.results):
-        type_ = value.type
-        if isinstance(type_, TensorType) and has_torch_dtype(element(type_)):
-            dtype = torch_dtype(element(type_))
-            if not is_scalar_type(dtype):
-                return dtype_name(element(type_))
-    return None
-
-
-LONGEST_AXIS = 2**31 - 1
-"""Sizes of a tensor's value are int32 in the `.pte`."""
-
-
-def _too_long(op: Operation) -> int | None:
-    """The first size among an op's tensors that no value of a plan can have."""
-    for value in (*op.operands, *op.results):
-        for size in dims(value.type) if isinstance(value.type, TensorType) else ():
-            if isinstance(size, int) and size > LONGEST_AXIS:
-                return size
+def _unsupported(value: SSAValue, bounds: Mapping[str, int]) -> tuple[str, str] | None:
+    """Why no tensor of a `.pte` has a value's type, and a remedy; None if one may."""
+    type_ = value.type
+    if not isinstance(type_, TensorType):
+        return None
+    if has_torch_dtype(held := element(type_)) and not is_scalar_type(torch_dtype(held)):
+        remedy = "convert the tensors around it; complex numbers as two real ones"
+        return f"ExecuTorch has no element type {dtype_name(held)}", remedy
+    sizes = [dim if isinstance(dim, int) else bounds.get(str(dim), 1) for dim in dims(type_)]
+    if len(sizes) > MAX_RANK:
+        return f"{len(sizes)} axes are above ExecuTorch's limit of {MAX_RANK}", "merge some of them"
+    if max(sizes, default=0) > MAX_SIZE:
+        remedy = "ExecuTorch keeps sizes in 32 bits; make a smaller tensor"
+        return f"an axis of {max(sizes)} elements is above {MAX_SIZE}", remedy
+    if (count := prod(sizes)) > MAX_ELEMENTS:
+        remedy = "make a smaller tensor, or give a dynamic size a smaller upper bound"
+        return f"a tensor of {count} elements is above {MAX_ELEMENTS}", remedy
     return None
 
 

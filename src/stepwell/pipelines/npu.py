@@ -9,6 +9,7 @@ from stepwell.dialects.cmsis.target import Target
 from stepwell.dialects.cmsis.target import target as find_cpu
 from stepwell.dialects.ethosu import ETHOSU_LEVEL
 from stepwell.dialects.tosa.targets import parse_target
+from stepwell.ir.diagnostics import node_name
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.cleanup import RemoveDeadCode, ShareCommonSubexpressions
 from stepwell.ir.rewriting.pipeline import Pipeline
@@ -106,11 +107,11 @@ def steps_to_npu(accelerator: str, rows: Rows) -> tuple[Step, ...]:
 
 
 def _refused(program: Program) -> dict[str, str]:
-    """Return the problems that Vela reports, if it is installed."""
+    """Return the model's nodes that Vela refuses, and why; none if it is not installed."""
     from stepwell.backends.ethos_u.emit import refusals
-    from stepwell.backends.ethos_u.vela import is_installed
 
-    return refusals(program) if is_installed() else {}
+    named = [(node_name(op.location), reason) for op, reason in refusals(program)]
+    return {node: reason for node, reason in reversed(named) if node is not None}
 
 
 def _cycles(program: Program) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 from stepwell.backends.ethos_u.accelerators import ACCELERATORS
 from stepwell.dialects.cmsis.target import CPUS
 from stepwell.dialects.tosa.targets import level_of
-from stepwell.ir.diagnostics import NoEngine, Problem
+from stepwell.ir.diagnostics import NoEngine, Problem, describe_op
 from stepwell.ir.options import PIPELINE, ByName, Option
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.pipeline import Pipeline
@@ -107,6 +107,12 @@ def _tosa_bytes(program: Program, **options: Any) -> bytes:
     return to_tosa(program, **options)
 
 
+def _tosa_problems(program: Program) -> Sequence[Problem]:
+    from stepwell.backends.tosa.emit import emission_problems
+
+    return emission_problems(program)
+
+
 def _tosa_mlir(program: Program, **options: Any) -> str:
     from stepwell.backends.tosa.mlir_text import to_mlir
 
@@ -139,6 +145,7 @@ def _tosa_target(name: str) -> Target:
         per_method=True,
         dialects=TOSA_DIALECTS,
         stages=stage_tables.TOSA,
+        problems=_tosa_problems,
         session=partial(_tosa_session, name),
     )
 
@@ -165,6 +172,7 @@ VGF_TARGET = Target(
     per_method=True,
     dialects=TOSA_DIALECTS,
     stages=stage_tables.TOSA,
+    problems=_tosa_problems,
 )
 
 
@@ -191,9 +199,9 @@ def _cortex_m_pte(program: Program) -> bytes:
 
 
 def _cortex_m_problems(program: Program) -> Sequence[Problem]:
-    from stepwell.backends.cortex_m.emit import calls_that_lack_kernels
+    from stepwell.backends.cortex_m.emit import emission_problems
 
-    return calls_that_lack_kernels(program)
+    return emission_problems(program)
 
 
 def _cortex_m_c(program: Program, *, name: str, header: bool) -> str:
@@ -253,10 +261,12 @@ def _ethosu_pte(program: Program) -> bytes:
 
 
 def _ethosu_problems(program: Program) -> Sequence[Problem]:
-    from stepwell.backends.cortex_m.emit import calls_that_lack_kernels
+    from stepwell.backends.cortex_m.emit import emission_problems
+    from stepwell.backends.ethos_u.emit import refusals
     from stepwell.dialects.ethosu import BinaryOp, DelegateOp
 
-    return calls_that_lack_kernels(program, {DelegateOp, BinaryOp})
+    refused = [Problem(reason, describe_op(op)) for op, reason in refusals(program)]
+    return [*emission_problems(program, {DelegateOp, BinaryOp}), *refused]
 
 
 def _ethosu_estimates(program: Program) -> Any:

@@ -116,9 +116,13 @@ def _xnnpack_pte(program: Program, **options: Any) -> bytes:
 
 def _xnnpack_problems(program: Program) -> Sequence[Problem]:
     from stepwell.backends.executorch.kernels.missing_kernels import emission_problems
+    from stepwell.backends.xnnpack.emit import delegate_problems
     from stepwell.dialects.xnnpack import DelegateOp
 
-    return emission_problems(program, {DelegateOp})
+    embed = program.context.option(EMBED_UNPACKED_CONSTANTS.name, False)
+    delegates = (op for op in program.module.walk() if isinstance(op, DelegateOp))
+    inside = [problem for op in delegates for problem in delegate_problems(op, embed)]
+    return [*emission_problems(program, {DelegateOp}), *inside]
 
 
 def _write_xnnpack_pte(program: Program, **options: Any) -> None:

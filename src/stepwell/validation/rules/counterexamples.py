@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice, product
@@ -279,7 +279,8 @@ def _shrunk(
     are_alike = are_alike and all(is_of(op, "elementwise") for op in ops)
     if whole >= len(MODERATE) and are_alike:
         small = tuple(v.reshape(-1)[at : at + 1] if v.numel() == whole else v for v in inputs)
-        return _example(written, small, one.reshape(-1)[at], other.reshape(-1)[at], len(inputs))
+        shapes = {tuple(v.shape) for v in (*inputs, one) if v.numel() == whole}
+        return _example(written, small, one.reshape(-1)[at], other.reshape(-1)[at], shapes)
     return _example(written, inputs, one, other)
 
 
@@ -389,18 +390,18 @@ def input_of(
 
 
 def _example(
-    written: RuleProgram, inputs: tuple[Any, ...], wanted: Any, found: Any, resized: int = 0
+    written: RuleProgram,
+    inputs: tuple[Any, ...],
+    wanted: Any,
+    found: Any,
+    resized: Collection[tuple[int, ...]] = (),
 ) -> Counterexample:
+    """Return a counterexample; tensors of the shapes `resized` have one element in it."""
     olds, news = [[pair[side] for pair in written.pairs] for side in (0, 1)]
     texts = [_text_of(written.program, values) for values in (olds, news)]
-    if resized:
-        size = len(SPECIAL)
-        texts = [
-            text.replace(f"tensor<{size * size}x", "tensor<1x").replace(
-                f"tensor<{size}x", "tensor<1x"
-            )
-            for text in texts
-        ]
+    for shape in resized:
+        written_as = f"tensor<{'x'.join(map(str, shape))}x"
+        texts = [text.replace(written_as, "tensor<1x") for text in texts]
     return Counterexample(texts[0], texts[1], inputs, wanted, found)
 
 
