@@ -30,7 +30,7 @@ from stepwell.ir.core import WeightOp
 from stepwell.ir.syntax.parser import TextParser
 from stepwell.ir.syntax.text import TextContext, parse_module
 from stepwell.ir.types import dims, tensor
-from stepwell.translate.rules.operators import Operator, op_named, operator_of
+from stepwell.translate.rules.operators import OperatorReader, op_named, operator_of
 from stepwell.translate.rules.terms import Terms, ValueName
 
 _NESTED = r"<(?:[^<>]|<(?:[^<>]|<[^<>]*>)*>)*>"
@@ -183,13 +183,15 @@ class _Method:
         self.named(re.findall(r"%(\w+)", match["results"] or ""), op)
         return op
 
-    def op(self, name: str) -> Operator:
+    def op(self, name: str) -> OperatorReader:
         """The parameters of an op."""
         cls = op_named(name)
         assert cls is not None, f"there is no op {name}"
         return operator_of(cls)
 
-    def arguments(self, known: Operator, given: Sequence[tuple[str | None, Any]]) -> Iterator[Any]:
+    def arguments(
+        self, known: OperatorReader, given: Sequence[tuple[str | None, Any]]
+    ) -> Iterator[Any]:
         """Yield the name and the value of each argument."""
         positional = [parameter.name for parameter in known.parameters if not parameter.by_name]
         for index, (name, term) in enumerate(given):
