@@ -20,6 +20,7 @@ from stepwell.dialects.aten.registry import torch_overload
 from stepwell.ir.compat.torch.torch_private import OpOverload, operator_and_overload
 from stepwell.ir.diagnostics import UnsupportedError
 from stepwell.ir.program import Program
+from stepwell.translate import executorch_private
 from stepwell.translate.exporter.to_torch import to_exported_program
 from stepwell.translate.importer.from_torch import from_exported_program
 
@@ -91,7 +92,7 @@ def _is_edge(target: Any) -> bool:
 
 
 def _edge_operator(target: OpOverload) -> Any:
-    from stepwell.translate.executorch_private import edge_ops
-
     operator, overload = operator_and_overload(target)
-    return getattr(getattr(getattr(edge_ops.edge, target.namespace), operator), overload)
+    return getattr(
+        getattr(getattr(executorch_private.edge_ops.edge, target.namespace), operator), overload
+    )

@@ -36,7 +36,7 @@ _HOME = {
     "StepwellPartitioner": "integrations.executorch.partitioner",
     "GreedyRewrites": "ir.rewriting.rewrite",
     "VerificationError": "program",
-    "accuracy": "quantization.sensitivity",
+    "accuracy": "quantization.sensitivity.measure",
     "budget": "cost_model.budgets",
     "check": "validation",
     "emit": "lowering",
@@ -170,7 +170,7 @@ if TYPE_CHECKING:
     from stepwell.program import from_exported_program as from_exported_program
     from stepwell.program import parse as parse
     from stepwell.quantization.quantizers import quantize as quantize
-    from stepwell.quantization.sensitivity import accuracy as accuracy
+    from stepwell.quantization.sensitivity.measure import accuracy as accuracy
     from stepwell.report.report import Report as Report
     from stepwell.targets.target import Target as Target
     from stepwell.translate.mxfp import to_mxfp as to_mxfp

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from stepwell.dialects import make_known
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.context import Context
 from stepwell.ir.diagnostics import StepwellError, VerificationError
 from stepwell.ir.program import Program, Session
@@ -15,6 +16,7 @@ from stepwell.ir.syntax.storage import pack_tensors, unpack_bytes
 from stepwell.ir.syntax.text import ask_for_more, parse_module, to_text
 from stepwell.ir.weights import WeightStore
 from stepwell.plugins.plugins import load_entry_points
+from stepwell.translate.executorch_private import constant_methods
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -71,12 +73,10 @@ def from_exported_program(
         UnsupportedError: listing every op that has no form in the IR, with its source line.
         StepwellError: an argument is no exported program.
     """
-    from torch.export import ExportedProgram
-
     from stepwell.translate.importer.from_torch import from_exported_program as translate
 
     programs: Any = programs_of(exported)
-    if not isinstance(programs, Mapping | ExportedProgram):
+    if not isinstance(programs, Mapping | torch.export.ExportedProgram):
         raise StepwellError(
             f"a {type(programs).__name__} is no exported program",
             help="export it first: torch.export.export(module.eval(), example_inputs)",
@@ -91,8 +91,6 @@ def programs_of(given: Any) -> Any:
     Raises:
         StepwellError: it contains delegates already, or is the result of `to_executorch`.
     """
-    from stepwell.translate.executorch_private import constant_methods
-
     if not type(given).__module__.startswith("executorch.exir."):
         return given
     if hasattr(given, "buffer"):

@@ -14,7 +14,9 @@ from stepwell.ir.options import ByName, Option, Ranges, chosen, read_options
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import History, Pass
 from stepwell.targets.arm import CORTEX_M_OPTIONS, ETHOSU_OPTIONS, TOSA_OPTIONS
-from stepwell.targets.table import OPTIONS, PIPELINES, XNNPACK_OPTIONS, find_target
+from stepwell.targets.table import PIPELINES, find_target
+from stepwell.targets.target import OPTIONS
+from stepwell.targets.xnnpack import XNNPACK_OPTIONS
 
 DOCS = Path(__file__).parents[2] / "docs"
 KINDS = (

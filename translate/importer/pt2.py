@@ -21,7 +21,9 @@ import torch
 from torch.export import ExportedProgram
 
 from stepwell.dialects.aten.registry import LIBRARIES, overload_of
+from stepwell.ir.compat.torch import torch_private
 from stepwell.ir.compat.torch.torch_globals import torch_alone
+from stepwell.ir.compat.torch.torch_private import program_of, weights_and_constants
 from stepwell.ir.diagnostics import ParseFailure, Problem, StepwellError, quoted
 
 _FUNCTIONS = frozenset(
@@ -206,16 +208,9 @@ _CONSTANTS = frozenset({"True", "False", "oo", "nan", "true", "false", "int_oo"}
 def _load(place: Path, model: str) -> ExportedProgram:
     from torch.export import pt2_archive
 
-    from stepwell.ir.compat.torch.torch_private import (
-        package,
-        program_of,
-        serialize,
-        weights_and_constants,
-    )
-
     reader = pt2_archive.PT2ArchiveReader(str(place)) if hasattr(
         pt2_archive, "PT2ArchiveReader"
-    ) else package.PT2ArchiveReader(str(place))  # fmt: skip
+    ) else torch_private.package.PT2ArchiveReader(str(place))  # fmt: skip
     with reader as archive:
         text = archive.read_bytes(f"models/{model}.json")
         for name in sorted(set(_OPERATOR.findall(text.decode(errors="replace")))):
@@ -223,6 +218,6 @@ def _load(place: Path, model: str) -> ExportedProgram:
         program = program_of(text)
         state, constants = weights_and_constants(archive, model)
         no_samples: Any = ((), {})
-        return serialize.ExportedProgramDeserializer(None).deserialize(
+        return torch_private.serialize.ExportedProgramDeserializer(None).deserialize(
             program, state, constants, no_samples
         )

@@ -18,6 +18,7 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import History, run_rewrites
 from stepwell.translate.canonicalize.pipeline import CANONICAL_FORM
 from stepwell.translate.decompositions.aten.attention import expand_attention
+from stepwell.translate.importer.from_torch import from_exported_program
 from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.mxfp.attention import MxMultiheadAttention
 from stepwell.translate.mxfp.layers import MxConv2d, MxLinear
@@ -56,8 +57,6 @@ def as_program(model: ExportedProgram | Program) -> Program:
     """Return the stepwell program of an exported one, or the program itself."""
     if isinstance(model, Program):
         return model
-    from stepwell.translate.importer.from_torch import from_exported_program
-
     return from_exported_program(model)
 
 

@@ -12,6 +12,7 @@ import json
 from pathlib import Path
 
 from stepwell.ir.compat.torch import torch_private
+from stepwell.translate import executorch_private
 
 UNREGISTERED = {
     # Kernels whose schema ExecuTorch states only in C++: kernels/prim_ops of 1.5.
@@ -38,9 +39,7 @@ def runtime_kernels() -> dict[str, frozenset[str]]:
         custom_ops,  # pyright: ignore[reportUnusedImport]
     )
 
-    from stepwell.translate.executorch_private import kernel_names
-
-    names = kernel_names()
+    names = executorch_private.kernel_names()
     tables: dict[str, set[str]] = {"RUNTIME": set(), "QUANTIZED": set(), "LLM": set()}
     for name in names:
         tables.setdefault(_OF_LIBRARIES.get(name.partition("::")[0], "RUNTIME"), set()).add(name)

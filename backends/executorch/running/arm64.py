@@ -8,9 +8,11 @@ Results equal an Arm core's; times do not, but instructions can be counted.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib.metadata
 import os
+import shutil
 import signal
 import struct
 import subprocess
@@ -403,9 +405,6 @@ def _signal(number: int) -> str:
 
 def _end(process: _Process, where: Path) -> None:
     """Close the pipes, so that the process ends, and its server if nothing else uses it."""
-    import contextlib
-    import shutil
-
     for pipe in (process.calls, process.answers):
         with contextlib.suppress(BrokenPipeError):
             pipe.close()

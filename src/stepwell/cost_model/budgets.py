@@ -21,6 +21,8 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, cast
 
+from stepwell.backends.executorch.container import DelegateCall, KernelCall
+from stepwell.backends.executorch.reading.read import read_container
 from stepwell.ir.diagnostics import Problem, StepwellError
 from stepwell.ir.platform.files import read_bytes, write_atomically
 from stepwell.lowering import Lowered
@@ -100,9 +102,6 @@ def measure(lowered: Lowered) -> Figures:
 
 def measure_pte(data: bytes) -> Figures:
     """Return the costs of a `.pte` of any producer: its delegate and kernel calls are counted."""
-    from stepwell.backends.executorch.container import DelegateCall, KernelCall
-    from stepwell.backends.executorch.reading.read import read_container
-
     steps = [step for method in read_container(data).methods for step in method.instructions]
     return Figures(
         sum(isinstance(step, DelegateCall) for step in steps),
@@ -114,8 +113,6 @@ def measure_pte(data: bytes) -> Figures:
 
 def arena_of(data: bytes) -> int:
     """Return the bytes that a `.pte` plans for activations, of the method that needs most."""
-    from stepwell.backends.executorch.reading.read import read_container
-
     return max((sum(method.arena_sizes[1:]) for method in read_container(data).methods), default=0)
 
 

@@ -18,12 +18,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from stepwell.backends.executorch.running.runner import PteSession
 from stepwell.dialects.xnnpack.costs import cpu_kind
 from stepwell.ir.choices import Choice, read_table
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.platform.files import write_atomically
 from stepwell.lowering import Lowered, lower
 from stepwell.program import Program, from_exported_program
+from stepwell.translate import executorch_private
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -182,8 +184,6 @@ def compared(
 
 def runner(lowered: Lowered, inputs: Sequence[Any]) -> Callable[[], object]:
     """Return a function that runs an artifact; it is loaded once."""
-    from stepwell.backends.executorch.running.runner import PteSession
-
     session = PteSession.load(lowered.artifact)
     given = session.laid_out(inputs, "forward")
     return lambda: session.run(*given)
@@ -191,9 +191,7 @@ def runner(lowered: Lowered, inputs: Sequence[Any]) -> Callable[[], object]:
 
 def timed(run: Callable[[], object], count: int) -> float:
     """Return the seconds that some runs take; CPU seconds of this thread if it works alone."""
-    from stepwell.translate.executorch_private import count_threads
-
-    clock = time.thread_time if count_threads() == 1 else time.perf_counter
+    clock = time.thread_time if executorch_private.count_threads() == 1 else time.perf_counter
     started = clock()
     for _ in range(count):
         run()

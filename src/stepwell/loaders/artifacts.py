@@ -7,7 +7,19 @@ from typing import Any
 
 import torch
 
+from stepwell.backends.cortex_m.read import is_cortex_m, read_program
+from stepwell.backends.executorch.container import TensorValue
+from stepwell.backends.executorch.kernels.scalar_types import torch_dtype
+from stepwell.backends.executorch.reading.lift import at_largest
+from stepwell.backends.executorch.reading.lift import read_pte as pte_program
+from stepwell.backends.executorch.reading.read import read_container
+from stepwell.backends.executorch.running.runner import run_pte as run
+from stepwell.backends.executorch.writing.bundled import is_bundled, unbundled
+from stepwell.backends.executorch.writing.serialize import joined_externals
 from stepwell.backends.readers import PTE_READERS
+from stepwell.backends.tosa import read_tosa as tosa_program
+from stepwell.backends.tosa.vgf_reader import read_vgf as vgf_program
+from stepwell.backends.xnnpack.read import check_payloads
 from stepwell.dialects import make_known
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.platform.files import Content, content
@@ -33,17 +45,12 @@ def read_pte(data: Content, *, external: Content | None = None, largest: bool = 
         UnsupportedError: a delegate has dynamic sizes, without `largest`; or the file has
             instructions without a corresponding op, which the message lists.
     """
-    from stepwell.backends.cortex_m.read import is_cortex_m, read_program
-    from stepwell.backends.executorch.reading.lift import at_largest
-    from stepwell.backends.executorch.reading.lift import read_pte as read
-    from stepwell.backends.executorch.reading.read import read_container
-
     make_known()
     held = content(data, ".pte")
     if external is None and is_cortex_m(container := read_container(bytearray(held))):
         return read_program(at_largest(container) if largest else container)
     weights = None if external is None else content(external, ".ptd")
-    return read(held, PTE_READERS, external=weights, largest=largest)
+    return pte_program(held, PTE_READERS, external=weights, largest=largest)
 
 
 def join_ptds(files: Sequence[Content]) -> bytes:
@@ -55,8 +62,6 @@ def join_ptds(files: Sequence[Content]) -> bytes:
     Raises:
         ParseFailure: the bytes are not a `.ptd`, or are damaged.
     """
-    from stepwell.backends.executorch.writing.serialize import joined_externals
-
     return joined_externals([content(file, ".ptd") for file in files])
 
 
@@ -69,9 +74,7 @@ def read_tosa(data: Content) -> Program:
     Raises:
         StepwellError: it cannot be read, or is not a TOSA file.
     """
-    from stepwell.backends.tosa import read_tosa as read
-
-    return read(content(data, "TOSA flatbuffer"))
+    return tosa_program(content(data, "TOSA flatbuffer"))
 
 
 def read_vgf(data: Content) -> Program:
@@ -87,9 +90,16 @@ def read_vgf(data: Content) -> Program:
         ParseFailure: the bytes are not a `.vgf`, or are damaged.
         UnsupportedError: it has shaders, several segments, or sparse constants.
     """
-    from stepwell.backends.tosa.vgf_reader import read_vgf as read
+    return vgf_program(content(data, ".vgf"))
 
-    return read(content(data, ".vgf"))
+
+def read_artifact(data: bytes) -> Program:
+    """Read the program in a `.pte`, `.bpte`, `.tosa` or `.vgf` file, by its identifier."""
+    if data[4:8] == b"TOSA":
+        return read_tosa(data)
+    if data.startswith(b"VGF1"):
+        return read_vgf(data)
+    return read_pte(unbundled(data) if is_bundled(data) else data)
 
 
 def run_pte(
@@ -102,11 +112,6 @@ def run_pte(
     This machine's runtime has no Cortex-M kernels: a Cortex-M program runs in the interpreter,
     which is bit-exact with CMSIS-NN.
     """
-    from stepwell.backends.cortex_m.read import is_cortex_m, read_program
-    from stepwell.backends.executorch.reading.read import read_container
-    from stepwell.backends.executorch.running.runner import run_pte as run
-    from stepwell.backends.xnnpack.read import check_payloads
-
     held = content(data, ".pte")
     if is_cortex_m(container := read_container(bytearray(held))):
         return read_program(container).run(*inputs, method=method)
@@ -119,10 +124,6 @@ def random_inputs(data: bytes, method: str, seed: int) -> list[Any]:
 
     Dynamic dimensions have their greatest size.
     """
-    from stepwell.backends.executorch.container import TensorValue
-    from stepwell.backends.executorch.kernels.scalar_types import torch_dtype
-    from stepwell.backends.executorch.reading.read import read_container
-
     container = read_container(bytearray(data))
     found = container.method(method)
     if found is None:

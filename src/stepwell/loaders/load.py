@@ -41,19 +41,10 @@ def load(path: Content) -> Program:
             copied.write_bytes(held)
             return _of_pt2(copied)
     kind = held[_IDENTIFIER]
-    if kind[:2] in (b"ET", b"BP"):
-        from stepwell.backends.executorch.writing.bundled import is_bundled, unbundled
-        from stepwell.loaders.artifacts import read_pte
+    if kind[:2] in (b"ET", b"BP") or kind == b"TOSA" or held.startswith(_VGF):
+        from stepwell.loaders.artifacts import read_artifact
 
-        return read_pte(unbundled(held) if is_bundled(held) else held)
-    if kind == b"TOSA":
-        from stepwell.loaders.artifacts import read_tosa
-
-        return read_tosa(held)
-    if held.startswith(_VGF):
-        from stepwell.loaders.artifacts import read_vgf
-
-        return read_vgf(held)
+        return read_artifact(held)
     try:
         return parse(held.decode())
     except UnicodeDecodeError:

@@ -35,6 +35,7 @@ from stepwell.model_zoo.catalogue.models import SOURCES, find
 from stepwell.program import Program, from_exported_program, load
 from stepwell.quantization.quantizers import find_quantizer
 from stepwell.translate.importer.export_call import export
+from stepwell.translate.importer.pt2 import load_pt2
 
 
 @dataclass(frozen=True)
@@ -95,8 +96,6 @@ def open_model(
             help="MODEL is a .pt2, a saved .mlir, file.py:callable, or a folder of transformers",
         )
     if file.suffix == ".pt2":
-        from stepwell.translate.importer.pt2 import load_pt2
-
         return Model(file.stem, from_exported_program(load_pt2(file, trust=trust)))
     if file.suffix == ".mlir" or file.is_dir():
         return Model(file.stem, load(file))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from stepwell.backends.ethos_u.emit import estimates, refusals
 from stepwell.backends.executorch.decompose import DecomposeForKernels
 from stepwell.dialects.cmsis.target import Target
 from stepwell.dialects.cmsis.target import target as find_cpu
@@ -108,16 +109,12 @@ def steps_to_npu(accelerator: str, rows: Rows) -> tuple[Step, ...]:
 
 def _refused(program: Program) -> dict[str, str]:
     """Return the model's nodes that Vela refuses, and why; none if it is not installed."""
-    from stepwell.backends.ethos_u.emit import refusals
-
     named = [(node_name(op.location), reason) for op, reason in refusals(program)]
     return {node: reason for node, reason in reversed(named) if node is not None}
 
 
 def _cycles(program: Program) -> int:
     """Return Vela's estimate for all delegates."""
-    from stepwell.backends.ethos_u.emit import estimates
-
     return sum(estimate.cycles for estimate in estimates(program))
 
 

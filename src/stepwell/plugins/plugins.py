@@ -42,6 +42,7 @@ from stepwell.ir.rewriting.pipeline import Pipeline
 from stepwell.ir.rewriting.rewrite import Pass, Rewrite, Step
 from stepwell.ir.syntax import text
 from stepwell.plugins.registry import REGISTRY, Plugin, Registry, unknown
+from stepwell.targets.target import Target
 
 LOADED = "STEPWELL_LOAD"
 """The environment variable with further files to load, separated as in PATH."""
@@ -203,8 +204,6 @@ def _call(held: Any) -> None:
 
 def _collect(module: ModuleType) -> None:
     """Register the top-level objects of a module that has no `plugin` function."""
-    from stepwell.targets.target import Target
-
     for value in vars(module).values():
         if isinstance(value, Pipeline):
             REGISTRY.pipeline(value)

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from stepwell.backends.executorch.kernels import kernel_tables
+from stepwell.backends.executorch.kernels.kernel_tables import register_kernel, schema_of_kernel
+from stepwell.backends.executorch.kernels.signatures import matched_arguments
+from stepwell.dialects.aten import interpretation
+from stepwell.dialects.aten.interpretation import Meaning, register_meaning
+from stepwell.dialects.aten.registry import of_overload
+from stepwell.dialects.tosa import custom
+from stepwell.dialects.tosa.custom import custom_of, register_custom
 from stepwell.ir.diagnostics import StepwellError
 
 if TYPE_CHECKING:
@@ -47,12 +55,6 @@ def register_op(
         StepwellError: the overload has no schema or is registered already, the kernel does not take
             the operator's arguments, or the TOSA name is malformed.
     """
-    from stepwell.backends.executorch.kernels.kernel_tables import register_kernel, schema_of_kernel
-    from stepwell.backends.executorch.kernels.signatures import matched_arguments
-    from stepwell.dialects.aten.interpretation import Meaning, register_meaning
-    from stepwell.dialects.aten.registry import of_overload
-    from stepwell.dialects.tosa.custom import register_custom
-
     if not hasattr(getattr(overload, "_schema", None), "overload_name"):
         raise StepwellError(
             f"{overload!r} is no operator with a schema",
@@ -75,3 +77,17 @@ def register_op(
         raise StepwellError(f"{cls.name}: attributes of a CUSTOM are given without its name")
     if meaning is not None or shape is not None:
         register_meaning(cls, Meaning(meaning, shape))
+
+
+def entries_of(
+    overload: OpOverload, has_kernel: bool
+) -> Iterator[tuple[str, str, dict[Any, Any], Any]]:
+    """Yield (kind, name, table, key) of what `register_op` registered; the name may be empty."""
+    cls = of_overload(overload)
+    yield "operators", cls.name, interpretation._REGISTERED, cls.name
+    if has_kernel:
+        yield "kernels", cls.name, kernel_tables._CHOSEN, cls.name
+    if (found := custom_of(cls)) is not None:
+        key = found.domain, found.operator
+        yield "TOSA operators", "::".join(key), custom._BY_NAME, key
+        yield "TOSA operators", "", custom._BY_OP, found.op

@@ -171,23 +171,11 @@ class Registry:
 
     def op(self, overload: OpOverload, **says: Any) -> None:
         """Register a custom operator, as `stepwell.register_op` does."""
-        from stepwell.backends.executorch.kernels import kernel_tables
-        from stepwell.dialects.aten import interpretation as meanings
-        from stepwell.dialects.aten.registry import of_overload
-        from stepwell.dialects.tosa import custom as customs
-        from stepwell.plugins.register_op import register_op
+        from stepwell.plugins.register_op import entries_of, register_op
 
         register_op(overload, **says)
-        name = of_overload(overload).name
-        self._note("operators", name, meanings._REGISTERED)
-        if says.get("kernel") is not None:
-            self._note("kernels", name, kernel_tables._CHOSEN)
-        custom = customs.custom_of(of_overload(overload))
-        if custom is not None:
-            named = (custom.domain, custom.operator)
-            self._note("TOSA operators", "::".join(named), customs._BY_NAME, named)
-            if self.loading:
-                self.loading[-1].added.append((customs._BY_OP, custom.op))
+        for kind, name, table, key in entries_of(overload, says.get("kernel") is not None):
+            self._note(kind, name, table, key)
 
     def kernel(self, op: str, schema: str, library: str | None = None) -> None:
         """Register the kernel of ExecuTorch's runtime that computes an op.
@@ -221,7 +209,8 @@ class Registry:
 
     def _note(self, kind: str, name: str, table: dict[Any, Any], key: Any = None) -> None:
         if self.loading:
-            self.loading[-1].brings.setdefault(kind, []).append(name)
+            if name:
+                self.loading[-1].brings.setdefault(kind, []).append(name)
             self.loading[-1].added.append((table, name if key is None else key))
 
 

@@ -7,8 +7,22 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from stepwell.backends.cortex_m import emit as cortex_m
+from stepwell.backends.cortex_m.c.array import to_c_array
+from stepwell.backends.cortex_m.c.standalone import to_sources
+from stepwell.backends.cortex_m.inventory import outside
+from stepwell.backends.cortex_m.read import run_pte
+from stepwell.backends.ethos_u import emit as ethos_u
 from stepwell.backends.ethos_u.accelerators import ACCELERATORS
+from stepwell.backends.ethos_u.inventory import inventory as ethos_u_inventory
+from stepwell.backends.tosa import run_reference_model, to_tosa
+from stepwell.backends.tosa.emit import emission_problems as tosa_problems
+from stepwell.backends.tosa.emulation import run_vgf
+from stepwell.backends.tosa.mlir_text import to_mlir
+from stepwell.backends.tosa.reference_model import ReferenceSession
+from stepwell.backends.tosa.vgf import to_vgf
 from stepwell.dialects.cmsis.target import CPUS
+from stepwell.dialects.ethosu import BinaryOp, DelegateOp
 from stepwell.dialects.tosa.targets import level_of
 from stepwell.ir.diagnostics import NoEngine, Problem, describe_op
 from stepwell.ir.options import PIPELINE, ByName, Option
@@ -101,33 +115,11 @@ TOSA_OPTIONS = (METHOD,)
 TOSA_DIALECTS = ("tosa",)
 
 
-def _tosa_bytes(program: Program, **options: Any) -> bytes:
-    from stepwell.backends.tosa import to_tosa
-
-    return to_tosa(program, **options)
-
-
-def _tosa_problems(program: Program) -> Sequence[Problem]:
-    from stepwell.backends.tosa.emit import emission_problems
-
-    return emission_problems(program)
-
-
-def _tosa_mlir(program: Program, **options: Any) -> str:
-    from stepwell.backends.tosa.mlir_text import to_mlir
-
-    return to_mlir(program, **options)
-
-
 def _run_tosa(target: str, artifact: bytes, inputs: Sequence[Any], method: str) -> tuple[Any, ...]:
-    from stepwell.backends.tosa import run_reference_model
-
     return run_reference_model(artifact, inputs, level_of(target))
 
 
 def _tosa_session(target: str, artifact: bytes) -> Session:
-    from stepwell.backends.tosa.reference_model import ReferenceSession
-
     loaded = ReferenceSession(artifact, level_of(target))
     return lambda method, inputs: loaded.run(inputs)
 
@@ -139,26 +131,18 @@ def _tosa_target(name: str) -> Target:
         name,
         pipeline,
         "tosa",
-        {"tosa": _tosa_bytes, "mlir": _tosa_mlir},
+        {"tosa": to_tosa, "mlir": to_mlir},
         partial(_run_tosa, name),
         TOSA_OPTIONS,
         per_method=True,
         dialects=TOSA_DIALECTS,
         stages=stage_tables.TOSA,
-        problems=_tosa_problems,
+        problems=tosa_problems,
         session=partial(_tosa_session, name),
     )
 
 
-def _vgf(program: Program, **options: Any) -> bytes:
-    from stepwell.backends.tosa.vgf import to_vgf
-
-    return to_vgf(program, **options)
-
-
 def _run_vgf(artifact: bytes, inputs: Sequence[Any], method: str) -> tuple[Any, ...]:
-    from stepwell.backends.tosa.emulation import run_vgf
-
     return run_vgf(artifact, inputs)
 
 
@@ -166,13 +150,13 @@ VGF_TARGET = Target(
     VGF,
     OWN[VGF],
     "vgf",
-    {"vgf": _vgf, "tosa": _tosa_bytes, "mlir": _tosa_mlir},
+    {"vgf": to_vgf, "tosa": to_tosa, "mlir": to_mlir},
     _run_vgf,
     TOSA_OPTIONS,
     per_method=True,
     dialects=TOSA_DIALECTS,
     stages=stage_tables.TOSA,
-    problems=_tosa_problems,
+    problems=tosa_problems,
 )
 
 
@@ -187,39 +171,14 @@ class CortexMTarget(Target):
 
     def inventory(self, program: Program) -> tuple[int, dict[str, int]]:
         """Return no delegates, and the ops that are neither the library's nor views."""
-        from stepwell.backends.cortex_m.inventory import outside
-
         return 0, outside(program)
 
 
-def _cortex_m_pte(program: Program) -> bytes:
-    from stepwell.backends.cortex_m.emit import to_pte
-
-    return to_pte(program)
-
-
-def _cortex_m_problems(program: Program) -> Sequence[Problem]:
-    from stepwell.backends.cortex_m.emit import emission_problems
-
-    return emission_problems(program)
-
-
 def _cortex_m_c(program: Program, *, name: str, header: bool) -> str:
-    from stepwell.backends.cortex_m.c.array import to_c_array
-    from stepwell.backends.cortex_m.emit import to_pte
-
-    return to_c_array(to_pte(program), name, header=header)
-
-
-def _cortex_m_sources(program: Program, *, name: str, method: str | None, kernels: str) -> Any:
-    from stepwell.backends.cortex_m.c.standalone import to_sources
-
-    return to_sources(program, name, method, kernels)
+    return to_c_array(cortex_m.to_pte(program), name, header=header)
 
 
 def _run_cortex_m(artifact: bytes, inputs: Sequence[Any], method: str) -> tuple[Any, ...]:
-    from stepwell.backends.cortex_m.read import run_pte
-
     return run_pte(artifact, inputs, method)
 
 
@@ -229,11 +188,11 @@ def _cortex_m_target(name: str) -> Target:
         name,
         cortex_m_pipeline(name),
         "pte",
-        {"pte": _cortex_m_pte, "c": _cortex_m_c, "sources": _cortex_m_sources},
+        {"pte": cortex_m.to_pte, "c": _cortex_m_c, "sources": to_sources},
         _run_cortex_m,
         CORTEX_M_OPTIONS,
         stages=stage_tables.CMSIS,
-        problems=_cortex_m_problems,
+        problems=cortex_m.emission_problems,
     )
 
 
@@ -249,30 +208,12 @@ class EthosuTarget(Target):
 
     def inventory(self, program: Program) -> tuple[int, dict[str, int]]:
         """Return the delegates, and the ops outside them, including the CPU library's."""
-        from stepwell.backends.ethos_u.inventory import inventory
-
-        return inventory(program)
-
-
-def _ethosu_pte(program: Program) -> bytes:
-    from stepwell.backends.ethos_u.emit import to_pte
-
-    return to_pte(program)
+        return ethos_u_inventory(program)
 
 
 def _ethosu_problems(program: Program) -> Sequence[Problem]:
-    from stepwell.backends.cortex_m.emit import emission_problems
-    from stepwell.backends.ethos_u.emit import refusals
-    from stepwell.dialects.ethosu import BinaryOp, DelegateOp
-
-    refused = [Problem(reason, describe_op(op)) for op, reason in refusals(program)]
-    return [*emission_problems(program, {DelegateOp, BinaryOp}), *refused]
-
-
-def _ethosu_estimates(program: Program) -> Any:
-    from stepwell.backends.ethos_u.emit import estimates
-
-    return estimates(program)
+    refused = [Problem(reason, describe_op(op)) for op, reason in ethos_u.refusals(program)]
+    return [*cortex_m.emission_problems(program, {DelegateOp, BinaryOp}), *refused]
 
 
 def _run_ethosu(artifact: bytes, inputs: Sequence[Any], method: str) -> tuple[Any, ...]:
@@ -288,18 +229,12 @@ def _ethosu_target(name: str) -> Target:
         name,
         pipeline,
         "pte",
-        {"pte": _ethosu_pte, "estimates": _ethosu_estimates},
+        {"pte": ethos_u.to_pte, "estimates": ethos_u.estimates},
         _run_ethosu,
         ETHOSU_OPTIONS,
         stages=stage_tables.BESIDE_CPU,
         problems=_ethosu_problems,
     )
-
-
-def _tosa_delegates(program: Program) -> Any:
-    from stepwell.backends.ethos_u.emit import delegates
-
-    return delegates(program)
 
 
 def _run_beside_cpu(artifact: bytes, inputs: Sequence[Any], method: str) -> tuple[Any, ...]:
@@ -315,7 +250,7 @@ def _tosa_beside_cpu_target(name: str) -> Target:
         name,
         tosa_beside_cpu_pipeline(name),
         "pte",
-        {"pte": _ethosu_pte, "delegates": _tosa_delegates},
+        {"pte": ethos_u.to_pte, "delegates": ethos_u.delegates},
         _run_beside_cpu,
         BESIDE_CPU_OPTIONS,
         stages=stage_tables.BESIDE_CPU,

@@ -1,42 +1,42 @@
 """Targets by name: a pipeline, the emitters of its artifacts, and the engine that runs them.
 
-Arm's targets are in `arm.py`, which is imported when one of them is named. Lowering to XNNPACK thus
-needs neither their operators nor the packages that they require.
+The module of a target is imported when the target is named. Lowering to XNNPACK thus needs neither
+the operators of Arm's targets nor the packages that they require.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import importlib
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from stepwell.dialects.xnnpack.cpus import CPUS as XNNPACK_CPUS
-from stepwell.ir.choices import Choices
-from stepwell.ir.diagnostics import Problem, StepwellError
-from stepwell.ir.options import Option
-from stepwell.ir.program import Program
+from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.renderers import Shown
 from stepwell.ir.rewriting.pipeline import Pipeline
-from stepwell.pipelines.pass_pipeline import stage_tables
-from stepwell.pipelines.xnnpack import XNNPACK, XNNPACK_PUBLISHED
 from stepwell.plugins.plugins import registry
 from stepwell.plugins.registry import unknown
-from stepwell.targets.target import OPTIONS, Session, Target
-from stepwell.translate.decompositions.aten.floats import IN_SINGLE
-from stepwell.translate.memory import MEMORY, SPEED
+from stepwell.targets.target import Target
 
-__all__ = ["OPTIONS", "PIPELINES", "Target", "find_target", "known_targets"]
+__all__ = ["PIPELINES", "Target", "find_target", "known_targets"]
 
-_ARMS = ("cortex-m", "ethos-u", "tosa-", "vgf")
-"""The name prefixes of Arm's targets."""
-_OWN = {pipeline.name: pipeline for pipeline in (XNNPACK, XNNPACK_PUBLISHED)}
+_HOMES = {
+    "xnnpack": "stepwell.targets.xnnpack",
+    **dict.fromkeys(("cortex-m", "ethos-u", "tosa-", "vgf"), "stepwell.targets.arm"),
+}
+"""Name prefix → the module of these targets: `find(name)`, and `OWN`, the listed pipelines."""
 
 
-def _arms() -> Mapping[str, Pipeline]:
-    """Return the pipelines of the Arm targets that are listed by name."""
-    from stepwell.targets.arm import OWN
+def _home(name: str) -> Any:
+    """Import the module of a target; None if the name is not stepwell's own."""
+    found = (home for prefix, home in _HOMES.items() if name.startswith(prefix))
+    return importlib.import_module(home) if (home := next(found, None)) else None
 
-    return OWN
+
+def _own() -> dict[str, Pipeline]:
+    """Return all pipelines that are stepwell's own and listed by name."""
+    homes = map(importlib.import_module, dict.fromkeys(_HOMES.values()))
+    return {name: pipeline for home in homes for name, pipeline in home.OWN.items()}
 
 
 class Pipelines(Shown, Mapping[str, Pipeline]):
@@ -48,16 +48,14 @@ class Pipelines(Shown, Mapping[str, Pipeline]):
         return {**of_targets, **brought.pipelines}
 
     def __getitem__(self, name: str) -> Pipeline:
-        found = _OWN.get(name)
-        if found is None and name.startswith(_ARMS):
-            found = _arms().get(name)
-        found = found or self._brought().get(name)
+        home = _home(name)
+        found = (home and home.OWN.get(name)) or self._brought().get(name)
         if found is None:
             raise KeyError(name)
         return found
 
     def __iter__(self) -> Iterator[str]:
-        return iter({**_OWN, **_arms(), **self._brought()})
+        return iter({**_own(), **self._brought()})
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
@@ -68,120 +66,6 @@ class Pipelines(Shown, Mapping[str, Pipeline]):
 
 PIPELINES = Pipelines()
 """Every target's pipeline; `stepwell.PIPELINES["xnnpack"].after("step", MyRewrite)` is a copy."""
-
-EMBED_UNPACKED_CONSTANTS = Option(
-    "embed_unpacked_constants",
-    bool,
-    False,
-    "put constants that XNNPACK does not copy into the delegate, for runtimes known to keep them",
-    at=("pte", "pte_and_ptd", "pte_and_ptds", "etrecord"),
-)
-TUNED = Option(
-    "tuned",
-    Choices(),
-    None,
-    "measurements on a kind of CPU (`stepwell.tune`), which decide where costs are close",
-)
-SHARES = Option(
-    "optimize",
-    (SPEED, MEMORY),
-    MEMORY,
-    "memory: split off delegates if there are many weights, so that loading duplicates "
-    "fewer of them; speed: as few as the data flow allows",
-)
-
-HALF = Option(
-    "half",
-    ("as kernels do", IN_SINGLE),
-    "as kernels do",
-    "the accumulation of layers and products of halves: kernels of CPUs with "
-    "half-precision arithmetic accumulate in halves",
-)
-
-FOR_CPU = Option(
-    "cpu",
-    XNNPACK_CPUS,
-    None,
-    "the CPU to compile for, whose costs and kernels are used; by default any, with default costs",
-)
-
-XNNPACK_OPTIONS = (EMBED_UNPACKED_CONSTANTS, SHARES, TUNED, HALF, FOR_CPU)
-
-
-def _xnnpack_pte(program: Program, **options: Any) -> bytes:
-    from stepwell.backends.xnnpack.pte import to_pte
-
-    return to_pte(program, **options)
-
-
-def _xnnpack_problems(program: Program) -> Sequence[Problem]:
-    from stepwell.backends.executorch.kernels.missing_kernels import emission_problems
-    from stepwell.backends.xnnpack.emit import delegate_problems
-    from stepwell.dialects.xnnpack import DelegateOp
-
-    embed = program.context.option(EMBED_UNPACKED_CONSTANTS.name, False)
-    delegates = (op for op in program.module.walk() if isinstance(op, DelegateOp))
-    inside = [problem for op in delegates for problem in delegate_problems(op, embed)]
-    return [*emission_problems(program, {DelegateOp}), *inside]
-
-
-def _write_xnnpack_pte(program: Program, **options: Any) -> None:
-    from stepwell.backends.xnnpack.pte import write_pte
-
-    write_pte(program, **options)
-
-
-def _xnnpack_pte_and_ptd(program: Program, **options: Any) -> tuple[bytes, bytes]:
-    from stepwell.backends.xnnpack.pte import to_pte_and_ptd
-
-    return to_pte_and_ptd(program, **options)
-
-
-def _xnnpack_pte_and_ptds(program: Program, **options: Any) -> tuple[bytes, dict[str, bytes]]:
-    from stepwell.backends.xnnpack.pte import to_pte_and_ptds
-
-    return to_pte_and_ptds(program, **options)
-
-
-def _xnnpack_etrecord(program: Program, exported: Any, method: str, **options: Any) -> Any:
-    from stepwell.backends.executorch.running.inspection import etrecord
-    from stepwell.backends.xnnpack.pte import to_container
-
-    return etrecord(to_container(program, **options), exported, method)
-
-
-def _run_pte(
-    artifact: bytes, inputs: Sequence[Any], method: str, cpu: str | None = None
-) -> tuple[Any, ...]:
-    from stepwell.backends.executorch.running.runner import PteSession
-
-    return PteSession.load(artifact, cpu=cpu).call(method, inputs)
-
-
-def _pte_session(artifact: bytes) -> Session:
-    from stepwell.backends.executorch.running.runner import PteSession
-
-    return PteSession.load(artifact).call
-
-
-XNNPACK_TARGET = Target(
-    "xnnpack",
-    XNNPACK,
-    "pte",
-    {
-        "pte": _xnnpack_pte,
-        "pte_and_ptd": _xnnpack_pte_and_ptd,
-        "pte_and_ptds": _xnnpack_pte_and_ptds,
-        "etrecord": _xnnpack_etrecord,
-    },
-    _run_pte,
-    XNNPACK_OPTIONS,
-    write=_write_xnnpack_pte,
-    stages=stage_tables.XNNPACK,
-    problems=_xnnpack_problems,
-    session=_pte_session,
-    on_core=_run_pte,
-)
 
 
 def find_target(name: str) -> Target:
@@ -195,17 +79,9 @@ def find_target(name: str) -> Target:
             f"a target is named by a string, not by a {type(name).__name__}",
             help="targets are " + ", ".join(known_targets()),
         )
-    if name == XNNPACK_TARGET.name:
-        return XNNPACK_TARGET
-    if name == XNNPACK_PUBLISHED.name:
-        return replace(XNNPACK_TARGET, pipeline=XNNPACK_PUBLISHED)
-    if name.startswith(_ARMS):
-        from stepwell.targets.arm import find
-
-        target = find(name)
-        if target is not None:
-            return target
-    return _brought_target(name)
+    home = _home(name)
+    target: Target | None = home and home.find(name)
+    return target or _brought_target(name)
 
 
 def _brought_target(name: str) -> Target:
@@ -227,4 +103,4 @@ def _brought_target(name: str) -> Target:
 def known_targets() -> list[str]:
     """Return the names of all listed targets."""
     brought = registry()
-    return [*_OWN, *_arms(), *brought.targets, *brought.pipeline_targets]
+    return [*_own(), *brought.targets, *brought.pipeline_targets]

@@ -24,6 +24,7 @@ from xdsl.ir import Operation
 
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.registry import torch_overload
+from stepwell.ir.compat.torch import torch_private
 from stepwell.ir.compat.torch.torch_private import has_kernel_for_key, schema_of
 from stepwell.ir.declared.bounds import roundings
 from stepwell.ir.program import Program
@@ -50,9 +51,7 @@ def composite_function(overload: Any, is_root: bool = False) -> Callable[..., An
     overload_name = schema_of(overload).overload_name
     name = f"{name}.{overload_name}" if overload_name else name
     if overload.namespace == "aten" and name in TABLED:
-        from stepwell.ir.compat.torch.torch_private import decomposition_table
-
-        return decomposition_table[overload]
+        return torch_private.decomposition_table[overload]
     key = "CompositeImplicitAutograd"
     is_composite = has_kernel_for_key(overload.name(), key)
     return COMPOSITIONS.get(overload, overload.decompose) if is_composite else None
@@ -61,9 +60,7 @@ def composite_function(overload: Any, is_root: bool = False) -> Callable[..., An
 @cache
 def decompositions() -> Mapping[Any, Callable[..., Any]]:
     """PyTorch's decompositions, those of the core operator set before the others."""
-    from stepwell.ir.compat.torch.torch_private import core_aten_decompositions, decomposition_table
-
-    return {**decomposition_table, **core_aten_decompositions()}
+    return {**torch_private.decomposition_table, **torch_private.core_aten_decompositions()}
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace) -> Outcome:
     """Measure accuracy, and print the summary and the tables."""
     from stepwell.loaders.factories import made_by, named
     from stepwell.loaders.models import open_model
-    from stepwell.quantization.sensitivity import accuracy
+    from stepwell.quantization.sensitivity.measure import accuracy
 
     if arguments.levels < 0:
         raise StepwellError("--levels is a count of batches", help="0 leaves the levels out")

@@ -16,6 +16,10 @@ import threading
 import time
 from typing import Any
 
+from stepwell.inspection.playground.typed_rules import typed
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.validation.rules.verdicts import prove
+
 SECONDS = 60
 """The time limit of a proof."""
 NO_SOLVER = "not proved: z3 is not installed (pip install 'stepwell[prove]')"
@@ -113,10 +117,6 @@ class Prover:
 
 def main() -> None:
     """Read rules and write verdicts until the end of the input."""
-    from stepwell.inspection.playground.typed_rules import typed
-    from stepwell.ir.diagnostics import StepwellError
-    from stepwell.validation.rules.verdicts import prove
-
     for line in sys.stdin:
         text = json.loads(line)["text"]
         print(json.dumps({"text": text, "begun": True}), flush=True)

@@ -15,12 +15,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from stepwell.backends.executorch.running.runner import PteSession
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.platform.bar_charts import Plot, plot
 from stepwell.ir.platform.dataframes import frame
 from stepwell.ir.platform.process_settings import without_warnings
 from stepwell.ir.renderers import Shown
 from stepwell.translate.executorch_private import instruction_of
+from stepwell.translate.importer.locations import users_frame
 
 if TYPE_CHECKING:
     from executorch.devtools.etrecord import ETRecord
@@ -176,8 +178,6 @@ def profile(
     Raises:
         StepwellError: the program does not run, or the record cannot be read.
     """
-    from stepwell.backends.executorch.running.runner import PteSession
-
     if repeat < 1:
         raise StepwellError(f"{repeat} calls measure nothing", help="give at least 1")
     session = PteSession.load(pte, profile=True)
@@ -258,7 +258,5 @@ def _op_name(target: Any) -> str:
 
 def _line(trace: str | None) -> str | None:
     """Return the model's line in a node's stack trace, as `model.py:41`."""
-    from stepwell.translate.importer.locations import users_frame
-
     frame = users_frame(trace) if trace else None
     return f"{Path(frame[1]).name}:{frame[2]}" if frame else None

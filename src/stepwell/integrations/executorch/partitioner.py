@@ -16,6 +16,7 @@ from typing import Any
 from executorch.exir.backend.partitioner import Partitioner, PartitionResult
 from torch.export import ExportedProgram
 
+from stepwell.integrations.executorch.delegated_program import to_delegated
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.lowering import lower_as_far
 from stepwell.report.report import Report
@@ -43,8 +44,6 @@ class StepwellPartitioner(Partitioner):
 
     def transform_for_pre_decomposition(self, exported_program: ExportedProgram) -> ExportedProgram:
         """Return the program with calls of delegates."""
-        from stepwell.integrations.executorch.delegated_program import to_delegated
-
         lowered = lower_as_far(exported_program, self.target, **self.options)
         if lowered.target.artifact != "pte" or lowered.program.level != TARGET:
             raise StepwellError(

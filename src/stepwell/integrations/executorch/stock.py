@@ -17,8 +17,17 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from stepwell.backends.executorch.container import DelegateCall, KernelCall
+from stepwell.backends.executorch.reading.read import read_container
+from stepwell.backends.executorch.running.runner import PteSession
 from stepwell.ir.compat.torch.torch_globals import torch_alone
+from stepwell.ir.compat.torch.torch_private import pytree
 from stepwell.ir.diagnostics import ArtifactError
+from stepwell.loaders.artifacts import random_inputs
+from stepwell.loaders.models import open_model
+from stepwell.translate import executorch_private
+from stepwell.translate.importer.export_call import export
+from stepwell.translate.importer.pt2 import load_pt2
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -75,9 +84,6 @@ def stock_pte(exported: ExportedProgram) -> bytes:
 
 def counted(pte: bytes) -> dict[str, int]:
     """Count the delegates of a `.pte`, the ops outside them and `mul.Scalar` among those."""
-    from stepwell.backends.executorch.container import DelegateCall, KernelCall
-    from stepwell.backends.executorch.reading.read import read_container
-
     (method,) = read_container(bytearray(pte)).methods
     kernels = [step.kernel for step in method.instructions if isinstance(step, KernelCall)]
     return {
@@ -88,9 +94,6 @@ def counted(pte: bytes) -> dict[str, int]:
 
 
 def _measure(model: str) -> dict[str, Any]:
-    from stepwell.loaders.models import open_model
-    from stepwell.translate.importer.export_call import export
-
     opened = open_model(model)
     assert opened.module is not None and opened.inputs is not None
     exported = export(opened.module, opened.inputs)
@@ -102,16 +105,8 @@ def _measure(model: str) -> dict[str, Any]:
 def _timed(model: str, ours: str, quantize: str) -> dict[str, float]:
     import torch
 
-    from stepwell.backends.executorch.running.runner import PteSession
-    from stepwell.ir.compat.torch.torch_private import pytree
-    from stepwell.loaders.artifacts import random_inputs
-    from stepwell.loaders.models import open_model
-    from stepwell.translate.executorch_private import reset_threadpool
-    from stepwell.translate.importer.export_call import export
-    from stepwell.translate.importer.pt2 import load_pt2
-
     torch.set_num_threads(1)
-    reset_threadpool(1)
+    executorch_private.reset_threadpool(1)
     opened = None if model.endswith(".pt2") else open_model(model, quantize=quantize or None)
     if opened is None:
         exported = load_pt2(model)

@@ -10,6 +10,7 @@ import re
 import sys
 from typing import TYPE_CHECKING, Any
 
+from stepwell.dialects.aten.registry import find
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.rewriting.rewrite import (
     History,
@@ -20,9 +21,11 @@ from stepwell.ir.rewriting.rewrite import (
     parts_of,
     step_name,
 )
+from stepwell.pipelines.pass_pipeline.named_passes import step_classes
 from stepwell.targets.table import PIPELINES
 from stepwell.translate.edge import apply_to_edge, is_of_edge
 from stepwell.translate.lowerings.lowering import Lowering
+from stepwell.translate.lowerings.samples import examples_of
 
 if TYPE_CHECKING:
     from executorch.exir.pass_base import ExportedProgramPassBase
@@ -86,8 +89,6 @@ def _pass_class() -> Any:
 
 def edge_safe() -> list[str]:
     """Return the names of rewrites whose results, by their examples, are valid in edge programs."""
-    from stepwell.pipelines.pass_pipeline.named_passes import step_classes
-
     return [name for name, step in step_classes().items() if not _makes_beyond_edge(step)]
 
 
@@ -100,8 +101,6 @@ def _makes_beyond_edge(step: type[Step]) -> list[str]:
     A rule's text does not name an operation that it creates through a variable; then the result
     is checked.
     """
-    from stepwell.dialects.aten.registry import find
-
     home, _, place = step.__module__.partition(".rewrites.")
     room = place.partition(".")[0]
     if room in ("cmsis", "ethosu", "tosa") or (room == "xnnpack" and not issubclass(step, Rewrite)):
@@ -123,8 +122,6 @@ def _makes_beyond_edge(step: type[Step]) -> list[str]:
 def _examples(step: type[Rewrite[Any]]) -> list[tuple[str, str]]:
     """Return the pattern and the result of a rewrite, from its text or a function's sample."""
     if issubclass(step, Lowering):
-        from stepwell.translate.lowerings.samples import examples_of
-
         return examples_of(step) if step.sample is not None else []
     rule: Any = getattr(step, "rule", None)
     text = str(rule.text) if rule is not None else sys.modules[step.__module__].__doc__ or ""
@@ -133,8 +130,6 @@ def _examples(step: type[Rewrite[Any]]) -> list[tuple[str, str]]:
 
 
 def _named(name: str, options: dict[str, Any]) -> Step:
-    from stepwell.pipelines.pass_pipeline.named_passes import step_classes
-
     if not options:
         for pipeline in (PIPELINES["xnnpack-published"], PIPELINES["xnnpack"]):
             for step in pipeline.steps:

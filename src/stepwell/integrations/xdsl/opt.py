@@ -38,6 +38,7 @@ from stepwell.integrations.xdsl.opt_diagnostics import (
 )
 from stepwell.ir.context import statistics_lines
 from stepwell.ir.diagnostics import ParseFailure, Problem, StepwellError, VerificationError
+from stepwell.ir.extensions import extension
 from stepwell.ir.levels import level_of
 from stepwell.ir.platform.files import write_atomically
 from stepwell.ir.program import Program
@@ -386,8 +387,6 @@ class _Asked:
 
     def _explained(self, main: OptMain, chunk: Chunk, error: StepwellError) -> StepwellError:
         """Return the error with its cause, and a reproducer if a pass failed."""
-        from stepwell.validation.reducer.reproducer import explained
-
         steps: list[Step] = []
         for at, one in enumerate(self.passes):
             if isinstance(error, StepFailure) and error.at == at:
@@ -402,7 +401,7 @@ class _Asked:
             check_module(main.read(chunk), whole=False)
         except VerificationError:
             return error  # It came so.
-        return explained(make, steps, error, reproduce=not self.is_replay)
+        return extension("reproduce-failure")(make, steps, error, reproduce=not self.is_replay)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -17,21 +17,22 @@ from xdsl.universe import XDSL_UNIVERSE, Universe
 from xdsl.utils.exceptions import PyRDLOpDefinitionError
 
 from stepwell.dialects import HOMES, PACKAGES
+from stepwell.dialects.aten import Aten
+from stepwell.dialects.aten.registry import LIBRARIES, find
+from stepwell.ir.compat.torch import torch_private
+from stepwell.ir.core import Stepwell
 from stepwell.ir.diagnostics import StepwellError
+from stepwell.pipelines.pass_pipeline.named_passes import all_passes
 
 SCHEMA_NAMESPACES = ("aten", "quantized_decomposed")
 
 
 def _stepwell() -> Dialect:
-    from stepwell.ir.core import Stepwell
-
     return Stepwell
 
 
 def _schema_dialect(namespace: str) -> Callable[[], Dialect]:
     def load() -> Dialect:
-        from stepwell.dialects.aten import Aten
-
         attributes = list(Aten.attributes) if namespace == "aten" else []
         return Dialect(namespace, list(_schema_ops(namespace)), attributes)
 
@@ -40,13 +41,9 @@ def _schema_dialect(namespace: str) -> Callable[[], Dialect]:
 
 def _schema_ops(namespace: str) -> Iterator[type[Operation]]:
     """Return every functional operator of a namespace that torch knows."""
-    from stepwell.dialects.aten.registry import LIBRARIES, find
-
     if namespace in LIBRARIES:
         importlib.import_module(LIBRARIES[namespace])
-    from stepwell.ir.compat.torch.torch_private import operator_names
-
-    for qualified in operator_names():
+    for qualified in torch_private.operator_names():
         space, _, name = qualified.partition("::")
         if space == namespace:
             operator, _, overload = name.partition(".")
@@ -65,8 +62,6 @@ def _package(name: str) -> Callable[[], Dialect]:
 
 
 def _passes() -> dict[str, Callable[[], type[ModulePass]]]:
-    from stepwell.pipelines.pass_pipeline.named_passes import all_passes
-
     return all_passes()
 
 

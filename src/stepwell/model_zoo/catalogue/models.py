@@ -10,12 +10,10 @@ from fnmatch import fnmatchcase
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.diagnostics import StepwellError
-
-if TYPE_CHECKING:
-    import torch
 
 
 @dataclass(frozen=True)
@@ -178,8 +176,6 @@ def of_file(name: str, file: Path) -> Entry:
     absolute = f"{os.path.abspath(file)}:{attribute}"
 
     def make() -> Made:
-        import torch
-
         from stepwell.loaders.factories import made_by, parts_of
         from stepwell.model_zoo.catalogue.wrapping import TensorFunction
 

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from stepwell.ir.compat.torch import torch_private
 from stepwell.ir.compat.torch.torch_private import pytree
 from stepwell.model_zoo.catalogue.models import Entry, Made
 from stepwell.model_zoo.catalogue.weights import scaled
@@ -68,9 +69,7 @@ def ends(tensor: torch.Tensor) -> tuple[int, int] | None:
 
 def entries() -> Iterator[Entry]:
     """The first configurations of each module."""
-    from stepwell.ir.compat.torch.torch_private import module_db
-
-    for info in module_db:
+    for info in torch_private.module_db:
         if any(info.name.startswith(name) for name in SKIPPED):
             continue
         for index in range(len(configurations(info))):

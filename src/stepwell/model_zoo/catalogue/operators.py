@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from stepwell.ir.compat.torch import torch_private
 from stepwell.ir.compat.torch.torch_private import pytree
 from stepwell.model_zoo.catalogue.models import Entry, Made
 from stepwell.model_zoo.catalogue.modules import call
@@ -21,9 +22,7 @@ UNINITIALIZED = ("empty", "empty_like", "empty_permuted", "empty_strided", "new_
 
 def entries() -> Iterator[Entry]:
     """Two calls of each operator that takes floats on a CPU."""
-    from stepwell.ir.compat.torch.torch_private import op_db
-
-    for info in op_db:
+    for info in torch_private.op_db:
         if not info.supports_dtype(torch.float32, "cpu") or info.name.startswith(UNINITIALIZED):
             continue
         name = info.name + (f".{info.variant_test_name}" if info.variant_test_name else "")

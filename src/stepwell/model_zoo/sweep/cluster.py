@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.model_zoo.sweep.jobs import Limits, Task
 from stepwell.model_zoo.sweep.wire import plain
-from stepwell.model_zoo.sweep.worker import run
+from stepwell.model_zoo.sweep.worker import ended_row, run
 
 if TYPE_CHECKING:
     from distributed import Client, Future
@@ -190,8 +190,6 @@ def _submitted(
 
 def lost(task: Task, limits: Limits) -> list[dict[str, Any]]:
     """Return the rows of a task that killed every worker."""
-    from stepwell.model_zoo.sweep.worker import ended_row
-
     asked = plain(task, limits)
     found = {"outcome": "lost", "stage": "running on a worker", "note": f"{LIVES} workers died"}
     return [

@@ -19,6 +19,7 @@ from stepwell.model_zoo.sweep.jobs import Job, Limits, Task, Variant, source_of,
 from stepwell.model_zoo.sweep.request import named_by_content
 from stepwell.model_zoo.sweep.rows import FAULTS, UNFIT, Row
 from stepwell.model_zoo.sweep.store import Store
+from stepwell.targets.table import find_target
 
 STORE = Path("sweep.sqlite")
 """Default path of the store of rows."""
@@ -154,10 +155,6 @@ def options_of(target: str, options: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         StepwellError: there is no such target, or it has no such option.
     """
-    from stepwell.targets.table import (
-        find_target,  # Imports torch, which a look into a store needs not.
-    )
-
     return find_target(target).chosen(options)
 
 

@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from stepwell.backends.executorch.reading.read import read_container
+from stepwell.backends.executorch.running.runner import PteSession, run_pte
 from stepwell.cost_model.tuning import tune
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.inspection.reports.explaining import fates
@@ -28,13 +30,17 @@ from stepwell.ir.signature import get_signature
 from stepwell.ir.work import operations
 from stepwell.lowering import Lowered, lower
 from stepwell.model_zoo.sweep.accuracy import distance
+from stepwell.model_zoo.sweep.bookkeeping import counted
+from stepwell.model_zoo.sweep.jobs import ENGINES, engine_hash, version_of
 from stepwell.model_zoo.sweep.memory import peak
 from stepwell.model_zoo.sweep.rows import Outcome, Row
 from stepwell.pipelines.pass_pipeline.ports import given_back, taken
 from stepwell.program import Program, from_exported_program
 from stepwell.quantization.quantizers import find_quantizer
 from stepwell.targets.table import find_target
+from stepwell.translate import executorch_private
 from stepwell.translate.importer.export_call import export
+from stepwell.translate.mxfp import to_mxfp
 
 if TYPE_CHECKING:
     from stepwell.model_zoo.catalogue.models import Made
@@ -111,8 +117,6 @@ def measure(task: Task, tell: Tell) -> None:
 
 def row_of(task: Task, index: int) -> Row:
     """Return the row of a job, without results."""
-    from stepwell.model_zoo.sweep.jobs import ENGINES, engine_hash, version_of
-
     job, entry = task.jobs[index], task.entry
     named = (*ENGINES, *entry.distributions)
     versions = ", ".join(f"{name} {version_of(name)}" for name in dict.fromkeys(named))
@@ -141,8 +145,6 @@ def varied(made: Made, variant: Variant) -> Made:
     if module is None:
         return made
     if variant.payload is not None:
-        from stepwell.translate.mxfp import to_mxfp
-
         module = to_mxfp(module, variant.payload)
     if variant.dtype is not None:
         dtype = getattr(torch, variant.dtype)
@@ -322,8 +324,6 @@ def floats_outside(lowered: Lowered) -> int | None:
     """Count ops left to kernels that are not bookkeeping: readers of activations, no look-ups."""
     if lowered.target.name != "xnnpack":
         return None
-    from stepwell.model_zoo.sweep.bookkeeping import counted
-
     return len(counted(lowered.program))
 
 
@@ -331,8 +331,6 @@ def arena_of(lowered: Lowered) -> int | None:
     """Bytes that a `.pte` plans for activations."""
     if lowered.target.artifact != "pte":
         return None
-    from stepwell.backends.executorch.reading.read import read_container
-
     methods = read_container(bytearray(lowered.artifact)).methods
     return max((sum(method.arena_sizes[1:]) for method in methods), default=0)
 
@@ -416,8 +414,6 @@ def engine_of(lowered: Lowered, source: Program) -> tuple[str, Callable[..., Seq
 
 def latency(artifact: bytes, inputs: tuple[Any, ...]) -> float:
     """The tenth percentile of a `.pte`'s run time, in milliseconds of one thread's CPU time."""
-    from stepwell.backends.executorch.running.runner import PteSession
-
     session = PteSession.load(artifact)
     given = session.laid_out(pytree.tree_leaves(inputs), "forward")
     times: list[float] = []
@@ -430,7 +426,6 @@ def latency(artifact: bytes, inputs: tuple[Any, ...]) -> float:
 
 def stock(prepared: Prepared, timed: bool) -> dict[str, Any]:
     """Measure ExecuTorch's own flow on the same program, or return its failure."""
-    from stepwell.backends.executorch.running.runner import run_pte
     from stepwell.integrations.executorch.stock import counted, stock_pte
 
     exported = copy.deepcopy(prepared.exported)
@@ -453,10 +448,8 @@ def stock(prepared: Prepared, timed: bool) -> dict[str, Any]:
 
 def one_thread() -> None:
     """Kernels of torch and of XNNPACK in one thread; before the first delegate loads."""
-    from stepwell.translate.executorch_private import reset_threadpool
-
     torch.set_num_threads(1)
-    reset_threadpool(1)
+    executorch_private.reset_threadpool(1)
 
 
 def raise_if_full(error: BaseException) -> None:

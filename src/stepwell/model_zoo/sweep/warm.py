@@ -19,15 +19,20 @@ import signal
 import sys
 import tempfile
 import time
+import traceback
 import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from stepwell.lowering import lower
 from stepwell.model_zoo.catalogue.models import find
 from stepwell.model_zoo.catalogue.vision import imported
-from stepwell.model_zoo.sweep.measuring import FULL
+from stepwell.model_zoo.sweep.jobs import Task
+from stepwell.model_zoo.sweep.measuring import FULL, measure, one_thread
 from stepwell.model_zoo.sweep.memory import resident
+from stepwell.model_zoo.sweep.wire import jobs_of
+from stepwell.translate.importer.export_call import export
 
 STEP = 0.2
 """Seconds between two checks of a fork's memory."""
@@ -162,8 +167,6 @@ def child(asked: dict[str, Any], pipe: int, log: int) -> None:
     except MemoryError:
         os.write(2, b"MemoryError\n")
     except BaseException:
-        import traceback
-
         traceback.print_exc()
     finally:
         sys.stderr.flush()
@@ -180,9 +183,6 @@ def fence(memory: int) -> None:
 
 def work(asked: dict[str, Any], pipe: int) -> None:
     """Measure the jobs of a task and write the events to the pipe."""
-    from stepwell.model_zoo.sweep.jobs import Task
-    from stepwell.model_zoo.sweep.measuring import measure, one_thread
-    from stepwell.model_zoo.sweep.wire import jobs_of
 
     def tell(kind: str, value: Any) -> None:
         plain = value.to_json() if kind == "row" else value
@@ -221,9 +221,6 @@ def watch(fork: Fork, seconds: float) -> None:
 def preload() -> None:
     """Import everything and lower one model, so that no fork has to warm up."""
     import torch
-
-    from stepwell.lowering import lower
-    from stepwell.translate.importer.export_call import export
 
     torch.set_num_threads(1)
     for name in PRELOADED:

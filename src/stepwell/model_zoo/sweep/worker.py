@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from stepwell.ir.diagnostics import StepwellError
+from stepwell.model_zoo.catalogue.models import find
 from stepwell.model_zoo.sweep.jobs import Task
 from stepwell.model_zoo.sweep.rows import Row
 from stepwell.model_zoo.sweep.wire import jobs_of
@@ -91,7 +92,6 @@ def is_of_a_target(stage: str) -> bool:
 
 def ended_row(asked: dict[str, Any], job: dict[str, Any], key: str, found: dict[str, Any]) -> Row:
     """Return the row of a job that killed its process."""
-    from stepwell.model_zoo.catalogue.models import find
     from stepwell.model_zoo.sweep.measuring import row_of
 
     (one,) = jobs_of([job])

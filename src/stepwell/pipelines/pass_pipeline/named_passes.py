@@ -38,6 +38,7 @@ from stepwell.ir.types import AnyTensor, element
 from stepwell.ir.weights import WeightStore
 from stepwell.plugins.plugins import registry
 from stepwell.plugins.registry import REGISTRY
+from stepwell.targets.table import PIPELINES
 from stepwell.translate.passes import PACKAGES, folder_of, pass_modules
 
 StepMaker = Callable[..., Step]
@@ -301,8 +302,6 @@ def _step_of_one_file(name: str) -> type[Step] | None:
 
 def all_passes() -> dict[str, PassMaker]:
     """Return pass name → factory: every pass, every group of a pipeline, every pipeline."""
-    from stepwell.targets.table import PIPELINES  # Imports every rewrite.
-
     pass_makers: dict[str, PassMaker] = {}
     for name, cls in {**step_classes(), **registry().steps}.items():
         for known in (name, *(cls.formerly if issubclass(cls, Rewrite) else ())):

@@ -22,6 +22,10 @@ from stepwell.ir.options import nearest
 from stepwell.ir.platform.files import read_bytes
 from stepwell.ir.rewriting.pipeline import Pipeline
 from stepwell.ir.rewriting.rewrite import GreedyRewrites, NamedPass, Pass, Rewrite, Step, step_name
+from stepwell.pipelines.pass_pipeline.named_passes import StepPass, find_pass, name_of, step_classes
+from stepwell.plugins.plugins import registry
+from stepwell.plugins.registry import unknown
+from stepwell.targets.table import PIPELINES
 from stepwell.targets.target import PipelineLike, Target
 
 GROUP = re.compile(r"([\w.+-]+)\((.*)\)", re.S)
@@ -100,8 +104,6 @@ def parse_pipeline(text: str, own: Pipeline) -> Pipeline:
     Raises:
         StepwellError: a pass is unknown; the nearest name is suggested.
     """
-    from stepwell.targets.table import PIPELINES
-
     text = text.strip()
     if text in PIPELINES:
         return PIPELINES[text]
@@ -197,8 +199,6 @@ def _parts(step: Step) -> Sequence[Step]:
 
 
 def _by_name(item: str, own: Pipeline | None) -> Iterator[Step]:
-    from stepwell.pipelines.pass_pipeline.named_passes import StepPass, find_pass
-
     try:
         spec: ArgSpec = parse_spec(item)
     except ArgSpecParseError as error:
@@ -207,15 +207,9 @@ def _by_name(item: str, own: Pipeline | None) -> Iterator[Step]:
     if made is not None and issubclass(made, StepPass):
         yield made.of_spec(spec).step
         return
-    from stepwell.pipelines.pass_pipeline.named_passes import step_classes
-    from stepwell.targets.table import PIPELINES
-
     if spec.name in PIPELINES and not spec.parameters:
         yield from PIPELINES[spec.name].steps
         return
-    from stepwell.plugins.plugins import registry
-    from stepwell.plugins.registry import unknown
-
     brought = registry().steps
     names = {*step_classes(), *brought, *PIPELINES, *(own.paths if own else ())}
     error = unknown("step", spec.name, sorted(brought))
@@ -244,8 +238,6 @@ def spell_step(step: Step, *, foreign: bool = False) -> str | None:
 
 
 def _spell_one(step: Rewrite[Any] | Pass, foreign: bool) -> str | None:
-    from stepwell.pipelines.pass_pipeline.named_passes import name_of
-
     name = name_of(type(step)) or (type(step).name if foreign else None)
     if name is None:
         return None

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
+from stepwell.cost_model.budgets import measure
 from stepwell.dialects.tosa_mxfp.payloads import PAYLOADS
+from stepwell.ir.calls.arguments import takes
 from stepwell.ir.compat.torch.torch_private import pytree
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.options import OptionValue
@@ -16,6 +18,8 @@ from stepwell.lowering import Lowered, lower
 from stepwell.program import Program, from_exported_program
 from stepwell.quantization.quantizers import find_quantizer, quantizer_for
 from stepwell.quantization.quantizers import quantize as quantized_by
+from stepwell.quantization.recovery import cured
+from stepwell.quantization.recovery.constants import BALANCED
 from stepwell.quantization.sensitivity.attribution import MEASURED, Progress, attribute, whole
 from stepwell.quantization.sensitivity.causes import (
     calibration,
@@ -108,8 +112,6 @@ def accuracy(
     source = imported(model, batches[0][0])
     form = "given" if quantized is not None else _form(quantize, chosen_target.name)
     if quantized is not None:
-        from stepwell.quantization.recovery.constants import BALANCED
-
         program = imported(quantized, batches[0][0])
         if any(f".{BALANCED}" in key for key in program.weights):
             raise StepwellError(
@@ -127,8 +129,6 @@ def accuracy(
         )  # fmt: skip
     if not cures:
         return result
-    from stepwell.quantization.recovery import cured
-
     assert fitted is not None
     spent = {} if budget is None else _spent(budget, target, pipeline, options)
     return cured(result, pair, fitted, batches, metric, cures, spent)
@@ -145,8 +145,6 @@ def _spent(
     Raises:
         StepwellError: the target's programs have no such figure.
     """
-    from stepwell.cost_model.budgets import measure
-
     limit, what = budget
     how: dict[str, Any] = {**options}
     if what == "bits":
@@ -280,8 +278,6 @@ def _quantized(
     inputs = [x for x, _ in batches]
     if callable(quantize):
         return imported(quantize(model, *inputs), inputs[0])
-    from stepwell.ir.calls.arguments import takes
-
     several = takes(find_quantizer(form), 1 + len(inputs))
     return imported(quantized_by(model, form, inputs if several else inputs[:1]), inputs[0])
 

@@ -21,7 +21,10 @@ from stepwell.translate.rules.rewrite import RuleRewrite
 from stepwell.validation.certificates.decision import held_dtype
 from stepwell.validation.certificates.graph import Definition, EqualityGraph, said_by
 from stepwell.validation.certificates.statements import pairs_of
+from stepwell.validation.compare import differs
+from stepwell.validation.rules.hashes import hash_of
 from stepwell.validation.rules.kept_verdicts import covers, known
+from stepwell.validation.rules.verdicts import rules
 
 _FAILS = (StepwellError, RuntimeError, ValueError, TypeError, IndexError, KeyError, AssertionError,
           AttributeError, NotImplementedError)  # fmt: skip
@@ -30,16 +33,11 @@ _FAILS = (StepwellError, RuntimeError, ValueError, TypeError, IndexError, KeyErr
 @cache
 def by_hash() -> dict[str, type[RuleRewrite]]:
     """Return every rule that is defined by its text, by its hash."""
-    from stepwell.validation.rules.hashes import hash_of
-    from stepwell.validation.rules.verdicts import rules
-
     return {hash_of(rewrite): rewrite for rewrite in rules().values()}
 
 
 def hash_of_rule(rule: type[Rewrite[Any]] | None) -> str | None:
     """Return the hash of a rule that has a proof."""
-    from stepwell.validation.rules.hashes import hash_of
-
     if rule is None or not issubclass(rule, RuleRewrite):
         return None
     found = hash_of(rule)
@@ -140,8 +138,6 @@ def runs(program: Program, bound: Bound, seed: int = 0, draw: str = "ordinary") 
     Raises:
         StepwellError: it cannot be run here.
     """
-    from stepwell.validation.compare import differs
-
     generator = torch.Generator().manual_seed(seed)
     block = program.method("equal").body.block
     environment: dict[SSAValue, Any] = {a: _input(a.type, generator, draw) for a in block.args}

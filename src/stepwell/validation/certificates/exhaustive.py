@@ -28,6 +28,7 @@ from stepwell.ir.types import dims, element, is_static
 from stepwell.validation.certificates.decision import is_constant
 from stepwell.validation.certificates.graph import is_repeatable
 from stepwell.validation.certificates.statements import pairs_of
+from stepwell.validation.compare import differs
 
 _MOST_RUNS = 1024
 _MOST_INPUTS = 3
@@ -96,8 +97,6 @@ def _apart(
     has_shape: bool,
 ) -> str | None:
     """Return the difference on the inputs in the environment."""
-    from stepwell.validation.compare import differs
-
     _run(program, _in_order(program, ops), environment)
     for old, new in pairs:
         if has_shape and environment[old].shape != environment[new].shape:

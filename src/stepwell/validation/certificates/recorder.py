@@ -15,6 +15,7 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import Bound, Pass, Rewrite, Rewriter, Step, bound_of, step_name
 from stepwell.ir.syntax.text import to_text
 from stepwell.ir.weights import WeightStore
+from stepwell.translate.rules import RuleRewrite
 from stepwell.validation.certificates.graph import Definition, EqualityGraph, said_by
 from stepwell.validation.certificates.statements import Cone, TooLarge
 
@@ -122,8 +123,6 @@ class StatementRecorder:
 
     def after(self, rewrite: Rewrite[Any], rewriter: Rewriter) -> None:
         """Record the statement of an application."""
-        from stepwell.translate.rules import RuleRewrite
-
         self.weights.entries.update(self.program.weights.entries)
         root = rewriter.root
         application = Application(

@@ -21,7 +21,8 @@ from stepwell.ir.declared.interpretation import Interpreter
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.dtypes import is_float, torch_dtype
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting.rewrite import Bound
+from stepwell.ir.rewriting.cleanup import RemoveDeadCode
+from stepwell.ir.rewriting.rewrite import Bound, History
 from stepwell.ir.sizes.size import UNKNOWN, Size, number_of
 from stepwell.ir.syntax.text import to_text
 from stepwell.ir.types import IntType, dims, element, symbols_of, tensor
@@ -408,9 +409,6 @@ def _example(
 def _text_of(program: Program, values: list[SSAValue]) -> str:
     """Return the text of the method that returns some values."""
     from xdsl.dialects.builtin import FunctionType
-
-    from stepwell.ir.rewriting.cleanup import RemoveDeadCode
-    from stepwell.ir.rewriting.rewrite import History
 
     method = program.method()
     block = method.body.block
