@@ -28,7 +28,6 @@ from xdsl.dialects.builtin import TensorType
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation
 
-from stepwell.backends.executorch.kernels.exact_decompositions import EXACT
 from stepwell.backends.executorch.kernels.kernel_calls import kernel_of, runs_as_kernel, uncomputed
 from stepwell.backends.executorch.writing.emit_control import CONTROL
 from stepwell.dialects.aten.op import SchemaOp
@@ -39,7 +38,8 @@ from stepwell.ir.dtypes import has_torch_dtype
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import element
-from stepwell.translate.decompositions import COMPOSITIONS
+from stepwell.translate.decompositions.traced import DECOMPOSITIONS
+from stepwell.translate.decompositions.traced.integers import EXACT
 from stepwell.translate.rewrites.calls.decompose_composites import decompositions
 from stepwell.translate.rewrites.calls.traced_calls import Trace, trace
 
@@ -99,8 +99,8 @@ def _function_of(overload: Any, is_root: bool) -> Callable[..., Any] | None:
         return None
     if overload in EXACT:
         return EXACT[overload]
-    if overload in COMPOSITIONS:
-        return COMPOSITIONS[overload]
+    if overload in DECOMPOSITIONS:
+        return DECOMPOSITIONS[overload]
     if overload in decompositions():
         return decompositions()[overload]
     return getattr(overload, "impl_aten", overload.decompose)

@@ -15,7 +15,7 @@ from torch.export import ExportedProgram, export
 import stepwell
 from deit import deit_tiny
 from stepwell.ir.rewriting.pipeline import Pipeline
-from stepwell.translate.decompositions.aten import attention
+from stepwell.translate.decompositions import attention
 from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.rewrites.attention.recognize_attention import RecognizeAttention
 

@@ -16,7 +16,7 @@ from stepwell.ir.core import WeightOp
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.cleanup import RemoveDeadCode
 from stepwell.ir.rewriting.rewrite import History, parts_of, run_rewrites
-from stepwell.translate.decompositions.aten import constants
+from stepwell.translate.decompositions import constants
 from stepwell.translate.lowerings.lowering import is_step, step
 from stepwell.translate.rewrites.attention.recognize_attention import RecognizeAttention
 

@@ -7,8 +7,8 @@ from stepwell.validation.contracts.driver import subject_of, tried
 from stepwell.validation.contracts.variants import Variant
 
 FOUND: dict[str, tuple[str, ...]] = {
-    "decompositions.aten.pools: adaptive-pool-to-pool": ("axis 1 of input 0 is 0",),
-    "canonicalize.sums: split-scaled-addcmul": (
+    "decompositions.pools: adaptive-pool-to-pool": ("axis 1 of input 0 is 0",),
+    "decompositions.sums: split-scaled-addcmul": (
         "float32 becomes uint8 everywhere",
         "float32 becomes int32 everywhere",
     ),
@@ -20,25 +20,25 @@ FOUND: dict[str, tuple[str, ...]] = {
         "input 0 is uint8",
         "input 0 is int64",
     ),
-    "decompositions.aten.attention: expand-attention": (
+    "decompositions.attention: expand-attention": (
         "axis 2 of input 2 is 1",
         "input 2 is led by [1]",
         "input 0 has its last 2 axes",
         "axis 1 of input 2 is 0",
     ),
     "layers.fold_batch_norm": ("b has one axis more",),
-    "norms.norms: inference-batch-norm-to-batch-norm": ("input 0 is led by [3, 1]",),
-    "norms.norms: instance-norm-to-group-norm": (
+    "canonicalize.norms: inference-batch-norm-to-batch-norm": ("input 0 is led by [3, 1]",),
+    "canonicalize.norms: instance-norm-to-group-norm": (
         "input 0 has its last 2 axes",
         "size 4 is 0 everywhere",
     ),
-    "decompositions.aten.products: normalize-reduction": (
+    "decompositions.products: normalize-reduction": (
         "aten.sum.default: dtype=i1",
         "aten.sum.default: dtype=ui8",
     ),
-    "decompositions.aten.views: pixel-shuffle-to-permute": ("axis 0 of input 0 is 0",),
+    "decompositions.views: pixel-shuffle-to-permute": ("axis 0 of input 0 is 0",),
     "canonicalize.activations: recognize-written-hardswish": ("input 0 is uint8",),
-    "norms.norms: rms-norm-to-means": ("input 1 is float64",),
+    "decompositions.norms: rms-norm-to-means": ("input 1 is float64",),
     "attention.share_repeated_heads": (
         "aten.scaled_dot_product_attention.default: dropout_p=0.5",
         "input 0 has its last 2 axes",
@@ -60,16 +60,16 @@ FOUND: dict[str, tuple[str, ...]] = {
         "quantized_decomposed.dequantize_per_tensor.default: out_dtype=i32",
         "quantized_decomposed.dequantize_per_tensor.default: out_dtype=ui8",
     ),
-    "decompositions.aten.pools: adaptive-pool-by-parts": (
+    "decompositions.pools: adaptive-pool-by-parts": (
         "aten.adaptive_avg_pool1d.default: output_size=[0]",
     ),
-    "decompositions.aten.executorch_mx: adopt-executorch-mx": (
+    "decompositions.executorch_mx: adopt-executorch-mx": (
         "float8_e4m3fn becomes float64 everywhere",
         "input 0 is int16",
         "codes is int16",
         "codes is float16",
     ),
-    "decompositions.aten.normalizations: batch-norm-to-products": (
+    "decompositions.norms: batch-norm-to-products": (
         "axis 1 of input 0 is 0",
         "input 0 is bfloat16",
         "input 0 is float16",
@@ -125,17 +125,17 @@ FOUND: dict[str, tuple[str, ...]] = {
     "tosa.discrete: lower-truth-to-tosa": ("float32 becomes int8 everywhere",),
     "tosa.discrete: lower-whole-division-to-tosa": ("aten.div.Scalar_mode: other=2147483648",),
     "tosa.indexed.patterns: lower-pattern-to-tosa": ("input 0 is int64",),
-    "decompositions.aten.normalizations: norm-by-groups": (
+    "decompositions.norms: norm-by-groups": (
         "size 4 is 1 everywhere",
         "axis 1 of input 0 is 0",
         "aten.instance_norm.default: eps=-0.0",
         "input 0 has its last 2 axes",
     ),
-    "decompositions.aten.normalizations: split-layer-norm": ("size 4 is 0 everywhere",),
+    "decompositions.norms: split-layer-norm": ("size 4 is 0 everywhere",),
     "xnnpack.convolutions.convolve_by_winograd": ("w holds extremes",),
-    "decompositions.aten.norms: decompose-group-norm": ("aten.group_norm.default: eps=3.5e+38",),
-    "decompositions.aten.norms: decompose-layer-norm": ("aten.layer_norm.default: eps=3.5e+38",),
-    "xnnpack.expressions.expansions: expand-log-softmax": ("size 3 is 0 everywhere",),
+    "decompositions.norms: decompose-group-norm": ("aten.group_norm.default: eps=3.5e+38",),
+    "decompositions.norms: decompose-layer-norm": ("aten.layer_norm.default: eps=3.5e+38",),
+    "decompositions.logarithms: expand-log-softmax": ("size 3 is 0 everywhere",),
     "attention.limit_by_mask": (
         "#causal has its last 0 axes",
         "1 leading axes more",
@@ -156,7 +156,7 @@ FOUND: dict[str, tuple[str, ...]] = {
         "quantization 2: 2 scales along axis 0",
         "quantization 0: 2 scales along axis 0",
     ),
-    "decompositions.aten.for_xnnpack: prelu-channels-last": (
+    "decompositions.views: prelu-channels-last": (
         "w holds special",
         "size 3 is 5 everywhere",
         "input 0 has one axis more",
@@ -172,7 +172,7 @@ FOUND: dict[str, tuple[str, ...]] = {
         "size 128 is 0 everywhere",
         "input 2 has its last 3 axes",
     ),
-    "decompositions.aten.for_xnnpack: volumes-to-images": ("size 2 is 0 everywhere",),
+    "decompositions.filters: volumes-to-images": ("size 2 is 0 everywhere",),
 }
 """What was done to the example of each module, or of one of its rules."""
 

@@ -68,7 +68,7 @@ def test_a_bound_that_is_wider_than_ten_times_is_told(monkeypatch: Any) -> None:
 
 
 def test_samples_are_as_far_apart_as_they_say() -> None:
-    (text,) = subject_of("canonicalize.sums: split-alpha-of-add").examples
+    (text,) = subject_of("decompositions.sums: split-alpha-of-add").examples
     func = magnitudes.Program.of(magnitudes.draft_of(text).build()).method()
     values = [s.inputs[0].abs() for s in magnitudes.samples(func, 20)]
     everything = torch.cat([v.flatten() for v in values])

@@ -142,10 +142,10 @@ def test_only_what_holds_for_every_input_is_a_proof() -> None:
     }
     assert trusting.keys() == {
         "add_mask_before_softmax.match",
-        "for_xnnpack.choose_by_step",
-        "for_xnnpack.logcumsumexp_to_steps",
         "limit_by_mask.match",
         "open_rows.unopened_rows",
+        "scans.logcumsumexp_to_steps",
+        "selections.choose_by_step",
     }
     assert "numerics_of" in trusting["open_rows.unopened_rows"]
     returned = [inspect.signature(f).return_annotation for f in (trusts_finite, trusts_no_nan)]

@@ -94,6 +94,17 @@ After:
     %y = aten._to_copy.default(%x, dtype=$E)
 where not same_element(%x, %z) for cost
 for $E = f16
+
+rule cast-by-copy
+    A cast under the name whose kernel the runtime has; PyTorch's own way from one to the other
+    asks whether symbolic sizes are 1.
+Before:
+    %y = aten.to.dtype(%x, $d, …, memory_format=$?m) : (tensor<$*S x $E>) -> …
+After:
+    %y = aten._to_copy.default(%x, dtype=$d)
+unless asks_for_layout($m)
+for $d = f64, $m = none
+not for %x = "tensor<2x3x4x5xf32>", $m = "torch.channels_last"
 """
 
 from __future__ import annotations
@@ -107,6 +118,7 @@ from stepwell.translate.rules import read_rules
 
 OBSERVERS = frozenset(("aten.as_strided.default", "aten.as_strided_copy.default"))
 """Ops whose result depends on the strides of their operand."""
+
 
 KEPT = ("preserve_format", "contiguous_format", "0", "1")
 """Memory formats that request no change, by name and as schemas number them."""

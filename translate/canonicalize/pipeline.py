@@ -22,26 +22,31 @@ from stepwell.translate.canonicalize import (
     neutral_arithmetic,
     noops,
     normalize_embedding,
+    norms,
     powers,
+    softmaxes,
     sums,
 )
-from stepwell.translate.decompositions.aten import (
+from stepwell.translate.decompositions import activations as activation_parts
+from stepwell.translate.decompositions import (
     arithmetic,
     constants,
-    normalizations,
     pools,
     products,
+    promotions,
     repeated,
     slices,
+    statistics,
     views,
 )
+from stepwell.translate.decompositions import norms as norm_parts
+from stepwell.translate.decompositions import sums as sum_parts
 from stepwell.translate.lowerings.lowering import step
-from stepwell.translate.rewrites.attention import remove_safe_softmax_guard, softmaxes
+from stepwell.translate.rewrites.attention import remove_safe_softmax_guard
 from stepwell.translate.rewrites.constants import choose_from_one
 from stepwell.translate.rewrites.constants.fold_constants import FoldConstants
 from stepwell.translate.rewrites.constants.lift_number_operand import LiftNumberOperand
 from stepwell.translate.rewrites.layers import fold_batch_norm
-from stepwell.translate.rewrites.norms import norms
 from stepwell.translate.rewrites.sizes.remove_proven_assert import RemoveProvenAssert
 from stepwell.translate.rewrites.slices import pads
 from stepwell.translate.rewrites.slices.select_by_constant_mask import SelectByConstantMask
@@ -87,10 +92,12 @@ SHAPES: tuple[Rewrite[Any], ...] = (
 ARITHMETIC: tuple[Rewrite[Any], ...] = (
     LiftNumberOperand(),
     *(rule() for rule in sums.RULES),
+    *sum_parts.RULES.without("lerp-by-weights"),
     *(rule() for rule in powers.RULES),
     *(rule() for rule in clamps.RULES),
     step(arithmetic.reciprocal_to_division),
     *(rule() for rule in activations.RULES),
+    *activation_parts.RULES.without("expand-tanh-gelu"),
 )
 """Ops that compute each element."""
 
@@ -101,10 +108,11 @@ LAYERS: tuple[Rewrite[Any], ...] = (
     step(products.einsum_to_bmm),
     step(products.conv_to_convolution),
     step(products.normalize_reduction),
-    step(normalizations.variance_to_means),
+    step(statistics.variance_to_means),
     *(rule() for rule in softmaxes.RULES),
     *(rule() for rule in norms.RULES),
-    step(normalizations.widen_mixed_norm),
+    *norm_parts.RULES.named("rms-norm-to-means", "plain-rms-norm-to-means"),
+    step(promotions.widen_mixed_norm),
     step(pools.normalize_pooling),
     step(pools.unit_pooling_to_slice),
     step(pools.adaptive_pool_to_pool),

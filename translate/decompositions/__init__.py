@@ -1,54 +1,12 @@
-"""Decompositions of operators for which PyTorch has no decomposition.
+"""Decompositions: an operator as an expression of other operators, by families of operators.
 
-PyTorch's own table decomposes an operator without a kernel where it has an entry. This package has
-the missing ones: arithmetic that products, slices, comparisons and maxima can express. Each
-function takes an operator's arguments and returns its results in PyTorch's operators. It is traced
-as PyTorch's are (`traced_calls.py`), so all targets share it. A function returns `NotImplemented`
-to leave an operator to other rules, and raises a `CannotTraceError` to say why.
+Three notations, in the same files where families meet:
+
+- a rule as text (`read_rules`), which the prover verifies;
+- a function over values (`@lowers(…, to="aten")`), which looks at types, constants and users;
+- in `traced`, a function over PyTorch's tensors, for operators that PyTorch has no decomposition of.
+
+A decomposition declares what it needs of a target: element types and ranks that the target's nodes
+have (`requires=`, or a rule's `unless … for target`), and the special values that must survive
+(`deviation=`, `proven`). `src/stepwell/pipelines` lists which of them each target uses.
 """
-
-from __future__ import annotations
-
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
-
-from stepwell.dialects.aten.registry import overload_of
-from stepwell.translate.decompositions.arithmetic import ARITHMETIC
-from stepwell.translate.decompositions.curves import CURVES
-from stepwell.translate.decompositions.draws import DRAWS
-from stepwell.translate.decompositions.layers import LAYERS, NAMED_LAYERS
-from stepwell.translate.decompositions.orders import ORDERS
-from stepwell.translate.decompositions.polynomials import POLYNOMIALS
-from stepwell.translate.decompositions.pools import POOLS
-from stepwell.translate.decompositions.recurrences import RECURRENCES
-from stepwell.translate.decompositions.scatters import SCATTERS
-from stepwell.translate.decompositions.volumes import VOLUMES
-
-
-class Compositions(Mapping[Any, Callable[..., Any]]):
-    """Operator → its decomposition. Operators of optional libraries are registered by name."""
-
-    def __init__(self, named: Mapping[str, Callable[..., Any]], *tables: Mapping[Any, Any]) -> None:
-        self._named = named
-        self._known: dict[Any, Callable[..., Any]] = {}
-        for table in tables:
-            assert not table.keys() & self._known.keys(), "one function an operator"
-            self._known.update(table)
-
-    def __getitem__(self, overload: Any) -> Callable[..., Any]:
-        found = self._known.get(overload)
-        return self._named[str(overload)] if found is None else found
-
-    def __iter__(self) -> Iterator[Any]:
-        yield from self._known
-        yield from map(overload_of, self._named)
-
-    def __len__(self) -> int:
-        return len(self._known) + len(self._named)
-
-
-COMPOSITIONS = Compositions(
-    NAMED_LAYERS,
-    *(ARITHMETIC, CURVES, DRAWS, LAYERS, ORDERS, POLYNOMIALS, POOLS),
-    *(RECURRENCES, SCATTERS, VOLUMES),
-)

@@ -1,174 +1,136 @@
-"""Decompositions of elementwise arithmetic: signs, hypotenuse, neighbors, powers of two."""
+"""Decompositions into the arithmetic that every target has."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor
+from xdsl.ir import Operation
 
-aten = torch.ops.aten
+from stepwell.dialects import aten
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.declared.bounds import roundings
+from stepwell.ir.declared.numerics import Deviation, flushes
+from stepwell.ir.dtypes import f32, is_float, torch_dtype
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting.rewrite import Rewriter
+from stepwell.translate.decompositions.values import Value
+from stepwell.translate.lowerings.lowering import Out, known, lowerings_of, lowers, refuse
+from stepwell.translate.range_analysis import is_away_from_zero
 
-
-def of_one_type(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-    """Return both operands in the element type that PyTorch's type promotion gives the result."""
-    result_type = torch.result_type(a, b)
-    return a.to(result_type), b.to(result_type)
-
-
-def within(comparisons: int, most: int) -> None:
-    """Refuse more than `most` comparisons of each number with each.
-
-    Raises:
-        NotImplementedError: with the text of a refusal.
-    """
-    if comparisons > most:
-        raise NotImplementedError(
-            f"it is {comparisons} comparisons of numbers with each other, above {most}"
-        )
-
-
-def in_single(function: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
-    """Make a function of float32 accept integers and halves, which are computed in float32."""
-
-    def computed(x: Tensor) -> Tensor:
-        held = x.dtype if x.dtype.is_floating_point else torch.float32
-        wide = held if held == torch.float64 else torch.float32
-        return function(x.to(wide)).to(held)
-
-    return computed
-
-
-def signbit(x: Tensor) -> Any:
-    """Return whether x is below zero or -0, whose inverse is negative. A NaN's sign is ignored."""
-    if not x.dtype.is_floating_point:
-        return torch.zeros_like(x) if x.dtype == torch.bool else torch.lt(x, 0)
-    return torch.logical_or(torch.lt(x, 0), torch.lt(torch.reciprocal(x), 0))
-
-
-def fmin(a: Tensor, b: Tensor) -> Tensor:
-    """Return the smaller number; if one operand is NaN, the other."""
-    return _past_nan(torch.minimum, *of_one_type(a, b))
-
-
-def fmax(a: Tensor, b: Tensor) -> Tensor:
-    """Return the larger number; if one operand is NaN, the other."""
-    return _past_nan(torch.maximum, *of_one_type(a, b))
-
-
-def _past_nan(choose: Callable[[Tensor, Tensor], Tensor], a: Tensor, b: Tensor) -> Tensor:
-    if not a.dtype.is_floating_point:
-        return choose(a, b)
-    a, b = torch.broadcast_tensors(a, b)
-    return choose(torch.where(torch.isnan(a), b, a), torch.where(torch.isnan(b), a, b))
-
-
-def hypot(a: Tensor, b: Tensor) -> Tensor:
-    """Return `√(a² + b²)` as large · √(1 + (small / large)²), in which no square overflows."""
-    a, b = (v.abs() for v in of_one_type(a, b))
-    is_second = torch.gt(b, a)
-    large, small = torch.where(is_second, b, a), torch.where(is_second, a, b)
-    share = small / large
-    length = large * torch.sqrt(share * share + 1)
-    is_tiny = torch.lt(large, torch.finfo(large.dtype).tiny)  # A delegate flushes it to zero.
-    length = torch.where(is_tiny, large + small, length)
-    is_endless = torch.logical_or(torch.isinf(a), torch.isinf(b))
-    return torch.where(is_endless, torch.full_like(length, math.inf), length)
-
-
-def angle(x: Tensor) -> Tensor:
-    """Return π for negative numbers and 0 for others."""
-    held = x if x.dtype.is_floating_point else x.to(torch.float32)
-    turned = torch.where(torch.lt(held, 0), torch.full_like(held, math.pi), 0 * torch.sign(held))
-    return torch.where(torch.isnan(held), held, turned)
-
-
-def nextafter(a: Tensor, b: Tensor) -> Any:
-    """Return the next number towards b: x plus a little more than half a unit in the last place.
-
-    S. M. Rump et al., Computing predecessor and successor in rounding to nearest, 2009. If x is so
-    small that its unit is the smallest number, that number is added.
-    """
-    if a.dtype != torch.float32 or b.dtype != a.dtype:
-        return NotImplemented
-    least, half = 2.0**-149, 2.0**-24
-    a, b = torch.broadcast_tensors(a, b)
-    scale = 2.0**30
-    size = torch.abs(a)
-    is_small = torch.lt(size, 2.0**-100)
-    scaled = torch.where(is_small, size * scale, size)
-    step = scaled * (half * (1 + 2 * half))
-    outward = torch.where(is_small, (scaled + step) / scale, scaled + step)
-    inward = torch.where(is_small, (scaled - step) / scale, scaled - step)
-    is_tiny = torch.lt(size, 2.0**-125)
-    outward = torch.where(is_tiny, size + least, outward)
-    inward = torch.where(is_tiny, size - least, inward)
-    inward = torch.where(torch.isinf(a), torch.full_like(a, torch.finfo(a.dtype).max), inward)
-    is_outward = torch.where(torch.lt(a, 0), torch.lt(b, a), torch.gt(b, a))
-    moved = torch.where(is_outward, outward, inward)
-    is_negative = torch.where(torch.eq(a, 0), torch.lt(b, 0), torch.lt(a, 0))
-    moved = torch.where(torch.eq(a, 0), torch.full_like(a, least), moved)
-    moved = torch.where(is_negative, torch.neg(moved), moved)
-    return torch.where(torch.eq(a, b), b, torch.where(torch.isnan(a + b), a + b, moved))
-
-
-@in_single
-def exp2(x: Tensor) -> Tensor:
-    """Return `2 ** x`."""
-    return torch.pow(torch.full([], 2, dtype=x.dtype), x)
-
-
-def addbmm(x: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1) -> Any:
-    """Compute the sum of a batch's products as one product of concatenated rows and columns."""
-    if not x.dtype.is_floating_point and any(isinstance(n, float) for n in (beta, alpha)):
-        return NotImplemented
-    rows = batch1.permute(1, 0, 2).reshape(batch1.shape[1], -1)
-    product = torch.mm(rows, batch2.reshape(-1, batch2.shape[2]))
-    product = product if alpha == 1 else product * alpha
-    if beta == 0:
-        return product.expand(torch.broadcast_shapes(x.shape, product.shape))
-    return product + (x if beta == 1 else x * beta)
-
-
-def bilinear(first: Tensor, second: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Compute `x1ᵀ W y` per output: a linear layer of x1, products with x2, and a sum."""
-    outputs, of_first, of_second = weight.shape
-    flat = weight.permute(0, 2, 1).reshape(outputs * of_second, of_first)
-    made = torch.nn.functional.linear(first, flat)
-    made = made.reshape(*first.shape[:-1], outputs, of_second)
-    summed = (made * second.unsqueeze(-2)).sum(-1)
-    return summed if bias is None else summed + bias
-
-
-def resize(x: Tensor, size: Any, *, memory_format: Any = None) -> Any:
-    """Return the first elements. Enlarging is refused: the new elements would be undefined."""
-    count = math.prod(size)
-    if count > x.numel():
-        return NotImplemented
-    flat = x.reshape(-1)
-    return (flat if count == x.numel() else flat.narrow(0, 0, count)).reshape(size)
-
-
-def resize_as(x: Tensor, other: Tensor, *, memory_format: Any = None) -> Any:
-    """Resize to the size of `other`, as `resize` does."""
-    return resize(x, other.shape)
-
-
-ARITHMETIC: dict[Any, Callable[..., Any]] = {
-    aten.signbit.default: signbit,
-    aten.fmin.default: fmin,
-    aten.fmax.default: fmax,
-    aten.hypot.default: hypot,
-    torch.ops.prims.hypot.default: hypot,
-    aten.angle.default: angle,
-    aten.nextafter.default: nextafter,
-    aten.exp2.default: exp2,
-    torch.ops.prims.exp2.default: exp2,
-    aten.addbmm.default: addbmm,
-    aten.bilinear.default: bilinear,
-    aten.resize.default: resize,
-    aten.resize_as.default: resize_as,
+PRODUCTS: dict[str, type[SchemaOp]] = {
+    "aten.addmm.default": aten.MmDefault,
+    "aten.baddbmm.default": aten.BmmDefault,
 }
-"""Operator → its decomposition."""
+
+
+REGROUPED = roundings("torch rounds the parts of the sum otherwise")
+
+
+@lowers(
+    PRODUCTS,
+    to="aten",
+    bound=REGROUPED,
+    sample=("5xf32", "3x4xf32", "4x5xf32", {"beta": 0.5, "alpha": 2}),
+    formerly=("scaled-sum-to-products-to-tosa",),
+)
+def scaled_sum_to_products(
+    added: Value, x: Value, other: Value, *, form: Any, alpha: Any, beta: Any, out: Out
+) -> Value:
+    """Decompose a scaled sum to `beta · a + alpha · (x @ y)`."""
+    for factor in (alpha, beta):
+        known(factor, "alpha or beta")
+    if not is_float(out.dtype):
+        refuse("it multiplies integers")
+    product = x.call(form, other, shape=out.shape)
+    product = product if alpha == 1 else product * alpha
+    if beta == 0:  # PyTorch ignores the summand then, even a NaN.
+        return product
+    return product + (added if beta == 1 else added * beta)
+
+
+def _loses_denormals(op: Any, program: Program) -> Deviation | None:
+    """An engine that flushes denormal numbers to zero gives infinity for their reciprocals."""
+    if not flushes(program.context) or is_away_from_zero(op.operands[0], program):
+        return None
+    return Deviation("the reciprocal of a denormal number becomes that of zero, an infinity")
+
+
+@lowers("aten.reciprocal.default", to="aten", deviation=_loses_denormals, sample=("2x4xf32",))
+def reciprocal_to_division(x: Value, *, out: Out, b: Rewriter) -> Value:
+    """Rewrite a reciprocal as the division of a constant one."""
+    if x.dtype != out.dtype:
+        refuse(f"the reciprocal of {x.dtype} is {out.dtype}")
+    if not torch_dtype(x.dtype).is_floating_point:
+        refuse("the reciprocal is complex")
+    one = Value(b.weight(b.weights.number(1.0, torch_dtype(x.dtype), 1 if x.rank else 0)), b)
+    return one.call(aten.DivTensor, x, shape=out.shape)
+
+
+LARGEST_EXPONENT = 64
+"""The roundings of n products add up to n / 2 ulp of the result."""
+
+
+@lowers(
+    "aten.pow.Tensor_Scalar",
+    to="aten",
+    bound=roundings(
+        "up to 64 products round in turn; what a negative power makes of a product that overflows "
+        "or is subnormal is below the smallest normal number, or lost beyond the largest"
+    ),
+    sample=("2x3xf32", -5),
+)
+def expand_power(x: Value, exponent: Any) -> Value:
+    """Decompose integer powers into products by squaring: XNNPACK has no power.
+
+    `canonicalize/powers.py` rewrites x², x³ and x^−2 as PyTorch's kernel computes them; PyTorch
+    uses the C library for other exponents. No square is larger than the result, so infinities are
+    at the same elements. A fractional power stays a kernel: a square root would keep the sign that
+    `pow` drops for −0, and lose the infinity that it gives for −inf.
+    """
+    if not isinstance(exponent, int | float):
+        refuse("the exponent is known only at run time")
+    if x.dtype != f32:
+        refuse("XNNPACK computes products in float32")
+    if not float(exponent).is_integer():
+        refuse(f"x ** {exponent} is no product: roots lose the sign of powers of -0")
+    if not 1 < abs(exponent) <= LARGEST_EXPONENT:
+        refuse(f"the size of the exponent {exponent} is not from 2 to {LARGEST_EXPONENT}")
+    square, value, left = x, None, abs(int(exponent))
+    while True:
+        if left & 1:
+            value = square if value is None else value * square
+        left >>= 1
+        if not left:
+            break
+        square = square * square
+    assert value is not None
+    return value.call(aten.ReciprocalDefault) if exponent < 0 else value
+
+
+@lowers(
+    "aten.gelu.default",
+    to="aten",
+    bound=roundings("the product is regrouped"),
+    sample="""
+    %g = aten.gelu.default(%x) : (tensor<2x4xf32>) -> tensor<2x4xf32>
+    %y = aten.linear.default(%g, %w) : (tensor<2x4xf32>, tensor<3x4xf32>) -> tensor<2x3xf32>
+    """,
+)
+def split_gelu(x: Value, *, op: Any, approximate: str, b: Rewriter) -> Value:
+    """Split GELU to `(x · (1 + erf(x/√2))) · ½` before a linear layer, which absorbs the ½."""
+    if approximate != "none":
+        refuse("the tanh form has no factor that the layer could take")
+    if x.dtype != f32:
+        refuse("1 + erf loses too much in float16 and bfloat16")
+    if not all(_is_layer_of(use.operation, op) for use in op.results[0].uses):
+        refuse("it is read by another op than a linear layer")
+    curve = (x * 0.7071067811865476).call(aten.ErfDefault)
+    return (curve + 1.0) * x * Value(b.constant(torch.full([1], 0.5)), b)
+
+
+def _is_layer_of(reader: Operation, op: SchemaOp) -> bool:
+    return isinstance(reader, aten.LinearDefault) and reader.operands[0] is op.results[0]
+
+
+RULES = lowerings_of(__name__)

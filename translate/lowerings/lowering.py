@@ -158,6 +158,7 @@ class Lowering(Rewrite[Drawn]):
     fits: ClassVar[str]
     takes_symbols: ClassVar[bool]
     unless: ClassVar[Callable[[Any], bool] | None]
+    requires: ClassVar[Callable[[Any], Refusal | None] | None]
     loses: ClassVar[Callable[[Any, Program], Deviation | None] | None]
     moves: ClassVar[Callable[[Any, Value], Bound] | None]
     sample: ClassVar[tuple[Any, ...] | str | None]
@@ -170,6 +171,8 @@ class Lowering(Rewrite[Drawn]):
             return None
         if cls.unless is not None and cls.unless(op):
             return None
+        if cls.requires is not None and (refusal := cls.requires(op)) is not None:
+            return refusal
         if cls.fits != "none" and aim.unfit is not None:
             values = op.operands[:1] if cls.fits == "first" else (*op.operands, *op.results)
             refusal = aim.unfit(values, program, cls.takes_symbols)
@@ -371,6 +374,7 @@ def lowers(
     check: Literal["all", "first", "none"] = "all",
     takes_symbols: bool = True,
     unless: Callable[[Any], bool] | None = None,
+    requires: Callable[[Any], Refusal | None] | None = None,
     takes_empty: bool | None = None,
     sample: tuple[Any, ...] | str | None = None,
     formerly: tuple[str, ...] = (),
@@ -390,6 +394,7 @@ def lowers(
         check: whether the target must support all operands and results, the first operand, or none.
         takes_symbols: whether sizes may be symbolic.
         unless: whether the function ignores an op; it is tested first because it is cheap.
+        requires: why the target of a decomposition does not have the types of the op at hand.
         takes_empty: whether it is called for tensors without elements; layers are not.
         sample: arguments of a call of the first op, for its example: a tensor as `2x4xf32`, a
             dictionary at the end for arguments by name; or the lines of a method. Small matrices
@@ -431,6 +436,7 @@ def lowers(
             "fits": check,
             "takes_symbols": takes_symbols,
             "unless": None if unless is None else staticmethod(unless),
+            "requires": None if requires is None else staticmethod(requires),
             "loses": None if deviation is None else staticmethod(deviation),
             "moves": None if error_bound is None else staticmethod(error_bound),
             "sample": sample,

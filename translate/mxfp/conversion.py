@@ -17,7 +17,7 @@ from stepwell.ir.diagnostics import StepwellError, module_path
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import History, run_rewrites
 from stepwell.translate.canonicalize.pipeline import CANONICAL_FORM
-from stepwell.translate.decompositions.aten.attention import expand_attention
+from stepwell.translate.decompositions.attention import expand_attention
 from stepwell.translate.importer.from_torch import from_exported_program
 from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.mxfp.attention import MxMultiheadAttention

@@ -38,7 +38,7 @@ def module_names() -> list[str]:
     return [name for root in _ROOTS for name in _names_below(root)]
 
 
-_ROOTS = ("rewrites", "lowerings", "canonicalize", "decompositions/aten")
+_ROOTS = ("rewrites", "lowerings", "canonicalize", "decompositions")
 _RELATIVE = _ROOTS[:2]
 
 

@@ -100,10 +100,10 @@ class RuleRewrite(Rewrite[Matched]):
         return values
 
 
-class RuleSet(tuple[type[RuleRewrite], ...]):
-    """The rules of one module, in the order of its text; each is also accessible by its name."""
+class RuleSet(tuple[type[Rewrite[Any]], ...]):
+    """The rewrites of one module, in the order of its text; each is also accessible by its name."""
 
-    def named(self, *names: str) -> tuple[RuleRewrite, ...]:
+    def named(self, *names: str) -> tuple[Rewrite[Any], ...]:
         """Return an instance of each rule, in the order of `names`.
 
         Raises:
@@ -112,7 +112,7 @@ class RuleSet(tuple[type[RuleRewrite], ...]):
         rules = {rule.name: rule for rule in self}
         return tuple(rules[name]() for name in names)
 
-    def without(self, *names: str) -> tuple[RuleRewrite, ...]:
+    def without(self, *names: str) -> tuple[Rewrite[Any], ...]:
         """Return an instance of every other rule, in order.
 
         Raises:

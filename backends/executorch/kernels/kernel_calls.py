@@ -15,7 +15,6 @@ from typing import Any, cast
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, SSAValue
 
-from stepwell.backends.executorch.kernels.exact_decompositions import BY_LONG, JOINED, PRODUCTS
 from stepwell.backends.executorch.kernels.kernel_dtypes import REFUSED, SITUATIONS
 from stepwell.backends.executorch.kernels.kernel_tables import registrations
 from stepwell.backends.executorch.kernels.scalar_types import scalar_type
@@ -31,7 +30,6 @@ from stepwell.backends.executorch.kernels.situations import (
     NEGATIVE,
     RANK,
     SCALAR,
-    SMALL,
 )
 from stepwell.backends.executorch.writing.builder import MethodBuilder
 from stepwell.dialects import aten
@@ -57,6 +55,7 @@ from stepwell.ir.dtypes import (
 from stepwell.ir.signature import least_of
 from stepwell.ir.sizes.size import is_of_data
 from stepwell.ir.types import dims, element, is_static
+from stepwell.translate.decompositions.traced.integers import BY_LONG, JOINED, PRODUCTS, SMALL
 from stepwell.translate.rewrites.views.memory import is_laid_out
 
 _LAYOUT = frozenset({"MemoryFormat", "Layout", "Device", "Generator"})

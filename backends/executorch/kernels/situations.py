@@ -11,6 +11,3 @@ EMPTY_RESULT, RANK = "an empty result", "rank {}"
 
 FRACTION, BELOW, BEYOND = "a fraction", "a number below 0", "a number above 7"
 """Possible values of a number argument."""
-
-SMALL = 7
-"""A shift by this number of bits is valid for every integer type."""

@@ -17,7 +17,7 @@ from stepwell.ir.rewriting.rewrite import GreedyRewrites, NamedPass, Step
 from stepwell.pipelines.xnnpack import GATHER_STRIDES, PLAIN_FORM
 from stepwell.translate.canonicalize import fills
 from stepwell.translate.canonicalize.pipeline import CANONICAL_FORM, FOLD_WEIGHTS, NOOPS, SHAPES
-from stepwell.translate.decompositions.aten import attention, executorch_mx, for_tosa, pools
+from stepwell.translate.decompositions import attention, executorch_mx, pools, slices
 from stepwell.translate.lowerings.cmsis import borders as cmsis_borders
 from stepwell.translate.lowerings.cmsis.order import TO_CMSIS
 from stepwell.translate.lowerings.lowering import step
@@ -124,7 +124,7 @@ TOSA_INTEGERS = (
     NamedPass("share-types", ShareCommonSubexpressions()),
     StripBoundary(),
     GreedyRewrites("lower-int8", (*INTEGERS, *CANCEL_CASTS)),
-    GreedyRewrites("arrange", (*NOOPS, *SHAPES, step(for_tosa.write_slice_by_cat))),
+    GreedyRewrites("arrange", (*NOOPS, *SHAPES, step(slices.write_slice_by_cat))),
     GreedyRewrites("lower", TO_TOSA),
     NamedPass("share-operators", ShareCommonSubexpressions()),
     *layouts(*LAYOUT, *FEWER_INTEGERS),

@@ -11,22 +11,29 @@ from stepwell.ir.rewriting.cleanup import RemoveDeadCode, ShareCommonSubexpressi
 from stepwell.ir.rewriting.pipeline import Pipeline
 from stepwell.ir.rewriting.rewrite import GreedyRewrites, NamedPass
 from stepwell.translate.canonicalize.pipeline import CANONICAL_FORM, FOLD_WEIGHTS, NOOPS, SHAPES
-from stepwell.translate.decompositions.aten import (
+from stepwell.translate.decompositions import (
+    activations,
+    arithmetic,
     attention,
     complex,
     constants,
     ends,
     filters,
     floats,
-    for_xnnpack,
+    logarithms,
     norms,
     pools,
     products,
+    promotions,
+    scans,
     scatters,
+    selections,
     slices,
+    statistics,
+    sums,
     views,
 )
-from stepwell.translate.decompositions.recurrences import cell_function
+from stepwell.translate.decompositions.traced.recurrences import cell_function
 from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.lowerings.xnnpack import convolutions as xnnpack_convolutions
 from stepwell.translate.lowerings.xnnpack import images as xnnpack_images
@@ -73,7 +80,7 @@ from stepwell.translate.rewrites.xnnpack.convolutions.keep_band import KeepBand
 from stepwell.translate.rewrites.xnnpack.convolutions.patches_to_linear import PatchesToLinear
 from stepwell.translate.rewrites.xnnpack.convolutions.split_depthwise import SplitDepthwise
 from stepwell.translate.rewrites.xnnpack.convolutions.split_wide_depthwise import SplitWideDepthwise
-from stepwell.translate.rewrites.xnnpack.expressions import expansions, rectify_before_scale
+from stepwell.translate.rewrites.xnnpack.expressions import rectify_before_scale
 from stepwell.translate.rewrites.xnnpack.expressions.pick_by_slices import PickBySlices
 from stepwell.translate.rewrites.xnnpack.expressions.recognize_gelu import RecognizeGelu
 from stepwell.translate.rewrites.xnnpack.floats import widen_gelu
@@ -115,11 +122,11 @@ PLAIN_FORM = (
 """Canonicalization of floating-point programs."""
 
 TO_XNNPACK = (
-    step(norms.keep_root_of_infinity, even_if_finite=False),
+    step(statistics.keep_root_of_infinity, even_if_finite=False),
     step(xnnpack_products.linear),
     step(xnnpack_convolutions.convolution),
     step(xnnpack_images.pooling),
-    step(for_xnnpack.average_by_convolution),
+    step(pools.average_by_convolution),
     step(xnnpack_images.nearest_resize),
     step(xnnpack_images.pixel_shuffle),
     step(xnnpack_reductions.reduction),
@@ -163,7 +170,7 @@ QUANTIZED = (
 """Lowering of operations between casts to integer kernels, then of the remaining casts."""
 
 GATHER_STRIDES = step(views.gather_strides)
-TURNED = (step(for_xnnpack.unbind_by_permute), step(for_xnnpack.stack_by_permute))
+TURNED = (step(views.unbind_by_permute), step(views.stack_by_permute))
 
 XNNPACK = Pipeline(
     "xnnpack",
@@ -171,8 +178,8 @@ XNNPACK = Pipeline(
         GreedyRewrites(
             "normalize",
             (
-                step(for_xnnpack.unbind_by_permute),
-                step(for_xnnpack.stack_by_permute),
+                step(views.unbind_by_permute),
+                step(views.stack_by_permute),
                 *PLAIN_FORM,
                 DecomposeComposites(function_of=cell_function),
                 *(rule() for rule in multiply_steps_together.RULES),
@@ -183,7 +190,7 @@ XNNPACK = Pipeline(
         ),
         GreedyRewrites(
             "widen-floats",
-            (step(floats.widen_mixed_floats), step(floats.widen_bfloat), CancelNarrowing()),
+            (step(promotions.widen_mixed_floats), step(floats.widen_bfloat), CancelNarrowing()),
         ),
         *QUANTIZED,
         GreedyRewrites("fold-weights", (*FOLD_WEIGHTS, LiftScalesFromFilter())),
@@ -219,24 +226,25 @@ XNNPACK = Pipeline(
                 step(norms.decompose_layer_norm),
                 step(norms.decompose_group_norm),
                 RecognizeGelu(),
-                *(rule() for rule in expansions.RULES),
-                step(for_xnnpack.expand_power),
+                *activations.RULES.named("expand-tanh-gelu"),
+                *(rule() for rule in logarithms.RULES),
+                step(arithmetic.expand_power),
                 LimitByMask(),
                 KeepBand(),
                 step(floats.carry_nans),
-                step(for_xnnpack.prelu_channels_last),
+                step(views.prelu_channels_last),
                 step(products.stacked_sum_to_additions),
-                step(for_xnnpack.cumsum_to_additions),
-                step(for_xnnpack.logcumsumexp_to_steps),
-                step(for_xnnpack.choose_by_step),
+                step(scans.cumsum_to_additions),
+                step(scans.logcumsumexp_to_steps),
+                step(selections.choose_by_step),
                 step(scatters.scatter_by_product),
                 step(scatters.pick_by_product),
                 step(filters.convolution_by_products),
                 step(ends.border_by_products),
                 step(ends.last_rows_by_product),
                 step(ends.expand_by_line),
-                step(for_xnnpack.lerp_by_weights),
-                step(for_xnnpack.volumes_to_images),
+                step(sums.lerp_by_weights),
+                step(filters.volumes_to_images),
                 step(pools.adaptive_pool_by_parts, only_uneven=True),
                 CropConvolution(),
             ),

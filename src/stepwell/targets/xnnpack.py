@@ -26,7 +26,7 @@ from stepwell.ir.program import Program
 from stepwell.pipelines.pass_pipeline import stage_tables
 from stepwell.pipelines.xnnpack import XNNPACK, XNNPACK_PUBLISHED
 from stepwell.targets.target import Session, Target
-from stepwell.translate.decompositions.aten.floats import IN_SINGLE
+from stepwell.translate.decompositions.floats import IN_SINGLE
 from stepwell.translate.memory import MEMORY, SPEED
 
 OWN = {pipeline.name: pipeline for pipeline in (XNNPACK, XNNPACK_PUBLISHED)}

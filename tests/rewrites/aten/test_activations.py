@@ -6,8 +6,10 @@ import torch
 from rewrite_cases import cases
 
 import stepwell
-from stepwell.translate.canonicalize.activations import RULES
+from stepwell.translate.canonicalize import activations as canonical
+from stepwell.translate.decompositions import activations
 
+RULES = (*canonical.RULES, *activations.RULES)
 ALL = {rule.name: rule() for rule in RULES}
 SPECIAL = torch.tensor([float("nan"), float("inf"), float("-inf"), 0.0, -0.0, 0.25, -0.25, 1e-40])
 

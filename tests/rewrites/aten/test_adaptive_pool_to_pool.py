@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from rewrite_cases import cases
 
-from stepwell.translate.decompositions.aten import pools
+from stepwell.translate.decompositions import pools
 from stepwell.translate.lowerings.lowering import step
 
 test_adaptive_pool_to_pool = cases(

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from rewrite_cases import cases
 
-from stepwell.translate.decompositions.aten import views
+from stepwell.translate.decompositions import views
 from stepwell.translate.lowerings.lowering import step
 
 test_as_strided_to_view = cases(

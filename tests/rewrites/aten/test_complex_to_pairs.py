@@ -2,7 +2,7 @@
 
 from rewrite_cases import cases
 
-from stepwell.translate.decompositions.aten import complex
+from stepwell.translate.decompositions import complex
 
 test_complex_to_pairs = cases(
     complex,

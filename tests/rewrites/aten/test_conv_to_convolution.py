@@ -2,7 +2,7 @@
 
 from rewrite_cases import cases
 
-from stepwell.translate.decompositions.aten import products
+from stepwell.translate.decompositions import products
 
 test_conv_to_convolution = cases(
     products,

@@ -2,7 +2,7 @@
 
 from rewrite_cases import cases
 
-from stepwell.translate.decompositions.aten import slices
+from stepwell.translate.decompositions import slices
 
 test_crop_to_slice = cases(
     slices,

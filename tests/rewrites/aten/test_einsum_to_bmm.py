@@ -5,7 +5,7 @@ import torch
 from rewrite_cases import cases
 
 import stepwell
-from stepwell.translate.decompositions.aten import products
+from stepwell.translate.decompositions import products
 
 test_einsum_to_bmm = cases(
     products,

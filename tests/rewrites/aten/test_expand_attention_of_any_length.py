@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 import stepwell
 from stepwell.backends.executorch.running.runner import PteSession
-from stepwell.translate.decompositions.aten import attention
+from stepwell.translate.decompositions import attention
 
 test_expand_attention_of_any_length = cases(
     attention,

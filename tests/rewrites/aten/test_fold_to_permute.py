@@ -9,7 +9,7 @@ from rewrite_cases import cases
 from torch import nn
 
 import stepwell
-from stepwell.translate.decompositions.aten import views
+from stepwell.translate.decompositions import views
 
 
 @pytest.mark.parametrize("kernel", [(2, 2), (1, 3), (4, 2)])

@@ -14,7 +14,7 @@ from torch.export import export
 import stepwell
 from stepwell.ir.diagnostics import UnsupportedError
 from stepwell.ir.rewriting.rewrite import run_rewrites
-from stepwell.translate.decompositions.aten import constants
+from stepwell.translate.decompositions import constants
 from stepwell.translate.lowerings.lowering import step
 
 

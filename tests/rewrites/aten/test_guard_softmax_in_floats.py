@@ -8,7 +8,7 @@ from rewrite_cases import cases
 from torch import nn
 
 import stepwell
-from stepwell.translate.decompositions.aten import attention
+from stepwell.translate.decompositions import attention
 from stepwell.translate.lowerings.lowering import step
 
 LEAST = torch.finfo(torch.float32).min

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from rewrite_cases import cases
 
-from stepwell.translate.decompositions.aten import constants
+from stepwell.translate.decompositions import constants
 from stepwell.translate.lowerings.lowering import step
 
 test_lift_constant_scalar = cases(

@@ -2,7 +2,7 @@
 
 from rewrite_cases import cases
 
-from stepwell.translate.decompositions.aten import products
+from stepwell.translate.decompositions import products
 
 test_matmul_to_linear = cases(
     products,

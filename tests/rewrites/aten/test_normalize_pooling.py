@@ -2,7 +2,7 @@
 
 from rewrite_cases import cases
 
-from stepwell.translate.decompositions.aten import pools
+from stepwell.translate.decompositions import pools
 
 test_normalize_pooling = cases(
     pools,

@@ -2,7 +2,10 @@
 
 from rewrite_cases import cases
 
-from stepwell.translate.rewrites.norms.norms import RULES
+from stepwell.translate.canonicalize import norms as canonical
+from stepwell.translate.decompositions import norms
+
+RULES = (*canonical.RULES, *norms.RULES.named("rms-norm-to-means", "plain-rms-norm-to-means"))
 
 test_norms = cases(
     RULES,

@@ -6,7 +6,7 @@ import pytest
 import torch
 from rewrite_cases import cases
 
-from stepwell.translate.decompositions.aten import slices
+from stepwell.translate.decompositions import slices
 from stepwell.translate.lowerings.lowering import step
 
 

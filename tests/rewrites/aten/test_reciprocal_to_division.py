@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from rewrite_cases import cases
 
-from stepwell.translate.decompositions.aten import arithmetic
+from stepwell.translate.decompositions import arithmetic
 from stepwell.translate.lowerings.lowering import step
 
 SPECIAL = torch.tensor([float("nan"), float("inf"), float("-inf"), 0.0, -0.0, 0.25, -0.25, 1e-40])

@@ -2,7 +2,7 @@
 
 from rewrite_cases import cases
 
-from stepwell.translate.decompositions.aten import views
+from stepwell.translate.decompositions import views
 
 test_reshape_to_view = cases(
     views,

@@ -5,7 +5,7 @@ from typing import Any
 from rewrite_cases import cases
 
 from stepwell.ir.rewriting.rewrite import History, run_rewrites
-from stepwell.translate.rewrites.attention.softmaxes import RULES
+from stepwell.translate.canonicalize.softmaxes import RULES
 
 ALL = {rule.name: rule() for rule in RULES}
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from rewrite_cases import cases
 
-from stepwell.translate.decompositions.aten import slices
+from stepwell.translate.decompositions import slices
 from stepwell.translate.lowerings.lowering import step
 
 test_stack_to_cat = cases(

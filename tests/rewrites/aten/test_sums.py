@@ -6,8 +6,10 @@ import pytest
 import torch
 from rewrite_cases import cases
 
-from stepwell.translate.canonicalize.sums import RULES
+from stepwell.translate.canonicalize import sums as canonical
+from stepwell.translate.decompositions import sums
 
+RULES = (*canonical.RULES, *sums.RULES)
 ALL = {rule.name: rule() for rule in RULES}
 
 

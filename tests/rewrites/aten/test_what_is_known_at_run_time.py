@@ -6,10 +6,9 @@ import pytest
 from rewrite_cases import cases
 
 from stepwell.ir.rewriting.rewrite import Rewrite
-from stepwell.translate.canonicalize import activations, neutral_arithmetic, powers, sums
-from stepwell.translate.decompositions.aten import normalizations, products, slices, views
+from stepwell.translate.canonicalize import neutral_arithmetic, norms, powers
+from stepwell.translate.decompositions import activations, products, slices, statistics, sums, views
 from stepwell.translate.lowerings.lowering import step
-from stepwell.translate.rewrites.norms import norms
 from stepwell.translate.rewrites.slices import pads
 
 TWO = '%n = aten.sym_size.int(%z, 0) : (tensor<2xf32>) -> !stepwell.int<"2">'
@@ -58,7 +57,7 @@ test_what_is_known_at_run_time = cases(
     slices,
     norms,
     views,
-    normalizations,
+    statistics,
     products,
     """
 normalize-slice: an axis of unknown length -> refused: size s0

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from rewrite_cases import cases
 
-from stepwell.translate.decompositions.aten import attention
+from stepwell.translate.decompositions import attention
 from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.rewrites.attention import share_repeated_heads
 from stepwell.translate.rewrites.attention.add_mask_before_softmax import AddMaskBeforeSoftmax

@@ -10,7 +10,7 @@ from torch.export import export
 import stepwell
 from stepwell.ir.diagnostics import UnsupportedError
 from stepwell.ir.rewriting.rewrite import run_rewrites
-from stepwell.translate.decompositions.aten import normalizations
+from stepwell.translate.decompositions import promotions
 from stepwell.translate.lowerings.lowering import step
 
 NORMS = {
@@ -51,4 +51,4 @@ def test_a_norm_in_single_precision_takes_halves(
 def test_a_norm_of_one_type_stays() -> None:
     exported = export(nn.LayerNorm(8).half(), (torch.randn(2, 8).half(),))
     program = stepwell.from_exported_program(exported)
-    assert run_rewrites(program, [step(normalizations.widen_mixed_norm)]) == 0
+    assert run_rewrites(program, [step(promotions.widen_mixed_norm)]) == 0

@@ -9,7 +9,7 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import History, run_rewrites
 from stepwell.ir.syntax.text import parse_module, to_text
 from stepwell.ir.weights import WeightStore
-from stepwell.translate.decompositions.aten import executorch_mx
+from stepwell.translate.decompositions import executorch_mx
 from stepwell.translate.lowerings.lowering import step
 
 HELD = {"f8e4m3": "f8E4M3FN", "f8e5m2": "f8E5M2"}

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from stepwell.translate.decompositions.aten import for_tosa
+from stepwell.translate.decompositions import promotions, slices
 from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.lowerings.tosa import discrete, reductions, resizing
 from stepwell.translate.lowerings.tosa.indexed import indices, orders, scatters
@@ -203,7 +203,7 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
         "8, 16 and 32 bits",
     ),
     "a slice of run time": (
-        step(for_tosa.write_slice_by_cat),
+        step(slices.write_slice_by_cat),
         (
             "%x: f32[9], %z: f32[s0], %s: f32[s0]",
             SIZE,
@@ -212,7 +212,7 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
         RUN,
     ),
     "a row of run time": (
-        step(for_tosa.write_slice_by_cat),
+        step(slices.write_slice_by_cat),
         (
             "%x: f32[9], %z: f32[], %s: f32[s0]",
             SIZE,
@@ -221,7 +221,7 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
         RUN,
     ),
     "rows of run time": (
-        step(for_tosa.write_slice_by_cat),
+        step(slices.write_slice_by_cat),
         one(
             "%x: f32[s0], %s: f32[]",
             "select_scatter.default(%x, %s, 0, 0)",
@@ -231,7 +231,7 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
         SYMBOLIC,
     ),
     "a row of another type": (
-        step(for_tosa.write_slice_by_cat),
+        step(slices.write_slice_by_cat),
         one(
             "%x: f32[4], %s: f16[]",
             "select_scatter.default(%x, %s, 0, 0)",
@@ -334,12 +334,12 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
         "rank 7 is above",
     ),
     "one type": (
-        step(for_tosa.promote_operands),
+        step(promotions.promote_operands),
         one("%x: f32[3]", "add.Tensor(%x, %x)", "f32[3], f32[3]", "f32[3]"),
         "",
     ),
     "a number for a tensor": (
-        step(for_tosa.promote_operands),
+        step(promotions.promote_operands),
         (
             "%x: f32[3], %s: f32[s0]",
             SIZE,

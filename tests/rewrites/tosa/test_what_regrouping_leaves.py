@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from stepwell.translate.canonicalize import fills, scaled_number_to_sum
-from stepwell.translate.decompositions.aten import arithmetic, normalizations, pools, views
+from stepwell.translate.decompositions import arithmetic, norms, pools, statistics, views
 from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.lowerings.tosa import factories
 from stepwell.translate.lowerings.tosa.indexed import patterns
@@ -184,7 +184,7 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
     ),
     # --- norms and products ------------------------------------------------------------------
     "running statistics": (
-        step(normalizations.norm_by_groups),
+        step(norms.norm_by_groups),
         one(
             "%x: f32[1, 2, 4], %m: f32[2], %v: f32[2]",
             "instance_norm.default(%x, none, none, %m, %v, false, 0.1, 1.0, false)",
@@ -194,7 +194,7 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
         "",
     ),
     "statistics of run time": (
-        step(normalizations.norm_by_groups),
+        step(norms.norm_by_groups),
         one(
             "%x: f32[1, 2, s0]",
             "instance_norm.default(%x, none, none, none, none, true, 0.1, 1.0, false)",
@@ -204,7 +204,7 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
         SYMBOLIC,
     ),
     "a saved mean": (
-        step(normalizations.norm_by_groups),
+        step(norms.norm_by_groups),
         (
             "%x: f32[1, 2, 4]",
             "%v, %y, %r = aten._native_batch_norm_legit.no_stats(%x, none, none, true, 0.1, 1.0) : "
@@ -213,19 +213,19 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
         "saves for training",
     ),
     "a norm of one axis": (
-        step(normalizations.peel_norm_affine),
+        step(norms.peel_norm_affine),
         one("%x: f32[2, 4]", "layer_norm.default(%x, [4])", "f32[2, 4]", "f32[2, 4]"),
         "",
     ),
     "a norm of run time": (
-        step(normalizations.peel_norm_affine),
+        step(norms.peel_norm_affine),
         one(
             "%x: f32[s0, 2, 4]", "layer_norm.default(%x, [2, 4])", "f32[s0, 2, 4]", "f32[s0, 2, 4]"
         ),
         SYMBOLIC,
     ),
     "a batch of run time": (
-        step(normalizations.batch_norm_to_products),
+        step(norms.batch_norm_to_products),
         one(
             "%x: f32[s0, 2], %m: f32[2], %v: f32[2]",
             "batch_norm.default(%x, none, none, %m, %v, false, 0.1, 9.0, false)",
@@ -235,7 +235,7 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
         SYMBOLIC,
     ),
     "a batch norm in training": (
-        step(normalizations.batch_norm_to_products),
+        step(norms.batch_norm_to_products),
         one(
             "%x: f32[3, 2], %m: f32[2], %v: f32[2]",
             "batch_norm.default(%x, none, none, %m, %v, true, 0.1, 9.0, false)",
@@ -245,7 +245,7 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
         "",
     ),
     "a batch norm of weights": (
-        step(normalizations.batch_norm_to_products),
+        step(norms.batch_norm_to_products),
         (
             "%x: f32[3, 2]",
             '%m = stepwell.weight <"m"> "parameter" : f32[2]',
@@ -309,7 +309,7 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
         "it multiplies integers",
     ),
     "points of run time": (
-        step(normalizations.distance_to_norms),
+        step(statistics.distance_to_norms),
         one(
             "%x: f32[s0, 4], %z: f32[2, 4]",
             "_cdist_forward.default(%x, %z, 2.0, none)",
@@ -319,7 +319,7 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
         SYMBOLIC,
     ),
     "other points of run time": (
-        step(normalizations.distance_to_norms),
+        step(statistics.distance_to_norms),
         one(
             "%x: f32[2, 4], %z: f32[s0, 4]",
             "_cdist_forward.default(%x, %z, 2.0, none)",
@@ -329,7 +329,7 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
         SYMBOLIC,
     ),
     "points of several batches": (
-        step(normalizations.distance_to_norms),
+        step(statistics.distance_to_norms),
         one(
             "%x: f32[1, 3, 4], %z: f32[2, 2, 4]",
             "_cdist_forward.default(%x, %z, 2.0, none)",
@@ -339,7 +339,7 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
         "different batches",
     ),
     "many points": (
-        step(normalizations.distance_to_norms),
+        step(statistics.distance_to_norms),
         one(
             "%x: f32[2100, 4], %z: f32[2100, 4]",
             "_cdist_forward.default(%x, %z, 2.0, none)",

@@ -7,7 +7,7 @@ import torch
 
 from stepwell.ir.diagnostics import UnsupportedError
 from stepwell.ir.rewriting.rewrite import History
-from stepwell.translate.decompositions.aten import arithmetic, normalizations
+from stepwell.translate.decompositions import arithmetic, norms
 from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.range_analysis import Values
 from stepwell.translate.rewrites.attention.fold_scale_into_projection import FoldScaleIntoProjection
@@ -126,12 +126,12 @@ CASES: dict[str, Case] = {
     ),
     # --- split-layer-norm ------------------------------------------------------------------------
     "a norm of unknown rows": (
-        step(normalizations.split_layer_norm),
+        step(norms.split_layer_norm),
         ("%x: f32[?, 4]", "%y = aten.layer_norm.default(%x, [4]) : (f32[?, 4]) -> f32[?, 4]"),
         "the shape is symbolic",
     ),
     "a norm over a size of run time": (
-        step(normalizations.split_layer_norm),
+        step(norms.split_layer_norm),
         (
             "%x: f32[3, s0]",
             '%n = aten.sym_size.int(%x, 1) : (f32[3, s0]) -> !stepwell.int<"s0">',
@@ -140,12 +140,12 @@ CASES: dict[str, Case] = {
         "the shape is symbolic",
     ),
     "a norm of halves": (
-        step(normalizations.split_layer_norm),
+        step(norms.split_layer_norm),
         ("%x: f16[3, 4]", "%y = aten.layer_norm.default(%x, [4]) : (f16[3, 4]) -> f16[3, 4]"),
         "overflow float16",
     ),
     "a norm over two axes": (
-        step(normalizations.split_layer_norm),
+        step(norms.split_layer_norm),
         (
             "%x: f32[2, 3, 4]",
             "%y = aten.layer_norm.default(%x, [3, 4]) : (f32[2, 3, 4]) -> f32[2, 3, 4]",
@@ -153,7 +153,7 @@ CASES: dict[str, Case] = {
         "over several axes",
     ),
     "a computed scale": (
-        step(normalizations.split_layer_norm),
+        step(norms.split_layer_norm),
         (
             "%x: f32[3, 4], %g: f32[4]",
             "%y = aten.layer_norm.default(%x, [4], %g) : (f32[3, 4], f32[4]) -> f32[3, 4]",

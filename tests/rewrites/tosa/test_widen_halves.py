@@ -1,10 +1,10 @@
-"""`widen-halves-to-tosa`: beyond its documented example, and what it leaves alone."""
+"""`widen-rounded-halves`: beyond its documented example, and what it leaves alone."""
 
 from typing import Any
 
 import pytest
 
-from stepwell.translate.decompositions.aten import for_tosa
+from stepwell.translate.decompositions import floats
 from stepwell.translate.lowerings.lowering import step
 
 PLANES = "tensor<1x2x3x4xf16>"
@@ -28,5 +28,5 @@ PLANES = "tensor<1x2x3x4xf16>"
     ],
 )
 def test_some_means_are_left(given: str, line: str, made: str, apply: Any, method: Any) -> None:
-    done = apply(method(f"%x: {given}", line, gives=made), step(for_tosa.widen_halves))
+    done = apply(method(f"%x: {given}", line, gives=made), step(floats.widen_rounded_halves))
     assert done.count == 0

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from stepwell.translate.decompositions.aten import for_xnnpack
+from stepwell.translate.decompositions import pools
 from stepwell.translate.lowerings.lowering import step
 
 
@@ -18,7 +18,7 @@ def pool(method: Any, arguments: str, made: str, dtype: str = "f32") -> str:
 
 def test_a_counted_padding_becomes_one_of_the_convolution(apply: Any, method: Any) -> None:
     applied = apply(
-        pool(method, "[3, 3], [1, 1], [1, 1]", "8x8"), step(for_xnnpack.average_by_convolution)
+        pool(method, "[3, 3], [1, 1], [1, 1]", "8x8"), step(pools.average_by_convolution)
     )
     assert applied.ops() == ["aten.convolution.default"]
 
@@ -34,9 +34,9 @@ def test_a_counted_padding_becomes_one_of_the_convolution(apply: Any, method: An
 def test_windows_of_other_cells_stay(
     arguments: str, made: str, reason: str, refused: Any, method: Any
 ) -> None:
-    refused(pool(method, arguments, made), step(for_xnnpack.average_by_convolution), reason)
+    refused(pool(method, arguments, made), step(pools.average_by_convolution), reason)
 
 
 def test_averages_of_doubles_stay(refused: Any, method: Any) -> None:
     text = pool(method, "[3, 3], [1, 1], [1, 1]", "8x8", "f64")
-    refused(text, step(for_xnnpack.average_by_convolution), "float32 or float16")
+    refused(text, step(pools.average_by_convolution), "float32 or float16")

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 import stepwell
-from stepwell.translate.decompositions.aten import floats
+from stepwell.translate.decompositions import floats
 from stepwell.translate.lowerings.lowering import step
 
 X = torch.tensor([[torch.nan, torch.inf, -torch.inf, -0.0], [1.0, torch.nan, 3e38, -3e38]])

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.export import export
 
 import stepwell
-from stepwell.translate.decompositions.aten import for_xnnpack
+from stepwell.translate.decompositions import scans
 from stepwell.translate.lowerings.lowering import step
 
 X = "tensor<2x3xf32>"
@@ -60,4 +60,4 @@ def test_what_is_not_finite_goes_forwards_only():
 )
 def test_what_is_no_short_sum_of_singles_stays(of: str, reason: str, refused: Any, method: Any):
     line = f"%y = aten.cumsum.default(%x, -1) : ({of}) -> {of}"
-    refused(method(f"%x: {of}", line, gives=of), step(for_xnnpack.cumsum_to_additions), reason)
+    refused(method(f"%x: {of}", line, gives=of), step(scans.cumsum_to_additions), reason)

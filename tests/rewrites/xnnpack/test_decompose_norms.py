@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from stepwell.ir.rewriting.rewrite import History, run_rewrites
-from stepwell.translate.decompositions.aten import norms
+from stepwell.translate.decompositions import norms
 from stepwell.translate.lowerings.lowering import step
 
 

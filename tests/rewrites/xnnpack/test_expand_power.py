@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 import stepwell
-from stepwell.translate.decompositions.aten import for_xnnpack
+from stepwell.translate.decompositions import arithmetic
 from stepwell.translate.lowerings.lowering import step
 
 
@@ -33,7 +33,7 @@ def test_whole_powers_run_in_one_delegate() -> None:
     assert not lowered.report.outside
     tiny = torch.finfo(torch.float32).tiny
     for found, wanted in zip(lowered.run(x), module(x), strict=True):
-        limit = for_xnnpack.LARGEST_EXPONENT * 2.0**-24
+        limit = arithmetic.LARGEST_EXPONENT * 2.0**-24
         torch.testing.assert_close(found, wanted, rtol=limit, atol=4 * tiny, equal_nan=True)
         large = wanted.abs() >= tiny
         assert torch.equal(found[large].signbit(), wanted[large].signbit())
@@ -61,7 +61,7 @@ def power(method: Any, exponent: str, dtype: str = "f32", result: str = "") -> s
 def test_it_stays_a_kernel(
     exponent: str, dtype: str, result: str, reason: str, refused: Any, method: Any
 ):
-    refused(power(method, exponent, dtype, result), step(for_xnnpack.expand_power), reason)
+    refused(power(method, exponent, dtype, result), step(arithmetic.expand_power), reason)
 
 
 def test_an_exponent_of_run_time_stays(apply: Any, method: Any):
@@ -71,6 +71,6 @@ def test_an_exponent_of_run_time_stays(apply: Any, method: Any):
         '(tensor<2x3xf32>, !stepwell.int<"u0">) -> tensor<2x3xf32>',
         gives="tensor<2x3xf32>",
     )
-    done = apply(text, step(for_xnnpack.expand_power), inputs=[torch.rand(2, 3), 4])
+    done = apply(text, step(arithmetic.expand_power), inputs=[torch.rand(2, 3), 4])
     assert done.count == 0
     assert any("only at run time" in reason for reason in done.reasons)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from stepwell.ir.rewriting.rewrite import Rewrite
-from stepwell.translate.decompositions.aten import floats
+from stepwell.translate.decompositions import floats
 from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.rewrites.xnnpack.nodes.lower_elementwise import RULES
 

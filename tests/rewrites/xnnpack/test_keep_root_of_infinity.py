@@ -5,7 +5,7 @@ from typing import Any
 import torch
 
 import stepwell
-from stepwell.translate.decompositions.aten import norms
+from stepwell.translate.decompositions import statistics
 from stepwell.translate.lowerings.lowering import step
 
 
@@ -24,7 +24,7 @@ def test_the_root_of_a_negative_zero_keeps_its_sign(apply: Any, method: Any) -> 
     line = "%y = aten.sqrt.default(%x) : (tensor<3xf32>) -> tensor<3xf32>"
     text = method("%x: tensor<3xf32>", line, gives="tensor<3xf32>")
     x = torch.tensor([-0.0, 0.0, 4.0])
-    done = apply(text, step(norms.keep_root_of_infinity), inputs=(x,))
+    done = apply(text, step(statistics.keep_root_of_infinity), inputs=(x,))
     assert done.count == 1
     assert done.program.run(x)[0].signbit().tolist() == [True, False, False]
 
@@ -35,10 +35,10 @@ def test_roots_of_bounded_numbers_stay(apply: Any, method: Any) -> None:
         "%y = aten.sqrt.default(%s) : (tensor<3xf32>) -> tensor<3xf32>",
     )
     text = method("%x: tensor<3xf32>", *lines, gives="tensor<3xf32>")
-    assert apply(text, step(norms.keep_root_of_infinity)).count == 0
+    assert apply(text, step(statistics.keep_root_of_infinity)).count == 0
 
 
 def test_roots_of_doubles_stay(refused: Any, method: Any) -> None:
     line = "%y = aten.sqrt.default(%x) : (tensor<3xf64>) -> tensor<3xf64>"
     text = method("%x: tensor<3xf64>", line, gives="tensor<3xf64>")
-    refused(text, step(norms.keep_root_of_infinity), "float32 or float16")
+    refused(text, step(statistics.keep_root_of_infinity), "float32 or float16")

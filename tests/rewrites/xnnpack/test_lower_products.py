@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from stepwell.translate.decompositions.aten.products import unmerge_batch
+from stepwell.translate.decompositions.products import unmerge_batch
 from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.lowerings.xnnpack import products
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from stepwell.translate.decompositions.aten import for_xnnpack
+from stepwell.translate.decompositions import views
 from stepwell.translate.lowerings.lowering import step
 
 
@@ -24,7 +24,7 @@ def test_slopes_that_stand_on_the_last_axis_or_everywhere_need_nothing(
     text = method(
         f"%x: tensor<{shape}>", f"{weight}\n{prelu(shape, slopes)}", gives=f"tensor<{shape}>"
     )
-    assert apply(text, step(for_xnnpack.prelu_channels_last)).count == 0
+    assert apply(text, step(views.prelu_channels_last)).count == 0
 
 
 def test_slopes_of_run_time_are_refused(refused: Any, method: Any):
@@ -33,7 +33,7 @@ def test_slopes_of_run_time_are_refused(refused: Any, method: Any):
         prelu("2x4x3xf32", "4xf32"),
         gives="tensor<2x4x3xf32>",
     )
-    refused(text, step(for_xnnpack.prelu_channels_last), "computed at run time")
+    refused(text, step(views.prelu_channels_last), "computed at run time")
 
 
 def test_doubles_are_refused(refused: Any, method: Any):
@@ -43,4 +43,4 @@ def test_doubles_are_refused(refused: Any, method: Any):
         f"{weight}\n{prelu('2x4x3xf64', '4xf64')}",
         gives="tensor<2x4x3xf64>",
     )
-    refused(text, step(for_xnnpack.prelu_channels_last), "float32 or float16")
+    refused(text, step(views.prelu_channels_last), "float32 or float16")

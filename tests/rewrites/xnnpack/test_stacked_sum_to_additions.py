@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.export import Dim, export
 
 import stepwell
-from stepwell.translate.decompositions.aten.products import MOST_PARTS, stacked_sum_to_additions
+from stepwell.translate.decompositions.products import MOST_PARTS, stacked_sum_to_additions
 from stepwell.translate.lowerings.lowering import step
 
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 import stepwell
 from stepwell.dialects.xnnpack import StaticSlice
 from stepwell.ir.types import dims
-from stepwell.translate.decompositions.aten import for_xnnpack
+from stepwell.translate.decompositions import views
 from stepwell.translate.lowerings.lowering import step
 
 
@@ -34,7 +34,7 @@ def unbound(shape: tuple[int, ...], axis: int, kind: str = "f32", *, used: int) 
 @pytest.mark.parametrize(
     ("case", "reason"),
     [
-        (unbound((3, 4, for_xnnpack.SHORT + 1), -1, used=for_xnnpack.SHORT + 1), ""),
+        (unbound((3, 4, views.SHORT + 1), -1, used=views.SHORT + 1), ""),
         (unbound((3, 4, 2), 1, used=4), ""),
         (unbound((3, 4, 2), -1, "i64", used=2), "int64"),
         (unbound((3, 4, 2), -1, used=1), ""),
@@ -43,9 +43,7 @@ def unbound(shape: tuple[int, ...], axis: int, kind: str = "f32", *, used: int) 
 )
 def test_it_leaves(case: tuple[str, ...], reason: str, refused: Any, method: Any) -> None:
     whole, total, *lines = case
-    refused(
-        method(f"%x: {whole}", *lines, gives=total), step(for_xnnpack.unbind_by_permute), reason
-    )
+    refused(method(f"%x: {whole}", *lines, gives=total), step(views.unbind_by_permute), reason)
 
 
 class Rotary(nn.Module):

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from stepwell.translate.decompositions.aten import for_xnnpack
+from stepwell.translate.decompositions import filters
 from stepwell.translate.lowerings.lowering import step
 
 
@@ -36,7 +36,7 @@ def convolved(
 def test_slices_of_the_kernel_add_up_to_it(
     rest: str, gives: str, kernel: str, apply: Any, method: Any
 ):
-    done = apply(convolved(rest, gives, method, kernel), step(for_xnnpack.volumes_to_images))
+    done = apply(convolved(rest, gives, method, kernel), step(filters.volumes_to_images))
     count = int(kernel.split("x")[2])
     assert done.ops().count("aten.convolution.default") == count
     assert done.ops().count("aten.add.Tensor") == count - 1
@@ -45,7 +45,7 @@ def test_slices_of_the_kernel_add_up_to_it(
 def test_no_kernel_is_copied(apply: Any, method: Any):
     rest = "[1, 1, 1];[0, 0, 0];[1, 1, 1];2"
     weights = apply(
-        convolved(rest, "2x4x4x4x4", method), step(for_xnnpack.volumes_to_images)
+        convolved(rest, "2x4x4x4x4", method), step(filters.volumes_to_images)
     ).program.weights
     storages = {w.untyped_storage().data_ptr() for k, w in weights.tensors().items() if k != "b"}
     assert len(storages) == 1
@@ -55,7 +55,7 @@ def test_a_transposed_convolution_is_refused(refused: Any, method: Any):
     text = convolved(
         "[1, 1, 1];[0, 0, 0];[1, 1, 1];1", "2x4x8x6x6", method, "4x4x3x2x2", transposed=True
     )
-    refused(text, step(for_xnnpack.volumes_to_images), "transposed")
+    refused(text, step(filters.volumes_to_images), "transposed")
 
 
 def test_a_computed_kernel_is_refused(refused: Any, method: Any):
@@ -66,7 +66,7 @@ def test_a_computed_kernel_is_refused(refused: Any, method: Any):
         f" [0, 0, 0], 1) : ({x}, {w}) -> {y}",
         gives=y,
     )
-    refused(text, step(for_xnnpack.volumes_to_images), "computed")
+    refused(text, step(filters.volumes_to_images), "computed")
 
 
 def test_images_are_left_alone(refused: Any, method: Any):
@@ -78,7 +78,7 @@ def test_images_are_left_alone(refused: Any, method: Any):
         f" : ({x}, {w}) -> {x}",
         gives=x,
     )
-    refused(text, step(for_xnnpack.volumes_to_images))
+    refused(text, step(filters.volumes_to_images))
 
 
 def test_a_symbolic_volume_is_refused(refused: Any, method: Any):
@@ -90,4 +90,4 @@ def test_a_symbolic_volume_is_refused(refused: Any, method: Any):
         f" [0, 0, 0], 1) : ({x}, tensor<2x2x1x1x1xf32>) -> {x}",
         gives=x,
     )
-    refused(text, step(for_xnnpack.volumes_to_images), "symbolic")
+    refused(text, step(filters.volumes_to_images), "symbolic")

@@ -5,8 +5,14 @@ from typing import Any
 
 import pytest
 
+from stepwell.translate.decompositions import norms
 from stepwell.translate.lowerings.lowering import Lowering
-from stepwell.translate.rewrites.documentation import examples_of, module_of, rewrites_of
+from stepwell.translate.rewrites.documentation import (
+    examples_of,
+    examples_of_rule,
+    module_of,
+    rewrites_of,
+)
 from stepwell.translate.rewrites.xnnpack.nodes.lower_clamp import RULES as CLAMPS
 from stepwell.translate.rewrites.xnnpack.nodes.lower_elementwise import RULES as ELEMENTWISE
 
@@ -14,7 +20,6 @@ ALL = {rule.name: rule() for rule in (*CLAMPS, *ELEMENTWISE)}
 X, ROWS = "tensor<2x4xf32>", 'tensor<?x4xf32, #stepwell.shape<["s0", 4]>>'
 
 OF_FLOATS = (
-    "decompositions.aten.norms",
     "xnnpack.convolutions",
     "xnnpack.images",
     "xnnpack.nodes.lower_clamp",
@@ -33,6 +38,13 @@ def test_doubles_stay_where_they_are(name: str, refused: Any):
     held = held if issubclass(held[0], Lowering) else held[:1]
     for rewrite, (before, _) in zip(held, examples_of(module), strict=False):
         refused(re.sub(r"xf32\b", "xf64", before), rewrite(), "float64")
+
+
+@pytest.mark.parametrize("name", ["decompose-layer-norm", "decompose-group-norm"])
+def test_norms_of_doubles_stay_where_they_are(name: str, refused: Any):
+    (rewrite,) = norms.RULES.named(name)
+    for before, _ in examples_of_rule(type(rewrite)):
+        refused(re.sub(r"xf32\b", "xf64", before), rewrite, "float64")
 
 
 def unary(type_: str, method: Any) -> str:

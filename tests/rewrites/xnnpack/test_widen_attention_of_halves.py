@@ -9,8 +9,8 @@ from torch.nn import functional
 
 import stepwell
 from stepwell.backends.executorch.running import arm64
-from stepwell.translate.decompositions.aten import floats
-from stepwell.translate.decompositions.aten.floats import IN_SINGLE
+from stepwell.translate.decompositions import floats
+from stepwell.translate.decompositions.floats import IN_SINGLE
 from stepwell.translate.lowerings.lowering import step
 
 CPUS = [None, "cortex-a53", "cortex-a76", "neoverse-v1"]

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 import stepwell
-from stepwell.translate.decompositions.aten import floats
+from stepwell.translate.decompositions import floats, promotions
 from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.rewrites.xnnpack.floats.cancel_narrowing import CancelNarrowing
 
@@ -31,19 +31,19 @@ NEAR_MISSES = {
         "gt.Scalar(%x, 0.5) : ({x}) -> {y}",
     ),
     "operands of one width": (
-        step(floats.widen_mixed_floats),
+        step(promotions.widen_mixed_floats),
         "f32",
         "f32",
         "mul.Tensor(%x, %x) : ({x}, {x}) -> {y}",
     ),
     "a quotient of integers": (
-        step(floats.widen_mixed_floats),
+        step(promotions.widen_mixed_floats),
         "i64",
         "f32",
         "div.Tensor(%x, %x) : ({x}, {x}) -> {y}",
     ),
     "a single number beside halves": (
-        step(floats.widen_mixed_floats),
+        step(promotions.widen_mixed_floats),
         "f16",
         "f16",
         "mul.Tensor(%x, %s) : ({x}, tensor<f32>) -> {y}",

@@ -18,7 +18,7 @@ from stepwell.ir.core import weight_key
 from stepwell.ir.dtypes import f32, f64
 from stepwell.ir.rewriting.rewrite import EXACT, Bound, Refusal, Rewriter
 from stepwell.ir.types import dims, is_static, with_element
-from stepwell.translate.decompositions.aten.values import Value
+from stepwell.translate.decompositions.values import Value
 from stepwell.translate.lowerings.cmsis.values import written
 from stepwell.translate.lowerings.lowering import lowerings_of, lowers, refuse
 from stepwell.translate.quantized.layers import Layer, Parts

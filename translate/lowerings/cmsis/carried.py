@@ -24,7 +24,7 @@ from stepwell.dialects.quant.types import Quantization, storage_element
 from stepwell.ir.rewriting.rewrite import EXACT, Refusal, Rewriter
 from stepwell.ir.rewriting.rewriter import remade
 from stepwell.ir.types import dims, element, tensor, with_element
-from stepwell.translate.decompositions.aten.values import Value
+from stepwell.translate.decompositions.values import Value
 from stepwell.translate.lowerings.cmsis.elementwise import requantized
 from stepwell.translate.lowerings.lowering import lowerings_of, lowers, refuse
 from stepwell.translate.quantized.layers import Layer, Parts

@@ -39,7 +39,7 @@ from stepwell.dialects.quant import StorageCast, UniformQuantizedType, per_tenso
 from stepwell.dialects.quant.types import quantization, storage_element
 from stepwell.ir.rewriting.rewrite import EXACT, Bound, Refusal, Rewriter
 from stepwell.ir.types import AnyTensor, dims, element, is_static, with_element
-from stepwell.translate.decompositions.aten.values import Value
+from stepwell.translate.decompositions.values import Value
 from stepwell.translate.lowerings.cmsis.values import factor_of, needs_shifts, written
 from stepwell.translate.lowerings.lowering import lowerings_of, lowers, refuse
 from stepwell.translate.quantized.functions import byte_chain, table_of

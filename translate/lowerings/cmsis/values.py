@@ -25,7 +25,7 @@ from stepwell.dialects.quant.types import Quantization, UniformQuantizedType
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import Bound, Refusal, Rewriter
 from stepwell.ir.types import dims, tensor
-from stepwell.translate.decompositions.aten.values import Value
+from stepwell.translate.decompositions.values import Value
 from stepwell.translate.lowerings.lowering import Goal, Grammar, goal, grammar, refuse
 from stepwell.translate.quantized.layers import Layer, Parts, layer_of
 from stepwell.translate.quantized.recognize import (

@@ -23,7 +23,7 @@ from stepwell.dialects.tosa.targets import level_of
 from stepwell.ir.declared.bounds import roundings
 from stepwell.ir.dtypes import f32, i32
 from stepwell.ir.types import tensor
-from stepwell.translate.decompositions.aten.complex import COMPLEX, pair, whole
+from stepwell.translate.decompositions.complex import COMPLEX, pair, whole
 from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
 from stepwell.translate.lowerings.tosa.values import Value, concat
 from stepwell.translate.rewrites.building import axis

@@ -22,7 +22,7 @@ from stepwell.ir.dtypes import f16
 from stepwell.ir.rewriting.rewrite import Rewriter
 from stepwell.ir.types import dims, element
 from stepwell.ir.weights import WeightStore, recipe
-from stepwell.translate.decompositions.aten.values import Value, no_refusal
+from stepwell.translate.decompositions.values import Value, no_refusal
 from stepwell.translate.lowerings.lowering import lowerings_of, lowers, refuse
 from stepwell.translate.lowerings.xnnpack.values import flushed, node
 from stepwell.translate.rewrites.xnnpack.nodes.guards import may_be_empty, not_constant

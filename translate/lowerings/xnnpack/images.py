@@ -23,7 +23,7 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import EXACT, Bound, Rewriter
 from stepwell.ir.sizes.size import Size
 from stepwell.ir.types import dims
-from stepwell.translate.decompositions.aten.values import Value, no_refusal
+from stepwell.translate.decompositions.values import Value, no_refusal
 from stepwell.translate.lowerings.lowering import lowerings_of, lowers, refuse
 from stepwell.translate.lowerings.xnnpack.values import node
 from stepwell.translate.range_analysis import is_finite

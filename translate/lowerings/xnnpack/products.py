@@ -10,7 +10,7 @@ from stepwell.dialects import aten, xnnpack
 from stepwell.ir.declared.bounds import roundings
 from stepwell.ir.rewriting.rewrite import Rewriter
 from stepwell.ir.types import dims
-from stepwell.translate.decompositions.aten.values import Value, no_refusal
+from stepwell.translate.decompositions.values import Value, no_refusal
 from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
 from stepwell.translate.lowerings.xnnpack.values import flushed, node
 from stepwell.translate.rewrites import building

@@ -26,7 +26,7 @@ from stepwell.ir.rewriting.rewrite import Bound, Rewriter
 from stepwell.ir.rewriting.rewrite import Value as RunTime
 from stepwell.ir.types import dims, element, with_element
 from stepwell.ir.weights import recipe
-from stepwell.translate.decompositions.aten.values import Value, no_refusal
+from stepwell.translate.decompositions.values import Value, no_refusal
 from stepwell.translate.lowerings.lowering import lowerings_of, lowers, refuse
 from stepwell.translate.lowerings.xnnpack.convolutions import (
     Convolution,

@@ -16,7 +16,7 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.xnnpack import XnnpackOp
 from stepwell.ir.rewriting.rewrite import EXACT, Rewriter
 from stepwell.ir.types import dims
-from stepwell.translate.decompositions.aten.values import no_refusal
+from stepwell.translate.decompositions.values import no_refusal
 from stepwell.translate.lowerings.lowering import lowerings_of, lowers, refuse
 from stepwell.translate.lowerings.xnnpack.images import POOLINGS, is_no_plane_mean, pooling_of
 from stepwell.translate.lowerings.xnnpack.integers import (

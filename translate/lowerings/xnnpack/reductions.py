@@ -30,7 +30,7 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import Bound, Rewriter
 from stepwell.ir.sizes.size import Dim, Size, settled
 from stepwell.ir.types import dims
-from stepwell.translate.decompositions.aten.values import Value, no_refusal
+from stepwell.translate.decompositions.values import Value, no_refusal
 from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
 from stepwell.translate.lowerings.xnnpack.values import flushed, node
 from stepwell.translate.range_analysis import is_never_nan

@@ -26,7 +26,7 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import Rewriter
 from stepwell.ir.sizes.size import Size
 from stepwell.ir.types import Dim, dims, tensor
-from stepwell.translate.decompositions.aten.values import Value, no_refusal
+from stepwell.translate.decompositions.values import Value, no_refusal
 from stepwell.translate.lowerings.lowering import lowerings_of, lowers, refuse
 from stepwell.translate.rewrites.building import (
     TO_THE_END,

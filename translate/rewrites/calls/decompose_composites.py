@@ -29,7 +29,7 @@ from stepwell.ir.compat.torch.torch_private import has_kernel_for_key, schema_of
 from stepwell.ir.declared.bounds import roundings
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import Bound, Refusal, Rewrite, Rewriter
-from stepwell.translate.decompositions import COMPOSITIONS
+from stepwell.translate.decompositions.traced import DECOMPOSITIONS
 from stepwell.translate.rewrites.calls.recorded_calls import FunctionOf
 from stepwell.translate.rewrites.calls.traced_calls import Trace, trace
 from stepwell.translate.rewrites.constants.fold_constants import is_plain
@@ -54,7 +54,7 @@ def composite_function(overload: Any, is_root: bool = False) -> Callable[..., An
         return torch_private.decomposition_table[overload]
     key = "CompositeImplicitAutograd"
     is_composite = has_kernel_for_key(overload.name(), key)
-    return COMPOSITIONS.get(overload, overload.decompose) if is_composite else None
+    return DECOMPOSITIONS.get(overload, overload.decompose) if is_composite else None
 
 
 @cache
@@ -87,7 +87,7 @@ class DecomposeComposites(Rewrite[Composite]):
     def match(self, op: SchemaOp, program: Program) -> Composite | Refusal | None:
         """Guards: composite, of known sizes, and no view in it is written in place."""
         overload = torch_overload(type(op))
-        if (op.SCHEMA.namespace != "aten" and overload not in COMPOSITIONS) or self.function_of(
+        if (op.SCHEMA.namespace != "aten" and overload not in DECOMPOSITIONS) or self.function_of(
             overload, True
         ) is None:
             return None

@@ -36,7 +36,7 @@ from stepwell.ir.rewriting.rewrite import Refusal, Rewriter
 from stepwell.ir.signature import ranges_around
 from stepwell.ir.sizes.size import Dim, Size, is_unbacked, settled
 from stepwell.ir.types import are_same_within, dims, is_static
-from stepwell.translate.decompositions import COMPOSITIONS
+from stepwell.translate.decompositions.traced import DECOMPOSITIONS
 from stepwell.translate.rewrites.calls.recorded_calls import (
     CannotTraceError,
     FunctionOf,
@@ -153,7 +153,7 @@ def _followed(
         positional, keywords = _to_torch(positional, fakes), _to_torch(keywords, fakes)
         try:
             with _dispatcher(op):
-                if function is not None and function is COMPOSITIONS.get(overload):
+                if function is not None and function is DECOMPOSITIONS.get(overload):
                     results = recorder.follow(function, overload, positional, keywords)
                 else:
                     with recorder:

@@ -23,7 +23,7 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import Refusal
 from stepwell.ir.sizes.size import settled
 from stepwell.ir.types import dims
-from stepwell.translate.decompositions.aten.products import is_normal
+from stepwell.translate.decompositions.products import is_normal
 from stepwell.translate.rewrites.building import static_dims
 from stepwell.translate.rewrites.experts.routing import (
     Choice,

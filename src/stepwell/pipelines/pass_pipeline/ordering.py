@@ -12,7 +12,7 @@ from stepwell.ir.rewriting.rewrite import GreedyRewrites
 from stepwell.pipelines.arm import MEETING
 from stepwell.pipelines.xnnpack import TO_XNNPACK
 from stepwell.translate.canonicalize.pipeline import CANONICAL_FORM, FOLD_WEIGHTS
-from stepwell.translate.decompositions.aten import attention, floats
+from stepwell.translate.decompositions import attention, floats, promotions
 from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.rewrites.quant import TYPES
 from stepwell.translate.rewrites.tosa.layout.order import MEETING as TOSA_MEETING
@@ -27,7 +27,7 @@ FOLDED = Form("folded", "constants are folded into weights", GreedyRewrites("fol
 WIDE = Form(
     "wide",
     "the float operands of an operation have one type that its node supports",
-    GreedyRewrites("wide", (step(floats.widen_mixed_floats), step(floats.widen_bfloat))),
+    GreedyRewrites("wide", (step(promotions.widen_mixed_floats), step(floats.widen_bfloat))),
 )
 EXPANDED = Form(
     "expanded",

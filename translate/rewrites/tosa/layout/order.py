@@ -7,14 +7,17 @@ from typing import Any
 
 from stepwell.ir.rewriting.rewrite import GreedyRewrites, NamedPass, Rewrite, Step
 from stepwell.translate.canonicalize import fills, scaled_number_to_sum
-from stepwell.translate.decompositions.aten import (
+from stepwell.translate.decompositions import (
     arithmetic,
     complex,
-    for_tosa,
-    normalizations,
+    floats,
     norms,
     pools,
+    promotions,
+    slices,
+    statistics,
 )
+from stepwell.translate.decompositions import transforms as frames
 from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.lowerings.tosa import (
     block_scaled,
@@ -58,23 +61,23 @@ def each(*families: ModuleType) -> tuple[Rewrite[Any], ...]:
 
 
 SPLIT: tuple[Rewrite[Any], ...] = (
-    step(for_tosa.promote_operands),
-    step(for_tosa.stft_to_frames),
-    step(for_tosa.istft_to_frames),
+    step(promotions.promote_operands),
+    step(frames.stft_to_frames),
+    step(frames.istft_to_frames),
     step(complex.complex_to_pairs),
     *each(fills),
     step(arithmetic.scaled_sum_to_products),
     *each(scaled_number_to_sum),
-    step(for_tosa.write_slice_by_cat),
+    step(slices.write_slice_by_cat),
     step(pools.maxima_with_places),
     step(pools.adaptive_pool_by_parts),
     step(pools.pool_by_images),
-    step(normalizations.distance_to_norms),
-    step(for_tosa.widen_halves),
-    step(normalizations.norm_by_groups),
-    step(normalizations.batch_norm_to_products),
-    step(normalizations.peel_norm_affine),
-    step(normalizations.split_layer_norm),
+    step(statistics.distance_to_norms),
+    step(floats.widen_rounded_halves),
+    step(norms.norm_by_groups),
+    step(norms.batch_norm_to_products),
+    step(norms.peel_norm_affine),
+    step(norms.split_layer_norm),
     step(norms.decompose_group_norm),
     step(arithmetic.split_gelu),
 )

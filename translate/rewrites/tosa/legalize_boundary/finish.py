@@ -21,7 +21,7 @@ from stepwell.ir.levels import COMMON, set_level
 from stepwell.ir.levels import TOSA_TARGET as TARGET
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import History, Pass
-from stepwell.translate.decompositions.aten.views import gather_strides
+from stepwell.translate.decompositions.views import gather_strides
 from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.lowerings.tosa import borders
 from stepwell.translate.rewrites.calls.decompose_composites import DecomposeComposites

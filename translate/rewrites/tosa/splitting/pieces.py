@@ -17,8 +17,8 @@ import torch
 from stepwell.dialects.aten.registry import of_overload
 from stepwell.ir.compat.torch.torch_private import schema_of
 from stepwell.ir.rewriting.rewrite import anchors_of
-from stepwell.translate.decompositions import COMPOSITIONS
-from stepwell.translate.decompositions.aten import for_tosa
+from stepwell.translate.decompositions import floats
+from stepwell.translate.decompositions.traced import DECOMPOSITIONS
 from stepwell.translate.lowerings.lowering import is_step
 from stepwell.translate.rewrites.calls.decompose_composites import (
     composite_function,
@@ -42,7 +42,7 @@ def piece_function(overload: Any, is_root: bool = False) -> Callable[..., Any] |
 
     An operator that a lowering refuses is decomposed here, if possible.
     """
-    composed = COMPOSITIONS.get(overload)
+    composed = DECOMPOSITIONS.get(overload)
     if overload.namespace == "prims":
         return composed or getattr(overload, "impl_aten", None)
     if overload.namespace != "aten":
@@ -91,6 +91,6 @@ def _is_lowered(overload: Any) -> bool:
         cls
         for rewrite in (*SPLIT, *TO_TOSA)
         # This rewrite does not lower an operator to TOSA.
-        if not is_step(rewrite, for_tosa.widen_halves)
+        if not is_step(rewrite, floats.widen_rounded_halves)
         for cls in anchors_of(rewrite) or ()
     }

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-from stepwell.translate.decompositions.arithmetic import within
+from stepwell.translate.decompositions.traced.arithmetic import within
 
 aten = torch.ops.aten
 

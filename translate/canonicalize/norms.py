@@ -96,50 +96,16 @@ where is_unread(%r) else "the reciprocal root that it saves for training is used
 where normalizes_axes(%x, %y, $n) else "it normalizes no axis"
 bound of roundings: "the mean may be summed in another order"
 for $n = [3], $w = [3], $e = 1.0e-5
-
-rule rms-norm-to-means
-    As models write it themselves: x · rsqrt(mean(x²) + ε) · w.
-Before:
-    %y = aten.rms_norm.default(%x, $?n, %w, $?e) : (tensor<$*S x $E>, …) -> …
-After:
-    %q = aten.mul.Tensor(%x, %x) : … -> tensor<$*S x $E>
-    %m = aten.mean.dim(%q, last_axes(%x, $n), true)
-    %s = aten.add.Scalar(%m, epsilon($e, $E))
-    %r = aten.rsqrt.default(%s)
-    %p = aten.mul.Tensor(%x, %r) : … -> tensor<$*S x $E>
-    %y = aten.mul.Tensor(%p, %w)
-where is_single_or_double($E) for accuracy else "torch normalizes this dtype in float32"
-where are_of_element($E, %w) else "the weight is of another dtype than what it scales"
-where normalizes_axes(%x, %y, $n) else "it normalizes no axis"
-bound of roundings: "the mean may be summed in another order"
-for $n = [6], $w = [6], $S = [2, 6], $e = 1.0e-5
-
-rule plain-rms-norm-to-means
-    The same without a weight.
-Before:
-    %y = aten.rms_norm.default(%x, $?n, none, $?e) : (tensor<$*S x $E>) -> …
-After:
-    %q = aten.mul.Tensor(%x, %x) : … -> tensor<$*S x $E>
-    %m = aten.mean.dim(%q, last_axes(%x, $n), true)
-    %s = aten.add.Scalar(%m, epsilon($e, $E))
-    %r = aten.rsqrt.default(%s)
-    %y = aten.mul.Tensor(%x, %r)
-where is_single_or_double($E) for accuracy else "torch normalizes this dtype in float32"
-where normalizes_axes(%x, %y, $n) else "it normalizes no axis"
-bound of roundings: "the mean may be summed in another order"
-for $n = [3], $e = none
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-import torch
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import SSAValue
 
 from stepwell.ir.declared.numerics import REORDERED as REORDERED
-from stepwell.ir.dtypes import bf16, f16, f32, torch_dtype
+from stepwell.ir.dtypes import bf16, f16, f32
 from stepwell.ir.types import dims, element
+from stepwell.translate.decompositions.norms import normalizes_axes as normalizes_axes
 from stepwell.translate.rules import read_rules
 
 
@@ -158,16 +124,6 @@ def has_kernel(value: SSAValue, *parameters: SSAValue | None) -> bool:
     return elements <= {of} or (of in (f16, bf16) and elements == {f32})
 
 
-def are_of_element(of: Attribute, *values: SSAValue | None) -> bool:
-    """The tensors that are present have an element type."""
-    return all(element(value.type) == of for value in values if value is not None)
-
-
-def normalizes_axes(value: SSAValue, result: SSAValue, sizes: Sequence[object]) -> bool:
-    """There is an axis, and the result has the type."""
-    return bool(sizes) and value.type == result.type
-
-
 def has_many_elements(value: SSAValue) -> bool:
     """The value is a batch `[N, C, …]` with more than one element a channel."""
     return any(size != 1 for size in dims(value.type)[2:])
@@ -183,17 +139,6 @@ def channels(value: SSAValue) -> int:
     size = dims(value.type)[1]
     assert isinstance(size, int)
     return size
-
-
-def last_axes(value: SSAValue, sizes: Sequence[object]) -> list[int]:
-    """Return as many of the last axes as there are sizes."""
-    rank = len(dims(value.type))
-    return list(range(rank - len(sizes), rank))
-
-
-def epsilon(given: float | None, of: Attribute) -> float:
-    """Return the epsilon, or the type's own if none is given."""
-    return torch.finfo(torch_dtype(of)).eps if given is None else given
 
 
 RULES = read_rules(__doc__, globals())

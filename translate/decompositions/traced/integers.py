@@ -14,10 +14,11 @@ from typing import Any
 
 import torch
 
-from stepwell.backends.executorch.kernels.situations import SMALL
-from stepwell.translate.decompositions import COMPOSITIONS
+from stepwell.translate.decompositions.traced import DECOMPOSITIONS
 
 aten = torch.ops.aten
+SMALL = 7
+"""A shift by this number of bits is valid for every integer type."""
 
 
 def _remainder(a: Any, b: Any) -> Any:
@@ -204,7 +205,7 @@ BY_LONG = (
 
 
 def _by_long(overload: Any) -> Callable[..., Any]:
-    otherwise = COMPOSITIONS.get(overload, _no_form)
+    otherwise = DECOMPOSITIONS.get(overload, _no_form)
 
     def of_long(a: Any, dim: int, index: Any, *rest: Any, **options: Any) -> Any:
         if index.dtype == torch.int64:

@@ -19,7 +19,7 @@ from stepwell.ir.dtypes import f32
 from stepwell.ir.identity_cache import once_each
 from stepwell.ir.rewriting.rewrite import Refusal, Rewriter
 from stepwell.ir.types import dims, element, tensor
-from stepwell.translate.decompositions.aten.values import Value, no_refusal
+from stepwell.translate.decompositions.values import Value, no_refusal
 from stepwell.translate.lowerings.lowering import lowerings_of, lowers, refuse
 from stepwell.translate.rewrites.building import (
     axis,

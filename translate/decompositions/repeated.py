@@ -24,7 +24,7 @@ from stepwell.ir.rewriting.rewrite import EXACT, Rewriter
 from stepwell.ir.side_effects import is_pure
 from stepwell.ir.sizes.size import Size
 from stepwell.ir.types import UNKNOWN, dims, element, is_static
-from stepwell.translate.decompositions.aten.values import Value
+from stepwell.translate.decompositions.values import Value
 from stepwell.translate.lowerings.lowering import Out, lowers, refuse
 from stepwell.translate.rewrites.building import size_of
 

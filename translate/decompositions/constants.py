@@ -13,7 +13,7 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.dtypes import dtype_name, i1, is_float, torch_dtype
 from stepwell.ir.rewriting.rewrite import Bound, Refusal, Rewriter
 from stepwell.ir.types import dims, element
-from stepwell.translate.decompositions.aten.values import Value, no_refusal
+from stepwell.translate.decompositions.values import Value, no_refusal
 from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
 from stepwell.translate.rewrites.attention.attention_pattern import scales_attention
 from stepwell.translate.rewrites.building import overflows

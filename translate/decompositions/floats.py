@@ -6,11 +6,12 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from xdsl.dialects.builtin import IntegerType, TensorType
-from xdsl.ir import SSAValue
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Attribute, SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.tosa.targets import level_of
 from stepwell.dialects.xnnpack.costs import costs_of, estimated
 from stepwell.ir.choices import shape_of
 from stepwell.ir.core import WeightOp
@@ -21,14 +22,15 @@ from stepwell.ir.dtypes import bf16, f16, f32, i8
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import Bound, Rewriter
 from stepwell.ir.types import dims, element
-from stepwell.translate.canonicalize.activations import is_gate_of_hardswish
-from stepwell.translate.decompositions.aten import normalizations
-from stepwell.translate.decompositions.aten.constants import rounds
-from stepwell.translate.decompositions.aten.values import Value, again, answered, no_refusal
+from stepwell.translate.decompositions import statistics
+from stepwell.translate.decompositions.activations import is_gate_of_hardswish
+from stepwell.translate.decompositions.constants import rounds
+from stepwell.translate.decompositions.values import Value, again, answered, no_refusal
 from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, step
 from stepwell.translate.range_analysis import interval, is_never_nan
 from stepwell.translate.rewrites.attention.arguments import drops_out, scale_of
 from stepwell.translate.rewrites.building import is_depthwise
+from stepwell.translate.rewrites.tosa.operators.windows import is_image_mean
 from stepwell.translate.rewrites.xnnpack.floats.nans import zero_or_nan
 from stepwell.translate.rewrites.xnnpack.floats.singles import ONCE, not_halves, widened
 from stepwell.translate.rewrites.xnnpack.nodes.guards import not_for_xnnpack, not_held
@@ -50,7 +52,7 @@ def in_single(op: SchemaOp, b: Rewriter) -> tuple[Value, ...]:
     "aten.hardsigmoid.default",
     "aten.convolution.default",
     "aten.pow.Tensor_Scalar",
-    *(anchor.name for anchor in step(normalizations.variance_to_means).anchors),
+    *(anchor.name for anchor in step(statistics.variance_to_means).anchors),
     to="aten",
     unless=not_halves,
     bound=roundings("a layer norm's scale and its shift round to halves too"),
@@ -206,11 +208,19 @@ OF_BFLOATS = """
     linear.default mm.default bmm.default matmul.default convolution.default
     scaled_dot_product_attention.default view.default permute.default slice.Tensor cat.default
     expand.default stack.default unbind.int"""
+
+
 GREATEST = 1e30
 """XNNPACK's sigmoid and its inverse root are correct up to this number on every CPU."""
+
+
 LEAST = 2.0**-126
 """The smallest normal number."""
+
+
 NO_NAN = Deviation("a NaN may become a number")
+
+
 NO_INFINITE_ROOT = Deviation("the root of zero, a denormal number or an infinity may become NaN")
 
 
@@ -286,38 +296,9 @@ def widen_bfloat(*, op: Any, b: Rewriter) -> tuple[Value, ...] | None:
 
 
 @lowers(
-    "aten.mul.Tensor",
-    "aten.add.Tensor",
-    "aten.sub.Tensor",
-    "aten.div.Tensor",
-    "aten.maximum.default",
-    "aten.minimum.default",
-    to="aten",
-    unless=lambda op: element(op.results[0].type) != f32,
-    sample=("4xf32", "4xf16"),
-)
-def widen_mixed_floats(*, op: Any, b: Rewriter) -> tuple[Value, ...] | None:
-    """Cast halves, bfloat16s, integers and booleans mixed with f32 operands to f32.
-
-    PyTorch promotes them implicitly: rotary tables stored in halves meet queries computed in f32,
-    sizes and masks meet positions. XNNPACK's nodes take one element type. A quotient of integers
-    stays, since nothing in a delegate uses it.
-    """
-    tensors = [value for value in op.operands if isinstance(value.type, TensorType)]
-    narrow = [v for v in tensors if element(v.type) in (f16, bf16) or _is_whole(v)]
-    if not narrow or all(map(_is_whole, tensors)):
-        return None
-    return again(op, [Value(widened(b, v) if v in narrow else v, b) for v in op.operands])
-
-
-def _is_whole(value: SSAValue) -> bool:
-    """Whether a tensor has integers or booleans, which PyTorch promotes to floats."""
-    return isinstance(element(value.type), IntegerType)
-
-
-@lowers(
     "aten.clamp.Tensor",
     to="aten",
+    requires=not_for_xnnpack,
     bound=Bound(0.0, 5e-324, "a maximum takes either of two zeros"),
     sample=("2x3xf32", "2x3xf32"),
 )
@@ -330,7 +311,6 @@ def carry_nans(
     keeps every NaN, and only NaNs: `0 / (1 + |x|)` is 0 for every number, infinities included, and
     NaN for a NaN. It is subtracted, since −0 − 0 is −0.
     """
-    no_refusal(not_for_xnnpack(op))
     if b.program.context.option("numerics", "torch") != "torch":
         return None  # The user named the pass and accepts its deviation.
     unsure = [one for one in dict.fromkeys(op.operands) if not is_never_nan(one, b.program)]
@@ -348,6 +328,46 @@ def _total_or_nan(unsure: Sequence[Value], b: Any) -> Value:
     for size in others:
         first = first + size
     return Value(zero_or_nan(b, first.ssa), b)
+
+
+HALVES: tuple[Attribute, ...] = (f16, bf16)
+
+
+ROUNDS_OFTEN = """_softmax.default layer_norm.default group_norm.default rms_norm.default
+    _log_softmax.default logsumexp.default linalg_vector_norm.default sum.dim_IntList mean.dim
+    prod.dim_int prod.default gelu.default hardsigmoid.default square.default lerp.Scalar
+    softplus.default mish.default log_sigmoid.default elu.default selu.default celu.default"""
+
+
+def _is_not_of_halves(op: SchemaOp) -> bool:
+    """Whether its tensors are not all of a single half-precision type."""
+    types = [value.type for value in (*op.results, *op.operands)]
+    if any(not isinstance(type_, TensorType) for type_ in types):
+        return True
+    return element(types[0]) not in HALVES or len({element(type_) for type_ in types}) > 1
+
+
+@lowers(
+    *(f"aten.{name}" for name in ROUNDS_OFTEN.split()),
+    *(anchor.name for anchor in step(statistics.variance_to_means).anchors),
+    to="aten",
+    formerly=("widen-halves-to-tosa",),
+    unless=_is_not_of_halves,
+    bound=roundings("a result next to the middle of two halves"),
+    sample=("2x4xf16", 1, False),
+)
+def widen_rounded_halves(*, op: Any, out: Out, b: Rewriter) -> tuple[Value, ...] | None:
+    """Compute norms, softmax, sums, GELU, … of fp16 and bf16 in f32 between casts.
+
+    PyTorch computes each operator on halves in f32 and rounds its result once. TOSA accumulates
+    fp16 sums in fp16 (3000 ones add up to 2048), and a norm or an activation that is decomposed
+    into operators rounds after each of them. So these ops are placed between two casts, as in
+    PyTorch. The mean of an image is a pool, which accumulates in f32.
+    """
+    if is_image_mean(op, level_of(b.program.context.target)):
+        return None
+    wide = [Value(widened(b, value, "tosa_single"), b) for value in op.operands]
+    return tuple(value.cast(out.dtype) for value in again(op, wide, f32))
 
 
 RULES = lowerings_of(__name__)

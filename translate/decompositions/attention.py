@@ -14,7 +14,7 @@ from stepwell.ir.rewriting.rewrite import Rewriter
 from stepwell.ir.sizes.size import UNKNOWN, Dim
 from stepwell.ir.types import IntType, dims, tensor
 from stepwell.ir.weights import recipe
-from stepwell.translate.decompositions.aten.values import Value, again, answered, no_refusal
+from stepwell.translate.decompositions.values import Value, again, answered, no_refusal
 from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
 from stepwell.translate.rewrites.attention.arguments import (
     causal_needs_shape,

@@ -22,8 +22,8 @@ from stepwell.ir.dtypes import f32
 from stepwell.ir.rewriting.rewrite import EXACT, Bound
 from stepwell.ir.sizes.size import Size
 from stepwell.ir.types import dims, element
-from stepwell.translate.decompositions.aten.slices import BORDERS, WIDEST_BORDER, bordered
-from stepwell.translate.decompositions.aten.values import Value, cat, no_refusal
+from stepwell.translate.decompositions.slices import BORDERS, WIDEST_BORDER, bordered
+from stepwell.translate.decompositions.values import Value, cat, no_refusal
 from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
 from stepwell.translate.range_analysis import is_finite
 from stepwell.translate.rewrites.building import TO_THE_END

@@ -12,7 +12,7 @@ from stepwell.dialects.tosa_mxfp.payloads import BLOCK
 from stepwell.ir.dtypes import f32, torch_dtype
 from stepwell.ir.rewriting.rewrite import Bound, Rewriter
 from stepwell.ir.weights import recipe
-from stepwell.translate.decompositions.aten.values import Value
+from stepwell.translate.decompositions.values import Value
 from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
 from stepwell.translate.rewrites.mxfp.choose_mxfp import MxConv2dOp, MxLinearOp
 

@@ -1,23 +1,4 @@
-"""Decompositions of functions that XNNPACK has no node for into nodes that it has.
-
-rule expand-tanh-gelu
-    gelu(x) = x/2 · (1 + tanh u) = x · sigmoid(2u) with u = √(2/π) · (x + 0.044715 x³), so that
-    2u = x · (a + b·x²) with a = √(8/π) and b = 0.044715·a. XNNPACK's own gelu is the erf form; the
-    stock flow lowers this form to it without a word, 4.7e-4 off. 2u is kept within ±100, where the
-    sigmoid is 0 or 1 to the last bit: XNNPACK's is NaN for some numbers beyond 10³⁰. The product
-    that makes it clamps for nothing.
-Before:
-    %y = aten.gelu.default(%x, approximate="tanh") : (tensor<$*S x $E>) -> …
-After:
-    %q = aten.mul.Tensor(%x, %x) : … -> tensor<$*S x $E>
-    %b = aten.mul.Scalar(%q, 0.07135481627260025) : … -> tensor<$*S x $E>
-    %a = aten.add.Scalar(%b, 1.5957691216057308) : … -> tensor<$*S x $E>
-    %u = aten.mul.Tensor(%x, %a) : … -> tensor<$*S x $E>
-    %c = aten.clamp.default(%u, -100.0, 100.0) : … -> tensor<$*S x $E>
-    %g = aten.sigmoid.default(%c) : … -> tensor<$*S x $E>
-    %y = aten.mul.Tensor(%x, %g)
-unless are_not_for_xnnpack(%x, %y) for target
-bound 1e-6 of |%x|: "a sigmoid in place of a tanh, reassociated"
+"""Decompositions of logarithms, of sums of exponentials and of softmaxes: a NaN or an infinity stays one.
 
 rule expand-log-softmax
     The logarithm of a softmax would lose what the softmax rounds to zero. torch subtracts the
@@ -83,17 +64,6 @@ not of empty tensors
 bound of roundings: "exponentials summed in another order"
 for $a = [1], $k = false
 
-rule cast-by-copy
-    A cast under the name whose kernel the runtime has; PyTorch's own way from one to the other
-    asks whether symbolic sizes are 1.
-Before:
-    %y = aten.to.dtype(%x, $d, …, memory_format=$?m) : (tensor<$*S x $E>) -> …
-After:
-    %y = aten._to_copy.default(%x, dtype=$d)
-unless asks_for_layout($m)
-for $d = f64, $m = none
-not for %x = "tensor<2x3x4x5xf32>", $m = "torch.channels_last"
-
 rule expand-log1p-of-power
     The logarithm of 1 + e where e is at most 1, as in a softplus. XNNPACK has no log1p, and its
     logarithm is off by 1e-7 of 1 near 1, so that a tail of e⁻²⁰ is lost.
@@ -150,18 +120,10 @@ from collections.abc import Sequence
 from xdsl.ir import SSAValue
 
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting.rewrite import Refusal
 from stepwell.translate import range_analysis
-from stepwell.translate.canonicalize import copies
 from stepwell.translate.rewrites.xnnpack.floats.nans import carries_nans
-from stepwell.translate.rewrites.xnnpack.nodes.guards import not_floats
 from stepwell.translate.rules import read_rules
 from stepwell.translate.rules.functions import from_front
-
-
-def are_not_for_xnnpack(*values: SSAValue) -> Refusal | None:
-    """Values that XNNPACK does not represent as floats."""
-    return not_floats(values)
 
 
 def keeps_nans(value: SSAValue, program: Program) -> bool:
@@ -190,4 +152,4 @@ def names_axes(axes: Sequence[int]) -> bool:
     return bool(axes)
 
 
-RULES = read_rules(__doc__, vars(copies) | vars(range_analysis) | globals())
+RULES = read_rules(__doc__, vars(range_analysis) | globals())

@@ -15,7 +15,7 @@ from stepwell.ir.declared.bounds import roundings
 from stepwell.ir.dtypes import dtype_name, f32, i64, is_float
 from stepwell.ir.sizes.size import UNKNOWN, Dim, number_of
 from stepwell.ir.types import dims
-from stepwell.translate.decompositions.aten.values import Value, broadcast, needs_static, no_refusal
+from stepwell.translate.decompositions.values import Value, broadcast, needs_static, no_refusal
 from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
 from stepwell.translate.rewrites.building import axes, axis, cannot_be_viewed_as, kept, same_type
 

@@ -8,9 +8,9 @@ from torch import Tensor, nn
 from torch.export import export
 
 import stepwell
-from stepwell.translate.rewrites.xnnpack.expressions.expansions import RULES
+from stepwell.translate.decompositions import activations, logarithms
 
-ALL = {rule.name: rule() for rule in RULES}
+ALL = {rule.name: rule() for rule in (*activations.RULES, *logarithms.RULES)}
 X = "tensor<2x4xf32>"
 
 

@@ -12,15 +12,23 @@ from functools import reduce
 from operator import add
 from typing import Any
 
+import torch
+
 from stepwell.dialects import aten
-from stepwell.ir.core import weight_key
+from stepwell.ir.core import WeightOp, weight_key
 from stepwell.ir.declared.bounds import roundings
 from stepwell.ir.dtypes import f32
-from stepwell.translate.decompositions.aten.values import Value, cat, needs_static, no_refusal
+from stepwell.ir.rewriting.rewrite import Rewriter
+from stepwell.ir.weights import recipe
+from stepwell.translate.decompositions.values import Value, cat, needs_static
 from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
-from stepwell.translate.rewrites.xnnpack.nodes.guards import not_for_xnnpack
+from stepwell.translate.rewrites.xnnpack.nodes.guards import (
+    not_for_xnnpack,
+)
 
 MOST_GROUPS = 8
+
+
 MOST_TAPS = 49
 """The most elements of a window, each of which is a slice."""
 
@@ -28,6 +36,7 @@ MOST_TAPS = 49
 @lowers(
     "aten.convolution.default",
     to="aten",
+    requires=not_for_xnnpack,
     unless=lambda op: weight_key(op.operands[1]) is not None,
     bound=roundings("sums in another order"),
     sample=("1x2x5x5xf32", "3x2x3x3xf32", None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1),
@@ -47,7 +56,6 @@ def convolution_by_products(
     out: Out,
 ) -> Value:
     """Multiply patches of an image or line by a filter; split groups; depthwise, one tap a time."""
-    no_refusal(not_for_xnnpack(op))
     needs_static(x, weight)
     if transposed or x.rank not in (3, 4) or x.dtype != f32:
         refuse("it is transposed, of volumes or of halves")
@@ -118,6 +126,76 @@ def _group(taps: Sequence[Value], weight: Value, group: int, groups: int) -> Val
     rows = rows.permute((0, 2, 3, 1)).view(filters, kernel[0] * kernel[1] * of_group)
     shape = (*patches.shape[:-1], filters)
     return patches.call(aten.LinearDefault, rows, None, shape=shape).permute((0, 3, 1, 2))
+
+
+SWAP_DEPTH = (0, 2, 1, 3, 4)
+"""The permutations of `[N, C, D, H, W]` to `[N, D, C, H, W]` and back."""
+
+
+@recipe("depth")
+def depth(kernel: torch.Tensor, *, at: int) -> torch.Tensor:
+    """Return slice `[C', C, KH, KW]` of a kernel `[C', C, KD, KH, KW]`: a view, no copy."""
+    return kernel[:, :, at]
+
+
+@lowers(
+    "aten.convolution.default",
+    to="aten",
+    takes_empty=False,
+    unless=lambda op: len(op.arg("stride")) != 3,
+    bound=roundings("products are summed slice by slice"),
+    sample="""
+    %w = stepwell.weight <"w"> "parameter" : tensor<3x2x2x1x1xf32>
+    %y = aten.convolution.default(%x, %w, none, [1, 1, 1], [0, 0, 0], [1, 1, 1], false, [0, 0, 0], 1) : (tensor<1x2x4x5x5xf32>, tensor<3x2x2x1x1xf32>) -> tensor<1x3x3x5x5xf32>
+    """,
+)
+def volumes_to_images(
+    x: Value, kernel: Value, bias: Value | None, *, op: Any, out: Out, b: Rewriter, groups: int
+) -> Value:
+    """Decompose a 3-D convolution into a sum of 2-D convolutions.
+
+    Neither XNNPACK nor ExecuTorch's kernels convolve in three dimensions. The kernel's slices in
+    depth are 2-D filters: each is applied to the planes that it covers, and their results are
+    added.
+    """
+    needs_static(x, what="the size of the volume is symbolic")
+    if not isinstance(kernel.owner, WeightOp):
+        refuse("the kernel is computed at run time")
+    if op.arg("transposed"):
+        refuse("a transposed convolution of volumes has no form in images")
+    stride, padding, dilation = (list(op.arg(n)) for n in ("stride", "padding", "dilation"))
+    batch, filters, planes, *space = out.shape
+    value = x.permute(SWAP_DEPTH)
+    if padding[0]:  # Planes of zeros before and after.
+        longer = [n + 2 * padding[0] if i == 1 else n for i, n in enumerate(value.shape)]
+        amounts = [0, 0, 0, 0, 0, 0, padding[0], padding[0]]
+        value = value.call(aten.ConstantPadNdDefault, amounts, 0, shape=longer)
+    total: Value | None = None
+    for at in range(kernel.shape[2]):
+        met = _planes(value, at * dilation[0], stride[0], planes)
+        images = met.view(batch * planes, x.shape[1], *x.shape[3:])
+        key = b.weights.derive("depth", [kernel.owner.key.data], at=at)
+        slice_ = Value(b.weight(key, kernel.owner.kind.data), b)
+        lists = (stride[1:], padding[1:], dilation[1:], False, [0, 0], groups)
+        made = images.call(
+            aten.ConvolutionDefault,
+            slice_,
+            bias if at == 0 else None,
+            *lists,
+            shape=(batch * planes, filters, *space),
+        )
+        total = made if total is None else total + made
+    assert total is not None
+    return total.view(batch, planes, filters, *space).permute(SWAP_DEPTH)
+
+
+def _planes(value: Value, start: int, step: int, count: int) -> Value:
+    """Return `count` planes of axis 1, `step` apart, from `start` on."""
+    stop = start + (count - 1) * step + 1
+    if (start, stop, step) == (0, value.shape[1], 1):
+        return value
+    shape = [count if i == 1 else n for i, n in enumerate(value.shape)]
+    return value.call(aten.SliceTensor, 1, start, stop, step, shape=shape)
 
 
 RULES = lowerings_of(__name__)

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from stepwell.ir.compat.torch.torch_private import disable_current_modes
-from stepwell.translate.decompositions.arithmetic import in_single
+from stepwell.translate.decompositions.traced.arithmetic import in_single
 
 aten, prims = torch.ops.aten, torch.ops.prims
 special = torch.special

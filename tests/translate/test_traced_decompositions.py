@@ -25,9 +25,9 @@ from stepwell.ir.compat.torch.torch_private import (
     pytree,
     schema_of,
 )
-from stepwell.translate.decompositions import COMPOSITIONS
-from stepwell.translate.decompositions.curves import CURVES, Series
-from stepwell.translate.decompositions.draws import DRAWS
+from stepwell.translate.decompositions.traced import DECOMPOSITIONS
+from stepwell.translate.decompositions.traced.curves import CURVES, Series
+from stepwell.translate.decompositions.traced.draws import DRAWS
 
 RELATIVE, ABSOLUTE = 2e-5, 1e-5
 """The bound of `decompose-for-kernels`."""
@@ -48,12 +48,16 @@ class Calls(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         result = func(*args, **kwargs)
-        if func in COMPOSITIONS and func not in DRAWS and len(self.kept[func, self.dtype]) < CALLS:
+        if (
+            func in DECOMPOSITIONS
+            and func not in DRAWS
+            and len(self.kept[func, self.dtype]) < CALLS
+        ):
             self.kept[func, self.dtype].append((args, kwargs, pytree.tree_leaves(result)))
         return result
 
 
-NAMED = frozenset(schema_of(o).name.split("::")[1].strip("_") for o in COMPOSITIONS)
+NAMED = frozenset(schema_of(o).name.split("::")[1].strip("_") for o in DECOMPOSITIONS)
 
 
 def is_of_them(name: str) -> bool:
@@ -95,7 +99,7 @@ def agree(found: Any, wanted: torch.Tensor) -> bool:
 
 def composed(overload: Any, args: Any, kwargs: Any) -> Iterator[Any]:
     try:
-        result = COMPOSITIONS[overload](*args, **kwargs)
+        result = DECOMPOSITIONS[overload](*args, **kwargs)
     except NotImplementedError:
         return
     if result is not NotImplemented:
@@ -108,7 +112,7 @@ def in_double(overload: Any, args: Any) -> list[torch.Tensor]:
     return [made.float()]
 
 
-@pytest.mark.parametrize("overload", [o for o in COMPOSITIONS if o not in DRAWS], ids=str)
+@pytest.mark.parametrize("overload", [o for o in DECOMPOSITIONS if o not in DRAWS], ids=str)
 def test_a_composition_computes_what_the_kernel_does(overload: Any) -> None:
     for dtype in DTYPES:
         for args, kwargs, wanted in calls()[overload, dtype]:
@@ -120,9 +124,9 @@ def test_a_composition_computes_what_the_kernel_does(overload: Any) -> None:
                 assert all(agree(one, other) for one, other in pairs), (args, kwargs)
 
 
-@pytest.mark.parametrize("overload", COMPOSITIONS, ids=str)
+@pytest.mark.parametrize("overload", DECOMPOSITIONS, ids=str)
 def test_a_composition_takes_what_its_operator_takes(overload: Any) -> None:
-    taken = inspect.signature(COMPOSITIONS[overload])
+    taken = inspect.signature(DECOMPOSITIONS[overload])
     schema = schema_of(overload).arguments
     positional = [a for a in schema if not a.kwarg_only]
     named = {a.name: object() for a in schema if a.kwarg_only}
@@ -135,7 +139,7 @@ NUMBERS = (0.0, -0.0, math.inf, -math.inf, math.nan, 1.0, -1.0, -2.0, -2.5, 3.0,
 LARGE = (3e38, 1e5, 88.0, -100.0, 1e-7)
 ONE = [
     o
-    for o in COMPOSITIONS
+    for o in DECOMPOSITIONS
     if [str(a.type) for a in schema_of(o).arguments] == ["Tensor"] and o not in DRAWS
 ]
 
@@ -304,7 +308,7 @@ def called(net: nn.RNNBase, train: bool = False) -> tuple[Any, ...]:
 def test_the_steps_of_a_recurrence_are_the_layer(case: str) -> None:
     overload, net = RECURRENT[case]
     given = called(net)
-    for found, wanted in zip(COMPOSITIONS[overload](*given), overload(*given), strict=True):
+    for found, wanted in zip(DECOMPOSITIONS[overload](*given), overload(*given), strict=True):
         torch.testing.assert_close(found, wanted)
 
 
@@ -319,9 +323,9 @@ def test_a_step_that_a_model_calls_is_the_cell(made: Any) -> None:
     name = "rnn_relu_cell" if made == "relu" else kinds[type(cell)]
     overload = getattr(torch.ops.aten, name).default
     given = (torch.randn(2, 3), held, *cell.parameters())
-    torch.testing.assert_close(COMPOSITIONS[overload](*given), overload(*given))
+    torch.testing.assert_close(DECOMPOSITIONS[overload](*given), overload(*given))
 
 
 def test_a_recurrence_that_drops_out_is_left() -> None:
     overload, net = RECURRENT["gates"]
-    assert COMPOSITIONS[overload](*called(net, train=True)) is NotImplemented
+    assert DECOMPOSITIONS[overload](*called(net, train=True)) is NotImplemented

@@ -1,1 +1,0 @@
-"""Decompositions of ATen operations into other ATen operations, shared by all targets."""

@@ -1,0 +1,130 @@
+"""Decompositions of means, deviations, distances and their roots."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import torch
+
+from stepwell.dialects import aten
+from stepwell.ir.declared.bounds import roundings
+from stepwell.ir.declared.numerics import numerics_of
+from stepwell.ir.dtypes import f32, f64, torch_dtype
+from stepwell.ir.rewriting.rewrite import Rewriter
+from stepwell.ir.sizes.size import Size, settled
+from stepwell.translate.decompositions.values import Value, needs_static
+from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
+from stepwell.translate.range_analysis import interval
+from stepwell.translate.rewrites.building import axes
+from stepwell.translate.rewrites.norms.row_statistics import (
+    squares_overflow,
+)
+from stepwell.translate.rewrites.sizes.sizes import size_as_tensor
+from stepwell.translate.rewrites.xnnpack.nodes.guards import not_for_xnnpack
+
+VARIANCES = {
+    f"aten.{name}.{overload}": name.startswith("std")
+    for name, overloads in (
+        ("var", ("correction", "default", "dim")),
+        ("std", ("default", "dim", "correction")),
+        ("var_mean", ("default", "dim", "correction")),
+        ("std_mean", ("correction",)),
+    )
+    for overload in overloads
+}
+"""Operator → whether it returns the root (the standard deviation)."""
+
+
+@lowers(
+    VARIANCES,
+    to="aten",
+    bound=roundings("torch computes it in one pass (Welford)"),
+    sample=("2x8xf32", [1], {"correction": 1}),
+)
+def variance_to_means(x: Value, *, form: bool, op: Any) -> tuple[Value | None, ...]:
+    """Decompose var(x) = Σ(x − mean(x))² / (n − correction) into means."""
+    if x.dtype not in (f32, f64):
+        refuse("torch accumulates this dtype in float32")
+    listed = op.arg("dim") if "dim" in op.SCHEMA.by_name else None
+    over = axes(listed, x.rank) if listed else tuple(range(x.rank))
+    count, correction = settled(prod(x.shape[at] for at in over)), correction_of(op)
+    if isinstance(count, Size) and (count not in x.shape or correction not in (0, 1)):
+        refuse("several axes are reduced of which one is symbolic, or the correction is no 0 or 1")
+    if isinstance(count, int) and count <= correction:
+        refuse(f"{count} elements less {correction} give a divisor of 0")
+    average = x.reduce(aten.MeanDim, over)
+    centered = x - average
+    value = (centered * centered).reduce(aten.MeanDim, over)
+    if isinstance(count, int):
+        factor = count / (count - correction)
+        value = value if factor == 1 else value * factor
+    elif correction:  # A single element gives 0 · (1 / 0), NaN as in PyTorch.
+        number = Value(size_as_tensor(x.b, count, x.ssa), x.b)
+        value = value * number.call(aten.DivTensor, number - 1.0)
+    value = value.call(aten.SqrtDefault) if form else value
+    return tuple(
+        made.view(*Value(old, x.b).shape) if old.uses else None
+        for old, made in zip(op.results, (value, average), strict=False)
+    )
+
+
+def correction_of(op: Any) -> float:
+    """Return the number that is subtracted from the count, by default 1."""
+    if "correction" in op.SCHEMA.by_name:
+        arg = op.arg("correction")
+        return 1 if arg is None else arg
+    return 1 if op.arg("unbiased") else 0
+
+
+LARGEST = 1 << 24
+"""The most differences that are computed."""
+
+
+@lowers(
+    "aten._cdist_forward.default",
+    "aten.cdist.default",
+    to="aten",
+    bound=roundings("torch multiplies matrices for long lists"),
+    deviation=squares_overflow,
+    sample=("3x4xf32", "2x4xf32", 2.0, None),
+    formerly=("distance-to-norms-to-tosa",),
+)
+def distance_to_norms(x: Value, other: Value, p: float, *, out: Out) -> Value:
+    """Decompose `cdist` of two lists of points into the norm of all differences."""
+    needs_static(x, other)
+    (*batch, points, width), (*others, count, _) = x.shape, other.shape
+    if batch != others:
+        refuse("the points are of different batches")
+    if (total := points * prod(other.shape)) > LARGEST:
+        refuse(f"its {total} differences are more than {LARGEST}")
+    difference = x.view(*batch, points, 1, width) - other.view(*batch, 1, count, width)
+    return difference.call(
+        aten.LinalgVectorNormDefault, p, [len(batch) + 2], False, shape=out.shape
+    )
+
+
+@lowers("aten.sqrt.default", to="aten", requires=not_for_xnnpack, sample=("2x3xf32",))
+def keep_root_of_infinity(
+    x: Value, *, op: Any, b: Rewriter, even_if_finite: bool = True
+) -> Value | None:
+    """Handle infinity around XNNPACK's square root, which may return NaN for it.
+
+    Its kernels estimate a reciprocal root and multiply by the number: ∞ · 0 is NaN. The number is
+    first limited to the largest finite one. Then the excess is added back: zero, or infinity. It is
+    subtracted as `limited − x`, which is +0 where nothing was cut off: −0 − (+0) is −0, as √−0 is,
+    but −0 + (+0) would be +0. A norm of numbers beyond 10¹⁹ is then infinite, and `x / norm` is
+    zero instead of NaN. `even_if_finite`: apply it even if the user states that activations are
+    finite.
+    """
+    if not even_if_finite and numerics_of(b.program.context) == "finite":
+        return None
+    largest = torch.finfo(torch_dtype(x.dtype)).max
+    if interval(x.ssa, b.program).high <= largest:
+        return None
+    limited = x.call(aten.ClampDefault, None, largest)
+    root = limited.call(aten.SqrtDefault)
+    return root.call(aten.SubTensor, limited.call(aten.SubTensor, x))
+
+
+RULES = lowerings_of(__name__)
