@@ -2,15 +2,13 @@
 
     python bench/arm64.py [--models PATTERN] [--forms PATTERN] [--cores cortex-a76 …] [--large]
                           [--table docs/arm64.md]
-    python bench/arm64.py --attention [--table docs/arm64.md]
 
 Each program runs on each core; its error is the largest of any output, as a part of the largest,
 from the float model in float64, or for int8 from eager's own int8 program. Ours is *worse* where
 its error is beyond twice stock's and twice the rounding of the form. Instructions are of a warm
 call, counted by a plug-in (`docs/arm64.md`); a ratio is stock's divided by ours. `--large` takes
 the models of bench/xnnpack.py, whose stock flow takes minutes, each lowered for its core. If the
-default costs decide differently, the instructions of that program are given, too. `--attention`
-measures only attention in fp16, compared with eager's.
+default costs decide differently, the instructions of that program are given, too.
 """
 
 from __future__ import annotations
@@ -113,16 +111,6 @@ LARGE: dict[str, Callable[[], Made]] = {
     "MobileNetV3-Small": example("mobilenet:mobilenet_v3_small"),
     "ResNet18": example("resnet:resnet18"),
 }
-
-
-ATTENTION: dict[str, tuple[int, int, int, dict[str, bool]]] = {
-    "197 tokens": (3, 3, 197, {}),
-    "197 tokens, causal": (3, 3, 197, {"is_causal": True}),
-    "197 tokens, grouped queries": (4, 2, 197, {"enable_gqa": True}),
-    "1024 tokens": (1, 1, 1024, {}),
-    "1024 tokens, causal": (1, 1, 1024, {"is_causal": True}),
-}
-"""Heads of queries and of keys, tokens, and what else the op is told; 64 channels a head."""
 
 
 @dataclass(frozen=True)
@@ -253,58 +241,17 @@ def table(found: Sequence[Row], cores: Sequence[str]) -> list[str]:
     return lines
 
 
-class Attends(nn.Module):
-    """The op alone."""
-
-    def __init__(self, options: dict[str, bool]) -> None:
-        super().__init__()
-        self.options = options
-
-    def forward(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-        """Queries, keys and values, [1, heads, tokens, 64]."""
-        return nn.functional.scaled_dot_product_attention(q, k, v, **self.options)
-
-
-@torch.no_grad()
-def attention(cores: Sequence[str]) -> list[str]:
-    """A line for each attention in halves and size of queries and keys: errors, and eager's."""
-    head = ["eager", "this x86-64", *cores, "greatest ÷ eager's"]
-    lines = ["| attention in halves | q and k of size | " + " | ".join(head) + " |"]
-    lines.append("|---" * (len(head) + 2) + "|")
-    for name, (queries, keys, tokens, told) in ATTENTION.items():
-        for size in (1.0, 3.0, 8.0):
-            torch.manual_seed(0)
-            heads = ((queries, size), (keys, size), (keys, 1.0))
-            given = tuple((torch.randn(1, n, tokens, 64) * by).half() for n, by in heads)
-            module = Attends(told)
-            exact = module(*(value.double() for value in given))
-            eager = error(module(*given), exact)
-            lowered = stepwell.lower(torch.export.export(module, given), "xnnpack")
-            errors = [error(lowered.run(*given, cpu=core)[0], exact) for core in (None, *cores)]
-            cells = [f"{value:.1e}" for value in (eager, *errors)]
-            line = f"| {name} | {size:g} | {' | '.join(cells)} | {max(errors) / eager:.2f} |"
-            print(line, flush=True)
-            lines.append(line)
-    return lines
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--models", default="", help="a pattern of models")
     parser.add_argument("--forms", default="", help="a pattern of forms")
     parser.add_argument("--cores", nargs="+", default=None, help="names of cores")
     parser.add_argument("--large", action="store_true", help="the models of bench/xnnpack.py")
-    parser.add_argument("--attention", action="store_true", help="attention in halves alone")
     parser.add_argument("--table", type=Path, help="the page that the table is written to")
     options = parser.parse_args()
     prepare()
     if why := arm64.missing():
         print(f"not run: {why}")
-        return 0
-    if options.attention:
-        lines = attention(options.cores or CORES[:3])
-        if options.table is not None:
-            between_markers(options.table, "attention", ["", *lines, ""])
         return 0
     started = time.perf_counter()
     cores = options.cores or (COUNTED if options.large else CORES)

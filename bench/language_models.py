@@ -8,12 +8,7 @@ The first table lowers each variant and lets it say 64 tokens: as many as agree 
 (or the quantized eager model). The second measures: process CPU seconds from an ExportedProgram to
 a `.pte`, its size, delegates and ops outside them, and the time of a token and of a prompt, stock ÷
 stepwell, at the tenth percentile of runs that alternate, on one thread; of several processes the
-median, and from where to where they reach. Behind it stands the most that three programs would gain
-which run in turn with the two: the whole model with queries and keys turned as halves instead of
-neighboring pairs (which takes weights and caches in another order), the whole model without that
-rotation, and one with nothing left in it but the embedding, the products with weights, the caches
-and the attention operator (no norm, no rotation, no activation, no residual). A flow that runs
-those kernels gains no more. A folder to `--keep` holds programs and times: runs add to them, and
+median and the range. A folder to `--keep` holds programs and times: runs add to them, and
 one of `--processes 0` prints what is there.
 """
 
@@ -36,9 +31,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent.parent / "examples" / "models"))
 
 import torch
-from _report import between_markers, cpu_name
-from torch import Tensor
-from torch.nn.attention import SDPBackend, sdpa_kernel
+from _report import between_markers, cpu_name, p10
 
 import stepwell
 from executorch_llama import (
@@ -47,8 +40,6 @@ from executorch_llama import (
     TAUGHT,
     Size,
     Variant,
-    example,
-    executorch_llama,
     exported,
     flat,
     greedy,
@@ -138,11 +129,6 @@ def loaded(pte: bytes) -> Callable[..., Any]:
     return lambda *inputs: (program, method.execute(list(inputs)))[1]
 
 
-def tenth(runs: list[float]) -> float:
-    """The tenth percentile."""
-    return sorted(runs)[len(runs) // 10]
-
-
 def alternate(functions: Sequence[Callable[..., Any]], inputs: list[Any]) -> list[float]:
     """Seconds of a call of each function, in turn, at the tenth percentile."""
     times: list[list[float]] = [[] for _ in functions]
@@ -152,87 +138,15 @@ def alternate(functions: Sequence[Callable[..., Any]], inputs: list[Any]) -> lis
             start = time.perf_counter()
             function(*inputs)
             each.append(time.perf_counter() - start)
-    return [tenth(each) for each in times]
-
-
-class Kernels(torch.nn.Module):
-    """A model's embedding, products with weights, caches and attention, and nothing else.
-
-    Products with the same activation share it, as in the model. What stands between them there is
-    left out, but for one multiplication, so that both halves of the feed-forward layer are read;
-    or, of a `whole` one, the rotation of queries and keys alone; or nothing, but they are turned as
-    `halves`: other numbers than the model's, at the cost of the cheapest rotation.
-    """
-
-    def __init__(self, model: Any, *, whole: bool = False, halves: bool = False) -> None:
-        super().__init__()
-        self.model, self.whole, self.halves = model, whole, halves
-
-    def _feed(self, layer: Any, x: Tensor, seen: Tensor) -> Tensor:
-        """What follows attention in a layer."""
-        wide = layer.feed_forward
-        if not self.whole:
-            return wide.w2(wide.w1(seen) * wide.w3(seen))
-        x = x + seen
-        normal = layer.ffn_norm(x)
-        return x + wide.w2(torch.nn.functional.silu(wide.w1(normal)) * wide.w3(normal))
-
-    def forward(self, tokens: Tensor, attn_options: dict[str, Tensor]) -> Tensor:
-        """Tokens `[1, n]` and the first one's position to what are no logits, `[1, vocabulary]`."""
-        position = attn_options["input_pos"]
-        length = tokens.shape[1]
-        x = self.model.tok_embeddings(tokens)
-        turn: list[Tensor] = []
-        if self.halves:
-            cos, sin = (table[:, None, :] for table in self.model.rope.get_freqs(position, length))
-            turn = [torch.cat(each, -1) for each in ((cos, cos), (-sin, sin))]
-        for layer in self.model.layers:
-            attention = layer.attention
-            normal = layer.attention_norm(x) if self.whole else x
-            heads = (attention.n_local_heads, *[attention.n_local_kv_heads] * 2)
-            layers = (attention.wq, attention.wk, attention.wv)
-            q, k, v = (
-                project(normal).view(1, length, count, attention.head_dim)
-                for project, count in zip(layers, heads, strict=True)
-            )
-            if turn:
-                q, k = (each * turn[0] + swapped(each) * turn[1] for each in (q, k))
-            q, k, v = (each.transpose(1, 2) for each in (q, k, v))
-            first = position[-1].item()
-            torch._check_is_size(first)  # pyright: ignore
-            torch._check(first < attention.max_context_len)  # pyright: ignore
-            k, v = attention.kv_cache.update(position, k, v)
-            seen = attention.wo(attention.SDPA(position, q, k, v, 1, length, None))
-            x = self._feed(layer, x, seen)
-        last = x[:, -1, :]
-        return self.model.output(self.model.norm(last) if self.whole else last)
-
-
-def swapped(x: Tensor) -> Tensor:
-    """The second half of the last axis before the first."""
-    half = x.shape[-1] // 2
-    return torch.cat([x[..., half:], x[..., :half]], -1)
-
-
-def kernels_alone(variant: Variant, size: Size, **kind: bool) -> bytes:
-    """The `.pte` of `Kernels`, lowered as the model is."""
-    inputs, shapes = example(variant, size)
-    model = Kernels(executorch_llama(variant, size), **kind).eval()
-    with torch.no_grad(), sdpa_kernel([SDPBackend.MATH]):
-        program = torch.export.export(model, inputs, dynamic_shapes=shapes, strict=True)
-        program = program.run_decompositions({})
-    return stepwell.lower(program, "xnnpack").to_pte()
+    return [p10(each) for each in times]
 
 
 def made(variant: Variant, size: Size, folder: Path) -> list[str]:
-    """Write ours, stock's and the bounds' `.pte` into a folder; three cells about them.
+    """Write our and stock's `.pte` into a folder; three cells about them.
 
     Those that a run with the same folder has written are taken as they are.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    for name, kind in BOUNDS.items():
-        if not (folder / name).exists():
-            (folder / name).write_bytes(kernels_alone(variant, size, **kind))
     told = folder / "cells.json"
     if told.exists():
         return json.loads(told.read_text())
@@ -245,7 +159,7 @@ def made(variant: Variant, size: Size, folder: Path) -> list[str]:
     began = time.process_time()
     stock = stock_pte(program, variant.weights)
     cpu_seconds = f"{time.process_time() - began:.0f} → {seconds:.1f} s"
-    for name, pte in zip(PROGRAMS, (ours, stock), strict=False):
+    for name, pte in zip(PROGRAMS, (ours, stock), strict=True):
         (folder / name).write_bytes(pte)
     held = f"{lowered.report.delegates} / {sum(lowered.report.outside.values())}"
     cells = [held, cpu_seconds, f"{len(stock) / 1e6:.1f} → {len(ours) / 1e6:.1f} MB"]
@@ -254,12 +168,7 @@ def made(variant: Variant, size: Size, folder: Path) -> list[str]:
 
 
 VOCABULARY = MEASURED.vocab_size
-BOUNDS: dict[str, dict[str, bool]] = {
-    "halves.pte": {"whole": True, "halves": True},
-    "unrotated.pte": {"whole": True},
-    "kernels.pte": {},
-}
-PROGRAMS = ("ours.pte", "stock.pte", *BOUNDS)
+PROGRAMS = ("ours.pte", "stock.pte")
 
 
 def measured(variant: Variant, size: Size, given: argparse.Namespace) -> str:
@@ -307,16 +216,12 @@ def times_of(folder: Path, asked: Mapping[str, int]) -> dict[str, list[float]]:
 
 
 def cell(times: Sequence[Sequence[float]]) -> str:
-    """The median over processes of what is gained, from where to where, of what could be."""
+    """Stock's time divided by ours: the median over processes, and its range."""
     if not times:
         return "–"
-    gains = [stock / ours for ours, stock, *_ in times]
-    bounds = zip(*([stock / bound for bound in more] for _, stock, *more in times), strict=True)
-    most = " … ".join(f"{median(bound):.2f}" for bound in bounds)
+    gains = [stock / ours for ours, stock in times]
     reach = f", {min(gains):.2f} to {max(gains):.2f}" if len(gains) > 1 else ""
-    return (
-        f"{median(gains):.2f}{reach}, of {most} ({median(ours for ours, *_ in times) * 1e3:.2f} ms)"
-    )
+    return f"{median(gains):.2f}{reach} ({median(ours for ours, _ in times) * 1e3:.2f} ms)"
 
 
 def main() -> None:
@@ -354,7 +259,7 @@ SAYS = ["| variant | delegates / outside | CPU to lower, file | same tokens |", 
 
 
 def heads(prompts: Sequence[int]) -> list[str]:
-    """The head of the second table; times are stock ÷ stepwell *of* stock ÷ each bound."""
+    """The head of the second table; times are stock ÷ stepwell."""
     columns = [
         "variant",
         "delegates / outside",

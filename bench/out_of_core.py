@@ -4,16 +4,13 @@
     python bench/out_of_core.py --models 3b --keep FOLDER --table docs/language_models.md
 
 Writes random weights into a `.safetensors` file, maps it into ExecuTorch's own Llama, exports, and
-measures `lower` and `save` in a separate process. It reports CPU seconds, compared with those of
-copying the checkpoint and the finished `.pte` (copies that read and write every byte) and with the
-least time for the weights (read from the mapping, packed and written, a block at a time). It also
-reports the peak *anonymous* memory (Linux, `RssAnon`: memory without files) above that before.
-Saving and copying alternate, and the least time of each counts. `before` is the memory before
-`lower`: torch, the caches' first values, and the memory of torch.export, which with `strict=True`
-is each weight twice (Dynamo keeps clones of its inputs), and with `strict=False` none.
+measures `lower` and `save` in a separate process: CPU seconds (the least of `--rounds` saves) and
+the peak *anonymous* memory (Linux, `RssAnon`: memory without files) above that before. `before` is
+the memory before `lower`: torch, the caches' first values, and the memory of torch.export, which
+with `strict=True` is each weight twice (Dynamo keeps clones of its inputs), and with `strict=False`
+none.
 
-A row takes the checkpoint, the file and 4 GB of disk (3b: 29 GB in fp32, 10 GB in 8da4w; 7b: 59
-and 17 GB): of larger files the first 4 GB are copied, and the time scaled. Rows are kept in
+A row takes the checkpoint and the file on disk (3b: 23 GB in fp32, 5 GB in 8da4w). Rows are kept in
 `bench/results`, from where `--table` writes all of them; `--keep` is a folder in which checkpoints
 stay for another run.
 """
@@ -39,14 +36,12 @@ from unittest import mock
 
 import torch
 from _memory import MEGABYTE, resident
-from _report import RESULTS, between_markers, prepare, show, write
+from _report import between_markers, markdown, prepare, read, show, write
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import stepwell
 from executorch_llama import Size, Variant, example, llama_of, transforms_of
-from stepwell.backends.xnnpack.emit import pack_int4
-from stepwell.ir.weights import dense_view
 
 SIZES = {
     "tiny": Size(256, 704, 2, 4, 2, 1000, 256),
@@ -58,8 +53,6 @@ SIZES = {
 WEIGHTS = ("fp32", "8da4w")
 _SAFETENSORS = {torch.float32: "F32", torch.int8: "I8"}
 _BLOCK = 1 << 22
-MOST_COPIED = 4 << 30
-"""Bytes of a file that are copied; the time of a larger one is taken to grow with its size."""
 
 
 @contextmanager
@@ -189,35 +182,6 @@ def seconds(work: Callable[[], object]) -> float:
     return time.process_time() - began
 
 
-def copying(file: Path) -> float:
-    """CPU seconds of reading and writing every byte; of large files the first are copied."""
-    size, target = file.stat().st_size, file.with_name("copy")
-    taken = seconds(lambda: copy(file, target, min(size, MOST_COPIED)))
-    target.unlink()
-    return taken * max(size / MOST_COPIED, 1)
-
-
-def copy(file: Path, target: Path, count: int) -> None:
-    """Read and write a number of bytes."""
-    with file.open("rb") as source, target.open("wb") as into:
-        while count > 0 and (block := source.read(min(1 << 20, count))):
-            into.write(block)
-            count -= len(block)
-
-
-def write_least(checkpoint: Mapping[str, torch.Tensor], target: Path) -> None:
-    """Read, pack and write every weight as a `.pte` holds it, and leave nothing."""
-    with target.open("wb", buffering=0) as into:
-        for name, held in checkpoint.items():
-            for block in held.reshape(1, -1).split(1 << 17, dim=1):
-                if held.dtype is torch.int8:
-                    made = pack_int4(block)
-                else:
-                    made = block.bfloat16() if name.endswith("scales") else block.clone()
-                into.write(dense_view(made))
-    target.unlink()
-
-
 def measure(size: str, weights: str, folder: Path, rounds: int) -> dict[str, Any]:
     """One row, in a process of its own."""
     prepare()
@@ -233,7 +197,6 @@ def measure(size: str, weights: str, folder: Path, rounds: int) -> dict[str, Any
         model = transform(model)
     model = model.eval().requires_grad_(False)
     inputs, dynamic = example(variant, shape)
-    loaded = anonymous()
     with torch.no_grad(), sdpa_kernel([SDPBackend.MATH]):
         program = torch.export.export(model, inputs, dynamic_shapes=dynamic, strict=False)
         program = program.run_decompositions({})
@@ -247,38 +210,25 @@ def measure(size: str, weights: str, folder: Path, rounds: int) -> dict[str, Any
         lowered = stepwell.lower(program, "xnnpack")
         lower_seconds = time.process_time() - began
     print(f"lowered in {lower_seconds:.1f} s, {anonymous():.0f} MB", file=sys.stderr, flush=True)
-    times: list[list[float]] = []
-    size_mb = 0.0
     with Peak() as saving:
-        first = seconds(lambda: lowered.save(out))
-    kept = anonymous() - saving.before
-    for turn in range(rounds):
-        save = first if turn == 0 else seconds(lambda: lowered.save(out))
-        copied, size_mb = [copying(out), copying(file)], out.stat().st_size / 2**20
-        out.unlink()  # The disk need not hold it beside the next.
-        times.append([save, seconds(lambda: write_least(checkpoint, folder / "least")), *copied])
-        print(f"saved and copied in {times[-1]}", file=sys.stderr, flush=True)
-    save_s, least_s, copy_s, source_s = map(min, zip(*times, strict=True))
+        times = [seconds(lambda: lowered.save(out))]
+    for _ in range(rounds - 1):
+        out.unlink()  # The disk need not hold two.
+        times.append(seconds(lambda: lowered.save(out)))
     shapes = [held.shape for name, held in checkpoint.items() if "scales" not in name]
     largest = max(held.nbytes for held in checkpoint.values())
     return {
         "model": size,
         "weights": weights,
         "parameters": sum(map(prod, shapes)),
-        "file_mb": size_mb,
+        "file_mb": out.stat().st_size / 2**20,
         "largest_mb": largest / 2**20,
         "lower_s": lower_seconds,
-        "save_s": save_s,
-        "least_s": least_s,
-        "copy_s": copy_s,
-        "copy_source_s": source_s,
+        "save_s": min(times),
         "source_mb": file.stat().st_size / 2**20,
-        "loaded_mb": loaded,
         "before_mb": lowering.before,
         "lower_anonymous_mb": lowering.added,
         "save_anonymous_mb": saving.added,
-        "kept_mb": kept,
-        "delegates": lowered.report.delegates,
     }
 
 
@@ -294,20 +244,18 @@ def row_of(size: str, weights: str, folder: Path, rounds: int) -> dict[str, Any]
 
 def merged(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """These rows and those of other models and weights that were measured before."""
-    kept = RESULTS / "out_of_core.json"
-    before = json.loads(kept.read_text())["results"] if kept.exists() else []
-    found = {(row["model"], row["weights"]): row for row in (*before, *rows)}
+    found = {(row["model"], row["weights"]): row for row in (*read("out_of_core"), *rows)}
     order = [*SIZES]
     return sorted(found.values(), key=lambda r: (r["weights"], order.index(r["model"])))
 
 
 HEADS = (
-    *("model", "checkpoint MB", "file MB", "lower s", "save s", "least s"),
-    *("copy of file s", "of checkpoint s", "before MB", "lower +MB", "save +MB", "allowed MB"),
+    *("model", "checkpoint MB", "file MB", "lower s", "save s", "before MB", "lower +MB"),
+    *("save +MB", "allowed MB"),
 )
 KEYS = (
-    *("source_mb", "file_mb", "lower_s", "save_s", "least_s", "copy_s", "copy_source_s"),
-    *("before_mb", "lower_anonymous_mb", "save_anonymous_mb"),
+    *("source_mb", "file_mb", "lower_s", "save_s", "before_mb", "lower_anonymous_mb"),
+    "save_anonymous_mb",
 )
 
 
@@ -328,7 +276,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--models", nargs="*", choices=SIZES, default=["1b"])
     parser.add_argument("--weights", nargs="+", choices=WEIGHTS, default=WEIGHTS)
-    parser.add_argument("--rounds", type=int, default=2, help="of saving and copying")
+    parser.add_argument("--rounds", type=int, default=2, help="of saving")
     parser.add_argument("--keep", type=Path, help="a folder for checkpoints that stay")
     parser.add_argument("--table", type=Path, help="write all rows between a document's markers")
     parser.add_argument("--row", nargs=3, help=argparse.SUPPRESS)
@@ -351,8 +299,7 @@ def main() -> None:
         "what stood before; allowed is three times the largest weight and 300 MB",
     )
     if arguments.table:
-        lines = [f"| {' | '.join(HEADS)} |", "|---" * len(HEADS) + "|"]
-        lines += [f"| {' | '.join(map(digits, cells(row)))} |" for row in merged(rows)]
+        lines = markdown(HEADS, [[digits(value) for value in cells(row)] for row in merged(rows)])
         between_markers(arguments.table, "out-of-core", lines)
 
 

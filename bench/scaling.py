@@ -2,7 +2,7 @@
 
     python bench/scaling.py [1000 10000 50000]
 
-Two chains: elementwise ops on one tensor (scale, shift, tanh), and layers (linear, relu, scale).
+A chain of elementwise ops on one tensor (scale, shift, tanh).
 `stepwell.lower` — import, verification, the whole xnnpack pipeline, verification — is to take at
 most 0.5 ms an op, whatever the length.
 """
@@ -42,34 +42,6 @@ def elementwise(count: int) -> ExportedProgram:
     return _chain(Chain(), (torch.randn(1, 8),), build)
 
 
-def layers(count: int) -> ExportedProgram:
-    """A chain of `count` ops: linear, relu, scale by a number, and again; weights are shared."""
-
-    class Chain(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.linear = torch.nn.Linear(8, 8)
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return self.linear(x)
-
-    ops = torch.ops.aten
-
-    def build(graph: torch.fx.Graph, x: torch.fx.Node) -> torch.fx.Node:
-        weights = [node for node in graph.nodes if node.op == "placeholder"][:-1]
-        for index in range(count):
-            kind = index % 3
-            if kind == 0:
-                x = graph.call_function(ops.linear.default, (x, *weights))
-            elif kind == 1:
-                x = graph.call_function(ops.relu.default, (x,))
-            else:
-                x = graph.call_function(ops.mul.Scalar, (x, 0.5))
-        return x
-
-    return _chain(Chain(), (torch.randn(1, 8),), build)
-
-
 Build = Callable[[torch.fx.Graph, torch.fx.Node], torch.fx.Node]
 
 
@@ -94,9 +66,9 @@ def _chain(module: torch.nn.Module, inputs: tuple[Any, ...], build: Build) -> Ex
     return exported
 
 
-def measure(make: Callable[[int], ExportedProgram], count: int) -> dict[str, float]:
+def measure(count: int) -> dict[str, float]:
     """CPU seconds of each stage for a chain of `count` ops."""
-    exported = make(count)
+    exported = elementwise(count)
     imported, program = cpu_seconds(lambda: stepwell.from_exported_program(exported))
     verified, _ = cpu_seconds(lambda: program.verify() or True)
     lowered_in, lowered = cpu_seconds(lambda: stepwell.lower(exported, "xnnpack"))
@@ -115,16 +87,13 @@ def main() -> None:
     parser.add_argument("counts", nargs="*", type=int, default=[1000, 10_000, 50_000])
     options = parser.parse_args()
     prepare()
-    for make in (elementwise, layers):
-        measure(make, 30)
+    measure(30)
     results: dict[str, Any] = {}
     rows: list[list[Any]] = []
-    for make in (elementwise, layers):
-        for count in options.counts:
-            seconds = measure(make, count)
-            per_op = {stage: value / count * 1e3 for stage, value in seconds.items()}
-            results[f"{make.__name__}/{count}"] = per_op
-            rows.append([f"{make.__name__}, {count} ops", *per_op.values()])
+    for count in options.counts:
+        per_op = {stage: value / count * 1e3 for stage, value in measure(count).items()}
+        results[str(count)] = per_op
+        rows.append([f"{count} ops", *per_op.values()])
     columns = ("chain", "import", "first verify", "steps (wall)", "emit", "lower, in all")
     show("CPU ms per op, down to the xnnpack level", columns, rows, "asked for: at most 0.5 ms")
     write("scaling", results)

@@ -1,23 +1,19 @@
 """ExportedProgram → TOSA flatbuffer: ExecuTorch's Arm backend and this one in one process.
 
-    python bench/tosa.py [--ours] [--only NAME] [--growth]
+    python bench/tosa.py [--ours] [--only NAME]
 
 CPU seconds from an exported program to the bytes of a flatbuffer, after one warm-up run of each
 flow on a small model; then what the bytes hold: operators that are not constants, and size.  The
 row `every product in MX` has no stock counterpart for attention and patches: the stock column is
-its flow with MX linear layers alone.  Where torch-mlir is installed beside us, its operator counts
-stand in a column of their own.  The int8 row also runs on the reference model and says how many
-elements differ from our interpreter's.  `--growth` lowers the same transformer with 6, 12, 24 and
-48 layers.
+its flow with MX linear layers alone.  The int8 rows also run on the reference model; `differing` is
+the number of elements that differ from our interpreter's.
 """
 
 from __future__ import annotations
 
 import argparse
 import copy
-import importlib.util
 import json
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -158,40 +154,6 @@ def others() -> list[Callable[[], tuple[Any, Any]]]:
     return [*small, *large, mobilevit_xxs, swin_tiny]
 
 
-def growth() -> None:
-    """Seconds by the number of transformer blocks."""
-    from deit import VisionTransformer
-
-    results: dict[str, Any] = {}
-    for depth in (6, 12, 24, 48):
-        model = VisionTransformer(64, depth, 2, size=32, patch=8, classes=10).eval()
-        exported = export(model, (torch.randn(1, 3, 32, 32),))
-        work = lambda: stepwell.lower(exported, "tosa-1.1+fp").to_tosa()  # noqa: B023, E731
-        seconds, data = cpu_seconds(work, repeat=3)
-        count = operators([data])
-        results[f"{depth} blocks"] = {
-            "seconds": seconds,
-            "operators": count,
-            "milliseconds an operator": seconds / count * 1e3,
-        }
-    columns = ["seconds", "operators", "milliseconds an operator"]
-    table = [[name, *found.values()] for name, found in results.items()]
-    show("A transformer that grows", ["model", *columns], table)
-    write("tosa_growth", {"rows": results})
-
-
-def torch_mlir_operators(exported: ExportedProgram) -> int | None:
-    """Operators that torch-mlir's TOSA has and that are not constants; None without torch-mlir."""
-    if importlib.util.find_spec("torch_mlir") is None:
-        return None
-    from torch_mlir import fx  # pyright: ignore[reportMissingImports]
-
-    module = fx.export_and_import(copy.deepcopy(exported), output_type="tosa")
-    text: str = module.operation.get_asm(large_elements_limit=4)
-    names = re.findall(r"%\S+ = \"?((?:tosa|tensor|linalg)\.\w+)", text)
-    return sum(name not in ("tosa.const", "tosa.const_shape") for name in names)
-
-
 def differing_integers(exported: ExportedProgram, target: str) -> int:
     """Elements of the int8 result on which the reference model and the interpreter differ."""
     lowered = stepwell.lower(exported, target)
@@ -242,8 +204,6 @@ def measure(row: Row, with_stock: bool) -> dict[str, Any]:
     }
     if row.quantized:
         found["differing"] = differing_integers(exported, row.target)
-    else:
-        found["torch-mlir operators"] = torch_mlir_operators(exported)
     if with_stock and row.stock is not None:
         held = row.stock_exported() if row.stock_exported else copy.deepcopy(exported)
         specification = row.stock
@@ -267,7 +227,6 @@ def keep(results: dict[str, dict[str, Any]]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--ours", action="store_true", help="leave the stock flow out")
-    parser.add_argument("--growth", action="store_true", help="time against the number of layers")
     parser.add_argument("--only", help="rows whose name holds this")
     arguments = parser.parse_args()
     prepare()
@@ -276,9 +235,6 @@ def main() -> None:
     model, inputs = mlp()
     warm = export(model.eval(), inputs)
     stepwell.lower(warm, "tosa-1.1+fp").to_tosa()
-    if arguments.growth:
-        growth()
-        return
     if not arguments.ours:
         stock_tosa(copy.deepcopy(warm), "TOSA-1.0+FP")
     results: dict[str, dict[str, Any]] = {}
@@ -286,7 +242,7 @@ def main() -> None:
         if arguments.only is None or arguments.only in row.name:
             results[row.name] = measure(row, not arguments.ours)
             keep(results)
-    columns = ["seconds", "operators", "torch-mlir operators", "megabytes", "differing"]
+    columns = ["seconds", "operators", "megabytes", "differing"]
     if not arguments.ours:
         columns += ["stock seconds", "stock operators", "stock delegates", "times faster"]
     table = [[name, *(found.get(column) for column in columns)] for name, found in results.items()]
