@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, SSAValue
 
@@ -14,10 +15,10 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.tosa.targets import level_of
 from stepwell.dialects.xnnpack.costs import costs_of, estimated
 from stepwell.ir.choices import shape_of
-from stepwell.ir.core import WeightOp
+from stepwell.ir.core import WeightOp, weight_key
 from stepwell.ir.declared.bounds import roundings
 from stepwell.ir.declared.families import is_movement
-from stepwell.ir.declared.numerics import Deviation
+from stepwell.ir.declared.numerics import Deviation, numerics_of
 from stepwell.ir.dtypes import bf16, f16, f32, i8
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import Bound, Rewriter
@@ -92,6 +93,41 @@ def widen_halves(*, op: Any, b: Rewriter) -> tuple[Value, ...] | None:
 def widen_measured_range(*, op: Any, b: Rewriter) -> tuple[Value, ...]:
     """Compute dynamic quantization parameters of halves in f32: the kernels abort on halves."""
     return again(op, [Value(widened(b, op.operands[0]), b)])
+
+
+@lowers(
+    "quantized_decomposed.quantize_per_tensor.default",
+    "quantized_decomposed.quantize_per_channel.default",
+    to="aten",
+    sample=("2x4xf32", 0.5, 3, -127, 127, i8),
+)
+def limit_before_quantization(
+    x: Value, *, op: Any, b: Rewriter, even_if_finite: bool = True
+) -> tuple[Value, ...] | None:
+    """Clamp what ExecuTorch's kernels quantize, if it may be 2⁶² steps or more.
+
+    They convert a number of steps to int64 before they clamp it. From 2⁶³ on the conversion is
+    undefined: on x86, infinity becomes the least integer. The ends of the clamp are 2²⁴ steps,
+    which is beyond any range of 16 bits. Scales must be known, and differ by less than 2³⁸.
+    `even_if_finite`: apply it even if the user states that activations are finite.
+    """
+    if (not even_if_finite and numerics_of(b.program.context) == "finite") or x.dtype != f32:
+        return None
+    if len(op.operands) == 1:
+        scales = [op.arg("scale")]
+    elif key := weight_key(op.operand("scales")):
+        scales = b.program.weights.get(key).tolist()
+    else:
+        return None
+    if not scales or op.arg("quant_max") - op.arg("quant_min") >= 1 << 16:
+        return None
+    beyond, end = math.ldexp(min(scales), 62), math.ldexp(max(scales), 24)
+    is_ordinary = interval(x.ssa, b.program).most < beyond
+    if is_ordinary or end >= min(beyond, torch.finfo(torch.float32).max):
+        return None
+    return again(
+        op, [x.call(aten.ClampDefault, -end, end), *(Value(v, b) for v in op.operands[1:])]
+    )
 
 
 @lowers(

@@ -163,6 +163,7 @@ QUANTIZED = (
             *(rule() for rule in widen_quantized_cast.RULES),
             *(rule() for rule in leftover_casts.UNTYPE),
             step(floats.widen_measured_range),
+            step(floats.limit_before_quantization, even_if_finite=False),
             *CANCEL_CASTS,
         ),
     ),
