@@ -1,6 +1,6 @@
 """The border to the caller is a contract: eager's results and effects, or an error that names.
 
-The whole product, some 33 000 calls, is `python tools/border.py`; here stands a part of it.
+The whole product, some 33 000 calls, is `python tools/calling_convention.py`; here stands a part of it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Test the calling convention: every kind of argument at every entry point, compared with eager.
 
-    python tools/border.py                       # the table, and what is wrong
-    python tools/border.py --table docs/contracts.md
+    python tools/calling_convention.py                       # the table, and what is wrong
+    python tools/calling_convention.py --table docs/contracts.md
 
 Correct are eager's results and its effects on the caller's tensors, or a `StepwellError` that names
 the argument. Anything else is wrong, and the exit status is 1.
@@ -56,7 +56,7 @@ def main() -> int:
         lines.append(f"| {PARTS[part]} | {shown} |")
     print("\n".join(lines))
     if arguments.table:
-        between_markers(arguments.table, "border", lines)
+        between_markers(arguments.table, "calling convention", lines)
     return int(any(found["wrong"] for found in rows.values()))
 
 
