@@ -74,7 +74,7 @@ def _read(text: str, rewrites: list[Given]) -> Iterator[Case]:
     """Yield the cases of a text."""
     named = {each.name: each for one in rewrites for each in _named(one)}
     for block in re.split(r"\n(?=\S)", text.strip("\n")):
-        title, _, body = block.partition("\n")
+        title, _, body = re.sub(r"(?m)^ *#.*\n?", "", block).partition("\n")
         subject, arrow, outcome = title.rpartition(" -> ")
         assert arrow, f"a case is `subject -> outcome`, not {title!r}"
         match = _NAMES.match(subject)

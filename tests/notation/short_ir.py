@@ -26,6 +26,7 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from stepwell.dialects.quant.ops import DequantizeCast
 from stepwell.dialects.quant.types import quantization
+from stepwell.dialects.tosa.constants import const_shape
 from stepwell.ir.core import WeightOp
 from stepwell.ir.syntax.parser import TextParser
 from stepwell.ir.syntax.text import TextContext, parse_module
@@ -195,7 +196,12 @@ class _Method:
         """Yield the name and the value of each argument."""
         positional = [parameter.name for parameter in known.parameters if not parameter.by_name]
         for index, (name, term) in enumerate(given):
-            yield name or positional[index], self.value(term)
+            key, value = name or positional[index], self.value(term)
+            parameter = known.by_name[key]
+            if isinstance(value, list) and parameter.is_value and not parameter.is_list:
+                self.block.add_op(sizes := const_shape(value))
+                value = sizes.results[0]
+            yield key, value
 
     def value(self, term: Any) -> Any:
         """The value of a term."""

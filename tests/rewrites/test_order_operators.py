@@ -98,11 +98,9 @@ def test_a_method_has_no_least_memory(size: str, programs: Any, written: Any) ->
     assert lower_bound(method) is None
 
 
-def test_what_a_call_reads_is_alive_at_it_the_first_one_too(programs: Any, written: Any) -> None:
-    type_ = "i8<0.5>[1, 8]"
-    lines = [
-        f"%a = cmsis.minimum(%x, %z) : ({type_}, {type_}) -> {type_}",
-        f"%y = cmsis.minimum(%a, %a) : ({type_}, {type_}) -> {type_}",
-    ]
-    method = programs(written(f"%x: {type_}, %z: {type_}", *lines))[0].method()
+def test_what_a_call_reads_is_alive_at_it_the_first_one_too(programs: Any) -> None:
+    method = programs("""
+        %a = cmsis.minimum(%x: i8<0.5>[1, 8], %z: i8<0.5>[1, 8]) -> i8<0.5>[1, 8]
+        %y = cmsis.minimum(%a, %a) -> i8<0.5>[1, 8]
+        """)[0].method()
     assert Calls(method).alive == [24, 16, 8]

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-import pytest
+from rewrite_cases import cases
 
 from stepwell.translate.rewrites.cmsis import MERGE_TRANSPOSES
 from stepwell.translate.rewrites.cmsis.layout.assign_layouts import AssignLayouts
@@ -90,63 +90,38 @@ def test_a_concatenation_runs_along_the_dimension_where_it_lies(
     assert "cmsis.transpose" not in placed(apply, text)
 
 
-@pytest.mark.parametrize(
-    ("other", "order", "kind", "made"),
-    [
-        ("%b: tensor<4x3x2xi8>", "2, 0, 1", "tensor<4x3x2xi8>", B),  # In another order.
-        (f"%b: {B}", None, B, B),  # As it is.
-        ("%b: tensor<4x3xi8>", None, "tensor<4x3xi8>", B),  # Of another rank.
-        ("%b: tensor<1x4x3xi8>", None, "tensor<1x4x3xi8>", B),  # Broadcast.
-    ],
+test_assign_layouts = cases(
+    AssignLayouts,
+    """
+beside another operand it -> unchanged
+    - %a: i8[2, 3, 4]
+      %s = cmsis.transpose(%a) {perm = array<i64: 0, 2, 1>} : (i8[2, 3, 4]) -> i8[2, 4, 3]
+      %b: i8[4, 3, 2]
+      %t = cmsis.transpose(%b) {perm = array<i64: 2, 0, 1>} : (i8[4, 3, 2]) -> i8[2, 4, 3]
+      %y = cmsis.minimum(%s, %t) -> i8[2, 4, 3]
+    - %a: i8[2, 3, 4]
+      %s = cmsis.transpose(%a) {perm = array<i64: 0, 2, 1>} : (i8[2, 3, 4]) -> i8[2, 4, 3]
+      %y = cmsis.minimum(%s, %b: i8[2, 4, 3]) -> i8[2, 4, 3]
+    - %a: i8[2, 3, 4]
+      %s = cmsis.transpose(%a) {perm = array<i64: 0, 2, 1>} : (i8[2, 3, 4]) -> i8[2, 4, 3]
+      %y = cmsis.minimum(%s, %b: i8[4, 3]) -> i8[2, 4, 3]
+    - %a: i8[2, 3, 4]
+      %s = cmsis.transpose(%a) {perm = array<i64: 0, 2, 1>} : (i8[2, 3, 4]) -> i8[2, 4, 3]
+      %y = cmsis.minimum(%s, %b: i8[1, 4, 3]) -> i8[2, 4, 3]
+a cast of channels -> unchanged
+    # Scales belong to an axis, and a cast of the transposed integers would name another.
+    %a: i8[2, 3]; %s = cmsis.transpose(%a) {perm = array<i64: 1, 0>} : (i8[2, 3]) -> i8[3, 2]
+    %y = quant.scast(%s) -> i8<:0, {0.5, 0.25, 0.125}>[3, 2]
+a cast behind another movement -> unchanged
+    %a: i8<0.5>[2, 3]
+    %s = cmsis.transpose(%a) {perm = array<i64: 1, 0>} : (i8<0.5>[2, 3]) -> i8<0.5>[3, 2]
+    %r = quant.scast(%s) -> i8[3, 2]; %v = aten.view.default(%r, [6])
+    %y = quant.scast(%v) -> i8<0.5>[6]
+beside an empty constant of another rank it -> unchanged
+    %a: i8<0.5>[2, 3]
+    %s = cmsis.transpose(%a) {perm = array<i64: 1, 0>} : (i8<0.5>[2, 3]) -> i8<0.5>[3, 2]
+    %r = quant.scast(%s) -> i8[3, 2]; %e = quant.scast(%es: weight "e" i8[0]) -> i8<0.5>[0]
+    %er = quant.scast(%e) -> i8[0]; %v = aten.cat.default([%r, %er])
+    %y = quant.scast(%v) -> i8<0.5>[3, 2]
+""",
 )
-def test_beside_another_operand_it_stays(
-    other: str, order: str | None, kind: str, made: str, refused: Any, method: Any
-):
-    second = [turn("t", "b", order, kind, B)] if order else []
-    text = method(
-        f"%a: {A}, {other}",
-        turn("s", "a", "0, 2, 1", A, B),
-        *second,
-        least("s", "t" if order else "b", B, B if order else kind, made),
-        gives=made,
-    )
-    refused(text, AssignLayouts())
-
-
-def test_a_cast_of_channels_stays(refused: Any, method: Any, words: Any):
-    """Scales belong to an axis, and a cast of the transposed integers would name another."""
-    raw, made = words.raw("3x2"), words.typed("3x2", ":0, {0.5, 0.25, 0.125}")
-    text = method(
-        f"%a: {words.raw('2x3')}",
-        turn("s", "a", "1, 0", words.raw("2x3"), raw),
-        f"%y = quant.scast %s : {raw} to {made}",
-        gives=made,
-    )
-    refused(text, AssignLayouts())
-
-
-def test_a_cast_behind_another_movement_stays(refused: Any, method: Any, words: Any):
-    text = method(
-        f"%a: {words.typed('2x3')}",
-        turn("s", "a", "1, 0", words.typed("2x3"), words.typed("3x2")),
-        f"%r = quant.scast %s : {words.typed('3x2')} to {words.raw('3x2')}",
-        "%v = aten.view.default(%r, [6]) : (tensor<3x2xi8>) -> tensor<6xi8>",
-        f"%y = quant.scast %v : {words.raw('6')} to {words.typed('6')}",
-        gives=words.typed("6"),
-    )
-    refused(text, AssignLayouts())
-
-
-def test_beside_an_empty_constant_of_another_rank_it_stays(refused: Any, method: Any, words: Any):
-    text = method(
-        f"%a: {words.typed('2x3')}",
-        '%es = stepwell.weight <"e"> "parameter" : tensor<0xi8>',
-        turn("s", "a", "1, 0", words.typed("2x3"), words.typed("3x2")),
-        f"%r = quant.scast %s : {words.typed('3x2')} to {words.raw('3x2')}",
-        f"%e = quant.scast %es : {words.raw('0')} to {words.typed('0')}",
-        f"%er = quant.scast %e : {words.typed('0')} to {words.raw('0')}",
-        "%v = aten.cat.default([%r, %er]) : (tensor<3x2xi8>, tensor<0xi8>) -> tensor<3x2xi8>",
-        f"%y = quant.scast %v : {words.raw('3x2')} to {words.typed('3x2')}",
-        gives=words.typed("3x2"),
-    )
-    refused(text, AssignLayouts())

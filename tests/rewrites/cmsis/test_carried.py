@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from rewrite_cases import cases
 
 from stepwell.translate.lowerings.cmsis import carried, pooling
 from stepwell.translate.lowerings.lowering import step
@@ -54,65 +55,36 @@ def test_two_tensors_compare_as_integers_of_one_scale(
         assert "quant.scast" in apply(text, step(carried.compare)).ops()
 
 
-def test_a_scale_that_makes_equal_reals_is_refused(refused: Any, method: Any, words: Any):
-    text = compared(words, method, "0.0").replace("0.5:3", "1.0e-46")
-    refused(text, step(carried.compare), "different integers to equal reals")
-
-
-@pytest.mark.parametrize("scale", ["0.5:3", "0.25"], ids=["alike", "by a table"])
-def test_a_choice_is_one_of_bytes(apply: Any, method: Any, words: Any, scale: str):
-    call = (
-        "%z = aten.where.self(%m, %xr, %wr) : "
-        f"({ORDERED}, tensor<2x4xf32>, tensor<2x4xf32>) -> tensor<2x4xf32>\n"
-        + words.qcast("z", "2x4", "0.5:3")
-    )
-    text = of_two(words, method, call, scale, words.typed("2x4", "0.5:3"))
-    done = apply(text, step(carried.pick))
-    assert ("cmsis.quantized_activation" in done.ops()) == (scale == "0.25")
-
-
-@pytest.mark.parametrize(
-    "op, given, made, holds",
-    [
-        ("upsample_nearest2d.default(%xr, [4, 9])", "1x2x2x3", "1x2x4x9", "aten.expand.default"),
-        (
-            "upsample_nearest2d.default(%xr, [3, 5])",
-            "1x2x2x3",
-            "1x2x3x5",
-            "aten.index_select.default",
-        ),
-        ("upsample_nearest1d.default(%xr, [6])", "1x2x3", "1x2x6", "aten.index_select.default"),
-        (
-            "_upsample_nearest_exact2d.default(%xr, [3, 5])",
-            "1x2x2x3",
-            "1x2x3x5",
-            "aten.index_select.default",
-        ),
-    ],
+test_carried = cases(
+    carried,
+    pooling,
+    """
+compare-integers: a scale that makes equal reals -> refused: different integers to equal reals
+    %xr = quant.dcast(%x: i8<1.0e-46>[2, 4]); %wr = quant.dcast(%w: i8<1.0e-46>[2, 4])
+    %y = aten.gt.Scalar(%xr, 0.0)
+lower-pick: a choice is one of bytes -> quant.scast, quant.scast, aten.where.self, quant.scast
+    %xr = quant.dcast(%x: i8<0.5:3>[2, 4]); %wr = quant.dcast(%w: i8<0.5:3>[2, 4])
+    %z = aten.where.self(%m: i1[2, 4], %xr, %wr); %y = quant.qcast(%z) -> i8<0.5:3>[2, 4]
+lower-pick: by a table -> cmsis.quantized_activation, quant.scast, quant.scast, aten.where.self, quant.scast
+    %xr = quant.dcast(%x: i8<0.5:3>[2, 4]); %wr = quant.dcast(%w: i8<0.25>[2, 4])
+    %z = aten.where.self(%m: i1[2, 4], %xr, %wr); %y = quant.qcast(%z) -> i8<0.5:3>[2, 4]
+lower-nearest: a resize to the nearest moves bytes -> cmsis.transpose, quant.scast, aten.view.default, quant.scast, quant.scast, aten.expand.default, quant.scast, quant.scast, aten.view.default, quant.scast, cmsis.transpose
+    %xr = quant.dcast(%x: i8<0.5:3>[1, 2, 2, 3]); %z = aten.upsample_nearest2d.default(%xr, [4, 9])
+    %y = quant.qcast(%z) -> i8<0.5:3>[1, 2, 4, 9]
+lower-nearest: a resize to the nearest moves bytes -> quant.scast, aten.index_select.default, quant.scast, quant.scast, aten.index_select.default, quant.scast
+    - %xr = quant.dcast(%x: i8<0.5:3>[1, 2, 2, 3]); %z = aten.upsample_nearest2d.default(%xr, [3, 5])
+      %y = quant.qcast(%z) -> i8<0.5:3>[1, 2, 3, 5]
+    - %xr = quant.dcast(%x: i8<0.5:3>[1, 2, 2, 3])
+      %z = aten._upsample_nearest_exact2d.default(%xr, [3, 5])
+      %y = quant.qcast(%z) -> i8<0.5:3>[1, 2, 3, 5]
+lower-nearest: a resize to the nearest moves bytes -> quant.scast, aten.index_select.default, quant.scast
+    %xr = quant.dcast(%x: i8<0.5:3>[1, 2, 3]); %z = aten.upsample_nearest1d.default(%xr, [6])
+    %y = quant.qcast(%z) -> i8<0.5:3>[1, 2, 6]
+lower-maximum: a maximum is a pool where its axes are neighbors -> quant.scast, aten.view.default, quant.scast, cmsis.quantized_max_pool2d_nhwc, quant.scast, aten.view.default, quant.scast
+    %xr = quant.dcast(%x: i8<0.5:3>[2, 3, 4]); %z = aten.amax.default(%xr, [1])
+    %y = quant.qcast(%z) -> i8<0.5:3>[2, 4]
+lower-pick: a maximum is a pool where its axes are neighbors -> quant.scast, aten.amax.default, quant.scast
+    %xr = quant.dcast(%x: i8<0.5:3>[2, 3, 4]); %z = aten.amax.default(%xr, [0, 2])
+    %y = quant.qcast(%z) -> i8<0.5:3>[3]
+""",
 )
-def test_a_resize_to_the_nearest_moves_bytes(
-    apply: Any, method: Any, words: Any, op: str, given: str, made: str, holds: str
-):
-    text = method(
-        f"%x: {words.typed(given, '0.5:3')}",
-        words.dcast("x", given, "0.5:3"),
-        f"%z = aten.{op} : (tensor<{given}xf32>) -> tensor<{made}xf32>",
-        words.qcast("z", made, "0.5:3"),
-        gives=words.typed(made, "0.5:3"),
-    )
-    assert holds in apply(text, step(carried.nearest)).ops()
-
-
-@pytest.mark.parametrize("axes, made, pools", [("[1]", "2x4", True), ("[0, 2]", "3", False)])
-def test_a_maximum_is_a_pool_where_its_axes_are_neighbors(
-    apply: Any, method: Any, words: Any, axes: str, made: str, pools: bool
-):
-    text = method(
-        f"%x: {words.typed('2x3x4', '0.5:3')}",
-        words.dcast("x", "2x3x4", "0.5:3"),
-        f"%z = aten.amax.default(%xr, {axes}) : (tensor<2x3x4xf32>) -> tensor<{made}xf32>",
-        words.qcast("z", made, "0.5:3"),
-        gives=words.typed(made, "0.5:3"),
-    )
-    done = apply(text, step(pooling.maximum if pools else carried.pick))
-    assert ("cmsis.quantized_max_pool2d_nhwc" in done.ops()) == pools

@@ -1,38 +1,26 @@
 """`extreme-of-axis`, and means as convolutions of one channel: fewer floats, less scratch."""
 
-from typing import Any
-
 import torch
+from rewrite_cases import cases
 from torch import nn
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
 import stepwell
 from stepwell.translate.lowerings.cmsis import pooling
-from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.pt2e.cortex_m_quantizer import CortexMQuantizer
 
-REAL, PLACES = "tensor<2x4xf32>", "tensor<2xf32>, tensor<2xi64>"
-BYTES = "tensor<2x4x!quant.uniform<i8:f32, 0.5:3>>"
-READ = f"%a = quant.dcast %x : {BYTES} to {REAL}"
-FOUND = f"%y, %i = aten.max.dim(%a, 1) : ({REAL}) -> ({PLACES})"
-
-
-def test_a_maximum_whose_places_nobody_reads_has_none(apply: Any, method: Any) -> None:
-    text = method(f"%x: {BYTES}", READ, FOUND, gives="tensor<2xf32>")
-    assert apply(text, step(pooling.extreme_of_axis)).ops() == ["quant.dcast", "aten.amax.default"]
-
-
-def test_a_maximum_of_floats_keeps_its_form(refused: Any, method: Any) -> None:
-    text = method(f"%a: {REAL}", FOUND, gives="tensor<2xf32>")
-    refused(text, step(pooling.extreme_of_axis))
-
-
-def test_a_maximum_whose_places_are_read_keeps_them(refused: Any, method: Any) -> None:
-    line = "%z = aten.abs.default(%i) : (tensor<2xi64>) -> tensor<2xi64>"
-    text = method(f"%x: {BYTES}", READ, FOUND, line, gives="tensor<2xf32>")
-    text = text.replace("func.return %y : tensor<2xf32>", "func.return %z : tensor<2xi64>")
-    text = text.replace("-> tensor<2xf32> {", "-> tensor<2xi64> {")
-    refused(text, step(pooling.extreme_of_axis), "the indices of the maxima are used")
+test_extreme_of_axis = cases(
+    pooling,
+    """
+extreme-of-axis: a maximum whose places nobody reads has none -> quant.dcast, aten.amax.default
+    %a = quant.dcast(%x: i8<0.5:3>[2, 4]); %y, %i = aten.max.dim(%a, 1); return %y
+extreme-of-axis: a maximum of floats keeps its form -> unchanged
+    %y, %i = aten.max.dim(%a: f32[2, 4], 1); return %y
+extreme-of-axis: a maximum whose places are read keeps them -> refused: the indices of the maxima are used
+    %a = quant.dcast(%x: i8<0.5:3>[2, 4]); %y, %i = aten.max.dim(%a, 1)
+    %z = aten.abs.default(%i)
+""",
+)
 
 
 class Frames(nn.Module):

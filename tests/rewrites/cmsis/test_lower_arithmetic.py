@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from rewrite_cases import cases
 
 from stepwell.translate.lowerings.cmsis import elementwise
 from stepwell.translate.lowerings.lowering import step
@@ -37,56 +38,32 @@ def test_each_is_one_operator(apply: Any, method: Any, words: Any, op: str):
     assert done.ops() == [f"cmsis.quantized_{'mul' if op == 'mul' else 'add'}"]
 
 
-def test_a_whole_alpha_folds_into_a_multiplier(apply: Any, method: Any, words: Any):
-    text = pair(words, method, "aten.add.Tensor", out="2.0", rest=", alpha=3")
-    assert apply(text, step(elementwise.arithmetic)).ops() == ["cmsis.quantized_add"]
-
-
-@pytest.mark.parametrize("alpha", ["1.5", "0"])
-def test_another_alpha_is_refused(refused: Any, method: Any, words: Any, alpha: str):
-    text = pair(words, method, "aten.add.Tensor", rest=f", alpha={alpha}")
-    refused(text, step(elementwise.arithmetic), "an integer other than 0")
-
-
-def test_a_sum_far_beyond_its_results_scale_is_refused(refused: Any, method: Any, words: Any):
-    text = pair(words, method, "aten.sub.Tensor", out="0.00000001")
-    refused(text, step(elementwise.arithmetic), "takes the requantization past int32")
-
-
-def test_a_product_far_beyond_its_results_scale_is_refused(refused: Any, method: Any, words: Any):
-    text = pair(words, method, "aten.mul.Tensor", out="0.000001")
-    refused(text, step(elementwise.arithmetic), "takes the product past int32")
-
-
-def test_a_number_as_operand_is_a_tables_business(refused: Any, method: Any, words: Any):
-    text = method(
-        f"%a: {words.typed('4')}",
-        words.dcast("a", "4"),
-        '%n = sym.constant 2.0 : f64 : !stepwell.float<"2.0">',
-        '%z = aten.add.Tensor(%ar, %n) : (tensor<4xf32>, !stepwell.float<"2.0">) -> tensor<4xf32>',
-        words.qcast("z", "4", "0.25"),
-        gives=words.typed("4", "0.25"),
-    )
-    refused(text, step(elementwise.arithmetic))
-
-
-def test_an_int16_division_is_the_librarys(apply: Any, method: Any, words: Any):
-    text = pair(
-        words, method, "aten.div.Tensor", first="0.01", second="0.01", out="0.01", storage="i16"
-    )
-    assert apply(text, step(elementwise.arithmetic)).ops() == ["cmsis.quantized_div"]
-
-
-def test_a_clamp_behind_an_int16_division_has_no_table(refused: Any, method: Any, words: Any):
-    clamp = "%c = aten.relu.default(%z) : (tensor<4xf32>) -> tensor<4xf32>"
-    text = pair(
-        words,
-        method,
-        "aten.div.Tensor",
-        clamp,
-        first="0.01",
-        second="0.01",
-        out="0.01",
-        storage="i16",
-    )
-    refused(text, step(elementwise.arithmetic), "the tables that clamp hold int8")
+test_lower_arithmetic = cases(
+    elementwise,
+    """
+lower-arithmetic: a whole alpha folds into a multiplier -> cmsis.quantized_add
+    %ar = quant.dcast(%a: i8<0.5>[4]); %br = quant.dcast(%b: i8<0.5:2>[4])
+    %z = aten.add.Tensor(%ar, %br, alpha=3); %y = quant.qcast(%z) -> i8<2.0>[4]
+lower-arithmetic: another alpha -> refused: an integer other than 0
+    - %ar = quant.dcast(%a: i8<0.5>[4]); %br = quant.dcast(%b: i8<0.5:2>[4])
+      %z = aten.add.Tensor(%ar, %br, alpha=1.5); %y = quant.qcast(%z) -> i8<1.0>[4]
+    - %ar = quant.dcast(%a: i8<0.5>[4]); %br = quant.dcast(%b: i8<0.5:2>[4])
+      %z = aten.add.Tensor(%ar, %br, alpha=0); %y = quant.qcast(%z) -> i8<1.0>[4]
+lower-arithmetic: a sum far beyond its results scale -> refused: takes the requantization past int32
+    %ar = quant.dcast(%a: i8<0.5>[4]); %br = quant.dcast(%b: i8<0.5:2>[4])
+    %z = aten.sub.Tensor(%ar, %br); %y = quant.qcast(%z) -> i8<1.0e-08>[4]
+lower-arithmetic: a product far beyond its results scale -> refused: takes the product past int32
+    %ar = quant.dcast(%a: i8<0.5>[4]); %br = quant.dcast(%b: i8<0.5:2>[4])
+    %z = aten.mul.Tensor(%ar, %br); %y = quant.qcast(%z) -> i8<1.0e-06>[4]
+lower-arithmetic: a number as operand is a tables business -> unchanged
+    %ar = quant.dcast(%a: i8<0.5>[4]); %n = sym.constant 2.000000e+00 : f64 : !stepwell.float<"2.0">
+    %z = aten.add.Tensor(%ar, %n); %y = quant.qcast(%z) -> i8<0.25>[4]
+lower-arithmetic: an int16 division is the librarys -> cmsis.quantized_div
+    %ar = quant.dcast(%a: i16<0.01>[4]); %br = quant.dcast(%b: i16<0.01>[4])
+    %z = aten.div.Tensor(%ar, %br); %y = quant.qcast(%z) -> i16<0.01>[4]
+lower-arithmetic: a clamp behind an int16 division has no table -> refused: the tables that clamp hold int8
+    %ar = quant.dcast(%a: i16<0.01>[4]); %br = quant.dcast(%b: i16<0.01>[4])
+    %z = aten.div.Tensor(%ar, %br)
+    %c = aten.relu.default(%z); %y = quant.qcast(%c) -> i16<0.01>[4]
+""",
+)

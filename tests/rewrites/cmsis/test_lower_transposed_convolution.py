@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from rewrite_cases import cases
 
 from stepwell.translate.lowerings.cmsis import layers
 from stepwell.translate.lowerings.lowering import step
@@ -51,11 +52,25 @@ def test_each_is_one_operator(
     assert "cmsis.quantized_transpose_conv2d_nhwc" in done.ops()
 
 
-def test_a_line_is_an_image_one_wide(apply: Any, method: Any, words: Any):
-    op, rest = "aten.conv_transpose1d.default", ", stride=[2], output_padding=[1]"
-    text = up(words, method, rest, op=op, x="1x2x5", w="2x3x3", made="1x3x12")
-    done = apply(text, step(layers.transposed_convolution))
-    assert "cmsis.quantized_transpose_conv2d_nhwc" in done.ops()
+test_lower_transposed_convolution = cases(
+    layers,
+    """
+lower-transposed-convolution: a line is an image one wide -> contains cmsis.quantized_transpose_conv2d_nhwc
+    %w = quant.scast(%ws: weight "w" i8[2, 3, 3]) -> i8<0.25>[2, 3, 3]; %wr = quant.dcast(%w)
+    %xr = quant.dcast(%x: i8<0.5:3>[1, 2, 5])
+    %z = aten.conv_transpose1d.default(%xr, %wr, none, [2], output_padding=[1])
+    %y = quant.qcast(%z) -> i8<2.0>[1, 3, 12]
+lower-transposed-convolution: an ordinary convolution is anothers business -> unchanged
+    %w = quant.scast(%ws: weight "w" i8[3, 2, 3, 3]) -> i8<0.25>[3, 2, 3, 3]; %wr = quant.dcast(%w)
+    %xr = quant.dcast(%x: i8<0.5:3>[1, 2, 4, 4])
+    %z = aten.convolution.default(%xr, %wr, %b: weight f32[3], [1, 1], [0, 0], [1, 1], false, [0, 0], 1)
+    %y = quant.qcast(%z) -> i8<1.0>[1, 3, 2, 2]
+lower-transposed-convolution: a shape known only at run time -> refused: known ahead of time
+    %w = quant.scast(%ws: weight "w" i8[2, 3, 3, 3]) -> i8<0.25>[2, 3, 3, 3]; %wr = quant.dcast(%w)
+    %xr = quant.dcast(%x: i8<0.5>[s0, 2, 3, 3]); %z = aten.conv_transpose2d.input(%xr, %wr)
+    %y = quant.qcast(%z) -> i8<2.0>[s0, 3, 5, 5]
+""",
+)
 
 
 @pytest.mark.parametrize(
@@ -72,39 +87,3 @@ def test_what_the_kernel_has_not_is_refused(
     refused: Any, method: Any, words: Any, changed: Any, reason: str
 ):
     refused(up(words, method, **changed), step(layers.transposed_convolution), reason)
-
-
-def test_an_ordinary_convolution_is_anothers_business(refused: Any, method: Any, words: Any):
-    text = method(
-        f"%x: {words.typed('1x2x4x4', '0.5:3')}",
-        words.weight("w", "3x2x3x3"),
-        words.dcast("x", "1x2x4x4", "0.5:3"),
-        '%b = stepwell.weight <"b"> "parameter" : tensor<3xf32>',
-        words.call(
-            "z",
-            "aten.convolution.default",
-            "%xr, %wr, %b, [1, 1], [0, 0], [1, 1], false, [0, 0], 1",
-            ("1x2x4x4", "3x2x3x3", "3"),
-            "1x3x2x2",
-        ),
-        words.qcast("z", "1x3x2x2"),
-        gives=words.typed("1x3x2x2", "1.0"),
-    )
-    refused(text, step(layers.transposed_convolution))
-
-
-def test_a_shape_known_only_at_run_time_is_refused(refused: Any, method: Any, words: Any):
-    def sized(shape: str, rest: str) -> str:
-        return f'tensor<?x{shape}x{rest}, #stepwell.shape<["s0", {shape.replace("x", ", ")}]>>'
-
-    held, made = "!quant.uniform<i8:f32, 0.5>", "!quant.uniform<i8:f32, 2.0>"
-    text = method(
-        f"%x: {sized('2x3x3', held)}",
-        words.weight("w", "2x3x3x3"),
-        f"%xr = quant.dcast %x : {sized('2x3x3', held)} to {sized('2x3x3', 'f32')}",
-        f"%z = aten.conv_transpose2d.input(%xr, %wr) : ({sized('2x3x3', 'f32')}, "
-        f"tensor<2x3x3x3xf32>) -> {sized('3x5x5', 'f32')}",
-        f"%y = quant.qcast %z : {sized('3x5x5', 'f32')} to {sized('3x5x5', made)}",
-        gives=sized("3x5x5", made),
-    )
-    refused(text, step(layers.transposed_convolution), "known ahead of time")

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from rewrite_cases import cases
 
 from stepwell.translate.lowerings.cmsis import elementwise, layers
 from stepwell.translate.lowerings.lowering import step
@@ -64,67 +65,83 @@ def test_a_clamp_narrows_the_range(
     assert f"activation_max = {high} : i64" in done.text
 
 
-def test_a_use_as_a_float_keeps_the_float(refused: Any, method: Any, words: Any):
-    text = layer(words, method, behind=through(words, "tanh.default"), value="c")
-    refused(text, step(layers.linear), "used as a float by aten.tanh.default")
-
-
-def test_a_result_in_other_integers_keeps_the_float(refused: Any, method: Any, words: Any):
-    refused(
-        layer(words, method, out=("2.0", "i16")),
-        step(layers.linear),
-        "quantized to int16, not int8",
-    )
-    refused(layer(words, method, out=("2.0", "u8")), step(layers.linear), "to uint8")
-
-
-def test_a_result_with_scales_along_an_axis_keeps_the_float(refused: Any, method: Any, words: Any):
-    text = layer(words, method, out=(":1, {1.0, 2.0, 3.0}", "i8"))
-    refused(text, step(layers.linear), "along an axis")
-
-
-def test_an_operand_in_other_integers_keeps_the_float(refused: Any, method: Any, words: Any):
-    refused(
-        layer(words, method, held=("0.5", "i16")), step(layers.linear), "its operand is quantized"
-    )
-
-
-def test_an_operand_that_is_not_quantized_keeps_the_float(refused: Any, method: Any, words: Any):
-    text = method(
-        "%xr: tensor<2x4xf32>",
-        words.weight("w", "3x4"),
-        words.call("z", "aten.linear.default", "%xr, %wr", ("2x4", "3x4"), "2x3"),
-        words.qcast("z", "2x3"),
-        gives=words.typed("2x3", "1.0"),
-    )
-    refused(text, step(layers.linear), "is not quantized")
-
-
-@pytest.mark.parametrize(
-    "numbers, storage, reason",
-    [
-        ("0.25", "i16", "its weight is int16"),
-        ("0.25", "u8", "its weight is uint8"),
-        (":{0:1, 1:2}, {{0.1, 0.2}, {0.1, 0.3}, {0.2, 0.2}}", "i8", "a scale for each block"),
-    ],
+test_quantized = cases(
+    layers,
+    elementwise,
+    """
+lower-linear: a use as a float keeps the float -> refused: used as a float by aten.tanh.default
+    %w = quant.scast(%ws: weight "w" i8[3, 4]) -> i8<0.25>[3, 4]; %wr = quant.dcast(%w)
+    %xr = quant.dcast(%x: i8<0.5:3>[2, 4]); %z = aten.linear.default(%xr, %wr)
+    %c = aten.tanh.default(%z); %y = quant.qcast(%c) -> i8<2.0>[2, 3]
+lower-linear: a result in other integers keeps the float -> refused: quantized to int16, not int8
+    %w = quant.scast(%ws: weight "w" i8[3, 4]) -> i8<0.25>[3, 4]; %wr = quant.dcast(%w)
+    %xr = quant.dcast(%x: i8<0.5:3>[2, 4]); %z = aten.linear.default(%xr, %wr)
+    %y = quant.qcast(%z) -> i16<2.0>[2, 3]
+lower-linear: a result in other integers keeps the float -> refused: to uint8
+    %w = quant.scast(%ws: weight "w" i8[3, 4]) -> i8<0.25>[3, 4]; %wr = quant.dcast(%w)
+    %xr = quant.dcast(%x: i8<0.5:3>[2, 4]); %z = aten.linear.default(%xr, %wr)
+    %y = quant.qcast(%z) -> !quant.uniform<u8:f32, 2.0>[2, 3]
+lower-linear: a result with scales along an axis keeps the float -> refused: along an axis
+    %w = quant.scast(%ws: weight "w" i8[3, 4]) -> i8<0.25>[3, 4]; %wr = quant.dcast(%w)
+    %xr = quant.dcast(%x: i8<0.5:3>[2, 4]); %z = aten.linear.default(%xr, %wr)
+    %y = quant.qcast(%z) -> i8<:1, {1.0, 2.0, 3.0}>[2, 3]
+lower-linear: an operand in other integers keeps the float -> refused: its operand is quantized
+    %w = quant.scast(%ws: weight "w" i8[3, 4]) -> i8<0.25>[3, 4]; %wr = quant.dcast(%w)
+    %xr = quant.dcast(%x: i16<0.5>[2, 4]); %z = aten.linear.default(%xr, %wr)
+    %y = quant.qcast(%z) -> i8<2.0>[2, 3]
+lower-linear: an operand that is not quantized keeps the float -> refused: is not quantized
+    %w = quant.scast(%ws: weight "w" i8[3, 4]) -> i8<0.25>[3, 4]; %wr = quant.dcast(%w)
+    %z = aten.linear.default(%xr: f32[2, 4], %wr); %y = quant.qcast(%z) -> i8<1.0>[2, 3]
+lower-linear: 0.25-i16-its weight is int16 -> refused: its weight is int16
+    %w = quant.scast(%ws: weight "w" i16[3, 4]) -> i16<0.25>[3, 4]; %wr = quant.dcast(%w)
+    %xr = quant.dcast(%x: i8<0.5:3>[2, 4]); %z = aten.linear.default(%xr, %wr)
+    %y = quant.qcast(%z) -> i8<2.0>[2, 3]
+lower-linear: 0.25-u8-its weight is uint8 -> refused: its weight is uint8
+    %w = quant.scast(%ws: weight "w" ui8[3, 4]) -> !quant.uniform<u8:f32, 0.25>[3, 4]
+    %wr = quant.dcast(%w); %xr = quant.dcast(%x: i8<0.5:3>[2, 4])
+    %z = aten.linear.default(%xr, %wr); %y = quant.qcast(%z) -> i8<2.0>[2, 3]
+lower-linear: a weight the kernel does not take keeps the float -> refused: a scale for each block
+    %w = quant.scast(%ws: weight "w" i8[3, 4]) -> i8<:{0:1, 1:2}, {{0.1, 0.2}, {0.1, 0.3}, {0.2, 0.2}}>[3, 4]
+    %wr = quant.dcast(%w); %xr = quant.dcast(%x: i8<0.5:3>[2, 4])
+    %z = aten.linear.default(%xr, %wr); %y = quant.qcast(%z) -> i8<2.0>[2, 3]
+lower-linear: a float weight keeps the float -> refused: its weight is not quantized
+    %xr = quant.dcast(%x: i8<0.5:3>[2, 4]); %z = aten.linear.default(%xr, %wr: weight "w" f32[3, 4])
+    %y = quant.qcast(%z) -> i8<2.0>[2, 3]
+lower-linear: an int16 weight that is computed keeps the float -> refused: its weight is computed at run time
+    %wr = quant.dcast(%w: i16<0.25>[3, 4]); %xr = quant.dcast(%x: i8<0.5:3>[2, 4])
+    %z = aten.linear.default(%xr, %wr); %y = quant.qcast(%z) -> i8<2.0>[2, 3]
+lower-linear: a bias with a zero point -> refused: its bias has a zero point
+    %w = quant.scast(%ws: weight "w" i8[3, 4]) -> i8<0.25>[3, 4]; %wr = quant.dcast(%w)
+    %b = quant.scast(%bs: weight "b" i32[3]) -> i32<0.125:1>[3]; %br = quant.dcast(%b)
+    %xr = quant.dcast(%x: i8<0.5:3>[2, 4]); %z = aten.linear.default(%xr, %wr, %br)
+    %y = quant.qcast(%z) -> i8<2.0>[2, 3]
+lower-linear: a computed bias -> refused: its bias is computed at run time
+    - %w = quant.scast(%ws: weight "w" i8[3, 4]) -> i8<0.25>[3, 4]; %wr = quant.dcast(%w)
+      %br = quant.dcast(%b: i32<0.125>[3]); %xr = quant.dcast(%x: i8<0.5:3>[2, 4])
+      %z = aten.linear.default(%xr, %wr, %br); %y = quant.qcast(%z) -> i8<2.0>[2, 3]
+    - %w = quant.scast(%ws: weight "w" i8[3, 4]) -> i8<0.25>[3, 4]; %wr = quant.dcast(%w)
+      %br = aten.neg.default(%b: f32[3]); %xr = quant.dcast(%x: i8<0.5:3>[2, 4])
+      %z = aten.linear.default(%xr, %wr, %br); %y = quant.qcast(%z) -> i8<2.0>[2, 3]
+lower-linear: a scale beyond every shift -> refused: needs a shift of
+    %w = quant.scast(%ws: weight "w" i8[3, 4]) -> i8<0.25>[3, 4]; %wr = quant.dcast(%w)
+    %xr = quant.dcast(%x: i8<0.5:3>[2, 4]); %z = aten.linear.default(%xr, %wr)
+    %y = quant.qcast(%z) -> i8<1.0e+30>[2, 3]
+lower-arithmetic: a clamp whose bound is a value is no clamp -> refused: used as a float by aten.clamp.Tensor
+    %ar = quant.dcast(%a: i8<0.5>[4]); %br = quant.dcast(%b: i8<0.5>[4])
+    %z = aten.add.Tensor(%ar, %br)
+    %c = aten.clamp.Tensor(%z, %ar); %y = quant.qcast(%c) -> i8<1.0>[4]
+lower-linear: a result that only a dead clamp reads -> unchanged
+    %w = quant.scast(%ws: weight "w" i8[3, 4]) -> i8<0.25>[3, 4]; %wr = quant.dcast(%w)
+    %xr = quant.dcast(%x: i8<0.5>[2, 4]); %z = aten.linear.default(%xr, %wr)
+    %c = aten.relu.default(%z); %y = quant.qcast(%xr) -> i8<1.0>[2, 4]
+lower-linear: an operand quantized as it comes keeps the float -> refused: scale is computed at run time
+    %w = quant.scast(%ws: weight "w" i8[3, 4]) -> i8<0.25>[3, 4]; %wr = quant.dcast(%w)
+    %s, %p = quantized_decomposed.choose_qparams.tensor(%x: f32[2, 4], -128, 127, 1e-07, i8)
+    %q = quantized_decomposed.quantize_per_tensor.tensor(%x, %s, %p, -128, 127, i8)
+    %xr = quantized_decomposed.dequantize_per_tensor.tensor(%q, %s, %p, -128, 127, i8)
+    %z = aten.linear.default(%xr, %wr); %y = quant.qcast(%z) -> i8<1.0>[2, 3]
+""",
 )
-def test_a_weight_the_kernel_does_not_take_keeps_the_float(
-    refused: Any, method: Any, words: Any, numbers: str, storage: str, reason: str
-):
-    weight = words.weight("w", "3x4", numbers, storage)
-    refused(layer(words, method, weight=weight), step(layers.linear), reason)
-
-
-def test_a_float_weight_keeps_the_float(refused: Any, method: Any, words: Any):
-    weight = '%wr = stepwell.weight <"w"> "parameter" : tensor<3x4xf32>'
-    refused(layer(words, method, weight=weight), step(layers.linear), "its weight is not quantized")
-
-
-def test_an_int16_weight_that_is_computed_keeps_the_float(refused: Any, method: Any, words: Any):
-    taken = f", %w: {words.typed('3x4', '0.25', 'i16')}"
-    weight = words.dcast("w", "3x4", "0.25", "i16")
-    text = layer(words, method, weight=weight, taken=taken)
-    refused(text, step(layers.linear), "its weight is computed at run time")
 
 
 def stored_bias(numbers: str, words: Any) -> tuple[str, ...]:
@@ -137,28 +154,6 @@ def test_a_stored_bias_is_brought_to_the_sums_scale(
 ):
     done = apply(layer(words, method, bias=stored_bias(scale, words)), step(layers.linear))
     assert "cmsis.quantized_linear" in done.ops()
-
-
-def test_a_bias_with_a_zero_point_is_refused(refused: Any, method: Any, words: Any):
-    text = layer(words, method, bias=stored_bias("0.125:1", words))
-    refused(text, step(layers.linear), "its bias has a zero point")
-
-
-@pytest.mark.parametrize("quantized", [True, False])
-def test_a_computed_bias_is_refused(refused: Any, method: Any, words: Any, quantized: bool):
-    if quantized:
-        taken = f", %b: {words.typed('3', '0.125', 'i32')}"
-        bias = (words.dcast("b", "3", "0.125", "i32"),)
-    else:
-        taken = ", %b: tensor<3xf32>"
-        bias = ("%br = aten.neg.default(%b) : (tensor<3xf32>) -> tensor<3xf32>",)
-    text = layer(words, method, bias=bias, taken=taken)
-    refused(text, step(layers.linear), "its bias is computed at run time")
-
-
-def test_a_scale_beyond_every_shift_is_refused(refused: Any, method: Any, words: Any):
-    text = layer(words, method, out=("1.000000e+30", "i8"))
-    refused(text, step(layers.linear), "needs a shift of")
 
 
 def test_a_sum_past_int32_is_refused(programs: Any, words: Any, method: Any):
@@ -177,19 +172,6 @@ def test_a_sum_past_int32_is_refused(programs: Any, words: Any, method: Any):
         assert any(reason in r.reason for r in history.refusals.values()), history.refusals
 
 
-def test_a_clamp_whose_bound_is_a_value_is_no_clamp(refused: Any, method: Any, words: Any):
-    text = method(
-        f"%a: {words.typed('4')}, %b: {words.typed('4')}",
-        words.dcast("a", "4"),
-        words.dcast("b", "4"),
-        words.call("z", "aten.add.Tensor", "%ar, %br", ("4", "4"), "4"),
-        words.call("c", "aten.clamp.Tensor", "%z, %ar", ("4", "4"), "4"),
-        words.qcast("c", "4"),
-        gives=words.typed("4", "1.0"),
-    )
-    refused(text, step(elementwise.arithmetic), "used as a float by aten.clamp.Tensor")
-
-
 def test_stored_ranges_are_what_quantizing_the_clamped_real_gives():
     from stepwell.dialects.quant.types import per_tensor
     from stepwell.translate.quantized.recognize import narrowed
@@ -198,19 +180,6 @@ def test_stored_ranges_are_what_quantizing_the_clamped_real_gives():
     assert narrowed(held, [(0.0, None)]) == (7, 127)
     assert narrowed(held, [(0.0, 1.0), (None, 0.5)]) == (7, 17)
     assert narrowed(held, [(-float("inf"), float("inf"))]) == (-128, 127)
-
-
-def test_a_result_that_only_a_dead_clamp_reads_is_left(refused: Any, method: Any, words: Any):
-    text = method(
-        f"%x: {words.typed('2x4')}",
-        words.weight("w", "3x4"),
-        words.dcast("x", "2x4"),
-        words.call("z", "aten.linear.default", "%xr, %wr", ("2x4", "3x4"), "2x3"),
-        *through(words, "relu.default"),
-        words.qcast("xr", "2x4"),
-        gives=words.typed("2x4", "1.0"),
-    )
-    refused(text, step(layers.linear))
 
 
 @pytest.mark.parametrize("op", ["hardtanh", "clamp", "clamp_min", "clamp_max"])
@@ -222,19 +191,3 @@ def test_a_bound_of_run_time_is_no_clamp(refused: Any, method: Any, words: Any, 
     )
     text = layer(words, method, behind=lines, value="c")
     refused(text, step(layers.linear), f"used as a float by aten.{op}.default")
-
-
-def test_an_operand_quantized_as_it_comes_keeps_the_float(refused: Any, method: Any, words: Any):
-    library, real, stored = "quantized_decomposed", "tensor<2x4xf32>", "tensor<2x4xi8>"
-    numbers = "tensor<1xf64>, tensor<1xi64>"
-    text = method(
-        f"%x: {real}",
-        words.weight("w", "3x4"),
-        f"%s, %p = {library}.choose_qparams.tensor(%x, -128, 127, 1.0e-07, i8) : ({real}) -> ({numbers})",
-        f"%q = {library}.quantize_per_tensor.tensor(%x, %s, %p, -128, 127, i8) : ({real}, {numbers}) -> {stored}",
-        f"%xr = {library}.dequantize_per_tensor.tensor(%q, %s, %p, -128, 127, i8) : ({stored}, {numbers}) -> {real}",
-        words.call("z", "aten.linear.default", "%xr, %wr", ("2x4", "3x4"), "2x3"),
-        words.qcast("z", "2x3"),
-        gives=words.typed("2x3", "1.0"),
-    )
-    refused(text, step(layers.linear), "scale is computed at run time")

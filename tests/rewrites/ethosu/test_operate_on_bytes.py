@@ -3,6 +3,7 @@
 from typing import Any
 
 import torch
+from rewrite_cases import cases
 
 from stepwell.ir.weights import WeightStore
 from stepwell.translate.rewrites.ethosu import (
@@ -21,67 +22,65 @@ FLAGS = (
 )
 
 
-def reshaped(channels: int) -> str:
-    flags = FLAGS.replace("CHANNEL", "true" if channels > 1 else "false")
-    return f"""func.func @main(%x: tensor<2x{channels}xi8>) -> tensor<{2 * channels}xi32> {{
-  %m = stepwell.weight <"m"> "constant" : tensor<{channels}xi32>
-  %s = stepwell.weight <"s#ones"> "constant" : tensor<{channels}xi8>
-  %z = stepwell.weight <"z"> "constant" : tensor<1xi8>
-  %o = stepwell.weight <"o#zeros"> "constant" : tensor<1xi32>
-  %r = tosa.rescale %x, %m, %s, %z, %o {flags} : (tensor<2x{channels}xi8>, tensor<{channels}xi32>, tensor<{channels}xi8>, tensor<1xi8>, tensor<1xi32>) -> tensor<2x{channels}xi32>
-  %n = tosa.const_shape {{values = dense<[{2 * channels}]> : tensor<1xindex>}} : () -> !tosa.shape<1>
-  %y = tosa.reshape %r, %n : (tensor<2x{channels}xi32>, !tosa.shape<1>) -> tensor<{2 * channels}xi32>
-  func.return %y : tensor<{2 * channels}xi32>
-}}
-"""
-
-
 def test_factors_of_the_last_axis_stay_where_they_are(apply: Any) -> None:
-    done = apply(reshaped(3), RULE)
+    done = apply(
+        """
+        %x: i8[2, 3], %m: constant i32[3], %s: constant "s#ones" i8[3], %z: constant i8[1], %o: constant "o#zeros" i32[1]
+        %r = tosa.rescale %x, %m, %s, %z, %o {input_unsigned = false, output_unsigned = false, per_channel = true, rounding_mode = SINGLE_ROUND, scale32 = true} : (i8[2, 3], i32[3], i8[3], i8[1], i32[1]) -> i32[2, 3]
+        %y = tosa.reshape(%r, [6])
+        """,
+        RULE,
+    )
     assert done.count == 0
     assert "its last axis has a factor an element" in str(done.reasons)
-    assert apply(reshaped(1), RULE).count == 1
+    assert (
+        apply(
+            """
+        %x: i8[2, 1], %m: constant i32[1], %s: constant "s#ones" i8[1], %z: constant i8[1], %o: constant "o#zeros" i32[1]
+        %r = tosa.rescale %x, %m, %s, %z, %o {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (i8[2, 1], i32[1], i8[1], i8[1], i32[1]) -> i32[2, 1]
+        %y = tosa.reshape(%r, [2])
+        """,
+            RULE,
+        ).count
+        == 1
+    )
 
 
-def test_a_constant_beside_what_is_no_rescale_stays(apply: Any) -> None:
-    text = """func.func @main(%x: tensor<2x4xi32>) -> tensor<2x4xi32> {
-  %c = stepwell.weight <"c"> "constant" : tensor<1x4xi32>
-  %y = tosa.add %x, %c : (tensor<2x4xi32>, tensor<1x4xi32>) -> tensor<2x4xi32>
-  func.return %y : tensor<2x4xi32>
-}
-"""
-    assert apply(text, RescaleConstant()).count == 0
+test_operate_on_bytes = cases(
+    RescaleConstant,
+    SpreadConstant,
+    """
+rescale-constant: a constant beside what is no rescale stays -> applied 0 times
+    %y = tosa.add(%x: i32[2, 4], %c: constant i32[1, 4])
+spread-constant: a single byte and what is as large are not spread -> applied once
+    %c: constant i8[1, 4], %m: constant i32[1], %s: constant "s#ones" i8[1], %z: constant i8[1], %o: constant "o#zeros" i32[1]
+    %r = tosa.rescale %c, %m, %s, %z, %o {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (i8[1, 4], i32[1], i8[1], i8[1], i32[1]) -> i32[1, 4]
+    %y = tosa.add(%x: i32[3, 4], %r)
+spread-constant: a single byte and what is as large are not spread -> applied 0 times
+    - %c: constant i8[1, 1], %m: constant i32[1], %s: constant "s#ones" i8[1], %z: constant i8[1], %o: constant "o#zeros" i32[1]
+      %r = tosa.rescale %c, %m, %s, %z, %o {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (i8[1, 1], i32[1], i8[1], i8[1], i32[1]) -> i32[1, 1]
+      %y = tosa.add(%x: i32[3, 4], %r)
+    - %c: constant i8[3, 4], %m: constant i32[1], %s: constant "s#ones" i8[1], %z: constant i8[1], %o: constant "o#zeros" i32[1]
+      %r = tosa.rescale %c, %m, %s, %z, %o {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (i8[3, 4], i32[1], i8[1], i8[1], i32[1]) -> i32[3, 4]
+      %y = tosa.add(%x: i32[3, 4], %r)
+spread-constant: a constant that would fill the flash is not spread -> refused: 16448 bytes of flash
+    %c: constant i8[1, 64], %m: constant i32[1], %s: constant "s#ones" i8[1], %z: constant i8[1], %o: constant "o#zeros" i32[1]
+    %r = tosa.rescale %c, %m, %s, %z, %o {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (i8[1, 64], i32[1], i8[1], i8[1], i32[1]) -> i32[1, 64]
+    %y = tosa.add(%x: i32[257, 64], %r)
+""",
+)
 
 
-def broadcast(constant: str, whole: str) -> str:
-    flags = FLAGS.replace("CHANNEL", "false")
-    return f"""func.func @main(%x: tensor<{whole}xi32>) -> tensor<{whole}xi32> {{
-  %m = stepwell.weight <"m"> "constant" : tensor<1xi32>
-  %s = stepwell.weight <"s#ones"> "constant" : tensor<1xi8>
-  %z = stepwell.weight <"z"> "constant" : tensor<1xi8>
-  %o = stepwell.weight <"o#zeros"> "constant" : tensor<1xi32>
-  %c = stepwell.weight <"c"> "constant" : tensor<{constant}xi8>
-  %r = tosa.rescale %c, %m, %s, %z, %o {flags} : (tensor<{constant}xi8>, tensor<1xi32>, tensor<1xi8>, tensor<1xi8>, tensor<1xi32>) -> tensor<{constant}xi32>
-  %y = tosa.add %x, %r : (tensor<{whole}xi32>, tensor<{constant}xi32>) -> tensor<{whole}xi32>
-  func.return %y : tensor<{whole}xi32>
-}}
-"""
-
-
-def test_a_single_byte_and_what_is_as_large_are_not_spread(apply: Any) -> None:
-    assert apply(broadcast("1x4", "3x4"), SpreadConstant()).count == 1
-    assert apply(broadcast("1x1", "3x4"), SpreadConstant()).count == 0
-    assert apply(broadcast("3x4", "3x4"), SpreadConstant()).count == 0
-
-
-def test_a_constant_beside_any_number_of_rows_is_not_spread(left: Any) -> None:
-    whole = 'tensor<?x4xi32, #stepwell.shape<["s", 4]>>'
-    left(broadcast("1x4", "3x4").replace("tensor<3x4xi32>", whole), SpreadConstant())
-
-
-def test_a_constant_that_would_fill_the_flash_is_not_spread(apply: Any) -> None:
-    done = apply(broadcast("1x64", "257x64"), SpreadConstant())
-    assert done.count == 0 and "16448 bytes of flash" in str(done.reasons)
+test_operate_on_bytes_unrun = cases(
+    SpreadConstant,
+    """
+a constant beside any number of rows is not spread -> unchanged
+    %c: constant i8[1, 4], %m: constant i32[1], %s: constant "s#ones" i8[1], %z: constant i8[1], %o: constant "o#zeros" i32[1]
+    %r = tosa.rescale %c, %m, %s, %z, %o {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (i8[1, 4], i32[1], i8[1], i8[1], i32[1]) -> i32[1, 4]
+    %y = tosa.add(%x: i32[s, 4], %r)
+""",
+    run=False,
+)
 
 
 def test_only_what_bytes_hold_or_were_is_bytes() -> None:

@@ -1,9 +1,9 @@
 """Transposed convolutions by phases: every stride, kernel and border; and what stays one."""
 
-import re
 from typing import Any
 
 import pytest
+from rewrite_cases import cases
 
 from stepwell.dialects.tosa import generated as t
 from stepwell.translate.rewrites.ethosu import TransposedByPhases
@@ -96,14 +96,18 @@ def test_a_bias_of_run_time_and_one_channel_are_each_phases(
     assert done.count == 1
 
 
-def test_without_a_stride_it_stays(refused: Any) -> None:
-    refused(upsampled((3, 3), (1, 1), (-1, -1, -1, -1)), TransposedByPhases())
-
-
-def test_of_any_number_of_images_it_stays(refused: Any) -> None:
-    text = re.sub(
-        r"tensor<2x(\d+)x(\d+)x(\d+)xi(\d+)>",
-        r'tensor<?x\1x\2x\3xi\4, #stepwell.shape<["n", \1, \2, \3]>>',
-        upsampled((3, 3), (2, 2), (-1, 0, -1, 0)),
-    )
-    refused(text, TransposedByPhases())
+test_transposed_by_phases = cases(
+    TransposedByPhases,
+    """
+without a stride it -> unchanged
+    %x: i8[2, 3, 4, 2], %w: weight i8[3, 3, 3, 2], %b: weight i32[3], %i: constant i8[1], %k: constant "k#zeros" i8[1]
+    %c = tosa.transpose_conv2d %x, %w, %b, %i, %k {acc_type = i32, out_pad = array<i64: -1, -1, -1, -1>, stride = array<i64: 1, 1>} : (i8[2, 3, 4, 2], i8[3, 3, 3, 2], i32[3], i8[1], i8[1]) -> i32[2, 3, 4, 3]
+    %m: constant "m#factor" i32[3], %s: constant "s#shift" i8[3], %z: constant "z#zeros" i32[1], %o: constant i8[1]
+    %y = tosa.rescale %c, %m, %s, %z, %o {input_unsigned = false, output_unsigned = false, per_channel = true, rounding_mode = SINGLE_ROUND, scale32 = true} : (i32[2, 3, 4, 3], i32[3], i8[3], i32[1], i8[1]) -> i8[2, 3, 4, 3]
+of any number of images it -> unchanged
+    %x: i8[n, 3, 4, 2], %w: weight i8[3, 3, 3, 2], %b: weight i32[3], %i: constant i8[1], %k: constant "k#zeros" i8[1]
+    %c = tosa.transpose_conv2d %x, %w, %b, %i, %k {acc_type = i32, out_pad = array<i64: -1, 0, -1, 0>, stride = array<i64: 2, 2>} : (i8[n, 3, 4, 2], i8[3, 3, 3, 2], i32[3], i8[1], i8[1]) -> i32[n, 6, 8, 3]
+    %m: constant "m#factor" i32[3], %s: constant "s#shift" i8[3], %z: constant "z#zeros" i32[1], %o: constant i8[1]
+    %y = tosa.rescale %c, %m, %s, %z, %o {input_unsigned = false, output_unsigned = false, per_channel = true, rounding_mode = SINGLE_ROUND, scale32 = true} : (i32[n, 6, 8, 3], i32[3], i8[3], i32[1], i8[1]) -> i8[n, 6, 8, 3]
+""",
+)

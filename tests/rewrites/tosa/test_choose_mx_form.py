@@ -19,7 +19,12 @@ def text(payload: str = "fp8e4m3", second: str = "fp8e4m3", form: str = "operato
 
 
 def test_a_target_with_operators_alone_gets_operators(apply: Any) -> None:
-    done = apply(text(form="types"), ChooseMxForm(frozenset(("mxfp",))))
+    done = apply(
+        """
+        %y = stepwell_mx.matmul_t.default(%a: f32[1, 2, 32], %b: f32[1, 3, 32], "fp8e4m3", "fp8e4m3", "types")
+        """,
+        ChooseMxForm(frozenset(("mxfp",))),
+    )
     assert '"operators"' in done.text
 
 
@@ -30,23 +35,53 @@ def test_a_target_with_both_keeps_the_form(refused: Any, form: str) -> None:
 
 def test_a_target_without_the_payload_names_what_it_needs(refused: Any) -> None:
     only = frozenset(("mx_common", "mx_fp4e2m1"))
-    refused(text(), ChooseMxForm(only), "needs +mxfp")
-    refused(text(form="types"), ChooseMxForm(only), "needs +mx_common+mx_fp8e4m3")
+    refused(
+        """
+        %y = stepwell_mx.matmul_t.default(%a: f32[1, 2, 32], %b: f32[1, 3, 32], "fp8e4m3", "fp8e4m3", "operators")
+        """,
+        ChooseMxForm(only),
+        "needs +mxfp",
+    )
+    refused(
+        """
+        %y = stepwell_mx.matmul_t.default(%a: f32[1, 2, 32], %b: f32[1, 3, 32], "fp8e4m3", "fp8e4m3", "types")
+        """,
+        ChooseMxForm(only),
+        "needs +mx_common+mx_fp8e4m3",
+    )
 
 
 def test_two_payloads_have_no_operators(refused: Any) -> None:
-    mixed = text("fp8e4m3", "fp4e2m1", "types")
-    refused(mixed, ChooseMxForm(frozenset(("mxfp",))), "needs block-scaled types")
+    refused(
+        """
+        %y = stepwell_mx.matmul_t.default(%a: f32[1, 2, 32], %b: f32[1, 3, 32], "fp8e4m3", "fp4e2m1", "types")
+        """,
+        ChooseMxForm(frozenset(("mxfp",))),
+        "needs block-scaled types",
+    )
 
 
 def test_a_convolution_needs_an_extension_of_its_own(apply: Any, refused: Any) -> None:
-    x, w, y = "tensor<1x32x4x4xf32>", "tensor<8x32x1x1xf32>", "tensor<1x8x4x4xf32>"
-    text = f"""func.func @forward(%x: {x}, %w: {w}) -> {y} {{
-  %y = stepwell_mx.conv2d.default(%x, %w, none, [1, 1], [0, 0], [1, 1], 1, "fp8e4m3", "fp8e4m3", "operators") : ({x}, {w}) -> {y}
-  func.return %y : {y}
-}}
-"""
     kinds = frozenset(("mx_common", "mx_fp8e4m3"))
-    assert '"types"' in apply(text, ChooseMxForm(kinds | {"mxfp"})).text
-    refused(text, ChooseMxForm(frozenset(("mxfp",))), "needs +mxfp+mxfp_conv")
-    refused(text, ChooseMxForm(kinds | {"mxfp", "mxfp_conv"}))
+    assert (
+        '"types"'
+        in apply(
+            """
+        %y = stepwell_mx.conv2d.default(%x: f32[1, 32, 4, 4], %w: f32[8, 32, 1, 1], none, [1, 1], [0, 0], [1, 1], 1, "fp8e4m3", "fp8e4m3", "operators")
+        """,
+            ChooseMxForm(kinds | {"mxfp"}),
+        ).text
+    )
+    refused(
+        """
+        %y = stepwell_mx.conv2d.default(%x: f32[1, 32, 4, 4], %w: f32[8, 32, 1, 1], none, [1, 1], [0, 0], [1, 1], 1, "fp8e4m3", "fp8e4m3", "operators")
+        """,
+        ChooseMxForm(frozenset(("mxfp",))),
+        "needs +mxfp+mxfp_conv",
+    )
+    refused(
+        """
+        %y = stepwell_mx.conv2d.default(%x: f32[1, 32, 4, 4], %w: f32[8, 32, 1, 1], none, [1, 1], [0, 0], [1, 1], 1, "fp8e4m3", "fp8e4m3", "operators")
+        """,
+        ChooseMxForm(kinds | {"mxfp", "mxfp_conv"}),
+    )

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-import pytest
+from rewrite_cases import cases
 
 from stepwell.translate.rewrites.mxfp.choose_mxfp import (
     ChooseMxConv2d,
@@ -23,83 +23,75 @@ def linear(held: str = "f32", computed: bool = False) -> str:
 """
 
 
-def bmm(held: str = "f32", batch: str = "") -> str:
-    a, b, y = (f"tensor<{shape}x{held}>" for shape in ("2x3x40", "2x40x5", "2x3x5"))
-    return f"""func.func @forward(%a: {a}, %b: {b}) -> {y} {{
-  %y = aten.bmm.default(%a, %b) : ({a}, {b}) -> {y}
-  func.return %y : {y}
-}}
-"""
+test_choose_mxfp = cases(
+    ChooseMxLinear,
+    """
+products of every float become mx -> stepwell_mx.linear.default
+    - %y = aten.linear.default(%x: f32[2, 64], %w: weight f32[3, 64])
+    - %y = aten.linear.default(%x: f16[2, 64], %w: weight f16[3, 64])
+    - %y = aten.linear.default(%x: bf16[2, 64], %w: weight bf16[3, 64])
+doubles -> refused: no MX product of float64
+    %y = aten.linear.default(%x: f64[2, 64], %w: weight f64[3, 64])
+a weight computed at run time -> refused: computed at run time
+    %y = aten.linear.default(%x: f32[2, 64], %w: f32[3, 64])
+open rows become mx -> stepwell_mx.linear.default
+    %y = aten.linear.default(%x: f32[s0, 64], %w: weight f32[3, 64])
+""",
+)
 
 
-def convolution(
-    x: str = "1x32x5x5",
-    w: str = "8x32x3x3",
-    y: str = "1x8x3x3",
-    axes: int = 2,
-    groups: int = 1,
-    transposed: bool = False,
-    computed: bool = False,
-) -> str:
-    x, w, y = (f"tensor<{shape}xf32>" for shape in (x, w, y))
-    ones, zeros = [1] * axes, [0] * axes
-    extra = f", %w: {w}" if computed else ""
-    line = "" if computed else f'%w = stepwell.weight <"w"> "parameter" : {w}'
-    arguments = f"{ones}, {zeros}, {ones}, {str(transposed).lower()}, {zeros}, {groups}"
-    return f"""func.func @forward(%x: {x}{extra}) -> {y} {{
-  {line}
-  %y = aten.convolution.default(%x, %w, none, {arguments}) : ({x}, {w}) -> {y}
-  func.return %y : {y}
-}}
-"""
+test_choose_mxfp_together = cases(
+    ChooseMxMatmul,
+    """
+products of every float become mx -> aten.permute.default, stepwell_mx.matmul_t.default
+    - %y = aten.bmm.default(%a: f32[2, 3, 40], %b: f32[2, 40, 5])
+    - %y = aten.bmm.default(%a: f16[2, 3, 40], %b: f16[2, 40, 5])
+    - %y = aten.bmm.default(%a: bf16[2, 3, 40], %b: bf16[2, 40, 5])
+""",
+)
 
 
-@pytest.mark.parametrize("held", ["f32", "f16", "bf16"])
-def test_products_of_every_float_become_mx(apply: Any, held: str) -> None:
-    assert apply(linear(held), ChooseMxLinear()).ops() == ["stepwell_mx.linear.default"]
-    assert "stepwell_mx.matmul_t.default" in apply(bmm(held), ChooseMxMatmul()).ops()
+test_choose_mxfp_in_pairs = cases(
+    ChooseMxConv2d,
+    """
+a convolution becomes mx -> stepwell_mx.conv2d.default
+    %y = aten.convolution.default(%x: f32[1, 32, 5, 5], %w: weight f32[8, 32, 3, 3], none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1)
+a weight computed at run time -> refused: computed at run time
+    %y = aten.convolution.default(%x: f32[1, 32, 5, 5], %w: f32[8, 32, 3, 3], none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1)
+a depthwise convolution -> refused: one channel and 31 zeros
+    %y = aten.convolution.default(%x: f32[1, 32, 5, 5], %w: weight f32[32, 1, 3, 3], none, [1, 1], [0, 0], [1, 1], false, [0, 0], 32)
+a gray image is convolved in mx -> stepwell_mx.conv2d.default
+    %y = aten.convolution.default(%x: f32[1, 1, 5, 5], %w: weight f32[8, 1, 3, 3], none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1)
+a transposed convolution -> refused: no transposed MX convolution
+    %y = aten.convolution.default(%x: f32[1, 32, 5, 5], %w: weight f32[32, 8, 3, 3], none, [1, 1], [0, 0], [1, 1], true, [0, 0], 1)
+a convolution of one axis -> refused: have two spatial axes
+    %y = aten.convolution.default(%x: f32[1, 32, 5], %w: weight f32[8, 32, 3], none, [1], [0], [1], false, [0], 1)
+images of symbolic size -> refused: the shape is symbolic
+    %y = aten.convolution.default(%x: f32[1, 32, s0, 5], %w: weight f32[8, 32, 1, 1], none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1)
+""",
+)
 
 
-def test_a_convolution_becomes_mx(apply: Any) -> None:
-    assert apply(convolution(), ChooseMxConv2d()).ops() == ["stepwell_mx.conv2d.default"]
+test_choose_mxfp_more = cases(
+    ChooseMxLinear("fp8e4m3", "fp4e2m1"),
+    """
+a form that two payloads lack -> refused: needs block-scaled types
+    %y = aten.linear.default(%x: f32[2, 64], %w: weight f32[3, 64])
+""",
+)
+
+
+test_choose_mxfp_others = cases(
+    ChooseMxConv2d("mxint8", "mxint8"),
+    """
+a form that two payloads lack -> refused: has no mxint8
+    %y = aten.convolution.default(%x: f32[1, 32, 5, 5], %w: weight f32[8, 32, 3, 3], none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1)
+""",
+)
 
 
 def test_a_layer_that_is_not_chosen_stays(refused: Any) -> None:
     refused(linear(), ChooseMxLinear(chosen=lambda op: False))
-
-
-def test_doubles_stay(refused: Any) -> None:
-    refused(linear("f64"), ChooseMxLinear(), "no MX product of float64")
-
-
-def test_a_weight_computed_at_run_time_stays(refused: Any) -> None:
-    refused(linear(computed=True), ChooseMxLinear(), "computed at run time")
-    refused(convolution(computed=True), ChooseMxConv2d(), "computed at run time")
-
-
-def test_a_form_that_two_payloads_lack_is_refused(refused: Any) -> None:
-    refused(linear(), ChooseMxLinear("fp8e4m3", "fp4e2m1"), "needs block-scaled types")
-    refused(convolution(), ChooseMxConv2d("mxint8", "mxint8"), "has no mxint8")
-
-
-def test_a_depthwise_convolution_stays(refused: Any) -> None:
-    text = convolution(w="32x1x3x3", y="1x32x3x3", groups=32)
-    refused(text, ChooseMxConv2d(), "one channel and 31 zeros")
-
-
-def test_a_gray_image_is_convolved_in_mx(apply: Any) -> None:
-    text = convolution(x="1x1x5x5", w="8x1x3x3")
-    assert apply(text, ChooseMxConv2d()).ops() == ["stepwell_mx.conv2d.default"]
-
-
-def test_a_transposed_convolution_stays(refused: Any) -> None:
-    text = convolution(w="32x8x3x3", y="1x8x7x7", transposed=True)
-    refused(text, ChooseMxConv2d(), "no transposed MX convolution")
-
-
-def test_a_convolution_of_one_axis_stays(refused: Any) -> None:
-    text = convolution("1x32x5", "8x32x3", "1x8x3", axes=1)
-    refused(text, ChooseMxConv2d(), "have two spatial axes")
 
 
 def test_operands_of_two_types_stay(programs: Any) -> None:
@@ -107,16 +99,3 @@ def test_operands_of_two_types_stay(programs: Any) -> None:
     program, _ = programs(text)
     op = next(op for op in program.method().walk() if op.name == "aten.linear.default")
     assert "float32 by float16" in ChooseMxLinear().match(op, program).reason  # pyright: ignore
-
-
-def test_open_rows_become_mx(apply: Any) -> None:
-    size = '?x{}xf32, #stepwell.shape<["s0", {}]>'
-    text = linear().replace("2x64xf32", size.format(64, 64)).replace("2x3xf32", size.format(3, 3))
-    assert apply(text, ChooseMxLinear()).ops() == ["stepwell_mx.linear.default"]
-
-
-def test_images_of_symbolic_size_stay(refused: Any) -> None:
-    size = '1x{}x?x5xf32, #stepwell.shape<[1, {}, "s0", 5]>'
-    text = convolution(y="1x8x5x5", w="8x32x1x1").replace("1x32x5x5xf32", size.format(32, 32))
-    text = text.replace("1x8x5x5xf32", size.format(8, 8))
-    refused(text, ChooseMxConv2d(), "the shape is symbolic")

@@ -34,9 +34,11 @@ def test_a_profile_with_integers_keeps_them(programs: Any, written: Any) -> None
     assert converted(programs, written, *lines, target="tosa-1.0+fp+int") == 0
 
 
-def test_an_operator_that_the_profile_has_keeps_its_integers(programs: Any, written: Any) -> None:
-    index = "%j = tosa.add %k, %k : (i32[1, 3], i32[1, 3]) -> i32[1, 3]"
-    program, _ = programs(written("%k: i32[1, 3], %v: f32[1, 5, 2]", index, GATHER))
+def test_an_operator_that_the_profile_has_keeps_its_integers(programs: Any) -> None:
+    program, _ = programs("""
+        %j = tosa.add(%k: i32[1, 3], %k)
+        %y = tosa.gather(%v: f32[1, 5, 2], %j)
+        """)
     assert CountInFloats("tosa-1.0+fp").apply(program, History()) == 0
 
 

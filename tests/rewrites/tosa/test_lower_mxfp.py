@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from rewrite_cases import cases
+
 from stepwell.translate.lowerings.tosa import block_scaled
 
 LINEAR, CONV2D, QUANTIZE = (
@@ -40,8 +42,25 @@ def convolution(
 """
 
 
-def test_a_layer_of_doubles_is_refused(refused: Any) -> None:
-    refused(linear("f64"), LINEAR, "TOSA has no element type float64")
+test_lower_mxfp = cases(
+    LINEAR,
+    CONV2D,
+    QUANTIZE,
+    """
+lower-mx-linear-to-tosa: a layer of doubles -> refused: TOSA has no element type float64
+    %y = stepwell_mx.linear.default(%x: f64[2, 64], %w: weight f64[3, 64], none, "fp8e4m3", "fp8e4m3", "operators")
+lower-mx-conv2d-to-tosa: rows that no window reads are cut off -> tosa.transpose, tosa.const_shape, tosa.const_shape, tosa.slice, tosa.const_shape, tosa.const_shape, tosa.slice, tosa.cast, tosa.const, tosa.conv2d, tosa.transpose
+    %y = stepwell_mx.conv2d.default(%x: f32[1, 32, 6, 6], %w: weight f32[8, 32, 3, 3], none, [2, 2], [0, 0], [1, 1], 1, "fp6e2m3", "fp6e2m3", "types")
+lower-mx-conv2d-to-tosa: a convolution with a computed weight -> refused: computed at run time
+    %y = stepwell_mx.conv2d.default(%x: f32[1, 32, 5, 5], %w: f32[8, 32, 3, 3], none, [1, 1], [0, 0], [1, 1], 1, "fp6e2m3", "fp6e2m3", "types")
+lower-mx-conv2d-to-tosa: a convolution of either form lowers -> tosa.transpose, tosa.cast, tosa.const, tosa.conv2d, tosa.transpose
+    %y = stepwell_mx.conv2d.default(%x: f32[1, 32, 5, 5], %w: weight f32[8, 32, 3, 3], none, [1, 1], [0, 0], [1, 1], 1, "fp6e2m3", "fp6e2m3", "types")
+lower-mx-conv2d-to-tosa: a convolution of either form lowers -> tosa.transpose, tosa.cast_to_block_scaled, tosa.const, tosa.const_shape, tosa.const_shape, tosa.const_shape, tosa.conv2d_block_scaled, tosa.transpose
+    %y = stepwell_mx.conv2d.default(%x: f32[1, 32, 5, 5], %w: weight f32[8, 32, 3, 3], none, [1, 1], [0, 0], [1, 1], 1, "fp6e2m3", "fp6e2m3", "operators")
+lower-mx-quantize-to-tosa: rounding of doubles -> refused: TOSA has no element type float64
+    %y = stepwell_mx.quantize_dequantize.default(%x: f64[2, 32], "fp4e2m1")
+""",
+)
 
 
 def test_sums_in_bf16_of_other_floats_are_refused(programs: Any) -> None:
@@ -54,31 +73,6 @@ def test_two_payloads_have_no_operators(programs: Any) -> None:
     program, _ = programs(linear(second="mxint8"))
     op = next(op for op in program.method().walk() if op.name.startswith("stepwell_mx"))
     assert "needs block-scaled types" in LINEAR.match(op, program).reason  # pyright: ignore
-
-
-def test_rows_that_no_window_reads_are_cut_off(apply: Any) -> None:
-    done = apply(convolution(size=6, stride=2), CONV2D)
-    assert done.ops().count("tosa.slice") == 2
-
-
-def test_a_convolution_with_a_computed_weight_is_refused(refused: Any) -> None:
-    refused(convolution(computed=True), CONV2D, "computed at run time")
-
-
-def test_a_convolution_of_either_form_lowers(apply: Any) -> None:
-    assert "tosa.conv2d" in apply(convolution(), CONV2D).ops()
-    done = apply(convolution(form="operators"), CONV2D)
-    assert "tosa.conv2d_block_scaled" in done.ops()
-
-
-def test_rounding_of_doubles_is_refused(refused: Any) -> None:
-    x = "tensor<2x32xf64>"
-    text = f"""func.func @forward(%x: {x}) -> {x} {{
-  %y = stepwell_mx.quantize_dequantize.default(%x, "fp4e2m1") : ({x}) -> {x}
-  func.return %y : {x}
-}}
-"""
-    refused(text, QUANTIZE, "TOSA has no element type float64")
 
 
 def matched(programs: Any, text: str, rewrite: Any) -> Any:

@@ -1,91 +1,46 @@
 """Which casts between reals and integers TOSA has no operators for, each with its reason."""
 
-from typing import Any
-
-import pytest
+from rewrite_cases import cases
 
 from stepwell.translate.lowerings.tosa import borders
 
-OF_DOUBLES = "tensor<3x!quant.uniform<i8:f64, 0.5>>"
-ALONG = "tensor<2x3x!quant.uniform<i8:f32:0, {0.5:1, 0.25:2}>>"
-EMPTY = "tensor<0x3x!quant.uniform<i8:f32, 0.5>>"
-
-CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
-    "no elements": (
-        borders,
-        ("%x: f32[0, 3]", f"%y = quant.qcast %x : f32[0, 3] to {EMPTY}"),
-        "no empty tensors",
-    ),
-    "doubles": (
-        borders,
-        ("%x: tensor<3xf64>", f"%y = quant.qcast %x : tensor<3xf64> to {OF_DOUBLES}"),
-        "TOSA has no element type float64",
-    ),
-    "unsigned integers": (
-        borders,
-        ("%x: f32[3]", "%y = quant.qcast %x : f32[3] to tensor<3x!quant.uniform<u8:f32, 0.5>>"),
-        "TOSA has no uint8",
-    ),
-    "integers of 32 bits": (
-        borders,
-        ("%x: f32[3]", "%y = quant.qcast %x : f32[3] to i32<0.5>[3]"),
-        "activations are int32",
-    ),
-    "a zero point of 16 bits": (
-        borders,
-        ("%x: f32[3]", "%y = quant.qcast %x : f32[3] to i16<0.5:3>[3]"),
-        "zero points for 8-bit integers only",
-    ),
-    "zero points along an axis": (
-        borders,
-        ("%x: f32[2, 3]", f"%y = quant.qcast %x : f32[2, 3] to {ALONG}"),
-        "one zero point",
-    ),
-    "unsigned integers as reals": (
-        borders,
-        (
-            "%x: tensor<3x!quant.uniform<u8:f32, 0.5>>",
-            "%y = quant.dcast %x : tensor<3x!quant.uniform<u8:f32, 0.5>> to f32[3]",
-        ),
-        "TOSA has no uint8",
-    ),
-}
+test_lower_quantized_casts = cases(
+    borders,
+    """
+no elements -> refused: no empty tensors
+    %y = quant.qcast(%x: f32[0, 3]) -> i8<0.5>[0, 3]
+what tosa does not quantize -> refused: TOSA has no element type float64
+    %y = quant.qcast(%x: f64[3]) -> !quant.uniform<i8:f64, 0.5>[3]
+unsigned integers -> refused: TOSA has no uint8
+    %y = quant.qcast(%x: f32[3]) -> !quant.uniform<u8:f32, 0.5>[3]
+integers of 32 bits -> refused: activations are int32
+    %y = quant.qcast(%x: f32[3]) -> i32<0.5>[3]
+a zero point of 16 bits -> refused: zero points for 8-bit integers only
+    %y = quant.qcast(%x: f32[3]) -> i16<0.5:3>[3]
+zero points along an axis -> refused: one zero point
+    %y = quant.qcast(%x: f32[2, 3]) -> i8<:0, {0.5:1, 0.25:2}>[2, 3]
+unsigned integers as reals -> refused: TOSA has no uint8
+    %y = quant.dcast(%x: !quant.uniform<u8:f32, 0.5>[3])
+""",
+)
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_what_tosa_does_not_quantize_is_left(refused: Any, written: Any, name: str) -> None:
-    rewrite, lines, reason = CASES[name]
-    refused(written(*lines), rewrite, reason)
-
-
-TAKEN = {
-    "a zero point": "tensor<2x3x!quant.uniform<i8:f32, 0.1:-5>>",
-    "a narrow range": "tensor<2x3x!quant.uniform<i8<-7:7>:f32, 0.1:2>>",
-    "a scale of one": "tensor<2x3x!quant.uniform<i8:f32, 1.0>>",
-    "16 bits": "tensor<2x3x!quant.uniform<i16:f32, 0.001>>",
-    "scales along an axis": "tensor<2x3x!quant.uniform<i8:f32:0, {0.5, 0.25}>>",
-    "halves": "tensor<2x3x!quant.uniform<i8:f16, 0.1:3>>",
-}
-
-
-@pytest.mark.parametrize("name", TAKEN)
-def test_reals_of_the_integers_are_the_same_to_the_bit(apply: Any, name: str) -> None:
-    held = TAKEN[name]
-    reals = "tensor<2x3xf16>" if "f16" in held else "tensor<2x3xf32>"
-    text = (
-        f"func.func @forward(%x: {reals}) -> {reals} {{\n"
-        f"  %q = quant.qcast %x : {reals} to {held}\n"
-        f"  %y = quant.dcast %q : {held} to {reals}\n"
-        f"  func.return %y : {reals}\n}}\n"
-    )
-    done = apply(text, *(rule() for rule in borders.RULES))
-    assert done.count == 2 and not any(name.startswith("quant.q") for name in done.ops())
-
-
-def test_zero_points_along_an_axis_are_subtracted(apply: Any) -> None:
-    text = (
-        f"func.func @forward(%x: {ALONG}) -> tensor<2x3xf32> {{\n"
-        f"  %y = quant.dcast %x : {ALONG} to tensor<2x3xf32>\n"
-        "  func.return %y : tensor<2x3xf32>\n}\n"
-    )
-    assert "tosa.sub" in apply(text, *(rule() for rule in borders.RULES)).ops()
+test_lower_quantized_casts_together = cases(
+    borders,
+    """
+a zero point -> applied 2 times; tosa.mul, tosa.cast, tosa.rescale, tosa.cast, tosa.sub, tosa.mul
+    %q = quant.qcast(%x: f32[2, 3]) -> i8<0.1:-5>[2, 3]; %y = quant.dcast(%q)
+a narrow range -> applied 2 times; tosa.mul, tosa.cast, tosa.rescale, tosa.clamp, tosa.cast, tosa.sub, tosa.mul
+    %q = quant.qcast(%x: f32[2, 3]) -> i8<-7:7; 0.1:2>[2, 3]; %y = quant.dcast(%q)
+a scale of one -> applied 2 times; tosa.cast, tosa.cast
+    %q = quant.qcast(%x: f32[2, 3]) -> i8<1.0>[2, 3]; %y = quant.dcast(%q)
+16 bits -> applied 2 times; tosa.mul, tosa.cast, tosa.cast, tosa.mul
+    %q = quant.qcast(%x: f32[2, 3]) -> i16<0.001>[2, 3]; %y = quant.dcast(%q)
+scales along an axis -> applied 2 times; tosa.mul, tosa.cast, tosa.cast, tosa.mul
+    %q = quant.qcast(%x: f32[2, 3]) -> i8<:0, {0.5, 0.25}>[2, 3]; %y = quant.dcast(%q)
+reals of the integers are the same to the bit -> applied 2 times; tosa.cast, tosa.mul, tosa.cast, tosa.rescale, tosa.cast, tosa.sub, tosa.mul, tosa.cast
+    %q = quant.qcast(%x: f16[2, 3]) -> !quant.uniform<i8:f16, 0.1:3>[2, 3]; %y = quant.dcast(%q)
+zero points along an axis are subtracted -> quant.scast, tosa.cast, tosa.sub, tosa.mul
+    %y = quant.dcast(%x: i8<:0, {0.5:1, 0.25:2}>[2, 3])
+""",
+)

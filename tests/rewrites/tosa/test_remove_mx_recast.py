@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 import torch
+from rewrite_cases import cases
 
 from stepwell.dialects.tosa_mxfp.numerics import (
     cast_from_block_scaled,
@@ -68,28 +69,28 @@ def test_numbers_that_may_round_to_inf_are_cast_again(refused: Any, small: str) 
     refused(text(small), RemoveMxRecast(), "near the largest float32")
 
 
-def test_bf16_values_are_cast_again(refused: Any) -> None:
-    refused(text(held="bf16"), RemoveMxRecast(), "bf16 does not hold")
-
-
-def test_another_payload_is_cast_again(refused: Any) -> None:
-    refused(text(again="f8E5M2"), RemoveMxRecast(), "different payloads")
-
-
-def test_codes_that_come_from_outside_are_cast_again(refused: Any) -> None:
-    block = "{block_size = BLOCK_SIZE_32}"
-    data, scale, value = "tensor<1x32xf8E4M3FN>", "tensor<1x1xf8E8M0FNU>", "tensor<1x32xf32>"
-    refused(
-        f"""func.func @forward(%x: {value}, %y: {value}) -> ({data}, {scale}) {{
-  %0, %1 = tosa.cast_to_block_scaled %x {block} : ({value}) -> ({data}, {scale})
-  %2, %3 = tosa.cast_to_block_scaled %y {block} : ({value}) -> ({data}, {scale})
-  %4 = tosa.cast_from_block_scaled %0, %3 {block} : ({data}, {scale}) -> {value}
-  %5, %6 = tosa.cast_to_block_scaled %4 {block} : ({value}) -> ({data}, {scale})
-  func.return %5, %6 : {data}, {scale}
-}}
+test_remove_mx_recast = cases(
+    RemoveMxRecast,
+    """
+bf16 values are cast again -> refused: bf16 does not hold
+    %b = tosa.tanh(%x: f32[1, 2, 32])
+    %v2, %v3 = tosa.cast_to_block_scaled %b {block_size = BLOCK_SIZE_32} : (f32[1, 2, 32]) -> (f8E4M3FN[1, 2, 32], f8E8M0FNU[1, 2, 1])
+    %v4 = tosa.cast_from_block_scaled %v2, %v3 {block_size = BLOCK_SIZE_32} : (f8E4M3FN[1, 2, 32], f8E8M0FNU[1, 2, 1]) -> bf16[1, 2, 32]
+    %v5, %v6 = tosa.cast_to_block_scaled %v4 {block_size = BLOCK_SIZE_32} : (bf16[1, 2, 32]) -> (f8E4M3FN[1, 2, 32], f8E8M0FNU[1, 2, 1])
+another payload is cast again -> refused: different payloads
+    %b = tosa.tanh(%x: f32[1, 2, 32])
+    %v2, %v3 = tosa.cast_to_block_scaled %b {block_size = BLOCK_SIZE_32} : (f32[1, 2, 32]) -> (f8E4M3FN[1, 2, 32], f8E8M0FNU[1, 2, 1])
+    %v4 = tosa.cast_from_block_scaled %v2, %v3 {block_size = BLOCK_SIZE_32} : (f8E4M3FN[1, 2, 32], f8E8M0FNU[1, 2, 1]) -> f32[1, 2, 32]
+    %v5, %v6 = tosa.cast_to_block_scaled %v4 {block_size = BLOCK_SIZE_32} : (f32[1, 2, 32]) -> (f8E5M2[1, 2, 32], f8E8M0FNU[1, 2, 1])
+codes that come from outside are cast again -> unchanged
+    %x: f32[1, 32]
+    %v2, %v3 = tosa.cast_to_block_scaled %x {block_size = BLOCK_SIZE_32} : (f32[1, 32]) -> (f8E4M3FN[1, 32], f8E8M0FNU[1, 1])
+    %y: f32[1, 32]
+    %v4, %v5 = tosa.cast_to_block_scaled %y {block_size = BLOCK_SIZE_32} : (f32[1, 32]) -> (f8E4M3FN[1, 32], f8E8M0FNU[1, 1])
+    %v6 = tosa.cast_from_block_scaled %v2, %v5 {block_size = BLOCK_SIZE_32} : (f8E4M3FN[1, 32], f8E8M0FNU[1, 1]) -> f32[1, 32]
+    %v7, %v8 = tosa.cast_to_block_scaled %v6 {block_size = BLOCK_SIZE_32} : (f32[1, 32]) -> (f8E4M3FN[1, 32], f8E8M0FNU[1, 1])
 """,
-        RemoveMxRecast(),
-    )
+)
 
 
 def test_a_block_scaled_input_is_cast_again(programs: Any) -> None:

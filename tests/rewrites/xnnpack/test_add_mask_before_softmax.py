@@ -4,85 +4,102 @@ from typing import Any
 
 import pytest
 import torch
+from rewrite_cases import cases
 from torch import nn
 from torch.export import export
 
 import stepwell
 from stepwell.translate.rewrites.attention.add_mask_before_softmax import AddMaskBeforeSoftmax
 
-Q, K, S = "tensor<2x3x4xf32>", "tensor<2x4x3xf32>", "tensor<2x3x3xf32>"
-M = "tensor<3x3xi1>"
-LEAST = "-3.4028234663852886e+38"
-MASK = f'%m = stepwell.weight <"m#causal"> "buffer" : {M}'
-PRODUCT = f"%s = aten.bmm.default(%q, %k) : ({Q}, {K}) -> {S}"
-FILLED = f"%f = aten.where.ScalarOther(%m, %s, {{}}) : ({M}, {S}) -> {S}"
-SOFTMAX = f"%y = aten._softmax.default(%f, 2, false) : ({S}) -> {S}"
+test_add_mask_before_softmax = cases(
+    AddMaskBeforeSoftmax,
+    """
+what closes a score is added -> aten.bmm.default, aten.add.Tensor, aten._softmax.default
+    - %s = aten.bmm.default(%q: f32[2, 3, 4], %k: f32[2, 4, 3])
+      %f = aten.where.ScalarOther(%m: buffer "m#causal" i1[3, 3], %s, -inf)
+      %y = aten._softmax.default(%f, 2, false)
+    - %s = aten.bmm.default(%q: f32[2, 3, 4], %k: f32[2, 4, 3])
+      %f = aten.where.ScalarOther(%m: buffer "m#causal" i1[3, 3], %s, -3.4028234663852886e+38)
+      %y = aten._softmax.default(%f, 2, false)
+a mask says what is filled or what is kept -> aten.bmm.default, aten.add.Tensor, aten._softmax.default
+    # `masked_fill` fills where the mask is true: nowhere here.
+    %s = aten.bmm.default(%q: f32[2, 3, 4], %k: f32[2, 4, 3])
+    %f = aten.masked_fill.Scalar(%s, %c: buffer "c#zeros" i1[3, 3], -inf)
+    %y = aten._softmax.default(%f, 2, false)
+views of the heads may stand in front of the softmax -> applied once
+    %s = aten.bmm.default(%q: f32[2, 3, 4], %k: f32[2, 4, 3])
+    %f = aten.where.ScalarOther(%m: buffer "m#causal" i1[3, 3], %s, -inf)
+    %v = aten.view.default(%f, [1, 2, 3, 3])
+    %y = aten._softmax.default(%v, -1, false)
+a constant that scores are the sum with takes the mask -> aten.bmm.default, aten.add.Tensor, aten._softmax.default
+    %s = aten.bmm.default(%q: f32[2, 3, 4], %k: f32[2, 4, 3])
+    %b = aten.add.Tensor(%s, %a: buffer "slopes" f32[2, 1, 3])
+    %f = aten.where.ScalarOther(%m: buffer "m#causal" i1[3, 3], %b, -3.4028234663852886e+38)
+    %y = aten._softmax.default(%f, 2, false)
+a mask that attention adds is masked by a sum -> applied once
+    %s = aten.bmm.default(%q: f32[2, 3, 4], %k: f32[2, 4, 3])
+    %f = aten.where.ScalarOther(%m: buffer "m#causal" i1[3, 3], %s, -inf)
+    %w = aten.scaled_dot_product_attention.default(%z: f32[2, 3, 3], %z, %z, %f)
+    %y = aten.neg.default(%w)
+another number -> unchanged
+    %s = aten.bmm.default(%q: f32[2, 3, 4], %k: f32[2, 4, 3])
+    %f = aten.where.ScalarOther(%m: buffer "m#causal" i1[3, 3], %s, -10000.0)
+    %y = aten._softmax.default(%f, 2, false)
+a softmax over the queries -> unchanged
+    %s = aten.bmm.default(%q: f32[2, 3, 4], %k: f32[2, 4, 3])
+    %f = aten.where.ScalarOther(%m: buffer "m#causal" i1[3, 3], %s, -inf)
+    %y = aten._softmax.default(%f, 1, false)
+no softmax -> unchanged
+    %s = aten.bmm.default(%q: f32[2, 3, 4], %k: f32[2, 4, 3])
+    %y = aten.where.ScalarOther(%m: buffer "m#causal" i1[3, 3], %s, -inf)
+a view of the rows in front of the softmax -> unchanged
+    %s = aten.bmm.default(%q: f32[2, 3, 4], %k: f32[2, 4, 3])
+    %f = aten.where.ScalarOther(%m: buffer "m#causal" i1[3, 3], %s, -inf)
+    %v = aten.view.default(%f, [2, 9])
+    %w = aten._softmax.default(%v, 1, false)
+    %y = aten.view.default(%w, [2, 3, 3])
+scores that are read elsewhere too -> unchanged
+    %s = aten.bmm.default(%q: f32[2, 3, 4], %k: f32[2, 4, 3])
+    %f = aten.where.ScalarOther(%m: buffer "m#causal" i1[3, 3], %s, -inf)
+    %w = aten._softmax.default(%f, 2, false)
+    %r = aten.relu.default(%f)
+    %y = aten.add.Tensor(%w, %r)
+no product -> unchanged
+    %s = aten.bmm.default(%q: f32[2, 3, 4], %k: f32[2, 4, 3])
+    %f = aten.where.ScalarOther(%m: buffer "m#causal" i1[3, 3], %z: f32[2, 3, 3], -inf)
+    %y = aten._softmax.default(%f, 2, false)
+another tensor instead of a number -> unchanged
+    %s = aten.bmm.default(%q: f32[2, 3, 4], %k: f32[2, 4, 3])
+    %f = aten.where.self(%m: buffer "m#causal" i1[3, 3], %s, %z: f32[2, 3, 3])
+    %y = aten._softmax.default(%f, 2, false)
+scores that the mask repeats -> unchanged
+    %s = aten.bmm.default(%q: f32[2, 3, 4], %k: f32[2, 4, 3])
+    %l = aten.bmm.default(%q, %j: buffer f32[2, 4, 1])
+    %f = aten.where.ScalarOther(%m: buffer "m#causal" i1[3, 3], %l, -inf)
+    %y = aten._softmax.default(%f, 2, false)
+the least half does not absorb a score -> unchanged
+    %s = aten.bmm.default(%q: f16[2, 3, 4], %k: f16[2, 4, 3])
+    %f = aten.where.ScalarOther(%m: buffer "m#causal" i1[3, 3], %s, -65504.0)
+    %y = aten._softmax.default(%f, 2, false)
+""",
+)
 
 
-def text(method: Any, *lines: str, gives: str = S) -> str:
-    return method(f"%q: {Q}, %k: {K}, %z: {S}, %late: {M}", MASK, PRODUCT, *lines, gives=gives)
-
-
-@pytest.mark.parametrize("number", ["-inf", LEAST])
-def test_what_closes_a_score_is_added(number: str, apply: Any, method: Any) -> None:
-    done = apply(text(method, FILLED.format(number), SOFTMAX), AddMaskBeforeSoftmax())
-    assert done.ops() == ["aten.bmm.default", "aten.add.Tensor", "aten._softmax.default"]
-
-
-def test_a_mask_says_what_is_filled_or_what_is_kept(apply: Any, method: Any) -> None:
-    """`masked_fill` fills where the mask is true: nowhere here."""
-    held = '%c = stepwell.weight <"c#zeros"> "buffer" : tensor<3x3xi1>'
-    fill = f"%f = aten.masked_fill.Scalar(%s, %c, -inf) : ({S}, {M}) -> {S}"
-    done = apply(text(method, held, fill, SOFTMAX), AddMaskBeforeSoftmax())
-    assert done.ops() == ["aten.bmm.default", "aten.add.Tensor", "aten._softmax.default"]
-
-
-def test_views_of_the_heads_may_stand_in_front_of_the_softmax(apply: Any, method: Any) -> None:
-    wide = "tensor<1x2x3x3xf32>"
-    lines = (
-        FILLED.format("-inf"),
-        f"%v = aten.view.default(%f, [1, 2, 3, 3]) : ({S}) -> {wide}",
-        f"%y = aten._softmax.default(%v, -1, false) : ({wide}) -> {wide}",
-    )
-    assert apply(text(method, *lines, gives=wide), AddMaskBeforeSoftmax()).count == 1
-
-
-def test_a_mask_of_run_time_chooses_between_two_numbers(apply: Any, method: Any) -> None:
+def test_a_mask_of_run_time_chooses_between_two_numbers(apply: Any) -> None:
     """An element for each of its own: heads that share it are not filled one by one."""
-    wide, narrow = "tensor<2x3x3xi1>", "tensor<1x1x3xi1>"
-    lines = (
-        f"%e = aten.expand.default(%l, [2, 3, 3]) : ({narrow}) -> {wide}",
-        f"%f = aten.masked_fill.Scalar(%s, %e, {LEAST}) : ({S}, {wide}) -> {S}",
-        SOFTMAX,
+    done = apply(
+        """
+        %s = aten.bmm.default(%q: f32[2, 3, 4], %k: f32[2, 4, 3])
+        %e = aten.expand.default(%l: i1[1, 1, 3], [2, 3, 3])
+        %f = aten.masked_fill.Scalar(%s, %e, -3.4028234663852886e+38)
+        %y = aten._softmax.default(%f, 2, false)
+        """,
+        AddMaskBeforeSoftmax(),
     )
-    given = method(f"%q: {Q}, %k: {K}, %l: {narrow}", PRODUCT, *lines, gives=S)
-    done = apply(given, AddMaskBeforeSoftmax())
     assert done.ops() == [
         "aten.bmm.default", "aten.where.self", "aten.add.Tensor", "aten._softmax.default",
     ]  # fmt: skip
     assert "-> tensor<1x1x3xf32>" in done.text
-
-
-def test_a_constant_that_scores_are_the_sum_with_takes_the_mask(apply: Any, method: Any) -> None:
-    slopes = "tensor<2x1x3xf32>"
-    lines = (
-        f'%a = stepwell.weight <"slopes"> "buffer" : {slopes}',
-        f"%b = aten.add.Tensor(%s, %a) : ({S}, {slopes}) -> {S}",
-        FILLED.format(LEAST).replace("%s", "%b"),
-        SOFTMAX,
-    )
-    done = apply(text(method, *lines), AddMaskBeforeSoftmax())
-    assert done.ops() == ["aten.bmm.default", "aten.add.Tensor", "aten._softmax.default"]
-
-
-def test_a_mask_that_attention_adds_is_masked_by_a_sum(apply: Any, method: Any) -> None:
-    lines = (
-        FILLED.format("-inf"),
-        f"%w = aten.scaled_dot_product_attention.default(%z, %z, %z, %f) : ({S}, {S}, {S}, {S}) "
-        f"-> {S}",
-        f"%y = aten.neg.default(%w) : ({S}) -> {S}",
-    )
-    assert apply(text(method, *lines), AddMaskBeforeSoftmax()).count == 1
 
 
 class Masked(nn.Module):
@@ -121,44 +138,3 @@ def test_scores_that_may_be_infinite_are_filled_outside() -> None:
     assert dict(lowered.report.outside)["aten.masked_fill.Scalar"] == 1
     freely = stepwell.lower(export(model, given), "xnnpack", numerics="finite")
     assert freely.report.delegates == 1
-
-
-NEAR_MISSES: dict[str, tuple[str, ...]] = {
-    "another number": (FILLED.format("-10000.0"), SOFTMAX),
-    "a softmax over the queries": (FILLED.format("-inf"), SOFTMAX.replace(", 2,", ", 1,")),
-    "no softmax": (FILLED.format("-inf").replace("%f", "%y"),),
-    "a view of the rows in front of the softmax": (
-        FILLED.format("-inf"),
-        f"%v = aten.view.default(%f, [2, 9]) : ({S}) -> tensor<2x9xf32>",
-        "%w = aten._softmax.default(%v, 1, false) : (tensor<2x9xf32>) -> tensor<2x9xf32>",
-        f"%y = aten.view.default(%w, [2, 3, 3]) : (tensor<2x9xf32>) -> {S}",
-    ),
-    "scores that are read elsewhere too": (
-        FILLED.format("-inf"),
-        SOFTMAX.replace("%y", "%w"),
-        f"%r = aten.relu.default(%f) : ({S}) -> {S}",
-        f"%y = aten.add.Tensor(%w, %r) : ({S}, {S}) -> {S}",
-    ),
-    "no product": (FILLED.format("-inf").replace("%s", "%z"), SOFTMAX),
-    "another tensor instead of a number": (
-        f"%f = aten.where.self(%m, %s, %z) : ({M}, {S}, {S}) -> {S}",
-        SOFTMAX,
-    ),
-    "scores that the mask repeats": (
-        f"%l = aten.bmm.default(%q, %j) : ({Q}, tensor<2x4x1xf32>) -> tensor<2x3x1xf32>",
-        f"%f = aten.where.ScalarOther(%m, %l, -inf) : ({M}, tensor<2x3x1xf32>) -> {S}",
-        SOFTMAX,
-    ),
-}
-
-
-@pytest.mark.parametrize("name", NEAR_MISSES)
-def test_the_fill_stays_with(name: str, refused: Any, method: Any) -> None:
-    held = '%j = stepwell.weight <"j"> "buffer" : tensor<2x4x1xf32>'
-    refused(text(method, held, *NEAR_MISSES[name]), AddMaskBeforeSoftmax())
-
-
-def test_the_least_half_does_not_absorb_a_score(refused: Any, method: Any) -> None:
-    q, k, s = (type_.replace("f32", "f16") for type_ in (Q, K, S))
-    lines = (line.replace("f32", "f16") for line in (PRODUCT, FILLED.format("-65504.0"), SOFTMAX))
-    refused(method(f"%q: {q}, %k: {k}", MASK, *lines, gives=s), AddMaskBeforeSoftmax())

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from rewrite_cases import cases
 
 from stepwell.dialects.xnnpack.costs import COSTS
 from stepwell.dialects.xnnpack.spatial import Convolution2d
@@ -106,36 +107,35 @@ def test_it_stays_one_node(name: str, refused: Any, method: Any) -> None:
     refused(convolved(method, **changes), FREE, reason)
 
 
-def opened(text: str, shape: str, sizes: str) -> str:
-    """A text whose images of 8 by 8 pixels have an open size."""
-    for channels in (4, 6):
-        symbolic = f"tensor<{shape}x{channels}xf32, #stepwell.shape<[{sizes}, {channels}]>>"
-        text = text.replace(f"tensor<1x8x8x{channels}xf32>", symbolic)
-    return text
+test_convolve_by_winograd = cases(
+    FREE,
+    """
+an image of symbolic size -> refused: symbolic
+    %x: f32[1, h, 8, 4], %w: weight f32[6, 3, 3, 4]
+    %y = xnnpack.convolution_2d(%x, %w, groups=1, padding=[1, 1, 1, 1], stride=[1, 1], dilation=[1, 1]) : (f32[1, h, 8, 4], f32[6, 3, 3, 4]) -> f32[1, h, 8, 6]
+it pays -> applied once
+    - %x: f32[n, 8, 8, 4], %w: weight f32[6, 3, 3, 4], %b: weight f32[6]
+      %y = xnnpack.convolution_2d(%x, %w, %b, groups=1, padding=[1, 1, 1, 1], stride=[1, 1], dilation=[1, 1]) : (f32[n, 8, 8, 4], f32[6, 3, 3, 4], f32[6]) -> f32[n, 8, 8, 6]
+    - %x: f32[1, 8, 8, 4], %w: weight f32[6, 3, 3, 4], %b: weight f32[6]
+      %y = xnnpack.convolution_2d(%x, %w, %b, groups=1, padding=[1, 1, 1, 1], stride=[1, 1], dilation=[1, 1]) : (f32[1, 8, 8, 4], f32[6, 3, 3, 4], f32[6]) -> f32[1, 8, 8, 6]
+stored weights -> unchanged
+    %w = quant.scast(%i: weight "w" i8[6, 3, 3, 4]) -> i8<0.125>[6, 3, 3, 4]
+    %x: i8<0.5>[1, 8, 8, 4]
+    %y = xnnpack.convolution_2d(%x, %w, groups=1, padding=[1, 1, 1, 1], stride=[1, 1], dilation=[1, 1]) : (i8<0.5>[1, 8, 8, 4], i8<0.125>[6, 3, 3, 4]) -> i8<0.5>[1, 8, 8, 6]
+""",
+)
 
 
-def test_an_image_of_symbolic_size_stays(refused: Any, method: Any) -> None:
-    refused(opened(convolved(method), "1x?x8", '1, "h", 8'), FREE, "symbolic")
-
-
-@pytest.mark.parametrize("costs", [FREE, ConvolveByWinograd()], ids=["it pays", "it does not"])
-def test_any_number_of_images_is_tiled_where_one_is(
-    costs: ConvolveByWinograd, apply: Any, method: Any
-) -> None:
-    done = apply(opened(convolved(method, bias=True), "?x8x8", '"n", 8, 8'), costs)
-    assert done.count == apply(convolved(method, bias=True), costs).count
-
-
-def test_stored_weights_stay(refused: Any, method: Any) -> None:
-    w = "tensor<6x3x3x4x!quant.uniform<i8:f32, 0.125>>"
-    x, y = (f"tensor<1x8x8x{n}x!quant.uniform<i8:f32, 0.5>>" for n in (4, 6))
-    lines = (
-        '%i = stepwell.weight <"w"> "parameter" : tensor<6x3x3x4xi8>',
-        f"%w = quant.scast %i : tensor<6x3x3x4xi8> to {w}",
-        f"%y = xnnpack.convolution_2d(%x, %w, groups=1, padding=[1, 1, 1, 1], stride=[1, 1], dilation=[1, 1]) : ({x}, {w}) -> {y}",
-    )
-    refused(method(f"%x: {x}", *lines, gives=y), FREE)
-
-
-def test_few_channels_stay(refused: Any, method: Any) -> None:
-    refused(convolved(method), ConvolveByWinograd(), "cost more")
+test_convolve_by_winograd_together = cases(
+    ConvolveByWinograd,
+    """
+it does not -> applied 0 times
+    - %x: f32[n, 8, 8, 4], %w: weight f32[6, 3, 3, 4], %b: weight f32[6]
+      %y = xnnpack.convolution_2d(%x, %w, %b, groups=1, padding=[1, 1, 1, 1], stride=[1, 1], dilation=[1, 1]) : (f32[n, 8, 8, 4], f32[6, 3, 3, 4], f32[6]) -> f32[n, 8, 8, 6]
+    - %x: f32[1, 8, 8, 4], %w: weight f32[6, 3, 3, 4], %b: weight f32[6]
+      %y = xnnpack.convolution_2d(%x, %w, %b, groups=1, padding=[1, 1, 1, 1], stride=[1, 1], dilation=[1, 1]) : (f32[1, 8, 8, 4], f32[6, 3, 3, 4], f32[6]) -> f32[1, 8, 8, 6]
+few channels -> refused: cost more
+    %x: f32[1, 8, 8, 4], %w: weight f32[6, 3, 3, 4]
+    %y = xnnpack.convolution_2d(%x, %w, groups=1, padding=[1, 1, 1, 1], stride=[1, 1], dilation=[1, 1]) : (f32[1, 8, 8, 4], f32[6, 3, 3, 4]) -> f32[1, 8, 8, 6]
+""",
+)

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from rewrite_cases import cases
 
 from stepwell.ir.rewriting.rewrite import Rewrite
 from stepwell.translate.decompositions import floats
@@ -11,7 +12,6 @@ from stepwell.translate.rewrites.xnnpack.nodes.lower_elementwise import RULES
 
 (CAST_NODE,) = (rule() for rule in RULES if rule.name == "lower-float-cast")
 X, HALF = "tensor<2x4xf32>", "tensor<2x4xf16>"
-IMAGE, FILTER = "tensor<1x4x3x3xf16>", "tensor<4x4x1x1xf16>"
 
 
 def one(method: Any, line: str, given: str, gives: str, before: str = "") -> str:
@@ -48,39 +48,24 @@ def test_it_stays(name: str, apply: Any, method: Any):
     assert any(reason in held for held in done.reasons) or not reason
 
 
-def test_a_constant_is_cast_at_compile_time(refused: Any, method: Any):
-    lines = (
-        f'%w = stepwell.weight <"w"> "parameter" : {X}',
-        f"%c = aten._to_copy.default(%w, dtype=f16) : ({X}) -> {HALF}",
-        f"%y = aten.add.Tensor(%x, %c) : ({HALF}, {HALF}) -> {HALF}",
-    )
-    refused(method(f"%x: {HALF}", *lines, gives=HALF), CAST_NODE, "one that is computed")
-
-
-def test_a_convolution_of_halves_has_a_kernel(refused: Any, method: Any):
-    line = (
-        "%y = aten.convolution.default(%x, %w, none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1)"
-        f" : ({IMAGE}, {FILTER}) -> {IMAGE}"
-    )
-    weight = f'%w = stepwell.weight <"w"> "parameter" : {FILTER}'
-    refused(method(f"%x: {IMAGE}", weight, line, gives=IMAGE), step(floats.widen_halves))
-
-
-def test_a_hardsigmoid_that_becomes_a_hardswish_stays(refused: Any, method: Any):
-    lines = (
-        f"%s = aten.hardsigmoid.default(%x) : ({HALF}) -> {HALF}",
-        f"%y = aten.mul.Tensor(%x, %s) : ({HALF}, {HALF}) -> {HALF}",
-    )
-    refused(method(f"%x: {HALF}", *lines, gives=HALF), step(floats.widen_halves))
-
-
-@pytest.mark.parametrize("real", ["f16", "bf16", "f32"])
-def test_steps_of_halves_are_measured_in_single(real: str, apply: Any, method: Any):
-    """ExecuTorch's kernel ends the process on anything else."""
-    line = (
-        "%y, %z = quantized_decomposed.choose_qparams.tensor(%x, -128, 127, 0.0001, i8)"
-        f" : (tensor<2x4x{real}>) -> (tensor<1xf64>, tensor<1xi64>)"
-    )
-    text = method(f"%x: tensor<2x4x{real}>", line, gives="tensor<1xf64>")
-    done = apply(text, step(floats.widen_measured_range))
-    assert done.count == (real != "f32")
+test_halves_in_single = cases(
+    RULES,
+    floats,
+    """
+lower-float-cast: a constant is cast at compile time -> refused: one that is computed
+    %c = aten._to_copy.default(%w: weight f32[2, 4], dtype=f16)
+    %y = aten.add.Tensor(%x: f16[2, 4], %c)
+widen-halves: a convolution of halves has a kernel -> unchanged
+    %y = aten.convolution.default(%x: f16[1, 4, 3, 3], %w: weight f16[4, 4, 1, 1], none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1)
+widen-halves: a hardsigmoid that becomes a hardswish -> unchanged
+    %s = aten.hardsigmoid.default(%x: f16[2, 4])
+    %y = aten.mul.Tensor(%x, %s)
+widen-measured-range: steps of halves are measured in single -> applied once
+    # ExecuTorch's kernel ends the process on anything else.
+    - %y, %z = quantized_decomposed.choose_qparams.tensor(%x: f16[2, 4], -128, 127, 0.0001, i8); return %y
+    - %y, %z = quantized_decomposed.choose_qparams.tensor(%x: bf16[2, 4], -128, 127, 0.0001, i8); return %y
+widen-measured-range: steps of halves are measured in single -> applied 0 times
+    %y, %z = quantized_decomposed.choose_qparams.tensor(%x: f32[2, 4], -128, 127, 0.0001, i8)
+    return %y
+""",
+)

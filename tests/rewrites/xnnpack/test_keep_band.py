@@ -5,13 +5,12 @@ from typing import Any
 
 import pytest
 import torch
+from rewrite_cases import cases
 from torch import Tensor, nn
 from torch.export import export
 
 import stepwell
 from stepwell.translate.rewrites.xnnpack.convolutions.keep_band import KeepBand
-
-X, SIX = "tensor<2x3x3xf32>", "tensor<3x3xi1>"
 
 
 def band(rows: int, columns: int, low: int, high: int) -> Tensor:
@@ -46,51 +45,31 @@ def test_numbers_of_all_classes_are_kept_and_hidden_to_the_bit(rows: int, column
         assert torch.equal(found.view(torch.int32), wanted.view(torch.int32))
 
 
-def filled(mask: str, value: str = X, more: str = "") -> tuple[str, ...]:
-    held = f'%m = stepwell.weight <"{mask}"> "constant" : {SIX}'
-    types = f"({value}, {SIX})"
-    return held, more, f"%y = aten.masked_fill.Scalar(%x, %m, 0.0) : {types} -> {value}"
-
-
-def test_a_mask_that_is_no_band_is_refused(refused: Any, method: Any):
+def test_a_mask_that_is_no_band_is_refused(refused: Any):
     torch.manual_seed(1)
-    refused(method(f"%x: {X}", *filled("random"), gives=X), KeepBand(), "no band")
+    refused(
+        '%y = aten.masked_fill.Scalar(%x: f32[2, 3, 3], %m: constant "random" i1[3, 3], 0.0)',
+        KeepBand(),
+        "no band",
+    )
 
 
-def test_a_value_of_which_nothing_is_kept_is_refused(refused: Any, method: Any):
-    line = f"%y = aten.tril.default(%x, -3) : ({X}) -> {X}"
-    refused(method(f"%x: {X}", line, gives=X), KeepBand(), "nothing of the value")
-
-
-def test_a_value_that_its_mask_repeats_is_refused(refused: Any, method: Any):
-    row = "tensor<1x3xf32>"
-    choice = f"%y = aten.where.ScalarOther(%m, %x, 0.0) : ({SIX}, {row}) -> tensor<3x3xf32>"
-    lines = (filled("#causal")[0], choice)
-    refused(method(f"%x: {row}", *lines, gives="tensor<3x3xf32>"), KeepBand(), "is broadcast")
-
-
-@pytest.mark.parametrize(
-    ("of", "reason"),
-    [
-        ("tensor<2x3x3xi64>", "not int64"),
-        ("tensor<513x16x16xf32>", "above 131072"),
-        ('tensor<2x?x3xf32, #stepwell.shape<[2, "s", 3]>>', "symbolic"),
-    ],
+test_keep_band = cases(
+    KeepBand,
+    """
+a value of which nothing is kept -> refused: nothing of the value
+    %y = aten.tril.default(%x: f32[2, 3, 3], -3)
+a value that its mask repeats -> refused: is broadcast
+    %y = aten.where.ScalarOther(%m: constant "#causal" i1[3, 3], %x: f32[1, 3], 0.0)
+what is no matrix of a few floats -> refused: not int64
+    %y = aten.tril.default(%x: i64[2, 3, 3])
+what is no matrix of a few floats -> refused: above 131072
+    %y = aten.tril.default(%x: f32[513, 16, 16])
+what is no matrix of a few floats -> refused: symbolic
+    %y = aten.tril.default(%x: f32[2, s, 3])
+a number that a half does not hold -> refused: does not fit
+    %y = aten.where.ScalarOther(%m: constant "#causal" i1[3, 3], %x: f16[2, 3, 3], 1e+30)
+a mask of run time stays -> applied 0 times
+    %y = aten.masked_fill.Scalar(%x: f32[2, 3, 3], %m: i1[3, 3], 0.0)
+""",
 )
-def test_what_is_no_matrix_of_a_few_floats_is_refused(
-    of: str, reason: str, refused: Any, method: Any
-):
-    line = f"%y = aten.tril.default(%x) : ({of}) -> {of}"
-    refused(method(f"%x: {of}", line, gives=of), KeepBand(), reason)
-
-
-def test_a_number_that_a_half_does_not_hold_is_refused(refused: Any, method: Any):
-    halves = X.replace("f32", "f16")
-    choice = f"%y = aten.where.ScalarOther(%m, %x, 1.0e+30) : ({SIX}, {halves}) -> {halves}"
-    lines = (filled("#causal")[0], choice)
-    refused(method(f"%x: {halves}", *lines, gives=halves), KeepBand(), "does not fit")
-
-
-def test_a_mask_of_run_time_stays(apply: Any, method: Any):
-    line = f"%y = aten.masked_fill.Scalar(%x, %m, 0.0) : ({X}, {SIX}) -> {X}"
-    assert apply(method(f"%x: {X}, %m: {SIX}", line, gives=X), KeepBand()).count == 0

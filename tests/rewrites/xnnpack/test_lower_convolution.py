@@ -3,14 +3,12 @@
 from typing import Any
 
 import pytest
+from rewrite_cases import cases
 
-from stepwell.ir.dtypes import f32
-from stepwell.ir.types import tensor
 from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.lowerings.xnnpack import convolutions
 
 X, W, Y = "tensor<1x3x6x6xf32>", "tensor<4x3x1x1xf32>", "tensor<1x4x6x6xf32>"
-WEIGHT = f'%w = stepwell.weight <"w"> "parameter" : {W}'
 PLAIN = "[1, 1], [0, 0], [1, 1], false, [0, 0], 1"
 
 
@@ -18,58 +16,28 @@ def convolved(x: str = X, w: str = W, y: str = Y, rest: str = PLAIN) -> str:
     return f"%y = aten.convolution.default(%x, %w, none, {rest}) : ({x}, {w}) -> {y}"
 
 
-def test_a_volume_is_refused(refused: Any, method: Any):
-    x, w, y = "tensor<1x3x6x6x6xf32>", "tensor<4x3x1x1x1xf32>", "tensor<1x4x6x6x6xf32>"
-    rest = "[1, 1, 1], [0, 0, 0], [1, 1, 1], false, [0, 0, 0], 1"
-    weight = f'%w = stepwell.weight <"w"> "parameter" : {w}'
-    text = method(f"%x: {x}", weight, convolved(x, w, y, rest), gives=y)
-    refused(text, step(convolutions.convolution), "rank 5")
-
-
-@pytest.mark.parametrize("sizes", [("s0", 6, 6), (1, "s0", 6), ("s0", "s1", "s2")])
-def test_symbolic_sizes_are_lowered(sizes: tuple[Any, ...], apply: Any, method: Any):
-    x, y = (str(tensor((sizes[0], channels, *sizes[1:]), f32)) for channels in (3, 4))
-    text = method(f"%x: {x}", WEIGHT, convolved(x, W, y), gives=y)
-    assert "xnnpack.convolution_2d" in apply(text, step(convolutions.convolution)).ops()
-
-
-LINE = "[1], [0], [1], false, [0], 1"
-
-
-def lines(sizes: tuple[Any, Any], method: Any) -> str:
-    """A pointwise convolution of lines."""
-    x, y = (str(tensor((sizes[0], channels, sizes[1]), f32)) for channels in (3, 4))
-    w = "tensor<4x3x1xf32>"
-    weight = f'%w = stepwell.weight <"w"> "parameter" : {w}'
-    return method(f"%x: {x}", weight, convolved(x, w, y, LINE), gives=y)
-
-
-@pytest.mark.parametrize("sizes", [("s0", 6), (2, "s0"), ("s0", "s1")])
-def test_lines_of_symbolic_sizes_are_lowered(sizes: tuple[Any, Any], apply: Any, method: Any):
-    assert (
-        "xnnpack.convolution_2d"
-        in apply(lines(sizes, method), step(convolutions.convolution)).ops()
-    )
-
-
-def test_a_filter_computed_at_run_time_is_refused(refused: Any, method: Any):
-    text = method(f"%x: {X}, %w: {W}", convolved(), gives=Y)
-    refused(text, step(convolutions.convolution), "the filter is computed")
-
-
-def test_a_bias_computed_at_run_time_is_refused(refused: Any, method: Any):
-    types = f"({X}, {W}, tensor<4xf32>) -> {Y}"
-    line = f"%y = aten.convolution.default(%x, %w, %b, {PLAIN}) : {types}"
-    text = method(f"%x: {X}, %b: tensor<4xf32>", WEIGHT, line, gives=Y)
-    refused(text, step(convolutions.convolution), "the bias is computed")
-
-
-def test_a_constant_bias_is_taken(apply: Any, method: Any):
-    types = f"({X}, {W}, tensor<4xf32>) -> {Y}"
-    bias = '%b = stepwell.weight <"b"> "parameter" : tensor<4xf32>'
-    line = f"%y = aten.convolution.default(%x, %w, %b, {PLAIN}) : {types}"
-    done = apply(method(f"%x: {X}", WEIGHT, bias, line, gives=Y), step(convolutions.convolution))
-    assert "xnnpack.convolution_2d" in done.ops()
+test_lower_convolution = cases(
+    convolutions,
+    """
+a volume -> refused: rank 5
+    %y = aten.convolution.default(%x: f32[1, 3, 6, 6, 6], %w: weight f32[4, 3, 1, 1, 1], none, [1, 1, 1], [0, 0, 0], [1, 1, 1], false, [0, 0, 0], 1)
+symbolic sizes are lowered -> xnnpack.static_transpose, xnnpack.convolution_2d, xnnpack.static_transpose
+    - %y = aten.convolution.default(%x: f32[s0, 3, 6, 6], %w: weight f32[4, 3, 1, 1], none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1)
+    - %y = aten.convolution.default(%x: f32[1, 3, s0, 6], %w: weight f32[4, 3, 1, 1], none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1)
+    - %y = aten.convolution.default(%x: f32[s0, 3, s1, s2], %w: weight f32[4, 3, 1, 1], none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1)
+lines of symbolic sizes are lowered -> xnnpack.static_reshape, xnnpack.static_transpose, xnnpack.convolution_2d, xnnpack.static_transpose, xnnpack.static_reshape
+    - %y = aten.convolution.default(%x: f32[s0, 3, 6], %w: weight f32[4, 3, 1], none, [1], [0], [1], false, [0], 1)
+    - %y = aten.convolution.default(%x: f32[2, 3, s0], %w: weight f32[4, 3, 1], none, [1], [0], [1], false, [0], 1)
+lines of symbolic sizes are lowered -> contains xnnpack.convolution_2d
+    %y = aten.convolution.default(%x: f32[s0, 3, s1], %w: weight f32[4, 3, 1], none, [1], [0], [1], false, [0], 1)
+a filter computed at run time -> refused: the filter is computed
+    %y = aten.convolution.default(%x: f32[1, 3, 6, 6], %w: f32[4, 3, 1, 1], none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1)
+a bias computed at run time -> refused: the bias is computed
+    %y = aten.convolution.default(%x: f32[1, 3, 6, 6], %w: weight f32[4, 3, 1, 1], %b: f32[4], [1, 1], [0, 0], [1, 1], false, [0, 0], 1)
+a constant bias is taken -> xnnpack.static_transpose, xnnpack.convolution_2d, xnnpack.static_transpose
+    %y = aten.convolution.default(%x: f32[1, 3, 6, 6], %w: weight f32[4, 3, 1, 1], %b: weight f32[4], [1, 1], [0, 0], [1, 1], false, [0, 0], 1)
+""",
+)
 
 
 @pytest.mark.parametrize("element", ["f16", "f32"])

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 import torch
 import torchao.quantization  # noqa: F401 (registers torchao's operators)
+from rewrite_cases import cases
 from torch.ao.quantization.fx import _decomposed  # noqa: F401 (registers quantized_decomposed)
 
 from stepwell.translate.lowerings.lowering import step
@@ -35,12 +36,6 @@ LINEAR = f"%y = aten.linear.default(%d, %r) : ({X}, {W}) -> {Y}"
 ARGUMENTS = f"%x: {X}, %o: {X}, %i: tensor<2x4xi8>, %e: tensor<1xf64>, %z: tensor<1xi64>"
 
 EACH, EACH32 = "tensor<2x1xf64>, tensor<2x1xi64>", "tensor<2xf32>, tensor<2xi8>"
-TOKEN = (
-    f"%s, %n = {Q}choose_qparams_per_token_asymmetric.default(%x, i8) : ({X}) -> ({EACH})",
-    f"%h = {Q}quantize_per_token.default(%x, %s, %n, -128, 127, i8) : ({X}, {EACH}) -> tensor<2x4xi8>",
-    f"%d = {Q}dequantize_per_token.default(%h, %s, %n, -128, 127, i8, f32)"
-    f" : (tensor<2x4xi8>, {EACH}) -> {X}",
-)
 AFFINE = (
     '%s, %n = torchao.choose_qparams_affine.default(%x, "ASYMMETRIC", [1, 4], i8, -128, 127, none,'
     f" none, i8) : ({X}) -> ({EACH32})",
@@ -153,52 +148,75 @@ def test_a_layer_stays(name: str, refused: Any, method: Any):
     refused(text, step(quantized_layers.dynamic_linear), reason)
 
 
-def test_a_layer_of_integers_is_not_one_of_floats(refused: Any, method: Any):
-    """`LowerQuantizedLinear` takes it, or nobody: its input has a scale already."""
-    given = "tensor<2x4x!quant.uniform<i8:f32, 0.5:3>>"
-    line = f"%d = quant.dcast %q : {given} to {X}"
-    refused(
-        method(f"%q: {given}", weight(), line, LINEAR, gives=Y),
-        step(quantized_layers.dynamic_linear),
-    )
-
-
-def test_a_float_weight_is_left_alone(refused: Any, method: Any):
-    line = f'%r = stepwell.weight <"r"> "parameter" : {W}'
-    text = method(f"%x: {X}", line, LINEAR.replace("%d", "%x"), gives=Y)
-    refused(text, step(quantized_layers.dynamic_linear))
-
-
-def test_a_computed_weight_is_left_alone(refused: Any, method: Any):
-    given = f"tensor<3x4x{STORED}>"
-    line = f"%r = quant.dcast %q : {given} to {W}"
-    text = method(f"%x: {X}, %q: {given}", line, LINEAR.replace("%d", "%x"), gives=Y)
-    refused(text, step(quantized_layers.dynamic_linear))
-
-
-def test_a_computed_bias_is_refused(refused: Any, method: Any):
-    line = f"%y = aten.linear.default(%x, %r, %b) : ({X}, {W}, tensor<3xf32>) -> {Y}"
-    text = method(f"%x: {X}, %b: tensor<3xf32>", weight(), line, gives=Y)
-    refused(text, step(quantized_layers.dynamic_linear), "the bias is computed")
-
-
-def test_rows_of_seven_axes_are_refused(refused: Any, method: Any):
-    x, y = (f"tensor<1x1x1x1x1x2x{n}xf32>" for n in (4, 3))
-    text = method(f"%d: {x}", weight(), LINEAR.replace(X, x).replace(Y, y), gives=y)
-    refused(text, step(quantized_layers.dynamic_linear), "rank 7")
-
-
-@pytest.mark.parametrize(
-    ("x", "w", "y"), [("4x", "3x4x", "3x"), ("2x4x", "4x", "2x")], ids=["input", "weight"]
+test_lower_dynamic_layers = cases(
+    quantized_layers,
+    """
+lower-dynamic-linear: a layer of integers is not one of floats -> unchanged
+    # `LowerQuantizedLinear` takes it, or nobody: its input has a scale already.
+    %t = quant.scast(%w: weight i8[3, 4]) -> i8<0.125>[3, 4]; %r = quant.dcast(%t)
+    %d = quant.dcast(%q: i8<0.5:3>[2, 4]); %y = aten.linear.default(%d, %r)
+lower-dynamic-linear: a float weight -> unchanged
+    %y = aten.linear.default(%x: f32[2, 4], %r: weight f32[3, 4])
+lower-dynamic-linear: a computed weight -> unchanged
+    %r = quant.dcast(%q: i8<0.125>[3, 4]); %y = aten.linear.default(%x: f32[2, 4], %r)
+lower-dynamic-linear: a computed bias -> refused: the bias is computed
+    %t = quant.scast(%w: weight i8[3, 4]) -> i8<0.125>[3, 4]; %r = quant.dcast(%t)
+    %y = aten.linear.default(%x: f32[2, 4], %r, %b: f32[3])
+lower-dynamic-linear: rows of seven axes -> refused: rank 7
+    %t = quant.scast(%w: weight i8[3, 4]) -> i8<0.125>[3, 4]; %r = quant.dcast(%t)
+    %y = aten.linear.default(%d: f32[1, 1, 1, 1, 1, 2, 4], %r)
+lower-dynamic-linear: a vector -> refused: a vector
+    - %t = quant.scast(%w: weight i8[3, 4]) -> i8<0.125>[3, 4]; %r = quant.dcast(%t)
+      %y = aten.linear.default(%x: f32[4], %r)
+    - %t = quant.scast(%w: weight i8[4]) -> i8<0.125>[4]; %r = quant.dcast(%t)
+      %y = aten.linear.default(%x: f32[2, 4], %r)
+lower-dynamic-convolution: rows of an image -> refused: each row
+    %t = quant.scast(%w: weight i8[3, 4, 1, 1]) -> i8<0.125>[3, 4, 1, 1]; %r = quant.dcast(%t)
+    %s, %n = quantized_decomposed.choose_qparams_per_token_asymmetric.default(%x: f32[1, 4, 5, 5], i8)
+    %h = quantized_decomposed.quantize_per_token.default(%x, %s, %n, -128, 127, i8)
+    %d = quantized_decomposed.dequantize_per_token.default(%h, %s, %n, -128, 127, i8, f32)
+    %y = aten.convolution.default(%d, %r, none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1)
+lower-dynamic-convolution: a computed bias -> refused: the bias is computed
+    %t = quant.scast(%w: weight i8[3, 4, 1, 1]) -> i8<0.125>[3, 4, 1, 1]; %r = quant.dcast(%t)
+    %s, %n = quantized_decomposed.choose_qparams.tensor(%x: f32[1, 4, 5, 5], -128, 127, 0.0001, i8)
+    %h = quantized_decomposed.quantize_per_tensor.tensor(%x, %s, %n, -128, 127, i8)
+    %d = quantized_decomposed.dequantize_per_tensor.tensor(%h, %s, %n, -128, 127, i8)
+    %y = aten.convolution.default(%d, %r, %b: f32[3], [1, 1], [0, 0], [1, 1], false, [0, 0], 1)
+lower-dynamic-convolution: an image of bfloats -> refused: quantizes float32
+    %t = quant.scast(%w: weight i8[3, 4, 1, 1]) -> i8<0.125>[3, 4, 1, 1]; %r = quant.dcast(%t)
+    %s, %n = quantized_decomposed.choose_qparams.tensor(%x: bf16[1, 4, 5, 5], -128, 127, 0.0001, i8)
+    %h = quantized_decomposed.quantize_per_tensor.tensor(%x, %s, %n, -128, 127, i8)
+    %d = quantized_decomposed.dequantize_per_tensor.tensor(%h, %s, %n, -128, 127, i8, out_dtype=f32)
+    %y = aten.convolution.default(%d, %r, none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1)
+lower-dynamic-convolution: a filter with a zero point -> refused: symmetrically
+    %t = quant.scast(%w: weight i8[3, 4, 1, 1]) -> i8<0.125:1>[3, 4, 1, 1]; %r = quant.dcast(%t)
+    %s, %n = quantized_decomposed.choose_qparams.tensor(%x: f32[1, 4, 5, 5], -128, 127, 0.0001, i8)
+    %h = quantized_decomposed.quantize_per_tensor.tensor(%x, %s, %n, -128, 127, i8)
+    %d = quantized_decomposed.dequantize_per_tensor.tensor(%h, %s, %n, -128, 127, i8)
+    %y = aten.convolution.default(%d, %r, none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1)
+lower-dynamic-convolution: a volume -> refused: rank 5
+    %t = quant.scast(%w: weight i8[3, 4, 1, 1, 1]) -> i8<0.125>[3, 4, 1, 1, 1]; %r = quant.dcast(%t)
+    %s, %n = quantized_decomposed.choose_qparams.tensor(%x: f32[1, 4, 3, 3, 3], -128, 127, 0.0001, i8)
+    %h = quantized_decomposed.quantize_per_tensor.tensor(%x, %s, %n, -128, 127, i8)
+    %d = quantized_decomposed.dequantize_per_tensor.tensor(%h, %s, %n, -128, 127, i8)
+    %y = aten.convolution.default(%d, %r, none, [1, 1, 1], [0, 0, 0], [1, 1, 1], false, [0, 0, 0], 1)
+lower-dynamic-convolution: a depthwise convolution -> refused: no depthwise
+    %t = quant.scast(%w: weight i8[4, 1, 1, 1]) -> i8<0.125>[4, 1, 1, 1]; %r = quant.dcast(%t)
+    %s, %n = quantized_decomposed.choose_qparams.tensor(%x: f32[1, 4, 5, 5], -128, 127, 0.0001, i8)
+    %h = quantized_decomposed.quantize_per_tensor.tensor(%x, %s, %n, -128, 127, i8)
+    %d = quantized_decomposed.dequantize_per_tensor.tensor(%h, %s, %n, -128, 127, i8)
+    %y = aten.convolution.default(%d, %r, none, [1, 1], [0, 0], [1, 1], false, [0, 0], 4)
+lower-dynamic-convolution: a convolution of floats -> unchanged
+    %t = quant.scast(%w: weight i8[3, 4, 1, 1]) -> i8<0.125>[3, 4, 1, 1]; %r = quant.dcast(%t)
+    %d = aten.abs.default(%x: f32[1, 4, 5, 5])
+    %y = aten.convolution.default(%d, %r, none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1)
+lower-dynamic-convolution: a convolution with a float filter -> unchanged
+    %s, %n = quantized_decomposed.choose_qparams.tensor(%x: f32[1, 4, 5, 5], -128, 127, 0.0001, i8)
+    %h = quantized_decomposed.quantize_per_tensor.tensor(%x, %s, %n, -128, 127, i8)
+    %d = quantized_decomposed.dequantize_per_tensor.tensor(%h, %s, %n, -128, 127, i8)
+    %y = aten.convolution.default(%d, %r: weight f32[3, 4, 1, 1], none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1)
+""",
 )
-def test_a_vector_is_refused(x: str, w: str, y: str, refused: Any, method: Any):
-    x, y = f"tensor<{x}f32>", f"tensor<{y}f32>"
-    line = f"%y = aten.linear.default(%x, %r) : ({x}, tensor<{w}f32>) -> {y}"
-    refused(
-        method(f"%x: {x}", weight(sizes=w), line, gives=y),
-        step(quantized_layers.dynamic_linear),
-        "a vector",
-    )
 
 
 def convolved(
@@ -226,56 +244,6 @@ def filters(
     held: str = STORED, storage: str = "i8", sizes: str = "3x4x1x1x", real: str = "f32"
 ) -> str:
     return weight(held, storage, sizes, real)
-
-
-IMAGE_TOKENS = tuple(
-    line.replace("<2x1xf64>, tensor<2x1xi64>", "<1x4x5x1xf64>, tensor<1x4x5x1xi64>")
-    for line in TOKEN
-)
-IMAGE_NEAR_MISSES: dict[str, tuple[str, dict[str, Any], str]] = {
-    "rows of an image": (filters(), {"lines": IMAGE_TOKENS}, "each row"),
-    "a computed bias": (
-        filters(),
-        {"rest": "%b, [1, 1], [0, 0], [1, 1], false, [0, 0], 1", "more": ", tensor<3xf32>"},
-        "the bias is computed",
-    ),
-    "an image of bfloats": (filters(), {"lines": dynamic(source="bf16")}, "quantizes float32"),
-    "a filter with a zero point": (filters("!quant.uniform<i8:f32, 0.125:1>"), {}, "symmetrically"),
-    "a volume": (
-        filters(sizes="3x4x1x1x1x"),
-        {
-            "types": ("1x4x3x3x3x", "3x4x1x1x1x", "1x3x3x3x3x"),
-            "rest": "none, [1, 1, 1], [0, 0, 0], [1, 1, 1], false, [0, 0, 0], 1",
-        },
-        "rank 5",
-    ),
-    "a depthwise convolution": (
-        filters(sizes="4x1x1x1x"),
-        {
-            "types": ("1x4x5x5x", "4x1x1x1x", "1x4x5x5x"),
-            "rest": "none, [1, 1], [0, 0], [1, 1], false, [0, 0], 4",
-        },
-        "no depthwise",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", IMAGE_NEAR_MISSES)
-def test_a_convolution_stays(name: str, refused: Any, method: Any):
-    stored, changes, reason = IMAGE_NEAR_MISSES[name]
-    refused(
-        convolved(method, stored, **changes), step(quantized_layers.dynamic_convolution), reason
-    )
-
-
-def test_a_convolution_of_floats_is_left_alone(refused: Any, method: Any):
-    lines = ("%d = aten.abs.default(%x) : (tensor<2x4xf32>) -> tensor<2x4xf32>",)
-    refused(convolved(method, filters(), lines=lines), step(quantized_layers.dynamic_convolution))
-
-
-def test_a_convolution_with_a_float_filter_is_left_alone(refused: Any, method: Any):
-    stored = '%r = stepwell.weight <"r"> "parameter" : tensor<3x4x1x1xf32>'
-    refused(convolved(method, stored), step(quantized_layers.dynamic_convolution))
 
 
 def test_layers_of_halves_are_computed_in_singles(apply: Any, method: Any):

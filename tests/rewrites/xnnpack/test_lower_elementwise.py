@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from rewrite_cases import cases
 
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import History, run_rewrites
@@ -12,26 +13,32 @@ ALL = {rule.name: rule() for rule in RULES}
 
 X, IMAGE = "tensor<2x4xf32>", "tensor<2x3x3x3xf32>"
 
-NEAR_MISSES = {
-    "gelu by tanh": ('aten.gelu.default(%x, approximate="tanh")', "the exact one"),
-    "elu with a scale": ("aten.elu.default(%x, 1, 2.0)", "scales neither"),
-    "elu with an input scale": ("aten.elu.default(%x, 1, 1, 2.0)", "scales neither"),
-    "elu that falls": ("aten.elu.default(%x, -0.5)", "XNNPACK's is positive"),
-    "elu that is a relu": ("aten.elu.default(%x, 0)", "XNNPACK's is positive"),
-}
 
-
-@pytest.mark.parametrize("name", NEAR_MISSES)
-def test_it_stays(name: str, refused: Any, method: Any):
-    line, reason = NEAR_MISSES[name]
-    text = method(f"%x: {X}", f"%y = {line} : ({X}) -> {X}", gives=X)
-    refused(text, ALL["lower-" + line.split(".")[1]], reason)
-
-
-@pytest.mark.parametrize("line", ["aten.gelu.default(%x)", "aten.elu.default(%x, 0.5)"])
-def test_plain_forms_are_nodes(line: str, apply: Any, method: Any):
-    text = method(f"%x: {X}", f"%y = {line} : ({X}) -> {X}", gives=X)
-    assert apply(text, *ALL.values()).count == 1
+test_lower_elementwise = cases(
+    RULES,
+    """
+lower-gelu: gelu by tanh -> refused: the exact one
+    %y = aten.gelu.default(%x: f32[2, 4], approximate="tanh")
+lower-elu: elu with a scale -> refused: scales neither
+    %y = aten.elu.default(%x: f32[2, 4], 1, 2.0)
+lower-elu: elu with an input scale -> refused: scales neither
+    %y = aten.elu.default(%x: f32[2, 4], 1, 1, 2.0)
+lower-elu: elu that falls -> refused: XNNPACK's is positive
+    %y = aten.elu.default(%x: f32[2, 4], -0.5)
+lower-elu: elu that is a relu -> refused: XNNPACK's is positive
+    %y = aten.elu.default(%x: f32[2, 4], 0)
+plain forms are nodes -> applied once
+    - %y = aten.gelu.default(%x: f32[2, 4])
+    - %y = aten.elu.default(%x: f32[2, 4], 0.5)
+lower-sum: sizes that only the model knows to be the same are not broadcast -> refused: do not broadcast: s0 against s1
+    %y = aten.add.Tensor(%x: f32[s0, 4], %z: f32[s1, 4]) -> f32[s0, 4]
+lower-sum: a sum times alpha -> refused: alpha is 2
+    %y = aten.add.Tensor(%x: f32[2, 4], %z: f32[2, 4], alpha=2)
+lower-unary: what is computed of constants is folded and no node -> refused: one that is computed
+    %c = aten.abs.default(%w: weight f32[2, 4])
+    %y = aten.erf.default(%c)
+""",
+)
 
 
 @pytest.mark.parametrize("name", ["elu", "leaky_relu"])
@@ -41,28 +48,6 @@ def test_a_slope_that_torch_refuses_is_refused(name: str, method: Any):
     assert run_rewrites(Program.parse(text), tuple(ALL.values()), history) == 0
     (refusal,) = history.refusals.values()
     assert refusal.reason == "1e+300 does not fit float32"
-
-
-def test_sizes_that_only_the_model_knows_to_be_the_same_are_not_broadcast(
-    refused: Any, method: Any
-):
-    one, other = (f'tensor<?x4xf32, #stepwell.shape<["{s}", 4]>>' for s in ("s0", "s1"))
-    line = f"%y = aten.add.Tensor(%x, %z) : ({one}, {other}) -> {one}"
-    text = method(f"%x: {one}, %z: {other}", line, gives=one)
-    refused(text, ALL["lower-sum"], "do not broadcast: s0 against s1")
-
-
-def test_a_sum_times_alpha_stays(refused: Any, method: Any):
-    line = f"%y = aten.add.Tensor(%x, %z, alpha=2) : ({X}, {X}) -> {X}"
-    refused(method(f"%x: {X}, %z: {X}", line, gives=X), ALL["lower-sum"], "alpha is 2")
-
-
-def test_what_is_computed_of_constants_is_folded_and_no_node(refused: Any, method: Any):
-    weight = f'%w = stepwell.weight <"w"> "parameter" : {X}'
-    first = f"%c = aten.abs.default(%w) : ({X}) -> {X}"
-    last = f"%y = aten.erf.default(%c) : ({X}) -> {X}"
-    text = method(f"%x: {X}", weight, first, last, gives=X)
-    refused(text, ALL["lower-unary"], "one that is computed")
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 import torch
+from rewrite_cases import cases
 
 from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.lowerings.xnnpack import images
@@ -29,25 +30,20 @@ def test_whole_factors_repeat_pixels_bit_for_bit(size: tuple[int, int], apply: A
     )
 
 
-@pytest.mark.parametrize(("size", "gives"), [("[6, 5]", "6x5"), ("[4, 12]", "4x12")])
-def test_another_ratio_is_refused(size: str, gives: str, refused: Any, method: Any):
-    refused(resized(size, gives, method), step(images.nearest_resize), "no whole factor")
-
-
-def test_a_stated_scale_that_is_not_the_ratio_is_refused(refused: Any, method: Any):
-    text = resized("[12, 10]", "12x10", method, ", 3.6, 2.0")
-    refused(text, step(images.nearest_resize), "rounds")
-
-
-def test_an_image_of_symbolic_size_is_enlarged_by_powers_of_two(refused: Any, method: Any):
-    given = 'tensor<?x3x4x5xf32, #stepwell.shape<["s0", 3, 4, 5]>>'
-    made = 'tensor<?x3x12x15xf32, #stepwell.shape<["s0", 3, 12, 15]>>'
-    line = f"%y = aten.upsample_nearest2d.default(%x, [12, 15]) : ({given}) -> {made}"
-    refused(method(f"%x: {given}", line, gives=made), step(images.nearest_resize), "rounds")
-
-
-def test_integers_are_refused(refused: Any, method: Any):
-    refused(resized("[8, 10]", "8x10", method, element="ui8"), step(images.nearest_resize), "uint8")
+test_lower_nearest_resize = cases(
+    images,
+    """
+lower-nearest-resize: another ratio -> refused: no whole factor
+    - %y = aten.upsample_nearest2d.default(%x: f32[2, 3, 4, 5], [6, 5])
+    - %y = aten.upsample_nearest2d.default(%x: f32[2, 3, 4, 5], [4, 12])
+lower-nearest-resize: a stated scale that is not the ratio -> refused: rounds
+    %y = aten.upsample_nearest2d.default(%x: f32[2, 3, 4, 5], [12, 10], 3.6, 2.0)
+lower-nearest-resize: an image of symbolic size is enlarged by powers of two -> refused: rounds
+    %y = aten.upsample_nearest2d.default(%x: f32[s0, 3, 4, 5], [12, 15])
+lower-nearest-resize: integers -> refused: uint8
+    %y = aten.upsample_nearest2d.default(%x: ui8[2, 3, 4, 5], [8, 10])
+""",
+)
 
 
 def test_torch_itself_says_whether_pixels_repeat_evenly():

@@ -4,9 +4,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from rewrite_cases import cases
 
 from stepwell.ir.rewriting.rewrite import Rewrite
-from stepwell.translate.lowerings.lowering import is_step, step
+from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.lowerings.xnnpack import quantized_layers
 
 INT8 = "!quant.uniform<i8:f32, 0.5:3>"
@@ -144,36 +145,58 @@ def test_a_layer_of_int8_is_a_node(
     assert apply(text(method, **bias), rewrite).count == 1
 
 
-@pytest.mark.parametrize("rewrite", [rewrite for _, rewrite in LAYERS])
-def test_an_op_that_is_no_layer_is_left_alone(rewrite: Rewrite[Any], refused: Any, method: Any):
-    line = f"%l = aten.abs.default(%f) : ({ROWS[0]}) -> {ROWS[0]}"
-    made = f"tensor<2x4x{MADE}>"
-    lines = (line, cast("qcast", "l", "y", "f32", MADE, "2x4x"))
-    refused(method(f"%f: {ROWS[0]}", *lines, gives=made), rewrite)
+test_lower_quantized_layers = cases(
+    quantized_layers,
+    """
+lower-quantized-linear | lower-quantized-convolution: an op that is no layer -> unchanged
+    %l = aten.abs.default(%f: f32[2, 4]); %y = quant.qcast(%l) -> i8<0.25>[2, 4]
+lower-quantized-linear: a layer whose result is read as floats too -> refused: used as a float by func.return
+    %t = quant.scast(%w: weight i8[3, 4]) -> i8<0.125>[3, 4]; %r = quant.dcast(%t)
+    %x = quant.dcast(%q: i8<0.5:3>[2, 4]); %l = aten.linear.default(%x, %r)
+    %y = quant.qcast(%l) -> i8<0.25>[2, 3]; return %y, %l
+lower-quantized-convolution: a layer whose result is read as floats too -> refused: used as a float by func.return
+    %t = quant.scast(%w: weight i8[3, 4, 1, 1]) -> i8<0.125>[3, 4, 1, 1]; %r = quant.dcast(%t)
+    %x = quant.dcast(%q: i8<0.5:3>[1, 4, 5, 5])
+    %l = aten.convolution.default(%x, %r, none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1)
+    %y = quant.qcast(%l) -> i8<0.25>[1, 3, 5, 5]; return %y, %l
+lower-quantized-linear: an input vector -> refused: is a vector
+    %t = quant.scast(%w: weight i8[3, 4]) -> i8<0.125>[3, 4]; %r = quant.dcast(%t)
+    %x = quant.dcast(%q: i8<0.5:3>[4]); %l = aten.linear.default(%x, %r)
+    %y = quant.qcast(%l) -> i8<0.25>[3]
+lower-quantized-linear: a weight vector -> refused: is a vector
+    %t = quant.scast(%w: weight i8[4]) -> i8<0.125>[4]; %r = quant.dcast(%t)
+    %x = quant.dcast(%q: i8<0.5:3>[2, 4]); %l = aten.linear.default(%x, %r)
+    %y = quant.qcast(%l) -> i8<0.25>[2]
+lower-quantized-convolution: an int8 volume -> refused: rank 5
+    %t = quant.scast(%w: weight i8[3, 4, 1, 1, 1]) -> i8<0.125>[3, 4, 1, 1, 1]; %r = quant.dcast(%t)
+    %x = quant.dcast(%q: i8<0.5:3>[1, 4, 3, 3, 3])
+    %l = aten.convolution.default(%x, %r, none, [1, 1, 1], [0, 0, 0], [1, 1, 1], false, [0, 0, 0], 1)
+    %y = quant.qcast(%l) -> i8<0.25>[1, 3, 3, 3, 3]
+lower-quantized-linear: a layer read by two quantizations -> refused: quantized in several ways
+    # A node writes one: two would compute the layer twice.
+    %t = quant.scast(%w: weight i8[3, 4]) -> i8<0.125>[3, 4]; %r = quant.dcast(%t)
+    %x = quant.dcast(%q: i8<0.5:3>[2, 4]); %l = aten.linear.default(%x, %r)
+    %y = quant.qcast(%l) -> i8<0.25>[2, 3]; %z = quant.qcast(%l) -> i8<0.5:3>[2, 3]; return %y, %z
+lower-quantized-linear: a bias of integers in units of the products is taken -> applied once
+    %m = quant.scast(%n: weight i32[3]) -> i32<0.0625>[3]; %b = quant.dcast(%m)
+    %t = quant.scast(%w: weight i8[3, 4]) -> i8<0.125>[3, 4]; %r = quant.dcast(%t)
+    %x = quant.dcast(%q: i8<0.5:3>[2, 4]); %l = aten.linear.default(%x, %r, %b)
+    %y = quant.qcast(%l) -> i8<0.25>[2, 3]
+""",
+)
 
 
-@pytest.mark.parametrize("rewrite", [rewrite for _, rewrite in LAYERS])
-def test_a_layer_whose_result_is_read_as_floats_too_stays(
-    rewrite: Rewrite[Any], refused: Any, method: Any
-):
-    text = (linear if is_step(rewrite, quantized_layers.quantized_linear) else convolution)(method)
-    gives = text[text.index("-> tensor<") + 3 : text.index(" {\n")]
-    floats = ROWS[2] if is_step(rewrite, quantized_layers.quantized_linear) else IMAGES[2]
-    text = text.replace(f"-> {gives} {{", f"-> ({gives}, {floats}) {{")
-    text = text.replace(f"return %y : {gives}", f"return %y, %l : {gives}, {floats}")
-    refused(text, rewrite, "used as a float by func.return")
-
-
-VECTORS = {
-    "an input vector": ("tensor<4xf32>", "tensor<3x4xf32>", "tensor<3xf32>"),
-    "a weight vector": ("tensor<2x4xf32>", "tensor<4xf32>", "tensor<2xf32>"),
-}
-
-
-@pytest.mark.parametrize("name", VECTORS)
-def test_a_linear_layer_of_a_vector_stays(name: str, refused: Any, method: Any):
-    text = layer(method, "aten.linear.default(%x, %r)", VECTORS[name])
-    refused(text, step(quantized_layers.quantized_linear), "is a vector")
+test_lower_quantized_layers_unrun = cases(
+    quantized_layers,
+    """
+lower-quantized-linear: a bias of integers that overflows in those units -> refused: the bias overflows
+    %m = quant.scast(%n: weight i32[3]) -> i32<0.0625>[3]; %b = quant.dcast(%m)
+    %t = quant.scast(%w: weight i8[3, 4]) -> i8<1.0e-08>[3, 4]; %r = quant.dcast(%t)
+    %x = quant.dcast(%q: i8<1.0e-08>[2, 4]); %l = aten.linear.default(%x, %r, %b)
+    %y = quant.qcast(%l) -> i8<0.25>[2, 3]
+""",
+    run=False,
+)
 
 
 TURNED = "[2, 2], [0, 0], [1, 1], true, [0, 0], 2"
@@ -194,52 +217,6 @@ def test_groups_of_a_transposed_convolution_share_one_scale(
         refused(text, step(quantized_layers.quantized_convolution), "shares each scale")
 
 
-def test_an_int8_volume_stays(refused: Any, method: Any):
-    types = ("tensor<1x4x3x3x3xf32>", "tensor<3x4x1x1x1xf32>", "tensor<1x3x3x3x3xf32>")
-    rest = "[1, 1, 1], [0, 0, 0], [1, 1, 1], false, [0, 0, 0], 1"
-    text = layer(method, f"aten.convolution.default(%x, %r, none, {rest})", types)
-    refused(text, step(quantized_layers.quantized_convolution), "rank 5")
-
-
-def test_a_layer_read_by_two_quantizations_stays(refused: Any, method: Any):
-    """A node writes one: two would compute the layer twice."""
-    text = linear(method)
-    gives = f"tensor<2x3x{MADE}>"
-    other = f"tensor<2x3x{INT8}>"
-    text = text.replace(f"-> {gives} {{", f"-> ({gives}, {other}) {{")
-    second = cast("qcast", "l", "z", "f32", INT8, "2x3x")
-    text = text.replace("  func.return", f"  {second}\n  func.return")
-    text = text.replace(f"return %y : {gives}", f"return %y, %z : {gives}, {other}")
-    refused(text, step(quantized_layers.quantized_linear), "quantized in several ways")
-
-
-STEPS = '%n = stepwell.weight <"n"> "parameter" : tensor<3xi32>'
-
-
-def test_a_bias_of_integers_in_units_of_the_products_is_taken(apply: Any, method: Any):
-    bias = (
-        f"{STEPS}\n"
-        + cast("scast", "n", "m", "i32", "!quant.uniform<i32:f32, 0.0625>", "3x")
-        + "\n"
-        + cast("dcast", "m", "b", "!quant.uniform<i32:f32, 0.0625>", "f32", "3x")
-    )
-    assert apply(linear(method, bias=bias), step(quantized_layers.quantized_linear)).count == 1
-
-
-def test_a_bias_of_integers_that_overflows_in_those_units_is_refused(left: Any, method: Any):
-    unit = "!quant.uniform<i32:f32, 0.0625>"
-    bias = "\n".join(
-        [
-            STEPS,
-            cast("scast", "n", "m", "i32", unit, "3x"),
-            cast("dcast", "m", "b", unit, "f32", "3x"),
-        ]
-    )
-    tiny = {"source": "!quant.uniform<i8:f32, 1.0e-08>", "held": "!quant.uniform<i8:f32, 1.0e-08>"}
-    text = linear(method, bias=bias, **tiny)
-    left(text, step(quantized_layers.quantized_linear), "the bias overflows")
-
-
 def test_clamps_before_the_quantization_are_one_range_of_the_node(apply: Any, method: Any):
     text = linear(method)
     made = "(tensor<2x3xf32>) -> tensor<2x3xf32>"
@@ -247,6 +224,17 @@ def test_clamps_before_the_quantization_are_one_range_of_the_node(apply: Any, me
         f"%c = aten.relu.default(%l) : {made}\n  %d = aten.hardtanh.default(%c, -1.0, 2.0) : {made}"
     )
     text = text.replace("  %y = quant.qcast %l", f"  {clamps}\n  %y = quant.qcast %d")
-    done = apply(text, step(quantized_layers.quantized_linear))
+    done = apply(
+        """
+        %t = quant.scast(%w: weight i8[3, 4]) -> i8<0.125>[3, 4]
+        %r = quant.dcast(%t)
+        %x = quant.dcast(%q: i8<0.5:3>[2, 4])
+        %l = aten.linear.default(%x, %r)
+        %c = aten.relu.default(%l)
+        %d = aten.hardtanh.default(%c, -1.0, 2.0)
+        %y = quant.qcast(%d) -> i8<0.25>[2, 3]
+        """,
+        step(quantized_layers.quantized_linear),
+    )
     assert done.count == 1
     assert "output_min=0.0, output_max=2.0" in done.text

@@ -3,8 +3,8 @@
 from typing import Any
 
 import pytest
+from rewrite_cases import cases
 
-from stepwell.ir.rewriting.rewrite import Rewrite
 from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.lowerings.xnnpack import quantized_nodes
 from stepwell.translate.rewrites.xnnpack.quantized.leftover_casts import (
@@ -15,7 +15,6 @@ from stepwell.translate.rewrites.xnnpack.quantized.leftover_casts import (
 from stepwell.translate.rewrites.xnnpack.quantized.widen_quantized_cast import RULES as WIDENED
 
 FOLD, UNTYPED = FoldDequantizedConstant(), UNTYPE[1]()
-QUANTIZED, DEQUANTIZED = (rule() for rule in CONVERT)
 
 INT8, OTHER = "!quant.uniform<i8:f32, 0.5:3>", "!quant.uniform<i8:f32, 0.25>"
 UINT8, PART = "!quant.uniform<u8:f32, 0.5:3>", "!quant.uniform<i8<-100:127>:f32, 0.5:3>"
@@ -97,21 +96,65 @@ def test_it_computes_floats(name: str, refused: Any, method: Any):
     refused(between(method, line, **changes), step(quantized_nodes.quantized_elementwise), reason)
 
 
-@pytest.mark.parametrize(
-    ("line", "changes"),
-    [
-        (ADD, {}),
-        (ADD, {"other": OTHER}),
-        (CLAMP, {}),
-        ("max_pool2d.default(%a, [2, 2])", IMAGE),
-        ("mean.dim(%a, [2, 3], true)", {**IMAGE, "becomes": "1x2x1x1", "made": OTHER}),
-    ],
+test_lower_quantized_ops = cases(
+    quantized_nodes,
+    CONVERT,
+    UNTYPE,
+    WIDENED,
+    FOLD,
+    """
+lower-quantized-elementwise: it computes int8 -> applied once
+    - %t = quant.scast(%w: weight i8[2, 4]) -> i8<0.5:3>[2, 4]; %c = quant.dcast(%t)
+      %a = quant.dcast(%p: i8<0.5:3>[2, 4]); %b = quant.dcast(%q: i8<0.5:3>[2, 4])
+      %l = aten.add.Tensor(%a, %b); %y = quant.qcast(%l) -> i8<0.5:3>[2, 4]
+    - %t = quant.scast(%w: weight i8[2, 4]) -> i8<0.5:3>[2, 4]; %c = quant.dcast(%t)
+      %a = quant.dcast(%p: i8<0.5:3>[2, 4]); %b = quant.dcast(%q: i8<0.25>[2, 4])
+      %l = aten.add.Tensor(%a, %b); %y = quant.qcast(%l) -> i8<0.5:3>[2, 4]
+    - %t = quant.scast(%w: weight i8[2, 4]) -> i8<0.5:3>[2, 4]; %c = quant.dcast(%t)
+      %a = quant.dcast(%p: i8<0.5:3>[2, 4]); %b = quant.dcast(%q: i8<0.5:3>[2, 4])
+      %l = aten.hardtanh.default(%a, -0.5, 2.0); %y = quant.qcast(%l) -> i8<0.5:3>[2, 4]
+    - %t = quant.scast(%w: weight i8[1, 2, 6, 6]) -> i8<0.5:3>[1, 2, 6, 6]; %c = quant.dcast(%t)
+      %a = quant.dcast(%p: i8<0.5:3>[1, 2, 6, 6]); %b = quant.dcast(%q: i8<0.5:3>[1, 2, 6, 6])
+      %l = aten.max_pool2d.default(%a, [2, 2]); %y = quant.qcast(%l) -> i8<0.5:3>[1, 2, 3, 3]
+    - %t = quant.scast(%w: weight i8[1, 2, 6, 6]) -> i8<0.5:3>[1, 2, 6, 6]; %c = quant.dcast(%t)
+      %a = quant.dcast(%p: i8<0.5:3>[1, 2, 6, 6]); %b = quant.dcast(%q: i8<0.5:3>[1, 2, 6, 6])
+      %l = aten.mean.dim(%a, [2, 3], true); %y = quant.qcast(%l) -> i8<0.25>[1, 2, 1, 1]
+lower-quantized-movement: it moves integers -> applied once
+    - %t = quant.scast(%w: weight i8[2, 4]) -> i8<0.5:3>[2, 4]; %c = quant.dcast(%t)
+      %a = quant.dcast(%p: i8<0.5:3>[2, 4]); %b = quant.dcast(%q: i8<0.5:3>[2, 4])
+      %l = aten.cat.default([%a, %b]); %y = quant.qcast(%l) -> i8<0.5:3>[4, 4]
+    - %t = quant.scast(%w: weight i8[2, 4]) -> i8<0.5:3>[2, 4]; %c = quant.dcast(%t)
+      %a = quant.dcast(%p: i8<0.5:3>[2, 4]); %b = quant.dcast(%q: i8<0.5:3>[2, 4])
+      %l = aten.slice.Tensor(%a, 1, 0, 2); %y = quant.qcast(%l) -> i8<0.5:3>[2, 2]
+    - %t = quant.scast(%w: weight i8[2, 4]) -> i8<0.5:3>[2, 4]; %c = quant.dcast(%t)
+      %a = quant.dcast(%p: i8<0.5:3>[2, 4]); %b = quant.dcast(%q: i8<0.5:3>[2, 4])
+      %l = aten.permute.default(%a, [1, 0]); %y = quant.qcast(%l) -> i8<0.5:3>[4, 2]
+lower-quantized-movement: what is moved and read as floats too -> refused: used as a float by func.return
+    %t = quant.scast(%w: weight i8[2, 4]) -> i8<0.5:3>[2, 4]; %c = quant.dcast(%t)
+    %a = quant.dcast(%p: i8<0.5:3>[2, 4]); %b = quant.dcast(%q: i8<0.5:3>[2, 4])
+    %l = aten.view.default(%a, [8]); %y = quant.qcast(%l) -> i8<0.5:3>[8]; return %y, %l
+lower-dequantization: int16 by a node -> refused: no static int8
+    %y = quant.dcast(%x: i16<0.5>[2, 4])
+lower-dequantization: channels by a node -> refused: no static int8
+    %y = quant.dcast(%x: i8<:0, {0.5, 0.25}>[2, 4])
+lower-quantization: a part of int8 by a node -> refused: the whole range
+    %y = quant.qcast(%x: f32[2, 4]) -> i8<-100:127; 0.5:3>[2, 4]
+untype-dequantization: groups by an operator -> refused: groups of an axis
+    %y = quant.dcast(%x: i8<:{0:1, 1:2}, {{1.0, 2.0}, {1.0, 2.0}}>[2, 4])
+untype-dequantization: halves by an operator -> refused: float32 values
+    %y = quant.dcast(%x: !quant.uniform<i8:f16, 0.5>[2, 4])
+widen-quantized-cast: floats as halves -> unchanged
+    %y = quant.qcast(%x: f32[2, 4]) -> i8<0.5:3>[2, 4]
+fold-dequantized-constant: an argument ahead of time -> unchanged
+    %y = quant.dcast(%x: i8<0.5:3>[2, 4])
+fold-dequantized-constant: a constant of halves is not folded -> refused: only float32
+    %t = quant.scast(%w: weight i8[2, 4]) -> !quant.uniform<i8:f16, 0.5>[2, 4]; %c = quant.dcast(%t)
+    %y = aten.add.Tensor(%c, %x: f16[2, 4])
+fold-dequantized-constant: integers that a cast names are no weight -> unchanged
+    # Stored integers that come in at run time: a type is put on them, but they are computed.
+    %t = quant.scast(%x: i8[2, 4]) -> i8<0.5:3>[2, 4]; %y = quant.dcast(%t)
+""",
 )
-def test_it_computes_int8(line: str, changes: dict[str, str], apply: Any, method: Any):
-    assert (
-        apply(between(method, line, **changes), step(quantized_nodes.quantized_elementwise)).count
-        == 1
-    )
 
 
 MOVES: dict[str, tuple[str, dict[str, str], str]] = {
@@ -136,80 +179,3 @@ MOVES: dict[str, tuple[str, dict[str, str], str]] = {
 def test_it_moves_floats(name: str, refused: Any, method: Any):
     line, changes, reason = MOVES[name]
     refused(between(method, line, **changes), step(quantized_nodes.quantized_movement), reason)
-
-
-@pytest.mark.parametrize(
-    ("line", "becomes"),
-    [
-        ("cat.default([%a, %b])", "4x4"),
-        ("slice.Tensor(%a, 1, 0, 2)", "2x2"),
-        ("permute.default(%a, [1, 0])", "4x2"),
-    ],
-)
-def test_it_moves_integers(line: str, becomes: str, apply: Any, method: Any):
-    assert (
-        apply(
-            between(method, line, becomes=becomes), step(quantized_nodes.quantized_movement)
-        ).count
-        == 1
-    )
-
-
-def test_what_is_moved_and_read_as_floats_too_stays(refused: Any, method: Any):
-    text = between(method, "view.default(%a, [8])", becomes="8")
-    text = text.replace(f"-> tensor<8x{INT8}> {{", f"-> (tensor<8x{INT8}>, tensor<8xf32>) {{")
-    text = text.replace(
-        f"return %y : tensor<8x{INT8}>", f"return %y, %l : tensor<8x{INT8}>, tensor<8xf32>"
-    )
-    refused(text, step(quantized_nodes.quantized_movement), "used as a float by func.return")
-
-
-def casts(method: Any, held: str, kind: str, real: str = "f32") -> str:
-    one, other = (held, real) if kind == "dcast" else (real, held)
-    return method(
-        f"%x: tensor<2x4x{one}>",
-        cast(kind, "x", "y", "2x4", one, other),
-        gives=f"tensor<2x4x{other}>",
-    )
-
-
-GROUPS = "!quant.uniform<i8:f32:{0:1, 1:2}, {{1.0, 2.0}, {1.0, 2.0}}>"
-HALVES = "!quant.uniform<i8:f16, 0.5>"
-CASTS: dict[str, tuple[Rewrite[Any], str, str, str]] = {
-    "int16 by a node": (DEQUANTIZED, "!quant.uniform<i16:f32, 0.5>", "dcast", "no static int8"),
-    "channels by a node": (
-        DEQUANTIZED, "!quant.uniform<i8:f32:0, {0.5, 0.25}>", "dcast", "no static int8",
-    ),
-    "a part of int8 by a node": (QUANTIZED, PART, "qcast", "the whole range"),
-    "groups by an operator": (UNTYPED, GROUPS, "dcast", "groups of an axis"),
-    "halves by an operator": (UNTYPED, HALVES, "dcast", "float32 values"),
-    "floats as halves": (WIDENED[0](), INT8, "qcast", ""),
-    "an argument ahead of time": (FOLD, INT8, "dcast", ""),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", CASTS)
-def test_it_is_not_cast(name: str, refused: Any, method: Any):
-    rewrite, held, kind, reason = CASTS[name]
-    refused(casts(method, held, kind, "f16" if held == HALVES else "f32"), rewrite, reason)
-
-
-def test_a_constant_of_halves_is_not_folded(refused: Any, method: Any):
-    lines = (
-        '%w = stepwell.weight <"w"> "parameter" : tensor<2x4xi8>',
-        cast("scast", "w", "t", "2x4", "i8", HALVES),
-        cast("dcast", "t", "c", "2x4", HALVES, "f16"),
-        "%y = aten.add.Tensor(%c, %x) : (tensor<2x4xf16>, tensor<2x4xf16>) -> tensor<2x4xf16>",
-    )
-    text = method("%x: tensor<2x4xf16>", *lines, gives="tensor<2x4xf16>")
-    refused(text, FOLD, "only float32")
-
-
-def test_integers_that_a_cast_names_are_no_weight(refused: Any, method: Any):
-    """Stored integers that come in at run time: a type is put on them, but they are computed."""
-    lines = (
-        cast("scast", "x", "t", "2x4", "i8", INT8),
-        cast("dcast", "t", "y", "2x4", INT8, "f32"),
-    )
-    text = method("%x: tensor<2x4xi8>", *lines, gives="tensor<2x4xf32>")
-    refused(text, FOLD)

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 import torch
+from rewrite_cases import cases
 from torch import Tensor, nn
 from torch.export import export
 
@@ -98,43 +99,128 @@ def test_few_of_many_experts_are_looked_up_for_one_token():
     assert any(reason.startswith("1 of 64 for 1 rows") for reason in reasons)
 
 
-PLACES = """%v, %i = aten.topk.default(%s, 2) : (tensor<3x4xf32>) -> (tensor<3x2xf32>, tensor<3x2xi64>)
-  %p = aten.view.default(%i, [6]) : (tensor<3x2xi64>) -> tensor<6xi64>
-  %m = aten.index.Tensor(%w, [%p]) : (tensor<4x5x8xf32>, tensor<6xi64>) -> tensor<6x5x8xf32>"""
-WEIGHT = '%w = stepwell.weight <"w"> "parameter" : tensor<4x5x8xf32>'
-SHARED = """%e = aten.expand.default(%x, [3, 2, 8]) : (tensor<3x1x8xf32>) -> tensor<3x2x8xf32>
-  %c = aten.view.default(%e, [6, 8, 1]) : (tensor<3x2x8xf32>) -> tensor<6x8x1xf32>"""
-PRODUCT = "aten.bmm.default(%m, %c) : (tensor<6x5x8xf32>, tensor<6x8x1xf32>) -> tensor<6x5x1xf32>"
-ADDED = """%t = aten.view.default(%b, [{shape}]) : (tensor<6x5x1xf32>) -> tensor<{type}xf32>
-  %y = aten.sum.dim_IntList(%t, [1], true) : (tensor<{type}xf32>) -> {gives}"""
-GIVEN = "%s: tensor<3x4xf32>"
+test_multiply_all_experts = cases(
+    MultiplyAllExperts,
+    AddUpBeforeExperts,
+    """
+multiply-all-experts: weights that are computed are looked up -> unchanged
+    %v, %i = aten.topk.default(%s: f32[3, 4], 2)
+    %p = aten.view.default(%i, [6])
+    %m = aten.index.Tensor(%w: f32[4, 5, 8], [%p])
+    %e = aten.expand.default(%x: f32[3, 1, 8], [3, 2, 8])
+    %c = aten.view.default(%e, [6, 8, 1])
+    %y = aten.bmm.default(%m, %c)
+multiply-all-experts: places that something else reads -> refused: read by aten.remainder.Scalar as well
+    %v, %i = aten.topk.default(%s: f32[3, 4], 2)
+    %p = aten.view.default(%i, [6])
+    %m = aten.index.Tensor(%w: weight f32[4, 5, 8], [%p])
+    %e = aten.expand.default(%x: f32[3, 1, 8], [3, 2, 8])
+    %c = aten.view.default(%e, [6, 8, 1])
+    %b = aten.bmm.default(%m, %c)
+    %n = aten.remainder.Scalar(%p, 3)
+    %y = aten.index.Tensor(%b, [%n])
+add-up-before-experts: across tokens -> applied 0 times
+    %v, %i = aten.topk.default(%s: f32[3, 4], 2)
+    %p = aten.view.default(%i, [6])
+    %m = aten.index.Tensor(%w: weight f32[4, 5, 8], [%p])
+    %b = aten.bmm.default(%m, %c: f32[6, 8, 1])
+    %t = aten.view.default(%b, [2, 3, 5])
+    %y = aten.sum.dim_IntList(%t, [1], true)
+add-up-before-experts: over what a token takes -> applied once
+    %v, %i = aten.topk.default(%s: f32[3, 4], 2)
+    %p = aten.view.default(%i, [6])
+    %m = aten.index.Tensor(%w: weight f32[4, 5, 8], [%p])
+    %b = aten.bmm.default(%m, %c: f32[6, 8, 1])
+    %t = aten.view.default(%b, [3, 2, 5])
+    %y = aten.sum.dim_IntList(%t, [1], true)
+multiply-all-experts: rows of a table that an input names are looked up -> unchanged
+    %m = aten.index.Tensor(%w: weight f32[4, 5, 8], [%j: i64[6]])
+    %y = aten.bmm.default(%m, %c: f32[6, 8, 1])
+multiply-all-experts: rows of a table that are read elsewhere are looked up -> unchanged
+    %v, %i = aten.topk.default(%s: f32[3, 4], 2)
+    %p = aten.view.default(%i, [6])
+    %m = aten.index.Tensor(%w: weight f32[4, 5, 8], [%p])
+    %b = aten.bmm.default(%m, %c: f32[6, 8, 1])
+    %n = aten.amax.default(%m)
+    %y = aten.add.Tensor(%b, %n)
+""",
+)
 
 
-def test_weights_that_are_computed_are_looked_up(refused: Any, method: Any):
-    arguments = f"{GIVEN}, %x: tensor<3x1x8xf32>, %w: tensor<4x5x8xf32>"
-    text = method(arguments, PLACES, SHARED, f"%y = {PRODUCT}", gives="tensor<6x5x1xf32>")
-    refused(text, MultiplyAllExperts())
+test_multiply_all_experts_unrun = cases(
+    MultiplyAllExperts,
+    AddUpBeforeExperts,
+    """
+multiply-all-experts: doubles are looked up -> unchanged
+    %v, %i = aten.topk.default(%s: f32[3, 4], 2)
+    %p = aten.view.default(%i, [6])
+    %m = aten.index.Tensor(%w: weight f64[4, 5, 8], [%p])
+    %y = aten.bmm.default(%m, %c: f64[6, 8, 1])
+multiply-all-experts: what is summed is left to the sum -> unchanged
+    %v, %i = aten.topk.default(%s: f32[3, 4], 2)
+    %p = aten.view.default(%i, [6])
+    %m = aten.index.Tensor(%w: weight f32[4, 5, 8], [%p])
+    %b = aten.bmm.default(%m, %c: f32[6, 8, 1])
+    %t = aten.view.default(%b, [3, 2, 5])
+    %y = aten.sum.dim_IntList(%t, [1], true)
+add-up-before-experts: a sum over other axes is none of experts -> unchanged
+    %v, %i = aten.topk.default(%s: f32[3, 4], 2)
+    %p = aten.view.default(%i, [6])
+    %m = aten.index.Tensor(%w: weight f32[4, 5, 8], [%p])
+    %b = aten.bmm.default(%m, %c: f32[6, 8, 1])
+    %t = aten.view.default(%b, [3, 2, 5])
+    %y = aten.sum.dim_IntList(%t, [2], true)
+""",
+    run=False,
+)
 
 
-def test_rows_that_are_no_repetition_are_multiplied_by_all_too(apply: Any, method: Any):
-    text = method(
-        f"{GIVEN}, %c: tensor<6x8x1xf32>", WEIGHT, PLACES, f"%y = {PRODUCT}",
-        gives="tensor<6x5x1xf32>",
-    )  # fmt: skip
-    done = apply(text, MultiplyAllExperts())
+def test_rows_that_are_no_repetition_are_multiplied_by_all_too(apply: Any):
+    done = apply(
+        """
+        %v, %i = aten.topk.default(%s: f32[3, 4], 2)
+        %p = aten.view.default(%i, [6])
+        %m = aten.index.Tensor(%w: weight f32[4, 5, 8], [%p])
+        %y = aten.bmm.default(%m, %c: f32[6, 8, 1])
+        """,
+        MultiplyAllExperts(),
+    )
     assert done.count == 1 and "tensor<6x20xf32>" in done.text
-    assert apply(done.text, ChooseByRank()).count == 1
+    assert (
+        apply(
+            """
+        %v, %i = aten.topk.default(%s: f32[3, 4], 2)
+        %p = aten.view.default(%i, [6])
+        %v6 = aten.view.default(%w: weight f32[4, 5, 8], [20, 8])
+        %v7 = aten.view.default(%c: f32[6, 8, 1], [6, 8])
+        %v8 = aten.linear.default(%v7, %v6)
+        %v9 = aten.view.default(%v8, [6, 4, 5])
+        %v10 = aten.view.default(%p, [6, 1, 1])
+        %v11 = aten.expand.default(%v10, [6, 1, 5])
+        %v12 = aten.gather.default(%v9, 1, %v11)
+        %y = aten.view.default(%v12, [6, 5, 1])
+        """,
+            ChooseByRank(),
+        ).count
+        == 1
+    )
 
 
-def test_rows_that_are_made_of_one_each_are_no_repetition(apply: Any, method: Any):
-    expand = "aten.expand.default(%x, [3, 2, 8]) : (tensor<3x1x8xf32>)"
-    product = "aten.mul.Tensor(%x, %z) : (tensor<3x1x8xf32>, tensor<3x2x8xf32>)"
-    text = method(
-        f"{GIVEN}, %x: tensor<3x1x8xf32>, %z: tensor<3x2x8xf32>", WEIGHT, PLACES,
-        SHARED.replace(expand, product), f"%y = {PRODUCT}",
-        gives="tensor<6x5x1xf32>",
-    )  # fmt: skip
-    assert "tensor<6x20xf32>" in apply(text, MultiplyAllExperts()).text
+def test_rows_that_are_made_of_one_each_are_no_repetition(apply: Any):
+    assert (
+        "tensor<6x20xf32>"
+        in apply(
+            """
+        %v, %i = aten.topk.default(%s: f32[3, 4], 2)
+        %p = aten.view.default(%i, [6])
+        %m = aten.index.Tensor(%w: weight f32[4, 5, 8], [%p])
+        %e = aten.mul.Tensor(%x: f32[3, 1, 8], %z: f32[3, 2, 8])
+        %c = aten.view.default(%e, [6, 8, 1])
+        %y = aten.bmm.default(%m, %c)
+        """,
+            MultiplyAllExperts(),
+        ).text
+    )
 
 
 class NormedExperts(Experts):
@@ -150,77 +236,3 @@ def test_experts_whose_results_are_normed_are_one_delegate_too():
     lowered = stepwell.lower(export(module, (x,)), "xnnpack", ranges={"x": (-8, 8)})
     assert (lowered.report.delegates, dict(lowered.report.outside)) == (1, {})
     torch.testing.assert_close(lowered.run(x)[0], module(x), rtol=1e-5, atol=1e-5)
-
-
-def test_places_that_something_else_reads_are_left(refused: Any, method: Any):
-    again = PLACES.replace("%i", "%i").replace("[6]", "[6]")
-    text = method(
-        f"{GIVEN}, %x: tensor<3x1x8xf32>", WEIGHT, again, SHARED, f"%b = {PRODUCT}",
-        "%n = aten.add.Scalar(%p, 1) : (tensor<6xi64>) -> tensor<6xi64>",
-        "%y = aten.index.Tensor(%b, [%n]) : (tensor<6x5x1xf32>, tensor<6xi64>) -> tensor<6x5x1xf32>",
-        gives="tensor<6x5x1xf32>",
-    ).replace("add.Scalar(%p, 1)", "remainder.Scalar(%p, 3)")  # fmt: skip
-    refused(text, MultiplyAllExperts(), "read by aten.remainder.Scalar as well")
-
-
-@pytest.mark.parametrize(
-    ("type_", "gives"),
-    [("2x3x5", "tensor<2x1x5xf32>"), ("3x2x5", "tensor<3x1x5xf32>")],
-    ids=["across tokens", "over what a token takes"],
-)
-def test_only_the_sum_over_what_a_token_takes_is_moved(
-    type_: str, gives: str, apply: Any, method: Any
-):
-    added = ADDED.format(shape=type_.replace("x", ", "), type=type_, gives=gives)
-    arguments = f"{GIVEN}, %c: tensor<6x8x1xf32>"
-    text = method(arguments, WEIGHT, PLACES, f"%b = {PRODUCT}", added, gives=gives)
-    assert apply(text, AddUpBeforeExperts()).count == (type_ == "3x2x5")
-
-
-def test_rows_of_a_table_that_an_input_names_are_looked_up(refused: Any, method: Any):
-    looked_up = PLACES.splitlines()[-1].replace("%p", "%j").strip()
-    arguments = "%j: tensor<6xi64>, %c: tensor<6x8x1xf32>"
-    text = method(arguments, WEIGHT, looked_up, f"%y = {PRODUCT}", gives="tensor<6x5x1xf32>")
-    refused(text, MultiplyAllExperts())
-
-
-def test_rows_of_a_table_that_are_read_elsewhere_are_looked_up(refused: Any, method: Any):
-    lines = [
-        f"%b = {PRODUCT}",
-        "%n = aten.amax.default(%m) : (tensor<6x5x8xf32>) -> tensor<f32>",
-        "%y = aten.add.Tensor(%b, %n) : (tensor<6x5x1xf32>, tensor<f32>) -> tensor<6x5x1xf32>",
-    ]
-    arguments = f"{GIVEN}, %c: tensor<6x8x1xf32>"
-    refused(
-        method(arguments, WEIGHT, PLACES, *lines, gives="tensor<6x5x1xf32>"), MultiplyAllExperts()
-    )
-
-
-def test_doubles_are_looked_up(left: Any, method: Any):
-    lines = [line.replace("f32", "f64") for line in (WEIGHT, f"%y = {PRODUCT}")]
-    places = PLACES.replace("tensor<4x5x8xf32>", "tensor<4x5x8xf64>").replace(
-        "6x5x8xf32", "6x5x8xf64"
-    )
-    arguments = f"{GIVEN}, %c: tensor<6x8x1xf64>"
-    left(
-        method(arguments, lines[0], places, lines[1], gives="tensor<6x5x1xf64>"),
-        MultiplyAllExperts(),
-    )
-
-
-def test_what_is_summed_is_left_to_the_sum(left: Any, method: Any):
-    gives = "tensor<3x1x5xf32>"
-    added = ADDED.format(shape="3, 2, 5", type="3x2x5", gives=gives)
-    arguments = f"{GIVEN}, %c: tensor<6x8x1xf32>"
-    text = method(arguments, WEIGHT, PLACES, f"%b = {PRODUCT}", added, gives=gives)
-    left(text, MultiplyAllExperts())
-
-
-def test_a_sum_over_other_axes_is_none_of_experts(left: Any, method: Any):
-    gives = "tensor<3x2x1xf32>"
-    added = ADDED.format(shape="3, 2, 5", type="3x2x5", gives=gives).replace(
-        "[1], true", "[2], true"
-    )
-    arguments = f"{GIVEN}, %c: tensor<6x8x1xf32>"
-    text = method(arguments, WEIGHT, PLACES, f"%b = {PRODUCT}", added, gives=gives)
-    left(text, AddUpBeforeExperts())

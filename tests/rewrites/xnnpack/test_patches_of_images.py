@@ -3,52 +3,47 @@
 from typing import Any
 
 import pytest
+from rewrite_cases import cases
 
 from stepwell.translate.rewrites.xnnpack.convolutions.patches_to_linear import PatchesToLinear
 
 FIELDS = {"groups": 1, "padding": [0, 0, 0, 0], "stride": [2, 2], "dilation": [1, 1]}
-X, W, Y = "tensor<1x4x4x3xf32>", "tensor<5x2x2x3xf32>", "tensor<1x2x2x5xf32>"
 
 
-def convolved(method: Any, x: str = X, w: str = W, y: str = Y, **changes: Any) -> str:
-    fields = ", ".join(f"{name}={held}" for name, held in {**FIELDS, **changes}.items())
-    return method(
-        f"%x: {x}",
-        f'%w = stepwell.weight <"w"> "parameter" : {w}',
-        f"%y = xnnpack.convolution_2d(%x, %w, {fields}) : ({x}, {w}) -> {y}",
-        gives=y,
-    )
-
-
-NEAR_MISSES: dict[str, tuple[dict[str, Any], str]] = {
-    "single pixels": (
-        {"w": "tensor<5x1x1x3xf32>", "y": "tensor<1x4x4x5xf32>", "stride": [1, 1]}, "",
-    ),
-    "windows that overlap": ({"y": "tensor<1x3x3x5xf32>", "stride": [1, 1]}, ""),
-    "padding": ({"y": "tensor<1x3x3x5xf32>", "padding": [1, 1, 1, 1]}, ""),
-    "windows with holes": (
-        {"x": "tensor<1x6x6x3xf32>", "y": "tensor<1x2x2x5xf32>", "dilation": [2, 2]}, "",
-    ),
-    "groups": (
-        {"x": "tensor<1x4x4x6xf32>", "w": "tensor<4x2x2x3xf32>", "y": "tensor<1x2x2x4xf32>", "groups": 2},
-        "",
-    ),
-    "rows left out": ({"x": "tensor<1x5x4x3xf32>"}, "out"),
-    "columns left out": ({"x": "tensor<1x4x5x3xf32>"}, "out"),
-    "an unknown number of images": (
-        {
-            "x": 'tensor<?x4x4x3xf32, #stepwell.shape<["s0", 4, 4, 3]>>',
-            "y": 'tensor<?x2x2x5xf32, #stepwell.shape<["s0", 2, 2, 5]>>',
-        },
-        "is symbolic",
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", NEAR_MISSES)
-def test_it_stays_a_convolution(name: str, refused: Any, method: Any):
-    changes, reason = NEAR_MISSES[name]
-    refused(convolved(method, **changes), PatchesToLinear(), reason)
+test_patches_of_images = cases(
+    PatchesToLinear,
+    """
+single pixels -> unchanged
+    %x: f32[1, 4, 4, 3], %w: weight f32[5, 1, 1, 3]
+    %y = xnnpack.convolution_2d(%x, %w, groups=1, padding=[0, 0, 0, 0], stride=[1, 1], dilation=[1, 1]) : (f32[1, 4, 4, 3], f32[5, 1, 1, 3]) -> f32[1, 4, 4, 5]
+windows that overlap -> unchanged
+    %x: f32[1, 4, 4, 3], %w: weight f32[5, 2, 2, 3]
+    %y = xnnpack.convolution_2d(%x, %w, groups=1, padding=[0, 0, 0, 0], stride=[1, 1], dilation=[1, 1]) : (f32[1, 4, 4, 3], f32[5, 2, 2, 3]) -> f32[1, 3, 3, 5]
+it stays a convolution -> unchanged
+    - %x: f32[1, 4, 4, 3], %w: weight f32[5, 2, 2, 3]
+      %y = xnnpack.convolution_2d(%x, %w, groups=1, padding=[1, 1, 1, 1], stride=[2, 2], dilation=[1, 1]) : (f32[1, 4, 4, 3], f32[5, 2, 2, 3]) -> f32[1, 3, 3, 5]
+    - %x: f32[1, 4, 4, 6], %w: weight f32[4, 2, 2, 3]
+      %y = xnnpack.convolution_2d(%x, %w, groups=2, padding=[0, 0, 0, 0], stride=[2, 2], dilation=[1, 1]) : (f32[1, 4, 4, 6], f32[4, 2, 2, 3]) -> f32[1, 2, 2, 4]
+windows with holes -> unchanged
+    %x: f32[1, 6, 6, 3], %w: weight f32[5, 2, 2, 3]
+    %y = xnnpack.convolution_2d(%x, %w, groups=1, padding=[0, 0, 0, 0], stride=[2, 2], dilation=[2, 2]) : (f32[1, 6, 6, 3], f32[5, 2, 2, 3]) -> f32[1, 2, 2, 5]
+rows left out -> refused: out
+    %x: f32[1, 5, 4, 3], %w: weight f32[5, 2, 2, 3]
+    %y = xnnpack.convolution_2d(%x, %w, groups=1, padding=[0, 0, 0, 0], stride=[2, 2], dilation=[1, 1]) : (f32[1, 5, 4, 3], f32[5, 2, 2, 3]) -> f32[1, 2, 2, 5]
+columns left out -> refused: out
+    %x: f32[1, 4, 5, 3], %w: weight f32[5, 2, 2, 3]
+    %y = xnnpack.convolution_2d(%x, %w, groups=1, padding=[0, 0, 0, 0], stride=[2, 2], dilation=[1, 1]) : (f32[1, 4, 5, 3], f32[5, 2, 2, 3]) -> f32[1, 2, 2, 5]
+an unknown number of images -> refused: is symbolic
+    %x: f32[s0, 4, 4, 3], %w: weight f32[5, 2, 2, 3]
+    %y = xnnpack.convolution_2d(%x, %w, groups=1, padding=[0, 0, 0, 0], stride=[2, 2], dilation=[1, 1]) : (f32[s0, 4, 4, 3], f32[5, 2, 2, 3]) -> f32[s0, 2, 2, 5]
+an image whose integers others read too is not quantized twice -> refused: read by others
+    %w = quant.scast(%i: weight "w" i8[5, 2, 2, 3]) -> i8<:0, {0.1, 0.2, 0.3, 0.4, 0.5}>[5, 2, 2, 3]
+    %q = xnnpack.convert(%x: f32[1, 4, 4, 3]) -> !xnnpack.dynamic_int8<3>[1, 4, 4, 3]
+    %a = xnnpack.convolution_2d(%q, %w, groups=1, padding=[0, 0, 0, 0], stride=[2, 2], dilation=[1, 1]) : (!xnnpack.dynamic_int8<3>[1, 4, 4, 3], i8<:0, {0.1, 0.2, 0.3, 0.4, 0.5}>[5, 2, 2, 3]) -> f32[1, 2, 2, 5]
+    %b = xnnpack.convolution_2d(%q, %w, groups=1, output_min=0.0, padding=[0, 0, 0, 0], stride=[2, 2], dilation=[1, 1]) : (!xnnpack.dynamic_int8<3>[1, 4, 4, 3], i8<:0, {0.1, 0.2, 0.3, 0.4, 0.5}>[5, 2, 2, 3]) -> f32[1, 2, 2, 5]
+    %y = xnnpack.add(%a, %b)
+""",
+)
 
 
 def stored(channels: int, held: str) -> tuple[str, str]:
@@ -77,19 +72,3 @@ def test_int8_images_gain_below_eight_channels(
         assert apply(text, PatchesToLinear()).count == 1
     else:
         refused(text, PatchesToLinear(), "eight channels")
-
-
-def test_an_image_whose_integers_others_read_too_is_not_quantized_twice(refused: Any, method: Any):
-    lines, w = stored(3, "!quant.uniform<i8:f32:0, {0.1, 0.2, 0.3, 0.4, 0.5}>")
-    held = "tensor<1x4x4x3x!xnnpack.dynamic_int8<3>>"
-    types = f"({held}, {w}) -> {Y}"
-    text = method(
-        f"%x: {X}",
-        lines,
-        f"%q = xnnpack.convert(%x) : ({X}) -> {held}",
-        f"%a = xnnpack.convolution_2d(%q, %w, {PLAIN}) : {types}",
-        f"%b = xnnpack.convolution_2d(%q, %w, {PLAIN}, output_min=0.0) : {types}",
-        f"%y = xnnpack.add(%a, %b) : ({Y}, {Y}) -> {Y}",
-        gives=Y,
-    )
-    refused(text, PatchesToLinear(), "read by others")

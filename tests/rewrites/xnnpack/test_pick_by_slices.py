@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from rewrite_cases import cases
 
 import stepwell
 from stepwell.ir.program import Program
@@ -44,56 +45,33 @@ def test_elements_are_picked_as_torch_does(name: str, apply: Any, method: Any):
     assert len(done.ops()) < 64
 
 
-def indexed(indices: str, held: tuple[str, ...], made: str, method: Any) -> str:
-    """An `index` of `[3, 6, 5]` by constants."""
-    weights = [
-        f'%{"ij"[at]} = stepwell.weight <"{"ij"[at]}"> "constant" : tensor<{type_}xi64>'
-        for at, type_ in enumerate(held)
-    ]
-    types = ", ".join(f"tensor<{type_}xi64>" for type_ in held)
-    call = f"%y = aten.index.Tensor(%x, [{indices}]) : (tensor<3x6x5xf32>, {types}) -> "
-    return method(
-        "%x: tensor<3x6x5xf32>", *weights, f"{call}tensor<{made}xf32>", gives=f"tensor<{made}xf32>"
-    )
-
-
-GATHERS = {
-    "one axis": ("none, %i", ("4",), "3x4x5"),
-    "one axis by a matrix": ("none, %i", ("3x2",), "3x3x2x5"),
-    "a mesh of two axes": ("none, %i, %j", ("3x1", "4"), "3x3x4"),
-    "pairs of places": ("none, %i, %j", ("4", "4"), "3x4"),
-    "the second axis of the mesh first": ("none, %i, %j", ("3", "4x1"), "3x4x3"),
-}
-
-
-@pytest.mark.parametrize("name", GATHERS)
-def test_a_gather_by_constants_is_slices(name: str, apply: Any, method: Any):
-    done = apply(indexed(*GATHERS[name], method), PickBySlices())
-    assert done.count == 1
-    assert "aten.index.Tensor" not in done.ops()
-
-
-def test_axes_apart_stay_a_gather(refused: Any, method: Any):
-    refused(indexed("%i, none, %j", ("4", "4"), "4x6", method), PickBySlices(), "not neighbors")
-
-
-def test_places_without_order_stay_a_gather(refused: Any, method: Any):
-    text = method(
-        "%x: tensor<400xf32>",
-        '%i = stepwell.weight <"i"> "constant" : tensor<400xi64>',
-        "%y = aten.index_select.default(%x, 0, %i) : (tensor<400xf32>, tensor<400xi64>) -> tensor<400xf32>",
-        gives="tensor<400xf32>",
-    )
-    refused(text, PickBySlices(), "so irregular")
-
-
-def test_integers_stay_a_gather(refused: Any, method: Any):
-    text = method(
-        "%x: tensor<4xi64>",
-        "%y = aten.flip.default(%x, [0]) : (tensor<4xi64>) -> tensor<4xi64>",
-        gives="tensor<4xi64>",
-    )
-    refused(text, PickBySlices(), "not int64")
+test_pick_by_slices = cases(
+    PickBySlices,
+    """
+one axis -> aten.slice.Tensor, aten.slice.Tensor, aten.cat.default
+    %y = aten.index.Tensor(%x: f32[3, 6, 5], [none, %i: constant i64[4]])
+one axis by a matrix -> aten.slice.Tensor, aten.slice.Tensor, aten.slice.Tensor, aten.cat.default, aten.view.default
+    %y = aten.index.Tensor(%x: f32[3, 6, 5], [none, %i: constant i64[3, 2]])
+a mesh of two axes -> aten.slice.Tensor, aten.slice.Tensor, aten.cat.default, aten.slice.Tensor, aten.cat.default
+    %y = aten.index.Tensor(%x: f32[3, 6, 5], [none, %i: constant i64[3, 1], %j: constant i64[4]])
+pairs of places -> aten.view.default, aten.slice.Tensor, aten.slice.Tensor, aten.slice.Tensor, aten.cat.default
+    %y = aten.index.Tensor(%x: f32[3, 6, 5], [none, %i: constant i64[4], %j: constant i64[4]])
+the second axis of the mesh first -> aten.view.default, aten.slice.Tensor, aten.slice.Tensor, aten.slice.Tensor, aten.slice.Tensor, aten.slice.Tensor, aten.cat.default, aten.view.default
+    %y = aten.index.Tensor(%x: f32[3, 6, 5], [none, %i: constant i64[3], %j: constant i64[4, 1]])
+axes apart stay a gather -> refused: not neighbors
+    %y = aten.index.Tensor(%x: f32[3, 6, 5], [%i: constant i64[4], none, %j: constant i64[4]])
+places without order stay a gather -> refused: so irregular
+    %y = aten.index_select.default(%x: f32[400], 0, %i: constant i64[400])
+integers stay a gather -> refused: not int64
+    %y = aten.flip.default(%x: i64[4], [0])
+a window of a number -> refused: only at run time
+    %y = aten.unfold.default(%x: f32[], 0, 1, 1)
+what is left has its reason -> refused: not exact floats
+    %y = aten.upsample_nearest2d.default(%x: f32[1, 1, 1, 16777216], [1, 2])
+an axis too many -> refused: rank 6
+    %y = aten.flip.default(%x: f32[1, 1, 1, 1, 2, 3], [5])
+""",
+)
 
 
 FLIP = list(range(192))[::-1]
@@ -205,23 +183,3 @@ def test_of_two_open_axes_nothing_is_picked():
     lowered = stepwell.lower(exported, "xnnpack")
     assert any("more than one size" in refusal.reason for refusal in lowered.report.refusals)
     assert torch.equal(lowered.run(x)[0], module(x))
-
-
-LEFT = {
-    "a window of a number": ("", "aten.unfold.default(%x, 0, 1, 1)", "1x", "only at run time"),
-    "an image of 2**24 columns": (
-        "1x1x1x16777216x",
-        "aten.upsample_nearest2d.default(%x, [1, 2])",
-        "1x1x1x2x",
-        "not exact floats",
-    ),
-    "an axis too many": ("1x1x1x1x2x3x", "aten.flip.default(%x, [5])", "1x1x1x1x2x3x", "rank 6"),
-}
-
-
-@pytest.mark.parametrize("name", LEFT)
-def test_what_is_left_has_its_reason(name: str, refused: Any, method: Any):
-    given, call, made, reason = LEFT[name]
-    types = f": (tensor<{given}f32>) -> tensor<{made}f32>"
-    text = method(f"%x: tensor<{given}f32>", f"%y = {call} {types}", gives=f"tensor<{made}f32>")
-    refused(text, PickBySlices(), reason)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from rewrite_cases import cases
 from torch import Tensor, nn
 from torch.export import export
 
@@ -79,12 +80,16 @@ def test_another_product_stays(
     refused(method(f"%x: {whole}, %z: {whole}", *lines, gives=whole), RecognizeGelu(), reason)
 
 
-def test_a_product_with_one_plus_another_function_is_not_looked_at(
-    refused: Any, method: Any
-) -> None:
-    lines = [line.replace("erf", "tanh") for line in product()]
-    whole = "tensor<3xf32>"
-    refused(method(f"%x: {whole}", *lines, gives=whole), RecognizeGelu())
+test_recognize_gelu = cases(
+    RecognizeGelu,
+    """
+a product with one plus another function is not looked at -> unchanged
+    %b = aten.mul.Scalar(%x: f32[3], 0.7071067811865476)
+    %c = aten.tanh.default(%b)
+    %d = aten.add.Scalar(%c, 1)
+    %y = aten.mul.Tensor(%x, %d)
+""",
+)
 
 
 def test_a_factor_known_only_at_run_time_is_no_number(apply: Any, method: Any) -> None:

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from rewrite_cases import cases
 
 from stepwell.ir.rewriting.rewrite import History, run_rewrites
 from stepwell.translate.rewrites.layers.fold_affine_into_layer import FoldAffineIntoLayer
@@ -29,10 +30,46 @@ def layer(gives: str, padding: int = 0, of: str = "r", transposed: str = "false"
     return f"%{gives} = aten.convolution.default(%{of}, {weight}, none, {rest}) : {types}"
 
 
-def test_a_norm_before_a_rectifier_is_one_maximum(apply: Any, method: Any) -> None:
-    text = method(f"%x: {X}", *AFFINE, layer("y"), gives=Y)
-    done = apply(text, rectify_before_scale, FoldAffineIntoLayer())
-    assert done.ops() == ["aten.maximum.default", "aten.convolution.default"]
+test_rectify_before_scale = cases(
+    rectify_before_scale,
+    FoldAffineIntoLayer,
+    """
+a norm before a rectifier is one maximum -> aten.maximum.default, aten.convolution.default
+    %s = aten.mul.Tensor(%x: f32[1, 4, 5, 5], %g: weight "g#positive" f32[4, 1, 1])
+    %a = aten.add.Tensor(%s, %b: weight f32[4, 1, 1])
+    %r = aten.relu.default(%a)
+    %y = aten.convolution.default(%r, %w: weight f32[4, 4, 1, 1], none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1)
+""",
+)
+
+
+test_rectify_before_scale_together = cases(
+    rectify_before_scale,
+    """
+a factor that is not positive -> refused: not positive
+    %s = aten.mul.Tensor(%x: f32[1, 4, 5, 5], %g: weight "g#zeros" f32[4, 1, 1])
+    %a = aten.add.Tensor(%s, %b: weight f32[4, 1, 1])
+    %r = aten.relu.default(%a)
+    %y = aten.convolution.default(%r, %w: weight f32[4, 4, 1, 1], none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1)
+a rectified value that others read -> refused: aten.add.Tensor reads
+    %s = aten.mul.Tensor(%x: f32[1, 4, 5, 5], %g: weight "g#positive" f32[4, 1, 1])
+    %a = aten.add.Tensor(%s, %b: weight f32[4, 1, 1])
+    %r = aten.relu.default(%a)
+    %p = aten.convolution.default(%r, %w: weight f32[4, 4, 1, 1], none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1)
+    %y = aten.add.Tensor(%r, %p)
+a transposed convolution takes nothing -> refused: transposed
+    %s = aten.mul.Tensor(%x: f32[1, 4, 5, 5], %g: weight "g#positive" f32[4, 1, 1])
+    %a = aten.add.Tensor(%s, %b: weight f32[4, 1, 1])
+    %r = aten.relu.default(%a)
+    %y = aten.convolution.default(%r, %w: weight f32[4, 4, 1, 1], none, [1, 1], [0, 0], [1, 1], true, [0, 0], 1)
+what is no scale and shift -> unchanged
+    - %r = aten.relu.default(%x: f32[1, 4, 5, 5])
+      %y = aten.convolution.default(%r, %w: weight f32[4, 4, 1, 1], none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1)
+    - %a = aten.add.Tensor(%x: f32[1, 4, 5, 5], %b: weight f32[4, 1, 1])
+      %r = aten.relu.default(%a)
+      %y = aten.convolution.default(%r, %w: weight f32[4, 4, 1, 1], none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1)
+""",
+)
 
 
 @pytest.mark.parametrize("first", [0, 1])
@@ -43,12 +80,6 @@ def test_before_padding_the_factor_alone_goes_in(first: int, apply: Any, method:
     done = apply(text, rectify_before_scale, FoldAffineIntoLayer())
     assert done.ops()[:2] == ["aten.add.Tensor", "aten.relu.default"]
     assert done.ops()[2:] == ["aten.convolution.default"] * 2 + ["aten.mul.Tensor"]
-
-
-def test_a_factor_that_is_not_positive_stays(refused: Any, method: Any) -> None:
-    held = [line.replace("g#positive", "g#zeros") for line in AFFINE]
-    text = method(f"%x: {X}", *held, layer("y"), gives=Y)
-    refused(text, rectify_before_scale, "not positive")
 
 
 def test_a_factor_too_small_to_divide_by_stays(programs: Any, method: Any) -> None:
@@ -63,17 +94,6 @@ def test_a_factor_too_small_to_divide_by_stays(programs: Any, method: Any) -> No
     assert "too small" in refusal.reason
 
 
-def test_a_rectified_value_that_others_read_stays(refused: Any, method: Any) -> None:
-    both = f"%y = aten.add.Tensor(%r, %p) : ({X}, {Y}) -> {Y}"
-    text = method(f"%x: {X}", *AFFINE, layer("p"), both, gives=Y)
-    refused(text, rectify_before_scale, "aten.add.Tensor reads")
-
-
-def test_a_transposed_convolution_takes_nothing(refused: Any, method: Any) -> None:
-    text = method(f"%x: {X}", *AFFINE, layer("y", transposed="true"), gives=Y)
-    refused(text, rectify_before_scale, "transposed")
-
-
 @pytest.mark.parametrize("value", ["s", "a"])
 def test_a_value_that_is_read_before_the_rectifier_stays(
     value: str, refused: Any, method: Any
@@ -81,15 +101,3 @@ def test_a_value_that_is_read_before_the_rectifier_stays(
     both = f"%y = aten.mul.Tensor(%{value}, %p) : ({X}, {Y}) -> {Y}"
     text = method(f"%x: {X}", *AFFINE, layer("p"), both, gives=Y)
     refused(text, rectify_before_scale, "before it is rectified")
-
-
-@pytest.mark.parametrize(
-    "lines",
-    [
-        (f"%r = aten.relu.default(%x) : ({X}) -> {X}",),
-        (f"%a = aten.add.Tensor(%x, %b) : ({X}, {C}) -> {X}", RELU),
-    ],
-)
-def test_what_is_no_scale_and_shift_stays(lines: Any, refused: Any, method: Any) -> None:
-    text = method(f"%x: {X}", *WEIGHTS, *lines, layer("y"), gives=Y)
-    refused(text, rectify_before_scale)

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from rewrite_cases import cases
 
 from stepwell.ir.rewriting.rewrite import Refusal
 from stepwell.translate.rewrites.attention.skip_masked_attention import (
@@ -59,22 +60,36 @@ def test_queries_look_at_no_later_keys(name: str, apply: Any, method: Any) -> No
     assert done.ops().count("aten.mul.Scalar") == (name != "no scale")
 
 
-def test_blocks_are_not_cut_again(apply: Any, method: Any) -> None:
-    q = "tensor<1x16x512x16xf32>"
-    done = apply(
-        method(f"%q: {q}, %k: {q}", attention("none, 0.0, true", q, q), gives=q),
-        SkipMaskedAttention(),
-    )
-    assert done.ops().count(NAME) == 3 and done.ops().count(CAT) == 1
-
-
-def test_an_attention_beside_another_tensor_is_cut(apply: Any, method: Any) -> None:
-    """Not every concatenation is of blocks: this one holds the queries too."""
-    made = "tensor<2x4x384x32xf32>"
-    whole = attention("none, 0.0, true").replace("%y", "%a")
-    both = f"%y = aten.cat.default([%a, %q], 2) : ({Q}, {Q}) -> {made}"
-    text = method(f"%q: {Q}, %k: {Q}", whole, both, gives=made)
-    assert apply(text, SkipMaskedAttention()).count == 1
+test_skip_masked_attention = cases(
+    SkipMaskedAttention,
+    """
+blocks are not cut again -> aten.mul.Scalar, aten.slice.Tensor, aten.slice.Tensor, aten.slice.Tensor, aten.scaled_dot_product_attention.default, aten.slice.Tensor, aten.slice.Tensor, aten.slice.Tensor, aten.scaled_dot_product_attention.default, aten.slice.Tensor, aten.scaled_dot_product_attention.default, aten.cat.default
+    %y = aten.scaled_dot_product_attention.default(%q: f32[1, 16, 512, 16], %k: f32[1, 16, 512, 16], %k, none, 0.0, true)
+an attention beside another tensor is cut -> applied once
+    # Not every concatenation is of blocks: this one holds the queries too.
+    %a = aten.scaled_dot_product_attention.default(%q: f32[2, 4, 192, 32], %k: f32[2, 4, 192, 32], %k, none, 0.0, true)
+    %y = aten.cat.default([%a, %q], 2)
+nothing masked -> unchanged
+    %y = aten.scaled_dot_product_attention.default(%q: f32[2, 4, 192, 32], %k: f32[2, 4, 192, 32], %k)
+attention stays whole with -> unchanged
+    %y = aten.scaled_dot_product_attention.default(%q: f32[2, 4, 192, 32], %k: f32[2, 4, 192, 32], %k, none, 1.0, true)
+a mask that is an argument -> unchanged
+    %y = aten.scaled_dot_product_attention.default(%q: f32[2, 4, 192, 32], %k: f32[2, 4, 192, 32], %k, %m: i1[192, 192])
+nothing closed -> unchanged
+    %y = aten.scaled_dot_product_attention.default(%q: f32[2, 4, 192, 32], %k: f32[2, 4, 192, 32], %k, %m: buffer "m#ones" i1[192, 192])
+closed rows -> refused: hides a whole row
+    %y = aten.scaled_dot_product_attention.default(%q: f32[2, 4, 192, 32], %k: f32[2, 4, 192, 32], %k, %m: buffer "m#zeros" i1[192, 192])
+a length of run time -> refused: symbolic
+    %y = aten.scaled_dot_product_attention.default(%q: f32[2, 4, n, 32], %k: f32[2, 4, n, 32], %k, none, 0.0, true)
+a depth of run time -> refused: symbolic
+    %y = aten.scaled_dot_product_attention.default(%q: f32[2, 4, 192, n], %k: f32[2, 4, 192, n], %k, none, 0.0, true)
+few tokens -> refused: cost less
+    %y = aten.scaled_dot_product_attention.default(%q: f32[1, 2, 16, 8], %k: f32[1, 2, 16, 8], %k, none, 0.0, true)
+a scale of run time -> refused: run time
+    %s = sym.constant 5.000000e-01 : f64 : !stepwell.float<"0.5">
+    %y = aten.scaled_dot_product_attention.default(%q: f32[2, 4, 192, 32], %k: f32[2, 4, 192, 32], %k, none, 0.0, true, scale=%s)
+""",
+)
 
 
 def test_queries_after_the_last_key_look_at_all_and_need_no_mask(apply: Any, method: Any) -> None:
@@ -148,42 +163,6 @@ def test_heads_that_share_keys_ask_more_of_a_block() -> None:
         scores = kept_scores(causal(sizes))
         assert isinstance(scores, Scores)
         assert len(best_blocks(scores, sizes) or ()) == count
-
-
-LATE = 'tensor<2x4x?x32xf32, #stepwell.shape<[2, 4, "n", 32]>>'
-DEEP = 'tensor<2x4x192x?xf32, #stepwell.shape<[2, 4, 192, "n"]>>'
-SHORT = "tensor<1x2x16x8xf32>"
-STAYS = {
-    "nothing masked": (Q, "none", "", ""),
-    "dropout": (Q, "none, 1.0, true", "", ""),
-    "a mask that is an argument": (Q, "%a", "", ""),
-    "nothing closed": (Q, "%m", "m#ones", ""),
-    "closed rows": (Q, "%m", "m#zeros", "hides a whole row"),
-    "a length of run time": (LATE, "none, 0.0, true", "", "symbolic"),
-    "a depth of run time": (DEEP, "none, 0.0, true", "", "symbolic"),
-    "few tokens": (SHORT, "none, 0.0, true", "", "cost less"),
-}
-
-
-@pytest.mark.parametrize("name", STAYS)
-def test_attention_stays_whole_with(name: str, refused: Any, method: Any) -> None:
-    q, how, weight, reason = STAYS[name]
-    mask = "tensor<192x192xi1>"
-    given = how.replace("%a", "%m")
-    argument = f", %m: {mask}" if "%a" in how else ""
-    lines = (constant(mask, weight),) if weight else ()
-    line = attention(given, q, q, mask if "%m" in given else "")
-    text = method(f"%q: {q}, %k: {q}{argument}", *lines, line, gives=q)
-    refused(text, SkipMaskedAttention(), reason)
-
-
-def test_a_scale_of_run_time_stays(refused: Any, method: Any) -> None:
-    number = '%s = sym.constant 0.5 : f64 : !stepwell.float<"0.5">'
-    line = (
-        f"%y = {NAME}(%q, %k, %k, none, 0.0, true, scale=%s) : ({Q}, {Q}, {Q}, "
-        f'!stepwell.float<"0.5">) -> {Q}'
-    )
-    refused(method(f"%q: {Q}, %k: {Q}", number, line, gives=Q), SkipMaskedAttention(), "run time")
 
 
 @pytest.mark.parametrize(

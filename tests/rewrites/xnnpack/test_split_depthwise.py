@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 
 import pytest
 import torch
+from rewrite_cases import cases
 
 from stepwell.dialects.xnnpack.costs import COSTS, TAPS
 from stepwell.dialects.xnnpack.movement import StaticSlice
@@ -100,11 +101,14 @@ class OfIntegers(SplitDepthwise):
     bound: ClassVar[Bound] = Bound(units=1)
 
 
-def test_halves_are_summed_in_single_precision(apply: Any, method: Any) -> None:
-    text = convolved(
-        method, "1x20x20", (7, 7), "1x20x20", padding=(3, 3, 3, 3), kind="f16", channels=16
-    )
-    ops = apply(text, OfHalves()).ops()
+def test_halves_are_summed_in_single_precision(apply: Any) -> None:
+    ops = apply(
+        """
+        %x: f16[1, 20, 20, 16], %w: weight "w#positive" f16[1, 7, 7, 16], %b: weight f16[16]
+        %y = xnnpack.depthwise_convolution_2d(%x, %w, %b, padding=[3, 3, 3, 3], stride=[1, 1], dilation=[1, 1]) : (f16[1, 20, 20, 16], f16[1, 7, 7, 16], f16[16]) -> f16[1, 20, 20, 16]
+        """,
+        OfHalves(),
+    ).ops()
     assert ops[0] == ops[-1] == "xnnpack.convert"
 
 
@@ -152,27 +156,32 @@ def test_an_axis_of_symbolic_size_is_not_sliced(apply: Any, method: Any) -> None
     assert all(op.ints("offsets")[1] == op.ints("sizes")[1] == 0 for op in slices)
 
 
-def test_an_axis_of_symbolic_size_that_must_be_sliced_stays(apply: Any, method: Any) -> None:
-    text = symbolic(method, (28, 1), [0, 0, 0, 0], HEIGHT.replace('"h"', '"h - 27"'))
-    done = apply(text, SplitDepthwise(), inputs=[torch.randn(2, 40, 40, 8)])
+def test_an_axis_of_symbolic_size_that_must_be_sliced_stays(apply: Any) -> None:
+    done = apply(
+        """
+        %x: f32[n, h, 40, 8], %w: weight f32[1, 28, 1, 8]
+        %y = xnnpack.depthwise_convolution_2d(%x, %w, padding=[0, 0, 0, 0], stride=[1, 1], dilation=[1, 1]) : (f32[n, h, 40, 8], f32[1, 28, 1, 8]) -> f32[n, h - 27, 40, 8]
+        """,
+        SplitDepthwise(),
+        inputs=[torch.randn(2, 40, 40, 8)],
+    )
     assert done.count == 0 and "symbolic" in done.reasons[0]
 
 
-def test_what_a_kernel_holds_stays(refused: Any, method: Any) -> None:
-    text = convolved(method, "1x40x40", (5, 5), "1x40x40", padding=(2, 2, 2, 2))
-    refused(text, SplitDepthwise())
-
-
-def test_an_image_too_small_to_pay_for_the_nodes_stays(refused: Any, method: Any) -> None:
-    text = convolved(method, "1x7x7", (7, 7), "1x1x1", padding=(0, 0, 0, 0), channels=1)
-    refused(text, SplitDepthwise(), "cost less")
-
-
-def test_several_results_a_channel_stay(refused: Any, method: Any) -> None:
-    x, w, y = (f"tensor<1x{size}xf32>" for size in ("40x40x8", "7x7x16", "40x40x16"))
-    line = f"%y = xnnpack.depthwise_convolution_2d(%x, %w, padding=[3, 3, 3, 3], stride=[1, 1], dilation=[1, 1]) : ({x}, {w}) -> {y}"
-    text = method(f"%x: {x}", f'%w = stepwell.weight <"w"> "parameter" : {w}', line, gives=y)
-    refused(text, SplitDepthwise(), "several results")
+test_split_depthwise = cases(
+    SplitDepthwise,
+    """
+what a kernel holds -> unchanged
+    %x: f32[1, 40, 40, 8], %w: weight "w#positive" f32[1, 5, 5, 8], %b: weight f32[8]
+    %y = xnnpack.depthwise_convolution_2d(%x, %w, %b, padding=[2, 2, 2, 2], stride=[1, 1], dilation=[1, 1]) : (f32[1, 40, 40, 8], f32[1, 5, 5, 8], f32[8]) -> f32[1, 40, 40, 8]
+an image too small to pay for the nodes -> refused: cost less
+    %x: f32[1, 7, 7, 1], %w: weight "w#positive" f32[1, 7, 7, 1], %b: weight f32[1]
+    %y = xnnpack.depthwise_convolution_2d(%x, %w, %b, padding=[0, 0, 0, 0], stride=[1, 1], dilation=[1, 1]) : (f32[1, 7, 7, 1], f32[1, 7, 7, 1], f32[1]) -> f32[1, 1, 1, 1]
+several results a channel -> refused: several results
+    %x: f32[1, 40, 40, 8], %w: weight f32[1, 7, 7, 16]
+    %y = xnnpack.depthwise_convolution_2d(%x, %w, padding=[3, 3, 3, 3], stride=[1, 1], dilation=[1, 1]) : (f32[1, 40, 40, 8], f32[1, 7, 7, 16]) -> f32[1, 40, 40, 16]
+""",
+)
 
 
 @pytest.mark.parametrize("taps", range(1, 32))

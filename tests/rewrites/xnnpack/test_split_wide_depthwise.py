@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from rewrite_cases import cases
 
 from stepwell.dialects.xnnpack.costs import COSTS
 from stepwell.dialects.xnnpack.spatial import DepthwiseConvolution2d
@@ -81,44 +82,60 @@ def test_parts_stay_at_hand_and_are_as_even_as_tiles_allow(apply: Any, method: A
     assert channels == [256, 256, 188]
 
 
-def test_ranges_stay_with_each_part(apply: Any, method: Any) -> None:
-    text = block(method, 400, fields=", output_min=0.0, output_max=6.0")
-    done = apply(text, SplitWideDepthwise())
+def test_ranges_stay_with_each_part(apply: Any) -> None:
+    done = apply(
+        """
+        %x: f32[1, 24, 24, 8], %l: weight "l#positive" f32[400, 1, 1, 8], %b: weight "b#positive" f32[400]
+        %i = xnnpack.convolution_2d(%x, %l, %b, groups=1, output_min=0.0, output_max=6.0, padding=[0, 0, 0, 0], stride=[1, 1], dilation=[1, 1]) : (f32[1, 24, 24, 8], f32[400, 1, 1, 8], f32[400]) -> f32[1, 24, 24, 400]
+        %w: weight "w#positive" f32[1, 5, 5, 400]
+        %d = xnnpack.depthwise_convolution_2d(%i, %w, %b, output_min=0.0, output_max=6.0, padding=[2, 2, 2, 2], stride=[1, 1], dilation=[1, 1]) : (f32[1, 24, 24, 400], f32[1, 5, 5, 400], f32[400]) -> f32[1, 24, 24, 400]
+        %y = xnnpack.abs(%d)
+        """,
+        SplitWideDepthwise(),
+    )
     assert done.text.count("output_max=6.0") == 4
 
 
-def test_a_filter_that_stays_at_hand_stays_whole(apply: Any, method: Any) -> None:
-    most = COSTS.channels_at_hand(25) // 32 * 32
-    assert apply(block(method, most), SplitWideDepthwise()).count == 0
-    assert apply(block(method, 400, window=3), SplitWideDepthwise()).count == 0
-    assert apply(block(method, 400, window=7), SplitWideDepthwise()).count == 0
-
-
-def test_an_image_that_something_else_reads_is_not_made_twice(apply: Any, method: Any) -> None:
-    read = "%y = xnnpack.add(%d, %i) : (IMAGE, IMAGE) -> IMAGE"
-    done = apply(block(method, 400, behind=read), SplitWideDepthwise())
-    assert done.count == 0 and "slices of it cost" in done.reasons[0]
-
-
-def test_an_image_from_outside_is_not_sliced(apply: Any, method: Any) -> None:
-    between = "%m = xnnpack.max_pooling_2d(%i, kernel=[3, 3], stride=[1, 1], padding=[1, 1, 1, 1], dilation=[1, 1]) : (IMAGE) -> IMAGE"
-    done = apply(block(method, 400, between=between, image="%m"), SplitWideDepthwise())
-    assert done.count == 0 and "slices of it cost" in done.reasons[0]
-
-
-def test_a_small_image_is_not_worth_more_nodes(apply: Any, method: Any) -> None:
-    done = apply(block(method, 400, size=1), SplitWideDepthwise())
-    assert done.count == 0 and "joining" in done.reasons[0]
-
-
-def test_an_image_of_symbolic_size_stays_whole(apply: Any, method: Any) -> None:
-    image = 'tensor<?x24x24x400xf32, #stepwell.shape<["n", 24, 24, 400]>>'
-    filter = "tensor<1x5x5x400xf32>"
-    text = method(
-        f"%x: {image}",
-        f'%w = stepwell.weight <"w"> "parameter" : {filter}',
-        f"%y = xnnpack.depthwise_convolution_2d(%x, %w, padding=[2, 2, 2, 2], stride=[1, 1], dilation=[1, 1]) : ({image}, {filter}) -> {image}",
-        gives=image,
-    )
-    done = apply(text, SplitWideDepthwise())
-    assert done.count == 0 and "symbolic" in done.reasons[0]
+test_split_wide_depthwise = cases(
+    SplitWideDepthwise,
+    """
+a filter that stays at hand stays whole -> applied 0 times
+    - %x: f32[1, 24, 24, 8], %l: weight "l#positive" f32[256, 1, 1, 8], %b: weight "b#positive" f32[256]
+      %i = xnnpack.convolution_2d(%x, %l, %b, groups=1, padding=[0, 0, 0, 0], stride=[1, 1], dilation=[1, 1]) : (f32[1, 24, 24, 8], f32[256, 1, 1, 8], f32[256]) -> f32[1, 24, 24, 256]
+      %w: weight "w#positive" f32[1, 5, 5, 256]
+      %d = xnnpack.depthwise_convolution_2d(%i, %w, %b, padding=[2, 2, 2, 2], stride=[1, 1], dilation=[1, 1]) : (f32[1, 24, 24, 256], f32[1, 5, 5, 256], f32[256]) -> f32[1, 24, 24, 256]
+      %y = xnnpack.abs(%d)
+    - %x: f32[1, 24, 24, 8], %l: weight "l#positive" f32[400, 1, 1, 8], %b: weight "b#positive" f32[400]
+      %i = xnnpack.convolution_2d(%x, %l, %b, groups=1, padding=[0, 0, 0, 0], stride=[1, 1], dilation=[1, 1]) : (f32[1, 24, 24, 8], f32[400, 1, 1, 8], f32[400]) -> f32[1, 24, 24, 400]
+      %w: weight "w#positive" f32[1, 3, 3, 400]
+      %d = xnnpack.depthwise_convolution_2d(%i, %w, %b, padding=[1, 1, 1, 1], stride=[1, 1], dilation=[1, 1]) : (f32[1, 24, 24, 400], f32[1, 3, 3, 400], f32[400]) -> f32[1, 24, 24, 400]
+      %y = xnnpack.abs(%d)
+    - %x: f32[1, 24, 24, 8], %l: weight "l#positive" f32[400, 1, 1, 8], %b: weight "b#positive" f32[400]
+      %i = xnnpack.convolution_2d(%x, %l, %b, groups=1, padding=[0, 0, 0, 0], stride=[1, 1], dilation=[1, 1]) : (f32[1, 24, 24, 8], f32[400, 1, 1, 8], f32[400]) -> f32[1, 24, 24, 400]
+      %w: weight "w#positive" f32[1, 7, 7, 400]
+      %d = xnnpack.depthwise_convolution_2d(%i, %w, %b, padding=[3, 3, 3, 3], stride=[1, 1], dilation=[1, 1]) : (f32[1, 24, 24, 400], f32[1, 7, 7, 400], f32[400]) -> f32[1, 24, 24, 400]
+      %y = xnnpack.abs(%d)
+an image that something else reads is not made twice -> refused: slices of it cost
+    %x: f32[1, 24, 24, 8], %l: weight "l#positive" f32[400, 1, 1, 8], %b: weight "b#positive" f32[400]
+    %i = xnnpack.convolution_2d(%x, %l, %b, groups=1, padding=[0, 0, 0, 0], stride=[1, 1], dilation=[1, 1]) : (f32[1, 24, 24, 8], f32[400, 1, 1, 8], f32[400]) -> f32[1, 24, 24, 400]
+    %w: weight "w#positive" f32[1, 5, 5, 400]
+    %d = xnnpack.depthwise_convolution_2d(%i, %w, %b, padding=[2, 2, 2, 2], stride=[1, 1], dilation=[1, 1]) : (f32[1, 24, 24, 400], f32[1, 5, 5, 400], f32[400]) -> f32[1, 24, 24, 400]
+    %y = xnnpack.add(%d, %i)
+an image from outside is not sliced -> refused: slices of it cost
+    %x: f32[1, 24, 24, 8], %l: weight "l#positive" f32[400, 1, 1, 8], %b: weight "b#positive" f32[400]
+    %i = xnnpack.convolution_2d(%x, %l, %b, groups=1, padding=[0, 0, 0, 0], stride=[1, 1], dilation=[1, 1]) : (f32[1, 24, 24, 8], f32[400, 1, 1, 8], f32[400]) -> f32[1, 24, 24, 400]
+    %m = xnnpack.max_pooling_2d(%i, kernel=[3, 3], padding=[1, 1, 1, 1], stride=[1, 1], dilation=[1, 1]) : (f32[1, 24, 24, 400]) -> f32[1, 24, 24, 400]
+    %w: weight "w#positive" f32[1, 5, 5, 400]
+    %d = xnnpack.depthwise_convolution_2d(%m, %w, %b, padding=[2, 2, 2, 2], stride=[1, 1], dilation=[1, 1]) : (f32[1, 24, 24, 400], f32[1, 5, 5, 400], f32[400]) -> f32[1, 24, 24, 400]
+    %y = xnnpack.abs(%d)
+a small image is not worth more nodes -> refused: joining
+    %x: f32[1, 1, 1, 8], %l: weight "l#positive" f32[400, 1, 1, 8], %b: weight "b#positive" f32[400]
+    %i = xnnpack.convolution_2d(%x, %l, %b, groups=1, padding=[0, 0, 0, 0], stride=[1, 1], dilation=[1, 1]) : (f32[1, 1, 1, 8], f32[400, 1, 1, 8], f32[400]) -> f32[1, 1, 1, 400]
+    %w: weight "w#positive" f32[1, 5, 5, 400]
+    %d = xnnpack.depthwise_convolution_2d(%i, %w, %b, padding=[2, 2, 2, 2], stride=[1, 1], dilation=[1, 1]) : (f32[1, 1, 1, 400], f32[1, 5, 5, 400], f32[400]) -> f32[1, 1, 1, 400]
+    %y = xnnpack.abs(%d)
+an image of symbolic size stays whole -> refused: symbolic
+    %x: f32[n, 24, 24, 400], %w: weight f32[1, 5, 5, 400]
+    %y = xnnpack.depthwise_convolution_2d(%x, %w, padding=[2, 2, 2, 2], stride=[1, 1], dilation=[1, 1]) : (f32[n, 24, 24, 400], f32[1, 5, 5, 400]) -> f32[n, 24, 24, 400]
+""",
+)

@@ -77,16 +77,22 @@ def test_what_differs_in_one_thing_is_left(left: Any, written: Any, near_miss: A
     left(written(*lines), rewrite, reason)
 
 
-def test_a_mean_of_planes_of_two_open_sizes_is_a_pool(asked: Any, written: Any) -> None:
-    line = "%y = aten.mean.dim(%x, [2, 3], true) : (f32[1, 2, s, t]) -> f32[1, 2, 1, 1]"
-    assert asked(written("%x: f32[1, 2, s, t]", line), step(reductions.reduction)) == (1, [])
+def test_a_mean_of_planes_of_two_open_sizes_is_a_pool(asked: Any) -> None:
+    assert asked(
+        "%y = aten.mean.dim(%x: f32[1, 2, s, t], [2, 3], true)", step(reductions.reduction)
+    ) == (1, [])
 
 
-def test_the_greatest_of_numbers_loses_no_nan(asked: Any, written: Any) -> None:
-    weight = '%w = stepwell.weight <"w"> "constant" : f32[2, 4]'
-    line = "%y = aten.amax.default(%w, [1], true) : (f32[2, 4]) -> f32[2, 1]"
-    text = written("%x: f32[2]", weight, line)
-    assert asked(text, step(reductions.greatest), "xnnpack", numerics="strict") == (1, [])
+def test_the_greatest_of_numbers_loses_no_nan(asked: Any) -> None:
+    assert asked(
+        """
+        %x: f32[2]
+        %y = aten.amax.default(%w: constant f32[2, 4], [1], true)
+        """,
+        step(reductions.greatest),
+        "xnnpack",
+        numerics="strict",
+    ) == (1, [])
 
 
 CUT = {
@@ -143,7 +149,10 @@ def test_heads_are_computed_one_by_one(apply: Any, written: Any, name: str) -> N
     assert apply(text, UnrollAxis(), inputs=inputs[: arguments.count("%")]).count == 1
 
 
-def test_a_sum_of_halves_that_may_be_nan_asks_for_its_count(asked: Any, written: Any) -> None:
-    line = "%y = aten.sum.dim_IntList(%x, [0], true) : (f16[s, t, 4]) -> f16[1, t, 4]"
-    text = written("%x: f16[s, t, 4]", line)
-    assert asked(text, step(reductions.reduction), "xnnpack", numerics="torch") == (1, [])
+def test_a_sum_of_halves_that_may_be_nan_asks_for_its_count(asked: Any) -> None:
+    assert asked(
+        "%y = aten.sum.dim_IntList(%x: f16[s, t, 4], [0], true)",
+        step(reductions.reduction),
+        "xnnpack",
+        numerics="torch",
+    ) == (1, [])
