@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 import torch
+from rewrite_cases import cases
 
 from stepwell.ir.diagnostics import UnsupportedError
 from stepwell.ir.rewriting.rewrite import History
 from stepwell.translate.decompositions import arithmetic, norms
-from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.range_analysis import Values
 from stepwell.translate.rewrites.attention.fold_scale_into_projection import FoldScaleIntoProjection
 from stepwell.translate.rewrites.tosa.legalize_boundary.narrow_indices import (
@@ -18,155 +18,71 @@ from stepwell.translate.rewrites.tosa.legalize_boundary.narrow_indices import (
 from stepwell.translate.rewrites.tosa.operators.lower_control import LowerControl
 from stepwell.translate.rewrites.tosa.splitting.pieces import piece_function
 
-WEIGHT = '%w = stepwell.weight <"w"> "parameter" : f32[4, 4]'
-LINEAR = "%p = aten.linear.default(%x, %w) : (f32[3, 4], f32[4, 4]) -> f32[3, 4]"
-SLICE = "%q = aten.slice.Tensor(%p, 1, 0, 2, 1) : (f32[3, 4]) -> f32[3, 2]"
-SCALED = "%s = aten.mul.Scalar(%q, 0.125) : (f32[3, 2]) -> f32[3, 2]"
-GIVEN = "%y = aten.neg.default(%s) : (f32[3, 2]) -> f32[3, 2]"
-BOTH = "%y = aten.add.Tensor(%s, %k) : (f32[3, 2], f32[3, 2]) -> f32[3, 2]"
-
-Case = tuple[Any, tuple[str, ...], str]
-CASES: dict[str, Case] = {
-    # --- fold-scale-into-projection ------------------------------------------------------------
-    "a slice of no layer": (FoldScaleIntoProjection(), ("%p: f32[3, 4]", SLICE, SCALED, GIVEN), ""),
-    "a view of a layer": (
-        FoldScaleIntoProjection(),
-        (
-            "%x: f32[3, 4]",
-            WEIGHT,
-            LINEAR,
-            "%v = aten.view.default(%p, [12]) : (f32[3, 4]) -> f32[12]",
-            "%y = aten.mul.Scalar(%v, 0.125) : (f32[12]) -> f32[12]",
-        ),
-        "",
-    ),
-    "a factor of run time": (
-        FoldScaleIntoProjection(),
-        (
-            "%x: f32[3, 4]",
-            WEIGHT,
-            LINEAR,
-            SLICE,
-            '%n = sym.constant 2.0 : f64 : !stepwell.float<"2.0">',
-            '%y = aten.mul.Scalar(%q, %n) : (f32[3, 2], !stepwell.float<"2.0">) -> f32[3, 2]',
-        ),
-        "the factor is known only at run time",
-    ),
-    "another reader of the slice": (
-        FoldScaleIntoProjection(),
-        (
-            "%x: f32[3, 4]",
-            WEIGHT,
-            LINEAR,
-            SLICE,
-            SCALED,
-            "%y = aten.add.Tensor(%s, %q) : (f32[3, 2], f32[3, 2]) -> f32[3, 2]",
-        ),
-        "another op reads the unscaled value",
-    ),
-    "a computed weight": (
-        FoldScaleIntoProjection(),
-        ("%x: f32[3, 4], %w: f32[4, 4]", LINEAR, SLICE, SCALED, GIVEN),
-        "computed at run time",
-    ),
-    "rows of run time": (
-        FoldScaleIntoProjection(),
-        (
-            "%x: f32[s0, 4]",
-            WEIGHT,
-            *(line.replace("[3,", "[s0,") for line in (LINEAR, SLICE, SCALED, GIVEN)),
-        ),
-        "the shape is symbolic",
-    ),
-    "a reader of the whole projection": (
-        FoldScaleIntoProjection(),
-        (
-            "%x: f32[3, 4]",
-            WEIGHT,
-            LINEAR,
-            SLICE,
-            SCALED,
-            "%e = aten.exp.default(%p) : (f32[3, 4]) -> f32[3, 4]",
-            "%k = aten.slice.Tensor(%e, 1, 0, 2, 1) : (f32[3, 4]) -> f32[3, 2]",
-            BOTH,
-        ),
-        "another op reads all of the projection",
-    ),
-    "a slice that overlaps": (
-        FoldScaleIntoProjection(),
-        (
-            "%x: f32[3, 4]",
-            WEIGHT,
-            LINEAR,
-            SLICE,
-            "%k = aten.slice.Tensor(%p, 1, 1, 3, 1) : (f32[3, 4]) -> f32[3, 2]",
-            SCALED,
-            BOTH,
-        ),
-        "another op reads the same part of the projection",
-    ),
-    # --- split-gelu ------------------------------------------------------------------------------
-    "the tanh form": (
-        step(arithmetic.split_gelu),
-        (
-            "%x: f32[3, 4]",
-            '%y = aten.gelu.default(%x, approximate="tanh") : (f32[3, 4]) -> f32[3, 4]',
-        ),
-        "the tanh form",
-    ),
-    "a gelu of halves": (
-        step(arithmetic.split_gelu),
-        ("%x: f16[3, 4]", "%y = aten.gelu.default(%x) : (f16[3, 4]) -> f16[3, 4]"),
-        "float16 and bfloat16",
-    ),
-    "a gelu that is returned": (
-        step(arithmetic.split_gelu),
-        ("%x: f32[3, 4]", "%y = aten.gelu.default(%x) : (f32[3, 4]) -> f32[3, 4]"),
-        "another op than a linear layer",
-    ),
-    # --- split-layer-norm ------------------------------------------------------------------------
-    "a norm of unknown rows": (
-        step(norms.split_layer_norm),
-        ("%x: f32[?, 4]", "%y = aten.layer_norm.default(%x, [4]) : (f32[?, 4]) -> f32[?, 4]"),
-        "the shape is symbolic",
-    ),
-    "a norm over a size of run time": (
-        step(norms.split_layer_norm),
-        (
-            "%x: f32[3, s0]",
-            '%n = aten.sym_size.int(%x, 1) : (f32[3, s0]) -> !stepwell.int<"s0">',
-            '%y = aten.layer_norm.default(%x, [%n]) : (f32[3, s0], !stepwell.int<"s0">) -> f32[3, s0]',
-        ),
-        "the shape is symbolic",
-    ),
-    "a norm of halves": (
-        step(norms.split_layer_norm),
-        ("%x: f16[3, 4]", "%y = aten.layer_norm.default(%x, [4]) : (f16[3, 4]) -> f16[3, 4]"),
-        "overflow float16",
-    ),
-    "a norm over two axes": (
-        step(norms.split_layer_norm),
-        (
-            "%x: f32[2, 3, 4]",
-            "%y = aten.layer_norm.default(%x, [3, 4]) : (f32[2, 3, 4]) -> f32[2, 3, 4]",
-        ),
-        "over several axes",
-    ),
-    "a computed scale": (
-        step(norms.split_layer_norm),
-        (
-            "%x: f32[3, 4], %g: f32[4]",
-            "%y = aten.layer_norm.default(%x, [4], %g) : (f32[3, 4], f32[4]) -> f32[3, 4]",
-        ),
-        "the weight is computed at run time",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_what_does_not_split_or_fold_is_left(refused: Any, written: Any, name: str) -> None:
-    rewrite, lines, reason = CASES[name]
-    refused(written(*lines), rewrite, reason)
+test_what_splitting_leaves = cases(
+    FoldScaleIntoProjection,
+    arithmetic,
+    norms,
+    """
+fold-scale-into-projection: a slice of no layer -> unchanged
+    %q = aten.slice.Tensor(%p: f32[3, 4], 1, 0, 2, 1)
+    %s = aten.mul.Scalar(%q, 0.125)
+    %y = aten.neg.default(%s)
+fold-scale-into-projection: a view of a layer -> unchanged
+    %p = aten.linear.default(%x: f32[3, 4], %w: weight f32[4, 4])
+    %v = aten.view.default(%p, [12])
+    %y = aten.mul.Scalar(%v, 0.125)
+fold-scale-into-projection: a factor of run time -> refused: the factor is known only at run time
+    %p = aten.linear.default(%x: f32[3, 4], %w: weight f32[4, 4])
+    %q = aten.slice.Tensor(%p, 1, 0, 2, 1)
+    %n = sym.constant 2.000000e+00 : f64 : !stepwell.float<"2.0">
+    %y = aten.mul.Scalar(%q, %n)
+fold-scale-into-projection: another reader of the slice -> refused: another op reads the unscaled value
+    %p = aten.linear.default(%x: f32[3, 4], %w: weight f32[4, 4])
+    %q = aten.slice.Tensor(%p, 1, 0, 2, 1)
+    %s = aten.mul.Scalar(%q, 0.125)
+    %y = aten.add.Tensor(%s, %q)
+fold-scale-into-projection: a computed weight -> refused: computed at run time
+    %p = aten.linear.default(%x: f32[3, 4], %w: f32[4, 4])
+    %q = aten.slice.Tensor(%p, 1, 0, 2, 1)
+    %s = aten.mul.Scalar(%q, 0.125)
+    %y = aten.neg.default(%s)
+fold-scale-into-projection: rows of run time -> refused: the shape is symbolic
+    %p = aten.linear.default(%x: f32[s0, 4], %w: weight f32[4, 4])
+    %q = aten.slice.Tensor(%p, 1, 0, 2, 1)
+    %s = aten.mul.Scalar(%q, 0.125)
+    %y = aten.neg.default(%s)
+fold-scale-into-projection: a reader of the whole projection -> refused: another op reads all of the projection
+    %p = aten.linear.default(%x: f32[3, 4], %w: weight f32[4, 4])
+    %q = aten.slice.Tensor(%p, 1, 0, 2, 1)
+    %s = aten.mul.Scalar(%q, 0.125)
+    %e = aten.exp.default(%p)
+    %k = aten.slice.Tensor(%e, 1, 0, 2, 1)
+    %y = aten.add.Tensor(%s, %k)
+fold-scale-into-projection: a slice that overlaps -> refused: another op reads the same part of the projection
+    %p = aten.linear.default(%x: f32[3, 4], %w: weight f32[4, 4])
+    %q = aten.slice.Tensor(%p, 1, 0, 2, 1)
+    %k = aten.slice.Tensor(%p, 1, 1, 3, 1)
+    %s = aten.mul.Scalar(%q, 0.125)
+    %y = aten.add.Tensor(%s, %k)
+split-gelu: the tanh form -> refused: the tanh form
+    %y = aten.gelu.default(%x: f32[3, 4], approximate="tanh")
+split-gelu: a gelu of halves -> refused: float16 and bfloat16
+    %y = aten.gelu.default(%x: f16[3, 4])
+split-gelu: a gelu that is returned -> refused: another op than a linear layer
+    %y = aten.gelu.default(%x: f32[3, 4])
+split-layer-norm: a norm of unknown rows -> refused: the shape is symbolic
+    %y = aten.layer_norm.default(%x: f32[?, 4], [4]) -> f32[?, 4]
+split-layer-norm: a norm over a size of run time -> refused: the shape is symbolic
+    %n = aten.sym_size.int(%x: f32[3, s0], 1)
+    %y = aten.layer_norm.default(%x, [%n])
+split-layer-norm: a norm of halves -> refused: overflow float16
+    %y = aten.layer_norm.default(%x: f16[3, 4], [4])
+split-layer-norm: a norm over two axes -> refused: over several axes
+    %y = aten.layer_norm.default(%x: f32[2, 3, 4], [3, 4])
+split-layer-norm: a computed scale -> refused: the weight is computed at run time
+    %y = aten.layer_norm.default(%x: f32[3, 4], [4], %g: f32[4])
+""",
+)
 
 
 def test_a_branch_on_a_number_is_left(programs: Any, written: Any) -> None:
@@ -220,16 +136,22 @@ def test_an_index_has_the_range_of_what_it_names(
 def test_what_is_computed_from_a_wide_integer_is_no_further_problem(
     programs: Any, written: Any
 ) -> None:
-    add = "%{} = tosa.add %{}, %x : (i64[3], i64[3]) -> i64[3]"
-    program, _ = programs(written("%x: i64[3]", add.format("a", "x"), add.format("y", "a")))
+    program, _ = programs("""
+        %x: i64[3]
+        %a = tosa.add(%x, %x)
+        %y = tosa.add(%a, %x)
+        """)
     with pytest.raises(UnsupportedError, match="its values reach") as raised:
         NarrowIndices().apply(program, History())
     assert len(raised.value.problems) == 1
 
 
-def test_an_index_that_only_names_rows_is_narrowed(programs: Any, written: Any) -> None:
+def test_an_index_that_only_names_rows_is_narrowed(programs: Any) -> None:
     program, (index, values) = programs(
-        written("%i: i64[1, 3], %v: f32[1, 5, 2]", GATHER.format("i"))
+        """
+        %i: i64[1, 3], %v: f32[1, 5, 2]
+        %y = tosa.gather(%v, %i)
+        """
     )
     before = program.run(index, values)
     assert NarrowIndices().apply(program, History()) == 1

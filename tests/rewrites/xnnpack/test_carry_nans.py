@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 import torch
+from rewrite_cases import cases
 from torch import Tensor, nn
 
 import stepwell
 from stepwell.translate.decompositions import floats
-from stepwell.translate.lowerings.lowering import step
 
 X = torch.tensor([[torch.nan, torch.inf, -torch.inf, -0.0], [1.0, torch.nan, 3e38, -3e38]])
 Y = torch.tensor([[0.0, torch.nan, -torch.inf, -0.0], [torch.nan, torch.inf, -3e38, 3e38]])
@@ -42,20 +42,14 @@ def test_in_other_modes_no_term_is_added(numerics: Any) -> None:
     assert "divide" not in str(lowered.program) and "aten.div" not in str(lowered.program)
 
 
-def test_what_is_never_nan_needs_no_term(apply: Any, method: Any) -> None:
-    given = "tensor<4xf32>"
-    lines = (
-        f'%w = stepwell.weight <"w"> "constant" : {given}',
-        f"%b = aten.ge.Scalar(%x, 0.0) : ({given}) -> tensor<4xi1>",
-        f"%f = aten._to_copy.default(%b, dtype=f32) : (tensor<4xi1>) -> {given}",
-        f"%y = aten.clamp.Tensor(%f, %w) : ({given}, {given}) -> {given}",
-    )
-    assert apply(method(f"%x: {given}", *lines, gives=given), step(floats.carry_nans)).count == 0
-
-
-def test_doubles_stay(refused: Any, method: Any) -> None:
-    given = "tensor<4xf64>"
-    line = f"%y = aten.clamp.Tensor(%x, %x) : ({given}, {given}) -> {given}"
-    refused(
-        method(f"%x: {given}", line, gives=given), step(floats.carry_nans), "float32 or float16"
-    )
+test_carry_nans = cases(
+    floats,
+    """
+carry-nans: what is never nan needs no term -> applied 0 times
+    %b = aten.ge.Scalar(%x: f32[4], 0.0)
+    %f = aten._to_copy.default(%b, dtype=f32)
+    %y = aten.clamp.Tensor(%f, %w: constant f32[4])
+carry-nans: doubles -> refused: float32 or float16
+    %y = aten.clamp.Tensor(%x: f64[4], %x)
+""",
+)

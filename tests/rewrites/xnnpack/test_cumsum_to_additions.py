@@ -1,17 +1,13 @@
 """CumsumToAdditions: places add up what stands before them, and meet nothing else."""
 
-from typing import Any
-
 import pytest
 import torch
+from rewrite_cases import cases
 from torch import Tensor, nn
 from torch.export import export
 
 import stepwell
 from stepwell.translate.decompositions import scans
-from stepwell.translate.lowerings.lowering import step
-
-X = "tensor<2x3xf32>"
 
 
 class Running(nn.Module):
@@ -49,15 +45,16 @@ def test_what_is_not_finite_goes_forwards_only():
     torch.testing.assert_close(lowered.run(x)[0], x.cumsum(-1), equal_nan=True)
 
 
-@pytest.mark.parametrize(
-    ("of", "reason"),
-    [
-        ("tensor<2x3xf16>", "rounds once"),
-        ("tensor<2x5000xf32>", "13 additions"),
-        ('tensor<2x?xf32, #stepwell.shape<[2, "s"]>>', "symbolic"),
-        ("tensor<2x3xi64>", "not int64"),
-    ],
+test_cumsum_to_additions = cases(
+    scans,
+    """
+cumsum-to-additions: what is no short sum of singles -> refused: rounds once
+    %y = aten.cumsum.default(%x: f16[2, 3], -1)
+cumsum-to-additions: what is no short sum of singles -> refused: 13 additions
+    %y = aten.cumsum.default(%x: f32[2, 5000], -1)
+cumsum-to-additions: what is no short sum of singles -> refused: symbolic
+    %y = aten.cumsum.default(%x: f32[2, s], -1)
+cumsum-to-additions: what is no short sum of singles -> refused: not int64
+    %y = aten.cumsum.default(%x: i64[2, 3], -1)
+""",
 )
-def test_what_is_no_short_sum_of_singles_stays(of: str, reason: str, refused: Any, method: Any):
-    line = f"%y = aten.cumsum.default(%x, -1) : ({of}) -> {of}"
-    refused(method(f"%x: {of}", line, gives=of), step(scans.cumsum_to_additions), reason)

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-import pytest
 import torch
+from rewrite_cases import cases
 from torch import Tensor, nn
 
 import stepwell
@@ -39,29 +39,27 @@ def test_whole_powers_run_in_one_delegate() -> None:
         assert torch.equal(found[large].signbit(), wanted[large].signbit())
 
 
-def power(method: Any, exponent: str, dtype: str = "f32", result: str = "") -> str:
-    given, made = f"tensor<2x3x{dtype}>", f"tensor<2x3x{result or dtype}>"
-    line = f"%y = aten.pow.Tensor_Scalar(%x, {exponent}) : ({given}) -> {made}"
-    return method(f"%x: {given}", line, gives=made)
-
-
-@pytest.mark.parametrize(
-    ("exponent", "dtype", "result", "reason"),
-    [
-        ("2.5", "f32", "", "roots lose the sign"),
-        ("65", "f32", "", "from 2 to 64"),
-        ("-65", "f32", "", "from 2 to 64"),
-        ("1", "f32", "", "from 2 to 64"),
-        ("0", "f32", "", "from 2 to 64"),
-        ("4", "f64", "", "in float32"),
-        ("4", "i64", "", "in float32"),
-        ("4.0", "i64", "f32", "in float32"),
-    ],
+test_expand_power = cases(
+    arithmetic,
+    """
+expand-power: 2.5-f32--roots lose the sign -> refused: roots lose the sign
+    %y = aten.pow.Tensor_Scalar(%x: f32[2, 3], 2.5)
+expand-power: 65-f32--from 2 to 64 -> refused: from 2 to 64
+    %y = aten.pow.Tensor_Scalar(%x: f32[2, 3], 65)
+expand-power: -65-f32--from 2 to 64 -> refused: from 2 to 64
+    %y = aten.pow.Tensor_Scalar(%x: f32[2, 3], -65)
+expand-power: 1-f32--from 2 to 64 -> refused: from 2 to 64
+    %y = aten.pow.Tensor_Scalar(%x: f32[2, 3], 1)
+expand-power: 0-f32--from 2 to 64 -> refused: from 2 to 64
+    %y = aten.pow.Tensor_Scalar(%x: f32[2, 3], 0)
+expand-power: 4-f64--in float32 -> refused: in float32
+    %y = aten.pow.Tensor_Scalar(%x: f64[2, 3], 4)
+expand-power: 4-i64--in float32 -> refused: in float32
+    %y = aten.pow.Tensor_Scalar(%x: i64[2, 3], 4)
+expand-power: 4.0-i64-f32-in float32 -> refused: in float32
+    %y = aten.pow.Tensor_Scalar(%x: i64[2, 3], 4.0)
+""",
 )
-def test_it_stays_a_kernel(
-    exponent: str, dtype: str, result: str, reason: str, refused: Any, method: Any
-):
-    refused(power(method, exponent, dtype, result), step(arithmetic.expand_power), reason)
 
 
 def test_an_exponent_of_run_time_stays(apply: Any, method: Any):

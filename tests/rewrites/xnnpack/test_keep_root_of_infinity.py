@@ -3,6 +3,7 @@
 from typing import Any
 
 import torch
+from rewrite_cases import cases
 
 import stepwell
 from stepwell.translate.decompositions import statistics
@@ -20,25 +21,22 @@ def test_infinities_and_nans_have_their_roots() -> None:
     torch.testing.assert_close(found, x.sqrt(), equal_nan=True, rtol=1e-5, atol=0.0)
 
 
-def test_the_root_of_a_negative_zero_keeps_its_sign(apply: Any, method: Any) -> None:
-    line = "%y = aten.sqrt.default(%x) : (tensor<3xf32>) -> tensor<3xf32>"
-    text = method("%x: tensor<3xf32>", line, gives="tensor<3xf32>")
+def test_the_root_of_a_negative_zero_keeps_its_sign(apply: Any) -> None:
     x = torch.tensor([-0.0, 0.0, 4.0])
-    done = apply(text, step(statistics.keep_root_of_infinity), inputs=(x,))
+    done = apply(
+        "%y = aten.sqrt.default(%x: f32[3])", step(statistics.keep_root_of_infinity), inputs=(x,)
+    )
     assert done.count == 1
     assert done.program.run(x)[0].signbit().tolist() == [True, False, False]
 
 
-def test_roots_of_bounded_numbers_stay(apply: Any, method: Any) -> None:
-    lines = (
-        "%s = aten.sigmoid.default(%x) : (tensor<3xf32>) -> tensor<3xf32>",
-        "%y = aten.sqrt.default(%s) : (tensor<3xf32>) -> tensor<3xf32>",
-    )
-    text = method("%x: tensor<3xf32>", *lines, gives="tensor<3xf32>")
-    assert apply(text, step(statistics.keep_root_of_infinity)).count == 0
-
-
-def test_roots_of_doubles_stay(refused: Any, method: Any) -> None:
-    line = "%y = aten.sqrt.default(%x) : (tensor<3xf64>) -> tensor<3xf64>"
-    text = method("%x: tensor<3xf64>", line, gives="tensor<3xf64>")
-    refused(text, step(statistics.keep_root_of_infinity), "float32 or float16")
+test_keep_root_of_infinity = cases(
+    statistics,
+    """
+keep-root-of-infinity: roots of bounded numbers stay -> applied 0 times
+    %s = aten.sigmoid.default(%x: f32[3])
+    %y = aten.sqrt.default(%s)
+keep-root-of-infinity: roots of doubles -> refused: float32 or float16
+    %y = aten.sqrt.default(%x: f64[3])
+""",
+)

@@ -4,14 +4,12 @@ from typing import Any
 
 import pytest
 import torch
+from rewrite_cases import cases
 from torch import Tensor, nn
 from torch.export import export
 
 import stepwell
 from stepwell.translate.decompositions import activations, logarithms
-
-ALL = {rule.name: rule() for rule in (*activations.RULES, *logarithms.RULES)}
-X = "tensor<2x4xf32>"
 
 
 def test_what_a_softmax_rounds_to_zero_has_a_logarithm_on_the_runtime() -> None:
@@ -20,10 +18,20 @@ def test_what_a_softmax_rounds_to_zero_has_a_logarithm_on_the_runtime() -> None:
     torch.testing.assert_close(lowered.run(x)[0], module(x), rtol=1e-6, atol=1e-5)
 
 
-def test_halves_are_left(refused: Any, method: Any) -> None:
-    whole = "tensor<2x3xf16>"
-    line = f"%y = aten._log_softmax.default(%x, 1, false) : ({whole}) -> {whole}"
-    refused(method(f"%x: {whole}", line, gives=whole), ALL["expand-log-softmax"], "float32")
+test_logarithms = cases(
+    logarithms,
+    activations,
+    """
+expand-log-softmax: halves -> refused: float32
+    %y = aten._log_softmax.default(%x: f16[2, 3], 1, false)
+expand-logarithm: logarithms of other types -> refused: float32 only
+    - %y = aten.log10.default(%x: f16[3])
+    - %y = aten.log10.default(%x: f64[3])
+    - %y = aten.log10.default(%x: i64[3])
+expand-tanh-gelu: a gelu by erf is not one by tanh -> unchanged
+    %y = aten.gelu.default(%x: f32[2, 4])
+""",
+)
 
 
 @pytest.mark.parametrize(("axes", "keeps"), [(-1, False), ((1,), True), ((0, 1), False)])
@@ -63,18 +71,6 @@ def test_levels_run_in_one_delegate() -> None:
     assert not lowered.report.outside
     for found, wanted in zip(lowered.run(x), Levels()(x), strict=True):
         torch.testing.assert_close(found, wanted, rtol=2e-6, atol=1e-6)
-
-
-@pytest.mark.parametrize(("given", "made"), [("f16", "f16"), ("f64", "f64"), ("i64", "f32")])
-def test_logarithms_of_other_types_stay(given: str, made: str, refused: Any, method: Any) -> None:
-    line = f"%y = aten.log10.default(%x) : (tensor<3x{given}>) -> tensor<3x{made}>"
-    text = method(f"%x: tensor<3x{given}>", line, gives=f"tensor<3x{made}>")
-    refused(text, ALL["expand-logarithm"], "float32 only")
-
-
-def test_a_gelu_by_erf_is_not_one_by_tanh(refused: Any, method: Any):
-    line = f"%y = aten.gelu.default(%x) : ({X}) -> {X}"
-    refused(method(f"%x: {X}", line, gives=X), ALL["expand-tanh-gelu"])
 
 
 @pytest.mark.parametrize("cpu", [None, "x86-64", "arm64"])

@@ -1,46 +1,19 @@
 """PreluChannelsLast: beyond its documented example, and what it leaves alone."""
 
-from typing import Any
-
-import pytest
+from rewrite_cases import cases
 
 from stepwell.translate.decompositions import views
-from stepwell.translate.lowerings.lowering import step
 
-
-def prelu(shape: str, slopes: str) -> str:
-    return (
-        f"%y = aten.prelu.default(%x, %w) : (tensor<{shape}>, tensor<{slopes}>) -> tensor<{shape}>"
-    )
-
-
-@pytest.mark.parametrize(
-    ("shape", "slopes"), [("2x4xf32", "4xf32"), ("2x4x3xf32", "1xf32"), ("2x4x3xf32", "f32")]
+test_prelu_channels_last = cases(
+    views,
+    """
+prelu-channels-last: slopes that stand on the last axis or everywhere need nothing -> applied 0 times
+    - %y = aten.prelu.default(%x: f32[2, 4], %w: weight f32[4])
+    - %y = aten.prelu.default(%x: f32[2, 4, 3], %w: weight f32[1])
+    - %y = aten.prelu.default(%x: f32[2, 4, 3], %w: weight f32[])
+prelu-channels-last: slopes of run time -> refused: computed at run time
+    %y = aten.prelu.default(%x: f32[2, 4, 3], %w: f32[4])
+prelu-channels-last: doubles -> refused: float32 or float16
+    %y = aten.prelu.default(%x: f64[2, 4, 3], %w: weight f64[4])
+""",
 )
-def test_slopes_that_stand_on_the_last_axis_or_everywhere_need_nothing(
-    apply: Any, method: Any, shape: str, slopes: str
-):
-    weight = f'%w = stepwell.weight <"w"> "parameter" : tensor<{slopes}>'
-    text = method(
-        f"%x: tensor<{shape}>", f"{weight}\n{prelu(shape, slopes)}", gives=f"tensor<{shape}>"
-    )
-    assert apply(text, step(views.prelu_channels_last)).count == 0
-
-
-def test_slopes_of_run_time_are_refused(refused: Any, method: Any):
-    text = method(
-        "%x: tensor<2x4x3xf32>, %w: tensor<4xf32>",
-        prelu("2x4x3xf32", "4xf32"),
-        gives="tensor<2x4x3xf32>",
-    )
-    refused(text, step(views.prelu_channels_last), "computed at run time")
-
-
-def test_doubles_are_refused(refused: Any, method: Any):
-    weight = '%w = stepwell.weight <"w"> "parameter" : tensor<4xf64>'
-    text = method(
-        "%x: tensor<2x4x3xf64>",
-        f"{weight}\n{prelu('2x4x3xf64', '4xf64')}",
-        gives="tensor<2x4x3xf64>",
-    )
-    refused(text, step(views.prelu_channels_last), "float32 or float16")

@@ -1,49 +1,31 @@
 """UnbindByPermute: what it leaves alone, and that no later step takes it back."""
 
-from typing import Any
-
-import pytest
 import torch
+from rewrite_cases import cases
 from torch import Tensor, nn
 
 import stepwell
 from stepwell.dialects.xnnpack import StaticSlice
 from stepwell.ir.types import dims
 from stepwell.translate.decompositions import views
-from stepwell.translate.lowerings.lowering import step
 
-
-def unbound(shape: tuple[int, ...], axis: int, kind: str = "f32", *, used: int) -> tuple[str, ...]:
-    whole = f"tensor<{'x'.join(map(str, shape))}x{kind}>"
-    rest = [size for at, size in enumerate(shape) if at != axis % len(shape)]
-    part = f"tensor<{'x'.join(map(str, rest))}x{kind}>"
-    count = shape[axis]
-    names = ", ".join(f"%p{index}" for index in range(count))
-    parts = ", ".join([part] * count)
-    total = f"tensor<{'x'.join(map(str, [rest[0] * used, *rest[1:]]))}x{kind}>"
-    given = ", ".join(f"%p{index}" for index in range(used))
-    types = ", ".join([part] * used)
-    return (
-        whole,
-        total,
-        f"{names} = aten.unbind.int(%x, {axis}) : ({whole}) -> ({parts})",
-        f"%y = aten.cat.default([{given}], 0) : ({types}) -> {total}",
-    )
-
-
-@pytest.mark.parametrize(
-    ("case", "reason"),
-    [
-        (unbound((3, 4, views.SHORT + 1), -1, used=views.SHORT + 1), ""),
-        (unbound((3, 4, 2), 1, used=4), ""),
-        (unbound((3, 4, 2), -1, "i64", used=2), "int64"),
-        (unbound((3, 4, 2), -1, used=1), ""),
-    ],
-    ids=["a long axis", "an axis in the middle", "integers", "a part nobody reads"],
+test_unbind_by_permute = cases(
+    views,
+    """
+unbind-by-permute: a long axis -> unchanged
+    %p0, %p1, %p2, %p3, %p4 = aten.unbind.int(%x: f32[3, 4, 5], -1)
+    %y = aten.cat.default([%p0, %p1, %p2, %p3, %p4], 0)
+unbind-by-permute: an axis in the middle -> unchanged
+    %p0, %p1, %p2, %p3 = aten.unbind.int(%x: f32[3, 4, 2], 1)
+    %y = aten.cat.default([%p0, %p1, %p2, %p3], 0)
+unbind-by-permute: it leaves -> refused: int64
+    %p0, %p1 = aten.unbind.int(%x: i64[3, 4, 2], -1)
+    %y = aten.cat.default([%p0, %p1], 0)
+unbind-by-permute: a part nobody reads -> unchanged
+    %p0, %p1 = aten.unbind.int(%x: f32[3, 4, 2], -1)
+    %y = aten.cat.default([%p0], 0)
+""",
 )
-def test_it_leaves(case: tuple[str, ...], reason: str, refused: Any, method: Any) -> None:
-    whole, total, *lines = case
-    refused(method(f"%x: {whole}", *lines, gives=total), step(views.unbind_by_permute), reason)
 
 
 class Rotary(nn.Module):

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from rewrite_cases import cases
 
 from stepwell.translate.decompositions import filters
 from stepwell.translate.lowerings.lowering import step
@@ -42,52 +43,27 @@ def test_slices_of_the_kernel_add_up_to_it(
     assert done.ops().count("aten.add.Tensor") == count - 1
 
 
-def test_no_kernel_is_copied(apply: Any, method: Any):
-    rest = "[1, 1, 1];[0, 0, 0];[1, 1, 1];2"
+def test_no_kernel_is_copied(apply: Any):
     weights = apply(
-        convolved(rest, "2x4x4x4x4", method), step(filters.volumes_to_images)
+        """
+        %y = aten.convolution.default(%x: f32[2, 4, 6, 5, 5], %w: weight f32[4, 2, 3, 2, 2], %b: weight f32[4], [1, 1, 1], [0, 0, 0], [1, 1, 1], false, [0, 0, 0], 2)
+        """,
+        step(filters.volumes_to_images),
     ).program.weights
     storages = {w.untyped_storage().data_ptr() for k, w in weights.tensors().items() if k != "b"}
     assert len(storages) == 1
 
 
-def test_a_transposed_convolution_is_refused(refused: Any, method: Any):
-    text = convolved(
-        "[1, 1, 1];[0, 0, 0];[1, 1, 1];1", "2x4x8x6x6", method, "4x4x3x2x2", transposed=True
-    )
-    refused(text, step(filters.volumes_to_images), "transposed")
-
-
-def test_a_computed_kernel_is_refused(refused: Any, method: Any):
-    x, w, y = "tensor<1x2x3x3x3xf32>", "tensor<2x2x1x1x1xf32>", "tensor<1x2x3x3x3xf32>"
-    text = method(
-        f"%x: {x}, %w: {w}",
-        "%y = aten.convolution.default(%x, %w, none, [1, 1, 1], [0, 0, 0], [1, 1, 1], false,"
-        f" [0, 0, 0], 1) : ({x}, {w}) -> {y}",
-        gives=y,
-    )
-    refused(text, step(filters.volumes_to_images), "computed")
-
-
-def test_images_are_left_alone(refused: Any, method: Any):
-    x, w = "tensor<1x2x3x3xf32>", "tensor<2x2x1x1xf32>"
-    text = method(
-        f"%x: {x}",
-        f'%w = stepwell.weight <"w"> "parameter" : {w}',
-        "%y = aten.convolution.default(%x, %w, none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1)"
-        f" : ({x}, {w}) -> {x}",
-        gives=x,
-    )
-    refused(text, step(filters.volumes_to_images))
-
-
-def test_a_symbolic_volume_is_refused(refused: Any, method: Any):
-    x = 'tensor<?x2x3x3x3xf32, #stepwell.shape<["s0", 2, 3, 3, 3]>>'
-    text = method(
-        f"%x: {x}",
-        '%w = stepwell.weight <"w"> "parameter" : tensor<2x2x1x1x1xf32>',
-        "%y = aten.convolution.default(%x, %w, none, [1, 1, 1], [0, 0, 0], [1, 1, 1], false,"
-        f" [0, 0, 0], 1) : ({x}, tensor<2x2x1x1x1xf32>) -> {x}",
-        gives=x,
-    )
-    refused(text, step(filters.volumes_to_images), "symbolic")
+test_volumes_to_images = cases(
+    filters,
+    """
+volumes-to-images: a transposed convolution -> refused: transposed
+    %y = aten.convolution.default(%x: f32[2, 4, 6, 5, 5], %w: weight f32[4, 4, 3, 2, 2], %b: weight f32[4], [1, 1, 1], [0, 0, 0], [1, 1, 1], true, [0, 0, 0], 1)
+volumes-to-images: a computed kernel -> refused: computed
+    %y = aten.convolution.default(%x: f32[1, 2, 3, 3, 3], %w: f32[2, 2, 1, 1, 1], none, [1, 1, 1], [0, 0, 0], [1, 1, 1], false, [0, 0, 0], 1)
+volumes-to-images: images -> unchanged
+    %y = aten.convolution.default(%x: f32[1, 2, 3, 3], %w: weight f32[2, 2, 1, 1], none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1)
+volumes-to-images: a symbolic volume -> refused: symbolic
+    %y = aten.convolution.default(%x: f32[s0, 2, 3, 3, 3], %w: weight f32[2, 2, 1, 1, 1], none, [1, 1, 1], [0, 0, 0], [1, 1, 1], false, [0, 0, 0], 1)
+""",
+)

@@ -4,20 +4,17 @@ import re
 from typing import Any
 
 import pytest
+from rewrite_cases import cases
 
 from stepwell.translate.decompositions import norms
 from stepwell.translate.lowerings.lowering import Lowering
 from stepwell.translate.rewrites.documentation import (
     examples_of,
-    examples_of_rule,
     module_of,
     rewrites_of,
 )
 from stepwell.translate.rewrites.xnnpack.nodes.lower_clamp import RULES as CLAMPS
 from stepwell.translate.rewrites.xnnpack.nodes.lower_elementwise import RULES as ELEMENTWISE
-
-ALL = {rule.name: rule() for rule in (*CLAMPS, *ELEMENTWISE)}
-X, ROWS = "tensor<2x4xf32>", 'tensor<?x4xf32, #stepwell.shape<["s0", 4]>>'
 
 OF_FLOATS = (
     "xnnpack.convolutions",
@@ -40,41 +37,31 @@ def test_doubles_stay_where_they_are(name: str, refused: Any):
         refused(re.sub(r"xf32\b", "xf64", before), rewrite(), "float64")
 
 
-@pytest.mark.parametrize("name", ["decompose-layer-norm", "decompose-group-norm"])
-def test_norms_of_doubles_stay_where_they_are(name: str, refused: Any):
-    (rewrite,) = norms.RULES.named(name)
-    for before, _ in examples_of_rule(type(rewrite)):
-        refused(re.sub(r"xf32\b", "xf64", before), rewrite, "float64")
-
-
-def unary(type_: str, method: Any) -> str:
-    return method(f"%x: {type_}", f"%y = aten.abs.default(%x) : ({type_}) -> {type_}", gives=type_)
-
-
-@pytest.mark.parametrize(
-    ("type_", "reason"),
-    [
-        ("tensor<1x1x1x1x1x1x4xf32>", "rank 7"),
-        ("tensor<2x0xf32>", "a dimension is 0"),
-        ("tensor<?x4xf32>", "not known"),
-        ("tensor<2x4xi32>", "not int32"),
-    ],
+test_what_nodes_hold = cases(
+    norms,
+    ELEMENTWISE,
+    CLAMPS,
+    """
+decompose-layer-norm: norms of doubles -> refused: float64
+    %y = aten.layer_norm.default(%x: f64[2, 4], [4], none, none, 1e-06)
+decompose-group-norm: norms of doubles -> refused: float64
+    %y = aten.group_norm.default(%x: f64[2, 4, 3], 2, none, none, 1e-05)
+lower-unary: a tensor that no node holds -> refused: rank 7
+    %y = aten.abs.default(%x: f32[1, 1, 1, 1, 1, 1, 4])
+lower-unary: a tensor that no node holds -> refused: a dimension is 0
+    %y = aten.abs.default(%x: f32[2, 0])
+lower-unary: a tensor that no node holds -> refused: not known
+    %y = aten.abs.default(%x: f32[?, 4]) -> f32[?, 4]
+lower-unary: a tensor that no node holds -> refused: not int32
+    %y = aten.abs.default(%x: i32[2, 4])
+lower-unary: six axes a named size and halves are held -> xnnpack.abs
+    - %y = aten.abs.default(%x: f32[1, 1, 1, 1, 2, 4])
+    - %y = aten.abs.default(%x: f32[s0, 4])
+    - %y = aten.abs.default(%x: f16[2, 4])
+lower-sum: floats of two kinds do not meet -> refused: cast one
+    %y = aten.add.Tensor(%x: f32[2, 4], %h: f16[2, 4])
+lower-clamp: a number of run time is no field -> refused: only at run time
+    %n = aten.sym_size.int(%x: f32[s0, 4], 0)
+    %y = aten.clamp.default(%x, %n)
+""",
 )
-def test_a_tensor_that_no_node_holds_stays(type_: str, reason: str, refused: Any, method: Any):
-    refused(unary(type_, method), ALL["lower-unary"], reason)
-
-
-@pytest.mark.parametrize("type_", ["tensor<1x1x1x1x2x4xf32>", ROWS, "tensor<2x4xf16>"])
-def test_six_axes_a_named_size_and_halves_are_held(type_: str, apply: Any, method: Any):
-    assert apply(unary(type_, method), ALL["lower-unary"]).ops() == ["xnnpack.abs"]
-
-
-def test_floats_of_two_kinds_do_not_meet(refused: Any, method: Any):
-    line = f"%y = aten.add.Tensor(%x, %h) : ({X}, tensor<2x4xf16>) -> {X}"
-    refused(method(f"%x: {X}, %h: tensor<2x4xf16>", line, gives=X), ALL["lower-sum"], "cast one")
-
-
-def test_a_number_of_run_time_is_no_field(refused: Any, method: Any):
-    size = f'%n = aten.sym_size.int(%x, 0) : ({ROWS}) -> !stepwell.int<"s0">'
-    line = f'%y = aten.clamp.default(%x, %n) : ({ROWS}, !stepwell.int<"s0">) -> {ROWS}'
-    refused(method(f"%x: {ROWS}", size, line, gives=ROWS), ALL["lower-clamp"], "only at run time")

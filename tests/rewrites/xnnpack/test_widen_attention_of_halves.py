@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 import torch
+from rewrite_cases import cases
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -11,10 +12,8 @@ import stepwell
 from stepwell.backends.executorch.running import arm64
 from stepwell.translate.decompositions import floats
 from stepwell.translate.decompositions.floats import IN_SINGLE
-from stepwell.translate.lowerings.lowering import step
 
 CPUS = [None, "cortex-a53", "cortex-a76", "neoverse-v1"]
-HEADS = "tensor<1x2x4x8x{}>"
 
 
 class Attends(nn.Module):
@@ -81,28 +80,14 @@ def test_only_what_is_asked_for_adds_up_in_singles() -> None:
     assert [part.count("xnnpack.convert") for part in text] == [0, 2]
 
 
-def test_attention_of_singles_stays(refused: Any, method: Any) -> None:
-    singles = HEADS.format("f32")
-    line = (
-        "%y = aten.scaled_dot_product_attention.default(%x, %x, %x)"
-        f" : ({singles}, {singles}, {singles}) -> {singles}"
-    )
-    refused(method(f"%x: {singles}", line, gives=singles), step(floats.widen_attention_of_halves))
-
-
-def test_attention_that_drops_weights_stays(refused: Any, method: Any) -> None:
-    held = HEADS.format("f16")
-    line = (
-        "%y = aten.scaled_dot_product_attention.default(%x, %x, %x, none, 1.0)"
-        f" : ({held}, {held}, {held}) -> {held}"
-    )
-    text = method(f"%x: {held}", line, gives=held)
-    refused(text, step(floats.widen_attention_of_halves), "dropout_p is 1.0")
-
-
-def test_a_product_of_singles_stays(refused: Any, method: Any) -> None:
-    x = "tensor<2x4xf32>"
-    line = f"%y = aten.linear.default(%x, %x) : ({x}, {x}) -> tensor<2x2xf32>"
-    refused(
-        method(f"%x: {x}", line, gives="tensor<2x2xf32>"), step(floats.widen_products_of_halves)
-    )
+test_widen_attention_of_halves = cases(
+    floats,
+    """
+widen-attention-of-halves: attention of singles -> unchanged
+    %y = aten.scaled_dot_product_attention.default(%x: f32[1, 2, 4, 8], %x, %x)
+widen-attention-of-halves: attention that drops weights -> refused: dropout_p is 1.0
+    %y = aten.scaled_dot_product_attention.default(%x: f16[1, 2, 4, 8], %x, %x, none, 1.0)
+widen-products-of-halves: a product of singles -> unchanged
+    %y = aten.linear.default(%x: f32[2, 4], %x)
+""",
+)

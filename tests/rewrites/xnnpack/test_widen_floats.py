@@ -1,76 +1,37 @@
 """WidenBfloat, CancelNarrowing and WidenMixedFloats: what they leave alone, and a model of each."""
 
-from typing import Any
-
-import pytest
 import torch
+from rewrite_cases import cases
 from torch import Tensor, nn
 
 import stepwell
 from stepwell.translate.decompositions import floats, promotions
-from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.rewrites.xnnpack.floats.cancel_narrowing import CancelNarrowing
 
-NEAR_MISSES = {
-    "arithmetic of halves": (
-        step(floats.widen_bfloat),
-        "f16",
-        "f16",
-        "sigmoid.default(%x) : ({x}) -> {y}",
-    ),
-    "an input that is moved": (
-        step(floats.widen_bfloat),
-        "bf16",
-        "bf16",
-        "permute.default(%x, [0]) : ({x}) -> {y}",
-    ),
-    "a truth value of bfloat16s": (
-        step(floats.widen_bfloat),
-        "bf16",
-        "i1",
-        "gt.Scalar(%x, 0.5) : ({x}) -> {y}",
-    ),
-    "operands of one width": (
-        step(promotions.widen_mixed_floats),
-        "f32",
-        "f32",
-        "mul.Tensor(%x, %x) : ({x}, {x}) -> {y}",
-    ),
-    "a quotient of integers": (
-        step(promotions.widen_mixed_floats),
-        "i64",
-        "f32",
-        "div.Tensor(%x, %x) : ({x}, {x}) -> {y}",
-    ),
-    "a single number beside halves": (
-        step(promotions.widen_mixed_floats),
-        "f16",
-        "f16",
-        "mul.Tensor(%x, %s) : ({x}, tensor<f32>) -> {y}",
-    ),
-    "a cast that rounds nothing": (
-        CancelNarrowing(),
-        "bf16",
-        "f32",
-        "_to_copy.default(%x, dtype=f32) : ({x}) -> {y}",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", NEAR_MISSES)
-def test_what_stays_is(name: str, refused: Any, method: Any) -> None:
-    rewrite, given, made, call = NEAR_MISSES[name]
-    x, y = f"tensor<4x{given}>", f"tensor<4x{made}>"
-    line = f"%y = aten.{call.format(x=x, y=y)}"
-    refused(method(f"%x: {x}, %s: tensor<f32>", line, gives=y), rewrite)
-
-
-def test_a_rounding_to_halves_stays(refused: Any, method: Any) -> None:
-    lines = [
-        "%h = aten._to_copy.default(%x, dtype=f16) : (tensor<4xf32>) -> tensor<4xf16>",
-        "%y = aten._to_copy.default(%h, dtype=f32) : (tensor<4xf16>) -> tensor<4xf32>",
-    ]
-    refused(method("%x: tensor<4xf32>", *lines, gives="tensor<4xf32>"), CancelNarrowing())
+test_widen_floats = cases(
+    floats,
+    promotions,
+    CancelNarrowing,
+    """
+widen-bfloat: arithmetic of halves -> unchanged
+    %y = aten.sigmoid.default(%x: f16[4])
+widen-bfloat: an input that is moved -> unchanged
+    %y = aten.permute.default(%x: bf16[4], [0])
+widen-bfloat: a truth value of bfloat16s -> unchanged
+    %y = aten.gt.Scalar(%x: bf16[4], 0.5)
+widen-mixed-floats: operands of one width -> unchanged
+    %y = aten.mul.Tensor(%x: f32[4], %x)
+widen-mixed-floats: a quotient of integers -> unchanged
+    %y = aten.div.Tensor(%x: i64[4], %x)
+widen-mixed-floats: a single number beside halves -> unchanged
+    %y = aten.mul.Tensor(%x: f16[4], %s: f32[])
+cancel-narrowing: a cast that rounds nothing -> unchanged
+    %y = aten._to_copy.default(%x: bf16[4], dtype=f32)
+cancel-narrowing: a rounding to halves -> unchanged
+    %h = aten._to_copy.default(%x: f32[4], dtype=f16)
+    %y = aten._to_copy.default(%h, dtype=f32)
+""",
+)
 
 
 class Rounded(nn.Module):
