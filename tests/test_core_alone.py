@@ -1,11 +1,14 @@
 """The core lowers without the packages that are built on it."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from stepwell.ir.extensions import extension
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = (
@@ -66,3 +69,11 @@ def test_the_core_lowers_without_each_package(package: str) -> None:
     command = [sys.executable, "-c", CHILD, package, str(ROOT / "examples/models")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr[-2000:]
+
+
+def test_every_function_that_the_core_finds_by_name_exists() -> None:
+    text = (ROOT / "src/stepwell/__init__.py").read_text(encoding="utf-8")
+    names = re.findall(r'^provide\("([a-z-]+)"', text, re.MULTILINE)
+    assert len(names) > 5
+    for name in names:
+        assert callable(extension(name))

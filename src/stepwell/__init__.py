@@ -91,7 +91,7 @@ register_renderer(
 )
 
 provide("check-steps", "stepwell.validation.check:check_steps")
-provide("record-applications", "stepwell.validation.certificates.recorder:Recorder")
+provide("record-applications", "stepwell.validation.certificates.recorder:StatementRecorder")
 provide("certificate", "stepwell.validation.certificates.certificate:certificate")
 provide("reproduce-failure", "stepwell.validation.reducer.reproducer:explained")
 provide("profile", "stepwell.inspection.reports.profiling:profile")
