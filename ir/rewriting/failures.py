@@ -20,6 +20,8 @@ from xdsl.ir import Operation
 from stepwell.ir.context import Context, Place
 from stepwell.ir.diagnostics import StepwellError, describe_op, node_name, op_name
 
+REPRODUCER = "// stepwell reproducer"
+"""The beginning of a reproducer's first line."""
 NO_MATCH = (bool, str, int, float)
 """Types that no match has: a truthy value is not necessarily what `build` needs."""
 

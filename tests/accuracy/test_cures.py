@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import stepwell
-from stepwell.cli.commands.accuracy import CURES
+from stepwell.cli.arguments.lowering import CURES
 from stepwell.ir.core import weight_key
 from stepwell.ir.declared.interpretation import Interpreter
 from stepwell.quantization.recovery import recover

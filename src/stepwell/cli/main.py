@@ -6,6 +6,7 @@ A `StepwellError` is printed without a traceback.
 from __future__ import annotations
 
 import argparse
+import importlib
 import io
 import logging
 import sys
@@ -15,29 +16,14 @@ from contextlib import nullcontext, redirect_stdout, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stepwell.cli.commands import (
-    accuracy,
-    add_load,
-    budget,
-    check,
-    demo,
-    explain,
-    lower,
-    opt,
-    play,
-    plugins,
-    prove,
-    reduce,
-    replay,
-    run,
-    show,
-    sweep,
-    verify_certificate,
-)
+import stepwell
+from stepwell.cli.arguments import inspection, lowering
+from stepwell.cli.arguments.common import add_load
 from stepwell.cli.terminal.completing import complete
-from stepwell.cli.terminal.outcome import Outcome, add_json, told
+from stepwell.cli.terminal.outcome import Outcome, add_json, json_of, told
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.rewriting.failures import StepFailure
+from stepwell.ir.platform.files import as_path, write_atomically
+from stepwell.ir.rewriting.failures import REPRODUCER, StepFailure
 
 if TYPE_CHECKING:
     from stepwell.validation.reducer.reproducer import Reproducer
@@ -79,39 +65,36 @@ OUTPUT = "-"
 
 def _asked(given: list[str]) -> tuple[str, str | None, Callable[[], Outcome]]:
     """Return the command's name, the path of its JSON outcome, and a function that runs it."""
-    if given[:1] == [opt.NAME]:
-        return opt.NAME, opt.json_of(given), lambda: opt.run(given[1:])
+    if given[:1] == ["opt"]:  # xDSL's driver parses its arguments.
+        return "opt", json_of(given), lambda: _runner("opt")(given[1:])
     parser = _parser()
     complete(parser)
     arguments = parser.parse_args(given)
-    command: Callable[[argparse.Namespace], Outcome] = arguments.command
 
     def act() -> Outcome:
-        if arguments.load:
-            from stepwell.plugins.plugins import load_plugin
-
-            for file in arguments.load:
-                load_plugin(file)
-        return command(arguments)
+        for file in arguments.load:
+            stepwell.load_plugin(file)
+        return _runner(arguments.name)(arguments)
 
     return arguments.name, arguments.json, act
+
+
+def _runner(name: str) -> Callable[[Any], Outcome]:
+    """Import the module of a command, and return its function `run`."""
+    return importlib.import_module(f"stepwell.cli.commands.{name.replace('-', '_')}").run
 
 
 def _write_json(file: str | None, text: str) -> None:
     if file == OUTPUT:
         print(text)
     elif file is not None:
-        from stepwell.ir.platform.files import as_path, write_atomically
-
         write_atomically(as_path(file), text.encode())
 
 
 def _write_reproducer(reproducer: Reproducer) -> None:
     """Write `repro.mlir` in the current folder; overwrite only an older reproducer."""
-    from stepwell.validation.reducer.reproducer import HEADER
-
     names = ("repro.mlir", *(f"repro-{number}.mlir" for number in range(2, 100)))
-    free = (Path(n) for n in names if not Path(n).exists() or _begins(Path(n), HEADER))
+    free = (Path(n) for n in names if not Path(n).exists() or _begins(Path(n), REPRODUCER))
     path = next(free, None)
     if path is None:
         return
@@ -149,9 +132,7 @@ class _Version(argparse.Action):
         super().__init__(option_strings, dest, nargs=0, help=help)
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        from stepwell import __version__
-
-        print(__version__)
+        print(stepwell.__version__)
         parser.exit()
 
 
@@ -165,38 +146,35 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action=_Version, help="show the version and exit")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
-    def add(name: str, act: Callable[[argparse.Namespace], Outcome], help: str) -> Any:
+    for name, (add_arguments, help) in COMMANDS.items():
+        if add_arguments is None:
+            commands.add_parser(name, help=help)
+            continue
         command = commands.add_parser(name, help=help, description=help)
-        command.set_defaults(command=act, name=name)
+        command.set_defaults(name=name)
         add_load(command)
         add_json(command)
-        return command
-
-    lower.add_arguments(add("lower", lower.run, "lower a model to a target, write the artifact"))
-    lower.add_emit_arguments(add("emit", lower.emit, "write a program at any level as an artifact"))
-    show.add_arguments(add("show", show.run, "a model or an artifact as text, tables, page, graph"))
-    explain.add_arguments(
-        add("explain", explain.run, "what each op of a model was lowered to, and why")
-    )
-    check.add_arguments(add("check", check.run, "compare before and after every pass"))
-    accuracy.add_arguments(
-        add("accuracy", accuracy.run, "which stage and layer lose accuracy, and why")
-    )
-    budget.add_arguments(
-        add("budget", budget.run, "compare programs with a committed file of figures")
-    )
-    prove.add_arguments(add("prove", prove.run, "prove rules by a solver"))
-    verify_certificate.add_arguments(
-        add("verify-certificate", verify_certificate.run, "verify a lowering's certificate")
-    )
-    replay.add_arguments(add("replay", replay.run, "compare two commits on a set of programs"))
-    sweep.add_arguments(add("sweep", sweep.run, "lower many models to many targets"))
-    commands.add_parser(opt.NAME, help=opt.HELP)
-    reduce.add_arguments(add("reduce", reduce.run, "reduce a reproducer of a failing pass"))
-    play.add_arguments(add("play", play.run, "try rewrites and passes on a local page"))
-    add("plugins", plugins.run, "list plug-ins, their registrations and failures")
-
-    run.add_arguments(add("run", run.run, "run an artifact on its engine, on random inputs"))
-
-    demo.add_arguments(add("demo", demo.run, "lower DeiT-Tiny, run it, compare with PyTorch"))
+        add_arguments(command)
     return parser
+
+
+COMMANDS: dict[str, tuple[Callable[[argparse.ArgumentParser], None] | None, str]] = {
+    "lower": (lowering.lower, "lower a model to a target, write the artifact"),
+    "emit": (lowering.emit, "write a program at any level as an artifact"),
+    "show": (inspection.show, "a model or an artifact as text, tables, page, graph"),
+    "explain": (inspection.explain, "what each op of a model was lowered to, and why"),
+    "check": (inspection.check, "compare before and after every pass"),
+    "accuracy": (lowering.accuracy, "which stage and layer lose accuracy, and why"),
+    "budget": (lowering.budget, "compare programs with a committed file of figures"),
+    "prove": (inspection.prove, "prove rules by a solver"),
+    "verify-certificate": (inspection.verify_certificate, "verify a lowering's certificate"),
+    "replay": (lowering.replay, "compare two commits on a set of programs"),
+    "sweep": (lowering.sweep, "lower many models to many targets"),
+    "opt": (None, "run passes on a text: name{option=value},…; --list-passes lists them"),
+    "reduce": (inspection.reduce, "reduce a reproducer of a failing pass"),
+    "play": (inspection.play, "try rewrites and passes on a local page"),
+    "plugins": (lambda _: None, "list plug-ins, their registrations and failures"),
+    "run": (inspection.run, "run an artifact on its engine, on random inputs"),
+    "demo": (lowering.demo, "lower DeiT-Tiny, run it, compare with PyTorch"),
+}
+"""Each command: a function that adds its arguments, and a description."""

@@ -7,56 +7,27 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stepwell.cli.terminal.completing import completed_by, quantizers, targets
 from stepwell.cli.terminal.outcome import Outcome
+from stepwell.cli.terminal.progress import waiting
+from stepwell.cost_model.budgets import Budget, measure, measure_pte, read_budgets, write_budgets
+from stepwell.integrations.executorch.stock import ratio_to_stock
 from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.platform.files import read_bytes
+from stepwell.loaders.models import open_model
+from stepwell.lowering import lower
+from stepwell.targets.table import find_target
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from stepwell.cost_model.budgets import Budget, Figures
+    from stepwell.cost_model.budgets import Figures
 
 SLACK = 0.15
 """The margin that is added to a measured ratio of latencies, because machines differ."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the command."""
-    parser.add_argument(
-        "model", nargs="?", help="only this program of the file (all); or one to --write"
-    )
-    parser.add_argument(
-        "--file",
-        type=Path,
-        default=Path("stepwell-budget.toml"),
-        help="the committed file (stepwell-budget.toml)",
-    )
-    parser.add_argument("--write", action="store_true", help="set the figures to the measured ones")
-    parser.add_argument(
-        "--latency",
-        action="store_true",
-        help="--write the ratio to ExecuTorch's own flow too, with some slack (xnnpack)",
-    )
-    target = parser.add_argument("-t", "--target", help="target of MODEL (xnnpack)")
-    completed_by(target, targets)
-    parser.add_argument(
-        "-O",
-        "--option",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="option of its target",
-    )
-    quantize = parser.add_argument(
-        "--quantize", metavar="NAME", help="quantize the module of MODEL first"
-    )
-    completed_by(quantize, quantizers)
-
-
 def run(arguments: argparse.Namespace) -> Outcome:
     """Measure, print a table, and exit with 1 if a figure exceeds its limit."""
-    from stepwell.cost_model.budgets import Budget, read_budgets, write_budgets
-
     path: Path = arguments.file
     known = read_budgets(path) if path.exists() or not arguments.write else []
     asked = [one for one in known if _is_meant(one, arguments)]
@@ -103,14 +74,6 @@ def _written(figures: Figures) -> Figures:
 
 def _measure(one: Budget, timed: object) -> tuple[Figures, dict[str, int]]:
     """Return the costs of a program, and the ops outside its delegates."""
-    from stepwell.cli.terminal.progress import waiting
-    from stepwell.cost_model.budgets import measure, measure_pte
-    from stepwell.integrations.executorch.stock import ratio_to_stock
-    from stepwell.ir.platform.files import read_bytes
-    from stepwell.loaders.models import open_model
-    from stepwell.lowering import lower
-    from stepwell.targets.table import find_target
-
     if timed and (one.target != "xnnpack" or one.model.endswith(".pte")):
         raise StepwellError(
             f"{one}: ExecuTorch's own flow makes no program to time it against",

@@ -3,35 +3,27 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
+from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from stepwell.cli.commands import add_model, add_target, options_of
+from stepwell.cli.commands import options_of
 from stepwell.cli.terminal.outcome import Outcome
 from stepwell.cli.terminal.progress import stepping
+from stepwell.cli.terminal.sources import open_artifact
 from stepwell.ir.platform.files import write_atomically
+from stepwell.loaders.models import open_model
+from stepwell.lowering import lower
+from stepwell.validation import check
+from stepwell.validation.certificates.certificate import PROVED
+from stepwell.validation.check import check_file
 
 if TYPE_CHECKING:
     from stepwell.validation.result import CheckResult
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the command."""
-    add_model(parser)
-    add_target(parser)
-    parser.add_argument("--prove", action="store_true", help="also prove or test each application")
-    parser.add_argument("--seed", type=int, default=0, help="seed of the random samples (0)")
-    parser.add_argument("--no-artifact", action="store_true", help="stop before the artifact")
-    parser.add_argument("--html", type=Path, metavar="FILE", help="write the result as a page")
-
-
 def run(arguments: argparse.Namespace) -> Outcome:
     """Check, print a table, and exit with 1 if anything differs."""
-    from dataclasses import replace
-
-    from stepwell.cli.terminal.sources import open_artifact
-    from stepwell.validation.check import check_file
-
     artifact = open_artifact(arguments.model)
     if artifact is not None:
         result = check_file(artifact.target, artifact.data, artifact.program, seed=arguments.seed)
@@ -51,12 +43,6 @@ def run(arguments: argparse.Namespace) -> Outcome:
 
 def _certified(arguments: argparse.Namespace) -> str:
     """Return the kinds of evidence for the applications, and the names of those without a proof."""
-    from collections import Counter
-
-    from stepwell.loaders.models import open_model
-    from stepwell.lowering import lower
-    from stepwell.validation.certificates.certificate import PROVED
-
     model = open_model(arguments.model, trust=arguments.trust, quantize=arguments.quantize)
     found = lower(model.program, arguments.target, certify=True, **options_of(arguments))
     assert found.certificate is not None
@@ -67,11 +53,6 @@ def _certified(arguments: argparse.Namespace) -> str:
 
 
 def _of_model(arguments: argparse.Namespace) -> CheckResult:
-    from dataclasses import replace
-
-    from stepwell.loaders.models import open_model
-    from stepwell.validation import check
-
     options = options_of(arguments)
     model = open_model(arguments.model, trust=arguments.trust, quantize=arguments.quantize)
     with stepping(f"checking {model.name}") as tell:

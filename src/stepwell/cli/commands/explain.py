@@ -6,46 +6,23 @@ import argparse
 from dataclasses import replace
 from pathlib import Path
 
-from stepwell.cli.commands import add_model, add_target, options_of
+from stepwell.backends.executorch.reading.read import read_container
+from stepwell.cli.commands import options_of
 from stepwell.cli.terminal.outcome import Outcome
 from stepwell.cli.terminal.progress import waiting
+from stepwell.cli.terminal.sources import open_artifact
+from stepwell.cost_model.cost_differences import cost_differences
+from stepwell.cost_model.optimum import optimum
+from stepwell.inspection.reports.explaining import explain, explain_artifact
+from stepwell.inspection.viewer.memory import memory_plans
+from stepwell.inspection.viewer.memory_text import to_text
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.platform.files import read_bytes
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the command."""
-    add_model(parser)
-    add_target(parser)
-    parser.add_argument(
-        "--outside", action="store_true", help="only the ops that are left to kernels"
-    )
-    parser.add_argument(
-        "--memory", action="store_true", help="the plan of a .pte's arena over time instead"
-    )
-    parser.add_argument(
-        "--costs",
-        nargs=2,
-        metavar="CPU",
-        help="which decisions the costs of two CPUs take differently, instead",
-    )
-    parser.add_argument(
-        "--optimum",
-        nargs="?",
-        type=int,
-        const=64,
-        metavar="N",
-        help="whether one of N programs equal by proved rules is lowered to a cheaper one, instead",
-    )
+from stepwell.loaders.models import open_model
 
 
 def run(arguments: argparse.Namespace) -> Outcome:
     """Lower and print the fates of the model's ops, the costliest first."""
-    from stepwell.cli.terminal.sources import open_artifact
-    from stepwell.cost_model.cost_differences import cost_differences
-    from stepwell.inspection.reports.explaining import explain, explain_artifact
-    from stepwell.loaders.models import open_model
-
     artifact = open_artifact(arguments.model)
     if arguments.memory and artifact is not None:
         is_pte = arguments.model.endswith(".pte")
@@ -63,8 +40,6 @@ def run(arguments: argparse.Namespace) -> Outcome:
                 print(differences)
                 return Outcome({"costs": differences})
             if arguments.optimum:
-                from stepwell.cost_model.optimum import optimum
-
                 best = optimum(model.program, arguments.target, arguments.optimum, **options)
                 print(best)
                 return Outcome({"target": best.target, "gain": best.gain, "steps": best.steps})
@@ -84,10 +59,6 @@ def run(arguments: argparse.Namespace) -> Outcome:
 
 def _draw_memory(what: str, data: bytes | None) -> Outcome:
     """Print the plan of each arena of a `.pte`."""
-    from stepwell.backends.executorch.reading.read import read_container
-    from stepwell.inspection.viewer.memory import memory_plans
-    from stepwell.inspection.viewer.memory_text import to_text
-
     if data is None:
         raise StepwellError(
             f"{what} is no .pte: it has no arena",

@@ -1,4 +1,4 @@
-"""`stepwell lower` and `stepwell emit`: a program at any level, to another level or an artifact."""
+"""`stepwell lower`: a program at any level, to another level or an artifact."""
 
 from __future__ import annotations
 
@@ -7,91 +7,23 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stepwell.cli.commands import add_language, add_model, add_target, language_of, options_of
+from stepwell.backends.cortex_m.c.array import identifier_of
+from stepwell.backends.executorch.running.inspection import write_etrecord
+from stepwell.cli.commands import language_of, options_of
 from stepwell.cli.terminal.outcome import Outcome
 from stepwell.cli.terminal.progress import stepping, waiting
+from stepwell.cli.terminal.sources import open_source, random_values
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.platform.files import write_atomically
+from stepwell.ir.program import Program
+from stepwell.lowering import lower
 
 if TYPE_CHECKING:
     from stepwell.lowering import Lowered
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `lower`."""
-    add_model(parser)
-    add_language(parser)
-    add_target(parser)
-    parser.add_argument(
-        "-o",
-        "--output",
-        type=Path,
-        metavar="FILE",
-        help="artifact to write; .h or .c: a C array; .mlir if the lowering stops early",
-    )
-    parser.add_argument(
-        "--emit-ir",
-        type=Path,
-        metavar="FILE",
-        help="also write the target-level IR as text, with a weights file",
-    )
-    parser.add_argument(
-        "--dynamic",
-        action="append",
-        default=[],
-        metavar="KIND[=MOST]",
-        help="dynamic sizes: batch, sequence, image, all, up to a size (docs/dynamic_shapes.md)",
-    )
-    parser.add_argument("--sizes", help="pin symbolic sizes: max, 4, or s77=4,s31=8")
-    parser.add_argument(
-        "--check",
-        action="store_true",
-        help="compare before and after every pass, and fail on a difference",
-    )
-    parser.add_argument(
-        "--certify",
-        type=Path,
-        metavar="FILE",
-        help="prove or test each application, and write the certificate (docs/proofs.md)",
-    )
-    parser.add_argument(
-        "--from",
-        dest="start",
-        metavar="LEVEL",
-        help="the stage of the program, if its attribute does not apply (docs/levels.md)",
-    )
-    parser.add_argument(
-        "--raise",
-        dest="up",
-        action="store_true",
-        help="first raise a program of another target's level to aten (docs/levels.md)",
-    )
-    ends = parser.add_mutually_exclusive_group()
-    ends.add_argument("--to", metavar="LEVEL", help="stop at a stage: plain, nodes, operators, …")
-    ends.add_argument("--stop-after", metavar="STEP", help="stop after a pass")
-    parser.add_argument(
-        "--etrecord",
-        type=Path,
-        metavar="FILE",
-        help="also write the ETRecord for ExecuTorch's Inspector (xnnpack)",
-    )
-
-
-def add_emit_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `emit`."""
-    add_model(parser)
-    add_target(parser)
-    parser.add_argument(
-        "-o", "--output", type=Path, metavar="FILE", required=True, help="artifact to write"
-    )
-    parser.add_argument("--from", dest="start", metavar="LEVEL", help="the stage of the program")
-
-
 def run(arguments: argparse.Namespace) -> Outcome:
     """Lower a model, and write the requested files."""
-    from stepwell.cli.terminal.sources import open_source
-    from stepwell.lowering import lower
-
     options = options_of(arguments)
     with waiting(f"lowering {arguments.model}"):
         model = open_source(
@@ -117,7 +49,7 @@ def run(arguments: argparse.Namespace) -> Outcome:
     if after is not None and arguments.output is None and arguments.emit_ir is None:
         text = lowered.program.text(locations=True)
         print(text)
-        return Outcome({**_figures(lowered), "text": text})
+        return Outcome({**figures_of(lowered), "text": text})
     print(lowered.report.text(arguments.verbose))
     if lowered.certificate is not None:
         lowered.certificate.save(arguments.certify)
@@ -126,7 +58,7 @@ def run(arguments: argparse.Namespace) -> Outcome:
         lowered.program.save(arguments.emit_ir)
     if arguments.output:
         if after is None:
-            _save(lowered, arguments.output, arguments.model)
+            save(lowered, arguments.output, arguments.model)
         elif arguments.output.suffix == ".mlir":
             lowered.program.save(arguments.output)
         else:
@@ -134,11 +66,9 @@ def run(arguments: argparse.Namespace) -> Outcome:
             raise StepwellError(fact, help=f"name it {arguments.output.with_suffix('.mlir')}")
         print(f"\n{arguments.output}: {arguments.output.stat().st_size:,} bytes")
     if arguments.etrecord:
-        from stepwell.backends.executorch.running.inspection import write_etrecord
-
         write_etrecord(lowered.to_etrecord(next(iter(model.program.methods))), arguments.etrecord)
     written = (arguments.certify, arguments.emit_ir, arguments.output, arguments.etrecord)
-    return Outcome(_figures(lowered), [path for path in written if path])
+    return Outcome(figures_of(lowered), [path for path in written if path])
 
 
 def _kinds(said: list[str]) -> dict[str, int | None]:
@@ -151,26 +81,12 @@ def _kinds(said: list[str]) -> dict[str, int | None]:
     return kinds
 
 
-def emit(arguments: argparse.Namespace) -> Outcome:
-    """Run the remaining passes, and write the artifact."""
-    from stepwell.cli.terminal.sources import open_source
-    from stepwell.lowering import lower
-
-    options = options_of(arguments)
-    with waiting(f"emitting {arguments.model}"):
-        model = open_source(arguments.model, trust=arguments.trust, quantize=arguments.quantize)
-        lowered = lower(model.program, arguments.target, start=arguments.start, **options)
-        _save(lowered, arguments.output, arguments.model)
-    print(f"{arguments.output}: {arguments.output.stat().st_size:,} bytes")
-    return Outcome(_figures(lowered), [arguments.output])
-
-
-def _figures(lowered: Lowered) -> dict[str, Any]:
+def figures_of(lowered: Lowered) -> dict[str, Any]:
     """Return the report as plain data, and the pass after which the lowering stopped."""
     return {**lowered.report.figures, "stopped_after": lowered.stopped_after}
 
 
-def _save(lowered: Lowered, output: Path, model: str = "") -> None:
+def save(lowered: Lowered, output: Path, model: str = "") -> None:
     """Write the format that the file's suffix selects: the target's own, C source, or a bundle."""
     if output.suffix == ".bpte":
         write_atomically(output, lowered.to_bpte(_cases(lowered, model)))
@@ -179,17 +95,12 @@ def _save(lowered: Lowered, output: Path, model: str = "") -> None:
         with stepping(f"writing {output}") as tell:
             lowered.save(output, progress=tell)
         return
-    from stepwell.backends.cortex_m.c.array import identifier_of
-
     name = identifier_of(output.stem)
     write_atomically(output, lowered.to_c(name, header=output.suffix == ".h").encode())
 
 
 def _cases(lowered: Lowered, model: str) -> Any:
     """Return the source bundle for its cases; for other models, inputs from a seed."""
-    from stepwell.cli.terminal.sources import random_values
-    from stepwell.ir.program import Program
-
     if model.endswith(".bpte"):
         return Path(model)
     source = lowered.source if isinstance(lowered.source, Program) else lowered.program

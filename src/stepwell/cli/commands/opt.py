@@ -8,17 +8,13 @@ import sys
 from collections.abc import Sequence
 from contextlib import redirect_stdout
 
-from stepwell.cli.commands import add_load
-from stepwell.cli.terminal.outcome import Outcome, add_json
-
-NAME = "opt"
-HELP = "run passes on a text: name{option=value},…; --list-passes lists them"
+from stepwell.cli.arguments.common import add_load
+from stepwell.cli.terminal.outcome import Outcome, add_json, json_of
+from stepwell.integrations.xdsl.opt import opt
 
 
 def run(arguments: Sequence[str]) -> Outcome:
     """Hand the arguments to the driver."""
-    from stepwell.integrations.xdsl.opt import opt
-
     if not json_of(arguments):
         return Outcome(code=opt(arguments, _add_arguments))
     with redirect_stdout(io.StringIO()) as held:
@@ -31,12 +27,3 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments that all commands share."""
     add_load(parser)
     add_json(parser)
-
-
-def json_of(arguments: Sequence[str]) -> str | None:
-    """Return the value of `--json`; only the driver parses the arguments."""
-    for at, argument in enumerate(arguments):
-        name, equals, value = argument.partition("=")
-        if name == "--json":
-            return value if equals else next(iter(arguments[at + 1 :]), None)
-    return None

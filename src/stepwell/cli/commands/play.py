@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import argparse
 import sys
+import webbrowser
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from stepwell.cli.commands import add_model_options, add_target
 from stepwell.cli.terminal.outcome import Outcome
 from stepwell.cli.terminal.progress import waiting
+from stepwell.cli.terminal.sources import open_source
+from stepwell.inspection.playground import Playground, Playing
+from stepwell.inspection.playground.settings import Asked
+from stepwell.inspection.playground.sharing import MARK, from_file, from_link
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.platform.files import read_bytes
-
-if TYPE_CHECKING:
-    from stepwell.inspection.playground import Playground
+from stepwell.program import parse
 
 FIRST = """
 func.func @forward(%x: tensor<2x4xf32>) -> tensor<2x4xf32> {
@@ -29,36 +30,16 @@ func.func @forward(%x: tensor<2x4xf32>) -> tensor<2x4xf32> {
 """The program that is used without a `MODEL`."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the command."""
-    parser.add_argument(
-        "model",
-        nargs="?",
-        help="a MODEL, an artifact, a .play file, or a shared link (a small program)",
-    )
-    add_model_options(parser)
-    add_target(parser)
-    parser.add_argument(
-        "--port", type=int, default=0, help="port of the loopback address (a free one)"
-    )
-    parser.add_argument("--open", action="store_true", help="open the page in a browser")
-
-
 def run(arguments: argparse.Namespace) -> Outcome:
     """Serve the page until Ctrl-C."""
-    from stepwell.inspection.playground import Playing
-
     if not 0 <= arguments.port < 1 << 16:
         raise StepwellError(f"{arguments.port} is no port", help="0 selects a free one")
     with waiting("opening " + (arguments.model or "a small program")[:60]):
         playground = playground_of(arguments)
     with Playing(playground, arguments.port) as playing:
         print(f"{playing.link}\nfor this machine alone; Ctrl-C ends it", flush=True)
-        if arguments.open:
-            import webbrowser
-
-            if not webbrowser.open(playing.link):
-                print("no browser was found: open the link yourself", file=sys.stderr)
+        if arguments.open and not webbrowser.open(playing.link):
+            print("no browser was found: open the link yourself", file=sys.stderr)
         try:
             playing.wait()
         except KeyboardInterrupt:
@@ -68,12 +49,6 @@ def run(arguments: argparse.Namespace) -> Outcome:
 
 def playground_of(arguments: argparse.Namespace) -> Playground:
     """Return the playground that the command line selects."""
-    from stepwell.cli.terminal.sources import open_source
-    from stepwell.inspection.playground import Playground
-    from stepwell.inspection.playground.settings import Asked
-    from stepwell.inspection.playground.sharing import MARK, from_file, from_link
-    from stepwell.program import parse
-
     spec: str | None = arguments.model
     asked = Asked(
         arguments.target, tuple(arguments.option), tuple((k, v) for k, v in arguments.edits)

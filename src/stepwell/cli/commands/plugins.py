@@ -5,12 +5,11 @@ from __future__ import annotations
 import argparse
 
 from stepwell.cli.terminal.outcome import Outcome
+from stepwell.plugins.plugins import registry
 
 
 def run(arguments: argparse.Namespace) -> Outcome:
     """Print every plug-in; exit with 1 if one failed."""
-    from stepwell.plugins.plugins import registry
-
     plugins = list(registry().plugins.values())
     print("\n".join(map(str, plugins)) or "no plug-in is installed or loaded (docs/plugins.md)")
     names = "name", "origin", "brings", "failure"

@@ -10,38 +10,23 @@ from pathlib import Path
 from stepwell.cli.terminal.outcome import Outcome
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.platform.files import write_atomically
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the command."""
-    parser.add_argument("rules", nargs="*", metavar="RULE", help="names of rules (all)")
-    parser.add_argument("--guards", action="store_true", help="drop each condition in turn")
-    parser.add_argument("--tests", type=Path, metavar="FOLDER", help="counterexamples as tests")
-    parser.add_argument(
-        "--keep", action="store_true", help="store the verdicts, which certificates use"
-    )
-    parser.add_argument(
-        "--jobs", type=int, metavar="N", help="number of concurrent rules (number of cores)"
-    )
-    parser.add_argument(
-        "--seconds",
-        type=float,
-        default=300.0,
-        metavar="N",
-        help="for all of them (300); then they are open",
-    )
-    parser.add_argument("--new", action="store_true", help="only rules of which no proof is kept")
-    parser.add_argument("--table", type=Path, metavar="FILE", help="write a page's table anew")
+from stepwell.validation.rules.hashes import hash_of, whole_hash_of
+from stepwell.validation.rules.kept_verdicts import (
+    CONDITIONS,
+    Dropped,
+    is_of_this_prover,
+    keep,
+    keep_conditions,
+    known_conditions,
+)
+from stepwell.validation.rules.kept_verdicts import known as stored
+from stepwell.validation.rules.page import with_table
+from stepwell.validation.rules.running import FAILED, LATE, prove_each, without_conditions
+from stepwell.validation.rules.verdicts import SAID, Verdict, rules
 
 
 def run(arguments: argparse.Namespace) -> Outcome:
     """Print a verdict a rule; 1 if one is refuted, or the prover itself fails."""
-    from stepwell.validation.rules.hashes import hash_of, whole_hash_of
-    from stepwell.validation.rules.kept_verdicts import is_of_this_prover, keep, known_conditions
-    from stepwell.validation.rules.kept_verdicts import known as kept
-    from stepwell.validation.rules.running import FAILED, LATE, prove_each
-    from stepwell.validation.rules.verdicts import SAID, Verdict, rules
-
     known = rules()
     unknown = [name for name in arguments.rules if name not in known]
     if unknown:
@@ -57,7 +42,7 @@ def run(arguments: argparse.Namespace) -> Outcome:
     held = {
         name: verdict
         for name in names
-        if (verdict := kept().get(texts[name])) is not None and verdict.is_proved
+        if (verdict := stored().get(texts[name])) is not None and verdict.is_proved
     }
     is_new = arguments.new and is_of_this_prover()
     asked = [name for name in names if name not in held] if is_new else names
@@ -74,15 +59,13 @@ def run(arguments: argparse.Namespace) -> Outcome:
     counted = Counter(SAID[verdict.kind] for verdict in verdicts)
     for said, count in counted.items():
         print(f"{count:4} {said}")
-    every = {name: kept()[text] for name, text in texts.items() if text in kept()}
+    every = {name: stored()[text] for name, text in texts.items() if text in stored()}
     is_none = (LATE, FAILED)
     every |= {v.rule: v for v in verdicts if not v.reason.startswith(is_none)}
     rows = [replace(every[name], rule=name) for name in known if name in every]
     if arguments.keep:
         keep(rows)
     if arguments.table:
-        from stepwell.validation.rules.page import with_table
-
         page = with_table(arguments.table.read_text(), rows, known_conditions())
         write_atomically(arguments.table, page.encode())
         files.append(arguments.table)
@@ -94,19 +77,6 @@ def run(arguments: argparse.Namespace) -> Outcome:
 
 def _guards(arguments: argparse.Namespace, names: list[str], texts: dict[str, str]) -> Outcome:
     """Drop conditions, and print the verdict on each rule; stored verdicts are reused."""
-    from stepwell.validation.rules.hashes import hash_of
-    from stepwell.validation.rules.kept_verdicts import (
-        CONDITIONS,
-        Dropped,
-        is_of_this_prover,
-        keep_conditions,
-        known,
-        known_conditions,
-    )
-    from stepwell.validation.rules.page import with_table
-    from stepwell.validation.rules.running import FAILED, LATE, without_conditions
-    from stepwell.validation.rules.verdicts import rules
-
     kept: dict[str, list[Dropped]] = {}
     for row in known_conditions():
         if texts.get(row.rule) == row.hash:
@@ -130,7 +100,7 @@ def _guards(arguments: argparse.Namespace, names: list[str], texts: dict[str, st
     files: list[Path] = []
     if arguments.table:
         of_now = (hash_of(rewrite) for rewrite in rules().values())
-        verdicts = [known()[text] for text in of_now if text in known()]
+        verdicts = [stored()[text] for text in of_now if text in stored()]
         page = with_table(arguments.table.read_text(), verdicts, rows)
         write_atomically(arguments.table, page.encode())
         files.append(arguments.table)

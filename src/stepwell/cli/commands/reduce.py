@@ -6,33 +6,15 @@ import argparse
 from pathlib import Path
 
 from stepwell.cli.terminal.outcome import Outcome
+from stepwell.cli.terminal.progress import counting
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.platform.files import read_bytes
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the command."""
-    parser.add_argument("file", type=Path, help="a reproducer, or with -p or --test any .mlir")
-    parser.add_argument("-p", "--passes", help="the failing pass, if the file has no header")
-    parser.add_argument(
-        "--test",
-        metavar="COMMAND",
-        help="exits with 0 if the program in the file ({}, or the last argument) is interesting",
-    )
-    parser.add_argument(
-        "--trust", action="store_true", help="load the files that the reproducer names"
-    )
-    parser.add_argument(
-        "-o", "--output", type=Path, metavar="FILE", help="the file to write (FILE.small.mlir)"
-    )
+from stepwell.validation.reducer.reduce import by_command, reduce
+from stepwell.validation.reducer.reproducer import Header, Reproducer, load_for
 
 
 def run(arguments: argparse.Namespace) -> Outcome:
     """Reduce, write the small program and print it."""
-    from stepwell.cli.terminal.progress import counting
-    from stepwell.validation.reducer.reduce import by_command, reduce
-    from stepwell.validation.reducer.reproducer import Header, Reproducer, load_for
-
     path: Path = arguments.file
     text = read_bytes(path).decode(errors="replace")
     header = Header.read(text)

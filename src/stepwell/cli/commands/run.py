@@ -7,28 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from stepwell.cli.terminal.outcome import Outcome
+from stepwell.cli.terminal.sources import open_artifact, random_values
+from stepwell.inspection.reports.profiling import profile
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.platform.files import read_bytes
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the command."""
-    parser.add_argument(
-        "artifact",
-        help="any .pte, .tosa, .vgf or a plug-in's artifact, run on its engine; .mlir in the "
-        "interpreter",
-    )
-    parser.add_argument("--method", default="forward", help="which method to call (forward)")
-    parser.add_argument("--seed", type=int, default=0, help="seed of the random inputs (0)")
-    parser.add_argument("--cpu", help="an Arm64 core to run a .pte on: cortex-a76, … (make arm64)")
-    parser.add_argument("--profile", action="store_true", help="time each op of a .pte instead")
-    parser.add_argument(
-        "--etrecord",
-        type=Path,
-        metavar="FILE",
-        help="ETRecord of the lowering, for names and source lines",
-    )
-    parser.add_argument("--repeat", type=int, default=20, help="number of calls for --profile (20)")
+from stepwell.loaders.artifacts import random_inputs, run_pte
+from stepwell.loaders.models import open_model
 
 
 def run(arguments: argparse.Namespace) -> Outcome:
@@ -38,9 +22,6 @@ def run(arguments: argparse.Namespace) -> Outcome:
         return _run_pte(path, arguments)
     if arguments.profile:
         raise StepwellError("--profile times a .pte", help="ExecuTorch's runtime has the profiler")
-    from stepwell.cli.terminal.sources import open_artifact, random_values
-    from stepwell.loaders.models import open_model
-
     artifact = open_artifact(arguments.artifact)
     program = artifact.program if artifact else open_model(arguments.artifact).program
     inputs = random_values(program, arguments.method, arguments.seed)
@@ -50,14 +31,10 @@ def run(arguments: argparse.Namespace) -> Outcome:
 
 
 def _run_pte(path: Path, arguments: argparse.Namespace) -> Outcome:
-    from stepwell.loaders.artifacts import random_inputs, run_pte
-
     data = read_bytes(path)
     inputs = random_inputs(data, arguments.method, arguments.seed)
     if not arguments.profile:
         return _shown(run_pte(data, inputs, arguments.method, cpu=arguments.cpu))
-    from stepwell.inspection.reports.profiling import profile
-
     found = profile(
         data, inputs, arguments.method, record=arguments.etrecord, repeat=arguments.repeat
     )

@@ -4,18 +4,30 @@ from __future__ import annotations
 
 import argparse
 import sys
+import webbrowser
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stepwell.cli.commands import add_model_options, add_target, options_of
+from stepwell.backends.executorch.reading.read import read_container
+from stepwell.cli.commands import options_of
 from stepwell.cli.terminal.outcome import Outcome
 from stepwell.cli.terminal.progress import waiting
+from stepwell.cli.terminal.sources import open_source
+from stepwell.inspection.viewer import tell, to_dot, to_html, to_model_explorer
+from stepwell.inspection.viewer.differences import differences
+from stepwell.inspection.viewer.highlight import highlighted
+from stepwell.inspection.viewer.memory import memory_plans
+from stepwell.inspection.viewer.overlays import read_overlay
+from stepwell.inspection.viewer.side_by_side import with_beside
+from stepwell.inspection.viewer.summary import summarize
+from stepwell.inspection.viewer.weights import weight_numbers
+from stepwell.inspection.viewer.workspace import workspace_plans
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.platform.files import read_bytes, write_atomically
-
-EDITOR = "vscode://file/{path}:{line}"
-"""The URL that opens a file at a line; other editors have their own."""
+from stepwell.ir.syntax.text import to_text
+from stepwell.loaders.artifacts import random_inputs
+from stepwell.lowering import lower
 
 if TYPE_CHECKING:
     from stepwell.cli.terminal.sources import Model
@@ -23,73 +35,8 @@ if TYPE_CHECKING:
     from stepwell.ir.program import Program
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the command."""
-    parser.add_argument(
-        "model", help=".pt2, .mlir, .pte, .tosa, .vgf, a plug-in's artifact, or file.py:callable"
-    )
-    add_model_options(parser)
-    parser.add_argument(
-        "--largest", action="store_true", help="read a .pte at the largest sizes it declares"
-    )
-    add_target(parser, default=None)
-    parser.add_argument("--summary", action="store_true", help="tables instead of text")
-    parser.add_argument(
-        "--locations", action="store_true", help="print node names and source lines"
-    )
-    parser.add_argument("--generic", action="store_true", help="MLIR's generic form")
-    parser.add_argument("--html", type=Path, metavar="FILE", help="write one self-contained page")
-    parser.add_argument(
-        "--profile", action="store_true", help="run it; the page shows each op's time (xnnpack)"
-    )
-    parser.add_argument(
-        "--difference",
-        action="store_true",
-        help="run it op by op; the page shows the difference of each op from eager",
-    )
-    parser.add_argument(
-        "--overlay",
-        type=Path,
-        action="append",
-        default=[],
-        metavar="FILE",
-        help="numbers to show on the graph, as Model Explorer's node data (JSON)",
-    )
-    parser.add_argument(
-        "--beside",
-        metavar="MODEL",
-        help="another program to compare with on the page, in text and graph",
-    )
-    parser.add_argument("--open", action="store_true", help="open the page that --html wrote")
-    parser.add_argument(
-        "--editor",
-        default=EDITOR,
-        metavar="ADDRESS",
-        help=f"what links to source lines open ({EDITOR}); none: no links, for a page to share",
-    )
-    parser.add_argument("--dot", type=Path, metavar="FILE", help="write Graphviz")
-    parser.add_argument(
-        "--model-explorer", type=Path, metavar="FILE", help="write JSON for Model Explorer"
-    )
-    parser.add_argument(
-        "--method", default="forward", help="method for --dot, --profile and --difference (forward)"
-    )
-    parser.add_argument(
-        "--color",
-        choices=("auto", "always", "never"),
-        default="auto",
-        help="color of the text (auto: on a terminal)",
-    )
-
-
 def run(arguments: argparse.Namespace) -> Outcome:
     """Write the requested files; print the text or the tables."""
-    from stepwell.inspection.viewer import tell, to_dot, to_html, to_model_explorer
-    from stepwell.inspection.viewer.highlight import highlighted
-    from stepwell.inspection.viewer.summary import summarize
-    from stepwell.ir.syntax.text import to_text
-    from stepwell.lowering import lower
-
     if arguments.profile and not (arguments.html and arguments.target):
         raise StepwellError("--profile times a lowered program", help="give --html and --target")
     if arguments.difference and not (arguments.html and arguments.target):
@@ -141,8 +88,6 @@ def run(arguments: argparse.Namespace) -> Outcome:
 
 def opened(source: str, arguments: argparse.Namespace) -> Model:
     """Open a program with the options of the command."""
-    from stepwell.cli.terminal.sources import open_source
-
     read_as = {name: getattr(arguments, name) for name in ("trust", "largest", "quantize")}
     return open_source(source, **read_as)
 
@@ -157,8 +102,6 @@ def _say(path: Path, story: Story, is_opened: bool) -> None:
     print(f"wrote {path}: {path.stat().st_size:,} bytes, {', '.join(held)}; needs no network")
     if not is_opened:
         return
-    import webbrowser
-
     if not webbrowser.open(path.resolve().as_uri()):
         raise StepwellError("no browser was found", help=f"open {path} yourself")
 
@@ -167,10 +110,6 @@ def with_memory(story: Story, model: str, program: Program) -> Story:
     """Add the arenas of the lowered or given `.pte` to a story, and the workspaces of its XNNPACK
     delegates.
     """
-    from stepwell.backends.executorch.reading.read import read_container
-    from stepwell.inspection.viewer.memory import memory_plans
-    from stepwell.inspection.viewer.workspace import workspace_plans
-
     if story.lowered is not None and story.lowered.target.artifact == "pte":
         data = story.lowered.artifact
     elif story.lowered is None and model.endswith(".pte"):
@@ -186,9 +125,6 @@ def with_differences(story: Story, program: Program, method: str) -> Story:
     """Add the difference of each node from eager PyTorch to a story, on the inputs of
     `with_times`.
     """
-    from stepwell.inspection.viewer.differences import differences
-    from stepwell.loaders.artifacts import random_inputs
-
     assert story.lowered is not None
     inputs = random_inputs(story.lowered.artifact, method, 0)
     found = differences(program, story.lowered.program, inputs, method)
@@ -199,11 +135,6 @@ def with_others(
     story: Story, program: Program, arguments: argparse.Namespace, options: dict[str, Any]
 ) -> Story:
     """Add weight statistics, user-supplied numbers and the program to compare with to a story."""
-    from stepwell.inspection.viewer.overlays import read_overlay
-    from stepwell.inspection.viewer.side_by_side import with_beside
-    from stepwell.inspection.viewer.weights import weight_numbers
-    from stepwell.lowering import lower
-
     shown = story.lowered.program if story.lowered is not None else program
     story = replace(story, numbers=weight_numbers(shown))
     story = replace(story, overlays={path.name: read_overlay(path) for path in arguments.overlay})
@@ -223,8 +154,6 @@ def with_times(story: Story, method: str) -> Story:
     Raises:
         StepwellError: the target's engine has no profiler.
     """
-    from stepwell.loaders.artifacts import random_inputs
-
     lowered = story.lowered
     assert lowered is not None
     record = lowered.to_etrecord(method)  # Reject other targets before their artifact is read.

@@ -3,84 +3,31 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rich.console import Console
+from rich.live import Live
+
 from stepwell.cli.terminal.outcome import Outcome
 from stepwell.ir.diagnostics import StepwellError
+from stepwell.model_zoo.catalogue.models import select
+from stepwell.model_zoo.sweep import Limits
+from stepwell.model_zoo.sweep.driver import sweep
+from stepwell.model_zoo.sweep.rows import OUTCOMES
+from stepwell.model_zoo.sweep.store import Store
+from stepwell.model_zoo.sweep.tables import LiveTable
+from stepwell.plugins.plugins import handed_on
+from stepwell.targets.table import find_target
 
 if TYPE_CHECKING:
     from stepwell.model_zoo.sweep.rows import Row
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the command."""
-    parser.add_argument(
-        "models",
-        nargs="*",
-        default=["*"],
-        help="names in the zoo with wildcards (timm/*; '!operators/*' excludes), file.py:name",
-    )
-    parser.add_argument(
-        "-t", "--target", action="append", default=[], help="may be repeated (xnnpack)"
-    )
-    parser.add_argument(
-        "-O", "--option", action="append", default=[], metavar="NAME=VALUE",
-        help="an option of every target named (docs/options.md)",
-    )  # fmt: skip
-    parser.add_argument("--quantize", help="int8 (the target's own quantizer), int8-xnnpack, ...")
-    parser.add_argument("--dtype", choices=("float16", "bfloat16"), help="cast floats first")
-    parser.add_argument("--symbolic", action="store_true", help="export with symbolic sizes")
-    parser.add_argument("--payload", help="linear layers in this MX payload: fp8e4m3, ...")
-    parser.add_argument("--latency", action="store_true", help="time the artifacts (xnnpack)")
-    parser.add_argument(
-        "--stock", action="store_true", help="also measure the stock flow (xnnpack)"
-    )
-    parser.add_argument(
-        "--tune", type=Path, metavar="FILE", help="measure close choices into a table (xnnpack)"
-    )
-    parser.add_argument(
-        "--store", type=Path, default=Path("sweep.sqlite"), metavar="FILE", help="(sweep.sqlite)"
-    )
-    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="on this machine")
-    parser.add_argument("--scheduler", metavar="ADDRESS", help="a running Dask cluster instead")
-    parser.add_argument("--seconds", type=float, default=300.0, help="time limit of a job (300)")
-    parser.add_argument(
-        "--memory", type=float, default=8.0, help="memory limit of a job in GiB (8)"
-    )
-    parser.add_argument(
-        "--again",
-        action="append",
-        default=[],
-        metavar="OUTCOME",
-        help="recompute rows with this outcome",
-    )
-    parser.add_argument(
-        "--report",
-        type=Path,
-        action="append",
-        default=[],
-        metavar="FILE",
-        help="only write the stored rows into a .md or a .html",
-    )
-    parser.add_argument("--list", action="store_true", help="list the models and stop")
-
-
 def run(arguments: argparse.Namespace) -> Outcome:
     """Run the sweep, print the table, and exit with 1 if a result is wrong or a process died."""
-    from rich.console import Console
-    from rich.live import Live
-
-    from stepwell.model_zoo.catalogue.models import select
-    from stepwell.model_zoo.sweep import Limits
-    from stepwell.model_zoo.sweep.driver import sweep
-    from stepwell.model_zoo.sweep.rows import OUTCOMES
-    from stepwell.model_zoo.sweep.tables import LiveTable
-    from stepwell.plugins.plugins import handed_on
-
     if arguments.list:
         entries = [{"name": entry.name, "kind": entry.kind} for entry in select(arguments.models)]
         for entry in entries:
@@ -138,8 +85,6 @@ def read_options(targets: Sequence[str], texts: Sequence[str]) -> dict[str, Any]
     Raises:
         StepwellError: a target is unknown, or does not accept an option.
     """
-    from stepwell.targets.table import find_target
-
     return {
         name: value
         for target in targets
@@ -154,7 +99,6 @@ def write_reports(store: Path, paths: Sequence[Path]) -> Sequence[Row]:
         StepwellError: there is no such store, or a document has no markers for them.
     """
     from stepwell.model_zoo.sweep.report import write
-    from stepwell.model_zoo.sweep.store import Store
 
     if not store.exists():
         raise StepwellError(f"there is no store {store}", help="--store names it")

@@ -3,41 +3,18 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 from stepwell.cli.terminal.outcome import Outcome
+from stepwell.cli.terminal.sources import open_source
+from stepwell.dialects import make_known
 from stepwell.ir.diagnostics import StepwellError
-
-if TYPE_CHECKING:
-    from stepwell.program import Program
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the command."""
-    parser.add_argument("certificate", type=Path, metavar="FILE", help="from `lower --certify`")
-    parser.add_argument(
-        "program",
-        nargs="?",
-        type=Path,
-        metavar="PROGRAM",
-        help="the .mlir of `lower --emit-ir` that it must certify, with its weights file",
-    )
-    parser.add_argument(
-        "--source",
-        metavar="MODEL",
-        help="the lowered model, as for `lower`: it must be the first program",
-    )
-    parser.add_argument("--seed", type=int, help="seed of the variables; random by default")
+from stepwell.program import Program, from_exported_program, programs_of
+from stepwell.validation.certificates.certificate import Certificate
+from stepwell.validation.certificates.verifier import verify_certificate
 
 
 def run(arguments: argparse.Namespace) -> Outcome:
     """Verify it; return 1 if it is rejected."""
-    from stepwell.dialects import make_known
-    from stepwell.program import Program
-    from stepwell.validation.certificates.certificate import Certificate
-    from stepwell.validation.certificates.verifier import verify_certificate
-
     make_known()
     try:
         text = arguments.certificate.read_text(encoding="utf-8")
@@ -64,8 +41,5 @@ def run(arguments: argparse.Namespace) -> Outcome:
 
 def _opened(model: str) -> Program:
     """Open a program as `lower` does."""
-    from stepwell.cli.terminal.sources import open_source
-    from stepwell.program import Program, from_exported_program, programs_of
-
     found = programs_of(open_source(model).program)
     return found if isinstance(found, Program) else from_exported_program(found)

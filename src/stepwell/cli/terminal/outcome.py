@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import json
 import math
 import os
 from collections.abc import Mapping, Sequence
@@ -11,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
+import stepwell
 from stepwell.ir.diagnostics import StepwellError
 
 
@@ -39,19 +41,24 @@ def add_json(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def json_of(arguments: Sequence[str]) -> str | None:
+    """Return the value of `--json` without parsing the other arguments, as `opt` needs it."""
+    for at, argument in enumerate(arguments):
+        name, equals, value = argument.partition("=")
+        if name == "--json":
+            return value if equals else next(iter(arguments[at + 1 :]), None)
+    return None
+
+
 def told(command: str, outcome: Outcome | StepwellError) -> str:
     """Return a command's outcome or error as JSON.
 
     The shape is the same for all commands: `stepwell` (the version), `command`, `exit`, `files`,
     `errors` (each a `fact`, with `where` and `help`) and `result`, which is null after an error.
     """
-    import json
-
-    from stepwell import __version__
-
     failed = isinstance(outcome, StepwellError)
     document = {
-        "stepwell": __version__,
+        "stepwell": stepwell.__version__,
         "command": command,
         "exit": 1 if failed else outcome.code,
         "files": [] if failed else outcome.files,

@@ -7,10 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from stepwell.backends.executorch.writing.bundled import unbundled
 from stepwell.ir.platform.files import read_bytes
 from stepwell.ir.program import Program
+from stepwell.loaders.artifacts import read_pte, read_tosa, read_vgf
 from stepwell.loaders.models import Model, open_model
+from stepwell.plugins.plugins import registry
+from stepwell.targets.table import find_target
 from stepwell.targets.target import Target
+from stepwell.validation.samples import make_samples
 
 
 @dataclass(frozen=True)
@@ -61,8 +66,6 @@ def open_artifact(spec: str, *, largest: bool = False) -> Artifact | None:
     Raises:
         StepwellError: the file is missing or does not read.
     """
-    from stepwell.backends.executorch.writing.bundled import unbundled
-
     path = Path(spec)
     is_bundle = path.suffix == ".bpte"
     reader = _reader_of(".pte" if is_bundle else path.suffix, largest)
@@ -74,9 +77,6 @@ def open_artifact(spec: str, *, largest: bool = False) -> Artifact | None:
 
 
 def _reader_of(suffix: str, largest: bool) -> Callable[[bytes], tuple[Program, Target]] | None:
-    from stepwell.plugins.plugins import registry
-    from stepwell.targets.table import find_target
-
     if suffix == ".pte":
         return lambda data: _read_pte(data, largest)
     if suffix == ".tosa":
@@ -91,30 +91,19 @@ def _reader_of(suffix: str, largest: bool) -> Callable[[bytes], tuple[Program, T
 
 
 def _read_pte(data: bytes, largest: bool) -> tuple[Program, Target]:
-    from stepwell.loaders.artifacts import read_pte
-    from stepwell.targets.table import find_target
-
     program = read_pte(data, largest=largest)
     return program, find_target("cortex-m55" if program.level == "cmsis" else "xnnpack")
 
 
 def _read_tosa(data: bytes) -> tuple[Program, Target]:
-    from stepwell.loaders.artifacts import read_tosa
-    from stepwell.targets.table import find_target
-
     return read_tosa(data), find_target("tosa-1.0+fp")
 
 
 def _read_vgf(data: bytes) -> tuple[Program, Target]:
-    from stepwell.loaders.artifacts import read_vgf
-    from stepwell.targets.table import find_target
-
     return read_vgf(data), find_target("vgf")
 
 
 def random_values(program: Program, method: str, seed: int) -> Sequence[Any]:
     """Return inputs of a method: normal floats and small integers, from a seed."""
-    from stepwell.validation.samples import make_samples
-
     samples = make_samples(program.method(method), None, seed)
     return next(sample for sample in samples if sample.label == "random").inputs

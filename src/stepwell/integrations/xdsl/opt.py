@@ -42,7 +42,7 @@ from stepwell.ir.extensions import extension
 from stepwell.ir.levels import level_of
 from stepwell.ir.platform.files import write_atomically
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting.failures import StepFailure
+from stepwell.ir.rewriting.failures import REPRODUCER, StepFailure
 from stepwell.ir.rewriting.rewrite import History, Pass, Step
 from stepwell.ir.syntax.inline_values import LIMIT, take_values, too_large, with_values
 from stepwell.ir.syntax.storage import pack_tensors, unpack_tensors, weights_path
@@ -362,7 +362,7 @@ class _Asked:
 
     @classmethod
     def of(cls, main: OptMain, text: str) -> _Asked:
-        if main.args.passes or not text.startswith("// stepwell reproducer"):
+        if main.args.passes or not text.startswith(REPRODUCER):
             return cls(main.passes(main.args.passes), False)
         from stepwell.validation.reducer.reproducer import Header, load_for
 

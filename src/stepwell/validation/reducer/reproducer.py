@@ -28,7 +28,7 @@ from stepwell.ir.context import Context
 from stepwell.ir.diagnostics import Problem, StepwellError, VerificationError, describe_op, op_name
 from stepwell.ir.platform.files import read_bytes, write_atomically
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting.failures import StepFailure, first_line, placed
+from stepwell.ir.rewriting.failures import REPRODUCER, StepFailure, first_line, placed
 from stepwell.ir.rewriting.pipeline import Pipeline
 from stepwell.ir.rewriting.rewrite import (
     History,
@@ -49,7 +49,6 @@ from stepwell.pipelines.pass_pipeline.pipeline_text import parse_steps, spell_st
 from stepwell.plugins.plugins import load_entry_points, load_plugin
 from stepwell.plugins.registry import REGISTRY
 
-HEADER = "// stepwell reproducer"
 MOST_LOOKS = 1 << 22
 """The limit of verified ops in the search for the application that broke a program."""
 
@@ -69,7 +68,7 @@ class Header:
     @classmethod
     def read(cls, text: str) -> Header | None:
         """Return the header of a text, or None if it is not a reproducer."""
-        if not text.startswith(HEADER):
+        if not text.startswith(REPRODUCER):
             return None
         lead = re.match(r"(?://.*\n)*", text)
         said = dict[str, list[str]]()
@@ -88,7 +87,7 @@ class Header:
     def __str__(self) -> str:
         load = "".join(f" --load {file}" for file in self.load)
         lines = [
-            f"{HEADER}: `stepwell opt FILE{load}` runs the step again,",
+            f"{REPRODUCER}: `stepwell opt FILE{load}` runs the step again,",
             f"// `stepwell reduce FILE{load}` reduces it",
             f"// step: {self.step}",
             *(f"// load: {file}" for file in self.load),
@@ -159,7 +158,7 @@ class Reproducer:
         held = header or Header.read(text)
         if held is None:
             raise StepwellError(
-                f"{path} is no reproducer", help=f"its first line begins {HEADER!r}"
+                f"{path} is no reproducer", help=f"its first line begins {REPRODUCER!r}"
             )
         make_known()
         ask_for_more(load_entry_points)

@@ -1,0 +1,1 @@
+"""The arguments of the commands. `commands/` runs them, and is imported when one runs."""

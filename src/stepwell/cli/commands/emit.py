@@ -1,0 +1,23 @@
+"""`stepwell emit`: a program at any level as an artifact."""
+
+from __future__ import annotations
+
+import argparse
+
+from stepwell.cli.commands import options_of
+from stepwell.cli.commands.lower import figures_of, save
+from stepwell.cli.terminal.outcome import Outcome
+from stepwell.cli.terminal.progress import waiting
+from stepwell.cli.terminal.sources import open_source
+from stepwell.lowering import lower
+
+
+def run(arguments: argparse.Namespace) -> Outcome:
+    """Run the remaining passes, and write the artifact."""
+    options = options_of(arguments)
+    with waiting(f"emitting {arguments.model}"):
+        model = open_source(arguments.model, trust=arguments.trust, quantize=arguments.quantize)
+        lowered = lower(model.program, arguments.target, start=arguments.start, **options)
+        save(lowered, arguments.output, arguments.model)
+    print(f"{arguments.output}: {arguments.output.stat().st_size:,} bytes")
+    return Outcome(figures_of(lowered), [arguments.output])
