@@ -12,7 +12,6 @@ from xdsl.ir import Attribute, SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
-from stepwell.dialects.tosa.targets import level_of
 from stepwell.dialects.xnnpack.costs import costs_of, estimated
 from stepwell.ir.choices import shape_of
 from stepwell.ir.core import WeightOp, weight_key
@@ -31,7 +30,6 @@ from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, ste
 from stepwell.translate.range_analysis import interval, is_never_nan
 from stepwell.translate.rewrites.attention.arguments import drops_out, scale_of
 from stepwell.translate.rewrites.building import is_depthwise
-from stepwell.translate.rewrites.tosa.operators.windows import is_image_mean
 from stepwell.translate.rewrites.xnnpack.floats.nans import zero_or_nan
 from stepwell.translate.rewrites.xnnpack.floats.singles import ONCE, not_halves, widened
 from stepwell.translate.rewrites.xnnpack.nodes.guards import not_for_xnnpack, not_held
@@ -400,6 +398,9 @@ def widen_rounded_halves(*, op: Any, out: Out, b: Rewriter) -> tuple[Value, ...]
     into operators rounds after each of them. So these ops are placed between two casts, as in
     PyTorch. The mean of an image is a pool, which accumulates in f32.
     """
+    from stepwell.dialects.tosa.targets import level_of
+    from stepwell.translate.rewrites.tosa.operators.windows import is_image_mean
+
     if is_image_mean(op, level_of(b.program.context.target)):
         return None
     wide = [Value(widened(b, value, "tosa_single"), b) for value in op.operands]
