@@ -1,7 +1,6 @@
 """Cortex-M: the stock flow and this one on the same PT2E programs.
 
     python bench/cortex_m.py [model ...] [--cpu cortex-m55]     the models
-    python bench/cortex_m.py --graphs                           graphs that are easy to get wrong
     python bench/cortex_m.py --tolerance [model ...]            distance from the PT2E graph
     python bench/cortex_m.py --memory [model ...]               arenas, as they are and row by row
     python bench/cortex_m.py --standalone [model ...]           C without a runtime, cross-compiled
@@ -302,64 +301,6 @@ def models(names: list[str], cpu: str, repeat: int) -> None:
         report("stepwell quantizer", *timed(ours, exported, cpu, 1))
 
 
-def graphs(cpu: str) -> None:
-    """Each small graph of the tests through both flows, against its PT2E graph."""
-    from executorch.backends.cortex_m.quantizer.quantizer import CortexMQuantizer as Stock
-
-    import stepwell
-    from stepwell.translate.pt2e.cortex_m_quantizer import CortexMQuantizer
-
-    tests = Path(__file__).parent.parent / "tests" / "cmsis"
-    path = tests / "test_graphs_stock_gets_wrong.py"
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-
-    def outcome(flow: str, exported: Any, x: Any) -> str:
-        expected = exported.module(check_guards=False)(x)
-        try:
-            if flow == "stock":
-                program = stock_edge(exported, cpu).exported_program()
-                given = program.module(check_guards=False)(x)
-                is_float = any(
-                    str(getattr(node.target, "_op", "")).startswith("aten.")
-                    and node.meta["val"].is_floating_point()
-                    for node in program.graph.nodes
-                    if isinstance(node.meta.get("val"), torch.Tensor)
-                )
-            else:
-                lowered = stepwell.lower(exported, cpu)
-                (given,) = lowered.run(x)
-                is_float = any(
-                    op.name.startswith("aten.") and "f32" in str(op.results[0].type)
-                    for op in lowered.program.module.walk()
-                )
-        except Exception:  # Whatever a flow raises on a sound graph is a crash.
-            return "crash"
-        unit = float(expected.abs().max()) / 127
-        wrong = float((given - expected).abs().max()) > 6 * unit
-        return "WRONG" if wrong else "float" if is_float else "int8"
-
-    flows = (("stock", Stock), ("stepwell", Stock), ("own quantizer", CortexMQuantizer))
-    totals: dict[str, Counter[str]] = {label: Counter() for label, _ in flows}
-    for name in module.GRAPHS:
-        model, x = module.build(name)
-        x = x.to(memory_format=torch.channels_last) if x.dim() == 4 else x
-        found: list[str] = []
-        for label, quantizer in flows:
-            try:
-                exported = quantized(model.eval(), (x,), quantizer())
-            except Exception:  # The stock quantizer raises on a product with a parameter.
-                found.append("no graph")
-            else:
-                found.append(outcome(label, exported, x))
-            totals[label][found[-1]] += 1
-        print(f"  {name:46} " + "  ".join(f"{item:8}" for item in found), flush=True)
-    for label, counts in totals.items():
-        print(f"{label:14}", ", ".join(f"{n} {what}" for what, n in sorted(counts.items())))
-
-
 def tolerance(names: list[str], cpu: str, count: int = 20) -> None:
     """How far outputs are from the PT2E graph's, in units of the output's quantization, and how
     many decibels the float model's outputs stand above their difference from it.
@@ -411,7 +352,6 @@ def main() -> None:
     parser.add_argument("models", nargs="*")
     parser.add_argument("--cpu", default="cortex-m55")
     parser.add_argument("--repeat", type=int, default=5, help="runs of this project's flow")
-    parser.add_argument("--graphs", action="store_true", help="the graphs of the tests instead")
     parser.add_argument("--tolerance", action="store_true", help="distances instead")
     parser.add_argument("--memory", action="store_true", help="arenas instead")
     parser.add_argument("--nchw", action="store_true", help="--memory of models as written, too")
@@ -421,9 +361,7 @@ def main() -> None:
     warnings.filterwarnings("ignore")
     logging.disable(logging.WARNING)
     torch.set_num_threads(1)
-    if options.graphs:
-        graphs(options.cpu)
-    elif options.tolerance:
+    if options.tolerance:
         tolerance(options.models or list(MODELS), options.cpu)
     elif options.memory:
         (layouts if options.nchw else memory)(options.models or list(MEMORY), options.cpu)

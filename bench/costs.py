@@ -28,7 +28,7 @@ from typing import Any
 
 import torch
 from _nodes import Device, Form, Writer, seconds_here, seconds_on
-from _report import prepare, set_threads, show
+from _report import cpu_name, prepare, set_threads, show
 from xdsl.ir import SSAValue
 
 from stepwell.backends.executorch.running import arm64
@@ -205,13 +205,6 @@ def fitted(measure: Measure, machine: str, *, counted: bool) -> costs.Costs:
     return replace(found, **moved, weight=max(found.weight, usual.weight))
 
 
-def machine() -> str:
-    """What the system calls this CPU."""
-    found = Path("/proc/cpuinfo")
-    lines = found.read_text().splitlines() if found.exists() else []
-    return next((line.partition(":")[2].strip() for line in lines if "model name" in line), "?")
-
-
 def rounded(held: costs.Costs) -> dict[str, Any]:
     """As it is kept: three significant figures."""
 
@@ -231,7 +224,7 @@ def asked_for(options: argparse.Namespace) -> costs.Costs:
     if options.core is not None:
         on_core = partial(seconds_on, options.core)
         return fitted(on_core, COUNTED.format(options.core), counted=True)
-    return fitted(partial(seconds_here, rounds=options.rounds), machine(), counted=False)
+    return fitted(partial(seconds_here, rounds=options.rounds), cpu_name(), counted=False)
 
 
 MEASURE = """#!/bin/sh

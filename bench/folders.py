@@ -30,7 +30,7 @@ from typing import Any
 
 import torch
 from _folders import ARCHITECTURES, config_of
-from _report import between_markers, prepare, read, show, write
+from _report import between_markers, markdown, prepare, read, show, write
 
 import stepwell
 from stepwell.backends.executorch.running.runner import PteSession
@@ -190,9 +190,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     title = f"{len(rows)} architectures: " + ", ".join(f"{n} {key}" for key, n in counts.items())
     show(title, ["architecture", *columns], table)
     if given.table:
-        lines = ["| " + " | ".join(map(str, one)) + " |" for one in table]
-        head = ["| architecture | " + " | ".join(columns) + " |", "|---" * (len(columns) + 1) + "|"]
-        between_markers(given.table, kind, [title + ".", "", *head, *lines])
+        lines = markdown(["architecture", *columns], table)
+        between_markers(given.table, kind, [title + ".", "", *lines])
 
 
 def _short(value: Any) -> str:

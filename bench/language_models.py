@@ -2,30 +2,23 @@
 
     python bench/language_models.py                       # every variant, small: says it the same
     python bench/language_models.py --measure 256 2048    # the shipped ones at size, beside stock
-    python bench/language_models.py --measure 256 2048 --keep FOLDER --processes 0 --table FILE
 
 The first table lowers each variant and lets it say 64 tokens: as many as agree with the eager model
 (or the quantized eager model). The second measures: process CPU seconds from an ExportedProgram to
 a `.pte`, its size, delegates and ops outside them, and the time of a token and of a prompt, stock ÷
-stepwell, at the tenth percentile of runs that alternate, on one thread; of several processes the
-median and the range. A folder to `--keep` holds programs and times: runs add to them, and
-one of `--processes 0` prints what is there.
+stepwell, at the tenth percentile of runs that alternate, on one thread.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import subprocess
 import sys
-import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "examples" / "models"))
@@ -141,15 +134,8 @@ def alternate(functions: Sequence[Callable[..., Any]], inputs: list[Any]) -> lis
     return [p10(each) for each in times]
 
 
-def made(variant: Variant, size: Size, folder: Path) -> list[str]:
-    """Write our and stock's `.pte` into a folder; three cells about them.
-
-    Those that a run with the same folder has written are taken as they are.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    told = folder / "cells.json"
-    if told.exists():
-        return json.loads(told.read_text())
+def measured(variant: Variant, size: Size, given: argparse.Namespace) -> str:
+    """A row of the second table: counts, seconds, bytes, then stock's time divided by ours."""
     _, program = exported(variant, size)
     began = time.process_time()
     lowered = stepwell.lower(program, "xnnpack")
@@ -158,70 +144,22 @@ def made(variant: Variant, size: Size, folder: Path) -> list[str]:
     _, program = exported(variant, size)  # Stock's flow changes what it is given.
     began = time.process_time()
     stock = stock_pte(program, variant.weights)
-    cpu_seconds = f"{time.process_time() - began:.0f} → {seconds:.1f} s"
-    for name, pte in zip(PROGRAMS, (ours, stock), strict=True):
-        (folder / name).write_bytes(pte)
-    held = f"{lowered.report.delegates} / {sum(lowered.report.outside.values())}"
-    cells = [held, cpu_seconds, f"{len(stock) / 1e6:.1f} → {len(ours) / 1e6:.1f} MB"]
-    told.write_text(json.dumps(cells))
-    return cells
-
-
-VOCABULARY = MEASURED.vocab_size
-PROGRAMS = ("ours.pte", "stock.pte")
-
-
-def measured(variant: Variant, size: Size, given: argparse.Namespace) -> str:
-    """A row of the second table."""
-    name = f"{variant}, context {size.context}"
-    with tempfile.TemporaryDirectory() as beside:
-        folder = (given.keep or Path(beside)) / f"{name}, {size.n_layers} layers"
-        cells = made(variant, size, folder)
-        asked = {1: size.context // 2}
-        asked.update({n: 0 for n in given.prompts if n < size.context and variant.dynamic})
-        times = timed(folder, asked, given.processes)
-    cells += [cell([each[str(n)] for each in times if str(n) in each]) for n in (1, *given.prompts)]
-    return f"| {name} | {' | '.join(cells)} |"
-
-
-def timed(folder: Path, asked: Mapping[int, int], processes: int) -> list[dict[str, list[float]]]:
-    """Seconds of each program, for each number of tokens, of every process that was ever asked.
-
-    Args:
-        folder: has the programs, and keeps the times.
-        asked: how many tokens, and the position of the first.
-        processes: that measure now, one after the other.
-    """
-    kept = folder / "times.json"
-    times = json.loads(kept.read_text()) if kept.exists() else []
-    for _ in range(processes):
-        command = [sys.executable, __file__, "--time", str(folder), json.dumps(asked)]
-        told = subprocess.run(
-            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True
-        )
-        times.append(json.loads(told.stdout.splitlines()[-1]))
-        kept.write_text(json.dumps(times))
-    return times
-
-
-def times_of(folder: Path, asked: Mapping[str, int]) -> dict[str, list[float]]:
-    """What one process measures: seconds of a call of each program, by the number of tokens."""
-    programs = [loaded((folder / each).read_bytes()) for each in PROGRAMS]
+    cells = [
+        f"{lowered.report.delegates} / {sum(lowered.report.outside.values())}",
+        f"{time.process_time() - began:.0f} → {seconds:.1f} s",
+        f"{len(stock) / 1e6:.1f} → {len(ours) / 1e6:.1f} MB",
+    ]
+    programs = [loaded(ours), loaded(stock)]
     seeded = torch.Generator().manual_seed(0)
-    found: dict[str, list[float]] = {}
-    for length, at in asked.items():
-        tokens = torch.randint(VOCABULARY, (1, int(length)), generator=seeded)
-        found[length] = alternate(programs, [tokens, torch.tensor([at])])
-    return found
-
-
-def cell(times: Sequence[Sequence[float]]) -> str:
-    """Stock's time divided by ours: the median over processes, and its range."""
-    if not times:
-        return "–"
-    gains = [stock / ours for ours, stock in times]
-    reach = f", {min(gains):.2f} to {max(gains):.2f}" if len(gains) > 1 else ""
-    return f"{median(gains):.2f}{reach} ({median(ours for ours, _ in times) * 1e3:.2f} ms)"
+    for length in (1, *given.prompts):
+        if length >= size.context or (length > 1 and not variant.dynamic):
+            cells.append("–")
+            continue
+        tokens = torch.randint(MEASURED.vocab_size, (1, length), generator=seeded)
+        at = size.context // 2 if length == 1 else 0
+        ours_s, stock_s = alternate(programs, [tokens, torch.tensor([at])])
+        cells.append(f"{stock_s / ours_s:.2f} ({ours_s * 1e3:.2f} ms)")
+    return f"| {variant}, context {size.context} | {' | '.join(cells)} |"
 
 
 def main() -> None:
@@ -231,17 +169,10 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", default=[""], help="variants with one of these in it")
     parser.add_argument("--layers", type=int, default=MEASURED.n_layers)
     parser.add_argument("--prompts", type=int, nargs="+", default=[128, 512], help="tokens")
-    parser.add_argument("--keep", type=Path, help="a folder for programs that a later run takes up")
-    parser.add_argument("--processes", type=int, default=1, help="that measure each row")
-    parser.add_argument("--time", nargs=2, help=argparse.SUPPRESS)
     parser.add_argument("--table", type=Path, help="write the table between a document's markers")
     given = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    if given.time:
-        folder, asked = given.time
-        print("\n" + json.dumps(times_of(Path(folder), json.loads(asked))))
-        return
     out = os.fdopen(os.dup(1), "w")
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # The runtime logs a line for each attention.
     print(cpu_name(), file=out)

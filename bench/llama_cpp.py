@@ -13,7 +13,7 @@ GenAI gets what its own builder makes of the folder (integers of four bits in bl
 in int8), OpenVINO what its GenAI library makes of the file of GGUF. `bf16 cache` is ours with
 `--cache-dtype bf16`, and `--stock` ExecuTorch's own flow over its own Llama of the same size. Times
 are CPU milliseconds of a call, with `--threads 2` those of the clock, the tenth percentile of runs
-in turn. `products` are our program's layers and nothing between them; `read` adds as many bytes up
+in turn. `read` adds as many bytes up
 as a token reads: weights, and the cache in singles up to its position. `--table` writes between the
 marks `llama_cpp`, with `--genai` between `genai`, with two threads behind `_2`.
 """
@@ -39,6 +39,7 @@ from _report import (
     between_markers,
     cpu_name,
     in_turn,
+    markdown,
     prepare,
     set_threads,
     show,
@@ -51,7 +52,6 @@ from executorch_llama import Size, Variant, exported
 from stepwell.backends.executorch.running.runner import PteSession
 from stepwell.loaders.models import open_model
 from stepwell.model_zoo.catalogue.vision import imported
-from stepwell.quantization.quantizers import by_torchao
 
 DIM, HIDDEN, LAYERS, HEADS, SHARED, VOCABULARY, CONTEXT = 2048, 5632, 4, 32, 8, 32000, 4096
 SIZE = DIM // HEADS
@@ -80,26 +80,18 @@ def write_models(folder: Path) -> None:
         tokenizer_object=tokenizers.Tokenizer(table), bos_token="w1", eos_token="w2"
     ).save_pretrained(folder / "llama")
     writer = gguf.GGUFWriter(folder / "llama.gguf", "llama")
-    writer.add_context_length(CONTEXT)
-    writer.add_embedding_length(DIM)
-    writer.add_block_count(LAYERS)
-    writer.add_feed_forward_length(HIDDEN)
-    writer.add_head_count(HEADS)
-    writer.add_head_count_kv(SHARED)
-    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
-    writer.add_rope_dimension_count(SIZE)
-    writer.add_vocab_size(VOCABULARY)
-    writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
-    writer.add_key_length(SIZE)
-    writer.add_value_length(SIZE)
-    writer.add_file_type(gguf.LlamaFileType.MOSTLY_Q4_0)
-    writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre("default")
-    writer.add_token_list(words)
-    writer.add_token_types([gguf.TokenType.NORMAL] * VOCABULARY)
-    writer.add_token_merges(["w 1"])
-    writer.add_bos_token_id(1)
-    writer.add_eos_token_id(2)
+    facts = {
+        "context_length": CONTEXT, "embedding_length": DIM, "block_count": LAYERS,
+        "feed_forward_length": HIDDEN, "head_count": HEADS, "head_count_kv": SHARED,
+        "layer_norm_rms_eps": config.rms_norm_eps, "rope_dimension_count": SIZE,
+        "vocab_size": VOCABULARY, "rope_freq_base": config.rope_parameters["rope_theta"],
+        "key_length": SIZE, "value_length": SIZE, "file_type": gguf.LlamaFileType.MOSTLY_Q4_0,
+        "tokenizer_model": "gpt2", "tokenizer_pre": "default", "token_list": words,
+        "token_types": [gguf.TokenType.NORMAL] * VOCABULARY, "token_merges": ["w 1"],
+        "bos_token_id": 1, "eos_token_id": 2,
+    }  # fmt: skip
+    for name, value in facts.items():
+        getattr(writer, f"add_{name}")(value)
     names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, LAYERS)
     for name, tensor in model.state_dict().items():
         numbers = tensor.float().numpy()
@@ -139,56 +131,22 @@ def of_stock(folder: Path) -> Path:
     return file
 
 
-class Products(torch.nn.Module):
-    """The linear layers of the model in a chain, and no other ops."""
-
-    def __init__(self) -> None:
-        """As many as a token goes through."""
-        super().__init__()
-        shapes = [(DIM, DIM), (DIM, SHARED * SIZE), (DIM, SHARED * SIZE), (DIM, DIM)]
-        shapes += [(DIM, HIDDEN), (DIM, HIDDEN), (HIDDEN, DIM)]
-        layers = [torch.nn.Linear(*shape, bias=False) for _ in range(LAYERS) for shape in shapes]
-        self.layers = torch.nn.ModuleList(layers)
-        self.last = torch.nn.Linear(DIM, VOCABULARY, bias=False)
-
-    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """`[tokens, dim]` → what the last block makes of all, `[1, vocabulary]` of the last."""
-        for at in range(0, len(self.layers), 7):
-            q, k, v, out, gate, up, down = self.layers[at : at + 7]
-            keys = torch.cat([k(x), v(x)], -1).repeat(1, DIM // (2 * SHARED * SIZE))
-            x = out(q(x) + keys)
-            x = down(gate(x) + up(x))
-        return x, self.last(x[-1:])
-
-
-def products(tokens: int) -> PteSession:
-    """Return the program of the layers alone, for a number of tokens."""
-    quantized = by_torchao(4, 32)(Products().eval(), ())
-    exported = torch.export.export(quantized, (torch.randn(tokens, DIM),))
-    return PteSession.load(stepwell.lower(exported, "xnnpack").to_pte())
-
-
 class Peer(Protocol):
-    """Another runtime in the middle of a text."""
+    """Another runtime in the middle of a text.
 
-    def say(self, tokens: Sequence[int]) -> None:
-        """Let it read tokens after those it has read."""
-        ...
+    `say` reads tokens after those it has read; `forget` keeps only the tokens before a position;
+    `logits` are of the last token.
+    """
 
-    def forget(self, begin: int) -> None:
-        """Let it have read only the tokens before a position."""
-        ...
-
-    def logits(self) -> np.ndarray[Any, Any]:
-        """Of the last token."""
-        ...
+    def say(self, tokens: Sequence[int]) -> None: ...
+    def forget(self, begin: int) -> None: ...
+    def logits(self) -> np.ndarray[Any, Any]: ...
 
 
 class LlamaCpp:
     """A file of GGUF in llama.cpp, by the declarations of its Python package."""
 
     def __init__(self, package: Path, file: Path, threads: int) -> None:
-        """Load a library that was built in the package's `vendor/llama.cpp/build`."""
         os.environ["LLAMA_CPP_LIB_PATH"] = str(package / "vendor/llama.cpp/build/bin")
         bare = types.ModuleType("llama_cpp")  # Without what the package imports beside it.
         bare.__path__ = [str(package / "llama_cpp")]
@@ -209,17 +167,14 @@ class LlamaCpp:
         self.memory = of.llama_get_memory(self.context)
 
     def say(self, tokens: Sequence[int]) -> None:
-        """Read."""
         given = (self.of.llama_token * len(tokens))(*tokens)
         batch = self.of.llama_batch_get_one(given, len(tokens))
         assert self.of.llama_decode(self.context, batch) == 0
 
     def forget(self, begin: int) -> None:
-        """Forget."""
         assert self.of.llama_memory_seq_rm(self.memory, 0, begin, -1)
 
     def logits(self) -> np.ndarray[Any, Any]:
-        """Of the last token."""
         made = self.of.llama_get_logits_ith(self.context, -1)
         return np.ctypeslib.as_array(made, (VOCABULARY,)).copy()
 
@@ -228,7 +183,6 @@ class OnnxRuntime:
     """What ONNX Runtime GenAI's builder makes of a folder."""
 
     def __init__(self, packages: Path, folder: Path, threads: int) -> None:
-        """Build it next to the folder, once."""
         made = folder / "onnxruntime"
         if not made.exists():
             blocks = ["int4_block_size=32", "int4_accuracy_level=4", "int4_is_symmetric=true"]
@@ -247,15 +201,12 @@ class OnnxRuntime:
         self.generator: Any = of.Generator(model, how)
 
     def say(self, tokens: Sequence[int]) -> None:
-        """Read."""
         self.generator.append_tokens(np.array([tokens], np.int32))
 
     def forget(self, begin: int) -> None:
-        """Forget."""
         self.generator.rewind_to(begin)
 
     def logits(self) -> np.ndarray[Any, Any]:
-        """Of the last token."""
         return self.generator.get_logits()[0, -1].copy()
 
 
@@ -275,7 +226,6 @@ class OpenVino:
     """
 
     def __init__(self, packages: Path, folder: Path, threads: int) -> None:
-        """Convert it next to the file, once."""
         if not (folder / "openvino_model.xml").exists():
             run_with(packages, "-c", _SAVE, str(folder / "llama.gguf"))
         import openvino as of  # pyright: ignore
@@ -286,7 +236,6 @@ class OpenVino:
         self.count = 0
 
     def say(self, tokens: Sequence[int]) -> None:
-        """Read."""
         begin, self.count = self.count, self.count + len(tokens)
         self.request.infer(
             {
@@ -299,13 +248,11 @@ class OpenVino:
         )
 
     def forget(self, begin: int) -> None:
-        """Forget everything, or nothing."""
         if begin == 0:
             self.request.reset_state()
             self.count = 0
 
     def logits(self) -> np.ndarray[Any, Any]:
-        """Of the last token."""
         return self.request.get_output_tensor().data[0, -1].copy()
 
 
@@ -380,7 +327,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     ratio = of_gguf.stat().st_size / (folder / "llama.gguf").stat().st_size
 
     rows: list[dict[str, Any]] = []
-    alone = products(1)
     for position in given.positions:
         for peer in peers.values():
             peer.forget(0)
@@ -400,7 +346,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         calls |= {
             name: (lambda peer=peer, token=token: token(peer)) for name, peer in peers.items()
         }
-        calls["products"] = lambda alone=alone: alone.run(torch.ones(1, DIM))
         calls["read"] = lambda memory=memory: memory.sum()
         rows.append({"what": f"a token at {position}", **in_turn(calls, given.runs, clock)})
         print(rows[-1], flush=True)
@@ -416,11 +361,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
             for name, session in sessions.items()
         }
         calls |= {name: (lambda peer=peer, say=prompt: say(peer)) for name, peer in peers.items()}
-        many, given_rows = products(count), torch.ones(count, DIM)
-        calls["products"] = lambda many=many, x=given_rows: many.run(x)
         rows.append({"what": f"{count} tokens", **in_turn(calls, max(10, given.runs // 3), clock)})
         print(rows[-1], flush=True)
-    head = ["what", *programs, *peers, "products", "read"]
+    head = ["what", *programs, *peers, "read"]
     cells = [
         [row["what"], *(f"{row[name]:.1f}" if name in row else "" for name in head[1:])]
         for row in rows
@@ -436,8 +379,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     write(table, {"rows": rows, "file": ratio, "off": off})
     if given.table:
-        lines = [f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *cells)]
-        between_markers(given.table, table, [title, "", *lines])
+        between_markers(given.table, table, [title, "", *markdown(head, cells)])
 
 
 if __name__ == "__main__":

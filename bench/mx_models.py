@@ -11,6 +11,7 @@ elements whose bits differ are counted, with inputs of a normal distribution (se
 from __future__ import annotations
 
 import argparse
+import importlib
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -47,23 +48,23 @@ def small_vit() -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
     return model, (torch.randn(1, 3, 32, 32),)
 
 
-def models() -> dict[str, tuple[Maker, bool]]:
-    """Maker of each model, and whether it has convolutions in MX."""
-    from llama import llama_block
-    from resnet import resnet8
-    from tiny import ds_cnn, mlp, mlp_autoencoder
-    from transformer import transformer_encoder_2layers
+def of_examples(place: str) -> Maker:
+    """A model of examples/models, as `file:name`."""
+    file, _, name = place.partition(":")
+    return lambda: getattr(importlib.import_module(file), name)()
 
-    return {
-        "mlp": (mlp, False),
-        "mlp_autoencoder": (mlp_autoencoder, False),
-        "transformer_encoder": (transformer_encoder_2layers, False),
-        "llama_block": (llama_block, False),
-        "small_vit": (small_vit, True),
-        "resnet8": (resnet8, True),
-        "ds_cnn": (ds_cnn, True),
-        "grouped": (grouped, True),
-    }
+
+MODELS: dict[str, tuple[Maker, bool]] = {
+    "mlp": (of_examples("tiny:mlp"), False),
+    "mlp_autoencoder": (of_examples("tiny:mlp_autoencoder"), False),
+    "transformer_encoder": (of_examples("transformer:transformer_encoder_2layers"), False),
+    "llama_block": (of_examples("llama:llama_block"), False),
+    "small_vit": (small_vit, True),
+    "resnet8": (of_examples("resnet:resnet8"), True),
+    "ds_cnn": (of_examples("tiny:ds_cnn"), True),
+    "grouped": (grouped, True),
+}
+"""Maker of each model, and whether it has convolutions in MX."""
 
 
 def differing(make: Maker, payload: str, form: str) -> tuple[int, int, int]:
@@ -87,12 +88,11 @@ def differing(make: Maker, payload: str, form: str) -> tuple[int, int, int]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    found = models()
-    parser.add_argument("models", nargs="*", default=list(found), help=", ".join(found))
+    parser.add_argument("models", nargs="*", default=list(MODELS), help=", ".join(MODELS))
     torch.set_num_threads(1)
     cases = wrong = 0
     for name in parser.parse_args().models:
-        make, has_convolutions = found[name]
+        make, has_convolutions = MODELS[name]
         for payload in PAYLOADS:
             for form in FORMS:
                 if has_convolutions and (payload, form) == ("mxint8", "operators"):

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-from _report import between_markers, prepare
+from _report import between_markers, cpu_name, prepare
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "numerics"))
 from forms import FORMS, INTEGER_FORMS, Form, declared
@@ -53,14 +53,6 @@ KERNELS = ("strict", "cortex-m55")
 """A mode and a target that are compared with the runtime's own kernels: no delegate is theirs."""
 CHUNK = 40
 """Forms in a program."""
-
-
-def cpu() -> str:
-    """What the processor calls itself."""
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            return line.partition(":")[2].strip()
-    return "an unnamed CPU"
 
 
 def changes(found: torch.Tensor, form: Form, dtype: torch.dtype, where: torch.Tensor) -> str:
@@ -242,7 +234,7 @@ def enter(page: Path, name: str, text: str) -> None:
     """Put a dtype's part into the page, after the contract; notes and other parts stay."""
     command = "`python bench/semantics.py --table docs/semantics.md`"
     written = page.read_text(encoding="utf-8") if page.exists() else ""
-    measured = written.partition("## Measured\n")[2] or f"\nOn {cpu()}, by {command}.\n"
+    measured = written.partition("## Measured\n")[2] or f"\nOn {cpu_name()}, by {command}.\n"
     part = f"<!-- {name} -->\n\n{text}\n<!-- /{name} -->"
     held = re.compile(f"<!-- {name} -->.*?<!-- /{name} -->", re.DOTALL)
     if held.search(measured):

@@ -38,7 +38,7 @@ import subprocess
 import sys
 import warnings
 from collections import Counter, defaultdict
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -448,15 +448,8 @@ def table(state: Path, page: str = "") -> str:
         row += [count["stock ends"], count["no program"]]
         lines.append("| " + " | ".join(map(str, row)) + " |")
     if page:
-        between_markers(Path(page), "suites", [*lines, *_others(page, counts)])
+        between_markers(Path(page), "suites", lines)
     return "\n".join([*lines, "", *sorted(others)])
-
-
-def _others(page: str, counts: Mapping[str, Any]) -> list[str]:
-    """Rows of a page of suites that were not run again."""
-    text = Path(page).read_text().partition("<!-- suites -->")[2].partition("<!-- /suites -->")[0]
-    rows = [line for line in text.splitlines() if line.startswith("| ")][1:]
-    return [line for line in rows if line.split()[1] not in counts]
 
 
 def collect(suite: str, state: Path, expression: str, again: str = "") -> int:

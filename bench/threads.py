@@ -6,11 +6,6 @@ Each run is a process of its own in which eight threads lower a model, load what
 it, all at once; beside it, eight threads load and run the same file with ExecuTorch's own Python
 module. A process that still lives and that hardly computes for `--seconds` hangs, however long the
 machine keeps it waiting before; what waits for the GIL looks for it some 200 times a second.
-
-    python bench/threads.py --throughput
-
-shows why calls of the runtime under one lock are no slower: they keep the GIL, so that eight
-threads without the lock use one core as well.
 """
 
 from __future__ import annotations
@@ -21,7 +16,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -78,11 +72,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=50)
     parser.add_argument("--seconds", type=float, default=20.0)
-    parser.add_argument("--throughput", action="store_true", help="the lock's price instead")
     asked = parser.parse_args()
-    if asked.throughput:
-        throughput()
-        return
     print("| eight threads, cold process | runs | right | hang | fail |\n|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.pte"
@@ -124,36 +114,6 @@ def computed(process: int) -> float:
     """The seconds of CPU time that a process of this machine (Linux) has had."""
     fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def throughput() -> None:
-    """Calls by second of CPU time, and cores in use, of eight threads with and without the lock."""
-    import torch
-
-    import stepwell
-    from stepwell.backends.executorch.running import runner
-
-    torch.set_num_threads(1)
-    layers = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 8))
-    wide = torch.nn.Sequential(
-        torch.nn.Conv2d(3, 32, 3), torch.nn.ReLU(), torch.nn.Conv2d(32, 32, 3)
-    )
-    lock = runner.RUNTIME_LOCK
-    print("| model | lock | calls by CPU second | cores in use |\n|---|---|---|---|")
-    for name, model, x, calls in (
-        ("linear layers", layers, torch.randn(1, 64), 4000),
-        ("convolutions", wide, torch.randn(1, 3, 48, 48), 100),
-    ):
-        pte = stepwell.lower(torch.export.export(model, (x,)), "xnnpack").to_pte()
-        sessions = [runner.PteSession.load(pte) for _ in range(8)]
-        for held, told in ((lock, "held"), (contextlib.nullcontext(), "none")) * 3:
-            runner.RUNTIME_LOCK = held
-            start, used = time.perf_counter(), time.process_time()
-            with ThreadPoolExecutor(8) as pool:
-                list(pool.map(lambda s, x=x, n=calls: [s.run(x) for _ in range(n)], sessions))
-            used, spent = time.process_time() - used, time.perf_counter() - start
-            print(f"| {name} | {told} | {8 * calls / used:.0f} | {used / spent:.2f} |")
-    runner.RUNTIME_LOCK = lock
 
 
 if __name__ == "__main__":

@@ -13,14 +13,13 @@ from __future__ import annotations
 
 import argparse
 import copy
-import json
+import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
-from _report import cpu_seconds, prepare, show, write
+from _report import cpu_seconds, prepare, read, show, write
 from torch.export import ExportedProgram, export
 
 import stepwell
@@ -48,28 +47,29 @@ class Row:
     """What the stock flow starts from, where it changes the model before the export."""
 
 
+FLOATS = """deit:deit_tiny resnet:resnet18 mobilenet:mobilenet_v2 tiny:mlp tiny:ds_cnn
+    resnet:resnet8 transformer:transformer_encoder_2layers llama:llama_block gpt2:gpt2_2layers
+    mobilenet:mobilenet_v3_small efficientnet:efficientnet_b0 resnet:resnet50 convnext:convnext_atto
+    mixer:mixer_s32 mobilevit:mobilevit_xxs swin:swin_tiny"""
+INTEGERS = """mobilenet:mobilenet_v2 deit:deit_tiny tiny:mlp tiny:ds_cnn resnet:resnet8
+    mobilenet:mobilenet_v3_small transformer:transformer_encoder_2layers"""
+"""Models of examples/models."""
+
+
+def made(place: str) -> tuple[torch.nn.Module, tuple[Any, ...]]:
+    """A model of examples/models, and inputs."""
+    file, _, name = place.partition(":")
+    model, inputs = getattr(importlib.import_module(file), name)()
+    return model.eval(), inputs
+
+
 def rows() -> list[Row]:
-    from deit import deit_tiny
-    from mobilenet import mobilenet_v2, mobilenet_v3_small
-    from resnet import resnet8, resnet18
-    from tiny import ds_cnn, mlp
-    from transformer import transformer_encoder_2layers
-
-    def exported(make: Callable[[], tuple[Any, Any]]) -> Callable[[], ExportedProgram]:
-        def run() -> ExportedProgram:
-            model, inputs = make()
-            return export(model.eval(), inputs)
-
-        return run
-
-    def int8(make: Callable[[], tuple[Any, Any]]) -> Callable[[], ExportedProgram]:
-        return lambda: arm_int8(*make())
+    deit, encoder = "deit:deit_tiny", "transformer:transformer_encoder_2layers"
 
     def stock_mx() -> ExportedProgram:
         from executorch.backends.arm.ao_ext import MXFPOpConfig, to_mxfp
 
-        model, inputs = deit_tiny()
-        model = model.eval()
+        model, inputs = made(deit)
         linears = lambda module, name: isinstance(module, torch.nn.Linear)  # noqa: E731
         to_mxfp(model, MXFPOpConfig(weight_dtype=torch.float8_e4m3fn), linears)
         return export(model, inputs)
@@ -77,36 +77,39 @@ def rows() -> list[Row]:
     def mx(program: ExportedProgram) -> Any:
         return to_mxfp(program, "fp8e4m3", attention=True, convolutions=True, form="operators")
 
-    return [
-        Row("DeiT-Tiny fp32", exported(deit_tiny), "tosa-1.1+fp", "TOSA-1.0+FP"),
-        Row(
-            "DeiT-Tiny every product in MX",
-            exported(deit_tiny),
-            "tosa-1.1+fp+mxfp+mxfp_conv",
-            "TOSA-1.1+FP+mxfp",
-            mx,
-            stock_exported=stock_mx,
-        ),
-        Row("ResNet18 fp32", exported(resnet18), "tosa-1.1+fp", "TOSA-1.0+FP"),
-        Row("MobileNetV2 fp32", exported(mobilenet_v2), "tosa-1.1+fp", "TOSA-1.0+FP"),
-        Row("MobileNetV2 int8", int8(mobilenet_v2), "tosa-1.0+int", "TOSA-1.0+INT", quantized=True),
-        *(
-            Row(f"{make.__name__} int8", int8(make), "tosa-1.0+int", "TOSA-1.0+INT", quantized=True)
-            for make in (mlp, ds_cnn, resnet8, mobilenet_v3_small, transformer_encoder_2layers)
-        ),
-        Row("DeiT-Tiny int8", int8(deit_tiny), "tosa-1.0+int", "TOSA-1.0+INT", quantized=True),
-        Row(
-            "transformer_encoder_2layers 16x8",
-            lambda: arm_int8(*transformer_encoder_2layers(), wide=True),
-            "tosa-1.0+int+int16",
-            "TOSA-1.0+INT+int16",
-            quantized=True,
-        ),
-        *(
-            Row(f"{make.__name__} fp32", exported(make), "tosa-1.1+fp", "TOSA-1.0+FP")
-            for make in others()
-        ),
+    def called(place: str) -> str:
+        return place.partition(":")[2]
+
+    floats = [
+        Row(f"{called(p)} fp32", lambda p=p: export(*made(p)), "tosa-1.1+fp", "TOSA-1.0+FP")
+        for p in FLOATS.split()
     ]
+    integers = [
+        Row(
+            f"{called(p)} int8",
+            lambda p=p: arm_int8(*made(p)),
+            "tosa-1.0+int",
+            "TOSA-1.0+INT",
+            quantized=True,
+        )
+        for p in INTEGERS.split()
+    ]
+    wide = Row(
+        f"{called(encoder)} 16x8",
+        lambda: arm_int8(*made(encoder), wide=True),
+        "tosa-1.0+int+int16",
+        "TOSA-1.0+INT+int16",
+        quantized=True,
+    )
+    in_mx = Row(
+        f"{called(deit)} every product in MX",
+        lambda: export(*made(deit)),
+        "tosa-1.1+fp+mxfp+mxfp_conv",
+        "TOSA-1.1+FP+mxfp",
+        mx,
+        stock_exported=stock_mx,
+    )
+    return [*floats, *integers, wide, in_mx]
 
 
 def arm_int8(
@@ -133,25 +136,6 @@ def arm_int8(
     prepared = prepare_pt2e(export(model.eval(), inputs).module(check_guards=False), quantizer)
     prepared(*inputs)
     return export(convert_pt2e(prepared), inputs)
-
-
-def others() -> list[Callable[[], tuple[Any, Any]]]:
-    """Models outside the table, for the count of operators."""
-    from convnext import convnext_atto
-    from efficientnet import efficientnet_b0
-    from gpt2 import gpt2_2layers
-    from llama import llama_block
-    from mixer import mixer_s32
-    from mobilenet import mobilenet_v3_small
-    from mobilevit import mobilevit_xxs
-    from resnet import resnet8, resnet50
-    from swin import swin_tiny
-    from tiny import ds_cnn, mlp
-    from transformer import transformer_encoder_2layers
-
-    small = [mlp, ds_cnn, resnet8, transformer_encoder_2layers, llama_block, gpt2_2layers]
-    large = [mobilenet_v3_small, efficientnet_b0, resnet50, convnext_atto, mixer_s32]
-    return [*small, *large, mobilevit_xxs, swin_tiny]
 
 
 def differing_integers(exported: ExportedProgram, target: str) -> int:
@@ -215,33 +199,22 @@ def measure(row: Row, with_stock: bool) -> dict[str, Any]:
     return found
 
 
-def keep(results: dict[str, dict[str, Any]]) -> None:
-    """Write the rows measured so far, in addition to those in the file."""
-    path = Path(__file__).with_name("results") / "tosa.json"
-    held: dict[str, Any] = json.loads(path.read_text())["results"]["rows"] if path.exists() else {}
-    for name, found in results.items():
-        held[name] = {**held.get(name, {}), **found}
-    write("tosa", {"rows": held, "torch": torch.__version__})
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--ours", action="store_true", help="leave the stock flow out")
     parser.add_argument("--only", help="rows whose name holds this")
     arguments = parser.parse_args()
     prepare()
-    from tiny import mlp
-
-    model, inputs = mlp()
-    warm = export(model.eval(), inputs)
+    warm = export(*made("tiny:mlp"))
     stepwell.lower(warm, "tosa-1.1+fp").to_tosa()
     if not arguments.ours:
         stock_tosa(copy.deepcopy(warm), "TOSA-1.0+FP")
+    kept: dict[str, Any] = dict(read("tosa") or {})
     results: dict[str, dict[str, Any]] = {}
     for row in rows():
         if arguments.only is None or arguments.only in row.name:
             results[row.name] = measure(row, not arguments.ours)
-            keep(results)
+            write("tosa", kept | results)
     columns = ["seconds", "operators", "megabytes", "differing"]
     if not arguments.ours:
         columns += ["stock seconds", "stock operators", "stock delegates", "times faster"]

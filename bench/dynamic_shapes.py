@@ -8,7 +8,7 @@ the dimension static, with the line, or torch's export does not end) or `refused
 not right also run through ExecuTorch's own flow, on the same program. Every case runs in a separate
 process, and rows are stored in `--cache`: an aborted run can be continued.
 
-    python bench/open_strangers.py --models timm/resnet18,transformers/bert [--kinds batch,image]
+    python bench/dynamic_shapes.py --models timm/resnet18,transformers/bert [--kinds batch,image]
         [--cache FILE] [--again REGEX] [--table docs/dynamic_shapes.md]
 
 `--again` judges anew the kept rows whose case and text match.
@@ -276,7 +276,7 @@ def main() -> None:
     text = table(rows, chosen.kinds.split(","))
     print("\n".join(text))
     if chosen.table:
-        between_markers(chosen.table, f"open strangers {chosen.kinds}", text)
+        between_markers(chosen.table, f"dynamic shapes {chosen.kinds}", text)
 
 
 if __name__ == "__main__":

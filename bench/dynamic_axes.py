@@ -6,7 +6,8 @@ sizes, each flow in a separate process. The stock flow takes a hundred times as 
 where ours is not right; with `--whole` everywhere. Rows are stored in `--cache`: an aborted run can
 be continued.
 
-    python bench/open_axes.py [--only PATTERN] [--cache FILE] [--whole] [--table docs/open_axes.md]
+    python bench/dynamic_axes.py [--only PATTERN] [--cache FILE] [--whole]
+        [--table docs/open_axes.md]
 """
 
 from __future__ import annotations
@@ -166,12 +167,9 @@ def main() -> None:
     text = table(rows)
     print(text)
     if chosen.table:
-        title = (
-            "# Core operators with one dynamic axis\n\n`python bench/open_axes.py` compares each "
-        )
-        chosen.table.write_text(
-            f"{title}operator with eager PyTorch at sizes {LEAST} to {MOST}.\n\n{text}"
-        )
+        head = "# Core operators with one dynamic axis\n\n`python bench/dynamic_axes.py` compares "
+        head += f"each operator with eager PyTorch at sizes {LEAST} to {MOST}.\n\n"
+        chosen.table.write_text(head + text)
 
 
 if __name__ == "__main__":
