@@ -6,47 +6,16 @@ import dataclasses
 from typing import Any
 
 SIZES: dict[str, Any] = {
-    "vocab_size": 96,
-    "hidden_size": 64,
-    "intermediate_size": 96,
-    "moe_intermediate_size": 64,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "head_dim": 16,
-    "max_position_embeddings": 128,
-    "sliding_window": 16,
-    "bos_token_id": 1,
-    "eos_token_id": 2,
-    "pad_token_id": 0,
-    # Mixtures of experts.
-    "num_experts": 4,
-    "num_local_experts": 4,
-    "n_routed_experts": 4,
-    "num_experts_per_tok": 2,
-    "n_shared_experts": 1,
-    "n_group": 1,
-    "topk_group": 1,
-    # Latent attention.
-    "q_lora_rank": 32,
-    "kv_lora_rank": 32,
-    "qk_rope_head_dim": 8,
-    "qk_nope_head_dim": 16,
-    "v_head_dim": 16,
-    # Recurrences.
-    "state_size": 8,
-    "ssm_state_size": 8,
-    "mamba_d_state": 8,
-    "mamba_n_heads": 8,
-    "mamba_d_head": 16,
-    "mamba_n_groups": 1,
-    "n_inner": 96,
-    "ffn_dim": 96,
-    "decoder_layers": 2,
-    "decoder_ffn_dim": 96,
-    "decoder_attention_heads": 4,
-    "word_embed_proj_dim": 64,
-}
+    "vocab_size": 96, "hidden_size": 64, "intermediate_size": 96, "moe_intermediate_size": 64,
+    "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16,
+    "max_position_embeddings": 128, "sliding_window": 16, "bos_token_id": 1, "eos_token_id": 2,
+    "pad_token_id": 0, "num_experts": 4, "num_local_experts": 4, "n_routed_experts": 4,
+    "num_experts_per_tok": 2, "n_shared_experts": 1, "n_group": 1, "topk_group": 1,
+    "q_lora_rank": 32, "kv_lora_rank": 32, "qk_rope_head_dim": 8, "qk_nope_head_dim": 16,
+    "v_head_dim": 16, "state_size": 8, "ssm_state_size": 8, "mamba_d_state": 8, "mamba_n_heads": 8,
+    "mamba_d_head": 16, "mamba_n_groups": 1, "n_inner": 96, "ffn_dim": 96, "decoder_layers": 2,
+    "decoder_ffn_dim": 96, "decoder_attention_heads": 4, "word_embed_proj_dim": 64,
+}  # fmt: skip
 """What every configuration is given of what it has."""
 
 _LATENT = {"num_key_value_heads": 4, "head_dim": 8, "first_k_dense_replace": 1}

@@ -1,4 +1,4 @@
-"""A newcomer's path, timed: clone, `make demo`, then a rewrite of one's own, lowered and checked.
+"""A newcomer's path, timed: clone, `make demo`, then the example of a first rewrite, checked.
 
     python bench/newcomer.py [--python python3]
     python bench/newcomer.py --wheel        # a clone's wheel in an empty environment and folder
@@ -23,46 +23,6 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-OWN_REWRITE = '''\
-from dataclasses import dataclass
-from typing import Any
-
-import torch
-
-import stepwell
-from stepwell.dialects import aten
-from stepwell.ir.program import Program
-from stepwell.ir.rewriting.rewrite import Refusal, Rewrite, Rewriter
-
-
-@dataclass(frozen=True)
-class ReluOnce(Rewrite[Any]):
-    """`relu(relu(x))` is `relu(x)`."""
-
-    name = "relu-once"
-    anchors = (aten.ReluDefault,)
-
-    def match(self, op: Any, program: Program) -> Any:
-        inner = op.operands[0].owner
-        if not isinstance(inner, aten.ReluDefault):
-            return Refusal("its operand is no relu")
-        return op, inner
-
-    def build(self, match: Any, rw: Rewriter) -> None:
-        op, inner = match
-        rw.replace(op, [inner.results[0]])
-
-
-model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU(), torch.nn.ReLU()).eval()
-x = torch.randn(2, 4)
-mine = stepwell.PIPELINES["xnnpack"]
-mine = stepwell.Pipeline("mine", (ReluOnce(), *mine.steps))
-exported = torch.export.export(model, (x,))
-lowered = stepwell.lower(exported, "xnnpack", mine)
-assert [event.rewrite for event in lowered.report.events].count("relu-once") == 1
-torch.testing.assert_close(lowered.run(x)[0], model(x))
-assert stepwell.check(exported, "xnnpack", mine, inputs=(x,)).ok
-'''
 
 
 def timed(what: str, command: list[str], folder: Path) -> float:
@@ -137,9 +97,8 @@ def main() -> None:
         ready = ["make", ".venv/ready", f"PYTHON3={python}"]
         total += timed("environment: `make` installs it", ready, folder)
         total += timed("`make demo`: DeiT-Tiny lowered, run, compared", ["make", "demo"], folder)
-        (folder / "mine.py").write_text(OWN_REWRITE)
-        own = [".venv/bin/python", "mine.py"]
-        total += timed("a rewrite of one's own, lowered, run, checked", own, folder)
+        own = [".venv/bin/python", "examples/first_rewrite.py"]
+        total += timed("the example of a first rewrite, lowered and checked", own, folder)
         shown = [".venv/bin/stepwell", "show", "examples/models/deit.py:deit_tiny"]
         shown += ["-t", "xnnpack", "--html", "deit.html"]
         total += timed("the page that shows each step of DeiT-Tiny", shown, folder)
