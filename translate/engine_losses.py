@@ -19,7 +19,7 @@ from xdsl.ir import Operation
 from stepwell.dialects.quant.types import quantization
 from stepwell.dialects.xnnpack import NODES, XnnpackOp
 from stepwell.ir.declared.engine_behavior import Change, engine_behavior, engines
-from stepwell.ir.declared.numerics import Deviation
+from stepwell.ir.declared.numerics import Deviation, Proof
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.inherited_deviations import JUDGES
 from stepwell.ir.types import element
@@ -76,8 +76,9 @@ def losses_of_nodes(
         held = [interval(value, program) for value in values] if losses else []
         given = [(float(numbers.low), float(numbers.high), numbers.nan) for numbers in held]
         for engine, change in losses:
-            if change.may_meet(given):
-                return Deviation(f"{name} on {engine} makes {_told(change)}")
+            proof = None if change.may_meet(given) else Proof("no operand is in the range")
+            if lost := Deviation(f"{name} on {engine} makes {_told(change)}").unless(proof):
+                return lost
     return None
 
 

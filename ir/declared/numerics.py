@@ -30,6 +30,12 @@ class Proof:
     fact: str
 
 
+def all_of(*proofs: Proof | None) -> Proof | None:
+    """Return a proof of several facts together; None where one of them has none."""
+    facts = [proof.fact for proof in proofs if proof is not None]
+    return Proof(", ".join(facts)) if len(facts) == len(proofs) else None
+
+
 @dataclass(frozen=True)
 class Deviation:
     """A class of values that a rewrite does not preserve.
@@ -47,7 +53,7 @@ class Deviation:
 
     def unless(self, *proofs: Proof | None) -> Deviation | None:
         """None where everything is proved that keeps it from occurring."""
-        return self if None in proofs else None
+        return None if all(isinstance(proof, Proof) for proof in proofs) else self
 
 
 FLUSHED = Deviation(

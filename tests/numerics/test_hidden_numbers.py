@@ -11,12 +11,14 @@ from pathlib import Path
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional as F
 
 import stepwell
+from stepwell.ir.declared.numerics import Deviation, Proof
 from stepwell.translate.range_analysis.assumptions import trusts_finite, trusts_no_nan
 
 sys.path.insert(0, str(Path(__file__).parent))
-from hidden import PRODUCERS, ROWS, STATIC_ROWS, Case, cases, is_listed, wrong
+from hidden import PRODUCERS, ROWS, STATIC_ROWS, Case, Form, cases, is_listed, wrong
 
 ROOT = Path(__file__).parents[2]
 
@@ -111,6 +113,27 @@ def test_every_form_of_finite_numbers_that_sees_more_is_listed() -> None:
     assert unlisted == []
 
 
+@pytest.mark.parametrize(
+    "pool",
+    [
+        lambda x: F.avg_pool2d(x, 3, 2, 1) * 1,
+        lambda x: F.adaptive_max_pool2d(x, (4, 4)),
+        lambda x: F.adaptive_avg_pool2d(x, (4, 4)),
+        lambda x: F.interpolate(x, scale_factor=2, mode="bilinear"),
+    ],
+)
+def test_a_range_of_the_input_proves_what_a_pool_keeps(pool: Form) -> None:
+    case = Case({"pool": pool}, "input", is_image=True, is_dynamic=False)
+    lowered = stepwell.lower(case.exported(), "xnnpack", ranges={0: (-8, 8)})
+    assert lowered.report.deviations == () and lowered.report.delegates == 1
+    x = case.input(None)
+    torch.testing.assert_close(lowered.run(x), case.model(None)(x))
+
+
+READINGS = {"interval", "most", "values_of", "carries_nans"}
+"""Analyses that are sound, and whose results are no proofs."""
+
+
 def called(function: ast.AST) -> set[str]:
     return {
         node.func.id
@@ -122,6 +145,7 @@ def called(function: ast.AST) -> set[str]:
 def test_only_what_holds_for_every_input_is_a_proof() -> None:
     """An analysis that assumes something can refuse, and no deviation is dropped by it."""
     makers: set[str] = set()
+    untyped: set[str] = set()
     trusting: dict[str, set[str]] = {}
     for path in sorted(ROOT.glob("translate/**/*.py")):
         tree = ast.parse(path.read_text())
@@ -131,15 +155,26 @@ def test_only_what_holds_for_every_input_is_a_proof() -> None:
             names = called(node)
             if "Proof" in names:
                 makers.add(f"{path.stem}.{node.name}")
+            elif names & READINGS and "Deviation" in ast.unparse(node.returns or ast.Constant("")):
+                untyped.add(f"{path.stem}.{node.name}")
             if any(name.startswith("trusts_") for name in names):
                 trusting.setdefault(f"{path.stem}.{node.name}", names)
     assert makers == {
         "analysis.is_bounded",
         "analysis.is_finite",
         "analysis.is_never_nan",
+        "analysis.is_within",
+        "analysis.keeps_denormals",
         "attention_pattern.scores_are_finite",
         "choose_by_rank.is_whole_in_rows",
+        "clamps.keeps_nans",
+        "engine_losses.losses_of_nodes",
+        "nans.keeps_nans",
     }
+    assert untyped == set()
+    lost = Deviation("a NaN")
+    assert lost.unless(Proof("a fact")) is None
+    assert [lost.unless(no) for no in (None, False, True)] == [lost] * 3
     assert trusting.keys() == {
         "add_mask_before_softmax.match",
         "limit_by_mask.match",

@@ -143,7 +143,7 @@ from math import copysign, isnan
 
 from xdsl.ir import SSAValue
 
-from stepwell.ir.declared.numerics import loses_nans
+from stepwell.ir.declared.numerics import Proof, all_of, loses_nans
 from stepwell.ir.dtypes import is_float, ui8
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import Refusal
@@ -162,13 +162,13 @@ def promotes(value: SSAValue, bound: object) -> Refusal | None:
     return building.promotes(bound, element(value.type))
 
 
-def keeps_nans(*values: SSAValue | Program) -> bool:
+def keeps_nans(*values: SSAValue | Program) -> Proof | None:
     """The target's maxima keep a NaN, as the runtime's own clamp does; or there is no NaN."""
     *tensors, program = values
     assert isinstance(program, Program)
-    return not loses_nans(program.context) or all(
-        is_never_nan(value, program) for value in tensors if isinstance(value, SSAValue)
-    )
+    if not loses_nans(program.context):
+        return Proof("the target's maxima keep a NaN")
+    return all_of(*(is_never_nan(v, program) for v in tensors if isinstance(v, SSAValue)))
 
 
 def is_interval(low: object, high: object) -> bool:

@@ -40,7 +40,7 @@ Before:
 After:
     %y = aten.rsqrt.default(%x)
 where is_single_or_double($E) else "torch rounds a power of this dtype once, products would twice"
-proven keeps_root_of_zero(%x)
+proven keeps_denormals(%x)
     else "the reciprocal root of zero or of a denormal number may be NaN"
 
 rule power-to-reciprocal
@@ -94,19 +94,12 @@ for $a = 1.7, $b = 1.3
 from __future__ import annotations
 
 import torch
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import Attribute
 
-from stepwell.ir.declared.numerics import flushes
 from stepwell.ir.dtypes import torch_dtype
-from stepwell.ir.program import Program
-from stepwell.translate.range_analysis import is_away_from_zero
+from stepwell.translate.range_analysis import keeps_denormals  # noqa: F401  # pyright: ignore[reportUnusedImport]
 from stepwell.translate.rules import read_rules
 from stepwell.translate.rules.predicates import is_power_of_two
-
-
-def keeps_root_of_zero(value: SSAValue, program: Program) -> bool:
-    """Whether a root is right at zero: XNNPACK's estimate and Newton step may give NaN there."""
-    return not flushes(program.context) or is_away_from_zero(value, program)
 
 
 def has_normal_reciprocal(number: float, of: Attribute) -> bool:

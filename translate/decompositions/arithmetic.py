@@ -10,13 +10,13 @@ from xdsl.ir import Operation
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.declared.bounds import roundings
-from stepwell.ir.declared.numerics import Deviation, flushes
+from stepwell.ir.declared.numerics import Deviation
 from stepwell.ir.dtypes import f32, is_float, torch_dtype
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import Rewriter
 from stepwell.translate.decompositions.values import Value
 from stepwell.translate.lowerings.lowering import Out, known, lowerings_of, lowers, refuse
-from stepwell.translate.range_analysis import is_away_from_zero
+from stepwell.translate.range_analysis import keeps_denormals
 
 PRODUCTS: dict[str, type[SchemaOp]] = {
     "aten.addmm.default": aten.MmDefault,
@@ -51,9 +51,8 @@ def scaled_sum_to_products(
 
 def _loses_denormals(op: Any, program: Program) -> Deviation | None:
     """An engine that flushes denormal numbers to zero gives infinity for their reciprocals."""
-    if not flushes(program.context) or is_away_from_zero(op.operands[0], program):
-        return None
-    return Deviation("the reciprocal of a denormal number becomes that of zero, an infinity")
+    lost = Deviation("the reciprocal of a denormal number becomes that of zero, an infinity")
+    return lost.unless(keeps_denormals(op.operands[0], program))
 
 
 @lowers("aten.reciprocal.default", to="aten", deviation=_loses_denormals, sample=("2x4xf32",))

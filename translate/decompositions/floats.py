@@ -27,7 +27,7 @@ from stepwell.translate.decompositions.activations import is_gate_of_hardswish
 from stepwell.translate.decompositions.constants import rounds
 from stepwell.translate.decompositions.values import Value, again, answered, no_refusal
 from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, step
-from stepwell.translate.range_analysis import interval, is_never_nan
+from stepwell.translate.range_analysis import interval, is_never_nan, is_within
 from stepwell.translate.rewrites.attention.arguments import drops_out, scale_of
 from stepwell.translate.rewrites.building import is_depthwise
 from stepwell.translate.rewrites.xnnpack.floats.nans import zero_or_nan
@@ -262,11 +262,9 @@ def _loses(op: Any, program: Program) -> Deviation | None:
     """Return what XNNPACK's node may lose, which the kernel of the stock flow keeps."""
     match op:
         case aten.MaximumDefault() | aten.MinimumDefault() | aten.ExpDefault():
-            may_be_nan = any(interval(value, program).nan for value in op.operands)
-            return NO_NAN if may_be_nan else None
+            return NO_NAN.unless(*(is_never_nan(value, program) for value in op.operands))
         case aten.RsqrtDefault():
-            reach = interval(op.operands[0], program)
-            return None if reach.low >= LEAST and reach.high <= GREATEST else NO_INFINITE_ROOT
+            return NO_INFINITE_ROOT.unless(is_within(op.operands[0], LEAST, GREATEST, program))
         case _:
             return None
 

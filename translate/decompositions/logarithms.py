@@ -116,25 +116,23 @@ for each $log, $factor of (log2, 1.4426950408889634), (log10, 0.4342944819032517
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
+from sys import float_info
 
 from xdsl.ir import SSAValue
 
+from stepwell.ir.declared.numerics import Proof, all_of
 from stepwell.ir.program import Program
 from stepwell.translate import range_analysis
-from stepwell.translate.rewrites.xnnpack.floats.nans import carries_nans
+from stepwell.translate.rewrites.xnnpack.floats.nans import keeps_nans  # noqa: F401  # pyright: ignore[reportUnusedImport]
 from stepwell.translate.rules import read_rules
 from stepwell.translate.rules.functions import from_front
 
 
-def keeps_nans(value: SSAValue, program: Program) -> bool:
-    """Whether the maximum of a row keeps a NaN, so that the row is all NaN, or there is no NaN."""
-    return range_analysis.is_never_nan(value, program) or carries_nans([value], program)
-
-
-def log_keeps_classes(value: SSAValue, program: Program) -> bool:
-    """Whether no NaN or infinity reaches XNNPACK's logarithm: NEON's and AVX2's return 88.8."""
-    interval = range_analysis.interval(value, program)
-    return not interval.nan and interval.high < float("inf")
+def log_keeps_classes(value: SSAValue, program: Program) -> Proof | None:
+    """No NaN or infinity reaches XNNPACK's logarithm: NEON's and AVX2's return 88.8."""
+    is_below = range_analysis.is_within(value, -inf, float_info.max, program)
+    return all_of(is_below, range_analysis.is_never_nan(value, program))
 
 
 def all_from_front(value: SSAValue, axes: Sequence[int]) -> list[int]:

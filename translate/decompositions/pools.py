@@ -21,6 +21,7 @@ from stepwell.ir.types import dims, tensor
 from stepwell.translate.canonicalize.maxima import reads_their_indices
 from stepwell.translate.decompositions.values import Value, cat, needs_static, no_refusal
 from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
+from stepwell.translate.range_analysis import is_never_nan, is_summable
 from stepwell.translate.rewrites.xnnpack.floats.nans import carries_nans
 from stepwell.translate.rewrites.xnnpack.nodes.guards import (
     not_for_xnnpack,
@@ -247,8 +248,10 @@ def _pool_loses(op: Any, program: Program) -> Deviation | None:
     if all(size == 1 for size in dims(op.results[0].type)[-space:]):
         return None
     if is_max:
-        return Deviation("a NaN may be lost beside a number", accepted=True)
-    return Deviation("the average of a window with a NaN may be −∞")
+        lost = Deviation("a NaN may be lost beside a number", accepted=True)
+        return lost.unless(is_never_nan(op.operands[0], program))
+    lost = Deviation("the average of a window with a NaN may be −∞")
+    return lost.unless(is_summable(op.operands[0], program))
 
 
 @lowers(

@@ -12,6 +12,9 @@ from stepwell.translate.range_analysis.analysis import (
     is_bounded,
     is_finite,
     is_never_nan,
+    is_summable,
+    is_within,
+    keeps_denormals,
     most,
     values_of,
 )
@@ -26,6 +29,9 @@ __all__ = [
     "is_bounded",
     "is_finite",
     "is_never_nan",
+    "is_summable",
+    "is_within",
+    "keeps_denormals",
     "most",
     "values_of",
 ]

@@ -25,9 +25,9 @@ from stepwell.dialects.xnnpack import XnnpackOp
 from stepwell.ir.calls.calling import RANGES, declared_ranges
 from stepwell.ir.compat.xdsl.xdsl_private import operands_of
 from stepwell.ir.core import weight_key
-from stepwell.ir.declared.numerics import Proof
+from stepwell.ir.declared.numerics import Proof, all_of, flushes
 from stepwell.ir.declared.scalar_semantics import Scalar, Term, meaning, range_of
-from stepwell.ir.dtypes import has_torch_dtype, i64, torch_dtype
+from stepwell.ir.dtypes import has_torch_dtype, i64, is_float, torch_dtype
 from stepwell.ir.program import Program
 from stepwell.ir.types import dims, element
 from stepwell.ir.weights import UnknownValue
@@ -250,14 +250,27 @@ def interval(value: SSAValue, program: Program) -> Interval:
     return values_of(program).of(value)
 
 
-def is_away_from_zero(value: SSAValue, program: Program) -> bool:
-    """Whether no element is zero or denormal (NaN and infinities may occur)."""
+def is_within(value: SSAValue, low: float, high: float, program: Program) -> Proof | None:
+    """Return a proof that every element is from `low` to `high`, or NaN."""
+    found = interval(value, program)
+    is_proved = low <= found.low and found.high <= high
+    return Proof(f"every element is from {low:g} to {high:g}") if is_proved else None
+
+
+def is_away_from_zero(value: SSAValue, program: Program) -> Proof | None:
+    """Return a proof that no element is zero or denormal (NaN and infinities may occur)."""
     value_element = element(value.type)
     if not has_torch_dtype(value_element) or not torch_dtype(value_element).is_floating_point:
-        return False
+        return None
     least = torch.finfo(torch_dtype(value_element)).smallest_normal
-    found = interval(value, program)
-    return found.low >= least or found.high <= -least
+    return is_within(value, least, inf, program) or is_within(value, -inf, -least, program)
+
+
+def keeps_denormals(value: SSAValue, program: Program) -> Proof | None:
+    """Return a proof that the target reads every element as it is, or that none is denormal."""
+    if not flushes(program.context):
+        return Proof("the target keeps denormal numbers")
+    return is_away_from_zero(value, program)
 
 
 def is_bounded(value: SSAValue, program: Program) -> Proof | None:
@@ -280,10 +293,17 @@ def is_never_nan(value: SSAValue, program: Program) -> Proof | None:
     return None if interval(value, program).nan else Proof("no element is NaN")
 
 
+def is_summable(value: SSAValue, program: Program) -> Proof | None:
+    """Return a proof that sums of up to 2²⁴ elements, in any order, are numbers."""
+    of = element(value.type)
+    largest = torch.finfo(torch_dtype(of)).max * 2.0**-24 if is_float(of) else 0.0
+    is_small = is_within(value, -largest, largest, program)
+    return all_of(is_never_nan(value, program), is_small)
+
+
 def is_finite(value: SSAValue, program: Program) -> Proof | None:
     """Return a proof that no element is infinite or NaN."""
-    if (key := weight_key(value)) is not None:  # Regardless of its size.
-        holds = bool(program.weights.get(key).isfinite().all())
-    else:
-        holds = None not in (is_bounded(value, program), is_never_nan(value, program))
-    return Proof("every element is a number") if holds else None
+    if (key := weight_key(value)) is None:
+        return all_of(is_bounded(value, program), is_never_nan(value, program))
+    is_proved = bool(program.weights.get(key).isfinite().all())  # Regardless of its size.
+    return Proof("every element is a number") if is_proved else None

@@ -67,8 +67,9 @@ class RuleRewrite(Rewrite[Matched]):
         writer = self._writers[id(match.rule)]
         for clause in match.rule.proven:
             values = (writer.value(term, match.found) for term in clause.arguments)
-            if not self.namespace[clause.predicate](*values, program):
-                return Deviation(clause.refusal or "")
+            proof = self.namespace[clause.predicate](*values, program)
+            if lost := Deviation(clause.refusal or "").unless(proof):
+                return lost
         return self.deviation
 
     def bound_at(self, match: Matched, value: Value) -> Bound:

@@ -41,20 +41,13 @@ def emission_problems(program: Program, delegates: Collection[type[Operation]]) 
         program: whose ops have kernels or are delegates.
         delegates: the classes of ops that have payloads.
     """
-    return [
-        problem for func in program.methods.values() for problem in _problems_of(func, delegates)
-    ]
-
-
-def _problems_of(func: FuncOp, delegates: Collection[type[Operation]]) -> list[Problem]:
-    bounds: dict[str, int] = {}
-    unbounded = list(_unbounded_sizes(func, bounds))
-    return [
-        *_unsupported_inputs(func, bounds),
-        *_unsupported_outputs(func),
-        *_missing_kernels(func, delegates, bounds),
-        *unbounded,
-    ]
+    problems: list[Problem] = []
+    for func in program.methods.values():
+        bounds: dict[str, int] = {}
+        unbounded = list(_unbounded_sizes(func, bounds))
+        problems += [*_unsupported_inputs(func, bounds), *_unsupported_outputs(func)]
+        problems += [*_missing_kernels(func, delegates, bounds), *unbounded]
+    return problems
 
 
 def _unbounded_sizes(func: FuncOp, bounds: dict[str, int]) -> Iterator[Problem]:

@@ -29,7 +29,7 @@ def value(method: Any, *lines: str) -> Any:
 )
 def test_one_op(method: Any, line: str, away: bool, bounded: bool, known: bool) -> None:
     asked = value(method, line)
-    found = is_away_from_zero(*asked), bool(is_bounded(*asked)), bool(is_never_nan(*asked))
+    found = tuple(bool(of(*asked)) for of in (is_away_from_zero, is_bounded, is_never_nan))
     assert found == (away, bounded, known)
 
 

@@ -26,7 +26,7 @@ from stepwell.ir.types import dims
 from stepwell.translate.decompositions.values import Value, no_refusal
 from stepwell.translate.lowerings.lowering import lowerings_of, lowers, refuse
 from stepwell.translate.lowerings.xnnpack.values import node
-from stepwell.translate.range_analysis import is_finite
+from stepwell.translate.range_analysis import is_finite, is_summable
 from stepwell.translate.rewrites.building import static_dims
 from stepwell.translate.rewrites.xnnpack.nodes.guards import may_be_empty, not_for_xnnpack
 from stepwell.translate.rewrites.xnnpack.nodes.lower_shape import (
@@ -70,7 +70,8 @@ def _loses(op: Any, program: Program) -> Deviation:
     if pooling_of(op).node is not xnnpack.AveragePooling2d:
         return FLUSHED
     is_plain = isinstance(op, aten.AvgPool2dDefault) and not any(pooling_of(op).zeros)
-    return Deviation("the average of a window with a NaN may be −∞", accepted=is_plain)
+    lost = Deviation("the average of a window with a NaN may be −∞", accepted=is_plain)
+    return lost.unless(is_summable(op.operands[0], program)) or FLUSHED
 
 
 def is_no_plane_mean(op: SchemaOp) -> bool:

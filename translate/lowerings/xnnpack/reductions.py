@@ -33,11 +33,10 @@ from stepwell.ir.types import dims
 from stepwell.translate.decompositions.values import Value, no_refusal
 from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
 from stepwell.translate.lowerings.xnnpack.values import flushed, node
-from stepwell.translate.range_analysis import is_never_nan
 from stepwell.translate.rewrites.building import axes, emit, permute, put, view
 from stepwell.translate.rewrites.norms.row_statistics import too_wide, weighted_rows
 from stepwell.translate.rewrites.sizes.sizes import size_as_tensor
-from stepwell.translate.rewrites.xnnpack.floats.nans import carries_nans, nans_along
+from stepwell.translate.rewrites.xnnpack.floats.nans import carries_nans, keeps_nans, nans_along
 from stepwell.translate.rewrites.xnnpack.floats.singles import widened
 from stepwell.translate.rewrites.xnnpack.nodes.guards import may_be_empty
 from stepwell.translate.rewrites.xnnpack.nodes.lower_shape import reshape, stays_outside
@@ -196,9 +195,8 @@ def view_of_open_sizes(x: Value, *, op: Any, b: Rewriter) -> Value:
 
 def _loses(op: Any, program: Program) -> Deviation | None:
     """Declare that XNNPACK's pooling may lose NaN: it may return the number; PyTorch returns NaN."""
-    if carries_nans(op.operands, program) or is_never_nan(op.operands[0], program):
-        return None
-    return Deviation("a NaN may be lost beside a number")
+    lost = Deviation("a NaN may be lost beside a number")
+    return lost.unless(keeps_nans(op.operands[0], program))
 
 
 @lowers(

@@ -28,6 +28,7 @@ from stepwell.ir.sizes.size import Size
 from stepwell.ir.types import Dim, dims, tensor
 from stepwell.translate.decompositions.values import Value, no_refusal
 from stepwell.translate.lowerings.lowering import lowerings_of, lowers, refuse
+from stepwell.translate.range_analysis import is_finite
 from stepwell.translate.rewrites.building import (
     TO_THE_END,
     emit,
@@ -56,9 +57,10 @@ class Stretch:
     step: float | None
 
 
-def _loses(op: Any, program: Program) -> Deviation:
+def _loses(op: Any, program: Program) -> Deviation | None:
     """Declare that inf and NaN spread: every old pixel is multiplied, most of them by zero."""
-    return Deviation("a pixel that is infinite or NaN makes its row and its column NaN")
+    spread = Deviation("a pixel that is infinite or NaN makes its row and its column NaN")
+    return spread.unless(is_finite(op.operands[0], program))
 
 
 @lowers(

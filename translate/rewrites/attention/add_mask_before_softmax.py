@@ -37,7 +37,7 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, element, is_static
 from stepwell.ir.weights import recipe
-from stepwell.translate.range_analysis import interval, is_never_nan
+from stepwell.translate.range_analysis import is_never_nan, is_within
 from stepwell.translate.range_analysis.assumptions import trusts_no_nan
 from stepwell.translate.rewrites.attention.attention_pattern import SOFTMAX
 from stepwell.translate.rewrites.attention.limit_by_mask import LimitByMask
@@ -96,7 +96,7 @@ class AddMaskBeforeSoftmax(Rewrite[Closed]):
             mask = unexpanded(mask)
         parts = sum_with_constant(scores, mask) if is_constant else None
         scores, term = parts or (scores, None)
-        is_small = interval(scores, program).most < ABSORBED
+        is_small = is_within(scores, -ABSORBED, ABSORBED, program)
         if not is_small and (
             not leads_to_product(scores) or trusts_no_nan(scores, program) is not None
         ):
@@ -105,10 +105,9 @@ class AddMaskBeforeSoftmax(Rewrite[Closed]):
 
     def deviates(self, match: Closed, program: Program) -> Deviation | None:
         """A sum with −∞ is NaN for a score of NaN or ∞, which the mask would have hidden."""
-        if interval(match.scores, program).most < ABSORBED:
-            seen = Deviation("a score of NaN that the mask hides is seen")
-            return seen.unless(is_never_nan(match.scores, program))
-        return Deviation("a score of NaN or ∞ that the mask hides is seen")
+        is_small = is_within(match.scores, -ABSORBED, ABSORBED, program)
+        seen = Deviation("a score of NaN or ∞ that the mask hides is seen")
+        return seen.unless(is_small, is_never_nan(match.scores, program))
 
     def build(self, match: Closed, rw: Rewriter) -> None:
         """Add 0, or the term, to scores that the mask keeps, and the number to the others."""

@@ -13,7 +13,7 @@ import torch
 from xdsl.ir import SSAValue
 
 from stepwell.dialects import aten
-from stepwell.ir.declared.numerics import numerics_of
+from stepwell.ir.declared.numerics import Proof, numerics_of
 from stepwell.ir.dtypes import f32, torch_dtype
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import Rewriter
@@ -32,6 +32,13 @@ def carries_nans(values: Sequence[SSAValue], program: Program) -> bool:
     if numerics_of(program.context) != "torch":
         return False
     return not all(is_never_nan(value, program) for value in values)
+
+
+def keeps_nans(value: SSAValue, program: Program) -> Proof | None:
+    """The maximum of a row keeps a NaN, so that the row is all NaN; or there is no NaN."""
+    if carries_nans([value], program):
+        return Proof("additional arithmetic keeps a NaN")
+    return is_never_nan(value, program)
 
 
 def zero_or_nan(rw: Rewriter, size: SSAValue) -> SSAValue:
