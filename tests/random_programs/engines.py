@@ -1,4 +1,4 @@
-"""Whether special values of an engine's kernels explain a quantized program's outputs."""
+"""Engines of quantized programs: special values of kernels, and delegates for an NPU."""
 
 from __future__ import annotations
 
@@ -10,8 +10,14 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
+from xdsl.ir import Operation, SSAValue
 
 import stepwell
+from stepwell.backends.ethos_u.emit import tosa_of
+from stepwell.backends.tosa.reference_model import run_reference_model
+from stepwell.dialects.ethosu import DelegateOp
+from stepwell.ir.calls.calling import bind, with_frozen
+from stepwell.ir.declared.interpretation import Interpreter, Value
 
 
 class QuantizingNaN(TorchDispatchMode):
@@ -45,3 +51,25 @@ def follow_an_engine(
         if all(torch.allclose(a, b, 1e-4, 1e-5, equal_nan=True) for a, b in pairs):
             return True
     return False
+
+
+class OnReferenceModel(Interpreter):
+    """Delegates for an NPU run on the TOSA reference model; the interpreter runs the rest."""
+
+    def step(self, op: Operation, environment: dict[SSAValue, Value]) -> None:
+        if isinstance(op, DelegateOp):
+            given = [environment[value] for value in op.operands]
+            made = run_reference_model(tosa_of(op, self.weights), given)
+            environment.update(zip(op.results, made, strict=True))
+        else:
+            super().step(op, environment)
+
+
+def run_on_engine(lowered: stepwell.Lowered, given: Sequence[Tensor]) -> tuple[Any, ...]:
+    """Run the artifact; of a program for an Ethos-U, the TOSA that Vela compiled."""
+    if lowered.program.level != "ethosu":
+        return lowered.run(*given)
+    func = lowered.program.method()
+    values = bind(func, given).values
+    outcome = OnReferenceModel(lowered.program.weights, {}).call(func, values)
+    return with_frozen(func, outcome.outputs)

@@ -24,6 +24,7 @@ QUICK = {
     "tosa-1.1+fp, mxfp": 2,
     "xnnpack, int8": 2,
     "cortex-m55": 3,
+    "ethos-u85-256": 1,
 }
 """Programs of the suite, by target."""
 

@@ -30,7 +30,7 @@ from stepwell.ir.types import element
 from .blocks import as_the_model_casts
 from .blocks import expected as expected_of_blocks
 from .drawing import Profile, draw
-from .engines import follow_an_engine
+from .engines import follow_an_engine, run_on_engine
 from .oracle import TOSA_COARSE, Expected
 from .quantizing import quantized
 from .source import FILE, Program
@@ -80,6 +80,8 @@ QUANTIZED = Profile(
     length=(1, 5),
     plain=True,
 )
+NO_SOFTMAX = replace(QUANTIZED, families=QUANTIZED.families | dict(softmax=0, attention=0))
+"""For an Ethos-U, whose softmax is right within one unit."""
 MX = Profile(
     dtypes="f32 f32 f32 f32 f32 f32 f32 f16 bf16",
     families=dict(
@@ -126,6 +128,8 @@ LANES = {
     "xnnpack, int8": Lane("xnnpack", QUANTIZED, "xnnpack"),
     "cortex-m4": Lane("cortex-m4", QUANTIZED, "cortex-m"),
     "cortex-m55": Lane("cortex-m55", QUANTIZED, "cortex-m"),
+    "ethos-u55-128": Lane("ethos-u55-128", NO_SOFTMAX, "cortex-m"),
+    "ethos-u85-256": Lane("ethos-u85-256", NO_SOFTMAX, "cortex-m"),
 }
 
 NO_STOCK = "no stock"
@@ -176,9 +180,8 @@ class WrongError(Exception):
 def exported(program: Program) -> ExportedProgram:
     """The program as torch exports it."""
     logging.disable(logging.WARNING)
-    given = program.given()
-    shapes = program.dynamic_shapes()
-    return torch.export.export(program.module(), given, dynamic_shapes=shapes, strict=False)
+    module, given, shapes = program.module(), program.given(), program.dynamic_shapes()
+    return torch.export.export(module, given, dynamic_shapes=shapes, strict=False)
 
 
 def judge(program: Program, lane: str, exported_it: Callable[[], None] | None = None) -> Verdict:
@@ -468,7 +471,7 @@ def _compare_quantized(
     stored = [v if held is None else quantize(v, held) for v, held in zip(flat, taken, strict=True)]
     inside = lowered.program.run(*stored)
     try:
-        outside = lowered.run(*stored)
+        outside = run_on_engine(lowered, stored)
     except ArtifactError as error:
         raise WrongError("silent", str(error)) from error
     if way.target != "xnnpack":
