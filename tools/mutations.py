@@ -1,7 +1,7 @@
 """Mutate programs by proved rules, in both directions; all variants must agree with eager.
 
     python -m tools.mutations --count 2000 --state RESULTS.jsonl            # six targets
-    python -m tools.mutations --count 100 --flows executorch-xnnpack --state RESULTS.jsonl
+    python -m tools.mutations --count 100 --flows xnnpack-int8 --state RESULTS.jsonl
     python -m tools.mutations --seed 17 --flows xnnpack                     # one, with its text
     python -m tools.mutations --count 0 --state RESULTS.jsonl               # what there is
 
@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tools.mutating.flows import FLOWS, OURS, run
+from tools.mutating.flows import FLOWS
 from tools.mutating.programs import Case, case, name_of
 from tools.mutating.steps import MOST_STEPS, mutated
 from torch import Tensor
@@ -55,7 +55,7 @@ def verdict_on(flow: str, program: Any, of: Case, steps: int) -> str:
     """Return `agrees`, or the result of a program."""
     kind = FLOWS[flow].kind
     try:
-        result = run(FLOWS[flow], program, of.inputs)
+        result = FLOWS[flow].run(program, of.inputs)
     except Exception as error:  # Other tools raise any class.
         text = str(error).splitlines()[0] if str(error) else ""
         refused = isinstance(error, StepwellError)
@@ -129,7 +129,7 @@ def waiting(given: argparse.Namespace, rows: list[dict[str, Any]]) -> Iterator[t
 def main() -> None:
     """Parse the command line, judge, print."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--flows", nargs="*", default=list(OURS), choices=list(FLOWS))
+    parser.add_argument("--flows", nargs="*", default=list(FLOWS), choices=list(FLOWS))
     parser.add_argument("--count", type=int, default=2000, help="variants of each flow")
     parser.add_argument("--start", type=int, default=0, help="the first seed")
     parser.add_argument("--seed", type=int, help="this one alone, with its text")
