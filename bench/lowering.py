@@ -1,6 +1,7 @@
 """ExportedProgram → .pte on XNNPACK: the stock flow and this one, side by side in one process.
 
     python bench/lowering.py [file:callable ...] [--ours]
+    python bench/lowering.py [file:callable ...] --judging
 
 CPU seconds from an `ExportedProgram` to the bytes of a `.pte`, after imports and one run of each
 flow on a small model. Then the file's size and what its first making adds to the memory of the
@@ -8,6 +9,8 @@ process at the most (on Linux), delegates, ops outside them, `mul.Scalar` among 
 largest difference from eager PyTorch of what the real runtime computes. "Read and written alone"
 is the import of the program and the bytes of the lowered one without a rewrite between: no lowering
 in this process is faster. The command line's own start-up is a line of its own.
+`--judging` lowers three ways in turn: without a judge of special values (`inherited_deviations`),
+as always, which asks it about rewrites of plug-ins only, and asking it about every application.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ import resource
 import subprocess
 import sys
 from typing import Any
+from unittest import mock
 
 import torch
 from _memory import MEGABYTE, peak
@@ -29,6 +33,8 @@ from torch.export import ExportedProgram
 
 import stepwell
 from stepwell.integrations.executorch.stock import counted, stock_pte
+from stepwell.ir.rewriting import rewrite
+from stepwell.ir.rewriting.inherited_deviations import JUDGES
 
 ALONE = "read and written alone"
 MODELS = ("deit:deit_tiny", "mobilenet:mobilenet_v2", "resnet:resnet18")
@@ -77,6 +83,26 @@ def read_and_written(exported: ExportedProgram, repeat: int) -> float:
     return read + written
 
 
+def judging(name: str, repeat: int) -> list[Any]:
+    """The least CPU seconds of each way, and what the second and third add to the first."""
+    file, function = name.split(":")
+    module, inputs, *_ = getattr(importlib.import_module(file), function)()
+    exported = torch.export.export(module.eval(), inputs)
+
+    def ask(rewrite: Any, root: Any, where: Any, rw: Any, program: Any) -> None:
+        JUDGES["xnnpack"](program, (root[0], *(gone for gone, _ in rw.erased)), rw.inserted)
+
+    ways = {"none": lambda *_: None, "plug-ins": rewrite.judged, "every application": ask}
+    least = dict.fromkeys(ways, float("inf"))
+    for _ in range(repeat):
+        for way, judge in ways.items():
+            with mock.patch.object(rewrite, "judged", judge):
+                seconds, _ = cpu_seconds(lambda: stepwell.lower(exported, "xnnpack"))
+            least[way] = min(least[way], seconds)
+    added = [f"{100 * (seconds / least['none'] - 1):+.1f} %" for seconds in least.values()]
+    return [function, *least.values(), *added[1:]]
+
+
 def made(held: dict[str, Any]) -> list[Any]:
     """What the row of a flow says of its file, if it made one."""
     if "bytes" not in held:
@@ -114,9 +140,15 @@ def main() -> None:
     parser.add_argument("models", nargs="*", default=MODELS)
     parser.add_argument("--ours", action="store_true", help="leave the stock flow out")
     parser.add_argument("--repeat", type=int, default=3, help="runs of ours; the best is shown")
+    parser.add_argument("--judging", action="store_true", help="what judging plug-ins adds")
     options = parser.parse_args()
     prepare()
     logging.disable(logging.WARNING)
+    if options.judging:
+        stepwell_pte(torch.export.export(torch.nn.Linear(4, 4), (torch.randn(2, 4),)), "xnnpack")
+        rows = [judging(name, options.repeat) for name in options.models]
+        show("judging", ("model", "none", "plug-ins", "every application", "+", "+"), rows)
+        return
     warm_up(not options.ours)
     results: dict[str, Any] = {}
     rows: list[list[Any]] = []

@@ -47,6 +47,8 @@ class Context:
     """The name of the pass, or of the rewrite in `build`, that runs now."""
     statistics: dict[str, Counter[str]] = field(default_factory=dict[str, Counter[str]])
     """What passes counted, by the name of the pass or rewrite."""
+    judges: bool = True
+    """Whether rewrites of plug-ins are judged on the target's engines as they apply."""
 
     known: dict[type[Any], Any] = field(default_factory=dict[type[Any], Any], repr=False)
     """Cached results of analyses of the current program, by the class of the analysis."""

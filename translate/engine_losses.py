@@ -9,7 +9,7 @@ node that it becomes.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import cache
 from math import isnan
 
@@ -30,10 +30,26 @@ _BY_FUNCTIONS = {
     "aten.max_pool2d": "xnnpack.max_pooling_2d",
     "aten.avg_pool2d": "xnnpack.average_pooling_2d",
     "aten.clamp": "xnnpack.clamp",
+    "aten.clip": "xnnpack.clamp",
     "aten.relu": "xnnpack.clamp",
     "aten.hardtanh": "xnnpack.clamp",
+    "aten.upsample_bilinear2d": "xnnpack.static_resize_bilinear_2d",
+    "quant.qcast": "xnnpack.convert",
 }
 """Prefixes of op names → their nodes, for ops that functions lower, or rules with other fields."""
+
+_PARTS = {
+    "aten.silu": "xnnpack.sigmoid",
+    "aten.glu": "xnnpack.sigmoid",
+    "aten.std": "xnnpack.square_root",
+}
+"""Prefixes of op names → the node that the stock flow makes of a part of them."""
+PRODUCTS = frozenset(
+    f"xnnpack.{name}"
+    for name in "fully_connected batch_matrix_multiply convolution_2d deconvolution_2d "
+    "depthwise_convolution_2d".split()
+)
+"""Nodes whose limits turn a NaN into a number on some CPUs, accepted wherever they come from."""
 
 
 @cache
@@ -54,6 +70,28 @@ def node_of(name: str) -> str | None:
     return stock_nodes().get(name) or next(by_function, None)
 
 
+def inherited_nodes(replaced: Iterable[str]) -> set[str]:
+    """Return the nodes whose losses an application keeps: accepted ones, and those that the stock
+    flow makes of the replaced ops, by their names.
+    """
+    found = {node for name in replaced if (node := node_of(name)) is not None}
+    parts = {node for name in replaced for start, node in _PARTS.items() if name.startswith(start)}
+    return found | parts | PRODUCTS
+
+
+def measured_as(op: Operation) -> tuple[str, str] | None:
+    """Return the node and dtype as which an op was measured: its own or what it becomes."""
+    name, types = node_of(op.name), [v.type for v in op.operands if isinstance(v.type, TensorType)]
+    if name is None or not types or quantization(types[0]) is not None:
+        return None
+    if isinstance(op, XnnpackOp):
+        return op.measured_as()
+    dtype, made = str(element(types[0])), str(element(op.results[0].type))
+    if name != "xnnpack.convert":
+        return name, dtype
+    return (f"{name} to {made}", dtype) if {dtype, made} == {"f16", "f32"} else None
+
+
 def losses_of_nodes(
     program: Program, replaced: Collection[str], made: Sequence[Operation]
 ) -> Deviation | None:
@@ -64,16 +102,16 @@ def losses_of_nodes(
         replaced: names of the ops that are replaced.
         made: the new ops, of PyTorch or of XNNPACK.
     """
-    known = {node_of(name) for name in replaced}
+    known = inherited_nodes(replaced)
     for op in (inner for outer in made for inner in outer.walk()):
-        name, values = node_of(op.name), [v for v in op.operands if isinstance(v.type, TensorType)]
-        if name is None or name in known or not values or quantization(values[0].type) is not None:
+        if node_of(op.name) in known or (measured := measured_as(op)) is None:
             continue
-        dtype = str(element(values[0].type))
-        if isinstance(op, XnnpackOp):
-            name, dtype = op.measured_as()
+        (name, dtype), values = measured, [v for v in op.operands if isinstance(v.type, TensorType)]
         losses = [(e, c) for e in engines() for c in engine_behavior(name, dtype, e).losses]
-        held = [interval(value, program) for value in values] if losses else []
+        if not losses:
+            continue
+        program.context.forget()
+        held = [interval(value, program) for value in values]
         given = [(float(numbers.low), float(numbers.high), numbers.nan) for numbers in held]
         for engine, change in losses:
             proof = None if change.may_meet(given) else Proof("no operand is in the range")

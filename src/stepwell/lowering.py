@@ -46,7 +46,7 @@ def lower(
     *,
     observer: Observer | None = None,
     sizes: Sizes | None = None,
-    check: bool = False,
+    check: bool | str = False,
     certify: bool = False,
     start: str | None = None,
     stop: str | None = None,
@@ -67,7 +67,8 @@ def lower(
             (if there is only one), or `{"s77": 4}`. The result takes these sizes only.
         check: compare the program before and after every pass, and the artifact with the program,
             and raise an error for a difference. The result is `report.check`. It takes as long as
-            `stepwell check`: some hundred runs of the model.
+            `stepwell check`: some hundred runs of the model. A family of CPUs, `"xnnpack/avx2"`, is
+            the `engine` of that check.
         certify: prove or test each application; the result is `lowered.certificate`
             (`docs/proofs.md`).
         start: the last stage or pass that ran on the program, if the program's own attribute does
@@ -97,7 +98,7 @@ def lower_as_far(
     *,
     observer: Observer | None = None,
     sizes: Sizes | None = None,
-    check: bool = False,
+    check: bool | str = False,
     certify: bool = False,
     start: str | None = None,
     stop: str | None = None,
@@ -134,7 +135,7 @@ def lower_as_far(
     work.weights.require_data()
     work.context = Context(chosen_target.name, chosen_target.settings(given))
     declare_ranges(list(work.methods.values()), given.get("ranges") or {})
-    checked = _checked(source, chosen_target, chosen, given) if check else None
+    checked = _checked(source, chosen_target, chosen, given, check) if check else None
     with without_collection():
         _verify(work, is_between=start is not None or way.begins is not None)
         while True:
@@ -247,14 +248,20 @@ def _again(
 
 
 def _checked(
-    source: Program, target: Target, pipeline: Pipeline, given: Mapping[str, Any]
+    source: Program,
+    target: Target,
+    pipeline: Pipeline,
+    given: Mapping[str, Any],
+    check: bool | str,
 ) -> CheckedSteps:
     """Return the result of a check of the lowering.
 
     Raises:
         StepwellError: the check found a wrong pass or artifact; every finding is listed.
     """
-    result: CheckedSteps = extension("check-steps")(source, target, pipeline.steps, given)
+    engine = check if isinstance(check, str) else None
+    run = extension("check-steps")
+    result: CheckedSteps = run(source, target, pipeline.steps, given, engine=engine)
     if result.ok:
         return result
     help = "stepwell check shows every pass; Pipeline.without(...) leaves one out"

@@ -185,6 +185,10 @@ def _forms() -> list[Form]:
     add("clamp(x, y, None)", lambda w, x, y: torch.clamp(x, min=y), "pairs")
     add("maximum(x, weight)", lambda w, x: torch.maximum(x, w.low))
     add("minimum(weight, x)", lambda w, x: torch.minimum(w.high, x))
+    add("clamp_min(x, tensor)", lambda w, x: torch.clamp_min(x, w.low))
+    add("clamp_max(x, tensor)", lambda w, x: torch.clamp_max(x, w.high))
+    add("threshold(x, 0, 0)", lambda w, x: F.threshold(x, 0.0, 0.0))
+    add("log1p(exp(-|x|))", lambda w, x: torch.log1p(torch.exp(-x.abs())))
     add("relu(x + 1)", lambda w, x: F.relu(x + 1))
     add("clamp(clamp(x, 0, 6), 1, 3)", lambda w, x: x.clamp(0, 6).clamp(1, 3))
 

@@ -59,6 +59,7 @@ After:
     %y = aten.clamp.default(%x, 0, none)
 where is_zero($t) else "a threshold other than 0 jumps"
 where is_zero($v) else "a threshold other than 0 jumps"
+proven clamp_keeps_nan(%x) else "a clamp of halves may lose a NaN"
 bound 5e-324 absolute: "torch's threshold of −0 is +0"
 for $t = 0, $v = 0
 
@@ -68,6 +69,7 @@ Before:
     %y = aten.clamp_min.Tensor(%x, %a)
 After:
     %y = aten.maximum.default(%x, %a)
+proven keeps_nans(%x, %a) else "a NaN may be lost beside a bound"
 bound 5e-324 absolute: "which of two zeros is greater hangs on the kernel"
 
 rule clamp-max-to-minimum
@@ -76,6 +78,7 @@ Before:
     %y = aten.clamp_max.Tensor(%x, %b)
 After:
     %y = aten.minimum.default(%x, %b)
+proven keeps_nans(%x, %b) else "a NaN may be lost beside a bound"
 bound 5e-324 absolute: "which of two zeros is greater hangs on the kernel"
 
 rule clamp-to-maximum
@@ -144,7 +147,7 @@ from math import copysign, isnan
 from xdsl.ir import SSAValue
 
 from stepwell.ir.declared.numerics import Proof, all_of, loses_nans
-from stepwell.ir.dtypes import is_float, ui8
+from stepwell.ir.dtypes import f16, is_float, ui8
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import Refusal
 from stepwell.ir.types import element
@@ -169,6 +172,13 @@ def keeps_nans(*values: SSAValue | Program) -> Proof | None:
     if not loses_nans(program.context):
         return Proof("the target's maxima keep a NaN")
     return all_of(*(is_never_nan(v, program) for v in tensors if isinstance(v, SSAValue)))
+
+
+def clamp_keeps_nan(value: SSAValue, program: Program) -> Proof | None:
+    """The target's clamp keeps a NaN, which that of halves may not; or there is no NaN."""
+    if element(value.type) != f16:
+        return Proof("the target's clamp keeps a NaN")
+    return keeps_nans(value, program)
 
 
 def is_interval(low: object, high: object) -> bool:

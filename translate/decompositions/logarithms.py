@@ -79,7 +79,26 @@ After:
     %o = aten.add.Scalar(%f, 1)
     %y = aten.log.default(%o)
 where is_single($E) else "the error bound of this rewrite holds for float32 only"
+proven is_beside_its_nan(%y, %x) else "the logarithm of NaN is a number on some CPUs"
 bound 1e-6 relative, 3e-7 absolute: "1 + e rounds, and is between 1 and 2"
+
+rule expand-log1p-of-power-of-any
+    The logarithm of NaN is a number on some CPUs; e − e is 0, or NaN.
+Before:
+    %a = aten.abs.default(%x)
+    %n = aten.neg.default(%a)
+    %e = aten.exp.default(%n)
+    %y = aten.log1p.default(%e) : (tensor<$*S x $E>) -> …
+After:
+    %b = aten.abs.default(%x)
+    %m = aten.neg.default(%b)
+    %f = aten.exp.default(%m)
+    %o = aten.add.Scalar(%f, 1)
+    %l = aten.log.default(%o)
+    %z = aten.sub.Tensor(%f, %f)
+    %y = aten.add.Tensor(%l, %z)
+where is_single($E) else "the error bound of this rewrite holds for float32 only"
+bound 1e-6 relative, 5e-7 absolute: "1 + e rounds, and is between 1 and 2"
 
 rule expand-logarithm
     Logarithms of base 2 and 10 as multiples of the natural one, of numbers.
@@ -121,6 +140,7 @@ from sys import float_info
 
 from xdsl.ir import SSAValue
 
+from stepwell.dialects import aten
 from stepwell.ir.declared.numerics import Proof, all_of
 from stepwell.ir.program import Program
 from stepwell.translate import range_analysis
@@ -133,6 +153,24 @@ def log_keeps_classes(value: SSAValue, program: Program) -> Proof | None:
     """No NaN or infinity reaches XNNPACK's logarithm: NEON's and AVX2's return 88.8."""
     is_below = range_analysis.is_within(value, -inf, float_info.max, program)
     return all_of(is_below, range_analysis.is_never_nan(value, program))
+
+
+def is_beside_its_nan(value: SSAValue, source: SSAValue, program: Program) -> Proof | None:
+    """Each user of a value adds a clamp of the source, which keeps a NaN; or there is no NaN."""
+    if all(
+        isinstance(use.operation, aten.AddTensor | aten.SubTensor)
+        and any(_unclamped(operand) is _unclamped(source) for operand in use.operation.operands)
+        for use in value.uses
+    ):
+        return Proof("the other summand is NaN where the source is")
+    return range_analysis.is_never_nan(source, program)
+
+
+def _unclamped(value: SSAValue) -> SSAValue:
+    """Return the value of which a value is a clamp, with or without its sign."""
+    while isinstance(value.owner, aten.ClampDefault | aten.ReluDefault | aten.NegDefault):
+        value = value.owner.operands[0]
+    return value
 
 
 def all_from_front(value: SSAValue, axes: Sequence[int]) -> list[int]:

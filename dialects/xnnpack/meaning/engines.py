@@ -10,20 +10,32 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from xdsl.ir import Operation
 
 from stepwell.dialects.xnnpack.base import XnnpackOp
-from stepwell.dialects.xnnpack.elementwise import Binary, Maximum, Minimum, PReLU, Softmax, Unary
+from stepwell.dialects.xnnpack.elementwise import (
+    Binary,
+    Gelu,
+    Maximum,
+    Minimum,
+    PReLU,
+    Softmax,
+    Unary,
+)
 from stepwell.dialects.xnnpack.spatial import MaxPooling2d
-from stepwell.ir.declared.engine_behavior import Range
+from stepwell.ir.declared.engine_behavior import Change, Range
 from stepwell.ir.declared.interpretation import FOLLOWERS, Interpreter, rule_for
 
 Tensor = torch.Tensor
-OF_PAIRS: dict[type[XnnpackOp], Callable[[Tensor, Tensor], Tensor]] = {
+OF_DOUBLES: dict[type[Operation], Callable[..., Tensor]] = {
+    Gelu: torch.nn.functional.gelu,
     Maximum: torch.maximum,
     Minimum: torch.minimum,
     PReLU: lambda a, b: torch.where(a > 0, a, a * b),
 }
-"""PyTorch's functions, where the interpreter's node has the choice of one family of CPUs."""
+"""Functions of float64 that the measured changes start from: the interpreter's maxima make the
+choice of one family of CPUs, and PyTorch's gelu of float32 overflows where XNNPACK's does not.
+"""
 
 
 def _as_engine(
@@ -31,14 +43,26 @@ def _as_engine(
 ) -> Sequence[Any]:
     """The results of a node as the interpreter's engine gives them."""
     assert ctx.engine is not None
-    losses, first = op.behavior(ctx.engine).changes, results[0]
-    if not losses or not isinstance(first, Tensor) or not args[0].is_floating_point():
+    return with_changes(type(op), op.behavior(ctx.engine).changes, op, args, results, ctx)
+
+
+def with_changes(
+    node: type[Operation],
+    changes: Sequence[Change],
+    op: Operation,
+    args: Sequence[Any],
+    results: Sequence[Any],
+    ctx: Interpreter,
+) -> Sequence[Any]:
+    """Apply the changes of a node's class to the results of an op: a node, or what becomes one."""
+    first = results[0]
+    if not isinstance(first, Tensor) or not args[0].is_floating_point():
         return results
-    if (of_pair := OF_PAIRS.get(type(op))) is not None:
-        first = of_pair(args[0].float(), args[1].float()).to(first.dtype)
-    is_elementwise = isinstance(op, Unary | Binary) and not isinstance(op, Softmax)
+    if (function := OF_DOUBLES.get(node)) is not None:
+        first = function(*(value.double() for value in args)).to(first.dtype)
+    is_elementwise = issubclass(node, Unary | Binary) and not issubclass(node, Softmax)
     changed = first.clone()
-    for change in losses:
+    for change in changes:
         pairs = [(a, r) for a, r in zip(args, change.operands, strict=False) if r is not None]
         masks = [_is_in(value, wanted) for value, wanted in pairs]
         if not all(bool(mask.any()) for mask in masks):
@@ -52,7 +76,7 @@ def _as_engine(
         if change.result in ("left", "right"):
             given: Any = args[change.result == "right"].to(first.dtype)
         elif change.result in ("finite", "denormal"):
-            given = _without(op, args, change.operands, ctx)
+            given = _without(op, args, change.operands, ctx, issubclass(node, MaxPooling2d))
         else:
             given = torch.tensor(float(change.result)).to(first.dtype)
         changed = torch.where(where, given, changed)
@@ -79,10 +103,14 @@ def _of_class(value: Tensor, name: str) -> Tensor:
 
 
 def _without(
-    op: XnnpackOp, args: Sequence[Any], operands: Sequence[Range | None], ctx: Interpreter
+    op: Operation,
+    args: Sequence[Any],
+    operands: Sequence[Range | None],
+    ctx: Interpreter,
+    is_greatest: bool,
 ) -> Any:
     """The node's result where its special operands are left out of account."""
-    rule, fill = rule_for(type(op)), -math.inf if isinstance(op, MaxPooling2d) else 0.0
+    rule, fill = rule_for(type(op)), -math.inf if is_greatest else 0.0
     assert rule is not None
     pairs = zip(args, (*operands, *[None] * len(args)), strict=False)
     given = [a if r is None else torch.where(_is_in(a, r), fill, a).to(a.dtype) for a, r in pairs]

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from stepwell.ir.calls.calling import declare_ranges
 from stepwell.ir.context import Context
+from stepwell.ir.declared.engine_behavior import known_engine
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.options import OptionValue
 from stepwell.ir.program import Program
@@ -54,6 +56,7 @@ def check(
     reference: torch.nn.Module | None = None,
     seed: int = 0,
     artifact: bool = True,
+    engine: str | None = None,
     memory: int = MEMORY,
     progress: Progress | None = None,
     **options: OptionValue,
@@ -69,6 +72,8 @@ def check(
         reference: the PyTorch module, which is also compared with the imported program.
         seed: of the random samples.
         artifact: also emit the artifact and run it on its engine.
+        engine: also try each application on special values, as this family of CPUs treats the nodes
+            that it makes: `xnnpack/avx2` (`docs/special_values.md`). It runs on any CPU.
         memory: bytes of intermediate values to keep.
         progress: called with each pass.
         options: as for `stepwell.lower`.
@@ -89,6 +94,7 @@ def check(
         reference=reference,
         seed=seed,
         artifact=artifact,
+        engine=engine,
         memory=memory,
         progress=progress,
     )
@@ -104,23 +110,27 @@ def check_steps(
     reference: torch.nn.Module | None = None,
     seed: int = 0,
     artifact: bool = True,
+    engine: str | None = None,
     memory: int = MEMORY,
     progress: Progress | None = None,
 ) -> CheckResult:
     """Run `check` on the passes that a lowering is about to run, with its options."""
     started = time.perf_counter()
-    context = Context(target.name, target.settings(given))
+    if engine is not None and known_engine(engine).partition("/")[0] != target.name:
+        raise StepwellError(f"{engine} runs no program for {target.name}", help="leave out engine")
+    # With an engine, a rewrite that loses special values there is a finding, and not withdrawn.
+    context = Context(target.name, target.settings(given), judges=engine is None)
 
     def fresh() -> Program:
         program = source.clone()
-        program.context = Context(context.target, context.options, left_alone=context.left_alone)
+        program.context = replace(context, choices={}, known={}, statistics={})
         declare_ranges(list(program.methods.values()), context.option("ranges") or {})
         return program
 
     fresh().verify()
     while True:
         work = fresh()
-        run = Checked(work, memory)
+        run = Checked(work, memory, engines=() if engine is None else (engine,))
         run.start(inputs, seed)
         try:
             _take(run, steps, reference, progress or _silent, len(steps) + 1 + artifact)
@@ -128,6 +138,8 @@ def check_steps(
         except StepFailure as failure:
             if not leave_alone(failure, context):
                 raise explained(fresh, steps, failure) from failure
+    left = context.left_alone.items()
+    run.skipped += [f"{name} at {op or 'every op'}: {why}" for (name, op, _), why in left]
     if artifact and not run.findings:
         if progress is not None:
             progress("artifact", len(steps) + 1, len(steps) + 2)

@@ -62,6 +62,8 @@ class Checked:
     margins: list[Margin] = field(default_factory=list[Margin])
     """The margin of each replaced value to its bounds, if requested."""
     asks_for_margins: bool = False
+    engines: Sequence[str] = ()
+    """The families of CPUs whose special values each application is tried on."""
 
     def _example(self, method: str) -> list[Any] | None:
         """The example inputs of the export, if the program has them and still accepts them."""
@@ -122,7 +124,7 @@ class Checked:
         if not isinstance(step, Rewrite | GreedyRewrites) and any(run.followed_to for run in every):
             # A pass is compared with a real run, not with values that followed the rewrites.
             self._run_followed()
-        watcher = Watcher(self.program, self.history, self.recordings, name)
+        watcher = Watcher(self.program, self.history, self.recordings, name, engines=self.engines)
         watcher.margins = [] if self.asks_for_margins else None
         crossings = {
             method: step.crossing(func) if isinstance(step, Pass) else ((), ())

@@ -16,7 +16,7 @@ from torch import Tensor
 from xdsl.ir import Operation, SSAValue
 
 from stepwell.ir.core import WeightOp
-from stepwell.ir.declared.interpretation import rule_for
+from stepwell.ir.declared.interpretation import Rule, rule_for
 from stepwell.ir.weights import WeightStore
 from stepwell.validation.error_rules import NoErrorRule, unit
 from stepwell.validation.kernel_steps import STEPS
@@ -73,7 +73,7 @@ class Sides:
             NoErrorRule: an op's rounding errors are unknown, or it cannot be run again.
             NotRecorded: a value is not available here.
         """
-        shared = self._shared(new)
+        shared = self.shared(new)
         after = self._error(new, shared)
         for value in shared:
             self._reaches[value] = True
@@ -85,7 +85,7 @@ class Sides:
     def _operands(self, op: Operation) -> Sequence[SSAValue]:
         return self.gone.get(op, op.operands)
 
-    def _shared(self, new: SSAValue) -> set[SSAValue]:
+    def shared(self, new: SSAValue) -> set[SSAValue]:
         """Return the operands of the new ops that existed before the application."""
         found, waiting, seen = set[SSAValue](), [new], set[SSAValue]()
         while waiting:
@@ -98,6 +98,15 @@ class Sides:
                 waiting += owner.operands
             else:
                 found.add(value)
+        return found
+
+    def above(self, value: SSAValue, depth: int) -> set[SSAValue]:
+        """Return a value and those from which a few ops compute it."""
+        found, waiting = {value}, [value]
+        for _ in range(depth):
+            owners = {v.owner for v in waiting if isinstance(v.owner, Operation)}
+            waiting = [v for owner in owners for v in self._operands(owner) if v not in found]
+            found.update(waiting)
         return found
 
     def _leads_to(self, value: SSAValue, depth: int) -> bool:
@@ -146,8 +155,7 @@ class Sides:
             op.operands = self.gone[op]  # The error rule may read their types.
         try:
             with torch.no_grad(), self.noted:
-                results = rule(op, operands, self.recording.interpreter)
-                results = [dense(v, r) for v, r in zip(results, op.results, strict=True)]
+                results = self._interpreted(rule, op, operands)
                 if (steps := C_LIBRARY.get(op.name)) is not None:
                     read = [v for v in operands if isinstance(v, Tensor)][: len(op.operands)]
                     self.noted.put(results[0], self.noted.of(steps(*read)))
@@ -157,6 +165,10 @@ class Sides:
             if is_gone:
                 op.operands = ()
         return results
+
+    def _interpreted(self, rule: Rule, op: Operation, operands: list[Any]) -> list[Any]:
+        results = rule(op, operands, self.recording.interpreter)
+        return [dense(v, r) for v, r in zip(results, op.results, strict=True)]
 
     def _weight(self, op: WeightOp) -> Any:
         """Return a weight with the rounding error of its recipe; a new constant is rounded once."""

@@ -7,6 +7,7 @@ even if little of the error reaches the outputs, and only the new ops are evalua
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -20,6 +21,7 @@ from stepwell.ir.rewriting.rewrite import EXACT, Bound, Event, History, Rewrite,
 from stepwell.ir.syntax.text import to_text
 from stepwell.validation.compare import deviation, differs
 from stepwell.validation.derived import Sides
+from stepwell.validation.engine_trials import engine_losses
 from stepwell.validation.error_rules import NoErrorRule
 from stepwell.validation.recording import NotRecorded, Recording
 from stepwell.validation.result import Finding
@@ -77,6 +79,8 @@ class Watcher:
     """If it is a list, every bound is derived, and its margin and that of the declared bound are
     added.
     """
+    engines: Sequence[str] = ()
+    """The families of CPUs whose special values each application is tried on."""
     _promised: dict[int, Bound] = field(default_factory=dict[int, Bound])
     """The bound of the current application for each recording (by identity)."""
     _sides: dict[int, Sides] = field(default_factory=dict[int, Sides])
@@ -111,10 +115,25 @@ class Watcher:
                 looked |= self._modified(recording, rewrite, rewriter, event)
                 looked |= self._replaced(recording, rewrite, rewriter, event)
         self._sides.clear()
+        if self.engines and not self._is_declared(rewrite, event):
+            self._on_engines(rewrite, rewriter, event)
         self.trusted &= looked or not rewrite.bound.is_local
         self.compared += looked
         # An erased assertion has no value to compare, and changes none.
         self.not_compared += not looked and bool(rewriter.replaced or rewriter.modified)
+
+    def _is_declared(self, rewrite: Rewrite[Any], event: Event) -> bool:
+        """Whether the rewrite declared that this application loses special values."""
+        found = self.history.deviations
+        return any((d.rewrite, d.op, d.node) == (rewrite.name, *event.root) for d in found)
+
+    def _on_engines(self, rewrite: Rewrite[Any], rewriter: Rewriter, event: Event) -> None:
+        """Try the application on special values, as each engine treats its new nodes."""
+        names = (event.root[0], *(name for name, _ in rewriter.erased))
+        for recording in [run for runs in self.recordings.values() for run in runs][:1]:
+            program, engines = self.program, self.engines
+            for new, lost in engine_losses(program, recording, rewriter, names, engines):
+                self._add(recording, rewrite, event, new, str(lost), math.inf, lost.operands)
 
     def _replaced(
         self, recording: Recording, rewrite: Rewrite[Any], rewriter: Rewriter, event: Event
@@ -235,6 +254,7 @@ class Watcher:
         value: SSAValue,
         what: str,
         largest: float,
+        sample: str | None = None,
     ) -> None:
         if len(self.findings) < MOST_FINDINGS:
             self.findings.append(
@@ -244,10 +264,12 @@ class Watcher:
                     op=event.root[0],
                     node=event.root[1],
                     where=event.where,
-                    sample=recording.sample.label,
+                    sample=sample or recording.sample.label,
                     what=what,
                     largest=largest,
-                    bound=describe_bound(self._promised.get(id(recording), rewrite.bound)),
+                    bound=describe_bound(self._promised.get(id(recording), rewrite.bound))
+                    if sample is None
+                    else "the classes of PyTorch's numbers",
                     replacement=_definition(value),
                 )
             )

@@ -138,6 +138,7 @@ def check(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--prove", action="store_true", help="also prove or test each application")
     parser.add_argument("--seed", type=int, default=0, help="seed of the random samples (0)")
     parser.add_argument("--no-artifact", action="store_true", help="stop before the artifact")
+    parser.add_argument("--engine", help="also special values on a family of CPUs: xnnpack/avx2, …")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write the result as a page")
 
 

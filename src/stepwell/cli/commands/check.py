@@ -63,6 +63,7 @@ def _of_model(arguments: argparse.Namespace) -> CheckResult:
             reference=model.module,
             seed=arguments.seed,
             artifact=not arguments.no_artifact,
+            engine=arguments.engine,
             progress=tell,
             **options,
         )

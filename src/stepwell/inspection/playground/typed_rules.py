@@ -17,6 +17,7 @@ from typing import Any
 from xdsl.ir import Operation
 
 from stepwell.inspection.viewer.applications import Application, ApplicationRecorder
+from stepwell.ir.declared.engine_behavior import engines
 from stepwell.ir.declared.numerics import Deviation
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.program import Program
@@ -136,7 +137,7 @@ def tried(rule: type[RuleRewrite], seconds: float) -> Tried:
     until = time.monotonic() + seconds
     outcomes: Counter[str] = Counter()
     for variant in _variants(rule):
-        verdict = try_variant((rule(),), variant.draft)
+        verdict = try_variant((rule(),), variant.draft, engines=engines())
         outcomes[verdict.outcome] += 1
         if verdict.outcome == "wrong":
             what = " and ".join(variant.labels) or "as the rule has it"

@@ -2,7 +2,8 @@
 
 The example in a rewrite's docstring is one program to which it applies. `draft` makes it editable,
 `edits` varies it (types, shapes, arguments, users, constants), and `trial` applies the rewrite to a
-variant: it must refuse with a reason, not match, or compute the same values.
+variant: it must refuse with a reason, not match, or compute the same values, also where new nodes
+treat special values as XNNPACK does on each family of CPUs.
 """
 
 from stepwell.validation.contracts.draft import Draft, Dropped, draft_of

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import signal
 from collections import Counter
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import islice
 from types import FrameType
 from typing import Any
 
 from xdsl.ir import Operation
 
-from stepwell.ir.rewriting.rewrite import Pass, Rewrite
+from stepwell.ir.declared.engine_behavior import engines
+from stepwell.ir.rewriting.rewrite import Pass, Rewrite, Step, parts_of
+from stepwell.targets.table import PIPELINES
 from stepwell.translate.rewrites.documentation import (
     examples_of,
     examples_of_rule,
@@ -47,6 +50,12 @@ FINITE_ONLY = {
     "attention.add_mask_before_softmax": "a score of +∞ or NaN under the mask stays NaN",
 }
 """Rewrites that hold for finite values only, and why."""
+AS_EVERY_ROOT = {
+    "canonicalize.powers: power-to-root": (
+        "`keep-root-of-infinity` follows; beyond 2¹²⁶ every root is up to 50 % off on x86"
+    ),
+}
+"""Rewrites that are not tried on engines, and why."""
 SORTING = dict.fromkeys(
     ("tosa.indexed.orders", "experts.choose_by_rank"),
     "which of equal elements comes first, torch leaves open",
@@ -151,6 +160,24 @@ def tally(name: str, count: int, seed: int = 0) -> Tally:
     return found
 
 
+def families_for(rewrites: Sequence[Rewrite[Any] | Pass]) -> tuple[str, ...]:
+    """Return the families of CPUs that run what rewrites make: those of XNNPACK's pipelines."""
+    return engines() if any(type(rewrite) in _of_xnnpack() for rewrite in rewrites) else ()
+
+
+@cache
+def _of_xnnpack() -> frozenset[type[Step]]:
+    waiting, found = (
+        [*PIPELINES["xnnpack"].steps, *PIPELINES["xnnpack-published"].steps],
+        set[Any](),
+    )
+    while waiting:
+        step = waiting.pop()
+        waiting += parts_of(step)
+        found.add(type(step))
+    return frozenset(found)
+
+
 class _TooLong(BaseException):
     """A timeout that `except Exception` does not catch."""
 
@@ -165,7 +192,8 @@ def tried(rewrites: tuple[Rewrite[Any] | Pass, ...], variant: Variant, name: str
             )
             if names & FINITE_ONLY.keys():
                 samples = tuple(sample for sample in samples if sample[-1])
-            return try_variant(rewrites, variant.draft, samples)
+            families = () if names & AS_EVERY_ROOT.keys() else families_for(rewrites)
+            return try_variant(rewrites, variant.draft, samples, families)
     except _TooLong:
         return Verdict("wrong", f"takes more than {SECONDS} seconds")
 

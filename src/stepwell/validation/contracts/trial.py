@@ -13,6 +13,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Operation
 
 from stepwell.dialects.quant.types import quantization
+from stepwell.ir.context import Context
 from stepwell.ir.diagnostics import Problem, StepwellError, UnsupportedError
 from stepwell.ir.dtypes import is_float
 from stepwell.ir.rewriting.rewrite import EXACT, GreedyRewrites, History, Pass, Rewrite, bound_of
@@ -65,6 +66,7 @@ def try_variant(
     rewrites: Sequence[Rewrite[Any] | Pass],
     draft: Draft,
     samples: Sequence[Filling] = SAMPLES,
+    engines: Sequence[str] = (),
 ) -> Verdict:
     """Apply rewrites to a variant, and compare it with the original on every sample.
 
@@ -72,6 +74,7 @@ def try_variant(
         rewrites: rewrites that are applied together to a fixed point; or one pass.
         draft: the variant.
         samples: the fillings of inputs.
+        engines: families of CPUs whose special values the new nodes follow, too.
 
     Returns:
         "dropped" if the variant is not a program, or if the interpreter rejects every sample.
@@ -84,6 +87,9 @@ def try_variant(
     work = Program.of(program)
     try:
         run = _recorded(work, samples, unruly)
+        if engines:
+            run.engines = engines
+            work.context = Context("xnnpack", judges=False)
     except StepwellError as error:
         return Verdict("dropped", error.problems[0].fact)
     except Exception as error:  # Kernels raise whatever they like.
@@ -106,7 +112,8 @@ def try_variant(
         return Verdict("wrong", f"does not verify: {problems[0]}")
     if run.findings:
         found = run.findings[0]
-        return Verdict("wrong", f"on {found.sample}: {found.what} [{found.bound}]")
+        claim = f"{found.rewrite or found.step} at {found.op or 'the outputs'} claims {found.bound}"
+        return Verdict("wrong", f"{claim}; on {found.sample}: {found.what}")
     if run.history.events:
         return Verdict("applied")
     if run.history.refusals:
