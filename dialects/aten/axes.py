@@ -29,16 +29,6 @@ from stepwell.ir.dtypes import i32, i64
 from stepwell.ir.sizes.size import Size
 from stepwell.ir.types import Dim, dims, element
 
-_UNARY = """
-    abs acos acosh alias asin asinh atan atanh ceil celu clone contiguous cos cosh detach elu erf
-    erfc exp expm1 floor gelu hardsigmoid hardswish hardtanh isinf isnan leaky_relu lift_fresh_copy
-    log log10 log1p log2 log_sigmoid logical_not mish neg reciprocal relu relu6 round rsqrt selu
-    sigmoid sign silu sin sinh softplus sqrt square tan tanh trunc bitwise_not clamp clamp_min
-    clamp_max _to_copy threshold nan_to_num
-"""
-_BINARY = "add sub mul div remainder eq ne lt le gt ge pow bitwise_and bitwise_or"
-
-
 _F = TypeVar("_F", bound=AxisRule)
 
 
@@ -60,25 +50,23 @@ def _tensors(op: SchemaOp) -> int:
 
 
 @_maps(
-    *(f"{name}.default" for name in _UNARY.split()),
-    *(f"{name}.Tensor" for name in _BINARY.split() if name != "pow"),
-    *(f"{name}.Scalar" for name in _BINARY.split() if name != "pow"),
-    "pow.Tensor_Tensor", "pow.Tensor_Scalar", "div.Tensor_mode", "maximum.default",
-    "minimum.default", "where.self", "logical_and.default", "logical_or.default",
-    "logical_xor.default", "to.dtype", "expand.default", "masked_fill.Scalar", "fmod.Tensor",
-    "atan2.default", "rsub.Scalar", "rsub.Tensor", "dropout.default", "feature_dropout.default",
-    "alpha_dropout.default", "feature_alpha_dropout.default", "native_dropout.default",
-    "addcmul.default", "addcdiv.default", "lerp.Scalar", "softshrink.default", "copy.default",
-    "clamp.Tensor", "clamp_min.Tensor", "clamp_max.Tensor", "clip.default", "max.other",
-    "min.other", "_prelu_kernel.default", "__and__.Tensor", "__or__.Tensor", "__xor__.Tensor",
-    "bitwise_xor.Tensor",
+    # Data movements and casts that keep the shape; comparisons and choices without PyTorch's tag.
+    "alias.default", "contiguous.default", "copy.default", "detach.default", "expand.default",
+    "lift_fresh_copy.default", "_to_copy.default", "to.dtype", "dropout.default",
+    "alpha_dropout.default", "feature_dropout.default", "feature_alpha_dropout.default",
+    "native_dropout.default",
+    "greater.Scalar", "greater.Tensor", "greater_equal.Scalar", "greater_equal.Tensor",
+    "isclose.default", "less.Scalar", "less.Tensor", "less_equal.Scalar", "less_equal.Tensor",
+    "masked_fill.Tensor", "not_equal.Scalar", "not_equal.Tensor", "where.Scalar",
+    "where.ScalarOther", "where.ScalarSelf",
 )  # fmt: skip
-def _elementwise(op: SchemaOp, result: int) -> AxisMap | None:
+def elementwise_axes(op: SchemaOp, result: int) -> AxisMap | None:
+    """Return the map of an elementwise op; `registry.define` registers it by PyTorch's tag."""
     return elementwise(op, _tensors(op))
 
 
 maps(*(f"quantized_decomposed.{kind}_per_tensor.default" for kind in ("quantize", "dequantize")))(
-    _elementwise
+    elementwise_axes
 )
 
 

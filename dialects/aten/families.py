@@ -1,11 +1,15 @@
 """The families of ATen's operators; `stepwell.ir.declared.families` defines them.
 
-An overload is named as in its schema, without `.default`. `tests/aten/test_families.py` compares
-`elementwise` and `random` with PyTorch's tags (`torch.Tag`) and runs the data movements.
+An overload is named as in its schema, without `.default`. Overloads that PyTorch tags `pointwise`
+are elementwise (`registry.define`); those listed here have no tag, or belong to a narrower family.
+`tests/aten/test_families.py` compares `elementwise` and `random` with PyTorch's tags (`torch.Tag`)
+and runs the data movements.
 """
 
 from __future__ import annotations
 
+from stepwell.dialects.aten.axes import elementwise_axes
+from stepwell.ir.axes.maps import maps
 from stepwell.ir.declared.families import Family, belong
 
 _TABLE: dict[Family, str] = {
@@ -38,38 +42,11 @@ _TABLE: dict[Family, str] = {
         where.self where.ScalarOther where.ScalarSelf where.Scalar masked_fill.Scalar
         masked_fill.Tensor""",
     "elementwise": """
-        __and__.Scalar __and__.Tensor __lshift__.Scalar __lshift__.Tensor __or__.Scalar
-        __or__.Tensor __rshift__.Scalar __rshift__.Tensor __xor__.Scalar __xor__.Tensor
-        _conj_physical _prelu_kernel abs absolute acos acosh add.Scalar add.Tensor addcdiv addcmul
-        angle arccos arccosh arcsin arcsinh arctan arctan2 arctanh asin asinh atan atan2 atanh
-        bitwise_and.Scalar bitwise_and.Scalar_Tensor bitwise_and.Tensor bitwise_left_shift.Tensor
-        bitwise_left_shift.Tensor_Scalar bitwise_left_shift.Scalar_Tensor bitwise_not
-        bitwise_or.Scalar bitwise_or.Scalar_Tensor bitwise_or.Tensor bitwise_right_shift.Tensor
-        bitwise_right_shift.Tensor_Scalar bitwise_right_shift.Scalar_Tensor bitwise_xor.Scalar
-        bitwise_xor.Scalar_Tensor bitwise_xor.Tensor ceil celu clamp clamp.Tensor clamp_max
-        clamp_max.Tensor clamp_min clamp_min.Tensor clip clip.Tensor clone conj_physical
-        copysign.Scalar copysign.Tensor cos cosh deg2rad digamma div.Scalar div.Scalar_mode
-        div.Tensor div.Tensor_mode divide.Scalar divide.Tensor elu erf erfc erfinv exp exp2 expm1
-        fix float_power.Scalar float_power.Tensor_Scalar float_power.Tensor_Tensor floor
-        floor_divide floor_divide.Scalar fmax fmin fmod.Scalar fmod.Tensor frac frexp.Tensor gcd
-        gelu gelu_backward hardshrink hardsigmoid hardswish hardtanh heaviside hypot i0 igamma
-        igammac lcm ldexp.Tensor leaky_relu lerp.Scalar lerp.Tensor lgamma log log10 log1p log2
-        log_sigmoid logaddexp logaddexp2 logit logit_backward max.other maximum min.other minimum
-        mish mul.Scalar mul.Tensor multiply.Scalar multiply.Tensor mvlgamma nan_to_num
-        native_dropout_backward neg negative nextafter polygamma positive pow.Scalar
-        pow.Tensor_Scalar pow.Tensor_Tensor rad2deg reciprocal relu relu6 remainder.Scalar
-        remainder.Scalar_Tensor remainder.Tensor round round.decimals rsqrt rsub.Scalar
-        rsub.Tensor selu sgn sigmoid sigmoid_backward sign silu silu_backward sin sinc sinh
-        softplus softshrink special_airy_ai special_bessel_j0 special_bessel_j1 special_bessel_y0
-        special_bessel_y1 special_entr special_erfcx special_i0e special_i1 special_i1e
-        special_log_ndtr special_modified_bessel_i0 special_modified_bessel_i1
-        special_modified_bessel_k0 special_modified_bessel_k1 special_ndtri
-        special_scaled_modified_bessel_k0 special_scaled_modified_bessel_k1
-        special_spherical_bessel_j0 special_xlog1py special_xlog1py.other_scalar
-        special_xlog1py.self_scalar special_zeta special_zeta.other_scalar
-        special_zeta.self_scalar sqrt square sub.Scalar sub.Tensor subtract.Scalar subtract.Tensor
-        tan tanh tanh_backward threshold threshold_backward true_divide.Scalar true_divide.Tensor
-        trunc xlogy.Scalar_Other xlogy.Scalar_Self xlogy.Tensor""",
+        __and__.Scalar __and__.Tensor __or__.Scalar __or__.Tensor _prelu_kernel absolute
+        arccos arccosh arcsin arcsinh arctan arctan2 arctanh divide.Scalar divide.Tensor fix
+        floor_divide floor_divide.Scalar hardswish log_sigmoid multiply.Scalar
+        multiply.Tensor negative rsub.Tensor subtract.Scalar subtract.Tensor
+        true_divide.Scalar""",
     "reduction": """
         sum sum.dim_IntList mean mean.dim prod prod.dim_int amax amin max max.dim min min.dim
         argmax argmin any any.dim any.dims all all.dim all.dims std std.dim std.correction var
@@ -104,12 +81,6 @@ _TABLE: dict[Family, str] = {
         scatter.reduce scatter.src scatter.value scatter.value_reduce scatter_add
         scatter_reduce.two copy""",
 }
-_POLYNOMIALS = """
-    chebyshev_polynomial_t chebyshev_polynomial_u chebyshev_polynomial_v chebyshev_polynomial_w
-    hermite_polynomial_h hermite_polynomial_he laguerre_polynomial_l legendre_polynomial_p
-    shifted_chebyshev_polynomial_t shifted_chebyshev_polynomial_u shifted_chebyshev_polynomial_v
-    shifted_chebyshev_polynomial_w
-"""
 _COPIED = frozenset(
     """alias detach diagonal expand lift_fresh narrow permute select slice split split_with_sizes
     squeeze t transpose unbind unsqueeze view""".split()
@@ -125,10 +96,9 @@ def _name(overload: str, form: str = "") -> str:
 for _family, _overloads in _TABLE.items():
     for _overload in _overloads.split():
         belong(_family, _name(_overload))
+        if _family == "elementwise":
+            maps(_name(_overload))(elementwise_axes)
         if _overload.partition(".")[0] in _COPIED:
             belong(_family, _name(_overload, "_copy"))
-for _polynomial in _POLYNOMIALS.split():
-    for _overload in ("", ".n_scalar", ".x_scalar"):
-        belong("elementwise", _name(f"special_{_polynomial}{_overload}"))
 belong("reshape", "dim_order_ops._clone_dim_order.default")
 belong("cast", "dim_order_ops._to_dim_order_copy.default")

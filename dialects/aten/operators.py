@@ -1,5 +1,8 @@
 """The classes of the operators in `operators.txt`: one schema, as PyTorch prints it, a line.
 
+A comment says `impure` if an unused call must stay or equal calls differ, and `elementwise` if each
+element is computed from the corresponding operand elements.
+
 `generate.py` writes the table and `operators.pyi`, which shows type checkers and editors the
 fields of each class.
 """
@@ -13,8 +16,8 @@ from stepwell.dialects.aten.registry import define
 
 
 def _define(line: str) -> type[SchemaOp]:
-    text, _, note = line.partition(" # ")
-    cls = define(text, pure=note != "impure")
+    text, _, notes = line.partition(" # ")
+    cls = define(text, pure="impure" not in notes, elementwise="elementwise" in notes)
     cls.__module__ = __name__
     return cls
 

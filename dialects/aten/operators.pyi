@@ -254,6 +254,7 @@ __all__ = [
     "LessTensor",
     "LessEqualScalar",
     "LessEqualTensor",
+    "LgammaDefault",
     "LiftFreshDefault",
     "LiftFreshCopyDefault",
     "LinalgCrossDefault",
@@ -2858,6 +2859,12 @@ class LessEqualTensor(SchemaOp):
 
     self_: Operand
     other: Operand
+    result: OpResult[Attribute]
+
+class LgammaDefault(SchemaOp):
+    """aten::lgamma(Tensor self) -> Tensor"""
+
+    self_: Operand
     result: OpResult[Attribute]
 
 class LiftFreshDefault(SchemaOp):

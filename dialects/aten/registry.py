@@ -19,9 +19,12 @@ from xdsl.irdl import (
 )
 from xdsl.traits import Pure
 
+from stepwell.dialects.aten.axes import elementwise_axes
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.schema import Schema, parse_schema
+from stepwell.ir.axes.maps import maps
 from stepwell.ir.compat.torch.torch_private import schema_of
+from stepwell.ir.declared.families import belong
 from stepwell.ir.diagnostics import StepwellError
 
 _CLASSES: dict[str, type[SchemaOp]] = {}
@@ -77,12 +80,13 @@ def _no_value(schema: Schema) -> str | None:
     return None
 
 
-def define(text: str, pure: bool = True) -> type[SchemaOp]:
+def define(text: str, pure: bool = True, elementwise: bool = False) -> type[SchemaOp]:
     """Create and register the op class of a schema declaration.
 
     Args:
         text: the declaration, as torch prints it.
         pure: whether equal calls return equal results and an unused call may be removed.
+        elementwise: whether each element is computed from the corresponding operand elements.
 
     Raises:
         StepwellError: the schema writes to an argument, it returns several lists, or the name is
@@ -133,6 +137,9 @@ def define(text: str, pure: bool = True) -> type[SchemaOp]:
     _define_later(cls)
     cls.SCHEMA, cls.HAS_SEGMENTS = schema, variadic > 1
     _CLASSES[schema.op_name] = cls
+    if elementwise:
+        belong("elementwise", schema.op_name)
+        maps(schema.op_name)(elementwise_axes)
     return cls
 
 
@@ -232,7 +239,9 @@ def _define_from_torch(name: str) -> type[SchemaOp] | None:
 
 def _define_once(name: str, overload: Any) -> type[SchemaOp]:
     with _MAKING:
-        return _CLASSES.get(name) or define(str(schema_of(overload)), is_pure(overload))
+        return _CLASSES.get(name) or define(
+            str(schema_of(overload)), is_pure(overload), is_elementwise(overload)
+        )
 
 
 def is_pure(overload: Any) -> bool:
@@ -243,3 +252,15 @@ def is_pure(overload: Any) -> bool:
     seeded = torch.Tag.nondeterministic_seeded in tags
     schema = schema_of(overload)
     return not seeded and (bool(schema.returns) or schema.is_mutable)
+
+
+def is_elementwise(overload: Any) -> bool:
+    """Whether PyTorch says that each element is computed from the corresponding operand elements.
+
+    The tag of `equal`, which returns one bool, and of `rrelu`, which is random, says less.
+    """
+    import torch
+
+    if not all(str(value.type) == "Tensor" for value in schema_of(overload).returns):
+        return False
+    return torch.Tag.pointwise in getattr(overload, "tags", ()) and is_pure(overload)

@@ -1,6 +1,7 @@
 """An instance of every op that has an axis map, as text; the last line is the op."""
 
 from .cmsis_samples import CMSIS
+from .elementwise_samples import elementwise_samples
 
 OPAQUE: dict[str, str] = {
     "cmsis.join": "it names what kernels have just written, and stays there",
@@ -175,12 +176,6 @@ def _aten(name: str, *types: str, made: str = "", args: str = "") -> str:
     return _plain(f"aten.{name}", *sizes, made=made, fields=f", {args}" if args else "")
 
 
-_ATEN_UNARY = """
-    abs acos acosh alias asin asinh atan atanh ceil celu clone contiguous cos cosh detach elu erf
-    erfc exp expm1 floor gelu hardsigmoid hardswish hardtanh leaky_relu lift_fresh_copy
-    log log10 log1p log2 log_sigmoid mish neg reciprocal relu relu6 round rsqrt selu
-    sigmoid sign silu sin sinh softplus sqrt square tan tanh trunc nan_to_num
-"""
 _ATEN_ARGUMENTS = {
     "clamp": "-0.5, 0.5",
     "clamp_min": "-0.5",
@@ -227,39 +222,24 @@ _ATEN_MORE = (
     "-> tensor<2x3x2xf32>",
 )  # fmt: skip
 _ATEN = (
-    *(_aten(f"{name}.default", "2x1x5xf32") for name in _ATEN_UNARY.split()),
+    *(
+        _aten(f"{name}.default", "2x1x5xf32")
+        for name in ("alias", "contiguous", "detach", "lift_fresh_copy")
+    ),
     *(_aten(f"{n}.default", "2x1x5xf32", args=given) for n, given in _ATEN_ARGUMENTS.items()),
-    *(_aten(f"{name}.default", "2x3xf32", made="2x3xi1") for name in ("isinf", "isnan")),
     _aten("logical_not.default", "2x3xi1"),
-    _aten("bitwise_not.default", "2x3xi1"),
     _aten("_to_copy.default", "2x3xf32", made="2x3xf16", args="dtype=f16"),
     _aten("to.dtype", "2x3xf32", made="2x3xf16", args="f16"),
     *(
-        _aten(name, *types, made=_CUBE)
-        for name in ("add.Tensor", "sub.Tensor", "mul.Tensor", "div.Tensor", "remainder.Tensor",
-                     "pow.Tensor_Tensor", "maximum.default", "minimum.default", "fmod.Tensor",
-                     "atan2.default")
-        for types in _BOTH
-    ),
-    _aten("div.Tensor_mode", *_BOTH[1], made=_CUBE, args='rounding_mode="floor"'),
-    *(
-        _aten(f"{name}.{kind}", *types, made="2x3x4xi1", args=args)
-        for name in ("eq", "ne", "lt", "le", "gt", "ge")
-        for kind, types, args in (("Tensor", _BOTH[1], ""), ("Scalar", _BOTH[0][:1], "0.1"))
-    ),
-    *(
-        _aten(f"{name}.Scalar", _CUBE, args="1.5")
-        for name in ("add", "sub", "mul", "div", "remainder", "rsub")
+        _aten(f"div.{kind}_mode", *types, made=_CUBE, args=f'{number}rounding_mode="floor"')
+        for kind, types, number in (("Tensor", _BOTH[1], ""), ("Scalar", _BOTH[0][:1], "0.7, "))
     ),
     _aten("pow.Tensor_Scalar", _CUBE, args="2"),
-    *(
-        _aten(name, "2x3xi1", "3xi1")
-        for name in ("bitwise_and.Tensor", "bitwise_or.Tensor", "logical_and.default",
-                     "logical_or.default", "logical_xor.default")
-    ),
-    *(_aten(f"{name}.Scalar", "2x3xi8", args="5") for name in ("bitwise_and", "bitwise_or")),
+    _aten("round.decimals", _CUBE, args="decimals=1"),
+    _aten("clip.Tensor", _CUBE, "3x1xf32", "4xf32", made=_CUBE),
+    "%y = aten.masked_fill.Tensor(%x, %m, %v) : (tensor<2x3xf32>, tensor<3xi1>, tensor<f32>) -> "
+    "tensor<2x3xf32>",
     _aten("where.self", "3x1xi1", *_BOTH[0], made=_CUBE),
-    _aten("masked_fill.Scalar", _CUBE, "3x1xi1", args="1.5"),
     _aten("expand.default", "3x1xf32", made="2x3x4xf32", args="[2, 3, 4]"),
     *(
         _aten(f"{name}.default", "2x6x4xf32", made="2x3x8xf32", args="[2, 3, 8]")
@@ -492,4 +472,4 @@ _TOSA = (
           fields=f"{_WINDOW}, acc_type = f32"),
 )  # fmt: skip
 
-SAMPLES: tuple[str, ...] = (*_XNNPACK, *_ATEN, *_TOSA, *CMSIS)
+SAMPLES: tuple[str, ...] = (*_XNNPACK, *elementwise_samples(_ATEN), *_ATEN, *_TOSA, *CMSIS)

@@ -15,10 +15,12 @@ from stepwell.dialects.aten.registry import op_class
 from stepwell.dialects.cmsis.ops import LIBRARY_OPS, Copy, Join, Part, Relabel
 from stepwell.dialects.tosa.generated import OPERATORS
 from stepwell.ir.axes.maps import Along, AxisMap, HasAxes, Once, axis_map, mapped_names
+from stepwell.ir.declared.families import families_of
 from stepwell.ir.declared.interpretation import Interpreter
 from stepwell.ir.dtypes import torch_dtype
 from stepwell.ir.types import dims, element
 
+from .elementwise_samples import elementwise_ops
 from .samples import OPAQUE, SAMPLES
 
 Values = dict[SSAValue, Any]
@@ -153,10 +155,11 @@ def _axes(link: Any) -> tuple[int | None, ...]:
 
 def classes() -> list[type[HasAxes]]:
     tosa = {cls.name: cls for cls in OPERATORS}
+    others = (name for name in mapped_names("aten") if "elementwise" not in families_of(name))
     return [
         *xnnpack.NODES.values(),
         *(*LIBRARY_OPS, Relabel, Part, Join, Copy),
-        *(op_class(name) for name in mapped_names("aten")),
+        *(*map(op_class, others), *elementwise_ops()),
         *(tosa[name] for name in mapped_names("tosa")),
     ]
 

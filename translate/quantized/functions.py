@@ -11,10 +11,11 @@ from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
-from stepwell.dialects.aten.registry import op_class
+from stepwell.dialects.aten.operators import OPERATORS
 from stepwell.dialects.quant import DequantizeCast, QuantizeCast, StorageCast
 from stepwell.dialects.quant.types import quantization
 from stepwell.ir.core import WeightOp
+from stepwell.ir.declared.families import is_of
 from stepwell.ir.declared.interpretation import Interpreter
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.program import Program
@@ -22,103 +23,26 @@ from stepwell.ir.rewriting.rewrite import Refusal
 from stepwell.ir.types import dims
 from stepwell.translate.quantized.recognize import not_int8
 
-OF_ONE = (
-    "relu",
-    "relu6",
-    "hardtanh",
-    "hardsigmoid",
-    "hardswish",
-    "leaky_relu",
-    "elu",
-    "celu",
-    "selu",
-    "gelu",
-    "silu",
-    "mish",
-    "sigmoid",
-    "log_sigmoid",
-    "tanh",
-    "softplus",
-    "exp",
-    "expm1",
-    "exp2",
-    "log",
-    "log1p",
-    "log2",
-    "log10",
-    "sqrt",
-    "rsqrt",
-    "reciprocal",
-    "square",
-    "abs",
-    "neg",
-    "sign",
-    "sin",
-    "cos",
-    "tan",
-    "atan",
-    "sinh",
-    "cosh",
-    "erf",
-    "floor",
-    "ceil",
-    "round",
-    "trunc",
-    "clamp",
-    "clamp_min",
-    "clamp_max",
-    "threshold",
-    "hardshrink",
-    "softshrink",
-    "acos",
-    "acosh",
-    "asin",
-    "asinh",
-    "atanh",
-    "erfc",
-    "erfinv",
-    "frac",
-    "logit",
-    "sinc",
-    "lgamma",
-)
+
+def is_function(op: object) -> bool:
+    """Whether an op is elementwise arithmetic, a comparison or a choice.
+
+    One or several such ops, of one value and constants of one element, form a chain.
+    """
+    is_elementwise = isinstance(op, SchemaOp) and is_of(op, "elementwise")
+    return is_elementwise and not is_of(op, "movement", "cast")
+
+
+def _is_of_one(cls: type[SchemaOp]) -> bool:
+    """Whether an operator, and not only one of its overloads, is arithmetic of one tensor."""
+    tensors = [argument for argument in cls.SCHEMA.arguments if argument.type.is_tensor]
+    if cls.SCHEMA.overload or len(tensors) != 1 or not is_of(cls, "elementwise"):
+        return False
+    return not is_of(cls, "movement", "cast", "comparison", "choice")
+
+
+OF_ONE = tuple(cls.SCHEMA.operator for cls in OPERATORS if _is_of_one(cls))
 """Functions of one tensor and numbers."""
-_OTHERS = (
-    "aten.pow.Tensor_Scalar",
-    "aten.add.Scalar",
-    "aten.sub.Scalar",
-    "aten.mul.Scalar",
-    "aten.div.Scalar",
-    "aten.rsub.Scalar",
-    "aten.add.Tensor",
-    "aten.sub.Tensor",
-    "aten.mul.Tensor",
-    "aten.div.Tensor",
-    "aten.minimum.default",
-    "aten.maximum.default",
-    "aten.pow.Tensor_Tensor",
-    "aten.pow.Scalar",
-    "aten.remainder.Scalar",
-    "aten.remainder.Tensor",
-    "aten.fmod.Scalar",
-    "aten.fmod.Tensor",
-    "aten.div.Tensor_mode",
-    "aten.div.Scalar_mode",
-    "aten.floor_divide.default",
-    "aten.floor_divide.Scalar",
-    "aten.where.self",
-    "aten.where.ScalarOther",
-    "aten.nan_to_num.default",
-    *(
-        f"aten.{word}.{kind}"
-        for word in "eq ne lt le gt ge".split()
-        for kind in ("Tensor", "Scalar")
-    ),
-)
-FUNCTIONS: tuple[type[SchemaOp], ...] = tuple(
-    op_class(name) for name in (*(f"aten.{name}.default" for name in OF_ONE), *_OTHERS)
-)
-"""Elementwise ops: one or several, of one value and constants of one element, form a chain."""
 
 MOST_OPS = 64
 """The maximum length of a chain."""
@@ -184,7 +108,7 @@ def followed(
         elif isinstance(owner, WeightOp):
             if not is_constant(value):
                 return False
-        elif isinstance(owner, (*FUNCTIONS, DequantizeCast, StorageCast)):
+        elif isinstance(owner, DequantizeCast | StorageCast) or is_function(owner):
             if not all(isinstance(v.type, TensorType) and visit(v) for v in owner.operands):
                 return False
         else:

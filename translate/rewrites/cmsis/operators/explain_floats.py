@@ -17,7 +17,7 @@ from stepwell.ir.diagnostics import node_name, op_name
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import History, Pass, Refusal
 from stepwell.ir.types import element
-from stepwell.translate.quantized.functions import FUNCTIONS
+from stepwell.translate.quantized.functions import is_function
 from stepwell.translate.quantized.recognize import activation, quantized_uses
 from stepwell.translate.rewrites.quant.movement import only_moves
 
@@ -49,7 +49,7 @@ def computes_floats(op: Operation) -> bool:
 
 def reason(op: Operation) -> str:
     """Return why an op that no lowering examined is not int8."""
-    if isinstance(op, FUNCTIONS):
+    if is_function(op):
         tensors = [value for value in op.operands if isinstance(value.type, TensorType)]
         found = [*map(activation, tensors), quantized_uses(op.results[0])]
         for item in found:
