@@ -40,7 +40,11 @@ from stepwell.ir.rewriting.rewrite import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import element
 from stepwell.translate.decompositions.traced import DECOMPOSITIONS
 from stepwell.translate.decompositions.traced.integers import EXACT
-from stepwell.translate.rewrites.calls.decompose_composites import decompositions
+from stepwell.translate.rewrites.calls.decompose_composites import (
+    composite_function,
+    decomposition_of,
+    decompositions,
+)
 from stepwell.translate.rewrites.calls.traced_calls import Trace, trace
 
 
@@ -101,9 +105,9 @@ def _function_of(overload: Any, is_root: bool) -> Callable[..., Any] | None:
         return EXACT[overload]
     if overload in DECOMPOSITIONS:
         return DECOMPOSITIONS[overload]
-    if overload in decompositions():
-        return decompositions()[overload]
-    return getattr(overload, "impl_aten", overload.decompose)
+    is_composite = composite_function(overload) is not None
+    function = decompositions().get(overload) if is_composite else decomposition_of(overload)
+    return function or getattr(overload, "impl_aten", overload.decompose)
 
 
 @functools.cache

@@ -212,6 +212,11 @@ def meant_names(dialect: str) -> tuple[str, ...]:
     return tuple(name for name in _FUNCTIONS if name.startswith(f"{dialect}."))
 
 
+def expression_of(name: str) -> Expression | None:
+    """Return the registered expression of an op by its name."""
+    return _FUNCTIONS.get(name)
+
+
 def meaning(op: Operation) -> Meaning | None:
     """Return the meaning of an op; None if it has none or it depends on more than the op."""
     function = _FUNCTIONS.get(op.name)
@@ -242,7 +247,7 @@ class NotSaid(Exception):
 
 
 def _call(function: Expression, op: Operation) -> Term | None:
-    positional, named = _parameters(function)
+    positional, named = parameters_of(function)
     given = _in_order(op, positional)
     keywords = {name: op if name == "op" else argument(op, name) for name in named}
     try:
@@ -253,7 +258,7 @@ def _call(function: Expression, op: Operation) -> Term | None:
 
 
 @cache
-def _parameters(function: Expression) -> tuple[int, tuple[str, ...]]:
+def parameters_of(function: Expression) -> tuple[int, tuple[str, ...]]:
     """Return the number of positional parameters, and the names of the others."""
     kinds = inspect.signature(function).parameters.values()
     positional = sum(p.kind is p.POSITIONAL_OR_KEYWORD for p in kinds)

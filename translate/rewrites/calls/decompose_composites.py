@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, ClassVar
 
+import torch
 from xdsl.ir import Operation
 
 from stepwell.dialects.aten.op import SchemaOp
@@ -30,6 +31,7 @@ from stepwell.ir.declared.bounds import roundings
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import Bound, Refusal, Rewrite, Rewriter
 from stepwell.translate.decompositions.traced import DECOMPOSITIONS
+from stepwell.translate.decompositions.traced.semantics import semantic_function
 from stepwell.translate.rewrites.calls.recorded_calls import FunctionOf
 from stepwell.translate.rewrites.calls.traced_calls import Trace, trace
 from stepwell.translate.rewrites.constants.fold_constants import is_plain
@@ -61,6 +63,19 @@ def composite_function(overload: Any, is_root: bool = False) -> Callable[..., An
 def decompositions() -> Mapping[Any, Callable[..., Any]]:
     """PyTorch's decompositions, those of the core operator set before the others."""
     return {**torch_private.decomposition_table, **torch_private.core_aten_decompositions()}
+
+
+def decomposition_of(overload: Any) -> Callable[..., Any] | None:
+    """Return PyTorch's decomposition of an operator that is not composite.
+
+    For an operator without one, or with one that only names its kernel (`prims.cosh` of `cosh`),
+    return its declared scalar semantics, if there are any.
+    """
+    function = decompositions().get(overload)
+    name = schema_of(overload).name.partition("::")[2]
+    if function is None or hasattr(torch.ops.prims, name):
+        return semantic_function(overload) or function
+    return function
 
 
 @dataclass(frozen=True)

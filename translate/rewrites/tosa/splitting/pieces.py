@@ -22,7 +22,7 @@ from stepwell.translate.decompositions.traced import DECOMPOSITIONS
 from stepwell.translate.lowerings.lowering import is_step
 from stepwell.translate.rewrites.calls.decompose_composites import (
     composite_function,
-    decompositions,
+    decomposition_of,
 )
 from stepwell.translate.rewrites.calls.traced_calls import INTO_ITSELF
 from stepwell.translate.rewrites.tosa.layout.order import SPLIT, TO_TOSA
@@ -54,7 +54,7 @@ def piece_function(overload: Any, is_root: bool = False) -> Callable[..., Any] |
         return None
     if composed is not None:
         return composed
-    function = composite_function(overload, is_root) or decompositions().get(overload)
+    function = composite_function(overload, is_root) or decomposition_of(overload)
     is_reference = function is not None and function.__module__.startswith("torch._refs")
     return (
         None if is_reference and not is_root else function
