@@ -1,8 +1,8 @@
-"""What an engine's nodes do with special values on each family of CPUs, as measured.
+"""The measured behavior of an engine's nodes on special values, on each family of CPUs.
 
-A dialect of an engine names the table that its kernels were measured into
-(`tools/special_values.py`). A node, dtype or family without an entry is unknown: it may make
-anything of a NaN, an infinity, a zero and a large number.
+A dialect of an engine registers its table of measurements (`tools/special_values.py`). A node,
+dtype or family without an entry is unknown: its result may be anything for a NaN, an infinity, a
+zero and a large number.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Change:
 
 @dataclass(frozen=True)
 class EngineBehavior:
-    """What one node does with special values, on one engine."""
+    """The behavior of one node on special values, on one engine."""
 
     engine: str
     node: str
@@ -82,25 +82,25 @@ class EngineBehavior:
         return tuple(change for change in self.changes if change.is_loss)
 
     def keeps(self, given: Sequence[tuple[float, float, bool]]) -> bool:
-        """Whether it is as PyTorch for operands of these numbers: (least, greatest, may be NaN)."""
+        """Whether no loss concerns operands of these numbers: (least, greatest, may be NaN)."""
         return not any(change.may_meet(given) for change in self.losses)
 
 
 def table_stands_in(engine: str, path: Path) -> None:
-    """Say where the measured behavior of a dialect's nodes is."""
+    """Register the file with the measured behavior of a dialect's nodes."""
     _TABLES[engine] = path
 
 
 def engines() -> tuple[str, ...]:
-    """Every engine of an imported dialect that was measured, by family of CPUs: `xnnpack/avx2`."""
+    """Return the measured engines of imported dialects, by family of CPUs: `xnnpack/avx2`."""
     return tuple(name for path in _TABLES.values() for name in _table(path))
 
 
 def known_engine(engine: str) -> str:
-    """An engine's name.
+    """Return the name of an engine.
 
     Raises:
-        StepwellError: none was measured under this name.
+        StepwellError: no engine of this name was measured.
     """
     if engine not in engines():
         raise StepwellError(
@@ -111,7 +111,7 @@ def known_engine(engine: str) -> str:
 
 @cache
 def engine_behavior(node: str, dtype: str, engine: str) -> EngineBehavior:
-    """What a node does with special values.
+    """Return the behavior of a node on special values.
 
     Args:
         node: the op's name: `xnnpack.exp`; `xnnpack.add clamped` where it limits its result.

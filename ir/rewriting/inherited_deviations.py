@@ -1,4 +1,4 @@
-"""What rewrites of plug-ins bring in without a word: judged on a target's engines as they apply.
+"""Deviations that rewrites of plug-ins inherit from the nodes that they make, found as they apply.
 
 The rewrites of this package are compared with PyTorch on every engine by the suite
 (`tests/numerics/test_engines.py`), so that a lowering does not judge them again.
@@ -17,13 +17,17 @@ from stepwell.ir.rewriting.failures import StepFailure
 from stepwell.ir.rewriting.rewriter import Rewriter
 
 JUDGES: dict[str, Callable[[Program, Collection[str], Sequence[Operation]], Deviation | None]] = {}
-"""By target: what ops made in place of ops of these names lose on its engines, if anything."""
+"""By target: the function (program, names of replaced ops, new ops) → the loss of the new ops.
+
+XNNPACK alone has one. The operators of TOSA have the special values of its specification, which its
+interpretation follows, and those of CMSIS-NN take integers, which have none.
+"""
 
 
 def judged(
     rewrite: Any, root: tuple[str, str | None], where: str | None, rw: Rewriter, program: Program
 ) -> TakenDeviation | None:
-    """What a rewrite of a plug-in, just applied, loses by the ops that it made.
+    """Return the loss of the ops that a rewrite of a plug-in has just made, if there is one.
 
     Raises:
         StepFailure: the mode does not allow it. What was written cannot be taken back, so that the

@@ -46,7 +46,7 @@ def hash_of_prover() -> str:
 
 
 def _code(text: str) -> str:
-    """A Python text without docstrings, comments and layout: no proof depends on them."""
+    """Return a Python text without docstrings, comments and layout, on which no proof depends."""
     tree = ast.parse(text)
     for node in ast.walk(tree):
         body: Any = getattr(node, "body", None)
