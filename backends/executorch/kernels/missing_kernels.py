@@ -78,12 +78,8 @@ def _missing_kernels(
 
     def look(block: Block) -> None:
         for op in block.ops:
-            unsupported = (
-                found
-                for value in (*op.operands, *op.results)
-                if (found := _unsupported(value, bounds))
-            )
-            if lack := next(unsupported, None):
+            lacks = (_unsupported(value, bounds) for value in (*op.operands, *op.results))
+            if lack := next(filter(None, lacks), None):
                 problems.append(Problem(f"{op_name(op)}: {lack[0]}", describe_op(op), lack[1]))
             elif not _can_be_emitted(op, delegates):
                 problems.append(

@@ -109,8 +109,8 @@ def steps_to_npu(accelerator: str, rows: Rows) -> tuple[Step, ...]:
 
 def _refused(program: Program) -> dict[str, str]:
     """Return the model's nodes that Vela refuses, and why; none if it is not installed."""
-    named = [(node_name(op.location), reason) for op, reason in refusals(program)]
-    return {node: reason for node, reason in reversed(named) if node is not None}
+    found = reversed([*refusals(program)])
+    return {node: why for op, why in found if (node := node_name(op.location)) is not None}
 
 
 def _cycles(program: Program) -> int:
