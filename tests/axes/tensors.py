@@ -1,6 +1,5 @@
 """Meanings over tensors of floats: what an op's own meaning is compared with."""
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -10,33 +9,9 @@ from xdsl.ir import Operation
 from stepwell.ir.axes.maps import All, Along, axis_map
 from stepwell.ir.declared.scalar_semantics import Scalar, Term, meaning
 from stepwell.ir.dtypes import torch_dtype
+from stepwell.translate.decompositions.traced.semantics import OF_NUMBERS, OF_TENSORS
 
-FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "negate": torch.neg,
-    "absolute": torch.abs,
-    "not_": torch.logical_not,
-    "invert": torch.bitwise_not,
-    "is_nan": torch.isnan,
-    "add": torch.add,
-    "subtract": torch.sub,
-    "multiply": torch.mul,
-    "divide": torch.div,
-    "quotient": torch.floor_divide,
-    "modulo": torch.remainder,
-    "power": torch.pow,
-    "less": torch.lt,
-    "less_equal": torch.le,
-    "equal": torch.eq,
-    "and_": torch.logical_and,
-    "or_": torch.logical_or,
-    "xor": torch.logical_xor,
-    "where": torch.where,
-    **{
-        name: getattr(torch, name)
-        for name in "exp expm1 log log1p sqrt rsqrt reciprocal sin cos tan tanh erf atan asin acos "
-        "sinh cosh floor ceil round trunc sign minimum maximum".split()
-    },
-}
+FUNCTIONS = {**OF_NUMBERS, **OF_TENSORS}
 FOLDS = {"total": torch.sum, "average": torch.mean, "greatest": torch.amax, "least": torch.amin}
 
 

@@ -7,10 +7,13 @@ import pytest
 import torch
 
 import stepwell.dialects.reduction_semantics  # noqa: F401
+from stepwell.dialects.aten.registry import torch_overload
 from stepwell.ir.declared.families import families_of
 from stepwell.ir.declared.interpretation import Interpreter
-from stepwell.ir.declared.scalar_semantics import PRIMITIVES, meant_names
+from stepwell.ir.declared.scalar_semantics import PRIMITIVES, Term, meaning, meant_names
+from stepwell.translate.decompositions.traced.semantics import semantic_function
 
+from .elementwise_samples import elementwise_samples
 from .samples import SAMPLES
 from .tensors import FOLDS, FUNCTIONS, evaluated
 from .test_axis_maps import method_of, random_value
@@ -79,3 +82,39 @@ FOLDING = {"aten.layer_norm.default", "aten.native_layer_norm.default", "aten.so
 
 def test_every_primitive_is_a_function_here() -> None:
     assert FUNCTIONS.keys() | FOLDS.keys() | {"some", "cast"} == PRIMITIVES.keys()
+
+
+ELEMENTWISE = [
+    s for s in elementwise_samples(()) if is_tried(s) and "xf32>" in s.rpartition("(")[2]
+]
+
+
+@pytest.mark.parametrize("sample", ELEMENTWISE, ids=lambda s: s[5:40])
+def test_an_expression_on_tensors_is_a_decomposition(sample: str) -> None:
+    op, (_, method), _ = last_op(sample)
+    decomposition = semantic_function(torch_overload(type(op)))
+    if decomposition is None:
+        assert "elementwise" not in families_of(op.name)
+        return
+    generator = torch.Generator().manual_seed(1)
+    values: dict[Any, Any] = {a: random_value(a, generator) for a in method.body.block.args}
+    positional, _ = op.bind()
+    for dtype in (torch.float32, torch.float16):
+        for value, number in values.items():
+            values[value] = number.to(dtype) if number.is_floating_point() else number
+        given = [values.get(argument, argument) for argument in positional]
+        expected, found = torch_overload(type(op))(*given), decomposition(*given)
+        if found is NotImplemented:  # A primitive, whose decomposition would be itself.
+            element = meaning(op).element
+            assert all(
+                getattr(x, "value", None) or not isinstance(x, Term) for x in element.operands
+            )
+        else:
+            assert found.dtype == expected.dtype
+            torch.testing.assert_close(found, expected, equal_nan=True)
+
+
+def test_integers_have_no_decomposition_by_an_expression_of_reals() -> None:
+    decomposition = semantic_function(torch.ops.aten.silu.default)
+    assert decomposition is not None
+    assert decomposition(torch.ones(2, dtype=torch.int32)) is NotImplemented

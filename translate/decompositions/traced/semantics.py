@@ -19,7 +19,7 @@ from stepwell.ir.compat.torch.torch_private import schema_of
 from stepwell.ir.declared.families import families_of
 from stepwell.ir.declared.scalar_semantics import Term, expression_of, parameters_of
 
-_OF_NUMBERS: dict[str, Callable[..., Any]] = {
+OF_NUMBERS: dict[str, Callable[..., Any]] = {
     "add": operator.add,
     "subtract": operator.sub,
     "multiply": operator.mul,
@@ -30,7 +30,7 @@ _OF_NUMBERS: dict[str, Callable[..., Any]] = {
     "where": torch.where,
 }
 """Primitives that take a tensor and a number."""
-_OF_TENSORS: dict[str, Callable[..., Any]] = {
+OF_TENSORS: dict[str, Callable[..., Any]] = {
     "absolute": torch.abs,
     "not_": torch.logical_not,
     "is_nan": torch.isnan,
@@ -41,12 +41,14 @@ _OF_TENSORS: dict[str, Callable[..., Any]] = {
     "and_": torch.logical_and,
     "or_": torch.logical_or,
     "xor": torch.logical_xor,
+    "invert": torch.bitwise_not,
     **{
         name: getattr(torch, name)
         for name in "exp expm1 log log1p sqrt rsqrt reciprocal sin cos tan tanh erf atan asin acos "
         "sinh cosh floor ceil round trunc sign minimum maximum".split()
     },
 }
+"""Primitives that take tensors only."""
 
 
 def semantic_function(overload: Any) -> Callable[..., Any] | None:
@@ -91,9 +93,9 @@ def _evaluated(term: Any, known: dict[int, Any], dtype: torch.dtype) -> Any:
         return term
     if id(term) not in known:
         operands = [_evaluated(each, known, dtype) for each in term.operands]
-        function = _OF_NUMBERS.get(term.function)
+        function = OF_NUMBERS.get(term.function)
         if function is None:
-            function = _OF_TENSORS.get(term.function)
+            function = OF_TENSORS.get(term.function)
             operands = [
                 each if isinstance(each, Tensor) else torch.full([], each, dtype=dtype)
                 for each in operands
