@@ -349,7 +349,8 @@ def _answers(work: Callable[[Callable[[Any], None]], None]) -> Iterator[Any]:
 def _is_of_result(failure: str) -> bool:
     """Whether the failure of a test is a wrong or missing result."""
     last = [line for line in failure.splitlines() if line.startswith("E  ")]
-    return "assert_within" in failure or not any("assert " in line for line in last)
+    of_table = re.search(r": not .*: applied \d+ times", failure)
+    return "assert_within" in failure or not (of_table or any("assert " in line for line in last))
 
 
 # --- results -------------------------------------------------------------------------------
@@ -361,12 +362,15 @@ def digest(path: Path) -> str:
 
 
 def digest_of_test(name: str) -> str:
-    """Return a short digest of a test function's source."""
+    """Return a short digest of the source of a test: a function, or a table of cases."""
     file, _, function = name.partition("::")
     words = re.split(r"::|\[", function)
     for node in ast.walk(ast.parse((ROOT / file).read_text())) if (ROOT / file).exists() else ():
-        if isinstance(node, ast.FunctionDef) and node.name in words:
-            return hashlib.sha256(ast.unparse(node.body).encode()).hexdigest()[:16]
+        named = node.name if isinstance(node, ast.FunctionDef) else ""
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            named = node.targets[0].id
+        if named in words:
+            return hashlib.sha256(ast.unparse(node).encode()).hexdigest()[:16]
     return ""
 
 

@@ -6,10 +6,10 @@
         %a = aten.clamp.default(%x: f32[2, 3], -2, -1)
         %y = aten.clamp.default(%a, 0.5, 6)
 
-`test_clamps = cases(RULES, TEXT)` makes a test of each case of this text. A line that is not
+`test_clamps = cases(RULES)(TEXT)` makes a test of each case of this text. A line that is not
 indented starts a case: `rewrite: subject -> outcome`, which is also the test's name.
-`one | other: ` runs each, `one + other: ` both together, and without a name all run together. The
-lines below are the method (`short_ir`); after `- ` starts another method for the same title.
+`one | other: ` runs each, `one + other: ` both together, a module's name all of its rules, and no
+name all that are given. The lines below are the method (`short_ir`); after `- ` starts another method for the same title.
 `; ` separates outcomes:
 
     refused: text       it is not applied, and a reason on record contains this text
@@ -17,6 +17,8 @@ lines below are the method (`short_ir`); after `- ` starts another method for th
     op.name, op.name    the ops of the method afterwards, in order; `nothing` for none
     contains op.name    these ops are among them
     without op.name     these are not
+    2 op.name           this many of them
+    writes text         the text of the method afterwards contains this; `omits text`
     applied             at least once; `applied once` or `applied 2 times` exactly
 
 The result is verified, interpreted and compared with the method, unless `run=False`.
@@ -25,7 +27,7 @@ The result is verified, interpreted and compared with the method, unless `run=Fa
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -34,7 +36,6 @@ import pytest
 from rewrite_runs import Given, applied, queried
 
 _NAMES = re.compile(r"([\w-]+(?: [+|] [\w-]+)*): ")
-_TIMES = re.compile(r"applied(?: (\d+) times)?")
 
 
 @dataclass(frozen=True)
@@ -47,18 +48,21 @@ class Case:
     rewrites: tuple[Given, ...]
 
 
-def cases(*given: Any, run: bool = True) -> Callable[[Case], None]:
-    """Parametrize a test over a table: rewrites, classes or lists of them, and last the text."""
-    *rewrites, text = given
-    rows = list(_read(text, list(_flat(rewrites))))
-    assert len({row.title for row in rows}) == len(rows), "two cases have the same title"
+def cases(*given: Any, run: bool = True) -> Callable[[str], Callable[[Case], None]]:
+    """Return a function from the text of a table to its test, for rewrites, classes or lists."""
 
-    @pytest.mark.parametrize("case", rows, ids=[row.title for row in rows])
-    def test(case: Case) -> None:
-        if problem := _problem(case, run):
-            pytest.fail(f"{case.title}: {problem}", pytrace=False)
+    def table(text: str) -> Callable[[Case], None]:
+        rows = list(_read(text, list(_flat(given))))
+        assert len({row.title for row in rows}) == len(rows), "two cases have the same title"
 
-    return test
+        @pytest.mark.parametrize("case", rows, ids=[row.title for row in rows])
+        def test(case: Case) -> None:
+            if problem := _problem(case, run):
+                pytest.fail(f"{case.title}: {problem}", pytrace=False)
+
+        return test
+
+    return table
 
 
 def _flat(given: Iterable[Any]) -> Iterator[Given]:
@@ -72,10 +76,12 @@ def _flat(given: Iterable[Any]) -> Iterator[Given]:
 
 def _read(text: str, rewrites: list[Given]) -> Iterator[Case]:
     """Yield the cases of a text."""
-    named = {each.name: each for one in rewrites for each in _named(one)}
+    named = dict[str, Given]()
+    for name, each in (pair for one in rewrites for pair in _named(one)):
+        assert _options(each) == _options(named.setdefault(name, each)), f"two are named {name}"
     for block in re.split(r"\n(?=\S)", text.strip("\n")):
         title, _, body = re.sub(r"(?m)^ *#.*\n?", "", block).partition("\n")
-        subject, arrow, outcome = title.rpartition(" -> ")
+        subject, arrow, outcome = title.partition(" -> ")
         assert arrow, f"a case is `subject -> outcome`, not {title!r}"
         match = _NAMES.match(subject)
         groups = [each.split(" + ") for each in match[1].split(" | ")] if match else [[]]
@@ -91,40 +97,63 @@ def _read(text: str, rewrites: list[Given]) -> Iterator[Case]:
                 yield Case(label, outcome, method, tuple(chosen))
 
 
-def _named(given: Given) -> Iterator[Any]:
+def _named(given: Given) -> Iterator[tuple[str, Given]]:
+    """Yield rewrites with their names: a module with that of its file, and its rules."""
     if isinstance(given, ModuleType):
-        yield from (rule() for rule in given.RULES)
+        yield given.__name__.rpartition(".")[2], given
+        for rule in given.RULES:
+            yield (one := rule()).name, one
     else:
-        yield given
+        yield given.name, given
+
+
+def _options(given: Given) -> Any:
+    """The class and options of a rewrite."""
+    options = {name: value for name, value in vars(given).items() if name[0] != "_"}
+    return given if isinstance(given, ModuleType) else (type(given), options)
 
 
 def _problem(case: Case, run: bool) -> str:
     """What differs from the outcome, in a line; empty if nothing does."""
     if run:
         done = applied(case.text, *case.rewrites)
-        count, reasons, ops = done.count, done.reasons, done.ops()
+        found = Found(done.count, done.reasons, done.ops(), done.text)
     else:
         (rewrite,) = case.rewrites
-        (count, reasons), ops = queried(case.text, rewrite), []
-    found = f"applied {count} times, to {', '.join(ops) or 'nothing'}"
-    found += f"; refused: {' | '.join(reasons)}" if reasons else ""
-    met = all(_is_met(each, count, reasons, ops) for each in case.outcome.split("; "))
-    return "" if met else f"found {found}"
+        found = Found(*queried(case.text, rewrite))
+    missed = [each for each in case.outcome.split("; ") if not found.meets(each)]
+    return f"not {'; '.join(missed)}: {found}" if missed else ""
 
 
-def _is_met(outcome: str, count: int, reasons: list[str], ops: list[str]) -> bool:
-    """Whether one outcome is what happened."""
-    kind, _, rest = outcome.partition(" ")
-    if outcome == "applied once":
-        return count == 1
-    if kind == "refused:":
-        return count == 0 and any(rest in reason for reason in reasons)
-    if outcome == "unchanged":
-        return count == 0 and not reasons
-    if match := _TIMES.fullmatch(outcome):
-        return count == int(match[1]) if match[1] else count > 0
-    if kind == "contains":
-        return set(rest.split(", ")) <= {*ops}
-    if kind == "without":
-        return not set(rest.split(", ")) & {*ops}
-    return count > 0 and ops == ([] if outcome == "nothing" else outcome.split(", "))
+@dataclass
+class Found:
+    """What rewrites made of a method."""
+
+    count: int
+    reasons: list[str]
+    ops: Sequence[str] = ()
+    text: str = ""
+
+    def __str__(self) -> str:
+        reasons = f"; refused: {' | '.join(self.reasons)}" if self.reasons else ""
+        return f"applied {self.count} times, to {', '.join(self.ops) or 'nothing'}{reasons}"
+
+    def meets(self, outcome: str) -> bool:
+        """Whether this outcome is what happened."""
+        kind, _, rest = outcome.partition(" ")
+        if kind == "refused:":
+            return not self.count and any(rest in reason for reason in self.reasons)
+        if outcome == "unchanged":
+            return not self.count and not self.reasons
+        if kind == "applied":
+            times = "1" if rest == "once" else rest.removesuffix(" times")
+            return self.count == int(times) if times else self.count > 0
+        if kind in ("contains", "without"):
+            return all((name in self.ops) == (kind == "contains") for name in rest.split(", "))
+        if kind in ("writes", "omits"):
+            return (rest in self.text) == (kind == "writes")
+        if kind.isdigit():
+            return list(self.ops).count(rest) == int(kind)
+        return self.count > 0 and list(self.ops) == (
+            [] if outcome == "nothing" else outcome.split(", ")
+        )

@@ -14,9 +14,7 @@ ALL = {rule.name: rule() for rule in RULES}
 SPECIAL = torch.tensor([float("nan"), float("inf"), float("-inf"), 0.0, -0.0, 0.25, -0.25, 1e-40])
 
 
-test_activations = cases(
-    RULES,
-    """
+test_activations = cases(RULES)("""
 softplus-to-log: half precision -> refused: float32
     %y = aten.softplus.default(%x: f16[2, 3])
 mish-to-quotient: half precision -> refused: float32
@@ -32,15 +30,13 @@ split-celu-scale: half precision -> refused: float32
 split-elu-scale: half precision -> refused: float32
     %y = aten.elu.default(%x: f16[2, 3], 1.0, 2.0)
 glu-to-sigmoid: an axis of unknown length is not halved -> refused: symbolic
-    %a = aten.cat.default([%x: f32[2, s0], %x], 1)
-    %y = aten.glu.default(%a, 1)
+    %a = aten.cat.default([%x: f32[2, s0], %x], 1); %y = aten.glu.default(%a, 1)
 softplus-to-log: another beta -> refused: beta is 2
     %y = aten.softplus.default(%x: f32[2, 3], 2)
 softplus-to-log: a low threshold -> refused: threshold 4
     %y = aten.softplus.default(%x: f32[2, 3], 1, 4)
 hardsigmoid-to-clamp: the gate of a hardswish is left to its recognizer -> unchanged
-    %a = aten.hardsigmoid.default(%x: f32[2, 3])
-    %y = aten.mul.Tensor(%x, %a)
+    %a = aten.hardsigmoid.default(%x: f32[2, 3]); %y = aten.mul.Tensor(%x, %a)
 split-elu-scale: a plain elu -> unchanged
     %y = aten.elu.default(%x: f32[2, 3], 0.5)
 split-elu-scale: a scaled exponent -> refused: input_scale
@@ -48,29 +44,19 @@ split-elu-scale: a scaled exponent -> refused: input_scale
 split-celu-scale: a celu that bends the other way -> refused: bends
     %y = aten.celu.default(%x: f32[2, 3], -1.0)
 recognize-hardswish: the gate of another tensor -> unchanged
-    %a = aten.hardsigmoid.default(%z: f32[2, 3])
-    %y = aten.mul.Tensor(%x: f32[2, 3], %a)
+    %a = aten.hardsigmoid.default(%z: f32[2, 3]); %y = aten.mul.Tensor(%x: f32[2, 3], %a)
 recognize-written-hardswish: another shift -> unchanged
-    %a = aten.add.Scalar(%x: f32[2, 3], 2)
-    %b = aten.clamp.default(%a, 0, 6)
-    %c = aten.div.Scalar(%b, 6)
-    %y = aten.mul.Tensor(%x, %c)
+    %a = aten.add.Scalar(%x: f32[2, 3], 2); %b = aten.clamp.default(%a, 0, 6)
+    %c = aten.div.Scalar(%b, 6); %y = aten.mul.Tensor(%x, %c)
 the quotient may come last -> aten.hardswish.default
-    %a = aten.add.Scalar(%x: f32[2, 3], 3)
-    %b = aten.clamp.default(%a, 0, 6)
-    %c = aten.mul.Tensor(%b, %x)
-    %y = aten.div.Scalar(%c, 6)
+    %a = aten.add.Scalar(%x: f32[2, 3], 3); %b = aten.clamp.default(%a, 0, 6)
+    %c = aten.mul.Tensor(%b, %x); %y = aten.div.Scalar(%c, 6)
 recognize-divided-hardswish: another divisor and another precision -> unchanged
-    - %a = aten.add.Scalar(%x: f64[2, 3], 3)
-      %b = aten.clamp.default(%a, 0, 6)
-      %c = aten.mul.Tensor(%b, %x)
-      %y = aten.div.Scalar(%c, 6)
-    - %a = aten.add.Scalar(%x: f32[2, 3], 3)
-      %b = aten.clamp.default(%a, 0, 6)
-      %c = aten.mul.Tensor(%b, %x)
-      %y = aten.div.Scalar(%c, 5)
-""",
-)
+    - %a = aten.add.Scalar(%x: f64[2, 3], 3); %b = aten.clamp.default(%a, 0, 6)
+      %c = aten.mul.Tensor(%b, %x); %y = aten.div.Scalar(%c, 6)
+    - %a = aten.add.Scalar(%x: f32[2, 3], 3); %b = aten.clamp.default(%a, 0, 6)
+      %c = aten.mul.Tensor(%b, %x); %y = aten.div.Scalar(%c, 5)
+""")
 
 
 def test_mish_of_a_large_negative_number_is_right_to_its_own_size():

@@ -18,9 +18,7 @@ def linear(value: str, name: str = "y") -> str:
     return f"%{name} = aten.linear.default(%{value}, %w) : ({X}, tensor<3x4xf32>) -> {Y}"
 
 
-test_fold_affine_into_layer = cases(
-    FoldAffineIntoLayer,
-    """
+test_fold_affine_into_layer = cases(FoldAffineIntoLayer)("""
 scale and shift go into weight and bias -> aten.linear.default
     %s = aten.mul.Tensor(%x: f32[2, 4], %g: weight f32[4])
     %t = aten.add.Tensor(%s, %b: weight f32[4])
@@ -35,21 +33,16 @@ a shift times alpha -> unchanged
     %s = aten.add.Tensor(%x: f32[2, 4], %b: weight f32[4], alpha=2)
     %y = aten.linear.default(%s, %w: weight f32[3, 4])
 a scaled value with another reader -> refused: nothing is saved
-    %s = aten.mul.Tensor(%x: f32[2, 4], %g: weight f32[4])
-    %n = aten.neg.default(%s)
-    %l = aten.linear.default(%n, %w: weight f32[3, 4])
-    %k = aten.linear.default(%s, %w)
+    %s = aten.mul.Tensor(%x: f32[2, 4], %g: weight f32[4]); %n = aten.neg.default(%s)
+    %l = aten.linear.default(%n, %w: weight f32[3, 4]); %k = aten.linear.default(%s, %w)
     %y = aten.add.Tensor(%k, %l)
 a shifted value with another reader -> refused: nothing is saved
-    %t = aten.add.Tensor(%x: f32[2, 4], %b: weight f32[4])
-    %n = aten.neg.default(%t)
-    %l = aten.linear.default(%n, %w: weight f32[3, 4])
-    %k = aten.linear.default(%t, %w)
+    %t = aten.add.Tensor(%x: f32[2, 4], %b: weight f32[4]); %n = aten.neg.default(%t)
+    %l = aten.linear.default(%n, %w: weight f32[3, 4]); %k = aten.linear.default(%t, %w)
     %y = aten.add.Tensor(%k, %l)
 a scaled value that is also a weight -> refused: nothing is saved
     %s = aten.mul.Tensor(%x: f32[4, 4], %g: weight f32[4])
-    %k = aten.linear.default(%s, %v: weight f32[4, 4])
-    %y = aten.linear.default(%k, %s)
+    %k = aten.linear.default(%s, %v: weight f32[4, 4]); %y = aten.linear.default(%k, %s)
 a weight computed at run time takes no scale -> refused: weight is computed at run time
     %s = aten.mul.Tensor(%x: f32[2, 4], %g: weight f32[4])
     %y = aten.linear.default(%s, %w: f32[3, 4])
@@ -64,10 +57,8 @@ a layer without output features takes no shift -> refused: vector
     %y = aten.linear.default(%t, %w: weight f32[4])
 a table that an embedding reads too takes no scale -> refused: kept twice
     %x = aten.embedding.default(%w: weight f32[3, 4], %i: i64[2])
-    %s = aten.mul.Tensor(%x, %g: weight f32[4])
-    %y = aten.linear.default(%s, %w)
-""",
-)
+    %s = aten.mul.Tensor(%x, %g: weight f32[4]); %y = aten.linear.default(%s, %w)
+""")
 
 
 def test_three_layers_that_read_one_normalized_value_each_take_the_whole_of_it(
@@ -84,17 +75,10 @@ def test_three_layers_that_read_one_normalized_value_each_take_the_whole_of_it(
     assert "aten.mul.Tensor" not in done.ops()
 
 
-def test_a_scale_read_elsewhere_stays_and_the_shift_goes(apply: Any) -> None:
-    done = apply(
-        """
-        %s = aten.mul.Tensor(%x: f32[2, 4], %g: weight f32[4])
-        %t = aten.add.Tensor(%s, %b: weight f32[4])
-        %z = aten.neg.default(%s)
-        %l = aten.linear.default(%t, %w: weight f32[3, 4])
-        %m = aten.linear.default(%z, %w)
-        %y = aten.add.Tensor(%l, %m)
-        """,
-        FoldAffineIntoLayer(),
-    )
-    assert done.ops().count("aten.mul.Tensor") == 1
-    assert done.count == 1 and "#scale_columns" not in done.text
+test_fold_affine_into_layer_together = cases(FoldAffineIntoLayer)("""
+a scale read elsewhere stays and the shift goes -> 1 aten.mul.Tensor; applied once; omits #scale_columns
+    %s = aten.mul.Tensor(%x: f32[2, 4], %g: weight f32[4])
+    %t = aten.add.Tensor(%s, %b: weight f32[4]); %z = aten.neg.default(%s)
+    %l = aten.linear.default(%t, %w: weight f32[3, 4]); %m = aten.linear.default(%z, %w)
+    %y = aten.add.Tensor(%l, %m)
+""")

@@ -116,10 +116,7 @@ def test_rows_of_infinities_and_nans_are_what_they_were(apply: Any, method: Any,
     )
 
 
-test_guard_softmax_in_floats = cases(
-    attention,
-    """
+test_guard_softmax_in_floats = cases(attention)("""
 guard-softmax-in-floats: halves have other largest numbers -> refused: float32
     %y = aten._safe_softmax.default(%s: f16[1, 2], 1)
-""",
-)
+""")

@@ -18,45 +18,31 @@ def sliced(how: str, given: str, made: str) -> str:
     return f"%y = aten.slice.Tensor(%v, {how}) : ({given}{more}) -> {made}"
 
 
-test_hoist_slice_over_layout = cases(
-    hoist_slice_over_layout,
-    """
+test_hoist_slice_over_layout = cases(hoist_slice_over_layout)("""
 the leading part of an axis is cut before the view -> aten.slice.Tensor, aten.view.default
-    %v = aten.view.default(%x: f32[4, 6], [4, 2, 3])
-    %y = aten.slice.Tensor(%v, 1, 1, 2)
+    %v = aten.view.default(%x: f32[4, 6], [4, 2, 3]); %y = aten.slice.Tensor(%v, 1, 1, 2)
 an axis without elements behind it has no leading part -> refused: leading
-    %v = aten.view.default(%x: f32[4, 0], [4, 0, 1])
-    %y = aten.slice.Tensor(%v, 0, 0, 2)
+    %v = aten.view.default(%x: f32[4, 0], [4, 0, 1]); %y = aten.slice.Tensor(%v, 0, 0, 2)
 a slice of a symbolic axis -> unchanged
-    %v = aten.permute.default(%x: f32[n, 6], [1, 0])
-    %y = aten.slice.Tensor(%v, 1, 0, 2)
+    %v = aten.permute.default(%x: f32[n, 6], [1, 0]); %y = aten.slice.Tensor(%v, 1, 0, 2)
 a slice to nothing of a symbolic length -> refused: empty
-    %v = aten.view.default(%x: f32[n, 6], [-1, 2, 3])
-    %y = aten.slice.Tensor(%v, 1, 0, 0)
+    %v = aten.view.default(%x: f32[n, 6], [-1, 2, 3]); %y = aten.slice.Tensor(%v, 1, 0, 0)
 a view that is read whole too keeps its slices -> unchanged
-    %v = aten.view.default(%x: f32[4, 6], [4, 2, 3])
-    %s = aten.slice.Tensor(%v, 1, 1, 2)
+    %v = aten.view.default(%x: f32[4, 6], [4, 2, 3]); %s = aten.slice.Tensor(%v, 1, 1, 2)
     %y = aten.add.Tensor(%v, %s)
 parts that are together the whole are cut where they are -> refused: no less would
     # Each would be permuted for itself: no less is moved.
-    %v = aten.permute.default(%x: f32[4, 6], [1, 0])
-    %a = aten.slice.Tensor(%v, 0, 0, 3)
-    %b = aten.slice.Tensor(%v, 0, 3, 6)
-    %y = aten.sub.Tensor(%a, %b)
+    %v = aten.permute.default(%x: f32[4, 6], [1, 0]); %a = aten.slice.Tensor(%v, 0, 0, 3)
+    %b = aten.slice.Tensor(%v, 0, 3, 6); %y = aten.sub.Tensor(%a, %b)
 parts of a layers outputs are cut ahead of a permute -> applied 2 times
     %l = aten.linear.default(%i: f32[4, 5], %w: weight f32[6, 5])
-    %v = aten.permute.default(%l, [1, 0])
-    %a = aten.slice.Tensor(%v, 0, 0, 3)
-    %b = aten.slice.Tensor(%v, 0, 3, 6)
-    %y = aten.sub.Tensor(%a, %b)
+    %v = aten.permute.default(%l, [1, 0]); %a = aten.slice.Tensor(%v, 0, 0, 3)
+    %b = aten.slice.Tensor(%v, 0, 3, 6); %y = aten.sub.Tensor(%a, %b)
 a part of what is laid out whole elsewhere is cut where it is -> refused: no less would
     # Keys of an attention in blocks: one block reads some of them, another all.
-    %v = aten.permute.default(%x: f32[4, 6], [1, 0])
-    %a = aten.slice.Tensor(%v, 0, 0, 1)
-    %w = aten.permute.default(%x, [1, 0])
-    %y = aten.sub.Tensor(%w, %a)
-""",
-)
+    %v = aten.permute.default(%x: f32[4, 6], [1, 0]); %a = aten.slice.Tensor(%v, 0, 0, 1)
+    %w = aten.permute.default(%x, [1, 0]); %y = aten.sub.Tensor(%w, %a)
+""")
 
 
 NEAR_MISSES = {

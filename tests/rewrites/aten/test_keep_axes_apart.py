@@ -43,41 +43,28 @@ def test_the_merge_sinks_below(
     assert len(views) == 1 and str(views[0].results[0].type) == str(last.results[0].type)
 
 
-test_keep_axes_apart = cases(
-    KeepAxesApart,
-    AttendFromImage,
-    """
+test_keep_axes_apart = cases(KeepAxesApart, AttendFromImage)("""
 keep-axes-apart: along the places -> unchanged
     %r = aten.view.default(%x: f32[1, h, w, 4], [1, -1, 4])
-    %z = aten._softmax.default(%r, 1, false)
-    %y = aten.neg.default(%z)
+    %z = aten._softmax.default(%r, 1, false); %y = aten.neg.default(%z)
 keep-axes-apart: beside other rows -> unchanged
     %r = aten.view.default(%x: f32[1, h, w, 4], [1, -1, 4])
-    %z = aten._softmax.default(%r, 1, false)
-    %u = aten.add.Tensor(%r, %z)
+    %z = aten._softmax.default(%r, 1, false); %u = aten.add.Tensor(%r, %z)
     %y = aten.neg.default(%u)
 keep-axes-apart: a number for each place -> unchanged
     %r = aten.view.default(%x: f32[1, h, w, 4], [1, -1, 4])
-    %z = aten._softmax.default(%r, 1, false)
-    %c = aten.slice.Tensor(%z, 2, 0, 1, 1)
-    %u = aten.mul.Tensor(%r, %c)
-    %y = aten.neg.default(%u)
+    %z = aten._softmax.default(%r, 1, false); %c = aten.slice.Tensor(%z, 2, 0, 1, 1)
+    %u = aten.mul.Tensor(%r, %c); %y = aten.neg.default(%u)
 keep-axes-apart: a merge of one symbolic size -> unchanged
-    %r = aten.view.default(%x: f32[1, h, 3, 4], [1, -1, 4])
-    %y = aten.gelu.default(%r)
+    %r = aten.view.default(%x: f32[1, h, 3, 4], [1, -1, 4]); %y = aten.gelu.default(%r)
 attend-from-image: a mask of places -> refused: a mask selects
     %q = aten.view.default(%x: f32[1, h, w, 4], [1, 1, -1, 4])
     %y = aten.scaled_dot_product_attention.default(%q, %k: f32[1, 1, n, 4], %k, none, 0.0, true)
-""",
-)
+""")
 
 
-def test_one_head_needs_no_slices(apply: Any) -> None:
-    done = apply(
-        """
-        %q = aten.view.default(%x: f32[1, h, w, 4], [1, 1, -1, 4])
-        %y = aten.scaled_dot_product_attention.default(%q, %k: f32[1, 1, n, 4], %k)
-        """,
-        AttendFromImage(),
-    )
-    assert done.count == 1 and "aten.slice" not in str(done.program)
+test_keep_axes_apart_together = cases(AttendFromImage)("""
+one head needs no slices -> applied once; omits aten.slice
+    %q = aten.view.default(%x: f32[1, h, w, 4], [1, 1, -1, 4])
+    %y = aten.scaled_dot_product_attention.default(%q, %k: f32[1, 1, n, 4], %k)
+""")

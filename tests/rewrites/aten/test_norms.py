@@ -7,12 +7,9 @@ from stepwell.translate.decompositions import norms
 
 RULES = (*canonical.RULES, *norms.RULES.named("rms-norm-to-means", "plain-rms-norm-to-means"))
 
-test_norms = cases(
-    RULES,
-    """
+test_norms = cases(RULES)("""
 native-layer-norm-to-layer-norm: statistics that are used keep the op -> refused: training
-    %a, %y, %r = aten.native_layer_norm.default(%x: f32[2, 3], [3], none, none, 1e-05)
-    return %y
+    %a, %y, %r = aten.native_layer_norm.default(%x: f32[2, 3], [3], none, none, 1e-05); return %y
 a native group norm is a group norm -> aten.group_norm.default
     %y, %m, %r = aten.native_group_norm.default(%x: f32[2, 4, 6], %w: f32[4], none, 2, 4, 6, 2, 1e-05)
     return %y
@@ -37,7 +34,5 @@ plain-rms-norm-to-means: half precision -> refused: float32
 a missing epsilon is that of the dtype -> aten.mul.Tensor, aten.mean.dim, aten.add.Scalar, aten.rsqrt.default, aten.mul.Tensor
     %y = aten.rms_norm.default(%x: f32[2, 3], [2, 3])
 fused-rms-norm-to-rms-norm: a root that is used keeps the op -> refused: training
-    %a, %y = aten._fused_rms_norm.default(%x: f32[2, 6], [6], none, 1e-05)
-    return %y
-""",
-)
+    %a, %y = aten._fused_rms_norm.default(%x: f32[2, 6], [6], none, 1e-05); return %y
+""")

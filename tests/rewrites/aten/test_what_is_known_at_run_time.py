@@ -53,13 +53,7 @@ def test_a_number_that_is_not_written_down_is_none_to_rewrite_with(
     refused(text, rewrite, reason)
 
 
-test_what_is_known_at_run_time = cases(
-    slices,
-    norms,
-    views,
-    statistics,
-    products,
-    """
+test_what_is_known_at_run_time = cases(slices, norms, views, statistics, products)("""
 normalize-slice: an axis of unknown length -> refused: size s0
     %y = aten.narrow.default(%x: f32[s0, 3], 0, -2, 2)
 instance-norm-to-group-norm: an axis of unknown length -> refused: channels
@@ -89,5 +83,4 @@ variance-to-means: the open size of an empty tensor cannot be left to a view -> 
 split-to-slices: parts of unknown length are cut at run time -> aten.slice.Tensor
     %y, %a = aten.split_with_sizes.default(%x: f32[7], [2, %n: int<s0>]) -> (f32[2], f32[s0])
     return %y
-""",
-)
+""")

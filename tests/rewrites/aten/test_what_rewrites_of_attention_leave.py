@@ -108,19 +108,13 @@ def test_where_nothing_is_nan_nothing_is_lost(asked: Any, written: Any, name: st
     assert asked(written(*lines), rewrite, "xnnpack", numerics="strict") == (1, [])
 
 
-test_what_rewrites_of_attention_leave = cases(
-    RecognizeAttention,
-    """
+test_what_rewrites_of_attention_leave = cases(RecognizeAttention)("""
 what is no scale stays in front of attention -> aten.mul.Scalar, aten.permute.default, aten.scaled_dot_product_attention.default
     %s = aten.mul.Scalar(%q: i32[1, 2, 4, 8], 0.5)
-    %c = aten.matmul.default(%s, %k: f32[1, 2, 8, 4])
-    %w = aten._softmax.default(%c, -1, false)
+    %c = aten.matmul.default(%s, %k: f32[1, 2, 8, 4]); %w = aten._softmax.default(%c, -1, false)
     %y = aten.matmul.default(%w, %v: f32[1, 2, 4, 8])
 a number of run time -> aten.sym_size.int, aten.mul.Scalar, aten.permute.default, aten.scaled_dot_product_attention.default
-    %n = aten.sym_size.int(%q: f32[1, 2, 4, 8], 1)
-    %s = aten.mul.Scalar(%q, %n)
-    %c = aten.matmul.default(%s, %k: f32[1, 2, 8, 4])
-    %w = aten._softmax.default(%c, -1, false)
+    %n = aten.sym_size.int(%q: f32[1, 2, 4, 8], 1); %s = aten.mul.Scalar(%q, %n)
+    %c = aten.matmul.default(%s, %k: f32[1, 2, 8, 4]); %w = aten._softmax.default(%c, -1, false)
     %y = aten.matmul.default(%w, %v: f32[1, 2, 4, 8])
-""",
-)
+""")

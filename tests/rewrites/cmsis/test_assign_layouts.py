@@ -90,9 +90,7 @@ def test_a_concatenation_runs_along_the_dimension_where_it_lies(
     assert "cmsis.transpose" not in placed(apply, text)
 
 
-test_assign_layouts = cases(
-    AssignLayouts,
-    """
+test_assign_layouts = cases(AssignLayouts)("""
 beside another operand it -> unchanged
     - %a: i8[2, 3, 4]
       %s = cmsis.transpose(%a) {perm = array<i64: 0, 2, 1>} : (i8[2, 3, 4]) -> i8[2, 4, 3]
@@ -123,5 +121,4 @@ beside an empty constant of another rank it -> unchanged
     %r = quant.scast(%s) -> i8[3, 2]; %e = quant.scast(%es: weight "e" i8[0]) -> i8<0.5>[0]
     %er = quant.scast(%e) -> i8[0]; %v = aten.cat.default([%r, %er])
     %y = quant.scast(%v) -> i8<0.5>[3, 2]
-""",
-)
+""")

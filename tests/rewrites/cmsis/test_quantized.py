@@ -65,10 +65,7 @@ def test_a_clamp_narrows_the_range(
     assert f"activation_max = {high} : i64" in done.text
 
 
-test_quantized = cases(
-    layers,
-    elementwise,
-    """
+test_quantized = cases(layers, elementwise)("""
 lower-linear: a use as a float keeps the float -> refused: used as a float by aten.tanh.default
     %w = quant.scast(%ws: weight "w" i8[3, 4]) -> i8<0.25>[3, 4]; %wr = quant.dcast(%w)
     %xr = quant.dcast(%x: i8<0.5:3>[2, 4]); %z = aten.linear.default(%xr, %wr)
@@ -140,8 +137,7 @@ lower-linear: an operand quantized as it comes keeps the float -> refused: scale
     %q = quantized_decomposed.quantize_per_tensor.tensor(%x, %s, %p, -128, 127, i8)
     %xr = quantized_decomposed.dequantize_per_tensor.tensor(%q, %s, %p, -128, 127, i8)
     %z = aten.linear.default(%xr, %wr); %y = quant.qcast(%z) -> i8<1.0>[2, 3]
-""",
-)
+""")
 
 
 def stored_bias(numbers: str, words: Any) -> tuple[str, ...]:

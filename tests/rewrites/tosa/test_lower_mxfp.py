@@ -42,11 +42,7 @@ def convolution(
 """
 
 
-test_lower_mxfp = cases(
-    LINEAR,
-    CONV2D,
-    QUANTIZE,
-    """
+test_lower_mxfp = cases(LINEAR, CONV2D, QUANTIZE)("""
 lower-mx-linear-to-tosa: a layer of doubles -> refused: TOSA has no element type float64
     %y = stepwell_mx.linear.default(%x: f64[2, 64], %w: weight f64[3, 64], none, "fp8e4m3", "fp8e4m3", "operators")
 lower-mx-conv2d-to-tosa: rows that no window reads are cut off -> tosa.transpose, tosa.const_shape, tosa.const_shape, tosa.slice, tosa.const_shape, tosa.const_shape, tosa.slice, tosa.cast, tosa.const, tosa.conv2d, tosa.transpose
@@ -59,8 +55,7 @@ lower-mx-conv2d-to-tosa: a convolution of either form lowers -> tosa.transpose, 
     %y = stepwell_mx.conv2d.default(%x: f32[1, 32, 5, 5], %w: weight f32[8, 32, 3, 3], none, [1, 1], [0, 0], [1, 1], 1, "fp6e2m3", "fp6e2m3", "operators")
 lower-mx-quantize-to-tosa: rounding of doubles -> refused: TOSA has no element type float64
     %y = stepwell_mx.quantize_dequantize.default(%x: f64[2, 32], "fp4e2m1")
-""",
-)
+""")
 
 
 def test_sums_in_bf16_of_other_floats_are_refused(programs: Any) -> None:

@@ -4,9 +4,7 @@ from rewrite_cases import cases
 
 from stepwell.translate.lowerings.tosa import borders
 
-test_lower_quantized_casts = cases(
-    borders,
-    """
+test_lower_quantized_casts = cases(borders)("""
 no elements -> refused: no empty tensors
     %y = quant.qcast(%x: f32[0, 3]) -> i8<0.5>[0, 3]
 what tosa does not quantize -> refused: TOSA has no element type float64
@@ -21,13 +19,10 @@ zero points along an axis -> refused: one zero point
     %y = quant.qcast(%x: f32[2, 3]) -> i8<:0, {0.5:1, 0.25:2}>[2, 3]
 unsigned integers as reals -> refused: TOSA has no uint8
     %y = quant.dcast(%x: !quant.uniform<u8:f32, 0.5>[3])
-""",
-)
+""")
 
 
-test_lower_quantized_casts_together = cases(
-    borders,
-    """
+test_lower_quantized_casts_together = cases(borders)("""
 a zero point -> applied 2 times; tosa.mul, tosa.cast, tosa.rescale, tosa.cast, tosa.sub, tosa.mul
     %q = quant.qcast(%x: f32[2, 3]) -> i8<0.1:-5>[2, 3]; %y = quant.dcast(%q)
 a narrow range -> applied 2 times; tosa.mul, tosa.cast, tosa.rescale, tosa.clamp, tosa.cast, tosa.sub, tosa.mul
@@ -42,5 +37,4 @@ reals of the integers are the same to the bit -> applied 2 times; tosa.cast, tos
     %q = quant.qcast(%x: f16[2, 3]) -> !quant.uniform<i8:f16, 0.1:3>[2, 3]; %y = quant.dcast(%q)
 zero points along an axis are subtracted -> quant.scast, tosa.cast, tosa.sub, tosa.mul
     %y = quant.dcast(%x: i8<:0, {0.5:1, 0.25:2}>[2, 3])
-""",
-)
+""")

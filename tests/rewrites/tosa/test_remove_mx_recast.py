@@ -69,9 +69,7 @@ def test_numbers_that_may_round_to_inf_are_cast_again(refused: Any, small: str) 
     refused(text(small), RemoveMxRecast(), "near the largest float32")
 
 
-test_remove_mx_recast = cases(
-    RemoveMxRecast,
-    """
+test_remove_mx_recast = cases(RemoveMxRecast)("""
 bf16 values are cast again -> refused: bf16 does not hold
     %b = tosa.tanh(%x: f32[1, 2, 32])
     %v2, %v3 = tosa.cast_to_block_scaled %b {block_size = BLOCK_SIZE_32} : (f32[1, 2, 32]) -> (f8E4M3FN[1, 2, 32], f8E8M0FNU[1, 2, 1])
@@ -89,8 +87,7 @@ codes that come from outside are cast again -> unchanged
     %v4, %v5 = tosa.cast_to_block_scaled %y {block_size = BLOCK_SIZE_32} : (f32[1, 32]) -> (f8E4M3FN[1, 32], f8E8M0FNU[1, 1])
     %v6 = tosa.cast_from_block_scaled %v2, %v5 {block_size = BLOCK_SIZE_32} : (f8E4M3FN[1, 32], f8E8M0FNU[1, 1]) -> f32[1, 32]
     %v7, %v8 = tosa.cast_to_block_scaled %v6 {block_size = BLOCK_SIZE_32} : (f32[1, 32]) -> (f8E4M3FN[1, 32], f8E8M0FNU[1, 1])
-""",
-)
+""")
 
 
 def test_a_block_scaled_input_is_cast_again(programs: Any) -> None:

@@ -60,7 +60,7 @@ test_what_integers_leave = cases(
     FoldQuantizedConstant,
     ComposeByteFunctions,
     HoistRescaleOverMaximum,
-    """
+)("""
 lower-int8-reduction: a mean of images -> refused: which a pool computes
     %xr = quant.dcast(%x: i8<0.5:3>[1, 2, 3, 3]); %z = aten.mean.dim(%xr, [2, 3], true)
     %y = quant.qcast(%z) -> i8<1.0>[1, 2, 1, 1]
@@ -241,8 +241,7 @@ hoist-rescale-over-maximum: a row that is rescaled to other bits -> refused: not
     %h = tosa.rescale %x, %m, %s, %z_i8, %z_i16 {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (i8[2, 4], i32[1], i8[1], i8[1], i16[1]) -> i16[2, 4]
     %z_i32: constant "z_i32#zeros" i32[1]
     %q = tosa.rescale %g, %m, %s, %z_i8, %z_i32 {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (i8[2, 1], i32[1], i8[1], i8[1], i32[1]) -> i32[2, 1]
-    %r = tosa.cast(%h) -> i32[2, 4]
-    %y = tosa.sub(%r, %q)
+    %r = tosa.cast(%h) -> i32[2, 4]; %y = tosa.sub(%r, %q)
 hoist-rescale-over-maximum: a row that is rounded otherwise -> refused: nothing rescales the row by the same numbers
     %x: i8[2, 4]; %g = tosa.reduce_max %x {axis = 1 : i32} : (i8[2, 4]) -> i8[2, 1]
     %m: constant "m#ones" i32[1], %s: constant "s#ones" i8[1], %z_i8: constant "z_i8#zeros" i8[1], %z_i32: constant "z_i32#zeros" i32[1]
@@ -253,8 +252,7 @@ hoist-rescale-over-maximum: a row that only moves -> refused: nothing rescales t
     %x: i8[2, 4]; %g = tosa.reduce_max %x {axis = 1 : i32} : (i8[2, 4]) -> i8[2, 1]
     %m: constant "m#ones" i32[1], %s: constant "s#ones" i8[1], %z_i8: constant "z_i8#zeros" i8[1], %z_i32: constant "z_i32#zeros" i32[1]
     %q = tosa.rescale %g, %m, %s, %z_i8, %z_i32 {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (i8[2, 1], i32[1], i8[1], i8[1], i32[1]) -> i32[2, 1]
-    %r = tosa.cast(%x) -> i32[2, 4]
-    %y = tosa.sub(%r, %q)
+    %r = tosa.cast(%x) -> i32[2, 4]; %y = tosa.sub(%r, %q)
 hoist-rescale-over-maximum: factors of run time -> refused: nothing rescales the row by the same numbers
     %x: i8[2, 4]; %g = tosa.reduce_max %x {axis = 1 : i32} : (i8[2, 4]) -> i8[2, 1]
     %k: i32[1], %s: constant "s#ones" i8[1], %z_i8: constant "z_i8#zeros" i8[1], %z_i32: constant "z_i32#zeros" i32[1]
@@ -299,14 +297,10 @@ lower-int8-pool: an average of 16 bits -> quant.scast, tosa.transpose, tosa.avg_
 lower-int8-pool: an average of an image of any width rounds once -> quant.scast, tosa.transpose, tosa.depthwise_conv2d, tosa.rescale, tosa.transpose, quant.scast
     %xr = quant.dcast(%x: i8<0.5>[1, 1, 6, s0]); %z = aten.avg_pool2d.default(%xr, [2, 2], [1, 1])
     %y = quant.qcast(%z) -> i8<0.01>[1, 1, 5, s0 - 1]
-""",
-)
+""")
 
 
-test_what_integers_leave_unrun = cases(
-    step(int8_linear),
-    ChooseStoredIntegers,
-    """
+test_what_integers_leave_unrun = cases(step(int8_linear), ChooseStoredIntegers, run=False)("""
 lower-int8-linear: a layer of rows of no stated number -> refused: not even as an expression
     %xr = quant.dcast(%x: i8<0.5:3>[?, 4]) -> f32[?, 4]
     %t = quant.scast(%n: constant i8[3, 4]) -> i8<0.1>[3, 4]; %c = quant.dcast(%t)
@@ -314,9 +308,7 @@ lower-int8-linear: a layer of rows of no stated number -> refused: not even as a
 choose-stored-integers: rows chosen of no stated number -> refused: not even as an expression
     %a = quant.dcast(%x: i8<0.5>[s0, 4])
     %y = aten.gather.default(%a, 0, %i: i64[?, 2]) -> f32[?, 2]
-""",
-    run=False,
-)
+""")
 
 
 @pytest.mark.parametrize("function", ["mul.Tensor", "sub.Tensor"])

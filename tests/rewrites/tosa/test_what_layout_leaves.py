@@ -32,86 +32,62 @@ def reshape(name: str, source: str, given: str, made: str, held: str = "f32") ->
 SINK_ADDED_AXES, SINK_RESHAPE = (rule() for rule in SINKS)
 
 
-test_what_layout_leaves = cases(
-    HoistReshapeOverSlice,
-    RULES,
-    SINKS,
-    SimplifyTranspose,
-    """
+test_what_layout_leaves = cases(HoistReshapeOverSlice, RULES, SINKS, SimplifyTranspose)("""
 hoist-reshape-over-slice: a reshape of no slice -> unchanged
     %x: f32[2, 3]; %a = tosa.transpose %x {perms = array<i32: 1, 0>} : (f32[2, 3]) -> f32[3, 2]
     %y = tosa.reshape(%a, [6])
 hoist-reshape-over-slice: a slice of unknown rows -> refused: the shape is not known
     %x: f32[?, 4]; %a = tosa.transpose %x {perms = array<i32: 1, 0>} : (f32[?, 4]) -> f32[4, ?]
-    %c = tosa.slice(%a, [0, 0], [2, 5])
-    %y = tosa.reshape(%c, [10])
+    %c = tosa.slice(%a, [0, 0], [2, 5]); %y = tosa.reshape(%c, [10])
 hoist-reshape-over-slice: a slice that starts at run time -> refused: not of the leading axis alone
     %x: f32[s0, 3]; %d = tosa.dim %x {axis = 0 : i32} : (f32[s0, 3]) -> !tosa.shape<1>
     %v: f32[2, 4]; %a = tosa.transpose %v {perms = array<i32: 1, 0>} : (f32[2, 4]) -> f32[4, 2]
-    %f = tosa.reshape(%a, [8])
-    %c = tosa.slice(%f, %d, [3])
-    %y = tosa.reshape(%c, [1, 3])
+    %f = tosa.reshape(%a, [8]); %c = tosa.slice(%f, %d, [3]); %y = tosa.reshape(%c, [1, 3])
 hoist-reshape-over-slice: a slice of columns -> refused: not of the leading axis alone
     %x: f32[2, 3]; %a = tosa.transpose %x {perms = array<i32: 1, 0>} : (f32[2, 3]) -> f32[3, 2]
-    %c = tosa.slice(%a, [0, 0], [3, 1])
-    %y = tosa.reshape(%c, [3])
+    %c = tosa.slice(%a, [0, 0], [3, 1]); %y = tosa.reshape(%c, [3])
 hoist-reshape-over-slice: a slice of what lies as it does -> refused: not a reshape or transpose
-    %c = tosa.slice(%x: f32[4, 2], [0, 0], [2, 2])
-    %y = tosa.reshape(%c, [4])
+    %c = tosa.slice(%x: f32[4, 2], [0, 0], [2, 2]); %y = tosa.reshape(%c, [4])
 hoist-reshape-over-slice: a scalar -> refused: the result is a scalar
     %x: f32[1, 4]; %a = tosa.transpose %x {perms = array<i32: 1, 0>} : (f32[1, 4]) -> f32[4, 1]
-    %c = tosa.slice(%a, [0, 0], [1, 1])
-    %y = tosa.reshape(%c, [])
+    %c = tosa.slice(%a, [0, 0], [1, 1]); %y = tosa.reshape(%c, [])
 hoist-reshape-over-slice: a start within a row -> refused: does not start at a row
     %x: f32[3, 4]; %a = tosa.transpose %x {perms = array<i32: 1, 0>} : (f32[3, 4]) -> f32[4, 3]
-    %c = tosa.slice(%a, [1, 0], [2, 3])
-    %y = tosa.reshape(%c, [1, 6])
+    %c = tosa.slice(%a, [1, 0], [2, 3]); %y = tosa.reshape(%c, [1, 6])
 hoist-reshape-over-slice: an end within a row -> refused: does not start at a row
     %x: f32[3, 3]; %a = tosa.transpose %x {perms = array<i32: 1, 0>} : (f32[3, 3]) -> f32[3, 3]
-    %c = tosa.slice(%a, [0, 0], [2, 3])
-    %y = tosa.reshape(%c, [1, 6])
+    %c = tosa.slice(%a, [0, 0], [2, 3]); %y = tosa.reshape(%c, [1, 6])
 merge-transposes: transposes of unknown rows -> refused: the shape is not known
     %x: f32[?, 4]; %a = tosa.transpose %x {perms = array<i32: 1, 0>} : (f32[?, 4]) -> f32[4, ?]
     %y = tosa.transpose %a {perms = array<i32: 1, 0>} : (f32[4, ?]) -> f32[?, 4]
 merge-reshapes: reshapes to unknown rows -> refused: the shape is not known
-    %a = tosa.reshape(%x: f32[20], [4, 5])
-    %y = tosa.reshape(%a, [5, 4]) -> f32[?, 4]
+    %a = tosa.reshape(%x: f32[20], [4, 5]); %y = tosa.reshape(%a, [5, 4]) -> f32[?, 4]
 sink-reshape: what was not reshaped -> unchanged
     %y = tosa.exp(%x: f32[4])
 sink-reshape: a reshape of unknown rows -> refused: a shape is not known
-    %a = tosa.reshape(%x: f32[?, 4], [1, 5, 4]) -> f32[1, ?, 4]
-    %y = tosa.exp(%a) -> f32[1, ?, 4]
+    %a = tosa.reshape(%x: f32[?, 4], [1, 5, 4]) -> f32[1, ?, 4]; %y = tosa.exp(%a) -> f32[1, ?, 4]
 sink-reshape: what would not cancel -> refused: its blocks run along the last axis
     %a = tosa.reshape(%x: f32[2, 32], [1, 2, 32])
     %b = tosa.cast(%a) -> !tosa.block_scaled<BLOCK_SHAPE_32:f8E8M0FNU:f8E4M3FN>[1, 2, 32]
     %y = tosa.cast(%b) -> f32[1, 2, 32]
 sink-reshape: reshapes from two shapes -> refused: reshaped differently
-    %a = tosa.reshape(%x: f32[12], [3, 4])
-    %b = tosa.reshape(%v: f32[2, 6], [3, 4])
+    %a = tosa.reshape(%x: f32[12], [3, 4]); %b = tosa.reshape(%v: f32[2, 6], [3, 4])
     %y = tosa.add(%a, %b)
 sink-reshape: reshapes that broadcast -> refused: reshaped differently
-    %a = tosa.reshape(%x: f32[3], [3, 1])
-    %b = tosa.reshape(%v: f32[3], [1, 3])
+    %a = tosa.reshape(%x: f32[3], [3, 1]); %b = tosa.reshape(%v: f32[3], [1, 3])
     %y = tosa.add(%a, %b)
 sink-reshape: a reshape that two read -> refused: another op reads the reshape
-    %a = tosa.reshape(%x: f32[12], [3, 4])
-    %b = tosa.exp(%a)
-    %y = tosa.add(%a, %b)
+    %a = tosa.reshape(%x: f32[12], [3, 4]); %b = tosa.exp(%a); %y = tosa.add(%a, %b)
 sink-reshape: a value beside a reshape -> refused: an operand was not reshaped
-    %a = tosa.reshape(%x: f32[12], [3, 4])
-    %y = tosa.add(%a, %v: f32[3, 4])
+    %a = tosa.reshape(%x: f32[12], [3, 4]); %y = tosa.add(%a, %v: f32[3, 4])
 sink-reshape: a value beside an added axis -> refused: an operand was not reshaped
-    %a = tosa.reshape(%x: f32[4], [1, 4])
-    %y = tosa.add(%a, %v: f32[1, 4])
+    %a = tosa.reshape(%x: f32[4], [1, 4]); %y = tosa.add(%a, %v: f32[1, 4])
 sink-reshape: a constant of both axes -> refused: varies along an axis
-    %a = tosa.reshape(%x: f32[12], [3, 4])
-    %y = tosa.add(%a, %w: weight f32[3, 4])
+    %a = tosa.reshape(%x: f32[12], [3, 4]); %y = tosa.add(%a, %w: weight f32[3, 4])
 sink-reshape: a constant along an added axis -> refused: reshaped differently
-    %a = tosa.reshape(%x: f32[4], [1, 4])
-    %y = tosa.add(%a, %w: weight f32[3, 4])
+    %a = tosa.reshape(%x: f32[4], [1, 4]); %y = tosa.add(%a, %w: weight f32[3, 4])
 sink-reshape: an added axis and another shape -> refused: reshaped differently
-    %a = tosa.reshape(%x: f32[4], [1, 4])
-    %b = tosa.reshape(%v: f32[2, 2], [1, 4])
+    %a = tosa.reshape(%x: f32[4], [1, 4]); %b = tosa.reshape(%v: f32[2, 2], [1, 4])
     %y = tosa.add(%a, %b)
 sink-added-axes: a sum over an added axis -> refused: along an axis that was added
     %a = tosa.reshape(%x: f32[4], [1, 4])
@@ -129,17 +105,13 @@ simplify-transpose: no reshape behind -> refused: one of its readers is not a re
     %b = tosa.transpose %a {perms = array<i32: 0, 2, 1, 3>} : (f32[1, 3, 4, 8]) -> f32[1, 4, 3, 8]
     %y = tosa.exp(%b)
 sink-added-axes: a reshape that adds no axis -> unchanged
-    %a = tosa.reshape(%x: f32[3, 4], [2, 6])
-    %y = tosa.exp(%a)
+    %a = tosa.reshape(%x: f32[3, 4], [2, 6]); %y = tosa.exp(%a)
 sink-added-axes: axes added to several shapes -> refused: differently
-    %a = tosa.reshape(%x: f32[3, 4], [1, 3, 4])
-    %b = tosa.reshape(%z: f32[12], [1, 3, 4])
+    %a = tosa.reshape(%x: f32[3, 4], [1, 3, 4]); %b = tosa.reshape(%z: f32[12], [1, 3, 4])
     %y = tosa.add(%a, %b)
 sink-added-axes: an axis that an input has -> refused: was not reshaped
-    %a = tosa.reshape(%x: f32[3, 4], [1, 3, 4])
-    %y = tosa.add(%a, %i: f32[1, 3, 4])
-""",
-)
+    %a = tosa.reshape(%x: f32[3, 4], [1, 3, 4]); %y = tosa.add(%a, %i: f32[1, 3, 4])
+""")
 
 
 def test_a_rescale_per_channel_keeps_its_channels(programs: Any, written: Any) -> None:

@@ -19,9 +19,7 @@ from stepwell.translate.lowerings.tosa.integers.functions import int8_function, 
 from stepwell.translate.lowerings.tosa.integers.layers import int8_convolution, int8_linear
 from stepwell.translate.lowerings.tosa.integers.reductions import int8_pool
 
-test_what_lowerings_leave = cases(
-    elementwise,
-    """
+test_what_lowerings_leave = cases(elementwise)("""
 a number of run time -> refused: takes or gives
     %n = sym.constant 2.000000e+00 : f64 : !stepwell.float<"2.0">
     %y = aten.mul.Scalar(%x: f32[3], %n)
@@ -38,8 +36,7 @@ what tosa has no operators for keeps its reason -> refused: no empty tensors
 a scaled sum -> refused: alpha is 2
     %y = aten.add.Tensor(%x: f32[3], %x, alpha=2)
 a factor that is a size -> refused: other is known only at run time
-    %n = aten.sym_size.int(%x: f32[s0, 3], 0)
-    %y = aten.mul.Scalar(%x, %n)
+    %n = aten.sym_size.int(%x: f32[s0, 3], 0); %y = aten.mul.Scalar(%x, %n)
 two element types -> refused: several dtypes
     %y = aten.mul.Tensor(%x: f32[3], %z: f16[3])
 bits of integers -> refused: tosa.logical_and does not take int32
@@ -57,44 +54,33 @@ integers and a number past their bits -> refused: 1099511627776 does not fit 32 
 integers beside a fraction -> refused: compared with a fraction
     %y = aten.gt.Scalar(%x: i32[3], 0.5)
 a divisor that is a size -> refused: known only at run time
-    %n = aten.sym_size.int(%x: f32[s0, 3], 0)
-    %y = aten.div.Scalar(%x, %n)
+    %n = aten.sym_size.int(%x: f32[s0, 3], 0); %y = aten.div.Scalar(%x, %n)
 a quotient of integers -> refused: integer division
     %y = aten.div.Scalar(%x: i32[3], 2)
 a bound that is a size -> refused: a bound is known only at run time
-    %n = aten.sym_size.int(%x: f32[s0, 3], 0)
-    %y = aten.clamp.default(%x, %n)
+    %n = aten.sym_size.int(%x: f32[s0, 3], 0); %y = aten.clamp.default(%x, %n)
 a clamp of integers -> refused: TOSA has no operator for
     %y = aten.clamp.default(%x: i16[3], 0, 1)
 a choice of two types -> refused: the operands have several dtypes
     %y = aten.where.self(%m: i1[3], %x: f32[3], %z: f16[3])
-""",
-)
+""")
 
 
-test_what_lowerings_leave_together = cases(
-    block_scaled,
-    """
+test_what_lowerings_leave_together = cases(block_scaled)("""
 symbols where none are taken -> refused: is symbolic
     %y = stepwell_mx.quantize_dequantize.default(%x: f32[s0, 32], "fp4e2m1")
-""",
-)
+""")
 
 
-test_what_lowerings_leave_in_pairs = cases(
-    casts,
-    """
+test_what_lowerings_leave_in_pairs = cases(casts)("""
 a truth of small integers -> refused: TOSA compares no int8
     %y = aten.to.dtype(%x: i8[4], i1)
 a cast to integers without a sign -> refused: TOSA has no element type uint8
     %y = aten.to.dtype(%x: f32[4], ui8)
-""",
-)
+""")
 
 
-test_what_lowerings_leave_more = cases(
-    indices,
-    """
+test_what_lowerings_leave_more = cases(indices)("""
 indexed axes apart -> refused: are not adjacent
     %y = aten.index.Tensor(%x: f32[4, 2, 4], [%i: i64[3], none, %i])
 a mask -> refused: how many they name is not known
@@ -105,29 +91,22 @@ added rows -> refused: it does not add
     %y = aten.index_put.default(%x: f32[4, 3], [%i: i64[2]], %z: f32[2, 3], true)
 the largest integer -> refused: TOSA has no operator for
     %y = aten.argmax.default(%x: i16[4], 0)
-""",
-)
+""")
 
 
-test_what_lowerings_leave_others = cases(
-    movement,
-    """
+test_what_lowerings_leave_others = cases(movement)("""
 every other row -> refused: SLICE has none
     %y = aten.slice.Tensor(%x: f32[6, 3], 0, 0, 6, 2)
 rows from a row of run time -> refused: the start is known only at run time
-    %n = aten.sym_size.int(%x: f32[s0, 3], 0)
-    %y = aten.slice.Tensor(%v: f32[s0 + 4, 3], 0, %n)
+    %n = aten.sym_size.int(%x: f32[s0, 3], 0); %y = aten.slice.Tensor(%v: f32[s0 + 4, 3], 0, %n)
 rows of two types -> refused: several dtypes
     %y = aten.cat.default([%x: f32[2, 3], %z: f16[2, 3]], 0)
 a crop -> refused: the padding is negative
     %y = aten.constant_pad_nd.default(%x: f32[2, 3], [0, -1], 0.0)
-""",
-)
+""")
 
 
-test_what_lowerings_leave_rest = cases(
-    products,
-    """
+test_what_lowerings_leave_rest = cases(products)("""
 a product of vectors -> refused: two of equal batches
     %y = aten.matmul.default(%x: f32[4], %x)
 a product with a vector -> refused: two of equal batches
@@ -138,13 +117,10 @@ a transposed volume -> refused: no transposed convolution of three axes
     %y = aten.convolution.default(%x: f32[1, 2, 3, 3, 3], %w: f32[2, 2, 1, 1, 1], none, [1, 1, 1], [0, 0, 0], [1, 1, 1], true, [0, 0, 0], 1)
 transposed and dilated -> refused: dilation is not 1
     %y = aten.convolution.default(%x: f32[1, 2, 3, 3], %w: f32[2, 2, 2, 2], none, [1, 1], [0, 0], [2, 2], true, [0, 0], 1)
-""",
-)
+""")
 
 
-test_what_lowerings_leave_a = cases(
-    pooling,
-    """
+test_what_lowerings_leave_a = cases(pooling)("""
 a pool without a batch -> refused: the input is not a batch of images
     %y = aten.max_pool2d.default(%x: f32[2, 4, 4], [2, 2], [2, 2])
 a dilated pool of run time -> refused: dilated windows of a plane of size
@@ -153,8 +129,7 @@ a dilated window around an image -> refused: is entirely in the padding
     %y = aten.max_pool2d.default(%x: f32[1, 2, 3, 5], [2, 1], [1, 1], [1, 0], [4, 1])
 another divisor -> refused: the number of elements
     %y = aten.avg_pool2d.default(%x: f32[1, 2, 4, 4], [2, 2], [2, 2], [0, 0], false, true, 3)
-""",
-)
+""")
 
 
 test_what_lowerings_leave_b = cases(
@@ -165,7 +140,7 @@ test_what_lowerings_leave_b = cases(
     step(int8_clamp),
     step(int8_requantize),
     step(int8_function),
-    """
+)("""
 lower-int8-linear: a zero point of 16 bits -> refused: TOSA takes zero points for 8-bit
     %w = quant.scast(%ws: weight "w" i8[3, 4]) -> i8<0.25>[3, 4]; %wr = quant.dcast(%w)
     %xr = quant.dcast(%x: i16<0.5:3>[2, 4]); %z = aten.linear.default(%xr, %wr)
@@ -219,8 +194,7 @@ lower-int8-requantize: what no cast gave -> unchanged
     %y = quant.qcast(%x: f32[4]) -> i8<1.0>[4]
 lower-int8-function: casts alone -> unchanged
     %xr = quant.dcast(%x: i8<0.5>[4]); %y = quant.qcast(%xr) -> i8<1.0>[4]
-""",
-)
+""")
 
 
 def test_an_index_of_no_axis_is_left(programs: Any, written: Any) -> None:

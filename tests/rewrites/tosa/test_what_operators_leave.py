@@ -8,22 +8,15 @@ from stepwell.translate.lowerings.tosa import discrete, reductions, resizing
 from stepwell.translate.lowerings.tosa.indexed import indices, orders, scatters
 from stepwell.translate.lowerings.tosa.integers.reductions import int8_resize
 
-test_what_operators_leave = cases(
-    resizing,
-    """
+test_what_operators_leave = cases(resizing)("""
 an image of integers -> refused: uint8
     %y = aten.upsample_nearest2d.default(%x: ui8[1, 1, 2, 2], [4, 4])
 an image of run time -> refused: the plane of the image is symbolic
     %y = aten.upsample_nearest2d.default(%x: f32[1, 1, s0, 2], [4, 4])
-""",
-)
+""")
 
 
-test_what_operators_leave_together = cases(
-    step(int8_resize),
-    slices,
-    promotions,
-    """
+test_what_operators_leave_together = cases(step(int8_resize), slices, promotions)("""
 lower-int8-resize: a volume of int8 -> refused: RESIZE has two axes
     %r = quant.dcast(%x: i8<0.5>[1, 1, 1, 1, 1])
     %z = aten.upsample_nearest3d.default(%r, [2, 2, 2])
@@ -47,46 +40,34 @@ promote-operands: one type -> unchanged
     %y = aten.add.Tensor(%x: f32[3], %x)
 promote-operands: a number for a tensor -> unchanged
     %y = aten.add.Tensor(%x: f32[3], %n: int<s0>)
-""",
-)
+""")
 
 
-test_what_operators_leave_in_pairs = cases(
-    reductions,
-    """
+test_what_operators_leave_in_pairs = cases(reductions)("""
 places of the largest integers -> refused: int32
     %v, %y = aten.max.dim(%x: i32[2, 3], 1); return %y
 the largest byte -> refused: int8
     %y = aten.max.default(%x: i8[3])
-""",
-)
+""")
 
 
-test_what_operators_leave_more = cases(
-    orders,
-    """
+test_what_operators_leave_more = cases(orders)("""
 a single number in order -> refused: a scalar
     %y, %i = aten.sort.default(%x: f32[]); return %y
 a long row in order -> refused: 33 of 257 in order
     %y, %i = aten.topk.default(%x: f32[257], 33); return %y
 integers in order -> refused: int32
     %y, %i = aten.sort.default(%x: i32[3]); return %y
-""",
-)
+""")
 
 
-test_what_operators_leave_others = cases(
-    indices,
-    """
+test_what_operators_leave_others = cases(indices)("""
 elements of a number -> refused: the operand is a scalar
     %y = aten.gather.default(%x: f32[], 0, %i: constant "#zeros" i64[1])
-""",
-)
+""")
 
 
-test_what_operators_leave_rest = cases(
-    scatters,
-    """
+test_what_operators_leave_rest = cases(scatters)("""
 many writes -> refused: 33 writes to indices that may be equal
     %y = aten.scatter.src(%x: f32[4], 0, %i: i64[33], %s: f32[33])
 many comparisons -> refused: comparisons, above
@@ -103,13 +84,10 @@ a mean of what is written -> refused: reduces the written values by mean
     %y = aten.scatter_reduce.two(%x: f32[4], 0, %i: i64[1], %s: f32[1], "mean")
 only what is written -> refused: must be ignored
     %y = aten.scatter_reduce.two(%x: f32[4], 0, %i: i64[1], %s: f32[1], "sum", include_self=false)
-""",
-)
+""")
 
 
-test_what_operators_leave_a = cases(
-    discrete,
-    """
+test_what_operators_leave_a = cases(discrete)("""
 a shift of truth values -> refused: several dtypes
     %y = aten.bitwise_left_shift.Tensor(%x: i8[4], %s: i16[4])
 a shift of 64 bits -> refused: 8, 16 and 32 bits
@@ -140,5 +118,4 @@ a whole quotient by a size -> refused: known only at run time
     %y = aten.floor_divide.Scalar(%x: i32[3], %n: int<s0>)
 a quotient of rank 7 -> refused: rank 7 is above
     %y = aten.floor_divide.Scalar(%x: i32[1, 1, 1, 1, 1, 1, 2], 3)
-""",
-)
+""")

@@ -7,18 +7,13 @@ from stepwell.translate.decompositions import arithmetic, norms, pools, statisti
 from stepwell.translate.lowerings.tosa import factories
 from stepwell.translate.lowerings.tosa.indexed import patterns
 
-test_what_regrouping_leaves = cases(
-    factories,
-    """
+test_what_regrouping_leaves = cases(factories)("""
 a diagonal of run time -> refused: known only at run time
     %y = aten.tril.default(%x: f32[3, 3], %n: int<s0>)
-""",
-)
+""")
 
 
-test_what_regrouping_leaves_together = cases(
-    patterns,
-    """
+test_what_regrouping_leaves_together = cases(patterns)("""
 a long pattern -> refused: would be a constant
     %y = aten.unfold.default(%x: f32[4100], 0, 2000, 1)
 columns without a batch -> refused: no batch axis
@@ -27,17 +22,10 @@ a large kernel -> refused: kernel has 272 cells
     %y = aten.col2im.default(%x: f32[1, 272, 1], [16, 17], [16, 17], [1, 1], [0, 0], [1, 1])
 doubles in columns -> refused: float64
     %y = aten.col2im.default(%x: f64[1, 4, 1], [2, 2], [2, 2], [1, 1], [0, 0], [1, 1])
-""",
-)
+""")
 
 
-test_what_regrouping_leaves_in_pairs = cases(
-    views,
-    pools,
-    norms,
-    arithmetic,
-    statistics,
-    """
+test_what_regrouping_leaves_in_pairs = cases(views, pools, norms, arithmetic, statistics)("""
 gather-strides: long strides -> refused: a constant that large
     %y = aten.as_strided.default(%x: f32[3000], [2000, 2100], [0, 1])
 gather-strides: strides of a product -> refused: not known to be row-major
@@ -94,29 +82,22 @@ distance-to-norms: points of several batches -> refused: different batches
     %y = aten._cdist_forward.default(%x: f32[1, 3, 4], %z: f32[2, 2, 4], 2.0, none)
 distance-to-norms: many points -> refused: differences are more than
     %y = aten._cdist_forward.default(%x: f32[2100, 4], %z: f32[2100, 4], 2.0, none)
-""",
-)
+""")
 
 
-test_what_regrouping_leaves_more = cases(
-    fills,
-    """
+test_what_regrouping_leaves_more = cases(fills)("""
 a fill of run time -> refused: is symbolic
     %y = aten.fill.Scalar(%x: f32[s0], 2.0)
 a fill with a size -> refused: known only at run time
     %y = aten.fill.Scalar(%x: f32[3], %n: int<s0>)
-""",
-)
+""")
 
 
-test_what_regrouping_leaves_others = cases(
-    scaled_number_to_sum,
-    """
+test_what_regrouping_leaves_others = cases(scaled_number_to_sum)("""
 a sum without a scale -> unchanged
     %y = aten.add.Scalar(%x: f32[3], 2)
 a scaled size -> refused: known only at run time
     %y = aten.add.Scalar(%x: f32[3], %n: int<s0>, 2)
 a size that scales -> refused: known only at run time
     %y = aten.add.Scalar(%x: f32[3], 2, %n: int<s0>)
-""",
-)
+""")

@@ -18,52 +18,36 @@ from stepwell.translate.rewrites.tosa.legalize_boundary.narrow_indices import (
 from stepwell.translate.rewrites.tosa.operators.lower_control import LowerControl
 from stepwell.translate.rewrites.tosa.splitting.pieces import piece_function
 
-test_what_splitting_leaves = cases(
-    FoldScaleIntoProjection,
-    arithmetic,
-    norms,
-    """
+test_what_splitting_leaves = cases(FoldScaleIntoProjection, arithmetic, norms)("""
 fold-scale-into-projection: a slice of no layer -> unchanged
-    %q = aten.slice.Tensor(%p: f32[3, 4], 1, 0, 2, 1)
-    %s = aten.mul.Scalar(%q, 0.125)
+    %q = aten.slice.Tensor(%p: f32[3, 4], 1, 0, 2, 1); %s = aten.mul.Scalar(%q, 0.125)
     %y = aten.neg.default(%s)
 fold-scale-into-projection: a view of a layer -> unchanged
-    %p = aten.linear.default(%x: f32[3, 4], %w: weight f32[4, 4])
-    %v = aten.view.default(%p, [12])
+    %p = aten.linear.default(%x: f32[3, 4], %w: weight f32[4, 4]); %v = aten.view.default(%p, [12])
     %y = aten.mul.Scalar(%v, 0.125)
 fold-scale-into-projection: a factor of run time -> refused: the factor is known only at run time
     %p = aten.linear.default(%x: f32[3, 4], %w: weight f32[4, 4])
     %q = aten.slice.Tensor(%p, 1, 0, 2, 1)
-    %n = sym.constant 2.000000e+00 : f64 : !stepwell.float<"2.0">
-    %y = aten.mul.Scalar(%q, %n)
+    %n = sym.constant 2.000000e+00 : f64 : !stepwell.float<"2.0">; %y = aten.mul.Scalar(%q, %n)
 fold-scale-into-projection: another reader of the slice -> refused: another op reads the unscaled value
     %p = aten.linear.default(%x: f32[3, 4], %w: weight f32[4, 4])
-    %q = aten.slice.Tensor(%p, 1, 0, 2, 1)
-    %s = aten.mul.Scalar(%q, 0.125)
+    %q = aten.slice.Tensor(%p, 1, 0, 2, 1); %s = aten.mul.Scalar(%q, 0.125)
     %y = aten.add.Tensor(%s, %q)
 fold-scale-into-projection: a computed weight -> refused: computed at run time
-    %p = aten.linear.default(%x: f32[3, 4], %w: f32[4, 4])
-    %q = aten.slice.Tensor(%p, 1, 0, 2, 1)
-    %s = aten.mul.Scalar(%q, 0.125)
-    %y = aten.neg.default(%s)
+    %p = aten.linear.default(%x: f32[3, 4], %w: f32[4, 4]); %q = aten.slice.Tensor(%p, 1, 0, 2, 1)
+    %s = aten.mul.Scalar(%q, 0.125); %y = aten.neg.default(%s)
 fold-scale-into-projection: rows of run time -> refused: the shape is symbolic
     %p = aten.linear.default(%x: f32[s0, 4], %w: weight f32[4, 4])
-    %q = aten.slice.Tensor(%p, 1, 0, 2, 1)
-    %s = aten.mul.Scalar(%q, 0.125)
+    %q = aten.slice.Tensor(%p, 1, 0, 2, 1); %s = aten.mul.Scalar(%q, 0.125)
     %y = aten.neg.default(%s)
 fold-scale-into-projection: a reader of the whole projection -> refused: another op reads all of the projection
     %p = aten.linear.default(%x: f32[3, 4], %w: weight f32[4, 4])
-    %q = aten.slice.Tensor(%p, 1, 0, 2, 1)
-    %s = aten.mul.Scalar(%q, 0.125)
-    %e = aten.exp.default(%p)
-    %k = aten.slice.Tensor(%e, 1, 0, 2, 1)
-    %y = aten.add.Tensor(%s, %k)
+    %q = aten.slice.Tensor(%p, 1, 0, 2, 1); %s = aten.mul.Scalar(%q, 0.125)
+    %e = aten.exp.default(%p); %k = aten.slice.Tensor(%e, 1, 0, 2, 1); %y = aten.add.Tensor(%s, %k)
 fold-scale-into-projection: a slice that overlaps -> refused: another op reads the same part of the projection
     %p = aten.linear.default(%x: f32[3, 4], %w: weight f32[4, 4])
-    %q = aten.slice.Tensor(%p, 1, 0, 2, 1)
-    %k = aten.slice.Tensor(%p, 1, 1, 3, 1)
-    %s = aten.mul.Scalar(%q, 0.125)
-    %y = aten.add.Tensor(%s, %k)
+    %q = aten.slice.Tensor(%p, 1, 0, 2, 1); %k = aten.slice.Tensor(%p, 1, 1, 3, 1)
+    %s = aten.mul.Scalar(%q, 0.125); %y = aten.add.Tensor(%s, %k)
 split-gelu: the tanh form -> refused: the tanh form
     %y = aten.gelu.default(%x: f32[3, 4], approximate="tanh")
 split-gelu: a gelu of halves -> refused: float16 and bfloat16
@@ -73,16 +57,14 @@ split-gelu: a gelu that is returned -> refused: another op than a linear layer
 split-layer-norm: a norm of unknown rows -> refused: the shape is symbolic
     %y = aten.layer_norm.default(%x: f32[?, 4], [4]) -> f32[?, 4]
 split-layer-norm: a norm over a size of run time -> refused: the shape is symbolic
-    %n = aten.sym_size.int(%x: f32[3, s0], 1)
-    %y = aten.layer_norm.default(%x, [%n])
+    %n = aten.sym_size.int(%x: f32[3, s0], 1); %y = aten.layer_norm.default(%x, [%n])
 split-layer-norm: a norm of halves -> refused: overflow float16
     %y = aten.layer_norm.default(%x: f16[3, 4], [4])
 split-layer-norm: a norm over two axes -> refused: over several axes
     %y = aten.layer_norm.default(%x: f32[2, 3, 4], [3, 4])
 split-layer-norm: a computed scale -> refused: the weight is computed at run time
     %y = aten.layer_norm.default(%x: f32[3, 4], [4], %g: f32[4])
-""",
-)
+""")
 
 
 def test_a_branch_on_a_number_is_left(programs: Any, written: Any) -> None:

@@ -1,7 +1,5 @@
 """A constant mask that fills scores with −∞ before a softmax is added to them."""
 
-from typing import Any
-
 import pytest
 import torch
 from rewrite_cases import cases
@@ -11,9 +9,7 @@ from torch.export import export
 import stepwell
 from stepwell.translate.rewrites.attention.add_mask_before_softmax import AddMaskBeforeSoftmax
 
-test_add_mask_before_softmax = cases(
-    AddMaskBeforeSoftmax,
-    """
+test_add_mask_before_softmax = cases(AddMaskBeforeSoftmax)("""
 what closes a score is added -> aten.bmm.default, aten.add.Tensor, aten._softmax.default
     - %s = aten.bmm.default(%q: f32[2, 3, 4], %k: f32[2, 4, 3])
       %f = aten.where.ScalarOther(%m: buffer "m#causal" i1[3, 3], %s, -inf)
@@ -29,8 +25,7 @@ a mask says what is filled or what is kept -> aten.bmm.default, aten.add.Tensor,
 views of the heads may stand in front of the softmax -> applied once
     %s = aten.bmm.default(%q: f32[2, 3, 4], %k: f32[2, 4, 3])
     %f = aten.where.ScalarOther(%m: buffer "m#causal" i1[3, 3], %s, -inf)
-    %v = aten.view.default(%f, [1, 2, 3, 3])
-    %y = aten._softmax.default(%v, -1, false)
+    %v = aten.view.default(%f, [1, 2, 3, 3]); %y = aten._softmax.default(%v, -1, false)
 a constant that scores are the sum with takes the mask -> aten.bmm.default, aten.add.Tensor, aten._softmax.default
     %s = aten.bmm.default(%q: f32[2, 3, 4], %k: f32[2, 4, 3])
     %b = aten.add.Tensor(%s, %a: buffer "slopes" f32[2, 1, 3])
@@ -55,14 +50,12 @@ no softmax -> unchanged
 a view of the rows in front of the softmax -> unchanged
     %s = aten.bmm.default(%q: f32[2, 3, 4], %k: f32[2, 4, 3])
     %f = aten.where.ScalarOther(%m: buffer "m#causal" i1[3, 3], %s, -inf)
-    %v = aten.view.default(%f, [2, 9])
-    %w = aten._softmax.default(%v, 1, false)
+    %v = aten.view.default(%f, [2, 9]); %w = aten._softmax.default(%v, 1, false)
     %y = aten.view.default(%w, [2, 3, 3])
 scores that are read elsewhere too -> unchanged
     %s = aten.bmm.default(%q: f32[2, 3, 4], %k: f32[2, 4, 3])
     %f = aten.where.ScalarOther(%m: buffer "m#causal" i1[3, 3], %s, -inf)
-    %w = aten._softmax.default(%f, 2, false)
-    %r = aten.relu.default(%f)
+    %w = aten._softmax.default(%f, 2, false); %r = aten.relu.default(%f)
     %y = aten.add.Tensor(%w, %r)
 no product -> unchanged
     %s = aten.bmm.default(%q: f32[2, 3, 4], %k: f32[2, 4, 3])
@@ -81,25 +74,17 @@ the least half does not absorb a score -> unchanged
     %s = aten.bmm.default(%q: f16[2, 3, 4], %k: f16[2, 4, 3])
     %f = aten.where.ScalarOther(%m: buffer "m#causal" i1[3, 3], %s, -65504.0)
     %y = aten._softmax.default(%f, 2, false)
-""",
-)
+""")
 
 
-def test_a_mask_of_run_time_chooses_between_two_numbers(apply: Any) -> None:
-    """An element for each of its own: heads that share it are not filled one by one."""
-    done = apply(
-        """
-        %s = aten.bmm.default(%q: f32[2, 3, 4], %k: f32[2, 4, 3])
-        %e = aten.expand.default(%l: i1[1, 1, 3], [2, 3, 3])
-        %f = aten.masked_fill.Scalar(%s, %e, -3.4028234663852886e+38)
-        %y = aten._softmax.default(%f, 2, false)
-        """,
-        AddMaskBeforeSoftmax(),
-    )
-    assert done.ops() == [
-        "aten.bmm.default", "aten.where.self", "aten.add.Tensor", "aten._softmax.default",
-    ]  # fmt: skip
-    assert "-> tensor<1x1x3xf32>" in done.text
+test_add_mask_before_softmax_together = cases(AddMaskBeforeSoftmax)("""
+a mask of run time chooses between two numbers -> aten.bmm.default, aten.where.self, aten.add.Tensor, aten._softmax.default; writes -> tensor<1x1x3xf32>
+    # An element for each of its own: heads that share it are not filled one by one.
+    %s = aten.bmm.default(%q: f32[2, 3, 4], %k: f32[2, 4, 3])
+    %e = aten.expand.default(%l: i1[1, 1, 3], [2, 3, 3])
+    %f = aten.masked_fill.Scalar(%s, %e, -3.4028234663852886e+38)
+    %y = aten._softmax.default(%f, 2, false)
+""")
 
 
 class Masked(nn.Module):

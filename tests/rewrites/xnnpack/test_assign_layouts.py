@@ -262,15 +262,12 @@ def test_an_order_that_passes_a_reshape_comes_back() -> None:
     assert passed > 1000
 
 
-test_assign_layouts = cases(
-    AssignLayouts,
-    """
+test_assign_layouts = cases(AssignLayouts)("""
 an op of another level that reads a transposed value stays -> applied 0 times
     %n = aten.sym_size.int(%z: f32[1, 8, n, 5], 2); %x: f32[1, 1, 5, 8]
     %a = xnnpack.static_transpose(%x, perm=[0, 3, 1, 2]) : (f32[1, 1, 5, 8]) -> f32[1, 8, 1, 5]
     %y = aten.expand.default(%a, [1, 8, %n, 5])
-""",
-)
+""")
 
 
 def test_one_element_of_fewer_axes_passes_no_order_on(apply: Any, method: Any):

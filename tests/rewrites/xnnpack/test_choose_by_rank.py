@@ -99,9 +99,7 @@ def test_a_constant_nan_that_is_not_chosen_is_not_seen():
     assert torch.equal(found, torch.tensor([[1.0], [2.0]]))
 
 
-test_choose_by_rank = cases(
-    ChooseByRank,
-    """
+test_choose_by_rank = cases(ChooseByRank)("""
 another axis -> refused: another axis
     %y, %i = aten.topk.default(%x: f32[4, 3], 2, 0); return %y
 what ranks do not say -> refused: too small a range
@@ -109,18 +107,13 @@ what ranks do not say -> refused: too small a range
 a long row -> refused: 2 of 999 by arithmetic
     %y, %i = aten.topk.default(%x: f32[3, 999], 2); return %y
 places that are read as integers -> refused: read by aten.add.Scalar
-    %v, %p = aten.topk.default(%x: f32[3, 4], 2)
-    %y = aten.add.Scalar(%p, 1)
+    %v, %p = aten.topk.default(%x: f32[3, 4], 2); %y = aten.add.Scalar(%p, 1)
 places along another axis than they were chosen on -> refused: read by aten.gather
-    %v, %p = aten.topk.default(%x: f32[3, 4], 2)
-    %y = aten.gather.default(%t: f32[9, 2], 0, %p)
-""",
-)
+    %v, %p = aten.topk.default(%x: f32[3, 4], 2); %y = aten.gather.default(%t: f32[9, 2], 0, %p)
+""")
 
 
-test_choose_by_rank_unrun = cases(
-    ChooseByRank,
-    """
+test_choose_by_rank_unrun = cases(ChooseByRank, run=False)("""
 of no rows -> refused: a dimension is 0
     %y, %i = aten.topk.default(%x: f32[0, 4], 2); return %y
 of a size that nobody knows -> refused: a dimension is not known
@@ -128,39 +121,30 @@ of a size that nobody knows -> refused: a dimension is not known
 of rows of any length -> refused: how many it chooses from
     %y, %i = aten.topk.default(%x: f32[3, s0], 2); return %y
 places of any width -> refused: the chosen indices are read by aten.gather
-    %v, %i = aten.topk.default(%x: f32[3, 4], 2)
-    %j = aten.view.default(%i, [3, 2, 1])
-    %n = aten.sym_size.int(%z: f32[3, 4, s0], 2)
-    %k = aten.expand.default(%j, [-1, -1, %n])
+    %v, %i = aten.topk.default(%x: f32[3, 4], 2); %j = aten.view.default(%i, [3, 2, 1])
+    %n = aten.sym_size.int(%z: f32[3, 4, s0], 2); %k = aten.expand.default(%j, [-1, -1, %n])
     %y = aten.gather.default(%z, 1, %k)
 of one number -> refused: there is no dimension
     %y, %i = aten.topk.default(%x: f32[], 1); return %y
 what arithmetic does not choose -> refused: it takes nothing
     %y, %i = aten.topk.default(%x: f32[4], 0); return %y
 as many as are known at run time -> refused: known at run time
-    %n = aten.sym_size.int(%w: f32[2], 0)
-    %y, %i = aten.topk.default(%x: f32[4], %n); return %y
+    %n = aten.sym_size.int(%w: f32[2], 0); %y, %i = aten.topk.default(%x: f32[4], %n); return %y
 many of a long row -> refused: to take 40 of 200
     %y, %i = aten.topk.default(%x: f32[200], 40); return %y
 places that are a result -> refused: read by func.return
     %v, %y = aten.topk.default(%x: f32[4], 2); return %y
 halves at the places -> refused: the chosen indices are read by aten.gather
-    %v, %i = aten.topk.default(%x: f32[3, 4], 2)
-    %y = aten.gather.default(%z: f16[3, 4], 1, %i)
+    %v, %i = aten.topk.default(%x: f32[3, 4], 2); %y = aten.gather.default(%z: f16[3, 4], 1, %i)
 any number of rows at the places -> refused: the chosen indices are read by aten.gather
-    %v, %i = aten.topk.default(%x: f32[3, 4], 2)
-    %y = aten.gather.default(%z: f32[s0, 4], 1, %i)
+    %v, %i = aten.topk.default(%x: f32[3, 4], 2); %y = aten.gather.default(%z: f32[s0, 4], 1, %i)
 places in a longer row -> refused: the chosen indices are read by aten.gather
-    %v, %i = aten.topk.default(%x: f32[3, 4], 2)
-    %y = aten.gather.default(%z: f32[3, 5], 1, %i)
+    %v, %i = aten.topk.default(%x: f32[3, 4], 2); %y = aten.gather.default(%z: f32[3, 5], 1, %i)
 places along the rows -> refused: the chosen indices are read by aten.gather
-    %v, %i = aten.topk.default(%x: f32[3, 4], 2)
-    %y = aten.gather.default(%z: f32[4, 2], 0, %i)
+    %v, %i = aten.topk.default(%x: f32[3, 4], 2); %y = aten.gather.default(%z: f32[4, 2], 0, %i)
 places that differ in width -> refused: the chosen indices are read by aten.gather
-    %v, %i = aten.topk.default(%x: f32[3, 4], 2)
-    %e = aten.view.default(%i, [3, 1, 2])
-    %f = aten.expand.default(%e, [3, 2, 2])
-    %y = aten.gather.default(%z: f32[3, 4, 2], 1, %f)
+    %v, %i = aten.topk.default(%x: f32[3, 4], 2); %e = aten.view.default(%i, [3, 1, 2])
+    %f = aten.expand.default(%e, [3, 2, 2]); %y = aten.gather.default(%z: f32[3, 4, 2], 1, %f)
 rows added to more than is chosen from -> refused: the chosen indices are read by aten.scatter_add
     %v, %i = aten.topk.default(%x: f32[3, 4], 2)
     %y = aten.scatter_add.default(%z: constant "z#zeros" f32[3, 6], 1, %i, %r: f32[3, 2])
@@ -168,31 +152,23 @@ rows longer than what is taken -> refused: the chosen indices are read by aten.s
     %v, %i = aten.topk.default(%x: f32[3, 4], 2)
     %y = aten.scatter_add.default(%z: constant "z#zeros" f32[3, 4], 1, %i, %r: f32[3, 5])
 a table's rows in two axes -> refused: the chosen indices are read by aten.index
-    %v, %i = aten.topk.default(%x: f32[3, 4], 2)
-    %y = aten.index.Tensor(%w: weight f32[4, 5], [%i])
+    %v, %i = aten.topk.default(%x: f32[3, 4], 2); %y = aten.index.Tensor(%w: weight f32[4, 5], [%i])
 a longer table -> refused: the chosen indices are read by aten.index
-    %v, %i = aten.topk.default(%x: f32[3, 4], 2)
-    %p = aten.view.default(%i, [6])
+    %v, %i = aten.topk.default(%x: f32[3, 4], 2); %p = aten.view.default(%i, [6])
     %y = aten.index.Tensor(%w: weight f32[7, 5], [%p])
 a table of matrices -> refused: the chosen indices are read by aten.index
-    %v, %i = aten.topk.default(%x: f32[3, 4], 2)
-    %p = aten.view.default(%i, [6])
+    %v, %i = aten.topk.default(%x: f32[3, 4], 2); %p = aten.view.default(%i, [6])
     %y = aten.index.Tensor(%w: weight f32[4, 5, 6], [%p])
 places in rows of another length -> refused: the chosen indices are read by aten.gather
-    %v, %i = aten.topk.default(%x: f32[3, 4], 2)
-    %p = aten.view.default(%i, [2, 3])
+    %v, %i = aten.topk.default(%x: f32[3, 4], 2); %p = aten.view.default(%i, [2, 3])
     %y = aten.gather.default(%z: f32[2, 4], 1, %p)
 a table of halves -> refused: the chosen indices are read by aten.index
-    %v, %i = aten.topk.default(%x: f32[3, 4], 2)
-    %p = aten.view.default(%i, [6])
+    %v, %i = aten.topk.default(%x: f32[3, 4], 2); %p = aten.view.default(%i, [6])
     %y = aten.index.Tensor(%w: weight f16[4, 5], [%p])
 a table's columns -> refused: the chosen indices are read by aten.index
-    %v, %i = aten.topk.default(%x: f32[3, 4], 2)
-    %p = aten.view.default(%i, [6])
+    %v, %i = aten.topk.default(%x: f32[3, 4], 2); %p = aten.view.default(%i, [6])
     %y = aten.index.Tensor(%w: weight f32[5, 4], [none, %p])
-""",
-    run=False,
-)
+""")
 
 
 def test_numbers_that_are_never_nan_lose_none(asked: Any):

@@ -48,18 +48,14 @@ def test_it_stays(name: str, apply: Any, method: Any):
     assert any(reason in held for held in done.reasons) or not reason
 
 
-test_halves_in_single = cases(
-    RULES,
-    floats,
-    """
+test_halves_in_single = cases(RULES, floats)("""
 lower-float-cast: a constant is cast at compile time -> refused: one that is computed
     %c = aten._to_copy.default(%w: weight f32[2, 4], dtype=f16)
     %y = aten.add.Tensor(%x: f16[2, 4], %c)
 widen-halves: a convolution of halves has a kernel -> unchanged
     %y = aten.convolution.default(%x: f16[1, 4, 3, 3], %w: weight f16[4, 4, 1, 1], none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1)
 widen-halves: a hardsigmoid that becomes a hardswish -> unchanged
-    %s = aten.hardsigmoid.default(%x: f16[2, 4])
-    %y = aten.mul.Tensor(%x, %s)
+    %s = aten.hardsigmoid.default(%x: f16[2, 4]); %y = aten.mul.Tensor(%x, %s)
 widen-measured-range: steps of halves are measured in single -> applied once
     # ExecuTorch's kernel ends the process on anything else.
     - %y, %z = quantized_decomposed.choose_qparams.tensor(%x: f16[2, 4], -128, 127, 0.0001, i8); return %y
@@ -67,5 +63,4 @@ widen-measured-range: steps of halves are measured in single -> applied once
 widen-measured-range: steps of halves are measured in single -> applied 0 times
     %y, %z = quantized_decomposed.choose_qparams.tensor(%x: f32[2, 4], -128, 127, 0.0001, i8)
     return %y
-""",
-)
+""")

@@ -1,14 +1,12 @@
 """Numbers of 2⁶³ steps and more, which ExecuTorch's kernels cannot quantize, are clamped first."""
 
-from typing import Any
-
 import pytest
 import torch
 import torch.ao.quantization.fx._decomposed  # It registers the operators.
+from rewrite_cases import cases
 
 import stepwell
 from stepwell.translate.decompositions import floats
-from stepwell.translate.lowerings.lowering import step
 
 X = torch.tensor([torch.inf, -torch.inf, 3e38, -3e38, 1e20, -1e20, 1e10, -1e10, 0.25, 0.75, 0.0])
 LIMITS = {torch.int8: (-127, 127), torch.uint8: (1, 255), torch.int16: (-30000, 30000)}
@@ -36,28 +34,15 @@ def test_infinities_and_large_numbers_saturate(dtype: torch.dtype, by_channel: b
     assert torch.equal(lowered.run(X)[0], model(X))
 
 
-QUANTIZE = (
-    "%y = quantized_decomposed.quantize_per_tensor.default({}, {}, 3, {}, {}, {}) : "
-    "(tensor<3xf32>) -> tensor<3x{}>"
-)
-
-
-@pytest.mark.parametrize(
-    ("scale", "low", "high", "dtype", "before", "count"),
-    [
-        ("0.5", -127, 127, "i8", "", 1),
-        ("0.5", -32768, 32767, "i16", "", 1),
-        ("0.5", -127, 127, "i8", "sigmoid", 0),
-        ("1.0e-30", -127, 127, "i8", "sigmoid", 1),
-        ("0.5", -2147483648, 2147483647, "i32", "", 0),
-        ("1.0e32", -127, 127, "i8", "", 0),
-    ],
-)
-def test_what_may_be_too_large_is_clamped(
-    scale: str, low: int, high: int, dtype: str, before: str, count: int, apply: Any, method: Any
-) -> None:
-    lines = [QUANTIZE.format("%s" if before else "%x", scale, low, high, dtype, dtype)]
-    if before:
-        lines.insert(0, f"%s = aten.{before}.default(%x) : (tensor<3xf32>) -> tensor<3xf32>")
-    text = method("%x: tensor<3xf32>", *lines, gives=f"tensor<3x{dtype}>")
-    assert apply(text, step(floats.limit_before_quantization)).count == count
+test_limit_before_quantization = cases(floats)("""
+limit-before-quantization: what may be too large is clamped -> applied once
+    - %y = quantized_decomposed.quantize_per_tensor.default(%x: f32[3], 0.5, 3, -127, 127, i8)
+    - %y = quantized_decomposed.quantize_per_tensor.default(%x: f32[3], 0.5, 3, -32768, 32767, i16)
+    - %s = aten.sigmoid.default(%x: f32[3])
+      %y = quantized_decomposed.quantize_per_tensor.default(%s, 1e-30, 3, -127, 127, i8)
+limit-before-quantization: what may be too large is clamped -> applied 0 times
+    - %s = aten.sigmoid.default(%x: f32[3])
+      %y = quantized_decomposed.quantize_per_tensor.default(%s, 0.5, 3, -127, 127, i8)
+    - %y = quantized_decomposed.quantize_per_tensor.default(%x: f32[3], 0.5, 3, -2147483648, 2147483647, i32)
+    - %y = quantized_decomposed.quantize_per_tensor.default(%x: f32[3], 1e+32, 3, -127, 127, i8)
+""")

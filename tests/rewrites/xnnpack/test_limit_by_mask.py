@@ -26,9 +26,7 @@ def test_infinities_and_signs_of_what_is_kept_stay(fill: float):
         assert torch.equal(found, wanted)
 
 
-test_limit_by_mask = cases(
-    LimitByMask,
-    """
+test_limit_by_mask = cases(LimitByMask)("""
 a root that may be nan stays hidden -> refused: may make a NaN
     %z = aten.sqrt.default(%x: f32[2, 3])
     %y = aten.masked_fill.Scalar(%z, %m: constant "#causal" i1[2, 3], -inf)
@@ -51,5 +49,4 @@ two numbers are folded and no limits -> refused: both sides are numbers
     %y = aten.where.ScalarOther(%m: constant "#causal" i1[2, 3], %n: constant "#ones" f32[], 2.0)
 axes that a number brings are not lost -> refused: broadcast further
     %y = aten.where.self(%m: constant "#causal" i1[2, 3], %x: f32[2, 3], %n: constant "#ones" f32[1, 1, 1])
-""",
-)
+""")

@@ -16,9 +16,7 @@ def convolved(x: str = X, w: str = W, y: str = Y, rest: str = PLAIN) -> str:
     return f"%y = aten.convolution.default(%x, %w, none, {rest}) : ({x}, {w}) -> {y}"
 
 
-test_lower_convolution = cases(
-    convolutions,
-    """
+test_lower_convolution = cases(convolutions)("""
 a volume -> refused: rank 5
     %y = aten.convolution.default(%x: f32[1, 3, 6, 6, 6], %w: weight f32[4, 3, 1, 1, 1], none, [1, 1, 1], [0, 0, 0], [1, 1, 1], false, [0, 0, 0], 1)
 symbolic sizes are lowered -> xnnpack.static_transpose, xnnpack.convolution_2d, xnnpack.static_transpose
@@ -36,8 +34,7 @@ a bias computed at run time -> refused: the bias is computed
     %y = aten.convolution.default(%x: f32[1, 3, 6, 6], %w: weight f32[4, 3, 1, 1], %b: f32[4], [1, 1], [0, 0], [1, 1], false, [0, 0], 1)
 a constant bias is taken -> xnnpack.static_transpose, xnnpack.convolution_2d, xnnpack.static_transpose
     %y = aten.convolution.default(%x: f32[1, 3, 6, 6], %w: weight f32[4, 3, 1, 1], %b: weight f32[4], [1, 1], [0, 0], [1, 1], false, [0, 0], 1)
-""",
-)
+""")
 
 
 @pytest.mark.parametrize("element", ["f16", "f32"])

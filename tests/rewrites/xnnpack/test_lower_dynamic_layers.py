@@ -148,9 +148,7 @@ def test_a_layer_stays(name: str, refused: Any, method: Any):
     refused(text, step(quantized_layers.dynamic_linear), reason)
 
 
-test_lower_dynamic_layers = cases(
-    quantized_layers,
-    """
+test_lower_dynamic_layers = cases(quantized_layers)("""
 lower-dynamic-linear: a layer of integers is not one of floats -> unchanged
     # `LowerQuantizedLinear` takes it, or nobody: its input has a scale already.
     %t = quant.scast(%w: weight i8[3, 4]) -> i8<0.125>[3, 4]; %r = quant.dcast(%t)
@@ -215,8 +213,7 @@ lower-dynamic-convolution: a convolution with a float filter -> unchanged
     %h = quantized_decomposed.quantize_per_tensor.tensor(%x, %s, %n, -128, 127, i8)
     %d = quantized_decomposed.dequantize_per_tensor.tensor(%h, %s, %n, -128, 127, i8)
     %y = aten.convolution.default(%d, %r: weight f32[3, 4, 1, 1], none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1)
-""",
-)
+""")
 
 
 def convolved(

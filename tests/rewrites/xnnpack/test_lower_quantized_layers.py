@@ -145,9 +145,7 @@ def test_a_layer_of_int8_is_a_node(
     assert apply(text(method, **bias), rewrite).count == 1
 
 
-test_lower_quantized_layers = cases(
-    quantized_layers,
-    """
+test_lower_quantized_layers = cases(quantized_layers)("""
 lower-quantized-linear | lower-quantized-convolution: an op that is no layer -> unchanged
     %l = aten.abs.default(%f: f32[2, 4]); %y = quant.qcast(%l) -> i8<0.25>[2, 4]
 lower-quantized-linear: a layer whose result is read as floats too -> refused: used as a float by func.return
@@ -182,21 +180,16 @@ lower-quantized-linear: a bias of integers in units of the products is taken -> 
     %t = quant.scast(%w: weight i8[3, 4]) -> i8<0.125>[3, 4]; %r = quant.dcast(%t)
     %x = quant.dcast(%q: i8<0.5:3>[2, 4]); %l = aten.linear.default(%x, %r, %b)
     %y = quant.qcast(%l) -> i8<0.25>[2, 3]
-""",
-)
+""")
 
 
-test_lower_quantized_layers_unrun = cases(
-    quantized_layers,
-    """
+test_lower_quantized_layers_unrun = cases(quantized_layers, run=False)("""
 lower-quantized-linear: a bias of integers that overflows in those units -> refused: the bias overflows
     %m = quant.scast(%n: weight i32[3]) -> i32<0.0625>[3]; %b = quant.dcast(%m)
     %t = quant.scast(%w: weight i8[3, 4]) -> i8<1.0e-08>[3, 4]; %r = quant.dcast(%t)
     %x = quant.dcast(%q: i8<1.0e-08>[2, 4]); %l = aten.linear.default(%x, %r, %b)
     %y = quant.qcast(%l) -> i8<0.25>[2, 3]
-""",
-    run=False,
-)
+""")
 
 
 TURNED = "[2, 2], [0, 0], [1, 1], true, [0, 0], 2"
@@ -217,24 +210,10 @@ def test_groups_of_a_transposed_convolution_share_one_scale(
         refused(text, step(quantized_layers.quantized_convolution), "shares each scale")
 
 
-def test_clamps_before_the_quantization_are_one_range_of_the_node(apply: Any, method: Any):
-    text = linear(method)
-    made = "(tensor<2x3xf32>) -> tensor<2x3xf32>"
-    clamps = (
-        f"%c = aten.relu.default(%l) : {made}\n  %d = aten.hardtanh.default(%c, -1.0, 2.0) : {made}"
-    )
-    text = text.replace("  %y = quant.qcast %l", f"  {clamps}\n  %y = quant.qcast %d")
-    done = apply(
-        """
-        %t = quant.scast(%w: weight i8[3, 4]) -> i8<0.125>[3, 4]
-        %r = quant.dcast(%t)
-        %x = quant.dcast(%q: i8<0.5:3>[2, 4])
-        %l = aten.linear.default(%x, %r)
-        %c = aten.relu.default(%l)
-        %d = aten.hardtanh.default(%c, -1.0, 2.0)
-        %y = quant.qcast(%d) -> i8<0.25>[2, 3]
-        """,
-        step(quantized_layers.quantized_linear),
-    )
-    assert done.count == 1
-    assert "output_min=0.0, output_max=2.0" in done.text
+test_lower_quantized_layers_together = cases(quantized_layers)("""
+lower-quantized-linear: clamps before the quantization are one range of the node -> applied once; writes output_min=0.0, output_max=2.0
+    %t = quant.scast(%w: weight i8[3, 4]) -> i8<0.125>[3, 4]; %r = quant.dcast(%t)
+    %x = quant.dcast(%q: i8<0.5:3>[2, 4]); %l = aten.linear.default(%x, %r)
+    %c = aten.relu.default(%l)
+    %d = aten.hardtanh.default(%c, -1.0, 2.0); %y = quant.qcast(%d) -> i8<0.25>[2, 3]
+""")

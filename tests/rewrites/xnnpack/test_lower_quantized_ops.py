@@ -96,13 +96,7 @@ def test_it_computes_floats(name: str, refused: Any, method: Any):
     refused(between(method, line, **changes), step(quantized_nodes.quantized_elementwise), reason)
 
 
-test_lower_quantized_ops = cases(
-    quantized_nodes,
-    CONVERT,
-    UNTYPE,
-    WIDENED,
-    FOLD,
-    """
+test_lower_quantized_ops = cases(quantized_nodes, CONVERT, UNTYPE, WIDENED, FOLD)("""
 lower-quantized-elementwise: it computes int8 -> applied once
     - %t = quant.scast(%w: weight i8[2, 4]) -> i8<0.5:3>[2, 4]; %c = quant.dcast(%t)
       %a = quant.dcast(%p: i8<0.5:3>[2, 4]); %b = quant.dcast(%q: i8<0.5:3>[2, 4])
@@ -153,8 +147,7 @@ fold-dequantized-constant: a constant of halves is not folded -> refused: only f
 fold-dequantized-constant: integers that a cast names are no weight -> unchanged
     # Stored integers that come in at run time: a type is put on them, but they are computed.
     %t = quant.scast(%x: i8[2, 4]) -> i8<0.5:3>[2, 4]; %y = quant.dcast(%t)
-""",
-)
+""")
 
 
 MOVES: dict[str, tuple[str, dict[str, str], str]] = {

@@ -1,18 +1,25 @@
-"""Reshapes that meet, HoistReshapeOverLinear, averages: which shapes may be passed over."""
+"""Transposes and reshapes merge, and which shapes may be passed over."""
+
+from __future__ import annotations
 
 from typing import Any
 
 import pytest
+import torch
 from rewrite_cases import cases
+from torch import Tensor, nn
+from torch.export import Dim
 
-from stepwell.ir.dtypes import f32
-from stepwell.ir.types import tensor
+import stepwell
+from stepwell.dialects.xnnpack import StaticSlice
+from stepwell.ir.types import dims
+from stepwell.translate.decompositions import views
 from stepwell.translate.rewrites.xnnpack.nodes.hoist_reshape_over_linear import (
     HoistReshapeOverLinear,
 )
-from stepwell.translate.rewrites.xnnpack.partitioning.merge_transposes import RULES
+from stepwell.translate.rewrites.xnnpack.partitioning import merge_transposes
 
-ALL = {rule.name: rule() for rule in RULES}
+ALL = {rule.name: rule() for rule in merge_transposes.RULES}
 
 
 def reshape(given: str, made: str, before: str, after: str, sizes: str) -> str:
@@ -21,10 +28,7 @@ def reshape(given: str, made: str, before: str, after: str, sizes: str) -> str:
     )
 
 
-test_merge_transposes = cases(
-    RULES,
-    HoistReshapeOverLinear,
-    """
+test_merge_transposes = cases(merge_transposes.RULES, HoistReshapeOverLinear)("""
 merge-reshapes: reshapes of a symbolic size are one -> xnnpack.static_reshape
     %x: f32[s0, 4]
     %a = xnnpack.static_reshape(%x, new_shape=[0, 2, 2]) : (f32[s0, 4]) -> f32[s0, 2, 2]
@@ -70,8 +74,7 @@ hoist-reshape-over-linear + merge-reshapes: rows quantized at run time are rows 
 hoist-reshape-over-linear: a chain read in its middle -> unchanged
     %x: f32[2, 3, 4]
     %v0 = xnnpack.static_reshape(%x, new_shape=[6, 4]) : (f32[2, 3, 4]) -> f32[6, 4]
-    %v1 = xnnpack.fully_connected(%v0, %w: weight f32[4, 4])
-    %v2 = xnnpack.gelu(%v1)
+    %v1 = xnnpack.fully_connected(%v0, %w: weight f32[4, 4]); %v2 = xnnpack.gelu(%v1)
     %v3 = xnnpack.fully_connected(%v2, %w)
     %y = xnnpack.static_reshape(%v3, new_shape=[6, 1, 4]) : (f32[6, 4]) -> f32[6, 1, 4]
     %z = xnnpack.static_reshape(%v2, new_shape=[6, 1, 4]) : (f32[6, 4]) -> f32[6, 1, 4]
@@ -92,22 +95,17 @@ drop-averaged-axes: a reshape of an argument is no average -> unchanged
 drop-averaged-axes: axes that an average has dropped are not dropped again -> unchanged
     %a = xnnpack.global_average_pooling_2d(%x: f32[1, 6, 1, 8])
     %y = xnnpack.static_reshape(%a, new_shape=[8]) : (f32[1, 8]) -> f32[8]
-""",
-)
+""")
 
 
-@pytest.mark.parametrize(
-    ("first", "kind"),
-    [("2", "static_reshape"), ("s0", "static_reshape"), ("s1", "static_transpose")],
-)
-def test_a_unit_axis_is_moved_by_a_reshape_if_at_most_one_size_is_symbolic(
-    first: str, kind: str, apply: Any, method: Any
-):
-    sizes = [2, 3] if first == "2" else ["s0", 3] if first == "s0" else ["s0", "s1"]
-    before, after = (str(tensor(d, f32)) for d in ([sizes[0], 1, sizes[1]], [1, *sizes]))
-    line = f"%y = xnnpack.static_transpose(%x, perm=[1, 0, 2]) : ({before}) -> {after}"
-    done = apply(method(f"%x: {before}", line, gives=after), ALL["transpose-to-reshape"])
-    assert done.ops() == [f"xnnpack.{kind}"]
+test_merge_transposes_together = cases(merge_transposes.RULES)("""
+transpose-to-reshape: a unit axis is moved by a reshape if at most one size is symbolic -> xnnpack.static_reshape
+    - %x: f32[2, 1, 3]; %y = xnnpack.static_transpose(%x, perm=[1, 0, 2]) : (f32[2, 1, 3]) -> f32[1, 2, 3]
+    - %x: f32[s0, 1, 3]; %y = xnnpack.static_transpose(%x, perm=[1, 0, 2]) : (f32[s0, 1, 3]) -> f32[1, s0, 3]
+transpose-to-reshape: a unit axis among two symbolic sizes -> unchanged
+    %x: f32[s0, 1, s1]
+    %y = xnnpack.static_transpose(%x, perm=[1, 0, 2]) : (f32[s0, 1, s1]) -> f32[1, s0, s1]
+""")
 
 
 def chain(method: Any, *nodes: str, rows: str = "6x4", after: str = "3x2x4") -> str:
@@ -129,3 +127,130 @@ def test_chains_of_any_length_are_passed(length: int, apply: Any, method: Any):
     nodes = ("fully_connected", "gelu", "softmax") * length
     done = apply(chain(method, *nodes), HoistReshapeOverLinear(), ALL["merge-reshapes"])
     assert done.ops() == ["xnnpack.static_reshape", *(f"xnnpack.{node}" for node in nodes)]
+
+
+(DROP,) = (rule() for rule in merge_transposes.RULES if rule.name == "drop-averaged-axes")
+
+
+test_drop_averaged_axes = cases(DROP)("""
+the average itself leaves its axes out -> xnnpack.global_average_pooling_2d
+    %x: f32[2, 4, 3, 8]
+    %p = xnnpack.global_average_pooling_2d(%x, keep_dims) : (f32[2, 4, 3, 8]) -> f32[2, 1, 1, 8]
+    %y = xnnpack.static_reshape(%p, new_shape=[2, 8]) : (f32[2, 1, 1, 8]) -> f32[2, 8]
+a reshape that does something else stays -> applied 0 times
+    - %x: f32[2, 4, 3, 8]
+      %p = xnnpack.global_average_pooling_2d(%x, keep_dims) : (f32[2, 4, 3, 8]) -> f32[2, 1, 1, 8]
+      %y = xnnpack.static_reshape(%p, new_shape=[2, 8, 1, 1]) : (f32[2, 1, 1, 8]) -> f32[2, 8, 1, 1]
+    - %x: f32[2, 4, 3, 8]
+      %p = xnnpack.global_average_pooling_2d(%x, keep_dims) : (f32[2, 4, 3, 8]) -> f32[2, 1, 1, 8]
+      %y = xnnpack.static_reshape(%p, new_shape=[16]) : (f32[2, 1, 1, 8]) -> f32[16]
+    - %x: f32[2, 4, 3, 8]
+      %p = xnnpack.global_average_pooling_2d(%x, keep_dims) : (f32[2, 4, 3, 8]) -> f32[2, 1, 1, 8]
+      %y = xnnpack.static_reshape(%p, new_shape=[2, 1, 8]) : (f32[2, 1, 1, 8]) -> f32[2, 1, 8]
+an average that others read keeps its axes -> applied 0 times
+    %x: f32[2, 4, 3, 8]
+    %p = xnnpack.global_average_pooling_2d(%x, keep_dims) : (f32[2, 4, 3, 8]) -> f32[2, 1, 1, 8]
+    %y = xnnpack.static_reshape(%p, new_shape=[2, 8]) : (f32[2, 1, 1, 8]) -> f32[2, 8]
+    return %y, %p
+""")
+
+
+test_unbind_by_permute = cases(views)("""
+unbind-by-permute: a long axis -> unchanged
+    %p0, %p1, %p2, %p3, %p4 = aten.unbind.int(%x: f32[3, 4, 5], -1)
+    %y = aten.cat.default([%p0, %p1, %p2, %p3, %p4], 0)
+unbind-by-permute: an axis in the middle -> unchanged
+    %p0, %p1, %p2, %p3 = aten.unbind.int(%x: f32[3, 4, 2], 1)
+    %y = aten.cat.default([%p0, %p1, %p2, %p3], 0)
+unbind-by-permute: it leaves -> refused: int64
+    %p0, %p1 = aten.unbind.int(%x: i64[3, 4, 2], -1); %y = aten.cat.default([%p0, %p1], 0)
+unbind-by-permute: a part nobody reads -> unchanged
+    %p0, %p1 = aten.unbind.int(%x: f32[3, 4, 2], -1); %y = aten.cat.default([%p0], 0)
+""")
+
+
+class Rotary(nn.Module):
+    """Neighboring pairs turned by an angle, between two layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(64, 64)
+
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        real, imaginary = self.layer(x).view(1, 8, 4, 8, 2).unbind(-1)
+        turned = (real * cos - imaginary * sin, real * sin + imaginary * cos)
+        return self.layer(torch.stack(turned, -1).view(1, 8, 64))
+
+
+def test_rotary_embeddings_are_sliced_in_blocks() -> None:
+    model = Rotary().eval()
+    inputs = (torch.randn(1, 8, 64), torch.randn(1, 8, 1, 8), torch.randn(1, 8, 1, 8))
+    lowered = stepwell.lower(torch.export.export(model, inputs), "xnnpack")
+    slices = [op for op in lowered.program.module.walk() if isinstance(op, StaticSlice)]
+    assert [dims(op.output.type)[-1] for op in slices] == [8, 8]
+    torch.testing.assert_close(lowered.run(*inputs)[0], model(*inputs))
+
+
+class Attention(nn.Module):
+    """Heads parted by a view, with or without a mask of padding."""
+
+    def __init__(self, heads: int = 4, more: bool = False) -> None:
+        super().__init__()
+        self.heads, self.more = heads, more
+        self.projections = nn.ModuleList(nn.Linear(16, 16) for _ in range(4))
+
+    def forward(self, x: Tensor, keep: Tensor | None = None) -> Tensor:
+        *inner, outer = self.projections
+        parts = [part(x).view(*x.shape[:2], self.heads, -1).transpose(1, 2) for part in inner]
+        mask = None if keep is None else keep[:, None, None, :]
+        attended = nn.functional.scaled_dot_product_attention(*parts, attn_mask=mask)
+        merged = outer(attended.transpose(1, 2).reshape(x.shape))
+        return (merged, attended.amax(-1)) if self.more else merged
+
+
+class MultiHead(nn.Module):
+    """Torch's own, which merges batch and heads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.MultiheadAttention(16, 4, batch_first=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.inner(x, x, x, need_weights=False)[0]
+
+
+def lowered(model: nn.Module, *inputs: Tensor) -> stepwell.Lowered:
+    torch.manual_seed(0)
+    sizes = {0: Dim("b", min=1, max=8), 1: Dim("n", min=2, max=16)}
+    shapes = tuple({axis: sizes[axis] for axis in range(2)} for _ in inputs)
+    names = ["x", "keep"][: len(inputs)]
+    program = torch.export.export(
+        model.eval(), inputs, dynamic_shapes=dict(zip(names, shapes, strict=True))
+    )
+    return stepwell.lower(program, "xnnpack", numerics="finite")
+
+
+@pytest.mark.parametrize("model", [Attention(), Attention(heads=1), MultiHead()])
+def test_attention_over_an_open_batch_and_length_is_one_delegate(model: nn.Module) -> None:
+    made = lowered(model, torch.randn(2, 6, 16))
+    assert (made.report.delegates, sum(made.report.outside.values())) == (1, 0)
+    for batch, length in ((1, 16), (3, 5), (8, 2)):
+        x = torch.randn(batch, length, 16)
+        torch.testing.assert_close(made.run(x)[0], model(x), rtol=1e-4, atol=1e-5)
+
+
+def test_a_mask_that_all_heads_share_loses_the_axis_once() -> None:
+    model = Attention()
+    made = lowered(model, torch.randn(2, 6, 16), torch.zeros(2, 6))
+    assert made.report.delegates == 1
+    x, keep = torch.randn(3, 7, 16), torch.randn(3, 7)
+    torch.testing.assert_close(made.run(x, keep)[0], model(x, keep), rtol=1e-4, atol=1e-5)
+
+
+def test_heads_that_are_read_together_stay_together() -> None:
+    model = Attention(more=True)
+    made = lowered(model, torch.randn(2, 6, 16))
+    assert any("is read elsewhere, too" in line for line in str(made.report).splitlines())
+    x = torch.randn(3, 7, 16)
+    for one, other in zip(made.run(x), model(x), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)

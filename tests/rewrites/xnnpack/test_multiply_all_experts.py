@@ -99,80 +99,55 @@ def test_few_of_many_experts_are_looked_up_for_one_token():
     assert any(reason.startswith("1 of 64 for 1 rows") for reason in reasons)
 
 
-test_multiply_all_experts = cases(
-    MultiplyAllExperts,
-    AddUpBeforeExperts,
-    """
+test_multiply_all_experts = cases(MultiplyAllExperts, AddUpBeforeExperts)("""
 multiply-all-experts: weights that are computed are looked up -> unchanged
-    %v, %i = aten.topk.default(%s: f32[3, 4], 2)
-    %p = aten.view.default(%i, [6])
+    %v, %i = aten.topk.default(%s: f32[3, 4], 2); %p = aten.view.default(%i, [6])
     %m = aten.index.Tensor(%w: f32[4, 5, 8], [%p])
-    %e = aten.expand.default(%x: f32[3, 1, 8], [3, 2, 8])
-    %c = aten.view.default(%e, [6, 8, 1])
+    %e = aten.expand.default(%x: f32[3, 1, 8], [3, 2, 8]); %c = aten.view.default(%e, [6, 8, 1])
     %y = aten.bmm.default(%m, %c)
 multiply-all-experts: places that something else reads -> refused: read by aten.remainder.Scalar as well
-    %v, %i = aten.topk.default(%s: f32[3, 4], 2)
-    %p = aten.view.default(%i, [6])
+    %v, %i = aten.topk.default(%s: f32[3, 4], 2); %p = aten.view.default(%i, [6])
     %m = aten.index.Tensor(%w: weight f32[4, 5, 8], [%p])
-    %e = aten.expand.default(%x: f32[3, 1, 8], [3, 2, 8])
-    %c = aten.view.default(%e, [6, 8, 1])
-    %b = aten.bmm.default(%m, %c)
-    %n = aten.remainder.Scalar(%p, 3)
+    %e = aten.expand.default(%x: f32[3, 1, 8], [3, 2, 8]); %c = aten.view.default(%e, [6, 8, 1])
+    %b = aten.bmm.default(%m, %c); %n = aten.remainder.Scalar(%p, 3)
     %y = aten.index.Tensor(%b, [%n])
 add-up-before-experts: across tokens -> applied 0 times
-    %v, %i = aten.topk.default(%s: f32[3, 4], 2)
-    %p = aten.view.default(%i, [6])
+    %v, %i = aten.topk.default(%s: f32[3, 4], 2); %p = aten.view.default(%i, [6])
     %m = aten.index.Tensor(%w: weight f32[4, 5, 8], [%p])
-    %b = aten.bmm.default(%m, %c: f32[6, 8, 1])
-    %t = aten.view.default(%b, [2, 3, 5])
+    %b = aten.bmm.default(%m, %c: f32[6, 8, 1]); %t = aten.view.default(%b, [2, 3, 5])
     %y = aten.sum.dim_IntList(%t, [1], true)
 add-up-before-experts: over what a token takes -> applied once
-    %v, %i = aten.topk.default(%s: f32[3, 4], 2)
-    %p = aten.view.default(%i, [6])
+    %v, %i = aten.topk.default(%s: f32[3, 4], 2); %p = aten.view.default(%i, [6])
     %m = aten.index.Tensor(%w: weight f32[4, 5, 8], [%p])
-    %b = aten.bmm.default(%m, %c: f32[6, 8, 1])
-    %t = aten.view.default(%b, [3, 2, 5])
+    %b = aten.bmm.default(%m, %c: f32[6, 8, 1]); %t = aten.view.default(%b, [3, 2, 5])
     %y = aten.sum.dim_IntList(%t, [1], true)
 multiply-all-experts: rows of a table that an input names are looked up -> unchanged
     %m = aten.index.Tensor(%w: weight f32[4, 5, 8], [%j: i64[6]])
     %y = aten.bmm.default(%m, %c: f32[6, 8, 1])
 multiply-all-experts: rows of a table that are read elsewhere are looked up -> unchanged
-    %v, %i = aten.topk.default(%s: f32[3, 4], 2)
-    %p = aten.view.default(%i, [6])
+    %v, %i = aten.topk.default(%s: f32[3, 4], 2); %p = aten.view.default(%i, [6])
     %m = aten.index.Tensor(%w: weight f32[4, 5, 8], [%p])
-    %b = aten.bmm.default(%m, %c: f32[6, 8, 1])
-    %n = aten.amax.default(%m)
+    %b = aten.bmm.default(%m, %c: f32[6, 8, 1]); %n = aten.amax.default(%m)
     %y = aten.add.Tensor(%b, %n)
-""",
-)
+""")
 
 
-test_multiply_all_experts_unrun = cases(
-    MultiplyAllExperts,
-    AddUpBeforeExperts,
-    """
+test_multiply_all_experts_unrun = cases(MultiplyAllExperts, AddUpBeforeExperts, run=False)("""
 multiply-all-experts: doubles are looked up -> unchanged
-    %v, %i = aten.topk.default(%s: f32[3, 4], 2)
-    %p = aten.view.default(%i, [6])
+    %v, %i = aten.topk.default(%s: f32[3, 4], 2); %p = aten.view.default(%i, [6])
     %m = aten.index.Tensor(%w: weight f64[4, 5, 8], [%p])
     %y = aten.bmm.default(%m, %c: f64[6, 8, 1])
 multiply-all-experts: what is summed is left to the sum -> unchanged
-    %v, %i = aten.topk.default(%s: f32[3, 4], 2)
-    %p = aten.view.default(%i, [6])
+    %v, %i = aten.topk.default(%s: f32[3, 4], 2); %p = aten.view.default(%i, [6])
     %m = aten.index.Tensor(%w: weight f32[4, 5, 8], [%p])
-    %b = aten.bmm.default(%m, %c: f32[6, 8, 1])
-    %t = aten.view.default(%b, [3, 2, 5])
+    %b = aten.bmm.default(%m, %c: f32[6, 8, 1]); %t = aten.view.default(%b, [3, 2, 5])
     %y = aten.sum.dim_IntList(%t, [1], true)
 add-up-before-experts: a sum over other axes is none of experts -> unchanged
-    %v, %i = aten.topk.default(%s: f32[3, 4], 2)
-    %p = aten.view.default(%i, [6])
+    %v, %i = aten.topk.default(%s: f32[3, 4], 2); %p = aten.view.default(%i, [6])
     %m = aten.index.Tensor(%w: weight f32[4, 5, 8], [%p])
-    %b = aten.bmm.default(%m, %c: f32[6, 8, 1])
-    %t = aten.view.default(%b, [3, 2, 5])
+    %b = aten.bmm.default(%m, %c: f32[6, 8, 1]); %t = aten.view.default(%b, [3, 2, 5])
     %y = aten.sum.dim_IntList(%t, [2], true)
-""",
-    run=False,
-)
+""")
 
 
 def test_rows_that_are_no_repetition_are_multiplied_by_all_too(apply: Any):
@@ -206,21 +181,13 @@ def test_rows_that_are_no_repetition_are_multiplied_by_all_too(apply: Any):
     )
 
 
-def test_rows_that_are_made_of_one_each_are_no_repetition(apply: Any):
-    assert (
-        "tensor<6x20xf32>"
-        in apply(
-            """
-        %v, %i = aten.topk.default(%s: f32[3, 4], 2)
-        %p = aten.view.default(%i, [6])
-        %m = aten.index.Tensor(%w: weight f32[4, 5, 8], [%p])
-        %e = aten.mul.Tensor(%x: f32[3, 1, 8], %z: f32[3, 2, 8])
-        %c = aten.view.default(%e, [6, 8, 1])
-        %y = aten.bmm.default(%m, %c)
-        """,
-            MultiplyAllExperts(),
-        ).text
-    )
+test_multiply_all_experts_together = cases(MultiplyAllExperts)("""
+rows that are made of one each are no repetition -> writes tensor<6x20xf32>
+    %v, %i = aten.topk.default(%s: f32[3, 4], 2); %p = aten.view.default(%i, [6])
+    %m = aten.index.Tensor(%w: weight f32[4, 5, 8], [%p])
+    %e = aten.mul.Tensor(%x: f32[3, 1, 8], %z: f32[3, 2, 8]); %c = aten.view.default(%e, [6, 8, 1])
+    %y = aten.bmm.default(%m, %c)
+""")
 
 
 class NormedExperts(Experts):

@@ -19,9 +19,7 @@ def shapes(done: Any, kind: str) -> list[str]:
     ]
 
 
-test_narrow_to_what_is_read = cases(
-    NarrowToWhatIsRead,
-    """
+test_narrow_to_what_is_read = cases(NarrowToWhatIsRead)("""
 the documented before becomes the documented after -> xnnpack.static_slice, xnnpack.exp
     %a = xnnpack.exp(%x: f32[1, 5, 4])
     %y = xnnpack.static_slice(%a, offsets=[0, 0, 0], sizes=[1, 1, 4]) : (f32[1, 5, 4]) -> f32[1, 1, 4]
@@ -49,8 +47,7 @@ tensors of any length one after another are made whole -> applied 0 times
     %b = xnnpack.fully_connected(%x: f32[1, 6, 8], %w: weight f32[8, 8])
     %c = xnnpack.concatenate2(%b, %a, axis=1) : (f32[1, 6, 8], f32[1, n, 8]) -> f32[1, n + 6, 8]
     %y = xnnpack.static_slice(%c, offsets=[0, 0, 0], sizes=[1, 1, 8]) : (f32[1, n + 6, 8]) -> f32[1, 1, 8]
-""",
-)
+""")
 
 
 def test_a_residual_block_read_in_one_row_computes_that_row(apply: Any):

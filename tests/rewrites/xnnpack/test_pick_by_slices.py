@@ -45,9 +45,7 @@ def test_elements_are_picked_as_torch_does(name: str, apply: Any, method: Any):
     assert len(done.ops()) < 64
 
 
-test_pick_by_slices = cases(
-    PickBySlices,
-    """
+test_pick_by_slices = cases(PickBySlices)("""
 one axis -> aten.slice.Tensor, aten.slice.Tensor, aten.cat.default
     %y = aten.index.Tensor(%x: f32[3, 6, 5], [none, %i: constant i64[4]])
 one axis by a matrix -> aten.slice.Tensor, aten.slice.Tensor, aten.slice.Tensor, aten.cat.default, aten.view.default
@@ -70,8 +68,7 @@ what is left has its reason -> refused: not exact floats
     %y = aten.upsample_nearest2d.default(%x: f32[1, 1, 1, 16777216], [1, 2])
 an axis too many -> refused: rank 6
     %y = aten.flip.default(%x: f32[1, 1, 1, 1, 2, 3], [5])
-""",
-)
+""")
 
 
 FLIP = list(range(192))[::-1]

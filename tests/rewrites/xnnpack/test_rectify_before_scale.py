@@ -30,46 +30,34 @@ def layer(gives: str, padding: int = 0, of: str = "r", transposed: str = "false"
     return f"%{gives} = aten.convolution.default(%{of}, {weight}, none, {rest}) : {types}"
 
 
-test_rectify_before_scale = cases(
-    rectify_before_scale,
-    FoldAffineIntoLayer,
-    """
+test_rectify_before_scale = cases(rectify_before_scale, FoldAffineIntoLayer)("""
 a norm before a rectifier is one maximum -> aten.maximum.default, aten.convolution.default
     %s = aten.mul.Tensor(%x: f32[1, 4, 5, 5], %g: weight "g#positive" f32[4, 1, 1])
-    %a = aten.add.Tensor(%s, %b: weight f32[4, 1, 1])
-    %r = aten.relu.default(%a)
+    %a = aten.add.Tensor(%s, %b: weight f32[4, 1, 1]); %r = aten.relu.default(%a)
     %y = aten.convolution.default(%r, %w: weight f32[4, 4, 1, 1], none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1)
-""",
-)
+""")
 
 
-test_rectify_before_scale_together = cases(
-    rectify_before_scale,
-    """
+test_rectify_before_scale_together = cases(rectify_before_scale)("""
 a factor that is not positive -> refused: not positive
     %s = aten.mul.Tensor(%x: f32[1, 4, 5, 5], %g: weight "g#zeros" f32[4, 1, 1])
-    %a = aten.add.Tensor(%s, %b: weight f32[4, 1, 1])
-    %r = aten.relu.default(%a)
+    %a = aten.add.Tensor(%s, %b: weight f32[4, 1, 1]); %r = aten.relu.default(%a)
     %y = aten.convolution.default(%r, %w: weight f32[4, 4, 1, 1], none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1)
 a rectified value that others read -> refused: aten.add.Tensor reads
     %s = aten.mul.Tensor(%x: f32[1, 4, 5, 5], %g: weight "g#positive" f32[4, 1, 1])
-    %a = aten.add.Tensor(%s, %b: weight f32[4, 1, 1])
-    %r = aten.relu.default(%a)
+    %a = aten.add.Tensor(%s, %b: weight f32[4, 1, 1]); %r = aten.relu.default(%a)
     %p = aten.convolution.default(%r, %w: weight f32[4, 4, 1, 1], none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1)
     %y = aten.add.Tensor(%r, %p)
 a transposed convolution takes nothing -> refused: transposed
     %s = aten.mul.Tensor(%x: f32[1, 4, 5, 5], %g: weight "g#positive" f32[4, 1, 1])
-    %a = aten.add.Tensor(%s, %b: weight f32[4, 1, 1])
-    %r = aten.relu.default(%a)
+    %a = aten.add.Tensor(%s, %b: weight f32[4, 1, 1]); %r = aten.relu.default(%a)
     %y = aten.convolution.default(%r, %w: weight f32[4, 4, 1, 1], none, [1, 1], [0, 0], [1, 1], true, [0, 0], 1)
 what is no scale and shift -> unchanged
     - %r = aten.relu.default(%x: f32[1, 4, 5, 5])
       %y = aten.convolution.default(%r, %w: weight f32[4, 4, 1, 1], none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1)
-    - %a = aten.add.Tensor(%x: f32[1, 4, 5, 5], %b: weight f32[4, 1, 1])
-      %r = aten.relu.default(%a)
+    - %a = aten.add.Tensor(%x: f32[1, 4, 5, 5], %b: weight f32[4, 1, 1]); %r = aten.relu.default(%a)
       %y = aten.convolution.default(%r, %w: weight f32[4, 4, 1, 1], none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1)
-""",
-)
+""")
 
 
 @pytest.mark.parametrize("first", [0, 1])

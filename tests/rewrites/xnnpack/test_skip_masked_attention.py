@@ -60,9 +60,7 @@ def test_queries_look_at_no_later_keys(name: str, apply: Any, method: Any) -> No
     assert done.ops().count("aten.mul.Scalar") == (name != "no scale")
 
 
-test_skip_masked_attention = cases(
-    SkipMaskedAttention,
-    """
+test_skip_masked_attention = cases(SkipMaskedAttention)("""
 blocks are not cut again -> aten.mul.Scalar, aten.slice.Tensor, aten.slice.Tensor, aten.slice.Tensor, aten.scaled_dot_product_attention.default, aten.slice.Tensor, aten.slice.Tensor, aten.slice.Tensor, aten.scaled_dot_product_attention.default, aten.slice.Tensor, aten.scaled_dot_product_attention.default, aten.cat.default
     %y = aten.scaled_dot_product_attention.default(%q: f32[1, 16, 512, 16], %k: f32[1, 16, 512, 16], %k, none, 0.0, true)
 an attention beside another tensor is cut -> applied once
@@ -88,8 +86,7 @@ few tokens -> refused: cost less
 a scale of run time -> refused: run time
     %s = sym.constant 5.000000e-01 : f64 : !stepwell.float<"0.5">
     %y = aten.scaled_dot_product_attention.default(%q: f32[2, 4, 192, 32], %k: f32[2, 4, 192, 32], %k, none, 0.0, true, scale=%s)
-""",
-)
+""")
 
 
 def test_queries_after_the_last_key_look_at_all_and_need_no_mask(apply: Any, method: Any) -> None:

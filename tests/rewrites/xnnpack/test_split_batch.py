@@ -71,25 +71,19 @@ def test_what_is_read_across_the_batch_is_joined_first(apply: Any):
     assert types(done, "static_transpose") == types(done, "abs") == [turned]
 
 
-test_split_batch = cases(
-    SplitBatch,
-    """
+test_split_batch = cases(SplitBatch)("""
 one image -> applied 0 times
     %a = xnnpack.fully_connected(%x: f32[1, 2048, 16, 1], %w: weight f32[256, 1])
-    %b = xnnpack.gelu(%a)
-    %y = xnnpack.fully_connected(%b, %v: weight f32[1, 256])
+    %b = xnnpack.gelu(%a); %y = xnnpack.fully_connected(%b, %v: weight f32[1, 256])
 images that stay in the cache -> applied 0 times
     %a = xnnpack.fully_connected(%x: f32[4, 32, 16, 1], %w: weight f32[256, 1])
-    %b = xnnpack.gelu(%a)
-    %y = xnnpack.fully_connected(%b, %v: weight f32[1, 256])
+    %b = xnnpack.gelu(%a); %y = xnnpack.fully_connected(%b, %v: weight f32[1, 256])
 a single node between large ports stays whole -> applied 0 times
     %y = xnnpack.gelu(%x: f32[4, 512, 16, 256])
 what no node is stays whole and so does all around -> applied 0 times
     %a = xnnpack.fully_connected(%x: f32[4, 512, 16, 1], %w: weight f32[256, 1])
-    %b = aten.erf.default(%a)
-    %y = xnnpack.fully_connected(%b, %v: weight f32[1, 256])
-""",
-)
+    %b = aten.erf.default(%a); %y = xnnpack.fully_connected(%b, %v: weight f32[1, 256])
+""")
 
 
 def test_a_number_is_the_same_for_every_piece(apply: Any):

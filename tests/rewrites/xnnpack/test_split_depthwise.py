@@ -168,9 +168,7 @@ def test_an_axis_of_symbolic_size_that_must_be_sliced_stays(apply: Any) -> None:
     assert done.count == 0 and "symbolic" in done.reasons[0]
 
 
-test_split_depthwise = cases(
-    SplitDepthwise,
-    """
+test_split_depthwise = cases(SplitDepthwise)("""
 what a kernel holds -> unchanged
     %x: f32[1, 40, 40, 8], %w: weight "w#positive" f32[1, 5, 5, 8], %b: weight f32[8]
     %y = xnnpack.depthwise_convolution_2d(%x, %w, %b, padding=[2, 2, 2, 2], stride=[1, 1], dilation=[1, 1]) : (f32[1, 40, 40, 8], f32[1, 5, 5, 8], f32[8]) -> f32[1, 40, 40, 8]
@@ -180,8 +178,7 @@ an image too small to pay for the nodes -> refused: cost less
 several results a channel -> refused: several results
     %x: f32[1, 40, 40, 8], %w: weight f32[1, 7, 7, 16]
     %y = xnnpack.depthwise_convolution_2d(%x, %w, padding=[3, 3, 3, 3], stride=[1, 1], dilation=[1, 1]) : (f32[1, 40, 40, 8], f32[1, 7, 7, 16]) -> f32[1, 40, 40, 16]
-""",
-)
+""")
 
 
 @pytest.mark.parametrize("taps", range(1, 32))

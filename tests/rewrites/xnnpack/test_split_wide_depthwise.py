@@ -96,9 +96,7 @@ def test_ranges_stay_with_each_part(apply: Any) -> None:
     assert done.text.count("output_max=6.0") == 4
 
 
-test_split_wide_depthwise = cases(
-    SplitWideDepthwise,
-    """
+test_split_wide_depthwise = cases(SplitWideDepthwise)("""
 a filter that stays at hand stays whole -> applied 0 times
     - %x: f32[1, 24, 24, 8], %l: weight "l#positive" f32[256, 1, 1, 8], %b: weight "b#positive" f32[256]
       %i = xnnpack.convolution_2d(%x, %l, %b, groups=1, padding=[0, 0, 0, 0], stride=[1, 1], dilation=[1, 1]) : (f32[1, 24, 24, 8], f32[256, 1, 1, 8], f32[256]) -> f32[1, 24, 24, 256]
@@ -137,5 +135,4 @@ a small image is not worth more nodes -> refused: joining
 an image of symbolic size stays whole -> refused: symbolic
     %x: f32[n, 24, 24, 400], %w: weight f32[1, 5, 5, 400]
     %y = xnnpack.depthwise_convolution_2d(%x, %w, padding=[2, 2, 2, 2], stride=[1, 1], dilation=[1, 1]) : (f32[n, 24, 24, 400], f32[1, 5, 5, 400]) -> f32[n, 24, 24, 400]
-""",
-)
+""")

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from rewrite_cases import cases
 
 from stepwell.dialects.xnnpack.costs import COSTS
 from stepwell.translate.lowerings.lowering import step
@@ -95,21 +96,16 @@ def test_the_greatest_of_numbers_loses_no_nan(asked: Any) -> None:
     ) == (1, [])
 
 
-CUT = {
-    "every second row": "aten.slice.Tensor(%e, 0, 0, 9223372036854775807, 2) : (f32[s, 4]) -> f32[(s + 1)//2, 4]",
-    "an end that is not stated": "aten.slice.Tensor(%e, 0, 1) : (f32[s, 4]) -> f32[s - 1, 4]",
-    "no rows": "aten.slice.Tensor(%e, 0, 5, 2) : (f32[s, 4]) -> tensor<0x4xf32>",
-    "rows of a known number": "aten.slice.Tensor(%e, 0, 1, 3) : (f32[6, 4]) -> f32[2, 4]",
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", CUT)
-def test_what_a_kernel_cuts_otherwise_is_computed_whole(
-    apply: Any, written: Any, name: str
-) -> None:
-    x = CUT[name].partition(" : (")[2].partition(")")[0]
-    text = written(f"%x: {x}", f"%e = xnnpack.exp(%x) : ({x}) -> {x}", f"%y = {CUT[name]}")
-    assert apply(text, NarrowToWhatIsRead()).count == 0
+test_what_lowerings_leave = cases(NarrowToWhatIsRead)("""
+every second row -> applied 0 times
+    %e = xnnpack.exp(%x: f32[s, 4]); %y = aten.slice.Tensor(%e, 0, 0, 9223372036854775807, 2)
+an end that is not stated -> applied 0 times
+    %e = xnnpack.exp(%x: f32[s, 4]); %y = aten.slice.Tensor(%e, 0, 1)
+no rows -> applied 0 times
+    %e = xnnpack.exp(%x: f32[s, 4]); %y = aten.slice.Tensor(%e, 0, 5, 2)
+rows of a known number -> applied 0 times
+    %e = xnnpack.exp(%x: f32[6, 4]); %y = aten.slice.Tensor(%e, 0, 1, 3)
+""")
 
 
 HEADS = "f32[b, n, 2, 3]"

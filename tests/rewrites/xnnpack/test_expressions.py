@@ -1,0 +1,250 @@
+"""Powers, gelus and norms as expressions of nodes."""
+
+import math
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from rewrite_cases import cases
+from torch import Tensor, nn
+from torch.export import export
+
+import stepwell
+from stepwell.ir.rewriting.rewrite import History, run_rewrites
+from stepwell.translate.decompositions import arithmetic, norms
+from stepwell.translate.lowerings.lowering import Lowering, step
+from stepwell.translate.rewrites.documentation import examples_of, module_of, rewrites_of
+from stepwell.translate.rewrites.xnnpack.expressions.recognize_gelu import RecognizeGelu
+from stepwell.translate.rewrites.xnnpack.nodes.lower_clamp import RULES as CLAMPS
+from stepwell.translate.rewrites.xnnpack.nodes.lower_elementwise import RULES as ELEMENTWISE
+
+
+class Powers(nn.Module):
+    def __init__(self, *exponents: float) -> None:
+        super().__init__()
+        self.exponents = exponents
+
+    def forward(self, x: Tensor) -> list[Tensor]:
+        return [x**exponent for exponent in self.exponents]
+
+
+WHOLE = (4, 5, 7, 10, 31, 64, -3, -4, -9, 6.0)
+EDGES = torch.tensor([0.0, -0.0, 1.0, -1.0, 1.5, -2.0, 1e-3, 3e38, -3e38, 1e10, float("inf")])
+
+
+def test_whole_powers_run_in_one_delegate() -> None:
+    x = torch.cat([EDGES, torch.tensor([float("-inf"), float("nan")]), torch.randn(99)])
+    module = Powers(*WHOLE)
+    exported = torch.export.export(module, (x,))
+    lowered = stepwell.lower(exported, "xnnpack", numerics="finite")  # Reciprocals of denormals.
+    assert lowered.report.delegates == 1
+    assert not lowered.report.outside
+    tiny = torch.finfo(torch.float32).tiny
+    for found, wanted in zip(lowered.run(x), module(x), strict=True):
+        limit = arithmetic.LARGEST_EXPONENT * 2.0**-24
+        torch.testing.assert_close(found, wanted, rtol=limit, atol=4 * tiny, equal_nan=True)
+        large = wanted.abs() >= tiny
+        assert torch.equal(found[large].signbit(), wanted[large].signbit())
+
+
+test_expand_power = cases(arithmetic)("""
+expand-power: 2.5-f32--roots lose the sign -> refused: roots lose the sign
+    %y = aten.pow.Tensor_Scalar(%x: f32[2, 3], 2.5)
+expand-power: 65-f32--from 2 to 64 -> refused: from 2 to 64
+    %y = aten.pow.Tensor_Scalar(%x: f32[2, 3], 65)
+expand-power: -65-f32--from 2 to 64 -> refused: from 2 to 64
+    %y = aten.pow.Tensor_Scalar(%x: f32[2, 3], -65)
+expand-power: 1-f32--from 2 to 64 -> refused: from 2 to 64
+    %y = aten.pow.Tensor_Scalar(%x: f32[2, 3], 1)
+expand-power: 0-f32--from 2 to 64 -> refused: from 2 to 64
+    %y = aten.pow.Tensor_Scalar(%x: f32[2, 3], 0)
+expand-power: 4-f64--in float32 -> refused: in float32
+    %y = aten.pow.Tensor_Scalar(%x: f64[2, 3], 4)
+expand-power: 4-i64--in float32 -> refused: in float32
+    %y = aten.pow.Tensor_Scalar(%x: i64[2, 3], 4)
+expand-power: 4.0-i64-f32-in float32 -> refused: in float32
+    %y = aten.pow.Tensor_Scalar(%x: i64[2, 3], 4.0)
+""")
+
+
+def test_an_exponent_of_run_time_stays(apply: Any, method: Any):
+    text = method(
+        '%x: tensor<2x3xf32>, %n: !stepwell.int<"u0">',
+        "%y = aten.pow.Tensor_Scalar(%x, %n) : "
+        '(tensor<2x3xf32>, !stepwell.int<"u0">) -> tensor<2x3xf32>',
+        gives="tensor<2x3xf32>",
+    )
+    done = apply(text, step(arithmetic.expand_power), inputs=[torch.rand(2, 3), 4])
+    assert done.count == 0
+    assert any("only at run time" in reason for reason in done.reasons)
+
+
+WRITTEN: dict[str, Callable[[Tensor], Tensor]] = {
+    "BERT": lambda x: x * 0.5 * (1.0 + torch.erf(x / math.sqrt(2.0))),
+    "the half in front": lambda x: 0.5 * x * (1 + torch.erf(x / 1.41421)),
+    "the half behind": lambda x: x * (torch.erf(x * 2**-0.5) + 1) * 0.5,
+    "a distribution": lambda x: (0.5 * (1 + torch.erf(x / 1.4142))) * x,
+    "of a scaled value": lambda x: (h := 3 * x) * 0.5 * (1 + torch.erf(h / math.sqrt(2))),
+    "another factor": lambda x: x * (1 + torch.erf(x / math.sqrt(2))),
+}
+
+
+class Written(nn.Module):
+    def __init__(self, form: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.form = form
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.form(x)
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_it_runs_as_one_node_in_one_delegate(name: str) -> None:
+    x = torch.cat([torch.linspace(-9, 9, 181), torch.tensor([-0.0, 1e-30, 60.0, -60.0])])
+    lowered = stepwell.lower(export(Written(WRITTEN[name]), (x,)), "xnnpack")
+    assert lowered.report.delegates == 1
+    assert not lowered.report.outside
+    inside = [op.name for op in lowered.program.module.walk() if op.name.startswith("xnnpack.")]
+    assert inside.count("xnnpack.gelu") == 1
+    exact = WRITTEN[name](x.double())
+    torch.testing.assert_close(lowered.run(x)[0].double(), exact, rtol=1e-6, atol=4e-6)
+
+
+def product(
+    scale: str = "0.7071067811865476",
+    one: str = "1",
+    of: str = "%x",
+    dtype: str = "f32",
+    form: str = "mul",
+) -> tuple[str, ...]:
+    whole = f"tensor<3x{dtype}>"
+    return (
+        f"%b = aten.{form}.Scalar({of}, {scale}) : ({whole}) -> {whole}",
+        f"%c = aten.erf.default(%b) : ({whole}) -> {whole}",
+        f"%d = aten.add.Scalar(%c, {one}) : ({whole}) -> {whole}",
+        f"%y = aten.mul.Tensor(%x, %d) : ({whole}, {whole}) -> {whole}",
+    )
+
+
+@pytest.mark.parametrize(
+    ("lines", "reason", "dtype"),
+    [
+        (product(scale="0.707"), "it is no product", "f32"),
+        (product(scale="1.0"), "it is no product", "f32"),
+        (product(scale="0"), "it is no product", "f32"),
+        (product(scale="0", form="div"), "it is no product", "f32"),
+        (product(of="%z"), "it is no product", "f32"),
+        (product(one="2"), "", "f32"),
+        (product(one="1, alpha=2"), "", "f32"),
+        (product(dtype="f16"), "float32 only", "f16"),
+    ],
+)
+def test_another_product_stays(
+    lines: tuple[str, ...], reason: str, dtype: str, refused: Any, method: Any
+) -> None:
+    whole = f"tensor<3x{dtype}>"
+    refused(method(f"%x: {whole}, %z: {whole}", *lines, gives=whole), RecognizeGelu(), reason)
+
+
+test_recognize_gelu = cases(RecognizeGelu)("""
+a product with one plus another function is not looked at -> unchanged
+    %b = aten.mul.Scalar(%x: f32[3], 0.7071067811865476); %c = aten.tanh.default(%b)
+    %d = aten.add.Scalar(%c, 1); %y = aten.mul.Tensor(%x, %d)
+""")
+
+
+def test_a_factor_known_only_at_run_time_is_no_number(apply: Any, method: Any) -> None:
+    whole = "tensor<3xf32>"
+    lines = (
+        f'%b = aten.mul.Scalar(%x, %n) : ({whole}, !stepwell.int<"u0">) -> {whole}',
+        *product()[1:],
+    )
+    text = method(f'%x: {whole}, %n: !stepwell.int<"u0">', *lines, gives=whole)
+    assert apply(text, RecognizeGelu(), inputs=[torch.rand(3), 4]).count == 0
+
+
+test_decompose_norms = cases(norms)("""
+decompose-layer-norm: a layer norm of nothing -> refused: empty
+    %y = aten.layer_norm.default(%x: f32[2, 0], [0])
+decompose-layer-norm: a layer norm of two axes and two symbolic ones -> refused: several axes
+    %y = aten.layer_norm.default(%x: f32[s0, s1, 3, 4], [3, 4])
+decompose-layer-norm: a layer norm of a symbolic axis -> refused: symbolic size
+    %n = aten.sym_size.int(%x: f32[2, s0], 1); %y = aten.layer_norm.default(%x, [%n])
+decompose-layer-norm: a layer norm of known axes is taken apart -> applied once
+    - %y = aten.layer_norm.default(%x: f32[2, 3, 4], [4])
+    - %y = aten.layer_norm.default(%x: f32[2, 3, 4], [3, 4])
+decompose-group-norm: a group norm with a computed scale -> refused: the scale is computed
+    %y = aten.group_norm.default(%x: f32[2, 4, 3], 2, %w: f32[4])
+decompose-group-norm: a group norm of lines of open length is of images -> applied once
+    %y = aten.group_norm.default(%x: f32[2, 4, s0], 2, %w: weight f32[4])
+decompose-group-norm: a group norm of an open volume -> refused: of no image, are symbolic
+    %y = aten.group_norm.default(%x: f32[2, 4, 3, 3, s0], 2, %w: weight f32[4])
+decompose-group-norm: a group norm of a constant scale is taken apart -> applied once
+    %y = aten.group_norm.default(%x: f32[2, 4, 3], 2, %w: weight f32[4])
+""")
+
+
+test_decompose_norms_together = cases(norms)("""
+decompose-group-norm: a group norm of images moves no elements -> applied once; without aten.view.default
+    - %y = aten.group_norm.default(%x: f32[2, 4, 3, 5], 1, %w: weight f32[4])
+    - %y = aten.group_norm.default(%x: f32[2, 4, 3, 5], 2, %w: weight f32[4])
+    - %y = aten.group_norm.default(%x: f32[2, 4, 3, 5], 4, %w: weight f32[4])
+""")
+
+
+def test_a_number_that_is_none_stays_in_its_group(programs: Any):
+    program, (image,) = programs(
+        "%y = aten.group_norm.default(%x: f32[1, 4, 3, 5], 2, %w: weight f32[4])"
+    )
+    image[0, 0, 0, 0] = torch.inf
+    assert run_rewrites(program, [step(norms.decompose_group_norm)], History()) == 1
+    (result,) = program.run(image)
+    assert not result[0, :2].isfinite().any()
+    assert result[0, 2:].isfinite().all()
+
+
+OF_FLOATS = (
+    "xnnpack.convolutions",
+    "xnnpack.images",
+    "xnnpack.nodes.lower_clamp",
+    "xnnpack.nodes.lower_elementwise",
+    "xnnpack.nodes.lower_shape",
+    "xnnpack.nodes.lower_softmax",
+    "xnnpack.products",
+    "xnnpack.reductions",
+)
+
+
+@pytest.mark.parametrize("name", OF_FLOATS)
+def test_doubles_stay_where_they_are(name: str, refused: Any):
+    module = module_of(name)
+    held = rewrites_of(module)
+    held = held if issubclass(held[0], Lowering) else held[:1]
+    for rewrite, (before, _) in zip(held, examples_of(module), strict=False):
+        refused(re.sub(r"xf32\b", "xf64", before), rewrite(), "float64")
+
+
+test_what_nodes_hold = cases(norms, ELEMENTWISE, CLAMPS)("""
+decompose-layer-norm: norms of doubles -> refused: float64
+    %y = aten.layer_norm.default(%x: f64[2, 4], [4], none, none, 1e-06)
+decompose-group-norm: norms of doubles -> refused: float64
+    %y = aten.group_norm.default(%x: f64[2, 4, 3], 2, none, none, 1e-05)
+lower-unary: a tensor that no node holds -> refused: rank 7
+    %y = aten.abs.default(%x: f32[1, 1, 1, 1, 1, 1, 4])
+lower-unary: a tensor that no node holds -> refused: a dimension is 0
+    %y = aten.abs.default(%x: f32[2, 0])
+lower-unary: a tensor that no node holds -> refused: not known
+    %y = aten.abs.default(%x: f32[?, 4]) -> f32[?, 4]
+lower-unary: a tensor that no node holds -> refused: not int32
+    %y = aten.abs.default(%x: i32[2, 4])
+lower-unary: six axes a named size and halves are held -> xnnpack.abs
+    - %y = aten.abs.default(%x: f32[1, 1, 1, 1, 2, 4])
+    - %y = aten.abs.default(%x: f32[s0, 4])
+    - %y = aten.abs.default(%x: f16[2, 4])
+lower-sum: floats of two kinds do not meet -> refused: cast one
+    %y = aten.add.Tensor(%x: f32[2, 4], %h: f16[2, 4])
+lower-clamp: a number of run time is no field -> refused: only at run time
+    %n = aten.sym_size.int(%x: f32[s0, 4], 0); %y = aten.clamp.default(%x, %n)
+""")

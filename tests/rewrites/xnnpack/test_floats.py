@@ -1,0 +1,330 @@
+"""Halves, NaNs and infinities are computed as PyTorch does."""
+
+from typing import Any
+
+import pytest
+import torch
+from rewrite_cases import cases
+from torch import Tensor, nn
+from torch.export import export
+from torch.nn import functional
+
+import stepwell
+from stepwell.backends.executorch.running import arm64
+from stepwell.translate.decompositions import (
+    activations,
+    floats,
+    logarithms,
+    promotions,
+    statistics,
+)
+from stepwell.translate.decompositions.floats import IN_SINGLE
+from stepwell.translate.lowerings.lowering import step
+from stepwell.translate.rewrites.xnnpack.floats.cancel_narrowing import CancelNarrowing
+
+X = torch.tensor([[torch.nan, torch.inf, -torch.inf, -0.0], [1.0, torch.nan, 3e38, -3e38]])
+Y = torch.tensor([[0.0, torch.nan, -torch.inf, -0.0], [torch.nan, torch.inf, -3e38, 3e38]])
+
+
+class Limits(nn.Module):
+    """Everything that takes an extremum of tensors and has no node of its own in the stock flow."""
+
+    def forward(self, x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
+        return (
+            torch.clamp(x, min=y),
+            torch.clamp(x, max=y),
+            torch.clamp(x, -y, y),
+            x.amax(-1),
+            x.amin(0),
+            x.amax((0, 1)),
+            x.log_softmax(-1),
+        )
+
+
+def test_nans_stay_within_one_delegate() -> None:
+    lowered = stepwell.lower(torch.export.export(Limits(), (X, Y)), "xnnpack")
+    assert (lowered.report.delegates, dict(lowered.report.outside)) == (1, {})
+    for found, wanted in zip(lowered.run(X, Y), Limits()(X, Y), strict=True):
+        torch.testing.assert_close(found, wanted, equal_nan=True, rtol=1e-6, atol=0)
+
+
+@pytest.mark.parametrize("numerics", ["finite", "strict"])
+def test_in_other_modes_no_term_is_added(numerics: Any) -> None:
+    lowered = stepwell.lower(torch.export.export(Limits(), (X, Y)), "xnnpack", numerics=numerics)
+    assert "divide" not in str(lowered.program) and "aten.div" not in str(lowered.program)
+
+
+test_carry_nans = cases(floats)("""
+carry-nans: what is never nan needs no term -> applied 0 times
+    %b = aten.ge.Scalar(%x: f32[4], 0.0); %f = aten._to_copy.default(%b, dtype=f32)
+    %y = aten.clamp.Tensor(%f, %w: constant f32[4])
+carry-nans: doubles -> refused: float32 or float16
+    %y = aten.clamp.Tensor(%x: f64[4], %x)
+""")
+
+
+CPUS = [None, "cortex-a53", "cortex-a76", "neoverse-v1"]
+
+
+class Attends(nn.Module):
+    def __init__(self, **options: Any) -> None:
+        super().__init__()
+        self.options = options
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return functional.scaled_dot_product_attention(q, k, v, **self.options)
+
+
+def error(found: Tensor, exact: Tensor) -> float:
+    return float((found.double() - exact).abs().max() / exact.abs().max())
+
+
+@pytest.fixture(params=CPUS)
+def cpu(request: pytest.FixtureRequest) -> str | None:
+    if request.param is not None and (why := arm64.missing(request.param)):
+        pytest.skip(why)
+    return request.param
+
+
+def halves(heads: int, *, rows: int = 64, size: float) -> Tensor:
+    return (torch.randn(1, heads, rows, 64) * size).half()
+
+
+@pytest.mark.parametrize("size", [1.0, 3.0, 8.0])
+@pytest.mark.parametrize("options", [{}, {"is_causal": True}, {"enable_gqa": True}, {"scale": 0.1}])
+@torch.no_grad()
+def test_attention_of_halves_is_as_exact_as_eagers(
+    size: float, options: dict[str, Any], cpu: str | None
+) -> None:
+    keys = 1 if "enable_gqa" in options else 3
+    given = halves(3, size=size), halves(keys, size=size), halves(keys, size=1.0)
+    module = Attends(**options)
+    lowered = stepwell.lower(torch.export.export(module, given), "xnnpack")
+    assert lowered.report.delegates == 1
+    exact = module(*(value.double() for value in given))
+    assert error(lowered.run(*given, cpu=cpu)[0], exact) <= 2 * error(module(*given), exact)
+
+
+@pytest.mark.parametrize("cpu", ["cortex-a76"], indirect=True)
+@torch.no_grad()
+def test_a_product_of_halves_may_be_asked_to_add_up_in_singles(cpu: str) -> None:
+    """All positive, so that sums kept in halves grow past their steps."""
+    layer, x = nn.Linear(4096, 64).half(), torch.rand(1, 4096).half()
+    layer.weight.abs_()
+    exact = functional.linear(x.double(), layer.weight.double(), layer.bias.double())
+    program = torch.export.export(layer, (x,))
+    errors = [
+        error(stepwell.lower(program, "xnnpack", **options).run(x, cpu=cpu)[0], exact)
+        for options in ({}, {"half": IN_SINGLE})
+    ]
+    assert errors[1] < 2**-10 < errors[0]
+
+
+def test_only_what_is_asked_for_adds_up_in_singles() -> None:
+    layer, x = nn.Linear(64, 64).half(), torch.rand(1, 64).half()
+    program = torch.export.export(layer, (x,))
+    text = [
+        str(stepwell.lower(program, "xnnpack", **options).program)
+        for options in ({}, {"half": IN_SINGLE})
+    ]
+    assert [part.count("xnnpack.convert") for part in text] == [0, 2]
+
+
+test_widen_attention_of_halves = cases(floats)("""
+widen-attention-of-halves: attention of singles -> unchanged
+    %y = aten.scaled_dot_product_attention.default(%x: f32[1, 2, 4, 8], %x, %x)
+widen-attention-of-halves: attention that drops weights -> refused: dropout_p is 1.0
+    %y = aten.scaled_dot_product_attention.default(%x: f16[1, 2, 4, 8], %x, %x, none, 1.0)
+widen-products-of-halves: a product of singles -> unchanged
+    %y = aten.linear.default(%x: f32[2, 4], %x)
+""")
+
+
+test_widen_floats = cases(floats, promotions, CancelNarrowing)("""
+widen-bfloat: arithmetic of halves -> unchanged
+    %y = aten.sigmoid.default(%x: f16[4])
+widen-bfloat: an input that is moved -> unchanged
+    %y = aten.permute.default(%x: bf16[4], [0])
+widen-bfloat: a truth value of bfloat16s -> unchanged
+    %y = aten.gt.Scalar(%x: bf16[4], 0.5)
+widen-mixed-floats: operands of one width -> unchanged
+    %y = aten.mul.Tensor(%x: f32[4], %x)
+widen-mixed-floats: a quotient of integers -> unchanged
+    %y = aten.div.Tensor(%x: i64[4], %x)
+widen-mixed-floats: a single number beside halves -> unchanged
+    %y = aten.mul.Tensor(%x: f16[4], %s: f32[])
+cancel-narrowing: a cast that rounds nothing -> unchanged
+    %y = aten._to_copy.default(%x: bf16[4], dtype=f32)
+cancel-narrowing: a rounding to halves -> unchanged
+    %h = aten._to_copy.default(%x: f32[4], dtype=f16); %y = aten._to_copy.default(%h, dtype=f32)
+""")
+
+
+class Rounded(nn.Module):
+    """Singles rounded to bfloat16 by the model itself."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.bfloat16().float() * 2
+
+
+def test_a_rounding_that_the_model_asks_for_stays() -> None:
+    x = torch.tensor([1.001, torch.finfo(torch.float32).max, -0.3])
+    lowered = stepwell.lower(torch.export.export(Rounded(), (x,)), "xnnpack")
+    assert lowered.run(x)[0].equal(Rounded()(x))
+
+
+class Block(nn.Module):
+    """A gated layer behind a norm computed in single precision, as language models have it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.up, self.gate, self.down = nn.Linear(64, 96), nn.Linear(64, 96), nn.Linear(96, 64)
+        self.scale = nn.Parameter(torch.rand(64) + 0.5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        wide = x.float()
+        normed = (wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + 1e-5)).type_as(x)
+        y = normed * self.scale
+        return x + self.down(nn.functional.silu(self.gate(y)) * self.up(y))
+
+
+def test_a_block_in_bfloat16_is_one_delegate_and_no_further_from_the_exact_result_than_torch() -> (
+    None
+):
+    torch.manual_seed(0)
+    model = Block().eval().to(torch.bfloat16)
+    x = torch.randn(1, 5, 64).to(torch.bfloat16)
+    lowered = stepwell.lower(torch.export.export(model, (x,)), "xnnpack")
+    assert lowered.report.delegates == 1
+    assert set(lowered.report.outside) == {"aten._to_copy.default"}
+    exact = model.double()(x.double())
+    ours, torchs = lowered.run(x)[0], model.to(torch.bfloat16)(x)
+    last_rounding = exact.abs().max() * 2**-8
+    assert (ours - exact).abs().max() <= (torchs - exact).abs().max() + last_rounding
+
+
+def test_a_float_mask_meets_scores_in_halves_in_one_delegate() -> None:
+    class Masked(nn.Module):
+        def forward(self, q: Tensor, mask: Tensor) -> Tensor:
+            return torch.softmax(q @ q.transpose(-1, -2) + mask, -1)
+
+    q, mask = torch.randn(2, 4, 8).half(), torch.randn(4, 4)
+    lowered = stepwell.lower(torch.export.export(Masked(), (q, mask)), "xnnpack")
+    assert (lowered.report.delegates, sum(lowered.report.outside.values())) == (1, 0)
+    # Eight products are summed in halves, each sum off by at most half a unit: 8 · 2^-11 · 8 · 16.
+    torch.testing.assert_close(lowered.run(q, mask)[0], Masked()(q, mask), atol=0.05, rtol=0.05)
+
+
+def test_integers_and_truths_meet_singles_in_one_delegate() -> None:
+    class Places(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("at", torch.arange(6))
+            self.layer = nn.Linear(6, 6)
+
+        def forward(self, x: Tensor, sizes: Tensor) -> Tensor:
+            return (self.layer(x) / sizes + self.at) * (sizes > 2)
+
+    inputs = torch.randn(3, 6), torch.randint(1, 5, (3, 1))
+    exported = torch.export.export(Places().eval(), inputs)
+    lowered = stepwell.lower(exported, "xnnpack")
+    assert lowered.report.delegates == 1
+    assert set(lowered.report.outside) == {"aten._to_copy.default", "aten.gt.Scalar"}
+    torch.testing.assert_close(lowered.run(*inputs)[0], exported.module()(*inputs))
+
+
+def test_what_a_softmax_rounds_to_zero_has_a_logarithm_on_the_runtime() -> None:
+    module, x = nn.LogSoftmax(-1), torch.tensor([[0.0, 500.0, -500.0]])
+    lowered = stepwell.lower(export(module, (x,)), "xnnpack")
+    torch.testing.assert_close(lowered.run(x)[0], module(x), rtol=1e-6, atol=1e-5)
+
+
+test_logarithms = cases(logarithms, activations)("""
+expand-log-softmax: halves -> refused: float32
+    %y = aten._log_softmax.default(%x: f16[2, 3], 1, false)
+expand-logarithm: logarithms of other types -> refused: float32 only
+    - %y = aten.log10.default(%x: f16[3])
+    - %y = aten.log10.default(%x: f64[3])
+    - %y = aten.log10.default(%x: i64[3])
+expand-tanh-gelu: a gelu by erf is not one by tanh -> unchanged
+    %y = aten.gelu.default(%x: f32[2, 4])
+""")
+
+
+@pytest.mark.parametrize(("axes", "keeps"), [(-1, False), ((1,), True), ((0, 1), False)])
+def test_a_sum_of_exponentials_has_eagers_class(axes: Any, keeps: bool) -> None:
+    """The rows that torch guards, and those whose NaN it keeps."""
+
+    class Sum(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.logsumexp(x, axes, keeps)
+
+    inf, nan, far = torch.inf, torch.nan, 3e38
+    rows = [[1, 2, 3], [inf, 1, 2], [-inf, -inf, -inf], [inf, -inf, 0], [nan, inf, 0]]
+    rows += [
+        [-inf, nan, -inf],
+        [far, far, -far],
+        [-far, -far, -inf],
+        [500.0, 0, -500],
+        [0, nan, nan],
+    ]
+    for x in (torch.tensor(rows), torch.tensor(rows[6:7] + rows[8:9])):
+        lowered = stepwell.lower(export(Sum(), (x,)), "xnnpack")
+        assert (lowered.report.delegates, dict(lowered.report.outside)) == (1, {})
+        torch.testing.assert_close(
+            lowered.run(x)[0], Sum()(x), rtol=2e-6, atol=2e-6, equal_nan=True
+        )
+
+
+class Levels(nn.Module):
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return 10.0 * torch.log10(torch.clamp(x, min=1e-10)), torch.log2(x)
+
+
+def test_levels_run_in_one_delegate() -> None:
+    x = torch.tensor([0.0, 1e-30, 0.999999, 1.0, 1.000001, 2.0, 10.0, 1e30])
+    lowered = stepwell.lower(export(Levels(), (x,)), "xnnpack", numerics="finite")
+    assert lowered.report.delegates == 1
+    assert not lowered.report.outside
+    for found, wanted in zip(lowered.run(x), Levels()(x), strict=True):
+        torch.testing.assert_close(found, wanted, rtol=2e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("cpu", [None, "x86-64", "arm64"])
+def test_a_logarithm_of_what_may_be_infinite_stands_beside_it(cpu: str | None) -> None:
+    class Level(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.log10(torch.clamp(x, min=1e-10))
+
+    x = torch.tensor([torch.nan, torch.inf, 3.0, 0.0])
+    lowered = stepwell.lower(export(Level(), (x,)), "xnnpack", cpu=cpu)
+    assert str(lowered.program).count("= xnnpack.subtract") == 1
+    torch.testing.assert_close(lowered.run(x)[0], Level()(x), equal_nan=True)
+
+
+class Roots(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.sqrt()
+
+
+def test_infinities_and_nans_have_their_roots() -> None:
+    x = torch.tensor([torch.inf, -torch.inf, torch.nan, 0.0, 4.0, -1.0])
+    found = stepwell.lower(torch.export.export(Roots(), (x,)), "xnnpack").run(x)[0]
+    torch.testing.assert_close(found, x.sqrt(), equal_nan=True, rtol=1e-5, atol=0.0)
+
+
+def test_the_root_of_a_negative_zero_keeps_its_sign(apply: Any) -> None:
+    x = torch.tensor([-0.0, 0.0, 4.0])
+    done = apply(
+        "%y = aten.sqrt.default(%x: f32[3])", step(statistics.keep_root_of_infinity), inputs=(x,)
+    )
+    assert done.count == 1
+    assert done.program.run(x)[0].signbit().tolist() == [True, False, False]
+
+
+test_keep_root_of_infinity = cases(statistics)("""
+keep-root-of-infinity: roots of bounded numbers stay -> applied 0 times
+    %s = aten.sigmoid.default(%x: f32[3]); %y = aten.sqrt.default(%s)
+keep-root-of-infinity: roots of doubles -> refused: float32 or float16
+    %y = aten.sqrt.default(%x: f64[3])
+""")
