@@ -249,12 +249,13 @@ def looks_at(step: Step, classes: Iterable[type[Operation]]) -> bool:
     """Whether a pass may match ops of some classes; a pass over the whole program always may."""
     if type(step) is NamedPass:
         return looks_at(step.held, classes)
-    if type(step) is GreedyRewrites:
-        dispatch = dispatch_of(step.rewrites)
+    if _is_labeled(type(step)):
+        rewrites = cast(GreedyRewrites, step).rewrites
+        dispatch = dispatch_of(rewrites)
         idle = dispatch.idle
         if idle.issuperset(classes):
             return False
-        idle.update(c for c in classes if not candidates_of(c, step.rewrites, dispatch))
+        idle.update(c for c in classes if not candidates_of(c, rewrites, dispatch))
         return not idle.issuperset(classes)
     anchors = anchors_of(step)
     return anchors is None or any(is_one_of(cls, anchors) for cls in classes)
@@ -264,7 +265,7 @@ def is_driven(step: Step) -> bool:
     """Whether a pass consists of rewrites only, each driven at ops of its anchors."""
     if type(step) is NamedPass:
         return is_driven(step.held)
-    return type(step) is GreedyRewrites or anchors_of(step) is not None
+    return _is_labeled(type(step)) or anchors_of(step) is not None
 
 
 class _Driver:

@@ -30,7 +30,7 @@ After:
 """
 SILU = RULE.format(name="gelu-to-silu", after="aten.silu.default(%x)")
 ABS = RULE.format(name="relu-to-abs", after="aten.abs.default(%x)").replace("gelu", "relu")
-NO_GELU = "lower/lower-gelu,lower-pieces/lower-gelu,lower-lifted/lower-gelu"
+NO_GELU = "legalize/lower-gelu"
 
 
 class Block(torch.nn.Module):
@@ -70,15 +70,15 @@ def test_a_way_is_shown_whole_and_is_what_lower_gives(held: Playground) -> None:
     assert found["left"] == held.program.text() and found["delegates"] == 1
     assert found["outside"] == [("aten.atan.default", 1)]
     assert {op["node"]: op["where"] for op in found["ops"]}["atan"] == "kernel"
-    parts = {part["name"]: part["applied"] for part in step(found, "lower")["parts"]}
-    assert parts["lower-gelu"] == 1 and sum(parts.values()) == step(found, "lower")["applied"]
+    parts = {part["name"]: part["applied"] for part in step(found, "legalize")["parts"]}
+    assert parts["lower-gelu"] == 1 and sum(parts.values()) == step(found, "legalize")["applied"]
     json.dumps(found)
 
 
 def test_steps_are_switched_off_moved_and_replaced_as_by_the_command(held: Playground) -> None:
     edits = [["without", NO_GELU], ["move", "/fuse-clamp=/share-nodes"]]
     found = held.lower({"edits": [*edits, ["replace", "/choose-by-rank=merge-permutes"]]})
-    row = next(p for p in step(found, "lower")["parts"] if p["name"] == "lower-gelu")
+    row = next(p for p in step(found, "legalize")["parts"] if p["name"] == "lower-gelu")
     names = [one["name"] for one in found["steps"]]
     assert row["off"] and ("aten.gelu.default", 1) in found["outside"]
     assert names.index("fuse-clamp") + 1 == names.index("share-nodes")
@@ -139,7 +139,7 @@ def test_a_rule_that_is_wrong_is_refuted(held: Playground) -> None:
     [
         ({"target": "xnnpak"}, "did you mean 'xnnpack'"),
         ({"options": ["optimize=speeed"]}, "did you mean 'speed'"),
-        ({"edits": [["without", "lower/lower-gelus"]]}, "lower/lower-gelu"),
+        ({"edits": [["without", "legalize/lower-gelus"]]}, "legalize/lower-gelu"),
         ({"edits": [["move", "fuse-clamp"]]}, "a place and what comes there"),
         ({"edits": [["rm", "fuse-clamp"]]}, "an edit is one of"),
         ({"at": "nowhere"}, "no pass"),
@@ -173,7 +173,7 @@ def test_a_file_holds_weights_edits_and_rules(held: Playground) -> None:
 
 
 def test_a_link_holds_a_small_program_whole(held: Playground) -> None:
-    link = held.link({"edits": [["without", "lower/lower-gelu"]]})
+    link = held.link({"edits": [["without", "legalize/lower-gelu"]]})
     other = Playground(stepwell.parse(FIRST))
     other.open("http://127.0.0.1:1/" + link)
     assert other.lower(other.asked.to_json())["right"] == held.lower(other.asked.to_json())["right"]

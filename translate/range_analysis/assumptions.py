@@ -102,7 +102,7 @@ class Classes(Analysis[Class]):
         parts = [self._of_term(part, ask) for part in operands]
         held = reduce(Class.__or__, parts, FINITE)
         if name == "divide" and ask.is_part_of_sum(*operands) and ask(operands[0]).low >= 0:
-            return held  # The sum is zero only if all terms are: a softmax of no element.
+            return held  # The sum is zero only if all terms are: there are none.
         if name in _PARTIAL and not _is_defined(name, ask, operands):
             return ANY
         makes_nan = held.infinite and name in _OF_INFINITY

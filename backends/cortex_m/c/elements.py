@@ -4,7 +4,7 @@ An operator's meaning defines an element of its result as a term over elements o
 axis map says which elements these are. The result's axes on which a reduction depends are the outer
 loops, the reductions are variables there, and the loops over the other axes compute the elements.
 
-    softmax:  for (i0) { f0 = greatest; f1 = total of exp(x - f0); for (i1) y[…] = …/f1; }
+    for (i0) { f0 = greatest; f1 = total of exp(x - f0); for (i1) y[…] = …/f1; }
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ from stepwell.dialects.cmsis.target import Target
 from stepwell.dialects.cmsis.target import target as find_cpu
 from stepwell.dialects.tosa.targets import parse_target
 from stepwell.ir.rewriting.cleanup import RemoveDeadCode, ShareCommonSubexpressions
+from stepwell.ir.rewriting.legalization import Legalize, ThenCanonicalize, ThenDecompose
 from stepwell.ir.rewriting.pipeline import Pipeline
 from stepwell.ir.rewriting.rewrite import GreedyRewrites, NamedPass, Step
 from stepwell.pipelines.xnnpack import GATHER_STRIDES, PLAIN_FORM
@@ -72,7 +73,7 @@ from stepwell.translate.rewrites.tosa.legalize_boundary.strip_boundary import St
 from stepwell.translate.rewrites.tosa.operators.lower_control import LowerControl
 from stepwell.translate.rewrites.tosa.operators.lower_custom import LowerCustom
 from stepwell.translate.rewrites.tosa.splitting import gather_truths
-from stepwell.translate.rewrites.tosa.splitting.pieces import piece_function
+from stepwell.translate.rewrites.tosa.splitting.decompose_rest import DecomposeRest
 from stepwell.translate.rewrites.xnnpack.quantized.leftover_casts import FoldDequantizedConstant
 
 TOSA = (
@@ -95,12 +96,22 @@ TOSA = (
         ),
     ),
     GreedyRewrites("arrange", (*NOOPS, *SHAPES)),
-    GreedyRewrites("lower", TO_TOSA),
-    GreedyRewrites("take-apart", (DecomposeComposites(),)),
-    GreedyRewrites("guard-softmax", (step(attention.guard_softmax_in_floats),)),
-    GreedyRewrites("lower-pieces", (FoldConstants(), *CANONICAL_FORM, *SPLIT, *TO_TOSA)),
-    GreedyRewrites("take-the-rest-apart", (DecomposeComposites(function_of=piece_function),)),
-    GreedyRewrites("lower-the-rest", (FoldConstants(), *CANONICAL_FORM, *SPLIT, *TO_TOSA)),
+    Legalize(
+        "legalize",
+        (
+            *TO_TOSA,
+            ThenDecompose(),
+            DecomposeComposites(),
+            ThenDecompose("then-decompose-rest"),
+            DecomposeRest(),
+            ThenCanonicalize("then-guard"),
+            step(attention.guard_softmax_in_floats),
+            ThenCanonicalize(),
+            FoldConstants(),
+            *CANONICAL_FORM,
+            *SPLIT,
+        ),
+    ),
     NamedPass("share-operators", ShareCommonSubexpressions()),
     LowerControl(),
     *layouts(*LAYOUT),

@@ -8,8 +8,14 @@ from __future__ import annotations
 import stepwell.translate.engine_losses  # noqa: F401  # pyright: ignore[reportUnusedImport]
 from stepwell.backends.executorch.decompose import DecomposeForKernels
 from stepwell.ir.rewriting.cleanup import RemoveDeadCode, ShareCommonSubexpressions
+from stepwell.ir.rewriting.legalization import (
+    Legalize,
+    ThenCanonicalize,
+    ThenDecompose,
+    ThenLower,
+)
 from stepwell.ir.rewriting.pipeline import Pipeline
-from stepwell.ir.rewriting.rewrite import GreedyRewrites, NamedPass
+from stepwell.ir.rewriting.rewrite import GreedyRewrites, NamedPass, Step
 from stepwell.translate.canonicalize.pipeline import CANONICAL_FORM, FOLD_WEIGHTS, NOOPS, SHAPES
 from stepwell.translate.decompositions import (
     activations,
@@ -28,7 +34,6 @@ from stepwell.translate.decompositions import (
     scans,
     scatters,
     selections,
-    slices,
     statistics,
     sums,
     views,
@@ -121,7 +126,12 @@ PLAIN_FORM = (
 )
 """Canonicalization of floating-point programs."""
 
+CANONICAL_PARTS = (step(attention.guard_softmax_in_floats), *CANONICAL_FORM)
+"""Canonicalization of the parts of decomposed operations."""
+
 TO_XNNPACK = (
+    step(xnnpack_products.matmul),
+    ThenLower("then-lower-nodes"),
     step(statistics.keep_root_of_infinity, even_if_finite=False),
     step(xnnpack_products.linear),
     step(xnnpack_convolutions.convolution),
@@ -137,8 +147,14 @@ TO_XNNPACK = (
     *(rule() for rule in lower_shape.RULES),
     step(xnnpack_reductions.view_of_open_sizes),
 )
-"""One rewrite per family of operations. Together with `lower-matmul`, they define what XNNPACK can
-run. `lower-matmul` runs first, because it absorbs permutes."""
+"""One rewrite per family of operations: what XNNPACK can run. Matrix products are lowered before
+the rest, because they absorb permutes."""
+
+LIFT_SCALARS = (
+    step(floats.widen_scalar_of_halves),
+    step(constants.lift_constant_scalar, protect_attention=False),
+)
+"""A node has no scalar operand: it takes a constant tensor."""
 
 QUANTIZED = (
     GreedyRewrites("type-quantization", TYPES),
@@ -171,7 +187,12 @@ QUANTIZED = (
 """Lowering of operations between casts to integer kernels, then of the remaining casts."""
 
 GATHER_STRIDES = step(views.gather_strides)
-TURNED = (step(views.unbind_by_permute), step(views.stack_by_permute))
+
+
+def merged(label: str, change: Step) -> tuple[Step, Step]:
+    """Return a pass that changes layouts, and the merges of the adjacent ones that it leaves."""
+    return change, GreedyRewrites(label, MERGES)
+
 
 XNNPACK = Pipeline(
     "xnnpack",
@@ -250,9 +271,7 @@ XNNPACK = Pipeline(
                 CropConvolution(),
             ),
         ),
-        GreedyRewrites(
-            "normalize-parts", (step(attention.guard_softmax_in_floats), *CANONICAL_FORM)
-        ),
+        GreedyRewrites("normalize-parts", CANONICAL_PARTS),
         NamedPass("share-parts", ShareCommonSubexpressions()),
         GreedyRewrites(
             "absorb",
@@ -276,44 +295,32 @@ XNNPACK = Pipeline(
                 *SHAPES,
                 *merge_views.RULES.named("squeeze-permute"),
                 step(floats.widen_products_of_halves),
-                step(floats.widen_scalar_of_halves),
-                step(constants.lift_constant_scalar, protect_attention=False),
+                *LIFT_SCALARS,
             ),
         ),
-        GreedyRewrites("lower-products", (step(xnnpack_products.matmul),)),
-        GreedyRewrites("lower", TO_XNNPACK),
-        GreedyRewrites(
-            "take-apart", (UnrollAxis(), step(slices.split_to_slices), DecomposeForKernels())
-        ),
-        GreedyRewrites(
-            "lower-pieces",
+        Legalize(
+            "legalize",
             (
-                step(attention.guard_softmax_in_floats),
+                *TO_XNNPACK,
+                ThenDecompose(),
+                UnrollAxis(),
+                DecomposeForKernels(),
+                ThenDecompose("then-pick"),
+                PickBySlices(),
+                ThenCanonicalize(),
                 FoldConstants(),
                 step(floats.widen_bfloat),
                 CancelNarrowing(),
-                *CANONICAL_FORM,
-                step(xnnpack_products.matmul),
-                *TO_XNNPACK,
+                *CANONICAL_PARTS,
+                ThenCanonicalize("then-lift-scalars"),
+                *LIFT_SCALARS,
             ),
         ),
-        GreedyRewrites(
-            "lift-scalars-of-pieces",
-            (
-                step(floats.widen_scalar_of_halves),
-                step(constants.lift_constant_scalar, protect_attention=False),
-            ),
-        ),
-        GreedyRewrites("lower-lifted", (PickBySlices(), *TO_XNNPACK)),
-        GreedyRewrites("leave-to-kernels", (DecomposeForKernels(),)),
         NamedPass("share-nodes", ShareCommonSubexpressions()),
         NarrowToWhatIsRead(),
-        NamedPass("assign-layouts-first", AssignLayouts()),
-        GreedyRewrites("merge-layouts", MERGES),
-        NamedPass("assign-layouts-again", AssignLayouts()),
-        GreedyRewrites("merge-layouts-again", MERGES),
-        PatchesToLinear(),
-        GreedyRewrites("merge-layouts-of-patches", MERGES),
+        *merged("merge-layouts", NamedPass("assign-layouts-first", AssignLayouts())),
+        *merged("merge-layouts-again", NamedPass("assign-layouts-again", AssignLayouts())),
+        *merged("merge-layouts-of-patches", PatchesToLinear()),
         GreedyRewrites("affine-by-channels", (AffineToDepthwise(), SplitDepthwise())),
         FuseClamp(),
         SplitBatch(),
@@ -339,8 +346,7 @@ XNNPACK_PUBLISHED = Pipeline(
             "lift-scalars", (step(constants.lift_constant_scalar, protect_attention=False),)
         ),
         GreedyRewrites("normalize", (*CANONICAL_FORM, GATHER_STRIDES)),
-        GreedyRewrites("lower-products", (step(xnnpack_products.matmul),)),
-        GreedyRewrites("lower", TO_XNNPACK),
+        Legalize("legalize", TO_XNNPACK),
         GreedyRewrites("leave-to-kernels", (DecomposeForKernels(),)),
         PartitionXnnpack(),
         RemoveDeadCode(),

@@ -16,7 +16,7 @@ from stepwell.translate.rewrites.tosa.legalize_boundary.narrow_indices import (
     demanded,
 )
 from stepwell.translate.rewrites.tosa.operators.lower_control import LowerControl
-from stepwell.translate.rewrites.tosa.splitting.pieces import piece_function
+from stepwell.translate.rewrites.tosa.splitting.decompose_rest import piece_function
 
 test_what_splitting_leaves = cases(FoldScaleIntoProjection, arithmetic, norms)("""
 fold-scale-into-projection: a slice of no layer -> unchanged

@@ -228,7 +228,7 @@ def requantized(b: Rewriter, value: SSAValue, use: Use) -> SSAValue:
 def tabulate(x: Value, *, op: Any, b: Rewriter) -> Value | None:
     """Lower any function of one int8 value exactly, to a table of 256 entries.
 
-    This covers activations (sigmoid, gelu, hardswish, …), arithmetic with a scalar (`x * 0.5`,
+    This covers activations (sigmoid, hardswish, …), arithmetic with a scalar (`x * 0.5`,
     `1 - x`), chains of both, and a change of scale and zero point only. The ops themselves are
     evaluated on all 256 stored values, so that the table has the float graph's results bit for bit.
     Scalars may be reals or quantized constants of one element.

@@ -1,1 +1,1 @@
-"""Attention: recognition, expansion, masks, heads and softmax."""
+"""Attention: recognition, expansion, masks and heads."""

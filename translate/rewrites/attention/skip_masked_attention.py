@@ -54,7 +54,9 @@ from stepwell.translate.rewrites.attention.attention_pattern import scores_are_f
 from stepwell.translate.rewrites.building import cat, emit, put, slice_axis
 
 SCORE = 5
-"""Copies that a score costs in addition to its products: a mask, three softmax passes, a reload."""
+"""Copies that a score costs in addition to its products: a mask, three passes of normalization, and
+a reload.
+"""
 MOST_BLOCKS = 16
 WHOLE = "whole"
 """The undivided attention, as one of the partitions."""

@@ -29,6 +29,7 @@ from stepwell.dialects.tosa.targets import parse_target
 from stepwell.ir.diagnostics import node_name, op_name
 from stepwell.ir.dtypes import i8, i16
 from stepwell.ir.program import Program
+from stepwell.ir.rewriting.legalization import Phase
 from stepwell.ir.rewriting.rewrite import GreedyRewrites, History, Pass, Step
 from stepwell.ir.types import element
 from stepwell.translate.on_npu import OnNpu
@@ -128,7 +129,10 @@ class LowerForNpu(Pass):
         for step in self.steps:
             if isinstance(step, GreedyRewrites):
                 integers = step.label in self.over_integers
-                held = tuple(OnNpu(each, left, integers) for each in step.rewrites)
+                held = tuple(
+                    each if isinstance(each, Phase) else OnNpu(each, left, integers)
+                    for each in step.rewrites
+                )
                 applied += replace(step, rewrites=held).apply(program, history)
             else:
                 applied += step.apply(program, history)

@@ -1,6 +1,6 @@
 """Proof that no row of an attention mask is fully masked (all −inf, or all false).
 
-A softmax over a fully masked row is NaN, and attention defines it as zero. The guard that decides
+The weights of a fully masked row are NaN, and attention defines them as zero. The guard that decides
 this at run time may be removed only where no row is fully masked.
 """
 

@@ -1,7 +1,7 @@
 """The playground without its page: a method for each action, JSON in and out.
 
 held = Playground(program, "block")
-held.lower({"target": "xnnpack", "edits": [["without", "lower/lower-gelu"]]})
+held.lower({"target": "xnnpack", "edits": [["without", "legalize/lower-clamp"]]})
 held.rule({"target": "xnnpack"}, "rule …")
 held.file({"target": "xnnpack"})
 """

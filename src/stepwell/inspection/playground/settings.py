@@ -17,8 +17,8 @@ class Asked:
     Attributes:
         target: its name.
         options: `name=value` strings, as for `-O`.
-        edits: edits of the pipeline, as on the command line: (`without`, `lower/…`). Removals come
-            last.
+        edits: edits of the pipeline, as on the command line: (`without`, `legalize/…`). Removals
+            come last.
         rules: the text of rules, which edits name.
         at: the stage or pass after which the program is shown; empty: the source program.
         text: the program as it was edited there, on which the remaining passes run; None if it was

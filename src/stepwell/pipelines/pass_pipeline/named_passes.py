@@ -31,7 +31,7 @@ from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.dtypes import has_torch_dtype
 from stepwell.ir.options import nearest
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import cleanup
+from stepwell.ir.rewriting import cleanup, legalization
 from stepwell.ir.rewriting.pipeline import Pipeline
 from stepwell.ir.rewriting.rewrite import GreedyRewrites, History, NamedPass, Pass, Rewrite, Step
 from stepwell.ir.types import AnyTensor, element
@@ -95,6 +95,7 @@ def _owner(step: type[Step]) -> str:
 
 def _modules() -> Iterator[Any]:
     yield cleanup
+    yield legalization
     yield importlib.import_module("stepwell.backends.executorch.decompose")
     yield from pass_modules()
 

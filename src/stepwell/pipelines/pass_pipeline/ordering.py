@@ -31,7 +31,7 @@ WIDE = Form(
 )
 EXPANDED = Form(
     "expanded",
-    "attention is expanded to matrix products and a softmax",
+    "attention is expanded to matrix products and the weights between them",
     GreedyRewrites("expanded", (step(attention.expand_attention),)),
 )
 NODES = Form(
@@ -170,30 +170,14 @@ XNNPACK = {
         "into weights.",
         ends=(FOLDED, PLAIN, SHARED, WIDE),
     ),
-    "lower-products": Position(
-        "A matrix product absorbs the permutes of its operands, which lowering would turn "
-        "into nodes.",
-    ),
-    "lower": Position("Every operation that has a node becomes that node.", leaves=(NODES,)),
-    "take-apart": Position(
-        "An operation without a node may be decomposed into operations that have one. Whole "
-        "operations are lowered first, because they need fewer nodes.",
-        (NODES,),
-        leaves=(APART,),
-        ends=(FOLDED, NODES, PLAIN, SHARED, TYPED),
-    ),
-    "lower-pieces": Position(
-        "The operations of the decompositions become nodes.", (APART,), (NODES,)
+    "legalize": Position(
+        "Every operation that has a node becomes that node. Whole operations are lowered before "
+        "any is decomposed, because they need fewer nodes. The rest runs on ExecuTorch's kernels.",
+        leaves=(NODES, APART),
+        ends=(FOLDED, PLAIN, SHARED, TYPED),
     ),
     "lift-scalars": Position(
         "A node has no scalar operand. The upstream change consists of this pass.", ends=(PLAIN,)
-    ),
-    "lift-scalars-of-pieces": Position(
-        "The decompositions produce scalars, which a node takes as a constant tensor.",
-        ends=(NODES, PLAIN),
-    ),
-    "lower-lifted": Position(
-        "Operations whose scalar operands were lifted have a node now.", leaves=(NODES,)
     ),
     "leave-to-kernels": Position(
         "Operations that are not nodes by now run on ExecuTorch's kernels, so they must be "
@@ -287,24 +271,12 @@ TOSA_STEPS = {
     "lower": Position(
         "Every operation that has a TOSA operator becomes that operator.", leaves=(OPERATORS,)
     ),
-    "take-apart": Position(
-        "An operation without an operator may be decomposed into operations that have one. "
-        "Whole operations are lowered first, because they need fewer operators.",
-        (OPERATORS,),
-        ends=(FOLDED, OPERATORS, PLAIN, SHARED, TYPED),
+    "legalize": Position(
+        "Every operation that has a TOSA operator becomes that operator. Whole operations are "
+        "lowered before any is decomposed, because they need fewer operators.",
+        leaves=(OPERATORS,),
+        ends=(FOLDED, PLAIN, SHARED, TYPED),
     ),
-    "guard-softmax": Position(
-        "A decomposed softmax must keep finite values in rows that are fully masked."
-    ),
-    "lower-pieces": Position(
-        "The operations of the decompositions become operators.", leaves=(OPERATORS,)
-    ),
-    "take-the-rest-apart": Position(
-        "An operation that PyTorch's decompositions left is traced through its own definition.",
-        (OPERATORS,),
-        ends=(FOLDED, OPERATORS, PLAIN, SHARED, TYPED),
-    ),
-    "lower-the-rest": Position("The traced operations become operators.", leaves=(OPERATORS,)),
     "share-operators": Position(
         "Lowering created the same constant or transpose for several users.", leaves=(SHARED,)
     ),

@@ -20,6 +20,7 @@ from xdsl.utils.exceptions import ArgSpecParseError
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.options import nearest
 from stepwell.ir.platform.files import read_bytes
+from stepwell.ir.rewriting.legalization import Legalize, Phase
 from stepwell.ir.rewriting.pipeline import Pipeline
 from stepwell.ir.rewriting.rewrite import GreedyRewrites, NamedPass, Pass, Rewrite, Step, step_name
 from stepwell.pipelines.pass_pipeline.named_passes import StepPass, find_pass, name_of, step_classes
@@ -167,7 +168,9 @@ def _steps_of(item: str, own: Pipeline | None, known: Mapping[str, Step]) -> Ite
         if wrong or not rewrites:
             fact = f"{label}(…) drives rewrites together, and {', '.join(wrong) or 'holds none'}"
             raise StepwellError(f"{fact}{' is none' if wrong else ''}")
-        yield GreedyRewrites(label, tuple(cast("list[Rewrite[Any]]", rewrites)))
+        is_phased = any(isinstance(step, Phase) for step in rewrites)
+        made = Legalize if is_phased else GreedyRewrites
+        yield made(label, tuple(cast("list[Rewrite[Any]]", rewrites)))
         return
     held = _of_own(item, own) if own is not None and "{" not in item else None
     if held is None:

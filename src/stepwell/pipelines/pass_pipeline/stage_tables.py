@@ -17,7 +17,7 @@ Stages = Mapping[str, tuple[str, ...]]
 XNNPACK: Stages = {
     "typed": ("lower-casts",),
     "plain": ("arrange", "normalize"),
-    "nodes": ("share-nodes", "leave-to-kernels"),
+    "nodes": ("share-nodes", "leave-to-kernels", "legalize"),
     "laid-out": ("choose-kernels",),
     "xnnpack": (),
 }

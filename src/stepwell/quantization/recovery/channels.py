@@ -1,7 +1,7 @@
 """Channels that can be scaled without changing what a program in floats computes.
 
 A channel's scale propagates along axis maps: data movement moves it, a sum needs the same scale on
-both sides, homogeneous ops pass it on, and softmax and other functions end it. A layer divides the
+both sides, homogeneous ops pass it on, and other functions end it. A layer divides the
 columns of its weight by the scale of its input and may introduce another one in its rows. A norm
 introduces one in its own factors. In a product of two activations, the scale of one side is the
 inverse of the other's.
@@ -310,7 +310,7 @@ class Channels:
         return True
 
     def attended(self, op: Operation) -> bool:
-        """Propagate channels through attention: two products with a softmax between them."""
+        """Propagate channels through attention: the weights of the sum have no channels."""
         q, k, v = (self.of(value) for value in op.operands[:3])
         if k.shape[:-2] != q.shape[:-2]:
             return False

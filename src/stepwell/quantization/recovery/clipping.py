@@ -2,7 +2,7 @@
 
 Calibration sets a range to the observed values. If a few numbers, or the fill value of a mask, are
 far from all others, most integers are unused. The largest attention score is then only a few steps
-from the least, although a softmax depends on the uppermost scores only. Each end of each range is
+from the least, although attention depends on the uppermost scores only. Each end of each range is
 tried at fractions of itself. The criterion is the divergence from the float model with only the
 values of that range quantized. No operator is added, and no file grows.
 """
@@ -41,7 +41,7 @@ LOOKED_AT = 2
 MOST = 24
 """Number of ranges that are tried: those whose users rank first by gradients."""
 FIXED = (2.0**-8, 2.0**-7, 2.0**-16, 2.0**-15)
-"""Scales that kernels of softmax, sigmoid and tanh have built in."""
+"""Scales that int8 and int16 kernels of bounded functions have built in."""
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from stepwell.quantization.recovery.weights import Weights
-from stepwell.quantization.sensitivity.metrics import Batch, first
+from stepwell.quantization.sensitivity.metrics import Batch, first, log_probabilities
 from stepwell.quantization.sensitivity.replay import Playback
 
 STEPS = 200
@@ -29,7 +29,7 @@ def divergence(tensor: Tensor, wanted: Tensor) -> Tensor:
     """Return the KL divergence of the classes; for numbers, the relative squared distance."""
     if tensor.dim() < 2 or tensor.shape[-1] < 2:
         return (tensor - wanted).square().mean() / wanted.square().mean().clamp_min(1e-30)
-    logs, theirs = (F.log_softmax(x.flatten(0, -2).float(), -1) for x in (tensor, wanted))
+    logs, theirs = map(log_probabilities, (tensor, wanted))
     return F.kl_div(logs, theirs, reduction="batchmean", log_target=True)
 
 

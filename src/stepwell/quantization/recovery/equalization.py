@@ -68,8 +68,8 @@ def balanced(weights: Weights, batches: Sequence[Batch]) -> Weights:
         raise StepwellError(
             "the recovery method 'balancing' scales channels between layers, and the ops between "
             "lets none be scaled",
-            help="ReLU, norms with factors of their own and sums let channels be scaled; ReLU6, "
-            "GELU and softmax do not",
+            help="ReLU, norms with factors of their own and sums let channels be scaled; "
+            "functions that are not homogeneous do not",
         )
     best, least = weights, _divergence(weights, looked_at, plays)
     chosen = torch.zeros(len(gauge.roots))

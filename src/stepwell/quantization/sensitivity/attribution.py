@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from xdsl.dialects.func import ReturnOp
 from xdsl.ir import SSAValue
 
@@ -31,6 +30,7 @@ from stepwell.quantization.sensitivity.metrics import (
     first,
     flips,
     judged,
+    log_probabilities,
 )
 from stepwell.quantization.sensitivity.quantization_points import Quantized, Site
 from stepwell.quantization.sensitivity.replay import Playback
@@ -175,7 +175,7 @@ def _drawn(end: torch.Tensor, random: torch.Generator) -> torch.Tensor:
     """Return the negative log-likelihood of drawn classes, summed; for numbers a random sum."""
     if end.dim() < 2 or end.shape[-1] < 2:
         return (end * torch.randn(end.shape, generator=random)).sum()
-    logs = F.log_softmax(end.float().flatten(0, -2), -1)
+    logs = log_probabilities(end)
     drawn = torch.multinomial(logs.detach().exp().nan_to_num(1.0), 1, generator=random)
     return -logs.gather(-1, drawn).sum()
 

@@ -86,8 +86,13 @@ def judged(
     return Judged(result.loss, score.float().flatten(), result.divergence, result.choice)
 
 
+def log_probabilities(tensor: Tensor) -> Tensor:
+    """Return the logarithms of the probabilities of classes, a row for each sample."""
+    return F.log_softmax(tensor.float().flatten(0, -2), -1)
+
+
 def _of_classes(tensor: Tensor, wanted: Tensor, labels: Tensor | None) -> Judged:
-    logs, theirs = F.log_softmax(tensor, -1), F.log_softmax(wanted, -1)
+    logs, theirs = log_probabilities(tensor), log_probabilities(wanted)
     divergence = (theirs.exp() * (theirs - logs)).sum(-1)
     choice = tensor.argmax(-1)
     if labels is None:

@@ -1,6 +1,6 @@
 """Take the maximum after a RESCALE that exists already, instead of rescaling the maximum.
 
-A softmax subtracts the maximum of its row, both at the scale of the difference. One RESCALE serves
+An exponential is taken of a row less its maximum, both at the scale of the difference. One RESCALE serves
 the row and its maximum, because RESCALE is monotonic.
 
 rule hoist-rescale-over-maximum

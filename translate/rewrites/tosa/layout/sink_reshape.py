@@ -1,6 +1,6 @@
 """Sinking: move a reshape after the operators that follow it, until it meets another and merges.
 
-Batched products need rank 3, and a softmax may be written for rank 4: after the softmax the two
+Batched products need rank 3, and what is between two of them may be written for rank 4: after it the two
 reshapes meet. The other operands of an operator must be reshaped too, or be constants that fit both
 shapes.
 

@@ -30,7 +30,7 @@ from stepwell.translate.rewrites.quant import DEQUANTIZE, QUANTIZE
 from stepwell.translate.rewrites.tosa.layout.order import INTEGERS, SPLIT, TO_TOSA
 from stepwell.translate.rewrites.tosa.operators.lower_control import LowerControl
 from stepwell.translate.rewrites.tosa.operators.lower_custom import LowerCustom
-from stepwell.translate.rewrites.tosa.splitting.pieces import absence
+from stepwell.translate.rewrites.tosa.splitting.decompose_rest import absence
 
 TYPED = (*QUANTIZE, *DEQUANTIZE)
 """The ops that read or produce quantized values."""

@@ -4,13 +4,22 @@ PyTorch has a table of functions that compute an operator from others, and tests
 kernel. An operator with a lowering is never decomposed: its lowering gives better reasons for a
 refusal. Operators that draw random numbers, or whose result size depends on data, are not
 decomposed and are reported.
+
+Before:
+    %y = aten.signbit.default(%x) : (tensor<2x3xf32>) -> tensor<2x3xi1>
+After:
+    %0 = aten.lt.Scalar(%x, 0) : (tensor<2x3xf32>) -> tensor<2x3xi1>
+    %1 = aten.reciprocal.default(%x) : (tensor<2x3xf32>) -> tensor<2x3xf32>
+    %2 = aten.lt.Scalar(%1, 0) : (tensor<2x3xf32>) -> tensor<2x3xi1>
+    %y = aten.logical_or.default(%0, %2) : (tensor<2x3xi1>, tensor<2x3xi1>) -> tensor<2x3xi1>
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -21,9 +30,11 @@ from stepwell.translate.decompositions import floats
 from stepwell.translate.decompositions.traced import DECOMPOSITIONS
 from stepwell.translate.lowerings.lowering import is_step
 from stepwell.translate.rewrites.calls.decompose_composites import (
+    DecomposeComposites,
     composite_function,
     decomposition_of,
 )
+from stepwell.translate.rewrites.calls.recorded_calls import FunctionOf
 from stepwell.translate.rewrites.calls.traced_calls import INTO_ITSELF
 from stepwell.translate.rewrites.tosa.layout.order import SPLIT, TO_TOSA
 
@@ -94,3 +105,11 @@ def _is_lowered(overload: Any) -> bool:
         if not is_step(rewrite, floats.widen_rounded_halves)
         for cls in anchors_of(rewrite) or ()
     }
+
+
+@dataclass(frozen=True)
+class DecomposeRest(DecomposeComposites):
+    """Decomposition: an operator without a lowering, whether it is composite or not."""
+
+    name: ClassVar[str] = "decompose-rest"
+    function_of: FunctionOf = piece_function

@@ -1,0 +1,112 @@
+"""Legalization: convert a program to the operations that a target has (MLIR's dialect conversion).
+
+An operation is legal if it is the target's own, or if it stays outside and a kernel runs it. The
+lowerings define the first, the last decomposition the second: what it leaves alone, it gives a
+reason for. So no list of legal operations is needed besides the rewrites.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+from xdsl.ir import Operation
+
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting.history import History
+from stepwell.ir.rewriting.rewrite import GreedyRewrites, Rewrite, Rewriter, run_rewrites
+
+ROUNDS = 16
+"""The most rounds. Then a last decomposition makes what is left legal."""
+
+
+@dataclass(frozen=True)
+class Phase(Rewrite[None]):
+    """Begins a phase of a `Legalize`: the rewrites up to the next phase share a fixed point.
+
+    Attributes:
+        label: its name, where a `Legalize` has several phases of a kind.
+    """
+
+    label: str = ""
+    anchors: ClassVar[tuple[type[Operation], ...]] = ()
+
+    def __post_init__(self) -> None:
+        """Take the label as the name."""
+        if self.label:
+            object.__setattr__(self, "name", self.label)
+
+    def match(self, op: Operation, program: Program) -> None:
+        """Match nothing."""
+
+    def build(self, match: None, rw: Rewriter) -> None:
+        """Build nothing."""
+
+
+@dataclass(frozen=True)
+class ThenLower(Phase):
+    """Lowerings to the target's operations follow."""
+
+    name: ClassVar[str] = "then-lower"
+
+
+@dataclass(frozen=True)
+class ThenDecompose(Phase):
+    """Decompositions of operations that no lowering took follow."""
+
+    name: ClassVar[str] = "then-decompose"
+
+
+@dataclass(frozen=True)
+class ThenCanonicalize(Phase):
+    """Canonicalizations of the parts of decomposed operations follow."""
+
+    name: ClassVar[str] = "then-canonicalize"
+
+
+@dataclass(frozen=True)
+class Legalize(GreedyRewrites):
+    """Lower what has a lowering, decompose the rest, canonicalize the parts, and repeat.
+
+    Whole operations are lowered before any is decomposed, because they need fewer operations of the
+    target. The phases of a kind run in their order. Of several phases of decompositions, a later
+    one runs only if the earlier ones change nothing. The first round runs all kinds in any case,
+    because canonicalization after the lowerings makes some operations legal, too.
+    """
+
+    @cached_property
+    def phases(self) -> dict[type[Phase], list[tuple[Rewrite[Any], ...]]]:
+        """The rewrites of each phase, by the kind of phase; the first ones are lowerings."""
+        found: dict[type[Phase], list[tuple[Rewrite[Any], ...]]] = {
+            kind: [] for kind in (ThenLower, ThenDecompose, ThenCanonicalize)
+        }
+        kind, held = ThenLower, list[Rewrite[Any]]()
+        for rewrite in (*self.rewrites, ThenLower()):
+            if not isinstance(rewrite, Phase):
+                held.append(rewrite)
+                continue
+            if held:
+                found[kind].append(tuple(held))
+            kind, held = type(rewrite), []
+        return found
+
+    def apply(self, program: Program, history: History) -> int:
+        """Repeat until no decomposition applies."""
+
+        def run(kind: type[Phase]) -> int:
+            return sum(run_rewrites(program, each, history) for each in self.phases[kind])
+
+        def decomposed() -> int:
+            """Run the first phase of decompositions that changes something."""
+            phases = self.phases[ThenDecompose]
+            counts = (run_rewrites(program, each, history) for each in phases)
+            return next(filter(None, counts), 0)
+
+        applied = run(ThenLower)
+        for number in range(ROUNDS):
+            changes = decomposed()
+            if number and not changes:
+                return applied
+            applied += changes + run(ThenCanonicalize) + run(ThenLower)
+        return applied + decomposed()
