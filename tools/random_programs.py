@@ -2,15 +2,15 @@
 
     python tools/random_programs.py --programs 1000 xnnpack cortex-m55
     python tools/random_programs.py --seed 17 --shrink xnnpack      # one program, its verdict
-    python tools/random_programs.py --stateful --state FILE.json --table docs/contracts.md
+    python tools/random_programs.py --profile stateful --state FILE.json --table docs/contracts.md
 
-Programs are those of `tests/random_programs`; with `--stateful` those of `tests/stateful`: caches,
-streams, several methods, several calls. A row counts the programs that the target accepted and the
-failures. Refused parts are removed from a program and counted separately, with the reason. Failures
-are results outside the error bounds of the arithmetic, aborts, tracebacks, run-time errors after a
-lowering without a message, and endless runs. `as stock` are results whose class (NaN, an infinity)
-differs from eager's but equals that of ExecuTorch's own flow. With `--state` verdicts are kept, and
-a run continues from them.
+Programs are those of `tests/random_programs`, by the profile: `functional` programs are called
+once; `stateful` ones have caches, streams, several methods and several calls. A row counts the
+programs that the target accepted and the failures. Refused statements are removed from a program
+and counted separately, with the reason. Failures are results outside the error bounds of the
+arithmetic, aborts, tracebacks, run-time errors after a lowering without a message, and endless
+runs. `as stock` are results whose class (NaN, an infinity) differs from eager's but equals that of
+ExecuTorch's own flow. With `--state` verdicts are kept, and a run continues from them.
 """
 
 from __future__ import annotations
@@ -27,13 +27,10 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench._report import between_markers, keep_rows, kept_rows
-from tests import stateful
-from tests.random_programs import source, verdicts
 from tests.random_programs.judging import Judge, signature
+from tests.random_programs.profiles import PROFILES
+from tests.random_programs.source import Program
 from tests.random_programs.verdicts import BAD, TAKEN
-from tests.stateful import drawing
-from tests.stateful import source as stateful_source
-from tests.stateful import verdicts as stateful_verdicts
 
 Verdict = dict[str, Any]
 KEPT = ("kind", "said", "refusals")
@@ -43,7 +40,7 @@ def main() -> None:
     """Parse the command line, judge, print."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("lanes", nargs="*", metavar="TARGET")
-    parser.add_argument("--stateful", action="store_true", help="programs with state")
+    parser.add_argument("--profile", choices=PROFILES, default="functional")
     parser.add_argument("--programs", type=int, default=1000, help="accepted ones, each target")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--seed", type=int, help="this program alone, with its text")
@@ -55,50 +52,49 @@ def main() -> None:
     parser.add_argument("--again", action="store_true", help="judge failures in the file again")
     parser.add_argument("--table", type=Path, help="a document to write the rows into")
     given = parser.parse_args()
-    known = list(stateful_verdicts.LANES if given.stateful else verdicts.LANES)
+    known = list(PROFILES[given.profile])
     rows: dict[str, str] = {}
     kept: dict[str, dict[str, Verdict]] = kept_rows(given.state)
-    with Judge(**{"by": f"{stateful.__name__}.child"} if given.stateful else {}) as judge:
-        for lane in given.lanes or known:
+    with Judge() as judge:
+        for target in given.lanes or known:
+            lane = f"{given.profile}: {target}"
             if given.seed is not None:
                 show(judge, given, lane)
                 continue
-            found = kept.setdefault(lane, {})
+            found = kept.setdefault(target, {})
             if given.again:
-                kept[lane] = found = {s: v for s, v in found.items() if v["kind"] not in BAD}
+                kept[target] = found = {s: v for s, v in found.items() if v["kind"] not in BAD}
             run(judge, given, lane, found, kept)
-            rows[lane] = row(lane, found, given.stateful)
+            rows[target] = row(target, found)
     if not rows:
         return
-    print("\n" + "\n".join([*head(given.stateful), *rows.values()]))
+    print("\n" + "\n".join([HEAD, *rows.values()]))
     if given.table:
-        enter(given.table, rows, known, given.stateful)
+        enter(given.table, rows, known, given.profile)
 
 
-def head(stateful: bool) -> list[str]:
-    """The first lines of the table."""
-    columns = ["target", "seeds", "taken", *["of these as stock"] * (not stateful)]
-    columns += ["refused whole", "parts refused", *BAD]
-    return [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
+COLUMNS = ("target", "seeds", "taken", "of these as stock", "refused whole", "parts refused", *BAD)
+"""The columns of the table."""
+HEAD = f"| {' | '.join(COLUMNS)} |\n{'|---' * len(COLUMNS)}|"
 
 
-def row(lane: str, found: dict[str, Verdict], stateful: bool) -> str:
+def row(target: str, found: dict[str, Verdict]) -> str:
     """A target's row of the table."""
     kinds = Counter(verdict["kind"] for verdict in found.values())
     seeds = sorted(map(int, found))
-    cells: list[Any] = [lane, f"{seeds[0]} to {seeds[-1]}", sum(kinds[kind] for kind in TAKEN)]
-    cells += [kinds["as stock"]] * (not stateful)
-    cells += [kinds["refused"], sum(len(verdict["refusals"]) for verdict in found.values())]
+    cells: list[Any] = [target, f"{seeds[0]} to {seeds[-1]}", sum(kinds[kind] for kind in TAKEN)]
+    cells += [kinds["as stock"], kinds["refused"]]
+    cells += [sum(len(verdict["refusals"]) for verdict in found.values())]
     return f"| {' | '.join(map(str, [*cells, *(kinds[kind] for kind in BAD)]))} |"
 
 
-def enter(document: Path, rows: dict[str, str], known: list[str], stateful: bool) -> None:
+def enter(document: Path, rows: dict[str, str], known: list[str], profile: str) -> None:
     """Write rows into the table of a document; its other rows are kept."""
-    name = "stateful programs" if stateful else "random programs"
+    name = {"functional": "random"}.get(profile, profile) + " programs"
     text = document.read_text(encoding="utf-8").partition(f"<!-- {name} -->")[2]
     lines = text.partition(f"<!-- /{name} -->")[0].splitlines()
     held = {line.split("|")[1].strip(): line for line in lines if line.startswith("| ")} | rows
-    between_markers(document, name, [*head(stateful), *(held[k] for k in known if k in held)])
+    between_markers(document, name, [*HEAD.split("\n"), *(held[k] for k in known if k in held)])
 
 
 def run(
@@ -142,7 +138,7 @@ def report(
     verdict |= {"seed": seed, "lane": lane}
     kind = signature(verdict)
     if given.shrink and kind not in seen and verdict["kind"] != "hang" and "program" in verdict:
-        program = reduced(judge, given, lane, verdict)
+        program = judge.shrink(Program.of_json(verdict["program"]), lane, verdict)
         again = judge.ask(program=program.as_json(), lane=lane)
         verdict |= {"said": again["said"], "text": program.text}
     seen.add(kind)
@@ -150,21 +146,6 @@ def report(
     if given.findings:
         with given.findings.open("a") as file:
             file.write(json.dumps(verdict) + "\n")
-
-
-def reduced(judge: Judge, given: argparse.Namespace, lane: str, verdict: Verdict) -> Any:
-    """The smallest program that was found with the same signature."""
-    if not given.stateful:
-        return judge.shrink(source.Program.of_json(verdict["program"]), lane, verdict)
-    program = stateful_source.Program.of_json(verdict["program"])
-    while True:
-        for less in drawing.smaller(program):
-            again = judge.ask(program=less.as_json(), lane=lane)
-            if signature(again) == signature(verdict):
-                program = less
-                break
-        else:
-            return program
 
 
 def plain(reason: str) -> str:
@@ -175,13 +156,10 @@ def plain(reason: str) -> str:
 def show(judge: Judge, given: argparse.Namespace, lane: str) -> None:
     """Print one program with its verdict."""
     found = judge.seed(given.seed, lane)
-    kind = stateful_source.Program if given.stateful else source.Program
-    program: Any = kind.of_json(found["program"])
+    program = Program.of_json(found["program"])
     if given.shrink and found["kind"] in BAD:
-        program = reduced(judge, given, lane, found)
+        program = judge.shrink(program, lane, found)
     print(program.text)
-    if given.stateful:
-        print(program.shape, program.limits, *program.calls, sep="\n")
     print(found["kind"], found["said"], *found["refusals"], sep="\n")
 
 

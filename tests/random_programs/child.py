@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import resource
@@ -15,12 +14,8 @@ CPU_SECONDS = 60
 """What one program may compute for, whatever else the machine does."""
 
 
-def main(generator: str = "tests.random_programs") -> None:
-    """Answer each line of JSON with one.
-
-    Args:
-        generator: a package with `drawing`, `source` and `verdicts`.
-    """
+def main() -> None:
+    """Answer each line of JSON with one."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # What runtimes print goes elsewhere.
@@ -28,9 +23,7 @@ def main(generator: str = "tests.random_programs") -> None:
     import torch
 
     torch.set_num_threads(1)
-    drawing, source, verdicts = (
-        importlib.import_module(f"{generator}.{name}") for name in ("drawing", "source", "verdicts")
-    )
+    from . import drawing, profiles, source, verdicts
 
     def say(answer: dict[str, object]) -> None:
         answers.write(json.dumps(answer) + "\n")
@@ -44,7 +37,7 @@ def main(generator: str = "tests.random_programs") -> None:
         if "program" in asked:
             program = source.Program.of_json(asked["program"])
         else:
-            program = drawing.draw(asked["seed"], verdicts.LANES[lane].profile)
+            program = drawing.draw(asked["seed"], profiles.lane_of(lane).profile)
         if asked.get("describe"):
             say({"program": program.as_json(), "text": program.text})
         else:

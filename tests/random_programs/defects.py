@@ -42,7 +42,8 @@ def program_of(text: str) -> Program:
     *before, last = text.split("\n")
     statements = (*before, f"v{len(before)} = {last}")
     pairs = tuple((name, value) for value, name in held.items())
-    return Program(tuple(inputs.items()), pairs, statements, (f"v{len(before)}",)).tidy()
+    outputs = (f"v{len(before)}",)
+    return Program.of(tuple(inputs.items()), *statements, outputs=outputs, held=pairs).tidy()
 
 
 def resizes() -> Iterator[str]:

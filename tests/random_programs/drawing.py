@@ -6,17 +6,22 @@ import random
 import re
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from . import values
-from .source import Program, defined
+from .sizes import spread
+from .source import LARGEST, Call, Method, Program, defined, is_fit
 
 MAX_ELEMENTS = 6000
 MAX_RANK = 6
+GREATEST_SIZE = 32
+"""Of a dynamic axis: memory is planned ahead."""
+SAMPLE = {"a": 5, "b": 7}
+"""The dynamic sizes of the example."""
 
 
 class UnsuitableError(Exception):
@@ -53,6 +58,10 @@ class Profile:
     """Only float32 in, float32 out, no empty tensor: what a quantizer is given."""
     payloads: tuple[str, ...] = ()
     """The formats of MX to choose from."""
+    methods: tuple[int, ...] = ()
+    """How many methods, each as likely, called four times or more; empty for one called once."""
+    quantized: tuple[str, ...] = ("",)
+    """The ways of quantizing; a program has one."""
 
 
 class Draw:
@@ -68,11 +77,14 @@ class Draw:
         self.space: dict[str, Any] = {name: getattr(values, name) for name in values.__all__}
         self.space["self"] = self.module
         self.names: list[str] = []
+        self.input_names: list[str] = []
         self.varying: list[tuple[str, int, str]] = []
         self.sizes: dict[str, int] = {}
         self.serial = 0
+        self.special_in, self.quantized = False, ""
+        self.later = False
+        """Whether an earlier method exists, whose buffers this one may share."""
 
-    # What the dice say.
     def choose(self, *options: Any) -> Any:
         return self.rng.choice(options)
 
@@ -85,6 +97,10 @@ class Draw:
     @property
     def seed(self) -> int:
         return self.rng.randrange(10**4)
+
+    def pick(self, *templates: str, **names: Any) -> str:
+        """One of some templates, with the drawn names in it: the others draw nothing."""
+        return eval(f'f"""{self.rng.choice(templates)}"""', {"d": self, **names})
 
     # Values.
     def value(self, name: str) -> Any:
@@ -142,6 +158,43 @@ class Draw:
             delattr(self.module, name)
         setattr(self.module, name, made)
         return f"self.{name}"
+
+    def share(self, text: str, chance: float = 0.4) -> str:
+        """A held value of this kind, more often one of an earlier method, or a new one."""
+        chance = max(chance, 0.7) if self.later else chance
+        for name, other in self.held:
+            if _kind(other) == _kind(text) and self.maybe(chance):
+                return name
+        return self.hold(text)
+
+    def state(self, *shape: int) -> str:
+        """A buffer of floats: zero at first, or not."""
+        text = self.choose(f"normal({self.seed}, {shape})", *[f"torch.zeros({shape})"] * 2)
+        return self.share(f"nn.Buffer({text})")
+
+    def count(self, dtype: str = "i64", first: int = 0) -> str:
+        """A counter of one element."""
+        return self.share(f"nn.Buffer(torch.full((1,), {first}, dtype={dtype}))")
+
+    def weight(self, *shape: int, share: float = 0.25) -> str:
+        """A parameter whose products keep their size; tied to one of the same shape by chance."""
+        fan = torch.Size(shape[1:]).numel()
+        scale = round(0.8 / max(fan, 1) ** 0.5, 3)
+        return self.share(f"parameter(normal({self.seed}, {shape}, scale={scale}))", share)
+
+    def symbol(self, size: int) -> str:
+        """A size as text: its name if it is dynamic."""
+        return next((name for name, number in self.sizes.items() if number == size), str(size))
+
+    def further_input(self, text: str, *sizes: str) -> str:
+        """An input of `k`, the call's number, and of some sizes, one each axis."""
+        name = f"x{len(self.inputs)}"
+        self.inputs.append((name, text))
+        self.space[name] = eval(text, {**self.space, **self.sizes, "k": 0})
+        self.names.append(name)
+        self.input_names.append(name)
+        self.varying += [(name, axis, s) for axis, s in enumerate(sizes) if s in self.sizes]
+        return name
 
     def constant(self, shape: Sequence[int], dtype: str = "f32", **how: float) -> str:
         """Numbers of the module: a parameter, or a buffer where they are no floats."""
@@ -201,6 +254,8 @@ class Draw:
             rank = self.rng.choice(self.profile.ranks)
             pool = (1, 2, 3, 4, 5, 6, 8, 9) if rank < 4 else (1, 2, 3, 4, 6, 7)
             shape = [self.rng.choice(pool) for _ in range(rank)]
+            if self.quantized == "8da4w":
+                shape[-1] = 32  # Its groups of weights.
             if not self.profile.plain and shape and self.maybe(0.03):
                 shape[self.rng.randrange(len(shape))] = 0
         written = [str(s) for s in shape]
@@ -213,36 +268,39 @@ class Draw:
         if self.varying_wanted and not self.inputs and shape:
             for symbol in ("a", "b")[: self.integer(1, min(2, len(shape)))]:
                 axis = self.rng.choice([a for a, w in enumerate(written) if w.isdigit()])
-                self.sizes[symbol] = {"a": 5, "b": 7}[symbol]
+                if len(self.profile.methods) and axis == len(shape) - 1 and len(shape) == 3:
+                    axis = 1  # Channels are static.
+                    if not written[axis].isdigit():
+                        continue
+                self.sizes[symbol] = SAMPLE[symbol]
                 written[axis] = symbol
                 self.varying.append((name, axis, symbol))
         spelt = "(" + ", ".join(written) + ("," if len(written) == 1 else "") + ")"
         if dtype == "boolean":
-            text = f"flags({self.seed}, {spelt})"
+            text = f"flags({self.seed} + k, {spelt})"
         elif dtype.startswith(("i", "u")):
             low, high = self.choose((-9, 10), (-9, 10), (0, 5), (-128, 128))
             if dtype == "u8":
                 low, high = 0, high + 1
-            text = f"integers({self.seed}, {spelt}, {low}, {high}, {dtype})"
+            text = f"integers({self.seed} + k, {spelt}, {low}, {high}, {dtype})"
         elif self.maybe(self.profile.special):
-            text = f"special({self.seed}, {spelt}, {dtype})"
+            text = f"special({self.seed} + k, {spelt}, {dtype})"
         else:
             scale = self.choose("", "", "", "", ", scale=5.0", ", scale=0.01", ", mean=1.0")
-            text = f"normal({self.seed}, {spelt}, {dtype}{scale})"
+            text = f"normal({self.seed} + k, {spelt}, {dtype}{scale})"
         if not self.varying and len(shape) >= 2 and self.maybe(0.1):
             if len(shape) == 4 and self.maybe(0.6):
                 text += ".to(memory_format=torch.channels_last)"
             else:
                 text += ".transpose(0, -1)"
-        self.inputs.append((name, text))
-        self.space[name] = eval(text, {**self.space, **self.sizes})
-        self.names.append(name)
+        self.further_input(text)
 
-    def attempt(self) -> bool:
+    def attempt(self, family: str = "") -> bool:
         """One statement more, unless the form does not fit or eager refuses it."""
         weights = self.profile.families
-        families = list(weights or FORMS)
-        family = self.rng.choices(families, [weights.get(f, 1.0) for f in families])[0]
+        families = list(weights) or [f for f in FORMS if f not in OF_STATE]
+        if not family:
+            family = self.rng.choices(families, [weights.get(f, 1.0) for f in families])[0]
         written = self.rng.choice(FORMS[family])
         held, serial = len(self.held), self.serial
         try:
@@ -253,7 +311,7 @@ class Draw:
         if not re.search(r"^out = ", text, re.MULTILINE):
             text = f"out = {text}"
         name = f"v{self.serial}"
-        text = re.sub(r"\bout\b", name, text)
+        text = re.sub(r"\bout\b(?!=)", name, text)
         self.serial += 1
         before = {n: self.space[n] for n in self.names}
         copies = {n: v.clone() for n, v in before.items()}
@@ -283,6 +341,13 @@ class Draw:
             return False
         if value.numel() > MAX_ELEMENTS or value.dim() > MAX_RANK:
             return False
+        if self.profile.methods:
+            if not value.dim() or not value.numel():
+                return False
+            if value.is_floating_point() and not bool((value.abs() < LARGEST).all()):
+                return False
+            if value.shape != self.space["x0"].shape and self.maybe():
+                return False  # Few other shapes, so that outputs may be fed back.
         if not value.numel():
             return not self.profile.plain and self.maybe(0.3)
         if self.profile.plain and value.dtype != torch.float32:
@@ -295,39 +360,116 @@ class Draw:
     def program(self) -> Program:
         """The whole."""
         profile = self.profile
-        self.special_in = False
+        self.quantized = self.choose(*profile.quantized)
         self.varying_wanted = self.maybe(profile.varying)
         for _ in range(self.choose(1, 1, 2, 2, 3)):
             self.input()
         self.special_in = any("special" in text for _, text in self.inputs)
-        length = self.integer(*profile.length)
-        for _ in range(40):
-            if len(self.statements) >= length:
-                break
-            self.attempt()
-        made = [n for n in self.names if n.startswith("v")]
-        if not made:
-            raise UnsuitableError
-        outputs = [made[-1]]
-        outputs += [n for n in made[:-1] if self.maybe(0.3)]
-        if not profile.plain and self.maybe(0.06):
-            outputs.append(self.rng.choice(self.names))
-        sizes = dict(self.sizes)
-        others = ({n: s - 2 for n, s in sizes.items()}, {n: s + 3 for n, s in sizes.items()})
-        return Program(
+        many = self.choose(*(profile.methods or (1,)))
+        methods = [self.method() for _ in range(many)]
+        made = Program(
             inputs=tuple(self.inputs),
             held=tuple(self.held),
-            statements=tuple(self.statements),
-            outputs=tuple(outputs),
+            methods=tuple(methods),
             nesting="flat"
             if profile.plain
             else self.choose("flat", "flat", "flat", "pair", "dict"),
             returned="tuple" if profile.plain else self.choose("tuple", "tuple", "dict"),
-            sizes=sizes,
-            others=others if sizes else (),
+            limits=self.limits(),
             varying=tuple(self.varying),
             payload=self.choose(*profile.payloads) if profile.payloads else "",
-        ).tidy()
+            quantized=self.quantized,
+        )
+        return replace(made, calls=self.calls(made)).tidy()
+
+    def method(self) -> Method:
+        """One method: its statements and outputs."""
+        self.names, self.statements = list(self.input_names), []
+        length = self.integer(*self.profile.length)
+        for _ in range(40):
+            if len(self.statements) >= length:
+                break
+            self.attempt()
+        if self.later and self.maybe(0.7):
+            self.attempt("shared")
+        self.later = True
+        made = [n for n in self.names if n.startswith("v")]
+        if not made:
+            raise UnsuitableError
+        outputs = [made[-1], *(n for n in made[:-1] if self.maybe(0.3))]
+        buffers = [name for name, text in self.held if text.startswith("nn.Buffer")]
+        if self.profile.methods:
+            first = self.space["x0"]
+            fed = [n for n in made if self.space[n].shape == first.shape]
+            outputs = [*fed[-1:], *(n for n in outputs if n not in fed[-1:])]
+            if buffers and self.maybe(0.3):
+                outputs.append(self.rng.choice(buffers))
+            outputs += [self.rng.choice(outputs)] * self.maybe(0.1)
+        if not self.profile.plain and self.maybe(0.06):
+            outputs.append(self.rng.choice(self.names))
+        return Method(tuple(self.statements), tuple(outputs))
+
+    def limits(self) -> dict[str, tuple[int, int]]:
+        """The range of each dynamic size."""
+        if not self.profile.methods:
+            return dict.fromkeys(self.sizes, (2, GREATEST_SIZE))
+        lows = {name: self.choose(1, 1, 2, 2, 3) for name in self.sizes}
+        return {name: (low, low + self.choose(6, 11, 17)) for name, low in lows.items()}
+
+    def calls(self, program: Program) -> tuple[Call, ...]:
+        """One call and one for each further pair of sizes, or one more where state is written.
+
+        A profile of several calls has every method at least once and four calls at least: seven
+        with dynamic sizes, which see the ends of each range.
+        """
+        sizes = dict(self.sizes)
+        if not self.profile.methods:
+            others = [{n: s + by for n, s in sizes.items()} for by in (-2, 3)] if sizes else []
+            others += [sizes] if program.has_state and not others else []
+            return tuple(Call(0, each) for each in (sizes, *others))
+        each = {name: spread(self.rng, *program.limits[name], sizes[name]) for name in sizes}
+        count = 7 if sizes else self.integer(4, 6)
+        methods = len(program.methods)
+        order = [*range(methods), *(self.rng.randrange(methods) for _ in range(count - methods))]
+        self.rng.shuffle(order)
+        # The example of every method has the sizes with which its statements were drawn.
+        first = {method: order.index(method) for method in order}
+        return tuple(
+            Call(
+                method,
+                sizes if first[method] == at else {n: drawn[at] for n, drawn in each.items()},
+                self.maybe(0.3),
+            )
+            for at, method in enumerate(order)
+        )
+
+
+OF_STATE = ("state", "alias", "sizes", "flow", "shared", "modules")
+"""Families of programs that are called several times."""
+
+
+def _kind(text: str) -> str:
+    """What a held value is, whatever its seed and its first numbers."""
+    text = re.sub(r"normal\(\d+, (\([^)]*\))(?:, scale=[\d.]+)?\)", r"floats(\1)", text)
+    return re.sub(r"torch.full\(\(1,\), \d+", "count", text).replace("torch.zeros(", "floats(")
+
+
+def settled(program: Program, profile: Profile) -> Program | None:
+    """The program with calls that eager runs, without one statement where that is what it takes."""
+    if len(program.calls) == 1:
+        return program
+    if not profile.methods:
+        alone = [(call, replace(program, calls=(call,))) for call in program.calls[1:]]
+        further = [call for call, one in alone if is_fit(one, ordinary=False)]
+        return replace(program, calls=(program.calls[0], *further))
+    if is_fit(program, ordinary=True):
+        return program
+    for number, method in enumerate(program.methods):
+        for at in range(len(method.statements)):
+            rest = program.without({(number, at)})
+            if rest is not None and is_fit(rest, ordinary=True):
+                return rest
+    return None
 
 
 def broadcasts(left: Sequence[int], right: Sequence[int]) -> bool:
@@ -341,9 +483,10 @@ def draw(seed: int, profile: Profile) -> Program:
     from . import forms
 
     forms.enter_all()
-    for attempt in range(20):
+    for attempt in range(50):
         try:
-            return Draw(seed * 1000 + attempt, profile).program()
+            if program := settled(Draw(seed * 1000 + attempt, profile).program(), profile):
+                return program
         except UnsuitableError:
             continue
     raise AssertionError(f"nothing can be drawn from seed {seed}")

@@ -3,7 +3,9 @@
 import importlib
 from functools import cache
 
-KINDS = "views pointwise whole indexing layers products reductions mutation control losses".split()
+KINDS = (
+    "views pointwise whole indexing layers products reductions mutation control losses state"
+).split()
 
 
 @cache

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from .source import Program, defined
+from .source import Method, Program, defined
 
 ROOT = Path(__file__).resolve().parents[2]
 SECONDS = 600.0
@@ -26,8 +26,8 @@ DISTURBED = ("SIGTERM", "SIGHUP", "SIGINT")
 class Judge:
     """A child that is started again when a program takes it down."""
 
-    def __init__(self, seconds: float = SECONDS, by: str = "tests.random_programs.child") -> None:
-        self.seconds, self.by = seconds, by
+    def __init__(self, seconds: float = SECONDS) -> None:
+        self.seconds = seconds
         self.child: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Judge:
@@ -46,7 +46,7 @@ class Judge:
         """A verdict as the child gives it; `abort` or `hang` where it cannot."""
         if self.child is None:
             self.child = subprocess.Popen(
-                [sys.executable, "-m", self.by],
+                [sys.executable, "-m", "tests.random_programs.child"],
                 cwd=ROOT,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -117,35 +117,57 @@ def signature(verdict: dict[str, Any]) -> tuple[str, str]:
 
 
 def candidates(program: Program) -> Iterator[Program]:
-    """Smaller programs: one output, fewer statements, plainer signatures."""
-    if len(program.outputs) > 1:
-        for output in program.outputs:
-            yield replace(program, outputs=(output,)).tidy()
-        for index in range(len(program.outputs)):
-            kept = program.outputs[:index] + program.outputs[index + 1 :]
-            yield replace(program, outputs=kept).tidy()
-    for index in reversed(range(len(program.statements))):
-        rest = program.without([index])
-        if rest.outputs:
-            yield rest.tidy()
-        names = [n for text in rest.statements for n in sorted(defined(text))]
-        if names and not rest.outputs:
-            yield replace(rest, outputs=(names[-1],)).tidy()
-        read = sorted(defined(program.statements[index]))
-        sources = re.findall(r"\b[vx]\d+\b", program.statements[index].partition("=")[2])
-        if len(read) == 1 and sources and "\n" not in program.statements[index]:
-            texts = [
-                re.sub(rf"\b{read[0]}\b", sources[0], text) if at > index else text
-                for at, text in enumerate(program.statements)
-                if at != index
-            ]
-            outs = tuple(sources[0] if o == read[0] else o for o in program.outputs)
-            yield replace(program, statements=tuple(texts), outputs=outs).tidy()
+    """Smaller programs: fewer outputs, statements, calls and methods, plainer signatures."""
+    for number, method in enumerate(program.methods):
+        for less in _smaller_methods(method):
+            methods = (*program.methods[:number], less, *program.methods[number + 1 :])
+            yield replace(program, methods=methods).tidy()
+    many = range(len(program.methods))
+    for gone in many if len(many) > 1 else ():
+        kept = [number for number in many if number != gone]
+        methods = tuple(program.methods[number] for number in kept)
+        calls = tuple(
+            replace(call, method=kept.index(call.method))
+            for call in program.calls
+            if call.method != gone
+        )
+        yield replace(program, methods=methods, calls=calls).tidy()
+    for at in range(len(program.calls)):
+        rest = program.calls[:at] + program.calls[at + 1 :]
+        if {call.method for call in rest} == set(many):
+            yield replace(program, calls=rest)
+    if any(call.fed for call in program.calls):
+        yield replace(program, calls=tuple(replace(call, fed=False) for call in program.calls))
     if (program.nesting != "flat" and len(program.inputs) > 1) or program.returned != "tuple":
         yield replace(program, nesting="flat", returned="tuple")
-    if program.varying:
-        inputs = tuple((name, _bound(text, program.sizes)) for name, text in program.inputs)
-        yield replace(program, inputs=inputs, sizes={}, varying=(), others=())
+    if program.limits:
+        sizes = program.calls[0].sizes
+        inputs = tuple((name, _bound(text, sizes)) for name, text in program.inputs)
+        calls = tuple(replace(call, sizes={}) for call in program.calls)
+        yield replace(program, inputs=inputs, calls=calls, limits={}, varying=())
+
+
+def _smaller_methods(method: Method) -> Iterator[Method]:
+    """The method with one output or one fewer, and without each statement or its value."""
+    outputs, statements = method.outputs, method.statements
+    if len(outputs) > 1:
+        for output in outputs:
+            yield replace(method, outputs=(output,))
+        for index in range(len(outputs)):
+            yield replace(method, outputs=outputs[:index] + outputs[index + 1 :])
+    for index in reversed(range(len(statements))):
+        rest = method.without([index])
+        if rest.outputs:
+            yield rest
+        made = sorted(defined(statements[index]))
+        sources = re.findall(r"\b[vx]\d+\b", statements[index].partition("=")[2])
+        if len(made) == 1 and sources and "\n" not in statements[index]:
+            texts = [
+                re.sub(rf"\b{made[0]}\b", sources[0], text) if at > index else text
+                for at, text in enumerate(statements)
+                if at != index
+            ]
+            yield Method(tuple(texts), tuple(sources[0] if o == made[0] else o for o in outputs))
 
 
 def _bound(text: str, sizes: Any) -> str:

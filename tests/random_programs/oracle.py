@@ -23,7 +23,7 @@ from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from .source import Program, floats
+from .source import Calls, Program, all_calls, copied, floats
 
 RUNS = 4
 """Perturbed runs."""
@@ -138,14 +138,13 @@ Runner = Callable[[Any], Sequence[Any]]
 
 
 def eager(program: Program, given: Any, *, wide: bool = False) -> list[Any]:
-    """The outputs of the module itself, flat, of a fresh module's first call."""
-    module = program.module(wide=wide)
-    given = pytree.tree_map(lambda x: x.clone() if isinstance(x, Tensor) else x, given)
+    """The outputs of all calls of a fresh module, flat."""
+    module, given = all_calls(program, wide=wide), copied(given)
     default = torch.get_default_dtype()
     try:
         torch.set_default_dtype(torch.float64 if wide else default)
         with torch.no_grad():
-            return pytree.tree_leaves(module(*(floats(given, Tensor.double) if wide else given)))
+            return module(*(floats(given, Tensor.double) if wide else given))
     finally:
         torch.set_default_dtype(default)
 
@@ -173,7 +172,7 @@ class Expected:
         cls,
         program: Program,
         given: Any,
-        ep: ExportedProgram,
+        eps: Mapping[str, ExportedProgram],
         coarse: Mapping[str, float] | None = None,
         narrow: bool = False,
     ) -> Expected:
@@ -181,13 +180,16 @@ class Expected:
 
         Args:
             program: the program.
-            given: its inputs, nested.
-            ep: what torch made of it.
+            given: the inputs of its calls, nested.
+            eps: what torch made of its methods; one alone is a run as well (several, exported
+                apart, do not share their state).
             coarse: operators that are right to within units of a number this large.
             narrow: whether a target holds 64-bit integers in 32 bits.
         """
-        exported = ep.module(check_guards=False)
-        runs = [eager(program, given), pytree.tree_leaves(copy.deepcopy(exported)(*copied(given)))]
+        graph = calls_of(program, eps) if len(eps) == 1 else None
+        runs = [eager(program, given)]
+        if graph is not None:
+            runs.append(copy.deepcopy(graph)(*copied(given)))
         with denormals_as_zero():  # As delegates read them, whatever their op (semantics.md).
             runs.append(eager(program, given))
         has_control = bool(CONTROL.search(program.text))  # Which no dispatch mode sees into.
@@ -201,11 +203,13 @@ class Expected:
 
         def made(seed: int) -> torch.nn.Module:
             # By turns what eager calls, and what it was exported as: one call may be many there.
-            return copy.deepcopy(exported) if seed % 2 and not has_control else program.module()
+            is_exported = seed % 2 and not has_control and graph is not None
+            return copy.deepcopy(graph) if is_exported else all_calls(program)
 
         def further() -> Iterator[list[list[Any]]]:  # Of the pieces of calls.
-            apart = ep.run_decompositions().module(check_guards=False)
-            yield shaken(lambda _: copy.deepcopy(apart), given, coarse)
+            if graph is not None:
+                apart = calls_of(program, {n: ep.run_decompositions() for n, ep in eps.items()})
+                yield shaken(lambda _: copy.deepcopy(apart), given, coarse)
 
         runs += shaken(made, given, coarse)
         return cls(tensors(runs, narrow), further(), narrow, wide)
@@ -324,8 +328,9 @@ def _nudged(way: Shaken, value: Tensor) -> Tensor:
     return way.moved(value.clone(), 1.0)
 
 
-def copied(given: Any) -> Any:
-    return pytree.tree_map(lambda x: x.clone() if isinstance(x, Tensor) else x, given)
+def calls_of(program: Program, eps: Mapping[str, ExportedProgram]) -> Calls:
+    """All calls of the exported methods."""
+    return Calls([ep.module(check_guards=False) for ep in eps.values()], program.calls)
 
 
 def tensors(runs: list[list[Any]], narrow: bool = False) -> list[list[Tensor]]:

@@ -18,21 +18,44 @@ from torch.utils import _pytree as pytree
 
 from stepwell.quantization.quantizers import without_training
 
-from .source import Program
+from .source import Program, export_one
+
+GROUP = 32
+"""Numbers that share a scale in 8da4w."""
 
 
-def quantized(program: Program, ep: ExportedProgram, by: str) -> ExportedProgram:
-    """The program as PT2E quantizes it, with ranges from the least to the largest number seen."""
+def in_eight_bits(program: Program, ep: ExportedProgram, by: str) -> ExportedProgram:
+    """The only method as PT2E quantizes it, with the ranges that all calls show.
+
+    The buffers of the program keep their first numbers.
+    """
     from torchao.quantization.pt2e.quantize_pt2e import prepare_pt2e
 
     graph = ep.module(check_guards=False)
-    given = program.given()
+    own = {name: value.clone() for name, value in graph.named_buffers()}
     with fast() as convert:
-        prepared = prepare_pt2e(graph, quantizer(by))
-        prepared(*given)
-        prepared(*pytree.tree_map(lambda x: x * 0.7, given))
+        prepared = prepare_pt2e(graph, quantizer(by, dynamic=program.quantized == "dynamic"))
+        for given in program.every_given():
+            prepared(*given)
+            prepared(*pytree.tree_map(lambda x: x * 0.7 if x.is_floating_point() else x, given))
+        for name, value in prepared.named_buffers():
+            if name in own and "activation_post_process" not in name:
+                value.copy_(own[name])
         converted = convert(prepared)
-    return torch.export.export(converted, given, strict=False)
+    return export_one(converted, program, 0)
+
+
+def in_four_bits(core: torch.nn.Module) -> None:
+    """8da4w, in place: weights of linear layers in four bits by groups, their inputs in eight."""
+    from torchao.quantization import Int8DynamicActivationIntxWeightConfig, quantize_
+    from torchao.quantization.granularity import PerGroup
+    from torchao.utils import unwrap_tensor_subclass
+
+    config = Int8DynamicActivationIntxWeightConfig(
+        weight_dtype=torch.int4, weight_granularity=PerGroup(GROUP)
+    )
+    quantize_(core, config)
+    unwrap_tensor_subclass(core)
 
 
 def quantizer(by: str, dynamic: bool = False) -> Any:

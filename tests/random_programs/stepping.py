@@ -12,7 +12,7 @@ multiply. Where that is coarse, results differ from those of a float bias by who
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -22,8 +22,18 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 from torch.utils import _pytree as pytree
 
-from .oracle import FACTOR, MOVES, RUNS, Expected, Shaken, denormals_as_zero, ran, tensors
-from .source import floats
+from .oracle import (
+    FACTOR,
+    MOVES,
+    RUNS,
+    Expected,
+    Shaken,
+    calls_of,
+    denormals_as_zero,
+    ran,
+    tensors,
+)
+from .source import Program, floats
 
 SLACK = 1 / 128
 """How near to the middle between two steps a target may round to either, as a part of a step.
@@ -213,24 +223,38 @@ def _as(out: Any, wide: Any) -> Any:
     return out
 
 
-def expected(given: Any, ep: ExportedProgram, twice: bool = False) -> Expected:
-    """What a right result of a quantized graph may be.
+def expected(
+    program: Program,
+    given: Any,
+    eps: Mapping[str, ExportedProgram],
+    twice: bool = False,
+    narrow: bool = False,
+) -> Expected:
+    """What a right result of a quantized program may be.
 
     Args:
-        given: its inputs, nested.
-        ep: the graph, with quantize and dequantize ops.
+        program: the program, of one method.
+        given: the inputs of its calls, nested.
+        eps: its graph.
         twice: whether the target rounds sums twice, as `arm_nn_requantize` does.
+        narrow: whether the target holds 64-bit integers in 32 bits.
     """
-    graph = ep.module(check_guards=False)
+    graph = calls_of(program, eps)
+    (ep,) = eps.values()
 
     def further() -> Iterator[list[list[Any]]]:
         with suppress(Exception):  # What torch cannot take apart has no such runs.
-            yield runs(ep.run_decompositions().module(check_guards=False), given, twice)
-        for at in range(0, COMBINATIONS, 32):
+            apart = calls_of(program, {"forward": ep.run_decompositions()})
+            yield runs(apart, given, twice)
+        for at in range(0, COMBINATIONS * (4 if program.has_state else 1), 32):
             seeds = range(at, at + 32)
             yield [ran(graph, given, Stepping(seed, twice=twice, ends=True)) for seed in seeds]
+            if program.has_state:
+                yield [ran(graph, given, Stepping(seed, twice=twice)) for seed in seeds]
 
-    return Expected(tensors(runs(graph, given, twice)), further(), grids=grids(ep))
+    exact = () if program.has_state else grids(ep) * len(program.calls)
+    first = tensors(runs(graph, given, twice), narrow)
+    return Expected(first, further(), narrow, grids=exact)
 
 
 def runs(graph: torch.nn.Module, given: Any, twice: bool) -> list[list[Any]]:

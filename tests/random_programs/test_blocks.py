@@ -9,7 +9,7 @@ import stepwell
 from stepwell.dialects.tosa_mxfp import operators  # noqa: F401  (registers stepwell_mx)
 
 from .blocks import as_the_model_casts, expected
-from .verdicts import LANES
+from .profiles import MX_TARGET
 
 
 class Rounded(torch.nn.Module):
@@ -37,7 +37,7 @@ def test_what_the_reference_model_makes_of_small_mxint8_numbers_is_known_to_the_
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(256, 32, generator=generator) * powers(256, 32) / powers(256, 1).sqrt()
     exported = torch.export.export(Rounded(), (x,))
-    (made,) = stepwell.lower(exported, LANES["tosa-1.1+fp, mxfp"].target).run(x)
+    (made,) = stepwell.lower(exported, MX_TARGET).run(x)
     assert not torch.equal(made, Rounded()(x)), "mended in this version: drop as_the_model_casts"
     with as_the_model_casts():
         assert torch.equal(made, Rounded()(x))

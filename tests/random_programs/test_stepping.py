@@ -13,10 +13,11 @@ from torch.export import ExportedProgram
 
 import stepwell
 
-from .quantizing import quantized
-from .source import Program
-from .stepping import SLACK, expected, grids
-from .verdicts import exported
+from .oracle import Expected
+from .quantizing import in_eight_bits
+from .source import Program, exported
+from .stepping import SLACK, grids
+from .stepping import expected as expected_of_steps
 
 TOWER = (
     "v0 = F.conv2d(x0, self.c0, self.c1, 1, 1)",
@@ -33,13 +34,15 @@ WEIGHTS = (
 
 
 def tower(by: str) -> tuple[Program, ExportedProgram]:
-    program = Program(
-        (("x0", "normal(1, (2, 3, 6, 6), f32)"),),
-        held=WEIGHTS,
-        statements=TOWER,
-        outputs=("v4",),
-    )
-    return program, quantized(program, exported(program), by)
+    inputs = (("x0", "normal(1, (2, 3, 6, 6), f32)"),)
+    program = Program.of(inputs, *TOWER, outputs=("v4",), held=WEIGHTS, quantized="static")
+    return program, in_eight_bits(program, exported(program)["forward"], by)
+
+
+def expected(given: Any, ep: ExportedProgram, twice: bool = False) -> Expected:
+    """What is right of one call of a quantized graph."""
+    program = Program.of((("x0", ""),), outputs=())
+    return expected_of_steps(program, (given,), {"forward": ep}, twice)
 
 
 def activations(ep: ExportedProgram) -> Iterator[Any]:

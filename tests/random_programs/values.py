@@ -1,4 +1,4 @@
-"""What the text of a strange program says of values: drawn tensors, dtypes, control flow.
+"""What the text of a random program calls: drawn tensors, dtypes, control flow.
 
 A program's text imports all of this, so that it can be pasted into a session and run.
 """

@@ -1,13 +1,13 @@
-"""What becomes of a program on a target."""
+"""What becomes of a program on a target: all its calls, in order, compared with eager's."""
 
 from __future__ import annotations
 
 import copy
-import logging
 import re
 import traceback
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -16,10 +16,10 @@ import torch
 from torch import Tensor
 from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
-from xdsl.ir import Attribute
 
 import stepwell
 from stepwell.backends.executorch.running.runner import PteSession, run_pte
+from stepwell.backends.tosa.reference_model import ReferenceSession
 from stepwell.dialects.quant.ops import dequantize, quantize
 from stepwell.dialects.quant.ports import INPUT, OUTPUT, meanings
 from stepwell.integrations.executorch.stock import stock_pte
@@ -29,120 +29,27 @@ from stepwell.ir.types import element
 
 from .blocks import as_the_model_casts
 from .blocks import expected as expected_of_blocks
-from .drawing import Profile, draw
+from .drawing import draw
 from .engines import follow_an_engine, run_on_engine
-from .oracle import TOSA_COARSE, Expected
-from .quantizing import quantized
-from .source import FILE, Program
+from .oracle import RUNS, Expected, calls_of, ran, shaken, tensors
+from .profiles import Lane, lane_of
+from .quantizing import in_eight_bits, in_four_bits
+from .source import FILE, Call, Program, called, exported
+from .stepping import Stepping
 from .stepping import expected as expected_of_steps
 
 REPAIRS = 4
-"""How often what a target refuses is taken out, so that the rest of a program is tried."""
-
-FLOATS = Profile()
-TOSA = Profile(
-    dtypes="f32 f32 f32 f32 f32 f32 f32 f16 i32 i8 i64 boolean", special=0.03, varying=0.05
-)
-WHOLE = Profile(
-    dtypes="i32 i32 i32 i8 i8 i16 boolean i64 u8",
-    families=dict(
-        views=2,
-        padding=1,
-        arithmetic=1,
-        compared=1,
-        masked=1,
-        whole=3,
-        indexing=1,
-        reductions=1,
-        mutation=0.5,
-        dtypes=0.3,
-    ),
-    varying=0.03,
-)
-QUANTIZED = Profile(
-    families=dict(
-        views=1.5,
-        padding=0.7,
-        pointwise=1,
-        arithmetic=1,
-        convolutions=3,
-        pools=1.5,
-        norms=1,
-        products=1.5,
-        attention=0.3,
-        softmax=0.5,
-        reductions=0.5,
-        interpolation=0.3,
-    ),
-    ranks=(2, 3, 4, 4, 4, 4),
-    special=0.0,
-    varying=0.0,
-    length=(1, 5),
-    plain=True,
-)
-NO_SOFTMAX = replace(QUANTIZED, families=QUANTIZED.families | dict(softmax=0, attention=0))
-"""For an Ethos-U, whose softmax is right within one unit."""
-MX = Profile(
-    dtypes="f32 f32 f32 f32 f32 f32 f32 f16 bf16",
-    families=dict(
-        products=6,
-        attention=3,
-        convolutions=2,
-        views=2,
-        pointwise=1,
-        arithmetic=1,
-        norms=0.7,
-        softmax=0.5,
-        reductions=0.5,
-        pools=0.3,
-    ),
-    ranks=(1, 2, 2, 3, 3, 4),
-    special=0.05,
-    varying=0.0,
-    payloads=("fp8e4m3", "fp8e5m2", "fp6e2m3", "fp6e3m2", "fp4e2m1", "mxint8"),
-)
-
-
-@dataclass(frozen=True)
-class Lane:
-    """A target, what its programs are drawn from, and how they come to it."""
-
-    target: str
-    profile: Profile
-    quantizer: str | None = None
-
-
-LANES = {
-    "program": Lane("", FLOATS),
-    "xnnpack": Lane("xnnpack", FLOATS),
-    "tosa-1.0+fp": Lane("tosa-1.0+fp", TOSA),
-    "tosa-1.1+fp": Lane("tosa-1.1+fp", TOSA),
-    "tosa-1.0+int": Lane("tosa-1.0+int", WHOLE),
-    "tosa-1.0+int, int8": Lane("tosa-1.0+int", QUANTIZED, "tosa"),
-    "tosa-1.1+fp, mxfp": Lane(
-        "tosa-1.1+fp+int64+mxfp+mxfp_conv+mx_common+mx_fp8e4m3+mx_fp8e5m2+mx_fp6e2m3+mx_fp6e3m2"
-        "+mx_fp4e2m1+mx_int8",
-        MX,
-        "mxfp",
-    ),
-    "xnnpack, int8": Lane("xnnpack", QUANTIZED, "xnnpack"),
-    "cortex-m4": Lane("cortex-m4", QUANTIZED, "cortex-m"),
-    "cortex-m55": Lane("cortex-m55", QUANTIZED, "cortex-m"),
-    "ethos-u55-128": Lane("ethos-u55-128", NO_SOFTMAX, "cortex-m"),
-    "ethos-u85-256": Lane("ethos-u85-256", NO_SOFTMAX, "cortex-m"),
-}
-
+"""How often what a target refuses is removed, so that the rest of a program is tried."""
+COARSE = 0.03
+"""How far a result may be, of the largest of its tensor, where scales are found at run time."""
 NO_STOCK = "no stock"
 """Another class than eager's, and the stock flow refuses the program, fails or aborts."""
-
 ANGLES = ("xnnpack.sine", "xnnpack.cosine")
-
 UNDEFINED = re.compile(r"Integer \w+: \w+ overflow")
 """What the reference model says of a sum or product past 32 bits, which TOSA leaves undefined.
 
 Whether a sum of two inputs fits is known of no program ahead: such an input is none to judge by.
 """
-
 BAD = ("mismatch", "abort", "traceback", "silent", "hang")
 TAKEN = ("equal", "as stock", *BAD)
 """Verdicts on programs that a target took."""
@@ -160,7 +67,7 @@ class Verdict:
     kind: str
     said: str = ""
     refusals: list[str] = field(default_factory=list[str])
-    """What was taken out, or refused at last."""
+    """What was removed, or refused at last."""
     statements: int = 0
     program: dict[str, Any] | None = None
     text: str = ""
@@ -177,81 +84,67 @@ class WrongError(Exception):
         self.kind, self.said = kind, said
 
 
-def exported(program: Program) -> ExportedProgram:
-    """The program as torch exports it."""
-    logging.disable(logging.WARNING)
-    module, given, shapes = program.module(), program.given(), program.dynamic_shapes()
-    return torch.export.export(module, given, dynamic_shapes=shapes, strict=False)
-
-
 def judge(program: Program, lane: str, exported_it: Callable[[], None] | None = None) -> Verdict:
-    """What becomes of a program; what is refused is taken out and the rest tried again.
+    """What becomes of a program; what is refused is removed and the rest tried again.
 
     Args:
         program: the program.
-        lane: one of LANES.
+        lane: the name of one.
         exported_it: called when torch is done and stepwell's turn begins.
     """
     refusals: list[str] = []
     for _ in range(REPAIRS + 1):
-        verdict, lines = judge_whole(program, lane, exported_it)
+        verdict, lines = judge_whole(program, lane_of(lane), exported_it)
         verdict.refusals = refusals = refusals + verdict.refusals
         verdict.program, verdict.text = program.as_json(), program.text
-        verdict.statements = len(program.statements)
+        verdict.statements = sum(len(method.statements) for method in program.methods)
         if verdict.kind == NO_STOCK:
-            return replace(verdict, kind=_one_by_one(program, lane))
+            return replace(verdict, kind=_one_by_one(program, lane_of(lane)))
         if verdict.kind != "refused":
             return verdict
-        dropped = {at for line in lines if (at := program.line_of(line)) is not None}
-        rest = program.without(sorted(dropped))
-        made = [n for s in rest.statements for n in re.findall(r"^v\d+", s)]
-        if not dropped or not made:
+        dropped = {at for line in lines if (at := program.statement_of(line)) is not None}
+        rest = program.without(dropped) if dropped else None
+        if rest is None:
             return verdict
-        if not rest.outputs:
-            rest = replace(rest, outputs=(made[-1],))
-        program = rest.tidy()
+        program = rest
     return verdict
 
 
-def _one_by_one(program: Program, lane: str) -> str:
+def _one_by_one(program: Program, lane: Lane) -> str:
     """`as stock` where each output alone, of which the stock flow runs more, is no finding."""
-    if len(program.outputs) == 1:
+    (method,) = program.methods
+    if len(method.outputs) == 1:
         return "mismatch"
-    alone = [replace(program, outputs=(output,)).tidy() for output in program.outputs]
+    alone = [
+        replace(program, methods=(replace(method, outputs=(output,)),)).tidy()
+        for output in method.outputs
+    ]
     kinds = {judge_whole(each, lane)[0].kind for each in alone}
     return "as stock" if kinds <= {"equal", "as stock"} else "mismatch"
 
 
 def judge_whole(
-    program: Program, lane: str, exported_it: Callable[[], None] | None = None
+    program: Program, lane: Lane, exported_it: Callable[[], None] | None = None
 ) -> tuple[Verdict, list[int]]:
-    """What becomes of a program as it is, and the lines of the text that were refused."""
-    way = LANES[lane]
+    """What becomes of a program as it is, and the lines of its text that were refused."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            ep = exported(program)
-            if way.quantizer and not program.payload:
-                ep = quantized(program, ep, way.quantizer)
+            eps = _exported(program, lane)
+            program = _within_ranges(program, eps)
         except Exception as error:
             return Verdict("no program", f"{type(error).__name__}: {error}"[:300]), []
         if exported_it is not None:
             exported_it()
         try:
-            if not way.target:
-                _round_trips(program, ep)
-            elif program.payload:
-                _block_scaled(program, ep, way)
-            else:
-                _target(program, ep, way)
+            _Trial(program, eps, lane).judge()
         except WrongError as wrong:
             return Verdict(wrong.kind, wrong.said), []
         except (StepFailure, VerificationError, ArtifactError, InputMismatch) as error:
             return Verdict("traceback", trace(error)), []
         except StepwellError as error:
             lines = [int(n) for n in re.findall(rf"{re.escape(FILE)}:(\d+)", str(error))]
-            facts = [problem.fact for problem in error.problems]
-            return Verdict("refused", "", facts), lines
+            return Verdict("refused", "", [problem.fact for problem in error.problems]), lines
         except Exception as error:
             return Verdict("traceback", trace(error)), []
     return Verdict("equal"), []
@@ -264,132 +157,282 @@ def trace(error: BaseException) -> str:
     return f"{type(error).__name__}: {str(error)[:600]} [{' < '.join(reversed(last))}]"
 
 
-def _others(program: Program, ep: ExportedProgram) -> list[Any]:
-    """Inputs of other sizes, where the export really let them vary, and eager takes them."""
-    if not program.sizes or not ep.range_constraints:
-        return []
-    found: list[Any] = []
-    for sizes in program.others:
-        try:
-            given = program.given(sizes)
-            with torch.no_grad():
-                program.module()(*given)
+def _exported(program: Program, lane: Lane) -> dict[str, ExportedProgram]:
+    """The methods as torch exports and a quantizer changes them."""
+    core = program.module()
+    if program.quantized == "8da4w":
+        in_four_bits(core)
+    eps = exported(program, core)
+    if program.quantized in ("static", "dynamic"):
+        eps = {"forward": in_eight_bits(program, eps["forward"], lane.quantizer)}
+    return eps
+
+
+def _within_ranges(program: Program, eps: Mapping[str, ExportedProgram]) -> Program:
+    """Without the calls whose sizes torch did not keep dynamic, or does not take."""
+    if not program.limits:
+        return program
+    known: dict[tuple[int, str], bool] = {}
+    kept: list[Call] = []
+    for number, call in enumerate(program.calls):
+        key = (call.method, str(dict(call.sizes)))
+        if key not in known:
+            known[key] = False
+            ep, given = eps[program.names[call.method]], program.given(number)
+            with suppress(Exception), torch.no_grad():
                 copy.deepcopy(ep).module()(*given)
-        except Exception:
-            continue
-        found.append(given)
-    return found
+                known[key] = _is_declared(ep, pytree.tree_leaves(given))
+        if known[key]:
+            kept.append(call)
+    if {call.method for call in kept} != set(range(len(program.methods))):
+        raise WrongError("no program", "torch takes none of a method's calls")
+    return replace(program, calls=tuple(kept))
 
 
-def _expected(
-    program: Program,
-    ep: ExportedProgram,
-    given: Any,
-    coarse: Mapping[str, float] | None = None,
-    narrow: bool = False,
-) -> Expected:
-    try:
-        expected = Expected.of(program, given, ep, coarse, narrow)
-    except Exception as error:
-        raise WrongError("no program", f"eager fails: {error}"[:300]) from error
-    made = [value.dtype for value in expected.runs[0]]
-    said = _declared(ep, made)
-    if made != [torch.int32 if narrow and dtype == torch.int64 else dtype for dtype in said]:
-        raise WrongError("no program", "torch's eager and its export give other dtypes")
-    return expected
+def _is_declared(ep: ExportedProgram, given: Sequence[Tensor]) -> bool:
+    """Whether every dynamic size lies in its range, which torch itself is not strict about."""
+    taken = [n for n in ep.graph.nodes if n.name in ep.graph_signature.user_inputs]
+    for node, value in zip(taken, given, strict=True):
+        for stated, size in zip(node.meta["val"].shape, value.shape, strict=True):
+            expression = getattr(getattr(stated, "node", None), "expr", None)
+            allowed = ep.range_constraints.get(expression)
+            if allowed is not None and not allowed.lower <= size <= allowed.upper:
+                return False
+    return True
 
 
-def _declared(ep: ExportedProgram, made: Sequence[torch.dtype]) -> list[torch.dtype]:
-    """The dtypes that an export says it gives; as made where it says nothing."""
-    (returned,) = next(n for n in ep.graph.nodes if n.op == "output").args
-    given = returned[len(returned) - len(made) :]
-    metas = [node.meta.get("val") if hasattr(node, "meta") else None for node in given]
-    pairs = zip(metas, made, strict=True)
-    return [m.dtype if isinstance(m, Tensor) else dtype for m, dtype in pairs]
+Run = Callable[[int, Sequence[Any]], Any]
+"""From the number of a method and its nested inputs to its outputs."""
 
 
-def _compare(
-    expected: Expected,
-    where: str,
-    run: Callable[[], Sequence[Any]],
-    stock: Callable[[], Sequence[Sequence[Any]]] | None = None,
-) -> None:
-    try:
-        outputs = run()
-    except ArtifactError as error:
-        if UNDEFINED.search(str(error)):
-            raise WrongError("no program", f"undefined in TOSA: {error}") from error
-        raise WrongError("silent", f"{where}: {error}") from error
-    if said := expected.complaint(outputs):
-        of_class = stock is not None and expected.complaint(outputs, forgiven=outputs) is None
-        witnesses = stock() if stock is not None and of_class else []
-        if any(expected.complaint(outputs, forgiven=given) is None for given in witnesses):
-            raise WrongError("as stock", f"{where}: {said}")
-        kind = NO_STOCK if of_class and not witnesses else "mismatch"
-        raise WrongError(kind, f"{where}: {said}")
+class _Trial:
+    """A program's calls, in every way that a lane runs them."""
 
+    def __init__(self, program: Program, eps: Mapping[str, ExportedProgram], lane: Lane) -> None:
+        self.program, self.eps, self.lane = program, eps, lane
+        self.given = program.every_given()
+        self.narrow = lane.target.startswith("tosa")
+        """Whether the target holds 64-bit integers in 32 bits."""
+        self.is_quantized = bool(program.quantized)
 
-def _stock(ep: ExportedProgram, given: Any, lowered: stepwell.Lowered) -> list[Sequence[Any]]:
-    """What ExecuTorch's own flow gives, if it takes the program: in a process that may abort.
-
-    Where it does not: what was measured of sines and cosines, which are that flow's own nodes.
-    """
-    try:
-        pte = stock_pte(ep)
-        flat = PteSession.load(pte).laid_out(pytree.tree_leaves(given))
-        return [run_pte(pte, flat, in_child=True)]
-    except Exception:  # Whatever it raises: it is no witness then.
-        losing = lowered.report.engine_losses
-        on = {e for node in losing if node.startswith(ANGLES) for e in losing[node]}
-        return [lowered.program.run(*given, engine=engine) for engine in sorted(on)]
-
-
-def _round_trips(program: Program, ep: ExportedProgram) -> None:
-    """Import, text and back, the interpreter, and torch again."""
-    imported = stepwell.from_exported_program(ep)
-    imported.verify()
-    text = str(imported)
-    parsed = stepwell.parse(text, weights=imported.weights)
-    if str(parsed) != text:
-        raise WrongError("mismatch", "the text of what was parsed is another")
-    back = imported.to_exported_program()
-    for given in [program.given(), *_others(program, ep)]:
-        expected = _expected(program, ep, given)
-        _compare(expected, "interpreter", lambda given=given: imported.run(*given))
-        again = copy.deepcopy(back).module(check_guards=False)  # Whose buffers nothing wrote to.
-        _compare(
-            expected,
-            "torch again",
-            lambda given=given, again=again: pytree.tree_leaves(again(*given)),
-        )
-
-
-def _target(program: Program, ep: ExportedProgram, way: Lane) -> None:
-    lowered = stepwell.lower(ep, way.target)
-    text = str(lowered.program)
-    if str(stepwell.parse(text, weights=lowered.program.weights)) != text:
-        raise WrongError("mismatch", "the text of what was parsed is another")
-    assert lowered.artifact
-    if way.quantizer:
-        _compare_quantized(program, ep, lowered, way)
-        return
-    is_tosa = way.target.startswith("tosa")
-    for given in [program.given(), *_others(program, ep)]:
-        expected = _expected(program, ep, given, TOSA_COARSE if is_tosa else None, is_tosa)
+    def judge(self) -> None:
+        """Raise where one way gives something else than eager."""
+        if self.program.payload:
+            self._judge_block_scaled()
+            return
+        if not self.lane.target:
+            self._judge_source(self._expected())
+            return
+        lowered = stepwell.lower(self._input(self.eps), self.lane.target)
+        _round_trip(lowered.program)
+        assert lowered.artifact
+        target, expected = self.lane.target, self._expected()
+        if self.program.quantized == "static" and len(self.given) == 1:
+            self._judge_integers(expected, lowered)
+            return
         declared = None
+        stock = None if self.narrow or self.is_quantized else partial(self._stock, lowered)
         try:
-            none = None if is_tosa else list[Sequence[Any]]
-            _compare(expected, "interpreter", partial(_interpreted, lowered, given), none)
+            none = None if stock is None else list[Sequence[Any]]
+            run = _interpreted(self.program, lowered.program)
+            self._compare("interpreter", expected, run, none)
         except WrongError as wrong:
             declared = wrong if wrong.kind == NO_STOCK else None
             if declared is None or not _folds_batch_norm(lowered):
                 raise WrongError("mismatch", str(wrong)) if declared else wrong from None
-        stock = None if is_tosa else partial(_stock, ep, given, lowered)
-        _compare(expected, way.target, lambda given=given: lowered.run(*given), stock)
+        if (engine := self._engine(lowered)) is not None:
+            self._compare(target, expected, engine, stock)
         if declared is not None:  # Of the form, and no more: what the engine gives is eager's.
             raise WrongError("as stock", str(declared))
-    if way.target == "xnnpack" and re.search(r"self\.c\d+\.\w+_\(", program.text):
-        _twice(program, lowered)
+
+    def _input(self, eps: Mapping[str, Any]) -> Any:
+        return dict(eps) if len(eps) > 1 else next(iter(eps.values()))
+
+    def _expected(self) -> Expected:
+        """What right results may be.
+
+        Raises:
+            WrongError: eager itself fails, or torch's export has other dtypes.
+        """
+        program, given, narrow = self.program, self.given, self.narrow
+        try:
+            if program.quantized == "static":
+                twice = self.lane.quantizer == "cortex-m"
+                return expected_of_steps(program, given, self.eps, twice, narrow)
+            if program.quantized:  # Scales are found at run time, and the graph alone knows how.
+                graph = calls_of(program, self.eps)
+                moved = shaken(lambda _: copy.deepcopy(graph), given, self.lane.coarse)
+                moved += [ran(graph, given, Stepping(seed)) for seed in range(RUNS)]
+                return Expected(tensors([ran(graph, given), *moved], narrow))
+            expected = Expected.of(program, given, self.eps, self.lane.coarse, narrow)
+        except Exception as error:
+            raise WrongError("no program", f"eager fails: {error}"[:300]) from error
+        made = [value.dtype for value in expected.runs[0]]
+        each = [_declared(self.eps[program.names[call.method]]) for call in program.calls]
+        said = [dtype for dtypes in each for dtype in dtypes]
+        pairs = zip(said, made, strict=True)
+        if any(d is not None and dtype != _narrowed(d, narrow) for d, dtype in pairs):
+            raise WrongError("no program", "torch's eager and its export give other dtypes")
+        return expected
+
+    def _judge_source(self, expected: Expected) -> None:
+        """Import, text and back, the interpreter, and torch again."""
+        source = stepwell.from_exported_program(self._input(self.eps))
+        source.verify()
+        _round_trip(source)
+        self._compare("interpreter", expected, _interpreted(self.program, source))
+        if len(self.eps) == 1:
+            back = source.to_exported_program().module(check_guards=False)
+            self._compare("torch again", expected, lambda _, inputs: back(*inputs))
+
+    def _judge_integers(self, expected: Expected, lowered: stepwell.Lowered) -> None:
+        """A quantized program of one call: artifact and interpreter give the same integers."""
+        (given,) = self.given
+        func, flat = lowered.program.method(), pytree.tree_leaves(given)
+        stored = _stored(func, flat)
+        inside = lowered.program.run(*stored)
+        try:
+            outside = run_on_engine(lowered, stored)
+        except ArtifactError as error:
+            raise WrongError("silent", str(error)) from error
+        if self.lane.target != "xnnpack":
+            for index, (mine, other) in enumerate(zip(inside, outside, strict=True)):
+                if mine.dtype == other.dtype and mine.is_floating_point():
+                    same = torch.allclose(mine, other, 1e-4, 1e-5, equal_nan=True)
+                else:
+                    same = torch.equal(mine, other.to(mine.dtype))
+                if not same:
+                    said = f"output {index}: the artifact and the interpreter differ"
+                    raise WrongError("mismatch", said)
+        if said := expected.complaint(_real(func, outside)):
+            is_right = self.lane.target == "xnnpack"
+            is_right = is_right and expected.complaint(_real(func, inside)) is None
+            of_stock = is_right and follow_an_engine(lowered, stored, outside)
+            raise WrongError("as stock" if of_stock else "mismatch", f"{self.lane.target}: {said}")
+
+    def _judge_block_scaled(self) -> None:
+        """Products in MX, as PyTorch computes what `to_mxfp` made of them."""
+        program, (ep,) = self.program, self.eps.values()
+        try:
+            converted = stepwell.to_mxfp(ep, program.payload, attention=True, convolutions=True)
+        except StepFailure:
+            raise
+        except StepwellError as error:
+            raise WrongError("no program", str(error)) from error
+        lowered = stepwell.lower(converted, self.lane.target)
+        assert lowered.artifact
+        (given,) = self.given
+        module = stepwell.Program.of(converted).to_exported_program().module(check_guards=False)
+        expected = expected_of_blocks(module, given, self.lane.coarse)
+        self._compare("interpreter", expected, _interpreted(program, lowered.program))
+        if program.payload == "mxint8":
+            with as_the_model_casts():
+                expected = expected_of_blocks(module, given, self.lane.coarse)
+        self._compare(self.lane.target, expected, lambda _, inputs: lowered.run(*inputs))
+
+    def _engine(self, lowered: stepwell.Lowered) -> Run | None:
+        """Calls of the artifact, in a session of its engine where there is state; None without."""
+        program, func = self.program, lowered.program.method()
+        if not program.has_state and len(program.methods) == 1:
+            return lambda _, inputs: (
+                _real(func, run_on_engine(lowered, _stored(func, pytree.tree_leaves(inputs))))
+                if self.is_quantized
+                else lowered.run(*inputs)
+            )
+        if self.lane.target == "xnnpack":
+            session = PteSession.load(lowered.artifact)
+
+            def run(method: int, inputs: Sequence[Any]) -> Any:
+                flat, name = pytree.tree_leaves(inputs), program.names[method]
+                return session.run(*session.laid_out(flat, name), method=name)
+
+            return run
+        if self.narrow and len(program.methods) == 1:
+            model = ReferenceSession(lowered.artifact)
+            return lambda _, inputs: _real(
+                func, model.run(_stored(func, pytree.tree_leaves(inputs)))
+            )
+        return None
+
+    def _compare(
+        self,
+        where: str,
+        expected: Expected,
+        run: Run,
+        stock: Callable[[], Sequence[Sequence[Any]]] | None = None,
+    ) -> None:
+        """Raise where the outputs of all calls are not what they may be.
+
+        Args:
+            where: what runs them.
+            expected: what they may be.
+            run: runs one.
+            stock: outputs of flows whose classes of results are right as well.
+        """
+        made: list[int] = []
+
+        def counted(method: int, inputs: Sequence[Any]) -> Any:
+            outputs = run(method, inputs)
+            made.append(len(pytree.tree_leaves(outputs)))
+            return outputs
+
+        try:
+            outputs = called(counted, self.program.calls, self.given)
+        except (ArtifactError, InputMismatch) as error:
+            if UNDEFINED.search(str(error)):
+                raise WrongError("no program", f"undefined in TOSA: {error}") from error
+            raise WrongError("silent", f"{where}, call {len(made)}: {error}") from error
+        unit = None
+        if self.program.quantized in ("dynamic", "8da4w"):
+            unit = [_unit(value) for value in expected.runs[0]]
+        if "int64" in self.lane.target and len(outputs) == len(expected.runs[0]):
+            outputs = [_as_wanted(v, w) for v, w in zip(outputs, expected.runs[0], strict=True)]
+        if said := expected.complaint(outputs, unit):
+            at = int(found[1]) if (found := re.match(r"output (\d+)", said)) else 0
+            call = next((i for i in range(len(made)) if sum(made[: i + 1]) > at), len(made) - 1)
+            said = f"{where}, call {call}: {said}"
+            of_class = stock is not None and expected.complaint(outputs, forgiven=outputs) is None
+            witnesses = stock() if stock is not None and of_class else []
+            if any(expected.complaint(outputs, forgiven=each) is None for each in witnesses):
+                raise WrongError("as stock", said)
+            is_open = of_class and not witnesses and len(self.program.methods) == 1
+            raise WrongError(NO_STOCK if is_open else "mismatch", said)
+
+    def _stock(self, lowered: stepwell.Lowered) -> list[Sequence[Any]]:
+        """What ExecuTorch's own flow gives, if it takes the program: in a process that may abort.
+
+        Where it does not: what was measured of sines and cosines, which are that flow's own nodes.
+        """
+        if len(self.eps) > 1:
+            return []
+        calls = self.program.calls
+        try:
+            pte = stock_pte(self.eps["forward"])
+            session = PteSession.load(pte)
+
+            def run(_: int, inputs: Any) -> Any:
+                return run_pte(pte, session.laid_out(pytree.tree_leaves(inputs)), in_child=True)
+
+            return [called(run, calls, self.given)]
+        except Exception:  # Whatever it raises: it is no witness then.
+            losing = lowered.report.engine_losses
+            on = {e for node in losing if node.startswith(ANGLES) for e in losing[node]}
+            return [
+                called(lambda _, xs, e=e: lowered.program.run(*xs, engine=e), calls, self.given)
+                for e in sorted(on)
+            ]
+
+
+def _declared(ep: ExportedProgram) -> list[torch.dtype | None]:
+    """The dtypes of the outputs as an export states them; None where it states none."""
+    (returned,) = next(n for n in ep.graph.nodes if n.op == "output").args
+    given = returned[len(returned) - len(ep.graph_signature.user_outputs) :]
+    metas = [node.meta.get("val") if hasattr(node, "meta") else None for node in given]
+    return [meta.dtype if isinstance(meta, Tensor) else None for meta in metas]
+
+
+def _narrowed(dtype: torch.dtype, narrow: bool) -> torch.dtype:
+    return torch.int32 if narrow and dtype == torch.int64 else dtype
 
 
 def _folds_batch_norm(lowered: stepwell.Lowered) -> bool:
@@ -397,104 +440,55 @@ def _folds_batch_norm(lowered: stepwell.Lowered) -> bool:
     return any(taken.rewrite == "fold-batch-norm" for taken in lowered.report.deviations)
 
 
-def _interpreted(lowered: stepwell.Lowered, given: Any) -> Sequence[Any]:
-    """The outputs at the target's level, whose inputs may be narrower integers than the model's."""
-    types = lowered.program.method().function_type.inputs.data
-    leaves, nesting = pytree.tree_flatten(given)
-    if len(types) == len(leaves):
-        narrow = [
-            value.to(torch.int32) if _is_narrowed(value, t) else value
-            for value, t in zip(leaves, types, strict=True)
-        ]
-        given = pytree.tree_unflatten(narrow, nesting)
-    return lowered.program.run(*given)
+def _round_trip(program: stepwell.Program) -> None:
+    text = str(program)
+    if str(stepwell.parse(text, weights=program.weights)) != text:
+        raise WrongError("mismatch", "the text of what was parsed is another")
 
 
-def _is_narrowed(value: Tensor, type_: Attribute) -> bool:
-    return value.dtype == torch.int64 and str(element(type_)) == "i32"
+def _interpreted(program: Program, ours: stepwell.Program) -> Run:
+    """Calls in a session of the interpreter, whose inputs may be narrower or quantized."""
+    session = ours.start()
+
+    def run(method: int, inputs: Sequence[Any]) -> Any:
+        name = program.names[method]
+        func = ours.method(name)
+        leaves, nesting = pytree.tree_flatten(tuple(inputs))
+        types = func.function_type.inputs.data
+        if len(types) == len(leaves):
+            stored = _stored(func, leaves)
+            narrow = [
+                x.to(torch.int32) if x.dtype == torch.int64 and str(element(t)) == "i32" else x
+                for x, t in zip(stored, types, strict=True)
+            ]
+            inputs = pytree.tree_unflatten(narrow, nesting)
+        return _real(func, session.run(*inputs, method=name))
+
+    return run
 
 
-def _block_scaled(program: Program, ep: ExportedProgram, way: Lane) -> None:
-    """Products in MX, as PyTorch computes what `to_mxfp` made of them."""
-    try:
-        converted = stepwell.to_mxfp(ep, program.payload, attention=True, convolutions=True)
-    except StepFailure:
-        raise
-    except StepwellError as error:
-        raise WrongError("no program", str(error)) from error
-    lowered = stepwell.lower(converted, way.target)
-    assert lowered.artifact
-    given = program.given()
-    module = stepwell.Program.of(converted).to_exported_program().module(check_guards=False)
-    expected = expected_of_blocks(module, given, TOSA_COARSE)
-    _compare(expected, "interpreter", partial(_interpreted, lowered, given))
-    if program.payload == "mxint8":
-        with as_the_model_casts():
-            expected = expected_of_blocks(module, given, TOSA_COARSE)
-    _compare(expected, way.target, lambda: lowered.run(*given))
+def _stored(func: Any, inputs: Sequence[Tensor]) -> list[Tensor]:
+    taken = meanings(func, INPUT) or [None] * len(inputs)
+    return [v if q is None else quantize(v, q) for v, q in zip(inputs, taken, strict=True)]
 
 
-def _twice(program: Program, lowered: stepwell.Lowered) -> None:
-    """The second call, which sees what the first one wrote."""
-    given = program.given()
-    module = program.module()
-    with torch.no_grad():
-        try:
-            module(*program.given())
-            wanted = pytree.tree_leaves(module(*program.given()))
-        except RuntimeError:
-            return
-    session = PteSession.load(lowered.artifact)
-    flat = session.laid_out(pytree.tree_leaves(given))
-    try:
-        session.run(*flat)
-        outputs = session.run(*flat)
-    except ArtifactError as error:
-        raise WrongError("silent", f"second call: {error}") from error
-    for mine, other in zip(outputs, wanted, strict=True):
-        if not torch.allclose(mine.double(), other.double(), 0.05, 0.05, equal_nan=True):
-            shown = f"{mine.reshape(-1)[:4]} for {other.reshape(-1)[:4]}"
-            raise WrongError("mismatch", f"second call: {shown}")
+def _real(func: Any, outputs: Sequence[Tensor]) -> list[Tensor]:
+    given = meanings(func, OUTPUT) or [None] * len(outputs)
+    return [v if q is None else dequantize(v, q) for v, q in zip(outputs, given, strict=True)]
 
 
-def _compare_quantized(
-    program: Program, ep: ExportedProgram, lowered: stepwell.Lowered, way: Lane
-) -> None:
-    given = program.given()
-    try:
-        expected = expected_of_steps(given, ep, way.quantizer == "cortex-m")
-    except Exception as error:
-        raise WrongError("no program", f"the quantized graph fails: {error}"[:300]) from error
-    flat = pytree.tree_leaves(given)
-    func = lowered.program.method()
-    taken = meanings(func, INPUT) or [None] * len(flat)
-    stored = [v if held is None else quantize(v, held) for v, held in zip(flat, taken, strict=True)]
-    inside = lowered.program.run(*stored)
-    try:
-        outside = run_on_engine(lowered, stored)
-    except ArtifactError as error:
-        raise WrongError("silent", str(error)) from error
-    if way.target != "xnnpack":
-        for index, (mine, other) in enumerate(zip(inside, outside, strict=True)):
-            if mine.dtype == other.dtype and mine.is_floating_point():
-                same = torch.allclose(mine, other, 1e-4, 1e-5, equal_nan=True)
-            else:
-                same = torch.equal(mine, other.to(mine.dtype))
-            if not same:
-                raise WrongError(
-                    "mismatch", f"output {index}: the artifact and the interpreter differ"
-                )
-    given_back = meanings(func, OUTPUT) or [None] * len(outside)
-    real, right = (
-        [v if held is None else dequantize(v, held) for v, held in zip(of, given_back, strict=True)]
-        for of in (outside, inside)
-    )
-    if said := expected.complaint(real):
-        is_right = way.target == "xnnpack" and expected.complaint(right) is None
-        of_stock = is_right and follow_an_engine(lowered, stored, outside)
-        raise WrongError("as stock" if of_stock else "mismatch", f"{way.target}: {said}")
+def _as_wanted(value: Any, wanted: Tensor) -> Any:
+    """A 64-bit integer in 32, where that is what is compared."""
+    is_wide = isinstance(value, Tensor) and value.dtype == torch.int64
+    return value.to(torch.int32) if is_wide and wanted.dtype == torch.int32 else value
+
+
+def _unit(value: Tensor) -> float:
+    if not value.is_floating_point() or not value.numel():
+        return 0.0
+    return COARSE * float(value.abs().nan_to_num(0, 0, 0).amax())
 
 
 def judge_seed(seed: int, lane: str) -> Verdict:
     """Draw a program and judge it."""
-    return judge(draw(seed, LANES[lane].profile), lane)
+    return judge(draw(seed, lane_of(lane).profile), lane)
