@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 
 from xdsl.ir import Dialect, Operation
 
+from stepwell.ir.compat.torch import torch_private
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.levels import register_level_loader
 from stepwell.ir.syntax.text import register_dialect, register_names, register_op_finder
@@ -66,9 +67,7 @@ def find_schema_op(name: str) -> type[Operation] | None:
 @register_names
 def schema_names(dialect: str) -> Iterator[str]:
     """List the names of torch's operators of a namespace, as in the IR."""
-    from stepwell.ir.compat.torch.torch_private import operator_names
-
-    for qualified in operator_names():
+    for qualified in torch_private.operator_names():
         space, _, name = qualified.partition("::")
         if space == dialect:
             yield f"{space}.{name}" if "." in name else f"{space}.{name}.default"

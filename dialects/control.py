@@ -35,6 +35,7 @@ from xdsl.utils.exceptions import VerifyException
 from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.declared.inference import infers
 from stepwell.ir.declared.interpretation import Interpreter, interprets
+from stepwell.ir.dtypes import torch_dtype
 from stepwell.ir.sizes.size import Dim
 from stepwell.ir.types import dims, element, tensor
 
@@ -260,8 +261,6 @@ def _run_scan(op: ScanOp, args: Sequence[Any], ctx: Interpreter) -> Sequence[Any
 
 def _stack(outputs: Sequence[SSAValue], steps: list[tuple[Any, ...]]) -> list[Any]:
     if not steps:
-        from stepwell.ir.dtypes import torch_dtype
-
         return [
             torch.empty(
                 [d for d in dims(v.type) if isinstance(d, int)], dtype=torch_dtype(element(v.type))

@@ -19,6 +19,7 @@ def checker() -> ModuleType:
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
+    sys.path.insert(0, str(ROOT / "tools"))
     spec.loader.exec_module(module)
     return module
 
@@ -32,6 +33,23 @@ def write(root: Path, files: dict[str, str]) -> Path:
 
 def test_imports_point_one_way(checker: ModuleType) -> None:
     assert checker.problems(ROOT) == []
+
+
+def test_an_import_within_a_function_has_a_reason(checker: ModuleType) -> None:
+    assert checker.late_imports(ROOT, checker.LATE) == []
+
+
+def test_an_import_within_a_function_and_a_stale_reason_are_found(
+    checker: ModuleType, tmp_path: Path
+) -> None:
+    text = "def f():\n    from stepwell.ir.b import c\n"
+    root = write(tmp_path, {"ir/a.py": text, "ir/b.py": "c = 1\n"})
+    row = ("stepwell.ir.a", "stepwell.ir.b")
+    (late,) = checker.late_imports(root, {})
+    assert late.startswith("ir/a.py:2: a function imports stepwell.ir.b.c")
+    assert checker.late_imports(root, {row: "10 ms"}) == []
+    (stale,) = checker.late_imports(root, {row: "10 ms", (row[0], "torch"): "1 s"})
+    assert "no function does so: ('stepwell.ir.a', 'torch')" in stale
 
 
 @pytest.mark.parametrize(

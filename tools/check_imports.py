@@ -7,15 +7,19 @@ The check also rejects the bare name of a root folder (it creates a second copy 
 it), torch.fx and torch.export outside the importer and exporter, names of higher modules in
 strings, and import cycles (a type checker reaches a file of a cycle by two paths and sees its
 classes twice). All imports count: at module level, within a function, and under `TYPE_CHECKING`.
+
+An import within a function needs a row of the table in `late_imports.py`.
 """
 
 import ast
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
+
+from late_imports import LATE
 
 ROOTS = ("ir", "dialects", "translate", "backends")
 LAYERS = (*ROOTS, "core", "packages", "public API")
@@ -160,6 +164,29 @@ def problems(root: Path) -> list[str]:
     return found
 
 
+def late_imports(root: Path, table: Mapping[tuple[str, str], str]) -> list[str]:
+    """List imports within functions that a table does not have, and its rows without an import."""
+    found: list[str] = []
+    unused = set(table)
+    for path in source_files(root):
+        module = module_name(path)
+        for imported in imports_of(root / path, module):
+            if imported.runs_at_import or imported.is_typing:
+                continue
+            rows = {
+                (module, home)
+                for home in (imported.name, imported.name.rpartition(".")[0])
+                if (module, home) in table
+            }
+            unused -= rows
+            if not rows:
+                reason = "import it at the top, or state a reason in tools/late_imports.py"
+                found.append(
+                    f"{path}:{imported.line}: a function imports {imported.name}: {reason}"
+                )
+    return found + [f"tools/late_imports.py: no function does so: {row}" for row in sorted(unused)]
+
+
 def names_above(path: Path, module: str, known: set[str]) -> Iterator[tuple[int, str]]:
     """Yield (line, rule) of strings in the lower folders that are names of higher modules."""
     text = path.read_text(encoding="utf-8")
@@ -175,7 +202,8 @@ def names_above(path: Path, module: str, known: set[str]) -> Iterator[tuple[int,
 
 def main() -> int:
     """Print every problem; exit status 1 if there is one."""
-    found = problems(Path(__file__).resolve().parents[1])
+    root = Path(__file__).resolve().parents[1]
+    found = problems(root) + late_imports(root, LATE)
     for line in found:
         print(line)
     return 1 if found else 0

@@ -27,8 +27,12 @@ from stepwell.backends.tosa.storage import from_bytes, held_dtype, to_bytes
 from stepwell.dialects.tosa.codes import element_of_code, i4, i48
 from stepwell.dialects.tosa.limits import EIGHT_K, LevelLimits
 from stepwell.dialects.tosa.structural import VariableWriteOp
+from stepwell.ir.compat.torch.lazy_imports import OnDemand
 from stepwell.ir.diagnostics import ArtifactError, InputMismatch, UnsupportedError
 from stepwell.ir.dtypes import i32
+
+ml_dtypes = OnDemand("ml_dtypes")
+
 
 SECONDS = 600
 """The time limit of the model, in seconds."""
@@ -196,8 +200,6 @@ def _save(path: Path, given: torch.Tensor, tensor: Tensor) -> None:
     raw = np.frombuffer(to_bytes(held, element), np.uint8)
     narrow = _ML_DTYPES.get(held.dtype)
     if narrow is not None:
-        import ml_dtypes
-
         np.save(path, raw.view(getattr(ml_dtypes, narrow)).reshape(tensor.shape))
     else:
         np.save(path, raw.reshape([*tensor.shape[:-1], -1]))

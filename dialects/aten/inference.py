@@ -19,6 +19,7 @@ from xdsl.ir import Attribute, SSAValue
 from stepwell.dialects.aten.interpretation import call_arguments, plan_of
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.shapes import RECURRENT, rule_for
+from stepwell.ir.compat.torch import torch_private
 from stepwell.ir.declared.inference import infers
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.signature import method_of, ranges_around
@@ -87,7 +88,6 @@ def _static_types(op: SchemaOp) -> Sequence[Attribute]:
 def by_torch(op: SchemaOp, symbols: Symbols | None = None) -> Sequence[Attribute]:
     """Return the result types of torch's kernels for fake operands of these types."""
     from stepwell.dialects.symbols import Symbols, asked_quietly, flat_types
-    from stepwell.ir.compat.torch.torch_private import UnsupportedOperatorException
 
     within = Symbols() if symbols is None else symbols
     try:
@@ -102,7 +102,7 @@ def by_torch(op: SchemaOp, symbols: Symbols | None = None) -> Sequence[Attribute
         return [*types, *written]
     except StepwellError:
         raise
-    except UnsupportedOperatorException:
+    except torch_private.UnsupportedOperatorException:
         return _stated(op, "torch has no shape function for it")
     except Exception as error:  # the kernels raise any class
         lines = str(error).splitlines() or [type(error).__name__]
@@ -184,7 +184,6 @@ def _symbolic_key(op: SchemaOp) -> Key:
 def _asked(op: SchemaOp) -> Sequence[Attribute]:
     """Return torch's result if it needed no guess, else what the op states."""
     from stepwell.dialects.symbols import Symbols
-    from stepwell.ir.compat.torch.torch_private import enable_python_dispatcher
 
     symbols = Symbols(ranges_around(op))
     try:
@@ -197,7 +196,7 @@ def _asked(op: SchemaOp) -> Sequence[Attribute]:
     # C++ kernels require some sizes as plain integers, and use the example's.
     again = Symbols(ranges_around(op))
     try:
-        with enable_python_dispatcher():
+        with torch_private.enable_python_dispatcher():
             return _judged(op, by_torch(op, again), again)
     except StepwellError:
         return found

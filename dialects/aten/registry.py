@@ -23,6 +23,7 @@ from stepwell.dialects.aten.axes import elementwise_axes
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.schema import Schema, parse_schema
 from stepwell.ir.axes.maps import maps
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.compat.torch.torch_private import schema_of
 from stepwell.ir.declared.families import belong
 from stepwell.ir.diagnostics import StepwellError
@@ -218,8 +219,6 @@ def overload_of(name: str) -> Any:
 
 
 def _loaded_overload(parts: list[str]) -> Any:
-    import torch
-
     qualified = f"{parts[0]}::{parts[1]}"
     overload = "" if parts[2] == "default" else parts[2]
     try:
@@ -246,8 +245,6 @@ def _define_once(name: str, overload: Any) -> type[SchemaOp]:
 
 def is_pure(overload: Any) -> bool:
     """Whether equal calls return equal results and an unused call may be removed."""
-    import torch
-
     tags = getattr(overload, "tags", ())
     seeded = torch.Tag.nondeterministic_seeded in tags
     schema = schema_of(overload)
@@ -259,8 +256,6 @@ def is_elementwise(overload: Any) -> bool:
 
     The tag of `equal`, which returns one bool, and of `rrelu`, which is random, says less.
     """
-    import torch
-
     if not all(str(value.type) == "Tensor" for value in schema_of(overload).returns):
         return False
     return torch.Tag.pointwise in getattr(overload, "tags", ()) and is_pure(overload)

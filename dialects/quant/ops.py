@@ -28,6 +28,7 @@ from stepwell.ir.axes.maps import AxisMap, HasAxes
 from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.declared.families import belong
 from stepwell.ir.declared.interpretation import interprets
+from stepwell.ir.dtypes import torch_dtype
 from stepwell.ir.types import AnyTensor, dims, element, with_element
 
 
@@ -162,8 +163,6 @@ def _qcast(op: QuantizeCast, args: Sequence[Any], ctx: object) -> Sequence[Any]:
 @interprets(DequantizeCast)
 def _dcast(op: DequantizeCast, args: Sequence[Any], ctx: object) -> Sequence[Any]:
     held = _quantized(op.input.type)
-    from stepwell.ir.dtypes import torch_dtype
-
     return (dequantize(args[0], held).to(torch_dtype(held.expressed)),)
 
 

@@ -16,6 +16,7 @@ from xdsl.dialects.builtin import TensorType
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute
 
+from stepwell.ir.compat.torch import torch_private
 from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.core import MutateInputOp
 from stepwell.ir.diagnostics import Problem, StepwellError
@@ -33,20 +34,18 @@ def written_inputs(func: FuncOp) -> frozenset[int]:
 
 def why_no_numbers(tensor: torch.Tensor) -> tuple[str, str] | None:
     """Return why a tensor has no elements in the CPU's memory, and the remedy; None if it has."""
-    from stepwell.ir.compat.torch.torch_private import (
-        is_functorch_wrapped_tensor,
-        is_traceable_wrapper_subclass,
-    )
-
     if tensor.is_nested or tensor.layout != torch.strided:
         layout = str(tensor.layout).removeprefix("torch.").removeprefix("_")
         return f"has layout {layout}", "pass x.to_dense(), or a padded tensor"
     if tensor.is_quantized:
         return f"has dtype {tensor.dtype}", "pass x.int_repr(), or x.dequantize()"
     kind = type(tensor).__name__
-    if is_traceable_wrapper_subclass(tensor) or kind in ("FakeTensor", "FunctionalTensor"):
+    if torch_private.is_traceable_wrapper_subclass(tensor) or kind in (
+        "FakeTensor",
+        "FunctionalTensor",
+    ):
         return f"is a {kind}, which wraps other tensors", "pass the tensor that it wraps"
-    if is_functorch_wrapped_tensor(tensor):
+    if torch_private.is_functorch_wrapped_tensor(tensor):
         return "is a row of a vmap or has a gradient of torch.func", "call it outside of torch.func"
     if tensor.device.type != "cpu":
         return f"is on {tensor.device}", "pass x.cpu()" if tensor.device.type != "meta" else ""

@@ -19,7 +19,8 @@ from typing import Any, cast
 import safetensors
 from xdsl.dialects.builtin import ModuleOp
 
-from stepwell.ir.compat.torch.lazy_imports import torch
+from stepwell.ir.compat.torch import torch_private
+from stepwell.ir.compat.torch.lazy_imports import OnDemand, torch
 from stepwell.ir.compat.torch.torch_private import memory_of
 from stepwell.ir.diagnostics import ParseFailure, StepwellError, quoted
 from stepwell.ir.platform.files import as_path, read_bytes, write_atomically
@@ -28,6 +29,9 @@ from stepwell.ir.syntax.text import parse_module, to_text
 from stepwell.ir.traversal import walk
 from stepwell.ir.types import WeightAttr
 from stepwell.ir.weights import WeightStore
+
+safetensors_torch = OnDemand("safetensors.torch")
+
 
 FORMAT = "stepwell-1"
 _VIEWS = "stepwell.views"
@@ -130,9 +134,7 @@ def pack_tensors(tensors: dict[str, torch.Tensor]) -> bytes:
     metadata = {"format": "pt", "stepwell": FORMAT}
     if views:
         metadata[_VIEWS] = json.dumps(views)
-    from safetensors.torch import save  # It brings torch along.
-
-    return _in_one_order(save(stored, metadata))
+    return _in_one_order(safetensors_torch.save(stored, metadata))
 
 
 def _in_one_order(data: bytes) -> bytes:
@@ -254,6 +256,4 @@ def _negated(tensor: torch.Tensor) -> torch.Tensor:
     """Return the view that torch creates for a conjugate's imaginary part: the same memory,
     negated.
     """
-    from stepwell.ir.compat.torch.torch_private import neg_view
-
-    return neg_view(tensor)
+    return torch_private.neg_view(tensor)

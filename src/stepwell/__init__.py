@@ -106,7 +106,6 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module("importlib.metadata").version("stepwell")
     if name not in _HOME:
         raise AttributeError(f"module 'stepwell' has no attribute {name!r}")
-    # This imports xDSL, which takes half of the time of `--help`.
     from stepwell.ir.calls.arguments import validate_arguments
     from stepwell.ir.platform.process_settings import without_collection
 

@@ -22,9 +22,13 @@ from torch.export import ExportedProgram
 
 from stepwell.dialects.aten.registry import LIBRARIES, overload_of
 from stepwell.ir.compat.torch import torch_private
+from stepwell.ir.compat.torch.lazy_imports import OnDemand
 from stepwell.ir.compat.torch.torch_globals import torch_alone
 from stepwell.ir.compat.torch.torch_private import program_of, weights_and_constants
 from stepwell.ir.diagnostics import ParseFailure, Problem, StepwellError, quoted
+
+pt2_archive = OnDemand("torch.export.pt2_archive")
+
 
 _FUNCTIONS = frozenset(
     "Symbol Integer Float Rational Add Mul Pow Max Min Mod Abs Eq Ne Lt Le Gt Ge "
@@ -206,8 +210,6 @@ _CONSTANTS = frozenset({"True", "False", "oo", "nan", "true", "false", "int_oo"}
 
 
 def _load(place: Path, model: str) -> ExportedProgram:
-    from torch.export import pt2_archive
-
     reader = pt2_archive.PT2ArchiveReader(str(place)) if hasattr(
         pt2_archive, "PT2ArchiveReader"
     ) else torch_private.package.PT2ArchiveReader(str(place))  # fmt: skip

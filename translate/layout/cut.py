@@ -15,8 +15,12 @@ from typing import Any
 from xdsl.ir import Block, Operation, SSAValue
 
 from stepwell.ir.axes.maps import Order, inverse
+from stepwell.ir.compat.torch.lazy_imports import OnDemand
 from stepwell.ir.traversal import connected
 from stepwell.translate.layout.table import Layouts, Turning, is_as_it_is
+
+networkx = OnDemand("networkx")
+
 
 Turnings = Mapping[Operation, Turning]
 AS_IS, TURNED = "as it is", "turned"
@@ -97,8 +101,6 @@ def least_cost(part: list[Operation], turnings: Turnings, table: Layouts) -> set
 @lru_cache(maxsize=256)
 def _kept(edges: tuple[tuple[int, int, float], ...]) -> frozenset[int]:
     """Return the nodes on 0's side of the cheapest cut from 1, cached for identical layers."""
-    import networkx
-
     graph: Any = networkx.DiGraph()
     for other, one, capacity in edges:  # Reversed: of equal cuts, choose the fewest rebuilt ops.
         if graph.has_edge(one, other):

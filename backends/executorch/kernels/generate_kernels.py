@@ -8,10 +8,12 @@ those of `quantized_decomposed`, `executorch.extension.llm.custom_ops` those for
 
 from __future__ import annotations
 
+import importlib
 import json
 from pathlib import Path
 
 from stepwell.ir.compat.torch import torch_private
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.translate import executorch_private
 
 UNREGISTERED = {
@@ -34,11 +36,8 @@ def runtime_kernels() -> dict[str, frozenset[str]]:
 
     If libraries were already loaded in this process, kernels are distinguished by namespace.
     """
-    import executorch.kernels.quantized  # noqa: F401  # pyright: ignore[reportUnusedImport]
-    from executorch.extension.llm.custom_ops import (  # noqa: F401
-        custom_ops,  # pyright: ignore[reportUnusedImport]
-    )
-
+    for library in ("kernels.quantized", "extension.llm.custom_ops.custom_ops"):
+        importlib.import_module(f"executorch.{library}")
     names = executorch_private.kernel_names()
     tables: dict[str, set[str]] = {"RUNTIME": set(), "QUANTIZED": set(), "LLM": set()}
     for name in names:
@@ -48,12 +47,8 @@ def runtime_kernels() -> dict[str, frozenset[str]]:
 
 def schema_text(kernel: str) -> str:
     """The schema of a kernel in PyTorch's notation."""
-    import torch
-    from executorch.exir.passes import (  # noqa: F401
-        dim_order_ops_registry,  # pyright: ignore[reportUnusedImport]
-        executorch_prim_ops_registry,  # pyright: ignore[reportUnusedImport]
-    )
-
+    for registry in ("dim_order_ops_registry", "executorch_prim_ops_registry"):
+        importlib.import_module(f"executorch.exir.passes.{registry}")
     if kernel in UNREGISTERED:
         return kernel + UNREGISTERED[kernel]
     namespace, _, rest = kernel.partition("::")

@@ -11,6 +11,7 @@ from stepwell.backends.executorch.kernels.signatures import KernelSignature, ker
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.registry import FURTHER_LIBRARIES, LIBRARIES, find
 from stepwell.dialects.aten.schema import Schema
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.compat.torch.torch_private import schema_of
 
 
@@ -28,8 +29,6 @@ def functional_of(kernel: str) -> Functional | None:
 
     None for kernels that compute no functional operator: in-place ones, the runtime's own.
     """
-    import torch
-
     schema = kernel_schema(kernel)
     if schema is None:
         return None
@@ -48,7 +47,5 @@ def functional_of(kernel: str) -> Functional | None:
 
 
 def _is_loaded(schema: Schema) -> bool:
-    import torch
-
     namespace = getattr(torch.ops, schema.namespace, None)
     return hasattr(namespace, schema.operator)

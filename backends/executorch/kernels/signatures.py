@@ -19,6 +19,7 @@ from stepwell.backends.executorch.kernels.kernel_tables import (
     kernels_of,
 )
 from stepwell.dialects.aten.schema import Argument, Schema, parse_schema
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.compat.torch.torch_private import schema_of
 from stepwell.ir.diagnostics import ParseFailure
 
@@ -93,8 +94,6 @@ def out_variant(op_name: str) -> KernelSignature | None:
 @functools.cache
 def functional_schema(op_name: str) -> Schema | None:
     """Torch's schema of an operator with this name in the IR, or None."""
-    import torch
-
     namespace, _, rest = op_name.partition(".")
     name, _, overload = rest.rpartition(".")
     packet = getattr(getattr(torch.ops, namespace), name, None)

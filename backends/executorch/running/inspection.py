@@ -31,12 +31,15 @@ from stepwell.backends.executorch.container import (
     TensorValue,
     Value,
 )
+from stepwell.ir.compat.torch.lazy_imports import OnDemand
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.platform.files import write_atomically
 from stepwell.ir.platform.process_settings import without_warnings
 
 if TYPE_CHECKING:
     from executorch.devtools.etrecord import ETRecord
+
+devtools_etrecord = OnDemand("executorch.devtools.etrecord")
 
 
 @dataclass(frozen=True)
@@ -189,8 +192,6 @@ def etrecord(container: Container, exported: Any, method: str = "forward") -> ET
     Raises:
         StepwellError: the container has no such method.
     """
-    from executorch.devtools.etrecord import ETRecord
-
     described = container.method(method)
     if described is None:
         raise StepwellError(
@@ -212,7 +213,7 @@ def etrecord(container: Container, exported: Any, method: str = "forward") -> ET
     handles = debug_handle_map(described, ports)
     _mark_outputs(marked, ports, {handle for held in handles.values() for handle in held})
     inputs, keywords = exported.example_inputs or ((), {})
-    return ETRecord(
+    return devtools_etrecord.ETRecord(
         edge_dialect_program=marked,
         _debug_handle_map={"forward": handles},  # pyright: ignore
         _delegate_map={"forward": delegate_map(described, ports)},  # pyright: ignore

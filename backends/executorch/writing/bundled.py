@@ -16,7 +16,13 @@ import torch
 
 from stepwell.backends.executorch.reading.read import read_container, shipped
 from stepwell.backends.flatbuffer import parse_schema, read_root
+from stepwell.ir.compat.torch.lazy_imports import OnDemand
 from stepwell.ir.diagnostics import StepwellError
+
+serialize = OnDemand("executorch.devtools.bundled_program.serialize")
+devtools = OnDemand("executorch.devtools")
+config = OnDemand("executorch.devtools.bundled_program.config")
+
 
 Case = tuple[Sequence[Any], Sequence[torch.Tensor]]
 """Flat inputs of a call, and the expected output tensors."""
@@ -43,19 +49,14 @@ def rebundled(data: bytes, pte: bytes) -> bytes:
         ParseFailure: `data` is no bundled program.
         StepwellError: the `.pte` lacks a method that the cases call.
     """
-    from executorch.devtools.bundled_program.serialize import (
-        convert_from_flatbuffer,
-        convert_to_flatbuffer,
-        deserialize_from_json_to_bundled_program,
-        serialize_from_bundled_program_to_json,
-    )
-
     if unbundled(data) == pte:
         return data
-    held = deserialize_from_json_to_bundled_program(convert_from_flatbuffer(data))
+    held = serialize.deserialize_from_json_to_bundled_program(
+        serialize.convert_from_flatbuffer(data)
+    )
     _check([suite.method_name for suite in held.method_test_suites], pte)
     made = replace(held, program=pte)
-    return convert_to_flatbuffer(serialize_from_bundled_program_to_json(made))
+    return serialize.convert_to_flatbuffer(serialize.serialize_from_bundled_program_to_json(made))
 
 
 def bundled(pte: bytes, cases: Mapping[str, Sequence[Case]]) -> bytes:
@@ -64,22 +65,18 @@ def bundled(pte: bytes, cases: Mapping[str, Sequence[Case]]) -> bytes:
     Raises:
         StepwellError: the `.pte` lacks such a method.
     """
-    from executorch.devtools import BundledProgram
-    from executorch.devtools.bundled_program.config import MethodTestCase, MethodTestSuite
-    from executorch.devtools.bundled_program.serialize import (
-        serialize_from_bundled_program_to_flatbuffer,
-    )
-
     _check(list(cases), pte)
     suites = [
-        MethodTestSuite(name, [MethodTestCase(list(given), list(wanted)) for given, wanted in each])
+        config.MethodTestSuite(
+            name, [config.MethodTestCase(list(given), list(wanted)) for given, wanted in each]
+        )
         for name, each in cases.items()
     ]
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder) / "program.pte"
         place.write_bytes(pte)
-        bundled_program = BundledProgram(None, suites, pte_file_path=str(place))
-        return serialize_from_bundled_program_to_flatbuffer(bundled_program)
+        bundled_program = devtools.BundledProgram(None, suites, pte_file_path=str(place))
+        return serialize.serialize_from_bundled_program_to_flatbuffer(bundled_program)
 
 
 def _check(names: Sequence[str], pte: bytes) -> None:

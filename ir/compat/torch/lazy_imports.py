@@ -1,8 +1,9 @@
-"""torch and numpy, imported on first use.
+"""torch, numpy and other packages, imported on first use.
 
 Importing torch takes more than a second, numpy a tenth. Reading, verifying, rewriting and printing
 a text need neither, so modules on that path import them from here: `from
-stepwell.ir.compat.torch.lazy_imports import torch`.
+stepwell.ir.compat.torch.lazy_imports import torch`. `NAME = OnDemand("package")` at the top of a
+module does the same for a package that is optional, or slow to import and seldom needed.
 """
 
 from __future__ import annotations

@@ -165,9 +165,7 @@ def weights_and_constants(archive: Any, model: str) -> tuple[Any, Any]:
 
 def without_elements(cls: Any, shape: Any, dtype: Any) -> Any:
     """Create a tensor of a subclass with a shape and an element type, but no memory."""
-    import torch
-
-    return torch.Tensor._make_wrapper_subclass(cls, shape, dtype=dtype)
+    return cls._make_wrapper_subclass(cls, shape, dtype=dtype)
 
 
 def memory_of(storage: Any) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -9,7 +10,13 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from stepwell.ir.compat.torch.lazy_imports import OnDemand
 from stepwell.ir.diagnostics import StepwellError
+
+transformers = OnDemand("transformers")
+masking_utils = OnDemand("transformers.masking_utils")
+cache_utils = OnDemand("transformers.cache_utils")
+
 
 Attention = Literal["custom", "torch"]
 
@@ -73,11 +80,10 @@ def beyond_custom(calls: list[AttentionCall]) -> Iterator[str]:
 
 def register() -> None:
     """Register ExecuTorch's attention with transformers, which stores attentions by name."""
-    import executorch.extension.llm.custom_ops.custom_ops  # noqa: F401  # pyright: ignore
-    from transformers import AttentionInterface, AttentionMaskInterface
+    importlib.import_module("executorch.extension.llm.custom_ops.custom_ops")
 
-    AttentionInterface.register(CUSTOM, _attend)
-    AttentionMaskInterface.register(CUSTOM, _mask)
+    transformers.AttentionInterface.register(CUSTOM, _attend)
+    transformers.AttentionMaskInterface.register(CUSTOM, _mask)
 
 
 def _mask(**how: Any) -> Tensor | None:
@@ -86,15 +92,16 @@ def _mask(**how: Any) -> Tensor | None:
     Returns:
         `[1, 1, n, context]`, zero where a query sees a key and minus infinity elsewhere.
     """
-    from transformers.masking_utils import causal_mask_function, sdpa_mask
-
     is_padded, is_overlaid = how.get("attention_mask") is not None, how.get("use_vmap", False)
     if not is_padded and not is_overlaid:
         window = how.get("local_size")
-        if how["mask_function"] is causal_mask_function or (window or 0) >= how["kv_length"]:
+        if (
+            how["mask_function"] is masking_utils.causal_mask_function
+            or (window or 0) >= how["kv_length"]
+        ):
             return None
     asked: dict[str, Any] = {**how, "allow_is_causal_skip": False}
-    mask: Any = sdpa_mask(**asked)
+    mask: Any = masking_utils.sdpa_mask(**asked)
     if mask is None:
         raise StepwellError("the model's attention is not causal: it reads later tokens")
     return torch.where(mask, 0.0, -torch.inf)
@@ -154,11 +161,9 @@ def custom_layer(
         positions: the positions that the operators write to.
         dtype: dtype of the cache and of the attention; by default the model's.
     """
-    from transformers.cache_utils import CacheLayerMixin
-
     context = keys.shape[2]
 
-    class Layer(CacheLayerMixin):  # pyright: ignore[reportUntypedBaseClass]
+    class Layer(cache_utils.CacheLayerMixin):  # pyright: ignore[reportUntypedBaseClass]
         """Keys and values `[batch · heads, context, 1, size]`, by `llama::update_cache`."""
 
         is_compileable = True

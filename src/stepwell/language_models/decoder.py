@@ -8,9 +8,13 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from stepwell.ir.compat.torch.lazy_imports import OnDemand
 from stepwell.language_models.attention import CUSTOM, Attention, Positions, custom_layer, register
 from stepwell.language_models.observing import Observed, accepted, cache_argument, own_attention
 from stepwell.language_models.states import places, remembers
+
+transformers = OnDemand("transformers")
+
 
 Logits = Literal["last", "all"]
 Takes = Literal["tokens", "embeddings"]
@@ -155,9 +159,7 @@ class Growing(nn.Module):
         Returns:
             Logits `[1, vocabulary]`; keys and values `[1, heads, p + n, size]` of each layer.
         """
-        from transformers import DynamicCache
-
-        cache: Any = DynamicCache()
+        cache: Any = transformers.DynamicCache()
         for layer, (key, value) in enumerate(zip(keys, values, strict=True)):
             cache.update(key, value, layer)
         past = keys[0].shape[2]

@@ -10,10 +10,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from stepwell.ir.compat.torch.lazy_imports import OnDemand
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.language_models.attention import OBSERVED, AttentionCall, meaningful
 from stepwell.language_models.states import CacheLocation, left_behind, loose_tensors, places
 from stepwell.quantization.quantizers import in_floats
+
+transformers = OnDemand("transformers")
+cache_utils = OnDemand("transformers.cache_utils")
 
 
 @dataclass
@@ -113,15 +117,13 @@ def _run(model: Any, found: Observed, config: Any, batch: int) -> None:
 
 def _look_at_attention(model: Any, calls: list[AttentionCall]) -> None:
     """Record the arguments of the model's own attention, if it can be replaced."""
-    from transformers import AttentionInterface, AttentionMaskInterface
-
     name = own_attention(model)
     if not getattr(model, "_supports_attention_backend", True):
         return
 
     def own(module: Any, *arguments: Any, **more: Any) -> Any:
         if name == "sdpa":
-            return AttentionInterface()[name](module, *arguments, **more)
+            return transformers.AttentionInterface()[name](module, *arguments, **more)
         beside = sys.modules[type(module).__module__]
         return beside.eager_attention_forward(module, *arguments, **more)
 
@@ -132,8 +134,10 @@ def _look_at_attention(model: Any, calls: list[AttentionCall]) -> None:
         calls.append(AttentionCall(sizes, meaningful(more)))
         return own(module, query, key, value, attention_mask, **more)
 
-    AttentionInterface.register(OBSERVED, attend)
-    AttentionMaskInterface.register(OBSERVED, AttentionMaskInterface()[name])
+    transformers.AttentionInterface.register(OBSERVED, attend)
+    transformers.AttentionMaskInterface.register(
+        OBSERVED, transformers.AttentionMaskInterface()[name]
+    )
     model.set_attn_implementation(OBSERVED)
 
 
@@ -143,20 +147,18 @@ def static_cache(config: Any, context: int) -> Any:
     Raises:
         StepwellError: transformers has no static cache layer of some kind.
     """
-    from transformers import cache_utils as of
-
     try:
-        cache = of.StaticCache(max_cache_len=context, config=config)
+        cache = cache_utils.StaticCache(max_cache_len=context, config=config)
     except (KeyError, ValueError, AttributeError, TypeError) as error:
         raise StepwellError(
             f"transformers has no static cache for {config.model_type}: {error}"
         ) from error
     for index, layer in enumerate(cache.layers):  # Rolling depends on values.
-        if isinstance(layer, of.LinearAttentionAndStaticSlidingWindowAttentionLayer):
+        if isinstance(layer, cache_utils.LinearAttentionAndStaticSlidingWindowAttentionLayer):
             count = layer.number_of_states
-            cache.layers[index] = of.LinearAttentionAndStaticFullAttentionLayer(
+            cache.layers[index] = cache_utils.LinearAttentionAndStaticFullAttentionLayer(
                 context, number_of_states=count
             )
-        elif isinstance(layer, of.StaticSlidingWindowLayer):
-            cache.layers[index] = of.StaticLayer(context)
+        elif isinstance(layer, cache_utils.StaticSlidingWindowLayer):
+            cache.layers[index] = cache_utils.StaticLayer(context)
     return cache

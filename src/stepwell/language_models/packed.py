@@ -17,10 +17,15 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
+from stepwell.ir.compat.torch.lazy_imports import OnDemand
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.language_models.blocks import Blocks, has_kernel, layer_of, sentence
 from stepwell.language_models.tables import table_of
 from stepwell.quantization.quantizers import is_quantized
+
+safetensors_torch = OnDemand("safetensors.torch")
+transformers = OnDemand("transformers")
+
 
 Told = Mapping[str, Any]
 """`quantization_config` of a folder."""
@@ -132,13 +137,10 @@ def load_packed(
         kind: the model's class.
         notes: receives a sentence on the use of the integers.
     """
-    from safetensors.torch import load_file
-    from transformers import AutoConfig, GenerationConfig
-
     tensors: dict[str, Tensor] = {}
     for file in sorted(folder.glob("*.safetensors")):
-        tensors |= load_file(file)
-    config: Any = AutoConfig.from_pretrained(folder, local_files_only=True)
+        tensors |= safetensors_torch.load_file(file)
+    config: Any = transformers.AutoConfig.from_pretrained(folder, local_files_only=True)
     del config.quantization_config
     with torch.device("meta"):
         known = dict(kind(config).named_modules())
@@ -161,7 +163,9 @@ def load_packed(
         tensors[f"{name}.weight"] = numbers
     model = kind.from_pretrained(None, config=config, state_dict=tensors, dtype=torch.float32)
     if (folder / "generation_config.json").is_file():
-        model.generation_config = GenerationConfig.from_pretrained(folder, local_files_only=True)
+        model.generation_config = transformers.GenerationConfig.from_pretrained(
+            folder, local_files_only=True
+        )
     for name, layer in made.items():
         model.set_submodule(name, layer)
     if notes is not None:

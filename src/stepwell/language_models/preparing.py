@@ -12,9 +12,13 @@ from typing import Any
 import torch
 from torch import nn
 
+from stepwell.ir.compat.torch.lazy_imports import OnDemand
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.language_models.tables import quantized_table
 from stepwell.quantization.quantizers import by_torchao, find_quantizer, is_quantized, unwrapped
+
+pytorch_utils = OnDemand("transformers.pytorch_utils")
+
 
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 ADAPTERS = ".lora_"
@@ -103,11 +107,9 @@ def _spell_linears(model: Any) -> None:
     GPT-2's `Conv1D` has a transposed weight; Falcon's own layer transposes it before the product,
     which quantized weights do not support.
     """
-    from transformers.pytorch_utils import Conv1D
-
     for above in list(model.modules()):
         for name, layer in list(above.named_children()):
-            if isinstance(layer, Conv1D):
+            if isinstance(layer, pytorch_utils.Conv1D):
                 spelled = nn.Linear(layer.weight.shape[0], layer.weight.shape[1], device="meta")
                 spelled.weight = nn.Parameter(layer.weight.T.contiguous(), requires_grad=False)
                 spelled.bias = layer.bias

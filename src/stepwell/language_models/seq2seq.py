@@ -15,12 +15,17 @@ import torch
 from torch import Tensor, nn
 
 from stepwell.dialects.symbols import asked_quietly
+from stepwell.ir.compat.torch.lazy_imports import OnDemand
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.language_models.exporting import agrees, as_it_was, exported
 from stepwell.language_models.metadata import context_of, metadata
 from stepwell.language_models.observing import accepted, cache_argument, own_attention, static_cache
 from stepwell.language_models.states import places, remembers
 from stepwell.quantization.quantizers import in_floats
+
+transformers = OnDemand("transformers")
+modeling_outputs = OnDemand("transformers.modeling_outputs")
+
 
 _USUAL_CONTEXT = 512
 
@@ -72,17 +77,18 @@ class TextDecoder(nn.Module):
 
 def _said(model: Any, cache: Any, tokens: Tensor, encoder_output: Tensor, position: Tensor) -> Any:
     """Call a model with its decoder's cache, without caching the encoder's states."""
-    from transformers import DynamicCache, EncoderDecoderCache
-    from transformers.modeling_outputs import BaseModelOutput
-
     return model(
         **accepted(
             model,
             {
-                "encoder_outputs": BaseModelOutput(last_hidden_state=encoder_output),
+                "encoder_outputs": modeling_outputs.BaseModelOutput(
+                    last_hidden_state=encoder_output
+                ),
                 "decoder_input_ids": tokens,
                 "decoder_position_ids": position[None],
-                cache_argument(model): EncoderDecoderCache(cache, DynamicCache()),
+                cache_argument(model): transformers.EncoderDecoderCache(
+                    cache, transformers.DynamicCache()
+                ),
                 "use_cache": True,
             },
         )

@@ -7,7 +7,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from stepwell.ir.compat.torch.lazy_imports import OnDemand
 from stepwell.ir.diagnostics import StepwellError
+
+quantization = OnDemand("torchao.quantization")
+granularities = OnDemand("torchao.quantization.granularity")
+llama_quantize = OnDemand("executorch.examples.models.llama.source_transformation.quantize")
 
 
 class Scaled(nn.Module):
@@ -63,9 +68,6 @@ def quantized_table(table: nn.Module, bits: int, group: int | None) -> nn.Module
     Raises:
         StepwellError: the layer does more than look rows up, or a group does not fit.
     """
-    from torchao.quantization import IntxWeightOnlyConfig, quantize_
-    from torchao.quantization.granularity import PerAxis, PerGroup
-
     weight: Any = getattr(table, "weight", None)
     if not isinstance(table, nn.Embedding):
         raise StepwellError(f"the model looks tokens up in a {type(table).__name__}, not a table")
@@ -74,14 +76,18 @@ def quantized_table(table: nn.Module, bits: int, group: int | None) -> nn.Module
     if columns % size:
         raise StepwellError(f"rows of {columns} numbers are no whole groups of {size}")
     plain = nn.Embedding(rows, columns, _weight=weight.detach().float())
-    granularity = PerAxis(0) if size == columns else PerGroup(size)
-    config = IntxWeightOnlyConfig(
+    granularity = granularities.PerAxis(0) if size == columns else granularities.PerGroup(size)
+    config = quantization.IntxWeightOnlyConfig(
         weight_dtype=getattr(torch, f"int{bits}"),
         granularity=granularity,
     )
-    quantize_(plain, config, lambda module, _: isinstance(module, nn.Embedding))
+    quantization.quantize_(plain, config, _is_table)
     quantized: Any = plain.weight
     return table_of(table, bits, quantized.qdata, quantized.scale, quantized.dequantize())
+
+
+def _is_table(module: nn.Module, name: str) -> bool:
+    return isinstance(module, nn.Embedding)
 
 
 def table_of(
@@ -112,12 +118,8 @@ def table_of(
 
 def _of_kernel(bits: int, integers: Tensor, scales: Tensor) -> nn.Module:
     """A table that ExecuTorch's kernels of quantized embeddings look up."""
-    from executorch.examples.models.llama.source_transformation.quantize import (
-        QuantizedGroupEmbedding,
-    )
-
     rows, columns = integers.shape
-    made: Any = QuantizedGroupEmbedding(
+    made: Any = llama_quantize.QuantizedGroupEmbedding(
         "cpu",
         rows,
         columns,

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
 
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.options import nearest
 from stepwell.plugins.plugins import module_of_file
@@ -29,8 +30,6 @@ def made_by(name: str) -> Any:
     Raises:
         StepwellError: no such file, no such callable, or either fails.
     """
-    import torch
-
     factory = named(name)
     file, _, attribute = name.rpartition(":")
     if isinstance(factory, torch.nn.Module):
@@ -97,8 +96,6 @@ def parts_of(name: str, made: Any) -> tuple[Any, tuple[Any, ...], dict[str, Any]
 
 def _holds_tensors(value: Any) -> bool:
     """Whether a third item is inputs by keyword: dynamic shapes contain no tensors."""
-    import torch
-
     values = cast("Mapping[str, Any]", value).values() if isinstance(value, Mapping) else ()
     return any(isinstance(held, torch.Tensor) for held in values)
 

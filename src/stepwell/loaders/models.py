@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from stepwell.dialects.symbols import asked_quietly
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.platform.process_settings import kept_stderr
 from stepwell.language_models import (
@@ -175,8 +176,6 @@ def export_model(
         quantize: the name of a quantizer that is applied to the module first.
         dynamic: kinds of dynamic dimensions (`stepwell.dynamic_shapes`).
     """
-    import torch
-
     if isinstance(made, torch.export.ExportedProgram):
         if quantize is not None or dynamic:
             raise StepwellError(f"{name} returned a program that is exported already", help=FORMS)

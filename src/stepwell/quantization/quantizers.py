@@ -13,28 +13,36 @@ from functools import partial
 from typing import Any
 
 from stepwell.ir.calls.arguments import takes
+from stepwell.ir.compat.torch.lazy_imports import OnDemand, torch
 from stepwell.ir.compat.torch.torch_globals import torch_alone
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.platform.paged_tensors import LARGE, below_each_other, give_back
 from stepwell.plugins.plugins import registry
 from stepwell.plugins.registry import Quantizer, unknown
 
+quantize_pt2e = OnDemand("torchao.quantization.pt2e.quantize_pt2e")
+xnnpack_quantizer = OnDemand("executorch.backends.xnnpack.quantizer.xnnpack_quantizer")
+arm_quantizer = OnDemand("executorch.backends.arm.quantizer.arm_quantizer")
+specification = OnDemand("executorch.backends.arm.tosa.specification")
+quantization = OnDemand("torchao.quantization")
+granularities = OnDemand("torchao.quantization.granularity")
+quant_primitives = OnDemand("torchao.quantization.quant_primitives")
+torchao_utils = OnDemand("torchao.utils")
+
 
 def by_pt2e(make: Callable[[], Any]) -> Quantizer:
     """Wrap a PT2E quantizer as a function: annotate, calibrate on the example inputs, convert."""
 
     def quantize(module: Any, inputs: Sequence[Any], *more: Sequence[Any]) -> Any:
-        from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
-
         from stepwell.translate.importer.export_call import export
 
         graph = export(module.eval(), tuple(inputs)).module(check_guards=False)
         with torch_alone():
-            prepared = prepare_pt2e(graph, make())
+            prepared = quantize_pt2e.prepare_pt2e(graph, make())
         for seen in (inputs, *more):
             prepared(*seen)
         with torch_alone():
-            return convert_pt2e(prepared)
+            return quantize_pt2e.convert_pt2e(prepared)
 
     return quantize
 
@@ -46,12 +54,9 @@ def _cortex_m() -> Any:
 
 
 def _xnnpack(**how: bool) -> Any:
-    from executorch.backends.xnnpack.quantizer.xnnpack_quantizer import (
-        XNNPACKQuantizer,
-        get_symmetric_quantization_config,
+    quantizer = xnnpack_quantizer.XNNPACKQuantizer().set_global(
+        xnnpack_quantizer.get_symmetric_quantization_config(**how)
     )
-
-    quantizer = XNNPACKQuantizer().set_global(get_symmetric_quantization_config(**how))
     return without_training(quantizer)
 
 
@@ -66,13 +71,15 @@ def without_training(quantizer: Any) -> Any:
 
 
 def _tosa(bits: int) -> Any:
-    from executorch.backends.arm.quantizer import arm_quantizer as of
-    from executorch.backends.arm.tosa.specification import TosaSpecification
-
     wide = bits == 16
     name = "TOSA-1.0+INT" + "+int16" * wide
-    configs = (of.get_symmetric_quantization_config, of.get_symmetric_a16w8_quantization_config)
-    return of.TOSAQuantizer(TosaSpecification.create_from_string(name)).set_global(configs[wide]())
+    configs = (
+        arm_quantizer.get_symmetric_quantization_config,
+        arm_quantizer.get_symmetric_a16w8_quantization_config,
+    )
+    return arm_quantizer.TOSAQuantizer(
+        specification.TosaSpecification.create_from_string(name)
+    ).set_global(configs[wide]())
 
 
 def by_torchao(
@@ -92,26 +99,20 @@ def by_torchao(
     """
 
     def quantize(module: Any, example: Sequence[Any], *more: Sequence[Any]) -> Any:
-        import torch
-        from torchao.quantization import (
-            Int8DynamicActivationIntxWeightConfig,
-            IntxWeightOnlyConfig,
-            quantize_,
-        )
-        from torchao.quantization.granularity import PerAxis, PerGroup
-
         integer = getattr(torch, f"int{bits}")
-        shared = PerAxis(0) if group is None else PerGroup(group)
+        shared = granularities.PerAxis(0) if group is None else granularities.PerGroup(group)
         config = (
-            Int8DynamicActivationIntxWeightConfig(weight_dtype=integer, weight_granularity=shared)
+            quantization.Int8DynamicActivationIntxWeightConfig(
+                weight_dtype=integer, weight_granularity=shared
+            )
             if inputs
-            else IntxWeightOnlyConfig(weight_dtype=integer, granularity=shared)
+            else quantization.IntxWeightOnlyConfig(weight_dtype=integer, granularity=shared)
         )
 
         def of_rows(numbers: Any) -> Any:
             part = torch.nn.Linear(*reversed(numbers.shape), bias=False, device="meta")
             part.weight = torch.nn.Parameter(numbers, requires_grad=False)
-            quantize_(part, config)
+            quantization.quantize_(part, config)
             if group is not None:
                 _round_scales(part.weight, numbers, bits)
             return part.weight
@@ -148,12 +149,9 @@ def _of_parts(parts: Sequence[Any]) -> Any:
 
 def _round_scales(weight: Any, numbers: Any, bits: int) -> None:
     """Round the scales of quantized weights to bfloat16, and choose the nearest integers anew."""
-    import torch
-    from torchao.quantization.quant_primitives import quantize_affine
-
     top = 1 << bits - 1
     scale = weight.scale.to(torch.bfloat16).to(weight.scale.dtype)
-    weight.qdata = quantize_affine(
+    weight.qdata = quant_primitives.quantize_affine(
         numbers, weight.block_size, scale, weight.zero_point, torch.int8, -top, top - 1
     )
     weight.scale = scale
@@ -166,8 +164,7 @@ def in_floats(model: Any) -> Generator[None]:
     An 8-bit input halfway between two integers is rounded to either, depending on the order of a
     sum. In a model of many layers this changes the result as much as a mistake does.
     """
-    import torch
-    from torch import nn
+    nn = torch.nn
 
     def linear(weight: Any, bias: Any, x: Any) -> Any:
         rows = max(1, ROWS_OF // weight.shape[1])
@@ -194,16 +191,12 @@ def in_floats(model: Any) -> Generator[None]:
 
 def is_quantized(layer: Any) -> bool:
     """Whether a layer's weight is a quantized torchao tensor already."""
-    from torchao.utils import TorchAOBaseTensor
-
-    return isinstance(layer.weight, TorchAOBaseTensor)
+    return isinstance(layer.weight, torchao_utils.TorchAOBaseTensor)
 
 
 def unwrapped(module: Any) -> Any:
     """Replace quantized weights in a module by plain tensors and a parametrization over them."""
-    from torchao.utils import unwrap_tensor_subclass
-
-    return unwrap_tensor_subclass(module)
+    return torchao_utils.unwrap_tensor_subclass(module)
 
 
 QUANTIZERS: dict[str, Quantizer] = {

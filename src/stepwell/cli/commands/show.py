@@ -15,7 +15,6 @@ from stepwell.cli.terminal.outcome import Outcome
 from stepwell.cli.terminal.progress import waiting
 from stepwell.cli.terminal.sources import open_source
 from stepwell.inspection.viewer import tell, to_dot, to_html, to_model_explorer
-from stepwell.inspection.viewer.differences import differences
 from stepwell.inspection.viewer.highlight import highlighted
 from stepwell.inspection.viewer.memory import memory_plans
 from stepwell.inspection.viewer.overlays import read_overlay
@@ -26,7 +25,6 @@ from stepwell.inspection.viewer.workspace import workspace_plans
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.platform.files import read_bytes, write_atomically
 from stepwell.ir.syntax.text import to_text
-from stepwell.loaders.artifacts import random_inputs
 from stepwell.lowering import lower
 
 if TYPE_CHECKING:
@@ -125,6 +123,9 @@ def with_differences(story: Story, program: Program, method: str) -> Story:
     """Add the difference of each node from eager PyTorch to a story, on the inputs of
     `with_times`.
     """
+    from stepwell.inspection.viewer.differences import differences
+    from stepwell.loaders.artifacts import random_inputs
+
     assert story.lowered is not None
     inputs = random_inputs(story.lowered.artifact, method, 0)
     found = differences(program, story.lowered.program, inputs, method)
@@ -154,6 +155,8 @@ def with_times(story: Story, method: str) -> Story:
     Raises:
         StepwellError: the target's engine has no profiler.
     """
+    from stepwell.loaders.artifacts import random_inputs
+
     lowered = story.lowered
     assert lowered is not None
     record = lowered.to_etrecord(method)  # Reject other targets before their artifact is read.

@@ -8,13 +8,19 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any, cast
 
+from stepwell.ir.compat.torch.lazy_imports import OnDemand
+
+rich_console = OnDemand("rich.console")
+rich_progress = OnDemand("rich.progress")
+
+
 PATIENCE = 2.0
-"""Seconds after which progress is shown."""
+"""Seconds after which rich_progress is shown."""
 
 
 @contextmanager
 def counting(title: str, form: str) -> Generator[Callable[..., None]]:
-    """Show a line with the progress of a task.
+    """Show a line with the rich_progress of a task.
 
     Args:
         title: the task.
@@ -38,7 +44,7 @@ def stepping(title: str) -> Generator[Callable[[str, int, int], None]]:
 
 @contextmanager
 def waiting(title: str) -> Generator[None]:
-    """Show an animated line during a task that does not report progress."""
+    """Show an animated line during a task that does not report rich_progress."""
     with _Bar(title) as bar:
         timer = threading.Timer(PATIENCE, lambda: bar.say(title))
         timer.daemon = True
@@ -51,7 +57,7 @@ def waiting(title: str) -> Generator[None]:
 
 
 class _Bar:
-    """A progress bar of rich that appears with a delay, on a terminal only."""
+    """A rich_progress bar of rich that appears with a delay, on a terminal only."""
 
     def __init__(self, title: str) -> None:
         self.title = title
@@ -67,7 +73,7 @@ class _Bar:
             self.shown.stop()
 
     def say(self, text: str, number: int = 0, of: int | None = None) -> None:
-        """Show the current progress."""
+        """Show the current rich_progress."""
         is_late = time.monotonic() - self.started >= PATIENCE
         if self.shown is None and not (is_late and self._start()):
             return
@@ -75,15 +81,16 @@ class _Bar:
         self.shown.update(self.task, description=text, completed=number, total=of)
 
     def _start(self) -> bool:
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-        console = Console(stderr=True)
+        console = rich_console.Console(stderr=True)
         if not console.is_terminal:
             self.started = float("inf")  # The check is not repeated.
             return False
-        columns = (TextColumn("{task.description:48}"), BarColumn(), TimeElapsedColumn())
-        self.shown = Progress(*columns, console=console, transient=True)
+        columns = (
+            rich_progress.TextColumn("{task.description:48}"),
+            rich_progress.BarColumn(),
+            rich_progress.TimeElapsedColumn(),
+        )
+        self.shown = rich_progress.Progress(*columns, console=console, transient=True)
         self.task = self.shown.add_task(self.title, total=None)
         self.shown.start()
         return True

@@ -10,12 +10,10 @@ from typing import Any
 from stepwell.backends.executorch.writing.bundled import unbundled
 from stepwell.ir.platform.files import read_bytes
 from stepwell.ir.program import Program
-from stepwell.loaders.artifacts import read_pte, read_tosa, read_vgf
 from stepwell.loaders.models import Model, open_model
 from stepwell.plugins.plugins import registry
 from stepwell.targets.table import find_target
 from stepwell.targets.target import Target
-from stepwell.validation.samples import make_samples
 
 
 @dataclass(frozen=True)
@@ -77,12 +75,8 @@ def open_artifact(spec: str, *, largest: bool = False) -> Artifact | None:
 
 
 def _reader_of(suffix: str, largest: bool) -> Callable[[bytes], tuple[Program, Target]] | None:
-    if suffix == ".pte":
-        return lambda data: _read_pte(data, largest)
-    if suffix == ".tosa":
-        return _read_tosa
-    if suffix == ".vgf":
-        return _read_vgf
+    if suffix in (".pte", ".tosa", ".vgf"):
+        return lambda data: _read(suffix, data, largest)
     for name in registry().targets if len(suffix) > 1 else ():
         target = find_target(name)
         if target.reader is not None and suffix == f".{target.artifact}":
@@ -90,20 +84,20 @@ def _reader_of(suffix: str, largest: bool) -> Callable[[bytes], tuple[Program, T
     return None
 
 
-def _read_pte(data: bytes, largest: bool) -> tuple[Program, Target]:
-    program = read_pte(data, largest=largest)
+def _read(suffix: str, data: bytes, largest: bool) -> tuple[Program, Target]:
+    from stepwell.loaders import artifacts
+
+    if suffix == ".tosa":
+        return artifacts.read_tosa(data), find_target("tosa-1.0+fp")
+    if suffix == ".vgf":
+        return artifacts.read_vgf(data), find_target("vgf")
+    program = artifacts.read_pte(data, largest=largest)
     return program, find_target("cortex-m55" if program.level == "cmsis" else "xnnpack")
-
-
-def _read_tosa(data: bytes) -> tuple[Program, Target]:
-    return read_tosa(data), find_target("tosa-1.0+fp")
-
-
-def _read_vgf(data: bytes) -> tuple[Program, Target]:
-    return read_vgf(data), find_target("vgf")
 
 
 def random_values(program: Program, method: str, seed: int) -> Sequence[Any]:
     """Return inputs of a method: normal floats and small integers, from a seed."""
+    from stepwell.validation.samples import make_samples
+
     samples = make_samples(program.method(method), None, seed)
     return next(sample for sample in samples if sample.label == "random").inputs

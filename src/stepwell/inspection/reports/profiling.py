@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stepwell.backends.executorch.running.runner import PteSession
+from stepwell.ir.compat.torch.lazy_imports import OnDemand
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.platform.bar_charts import Plot, plot
 from stepwell.ir.platform.dataframes import frame
@@ -27,6 +28,10 @@ from stepwell.translate.importer.locations import users_frame
 if TYPE_CHECKING:
     from executorch.devtools.etrecord import ETRecord
     from pandas import DataFrame
+
+devtools_etrecord = OnDemand("executorch.devtools.etrecord")
+devtools = OnDemand("executorch.devtools")
+
 
 _FRAMEWORK = ("Method::", "Program::", "OPERATOR_CALL", "DELEGATE_CALL")
 HEADS = ("part", "ms", "op of the model", "source line", "ran as")
@@ -190,14 +195,12 @@ def profile(
 
 
 def _opened(record: ETRecord | Path | None) -> ETRecord | None:
-    from executorch.devtools.etrecord import parse_etrecord
-
     if not isinstance(record, Path):
         return record
     if not record.is_file():
         raise StepwellError(f"there is no file {record}")
     try:
-        return parse_etrecord(str(record))
+        return devtools_etrecord.parse_etrecord(str(record))
     except (RuntimeError, ValueError, KeyError, OSError) as error:
         raise StepwellError(
             f"{record} is no ETRecord: {error}", help="`stepwell lower --etrecord` writes one"
@@ -206,10 +209,8 @@ def _opened(record: ETRecord | Path | None) -> ETRecord | None:
 
 def _inspected(path: Path, record: ETRecord | None, method: str, repeat: int) -> Profile:
     """Return the result of ExecuTorch's Inspector for a run."""
-    from executorch.devtools import Inspector
-
     with without_warnings("Output Buffer not found|Unsupported kwarg"):
-        inspector = Inspector(etdump_path=str(path), etrecord=record)
+        inspector = devtools.Inspector(etdump_path=str(path), etrecord=record)
     nodes = _nodes(record)
     events: list[Event] = []
     whole = 0.0

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from stepwell.backends.executorch.container import DelegateCall, KernelCall
 from stepwell.backends.executorch.reading.read import read_container
 from stepwell.backends.executorch.running.runner import PteSession
+from stepwell.ir.compat.torch.lazy_imports import OnDemand, torch
 from stepwell.ir.compat.torch.torch_globals import torch_alone
 from stepwell.ir.compat.torch.torch_private import pytree
 from stepwell.ir.diagnostics import ArtifactError
@@ -31,6 +32,9 @@ from stepwell.translate.importer.pt2 import load_pt2
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
+
+xnnpack_partitioner = OnDemand("executorch.backends.xnnpack.partition.xnnpack_partitioner")
+exir = OnDemand("executorch.exir")
 
 
 def measure_stock(model: str) -> dict[str, Any]:
@@ -74,11 +78,10 @@ def _apart(*arguments: str) -> dict[str, Any]:
 
 def stock_pte(exported: ExportedProgram) -> bytes:
     """Build the `.pte` of the stock flow, with its XNNPACK partitioner."""
-    from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
-    from executorch.exir import to_edge_transform_and_lower
-
     with torch_alone():
-        edge = to_edge_transform_and_lower(exported, partitioner=[XnnpackPartitioner()])
+        edge = exir.to_edge_transform_and_lower(
+            exported, partitioner=[xnnpack_partitioner.XnnpackPartitioner()]
+        )
         return edge.to_executorch().buffer
 
 
@@ -103,8 +106,6 @@ def _measure(model: str) -> dict[str, Any]:
 
 
 def _timed(model: str, ours: str, quantize: str) -> dict[str, float]:
-    import torch
-
     torch.set_num_threads(1)
     executorch_private.reset_threadpool(1)
     opened = None if model.endswith(".pt2") else open_model(model, quantize=quantize or None)

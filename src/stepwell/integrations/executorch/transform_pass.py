@@ -11,6 +11,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from stepwell.dialects.aten.registry import find
+from stepwell.ir.compat.torch.lazy_imports import OnDemand
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.rewriting.rewrite import (
     History,
@@ -30,6 +31,8 @@ from stepwell.translate.lowerings.samples import examples_of
 if TYPE_CHECKING:
     from executorch.exir.pass_base import ExportedProgramPassBase
     from torch.export import ExportedProgram
+
+pass_base = OnDemand("executorch.exir.pass_base")
 
 
 def transform_pass(rewrite: str | Step, **options: object) -> ExportedProgramPassBase:
@@ -71,18 +74,17 @@ def transform_pass(rewrite: str | Step, **options: object) -> ExportedProgramPas
 
 def _pass_class() -> Any:
     """Create the pass class on demand: importing its base takes seconds."""
-    from executorch.exir.pass_base import ExportedProgramPassBase, ExportedProgramPassResult
 
-    class StepwellPass(ExportedProgramPassBase):
+    class StepwellPass(pass_base.ExportedProgramPassBase):
         """One rewrite on an `ExportedProgram`."""
 
         def __init__(self, name: str, apply: Any) -> None:
             self.name, self.apply = name, apply
 
-        def call(self, exported_program: ExportedProgram) -> ExportedProgramPassResult:
+        def call(self, exported_program: ExportedProgram) -> Any:
             """Apply it; a program with nothing to rewrite is returned unchanged."""
             done = self.apply(exported_program)
-            return ExportedProgramPassResult(done or exported_program, done is not None)
+            return pass_base.ExportedProgramPassResult(done or exported_program, done is not None)
 
     return StepwellPass
 

@@ -9,11 +9,17 @@ from typing import Any
 
 import torch
 
+from stepwell.ir.compat.torch.lazy_imports import OnDemand
 from stepwell.model_zoo.catalogue.models import Entry, Made
 from stepwell.model_zoo.catalogue.vision import imported
 from stepwell.model_zoo.catalogue.weights import scaled
 from stepwell.model_zoo.catalogue.wrapping import TensorFunction
 from stepwell.translate.importer.export_call import export
+
+transformers = OnDemand("transformers")
+modeling_auto = OnDemand("transformers.models.auto.modeling_auto")
+exportable = OnDemand("transformers.integrations.executorch")
+
 
 WIDTH, HEADS, LAYERS, TOKENS, VOCABULARY, PIXELS = 32, 4, 2, 12, 128, 64
 SMALL: dict[str, int] = {
@@ -152,13 +158,10 @@ MOST_HEADS = 2
 def entries() -> Iterator[Entry]:
     """Each architecture with its first heads; decoders with a cache too."""
     imported("transformers")
-    from transformers import CONFIG_MAPPING
-    from transformers.models.auto import modeling_auto
-
     taken: dict[str, int] = {}
     for mapping, kind in HEADS_OF.items():
         for type_, name in getattr(modeling_auto, mapping, {}).items():
-            if type_ not in CONFIG_MAPPING or taken.get(type_, 0) >= MOST_HEADS:
+            if type_ not in transformers.CONFIG_MAPPING or taken.get(type_, 0) >= MOST_HEADS:
                 continue
             name = name[0] if isinstance(name, tuple | list) else name
             taken[type_] = taken.get(type_, 0) + 1
@@ -204,10 +207,8 @@ def make(type_: str, name: str, cached: bool) -> Made:
 def model_of(type_: str, name: str, settings: Mapping[str, int], share: int) -> tuple[Any, Any]:
     """Create a model and its configuration, with sizes from settings and divided widths."""
     transformers = imported("transformers")
-    from transformers import CONFIG_MAPPING
-
     kind = getattr(transformers, name)
-    config = shrunk(kind.config_class or CONFIG_MAPPING[type_], settings, share)
+    config = shrunk(kind.config_class or transformers.CONFIG_MAPPING[type_], settings, share)
     config._experts_implementation = "batched_mm"  # The implementation in torch's operators only.
     config._attn_implementation = "sdpa"
     try:
@@ -245,8 +246,6 @@ def with_inputs(model: Any, config: Any) -> Made:
 
 def with_cache(model: Any) -> Made:
     """One step of a decoder that owns its keys and values."""
-    from transformers.integrations.executorch import TorchExportableModuleForDecoderOnlyLM
-
     inputs = (torch.randint(3, VOCABULARY - 3, (1, 1)), torch.tensor([4]))
     model.generation_config.use_cache = True
     model.generation_config.cache_implementation = "static"
@@ -255,7 +254,7 @@ def with_cache(model: Any) -> Made:
         "batch_size": 1,
         "max_cache_len": CACHED_TOKENS,
     }
-    module = TorchExportableModuleForDecoderOnlyLM(
+    module = exportable.TorchExportableModuleForDecoderOnlyLM(
         model, batch_size=1, max_cache_len=CACHED_TOKENS, device=torch.device("cpu")
     )
     ranges = ((0, VOCABULARY - 1), (0, CACHED_TOKENS - 1))
@@ -271,7 +270,7 @@ def shrunk(kind: Any, settings: Mapping[str, int], share: int = 1) -> Any:
     parameters = inspect.signature(kind.__init__).parameters
     takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
     kept = {name: value for name, value in given.items() if takes_any or name in parameters}
-    for name in ("model_type", "transformers_version", "dtype", "torch_dtype", "architectures"):
+    for name in ("model_type", "transformersversion", "dtype", "torch_dtype", "architectures"):
         kept.pop(name, None)
     return kind(**kept)
 

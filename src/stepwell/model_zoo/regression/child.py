@@ -21,15 +21,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import stepwell
-from stepwell.dialects.aten import registry
-
 SECONDS = 120
 """CPU seconds of one program."""
 
 
 def lowered(program: Any, target: str) -> dict[str, Any]:
     """Return the figures of one lowering."""
+    import stepwell
+
     try:
         from stepwell.ir.work import operations
     except ImportError:  # An older commit.
@@ -65,6 +64,8 @@ def loaded(file: str) -> Any:
     try:
         return torch.export.load(file)
     except RuntimeError:
+        from stepwell.dialects.aten import registry
+
         for module in {**registry.LIBRARIES, **registry.FURTHER_LIBRARIES}.values():
             with suppress(ImportError):
                 importlib.import_module(module)

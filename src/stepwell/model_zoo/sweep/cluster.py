@@ -14,6 +14,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from stepwell.ir.compat.torch.lazy_imports import OnDemand
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.model_zoo.sweep.jobs import Limits, Task
 from stepwell.model_zoo.sweep.wire import plain
@@ -21,6 +22,10 @@ from stepwell.model_zoo.sweep.worker import ended_row, run
 
 if TYPE_CHECKING:
     from distributed import Client, Future
+
+dask = OnDemand("dask")
+distributed = OnDemand("distributed")
+
 
 AHEAD = 3
 """Tasks submitted per worker: one that it runs, the others so that it never waits."""
@@ -43,9 +48,6 @@ def local_cluster(workers: int) -> Generator[str]:
         StepwellError: Dask is not installed.
     """
     import_dask()
-    from dask import config  # pyright: ignore[reportPrivateImportUsage]
-    from distributed import LocalCluster
-
     settings = {
         "distributed.scheduler.allowed-failures": LIVES - 1,
         "distributed.worker.memory.target": False,
@@ -55,8 +57,8 @@ def local_cluster(workers: int) -> Generator[str]:
         "distributed.admin.tick.limit": "60s",
     }
     with (
-        config.set(settings),
-        LocalCluster(
+        dask.config.set(settings),
+        distributed.LocalCluster(
             n_workers=workers,
             threads_per_worker=1,
             memory_limit=None,
@@ -119,12 +121,12 @@ def run_tasks(
 
 def _run(address: str, tasks: Sequence[Task], limits: Limits, done: Done, work: Work) -> bool:
     """Run tasks while the scheduler is reachable; return whether all were run."""
-    from distributed import as_completed
-    from distributed.client import FutureCancelledError
-    from distributed.comm.core import CommClosedError
-    from distributed.scheduler import KilledWorker
-
-    gone = (CommClosedError, FutureCancelledError, TimeoutError, OSError)
+    gone = (
+        distributed.comm.core.CommClosedError,
+        distributed.client.FutureCancelledError,
+        TimeoutError,
+        OSError,
+    )
     try:
         with connected(address) as client:
             waiting = iter(tasks)
@@ -138,11 +140,11 @@ def _run(address: str, tasks: Sequence[Task], limits: Limits, done: Done, work: 
 
             hands = AHEAD * max(1, len(client.scheduler_info(n_workers=-1)["workers"]))
             ahead = 1 if tasks[0].quiet else hands
-            running = as_completed(hand_over(ahead), loop=client.loop)
+            running = distributed.as_completed(hand_over(ahead), loop=client.loop)
             for future in running:
                 task = doing.pop(future)
                 error = future.exception() if future.status != "finished" else None
-                if isinstance(error, KilledWorker):
+                if isinstance(error, distributed.scheduler.KilledWorker):
                     done(task, lost(task, limits))
                 elif error is not None:
                     raise error
@@ -158,12 +160,10 @@ def _run(address: str, tasks: Sequence[Task], limits: Limits, done: Done, work: 
 @contextmanager
 def connected(address: str) -> Generator[Client]:
     """Connect to a scheduler that has workers; pending tasks are canceled at the end."""
-    from distributed import Client
-
     log = logging.getLogger("distributed")  # Tells of every lost connection at length.
     level = log.level
     log.setLevel(logging.CRITICAL)
-    client = Client(address, timeout=PATIENCE, set_as_default=False)
+    client = distributed.Client(address, timeout=PATIENCE, set_as_default=False)
     try:
         client.wait_for_workers(1, timeout=PATIENCE)
         yield client

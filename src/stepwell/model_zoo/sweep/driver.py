@@ -19,6 +19,7 @@ from stepwell.model_zoo.sweep.jobs import Job, Limits, Task, Variant, source_of,
 from stepwell.model_zoo.sweep.request import named_by_content
 from stepwell.model_zoo.sweep.rows import FAULTS, UNFIT, Row
 from stepwell.model_zoo.sweep.store import Store
+from stepwell.quantization.quantizers import quantizer_for
 from stepwell.targets.table import find_target
 
 STORE = Path("sweep.sqlite")
@@ -136,8 +137,6 @@ def job_of(
     Raises:
         StepwellError: an argument is invalid.
     """
-    from stepwell.quantization.quantizers import quantizer_for
-
     if (latency or stock or tune) and target != "xnnpack":
         raise StepwellError(
             f"time and the stock flow are measured on xnnpack, not on {target!r}",

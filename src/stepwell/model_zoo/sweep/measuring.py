@@ -24,6 +24,7 @@ from stepwell.backends.executorch.running.runner import PteSession, run_pte
 from stepwell.cost_model.tuning import tune
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.inspection.reports.explaining import fates
+from stepwell.integrations.executorch import stock as stock_flow
 from stepwell.ir.compat.torch.torch_private import pytree
 from stepwell.ir.diagnostics import StepwellError, UnsupportedError
 from stepwell.ir.signature import get_signature
@@ -426,14 +427,12 @@ def latency(artifact: bytes, inputs: tuple[Any, ...]) -> float:
 
 def stock(prepared: Prepared, timed: bool) -> dict[str, Any]:
     """Measure ExecuTorch's own flow on the same program, or return its failure."""
-    from stepwell.integrations.executorch.stock import counted, stock_pte
-
     exported = copy.deepcopy(prepared.exported)
     started, what = time.process_time(), "lowering"
     try:
-        pte = stock_pte(exported)
+        pte = stock_flow.stock_pte(exported)
         figures: dict[str, Any] = {"seconds": time.process_time() - started, "size": len(pte)}
-        figures |= counted(pte)
+        figures |= stock_flow.counted(pte)
         what = "running"
         given = [v for v in run_pte(pte, pytree.tree_leaves(prepared.inputs)) if torch.is_tensor(v)]
         if prepared.expected is not None:

@@ -25,6 +25,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
+import torch
+
 from stepwell.lowering import lower
 from stepwell.model_zoo.catalogue.models import find
 from stepwell.model_zoo.catalogue.vision import imported
@@ -220,8 +222,6 @@ def watch(fork: Fork, seconds: float) -> None:
 
 def preload() -> None:
     """Import everything and lower one model, so that no fork has to warm up."""
-    import torch
-
     torch.set_num_threads(1)
     for name in PRELOADED:
         importlib.import_module(name)

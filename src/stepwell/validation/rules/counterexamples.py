@@ -10,7 +10,7 @@ from itertools import islice, product
 from types import MappingProxyType
 from typing import Any, Literal
 
-from xdsl.dialects.builtin import TensorType
+from xdsl.dialects.builtin import FunctionType, TensorType
 from xdsl.dialects.func import ReturnOp
 from xdsl.ir import Attribute, Operation, SSAValue
 
@@ -408,8 +408,6 @@ def _example(
 
 def _text_of(program: Program, values: list[SSAValue]) -> str:
     """Return the text of the method that returns some values."""
-    from xdsl.dialects.builtin import FunctionType
-
     method = program.method()
     block = method.body.block
     last = block.last_op
