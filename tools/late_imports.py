@@ -20,10 +20,10 @@ LATE = {
     ("stepwell", "stepwell.ir.platform.process_settings"): "6 ms of 155 for `import stepwell`",
     ("stepwell.__main__", "stepwell.cli.main"): "29 ms; Ctrl-C is handled before any other import",
     ("stepwell.cli.commands.show", "stepwell.inspection.viewer.differences"): (
-        "484 ms, with the kernels of engines; only `--difference` needs it"
+        "534 ms, with the kernels of engines; only `--difference` needs it"
     ),
     ("stepwell.cli.commands.show", "stepwell.loaders.artifacts"): (
-        "200 ms, with all targets; only `--profile` and `--difference` need it"
+        "461 ms, with all targets; only `--profile` and `--difference` need it"
     ),
     ("stepwell.cli.commands.sweep", "stepwell.model_zoo.sweep.report"): f"2136 ms, {TORCH}; {ZOO}",
     (
@@ -35,10 +35,10 @@ LATE = {
         "stepwell.dialects.aten.registry",
     ): "143 ms; a dialect of no use otherwise",
     ("stepwell.cli.terminal.sources", "stepwell.loaders.artifacts"): (
-        "200 ms, with all targets; most models are no artifacts"
+        "498 ms, with all targets; most models are no artifacts"
     ),
     ("stepwell.cli.terminal.sources", "stepwell.validation.samples"): (
-        "350 ms, with `check`; only `run` and bundled programs need inputs"
+        "629 ms, with `check`; only `run` and bundled programs need inputs"
     ),
     ("stepwell.dialects", "stepwell.dialects.linalg_named"): "7 ms; few texts have these operators",
     ("stepwell.dialects", "stepwell.dialects.torch_mlir"): "12 ms; few texts have these operators",
