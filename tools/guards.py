@@ -43,6 +43,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from threading import Lock
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -262,9 +263,11 @@ class Trial:
                 order.remove(witness)
             self.tried += 1
             if self.tried % 20 == 0:
-                self.keep()
+                with saving:  # `ast.parse` is not for several threads at once.
+                    self.keep()
                 print(f"{self.tried} tried", file=sys.stderr, flush=True)
 
+        saving = Lock()
         with ThreadPoolExecutor(self.workers) as pool:
             list(pool.map(attempt, self.wanted))
         return True
