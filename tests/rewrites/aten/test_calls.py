@@ -36,7 +36,7 @@ def test_an_operator_becomes_what_pytorch_computes_it_as(
 test_take_composites_apart = cases(DecomposeComposites)("""
 what stays whole keeps its reason -> unchanged
     %y = aten.exp.default(%x: f32[3, 4])
-rows of run time -> refused: known only at run time
+rows known only at run time -> refused: known only at run time
     %y = aten.mse_loss.default(%x: f32[s0, 4], %x)
 another namespace -> unchanged
     %y = stepwell_mx.quantize_dequantize.default(%x: f32[3, 32], "fp4e2m1")

@@ -266,10 +266,6 @@ addcdiv is a quotient and a sum -> aten.div.Tensor, aten.add.Tensor
     %y = aten.addcdiv.default(%x: f32[2, 3], %z: f32[2, 3], %w: f32[3])
 split-scaled-addcmul: a factor known only at run time -> refused: known only at run time
     %y = aten.addcmul.default(%x: f32[2, 3], %x, %x, value=%n: int<n>)
-""")
-
-
-test_sums_together = cases(RULES)("""
 a factor becomes a product and one is dropped -> aten.add.Tensor; omits alpha
     %y = aten.add.Tensor(%x: f32[2, 3], %z: f32[2, 3], alpha=1)
 a factor becomes a product and one is dropped -> aten.sub.Tensor; omits alpha

@@ -71,7 +71,7 @@ a fill of a number known only at run time -> refused: run time
 """)
 
 
-test_fold_constants_together = cases(FoldConstants(largest=1000))("""
+test_fold_constants_ = cases(FoldConstants(largest=1000))("""
 a constant that would grow too large -> refused: bytes more
     %e = aten.repeat.default(%w: weight f32[2, 3], [64, 64]); %y = aten.sum.default(%e)
 """)
@@ -120,7 +120,7 @@ a truth value -> refused: promotes
     %y = aten.floor_divide.default(%x: i64[2, 3], %n)
 a number that sizes something -> unchanged
     %n = sym.constant 2 : i64 : !stepwell.int<"2">; %y = aten.full.default([%n, 3], 1.0)
-a number read beside several dtypes -> refused: several dtypes
+a number read next to several dtypes -> refused: several dtypes
     %n = sym.constant 2 : i64 : !stepwell.int<"2">; %y = aten.floor_divide.default(%x: f32[2], %n)
     %w = aten.floor_divide.default(%z: i64[2], %n); %s = aten.add.Tensor(%y, %w)
 """)

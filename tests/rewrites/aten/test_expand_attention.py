@@ -43,9 +43,21 @@ expand-attention: groups of any length -> refused: queries
 expand-attention: a scale of any head size -> refused: head size
     %s = sym.constant 5.000000e-01 : f64 : !stepwell.float<"0.5">
     %y = aten.scaled_dot_product_attention.default(%q: f32[1, 2, 4, n], %k: f32[1, 2, 4, n], %k)
-expand-attention: a scale of run time -> refused: run time
+expand-attention: a scale computed at run time -> refused: run time
     %s = sym.constant 5.000000e-01 : f64 : !stepwell.float<"0.5">
     %y = aten.scaled_dot_product_attention.default(%q: f32[1, 2, 4, 8], %k: f32[1, 2, 4, 8], %k, scale=%s)
+expand-attention-of-any-length: lengths that are numbers -> unchanged
+    %y = aten.scaled_dot_product_attention.default(%q: f32[1, 2, 4, 8], %k: f32[1, 2, 4, 8], %k)
+expand-attention-of-any-length: attention stays whole with -> refused: eval mode
+    %y = aten.scaled_dot_product_attention.default(%q: f32[1, 4, n, 8], %k: f32[1, 4, n, 8], %k, none, 1.0)
+expand-attention-of-any-length: any number of heads -> refused: number of heads
+    %y = aten.scaled_dot_product_attention.default(%q: f32[1, h, n, 8], %k: f32[1, h, n, 8], %k, enable_gqa=true)
+expand-attention-of-any-length: heads that share keys in any batch -> refused: batch is
+    %y = aten.scaled_dot_product_attention.default(%q: f32[b, 4, n, 8], %k: f32[b, 2, n, 8], %k, enable_gqa=true)
+expand-attention-of-any-length: a scale of any head size -> refused: head size
+    %y = aten.scaled_dot_product_attention.default(%q: f32[1, 4, n, d], %k: f32[1, 4, n, d], %k)
+expand-attention-of-any-length: matrices without heads -> refused: stacks of heads
+    %y = aten.scaled_dot_product_attention.default(%q: f32[n, 8], %k: f32[n, 8], %k)
 """)
 
 
@@ -81,22 +93,6 @@ def test_scores_are_seen_head_by_head_where_the_mask_is(name: str, apply: Any, m
     ops = done.ops()
     assert done.count == (name != "an argument")
     assert "aten.view.default" in ops[ops.index("aten.matmul.default") : -2] if done.count else True
-
-
-test_expand_attention_of_any_length = cases(attention)("""
-expand-attention-of-any-length: lengths that are numbers -> unchanged
-    %y = aten.scaled_dot_product_attention.default(%q: f32[1, 2, 4, 8], %k: f32[1, 2, 4, 8], %k)
-expand-attention-of-any-length: attention stays whole with -> refused: eval mode
-    %y = aten.scaled_dot_product_attention.default(%q: f32[1, 4, n, 8], %k: f32[1, 4, n, 8], %k, none, 1.0)
-expand-attention-of-any-length: any number of heads -> refused: number of heads
-    %y = aten.scaled_dot_product_attention.default(%q: f32[1, h, n, 8], %k: f32[1, h, n, 8], %k, enable_gqa=true)
-expand-attention-of-any-length: heads that share keys in any batch -> refused: batch is
-    %y = aten.scaled_dot_product_attention.default(%q: f32[b, 4, n, 8], %k: f32[b, 2, n, 8], %k, enable_gqa=true)
-expand-attention-of-any-length: a scale of any head size -> refused: head size
-    %y = aten.scaled_dot_product_attention.default(%q: f32[1, 4, n, d], %k: f32[1, 4, n, d], %k)
-expand-attention-of-any-length: matrices without heads -> refused: stacks of heads
-    %y = aten.scaled_dot_product_attention.default(%q: f32[n, 8], %k: f32[n, 8], %k)
-""")
 
 
 class Attention(nn.Module):

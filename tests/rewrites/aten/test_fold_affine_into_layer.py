@@ -49,7 +49,7 @@ a weight computed at run time takes no scale -> refused: weight is computed at r
 a bias computed at run time takes no shift -> refused: bias is computed at run time
     %t = aten.add.Tensor(%x: f32[2, 4], %b: weight f32[4])
     %y = aten.linear.default(%t, %w: weight f32[3, 4], %c: f32[3])
-beside a bias computed at run time a scale goes -> aten.linear.default
+next to a bias computed at run time a scale goes -> aten.linear.default
     %s = aten.mul.Tensor(%x: f32[2, 4], %g: weight f32[4])
     %y = aten.linear.default(%s, %w: weight f32[3, 4], %c: f32[3])
 a layer without output features takes no shift -> refused: vector
@@ -58,6 +58,11 @@ a layer without output features takes no shift -> refused: vector
 a table that an embedding reads too takes no scale -> refused: kept twice
     %x = aten.embedding.default(%w: weight f32[3, 4], %i: i64[2])
     %s = aten.mul.Tensor(%x, %g: weight f32[4]); %y = aten.linear.default(%s, %w)
+a scale read elsewhere stays and the shift goes -> 1 aten.mul.Tensor; applied once; omits #scale_columns
+    %s = aten.mul.Tensor(%x: f32[2, 4], %g: weight f32[4])
+    %t = aten.add.Tensor(%s, %b: weight f32[4]); %z = aten.neg.default(%s)
+    %l = aten.linear.default(%t, %w: weight f32[3, 4]); %m = aten.linear.default(%z, %w)
+    %y = aten.add.Tensor(%l, %m)
 """)
 
 
@@ -73,12 +78,3 @@ def test_three_layers_that_read_one_normalized_value_each_take_the_whole_of_it(
     done = apply(text, FoldAffineIntoLayer())
     assert done.count == 1 and not done.reasons
     assert "aten.mul.Tensor" not in done.ops()
-
-
-test_fold_affine_into_layer_together = cases(FoldAffineIntoLayer)("""
-a scale read elsewhere stays and the shift goes -> 1 aten.mul.Tensor; applied once; omits #scale_columns
-    %s = aten.mul.Tensor(%x: f32[2, 4], %g: weight f32[4])
-    %t = aten.add.Tensor(%s, %b: weight f32[4]); %z = aten.neg.default(%s)
-    %l = aten.linear.default(%t, %w: weight f32[3, 4]); %m = aten.linear.default(%z, %w)
-    %y = aten.add.Tensor(%l, %m)
-""")

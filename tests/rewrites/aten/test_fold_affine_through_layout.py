@@ -65,10 +65,6 @@ channels that a permute moves keep their constants -> aten.permute.default, aten
 a layer without output features takes nothing -> refused: vector
     %s = aten.mul.Tensor(%x: f32[2, 4, 4], %g: weight f32[4])
     %p = aten.permute.default(%s, [1, 0, 2]); %y = aten.linear.default(%p, %w: weight f32[4])
-""")
-
-
-test_fold_affine_through_layout_together = cases(FoldAffineIntoLayer)("""
 a product read without the shift stays and the shift goes -> 1 aten.mul.Tensor; applied once; omits #scale_columns
     %s = aten.mul.Tensor(%x: f32[2, 4, 4], %g: weight f32[4])
     %t = aten.add.Tensor(%s, %b: weight f32[4]); %p = aten.permute.default(%t, [1, 0, 2])

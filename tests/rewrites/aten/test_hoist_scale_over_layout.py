@@ -22,7 +22,7 @@ a factor that promotes -> unchanged
     %v = aten.permute.default(%x: i64[2, 3], [1, 0]); %y = aten.mul.Scalar(%v, 0.5)
 a factor known only at run time -> unchanged
     %p = aten.view.default(%x: f32[2, 3], [2, 3]); %y = aten.mul.Scalar(%p, %n: int<n>)
-a factor stays behind what changes elements -> unchanged
+a factor stays after what changes elements -> unchanged
     %r = aten.relu.default(%x: f32[2, 3]); %y = aten.mul.Scalar(%r, -0.5)
 a factor goes over whatever permutes -> aten.mul.Scalar, aten.t.default
     %p = aten.t.default(%x: f32[2, 3]); %y = aten.mul.Scalar(%p, 0.5)

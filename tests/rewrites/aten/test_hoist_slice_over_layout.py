@@ -21,7 +21,7 @@ def sliced(how: str, given: str, made: str) -> str:
 test_hoist_slice_over_layout = cases(hoist_slice_over_layout)("""
 the leading part of an axis is cut before the view -> aten.slice.Tensor, aten.view.default
     %v = aten.view.default(%x: f32[4, 6], [4, 2, 3]); %y = aten.slice.Tensor(%v, 1, 1, 2)
-an axis without elements behind it has no leading part -> refused: leading
+an axis without elements after it has no leading part -> refused: leading
     %v = aten.view.default(%x: f32[4, 0], [4, 0, 1]); %y = aten.slice.Tensor(%v, 0, 0, 2)
 a slice of a symbolic axis -> unchanged
     %v = aten.permute.default(%x: f32[n, 6], [1, 0]); %y = aten.slice.Tensor(%v, 1, 0, 2)

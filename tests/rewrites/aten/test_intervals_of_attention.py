@@ -60,7 +60,7 @@ WIDER = ("columns sum to 1", "columns are rows of a softmax")
 
 
 @pytest.mark.parametrize("form", [*PROVED, *ALIEN, *WIDER])
-def test_what_attention_gives(form: str) -> None:
+def test_attention_stays_within_its_values(form: str) -> None:
     inputs = IDS, X, KEEP, TERM
     program = stepwell.from_exported_program(torch.export.export(Attends(form), inputs))
     returned = program.method().body.block.last_op

@@ -47,7 +47,7 @@ test_keep_axes_apart = cases(KeepAxesApart, AttendFromImage)("""
 keep-axes-apart: along the places -> unchanged
     %r = aten.view.default(%x: f32[1, h, w, 4], [1, -1, 4])
     %z = aten._softmax.default(%r, 1, false); %y = aten.neg.default(%z)
-keep-axes-apart: beside other rows -> unchanged
+keep-axes-apart: next to other rows -> unchanged
     %r = aten.view.default(%x: f32[1, h, w, 4], [1, -1, 4])
     %z = aten._softmax.default(%r, 1, false); %u = aten.add.Tensor(%r, %z)
     %y = aten.neg.default(%u)
@@ -63,7 +63,7 @@ attend-from-image: a mask of places -> refused: a mask selects
 """)
 
 
-test_keep_axes_apart_together = cases(AttendFromImage)("""
+test_attend_from_image = cases(AttendFromImage)("""
 one head needs no slices -> applied once; omits aten.slice
     %q = aten.view.default(%x: f32[1, h, w, 4], [1, 1, -1, 4])
     %y = aten.scaled_dot_product_attention.default(%q, %k: f32[1, 1, n, 4], %k)

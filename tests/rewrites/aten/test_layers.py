@@ -92,7 +92,7 @@ fold-affine-into-layer: two convolutions take the same shift -> aten.convolution
     %k = aten.convolution.default(%a, %w: weight f32[6, 4, 1, 1], none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1)
     %l = aten.convolution.default(%a, %w, none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1)
     %y = aten.mul.Tensor(%k, %l)
-fold-affine-into-layer: a factor that is read beside the sum stays -> aten.mul.Tensor, aten.convolution.default, aten.cat.default
+fold-affine-into-layer: a factor that is read next to the sum stays -> aten.mul.Tensor, aten.convolution.default, aten.cat.default
     %s = aten.mul.Tensor(%x: f32[1, 4, 5, 5], %g: weight f32[4, 1, 1])
     %a = aten.add.Tensor(%s, %b: weight f32[4, 1, 1])
     %k = aten.convolution.default(%a, %w: weight f32[6, 4, 1, 1], none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1)
@@ -128,7 +128,7 @@ fold-affine-into-layer: what is no constant of channels -> unchanged
 fold-affine-into-layer: a constant that widens what it scales -> unchanged
     %s = aten.mul.Tensor(%x: f32[1, 1, 5, 5], %g: weight f32[4, 1, 1])
     %y = aten.convolution.default(%s, %w: weight f32[6, 4, 1, 1], none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1)
-fold-scale-into-layer: a constant behind goes in -> aten.convolution.default
+fold-scale-into-layer: a constant after goes in -> aten.convolution.default
     - %k = aten.convolution.default(%x: f32[1, 4, 5, 5], %w: weight f32[6, 4, 1, 1], none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1)
       %y = aten.mul.Tensor(%k, %d: weight f32[6, 1, 1])
     - %k = aten.convolution.default(%x: f32[1, 4, 5, 5], %w: weight f32[6, 4, 1, 1], %c: weight f32[6], [1, 1], [0, 0], [1, 1], false, [0, 0], 1)
@@ -137,7 +137,7 @@ fold-scale-into-layer: a constant behind goes in -> aten.convolution.default
       %y = aten.mul.Scalar(%k, 0.5)
     - %k = aten.convolution.default(%x: f32[1, 4, 5, 5], %w: weight f32[6, 4, 1, 1], %c: weight f32[6], [1, 1], [0, 0], [1, 1], false, [0, 0], 1)
       %y = aten.mul.Scalar(%k, 0.5)
-fold-bias-into-layer: a constant behind goes in -> aten.convolution.default
+fold-bias-into-layer: a constant after goes in -> aten.convolution.default
     - %k = aten.convolution.default(%x: f32[1, 4, 5, 5], %w: weight f32[6, 4, 1, 1], none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1)
       %y = aten.add.Tensor(%d: weight f32[6, 1, 1], %k)
     - %k = aten.convolution.default(%x: f32[1, 4, 5, 5], %w: weight f32[6, 4, 1, 1], %c: weight f32[6], [1, 1], [0, 0], [1, 1], false, [0, 0], 1)
@@ -149,24 +149,24 @@ fold-bias-into-layer: a constant behind goes in -> aten.convolution.default
 fold-scale-into-layer: a convolution that is read without the constant -> refused: without the factor
     %k = aten.convolution.default(%x: f32[1, 4, 5, 5], %w: weight f32[6, 4, 1, 1], none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1)
     %s = aten.mul.Tensor(%k, %d: weight f32[6, 1, 1]); %y = aten.add.Tensor(%k, %s)
-fold-scale-into-layer: weights known only at run time take nothing behind -> refused: weight is computed
+fold-scale-into-layer: weights known only at run time take nothing after -> refused: weight is computed
     %k = aten.convolution.default(%x: f32[1, 4, 5, 5], %w: f32[6, 4, 1, 1], %c: weight f32[6], [1, 1], [0, 0], [1, 1], false, [0, 0], 1)
     %y = aten.mul.Tensor(%k, %d: weight f32[6, 1, 1])
-fold-scale-into-layer: weights known only at run time take nothing behind -> refused: bias is computed
+fold-scale-into-layer: weights known only at run time take nothing after -> refused: bias is computed
     %k = aten.convolution.default(%x: f32[1, 4, 5, 5], %w: weight f32[6, 4, 1, 1], %c: f32[6], [1, 1], [0, 0], [1, 1], false, [0, 0], 1)
     %y = aten.mul.Tensor(%k, %d: weight f32[6, 1, 1])
-fold-scale-into-layer: a transposed convolution keeps what stands behind -> refused: transposed
+fold-scale-into-layer: a transposed convolution keeps what stands after -> refused: transposed
     %k = aten.convolution.default(%x: f32[1, 4, 5, 5], %w: weight f32[4, 4, 1, 1], none, [1, 1], [0, 0], [1, 1], true, [0, 0], 1)
     %y = aten.mul.Tensor(%k, %g: weight f32[4, 1, 1])
-fold-bias-into-layer: other products and sums behind -> unchanged
+fold-bias-into-layer: other products and sums after -> unchanged
     %k = aten.convolution.default(%x: f32[1, 4, 5, 5], %w: weight f32[6, 4, 1, 1], none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1)
     %y = aten.add.Tensor(%k, %d: weight f32[6, 1, 1], alpha=2)
-fold-scale-into-layer: other products and sums behind -> unchanged
+fold-scale-into-layer: other products and sums after -> unchanged
     - %k = aten.convolution.default(%x: f32[1, 4, 5, 5], %w: weight f32[6, 4, 1, 1], none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1)
       %y = aten.mul.Tensor(%k, %r: weight f32[5, 5])
     - %k = aten.convolution.default(%x: f32[1, 4, 5, 5], %w: weight f32[6, 4, 1, 1], none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1)
       %y = aten.mul.Tensor(%k, %k)
-fold-scale-into-layer: a constant behind another op -> unchanged
+fold-scale-into-layer: a constant after another op -> unchanged
     %k = aten.neg.default(%x: f32[1, 4, 5, 5]); %y = aten.mul.Scalar(%k, 3)
 fold-scale-into-layer: a convolution of integers -> unchanged
     %k = aten.convolution.default(%x: i64[1, 4, 5, 5], %w: weight i64[6, 4, 1, 1], none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1)

@@ -45,6 +45,14 @@ average-by-convolution: windows of other cells -> refused: pads a window of 16 c
     %y = aten.avg_pool2d.default(%x: f32[1, 2, 8, 8], [4, 4], [4, 4])
 average-by-convolution: averages of doubles -> refused: float32 or float16
     %y = aten.avg_pool2d.default(%x: f64[1, 2, 8, 8], [3, 3], [1, 1], [1, 1])
+adaptive-pool-to-pool: windows of several lengths -> refused: several lengths
+    %y = aten.adaptive_avg_pool2d.default(%x: f32[1, 1, 5, 5], [2, 2])
+adaptive-pool-to-pool: indices that are used keep the op -> refused: indices
+    %a, %y = aten.adaptive_max_pool2d.default(%x: f32[1, 1, 4, 4], [2, 2]); return %y
+adaptive-pool-to-pool: one axis to several elements -> refused: 1 axes
+    %y = aten.adaptive_avg_pool1d.default(%x: f32[1, 1, 4], [2])
+adaptive-pool-to-pool: a pool to nothing has no windows -> refused: empty
+    %y = aten.adaptive_avg_pool2d.default(%x: f32[1, 3, 8, 8], [0, 2])
 """)
 
 
@@ -57,18 +65,6 @@ def test_an_uneven_average_is_means_of_slices(given: int, size: int):
     assert (lowered.report.delegates, dict(lowered.report.outside)) == (1, {})
     wanted = pool(x.relu())
     torch.testing.assert_close(lowered.run(x)[0], wanted, equal_nan=True)
-
-
-test_adaptive_pool_to_pool = cases(pools)("""
-adaptive-pool-to-pool: windows of several lengths -> refused: several lengths
-    %y = aten.adaptive_avg_pool2d.default(%x: f32[1, 1, 5, 5], [2, 2])
-adaptive-pool-to-pool: indices that are used keep the op -> refused: indices
-    %a, %y = aten.adaptive_max_pool2d.default(%x: f32[1, 1, 4, 4], [2, 2]); return %y
-adaptive-pool-to-pool: one axis to several elements -> refused: 1 axes
-    %y = aten.adaptive_avg_pool1d.default(%x: f32[1, 1, 4], [2])
-adaptive-pool-to-pool: a pool to nothing has no windows -> refused: empty
-    %y = aten.adaptive_avg_pool2d.default(%x: f32[1, 3, 8, 8], [0, 2])
-""")
 
 
 @pytest.mark.parametrize("side", ["before", "after"])

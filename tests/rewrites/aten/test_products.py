@@ -33,7 +33,7 @@ matmul-to-linear: a product with a computed matrix -> unchanged
     %y = aten.mm.default(%x: f32[2, 3], %w: f32[3, 4])
 matmul-to-linear: factors -> refused: alpha or beta
     %y = aten.addmm.default(%b: f32[4], %x: f32[2, 3], %w: weight f32[3, 4], beta=2)
-matmul-to-linear: a residual in addmm is added behind -> aten.linear.default, aten.add.Tensor
+matmul-to-linear: a residual in addmm is added after -> aten.linear.default, aten.add.Tensor
     %y = aten.addmm.default(%b: f32[2, 4], %x: f32[2, 3], %w: weight f32[3, 4])
 matmul-to-linear: a batch times a weight is one linear -> aten.linear.default
     %y = aten.matmul.default(%x: f32[5, 2, 3], %w: weight f32[3, 4])
@@ -49,10 +49,6 @@ normalize-reduction: a dtype casts the operand first -> aten._to_copy.default, a
     %y = aten.mean.dim(%x: f32[2, 3], [0], true, dtype=f64)
 normalize-reduction: a number has no axes to reduce -> unchanged
     %y = aten.sum.default(%x: f32[])
-""")
-
-
-test_einsum_to_bmm = cases(products)("""
 einsum-to-bmm: a diagonal -> refused: diagonal
     %y = aten.einsum.default("ii,ij->ij", [%x: f32[3, 3], %z: f32[3, 2]])
 einsum-to-bmm: three tensors -> refused: 3 tensors
@@ -65,7 +61,7 @@ einsum-to-bmm: two dtypes -> refused: several dtypes
     %y = aten.einsum.default("ij,k->ijk", [%x: f32[3, 4], %z: f64[2]])
 einsum-to-bmm: an axis of 1 -> refused: broadcast
     %y = aten.einsum.default("ij,ij->ij", [%x: f32[3, 4], %z: f32[1, 4]])
-einsum-to-bmm: open sizes and no sum -> refused: nothing is summed
+einsum-to-bmm: dynamic sizes and no sum -> refused: nothing is summed
     %y = aten.einsum.default("ij,ij->ij", [%x: f32[n, 4], %z: f32[n, 4]])
 """)
 

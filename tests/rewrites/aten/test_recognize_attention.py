@@ -4,7 +4,7 @@ from rewrite_cases import cases
 
 from stepwell.translate.rewrites.attention.recognize_attention import RecognizeAttention
 
-test_recognize_attention_together = cases(RecognizeAttention)("""
+test_recognize_attention = cases(RecognizeAttention)("""
 a scale on the scores becomes the scale -> applied once; writes scale=0.5
     %scores = aten.matmul.default(%q: f32[1, 2, 4, 8], %k: f32[1, 2, 8, 4])
     %a = aten.mul.Scalar(%scores, 0.5); %w = aten._softmax.default(%a, -1, false)
@@ -15,10 +15,6 @@ a mask is added where its heads stand -> applied once; writes tensor<2x3x4x8xf32
     %a = aten.view.default(%p, [2, 3, 4, 4]); %b = aten.add.Tensor(%a, %m: buffer f32[2, 1, 4, 4])
     %c = aten.view.default(%b, [6, 4, 4]); %w = aten._softmax.default(%c, -1, false)
     %o = aten.bmm.default(%w, %v: f32[6, 4, 8])
-""")
-
-
-test_recognize_attention = cases(RecognizeAttention)("""
 a softmax over another axis is no attention -> unchanged
     %scores = aten.matmul.default(%q: f32[1, 2, 4, 8], %k: f32[1, 2, 8, 4])
     %w = aten._softmax.default(%scores, -2, false)
@@ -45,17 +41,17 @@ positions that depend on the queries are a mask -> aten.matmul.default, aten.neg
     %p = aten.matmul.default(%q, %r: weight f32[8, 4]); %n = aten.neg.default(%p)
     %a = aten.add.Tensor(%scores, %n); %w = aten._softmax.default(%a, -1, false)
     %o = aten.matmul.default(%w, %v: f32[1, 2, 4, 8])
-a constant mask beside bounded numbers decides which rows are open -> applied once
+a constant mask next to bounded numbers decides which rows are open -> applied once
     %scores = aten.matmul.default(%q: f32[1, 2, 4, 8], %k: f32[1, 2, 8, 4])
     %p = aten.tanh.default(%m: f32[1, 2, 4, 4])
     %n = aten.add.Tensor(%p, %c: constant "c#causal" f32[4, 4]); %a = aten.add.Tensor(%scores, %n)
     %w = aten._softmax.default(%a, -1, false); %o = aten.matmul.default(%w, %v: f32[1, 2, 4, 8])
-a constant mask beside bounded numbers decides which rows are open -> refused: only at run time
+a constant mask next to bounded numbers decides which rows are open -> refused: only at run time
     %scores = aten.matmul.default(%q: f32[1, 2, 4, 8], %k: f32[1, 2, 8, 4])
     %p = aten.exp.default(%m: f32[1, 2, 4, 4])
     %n = aten.add.Tensor(%p, %c: constant "c#causal" f32[4, 4]); %a = aten.add.Tensor(%scores, %n)
     %w = aten._softmax.default(%a, -1, false); %o = aten.matmul.default(%w, %v: f32[1, 2, 4, 8])
-a number of run time is no mask -> refused: no mask
+a number known only at run time is no mask -> refused: no mask
     %scores = aten.matmul.default(%q: f32[1, 2, 4, 8], %k: f32[1, 2, 8, 4])
     %n = aten.sym_size.int(%q, 0); %a = aten.add.Tensor(%scores, %n)
     %w = aten._softmax.default(%a, -1, false); %o = aten.matmul.default(%w, %v: f32[1, 2, 4, 8])
@@ -93,10 +89,6 @@ on the scores -> refused: adds a third
 with the weights -> unchanged
     %s = aten.bmm.default(%x: f32[2, 4, 4], %x); %w = aten._softmax.default(%s, 2, false)
     %y = aten.baddbmm.default(%w, %x, %x)
-""")
-
-
-test_recognize_attention_in_pairs = cases(RecognizeAttention)("""
 other arithmetic on the scores is no attention -> unchanged
     - %scores = aten.matmul.default(%q: f32[1, 2, 4, 8], %k: f32[1, 2, 8, 4])
       %a = aten.relu.default(%scores); %w = aten._softmax.default(%a, -1, false)

@@ -86,10 +86,6 @@ a view that cuts columns may empty one -> refused: moves the axis
     %f = aten.logical_not.default(%e); %g = aten.any.dim(%f, 1, true)
     %h = aten.logical_not.default(%g); %z = aten.full_like.default(%p, 0)
     %y = aten.where.self(%h, %z, %p)
-""")
-
-
-test_remove_safe_softmax_guard_together = cases(remove_safe_softmax_guard)("""
 no softmax -> unchanged
     %s = aten.bmm.default(%q: f32[3, 3, 4], %k: f32[3, 4, 3]); %p = aten.neg.default(%s)
     %e = aten.eq.Scalar(%s, -inf); %f = aten.logical_not.default(%e)

@@ -4,17 +4,13 @@ from rewrite_cases import cases
 
 from stepwell.translate.rewrites.attention.share_repeated_heads import ShareRepeatedHeads
 
-test_share_repeated_heads_together = cases(ShareRepeatedHeads)("""
+test_share_repeated_heads = cases(ShareRepeatedHeads)("""
 repeated heads are shared and the rest of the call stays -> aten.scaled_dot_product_attention.default; writes enable_gqa=true; writes scale=0.5
     %k0 = aten.view.default(%a: f32[2, 2, 5, 8], [2, 2, 1, 5, 8])
     %k1 = aten.expand.default(%k0, [2, 2, 3, 5, 8]); %k = aten.view.default(%k1, [2, 6, 5, 8])
     %v0 = aten.view.default(%b: f32[2, 2, 5, 8], [2, 2, 1, 5, 8])
     %v1 = aten.expand.default(%v0, [2, 2, 3, 5, 8]); %v = aten.view.default(%v1, [2, 6, 5, 8])
     %y = aten.scaled_dot_product_attention.default(%q: f32[2, 6, 3, 8], %k, %v, %m: buffer "m#causal" f32[3, 5], scale=0.5)
-""")
-
-
-test_share_repeated_heads = cases(ShareRepeatedHeads)("""
 one head for all is an expand alone -> aten.scaled_dot_product_attention.default
     %k = aten.expand.default(%a: f32[2, 1, 5, 8], [2, 6, 5, 8])
     %v = aten.expand.default(%b: f32[2, 1, 5, 8], [2, 6, 5, 8])

@@ -32,10 +32,6 @@ a size asked of an input -> unchanged
 a size that is no share of an input's -> unchanged
     %z = aten.slice.Tensor(%x: f32[s, 4], 0, 1, 9223372036854775807, 1)
     %n = aten.sym_size.int(%z, 0); %y = aten.add.Tensor(%x, %n)
-""")
-
-
-test_ask_inputs_for_sizes_together = cases(AskInputsForSizes)("""
 a multiple of an inputs size is computed from it -> applied once; writes sym.mul [#aten.dyn, 2; omits aten.cat
     %z = aten.cat.default([%x: f32[s, 4], %x], 0); %n = aten.sym_size.int(%z, 0)
     %y = aten.add.Tensor(%x, %n)

@@ -26,7 +26,7 @@ crop-to-slice: an axis of which nothing is left is filled -> aten.full.default
     - %y = aten.constant_pad_nd.default(%x: f32[2, 5], [-5, 2], 1.5)
     - %y = aten.constant_pad_nd.default(%x: f32[2, 5], [-3, -2], 1.5)
     - %y = aten.constant_pad_nd.default(%x: f32[2, 5], [1, -5], 1.5)
-crop-to-slice: a fixed axis beside a symbolic one is cropped -> aten.slice.Tensor
+crop-to-slice: a fixed axis next to a symbolic one is cropped -> aten.slice.Tensor
     %y = aten.constant_pad_nd.default(%x: f32[s0, 5], [-1, 0], 0) -> f32[s0, 4]
 crop-to-slice: a symbolic axis -> refused: symbolic
     %y = aten.constant_pad_nd.default(%x: f32[s0, 5], [0, 0, -1, 1], 0) -> f32[s0, 5]
@@ -36,7 +36,7 @@ index-to-slices: scattered indices stay a gather -> refused: form 6 runs
     %y = aten.index_select.default(%x: f32[6], 0, %i: constant "i#zeros" i64[6])
 index-to-slices: indices known at run time -> unchanged
     %y = aten.index_select.default(%x: f32[6], 0, %i: i64[2])
-index-to-slices: an index behind a whole axis is sliced -> aten.slice.Tensor, aten.slice.Tensor, aten.cat.default
+index-to-slices: an index after a whole axis is sliced -> aten.slice.Tensor, aten.slice.Tensor, aten.cat.default
     %y = aten.index.Tensor(%x: f32[2, 6], [none, %i: constant "i#rolled" i64[6]])
 index-to-slices: two indices -> unchanged
     %y = aten.index.Tensor(%x: f32[6, 6], [%i: constant i64[6], %i])
@@ -200,10 +200,6 @@ pad-to-slices: a wide reflection -> refused: that many slices
     %y = aten.pad.default(%x: f32[2, 20], [9, 0], "reflect")
 pad-to-slices: a symbolic size -> refused: the size is dynamic
     %y = aten.pad.default(%x: f32[5, s0], [1, 1], "replicate")
-""")
-
-
-test_stack_to_cat = cases(slices)("""
 stack-to-cat: parts of several dtypes -> refused: several dtypes
     %y = aten.cat.default([%x: f32[3], %z: f16[3]], 0)
 stack-to-cat: a cat in normal form -> unchanged
@@ -240,7 +236,7 @@ def test_a_row_of_any_numbers_is_looked_up_to_the_bit():
     assert torch.equal(found.view(torch.int32), model(ids).view(torch.int32))
 
 
-test_slices_together = cases(StoreRowInTable)("""
+test_store_row_in_table = cases(StoreRowInTable)("""
 an id that the table has no row for -> refused: the table has no row
     - %e = aten.embedding.default(%w: weight f32[4, 4], %i: i64[2, 3]); %m = aten.eq.Scalar(%i, 4)
       %v = aten.view.default(%m, [2, 3, 1]); %y = aten.where.self(%v, %r: weight f32[4], %e)
@@ -251,10 +247,6 @@ what is no row of the table -> refused: no row
       %v = aten.view.default(%m, [2, 3, 1]); %y = aten.where.self(%v, %r: weight f32[1], %e)
     - %e = aten.embedding.default(%w: weight f32[4, 4], %i: i64[2, 3]); %m = aten.eq.Scalar(%i, 2)
       %v = aten.view.default(%m, [2, 3, 1]); %y = aten.where.self(%v, %r: weight f32[3, 4], %e)
-""")
-
-
-test_store_row_in_table = cases(StoreRowInTable)("""
 other ids than those looked up stay -> applied 0 times
     %e = aten.embedding.default(%w: weight f32[4, 4], %i: i64[2, 3])
     %m = aten.eq.Scalar(%j: i64[2, 3], 2); %v = aten.view.default(%m, [2, 3, 1])

@@ -36,9 +36,9 @@ repeat-to-expand: sizes that are not repeated may be symbolic -> applied once
 repeat-to-expand: an axis of symbolic size is not repeated -> refused: symbolic size
     - %y = aten.repeat.default(%x: f32[2, n], [1, 3])
     - %y = aten.repeat_interleave.self_int(%x: f32[2, n], 3, 1)
-repeat-to-expand: beside two open sizes parts stand side by side -> aten.slice.Tensor, aten.slice.Tensor, aten.cat.default
+repeat-to-expand: next to two dynamic sizes parts are adjacent -> aten.slice.Tensor, aten.slice.Tensor, aten.cat.default
     %y = aten.repeat_interleave.self_int(%x: f32[2, h, w], 3, 0)
-repeat-to-expand: beside two open sizes parts stand side by side -> aten.cat.default
+repeat-to-expand: next to two dynamic sizes parts are adjacent -> aten.cat.default
     %y = aten.repeat.default(%x: f32[2, h, w], [3, 1, 1])
 reshape-to-view: a view that is written out -> unchanged
     %y = aten.view.default(%x: f32[2, 3], [3, 2])
@@ -89,9 +89,9 @@ complex-to-pairs: complex numbers that -> refused: of single precision
 complex-to-pairs: rows repeated as often as is known at run time -> refused: repeated as often as is known only at run time
     %n = aten.sym_size.int(%z: f32[s0, 3], 0)
     %y = aten.expand.default(%x: complex<f32>[1, 3], [%n, 3])
-complex-to-pairs: open rows beside one another -> refused: the shape is symbolic
+complex-to-pairs: dynamic rows next to one another -> refused: the shape is symbolic
     %y = aten.cat.default([%x: complex<f32>[s0, 3], %x], 1)
-complex-to-pairs: real rows of run time -> refused: the shape is symbolic
+complex-to-pairs: real rows known only at run time -> refused: the shape is symbolic
     %x: f32[s0, 3]
     %y = aten._to_copy.default(%x, dtype=complex<f32>) : (f32[s0, 3]) -> complex<f32>[s0, 3]
 """)
@@ -123,6 +123,17 @@ as-strided-to-view: a new tensor of one long axis is dense in any format -> aten
 as-strided-to-view: a copy in row major order is read as it lies -> aten.permute.default, aten.contiguous.default, aten.view.default
     %t = aten.permute.default(%x: f32[2, 3], [1, 0]); %a = aten.contiguous.default(%t)
     %y = aten.as_strided.default(%a, [6], [1])
+fold-to-permute: windows that overlap are added up elsewhere -> refused: overlap
+    - %y = aten.col2im.default(%x: f32[1, 8, 6], [3, 4], [2, 2], [1, 1], [0, 0], [1, 1])
+    - %y = aten.col2im.default(%x: f32[1, 8, 12], [4, 6], [2, 2], [1, 1], [1, 1], [2, 2])
+strided-slice-to-view: whole periods need no padding -> aten.view.default, aten.slice.Tensor, aten.view.default
+    %y = aten.slice.Tensor(%x: f32[2, 9], 1, 2, 9, 3)
+strided-slice-to-view: a step of one -> unchanged
+    %y = aten.slice.Tensor(%x: f32[2, 8], 1, 1, 5, 1)
+strided-slice-to-view: an empty slice -> refused: the slice is empty
+    %y = aten.slice.Tensor(%x: f32[2, 8], 1, 5, 5, 2)
+strided-slice-to-view: a symbolic axis -> refused: symbolic
+    %y = aten.slice.Tensor(%x: f32[8, 2*s0], 1, 0, 9223372036854775807, 2)
 """)
 
 
@@ -155,13 +166,6 @@ def test_patches_are_put_together_in_the_delegate(kernel: tuple[int, int]) -> No
     torch.testing.assert_close(lowered.run(x)[0], Patches()(x), rtol=1e-5, atol=1e-6)
 
 
-test_fold_to_permute = cases(views)("""
-fold-to-permute: windows that overlap are added up elsewhere -> refused: overlap
-    - %y = aten.col2im.default(%x: f32[1, 8, 6], [3, 4], [2, 2], [1, 1], [0, 0], [1, 1])
-    - %y = aten.col2im.default(%x: f32[1, 8, 12], [4, 6], [2, 2], [1, 1], [1, 1], [2, 2])
-""")
-
-
 def taken(size: int, start: int, stop: int, step: int, method: Any) -> str:
     count = len(range(size)[start:stop:step])
     return method(
@@ -182,18 +186,6 @@ def test_every_window_takes_what_torch_takes(
     assert done.count == 1
     x = torch.randn(2, size)
     assert torch.equal(done.program.run(x)[0], x[:, bounds[0] : bounds[1] : step])
-
-
-test_strided_slice_to_view = cases(views)("""
-strided-slice-to-view: whole periods need no padding -> aten.view.default, aten.slice.Tensor, aten.view.default
-    %y = aten.slice.Tensor(%x: f32[2, 9], 1, 2, 9, 3)
-strided-slice-to-view: a step of one -> unchanged
-    %y = aten.slice.Tensor(%x: f32[2, 8], 1, 1, 5, 1)
-strided-slice-to-view: an empty slice -> refused: the slice is empty
-    %y = aten.slice.Tensor(%x: f32[2, 8], 1, 5, 5, 2)
-strided-slice-to-view: a symbolic axis -> refused: symbolic
-    %y = aten.slice.Tensor(%x: f32[8, 2*s0], 1, 0, 9223372036854775807, 2)
-""")
 
 
 (RULE,) = merge_views.RULES.named("squeeze-permute")

@@ -104,7 +104,7 @@ CASES: list[tuple[Any, tuple[str, ...], str]] = [
 
 
 @pytest.mark.parametrize("near_miss", CASES)
-def test_what_a_lowering_has_no_form_for_is_left(left: Any, written: Any, near_miss: Any) -> None:
+def test_op_without_form_is_left(left: Any, written: Any, near_miss: Any) -> None:
     rewrite, lines, reason = near_miss
     left(written(*lines), rewrite, reason)
 

@@ -70,7 +70,7 @@ CASES: list[tuple[Any, tuple[str, ...], str]] = [
 
 
 @pytest.mark.parametrize("near_miss", CASES)
-def test_what_differs_in_one_thing_is_left(left: Any, written: Any, near_miss: Any) -> None:
+def test_variant_of_example_is_left(left: Any, written: Any, near_miss: Any) -> None:
     rewrite, lines, reason = near_miss
     left(written(*lines), rewrite, reason)
 
@@ -113,7 +113,7 @@ what is no scale stays in front of attention -> aten.mul.Scalar, aten.permute.de
     %s = aten.mul.Scalar(%q: i32[1, 2, 4, 8], 0.5)
     %c = aten.matmul.default(%s, %k: f32[1, 2, 8, 4]); %w = aten._softmax.default(%c, -1, false)
     %y = aten.matmul.default(%w, %v: f32[1, 2, 4, 8])
-a number of run time -> aten.sym_size.int, aten.mul.Scalar, aten.permute.default, aten.scaled_dot_product_attention.default
+a number known only at run time -> aten.sym_size.int, aten.mul.Scalar, aten.permute.default, aten.scaled_dot_product_attention.default
     %n = aten.sym_size.int(%q: f32[1, 2, 4, 8], 1); %s = aten.mul.Scalar(%q, %n)
     %c = aten.matmul.default(%s, %k: f32[1, 2, 8, 4]); %w = aten._softmax.default(%c, -1, false)
     %y = aten.matmul.default(%w, %v: f32[1, 2, 4, 8])

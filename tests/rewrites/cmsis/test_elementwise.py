@@ -13,7 +13,7 @@ test_elementwise = cases(elementwise, merge_movement, borders)("""
 lower-softmax: another dimension is transposed to be the last -> cmsis.transpose, cmsis.softmax, cmsis.transpose
     %xr = quant.dcast(%x: i8<0.5>[2, 3, 4]); %z = aten.softmax.int(%xr, 1)
     %y = quant.qcast(%z) -> i8<0.00390625:-128>[2, 3, 4]
-lower-softmax: a coarser result is a table behind it -> cmsis.softmax, cmsis.quantized_activation
+lower-softmax: a coarser result is a table after it -> cmsis.softmax, cmsis.quantized_activation
     %xr = quant.dcast(%x: i8<0.5>[2, 8]); %z = aten.softmax.int(%xr, -1)
     %y = quant.qcast(%z) -> i8<0.01:-128>[2, 8]
 lower-softmax: the longest row that cannot overflow lowers -> applied once
@@ -83,7 +83,7 @@ lower-boundary: scales along an axis of a computed value -> refused: scales alon
 """)
 
 
-test_lower_arithmetic_together = cases(elementwise)("""
+test_lower_arithmetic = cases(elementwise)("""
 lower-arithmetic: each is one operator -> cmsis.quantized_add
     - %ar = quant.dcast(%a: i8<0.5>[4]); %br = quant.dcast(%b: i8<0.5:2>[4])
       %z = aten.add.Tensor(%ar, %br); %y = quant.qcast(%z) -> i8<1.0>[4]
@@ -92,10 +92,6 @@ lower-arithmetic: each is one operator -> cmsis.quantized_add
 lower-arithmetic: each is one operator -> cmsis.quantized_mul
     %ar = quant.dcast(%a: i8<0.5>[4]); %br = quant.dcast(%b: i8<0.5:2>[4])
     %z = aten.mul.Tensor(%ar, %br); %y = quant.qcast(%z) -> i8<1.0>[4]
-""")
-
-
-test_lower_arithmetic = cases(elementwise)("""
 lower-arithmetic: a whole alpha folds into a multiplier -> cmsis.quantized_add
     %ar = quant.dcast(%a: i8<0.5>[4]); %br = quant.dcast(%b: i8<0.5:2>[4])
     %z = aten.add.Tensor(%ar, %br, alpha=3); %y = quant.qcast(%z) -> i8<2.0>[4]
@@ -116,7 +112,7 @@ lower-arithmetic: a number as operand is a tables business -> unchanged
 lower-arithmetic: an int16 division is the librarys -> cmsis.quantized_div
     %ar = quant.dcast(%a: i16<0.01>[4]); %br = quant.dcast(%b: i16<0.01>[4])
     %z = aten.div.Tensor(%ar, %br); %y = quant.qcast(%z) -> i16<0.01>[4]
-lower-arithmetic: a clamp behind an int16 division has no table -> refused: the tables that clamp hold int8
+lower-arithmetic: a clamp after an int16 division has no table -> refused: the tables that clamp hold int8
     %ar = quant.dcast(%a: i16<0.01>[4]); %br = quant.dcast(%b: i16<0.01>[4])
     %z = aten.div.Tensor(%ar, %br); %c = aten.relu.default(%z); %y = quant.qcast(%c) -> i16<0.01>[4]
 """)

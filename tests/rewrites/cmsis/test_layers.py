@@ -74,10 +74,6 @@ lower-matmul: a result scale far too fine -> refused: int32
 lower-matmul: a shape known only at run time -> refused: known only at run time
     %ar = quant.dcast(%a: i8<0.5>[s0, 4]); %t = aten.permute.default(%ar, [1, 0])
     %z = aten.mm.default(%ar, %t); %y = quant.qcast(%z) -> i8<4.0>[s0, s0]
-""")
-
-
-test_lower_convolution = cases(layers)("""
 lower-convolution: each spelling is one operator -> quant.scast, aten.view.default, quant.scast, cmsis.transpose, quant.scast, cmsis.quantized_conv2d_nhwc, cmsis.transpose, quant.scast, aten.view.default, quant.scast
     %w = quant.scast(%ws: weight "w" i8[3, 2, 3]) -> i8<0.25>[3, 2, 3]; %wr = quant.dcast(%w)
     %xr = quant.dcast(%x: i8<0.5:3>[1, 2, 6]); %z = aten.conv1d.default(%xr, %wr)
@@ -144,6 +140,20 @@ lower-convolution: a shape known only at run time -> refused: known only at run 
     %w = quant.scast(%ws: weight "w" i8[3, 2, 3, 3]) -> i8<0.25>[3, 2, 3, 3]; %wr = quant.dcast(%w)
     %xr = quant.dcast(%x: i8<0.5>[s0, 2, 4, 4]); %z = aten.conv2d.default(%xr, %wr)
     %y = quant.qcast(%z) -> i8<2.0>[s0, 3, 2, 2]
+lower-transposed-convolution: a line is an image one wide -> contains cmsis.quantized_transpose_conv2d_nhwc
+    %w = quant.scast(%ws: weight "w" i8[2, 3, 3]) -> i8<0.25>[2, 3, 3]; %wr = quant.dcast(%w)
+    %xr = quant.dcast(%x: i8<0.5:3>[1, 2, 5])
+    %z = aten.conv_transpose1d.default(%xr, %wr, none, [2], output_padding=[1])
+    %y = quant.qcast(%z) -> i8<2.0>[1, 3, 12]
+lower-transposed-convolution: an ordinary convolution is anothers business -> unchanged
+    %w = quant.scast(%ws: weight "w" i8[3, 2, 3, 3]) -> i8<0.25>[3, 2, 3, 3]; %wr = quant.dcast(%w)
+    %xr = quant.dcast(%x: i8<0.5:3>[1, 2, 4, 4])
+    %z = aten.convolution.default(%xr, %wr, %b: weight f32[3], [1, 1], [0, 0], [1, 1], false, [0, 0], 1)
+    %y = quant.qcast(%z) -> i8<1.0>[1, 3, 2, 2]
+lower-transposed-convolution: a shape known only at run time -> refused: known ahead of time
+    %w = quant.scast(%ws: weight "w" i8[2, 3, 3, 3]) -> i8<0.25>[2, 3, 3, 3]; %wr = quant.dcast(%w)
+    %xr = quant.dcast(%x: i8<0.5>[s0, 2, 3, 3]); %z = aten.conv_transpose2d.input(%xr, %wr)
+    %y = quant.qcast(%z) -> i8<2.0>[s0, 3, 5, 5]
 """)
 
 
@@ -210,31 +220,13 @@ def up(
     ],
     ids=["per channel", "strided", "cropped", "groups", "dilated", "longer", "longer, cropped"],
 )
-def test_each_is_one_operator(
+def test_transposed_convolution_is_one_operator(
     apply: Any, method: Any, words: Any, rest: str, made: str, scales: str
 ):
     done = apply(
         up(words, method, rest, made=made, scales=scales), step(layers.transposed_convolution)
     )
     assert "cmsis.quantized_transpose_conv2d_nhwc" in done.ops()
-
-
-test_lower_transposed_convolution = cases(layers)("""
-lower-transposed-convolution: a line is an image one wide -> contains cmsis.quantized_transpose_conv2d_nhwc
-    %w = quant.scast(%ws: weight "w" i8[2, 3, 3]) -> i8<0.25>[2, 3, 3]; %wr = quant.dcast(%w)
-    %xr = quant.dcast(%x: i8<0.5:3>[1, 2, 5])
-    %z = aten.conv_transpose1d.default(%xr, %wr, none, [2], output_padding=[1])
-    %y = quant.qcast(%z) -> i8<2.0>[1, 3, 12]
-lower-transposed-convolution: an ordinary convolution is anothers business -> unchanged
-    %w = quant.scast(%ws: weight "w" i8[3, 2, 3, 3]) -> i8<0.25>[3, 2, 3, 3]; %wr = quant.dcast(%w)
-    %xr = quant.dcast(%x: i8<0.5:3>[1, 2, 4, 4])
-    %z = aten.convolution.default(%xr, %wr, %b: weight f32[3], [1, 1], [0, 0], [1, 1], false, [0, 0], 1)
-    %y = quant.qcast(%z) -> i8<1.0>[1, 3, 2, 2]
-lower-transposed-convolution: a shape known only at run time -> refused: known ahead of time
-    %w = quant.scast(%ws: weight "w" i8[2, 3, 3, 3]) -> i8<0.25>[2, 3, 3, 3]; %wr = quant.dcast(%w)
-    %xr = quant.dcast(%x: i8<0.5>[s0, 2, 3, 3]); %z = aten.conv_transpose2d.input(%xr, %wr)
-    %y = quant.qcast(%z) -> i8<2.0>[s0, 3, 5, 5]
-""")
 
 
 @pytest.mark.parametrize(
@@ -247,7 +239,7 @@ lower-transposed-convolution: a shape known only at run time -> refused: known a
     ],
     ids=["wide stride", "input scales", "zero", "no batch"],
 )
-def test_what_the_kernel_has_not_is_refused(
+def test_transposed_convolution_without_kernel_is_refused(
     refused: Any, method: Any, words: Any, changed: Any, reason: str
 ):
     refused(up(words, method, **changed), step(layers.transposed_convolution), reason)

@@ -97,11 +97,11 @@ slice-as-part: a result has bytes of its own -> refused: memory of its own
 """)
 
 test_layout_unrun = cases(slice_as_part, run=False)("""
-slice-as-part: an axis of run time is copied -> refused: known only at run time
+slice-as-part: an axis known only at run time is copied -> refused: known only at run time
     %a = cmsis.minimum(%x: i8<0.5>[s, 4], %x) -> i8<0.5>[s, 4]; %r = quant.scast(%a) -> i8[s, 4]
     %s = aten.slice.Tensor(%r, 0, 0, 2); %p = quant.scast(%s) -> i8<0.5>[2, 4]
     %y = cmsis.minimum(%p, %p) -> i8<0.5>[2, 4]
-slice-as-part: a place of run time is copied -> refused: known only at run time
+slice-as-part: a place known only at run time is copied -> refused: known only at run time
     %n = aten.sym_size.int(%q: f32[2], 0)
     %a = cmsis.minimum(%x: i8<0.5>[1, 4], %x) -> i8<0.5>[1, 4]; %r = quant.scast(%a) -> i8[1, 4]
     %s = aten.slice.Tensor(%r, 1, 0, %n); %p = quant.scast(%s) -> i8<0.5>[1, 2]
@@ -186,7 +186,7 @@ def test_a_size_known_only_at_run_time_is_kept(refused: Any, method: Any):
 
 
 test_lower_movement = cases(LowerPermute, borders)("""
-lower-permute: a permutation behind a view is still of quantized values -> quant.scast, aten.view.default, quant.scast, cmsis.transpose, quant.scast, quant.scast
+lower-permute: a permutation after a view is still of quantized values -> quant.scast, aten.view.default, quant.scast, cmsis.transpose, quant.scast, quant.scast
     %r = quant.scast(%x: i8<0.5>[6]) -> i8[6]; %v = aten.view.default(%r, [2, 3])
     %t = aten.t.default(%v); %y = quant.scast(%t) -> i8<0.5>[3, 2]
 lower-permute: five dimensions -> refused: takes 4 at most
@@ -275,7 +275,7 @@ def test_one_port_is_an_integer_and_the_other_stays_a_float(programs: Any):
         ({"z": "int8"}, (IN, OUT), "there is no input or output 'z'"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_an_integer_says_why(
+def test_port_that_cannot_be_an_integer_is_refused(
     programs: Any, io: Any, lines: tuple[str, ...], reason: str
 ):
     with pytest.raises(stepwell.StepwellError, match=reason):

@@ -66,13 +66,13 @@ lower-pooling: padding that counts is a pad -> cmsis.transpose, cmsis.pad, cmsis
 lower-pooling: a finer average is a depthwise convolution -> cmsis.transpose, quant.scast, cmsis.quantized_depthwise_conv2d_nhwc, cmsis.transpose
     %xr = quant.dcast(%x: i8<0.5:3>[1, 2, 4, 4]); %z = aten.avg_pool2d.default(%xr, [2, 2])
     %y = quant.qcast(%z) -> i8<0.125>[1, 2, 2, 2]
-lower-pooling: what the kernels have not -> refused: finer than its input's
+lower-pooling: what the kernels lack -> refused: finer than its input's
     %xr = quant.dcast(%x: i8<0.5:3>[2, 2, 4, 4]); %z = aten.avg_pool2d.default(%xr, [2, 2])
     %y = quant.qcast(%z) -> i8<0.125>[2, 2, 2, 2]
 lower-pooling: no batch -> refused: batches of images
     %xr = quant.dcast(%x: i8<0.5:3>[2, 4, 4]); %z = aten.avg_pool2d.default(%xr, [2, 2])
     %y = quant.qcast(%z) -> i8<0.5:3>[2, 2, 2]
-lower-pooling: what the kernels have not -> refused: divisor is overridden
+lower-pooling: what the kernels lack -> refused: divisor is overridden
     %xr = quant.dcast(%x: i8<0.5:3>[1, 2, 4, 4])
     %z = aten.avg_pool2d.default(%xr, [2, 2], divisor_override=3)
     %y = quant.qcast(%z) -> i8<0.5:3>[1, 2, 2, 2]
@@ -80,11 +80,11 @@ lower-pooling: counted, ceil -> refused: padding counts
     %xr = quant.dcast(%x: i8<0.5:3>[1, 2, 4, 4])
     %z = aten.avg_pool2d.default(%xr, [3, 3], [2, 2], [1, 1], true)
     %y = quant.qcast(%z) -> i8<0.5:3>[1, 2, 3, 3]
-lower-pooling: what the kernels have not -> refused: dilation
+lower-pooling: what the kernels lack -> refused: dilation
     %xr = quant.dcast(%x: i8<0.5:3>[1, 2, 4, 4])
     %z = aten.max_pool2d.default(%xr, [2, 2], [1, 1], [0, 0], [2, 2])
     %y = quant.qcast(%z) -> i8<0.5:3>[1, 2, 2, 2]
-lower-pooling: what the kernels have not -> refused: equal windows
+lower-pooling: what the kernels lack -> refused: equal windows
     %xr = quant.dcast(%x: i8<0.5:3>[1, 2, 4, 4]); %z = aten.adaptive_avg_pool2d.default(%xr, [3, 3])
     %y = quant.qcast(%z) -> i8<0.5:3>[1, 2, 3, 3]
 lower-pooling: indices that are used -> refused: indices of the maxima are used
@@ -94,11 +94,7 @@ lower-pooling: indices that are used -> refused: indices of the maxima are used
 lower-pooling: a shape known only at run time -> refused: run time
     %xr = quant.dcast(%x: i8<0.5>[s0, 2, 4, 4]); %z = aten.avg_pool2d.default(%xr, [2, 2])
     %y = quant.qcast(%z) -> i8<0.5>[s0, 2, 2, 2]
-""")
-
-
-test_extreme_of_axis = cases(pooling)("""
-extreme-of-axis: a maximum whose places nobody reads has none -> quant.dcast, aten.amax.default
+extreme-of-axis: a maximum whose places are unused has none -> quant.dcast, aten.amax.default
     %a = quant.dcast(%x: i8<0.5:3>[2, 4]); %y, %i = aten.max.dim(%a, 1); return %y
 extreme-of-axis: a maximum of floats keeps its form -> unchanged
     %y, %i = aten.max.dim(%a: f32[2, 4], 1); return %y

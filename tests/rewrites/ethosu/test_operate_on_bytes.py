@@ -47,7 +47,7 @@ def test_factors_of_the_last_axis_stay_where_they_are(apply: Any) -> None:
 
 
 test_operate_on_bytes = cases(RescaleConstant, SpreadConstant)("""
-rescale-constant: a constant beside what is no rescale stays -> applied 0 times
+rescale-constant: a constant next to what is no rescale stays -> applied 0 times
     %y = tosa.add(%x: i32[2, 4], %c: constant i32[1, 4])
 spread-constant: a single byte and what is as large are not spread -> applied once
     %c: constant i8[1, 4], %m: constant i32[1], %s: constant "s#ones" i8[1], %z: constant i8[1], %o: constant "o#zeros" i32[1]
@@ -68,7 +68,7 @@ spread-constant: a constant that would fill the flash is not spread -> refused: 
 
 
 test_operate_on_bytes_unrun = cases(SpreadConstant, run=False)("""
-a constant beside any number of rows is not spread -> unchanged
+a constant next to any number of rows is not spread -> unchanged
     %c: constant i8[1, 4], %m: constant i32[1], %s: constant "s#ones" i8[1], %z: constant i8[1], %o: constant "o#zeros" i32[1]
     %r = tosa.rescale %c, %m, %s, %z, %o {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (i8[1, 4], i32[1], i8[1], i8[1], i32[1]) -> i32[1, 4]
     %y = tosa.add(%x: i32[s, 4], %r)

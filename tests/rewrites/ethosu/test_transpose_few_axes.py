@@ -26,7 +26,7 @@ def transposed(shape: tuple[int, ...], order: tuple[int, ...]) -> str:
         ((2, 3, 4), (0, 2, 1), "", ""),
     ],
 )
-def test_what_does_not_move_is_no_axis(
+def test_axes_that_do_not_move_merge(
     apply: Any, shape: tuple[int, ...], order: tuple[int, ...], without_units: str, fewest: str
 ) -> None:
     for rewrite, source in ((WithoutUnits(), without_units), (FewestAxes(), fewest)):

@@ -70,7 +70,7 @@ def upsampled(
     ("kernel", "stride"),
     [((2, 2), (2, 2)), ((3, 3), (2, 2)), ((4, 3), (2, 1)), ((2, 5), (3, 2)), ((3, 2), (1, 4))],
 )
-def test_every_result_is_the_same(
+def test_phases_compute_the_transposed_convolution(
     apply: Any, kernel: Any, stride: tuple[int, int], out_pad: Any
 ) -> None:
     done = apply(upsampled(kernel, stride, out_pad), TransposedByPhases())
@@ -84,7 +84,7 @@ def test_every_result_is_the_same(
     [{"per_channel": False}, {"twice": True}, {"weight": "of run time"}],
     ids=["one factor", "sums that another reads", "a kernel of run time"],
 )
-def test_it_stays_one_operator(refused: Any, changes: dict[str, Any]) -> None:
+def test_transposed_convolution_stays_one_operator(refused: Any, changes: dict[str, Any]) -> None:
     refused(upsampled((3, 3), (2, 2), (-1, 0, -1, 0), **changes), TransposedByPhases())
 
 

@@ -41,11 +41,11 @@ permute-constant | reshape-constant: a weight split in parts -> unchanged
     %a, %b = aten.split.Tensor(%w: weight f32[4, 2], 2); %y = aten.add.Tensor(%a, %b)
 permute-constant | reshape-constant: a part of a weight -> unchanged
     %y = aten.slice.Tensor(%w: weight f32[4, 2], 0, 0, 2)
-permute-constant | reshape-constant: a weight of a shape of run time -> unchanged
+permute-constant | reshape-constant: a weight of a shape known only at run time -> unchanged
     %y = aten.view.default(%w: weight f32[10], [%n: int<s0>, -1]) -> f32[s0, (10//s0)]
 hoist-quantize: a concatenation quantizes each operand -> quant.qcast, quant.scast, quant.qcast, quant.scast, aten.cat.default, quant.scast
     %c = aten.cat.default([%a: f32[2], %b: f32[3]]); %y = quant.qcast(%c) -> i8<0.5>[5]
-hoist-quantize: an op that computes is quantized behind -> unchanged
+hoist-quantize: an op that computes is quantized after -> unchanged
     %c = aten.neg.default(%a: f32[2]); %y = quant.qcast(%c) -> i8<0.5>[2]
 hoist-quantize: dropout in training computes -> unchanged
     %c = aten.dropout.default(%a: f32[2], 0.0, true); %y = quant.qcast(%c) -> i8<0.5>[2]
@@ -93,7 +93,7 @@ sink-dequantize-along-axis: one scale for all is no business of scales along an 
 """)
 
 
-test_sink_dequantize_together = cases(SinkDequantizeAlongAxis)("""
+test_sink_dequantize_along_axis = cases(SinkDequantizeAlongAxis)("""
 scales along an axis follow its permutation -> writes f32:1, {0.5, 0.25}
     %ar = quant.dcast(%a: i8<:0, {0.5, 0.25}>[2, 3]); %y = aten.t.default(%ar)
 """)

@@ -63,7 +63,7 @@ def reasons(
         ({"scaled": True}, "computed at run time"),
     ],
 )
-def test_what_has_no_form_here_is_refused(case: dict[str, Any], reason: str) -> None:
+def test_payload_without_form_is_refused(case: dict[str, Any], reason: str) -> None:
     (found,) = reasons(**case)
     assert reason in found
 
@@ -178,12 +178,12 @@ doubles -> refused: no MX product of float64
     %y = aten.linear.default(%x: f64[2, 64], %w: weight f64[3, 64])
 a weight computed at run time -> refused: computed at run time
     %y = aten.linear.default(%x: f32[2, 64], %w: f32[3, 64])
-open rows become mx -> stepwell_mx.linear.default
+dynamic rows become mx -> stepwell_mx.linear.default
     %y = aten.linear.default(%x: f32[s0, 64], %w: weight f32[3, 64])
 """)
 
 
-test_choose_mxfp_together = cases(ChooseMxMatmul)("""
+test_choose_mx_matmul = cases(ChooseMxMatmul)("""
 products of every float become mx -> aten.permute.default, stepwell_mx.matmul_t.default
     - %y = aten.bmm.default(%a: f32[2, 3, 40], %b: f32[2, 40, 5])
     - %y = aten.bmm.default(%a: f16[2, 3, 40], %b: f16[2, 40, 5])
@@ -191,7 +191,7 @@ products of every float become mx -> aten.permute.default, stepwell_mx.matmul_t.
 """)
 
 
-test_choose_mxfp_in_pairs = cases(ChooseMxConv2d)("""
+test_choose_mx_conv2d = cases(ChooseMxConv2d)("""
 a convolution becomes mx -> stepwell_mx.conv2d.default
     %y = aten.convolution.default(%x: f32[1, 32, 5, 5], %w: weight f32[8, 32, 3, 3], none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1)
 a weight computed at run time -> refused: computed at run time
@@ -209,13 +209,13 @@ images of symbolic size -> refused: the shape is symbolic
 """)
 
 
-test_choose_mxfp_more = cases(ChooseMxLinear("fp8e4m3", "fp4e2m1"))("""
+test_choose_mx_linear_fp8e4m3_fp4e2m1 = cases(ChooseMxLinear("fp8e4m3", "fp4e2m1"))("""
 a form that two payloads lack -> refused: needs block-scaled types
     %y = aten.linear.default(%x: f32[2, 64], %w: weight f32[3, 64])
 """)
 
 
-test_choose_mxfp_others = cases(ChooseMxConv2d("mxint8", "mxint8"))("""
+test_choose_mx_conv2d_mxint8_mxint8 = cases(ChooseMxConv2d("mxint8", "mxint8"))("""
 a form that two payloads lack -> refused: has no mxint8
     %y = aten.convolution.default(%x: f32[1, 32, 5, 5], %w: weight f32[8, 32, 3, 3], none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1)
 """)

@@ -19,10 +19,6 @@ zero points along an axis -> refused: one zero point
     %y = quant.qcast(%x: f32[2, 3]) -> i8<:0, {0.5:1, 0.25:2}>[2, 3]
 unsigned integers as reals -> refused: TOSA has no uint8
     %y = quant.dcast(%x: !quant.uniform<u8:f32, 0.5>[3])
-""")
-
-
-test_lower_quantized_casts_together = cases(borders)("""
 a zero point -> applied 2 times; tosa.mul, tosa.cast, tosa.rescale, tosa.cast, tosa.sub, tosa.mul
     %q = quant.qcast(%x: f32[2, 3]) -> i8<0.1:-5>[2, 3]; %y = quant.dcast(%q)
 a narrow range -> applied 2 times; tosa.mul, tosa.cast, tosa.rescale, tosa.clamp, tosa.cast, tosa.sub, tosa.mul

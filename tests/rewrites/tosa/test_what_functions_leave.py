@@ -26,7 +26,7 @@ an exponent that is a size -> refused: the exponent is not finite
     %n = aten.sym_size.int(%x: f32[s0, 3], 0); %y = aten.pow.Tensor_Scalar(%x, %n)
 an infinite exponent -> refused: the exponent is not finite
     %y = aten.pow.Tensor_Scalar(%x: f32[3], inf)
-ones of run time -> refused: the shape is symbolic
+ones computed at run time -> refused: the shape is symbolic
     %y = aten.pow.Tensor_Scalar(%x: f32[s0, 3], 0)
 a large exponent -> refused: is beyond 64
     %y = aten.pow.Tensor_Scalar(%x: f32[3], 65)
@@ -39,7 +39,7 @@ a base of one -> refused: or it is 1
 """)
 
 
-test_what_functions_leave_together = cases(reductions)("""
+test_reductions = cases(reductions)("""
 any of bytes -> refused: compare it with 0 first
     %y = aten.any.dim(%x: i8[2, 3], 1)
 a product of integers -> refused: reduces int64 to int64
@@ -63,13 +63,13 @@ a running sum of 16 bits -> refused: it sums int16 to int16
 """)
 
 
-test_what_functions_leave_in_pairs = cases(curves)("""
+test_curves = cases(curves)("""
 an angle of two types -> refused: operands and result have several dtypes
     %y = aten.atan2.default(%x: f32[3], %z: f16[3])
 """)
 
 
-test_what_functions_leave_more = cases(discrete)("""
+test_discrete = cases(discrete)("""
 a divisor that is a tensor -> refused: known only at run time
     %y = aten.fmod.Tensor(%x: f32[3], %z: f32[3])
 a divisor that is a size -> refused: known only at run time
@@ -78,7 +78,7 @@ a divisor that is no power of two -> refused: is no power of two
     %y = aten.remainder.Scalar(%x: f32[3], 3.0)
 a divisor next to the smallest -> refused: is no power of two
     %y = aten.fmod.Scalar(%x: f32[3], 4.336808689942018e-19)
-a truth beside 2 -> refused: neither 0 nor 1
+a truth next to 2 -> refused: neither 0 nor 1
     %y = aten.eq.Scalar(%x: i1[3], 2)
 the truth of bytes -> refused: TOSA compares no int8
     %y = aten.logical_not.default(%x: i8[3])
@@ -93,10 +93,12 @@ places that are a size -> refused: known only at run time
     %y = aten.bitwise_left_shift.Tensor_Scalar(%z: i32[3], %n)
 places beyond int32 -> refused: exceeds the 32 bits
     %y = aten.bitwise_left_shift.Tensor_Scalar(%x: i32[3], 2147483648)
+lower-whole-division-to-tosa: a remainder of floats as a quotient -> unchanged
+    %y = aten.remainder.Scalar(%x: f32[4], 2.0)
 """)
 
 
-test_what_functions_leave_others = cases(elementwise)("""
+test_elementwise = cases(elementwise)("""
 the larger of two types -> refused: several dtypes
     %y = aten.fmax.default(%x: f32[3], %z: f16[3])
 the larger of integers -> refused: TOSA has no operator
@@ -108,13 +110,13 @@ a number times alpha -> refused: alpha is 3
 """)
 
 
-test_what_functions_leave_rest = cases(functions)("""
+test_functions = cases(functions)("""
 a slope that is a size -> refused: negative_slope is known only at run time
     %n = aten.sym_size.int(%x: f32[s0, 3], 0); %y = aten.leaky_relu.default(%x, %n)
 """)
 
 
-test_what_functions_leave_a = cases(factories)("""
+test_factories = cases(factories)("""
 a value that is a size -> refused: known only at run time
     %n = aten.sym_size.int(%x: f32[s0, 3], 0); %y = aten.full.default([%n], %n)
 zeros of a known size -> unchanged
@@ -122,13 +124,13 @@ zeros of a known size -> unchanged
 """)
 
 
-test_what_functions_leave_b = cases(resizing)("""
+test_resizing = cases(resizing)("""
 an image by another scale -> refused: 3 elements by a scale of 1.0 are not 6
     %y = aten.upsample_nearest2d.default(%x: f32[1, 2, 3, 3], [6, 6], 1.0, 2.0)
 """)
 
 
-test_what_functions_leave_c = cases(transforms)("""
+test_transforms = cases(transforms)("""
 a transform in double precision -> refused: of single precision
     %y = aten._fft_r2c.default(%x: f64[3, 8], [1], 0, true)
 a transform of many rows -> refused: symbolic
@@ -138,19 +140,13 @@ a transform along no axis -> refused: no axis is transformed
 """)
 
 
-test_what_functions_leave_d = cases(discrete)("""
-lower-whole-division-to-tosa: a remainder of floats as a quotient -> unchanged
-    %y = aten.remainder.Scalar(%x: f32[4], 2.0)
-""")
-
-
 test_what_functions_leave_unrun = cases(discrete, run=False)("""
 a whole divisor beyond int32 -> refused: does not fit int32
     %y = aten.floor_divide.Scalar(%x: i32[3], 1099511627776)
 """)
 
 
-test_what_functions_leave_unrun_together = cases(transforms, run=False)("""
+test_transforms_unrun = cases(transforms, run=False)("""
 a transform of no rows -> refused: there are no elements
     %y = aten._fft_r2c.default(%x: f32[0, 8], [1], 0, true)
 a transform scaled otherwise -> refused: the normalization is none
@@ -158,19 +154,19 @@ a transform scaled otherwise -> refused: the normalization is none
 """)
 
 
-test_what_functions_leave_unrun_in_pairs = cases(block_scaled, run=False)("""
+test_block_scaled_unrun = cases(block_scaled, run=False)("""
 matrices that are no batches -> refused: two batches of matrices
     %y = stepwell_mx.matmul_t.default(%x: f32[2, 32], %z: f32[3, 32], "fp4e2m1", "fp4e2m1")
 """)
 
 
-test_what_functions_leave_unrun_more = cases(casts, run=False)("""
+test_casts_unrun = cases(casts, run=False)("""
 a cast to the scale of a block -> refused: no cast from or to float8_e8m0fnu
     %x: f32[3]; %y = aten.to.dtype(%x, f8E8M0FNU) : (f32[3]) -> f8E8M0FNU[3]
 """)
 
 
-test_what_functions_leave_unrun_others = cases(factories, run=False)("""
+test_factories_unrun = cases(factories, run=False)("""
 a triangle of many -> refused: a mask of 65536 × 65536 is above
     %y = aten.tril.default(%x: f32[65536, 65536])
 a count from a size -> refused: does not count by constant integers
@@ -178,8 +174,8 @@ a count from a size -> refused: does not count by constant integers
 """)
 
 
-test_what_functions_leave_unrun_rest = cases(pooling, run=False)("""
-an average whose last window hangs over an open edge -> refused: a symbolic size decides
+test_pooling_unrun = cases(pooling, run=False)("""
+an average whose last window hangs over an dynamic edge -> refused: a symbolic size decides
     %y = aten.avg_pool2d.default(%x: f32[1, 1, s, 4], [2, 2], [2, 2], [0, 0], true)
 """)
 

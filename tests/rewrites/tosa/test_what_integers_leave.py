@@ -84,7 +84,7 @@ lower-int8-softmax: a softmax at a fine scale -> refused: needs more than 32 bit
     %y = quant.qcast(%z) -> i8<0.0001>[2, 4]
 lower-int8-softmax: a softmax whose result stays a float -> refused: as a float by
     %xr = quant.dcast(%x: i8<0.5:3>[2, 4]); %y = aten._softmax.default(%xr, 1, false)
-lower-int8-requantize: what has no such form keeps its reason -> refused: beyond what RESCALE reaches
+lower-int8-requantize: an unsupported form -> refused: beyond what RESCALE reaches
     %z = quant.dcast(%x: i8<0.5:3>[4]); %y = quant.qcast(%z) -> i8<1.0e-12>[4]
 lower-int8-requantize: a cast of four bits -> refused: quantized to int4
     %z = quant.dcast(%x: i4<0.5>[4]); %y = quant.qcast(%z) -> i8<1.0>[4]
@@ -98,30 +98,30 @@ lower-int16-function: a function of 16 bits of any length -> refused: a size is 
     %y = quant.qcast(%z) -> i16<0.0005>[s0]
 lower-int8-comparison: a comparison of four bits -> refused: quantized to int4
     %a = quant.dcast(%x: i4<0.5>[4]); %b = quant.dcast(%z: i4<0.5>[4]); %y = aten.eq.Tensor(%a, %b)
-lower-int8-comparison: four bits beside a number -> refused: quantized to int4
+lower-int8-comparison: four bits next to a number -> refused: quantized to int4
     %a = quant.dcast(%x: i4<0.5>[4]); %y = aten.eq.Scalar(%a, 2.0)
 lower-int8-comparison: a comparison of any length -> refused: symbolic
     %a = quant.dcast(%x: i8<0.5>[s0]); %b = quant.dcast(%z: i8<0.5>[s0])
     %y = aten.eq.Tensor(%a, %b)
-lower-int8-comparison: 16 bits beside a number -> refused: interpolates
+lower-int8-comparison: 16 bits next to a number -> refused: interpolates
     %a = quant.dcast(%x: i16<0.5>[4]); %y = aten.eq.Scalar(%a, 2.0)
-lower-int8-comparison: bytes beside a number that adds an axis -> refused: a shape that the value takes on
+lower-int8-comparison: bytes next to a number that adds an axis -> refused: a shape that the value takes on
     %a = quant.dcast(%x: i8<0.5>[4]); %t = quant.scast(%n: constant i8[1, 1]) -> i8<0.1>[1, 1]
     %c = quant.dcast(%t); %y = aten.eq.Tensor(%a, %c)
-lower-int8-comparison: bytes beside several numbers -> refused: several scales
+lower-int8-comparison: bytes next to several numbers -> refused: several scales
     %a = quant.dcast(%x: i8<0.5>[4]); %t = quant.scast(%n: constant i8[4]) -> i8<0.1>[4]
     %c = quant.dcast(%t); %y = aten.eq.Tensor(%a, %c)
-lower-int8-comparison: bytes beside floats -> refused: is not quantized
+lower-int8-comparison: bytes next to floats -> refused: is not quantized
     %a = quant.dcast(%x: i8<0.5>[4]); %y = aten.eq.Tensor(%a, %b: f32[4])
 lower-int8-comparison: bytes of two scales -> refused: several scales
     %a = quant.dcast(%x: i8<0.5>[4]); %b = quant.dcast(%z: i8<0.25>[4]); %y = aten.eq.Tensor(%a, %b)
 lower-int8-extremum: a maximum past 14 bits -> refused: a factor of 50000 is beyond
     %a = quant.dcast(%x: i8<0.5>[4]); %b = quant.dcast(%z: i8<0.25>[4])
     %w = aten.maximum.default(%a, %b); %y = quant.qcast(%w) -> i8<1.0e-05>[4]
-lower-int8-extremum: what has no such form keeps its reason -> refused: beyond what RESCALE reaches
+lower-int8-extremum: an unsupported form -> refused: beyond what RESCALE reaches
     %a = quant.dcast(%x: i8<0.5>[4]); %b = quant.dcast(%z: i8<0.25>[4])
     %w = aten.maximum.default(%a, %b); %y = quant.qcast(%w) -> i8<1.0e-12>[4]
-lower-int8-mul: what has no such form keeps its reason -> refused: beyond what RESCALE reaches
+lower-int8-mul: an unsupported form -> refused: beyond what RESCALE reaches
     %a = quant.dcast(%x: i8<0.5>[4]); %b = quant.dcast(%z: i8<0.25>[4])
     %w = aten.mul.Tensor(%a, %b); %y = quant.qcast(%w) -> i8<1.0e-12>[4]
 lower-int8-add: 16 bits of halves -> refused: coarser than 16-bit integers
@@ -150,7 +150,7 @@ lower-softmax-by-table: a row whose exponentials pass 32 bits -> refused: needs 
 lower-int8-pool: a maximum of one image -> refused: not a batch of images
     %xr = quant.dcast(%x: i8<0.5:3>[1, 4, 4]); %z = aten.max_pool2d.default(%xr, [2, 2])
     %y = quant.qcast(%z) -> i8<1.0>[1, 2, 2]
-lower-int8-pool: an average beside padding of an image of any width -> refused: a symbolic size decides
+lower-int8-pool: an average next to padding of an image of any width -> refused: a symbolic size decides
     %xr = quant.dcast(%x: i8<0.5:3>[1, 1, 6, s0])
     %z = aten.avg_pool2d.default(%xr, [3, 3], [1, 1], [1, 1], false, false)
     %y = quant.qcast(%z) -> i8<0.01>[1, 1, 6, s0]
@@ -195,7 +195,7 @@ lower-int16-scale: a product of 16 bits with zero -> refused: is not positive
     %xr = quant.dcast(%x: i16<0.001>[4])
     %t = quant.scast(%n: constant "n#zeros" i16[1]) -> i16<0.1>[1]; %c = quant.dcast(%t)
     %z = aten.mul.Tensor(%xr, %c); %y = quant.qcast(%z) -> i16<0.0005>[4]
-lower-int16-scale: what has no such form keeps its reason -> refused: outside RESCALE's range
+lower-int16-scale: an unsupported form -> refused: outside RESCALE's range
     %xr = quant.dcast(%x: i16<0.5>[4])
     %t = quant.scast(%n: constant "n#ones" i16[1]) -> i16<0.1>[1]; %c = quant.dcast(%t)
     %z = aten.mul.Tensor(%xr, %c); %y = quant.qcast(%z) -> i16<1.0e-06>[4]
@@ -224,7 +224,7 @@ compose-byte-functions: a scale for each channel -> unchanged
     %x: i8[2, 4], %mm: constant "mm#ones" i32[4], %ss: constant "ss#ones" i8[4], %z_i8: constant "z_i8#zeros" i8[1]
     %r = tosa.rescale %x, %mm, %ss, %z_i8, %z_i8 {input_unsigned = false, output_unsigned = false, per_channel = true, rounding_mode = SINGLE_ROUND, scale32 = true} : (i8[2, 4], i32[4], i8[4], i8[1], i8[1]) -> i8[2, 4]
     %y = tosa.table(%r, %t: constant "t#ones" i8[256])
-compose-byte-functions: a table of run time -> unchanged
+compose-byte-functions: a table computed at run time -> unchanged
     %x: i8[2, 4], %m: constant "m#ones" i32[1], %s: constant "s#ones" i8[1], %z_i8: constant "z_i8#zeros" i8[1]
     %r = tosa.rescale %x, %m, %s, %z_i8, %z_i8 {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (i8[2, 4], i32[1], i8[1], i8[1], i8[1]) -> i8[2, 4]
     %y = tosa.table(%r, %t: i8[256])
@@ -253,7 +253,7 @@ hoist-rescale-over-maximum: a row that only moves -> refused: nothing rescales t
     %m: constant "m#ones" i32[1], %s: constant "s#ones" i8[1], %z_i8: constant "z_i8#zeros" i8[1], %z_i32: constant "z_i32#zeros" i32[1]
     %q = tosa.rescale %g, %m, %s, %z_i8, %z_i32 {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (i8[2, 1], i32[1], i8[1], i8[1], i32[1]) -> i32[2, 1]
     %r = tosa.cast(%x) -> i32[2, 4]; %y = tosa.sub(%r, %q)
-hoist-rescale-over-maximum: factors of run time -> refused: nothing rescales the row by the same numbers
+hoist-rescale-over-maximum: factors computed at run time -> refused: nothing rescales the row by the same numbers
     %x: i8[2, 4]; %g = tosa.reduce_max %x {axis = 1 : i32} : (i8[2, 4]) -> i8[2, 1]
     %k: i32[1], %s: constant "s#ones" i8[1], %z_i8: constant "z_i8#zeros" i8[1], %z_i32: constant "z_i32#zeros" i32[1]
     %r = tosa.rescale %x, %k, %s, %z_i8, %z_i32 {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (i8[2, 4], i32[1], i8[1], i8[1], i32[1]) -> i32[2, 4]

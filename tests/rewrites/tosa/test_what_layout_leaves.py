@@ -78,9 +78,9 @@ sink-reshape: reshapes that broadcast -> refused: reshaped differently
     %y = tosa.add(%a, %b)
 sink-reshape: a reshape that two read -> refused: another op reads the reshape
     %a = tosa.reshape(%x: f32[12], [3, 4]); %b = tosa.exp(%a); %y = tosa.add(%a, %b)
-sink-reshape: a value beside a reshape -> refused: an operand was not reshaped
+sink-reshape: a value next to a reshape -> refused: an operand was not reshaped
     %a = tosa.reshape(%x: f32[12], [3, 4]); %y = tosa.add(%a, %v: f32[3, 4])
-sink-reshape: a value beside an added axis -> refused: an operand was not reshaped
+sink-reshape: a value next to an added axis -> refused: an operand was not reshaped
     %a = tosa.reshape(%x: f32[4], [1, 4]); %y = tosa.add(%a, %v: f32[1, 4])
 sink-reshape: a constant of both axes -> refused: varies along an axis
     %a = tosa.reshape(%x: f32[12], [3, 4]); %y = tosa.add(%a, %w: weight f32[3, 4])
@@ -100,7 +100,7 @@ simplify-transpose: no reshape in front -> refused: what it reads is not a resha
     %x: f32[1, 3, 4, 8]
     %a = tosa.transpose %x {perms = array<i32: 0, 2, 1, 3>} : (f32[1, 3, 4, 8]) -> f32[1, 4, 3, 8]
     %y = tosa.reshape(%a, [4, 24])
-simplify-transpose: no reshape behind -> refused: one of its readers is not a reshape
+simplify-transpose: no reshape after -> refused: one of its readers is not a reshape
     %a = tosa.reshape(%x: f32[3, 4, 8], [1, 3, 4, 8])
     %b = tosa.transpose %a {perms = array<i32: 0, 2, 1, 3>} : (f32[1, 3, 4, 8]) -> f32[1, 4, 3, 8]
     %y = tosa.exp(%b)

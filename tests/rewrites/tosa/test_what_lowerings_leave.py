@@ -20,10 +20,10 @@ from stepwell.translate.lowerings.tosa.integers.layers import int8_convolution, 
 from stepwell.translate.lowerings.tosa.integers.reductions import int8_pool
 
 test_what_lowerings_leave = cases(elementwise)("""
-a number of run time -> refused: takes or gives
+a number known only at run time -> refused: takes or gives
     %n = sym.constant 2.000000e+00 : f64 : !stepwell.float<"2.0">
     %y = aten.mul.Scalar(%x: f32[3], %n)
-what tosa has no operators for keeps its reason -> refused: no element type float64
+an op without operators -> refused: no element type float64
     %y = aten.exp.default(%x: f64[3])
 a symbol that no input has -> refused: the size s0 is not a dimension of an input
     %y = aten.exp.default(%x: f32[2*s0])
@@ -31,7 +31,7 @@ an unknown size -> refused: not even as an expression
     %y = aten.exp.default(%x: f32[?, 3]) -> f32[?, 3]
 rank 7 -> refused: rank 7 is above TOSA's limit
     %y = aten.exp.default(%x: f32[1, 1, 1, 1, 1, 1, 2])
-what tosa has no operators for keeps its reason -> refused: no empty tensors
+an op without operators -> refused: no empty tensors
     %y = aten.exp.default(%x: f32[0, 3])
 a scaled sum -> refused: alpha is 2
     %y = aten.add.Tensor(%x: f32[3], %x, alpha=2)
@@ -51,7 +51,7 @@ integers and a fraction -> refused: its operands are integers
     %y = aten.add.Scalar(%x: i32[3], 0.5)
 integers and a number past their bits -> refused: 1099511627776 does not fit 32 bits
     %y = aten.add.Scalar(%x: i32[3], 1099511627776)
-integers beside a fraction -> refused: compared with a fraction
+integers next to a fraction -> refused: compared with a fraction
     %y = aten.gt.Scalar(%x: i32[3], 0.5)
 a divisor that is a size -> refused: known only at run time
     %n = aten.sym_size.int(%x: f32[s0, 3], 0); %y = aten.div.Scalar(%x, %n)
@@ -66,13 +66,13 @@ a choice of two types -> refused: the operands have several dtypes
 """)
 
 
-test_what_lowerings_leave_together = cases(block_scaled)("""
+test_block_scaled = cases(block_scaled)("""
 symbols where none are taken -> refused: is symbolic
     %y = stepwell_mx.quantize_dequantize.default(%x: f32[s0, 32], "fp4e2m1")
 """)
 
 
-test_what_lowerings_leave_in_pairs = cases(casts)("""
+test_casts = cases(casts)("""
 a truth of small integers -> refused: TOSA compares no int8
     %y = aten.to.dtype(%x: i8[4], i1)
 a cast to integers without a sign -> refused: TOSA has no element type uint8
@@ -80,12 +80,12 @@ a cast to integers without a sign -> refused: TOSA has no element type uint8
 """)
 
 
-test_what_lowerings_leave_more = cases(indices)("""
+test_indices = cases(indices)("""
 indexed axes apart -> refused: are not adjacent
     %y = aten.index.Tensor(%x: f32[4, 2, 4], [%i: i64[3], none, %i])
 a mask -> refused: how many they name is not known
     %y = aten.index_put.default(%x: f32[4, 2], [%i: i1[4]], %z: f32[2])
-rows of run time -> refused: an indexed axis of size ['s0'] is symbolic
+rows known only at run time -> refused: an indexed axis of size ['s0'] is symbolic
     %y = aten.index.Tensor(%x: f32[s0, 3], [%i: i64[2]])
 added rows -> refused: it does not add
     %y = aten.index_put.default(%x: f32[4, 3], [%i: i64[2]], %z: f32[2, 3], true)
@@ -94,10 +94,10 @@ the largest integer -> refused: TOSA has no operator for
 """)
 
 
-test_what_lowerings_leave_others = cases(movement)("""
+test_movement = cases(movement)("""
 every other row -> refused: SLICE has none
     %y = aten.slice.Tensor(%x: f32[6, 3], 0, 0, 6, 2)
-rows from a row of run time -> refused: the start is known only at run time
+rows from a row known only at run time -> refused: the start is known only at run time
     %n = aten.sym_size.int(%x: f32[s0, 3], 0); %y = aten.slice.Tensor(%v: f32[s0 + 4, 3], 0, %n)
 rows of two types -> refused: several dtypes
     %y = aten.cat.default([%x: f32[2, 3], %z: f16[2, 3]], 0)
@@ -106,7 +106,7 @@ a crop -> refused: the padding is negative
 """)
 
 
-test_what_lowerings_leave_rest = cases(products)("""
+test_products = cases(products)("""
 a product of vectors -> refused: two of equal batches
     %y = aten.matmul.default(%x: f32[4], %x)
 a product with a vector -> refused: two of equal batches
@@ -120,10 +120,10 @@ transposed and dilated -> refused: dilation is not 1
 """)
 
 
-test_what_lowerings_leave_a = cases(pooling)("""
+test_pooling = cases(pooling)("""
 a pool without a batch -> refused: the input is not a batch of images
     %y = aten.max_pool2d.default(%x: f32[2, 4, 4], [2, 2], [2, 2])
-a dilated pool of run time -> refused: dilated windows of a plane of size
+a dilated pool known only at run time -> refused: dilated windows of a plane of size
     %y = aten.max_pool2d.default(%x: f32[1, 2, s0, 4], [1, 2], [1, 1], [0, 0], [1, 2])
 a dilated window around an image -> refused: is entirely in the padding
     %y = aten.max_pool2d.default(%x: f32[1, 2, 3, 5], [2, 1], [1, 1], [1, 0], [4, 1])
@@ -132,7 +132,7 @@ another divisor -> refused: the number of elements
 """)
 
 
-test_what_lowerings_leave_b = cases(
+test_int8_linear_int8_convolution = cases(
     step(int8_linear),
     step(int8_convolution),
     step(int8_add),
@@ -185,7 +185,7 @@ lower-int8-pool: counted padding -> refused: the padding counts
 lower-int8-pool: rows no window reads -> refused: belong to no window
     %xr = quant.dcast(%x: i8<0.5>[1, 2, 8, 8]); %z = aten.max_pool2d.default(%xr, [3, 3], [2, 2])
     %y = quant.qcast(%z) -> i8<1.0>[1, 2, 3, 3]
-lower-int8-clamp: a bound of run time -> refused: a bound is computed at run time
+lower-int8-clamp: a bound known only at run time -> refused: a bound is computed at run time
     %xr = quant.dcast(%x: i8<0.5>[4]); %n = sym.constant 2.000000e+00 : f64 : !stepwell.float<"2.0">
     %z = aten.clamp.default(%xr, %n); %y = quant.qcast(%z) -> i8<1.0>[4]
 lower-int8-requantize: a byte without a sign -> refused: its result is quantized to uint8

@@ -11,28 +11,28 @@ from stepwell.translate.lowerings.tosa.integers.reductions import int8_resize
 test_what_operators_leave = cases(resizing)("""
 an image of integers -> refused: uint8
     %y = aten.upsample_nearest2d.default(%x: ui8[1, 1, 2, 2], [4, 4])
-an image of run time -> refused: the plane of the image is symbolic
+an image computed at run time -> refused: the plane of the image is symbolic
     %y = aten.upsample_nearest2d.default(%x: f32[1, 1, s0, 2], [4, 4])
 """)
 
 
-test_what_operators_leave_together = cases(step(int8_resize), slices, promotions)("""
+test_int8_resize_slices = cases(step(int8_resize), slices, promotions)("""
 lower-int8-resize: a volume of int8 -> refused: RESIZE has two axes
     %r = quant.dcast(%x: i8<0.5>[1, 1, 1, 1, 1])
     %z = aten.upsample_nearest3d.default(%r, [2, 2, 2])
     %y = quant.qcast(%z) -> i8<1.0>[1, 1, 2, 2, 2]
-lower-int8-resize: what tosa has no form for keeps its reason -> refused: no numbers for these sizes
+lower-int8-resize: an unsupported form -> refused: no numbers for these sizes
     %r = quant.dcast(%x: i8<0.5>[1, 1, 20, 2]); %z = aten.upsample_nearest2d.default(%r, [1, 1])
     %y = quant.qcast(%z) -> i8<1.0>[1, 1, 1, 1]
 lower-int8-resize: int16 between pixels -> refused: 48 bits
     %r = quant.dcast(%x: i16<0.5>[1, 1, 2, 2])
     %z = aten.upsample_bilinear2d.default(%r, [4, 4], false)
     %y = quant.qcast(%z) -> i16<1.0>[1, 1, 4, 4]
-write-slice-by-cat: a slice of run time -> refused: known only at run time
+write-slice-by-cat: a slice known only at run time -> refused: known only at run time
     %y = aten.slice_scatter.default(%x: f32[9], %z: f32[s0], 0, 0, %n: int<s0>)
-write-slice-by-cat: a row of run time -> refused: known only at run time
+write-slice-by-cat: a row known only at run time -> refused: known only at run time
     %y = aten.select_scatter.default(%x: f32[9], %z: f32[], 0, %n: int<s0>)
-write-slice-by-cat: rows of run time -> refused: is symbolic
+write-slice-by-cat: rows known only at run time -> refused: is symbolic
     %y = aten.select_scatter.default(%x: f32[s0], %s: f32[], 0, 0)
 write-slice-by-cat: a row of another type -> refused: several dtypes
     %y = aten.select_scatter.default(%x: f32[4], %s: f16[], 0, 0)
@@ -43,7 +43,7 @@ promote-operands: a number for a tensor -> unchanged
 """)
 
 
-test_what_operators_leave_in_pairs = cases(reductions)("""
+test_reductions = cases(reductions)("""
 places of the largest integers -> refused: int32
     %v, %y = aten.max.dim(%x: i32[2, 3], 1); return %y
 the largest byte -> refused: int8
@@ -51,7 +51,7 @@ the largest byte -> refused: int8
 """)
 
 
-test_what_operators_leave_more = cases(orders)("""
+test_orders = cases(orders)("""
 a single number in order -> refused: a scalar
     %y, %i = aten.sort.default(%x: f32[]); return %y
 a long row in order -> refused: 33 of 257 in order
@@ -61,13 +61,13 @@ integers in order -> refused: int32
 """)
 
 
-test_what_operators_leave_others = cases(indices)("""
+test_indices = cases(indices)("""
 elements of a number -> refused: the operand is a scalar
     %y = aten.gather.default(%x: f32[], 0, %i: constant "#zeros" i64[1])
 """)
 
 
-test_what_operators_leave_rest = cases(scatters)("""
+test_scatters = cases(scatters)("""
 many writes -> refused: 33 writes to indices that may be equal
     %y = aten.scatter.src(%x: f32[4], 0, %i: i64[33], %s: f32[33])
 many comparisons -> refused: comparisons, above
@@ -87,7 +87,7 @@ only what is written -> refused: must be ignored
 """)
 
 
-test_what_operators_leave_a = cases(discrete)("""
+test_discrete = cases(discrete)("""
 a shift of truth values -> refused: several dtypes
     %y = aten.bitwise_left_shift.Tensor(%x: i8[4], %s: i16[4])
 a shift of 64 bits -> refused: 8, 16 and 32 bits
@@ -110,7 +110,7 @@ a whole quotient of bytes -> refused: no quotient of int8
     %y = aten.div.Scalar_mode(%x: i8[3], 2, rounding_mode="floor")
 a whole quotient of floats -> refused: its quotient rounds
     %y = aten.div.Tensor_mode(%x: f32[3], %z: f32[3], rounding_mode="floor")
-what tosa has no form for keeps its reason -> refused: no power of two
+an unsupported form -> refused: no power of two
     %y = aten.div.Scalar_mode(%x: f32[3], 3.0, rounding_mode="floor")
 a very large power -> refused: no power of two
     %y = aten.div.Scalar_mode(%x: f32[3], 3.6893488147419103e+19, rounding_mode="floor")

@@ -25,7 +25,7 @@ fold-scale-into-projection: a slice of no layer -> unchanged
 fold-scale-into-projection: a view of a layer -> unchanged
     %p = aten.linear.default(%x: f32[3, 4], %w: weight f32[4, 4]); %v = aten.view.default(%p, [12])
     %y = aten.mul.Scalar(%v, 0.125)
-fold-scale-into-projection: a factor of run time -> refused: the factor is known only at run time
+fold-scale-into-projection: a factor computed at run time -> refused: the factor is known only at run time
     %p = aten.linear.default(%x: f32[3, 4], %w: weight f32[4, 4])
     %q = aten.slice.Tensor(%p, 1, 0, 2, 1)
     %n = sym.constant 2.000000e+00 : f64 : !stepwell.float<"2.0">; %y = aten.mul.Scalar(%q, %n)
@@ -36,7 +36,7 @@ fold-scale-into-projection: another reader of the slice -> refused: another op r
 fold-scale-into-projection: a computed weight -> refused: computed at run time
     %p = aten.linear.default(%x: f32[3, 4], %w: f32[4, 4]); %q = aten.slice.Tensor(%p, 1, 0, 2, 1)
     %s = aten.mul.Scalar(%q, 0.125); %y = aten.neg.default(%s)
-fold-scale-into-projection: rows of run time -> refused: the shape is symbolic
+fold-scale-into-projection: rows known only at run time -> refused: the shape is symbolic
     %p = aten.linear.default(%x: f32[s0, 4], %w: weight f32[4, 4])
     %q = aten.slice.Tensor(%p, 1, 0, 2, 1); %s = aten.mul.Scalar(%q, 0.125)
     %y = aten.neg.default(%s)
@@ -56,7 +56,7 @@ split-gelu: a gelu that is returned -> refused: another op than a linear layer
     %y = aten.gelu.default(%x: f32[3, 4])
 split-layer-norm: a norm of unknown rows -> refused: the shape is symbolic
     %y = aten.layer_norm.default(%x: f32[?, 4], [4]) -> f32[?, 4]
-split-layer-norm: a norm over a size of run time -> refused: the shape is symbolic
+split-layer-norm: a norm over a size known only at run time -> refused: the shape is symbolic
     %n = aten.sym_size.int(%x: f32[3, s0], 1); %y = aten.layer_norm.default(%x, [%n])
 split-layer-norm: a norm of halves -> refused: overflow float16
     %y = aten.layer_norm.default(%x: f16[3, 4], [4])

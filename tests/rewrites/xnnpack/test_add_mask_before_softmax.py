@@ -22,7 +22,7 @@ a mask says what is filled or what is kept -> aten.bmm.default, aten.add.Tensor,
     %s = aten.bmm.default(%q: f32[2, 3, 4], %k: f32[2, 4, 3])
     %f = aten.masked_fill.Scalar(%s, %c: buffer "c#zeros" i1[3, 3], -inf)
     %y = aten._softmax.default(%f, 2, false)
-views of the heads may stand in front of the softmax -> applied once
+views of the heads may precede the softmax -> applied once
     %s = aten.bmm.default(%q: f32[2, 3, 4], %k: f32[2, 4, 3])
     %f = aten.where.ScalarOther(%m: buffer "m#causal" i1[3, 3], %s, -inf)
     %v = aten.view.default(%f, [1, 2, 3, 3]); %y = aten._softmax.default(%v, -1, false)
@@ -74,11 +74,7 @@ the least half does not absorb a score -> unchanged
     %s = aten.bmm.default(%q: f16[2, 3, 4], %k: f16[2, 4, 3])
     %f = aten.where.ScalarOther(%m: buffer "m#causal" i1[3, 3], %s, -65504.0)
     %y = aten._softmax.default(%f, 2, false)
-""")
-
-
-test_add_mask_before_softmax_together = cases(AddMaskBeforeSoftmax)("""
-a mask of run time chooses between two numbers -> aten.bmm.default, aten.where.self, aten.add.Tensor, aten._softmax.default; writes -> tensor<1x1x3xf32>
+a mask computed at run time chooses between two numbers -> aten.bmm.default, aten.where.self, aten.add.Tensor, aten._softmax.default; writes -> tensor<1x1x3xf32>
     # An element for each of its own: heads that share it are not filled one by one.
     %s = aten.bmm.default(%q: f32[2, 3, 4], %k: f32[2, 4, 3])
     %e = aten.expand.default(%l: i1[1, 1, 3], [2, 3, 3])

@@ -16,14 +16,10 @@ from stepwell.translate.rewrites.xnnpack.convolutions.affine_to_depthwise import
 from stepwell.translate.rewrites.xnnpack.convolutions.keep_band import KeepBand
 from stepwell.translate.rewrites.xnnpack.convolutions.patches_to_linear import PatchesToLinear
 
-test_affine_to_depthwise_together = cases(AffineToDepthwise)("""
-constants may stand on the left and the sum may clamp -> xnnpack.depthwise_convolution_2d; writes output_min=0.0, output_max=1.0
+test_affine_to_depthwise = cases(AffineToDepthwise)("""
+constants may are on the left and the sum may clamp -> xnnpack.depthwise_convolution_2d; writes output_min=0.0, output_max=1.0
     %s = xnnpack.multiply(%g: weight f32[4], %x: f32[2, 3, 3, 4]); %b: weight f32[4]
     %y = xnnpack.add(%b, %s, output_min=0.0, output_max=1.0) : (f32[4], f32[2, 3, 3, 4]) -> f32[2, 3, 3, 4]
-""")
-
-
-test_affine_to_depthwise = cases(AffineToDepthwise)("""
 sizes of images may be symbolic -> xnnpack.depthwise_convolution_2d
     %s = xnnpack.multiply(%x: f32[1, h, w, 4], %g: weight f32[4])
     %y = xnnpack.add(%s, %b: weight f32[4])
@@ -104,7 +100,7 @@ what is no matrix of a few floats -> refused: symbolic
     %y = aten.tril.default(%x: f32[2, s, 3])
 a number that a half does not hold -> refused: does not fit
     %y = aten.where.ScalarOther(%m: constant "#causal" i1[3, 3], %x: f16[2, 3, 3], 1e+30)
-a mask of run time stays -> applied 0 times
+a mask computed at run time stays -> applied 0 times
     %y = aten.masked_fill.Scalar(%x: f32[2, 3, 3], %m: i1[3, 3], 0.0)
 """)
 

@@ -102,12 +102,12 @@ NEAR_MISSES: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("name", NEAR_MISSES)
-def test_it_stays_one_node(name: str, refused: Any, method: Any) -> None:
+def test_convolution_stays_one_node(name: str, refused: Any, method: Any) -> None:
     changes, reason = NEAR_MISSES[name]
     refused(convolved(method, **changes), FREE, reason)
 
 
-test_convolve_by_winograd = cases(FREE)("""
+test_convolve_by_winograd_without_costs = cases(FREE)("""
 an image of symbolic size -> refused: symbolic
     %x: f32[1, h, 8, 4], %w: weight f32[6, 3, 3, 4]
     %y = xnnpack.convolution_2d(%x, %w, groups=1, padding=[1, 1, 1, 1], stride=[1, 1], dilation=[1, 1]) : (f32[1, h, 8, 4], f32[6, 3, 3, 4]) -> f32[1, h, 8, 6]
@@ -123,7 +123,7 @@ stored weights -> unchanged
 """)
 
 
-test_convolve_by_winograd_together = cases(ConvolveByWinograd)("""
+test_convolve_by_winograd = cases(ConvolveByWinograd)("""
 it does not -> applied 0 times
     - %x: f32[n, 8, 8, 4], %w: weight f32[6, 3, 3, 4], %b: weight f32[6]
       %y = xnnpack.convolution_2d(%x, %w, %b, groups=1, padding=[1, 1, 1, 1], stride=[1, 1], dilation=[1, 1]) : (f32[n, 8, 8, 4], f32[6, 3, 3, 4], f32[6]) -> f32[n, 8, 8, 6]

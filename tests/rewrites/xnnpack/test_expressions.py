@@ -101,7 +101,7 @@ class Written(nn.Module):
 
 
 @pytest.mark.parametrize("name", WRITTEN)
-def test_it_runs_as_one_node_in_one_delegate(name: str) -> None:
+def test_gelu_runs_as_one_node_in_one_delegate(name: str) -> None:
     x = torch.cat([torch.linspace(-9, 9, 181), torch.tensor([-0.0, 1e-30, 60.0, -60.0])])
     lowered = stepwell.lower(export(Written(WRITTEN[name]), (x,)), "xnnpack")
     assert lowered.report.delegates == 1
@@ -172,21 +172,17 @@ decompose-layer-norm: a layer norm of two axes and two symbolic ones -> refused:
     %y = aten.layer_norm.default(%x: f32[s0, s1, 3, 4], [3, 4])
 decompose-layer-norm: a layer norm of a symbolic axis -> refused: symbolic size
     %n = aten.sym_size.int(%x: f32[2, s0], 1); %y = aten.layer_norm.default(%x, [%n])
-decompose-layer-norm: a layer norm of known axes is taken apart -> applied once
+decompose-layer-norm: a layer norm of known axes is decomposed -> applied once
     - %y = aten.layer_norm.default(%x: f32[2, 3, 4], [4])
     - %y = aten.layer_norm.default(%x: f32[2, 3, 4], [3, 4])
 decompose-group-norm: a group norm with a computed scale -> refused: the scale is computed
     %y = aten.group_norm.default(%x: f32[2, 4, 3], 2, %w: f32[4])
-decompose-group-norm: a group norm of lines of open length is of images -> applied once
+decompose-group-norm: a group norm of lines of dynamic length is of images -> applied once
     %y = aten.group_norm.default(%x: f32[2, 4, s0], 2, %w: weight f32[4])
-decompose-group-norm: a group norm of an open volume -> refused: of no image, are symbolic
+decompose-group-norm: a group norm of an dynamic volume -> refused: of no image, are symbolic
     %y = aten.group_norm.default(%x: f32[2, 4, 3, 3, s0], 2, %w: weight f32[4])
-decompose-group-norm: a group norm of a constant scale is taken apart -> applied once
+decompose-group-norm: a group norm of a constant scale is decomposed -> applied once
     %y = aten.group_norm.default(%x: f32[2, 4, 3], 2, %w: weight f32[4])
-""")
-
-
-test_decompose_norms_together = cases(norms)("""
 decompose-group-norm: a group norm of images moves no elements -> applied once; without aten.view.default
     - %y = aten.group_norm.default(%x: f32[2, 4, 3, 5], 1, %w: weight f32[4])
     - %y = aten.group_norm.default(%x: f32[2, 4, 3, 5], 2, %w: weight f32[4])
@@ -245,6 +241,6 @@ lower-unary: six axes a named size and halves are held -> xnnpack.abs
     - %y = aten.abs.default(%x: f16[2, 4])
 lower-sum: floats of two kinds do not meet -> refused: cast one
     %y = aten.add.Tensor(%x: f32[2, 4], %h: f16[2, 4])
-lower-clamp: a number of run time is no field -> refused: only at run time
+lower-clamp: a number known only at run time is no field -> refused: only at run time
     %n = aten.sym_size.int(%x: f32[s0, 4], 0); %y = aten.clamp.default(%x, %n)
 """)

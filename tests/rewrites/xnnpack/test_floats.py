@@ -60,6 +60,12 @@ carry-nans: what is never nan needs no term -> applied 0 times
     %y = aten.clamp.Tensor(%f, %w: constant f32[4])
 carry-nans: doubles -> refused: float32 or float16
     %y = aten.clamp.Tensor(%x: f64[4], %x)
+widen-attention-of-halves: attention of singles -> unchanged
+    %y = aten.scaled_dot_product_attention.default(%x: f32[1, 2, 4, 8], %x, %x)
+widen-attention-of-halves: attention that drops weights -> refused: dropout_p is 1.0
+    %y = aten.scaled_dot_product_attention.default(%x: f16[1, 2, 4, 8], %x, %x, none, 1.0)
+widen-products-of-halves: a product of singles -> unchanged
+    %y = aten.linear.default(%x: f32[2, 4], %x)
 """)
 
 
@@ -130,16 +136,6 @@ def test_only_what_is_asked_for_adds_up_in_singles() -> None:
     assert [part.count("xnnpack.convert") for part in text] == [0, 2]
 
 
-test_widen_attention_of_halves = cases(floats)("""
-widen-attention-of-halves: attention of singles -> unchanged
-    %y = aten.scaled_dot_product_attention.default(%x: f32[1, 2, 4, 8], %x, %x)
-widen-attention-of-halves: attention that drops weights -> refused: dropout_p is 1.0
-    %y = aten.scaled_dot_product_attention.default(%x: f16[1, 2, 4, 8], %x, %x, none, 1.0)
-widen-products-of-halves: a product of singles -> unchanged
-    %y = aten.linear.default(%x: f32[2, 4], %x)
-""")
-
-
 test_widen_floats = cases(floats, promotions, CancelNarrowing)("""
 widen-bfloat: arithmetic of halves -> unchanged
     %y = aten.sigmoid.default(%x: f16[4])
@@ -151,7 +147,7 @@ widen-mixed-floats: operands of one width -> unchanged
     %y = aten.mul.Tensor(%x: f32[4], %x)
 widen-mixed-floats: a quotient of integers -> unchanged
     %y = aten.div.Tensor(%x: i64[4], %x)
-widen-mixed-floats: a single number beside halves -> unchanged
+widen-mixed-floats: a single number next to halves -> unchanged
     %y = aten.mul.Tensor(%x: f16[4], %s: f32[])
 cancel-narrowing: a cast that rounds nothing -> unchanged
     %y = aten._to_copy.default(%x: bf16[4], dtype=f32)

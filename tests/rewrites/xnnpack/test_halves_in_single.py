@@ -41,7 +41,7 @@ NEAR_MISSES: dict[str, tuple[Rewrite[Any], str, str, str, str]] = {
 
 
 @pytest.mark.parametrize("name", NEAR_MISSES)
-def test_it_stays(name: str, apply: Any, method: Any):
+def test_halves_stay(name: str, apply: Any, method: Any):
     rewrite, line, given, gives, reason = NEAR_MISSES[name]
     done = apply(one(method, line, given, gives), rewrite)
     assert done.count == 0

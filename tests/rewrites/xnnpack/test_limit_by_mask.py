@@ -30,7 +30,7 @@ test_limit_by_mask = cases(LimitByMask)("""
 a root that may be nan stays hidden -> refused: may make a NaN
     %z = aten.sqrt.default(%x: f32[2, 3])
     %y = aten.masked_fill.Scalar(%z, %m: constant "#causal" i1[2, 3], -inf)
-a mask of run time stays -> applied 0 times
+a mask computed at run time stays -> applied 0 times
     %y = aten.masked_fill.Scalar(%z: f32[2, 3], %m: i1[2, 3], -inf)
 a side of another dtype -> refused: XNNPACK cannot hold
     %y = aten.where.self(%m: constant "#causal" i1[2, 3], %x: f32[2, 3], %z: f64[2, 3])
@@ -40,7 +40,7 @@ seven axes -> refused: cannot hold
     %y = aten.masked_fill.Scalar(%x: f32[1, 1, 1, 1, 1, 2, 3], %m: constant "#causal" i1[2, 3], 0.0)
 a fill that is no number -> refused: NaN
     %y = aten.masked_fill.Scalar(%x: f32[2, 3], %m: constant "#causal" i1[2, 3], nan)
-a mask of all of an open batch limits it -> applied once
+a mask of all of an dynamic batch limits it -> applied once
     - %y = aten.masked_fill.Scalar(%x: f32[s0, 2, 3], %m: constant "#causal" i1[2, 3], 0.0)
     - %y = aten.masked_fill.Scalar(%x: f32[s0, 2, 3], %m: constant "#causal" i1[1, 3], 0.0)
 a side of halves -> refused: one side has another dtype than the result

@@ -82,7 +82,7 @@ OTHER_FORMS = {
 
 
 @pytest.mark.parametrize("name", OTHER_FORMS)
-def test_what_is_not_quantized_by_its_own_range_is_a_float(name: str, apply: Any, method: Any):
+def test_rows_with_another_scale_stay_floats(name: str, apply: Any, method: Any):
     """The weight stays stored; the rows are not quantized anew by the node."""
     lines = OTHER_FORMS[name]
     lines = lines if "%y" in lines[-1] else (*lines, LINEAR)
@@ -138,7 +138,7 @@ NEAR_MISSES = {
 
 
 @pytest.mark.parametrize("name", NEAR_MISSES)
-def test_a_layer_stays(name: str, refused: Any, method: Any):
+def test_layer_without_dynamic_kernel_stays(name: str, refused: Any, method: Any):
     stored, lines, reason = NEAR_MISSES[name]
     gives = Y.replace("f32", "f16") if "f16" in lines[-1] else Y
     lines = lines if "%y" in lines[-1] else (*lines, LINEAR)

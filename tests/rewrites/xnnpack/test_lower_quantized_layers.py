@@ -129,7 +129,9 @@ NEAR_MISSES: dict[str, tuple[dict[str, str], str]] = {
 
 @pytest.mark.parametrize("write", LAYERS, ids=["linear", "convolution"])
 @pytest.mark.parametrize("name", NEAR_MISSES)
-def test_it_stays(name: str, write: tuple[Written, Rewrite[Any]], refused: Any, method: Any):
+def test_layer_without_int8_kernel_stays(
+    name: str, write: tuple[Written, Rewrite[Any]], refused: Any, method: Any
+):
     changes, reason = NEAR_MISSES[name]
     text, rewrite = write
     arguments = ", %c: tensor<3xf32>" if "bias" in changes else ""
@@ -180,6 +182,11 @@ lower-quantized-linear: a bias of integers in units of the products is taken -> 
     %t = quant.scast(%w: weight i8[3, 4]) -> i8<0.125>[3, 4]; %r = quant.dcast(%t)
     %x = quant.dcast(%q: i8<0.5:3>[2, 4]); %l = aten.linear.default(%x, %r, %b)
     %y = quant.qcast(%l) -> i8<0.25>[2, 3]
+lower-quantized-linear: clamps before the quantization are one range of the node -> applied once; writes output_min=0.0, output_max=2.0
+    %t = quant.scast(%w: weight i8[3, 4]) -> i8<0.125>[3, 4]; %r = quant.dcast(%t)
+    %x = quant.dcast(%q: i8<0.5:3>[2, 4]); %l = aten.linear.default(%x, %r)
+    %c = aten.relu.default(%l)
+    %d = aten.hardtanh.default(%c, -1.0, 2.0); %y = quant.qcast(%d) -> i8<0.25>[2, 3]
 """)
 
 
@@ -208,12 +215,3 @@ def test_groups_of_a_transposed_convolution_share_one_scale(
         assert apply(text, step(quantized_layers.quantized_convolution)).count == 1
     else:
         refused(text, step(quantized_layers.quantized_convolution), "shares each scale")
-
-
-test_lower_quantized_layers_together = cases(quantized_layers)("""
-lower-quantized-linear: clamps before the quantization are one range of the node -> applied once; writes output_min=0.0, output_max=2.0
-    %t = quant.scast(%w: weight i8[3, 4]) -> i8<0.125>[3, 4]; %r = quant.dcast(%t)
-    %x = quant.dcast(%q: i8<0.5:3>[2, 4]); %l = aten.linear.default(%x, %r)
-    %c = aten.relu.default(%l)
-    %d = aten.hardtanh.default(%c, -1.0, 2.0); %y = quant.qcast(%d) -> i8<0.25>[2, 3]
-""")

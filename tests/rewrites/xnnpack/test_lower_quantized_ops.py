@@ -91,7 +91,7 @@ ELEMENTWISE: dict[str, tuple[str, dict[str, str], str]] = {
 
 
 @pytest.mark.parametrize("name", ELEMENTWISE)
-def test_it_computes_floats(name: str, refused: Any, method: Any):
+def test_op_without_int8_node_computes_floats(name: str, refused: Any, method: Any):
     line, changes, reason = ELEMENTWISE[name]
     refused(between(method, line, **changes), step(quantized_nodes.quantized_elementwise), reason)
 
@@ -169,6 +169,6 @@ MOVES: dict[str, tuple[str, dict[str, str], str]] = {
 
 
 @pytest.mark.parametrize("name", MOVES)
-def test_it_moves_floats(name: str, refused: Any, method: Any):
+def test_movement_without_int8_node_moves_floats(name: str, refused: Any, method: Any):
     line, changes, reason = MOVES[name]
     refused(between(method, line, **changes), step(quantized_nodes.quantized_movement), reason)

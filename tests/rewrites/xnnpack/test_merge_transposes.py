@@ -79,7 +79,7 @@ hoist-reshape-over-linear: a chain read in its middle -> unchanged
     %y = xnnpack.static_reshape(%v3, new_shape=[6, 1, 4]) : (f32[6, 4]) -> f32[6, 1, 4]
     %z = xnnpack.static_reshape(%v2, new_shape=[6, 1, 4]) : (f32[6, 4]) -> f32[6, 1, 4]
     %s = xnnpack.add(%y, %z)
-hoist-reshape-over-linear: a reshape behind another node -> unchanged
+hoist-reshape-over-linear: a reshape after another node -> unchanged
     %x: f32[2, 3, 4]
     %a = xnnpack.static_reshape(%x, new_shape=[6, 4]) : (f32[2, 3, 4]) -> f32[6, 4]
     %b = xnnpack.abs(%a)
@@ -98,7 +98,7 @@ drop-averaged-axes: axes that an average has dropped are not dropped again -> un
 """)
 
 
-test_merge_transposes_together = cases(merge_transposes.RULES)("""
+test_transpose_to_reshape = cases(merge_transposes.RULES)("""
 transpose-to-reshape: a unit axis is moved by a reshape if at most one size is symbolic -> xnnpack.static_reshape
     - %x: f32[2, 1, 3]; %y = xnnpack.static_transpose(%x, perm=[1, 0, 2]) : (f32[2, 1, 3]) -> f32[1, 2, 3]
     - %x: f32[s0, 1, 3]; %y = xnnpack.static_transpose(%x, perm=[1, 0, 2]) : (f32[s0, 1, 3]) -> f32[1, s0, 3]
@@ -164,7 +164,7 @@ unbind-by-permute: an axis in the middle -> unchanged
     %y = aten.cat.default([%p0, %p1, %p2, %p3], 0)
 unbind-by-permute: it leaves -> refused: int64
     %p0, %p1 = aten.unbind.int(%x: i64[3, 4, 2], -1); %y = aten.cat.default([%p0, %p1], 0)
-unbind-by-permute: a part nobody reads -> unchanged
+unbind-by-permute: an unused part -> unchanged
     %p0, %p1 = aten.unbind.int(%x: f32[3, 4, 2], -1); %y = aten.cat.default([%p0], 0)
 """)
 

@@ -181,7 +181,7 @@ def test_rows_that_are_no_repetition_are_multiplied_by_all_too(apply: Any):
     )
 
 
-test_multiply_all_experts_together = cases(MultiplyAllExperts)("""
+test_multiply_all_experts_alone = cases(MultiplyAllExperts)("""
 rows that are made of one each are no repetition -> writes tensor<6x20xf32>
     %v, %i = aten.topk.default(%s: f32[3, 4], 2); %p = aten.view.default(%i, [6])
     %m = aten.index.Tensor(%w: weight f32[4, 5, 8], [%p])

@@ -103,7 +103,7 @@ lower-matmul: a product with a vector -> refused: an operand is a vector
     %y = aten.matmul.default(%x: f32[2, 4], %z: f32[4])
 lower-matmul: a symbolic product of other ranks -> refused: the operand of fewer axes has a symbolic size
     %y = aten.matmul.default(%x: f32[5, 2, 4], %z: f32[4, s0])
-lower-matmul: a matrix times a stack of open batch is a node -> aten.view.default, xnnpack.batch_matrix_multiply
+lower-matmul: a matrix times a stack of dynamic batch is a node -> aten.view.default, xnnpack.batch_matrix_multiply
     %y = aten.matmul.default(%z: f32[3, 4], %x: f32[s0, 4, 2])
 lower-matmul: a product of other ranks is a node -> aten.view.default, xnnpack.batch_matrix_multiply
     %y = aten.matmul.default(%x: f32[5, 2, 4], %z: f32[4, 3])
@@ -142,7 +142,7 @@ fuse-clamp: a clamp becomes the range of the node before it -> xnnpack.add
     %y = xnnpack.clamp(%a, output_max=0.5) : (f32[2, 4]) -> f32[2, 4]
 fuse-clamp: a clamp of an argument -> unchanged
     %x: f32[2, 4]; %y = xnnpack.clamp(%x, output_max=0.5) : (f32[2, 4]) -> f32[2, 4]
-fuse-clamp: a clamp behind a node without a range -> unchanged
+fuse-clamp: a clamp after a node without a range -> unchanged
     %a = xnnpack.abs(%x: f32[2, 4])
     %y = xnnpack.clamp(%a, output_max=0.5) : (f32[2, 4]) -> f32[2, 4]
 fuse-clamp: a range is not written over -> refused: clamps its output already
@@ -168,7 +168,7 @@ merge-linears: halves are not merged -> refused: fewer than 24 bits
 merge-linears: a layer that others read -> refused: read by others
     %h = aten.linear.default(%x: f32[2, 4], %a: weight f32[8, 4])
     %y = aten.linear.default(%h, %b: weight f32[6, 8]); %s = aten.relu.default(%h); return %y, %s
-merge-linears: weights of run time -> refused: computed at run time
+merge-linears: weights computed at run time -> refused: computed at run time
     %h = aten.linear.default(%x: f32[2, 4], %a: weight f32[8, 4])
     %y = aten.linear.default(%h, %b: f32[6, 8])
 merge-linears: a computed bias -> refused: computed at run time
@@ -189,11 +189,11 @@ widen-gelu: sizes may be symbolic -> applied once
     %y = xnnpack.gelu(%x: f16[n, 4])
 widen-gelu: single precision -> unchanged
     %y = xnnpack.gelu(%x: f32[3, 5])
-prelu-channels-last: slopes that stand on the last axis or everywhere need nothing -> applied 0 times
+prelu-channels-last: slopes that are on the last axis or everywhere need nothing -> applied 0 times
     - %y = aten.prelu.default(%x: f32[2, 4], %w: weight f32[4])
     - %y = aten.prelu.default(%x: f32[2, 4, 3], %w: weight f32[1])
     - %y = aten.prelu.default(%x: f32[2, 4, 3], %w: weight f32[])
-prelu-channels-last: slopes of run time -> refused: computed at run time
+prelu-channels-last: slopes computed at run time -> refused: computed at run time
     %y = aten.prelu.default(%x: f32[2, 4, 3], %w: f32[4])
 prelu-channels-last: doubles -> refused: float32 or float16
     %y = aten.prelu.default(%x: f64[2, 4, 3], %w: weight f64[4])
@@ -278,13 +278,9 @@ def test_slopes_stand_on_the_last_axis_or_are_one(
         refused(text, ALL["lower-prelu"], "not the last")
 
 
-test_lower_greatest_together = cases(reductions)("""
+test_reductions = cases(reductions)("""
 lower-greatest: an axis of one needs no pooling -> applied once; omits pooling
     %y = aten.amax.default(%x: f32[1, 4], [0])
-""")
-
-
-test_lower_greatest = cases(reductions)("""
 lower-greatest: rows are folded or stood upright -> aten.view.default, xnnpack.max_pooling_2d, aten.view.default, xnnpack.max_pooling_2d, aten.view.default
     - %y = aten.amax.default(%x: f32[2, 48], [1])
     - %y = aten.amax.default(%x: f32[12], [0])

@@ -38,7 +38,7 @@ a norm before a rectifier is one maximum -> aten.maximum.default, aten.convoluti
 """)
 
 
-test_rectify_before_scale_together = cases(rectify_before_scale)("""
+test_rectify_before_scale_alone = cases(rectify_before_scale)("""
 a factor that is not positive -> refused: not positive
     %s = aten.mul.Tensor(%x: f32[1, 4, 5, 5], %g: weight "g#zeros" f32[4, 1, 1])
     %a = aten.add.Tensor(%s, %b: weight f32[4, 1, 1]); %r = aten.relu.default(%a)

@@ -60,7 +60,7 @@ def test_pixels_are_torchs(
         (("h", 7), ("h", "w"), "[%h, %w], false, none", "no constant ratio"),
     ],
 )
-def test_it_leaves(
+def test_resize_without_matrices_is_left(
     old: tuple[Any, Any], new: tuple[Any, Any], more: str, reason: str, refused: Any, method: Any
 ) -> None:
     refused(resized(old, new, more, method), step(resizing.resize_by_matrices), reason)

@@ -63,7 +63,7 @@ def test_queries_look_at_no_later_keys(name: str, apply: Any, method: Any) -> No
 test_skip_masked_attention = cases(SkipMaskedAttention)("""
 blocks are not cut again -> aten.mul.Scalar, aten.slice.Tensor, aten.slice.Tensor, aten.slice.Tensor, aten.scaled_dot_product_attention.default, aten.slice.Tensor, aten.slice.Tensor, aten.slice.Tensor, aten.scaled_dot_product_attention.default, aten.slice.Tensor, aten.scaled_dot_product_attention.default, aten.cat.default
     %y = aten.scaled_dot_product_attention.default(%q: f32[1, 16, 512, 16], %k: f32[1, 16, 512, 16], %k, none, 0.0, true)
-an attention beside another tensor is cut -> applied once
+an attention next to another tensor is cut -> applied once
     # Not every concatenation is of blocks: this one holds the queries too.
     %a = aten.scaled_dot_product_attention.default(%q: f32[2, 4, 192, 32], %k: f32[2, 4, 192, 32], %k, none, 0.0, true)
     %y = aten.cat.default([%a, %q], 2)
@@ -77,13 +77,13 @@ nothing closed -> unchanged
     %y = aten.scaled_dot_product_attention.default(%q: f32[2, 4, 192, 32], %k: f32[2, 4, 192, 32], %k, %m: buffer "m#ones" i1[192, 192])
 closed rows -> refused: hides a whole row
     %y = aten.scaled_dot_product_attention.default(%q: f32[2, 4, 192, 32], %k: f32[2, 4, 192, 32], %k, %m: buffer "m#zeros" i1[192, 192])
-a length of run time -> refused: symbolic
+a length known only at run time -> refused: symbolic
     %y = aten.scaled_dot_product_attention.default(%q: f32[2, 4, n, 32], %k: f32[2, 4, n, 32], %k, none, 0.0, true)
-a depth of run time -> refused: symbolic
+a depth known only at run time -> refused: symbolic
     %y = aten.scaled_dot_product_attention.default(%q: f32[2, 4, 192, n], %k: f32[2, 4, 192, n], %k, none, 0.0, true)
 few tokens -> refused: cost less
     %y = aten.scaled_dot_product_attention.default(%q: f32[1, 2, 16, 8], %k: f32[1, 2, 16, 8], %k, none, 0.0, true)
-a scale of run time -> refused: run time
+a scale computed at run time -> refused: run time
     %s = sym.constant 5.000000e-01 : f64 : !stepwell.float<"0.5">
     %y = aten.scaled_dot_product_attention.default(%q: f32[2, 4, 192, 32], %k: f32[2, 4, 192, 32], %k, none, 0.0, true, scale=%s)
 """)

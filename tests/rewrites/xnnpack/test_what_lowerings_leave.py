@@ -73,7 +73,7 @@ CASES: list[tuple[Any, tuple[str, ...], str]] = [
 
 
 @pytest.mark.parametrize("near_miss", CASES)
-def test_what_differs_in_one_thing_is_left(left: Any, written: Any, near_miss: Any) -> None:
+def test_variant_of_example_is_left(left: Any, written: Any, near_miss: Any) -> None:
     rewrite, lines, reason = near_miss
     left(written(*lines), rewrite, reason)
 
