@@ -23,6 +23,13 @@ def apply() -> Apply:
     return applied
 
 
+def assert_refused(count: int, reasons: list[str], reason: str) -> None:
+    """Nothing is applied, and this reason (or none) is on record."""
+    is_stated = any(reason in held for held in reasons) if reason else not reasons
+    found = f"applied {count} times; refused: {' | '.join(reasons) or 'nothing'}"
+    assert count == 0 and is_stated, f"not refused: {reason or 'no reason'}: {found}"
+
+
 class Refused(Protocol):
     def __call__(self, text: str, rewrite: Rewrite[Any] | ModuleType, reason: str = "") -> None: ...
 
@@ -36,8 +43,7 @@ def refused() -> Refused:
 
     def run(text: str, rewrite: Rewrite[Any] | ModuleType, reason: str = "") -> None:
         done = applied(text, rewrite)
-        assert done.count == 0
-        assert any(reason in held for held in done.reasons) if reason else not done.reasons
+        assert_refused(done.count, done.reasons, reason)
 
     return run
 
@@ -59,9 +65,7 @@ def left() -> Refused:
     """A near miss that is only looked at: as `refused`, for what torch does not compute, or slowly."""
 
     def run(text: str, rewrite: Rewrite[Any] | ModuleType, reason: str = "") -> None:
-        count, reasons = queried(text, rewrite)
-        assert count == 0
-        assert any(reason in held for held in reasons) if reason else not reasons
+        assert_refused(*queried(text, rewrite), reason)
 
     return run
 
