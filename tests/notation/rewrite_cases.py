@@ -9,8 +9,8 @@
 `test_clamps = cases(RULES)(TEXT)` makes a test of each case of this text. A line that is not
 indented starts a case: `rewrite: subject -> outcome`, which is also the test's name.
 `one | other: ` runs each, `one + other: ` both together, a module's name all of its rules, and no
-name all that are given. The lines below are the method (`short_ir`); after `- ` starts another method for the same title.
-`; ` separates outcomes:
+name all that are given. The lines below are the method (`short_ir`); after `- ` starts another
+method for the same title. `; ` separates outcomes:
 
     refused: text       it is not applied, and a reason on record contains this text
     unchanged           it is not applied, and no reason is on record
@@ -120,6 +120,7 @@ def _problem(case: Case, run: bool) -> str:
         found = Found(done.count, done.reasons, done.ops(), done.text)
     else:
         (rewrite,) = case.rewrites
+        assert re.fullmatch("refused: .*|unchanged|applied.*", case.outcome), case.title
         found = Found(*queried(case.text, rewrite))
     missed = [each for each in case.outcome.split("; ") if not found.meets(each)]
     return f"not {'; '.join(missed)}: {found}" if missed else ""
