@@ -5,10 +5,9 @@ from typing import Any
 
 import pytest
 import torch
+from eager import Function, assert_as_eager, assert_whole, lower
 from torch import nn
 from torch.nn import functional
-
-import stepwell
 
 MASK = torch.tensor([[1, 0, 1], [0, 0, 1], [1, 1, 0], [0, 1, 0]], dtype=torch.bool)
 
@@ -93,30 +92,13 @@ LAYERS: dict[str, tuple[Callable[..., Any], tuple[int, ...]]] = {
 }
 
 
-class Layer(nn.Module):
-    """A function or module as a module."""
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, x: torch.Tensor) -> Any:
-        return self.function(x)
-
-
 @pytest.mark.parametrize("name", LAYERS)
-def test_a_layer_becomes_one_delegate_and_nothing_else(name: str):
-    function, shape = LAYERS[name]
-    torch.manual_seed(0)
+def test_a_layer_becomes_one_delegate_and_nothing_else(name: str) -> None:
+    layer, shape = LAYERS[name]
     x = torch.randn(shape)
-    layer = Layer(function).eval()
-    exported = torch.export.export(layer, (x,))
-    lowered = stepwell.lower(exported, "xnnpack", numerics="finite")  # NaN aside: semantics.md.
-    assert (lowered.report.delegates, dict(lowered.report.outside)) == (1, {})
-    with torch.no_grad():
-        wanted = torch.utils._pytree.tree_leaves(layer(x))
-    for found, expected in zip(lowered.run(x), wanted, strict=True):
-        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+    lowered = lower(layer, x, numerics="finite")  # NaN aside: semantics.md.
+    assert_whole(lowered)
+    assert_as_eager(lowered, layer, x, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -127,77 +109,16 @@ def test_a_layer_becomes_one_delegate_and_nothing_else(name: str):
         nn.Sequential(nn.Linear(4, 8), nn.Linear(8, 8), nn.Linear(8, 3)),
     ],
 )
-def test_layers_without_an_activation_between_them_are_one(layers: nn.Sequential):
-    torch.manual_seed(0)
-    layers = layers.eval()
+def test_layers_without_an_activation_between_them_are_one(layers: nn.Sequential) -> None:
     x = torch.randn(5, layers[0].weight.shape[-1])
-    lowered = stepwell.lower(torch.export.export(layers, (x,)), "xnnpack", numerics="finite")
+    lowered = lower(layers, x, numerics="finite")
     nodes = [op.name for op in lowered.program.module.walk() if op.name.startswith("xnnpack.")]
     assert nodes.count("xnnpack.fully_connected") == len(nodes) - 2 == 1  # Delegate and yield.
-    torch.testing.assert_close(lowered.run(x)[0], layers(x), rtol=1e-5, atol=1e-5)
+    assert_as_eager(lowered, layers, x, rtol=1e-5, atol=1e-5)
 
 
-class Attention(nn.Module):
-    """Self-attention as torch.nn has it: one projection for queries, keys and values."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.attention = nn.MultiheadAttention(16, 2, batch_first=True)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.attention(x, x, x, need_weights=False)[0]
-
-
-class UNet(nn.Module):
-    """Down, up and a concatenation beside it, with group norms."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.down = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.GroupNorm(2, 8), nn.SiLU())
-        self.up = nn.ConvTranspose2d(8, 8, 2, 2)
-        self.out = nn.Conv2d(16, 1, 1)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        wide = self.down(x)
-        return self.out(torch.cat([wide, self.up(functional.max_pool2d(wide, 2))], 1))
-
-
-@pytest.mark.parametrize(
-    ("model", "at", "shape"), [(Attention, 1, (2, 6, 16)), (UNet, 0, (2, 3, 8, 8))]
-)
-def test_a_size_known_only_at_run_time_splits_nothing(
-    model: type[nn.Module], at: int, shape: tuple[int, ...]
-):
-    torch.manual_seed(0)
-    module, x = model().eval(), torch.randn(shape)
-    sizes = ({at: torch.export.Dim("size", min=2, max=16)},)
-    lowered = stepwell.lower(torch.export.export(module, (x,), dynamic_shapes=sizes), "xnnpack")
-    assert (lowered.report.delegates, dict(lowered.report.outside)) == (1, {})
-    for size in (2, 5, 16):
-        x = torch.randn(*shape[:at], size, *shape[at + 1 :])
-        with torch.no_grad():
-            torch.testing.assert_close(lowered.run(x)[0], module(x), rtol=1e-4, atol=1e-5)
-
-
-def test_recurrence_over_a_batch_of_any_size_computes_what_it_did():
-    torch.manual_seed(0)
-    module, x = nn.GRU(6, 5, batch_first=True).eval(), torch.randn(2, 3, 6)
-    sizes = ({0: torch.export.Dim("batch", min=2, max=8)},)
-    lowered = stepwell.lower(torch.export.export(module, (x,), dynamic_shapes=sizes), "xnnpack")
-    for size in (2, 7):
-        x = torch.randn(size, 3, 6)
-        with torch.no_grad():
-            for found, wanted in zip(lowered.run(x), module(x), strict=True):
-                torch.testing.assert_close(found, wanted)
-
-
-def test_an_op_that_the_normal_form_names_again_keeps_its_kernel():
+def test_an_op_that_the_normal_form_names_again_keeps_its_kernel() -> None:
     """`group_norm` has no kernel, `native_group_norm` has; a computed scale leaves it outside."""
-
-    class Scaled(nn.Module):
-        def forward(self, x: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
-            return functional.group_norm(x, 2, scale)
-
-    x, scale = torch.randn(2, 4, 3), torch.randn(4)
-    lowered = stepwell.lower(torch.export.export(Scaled(), (x, scale)), "xnnpack")
-    torch.testing.assert_close(lowered.run(x, scale)[0], functional.group_norm(x, 2, scale))
+    function = Function(lambda x, scale: functional.group_norm(x, 2, scale))
+    inputs = (torch.randn(2, 4, 3), torch.randn(4))
+    assert_as_eager(lower(function, *inputs), function, *inputs)

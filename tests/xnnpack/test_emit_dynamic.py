@@ -5,13 +5,14 @@ from typing import Any
 import pytest
 import torch
 from dialect_building import Writer, per_channel
+from eager import Function, assert_as_eager_within, assert_whole, lower
 from torch import nn
+from torch.export import Dim as Open
 from torch.nn import functional
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region, SSAValue
 
-import stepwell
 import stepwell.dialects.xnnpack as xnn
 from stepwell.backends.executorch.running.runner import PteSession
 from stepwell.backends.xnnpack.pte import to_pte
@@ -114,105 +115,23 @@ def test_a_size_past_its_bound_is_refused() -> None:
         session.run(torch.randn(MOST + 1, 8))
 
 
-class Images(nn.Module):
-    """Every kind of convolution and pooling, a residual, and a gate of its own mean."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.enter = nn.Conv2d(3, 8, 3, 2, 1)
-        self.deep = nn.Conv2d(8, 8, 3, padding=2, dilation=2, groups=8)
-        self.gate = nn.Conv2d(8, 8, 1)
-        self.leave = nn.ConvTranspose2d(8, 4, 4, 2, 1)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        x = functional.max_pool2d(functional.silu(self.enter(x)), 3, 1, 1)
-        x = x + functional.avg_pool2d(self.deep(functional.pad(x, (1, 1, 1, 1))), 3, 1)
-        x = x * self.gate(functional.adaptive_avg_pool2d(x, 1)).sigmoid()
-        return self.leave(x)
-
-
-class Lines(nn.Module):
-    """Causal convolutions of lines with a gate, as in WaveNet."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.layers = nn.ModuleList(nn.Conv1d(6, 12, 2, dilation=2**i) for i in range(3))
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        for layer in self.layers:
-            one, other = layer(functional.pad(x, (layer.dilation[0], 0))).chunk(2, 1)
-            x = x + one.tanh() * other.sigmoid()
-        return x
-
-
-def test_a_recurrence_of_any_batch_is_one_delegate() -> None:
-    model = nn.LSTM(6, 5, batch_first=True).eval()
-    batch = torch.export.Dim("batch", min=1, max=4)
-    exported = torch.export.export(model, (torch.randn(2, 3, 6),), dynamic_shapes=({0: batch},))
-    lowered = stepwell.lower(exported, "xnnpack")
-    assert lowered.report.delegates == 1
-    assert dict(lowered.report.outside) == {}
-    session = PteSession.load(lowered.to_pte())
-    for size in (2, 1, 4):
-        x = torch.randn(size, 3, 6)
-        y, (h, c) = model(x)
-        for found, wanted in zip(session.run(x), (y, h, c), strict=True):
-            torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
-
-
-HEIGHT, WIDTH = (torch.export.Dim(name, min=2, max=12) for name in ("height", "width"))
-LENGTH = torch.export.Dim("length", min=8, max=40)
-
-
-class Frames(nn.Module):
-    """The last frame of two layers of cells."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.cells = nn.GRU(4, 6, 2, batch_first=True)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.cells(x)[0][:, -1]
+@pytest.mark.parametrize("cells", [nn.LSTM, nn.GRU])
+def test_a_recurrence_of_any_batch_is_one_delegate(cells: type[nn.RNNBase]) -> None:
+    model, dynamic = cells(6, 5, batch_first=True), {0: Open("batch", min=1, max=4)}
+    lowered = lower(model, torch.randn(2, 3, 6), dynamic=dynamic)
+    assert_whole(lowered)
+    assert_as_eager_within(lowered, model, (2, 3, 6), dynamic, rtol=1e-5, atol=1e-5)
 
 
 @torch.no_grad()
 def test_the_frames_of_a_recurrence_of_bfloat16_are_cast_at_once() -> None:
-    torch.manual_seed(0)
-    net, given = Frames().eval().bfloat16(), torch.randn(1, 5, 4).bfloat16()
-    lowered = stepwell.lower(torch.export.export(net, (given,)), "xnnpack")
+    cells = nn.GRU(4, 6, 2, batch_first=True)
+    net = Function(lambda x, cells: cells(x)[0][:, -1], cells).bfloat16()
+    given = torch.randn(1, 5, 4).bfloat16()
+    lowered = lower(net, given)
     assert lowered.report.delegates == 1
     assert dict(lowered.report.outside) == {"aten._to_copy.default": 2}
     assert (lowered.run(given)[0] - net(given)).abs().max() < 2**-6
-
-
-@pytest.mark.parametrize(
-    ("model", "shapes", "dynamic", "most"),
-    [
-        (
-            Images(),
-            [(2, 3, 16, 12), (2, 3, 24, 24), (2, 3, 4, 22)],
-            {2: 2 * HEIGHT, 3: 2 * WIDTH},
-            2,
-        ),
-        # Three convolutions: channels are cut where they do not come last, which takes less.
-        (Lines(), [(2, 6, 16), (2, 6, 40), (2, 6, 8)], {2: LENGTH}, 6),
-    ],
-    ids=["images", "lines"],
-)
-def test_convolutions_of_any_size_are_one_delegate(
-    model: nn.Module, shapes: list[tuple[int, ...]], dynamic: dict[int, Any], most: int
-) -> None:
-    exported = torch.export.export(
-        model.eval(), (torch.randn(shapes[0]),), dynamic_shapes=(dynamic,)
-    )
-    lowered = stepwell.lower(exported, "xnnpack")
-    assert (lowered.report.delegates, dict(lowered.report.outside)) == (1, {})
-    moved = [op for op in lowered.program.module.walk() if isinstance(op, xnn.StaticTranspose)]
-    assert len(moved) <= most
-    session = PteSession.load(lowered.to_pte())
-    for shape in (*shapes, *shapes[:1]):
-        x = torch.randn(shape)
-        torch.testing.assert_close(session.run(x)[0], model(x), rtol=1e-5, atol=1e-5)
 
 
 class Segmenter(nn.Module):
@@ -237,20 +156,10 @@ class Segmenter(nn.Module):
 
 
 def test_an_image_of_any_size_stays_in_one_delegate() -> None:
-    torch.manual_seed(0)
-    model = Segmenter().eval()
-    height, width = (
-        torch.export.Dim("height", min=2, max=8),
-        torch.export.Dim("width", min=2, max=8),
-    )
-    program = torch.export.export(
-        model, (torch.randn(1, 3, 24, 40),), dynamic_shapes=({2: 8 * height, 3: 8 * width},)
-    )
-    lowered = stepwell.lower(program, "xnnpack", numerics="finite")
+    model, shape = Segmenter(), (1, 3, 24, 40)
+    dynamic = {axis: 8 * Open(f"size{axis}", min=2, max=8) for axis in (2, 3)}
+    lowered = lower(model, torch.randn(shape), dynamic=dynamic, numerics="finite")
     assert lowered.report.delegates == 1
     integers = {"aten.sym_size.int", "sym.floordiv", "sym.mul", "aten.arange.default"}
     assert set(lowered.report.outside) <= {*integers, "aten.slice.Tensor"}
-    session = PteSession.load(lowered.to_pte())
-    for size in ((24, 40), (64, 16), (16, 64)):
-        image = torch.randn(1, 3, *size)
-        torch.testing.assert_close(session.run(image)[0], model(image), rtol=1e-4, atol=1e-4)
+    assert_as_eager_within(lowered, model, shape, dynamic, rtol=1e-4, atol=1e-4)
