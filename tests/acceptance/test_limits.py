@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from eager import exported, lower
 from torch import nn
 
 import stepwell
@@ -15,25 +16,9 @@ from stepwell.backends.tosa import emit as emit_tosa
 from stepwell.backends.xnnpack import emit
 
 
-class Function(nn.Module):
-    """A function as a module."""
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, *inputs: torch.Tensor) -> Any:
-        return self.function(*inputs)
-
-
-def lowered(function: Callable[..., Any], *inputs: torch.Tensor) -> stepwell.Lowered:
-    return stepwell.lower(torch.export.export(Function(function), inputs), "xnnpack")
-
-
 def explained(function: Callable[..., Any], *inputs: torch.Tensor) -> stepwell.Lowered:
     """As far as it comes, where it cannot be emitted."""
-    exported = torch.export.export(Function(function), inputs)
-    made = stepwell.explain(exported, "xnnpack").lowered
+    made = stepwell.explain(exported(function, *inputs), "xnnpack").lowered
     assert made is not None
     return made
 
@@ -49,32 +34,32 @@ def empty(x: torch.Tensor) -> torch.Tensor:
     return torch.cat([(x[:, :0] * 2).tanh(), x.tanh()], 1).sigmoid()
 
 
-def total(x: torch.Tensor) -> torch.Tensor:
-    return x.sum(0, keepdim=True)
-
-
-def doubled(x: torch.Tensor) -> torch.Tensor:
-    return (x * 2).relu()
-
-
-def summed(x: torch.Tensor) -> torch.Tensor:
-    return (x * 2).atan() * 2
-
-
 Case = tuple[Callable[..., Any], tuple[int, ...], str, str, int]
 CASES: dict[str, Case] = {
     "rank 7": (far, (128,), "aten.mul.Tensor", "rank 7 is above XNNPACK's limit of 6", 2),
-    "nothing but rank 7": (doubled, (1, 2, 1, 2, 1, 2, 1), "aten.mul.Tensor", "rank 7", 0),
-    "nothing but no elements": (total, (0, 4), "aten.sum.dim_IntList", "is 0", 0),
-    "no node": (summed, (2, 6), "aten.atan.default", "", 2),
+    "nothing but rank 7": (
+        lambda x: (x * 2).relu(),
+        (1, 2, 1, 2, 1, 2, 1),
+        "aten.mul.Tensor",
+        "rank 7",
+        0,
+    ),
+    "nothing but no elements": (
+        lambda x: x.sum(0, keepdim=True),
+        (0, 4),
+        "aten.sum.dim_IntList",
+        "is 0",
+        0,
+    ),
+    "no node": (lambda x: (x * 2).atan() * 2, (2, 6), "aten.atan.default", "", 2),
     "doubles": (lambda x: x.double() * 2, (3,), "aten.mul.Tensor", "not float64", 0),
-}
+}  # fmt: skip
 """Function, shape, what stays outside, why, and how many delegates there are at most."""
 
 
 def test_what_has_no_elements_goes_away_where_something_is_beside_it() -> None:
     x = torch.randn(2, 4)
-    made = lowered(empty, x)
+    made = lower(empty, x)
     assert (made.report.delegates, sum(made.report.outside.values())) == (1, 0)
     torch.testing.assert_close(made.run(x)[0], empty(x))
 
@@ -83,7 +68,7 @@ def test_what_has_no_elements_goes_away_where_something_is_beside_it() -> None:
 def test_what_has_no_form_is_portable_and_named_and_the_rest_runs(name: str) -> None:
     function, shape, outside, reason, most = CASES[name]
     x = torch.randn(shape)
-    made = lowered(function, x)
+    made = lower(function, x)
     assert outside in made.report.outside
     assert made.report.delegates <= most
     assert any(reason in refusal.reason for refusal in made.report.refusals) or not reason
@@ -100,7 +85,7 @@ def test_operators_that_nothing_runs_are_all_named_and_are_explained() -> None:
     x = torch.randn(2, 6)
     names = ("aten.linalg_svdvals.default", "aten.special_airy_ai.default")
     with pytest.raises(stepwell.StepwellError) as raised:
-        lowered(strange, x)
+        lower(strange, x)
     assert all(name in str(raised.value) for name in names)
     made = explained(strange, x)
     assert set(names) <= set(made.report.outside)
@@ -112,14 +97,14 @@ def test_operators_that_nothing_runs_are_all_named_and_are_explained() -> None:
 def test_a_constant_beyond_the_format_is_an_error_with_its_size(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    exported = torch.export.export(nn.Linear(64, 64), (torch.randn(1, 64),))
-    made = [stepwell.lower(exported, target) for target in ("xnnpack", "tosa-1.0+fp")]
+    program = exported(nn.Linear(64, 64), torch.randn(1, 64))
+    made = [stepwell.lower(program, target) for target in ("xnnpack", "tosa-1.0+fp")]
     emitted = [each.emit() for each in made]
     assert all(emitted)
     monkeypatch.setattr(emit, "_LIMIT", 64 * 64 * 4 - 1)  # Two gibibytes, scaled down.
     monkeypatch.setattr(emit_tosa, "LARGEST", 64 * 65 * 4 - 1)
     for each in made:
-        for again in (each.emit, lambda each=each: stepwell.lower(exported, each.target.name)):
+        for again in (each.emit, lambda each=each: stepwell.lower(program, each.target.name)):
             with pytest.raises(stepwell.StepwellError, match=r"16\d\d\d bytes.*2 GiB"):
                 again()
 
@@ -155,9 +140,9 @@ def test_what_is_too_large_for_the_runtime_is_refused_before_it_is_made(name: st
     x = torch.randn(2 if "causal" in name else 4)
     if fact:
         with pytest.raises(stepwell.StepwellError, match=fact):
-            lowered(function, x)
+            lower(function, x)
     else:
-        made = lowered(function, x)
+        made = lower(function, x)
         assert any("is_causal" in refusal.reason for refusal in made.report.refusals)
 
 
@@ -175,10 +160,8 @@ def test_strides_are_followed_where_memory_is_known_and_refused_elsewhere(target
         return torch.as_strided(x / 3.0, (2, 3), (3, 1), 1)
 
     for x in (torch.randn(9, 6), torch.randn(6, 9).t()):
-        exported = torch.export.export(Function(windows), (x,))
         if x.is_contiguous():
-            found = stepwell.lower(exported, target).run(x)
-            torch.testing.assert_close(found[0], windows(x))
+            assert_as_eager(lower(windows, x, target=target), windows, x)
         else:
             with pytest.raises(stepwell.StepwellError, match="how its operand lies is not known"):
-                stepwell.lower(exported, target).to_pte()
+                lower(windows, x, target=target).to_pte()

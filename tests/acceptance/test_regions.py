@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
+from eager import assert_as_eager, lower
 from torch import nn
 from torch._higher_order_ops.while_loop import while_loop
-from torch.export import export
-
-import stepwell
 
 
 class Branches(nn.Module):
@@ -44,8 +42,8 @@ class Loop(nn.Module):
 @pytest.mark.parametrize("module", [Branches(), Loop()], ids=["cond", "while_loop"])
 def test_layers_inside_regions_stand_in_delegates_with_their_weights(module: nn.Module) -> None:
     x = torch.randn(4, 8)
-    lowered = stepwell.lower(export(module.eval(), (x,)), "xnnpack")
+    lowered = lower(module, x)
     assert not lowered.report.outside["aten.linear.default"]
     for given in (x.abs(), -x.abs()):
-        torch.testing.assert_close(lowered.run(given)[0], module(given), rtol=1e-5, atol=1e-5)
-        torch.testing.assert_close(lowered.program.run(given), (module(given),))
+        assert_as_eager(lowered, module, given, rtol=1e-5, atol=1e-5)
+        assert_as_eager(lowered.program, module, given)

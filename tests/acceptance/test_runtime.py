@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from eager import Function, lower
 from forking import Forks
 from torch.export import ExportedProgram, export
 from torch.utils import _pytree as pytree
@@ -170,21 +171,6 @@ def test_one_program_runs_every_size_within_its_bounds(
         session.run(torch.randn(shape))
 
 
-def test_both_branches_of_a_condition_run() -> None:
-    module, (x,), exported = made("control_flow:cond_model")
-    lowered = stepwell.lower(exported, "xnnpack")
-    for given in (x, -x):
-        close(lowered.run(given), module(given))
-
-
-@pytest.mark.parametrize("steps", [0, 1, 5])
-def test_a_loop_runs_as_often_as_its_input_says(steps: int) -> None:
-    module, (x, _), exported = made("control_flow:while_loop_model")
-    lowered = stepwell.lower(exported, "xnnpack")
-    given = (x, torch.tensor(steps))
-    close(lowered.run(*given), module(*given))
-
-
 def test_channels_last_is_kept_and_an_input_in_rows_is_laid_out_so() -> None:
     module = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.ReLU()).eval()
     module = module.to(memory_format=torch.channels_last)
@@ -201,17 +187,11 @@ def test_channels_last_is_kept_and_an_input_in_rows_is_laid_out_so() -> None:
 @pytest.mark.parametrize("computed", [False, True])
 def test_a_layer_whose_weight_is_known_only_at_run_time_keeps_its_bias(computed: bool) -> None:
     # XNNPACK's fully connected node crashes on a constant bias beside a computed filter.
-    class Layer(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.bias = torch.nn.Parameter(torch.randn(10))
-
-        def forward(self, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-            weight = torch.sin(weight) if computed else weight
-            return torch.nn.functional.linear(x, weight, self.bias)
-
+    bias = torch.nn.Parameter(torch.randn(10))
+    layer = Function(
+        lambda x, w: torch.nn.functional.linear(x, torch.sin(w) if computed else w, bias)
+    )
     inputs = (torch.randn(2, 16), torch.randn(10, 16))
-    layer = Layer()
-    lowered = stepwell.lower(export(layer, inputs), "xnnpack")
+    lowered = lower(layer, *inputs)
     assert lowered.report.delegates == 1
     close(lowered.run(*inputs), layer(*inputs))

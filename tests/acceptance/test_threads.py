@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import torch
 import torch.ao.quantization.fx._decomposed  # registers the operators
+from eager import Function
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -25,17 +26,6 @@ THREADS = 8
 RANGE = (0.05, 3, -128, 127, torch.int8)
 
 
-class Of(nn.Module):
-    """A function of layers and inputs."""
-
-    def __init__(self, function: Callable[..., Tensor], *layers: nn.Module) -> None:
-        super().__init__()
-        self.function, self.layers = function, nn.ModuleList(layers)
-
-    def forward(self, *inputs: Tensor) -> Tensor:
-        return self.function(*self.layers, *inputs)
-
-
 def rounded(x: Tensor) -> Tensor:
     aten = torch.ops.quantized_decomposed
     stored = aten.quantize_per_tensor.default(x, *RANGE)
@@ -45,25 +35,26 @@ def rounded(x: Tensor) -> Tensor:
 FLOATS, INTEGERS = ("xnnpack", "tosa-1.0+fp"), ("xnnpack", "cortex-m55", "tosa-1.0+int")
 IMAGE, ROWS, HEADS = (1, 4, 8, 8), (2, 6, 16), (1, 2, 6, 8)
 MODELS: dict[str, tuple[nn.Module, tuple[int, ...], tuple[str, ...]]] = {
-    "convolution": (Of(lambda c, x: functional.relu(c(x)), nn.Conv2d(4, 8, 3)), IMAGE, FLOATS),
+    "convolution": (
+        Function(lambda x, c: functional.relu(c(x)), nn.Conv2d(4, 8, 3)),
+        IMAGE,
+        FLOATS,
+    ),
     "norms": (
-        Of(lambda n, m, x: m(n(x)), nn.LayerNorm(16), nn.Linear(16, 16)),
-        ROWS,
-        ("xnnpack", "tosa-1.1+fp"),
+        nn.Sequential(nn.LayerNorm(16), nn.Linear(16, 16)), ROWS, ("xnnpack", "tosa-1.1+fp"),
     ),
-    "lstm": (Of(lambda c, x: c(x)[0], nn.LSTM(16, 8, batch_first=True)), ROWS, FLOATS),
-    "zero": (Of(lambda x: functional.threshold(x, 0.5, 0.0)), ROWS, FLOATS),
-    "negative zero": (Of(lambda x: functional.threshold(x, 0.5, -0.0)), ROWS, FLOATS),
-    "gelu": (Of(lambda m, x: functional.gelu(m(x)), nn.Linear(16, 16)), ROWS, FLOATS),
+    "lstm": (Function(lambda x, c: c(x)[0], nn.LSTM(16, 8, batch_first=True)), ROWS, FLOATS),
+    "zero": (Function(lambda x: functional.threshold(x, 0.5, 0.0)), ROWS, FLOATS),
+    "negative zero": (Function(lambda x: functional.threshold(x, 0.5, -0.0)), ROWS, FLOATS),
+    "gelu": (nn.Sequential(nn.Linear(16, 16), nn.GELU()), ROWS, FLOATS),
     "attention": (
-        Of(lambda x: functional.scaled_dot_product_attention(x, x, x)),
-        HEADS,
-        ("xnnpack", "tosa-1.1+fp+mxfp"),
+        Function(lambda x: functional.scaled_dot_product_attention(x, x, x)),
+        HEADS, ("xnnpack", "tosa-1.1+fp+mxfp"),
     ),
-    "scan": (Of(lambda x: x.cumsum(1).sin()), ROWS, ("xnnpack",)),
-    "addition": (Of(lambda x: rounded(rounded(x) + rounded(x * 1))), ROWS, INTEGERS),
-    "rectified": (Of(lambda x: rounded(functional.relu(rounded(x)))), ROWS, INTEGERS),
-}
+    "scan": (Function(lambda x: x.cumsum(1).sin()), ROWS, ("xnnpack",)),
+    "addition": (Function(lambda x: rounded(rounded(x) + rounded(x * 1))), ROWS, INTEGERS),
+    "rectified": (Function(lambda x: rounded(functional.relu(rounded(x)))), ROWS, INTEGERS),
+}  # fmt: skip
 LOGGERS = ("torch", "torch._subclasses.fake_tensor", "torch.fx.experimental.symbolic_shapes")
 
 
@@ -148,7 +139,9 @@ def test_twenty_lowerings_in_eight_threads_give_the_bytes_of_one_after_the_other
 
 
 def test_a_lowering_that_fails_leaves_every_switch_as_it_was() -> None:
-    exported = torch.export.export(Of(lambda c, x: c(x)[0], nn.LSTM(16, 8)), (torch.ones(ROWS),))
+    exported = torch.export.export(
+        Function(lambda x, c: c(x)[0], nn.LSTM(16, 8)), (torch.ones(ROWS),)
+    )
     last = stepwell.PIPELINES["xnnpack"].steps[-1]
 
     def fail(step: Any, program: Any, applied: int) -> None:
@@ -218,7 +211,7 @@ def test_a_context_is_of_one_lowering() -> None:
             return 0
 
     source = stepwell.from_exported_program(
-        torch.export.export(Of(lambda x: x.sin()), (torch.ones(3),))
+        torch.export.export(Function(lambda x: x.sin()), (torch.ones(3),))
     )
     pipeline = stepwell.PIPELINES["xnnpack"].before("normalize", Look)
     in_threads(lambda _: stepwell.lower(source, "xnnpack", pipeline), list(range(4)))

@@ -164,6 +164,8 @@ lift-constant-scalar: a tensor of rank zero stays one -> aten.mul.Tensor
     %y = aten.mul.Scalar(%x: f32[], 0.5)
 lift-constant-scalar: a number known only at run time -> refused: run time
     %y = aten.mul.Scalar(%x: f32[3], %n: int<n>)
+lift-constant-scalar: a half holds a quarter -> aten.mul.Tensor
+    %y = aten.mul.Scalar(%x: f16[3], 0.25)
 lift-constant-scalar: a double holds every number -> aten.mul.Tensor
     %y = aten.mul.Scalar(%x: f64[3], 0.1)
 """)
