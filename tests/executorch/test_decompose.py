@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 import sympy
 import torch
-from xdsl.dialects.builtin import FunctionType, ModuleOp, TensorType
+from rewrite_runs import program_of, random_tensor
+from xdsl.dialects.builtin import FunctionType, ModuleOp
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region
 
@@ -18,16 +19,11 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.registry import op_class
 from stepwell.dialects.symbols import is_of_more_than_one
 from stepwell.ir.diagnostics import UnsupportedError
-from stepwell.ir.dtypes import element_type
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import History, run_rewrites
-from stepwell.ir.sizes.size import Size
-from stepwell.ir.types import AnyTensor, dims, tensor
+from stepwell.ir.signature import Port, Signature, set_signature
+from stepwell.ir.types import tensor_like
 from stepwell.translate.rewrites.calls import traced_calls
-
-
-def _of(value: torch.Tensor) -> AnyTensor:
-    return tensor(list(value.shape), element_type(value.dtype))
 
 
 def _program(name: str, *args: Any, **kwargs: Any) -> tuple[Program, list[torch.Tensor], Any]:
@@ -36,11 +32,11 @@ def _program(name: str, *args: Any, **kwargs: Any) -> tuple[Program, list[torch.
     expected = getattr(getattr(getattr(torch.ops, namespace), operator), overload)(*args, **kwargs)
     results = list(expected) if isinstance(expected, tuple | list) else [expected]
     given = [a for a in args if isinstance(a, torch.Tensor)]
-    block = Block(arg_types=[_of(a) for a in given])
+    block = Block(arg_types=map(tensor_like, given))
     values = iter(block.args)
     op = op_class(name).make(
         *(next(values) if isinstance(a, torch.Tensor) else a for a in args),
-        result_types=[_of(r) for r in results],
+        result_types=list(map(tensor_like, results)),
         **kwargs,
     )
     block.add_ops([op, ReturnOp(*op.results)])
@@ -175,38 +171,24 @@ def test_equal_ops_are_traced_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         traced_calls, "_traced", lambda op, *given: traced.append(op.name) or trace(op, *given)
     )
-    block = Block(arg_types=[_of(_x(3))])
-    value = block.args[0]
-    for _ in range(5):
-        op = op_class("aten.silu.default").make(value, result_types=[value.type])
-        block.add_op(op)
-        value = op.results[0]
-    block.add_op(ReturnOp(value))
-    func = FuncOp("forward", FunctionType.from_lists([value.type], [value.type]), Region(block))
-    program = Program(ModuleOp([func]))
-    assert run_rewrites(program, (DecomposeForKernels(),)) == 5
+    program = program_of("""
+        %a = aten.silu.default(%x: f32[3]); %b = aten.silu.default(%a)
+        %y = aten.silu.default(%b)""")
+    assert run_rewrites(program, (DecomposeForKernels(),)) == 3
     assert traced == ["aten.silu.default"]
-    x = _x(3)
-    expected = x
-    for _ in range(5):
-        expected = torch.nn.functional.silu(expected)
-    torch.testing.assert_close(run_pte(to_bytes(emit(program)), [x])[0], expected)
+    x, silu = _x(3), torch.nn.functional.silu
+    torch.testing.assert_close(run_pte(to_bytes(emit(program)), [x])[0], silu(silu(silu(x))))
 
 
-def _lerp(number: str) -> Program:
-    x = "tensor<3xf32>"
-    return Program.parse(
-        f"""
-        func.func @forward(%x: {x}, %w: {number}) -> {x} {{
-          %y = aten.lerp.Scalar(%x, %x, %w) : ({x}, {x}, {number}) -> {x}
-          func.return %y : {x}
-        }}
-        """
-    )
+LERP = """
+func.func @forward(%x: tensor<3xf32>, %w: NUMBER) -> tensor<3xf32> {
+  %y = aten.lerp.Scalar(%x, %x, %w) : (tensor<3xf32>, tensor<3xf32>, NUMBER) -> tensor<3xf32>
+  func.return %y : tensor<3xf32>
+}"""
 
 
 def test_a_float_of_run_time_goes_to_the_pieces() -> None:
-    program = _lerp('!stepwell.float<"zf0">')
+    program = program_of(LERP.replace("NUMBER", '!stepwell.float<"zf0">'))
     assert run_rewrites(program, (DecomposeForKernels(),)) == 1
     program.verify()
     x = _x(3)
@@ -214,72 +196,36 @@ def test_a_float_of_run_time_goes_to_the_pieces() -> None:
 
 
 def test_a_piece_that_needs_a_number_no_value_holds_is_refused() -> None:
-    history = History()
-    assert run_rewrites(_lerp('!stepwell.int<"u0">'), (DecomposeForKernels(),), history) == 0
+    program, history = program_of(LERP.replace("NUMBER", '!stepwell.int<"u0">')), History()
+    assert run_rewrites(program, (DecomposeForKernels(),), history) == 0
     (refusal,) = history.refusals.values()
     assert refusal.reason.startswith("its decomposition needs the number ToFloat(u0)")
 
 
-def _dynamic(name: str, *args: Any, to: AnyTensor) -> Program:
-    from stepwell.ir.signature import Port, Signature, set_signature
-
-    types = [a for a in args if isinstance(a, TensorType)]
-    block = Block(arg_types=types)
-    values = iter(block.args)
-    made = op_class(name).make(
-        *(next(values) if isinstance(a, TensorType) else a for a in args), result_types=[to]
-    )
-    block.add_ops([made, ReturnOp(made.results[0])])
-    func = FuncOp("forward", FunctionType.from_lists(types, [to]), Region(block))
-    ports = tuple(Port(f"x{i}") for i in range(len(types)))
-    set_signature(func, Signature(ports, (Port("y"),), ranges={"s0": (2, 16)}))
-    return Program(ModuleOp([func]))
+SYMBOLIC: dict[str, Any] = {
+    "%y = aten.silu.default(%x: f32[s0, 4])": torch.nn.functional.silu,
+    "%y = aten.matmul.default(%x: f32[2, s0, 4], %w: f32[4, 3])": torch.matmul,
+    "%y = aten.layer_norm.default(%x: f32[s0, 4], [4])": (
+        lambda x: torch.nn.functional.layer_norm(x, [4])
+    ),
+    "%y = aten.triu.default(%x: f32[s0, s0])": torch.triu,
+    "%y = aten.scaled_dot_product_attention.default("
+    "%q: f32[1, 2, s0, 4], %k: f32[1, 2, s0, 4], %v: f32[1, 2, s0, 4])": (
+        torch.nn.functional.scaled_dot_product_attention
+    ),
+}
 
 
-_F32 = element_type(torch.float32)
-
-
-@pytest.mark.parametrize(
-    ("case", "call"),
-    [
-        (
-            ("aten.silu.default", tensor(["s0", 4], _F32), tensor(["s0", 4], _F32)),
-            torch.nn.functional.silu,
-        ),
-        (
-            ("aten.matmul.default", tensor([2, "s0", 4], _F32), tensor([4, 3], _F32),
-             tensor([2, "s0", 3], _F32)),
-            torch.matmul,
-        ),
-        (
-            ("aten.layer_norm.default", tensor(["s0", 4], _F32), [4], tensor(["s0", 4], _F32)),
-            lambda x: torch.nn.functional.layer_norm(x, [4]),
-        ),
-        (
-            ("aten.triu.default", tensor(["s0", "s0"], _F32), tensor(["s0", "s0"], _F32)),
-            torch.triu,
-        ),
-        (
-            ("aten.scaled_dot_product_attention.default", *[tensor([1, 2, "s0", 4], _F32)] * 3,
-             tensor([1, 2, "s0", 4], _F32)),
-            torch.nn.functional.scaled_dot_product_attention,
-        ),
-    ],
-    ids=lambda value: value[0] if isinstance(value, tuple) else "",
-)  # fmt: skip
-def test_ops_on_symbolic_shapes_are_taken_apart_and_run_at_every_length(
-    case: tuple[Any, ...], call: Any
-) -> None:
-    name, *args, to = case
-    program = _dynamic(name, *args, to=to)
-    history = History()
+@pytest.mark.parametrize("text", SYMBOLIC)
+def test_ops_on_symbolic_shapes_are_taken_apart_and_run_at_every_length(text: str) -> None:
+    program, history = program_of(text), History()
+    types = program.method().function_type.inputs.data
+    ports = tuple(Port(f"x{index}") for index in range(len(types)))
+    set_signature(program.method(), Signature(ports, (Port("y"),), ranges={"s0": (2, 16)}))
     run_rewrites(program, (DecomposeForKernels(),), history)
     assert not history.refusals
     data = to_bytes(emit(program))
     for length in (2, 7, 16):
-        inputs = [
-            torch.randn([length if isinstance(d, Size) else d for d in dims(a)])
-            for a in args
-            if isinstance(a, TensorType)
-        ]
-        torch.testing.assert_close(run_pte(data, inputs)[0], call(*inputs), rtol=1e-5, atol=1e-5)
+        inputs = [random_tensor(type_, size=length) for type_ in types]
+        wanted = SYMBOLIC[text](*inputs)
+        torch.testing.assert_close(run_pte(data, inputs)[0], wanted, rtol=1e-5, atol=1e-5)

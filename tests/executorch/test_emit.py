@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 import torch
-from xdsl.dialects.builtin import FunctionType, ModuleOp
-from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from rewrite_runs import inputs_of, program_of
+from xdsl.ir import Operation
 from xdsl.irdl import IRDLOperation, irdl_op_definition, var_operand_def, var_result_def
 
 from stepwell.backends.executorch.container import (
@@ -20,254 +19,193 @@ from stepwell.backends.executorch.container import (
 from stepwell.backends.executorch.running.runner import PteSession, run_pte
 from stepwell.backends.executorch.writing.emit import DelegatePayload, emit
 from stepwell.backends.executorch.writing.serialize import external_to_bytes, to_bytes
-from stepwell.dialects.aten.registry import op_class
-from stepwell.ir.core import MutateInputOp, StateOp, UpdateOp, WeightOp
 from stepwell.ir.diagnostics import InputMismatch, UnsupportedError
-from stepwell.ir.dtypes import element_type, f32, i1, i64
 from stepwell.ir.program import Program
 from stepwell.ir.signature import Port, Signature, set_signature
-from stepwell.ir.types import AnyTensor, Dim, tensor
-from stepwell.ir.weights import WeightStore
 
 
-class Writer:
-    """Writes one method op by op."""
-
-    def __init__(self, *inputs: Attribute, weights: WeightStore | None = None) -> None:
-        self.block = Block(arg_types=inputs)
-        self.weights = weights if weights is not None else WeightStore()
-        self.args = self.block.args
-
-    def add(self, op: Operation) -> Any:
-        self.block.add_op(op)
-        results = op.results
-        return results[0] if len(results) == 1 else tuple(results)
-
-    def op(self, name: str, *args: Any, to: AnyTensor | list[AnyTensor], **kwargs: Any) -> Any:
-        types = to if isinstance(to, list) else [to]
-        return self.add(op_class(name).make(*args, result_types=types, **kwargs))
-
-    def weight(self, key: str, value: torch.Tensor) -> SSAValue:
-        if key not in self.weights:
-            self.weights.add(key, value)
-        return self.add(WeightOp(key, of(value)))
-
-    def state(self, key: str, value: torch.Tensor) -> SSAValue:
-        if key not in self.weights:
-            self.weights.add(key, value)
-        return self.add(StateOp(key, of(value)))
-
-    def returns(
-        self, *values: SSAValue, name: str = "forward", signature: Signature | None = None
-    ) -> FuncOp:
-        self.block.add_op(ReturnOp(*values))
-        types = FunctionType.from_lists([a.type for a in self.args], [v.type for v in values])
-        func = FuncOp(name, types, Region(self.block))
-        if signature is not None:
-            set_signature(func, signature)
-        return func
-
-    def program(self, *values: SSAValue, signature: Signature | None = None) -> Program:
-        func = self.returns(*values, signature=signature)
-        return Program(ModuleOp([func]), self.weights)
+def program(text: str, signature: Signature | None = None) -> Program:
+    """A program of a text (`short_ir`) with random weights."""
+    made = program_of(text)
+    if signature is not None:
+        set_signature(made.method(), signature)
+    return made
 
 
-def of(value: torch.Tensor) -> AnyTensor:
-    return tensor(list(value.shape), element_type(value.dtype))
-
-
-def t(*shape: Dim) -> AnyTensor:
-    return tensor(shape, f32)
-
-
-def run(program: Program, *inputs: torch.Tensor) -> tuple[Any, ...]:
-    return run_pte(to_bytes(emit(program)), inputs)
+def run(given: Program, *inputs: torch.Tensor) -> tuple[Any, ...]:
+    return run_pte(to_bytes(emit(given)), inputs)
 
 
 def kernels(container: Container) -> list[str]:
-    return [
-        i.kernel for i in container.methods[0].instructions if isinstance(i, KernelCall)
-    ]  # fmt: skip
+    calls = container.methods[0].instructions
+    return [call.kernel for call in calls if isinstance(call, KernelCall)]
 
 
-def test_a_chain_of_ops_with_weights_computes_what_pytorch_computes() -> None:
-    weight, bias, x = torch.randn(4, 3), torch.randn(4), torch.randn(2, 3)
-    w = Writer(t(2, 3))
-    wt = w.op("aten.t.default", w.weight("w", weight), to=t(3, 4))
-    y = w.op("aten.addmm.default", w.weight("b", bias), w.args[0], wt, to=t(2, 4))
-    z = w.op("aten.mul.Scalar", w.op("aten.relu.default", y, to=t(2, 4)), 2, to=t(2, 4))
-    (out,) = run(w.program(z), x)
-    torch.testing.assert_close(out, (x @ weight.t() + bias).relu() * 2)
+CASES: dict[str, tuple[str, Callable[..., Any]]] = {
+    "a chain of ops with weights": (
+        """
+        %t = aten.t.default(%w: weight f32[4, 3])
+        %a = aten.addmm.default(%b: weight f32[4], %x: f32[2, 3], %t)
+        %r = aten.relu.default(%a); %y = aten.mul.Scalar(%r, 2)""",
+        lambda x, w, b: (x @ w.t() + b).relu() * 2,
+    ),
+    "int arguments of float parameters, and omitted defaults": (
+        """
+        %a = aten.leaky_relu.default(%x: f32[2, 3], 1); %b = aten.hardtanh.default(%a)
+        %y = aten.add.Tensor(%b, %a, alpha=2)""",
+        lambda x: x.clamp(-1, 1) + 2 * x,
+    ),
+    "optional tensor lists, and results in lists": (
+        """
+        %p = aten.index.Tensor(%x: f32[3, 4], [none, %i: i64[2]])
+        %a, %b = aten.split.Tensor(%p, 2); %y = aten.cat.default([%b, %a])""",
+        lambda x, i: torch.cat([x[:, i][2:], x[:, i][:2]]),
+    ),
+    "several results, and dtype arguments": (
+        """
+        %v, %i = aten.max.dim(%x: f32[3, 4], 1); %f = aten._to_copy.default(%i, dtype=f32)
+        %s = aten.sum.dim_IntList(%x, [1], dtype=f32)
+        %a = aten.add.Tensor(%v, %f); %y = aten.add.Tensor(%a, %s)""",
+        lambda x: x.max(1).values + x.max(1).indices + x.sum(1),
+    ),
+    "a view read long after its source's last use": (
+        """
+        %e = aten.exp.default(%x: f32[16]); %v = aten.view.default(%e, [4, 4])
+        %a = aten.add.Scalar(%x, 1.0); %b = aten.add.Scalar(%a, 1.0); %c = aten.add.Scalar(%b, 1.0)
+        %d = aten.add.Scalar(%c, 1.0); %f = aten.add.Scalar(%d, 1.0)
+        %w = aten.view.default(%f, [4, 4]); %y = aten.add.Tensor(%v, %w)""",
+        lambda x: (x.exp() + (x + 5)).reshape(4, 4),
+    ),
+    "inputs and weights that are outputs": (
+        """
+        %w: weight f32[3]; %v = aten.view.default(%x: f32[2, 3], [6])
+        return %x, %v, %w, %x""",
+        lambda x, w: (x, x.view(6), w, x),
+    ),
+    "halves, booleans and integers": (
+        """
+        %b: weight i1[2]; %a = aten.gt.Scalar(%x: f16[4], 0)
+        %c = aten.sum.dim_IntList(%a, [0]); %n = aten.logical_not.default(%a)
+        return %c, %n, %b""",
+        lambda x, b: ((x > 0).sum(), ~(x > 0), b),
+    ),
+}
 
 
-def test_int_arguments_of_float_parameters_and_omitted_defaults_are_given_right() -> None:
-    x = torch.randn(2, 3)
-    w = Writer(t(2, 3))
-    a = w.op("aten.leaky_relu.default", w.args[0], 1, to=t(2, 3))
-    b = w.op("aten.hardtanh.default", a, to=t(2, 3))
-    c = w.op("aten.add.Tensor", b, a, alpha=2, to=t(2, 3))
-    (out,) = run(w.program(c), x)
-    torch.testing.assert_close(out, x.clamp(-1, 1) + 2 * x)
+@pytest.mark.parametrize("name", CASES)
+def test_kernels_compute_what_pytorch_computes(name: str) -> None:
+    text, function = CASES[name]
+    made = program(text)
+    inputs, weights = inputs_of(made), {key: made.weights.get(key) for key in made.weights}
+    wanted = function(*inputs, **weights)
+    wanted = wanted if isinstance(wanted, tuple) else (wanted,)
+    for found, expected in zip(run(made, *inputs), wanted, strict=True):
+        torch.testing.assert_close(found, expected)
 
 
-def test_optional_tensor_lists_and_results_in_lists_are_passed() -> None:
-    x, index = torch.randn(3, 4), torch.tensor([2, 0])
-    w = Writer(t(3, 4), of(index))
-    y = w.op("aten.index.Tensor", w.args[0], [None, w.args[1]], to=t(3, 2))
-    a, b = w.op("aten.split.Tensor", y, 2, to=[t(2, 2), t(1, 2)])
-    z = w.op("aten.cat.default", [b, a], to=t(3, 2))
-    program = w.program(z)
-    values = emit(program).methods[0].values
-    assert any(isinstance(value, OptionalTensorList) for value in values)
-    (out,) = run(program, x, index)
-    picked = x[:, index]
-    assert torch.equal(out, torch.cat([picked[2:], picked[:2]]))
-
-
-def test_several_results_and_dtype_arguments_are_passed() -> None:
-    x = torch.randn(3, 4)
-    w = Writer(t(3, 4))
-    values, indices = w.op("aten.max.dim", w.args[0], 1, to=[t(3), tensor([3], i64)])
-    as_float = w.op("aten._to_copy.default", indices, dtype=f32, to=t(3))
-    total = w.op("aten.sum.dim_IntList", w.args[0], [1], dtype=f32, to=t(3))
-    y = w.op("aten.add.Tensor", w.op("aten.add.Tensor", values, as_float, to=t(3)), total, to=t(3))
-    (out,) = run(w.program(y), x)
-    expected = x.max(1)
-    torch.testing.assert_close(out, expected.values + expected.indices + x.sum(1))
+def test_optional_tensors_are_a_list_of_their_own() -> None:
+    (method,) = emit(program(CASES["optional tensor lists, and results in lists"][0])).methods
+    assert any(isinstance(value, OptionalTensorList) for value in method.values)
 
 
 def test_a_reshape_needs_no_kernel() -> None:
+    made = program("""
+        %a = aten.view.default(%x: f32[2, 6], [3, 4]); %b = aten.unsqueeze.default(%a, 0)
+        %c = aten.neg.default(%b); %y = aten.reshape.default(%c, [12])""")
+    assert kernels(emit(made)) == ["aten::neg.out"]
     x = torch.randn(2, 6)
-    w = Writer(t(2, 6))
-    a = w.op("aten.view.default", w.args[0], [3, 4], to=t(3, 4))
-    b = w.op("aten.unsqueeze.default", a, 0, to=t(1, 3, 4))
-    c = w.op("aten.neg.default", b, to=t(1, 3, 4))
-    d = w.op("aten.reshape.default", c, [12], to=t(12))
-    program = w.program(d)
-    assert kernels(emit(program)) == ["aten::neg.out"]
-    assert torch.equal(run(program, x)[0], -x.reshape(12))
-
-
-def test_a_reshape_keeps_the_bytes_it_names_alive() -> None:
-    """A view read long after its source's last use must not find other bytes there."""
-    x = torch.randn(16)
-    w = Writer(t(16))
-    source = w.op("aten.exp.default", w.args[0], to=t(16))
-    view = w.op("aten.view.default", source, [4, 4], to=t(4, 4))
-    y: SSAValue = w.args[0]
-    for _ in range(5):
-        y = w.op("aten.add.Scalar", y, 1.0, to=t(16))
-    z = w.op("aten.add.Tensor", view, w.op("aten.view.default", y, [4, 4], to=t(4, 4)), to=t(4, 4))
-    (out,) = run(w.program(z), x)
-    torch.testing.assert_close(out, (x.exp() + (x + 5)).reshape(4, 4))
+    assert torch.equal(run(made, x)[0], -x.reshape(12))
 
 
 def test_ops_without_a_kernel_are_refused_all_at_once() -> None:
-    w = Writer(t(2, 3))
-    a = w.op("aten.silu.default", w.args[0], to=t(2, 3))
-    b = w.op("aten.relu.default", a, to=t(2, 3))
-    c = w.op("aten.layer_norm.default", b, [3], to=t(2, 3))
     with pytest.raises(UnsupportedError) as caught:
-        emit(w.program(c))
-    assert [p.fact.split(":")[0] for p in caught.value.problems] == [
-        "aten.silu.default",
-        "aten.layer_norm.default",
-    ]
-
-
-def _swap(weights: WeightStore) -> FuncOp:
-    w = Writer(t(2), weights=weights)
-    a, b = w.state("a", torch.tensor([1.0, 2.0])), w.state("b", torch.tensor([10.0, 20.0]))
-    total = w.op("aten.add.Tensor", w.args[0], a, to=t(2))
-    w.add(UpdateOp("a", b))
-    w.add(UpdateOp("b", a))
-    return w.returns(total, a, name="swap")
+        emit(
+            program("""
+            %a = aten.silu.default(%x: f32[2, 3]); %b = aten.relu.default(%a)
+            %c = aten.layer_norm.default(%b, [3])""")
+        )
+    named = [problem.fact.split(":")[0] for problem in caught.value.problems]
+    assert named == ["aten.silu.default", "aten.layer_norm.default"]
 
 
 def test_states_that_swap_and_are_returned_keep_their_values_at_entry() -> None:
-    weights = WeightStore()
-    program = Program(ModuleOp([_swap(weights)]), weights)
-    session = PteSession.load(to_bytes(emit(program)))
-    a, b = torch.tensor([1.0, 2.0]), torch.tensor([10.0, 20.0])
+    made = program("""
+        %a: state f32[2]; %b: state f32[2]; %t = aten.add.Tensor(%x: f32[2], %a)
+        stepwell.update <"a">, %b : f32[2]; stepwell.update <"b">, %a : f32[2]
+        return %t, %a""")
+    session = PteSession.load(to_bytes(emit(made)))
+    a, b = made.weights.get("a"), made.weights.get("b")
     for _ in range(3):
-        total, entry = session.run(torch.ones(2), method="swap")
+        total, entry = session.run(torch.ones(2))
         assert torch.equal(entry, a) and torch.equal(total, a + 1)
         a, b = b, a
 
 
-def _cache(*, read_after: bool) -> Program:
-    weights = WeightStore()
-    w = Writer(t(1, 4), tensor([1], i64), weights=weights)
-    cache = w.state("cache", torch.ones(3, 4))
-    new = w.op("aten.index_put.default", cache, [w.args[1]], w.args[0], to=t(3, 4))
-    seen = w.op("aten.mul.Scalar", cache if read_after else new, 2.0, to=t(3, 4))
-    w.add(UpdateOp("cache", new))
-    return w.program(seen, new)
+# The shapes of a cache, of what is written and of its places; what is read, and if it is copied.
+CACHES = {
+    "read where it was written": ("3, 4", "1, 4", "[%at: i64[1]]", "new", False),
+    "read as it was": ("3, 4", "1, 4", "[%at: i64[1]]", "s", True),
+    "written by a row that is broadcast": ("3, 4", "4", "[%at: i64[2]]", "new", True),
+    "written by rows without leading dimensions": (
+        "1, 2, 3, 4", "2, 1, 4", "[none, none, %at: i64[1]]", "new", False,
+    ),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("read_after", [False, True])
-def test_a_cache_is_written_in_place_exactly_where_nothing_reads_the_old_value(
-    read_after: bool,
-) -> None:
-    container = emit(_cache(read_after=read_after))
-    names = kernels(container)
-    assert ("aten::index_put_" in names) == (not read_after)
-    assert ("aten::copy_" in names) == read_after
-    session, cache = PteSession.load(to_bytes(container)), torch.ones(3, 4)
+@pytest.mark.parametrize("name", CACHES)
+def test_a_cache_is_written_in_place_exactly_where_that_is_the_same(name: str) -> None:
+    shape, row_shape, at, read, is_copied = CACHES[name]
+    made = program(f"""
+        %x: f32[{row_shape}]; %s: state f32[{shape}]
+        %new = aten.index_put.default(%s, {at}, %x); %y = aten.mul.Scalar(%{read}, 2.0)
+        stepwell.update <"s">, %new : f32[{shape}]; return %y, %new""")
+    container = emit(made)
+    assert ("aten::index_put_" in kernels(container)) == (not is_copied)
+    assert ("aten::copy_" in kernels(container)) == is_copied
+    session, old = PteSession.load(to_bytes(container)), made.weights.get("s")
     for step in (2, 0, 1, 2):
-        row = torch.randn(1, 4)
-        old, cache = cache, cache.index_put((torch.tensor([step]),), row)
-        seen, new = session.run(row, torch.tensor([step]))
-        assert torch.equal(seen, 2 * (old if read_after else cache)) and torch.equal(new, cache)
+        row, places = inputs_of(made)
+        places = torch.tensor([step, (step + 1) % 3])[: len(places)]
+        new = old.clone()
+        new[..., places, :] = row
+        doubled, given = session.run(row, places)
+        assert torch.equal(doubled, 2 * (new if read == "new" else old))
+        assert torch.equal(given, new)
+        old = new
 
 
 def test_methods_share_state_and_constants() -> None:
-    weights = WeightStore()
-    big = torch.randn(64)
-
-    def method(name: str, kernel: str) -> FuncOp:
-        w = Writer(t(64), weights=weights)
-        state = w.state("s", torch.full((64,), 0.5))
-        scaled = w.op("aten.mul.Tensor", w.args[0], w.weight("big", big), to=t(64))
-        new = w.op(kernel, state, scaled, to=t(64))
-        w.add(UpdateOp("s", new))
-        return w.returns(new, name=name)
-
-    module = ModuleOp([method("plus", "aten.add.Tensor"), method("times", "aten.mul.Tensor")])
-    container = emit(Program(module, weights))
+    type_ = "tensor<64xf32>"
+    made = program("\n".join(f"""
+        func.func @{name}(%x: {type_}) -> {type_} {{
+          %s = stepwell.state <"s"> : {type_}
+          %w = stepwell.weight <"w"> "parameter" : {type_}
+          %a = aten.mul.Tensor(%x, %w) : ({type_}, {type_}) -> {type_}
+          %y = aten.{name}.Tensor(%s, %a) : ({type_}, {type_}) -> {type_}
+          stepwell.update <"s">, %y : {type_}
+          func.return %y : {type_}
+        }}""" for name in ("add", "mul")))  # fmt: skip
+    container = emit(made)
     assert len(container.constants) == 2 and len(container.mutable_data) == 2
     session = PteSession.load(to_bytes(container))
-    x, expected = torch.randn(64), torch.full((64,), 0.5)
-    for name in ("plus", "times", "times", "plus"):
-        expected = expected + x * big if name == "plus" else expected * (x * big)
+    x, w, expected = torch.randn(64), made.weights.get("w"), made.weights.get("s")
+    for name in ("add", "mul", "mul", "add"):
+        expected = getattr(torch, name)(expected, x * w)
         torch.testing.assert_close(session.run(x, method=name)[0], expected)
 
 
 def test_a_mutated_input_is_seen_by_the_caller() -> None:
-    w = Writer(t(3))
-    y = w.op("aten.add.Scalar", w.args[0], 2.0, to=t(3))
-    w.add(MutateInputOp(0, y))
+    made = program("""
+        %y = aten.add.Scalar(%x: f32[3], 2.0); stepwell.mutate_input 0, %y : f32[3]; return %y""")
     x = torch.ones(3)
-    (out,) = run(w.program(y), x)
+    (out,) = run(made, x)
     assert torch.equal(out, torch.full((3,), 3.0)) and torch.equal(x, out)
-
-
-def test_inputs_and_outputs_passed_through_come_out_unchanged() -> None:
-    x, weight = torch.randn(2, 3), torch.randn(3)
-    w = Writer(t(2, 3))
-    v = w.op("aten.view.default", w.args[0], [6], to=t(6))
-    outs = run(w.program(w.args[0], v, w.weight("w", weight), w.args[0]), x)
-    assert [torch.equal(a, b) for a, b in zip(outs, (x, x.view(6), weight, x), strict=True)] == [
-        True
-    ] * 4
 
 
 def test_declared_channels_last_inputs_and_outputs_are_converted_and_checked() -> None:
     order = (0, 2, 3, 1)
-    w = Writer(t(1, 3, 4, 5))
-    y = w.op("aten.cumsum.default", w.args[0], 1, to=t(1, 3, 4, 5))
     signature = Signature((Port("x", order),), (Port("y", order),))
-    data = to_bytes(emit(w.program(y, signature=signature)))
+    data = to_bytes(emit(program("%y = aten.cumsum.default(%x: f32[1, 3, 4, 5], 1)", signature)))
     x = torch.randn(1, 3, 4, 5)
     with pytest.raises(InputMismatch):
         run_pte(data, [x])
@@ -276,34 +214,49 @@ def test_declared_channels_last_inputs_and_outputs_are_converted_and_checked() -
     assert out.is_contiguous(memory_format=torch.channels_last)
 
 
-@pytest.mark.parametrize("length", [1, 7, 32])
-def test_bounded_dynamic_shapes_run(length: int) -> None:
-    w = Writer(t("s0", 4))
-    a = w.op("aten.exp.default", w.args[0], to=t("s0", 4))
-    b = w.op("aten.cat.default", [a, w.args[0]], to=t("2*s0", 4))
-    c = w.op("aten.sum.dim_IntList", b, [1], to=t("2*s0"))
-    signature = Signature((Port("x"),), (Port("y"),), ranges={"s0": (1, 32)})
-    x = torch.randn(length, 4)
-    (out,) = run(w.program(c, signature=signature), x)
-    torch.testing.assert_close(out, torch.cat([x.exp(), x]).sum(1))
+def ranged(least: int, most: int | None, *outputs: str) -> Signature:
+    ports = tuple(Port(name) for name in outputs or "y")
+    return Signature((Port("x"),), ports, ranges={"s0": (least, most)})
 
 
-def test_an_unbounded_dimension_is_refused() -> None:
-    w = Writer(t("s0", 4))
-    a = w.op("aten.exp.default", w.args[0], to=t("s0", 4))
-    signature = Signature((Port("x"),), (Port("y"),), ranges={"s0": (2, None)})
-    with pytest.raises(UnsupportedError, match="no upper bound"):
-        emit(w.program(a, signature=signature))
+def test_bounded_dynamic_shapes_run() -> None:
+    made = program(
+        """
+        %a = aten.exp.default(%x: f32[s0, 4]); %b = aten.cat.default([%a, %x])
+        %y = aten.sum.dim_IntList(%b, [1])""",
+        ranged(1, 32),
+    )
+    session = PteSession.load(to_bytes(emit(made)))
+    for length in (1, 7, 32):
+        x = torch.randn(length, 4)
+        torch.testing.assert_close(session.run(x)[0], torch.cat([x.exp(), x]).sum(1))
+
+
+@pytest.mark.parametrize(
+    ("text", "signature", "said"),
+    [
+        ("%y = aten.exp.default(%x: f32[s0, 4])", ranged(2, None), "no upper bound"),
+        (
+            "%a, %b = aten.split.Tensor(%x: f32[s0, 4], 2, 1)",
+            ranged(2, 8, "a", "b"),
+            "does not resize its outputs",
+        ),
+    ],
+    ids=["unbounded", "split"],
+)
+def test_a_dynamic_tensor_that_the_runtime_cannot_hold_is_refused(
+    text: str, signature: Signature, said: str
+) -> None:
+    with pytest.raises(UnsupportedError, match=said):
+        emit(program(text, signature))
 
 
 def test_frozen_inputs_and_outputs_stay_in_the_calling_convention() -> None:
-    w = Writer(t(3))
-    y = w.op("aten.add.Scalar", w.args[0], 2.0, to=t(3))
     signature = Signature(
         (Port("x"), Port("flag", constant=(True,)), Port("none", constant=(None,))),
         (Port("y"), Port("k", constant=(7,))),
     )
-    data = to_bytes(emit(w.program(y, signature=signature)))
+    data = to_bytes(emit(program("%y = aten.add.Scalar(%x: f32[3], 2.0)", signature)))
     out, seven = run_pte(data, [torch.ones(3), True, None])
     assert torch.equal(out, torch.full((3,), 3.0)) and seven == 7
     assert torch.equal(run_pte(data, [torch.ones(3)])[0], out)
@@ -312,13 +265,11 @@ def test_frozen_inputs_and_outputs_stay_in_the_calling_convention() -> None:
 
 
 def test_weights_go_into_a_separate_file_on_request() -> None:
-    weight = torch.randn(100)
-    w = Writer(t(100))
-    y = w.op("aten.mul.Tensor", w.args[0], w.weight("w", weight), to=t(100))
-    container = emit(w.program(y), external_weights=True)
+    made = program("%y = aten.mul.Tensor(%x: f32[100], %w: weight f32[100])")
+    weight, x = made.weights.get("w"), torch.randn(100)
+    container = emit(made, external_weights=True)
     data, external = to_bytes(container), external_to_bytes(container)
     assert external is not None and weight.numpy().tobytes() not in data
-    x = torch.randn(100)
     assert torch.equal(run_pte(data, [x], external=external)[0], x * weight)
 
 
@@ -332,63 +283,19 @@ class SomeDelegate(IRDLOperation):
 
 
 def test_delegates_stand_between_kernels_with_payloads_from_their_writer() -> None:
-    w = Writer(t(2), t(2))
-    a = w.op("aten.exp.default", w.args[0], to=t(2))
-    b = w.add(SomeDelegate.create(operands=[a, w.args[1]], result_types=[t(2)]))
-    c = w.op("aten.neg.default", b, to=t(2))
+    made = program("""
+        %a = aten.exp.default(%x: f32[2]); %b = aten.add.Tensor(%a, %z: f32[2])
+        %y = aten.neg.default(%b)""")
+    (add,) = (op for op in made.method().body.block.ops if op.name == "aten.add.Tensor")
+    delegate = SomeDelegate.create(operands=list(add.operands), result_types=[add.results[0].type])
+    made.method().body.block.insert_op_before(delegate, add)
+    add.results[0].replace_all_uses_with(delegate.results[0])
+    add.detach()
     writers: dict[type[Operation], Callable[..., DelegatePayload]] = {
         SomeDelegate: lambda op, weights: DelegatePayload("SomeBackend", b"payload")
     }
-    (method,) = emit(w.program(c), writers).methods
+    (method,) = emit(made, writers).methods
     assert method.delegates == (Delegate("SomeBackend", b"payload"),)
     first, call, last = method.instructions
     assert first.args[-1] == call.args[0] and call.args[-1] == last.args[0]
     assert all(isinstance(method.values[i], TensorValue) for i in call.args)
-
-
-def test_half_bool_and_integer_tensors_keep_their_dtypes() -> None:
-    x = torch.randn(4).half()
-    w = Writer(of(x))
-    above = w.op("aten.gt.Scalar", w.args[0], 0, to=tensor([4], i1))
-    count = w.op("aten.sum.dim_IntList", above, [0], to=tensor([], i64))
-    where = w.op("aten.logical_not.default", above, to=tensor([4], i1))
-    outs = run(w.program(count, where, w.weight("b", torch.tensor([True, False]))), x)
-    assert torch.equal(outs[0], (x > 0).sum()) and torch.equal(outs[1], ~(x > 0))
-    assert torch.equal(outs[2], torch.tensor([True, False]))
-
-
-def test_cache_rows_given_without_leading_dimensions_are_written_in_place() -> None:
-    weights = WeightStore()
-    w = Writer(t(2, 1, 4), tensor([1], i64), weights=weights)
-    cache = w.state("cache", torch.zeros(1, 2, 3, 4))
-    new = w.op(
-        "aten.index_put.default", cache, [None, None, w.args[1]], w.args[0], to=t(1, 2, 3, 4)
-    )
-    w.add(UpdateOp("cache", new))
-    container = emit(w.program(new))
-    assert kernels(container) == ["aten::index_put_"]
-    row, position = torch.randn(2, 1, 4), torch.tensor([2])
-    (out,) = PteSession.load(to_bytes(container)).run(row, position)
-    expected = torch.zeros(1, 2, 3, 4)
-    expected[:, :, position] = row
-    assert torch.equal(out, expected)
-
-
-def test_values_that_are_broadcast_into_a_cache_are_not_written_in_place() -> None:
-    w = Writer(t(4), tensor([2], i64))
-    cache = w.state("cache", torch.zeros(3, 4))
-    new = w.op("aten.index_put.default", cache, [w.args[1]], w.args[0], to=t(3, 4))
-    w.add(UpdateOp("cache", new))
-    container = emit(w.program(new))
-    assert "aten::index_put_" not in kernels(container)
-    row, positions = torch.randn(4), torch.tensor([2, 0])
-    (out,) = PteSession.load(to_bytes(container)).run(row, positions)
-    assert torch.equal(out, torch.zeros(3, 4).index_put((positions,), row))
-
-
-def test_a_split_of_a_dynamic_tensor_is_refused_because_its_kernel_fails() -> None:
-    w = Writer(t("s0", 4))
-    halves = w.op("aten.split.Tensor", w.args[0], 2, 1, to=[t("s0", 2), t("s0", 2)])
-    signature = Signature((Port("x"),), (Port("a"), Port("b")), ranges={"s0": (2, 8)})
-    with pytest.raises(UnsupportedError, match="does not resize its outputs"):
-        emit(w.program(*halves, signature=signature))

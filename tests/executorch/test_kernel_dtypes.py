@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn
-from torch.export import export
+from eager import EXACT, Function, Model, assert_as_eager, lower
+from rewrite_runs import program_of
 
-import stepwell
 from stepwell.backends.executorch.kernels.generate_kernel_dtypes import is_limit, probes, verdicts
 from stepwell.backends.executorch.kernels.kernel_calls import kernel_limit
 from stepwell.backends.executorch.kernels.kernel_dtypes import PROBED, REFUSED, SITUATIONS
@@ -17,7 +16,6 @@ from stepwell.backends.executorch.kernels.situations import EMPTY_RESULT
 from stepwell.backends.executorch.kernels.stock import LLM, QUANTIZED, RUNTIME
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.diagnostics import UnsupportedError
-from stepwell.ir.syntax.text import parse_module
 
 
 def test_most_kernels_are_probed_and_every_refusal_is_of_a_kernel() -> None:
@@ -55,42 +53,28 @@ def _stated(table: dict[str, str], text: str) -> str:
     return next((v for v, texts in table.items() if text in texts.split(", ")), "runs")
 
 
-class LogSoftmax(nn.Module):
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return torch.log_softmax(x, -1)
-
-
-class Logit(nn.Module):
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return torch.logit(x)
-
-
 @pytest.mark.parametrize(
-    ("module", "x"),
+    ("function", "x"),
     [
-        (LogSoftmax(), torch.randn(2, 3, dtype=torch.float64)),
-        (Logit(), torch.rand(2, 3, dtype=torch.float16) * 0.8 + 0.1),
+        (lambda x: x.log_softmax(-1), torch.randn(2, 3, dtype=torch.float64)),
+        (torch.logit, torch.rand(2, 3, dtype=torch.float16) * 0.8 + 0.1),
     ],
     ids=["log_softmax f64", "logit f16"],
 )
 def test_a_type_that_a_kernel_refuses_is_decomposed_or_refused_before_it_runs(
-    module: nn.Module, x: torch.Tensor
+    function: Model, x: torch.Tensor
 ) -> None:
-    exported = export(module, (x,))
-    lowered = stepwell.lower(exported, "xnnpack")
+    lowered = lower(function, x)
     try:
-        data = lowered.to_pte()
+        assert lowered.to_pte()
     except UnsupportedError as error:
         assert "element types" in str(error)
         return
-    assert data
-    (found,) = lowered.run(x)
-    torch.testing.assert_close(found, module(x), rtol=2e-3, atol=2e-3)
+    assert_as_eager(lowered, function, x, rtol=2e-3, atol=2e-3)
 
 
 def test_the_type_that_runs_is_not_refused() -> None:
-    program = stepwell.from_exported_program(export(LogSoftmax(), (torch.randn(2, 3),)))
-    lowered: Any = stepwell.lower(program, "xnnpack")
+    lowered: Any = lower(lambda x: x.log_softmax(-1), torch.randn(2, 3))
     for op in lowered.program.module.walk():
         if op.name.startswith("aten."):
             assert kernel_limit(op) is None
@@ -100,32 +84,23 @@ def test_the_type_that_runs_is_not_refused() -> None:
 def test_what_kernels_have_no_code_for_is_copied_or_refused_before_it_runs(
     dtype: torch.dtype,
 ) -> None:
-    class Function(nn.Module):
-        def __init__(self, permuted: bool) -> None:
-            super().__init__()
-            self.permuted = permuted
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return x.permute(1, 0) if self.permuted else x[:, 1:].unsqueeze(0).expand(2, 3, 3)
+    def expanded(x: torch.Tensor) -> torch.Tensor:
+        return x[:, 1:].unsqueeze(0).expand(2, 3, 3)
 
     x = torch.arange(12.0).view(3, 4).to(dtype)
-    copied = stepwell.lower(export(Function(False), (x,)), "xnnpack").run(x)[0]
+    (copied,) = lower(expanded, x).run(x)
     assert copied.dtype == dtype
-    assert torch.equal(copied.float(), Function(False)(x).float())
+    assert torch.equal(copied.float(), expanded(x).float())
     with pytest.raises(UnsupportedError, match=r"aten.permute.default: its kernel does not take"):
-        stepwell.lower(export(Function(True), (x,)), "xnnpack").to_pte()
+        lower(lambda x: x.permute(1, 0), x).to_pte()
 
 
 @pytest.mark.parametrize("axes", [(1,), (1, 2)])
 def test_a_crop_of_symbolic_size_is_refused_before_it_runs(axes: tuple[int, ...]) -> None:
-    class Crop(nn.Module):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return torch.nn.functional.pad(x, [2, 0, -2, 3])
-
     x = torch.ones(6, 7, 5, dtype=torch.int8)
-    shapes = ({axis: torch.export.Dim.AUTO(max=32) for axis in axes},)
+    dynamic = {axis: torch.export.Dim.AUTO(max=32) for axis in axes}
     with pytest.raises(UnsupportedError, match="crops nothing"):
-        stepwell.lower(export(Crop(), (x,), dynamic_shapes=shapes), "xnnpack")
+        lower(lambda x: torch.nn.functional.pad(x, [2, 0, -2, 3]), x, dynamic=dynamic)
 
 
 @pytest.mark.parametrize("axes", [(), (1,), (3, 1)])
@@ -133,27 +108,18 @@ def test_a_crop_of_symbolic_size_is_refused_before_it_runs(axes: tuple[int, ...]
 def test_a_roll_of_symbolic_size_runs_along_all_axes_and_along_some(
     axes: tuple[int, ...], dtype: torch.dtype
 ) -> None:
-    class Roll(nn.Module):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return x.roll([-3] * max(len(axes), 1), axes)
-
     x = torch.randn(4, 5, 1, 7).mul(9).to(dtype)
-    shapes = ({1: torch.export.Dim.AUTO(max=9)},)
-    lowered = stepwell.lower(export(Roll(), (x,), dynamic_shapes=shapes), "xnnpack")
+    roll = Function(lambda x: x.roll([-3] * max(len(axes), 1), axes))
+    lowered = lower(roll, x, dynamic={1: torch.export.Dim.AUTO(max=9)})
     for given in (x, x[:, :2].contiguous()):
-        assert torch.equal(lowered.run(given)[0], Roll()(given))
+        assert_as_eager(lowered, roll, given, **EXACT)
 
 
 @pytest.mark.parametrize(("batch", "limited"), [(2, False), (0, True)])
 def test_a_result_is_empty_where_every_result_is(batch: int, limited: bool) -> None:
     """In evaluation batch norm's second and third result are empty always."""
-    x, vector, nothing = f"tensor<{batch}x3x4x4xf32>", "tensor<3xf32>", "tensor<0xf32>"
-    types = f"({x}, {vector}, {vector}) -> ({x}, {nothing}, {nothing})"
-    call = "aten._native_batch_norm_legit_no_training.default(%x, none, none, %m, %v, 0.1, 1.0e-5)"
-    module = parse_module(f"""func.func @forward(%x: {x}, %m: {vector}, %v: {vector}) -> {x} {{
-  %y, %a, %b = {call} : {types}
-  func.return %y : {x}
-}}
-""")
-    (op,) = [op for op in module.walk() if isinstance(op, SchemaOp)]
+    program = program_of(f"""
+        %y, %a, %b = aten._native_batch_norm_legit_no_training.default(
+            %x: f32[{batch}, 3, 4, 4], none, none, %m: f32[3], %v: f32[3], 0.1, 1.0e-5)""")
+    (op,) = [op for op in program.module.walk() if isinstance(op, SchemaOp)]
     assert (EMPTY_RESULT in (kernel_limit(op) or "")) == limited

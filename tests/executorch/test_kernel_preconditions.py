@@ -7,21 +7,12 @@ from collections.abc import Callable
 import pytest
 import torch
 import torch.ao.quantization.fx._decomposed  # It registers the operators.
+from eager import EXACT, assert_as_eager, lower
 from torch import nn
 
-import stepwell
 from stepwell.ir.diagnostics import StepwellError
 
 OPS = torch.ops.quantized_decomposed
-
-
-class Of(nn.Module):
-    def __init__(self, function: Callable[[torch.Tensor], object]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, x: torch.Tensor) -> object:
-        return self.function(x)
 
 
 FORMS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
@@ -37,18 +28,17 @@ FORMS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 @pytest.mark.parametrize("name", FORMS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.int64])
 def test_what_a_kernel_refuses_is_computed_by_others(name: str, dtype: torch.dtype) -> None:
-    x, model = torch.arange(12).reshape(3, 4).to(dtype), Of(FORMS[name])
-    lowered = stepwell.lower(torch.export.export(model, (x,)), "xnnpack")
-    assert torch.equal(lowered.run(x)[0], model(x))
+    x = torch.arange(12).reshape(3, 4).to(dtype)
+    assert_as_eager(lower(FORMS[name], x), FORMS[name], x, **EXACT)
 
 
-@pytest.mark.parametrize("length", [3, 5, 16])
-def test_a_dynamic_range_of_integers_takes_whole_steps_given_as_floats(length: int) -> None:
-    model = Of(lambda x: x.sum() + torch.arange(x.shape[0], -x.shape[0], -1.0, dtype=torch.int64))
-    dynamic = ({0: torch.export.Dim("n", min=3, max=16)},)
-    exported = torch.export.export(model, (torch.ones(5, 2),), dynamic_shapes=dynamic)
-    x = torch.ones(length, 2)
-    assert torch.equal(stepwell.lower(exported, "xnnpack").run(x)[0], model(x))
+def test_a_dynamic_range_of_integers_takes_whole_steps_given_as_floats() -> None:
+    def model(x: torch.Tensor) -> torch.Tensor:
+        return x.sum() + torch.arange(x.shape[0], -x.shape[0], -1.0, dtype=torch.int64)
+
+    lowered = lower(model, torch.ones(5, 2), dynamic={0: torch.export.Dim("n", min=3, max=16)})
+    for length in (3, 5, 16):
+        assert_as_eager(lowered, model, torch.ones(length, 2), **EXACT)
 
 
 QUANTIZED: dict[str, tuple[Callable[[torch.Tensor], object], str]] = {
@@ -72,6 +62,5 @@ QUANTIZED: dict[str, tuple[Callable[[torch.Tensor], object], str]] = {
 @pytest.mark.parametrize("name", QUANTIZED)
 def test_what_no_other_operator_computes_is_refused_when_it_is_lowered(name: str) -> None:
     function, reason = QUANTIZED[name]
-    exported = torch.export.export(Of(function), (torch.rand(3, 4) + 1,))
     with pytest.raises(StepwellError, match=reason):
-        stepwell.lower(exported, "xnnpack")
+        lower(function, torch.rand(3, 4) + 1)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from eager import assert_as_eager
 from torch import Tensor, nn
 from torch._higher_order_ops.map import map as torch_map
 from torch._higher_order_ops.scan import scan
@@ -13,7 +14,7 @@ from torch._higher_order_ops.scan import scan
 import stepwell
 from control_flow import cond_model, while_loop_model
 from stepwell.backends.executorch.container import ScalarType
-from stepwell.backends.executorch.running.runner import run_pte
+from stepwell.backends.executorch.running.runner import PteSession, run_pte
 from stepwell.backends.executorch.writing.builder import ContainerBuilder
 from stepwell.backends.executorch.writing.emit import emit
 from stepwell.backends.executorch.writing.serialize import to_bytes
@@ -57,10 +58,11 @@ def ours(program: torch.export.ExportedProgram) -> bytes:
 
 
 @cache
-def stock_pte(name: str) -> bytes:
+def stock_pte(name: str) -> tuple[nn.Module, bytes]:
     make, samples, _ = CASES[name]
     torch.manual_seed(0)
-    return stock(exported(make(), samples[0]))
+    model = make()
+    return model, stock(exported(model, samples[0]))
 
 
 def stock(program: torch.export.ExportedProgram) -> bytes:
@@ -75,16 +77,18 @@ def kinds(program: stepwell.Program) -> list[type]:
     return [type(op) for op in program.module.walk() if isinstance(op, known)]
 
 
-def check(data: bytes, samples: Sequence[Sequence[Any]], wanted: list[type]) -> None:
-    """The program read back verifies, computes what the runtime does, and can be written again."""
+def check(
+    model: nn.Module, data: bytes, samples: Sequence[Sequence[Any]], wanted: list[type]
+) -> None:
+    """The program computes what eager PyTorch does, and so does what is read back and verified."""
     program = stepwell.read_pte(data)
     program.verify()
     assert kinds(program) == wanted
     again = stepwell.parse(str(program), program.weights)
     assert again.module.is_structurally_equivalent(program.module)
     for inputs in samples:
-        for got, want in zip(program.run(*inputs), run_pte(data, inputs), strict=True):
-            torch.testing.assert_close(got, want)
+        assert_as_eager(program, model, *inputs)
+        assert_as_eager(PteSession.load(data), model, *inputs)
 
 
 CASES: dict[str, tuple[Callable[[], nn.Module], list[list[Tensor]], list[type]]] = {
@@ -102,7 +106,8 @@ CASES: dict[str, tuple[Callable[[], nn.Module], list[list[Tensor]], list[type]]]
 @pytest.mark.parametrize("name", CASES)
 def test_our_jumps_become_regions(name: str) -> None:
     make, samples, wanted = CASES[name]
-    check(ours(exported(make(), samples[0])), samples, wanted)
+    model = make()
+    check(model, ours(exported(model, samples[0])), samples, wanted)
 
 
 @pytest.mark.parametrize("scratch", ["flags", "floats"])
@@ -140,18 +145,18 @@ def test_scratch_that_lay_where_a_result_does_is_no_result(scratch: str) -> None
 
 @pytest.mark.parametrize("name", CASES)
 def test_stock_jumps_become_regions(name: str) -> None:
-    check(stock_pte(name), CASES[name][1], CASES[name][2])
+    check(*stock_pte(name), CASES[name][1], CASES[name][2])
 
 
 def test_a_loop_becomes_a_region_that_carries_what_it_changes() -> None:
     module, (x, _) = while_loop_model()
-    samples = [(x, torch.tensor(steps)) for steps in (0, 1, 4)]
-    check(ours(exported(module, samples[0])), samples, [WhileLoopOp])
+    samples = [(x, torch.tensor(steps)) for steps in (0, 1, 5)]
+    check(module, ours(exported(module, samples[0])), samples, [WhileLoopOp])
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_what_was_read_can_be_written_again(name: str) -> None:
-    samples, data = CASES[name][1], stock_pte(name)
+    samples, (_, data) = CASES[name][1], stock_pte(name)
     again = to_bytes(emit(stepwell.read_pte(data)))
     for inputs in samples:
         for got, want in zip(run_pte(again, inputs), run_pte(data, inputs), strict=True):

@@ -6,7 +6,7 @@
 Each statement is an op; `;` or a new line separates two. A call `op(%values, …, field=…)` is read
 as in a rule, for an op of any dialect; its result types are inferred unless `-> types` follows.
 Other statements are MLIR. `%x: type` at the first use of a value, or as a statement, declares an
-argument; `%w: weight type` (or `constant`, `buffer`) a weight whose key is its name, or the string
+argument; `%w: weight type` (or `constant`, `buffer`, `state`) a weight whose key is its name, or the string
 before the type (`%w: weight "w#ones" f32[2]`). A tensor's type is `f32[2, s0, 4*n]`, a quantized
 one's `i8<0.5:3>[4]`. `%n: int<n>` is an integer known only at run time: the size of one more
 argument. The results of the last op are returned, unless there is a `return`. A line that starts
@@ -27,7 +27,7 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from stepwell.dialects.quant.ops import DequantizeCast
 from stepwell.dialects.quant.types import quantization
 from stepwell.dialects.tosa.constants import const_shape
-from stepwell.ir.core import WeightOp
+from stepwell.ir.core import StateOp, WeightOp
 from stepwell.ir.syntax.parser import TextParser
 from stepwell.ir.syntax.text import TextContext, parse_module
 from stepwell.ir.types import dims, tensor
@@ -40,7 +40,7 @@ _SHORT = re.compile(rf"({_ELEMENT})\[([^\]]*)\]")
 _INTEGER = re.compile(r"(?<![\w.])int<([^<>]*)>")
 _NUMBERS = re.compile(r"(ui\d+|i\d+)(<(?:-?\d+:-?\d+;)?.*>)")
 _DECLARED = re.compile(
-    r'%(\w+):\s*(?:(weight|constant|buffer)\s+(?:"([^"]*)"\s+)?)?'
+    r'%(\w+):\s*(?:(weight|constant|buffer|state)\s+(?:"([^"]*)"\s+)?)?'
     rf"((?:{_ELEMENT}|tensor{_NESTED}|int<[^<>]*>)(?:\[[^\]]*\])?)"
 )
 _CALL = re.compile(
@@ -131,7 +131,8 @@ class _Method:
         elif kind is None:
             value = self.block.insert_arg(self.type(type_), len(self.block.args))
         else:
-            op = WeightOp(key or name, self.type(type_), _KINDS.get(kind, kind))
+            entry = (key or name, self.type(type_))
+            op = StateOp(*entry) if kind == "state" else WeightOp(*entry, _KINDS.get(kind, kind))
             self.block.add_op(op)
             value = op.result
         value.name_hint = name
@@ -154,7 +155,7 @@ class _Method:
         parser.ssa_values = {name: (value,) for name, value in self.values.items()}
         op = parser.parse_operation()
         self.block.add_op(op)
-        self.named(re.findall(r"%(\w+)", text.partition(" = ")[0]), op)
+        self.named(re.findall(r"%(\w+)", text.partition(" = ")[0]) if op.results else [], op)
 
     def named(self, names: Sequence[str], op: Operation) -> None:
         """Note the names of an op's results."""
