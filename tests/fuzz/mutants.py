@@ -231,6 +231,13 @@ def try_certificate(data: bytes) -> None:
 
 
 @cache
+def pt2() -> bytes:
+    with tempfile.TemporaryDirectory() as name:
+        torch.export.save(torch.export.export(Net().eval(), INPUTS), Path(name) / "m.pt2")
+        return (Path(name) / "m.pt2").read_bytes()
+
+
+@cache
 def files() -> dict[str, tuple[bytes, Callable[[bytes], None]]]:
     """A file of each further kind that is read, and what reads it."""
     from stepwell.backends.executorch.reading.external import read_external
@@ -238,18 +245,14 @@ def files() -> dict[str, tuple[bytes, Callable[[bytes], None]]]:
 
     here = Path(__file__).parents[1]
     pte = stepwell.lower(net(), "xnnpack", certify=True)
-    with tempfile.TemporaryDirectory() as name:
-        torch.export.save(torch.export.export(Net().eval(), INPUTS), Path(name) / "m.pt2")
-        pt2 = (Path(name) / "m.pt2").read_bytes()
-    held = Playground(net(), "net")
     return {
         "bpte": (pte.to_bpte({"forward": [INPUTS]}), try_load),
-        "pt2": (pt2, try_load),
+        "pt2": (pt2(), try_load),
         "vgf": ((here / "tosa" / "vgf" / "twice.vgf").read_bytes(), try_load),
         "pte shown": (pte.artifact, try_shown(".pte")),
         "tosa shown": (lowered("tosa-1.0+int").artifact, try_shown(".tosa")),
         "ptd": (pte.to_pte_and_ptd()[1], read_external),
-        "playground": (held.file({}), sharing.from_file),
+        "playground": (Playground(net(), "net").file({}), sharing.from_file),
         "certificate": (pte.certificate.to_json().encode(), try_certificate),
     }
 

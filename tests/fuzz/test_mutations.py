@@ -1,102 +1,39 @@
-"""Damaged files and texts: a StepwellError says what is wrong, or a program is still there.
+"""Damaged files, texts, options and command lines: a StepwellError says why, or a program is left.
 
 Bytes are flipped, cut off, repeated and overwritten with absurd sizes. Nothing may crash, hang,
-take unbounded memory, write outside its folder or raise anything but a StepwellError.
+take unbounded memory, write outside its folder or raise anything but a StepwellError. Many copies
+of a few files are read in this process, and a few of every kind in forked ones.
 """
 
 from __future__ import annotations
 
+import json
+import os
 import random
 import resource
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from forking import Forks
 
 import stepwell
 from stepwell.ir.rewriting.failures import StepFailure
+from stepwell.loaders.models import open_model
+
+MUTANTS = Path(__file__).with_name("mutants.py")
+sys.path.insert(0, str(MUTANTS.parent))
+import mutants  # noqa: E402
+from damaging import damaged, reworded  # noqa: E402
+from mutants import HAS_GGUF, INPUTS, OTHERS, lowered, net, saved  # noqa: E402
 
 MOST_SECONDS = 10.0
 MOST_MEMORY = 512 << 20
-
-
-class Small(torch.nn.Module):
-    """A convolution, a norm, a linear layer and a kernel left outside."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.conv = torch.nn.Conv2d(2, 3, 3)
-        self.fc = torch.nn.Linear(4, 5)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        y = torch.relu(self.conv(x)).mean(1)
-        return torch.cumsum(self.fc(y), 1)
-
-
-class Plain(torch.nn.Module):
-    """Only what TOSA holds."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.fc = torch.nn.Linear(4, 5)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return torch.tanh(self.fc(x)).transpose(0, 1)
-
-
-@cache
-def small() -> stepwell.Program:
-    torch.manual_seed(0)
-    inputs = (torch.randn(1, 2, 6, 6),)
-    return stepwell.from_exported_program(torch.export.export(Small().eval(), inputs))
-
-
-@cache
-def plain() -> stepwell.Program:
-    torch.manual_seed(0)
-    return stepwell.from_exported_program(torch.export.export(Plain().eval(), (torch.randn(3, 4),)))
-
-
-@cache
-def pte() -> bytes:
-    return stepwell.lower(small(), "xnnpack").to_pte()
-
-
-@cache
-def tosa() -> bytes:
-    return stepwell.lower(plain(), "tosa-1.0+fp").to_tosa()
-
-
-def damaged(data: bytes, count: int, seed: int) -> Iterator[bytes]:
-    """Copies of a file with one to four faults each."""
-    rng = random.Random(seed)
-    sizes = (0, 1, 0x7F, 0xFF, 0x7FFFFFFF, 0xFFFFFFFF, len(data), len(data) - 1, 0x10000)
-    for _ in range(count):
-        held = bytearray(data)
-        for _ in range(rng.randint(1, 4)):
-            fault = rng.randrange(6)
-            at = rng.randrange(len(held)) if held else 0
-            if not held:
-                break
-            if fault == 0:
-                held[at] ^= 1 << rng.randrange(8)
-            elif fault == 1:
-                del held[at:]
-            elif fault == 2:
-                at &= ~3
-                held[at : at + 4] = rng.choice(sizes).to_bytes(4, "little")
-            elif fault == 3:
-                held[at : at + 8] = rng.randbytes(8)
-            elif fault == 4:
-                end = min(len(held), at + rng.randint(1, 64))
-                held[at:at] = held[at:end]
-            else:
-                del held[at : at + rng.randint(1, 64)]
-        yield bytes(held)
 
 
 @contextmanager
@@ -108,7 +45,7 @@ def bounded_time_and_memory() -> Iterator[None]:
     assert (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) << 10 < MOST_MEMORY
 
 
-def survives(read: Callable[[bytes], stepwell.Program], data: bytes) -> bool:
+def survives(read: Callable[[Any], stepwell.Program], data: Any) -> bool:
     """Whether a damaged file still reads; if it does, it verifies or says why not."""
     try:
         with bounded_time_and_memory():
@@ -122,101 +59,106 @@ def survives(read: Callable[[bytes], stepwell.Program], data: bytes) -> bool:
     return True
 
 
-def run_through(read: Callable[[bytes], stepwell.Program], data: bytes, count: int) -> None:
-    assert survives(read, data)
-    refused = sum(not survives(read, bad) for bad in damaged(data, count, seed=7))
+def pte(_: Path) -> tuple[bytes, Callable[[bytes], stepwell.Program]]:
+    return lowered("xnnpack").artifact, stepwell.read_pte
+
+
+def tosa(_: Path) -> tuple[bytes, Callable[[bytes], stepwell.Program]]:
+    return lowered("tosa-1.0+fp").artifact, stepwell.read_tosa
+
+
+def text(_: Path) -> tuple[bytes, Callable[[bytes], stepwell.Program]]:
+    weights = net().weights
+    return saved()[0], lambda data: stepwell.parse(data.decode(errors="replace"), weights)
+
+
+def weights(folder: Path) -> tuple[bytes, Callable[[bytes], stepwell.Program]]:
+    (folder / "m.mlir").write_bytes(saved()[0])
+
+    def read(data: bytes) -> stepwell.Program:
+        (folder / "m.safetensors").write_bytes(data)
+        return stepwell.load(folder / "m.mlir")
+
+    return saved()[1], read
+
+
+def pt2(folder: Path) -> tuple[bytes, Callable[[bytes], stepwell.Program]]:
+    def read(data: bytes) -> stepwell.Program:
+        (folder / "m.pt2").write_bytes(data)
+        return open_model(str(folder / "m.pt2")).program
+
+    return mutants.pt2(), read
+
+
+@pytest.mark.parametrize(
+    ("kind", "count", "written"),
+    [(pte, 250, set()), (tosa, 250, set()), (text, 250, set()), (pt2, 60, {"m.pt2"}),
+     (weights, 250, {"m.mlir", "m.safetensors"})],
+)  # fmt: skip
+def test_a_damaged_file_is_refused_or_still_a_program(
+    kind: Any, count: int, written: set[str], tmp_path: Path
+) -> None:
+    whole, read = kind(tmp_path)
+    assert survives(read, whole)
+    draw = random.Random(7)
+    refused = sum(not survives(read, damaged(whole, draw)) for _ in range(count))
     assert 0 < refused <= count
-
-
-def test_a_damaged_pte_is_refused_or_still_a_program() -> None:
-    run_through(stepwell.read_pte, pte(), 250)
-
-
-def test_a_damaged_tosa_flatbuffer_is_refused_or_still_a_program() -> None:
-    run_through(stepwell.read_tosa, tosa(), 250)
+    assert {path.name for path in tmp_path.iterdir()} == written
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(40))
-def test_many_damaged_artifacts(seed: int) -> None:
-    for bad in damaged(pte(), 1000, seed):
-        survives(stepwell.read_pte, bad)
-    for bad in damaged(tosa(), 1000, seed):
-        survives(stepwell.read_tosa, bad)
-
-
-def test_damaged_weights_beside_a_text_are_refused_or_still_a_program(tmp_path: Path) -> None:
-    small().save(tmp_path / "m.mlir")
-    weights = tmp_path / "m.safetensors"
-    whole = weights.read_bytes()
-
-    def read(data: bytes) -> stepwell.Program:
-        weights.write_bytes(data)
-        return stepwell.load(tmp_path / "m.mlir")
-
-    run_through(read, whole, 250)
-    assert {path.name for path in tmp_path.iterdir()} == {"m.mlir", "m.safetensors"}
-
-
-def test_a_damaged_text_is_refused_or_still_a_program(tmp_path: Path) -> None:
-    text = str(small()).encode()
-
-    def read(data: bytes) -> stepwell.Program:
-        return stepwell.parse(data.decode(errors="replace"), small().weights)
-
-    run_through(read, text, 250)
-
-
-def words(text: str, count: int, seed: int) -> Iterator[str]:
-    """Texts with a word removed, doubled, swapped with another or put in its place."""
-    rng = random.Random(seed)
-    lines = text.split(" ")
-    for _ in range(count):
-        held = list(lines)
-        for _ in range(rng.randint(1, 2)):
-            a, b = rng.randrange(len(held)), rng.randrange(len(held))
-            match rng.randrange(4):
-                case 0:
-                    del held[a]
-                case 1:
-                    held.insert(a, held[b % len(held)])
-                case 2:
-                    held[a], held[b] = held[b], held[a]
-                case _:
-                    held[a] = held[b]
-        yield " ".join(held)
+def test_many_damaged_artifacts(seed: int, tmp_path: Path) -> None:
+    for kind in (pte, tosa):
+        (whole, read), draw = kind(tmp_path), random.Random(seed)
+        for _ in range(1000):
+            survives(read, damaged(whole, draw))
 
 
 def test_a_text_with_words_out_of_place_never_runs_to_anything_but_tensors_or_an_error() -> None:
-    program = small()
-    inputs = (torch.randn(1, 2, 6, 6),)
-    for text in words(str(program), 250, seed=11):
+    program, draw, ran = net(), random.Random(11), 0
+    whole = str(program)
+    for _ in range(250):
         try:
             with bounded_time_and_memory():
-                again = stepwell.parse(text, program.weights)
+                again = stepwell.parse(reworded(whole, draw), program.weights)
                 again.verify()
-                outputs = again.run(*inputs)
+                outputs = again.run(*INPUTS)
         except stepwell.StepwellError as error:
             assert not isinstance(error, StepFailure), error
             assert all(problem.fact for problem in error.problems)
             continue
+        ran += 1
         assert all(isinstance(output, torch.Tensor) for output in outputs)
+    assert ran
 
 
-def test_a_damaged_pt2_is_refused_or_still_a_program(tmp_path: Path) -> None:
-    from stepwell.loaders.models import open_model
+KINDS = (
+    *("text", "text to xnnpack", "text to tosa", "text to cortex-m", "text to tosa integers"),
+    *("text of xnnpack", "text of tosa", "text of cortex-m", "pte", "pte of cortex-m", "pte run"),
+    *("tosa", "tosa of integers", "weights", *OTHERS, "options", "commands"),
+)
 
-    path = tmp_path / "m.pt2"
-    inputs = (torch.randn(3, 4),)
-    torch.export.save(torch.export.export(Plain().eval(), inputs), path)
-    whole = path.read_bytes()
 
-    def read(data: bytes) -> stepwell.Program:
-        path.write_bytes(data)
-        return open_model(str(path)).program
+def tried(forks: Forks, kind: str, count: int, seed: int) -> list[dict[str, Any]]:
+    done = forks.run([MUTANTS, kind, str(count), str(seed)])
+    assert done.returncode == 0, done.stderr[-2000:]
+    return [json.loads(line) for line in done.stdout.splitlines()]
 
-    run_through(read, whole, 60)
-    assert {p.name for p in tmp_path.iterdir()} == {"m.pt2"}
+
+def test_a_few_mutants_of_each_kind_are_refused_or_right(forks: Forks) -> None:
+    """In forked processes of bounded memory and time: no trace, no abort, no hang."""
+    rows = tried(forks, "every", 4, 0)
+    assert [row for row in rows if "outcome" in row] == []
+    assert tuple(row["kind"] for row in rows) == KINDS
+    assert all(sum(n for n in row.values() if isinstance(n, int)) == 4 for row in rows)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(1, 6))
+@pytest.mark.parametrize("kind", [*KINDS, *["gguf"] * HAS_GGUF])
+def test_many_mutants_are_refused_or_right(kind: str, seed: int, forks: Forks) -> None:
+    assert [row for row in tried(forks, kind, 1000, seed) if "outcome" in row] == []
 
 
 def test_weight_names_that_climb_out_of_the_folder_stay_names(tmp_path: Path) -> None:
@@ -241,9 +183,7 @@ def test_weight_names_that_climb_out_of_the_folder_stay_names(tmp_path: Path) ->
 def test_a_failed_save_leaves_the_old_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import os
-
-    small().save(tmp_path / "m.mlir")
+    net().save(tmp_path / "m.mlir")
     before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
 
     def no_space(*args: object) -> None:
@@ -251,5 +191,5 @@ def test_a_failed_save_leaves_the_old_files(
 
     monkeypatch.setattr(os, "replace", no_space)
     with pytest.raises(stepwell.StepwellError, match="No space"):
-        plain().save(tmp_path / "m.mlir")
+        lowered("xnnpack").program.save(tmp_path / "m.mlir")
     assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before

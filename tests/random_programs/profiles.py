@@ -52,6 +52,8 @@ QUANTIZED = Profile(
 )
 NO_SOFTMAX = replace(QUANTIZED, families=QUANTIZED.families | dict(softmax=0, attention=0))
 """For an Ethos-U, whose softmax is right within one unit."""
+NETS = replace(QUANTIZED, families=dict(convolutions=3, pools=1, pointwise=2, arithmetic=0.5))
+"""Convolutional networks, which static quantization is for."""
 MX = Profile(
     dtypes="f32 f32 f32 f32 f32 f32 f32 f16 bf16",
     families=dict(
@@ -113,6 +115,8 @@ class Lane:
     quantizer: str = ""
     coarse: Mapping[str, float] = field(default_factory=dict[str, float])
     """Operators that are right to within units of a number this large."""
+    checked: bool = False
+    """Whether `check` runs as well: every application of every rewrite within its bound."""
 
 
 MX_TARGET = (
@@ -143,8 +147,17 @@ PROFILES: dict[str, dict[str, Lane]] = {
         "tosa fp": Lane(STATEFUL_TOSA, STATE_TOSA, coarse=TOSA_COARSE),
         "tosa int": Lane("tosa-1.0+int+variable+controlflow", STATE_INTEGERS, "tosa"),
     },
+    "checked": {
+        "xnnpack, int8": Lane("xnnpack", NETS, "xnnpack", checked=True),
+        "cortex-m55": Lane("cortex-m55", NETS, "cortex-m", checked=True),
+        "tosa-1.0+fp+int": Lane("tosa-1.0+fp+int", NETS, "tosa", checked=True),
+    },
 }
-"""By the name of a profile and of a target: `functional` programs are called once."""
+"""By the name of a profile and of a target.
+
+`functional` programs are called once, `stateful` ones several times; `checked` ones are small
+quantized networks whose lowering is checked pass by pass.
+"""
 
 
 def lane_of(name: str) -> Lane:

@@ -16,21 +16,22 @@ from .source import Program, exported
 from .verdicts import BAD, TAKEN, judge_seed
 
 QUICK = {
-    "program": 4,
-    "xnnpack": 4,
-    "tosa-1.0+fp": 4,
+    "program": 15,
+    "xnnpack": 15,
+    "tosa-1.0+fp": 12,
     "tosa-1.0+int": 4,
     "tosa-1.0+int, int8": 2,
     "tosa-1.1+fp, mxfp": 2,
     "xnnpack, int8": 2,
     "cortex-m55": 3,
     "ethos-u85-256": 1,
-    "stateful: program": 2,
-    "stateful: xnnpack": 2,
+    "stateful: program": 3,
+    "stateful: xnnpack": 4,
     "stateful: xnnpack, int8": 2,
     "stateful: cortex-m55": 1,
     "stateful: tosa fp": 1,
     "stateful: tosa int": 1,
+    "checked: xnnpack, int8": 2,
 }
 """Programs of the suite that a target takes, by profile and target."""
 EVERY = [f"{profile}: {lane}" for profile, lanes in PROFILES.items() for lane in lanes]
