@@ -4,7 +4,7 @@ from typing import Any, cast
 
 import pytest
 
-from stepwell.ir.declared.numerics import Deviation
+from stepwell.ir.declared.numerics import Deviation, Proof
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.rewriting.rewrite import Refusal
 from stepwell.ir.syntax.text import parse_module
@@ -254,10 +254,10 @@ def test_a_hole_for_a_tensor_holds_it_or_its_absence(weight: str, apply: Any, me
     assert f"%x, [3], {weight}" in done.text
 
 
-def test_what_is_not_proven_is_a_deviation_that_the_contract_weighs():
+def test_unproven_condition_is_a_deviation():
     sure = rule(
         DOUBLED + 'proven is_positive_there(%x) else "a zero may lose its sign"\n',
-        is_positive_there=lambda value, program: program is None,
+        is_positive_there=lambda value, program: None if program else Proof("it is positive"),
     )()
     op = cast(
         Any, parse_module(examples_of(type(sure))[0][0]).body.block.first_op
