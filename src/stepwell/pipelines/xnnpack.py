@@ -302,6 +302,7 @@ XNNPACK = Pipeline(
             "legalize",
             (
                 *TO_XNNPACK,
+                *LIFT_SCALARS,
                 ThenDecompose(),
                 UnrollAxis(),
                 DecomposeForKernels(),
@@ -312,8 +313,6 @@ XNNPACK = Pipeline(
                 step(floats.widen_bfloat),
                 CancelNarrowing(),
                 *CANONICAL_PARTS,
-                ThenCanonicalize("then-lift-scalars"),
-                *LIFT_SCALARS,
             ),
         ),
         NamedPass("share-nodes", ShareCommonSubexpressions()),

@@ -152,7 +152,7 @@ def _open_pool(rw: Rewriter, value: SSAValue, first: int, end: int, is_mean: boo
 def _times(rw: Rewriter, value: SSAValue, count: Dim, source: SSAValue) -> SSAValue:
     """Multiply by a size; a dynamic one is queried from an input, or else from a value that has it."""
     if isinstance(count, int):
-        return put(rw, aten.MulScalar, value, float(count))
+        return value if count == 1 else put(rw, aten.MulScalar, value, float(count))
     return put(rw, aten.MulTensor, value, size_as_tensor(rw, count, source))
 
 
