@@ -20,9 +20,8 @@ NUMBERS = ((torch.float32, 0.5), (torch.int8, 2), (torch.bool, True))
 """The first element type that the operator takes, and a number of its kind."""
 
 
-def elementwise_samples(others: tuple[str, ...]) -> tuple[str, ...]:
-    """One sample for each operator that has none among the others."""
-    sampled = {sample.partition(" = ")[2].partition("(")[0] for sample in others}
+def elementwise_samples(sampled: set[str]) -> tuple[str, ...]:
+    """One sample for each operator that has none yet."""
     found = (sample_of(cls) for cls in elementwise_ops() if cls.name not in sampled)
     return tuple(sample for sample in found if sample)
 
@@ -44,20 +43,14 @@ def sample_of(cls: type[SchemaOp]) -> str:
             else:
                 given.append(number if argument.type.base in ("Scalar", "float") else 1)
         try:
-            result = torch_overload(cls)(*given)
+            torch_overload(cls)(*given)
         except (RuntimeError, TypeError):
             continue
-        return _text(cls.name, given, result)
+        return f"%y = {cls.name}({', '.join(_text(n, value) for n, value in enumerate(given))})"
     return ""
 
 
-def _text(name: str, given: list[Any], result: torch.Tensor) -> str:
-    values = [
-        f"%v{n}" if isinstance(v, torch.Tensor) else str(v).lower() for n, v in enumerate(given)
-    ]
-    types = [_type(value) for value in given if isinstance(value, torch.Tensor)]
-    return f"%y = {name}({', '.join(values)}) : ({', '.join(types)}) -> {_type(result)}"
-
-
-def _type(value: torch.Tensor) -> str:
-    return f"tensor<{''.join(f'{size}x' for size in value.shape)}{element_type(value.dtype)}>"
+def _text(number: int, value: Any) -> str:
+    if not isinstance(value, torch.Tensor):
+        return str(value).lower()
+    return f"%v{number}: {element_type(value.dtype)}{list(value.shape)}"

@@ -1,11 +1,11 @@
 """Axis maps say what is so: operands are changed element by element, and the result looked at."""
 
-import re
 from itertools import product
 from typing import Any
 
 import pytest
 import torch
+from short_ir import program_text
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Operation, SSAValue
 
@@ -21,28 +21,14 @@ from stepwell.ir.dtypes import torch_dtype
 from stepwell.ir.types import dims, element
 
 from .elementwise_samples import elementwise_ops
-from .samples import OPAQUE, SAMPLES
+from .samples import OPAQUE, SAMPLES, name_of
 
 Values = dict[SSAValue, Any]
 
 
 def method_of(sample: str) -> tuple[FuncOp, stepwell.Program]:
-    """The method that holds a sample: what its lines read and do not define are its inputs."""
-    *before, last = lines = [line.strip() for line in sample.strip().splitlines()]
-    defined = {name for line in before for name in re.findall(r"%\w+", line.split("=")[0])}
-    call, _, types = last.rpartition(" : (")
-    given, _, made = types.partition(") -> ")
-    names = re.findall(r"%\w+", call.split("=", 1)[1])
-    kinds = re.findall(r"tensor<[^,]*?>(?=,|$)|![^,]+", given)
-    inputs = {n: k for n, k in zip(names, kinds, strict=True) if n not in defined}
-    results = ", ".join(re.findall(r"%\w+", last.split("=")[0]))
-    made = made.strip()
-    if not made.startswith("("):
-        made = f"({made})"
-    ports = ", ".join(f"{name}: {kind}" for name, kind in inputs.items())
-    body = "\n".join((*lines, f"func.return {results} : {made[1:-1]}"))
-    program = stepwell.parse(f"func.func @forward({ports}) -> {made} {{\n{body}\n}}")
-    return program.methods["forward"], program
+    program = stepwell.Program(program_text(sample))
+    return program.method(), program
 
 
 def random_value(value: SSAValue, generator: torch.Generator) -> torch.Tensor:
@@ -103,7 +89,7 @@ def read(map_: AxisMap, operand: int) -> dict[tuple[int, ...], set[tuple[int, ..
     return found
 
 
-@pytest.mark.parametrize("sample", SAMPLES, ids=lambda s: s.strip().splitlines()[-1][:60])
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda s: s.splitlines()[-1][:60])
 def test_a_map_names_all_that_is_read(sample: str) -> None:
     held = Op(sample)
     for result in range(len(held.op.results)):
@@ -123,7 +109,7 @@ def test_a_map_names_all_that_is_read(sample: str) -> None:
                     assert moved <= readers.get(index, set()), (operand, index)
 
 
-@pytest.mark.parametrize("sample", SAMPLES, ids=lambda s: s.strip().splitlines()[-1][:60])
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda s: s.splitlines()[-1][:60])
 def test_an_order_along_an_axis_that_all_operands_keep_passes(sample: str) -> None:
     held = Op(sample)
     map_ = axis_map(held.op)
@@ -166,12 +152,7 @@ def classes() -> list[type[HasAxes]]:
 
 @pytest.mark.parametrize("cls", classes(), ids=lambda cls: cls.name)
 def test_every_op_has_a_map_that_is_tried_or_says_why_not(cls: Any) -> None:
-    tried = {
-        line.split("=", 1)[1].split("(")[0].split()[0]
-        for s in SAMPLES
-        for line in [s.strip().splitlines()[-1]]
-    }
-    assert (cls.name in tried) != (cls.name in OPAQUE)
+    assert (cls.name in {name_of(sample) for sample in SAMPLES}) != (cls.name in OPAQUE)
 
 
 def test_a_window_reads_its_reach_and_no_padding() -> None:
