@@ -16,7 +16,35 @@ from torch import Tensor, nn
 aten = torch.ops.aten
 Call = Callable[[Any], Any]
 
-CALLS: dict[str, Call] = {
+OF_TENSORS = {
+    "x": """
+    abs asinh atan ceil cos cosh erf exp expm1 floor gelu hardtanh isinf isnan leaky_relu
+    logical_not mean neg nonzero prod reciprocal relu round sigmoid sign sin sinh tanh trunc""",
+    "unit": "acos asin atanh tan",
+    "positive": "log log10 log1p log2 rsqrt sqrt",
+    "x y": """
+    atan2 eq.Tensor ge.Tensor gt.Tensor le.Tensor logical_and lt.Tensor maximum minimum
+    mul.Tensor ne.Tensor sub.Tensor""",
+    "integers others": "bitwise_and.Tensor bitwise_or.Tensor bitwise_xor.Tensor",
+    "x positive": "div.Tensor fmod.Tensor remainder.Tensor",
+}
+"""Operators that take these tensors and nothing else."""
+OF_NUMBERS = {
+    ("x", 0.25): "ge.Scalar gt.Scalar le.Scalar lt.Scalar",
+    ("integers", 6): "bitwise_and.Scalar bitwise_or.Scalar bitwise_xor.Scalar",
+}
+
+
+def call_of(name: str, tensors: str, *numbers: float) -> Call:
+    """A call of an operator, or of an overload."""
+    operator, _, overload = name.partition(".")
+    function = getattr(getattr(aten, operator), overload or "default")
+    return lambda v: function(*(getattr(v, tensor) for tensor in tensors.split()), *numbers)
+
+
+_CALLS: dict[str, Call] = {
+    **{n: call_of(n, given) for given, names in OF_TENSORS.items() for n in names.split()},
+    **{n: call_of(n, *given) for given, names in OF_NUMBERS.items() for n in names.split()},
     "_adaptive_avg_pool2d": lambda v: aten._adaptive_avg_pool2d(v.image, [4, 2]),
     "_adaptive_avg_pool3d": lambda v: aten._adaptive_avg_pool3d(v.volume, [2, 3, 1]),
     "_cdist_forward": lambda v: aten._cdist_forward(v.x, v.y, 2.0, None),
@@ -37,8 +65,6 @@ CALLS: dict[str, Call] = {
     "_pdist_forward": lambda v: aten._pdist_forward(v.matrix),
     "_softmax": lambda v: aten._softmax(v.x, -1, False),
     "_to_copy": lambda v: aten._to_copy(v.x, dtype=torch.int32),
-    "abs": lambda v: aten.abs(v.x),
-    "acos": lambda v: aten.acos(v.unit),
     "acosh": lambda v: aten.acosh(v.positive + 1),
     "adaptive_avg_pool1d": lambda v: aten.adaptive_avg_pool1d(v.x, [2]),
     "add.Scalar": lambda v: aten.add.Scalar(v.x, 2, 3),
@@ -54,24 +80,12 @@ CALLS: dict[str, Call] = {
     "argmax": lambda v: aten.argmax(v.x, 1),
     "argmin": lambda v: aten.argmin(v.x, -1, True),
     "as_strided": lambda v: aten.as_strided(v.x, [2, 2, 4], [12, 4, 1], 4) + 1,
-    "asin": lambda v: aten.asin(v.unit),
-    "asinh": lambda v: aten.asinh(v.x),
-    "atan": lambda v: aten.atan(v.x),
-    "atan2": lambda v: aten.atan2(v.x, v.y),
-    "atanh": lambda v: aten.atanh(v.unit),
     "avg_pool1d": lambda v: aten.avg_pool1d(v.x, [2], [2]),
     "avg_pool2d": lambda v: aten.avg_pool2d(v.image, [3, 3], [2, 2], [1, 1]),
     "avg_pool3d": lambda v: aten.avg_pool3d(v.volume, [2, 2, 2], [1, 2, 2], [1, 1, 0]),
-    "bitwise_and.Scalar": lambda v: aten.bitwise_and.Scalar(v.integers, 6),
-    "bitwise_and.Tensor": lambda v: aten.bitwise_and.Tensor(v.integers, v.others),
     "bitwise_not": lambda v: aten.bitwise_not(v.integers),
-    "bitwise_or.Scalar": lambda v: aten.bitwise_or.Scalar(v.integers, 6),
-    "bitwise_or.Tensor": lambda v: aten.bitwise_or.Tensor(v.integers, v.others),
-    "bitwise_xor.Scalar": lambda v: aten.bitwise_xor.Scalar(v.integers, 6),
-    "bitwise_xor.Tensor": lambda v: aten.bitwise_xor.Tensor(v.integers, v.others),
     "bmm": lambda v: aten.bmm(v.x, v.y.mT),
     "cat": lambda v: aten.cat([v.x, v.y], 1),
-    "ceil": lambda v: aten.ceil(v.x),
     "clamp": lambda v: aten.clamp(v.x, -0.5),
     "clamp.Tensor": lambda v: aten.clamp.Tensor(v.x, v.unit, v.positive),
     "clone": lambda v: aten.clone(v.x) + 1,
@@ -81,55 +95,27 @@ CALLS: dict[str, Call] = {
         v.image, v.filters, None, [2, 2], [1, 1], [1, 1], False, [0, 0], 1
     ),
     "copy": lambda v: aten.copy(v.x, v.line),
-    "cos": lambda v: aten.cos(v.x),
-    "cosh": lambda v: aten.cosh(v.x),
     "cumsum": lambda v: aten.cumsum(v.x, 1),
     "diagonal": lambda v: aten.diagonal(v.x, 1, 1, 2) + 1,
     "div.Scalar": lambda v: aten.div.Scalar(v.x, 3),
     "div.Scalar_mode": lambda v: aten.div.Scalar_mode(v.integers, 3, rounding_mode="floor"),
-    "div.Tensor": lambda v: aten.div.Tensor(v.x, v.positive),
     "div.Tensor_mode": lambda v: aten.div.Tensor_mode(v.x, v.positive, rounding_mode="trunc"),
     "elu": lambda v: aten.elu(v.x, 1.5, 2.0, 0.5),
     "embedding": lambda v: aten.embedding(v.matrix, v.rows),
     "eq.Scalar": lambda v: aten.eq.Scalar(v.integers, 3),
-    "eq.Tensor": lambda v: aten.eq.Tensor(v.x, v.y),
-    "erf": lambda v: aten.erf(v.x),
-    "exp": lambda v: aten.exp(v.x),
     "expand": lambda v: aten.expand(v.line, [3, -1]) + 1,
-    "expm1": lambda v: aten.expm1(v.x),
     "fill.Scalar": lambda v: v.x + aten.fill.Scalar(v.x, 3),
     "flip": lambda v: aten.flip(v.x, [0, 2]),
-    "floor": lambda v: aten.floor(v.x),
     "fmod.Scalar": lambda v: aten.fmod.Scalar(v.x, 0.5),
-    "fmod.Tensor": lambda v: aten.fmod.Tensor(v.x, v.positive),
     "full": lambda v: v.x + aten.full([3, 1], 2.0),
     "full_like": lambda v: v.x + aten.full_like(v.x, 2.0),
     "gather": lambda v: aten.gather(v.x, 1, v.places),
-    "ge.Scalar": lambda v: aten.ge.Scalar(v.x, 0.25),
-    "ge.Tensor": lambda v: aten.ge.Tensor(v.x, v.y),
-    "gelu": lambda v: aten.gelu(v.x),
     "grid_sampler_2d": lambda v: aten.grid_sampler_2d(v.image, v.grid, 0, 0, False),
-    "gt.Scalar": lambda v: aten.gt.Scalar(v.x, 0.25),
-    "gt.Tensor": lambda v: aten.gt.Tensor(v.x, v.y),
-    "hardtanh": lambda v: aten.hardtanh(v.x),
     "index.Tensor": lambda v: aten.index.Tensor(v.x, [None, v.rows]),
     "index_put": lambda v: aten.index_put(v.x, [None, v.rows[:2]], v.line),
     "index_select": lambda v: aten.index_select(v.x, 1, v.rows),
-    "isinf": lambda v: aten.isinf(v.x),
-    "isnan": lambda v: aten.isnan(v.x),
-    "le.Scalar": lambda v: aten.le.Scalar(v.x, 0.25),
-    "le.Tensor": lambda v: aten.le.Tensor(v.x, v.y),
-    "leaky_relu": lambda v: aten.leaky_relu(v.x),
-    "log": lambda v: aten.log(v.positive),
-    "log10": lambda v: aten.log10(v.positive),
-    "log1p": lambda v: aten.log1p(v.positive),
-    "log2": lambda v: aten.log2(v.positive),
-    "logical_and": lambda v: aten.logical_and(v.x, v.y),
-    "logical_not": lambda v: aten.logical_not(v.x),
     "logical_or": lambda v: aten.logical_or(v.mask, v.integers),
     "logical_xor": lambda v: aten.logical_xor(v.mask, v.x > 0),
-    "lt.Scalar": lambda v: aten.lt.Scalar(v.x, 0.25),
-    "lt.Tensor": lambda v: aten.lt.Tensor(v.x, v.y),
     "masked_scatter": lambda v: aten.masked_scatter(v.x, v.mask, v.y),
     "max.dim": lambda v: aten.max.dim(v.x, 1),
     "max_pool2d_with_indices": lambda v: aten.max_pool2d_with_indices(
@@ -138,41 +124,28 @@ CALLS: dict[str, Call] = {
     "max_pool3d_with_indices": lambda v: aten.max_pool3d_with_indices(
         v.volume, [2, 2, 2], [1, 2, 2], [1, 1, 0]
     )[0],
-    "maximum": lambda v: aten.maximum(v.x, v.y),
-    "mean": lambda v: aten.mean(v.x),
     "mean.dim": lambda v: aten.mean.dim(v.x, [1]),
     "min.dim": lambda v: aten.min.dim(v.x, 2, True),
-    "minimum": lambda v: aten.minimum(v.x, v.y),
     "mm": lambda v: aten.mm(v.matrix, v.square),
     "mul.Scalar": lambda v: aten.mul.Scalar(v.x, 3),
-    "mul.Tensor": lambda v: aten.mul.Tensor(v.x, v.y),
     "native_dropout": lambda v: aten.native_dropout(v.x, 0.5, False)[0],
     "native_group_norm": lambda v: aten.native_group_norm(v.image, None, None, 1, 4, 64, 2, 1e-5)[
         0
     ],
     "native_layer_norm": lambda v: aten.native_layer_norm(v.x, [4], v.line, v.line, 1e-5)[0],
     "ne.Scalar": lambda v: aten.ne.Scalar(v.integers, 3),
-    "ne.Tensor": lambda v: aten.ne.Tensor(v.x, v.y),
-    "neg": lambda v: aten.neg(v.x),
-    "nonzero": lambda v: aten.nonzero(v.x),
     "permute": lambda v: aten.permute(v.x, [2, 0, 1]) + 1,
     "pow.Scalar": lambda v: aten.pow.Scalar(2, v.x),
     "pow.Tensor_Scalar": lambda v: aten.pow.Tensor_Scalar(v.positive, 1.5),
     "pow.Tensor_Tensor": lambda v: aten.pow.Tensor_Tensor(v.positive, v.x),
-    "prod": lambda v: aten.prod(v.x),
     "prod.dim_int": lambda v: aten.prod.dim_int(v.x, 1),
-    "reciprocal": lambda v: aten.reciprocal(v.x),
     "reflection_pad1d": lambda v: aten.reflection_pad1d(v.x, [1, 2]),
     "reflection_pad2d": lambda v: aten.reflection_pad2d(v.image, [1, 2, 3, 0]),
     "reflection_pad3d": lambda v: aten.reflection_pad3d(v.volume, [1, 2, 0, 1, 1, 1]),
-    "relu": lambda v: aten.relu(v.x),
     "remainder.Scalar": lambda v: aten.remainder.Scalar(v.x, 0.5),
-    "remainder.Tensor": lambda v: aten.remainder.Tensor(v.x, v.positive),
     "repeat": lambda v: aten.repeat(v.x, [2, 1, 3]),
     "replication_pad2d": lambda v: aten.replication_pad2d(v.image, [1, 2, 3, 0]),
     "replication_pad3d": lambda v: aten.replication_pad3d(v.volume, [1, 2, 0, 1, 1, 1]),
-    "round": lambda v: aten.round(v.x),
-    "rsqrt": lambda v: aten.rsqrt(v.positive),
     "scalar_tensor": lambda v: v.x + aten.scalar_tensor(2.5),
     "scatter.src": lambda v: aten.scatter.src(v.x, 1, v.places[:, :1], v.y),
     "scatter.value": lambda v: aten.scatter.value(v.x, 1, v.places, 2.5),
@@ -180,24 +153,15 @@ CALLS: dict[str, Call] = {
     "scatter_reduce.two": lambda v: aten.scatter_reduce.two(v.x, 1, v.places, v.y, "amax"),
     "select.int": lambda v: aten.select.int(v.x, 1, -1) + 1,
     "select_scatter": lambda v: aten.select_scatter(v.x, v.matrix[:2], 1, 1),
-    "sigmoid": lambda v: aten.sigmoid(v.x),
-    "sign": lambda v: aten.sign(v.x),
-    "sin": lambda v: aten.sin(v.x),
-    "sinh": lambda v: aten.sinh(v.x),
     "slice.Tensor": lambda v: aten.slice.Tensor(v.image, 3, 1, 8, 3) + 1,
     "slice_scatter": lambda v: aten.slice_scatter(v.x, v.y[:, :2], 1, 1, 3),
     "sort": lambda v: aten.sort(v.x, 2, True),
     "split_with_sizes": lambda v: aten.split_with_sizes(v.x, [1, 2], 1)[1] + 1,
-    "sqrt": lambda v: aten.sqrt(v.positive),
     "squeeze.dim": lambda v: aten.squeeze.dim(v.image, 0) + 1,
     "squeeze.dims": lambda v: aten.squeeze.dims(v.image, [0, 1]) + 1,
     "sub.Scalar": lambda v: aten.sub.Scalar(v.x, 2, 3),
-    "sub.Tensor": lambda v: aten.sub.Tensor(v.x, v.y),
     "sum.dim_IntList": lambda v: aten.sum.dim_IntList(v.x, [0, 2]),
-    "tan": lambda v: aten.tan(v.unit),
-    "tanh": lambda v: aten.tanh(v.x),
     "topk": lambda v: aten.topk(v.x, 2),
-    "trunc": lambda v: aten.trunc(v.x),
     "unsqueeze": lambda v: aten.unsqueeze(v.x, 1) + 1,
     "upsample_bilinear2d.vec": lambda v: aten.upsample_bilinear2d.vec(
         v.image, None, False, [2.0, 2.0]
@@ -208,6 +172,7 @@ CALLS: dict[str, Call] = {
     "view": lambda v: aten.view(v.x, [6, 4]) + 1,
     "where.self": lambda v: aten.where.self(v.mask, v.x, v.y),
 }
+CALLS = dict(sorted(_CALLS.items()))
 """By name, a call; its tensors are the attributes of what it takes."""
 
 ROUNDED = frozenset(

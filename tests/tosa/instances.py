@@ -37,6 +37,7 @@ SHAPE_BINARY = (
     "div_ceil_shape", "div_floor_shape",
 )  # fmt: skip
 SHAPE_UNARY = ("exp2_shape", "log2_ceil_shape", "log2_floor_shape")
+SHAPE_1 = "!tosa.shape<1>"
 CHANNELS = 32
 """The last size everywhere: one block."""
 
@@ -50,76 +51,67 @@ class Instance:
     text: str
 
 
-class _Body:
-    """A function under construction."""
-
-    def __init__(self) -> None:
-        self.arguments: list[tuple[str, str]] = []
-        self.lines: list[str] = []
-        self.count = 0
-
-    def argument(self, element: str, *sizes: int) -> tuple[str, str]:
-        value = f"%a{len(self.arguments)}", tensor(element, *sizes)
-        self.arguments.append(value)
-        return value
-
-    def constant(self, element: str, *values: int) -> tuple[str, str]:
-        """A CONST of one axis."""
-        is_float = not element.startswith("i")
-        numbers = [f"{v}.0" if is_float else str(v) for v in values]
-        held = "f32" if element.startswith("!tosa.block") else element
-        type_ = tensor(held, len(values))
-        return self._one("tosa.const", f"values = dense<[{', '.join(numbers)}]> : {type_}", type_)
-
-    def zero(self, element: str) -> tuple[str, str]:
-        """A zero point; types that have no constants take an argument of their own."""
-        if element == "!tosa.mxint8":
-            return self.argument(element, 1)
-        if element == SCALES:
-            return self.constant(element, 1)
-        return self.constant(element, 0)
-
-    def pair(self, payload: str, *sizes: int) -> tuple[tuple[str, str], tuple[str, str]]:
-        """Data of one block in the last axis, and its scales."""
-        return self.argument(payload, *sizes, 32), self.argument(SCALES, *sizes, 1)
-
-    def shape(self, *sizes: int) -> tuple[str, str]:
-        values = f"values = dense<{list(sizes)}> : tensor<{len(sizes)}xindex>"
-        return self._one("tosa.const_shape", values, f"!tosa.shape<{len(sizes)}>")
-
-    def _one(self, name: str, properties: str, type_: str) -> tuple[str, str]:
-        value = f"%{self.count}"
-        self.count += 1
-        self.lines.append(f'{value} = "{name}"() <{{{properties}}}> : () -> {type_}')
-        return value, type_
-
-    def finish(
-        self,
-        name: str,
-        operands: Sequence[tuple[str, str]],
-        properties: str,
-        *results: str,
-        regions: str = "",
-    ) -> str:
-        """The text of the function, which ends in the operator."""
-        taken = ", ".join(type_ for _, type_ in operands)
-        names = [f"%r{index}" for index in range(len(results))]
-        left = f"{', '.join(names)} = " if results else ""
-        given = ", ".join(results)
-        held = f" <{{{properties}}}>" if properties else ""
-        self.lines.append(
-            f'{left}"tosa.{name}"({", ".join(v for v, _ in operands)}){held}{regions}'
-            f" : ({taken}) -> ({given})"
-        )
-        ports = ", ".join(f"{value}: {type_}" for value, type_ in self.arguments)
-        returned = f"func.return {', '.join(names)} : {given}" if results else "func.return"
-        lines = "\n  ".join([*self.lines, returned])
-        return f"func.func @main({ports}) -> ({given}) {{\n  {lines}\n}}\n"
+Constant = tuple[str, str, str]
+"""The operator that makes it, its properties and its type."""
 
 
 def tensor(element: str, *sizes: int) -> str:
     """`tensor<2x32xf32>`"""
     return f"tensor<{''.join(f'{size}x' for size in sizes)}{element}>"
+
+
+def constant(element: str, *values: int) -> Constant:
+    """A CONST of one axis."""
+    numbers = ", ".join(str(v) if element.startswith("i") else f"{v}.0" for v in values)
+    type_ = tensor("f32" if element.startswith("!tosa.block") else element, len(values))
+    return "const", f"values = dense<[{numbers}]> : {type_}", type_
+
+
+def zero(element: str) -> Constant | str:
+    """A zero point; types that have no constants take an argument of their own."""
+    if element == "!tosa.mxint8":
+        return tensor(element, 1)
+    return constant(element, int(element == SCALES))
+
+
+def shape(*sizes: int) -> Constant:
+    """A CONST_SHAPE."""
+    values = f"values = dense<{list(sizes)}> : tensor<{len(sizes)}xindex>"
+    return "const_shape", values, f"!tosa.shape<{len(sizes)}>"
+
+
+def of(
+    name: str,
+    types: tuple[str, ...],
+    operands: Sequence[str | Constant],
+    properties: str = "",
+    *results: str,
+    returned: bool = True,
+    regions: str = "",
+) -> Instance:
+    """An operator in a function that takes an argument for each operand that is a type."""
+    ports, lines, taken = list[str](), list[str](), list[tuple[str, str]]()
+    for operand in operands:
+        if isinstance(operand, str):
+            taken.append((f"%a{len(ports)}", operand))
+            ports.append(f"%a{len(ports)}: {operand}")
+        else:
+            op, held, type_ = operand
+            taken.append((f"%{len(lines)}", type_))
+            lines.append(f'%{len(lines)} = "tosa.{op}"() <{{{held}}}> : () -> {type_}')
+    names = ", ".join(f"%r{index}" for index in range(len(results)))
+    given = ", ".join(results)
+    left, fields = f"{names} = " * bool(results), f" <{{{properties}}}>" * bool(properties)
+    lines.append(
+        f'{left}"tosa.{name}"({", ".join(v for v, _ in taken)}){fields}{regions}'
+        f" : ({', '.join(t for _, t in taken)}) -> ({given})"
+    )
+    made = returned and bool(results)
+    lines.append(f"func.return {names} : {given}" if made else "func.return")
+    arrow = f" -> ({given})" * returned
+    body = "\n  ".join(lines)
+    text = f"func.func @main({', '.join(ports)}){arrow} {{\n  {body}\n}}\n"
+    return Instance(name, types, text)
 
 
 def instances() -> Iterator[Instance]:
@@ -133,61 +125,38 @@ def instances() -> Iterator[Instance]:
 
 def _elementwise() -> Iterator[Instance]:
     for element in ELEMENTS:
-        held = tensor(element, 2, CHANNELS)
+        x, one = tensor(element, 2, CHANNELS), (element,)
+        truth = tensor("i1", 2, CHANNELS)
         for name in ONE_TYPE:
-            b = _Body()
-            yield Instance(
-                name, (element,), b.finish(name, [b.argument(element, 2, CHANNELS)], "", held)
-            )
+            yield of(name, one, [x], "", x)
         for name in TWO_OF_ONE_TYPE:
-            b = _Body()
-            operands = [b.argument(element, 2, CHANNELS), b.argument(element, 2, CHANNELS)]
             compares = name in ("equal", "greater", "greater_equal")
-            result = tensor("i1", 2, CHANNELS) if compares else held
-            properties = "round = false" if name == "arithmetic_right_shift" else ""
-            yield Instance(name, (element,), b.finish(name, operands, properties, result))
+            fields = "round = false" if name == "arithmetic_right_shift" else ""
+            yield of(name, one, [x, x], fields, truth if compares else x)
         for name in REDUCTIONS:
-            b = _Body()
-            operand = b.argument(element, 2, CHANNELS)
-            result = tensor(element, 1, CHANNELS)
-            yield Instance(name, (element,), b.finish(name, [operand], "axis = 0 : i32", result))
-        b = _Body()
-        operands = [b.argument("i1", 2, CHANNELS)]
-        operands += [b.argument(element, 2, CHANNELS) for _ in range(2)]
-        yield Instance("select", (element,), b.finish("select", operands, "", held))
-        b = _Body()
-        operands = [b.argument(element, 2, CHANNELS), b.zero(element), b.zero(element)]
-        yield Instance("negate", (element,), b.finish("negate", operands, "", held))
+            yield of(name, one, [x], "axis = 0 : i32", tensor(element, 1, CHANNELS))
+        yield of("select", one, [truth, x, x], "", x)
+        yield of("negate", one, [x, zero(element), zero(element)], "", x)
         for result in sorted({element, "i32"}):
-            b = _Body()
-            operands = [b.argument(element, 2, CHANNELS) for _ in range(2)]
-            operands.append(b.constant("i8", 0))
-            text = b.finish("mul", operands, "", tensor(result, 2, CHANNELS))
-            yield Instance("mul", (element, result), text)
+            made = tensor(result, 2, CHANNELS)
+            yield of("mul", (element, result), [x, x, constant("i8", 0)], "", made)
         if element not in (*NARROW, *SCALED, SCALES):
             low, high = ("0", "0") if element.startswith("i") else ("0.0", "1.0")
             limit = "false" if element == "i1" else None
             low, high = limit or f"{low} : {element}", limit or f"{high} : {element}"
-            b = _Body()
-            operand = b.argument(element, 2, CHANNELS)
-            properties = f"min_val = {low}, max_val = {high}"
-            yield Instance("clamp", (element,), b.finish("clamp", [operand], properties, held))
+            yield of("clamp", one, [x], f"min_val = {low}, max_val = {high}", x)
     for element, size, result in (
         ("i8", 256, "i8"), ("i16", 513, "i32"), ("i16", 513, "i16"), ("i32", 513, "i32"),
     ):  # fmt: skip
-        b = _Body()
-        operands = [b.argument(element, 2, CHANNELS), b.constant(element, *[0] * size)]
-        text = b.finish("table", operands, "", tensor(result, 2, CHANNELS))
-        yield Instance("table", (element, result), text)
+        operands = [tensor(element, 2, CHANNELS), constant(element, *[0] * size)]
+        yield of("table", (element, result), operands, "", tensor(result, 2, CHANNELS))
 
 
 def _casts() -> Iterator[Instance]:
     for source, target in product(ELEMENTS, ELEMENTS):
         if source != target:
-            b = _Body()
-            operand = b.argument(source, 2, CHANNELS)
-            text = b.finish("cast", [operand], "", tensor(target, 2, CHANNELS))
-            yield Instance("cast", (source, target), text)
+            made = tensor(target, 2, CHANNELS)
+            yield of("cast", (source, target), [tensor(source, 2, CHANNELS)], "", made)
     for source, target in product(INTEGERS, INTEGERS):
         for mode, wide in (
             ("SINGLE_ROUND", True), ("SINGLE_ROUND", False), ("DOUBLE_ROUND", True),
@@ -195,84 +164,53 @@ def _casts() -> Iterator[Instance]:
         ):  # fmt: skip
             if wide and source == "i48":
                 continue
-            b = _Body()
-            multiplier = "i32" if wide else "i16"
-            operands = [b.argument(source, 2, CHANNELS), b.constant(multiplier, 1)]
-            operands += [b.constant("i8", 20), b.zero(source), b.zero(target)]
+            kind = "i32" if wide else "i16"
+            operands = [tensor(source, 2, CHANNELS), constant(kind, 1), constant("i8", 20)]
+            operands += [zero(source), zero(target)]
             properties = (
                 f"scale32 = {str(wide).lower()}, rounding_mode = #tosa.rounding_mode<{mode}>, "
                 "per_channel = false, input_unsigned = false, output_unsigned = false"
             )
-            text = b.finish("rescale", operands, properties, tensor(target, 2, CHANNELS))
-            yield Instance("rescale", (source, target, mode, multiplier), text)
+            made = tensor(target, 2, CHANNELS)
+            yield of("rescale", (source, target, mode, kind), operands, properties, made)
 
 
 def _layout() -> Iterator[Instance]:
     for element in ELEMENTS:
-        held = tensor(element, 2, 3, CHANNELS)
-        for name, properties in (
-            ("reverse", "axis = 0 : i32"),
-            ("transpose", "perms = array<i32: 1, 0, 2>"),
-            ("concat", "axis = 0 : i32"),
-        ):
-            b = _Body()
-            operands = [b.argument(element, 2, 3, CHANNELS)]
-            if name == "concat":
-                operands.append(b.argument(element, 2, 3, CHANNELS))
-            result = {"concat": (4, 3), "transpose": (3, 2), "reverse": (2, 3)}[name]
-            text = b.finish(name, operands, properties, tensor(element, *result, CHANNELS))
-            yield Instance(name, (element,), text)
-        for name, shapes, result in (
-            ("reshape", ((6, CHANNELS),), (6, CHANNELS)),
-            ("slice", ((0, 0, 0), (1, 3, CHANNELS)), (1, 3, CHANNELS)),
-            ("tile", ((2, 1, 1),), (4, 3, CHANNELS)),
-        ):
-            b = _Body()
-            operands = [b.argument(element, 2, 3, CHANNELS), *(b.shape(*s) for s in shapes)]
-            yield Instance(name, (element,), b.finish(name, operands, "", tensor(element, *result)))
-        b = _Body()
-        operands = [b.argument(element, 2, 3, CHANNELS), b.shape(0, 1, 0, 0, 0, 0)]
-        operands.append(b.zero(element))
-        text = b.finish("pad", operands, "", tensor(element, 3, 3, CHANNELS))
-        yield Instance("pad", (element,), text)
-        b = _Body()
-        text = b.finish("dim", [(b.argument(element, 2, 3))], "axis = 0 : i32", "!tosa.shape<1>")
-        yield Instance("dim", (element,), _without_result(text))
+        one = (element,)
+
+        def held(*sizes: int, element: str = element) -> str:
+            return tensor(element, *sizes, CHANNELS)
+
+        x = held(2, 3)
+        yield of("reverse", one, [x], "axis = 0 : i32", x)
+        yield of("transpose", one, [x], "perms = array<i32: 1, 0, 2>", held(3, 2))
+        yield of("concat", one, [x, x], "axis = 0 : i32", held(4, 3))
+        yield of("reshape", one, [x, shape(6, CHANNELS)], "", held(6))
+        yield of("slice", one, [x, shape(0, 0, 0), shape(1, 3, CHANNELS)], "", held(1, 3))
+        yield of("tile", one, [x, shape(2, 1, 1)], "", held(4, 3))
+        yield of("pad", one, [x, shape(0, 1, 0, 0, 0, 0), zero(element)], "", held(3, 3))
+        yield of("dim", one, [tensor(element, 2, 3)], "axis = 0 : i32", SHAPE_1, returned=False)
         for index in ("i16", "i32", "i64"):
-            b = _Body()
-            operand = b.argument(element, 2, 3, CHANNELS)
-            text = b.finish("argmax", [operand], "axis = 0 : i32", tensor(index, 3, CHANNELS))
-            yield Instance("argmax", (element, index), text)
+            made = tensor(index, 3, CHANNELS)
+            yield of("argmax", (element, index), [x], "axis = 0 : i32", made)
         results = dict.fromkeys(("i32", "i48", "f32", element))
-        for name, acc in product(("NEAREST_NEIGHBOR", "BILINEAR"), results):
-            b = _Body()
-            operands = [b.argument(element, 1, 2, 2, CHANNELS), b.shape(2, 1, 2, 1)]
-            operands += [b.shape(0, 0), b.shape(0, 0)]
-            properties = f"mode = #tosa.resize_mode<{name}>"
-            text = b.finish("resize", operands, properties, tensor(acc, 1, 3, 3, CHANNELS))
-            yield Instance("resize", (element, acc, name), text)
+        for mode, acc in product(("NEAREST_NEIGHBOR", "BILINEAR"), results):
+            operands = [held(1, 2, 2), shape(2, 1, 2, 1), shape(0, 0), shape(0, 0)]
+            fields, made = f"mode = #tosa.resize_mode<{mode}>", tensor(acc, 1, 3, 3, CHANNELS)
+            yield of("resize", (element, acc, mode), operands, fields, made)
         if element not in SCALED and element != "!tosa.mxint8":
-            b = _Body()
             number = "1.0" if not element.startswith("i") else "0"
             number = "false" if element == "i1" else number
-            text = b.finish("const", [], f"values = dense<{number}> : {held}", held)
-            yield Instance("const", (element,), text)
+            yield of("const", one, [], f"values = dense<{number}> : {x}", x)
 
 
 def _indexed() -> Iterator[Instance]:
     for element, index in product(ELEMENTS, ("i16", "i32", "i64")):
-        held = tensor(element, 1, 4, CHANNELS)
-        b = _Body()
-        operands = [b.argument(element, 1, 4, CHANNELS), b.argument(index, 1, 4)]
-        yield Instance("gather", (element, index), b.finish("gather", operands, "", held))
-        b = _Body()
-        operands = [b.argument(element, 1, 4, CHANNELS), b.argument(index, 1, 4)]
-        operands.append(b.argument(element, 1, 4, CHANNELS))
-        yield Instance("scatter", (element, index), b.finish("scatter", operands, "", held))
-        b = _Body()
-        operands = [b.argument(element, 1, 4, CHANNELS), b.argument(index, 1, 4)]
-        operands.append(b.constant("i32", 1))
-        yield Instance("row_gather", (element, index), b.finish("row_gather", operands, "", held))
+        x, places = tensor(element, 1, 4, CHANNELS), tensor(index, 1, 4)
+        yield of("gather", (element, index), [x, places], "", x)
+        yield of("scatter", (element, index), [x, places, x], "", x)
+        yield of("row_gather", (element, index), [x, places, constant("i32", 1)], "", x)
 
 
 _SUMS = ("i32", "i48", "f16", "bf16", "f32")
@@ -281,177 +219,109 @@ _WINDOWED = ("i4", "i8", "i16", "i32", *FLOATS, *SCALED[:2])
 
 def _windows() -> Iterator[Instance]:
     c = CHANNELS
-    for element in (*ELEMENTS,):
-        result = tensor(element, 1, 2, 2, c)
-        b = _Body()
-        properties = (
-            "kernel = array<i64: 2, 2>, stride = array<i64: 2, 2>, pad = array<i64: 0, 0, 0, 0>"
-        )
-        text = b.finish("max_pool2d", [b.argument(element, 1, 4, 4, c)], properties, result)
-        yield Instance("max_pool2d", (element,), text)
-        b = _Body()
-        operands = [b.argument(element, 1, 4, 4, c), b.shape(2, 2), b.shape(2, 2)]
-        operands.append(b.shape(0, 0, 0, 0))
-        text = b.finish("max_pool2d_adaptive", operands, "", result)
-        yield Instance("max_pool2d_adaptive", (element,), text)
+    window = "kernel = array<i64: 2, 2>, stride = array<i64: 2, 2>, pad = array<i64: 0, 0, 0, 0>"
+    sizes = [shape(2, 2), shape(2, 2), shape(0, 0, 0, 0)]
+    for element in ELEMENTS:
+        x, made = tensor(element, 1, 4, 4, c), tensor(element, 1, 2, 2, c)
+        yield of("max_pool2d", (element,), [x], window, made)
+        yield of("max_pool2d_adaptive", (element,), [x, *sizes], "", made)
         for acc in _SUMS:
-            b = _Body()
-            operands = [b.argument(element, 1, 4, 4, c), b.zero(element), b.zero(element)]
-            text = b.finish("avg_pool2d", operands, f"{properties}, acc_type = {acc}", result)
-            yield Instance("avg_pool2d", (element, acc), text)
-            b = _Body()
-            operands = [b.argument(element, 1, 4, 4, c), b.zero(element), b.zero(element)]
-            operands += [b.shape(2, 2), b.shape(2, 2), b.shape(0, 0, 0, 0)]
-            text = b.finish("avg_pool2d_adaptive", operands, f"acc_type = {acc}", result)
-            yield Instance("avg_pool2d_adaptive", (element, acc), text)
+            fields, operands = f"acc_type = {acc}", [x, zero(element), zero(element)]
+            yield of("avg_pool2d", (element, acc), operands, f"{window}, {fields}", made)
+            yield of("avg_pool2d_adaptive", (element, acc), [*operands, *sizes], fields, made)
     for name, image, weight, acc, result in product(
         ("conv2d", "conv3d", "depthwise_conv2d", "transpose_conv2d"),
-        _WINDOWED, _WINDOWED, _SUMS, ("i32", "i48", "f16", "bf16", "f32"),
+        _WINDOWED, _WINDOWED, _SUMS, _SUMS,
     ):  # fmt: skip
         likely = weight == image or name == "conv2d"
         if (result != acc and {result, acc} & {"i32", "i48"}) or not (likely or weight == "i4"):
             continue
         spatial = 3 if name == "conv3d" else 2
-        b = _Body()
         kernel = [1] * spatial
         weights = [*kernel, c, 1] if name == "depthwise_conv2d" else [c, *kernel, c]
-        operands = [b.argument(image, 1, *[2] * spatial, c), b.argument(weight, *weights)]
-        operands += [b.argument(result, c), b.zero(image), b.zero(weight)]
+        operands = [tensor(image, 1, *[2] * spatial, c), tensor(weight, *weights)]
+        operands += [tensor(result, c), zero(image), zero(weight)]
         ones, none = ", ".join("1" * spatial), ", ".join("0" * 2 * spatial)
         pads = f"out_pad = array<i64: {none}>"
         if name != "transpose_conv2d":
             pads = f"pad = array<i64: {none}>, dilation = array<i64: {ones}>"
-        properties = f"{pads}, stride = array<i64: {ones}>, acc_type = {acc}"
-        text = b.finish(name, operands, properties, tensor(result, 1, *[2] * spatial, c))
-        yield Instance(name, (image, weight, acc, result), text)
+        fields = f"{pads}, stride = array<i64: {ones}>, acc_type = {acc}"
+        made = tensor(result, 1, *[2] * spatial, c)
+        yield of(name, (image, weight, acc, result), operands, fields, made)
     for element in ("f16", "bf16", "f32", "i32"):
-        b = _Body()
-        held = tensor(element, 1, 4, 4)
-        operands = [b.argument(element, 1, 4, 4), b.argument(element, 1, 4, 4)]
-        text = b.finish("fft2d", operands, "inverse = false", held, held)
-        yield Instance("fft2d", (element,), text)
-        b = _Body()
-        half = tensor(element, 1, 4, 3)
-        text = b.finish("rfft2d", [b.argument(element, 1, 4, 4)], "", half, half)
-        yield Instance("rfft2d", (element,), text)
+        x, half = tensor(element, 1, 4, 4), tensor(element, 1, 4, 3)
+        yield of("fft2d", (element,), [x, x], "inverse = false", x, x)
+        yield of("rfft2d", (element,), [x], "", half, half)
 
 
 def _products() -> Iterator[Instance]:
     factors = ("i4", "i8", "i16", "i32", *FLOATS, *SCALED)
-    results = ("i32", "i48", "f16", "bf16", "f32")
-    for name, a, other, result in product(("matmul", "matmul_t"), factors, factors, results):
-        b = _Body()
-        size = CHANNELS
-        operands = [b.argument(a, 1, size, size), b.argument(other, 1, size, size)]
-        operands += [b.zero(a), b.zero(other)]
-        text = b.finish(name, operands, "", tensor(result, 1, size, size))
-        yield Instance(name, (a, other, result), text)
+    for name, a, other, result in product(("matmul", "matmul_t"), factors, factors, _SUMS):
+        x, y, made = (tensor(kind, 1, CHANNELS, CHANNELS) for kind in (a, other, result))
+        yield of(name, (a, other, result), [x, y, zero(a), zero(other)], "", made)
 
 
 def _block_scaled() -> Iterator[Instance]:
     payloads = ("f8E4M3FN", "f8E5M2", *NARROW)
-    size = "block_size = #tosa.block_size<BLOCK_SIZE_32>"
-    single = "block_size = #tosa.block_size<BLOCK_SIZE_1>"
+    size, single = (f"block_size = #tosa.block_size<BLOCK_SIZE_{n}>" for n in (32, 1))
+
+    def pair(payload: str, *sizes: int) -> list[str]:
+        """Data of one block in the last axis, and its scales."""
+        return [tensor(payload, *sizes, 32), tensor(SCALES, *sizes, 1)]
+
     for payload, number in product(payloads, ("f16", "bf16", "f32")):
-        held, scale = tensor(payload, 4, 32), tensor(SCALES, 4, 1)
-        b = _Body()
-        text = b.finish("cast_to_block_scaled", [b.argument(number, 4, 32)], size, held, scale)
-        yield Instance("cast_to_block_scaled", (number, payload), text)
-        b = _Body()
-        operands = [b.argument(payload, 4, 32), b.argument(SCALES, 4, 1)]
-        text = b.finish("cast_from_block_scaled", operands, size, tensor(number, 4, 32))
-        yield Instance("cast_from_block_scaled", (payload, number), text)
+        x, blocks = tensor(number, 4, 32), pair(payload, 4)
+        yield of("cast_to_block_scaled", (number, payload), [x], size, *blocks)
+        yield of("cast_from_block_scaled", (payload, number), blocks, size, x)
+    places, rows = {index: tensor(index, 1, 4) for index in ("i32", "i64")}, constant("i32", 1)
     for payload in payloads:
-        b = _Body()
-        operands = [*b.pair(payload, 1, 4), *b.pair(payload, 1, 4)]
-        text = b.finish("matmul_t_block_scaled", operands, size, tensor("f32", 1, 4, 4))
-        yield Instance("matmul_t_block_scaled", (payload,), text)
-        b = _Body()
-        operands = [*b.pair(payload, 1, 2, 2), *b.pair(payload, 4, 1, 1), b.argument("f32", 4)]
-        operands += [b.shape(0, 0, 0, 0), b.shape(1, 1), b.shape(1, 1)]
-        text = b.finish("conv2d_block_scaled", operands, size, tensor("f32", 1, 2, 2, 4))
-        yield Instance("conv2d_block_scaled", (payload,), text)
-        b = _Body()
-        results = tensor(payload, 4, 32), tensor(SCALES, 4, 1)
-        text = b.finish(
-            "reshape_block_scaled", [*b.pair(payload, 2, 2), b.shape(4, 32)], size, *results
-        )
-        yield Instance("reshape_block_scaled", (payload, "scaled"), text)
-        for index in ("i32", "i64"):
-            b = _Body()
-            operands = [*b.pair(payload, 1, 4), b.argument(index, 1, 4), b.constant("i32", 1)]
-            results = tensor(payload, 1, 4, 32), tensor(SCALES, 1, 4, 1)
-            text = b.finish("row_gather_block_scaled", operands, size, *results)
-            yield Instance("row_gather_block_scaled", (payload, index, "scaled"), text)
+        x, made = pair(payload, 1, 4), tensor("f32", 1, 4, 4)
+        yield of("matmul_t_block_scaled", (payload,), [*x, *x], size, made)
+        operands = [*pair(payload, 1, 2, 2), *pair(payload, 4, 1, 1), tensor("f32", 4)]
+        operands += [shape(0, 0, 0, 0), shape(1, 1), shape(1, 1)]
+        yield of("conv2d_block_scaled", (payload,), operands, size, tensor("f32", 1, 2, 2, 4))
+        types, operands = (payload, "scaled"), [*pair(payload, 2, 2), shape(4, 32)]
+        yield of("reshape_block_scaled", types, operands, size, *pair(payload, 4))
+        for index, at in places.items():
+            types = (payload, index, "scaled")
+            yield of("row_gather_block_scaled", types, [*x, at, rows], size, *x)
     for element in ELEMENTS:
-        b = _Body()
-        operands = [b.argument(element, 2, 2, 32), b.shape(4, 32)]
-        text = b.finish("reshape_block_scaled", operands, single, tensor(element, 4, 32))
-        yield Instance("reshape_block_scaled", (element,), text)
-        for index in ("i32", "i64"):
-            b = _Body()
-            operands = [b.argument(element, 1, 4, 32), b.argument(index, 1, 4)]
-            operands.append(b.constant("i32", 1))
-            result = tensor(element, 1, 4, 32)
-            text = b.finish("row_gather_block_scaled", operands, single, result)
-            yield Instance("row_gather_block_scaled", (element, index), text)
-
-
-def _without_result(text: str) -> str:
-    """The function that drops what its operator gives: shapes are no results of functions."""
-    head, _, rest = text.partition(") -> (")
-    lines = rest.partition(" {\n")[2].splitlines()
-    return f"{head}) {{\n" + "\n".join([*lines[:-2], "  func.return", "}"]) + "\n"
+        operands = [tensor(element, 2, 2, 32), shape(4, 32)]
+        yield of("reshape_block_scaled", (element,), operands, single, tensor(element, 4, 32))
+        x = tensor(element, 1, 4, 32)
+        for index, at in places.items():
+            yield of("row_gather_block_scaled", (element, index), [x, at, rows], single, x)
 
 
 def _shapes() -> Iterator[Instance]:
+    """Shapes are no results of functions."""
+
+    def made(name: str, operands: Sequence[Constant], rank: int, *types: str) -> Instance:
+        return of(name, types, operands, "", f"!tosa.shape<{rank}>", returned=False)
+
     for name in SHAPE_BINARY:
-        b = _Body()
-        text = b.finish(name, [b.shape(4, 8), b.shape(2, 2)], "", "!tosa.shape<2>")
-        yield Instance(name, (), _without_result(text))
+        yield made(name, [shape(4, 8), shape(2, 2)], 2)
     for name in SHAPE_UNARY:
-        b = _Body()
-        text = b.finish(name, [b.shape(4, 8)], "", "!tosa.shape<2>")
-        yield Instance(name, (), _without_result(text))
-    b = _Body()
-    text = b.finish("concat_shape", [b.shape(4, 8), b.shape(2)], "", "!tosa.shape<3>")
-    yield Instance("concat_shape", (), _without_result(text))
+        yield made(name, [shape(4, 8)], 2)
+    yield made("concat_shape", [shape(4, 8), shape(2)], 3)
     for index in ("i32", "i64"):
-        b = _Body()
-        operands = [b.shape(4, 8), b.constant(index, 0), b.constant(index, 1)]
-        text = b.finish("slice_shape", operands, "", "!tosa.shape<1>")
-        yield Instance("slice_shape", (index,), _without_result(text))
-    b = _Body()
-    text = b.finish("assert_equal_shape", [b.shape(4), b.shape(4)], "allow_broadcast = false")
-    yield Instance("assert_equal_shape", (), text)
-    yield Instance(
-        "const_shape", (), _without_result(_Body().finish(
-            "const_shape", [], "values = dense<[4, 8]> : tensor<2xindex>", "!tosa.shape<2>"
-        )),
-    )  # fmt: skip
+        yield made("slice_shape", [shape(4, 8), constant(index, 0), constant(index, 1)], 1, index)
+    yield of("assert_equal_shape", (), [shape(4), shape(4)], "allow_broadcast = false")
+    name, values, type_ = shape(4, 8)
+    yield of(name, (), [], values, type_, returned=False)
 
 
 def _structural() -> Iterator[Instance]:
+    def region(values: str, **arguments: str) -> str:
+        """A region that yields some of its arguments."""
+        ports = ", ".join(f"%{name}: {type_}" for name, type_ in arguments.items())
+        types = ", ".join(arguments[value.strip(" %")] for value in values.split(","))
+        return f'{{\n  ^bb0({ports}):\n  "tosa.yield"({values}) : ({types}) -> ()\n  }}'
+
+    truth = tensor("i1")
     for element in ("i8", "f32"):
-        held = tensor(element, 2)
-        b = _Body()
-        operands = [b.argument("i1"), b.argument(element, 2)]
-        graph = f'{{\n  ^bb0(%x: {held}):\n  "tosa.yield"(%x) : ({held}) -> ()\n  }}'
-        other = graph.replace("%x", "%y")
-        text = b.finish("cond_if", operands, "", held, regions=f" ({graph}, {other})")
-        yield Instance("cond_if", (element,), text)
-        b = _Body()
-        operands = [b.argument("i1"), b.argument(element, 2)]
-        types = f"tensor<i1>, {held}"
-        cond = (
-            f"{{\n  ^bb0(%p: tensor<i1>, %x: {held}):\n"
-            '  "tosa.yield"(%p) : (tensor<i1>) -> ()\n  }'
-        )
-        body = (
-            f"{{\n  ^bb0(%q: tensor<i1>, %y: {held}):\n"
-            f'  "tosa.yield"(%q, %y) : ({types}) -> ()\n  }}'
-        )
-        text = b.finish(
-            "while_loop", operands, "", "tensor<i1>", held, regions=f" ({cond}, {body})"
-        )
-        yield Instance("while_loop", (element,), text)
+        x, one = tensor(element, 2), (element,)
+        branches = f" ({region('%x', x=x)}, {region('%y', y=x)})"
+        yield of("cond_if", one, [truth, x], "", x, regions=branches)
+        loop = f" ({region('%p', p=truth, x=x)}, {region('%q, %y', q=truth, y=x)})"
+        yield of("while_loop", one, [truth, x], "", truth, x, regions=loop)

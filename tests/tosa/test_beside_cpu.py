@@ -6,8 +6,7 @@ import pytest
 import torch
 from executorch.backends.arm.tosa.compile_spec import TosaCompileSpec
 from torch import Tensor, nn
-from torch.export import ExportedProgram, export
-from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+from torch.export import export
 
 import stepwell
 from stepwell.backends.executorch.reading.read import read_container
@@ -18,7 +17,9 @@ from stepwell.ir.rewriting.rewrite import EXACT
 from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.lowerings.tosa.integers.softmax import softmax_by_table
 from stepwell.translate.on_npu import OnNpu
-from stepwell.translate.pt2e.cortex_m_quantizer import CortexMQuantizer
+
+from .arm_quantized import quantized_by_ours, rounded
+from .graphs import Of
 
 
 class Words(nn.Module):
@@ -83,17 +84,9 @@ def test_floats_that_tosa_lacks_run_on_the_cpu_between_delegates() -> None:
         torch.testing.assert_close(run_reference_model(data, given), tuple(wanted))
 
 
-def quantized(model: nn.Module, *inputs: Tensor) -> ExportedProgram:
-    prepared = prepare_pt2e(
-        export(model.eval(), inputs).module(check_guards=False), CortexMQuantizer()
-    )
-    prepared(*inputs)
-    return export(convert_pt2e(prepared), inputs)
-
-
 def test_integers_go_as_tosa_and_floats_between_them_to_the_cpu() -> None:
     torch.manual_seed(0)
-    exported = quantized(Images(), torch.randn(1, 3, 8, 8))
+    exported = quantized_by_ours(Images(), torch.randn(1, 3, 8, 8))
     with pytest.raises(stepwell.StepwellError, match="cumprod"):
         stepwell.lower(exported, "tosa-1.0+int")
     lowered = stepwell.lower(exported, "tosa-1.0+int+cpu", io="int8")
@@ -108,46 +101,41 @@ def test_integers_go_as_tosa_and_floats_between_them_to_the_cpu() -> None:
     assert sum(isinstance(op, DelegateOp) for op in read.module.walk()) == 2
 
 
-class Branches(nn.Module):
+def through_bytes(x: Tensor) -> Tensor:
+    return rounded(x, 0.5, 3)
+
+
+def branches(x: Tensor) -> Tensor:
     """Quantized sums in the branches of a condition, whose operands are floats."""
 
-    def forward(self, x: Tensor) -> Tensor:
-        def summed(y: Tensor) -> Tensor:
-            return through_bytes(through_bytes(y) + through_bytes(y))
+    def summed(y: Tensor) -> Tensor:
+        return through_bytes(through_bytes(y) + through_bytes(y))
 
-        return torch.cond(x.sum() > 0, summed, torch.relu, (x,))
-
-
-def through_bytes(x: Tensor) -> Tensor:
-    port = (0.5, 3, -128, 127, torch.int8)
-    quantized = torch.ops.quantized_decomposed.quantize_per_tensor.default(x, *port)
-    return torch.ops.quantized_decomposed.dequantize_per_tensor.default(quantized, *port)
+    return torch.cond(x.sum() > 0, summed, torch.relu, (x,))
 
 
 @pytest.mark.parametrize("target", ["tosa-1.0+int+cpu", "ethos-u85-256"])
 def test_what_stands_in_a_branch_of_the_cpus_stays_there(target: str) -> None:
     x = torch.randn(2, 5) * 4
-    lowered = stepwell.lower(export(Branches(), (x,)), target)
+    lowered = stepwell.lower(export(Of(branches), (x,)), target)
     assert not delegates(lowered)
     reasons = " ".join(refusal.reason for refusal in lowered.report.refusals)
     assert "it is inside control.cond, which runs on the CPU" in reasons
     lowered.to_pte()
     for value in (x.abs(), -x.abs()):
-        torch.testing.assert_close(lowered.program.run(value)[0], Branches()(value))
+        torch.testing.assert_close(lowered.program.run(value)[0], branches(value))
 
 
-class PutsByMask(nn.Module):
-    def forward(self, x: Tensor, mask: Tensor, values: Tensor) -> Tensor:
-        put = torch.index_put(through_bytes(x), (mask,), through_bytes(values))
-        return through_bytes(put)
+def put_by_mask(x: Tensor, mask: Tensor, values: Tensor) -> Tensor:
+    return through_bytes(torch.index_put(through_bytes(x), (mask,), through_bytes(values)))
 
 
 def test_what_only_tosa_could_do_over_bytes_is_done_over_floats() -> None:
     inputs = (torch.randn(6) * 4, torch.arange(6) % 2 == 0, torch.randn(3))
-    lowered = stepwell.lower(export(PutsByMask(), inputs), "tosa-1.0+int+cpu")
+    lowered = stepwell.lower(export(Of(put_by_mask), inputs), "tosa-1.0+int+cpu")
     assert lowered.report.outside["aten.index_put.default"] == 1
     lowered.to_pte()
-    assert torch.equal(lowered.program.run(*inputs)[0], PutsByMask()(*inputs))
+    assert torch.equal(lowered.program.run(*inputs)[0], put_by_mask(*inputs))
 
 
 def test_a_rewrite_for_some_ops_promises_what_it_does_for_all() -> None:

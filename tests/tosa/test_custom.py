@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from short_ir import program_text
 from torch import Tensor, nn
 
 import stepwell
 from stepwell.ir.diagnostics import StepwellError, UnsupportedError
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import History
-from stepwell.ir.syntax.text import parse_module
-from stepwell.ir.weights import WeightStore
 from stepwell.translate.rewrites.tosa.operators.lower_custom import LowerCustom
 
-from .test_forms import TOSA_OPT
+from . import graphs
 
 LIBRARY = torch.library.Library("stepwell_tosa", "DEF")
 LIBRARY.define("gate(Tensor x, Tensor y, float slope, *, int[] taps=[1, 2]) -> (Tensor, Tensor)")
@@ -96,8 +94,7 @@ def test_a_flatbuffer_comes_back_as_the_same_program() -> None:
 def test_upstreams_tool_reads_the_flatbuffer(tmp_path: Path) -> None:
     source, target = tmp_path / "model.tosa", tmp_path / "model.mlir"
     source.write_bytes(lowered().to_tosa())
-    read = f"--pass-pipeline=builtin.module(tosa-deserialize{{tosa-flatbuffer-filename={source}}})"
-    subprocess.run([TOSA_OPT, read, "/dev/null", "-o", target], check=True, capture_output=True)
+    assert not graphs.tosa_opt(graphs.deserialize(source), output=target)
     text = target.read_text()
     assert text.count("tosa.custom") == 2 and 'operator_name = "gate"' in text
 
@@ -105,17 +102,6 @@ def test_upstreams_tool_reads_the_flatbuffer(tmp_path: Path) -> None:
 def test_the_reference_model_has_none_and_says_so() -> None:
     with pytest.raises(StepwellError, match=r"com\.example::gate is not registered"):
         lowered().run(X)
-
-
-class Of(nn.Module):
-    """One operator."""
-
-    def __init__(self, function: Any) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.function(x)
 
 
 @pytest.mark.parametrize(
@@ -127,7 +113,7 @@ class Of(nn.Module):
 )
 def test_what_has_no_name_or_no_bytes_is_refused(function: Any, reason: str) -> None:
     with pytest.raises(UnsupportedError, match=reason):
-        stepwell.lower(torch.export.export(Of(function), (X,)), "tosa-1.0+fp")
+        graphs.lowered(function, X, target="tosa-1.0+fp")
 
 
 @pytest.mark.parametrize(
@@ -151,30 +137,19 @@ def test_a_name_that_nobody_registered_is_named() -> None:
         stepwell.parse(text, weights=program.weights).run(X)
 
 
-F, D, S = "tensor<2xf32>", "tensor<2xf64>", 'tensor<?xf32, #stepwell.shape<["s"]>>'
-SIZE = f'%n = aten.sym_size.int(%x, 0) : ({F}) -> !stepwell.int<"2">'
 LEFT = {
-    "a number of run time": (
-        F,
-        f'packed.default(%x, %n) : ({F}, !stepwell.int<"2">) -> {F}',
-        "what only the run knows",
-    ),
-    "any length": (S, f"packed.default(%x, 3) : ({S}) -> {S}", "symbolic"),
-    "doubles": (D, f"packed.default(%x, 3) : ({D}) -> {D}", "no element type float64"),
-    "a list": (F, f"joined.default([%x], %x) : ({F}, {F}) -> {F}", "xs is a list of tensors"),
-    "what is not given": (F, f"given.default(%x) : ({F}) -> {F}", "y is a list of tensors, or"),
+    "a number of run time": ("packed.default(%x: f32[2], %n: int<2>)", "what only the run knows"),
+    "any length": ("packed.default(%x: f32[s], 3)", "symbolic"),
+    "doubles": ("packed.default(%x: f64[2], 3)", "no element type float64"),
+    "a list": ("joined.default([%x: f32[2]], %x)", "xs is a list of tensors"),
+    "what is not given": ("given.default(%x: f32[2])", "y is a list of tensors, or"),
 }
 
 
 @pytest.mark.parametrize("name", LEFT)
 def test_what_custom_does_not_name_is_left(name: str) -> None:
-    x, call, reason = LEFT[name]
-    lines = ([SIZE] if "%n" in call else []) + [
-        f"%y = stepwell_tosa.{call}",
-        f"func.return %y : {x}",
-    ]
-    text = "\n".join([f"func.func @forward(%x: {x}) -> {x} {{", *lines, "}"])
-    program, history = Program(parse_module(text), WeightStore()), History()
+    call, reason = LEFT[name]
+    program, history = Program(program_text(f"%y = stepwell_tosa.{call}")), History()
     assert LowerCustom().apply(program, history) == 0
     (record,) = history.refusals.values()
     assert reason in record.reason

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,22 +9,22 @@ import pytest
 import torch
 from torch import nn
 
-import stepwell
 from stepwell.backends.tosa.emit import to_tosa
-from stepwell.backends.tosa.installed import tool
 from stepwell.backends.tosa.reference_model import run_reference_model
 from stepwell.dialects.tosa import generated as t
 from stepwell.ir.diagnostics import VerificationError
 from stepwell.ir.dtypes import bf16, f16, f32
 from stepwell.ir.types import tensor
 
-from .graphs import bits, program_of_op
+from .graphs import assert_tosa_opt_accepts, bits, lowered, program_of_op
 
-TOSA_OPT = tool("tosa-opt")
 HALVES = {
     torch.float16: ("tosa-1.0+fp", "profiles=pro_fp", 2**-10),
     torch.bfloat16: ("tosa-1.0+fp+bf16", "profiles=pro_fp extensions=bf16", 2**-7),
 }
+
+
+EIGHT_BITS = "tosa-1.0+fp+fp8e4m3+fp8e5m2+bf16"
 
 
 class Statistics(nn.Module):
@@ -66,8 +65,8 @@ def test_a_model_of_halves_has_the_reference_models_bits_and_torchs_accuracy(
     make, shape = MODELS[name]
     torch.manual_seed(0)
     model, x = make().to(dtype).eval(), (torch.randn(shape) * 3 + 1).to(dtype)
-    lowered = stepwell.lower(torch.export.export(model, (x,)), target)
-    found, run, eager = lowered.run(x), lowered.program.run(x), model(x)
+    low = lowered(model, x, target=target)
+    found, run, eager = low.run(x), low.program.run(x), model(x)
     eager = eager if isinstance(eager, tuple) else (eager,)
     exact = model.double()(x.double())
     exact = exact if isinstance(exact, tuple) else (exact,)
@@ -77,15 +76,8 @@ def test_a_model_of_halves_has_the_reference_models_bits_and_torchs_accuracy(
         # Two ulp of the largest result beyond what torch itself is off by.
         allowed = (torchs.double() - value).abs().max() + 2 * ulp * scale
         assert (ours.double() - value).abs().max() <= allowed
-    path = tmp_path / "model.mlir"
-    path.write_text(lowered.to_mlir())
-    passes = (
-        f"tosa-attach-target{{specification_version=1.0 {options}}},"
-        "tosa-validate{strict-op-spec-alignment}"
-    )
-    command = [TOSA_OPT, f"--pass-pipeline=builtin.module({passes})", path, "-o", "/dev/null"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    options = f"specification_version=1.0 {options}"
+    assert_tosa_opt_accepts(low.to_mlir(), options, tmp_path)
 
 
 @pytest.mark.parametrize("result", [f16, f32], ids=["fp16 sums", "fp32 sums"])
@@ -105,23 +97,13 @@ def test_a_product_of_bf16_in_bf16_is_refused_before_the_reference_model() -> No
         program.verify()
 
 
-class Converts(nn.Module):
-    def __init__(self, dtype: torch.dtype) -> None:
-        super().__init__()
-        self.dtype = dtype
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x.to(self.dtype)
-
-
 @pytest.mark.parametrize("wider", [torch.float32, torch.float16, torch.bfloat16, torch.bool])
 @pytest.mark.parametrize("narrow", [torch.float8_e4m3fn, torch.float8_e5m2])
 def test_every_float_of_eight_bits_is_the_same_number_in_more(
     narrow: torch.dtype, wider: torch.dtype
 ) -> None:
     x = torch.arange(256, dtype=torch.uint8).view(narrow)
-    exported = torch.export.export(Converts(wider), (x,))
-    (widened,) = stepwell.lower(exported, "tosa-1.0+fp+fp8e4m3+fp8e5m2+bf16").run(x)
+    (widened,) = lowered(lambda x: x.to(wider), x, target=EIGHT_BITS).run(x)
     torch.testing.assert_close(widened, x.to(wider), rtol=0, atol=0, equal_nan=True)
 
 
@@ -130,8 +112,7 @@ def test_every_half_becomes_torchs_float_of_eight_bits(narrow: torch.dtype) -> N
     for wide in (torch.bfloat16, torch.float16, torch.float32):
         codes = torch.arange(-(2**15), 2**15, dtype=torch.int16)
         x = codes.view(torch.float16 if wide == torch.float16 else torch.bfloat16).to(wide)
-        exported = torch.export.export(Converts(narrow), (x,))
-        lowered = stepwell.lower(exported, "tosa-1.0+fp+fp8e4m3+fp8e5m2+bf16")
+        low = lowered(lambda x: x.to(narrow), x, target=EIGHT_BITS)
         wanted = x.to(narrow).float()
-        for (narrowed,) in (lowered.run(x), lowered.program.run(x)):
+        for (narrowed,) in (low.run(x), low.program.run(x)):
             torch.testing.assert_close(narrowed.float(), wanted, rtol=0, atol=0, equal_nan=True)

@@ -1,7 +1,5 @@
 """Rows by index, integers, conversions, branches, loops and buffers, on the reference model."""
 
-from collections.abc import Callable
-
 import pytest
 import torch
 from torch import Tensor, nn
@@ -14,14 +12,7 @@ from llama import llama_4layers
 from stepwell.backends.tosa.reference_model import call_reference_model
 from stepwell.ir.signature import get_signature
 
-
-class _Function(nn.Module):
-    def __init__(self, function: Callable[..., Tensor]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, *inputs: Tensor) -> Tensor:
-        return self.function(*inputs)
+from .graphs import Function, Of, agree, lowered
 
 
 def _interleaved(x: Tensor) -> Tensor:
@@ -37,15 +28,11 @@ def _masked(x: Tensor, v: Tensor) -> Tensor:
     return made
 
 
-def lowered(function: Callable[..., Tensor], *inputs: Tensor, target: str = "tosa-1.0+fp+int"):
-    return stepwell.lower(export(_Function(function), inputs), target)
-
-
 X = torch.randn(5, 6, 7)
 ROWS = torch.tensor([0, -1, 3])
 INTEGERS = torch.tensor([-4, -1, 0, 2, 6], dtype=torch.int32)
 
-FUNCTIONS: dict[str, tuple[Callable[..., Tensor], tuple[Tensor, ...]]] = {
+FUNCTIONS: dict[str, tuple[Function, tuple[Tensor, ...]]] = {
     "index of rows": (lambda x, i: x[i], (X, ROWS)),
     "index of an inner axis": (lambda x, i: x[:, i], (X, ROWS)),
     "index_select": (lambda x, i: x.index_select(2, i), (X, ROWS.abs())),
@@ -125,12 +112,7 @@ FUNCTIONS: dict[str, tuple[Callable[..., Tensor], tuple[Tensor, ...]]] = {
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_an_op_gives_torchs_values_exactly(name: str) -> None:
     function, inputs = FUNCTIONS[name]
-    graph = lowered(function, *inputs)
-    expected = function(*inputs)
-    (found,) = graph.run(*inputs)
-    assert torch.equal(found.to(expected.dtype), expected)
-    (interpreted,) = graph.program.run(*inputs)
-    assert torch.equal(interpreted, found)
+    agree(function, *inputs)
 
 
 def test_an_index_beyond_32_bits_is_refused_by_the_artifact_and_the_interpreter_alike() -> None:
@@ -191,7 +173,7 @@ RANGED = (
 
 @pytest.mark.parametrize("function", RANGED)
 def test_a_declared_range_proves_what_is_computed_from_it(function) -> None:
-    source = export(_Function(function), (X, ROWS))
+    source = export(Of(function), (X, ROWS))
     graph = stepwell.lower(source, "tosa-1.0+fp+int", ranges={"inputs_1": (-3, 3)})
     expected = function(X, ROWS.clamp(-3, 1))
     expected = expected if isinstance(expected, tuple) else (expected,)
@@ -207,7 +189,7 @@ def test_a_declared_range_proves_what_is_computed_from_it(function) -> None:
     [("inputs_1", 0.5, "holds integers, not"), ("nothing", 0, "is no input of real numbers")],
 )
 def test_a_range_of_no_such_input_is_refused(name: str, least: float, reason: str) -> None:
-    source = export(_Function(RANGED[1]), (X, ROWS))
+    source = export(Of(RANGED[1]), (X, ROWS))
     with pytest.raises(stepwell.StepwellError, match=f"'{name}' {reason}"):
         stepwell.lower(source, "tosa-1.0+fp+int", ranges={name: (least, 1)})
 
@@ -305,7 +287,7 @@ def test_branches_and_loops_run_on_the_reference_model(make) -> None:
 
 def test_each_method_is_a_file_and_runs() -> None:
     x = torch.randn(3, 4)
-    exported = {name: export(_Function(f), (x,)) for name, f in
+    exported = {name: export(Of(f), (x,)) for name, f in
                 {"double": lambda x: x + x, "square": lambda x: x * x}.items()}  # fmt: skip
     graph = stepwell.lower(exported, "tosa-1.0+fp")
     assert torch.equal(graph.run(x, method="double")[0], x + x)

@@ -13,27 +13,18 @@ from torch import nn
 import stepwell
 from mobilenet import mobilenet_v2_035
 from quantized import quantize, small_conv_net
-from stepwell.dialects.quant.ports import meanings
 from stepwell.dialects.tosa.meaning.quantized import apply_scale_32
 from stepwell.translate.rewrites.tosa.integers.integers import fixed_point
 
-
-def scale_of(lowered: "stepwell.Lowered", side: str, index: int = 0) -> tuple[float, int]:
-    """Scale and zero point of an input or output."""
-    held = meanings(lowered.program.method(), side)[index]
-    assert held
-    return held.scale, held.zero_point
-
-
-def stored(x: torch.Tensor, scale: float, zero_point: int) -> torch.Tensor:
-    return (torch.round(x * (1 / scale)) + zero_point).clamp(-128, 127).to(torch.int8)
+from .arm_quantized import parameters, stored
+from .graphs import Of
 
 
 def lowered_int8(make, per_channel: bool = True):
     model, inputs = make()
     exported = quantize(model.eval(), inputs, per_channel=per_channel)
     lowered = stepwell.lower(exported, "tosa-1.0+int")
-    return lowered, exported, inputs, stored(inputs[0], *scale_of(lowered, "input"))
+    return lowered, exported, inputs, stored(inputs[0], *parameters(lowered, "input")[0], 8)
 
 
 @pytest.mark.parametrize("per_channel", [False, True], ids=["per_tensor", "per_channel"])
@@ -41,7 +32,7 @@ def test_a_small_network_gives_the_integers_of_the_quantized_program(per_channel
     lowered, exported, inputs, integers = lowered_int8(small_conv_net, per_channel)
     (found,) = lowered.run(integers)
     assert torch.equal(found, lowered.program.run(integers)[0])
-    expected = stored(exported.module()(*inputs), *scale_of(lowered, "output"))
+    expected = stored(exported.module()(*inputs), *parameters(lowered, "output")[0], 8)
     assert (found.int() - expected.int()).abs().max() <= 1
 
 
@@ -83,45 +74,36 @@ def test_a_fixed_point_factor_is_within_half_a_step_of_the_real_one(scale: float
     assert abs(found.item() - 12345 * scale) <= 0.5 + 1e-4 * scale
 
 
-class EveryConvolution(nn.Module):
-    """Convolutions of images and lines: dense, depthwise, of groups, transposed, cut off."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.images = nn.ModuleList(
-            [
-                nn.Conv2d(8, 12, 3, stride=2, groups=4),
-                nn.Conv2d(8, 12, 3, padding=1, groups=2, bias=False),
-                nn.ConvTranspose2d(8, 4, 3, stride=2, padding=1, output_padding=1),
-                nn.ConvTranspose2d(8, 4, 2, stride=1, padding=2),
-            ]
-        )
-        self.lines = nn.ModuleList(
-            [
-                nn.Conv1d(8, 6, 5, stride=2, padding=2, dilation=2),
-                nn.Conv1d(8, 16, 3, padding=1, groups=8),
-                nn.Conv1d(8, 6, 3, groups=2),
-                nn.ConvTranspose1d(8, 4, 4, stride=2, padding=1),
-            ]
-        )
-
-    def forward(self, x: torch.Tensor) -> list[torch.Tensor]:
-        line = x.flatten(2)
-        given = [layer(x) for layer in self.images] + [layer(line) for layer in self.lines]
-        return [torch.relu(y) for y in given]
+IMAGES = [
+    nn.Conv2d(8, 12, 3, stride=2, groups=4),
+    nn.Conv2d(8, 12, 3, padding=1, groups=2, bias=False),
+    nn.ConvTranspose2d(8, 4, 3, stride=2, padding=1, output_padding=1),
+    nn.ConvTranspose2d(8, 4, 2, stride=1, padding=2),
+]
+LINES = [
+    nn.Conv1d(8, 6, 5, stride=2, padding=2, dilation=2),
+    nn.Conv1d(8, 16, 3, padding=1, groups=8),
+    nn.Conv1d(8, 6, 3, groups=2),
+    nn.ConvTranspose1d(8, 4, 4, stride=2, padding=1),
+]
+CONVOLUTIONS = {
+    **{str(layer): nn.Sequential(layer, nn.ReLU()) for layer in IMAGES},
+    **{str(layer): nn.Sequential(nn.Flatten(2), layer, nn.ReLU()) for layer in LINES},
+}
+"""Of images and lines: dense, depthwise, of groups, transposed, cut off."""
 
 
 @pytest.mark.parametrize("per_channel", [False, True], ids=["per_tensor", "per_channel"])
 def test_convolutions_of_every_form_are_integers(per_channel: bool) -> None:
     torch.manual_seed(0)
     lowered, exported, inputs, integers = lowered_int8(
-        lambda: (EveryConvolution(), (torch.randn(1, 8, 7, 6),)), per_channel
+        lambda: (Of(CONVOLUTIONS), (torch.randn(1, 8, 7, 6),)), per_channel
     )
     given, run = lowered.run(integers), lowered.program.run(integers)
-    expected = exported.module()(*inputs)
+    expected = list(exported.module()(*inputs).values())
     assert len(given) == len(expected) == 8
     for index, (found, ours, real) in enumerate(zip(given, run, expected, strict=True)):
         assert torch.equal(found, ours)
-        wanted = stored(real, *scale_of(lowered, "output", index))
+        wanted = stored(real, *parameters(lowered, "output")[index], 8)
         assert (found.int() - wanted.int()).abs().max() <= 1
         assert wanted.unique().numel() > 20

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from collections import Counter
 from functools import cache
@@ -14,14 +13,11 @@ from forking import Forks
 from torch import Tensor, nn
 from torch.export import ExportedProgram
 from torch.nn import functional
-from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
 import stepwell
-from stepwell.backends.tosa.installed import tool
-from stepwell.translate.pt2e.cortex_m_quantizer import CortexMQuantizer
 
-sys.path.insert(0, str(Path(__file__).parent))
-from arm_quantized import parameters, quantized, stored
+from .arm_quantized import parameters, quantized, quantized_by_ours, stored
+from .graphs import assert_tosa_opt_accepts
 
 pytestmark = pytest.mark.usefixtures("ranges_as_seen")
 
@@ -80,31 +76,15 @@ def test_a_block_is_integers_alone_and_equal_on_the_reference_model() -> None:
 def test_a_block_with_whole_softmaxes_is_integers_too() -> None:
     torch.manual_seed(0)
     x = torch.randn(1, 4, 8)
-    graph = torch.export.export(Block().eval(), (x,)).module(check_guards=False)
-    prepared = prepare_pt2e(graph, CortexMQuantizer())
-    prepared(x)
-    exported = torch.export.export(convert_pt2e(prepared), (x,))
+    exported = quantized_by_ours(Block(), x)
     lowered = stepwell.lower(exported, "tosa-1.0+int")
     assert steps_apart(exported, lowered, x) <= 2
     assert operators(lowered)["intdiv"] == 1
 
 
 def test_tosa_opt_validates_it(tmp_path: Path) -> None:
-    (tmp_path / "model.tosa").write_bytes(block()[2].to_tosa())
-    steps = (
-        "tosa-deserialize{tosa-flatbuffer-filename=model.tosa}",
-        "tosa-attach-target{specification_version=1.0 profiles=pro_int}",
-        "tosa-validate{strict-op-spec-alignment}",
-    )
-    pipeline = f"--pass-pipeline=builtin.module({','.join(steps)})"
-    done = subprocess.run(
-        [tool("tosa-opt"), pipeline, "/dev/null", "-o", "model.mlir"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    options = "specification_version=1.0 profiles=pro_int"
+    assert_tosa_opt_accepts(block()[2].to_tosa(), options, tmp_path)
 
 
 def test_functions_of_one_value_and_their_chains_are_tables() -> None:

@@ -1,20 +1,17 @@
 """Choices, comparisons and paddings of quantized values: integers, equal on the reference model."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
-from executorch.backends.arm.quantizer import TOSAQuantizer, get_symmetric_quantization_config
-from executorch.backends.arm.test import common
-from executorch.backends.arm.tosa import TosaSpecification
 from torch import Tensor, nn
-from torch.export import export
-from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
 import stepwell
 from stepwell.dialects.quant.ops import quantize
 from stepwell.dialects.quant.ports import meanings
+
+from .arm_quantized import quantized
+from .graphs import Function, Of
 
 pytestmark = pytest.mark.usefixtures("ranges_as_seen")
 
@@ -23,18 +20,7 @@ Y = X.flip(1) * 1.5
 WORDS, BYTES = torch.arange(-9, 60, dtype=torch.int32), torch.arange(-60, 60, dtype=torch.int8)
 
 
-class Calls(nn.Module):
-    """A function as a module."""
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, *inputs: Tensor) -> Any:
-        return self.function(*inputs)
-
-
-CASES: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
+CASES: dict[str, tuple[Function, tuple[Tensor, ...]]] = {
     "minimum": (torch.minimum, (X, Y)),
     "maximum, one row": (torch.maximum, (X, Y[:1])),
     "where": (torch.where, (X > 0.5, X, Y)),
@@ -92,16 +78,6 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
 }
 
 
-def quantized(function: Callable[..., Any], inputs: tuple[Tensor, ...]) -> Any:
-    spec = common.get_tosa_compile_spec(TosaSpecification.create_from_string("TOSA-1.0+INT"))
-    quantizer = TOSAQuantizer(spec)
-    quantizer.set_global(get_symmetric_quantization_config())
-    graph = export(Calls(function), inputs).module(check_guards=False)
-    prepared = prepare_pt2e(graph, quantizer)
-    prepared(*inputs)
-    return export(convert_pt2e(prepared), inputs)
-
-
 def given(func: Any, inputs: tuple[Tensor, ...]) -> list[Tensor]:
     """Inputs as the integer program takes them."""
     said = meanings(func, "input") or [None] * len(inputs)
@@ -109,10 +85,10 @@ def given(func: Any, inputs: tuple[Tensor, ...]) -> list[Tensor]:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_it_lowers_and_computes_what_the_pt2e_graph_does(name: str) -> None:
+def test_quantized_operators_compute_what_the_pt2e_graph_does(name: str) -> None:
     function, inputs = CASES[name]
     torch.manual_seed(0)
-    exported = quantized(function, inputs)
+    exported = quantized(Of(function), inputs, 8)
     lowered = stepwell.lower(exported, "tosa-1.0+int")
     integers = given(lowered.program.method(), inputs)
     (ours,) = lowered.program.run(*integers)

@@ -4,112 +4,79 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 import stepwell
 from stepwell.dialects.tosa.targets import TosaTarget, parse_target
 from stepwell.ir.diagnostics import StepwellError
 
-from .instances import Instance
+from .graphs import Function, agree, lowered
+from .instances import Instance, constant, of, shape, tensor
 from .test_forms import ours, refused_upstream
-from .test_transforms import Function, Of
 
 TARGET = parse_target("tosa-1.1+fp+shape+controlflow+fft")
 NO_LEVEL = parse_target(f"{TARGET.name}+level_none")
 
 
-def function(arguments: str, result: str, *lines: str) -> str:
-    """A function that gives back %r."""
-    body = "\n  ".join(lines)
-    return (
-        f"func.func @main({arguments}) -> {result} {{\n  {body}\n  func.return %r : {result}\n}}\n"
-    )
+def one(name: str, operands: Sequence[Any], properties: str, *results: str) -> str:
+    """A function of one operator."""
+    return of(name, (), operands, properties, *results).text
 
 
-def sizes(name: str, *values: int) -> str:
-    """A CONST_SHAPE."""
-    type_ = f"!tosa.shape<{len(values)}>"
-    held = f"<{{values = dense<{list(values)}> : tensor<{len(values)}xindex>}}>"
-    return f'{name} = "tosa.const_shape"() {held} : () -> {type_}'
+def floats(*shape: int) -> str:
+    return tensor("f32", *shape)
 
 
-def of_size(count: int) -> str:
-    x = f"tensor<{count}xf32>"
-    return function(f"%a: {x}", x, f'%r = "tosa.abs"(%a) : ({x}) -> {x}')
+ZERO = constant("f32", 0)
 
 
-def of_rank(rank: int) -> str:
-    x = f"tensor<{'1x' * rank}f32>"
-    return function(f"%a: {x}", x, f'%r = "tosa.abs"(%a) : ({x}) -> {x}')
+def of_shape(*sizes: int) -> str:
+    return one("abs", [floats(*sizes)], "", floats(*sizes))
 
 
 def padded(pad: int, dilation: int = 1, kernel: int = 1) -> str:
-    height = 4 + pad - (kernel - 1) * dilation
-    x, w, b = "tensor<1x4x4x1xf32>", f"tensor<1x{kernel}x1x1xf32>", "tensor<1xf32>"
-    y = f"tensor<1x{height}x4x1xf32>"
+    operands = [floats(1, 4, 4, 1), floats(1, kernel, 1, 1), floats(1), ZERO, ZERO]
     properties = (
         f"pad = array<i64: {pad}, 0, 0, 0>, stride = array<i64: 1, 1>, "
         f"dilation = array<i64: {dilation}, 1>, acc_type = f32"
     )
-    return function(
-        f"%a: {x}, %w: {w}, %b: {b}", y,
-        '%z = "tosa.const"() <{values = dense<0.0> : tensor<1xf32>}> : () -> tensor<1xf32>',
-        f'%r = "tosa.conv2d"(%a, %w, %b, %z, %z) <{{{properties}}}>'
-        f" : ({x}, {w}, {b}, {b}, {b}) -> {y}",
-    )  # fmt: skip
+    return one("conv2d", operands, properties, floats(1, 4 + pad - (kernel - 1) * dilation, 4, 1))
 
 
 def joined(count: int) -> str:
-    x, y = "tensor<1xf32>", f"tensor<{count}xf32>"
-    operands, types = ", ".join(["%a"] * count), ", ".join([x] * count)
-    op = f'%r = "tosa.concat"({operands}) <{{axis = 0 : i32}}> : ({types}) -> {y}'
-    return function(f"%a: {x}", y, op)
+    return one("concat", [floats(1)] * count, "axis = 0 : i32", floats(count))
 
 
 def enlarged(scale: int) -> str:
-    x, y = "tensor<1x1x1x1xf32>", f"tensor<1x{scale}x{scale}x1xf32>"
-    return function(
-        f"%a: {x}", y,
-        sizes("%s", scale, 1, scale, 1), sizes("%o", 0, 0), sizes("%b", scale - 1, scale - 1),
-        '%r = "tosa.resize"(%a, %s, %o, %b) <{mode = #tosa.resize_mode<NEAREST_NEIGHBOR>}>'
-        f" : ({x}, !tosa.shape<4>, !tosa.shape<2>, !tosa.shape<2>) -> {y}",
-    )  # fmt: skip
+    operands = [floats(1, 1, 1, 1), shape(scale, 1, scale, 1), shape(0, 0)]
+    operands.append(shape(scale - 1, scale - 1))
+    mode = "mode = #tosa.resize_mode<NEAREST_NEIGHBOR>"
+    return one("resize", operands, mode, floats(1, scale, scale, 1))
 
 
 def transformed(height: int) -> str:
-    x = f"tensor<1x{height}x1xf32>"
-    op = f'%r, %i = "tosa.fft2d"(%a, %a) <{{inverse = false}}> : ({x}, {x}) -> ({x}, {x})'
-    return function(f"%a: {x}", x, op)
+    x = floats(1, height, 1)
+    return one("fft2d", [x, x], "inverse = false", x, x)
 
 
 def pooled(kernel: int) -> str:
-    x, y = f"tensor<1x{kernel}x1x1xf32>", "tensor<1x1x1x1xf32>"
-    return function(
-        f"%a: {x}", y, sizes("%k", kernel, 1), sizes("%o", 1, 1), sizes("%p", 0, 0, 0, 0),
-        '%r = "tosa.max_pool2d_adaptive"(%a, %k, %o, %p)'
-        f" : ({x}, !tosa.shape<2>, !tosa.shape<2>, !tosa.shape<4>) -> {y}",
-    )  # fmt: skip
+    operands = [floats(1, kernel, 1, 1), shape(kernel, 1), shape(1, 1), shape(0, 0, 0, 0)]
+    return one("max_pool2d_adaptive", operands, "", floats(1, 1, 1, 1))
 
 
 def spread(kernel: int) -> str:
-    x, w, b, y = "1x1x2x1", f"1x{kernel}x1x1", "1", f"1x{kernel}x2x1"
-    x, w, b, y = (f"tensor<{shape}xf32>" for shape in (x, w, b, y))
+    operands = [floats(1, 1, 2, 1), floats(1, kernel, 1, 1), floats(1), ZERO, ZERO]
     properties = "out_pad = array<i64: 0, 0, 0, 0>, stride = array<i64: 1, 1>, acc_type = f32"
-    return function(
-        f"%a: {x}, %w: {w}, %b: {b}", y,
-        '%z = "tosa.const"() <{values = dense<0.0> : tensor<1xf32>}> : () -> tensor<1xf32>',
-        f'%r = "tosa.transpose_conv2d"(%a, %w, %b, %z, %z) <{{{properties}}}>'
-        f" : ({x}, {w}, {b}, {b}, {b}) -> {y}",
-    )  # fmt: skip
+    return one("transpose_conv2d", operands, properties, floats(1, kernel, 2, 1))
 
 
 def listed(count: int) -> str:
-    s, x = f"!tosa.shape<{count}>", "tensor<1xf32>"
-    add = f'%q = "tosa.add_shape"(%s, %s) : ({s}, {s}) -> {s}'
-    one = f'%r = "tosa.abs"(%a) : ({x}) -> {x}'
-    return function(f"%a: {x}", x, sizes("%s", *[1] * count), add, one)
+    sizes = [shape(*[1] * count)] * 2
+    return of("add_shape", (), sizes, "", f"!tosa.shape<{count}>", returned=False).text
 
 
 def nested(depth: int) -> str:
@@ -136,8 +103,8 @@ def nested(depth: int) -> str:
 
 
 LIMITS = {
-    "bytes": (of_size((1 << 29) - 1), of_size(1 << 29)),
-    "rank": (of_rank(6), of_rank(7)),
+    "bytes": (of_shape((1 << 29) - 1), of_shape(1 << 29)),
+    "rank": (of_shape(*[1] * 6), of_shape(*[1] * 7)),
     "pad": (padded(8192), padded(8193)),
     "dilation": (padded(8192, 4096, 2), padded(8193 - 2, 4097, 2)),
     "list": (joined(64), joined(65)),
@@ -151,7 +118,7 @@ LIMITS = {
 
 
 WITHOUT_LEVEL = {
-    "rank": (of_rank(32), of_rank(33)),
+    "rank": (of_shape(*[1] * 32), of_shape(*[1] * 33)),
     "list": (joined(256), joined(257)),
     "shape": (listed(64), listed(65)),
 }
@@ -186,50 +153,43 @@ def test_without_a_level_what_it_refused_is_taken(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("function", "shape", "operators"),
     [
-        (lambda x: torch.nn.functional.max_pool1d(x, 9000), (1, 2, 18000), "tosa.max_pool2d"),
+        (lambda x: F.max_pool1d(x, 9000), (1, 2, 18000), "tosa.max_pool2d"),
         (lambda x: torch.cat([x * i for i in range(70)]), (2, 3), "tosa.concat"),
     ],
 )
 def test_without_a_level_one_operator_does_and_is_torchs(
     function: Function, shape: Sequence[int], operators: str
 ) -> None:
-    x = torch.randn(*shape)
-    exported = torch.export.export(Of(function), (x,))
-    lowered = stepwell.lower(exported, "tosa-1.0+fp+level_none")
-    assert [op.name for op in lowered.program.module.walk()].count(operators) == 1
-    assert torch.equal(lowered.run(x)[0], function(x))
+    low = agree(function, torch.randn(*shape), target="tosa-1.0+fp+level_none")
+    assert [op.name for op in low.program.module.walk()].count(operators) == 1
 
 
 @pytest.mark.parametrize(("level", "pools"), [("", 0), ("+level_none", 1)])
 def test_the_mean_of_a_plane_is_a_pool_where_the_level_holds_it(level: str, pools: int) -> None:
-    exported = torch.export.export(Of(lambda x: x.mean((2, 3))), (torch.randn(1, 2, 1, 9000),))
-    module = stepwell.lower(exported, f"tosa-1.0+fp{level}").program.module
+    x, target = torch.randn(1, 2, 1, 9000), f"tosa-1.0+fp{level}"
+    module = lowered(lambda x: x.mean((2, 3)), x, target=target).program.module
     assert [op.name for op in module.walk()].count("tosa.avg_pool2d") == pools
 
 
 def test_a_limit_names_the_target_that_lacks_it() -> None:
-    exported = torch.export.export(
-        Of(lambda x: torch.nn.functional.max_pool1d(x, 9000)), (torch.randn(1, 2, 18000),)
-    )
     with pytest.raises(StepwellError, match=r"tosa-1.0\+fp\+level_none has no such limit"):
-        stepwell.lower(exported, "tosa-1.0+fp")
+        lowered(lambda x: F.max_pool1d(x, 9000), torch.randn(1, 2, 18000), target="tosa-1.0+fp")
 
 
 def test_seven_axes_are_interpreted_and_the_reference_model_says_that_it_has_none() -> None:
     x = torch.randn(1, 2, 1, 2, 3, 2, 2)
-    exported = torch.export.export(Of(lambda x: (x + x.relu()).sum(3)), (x,))
-    lowered = stepwell.lower(exported, "tosa-1.0+fp+level_none")
-    assert torch.equal(lowered.program.run(x)[0], (x + x.relu()).sum(3))
+    low = lowered(lambda x: (x + x.relu()).sum(3), x, target="tosa-1.0+fp+level_none")
+    assert torch.equal(low.program.run(x)[0], (x + x.relu()).sum(3))
     with pytest.raises(StepwellError, match="up to 6 axes"):
-        lowered.run(x)
+        low.run(x)
 
 
 def test_no_tensor_is_empty() -> None:
-    (problem,) = TARGET.problems(stepwell.parse(of_size(0)).module)
+    (problem,) = TARGET.problems(stepwell.parse(of_shape(0)).module)
     assert "TOSA has no empty tensors" in problem.fact
 
 
 def test_an_element_type_that_is_none_is_named() -> None:
-    text = of_size(2).replace("xf32", "xf64")
+    text = of_shape(2).replace("xf32", "xf64")
     (problem,) = TARGET.problems(stepwell.parse(text).module)
     assert "no" in problem.fact and "f64" in problem.fact

@@ -9,6 +9,8 @@ from torch._higher_order_ops.scan import scan
 import stepwell
 from stepwell.dialects.tosa.limits import EIGHT_K
 
+from .graphs import agree
+
 
 class Recurrence(nn.Module):
     """An Elman cell over time, and its states."""
@@ -49,12 +51,7 @@ class Totals(nn.Module):
 @pytest.mark.parametrize("model", [Recurrence(), Rows()], ids=lambda model: type(model).__name__)
 def test_a_loop_is_its_steps_one_after_the_other(model: nn.Module, steps: int) -> None:
     x = torch.randn(steps, 2, 3)
-    lowered = stepwell.lower(torch.export.export(model, (x,)), "tosa-1.0+fp")
-    with torch.no_grad():
-        expected = model(x)
-    expected = expected if isinstance(expected, tuple) else (expected,)
-    for found in (lowered.run(x), lowered.program.run(x)):
-        torch.testing.assert_close(tuple(found), expected, rtol=2e-5, atol=1e-6)
+    agree(model, x, target="tosa-1.0+fp", rtol=2e-5, atol=1e-6)
 
 
 def test_a_loop_that_is_too_long_says_how_many_ops_it_would_be() -> None:

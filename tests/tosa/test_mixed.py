@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 import pytest
 import torch
@@ -13,12 +14,14 @@ from executorch.backends.xnnpack.quantizer.xnnpack_quantizer import (
 from torch import Tensor, nn
 from torch.ao.quantization.fx import _decomposed  # noqa: F401
 from torch.export import ExportedProgram, export
-from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
 import stepwell
 from mobilenet import mobilenet_v2_035
 from stepwell.quantization.quantizers import without_training
 from transformer import transformer_encoder_2layers
+
+from .arm_quantized import quantized_by
+from .graphs import Of
 
 TARGET = "tosa-1.0+fp+int"
 CONVOLUTION, LINEAR = torch.ops.aten.conv2d.default, torch.ops.aten.linear.default
@@ -53,9 +56,7 @@ def partly_quantized(
     config = get_symmetric_quantization_config(is_per_channel=per_channel)
     quantizer = without_training(XNNPACKQuantizer().set_operator_type(layer, config))
     quantizer.set_filter_function(lambda node: node.target is not layer or node.name in chosen)
-    prepared = prepare_pt2e(graph, quantizer)
-    prepared(*inputs)
-    return export(convert_pt2e(prepared), inputs), inputs
+    return quantized_by(quantizer, model, *inputs), inputs
 
 
 def head() -> tuple[nn.Module, tuple[Tensor, ...]]:
@@ -126,9 +127,7 @@ def test_layers_of_16_bits_between_floats() -> None:
     model, inputs = head()
     quantizer = TOSAQuantizer(TosaSpecification.create_from_string("TOSA-1.0+INT+int16"))
     quantizer.set_module_type(nn.Conv2d, get_symmetric_a16w8_quantization_config())
-    prepared = prepare_pt2e(export(model.eval(), inputs).module(check_guards=False), quantizer)
-    prepared(*inputs)
-    exported = export(convert_pt2e(prepared), inputs)
+    exported = quantized_by(quantizer, model, *inputs)
     found, expected, counts = results(exported, inputs, f"{TARGET}+int16")
     assert counts["tosa.rescale"] == 2 and counts["tosa.exp"] == 1
     assert (found - expected).abs().max() <= last_scale(exported)
@@ -141,30 +140,22 @@ def test_one_profile_alone_is_refused_and_the_remedy_named(target: str) -> None:
         stepwell.lower(exported, target)
 
 
-class _Border(nn.Module):
+def border(*parameters: Any) -> Of:
     """The stored integers of a float, and the floats they stand for."""
 
-    def __init__(self, *parameters: object) -> None:
-        super().__init__()
-        self.parameters_ = parameters
+    def both(x: Tensor) -> tuple[Tensor, Tensor]:
+        stored = LIBRARY.quantize_per_tensor(x, *parameters)
+        return stored, LIBRARY.dequantize_per_tensor(stored, *parameters)
 
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        stored = LIBRARY.quantize_per_tensor(x, *self.parameters_)
-        return stored, LIBRARY.dequantize_per_tensor(stored, *self.parameters_)
+    return Of(both)
 
 
-class _BorderOfChannels(nn.Module):
+def border_of_channels(x: Tensor) -> tuple[Tensor, Tensor]:
     """The same with a scale for each of three channels."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.register_buffer("scales", torch.tensor([0.5, 0.013, 3.0]))
-        self.register_buffer("zeros", torch.zeros(3, dtype=torch.int64))
-
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        parameters = (self.scales, self.zeros, 1, -127, 127, torch.int8)
-        stored = LIBRARY.quantize_per_channel(x, *parameters)
-        return stored, LIBRARY.dequantize_per_channel(stored, *parameters)
+    scales, zeros = torch.tensor([0.5, 0.013, 3.0]), torch.zeros(3, dtype=torch.int64)
+    parameters = (scales, zeros, 1, -127, 127, torch.int8)
+    stored = LIBRARY.quantize_per_channel(x, *parameters)
+    return stored, LIBRARY.dequantize_per_channel(stored, *parameters)
 
 
 def ties_and_extremes(scale: float) -> Tensor:
@@ -192,7 +183,7 @@ def test_a_border_rounds_as_torch_does(
 ) -> None:
     held = torch.int8 if bits == 8 else torch.int16
     x = ties_and_extremes(scale)
-    exported = export(_Border(scale, zero, low, high, held), (x,))
+    exported = export(border(scale, zero, low, high, held), (x,))
     lowered = stepwell.lower(exported, TARGET + "+int16" * (bits == 16))
     for found, ours, expected in zip(
         lowered.run(x), lowered.program.run(x), exported.module()(x), strict=True
@@ -202,7 +193,7 @@ def test_a_border_rounds_as_torch_does(
 
 def test_a_border_with_a_scale_for_each_channel_rounds_as_torch_does() -> None:
     x = torch.stack([ties_and_extremes(scale) for scale in (0.5, 0.013, 3.0)]).unsqueeze(0)
-    exported = export(_BorderOfChannels(), (x,))
+    exported = export(Of(border_of_channels), (x,))
     lowered = stepwell.lower(exported, TARGET)
     for found, expected in zip(lowered.run(x), exported.module()(x), strict=True):
         assert torch.equal(found, expected)
@@ -225,6 +216,6 @@ def test_a_quantized_constant_of_a_float_layer_is_computed_ahead_of_time() -> No
 
 def test_unsigned_integers_are_refused_with_their_reason() -> None:
     x = torch.randn(4)
-    exported = export(_Border(0.5, 3, 0, 255, torch.uint8), (x,))
+    exported = export(border(0.5, 3, 0, 255, torch.uint8), (x,))
     with pytest.raises(stepwell.StepwellError, match="uint8"):
         stepwell.lower(exported, TARGET)

@@ -1,6 +1,5 @@
 """What we print for upstream's tools is theirs: tosa-opt validates it, IREE runs it."""
 
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -13,9 +12,8 @@ from dynamic import dynamic_length
 from llama import llama_4layers
 from quantized import quantize, small_conv_net
 from resnet import resnet8
-from stepwell.backends.tosa.installed import tool
 
-TOSA_OPT = tool("tosa-opt")
+from .graphs import assert_tosa_opt_accepts, tosa_opt
 
 
 def fp32():
@@ -56,13 +54,7 @@ def half(dtype: torch.dtype, target: str):
     ids=["fp32", "int8", "symbolic sizes", "fp16", "bf16"],
 )
 def test_tosa_opt_parses_verifies_and_validates_our_text(make, target: str, tmp_path: Path) -> None:
-    lowered, _ = make()
-    path = tmp_path / "model.mlir"
-    path.write_text(lowered.to_mlir())
-    passes = f"tosa-attach-target{{{target}}},tosa-validate{{strict-op-spec-alignment}}"
-    command = [TOSA_OPT, f"--pass-pipeline=builtin.module({passes})", path, "-o", "/dev/null"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    assert_tosa_opt_accepts(make()[0].to_mlir(), target, tmp_path)
 
 
 def test_tosa_opts_flatbuffer_of_our_text_computes_what_ours_does(tmp_path: Path) -> None:
@@ -70,8 +62,7 @@ def test_tosa_opts_flatbuffer_of_our_text_computes_what_ours_does(tmp_path: Path
     source, target = tmp_path / "model.mlir", tmp_path / "model.tosa"
     source.write_text(lowered.to_mlir())
     options = f"tosa-flatbuffer-filename={target} retain-graph-input-output-names=true"
-    pipeline = f"--pass-pipeline=builtin.module(tosa-serialize{{{options}}})"
-    subprocess.run([TOSA_OPT, pipeline, source, "-o", "/dev/null"], check=True, capture_output=True)
+    assert not tosa_opt(f"tosa-serialize{{{options}}}", source=source)
     back = stepwell.read_tosa(target.read_bytes())
     assert torch.equal(back.run(x, method="main")[0], lowered.program.run(x)[0])
 

@@ -1,6 +1,5 @@
 """MX constants in the words of upstream's tools: tosa-opt reads the very codes and scales."""
 
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -8,12 +7,11 @@ import torch
 from torch import nn
 
 import stepwell
-from stepwell.backends.tosa.installed import tool
 from stepwell.dialects.tosa.targets import MX_EXTENSIONS
 from stepwell.dialects.tosa_mxfp.payloads import PAYLOADS
 from stepwell.translate.mxfp import to_mxfp
 
-TOSA_OPT = tool("tosa-opt")
+from .graphs import deserialize, tosa_opt, validate
 
 
 def lowered(payload: str, form: str, odd: float = 0.0) -> tuple["stepwell.Lowered", str]:
@@ -33,13 +31,6 @@ def lowered(payload: str, form: str, odd: float = 0.0) -> tuple["stepwell.Lowere
     return stepwell.lower(exported, target), options
 
 
-def tosa_opt(pipeline: str, source: str | Path) -> str:
-    command = [TOSA_OPT, f"--pass-pipeline=builtin.module({pipeline})", source, "-o", "-"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
 def constants(text: str) -> set[str]:
     """The elements of the constants, as tosa-opt prints them."""
     return {line.split("<{")[1] for line in text.splitlines() if '"tosa.const"' in line}
@@ -51,15 +42,16 @@ def test_tosa_opt_reads_from_our_text_what_it_reads_from_our_flatbuffer(
     payload: str, form: str, tmp_path: Path
 ) -> None:
     low, options = lowered(payload, form)
-    text, data = tmp_path / "model.mlir", tmp_path / "model.tosa"
+    text, data, ours, theirs = (tmp_path / name for name in ("text", "data", "ours", "theirs"))
     text.write_text(low.to_mlir())
     data.write_bytes(low.to_tosa())
-    validated = tosa_opt(
-        f"tosa-attach-target{{{options}}},tosa-validate{{strict-op-spec-alignment}}", text
-    )
-    read = tosa_opt(f"tosa-deserialize{{tosa-flatbuffer-filename={data}}}", "/dev/null")
-    assert len(constants(read)) >= 3
-    assert constants(validated) == constants(read)
+    for said in (
+        tosa_opt(validate(options), source=text, output=ours),
+        tosa_opt(deserialize(data), output=theirs),
+    ):
+        assert not said, said
+    assert len(constants(theirs.read_text())) >= 3
+    assert constants(ours.read_text()) == constants(theirs.read_text())
 
 
 def test_a_scale_of_nan_has_no_text_in_a_type_and_is_a_byte_in_a_tensor() -> None:

@@ -15,7 +15,7 @@ from stepwell.dialects.tosa_mxfp.payloads import PAYLOADS
 from stepwell.translate.mxfp import MxConv2d, MxLinear, MxMatmul, to_mxfp
 from stepwell.translate.mxfp.attention import MxMultiheadAttention
 
-from .graphs import bits
+from .graphs import Of, bits
 
 OPERATORS = "tosa-1.1+fp+mxfp+mxfp_conv"
 TARGET = "+".join([OPERATORS, "mx_common", *sorted(set(MX_EXTENSIONS.values()))])
@@ -37,17 +37,6 @@ class Mlp(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.second(torch.relu(self.first(x)))
-
-
-class Call(nn.Module):
-    """A function as a module."""
-
-    def __init__(self, function: Any) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
-        return self.function(*inputs)
 
 
 class Encoder(nn.Module):
@@ -247,7 +236,7 @@ def test_a_quantized_value_comes_back_as_a_tensor() -> None:
     def rounded(x: torch.Tensor) -> torch.Tensor:
         return mx.quantize_dequantize(x, "fp6e2m3") + 1
 
-    model = Call(rounded)
+    model = Of(rounded)
     low = assert_same_bits(model, torch.randn(2, 3, 40))
     assert operators(low)["tosa.cast_from_block_scaled"] == 1
 

@@ -55,8 +55,13 @@ def edge_blocks() -> torch.Tensor:
     return torch.cat([*scaled, special])
 
 
-def as_argument(codes: torch.Tensor, payload: Payload) -> torch.Tensor:
-    return codes if payload.torch_dtype is None else codes.view(payload.torch_dtype)
+def blocks(payload: Payload, *pairs: tuple[torch.Tensor, torch.Tensor]) -> list[torch.Tensor]:
+    """Codes and scales as the reference model takes them."""
+    found: list[torch.Tensor] = []
+    for codes, scales in pairs:
+        kept = codes if payload.torch_dtype is None else codes.view(payload.torch_dtype)
+        found += [kept, scales.view(torch.float8_e8m0fnu)]
+    return found
 
 
 @every_payload
@@ -86,8 +91,7 @@ def test_a_cast_back_equals_the_reference_models(payload: Payload) -> None:
         [tensor(codes.shape, f32)],
         block_size=BLOCKS_OF_32,
     )
-    arguments = [as_argument(codes, payload), scales.view(torch.float8_e8m0fnu)]
-    (values,) = run_reference_model(to_tosa(program), arguments)
+    (values,) = run_reference_model(to_tosa(program), blocks(payload, (codes, scales)))
     assert torch.equal(bits(cast_from_block_scaled(codes, scales, payload)), bits(values))
 
 
@@ -120,12 +124,7 @@ def test_a_matrix_product_equals_the_reference_models(payload: Payload, spread: 
         [tensor([2, m, n], f32)],
         block_size=BLOCKS_OF_32,
     )
-    arguments = [
-        part
-        for codes, scales in (left, right)
-        for part in (as_argument(codes, payload), scales.view(torch.float8_e8m0fnu))
-    ]
-    (expected,) = run_reference_model(to_tosa(program), arguments)
+    (expected,) = run_reference_model(to_tosa(program), blocks(payload, left, right))
     ours = matmul_t_block_scaled((*left, payload), (*right, payload))
     assert torch.equal(bits(ours), bits(expected))
 
@@ -154,12 +153,7 @@ def test_a_convolution_equals_the_reference_models(payload: Payload, spread: flo
         [const_shape(pad), const_shape(stride), const_shape([1, 1])],
         block_size=BLOCKS_OF_32,
     )
-    arguments = [
-        part
-        for codes, scales in (taken, weight)
-        for part in (as_argument(codes, payload), scales.view(torch.float8_e8m0fnu))
-    ]
-    (expected,) = run_reference_model(to_tosa(program), [*arguments, bias])
+    (expected,) = run_reference_model(to_tosa(program), [*blocks(payload, taken, weight), bias])
     ours = conv2d_block_scaled((*taken, payload), (*weight, payload), bias, pad, stride, (1, 1))
     assert torch.equal(bits(ours), bits(expected))
 

@@ -2,71 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
-from torch.ao.quantization.fx import _decomposed  # noqa: F401
-from torch.export import export
-from torch.utils import _pytree as pytree
-from xdsl.ir import Operation
 
-import stepwell
 from stepwell.translate.rewrites.tosa.operators.places import ResizedAxis
 
-TARGET = "tosa-1.0+fp+int"
-Case = Callable[..., Any]
+from .arm_quantized import dequantize, quantize
+from .graphs import Function, Of, agree, lowered, operators
 
-
-class Several(nn.Module):
-    """Some functions of the same inputs."""
-
-    def __init__(self, cases: dict[str, Case]) -> None:
-        super().__init__()
-        self.cases = list(cases.values())
-
-    def forward(self, *x: Tensor) -> tuple[Any, ...]:
-        return tuple(case(*x) for case in self.cases)
-
-
-def agree(cases: dict[str, Case], *inputs: Tensor, tolerance: float = 0.0) -> stepwell.Lowered:
-    """All cases in one graph: reference model and interpreter give torch's values."""
-    model = Several(cases).eval()
-    with torch.no_grad():
-        expected = model(*inputs)
-        low = stepwell.lower(export(model, inputs), TARGET)
-    narrow = [x.to(torch.int32) if x.dtype == torch.int64 else x for x in inputs]
-    for results in (low.run(*inputs), low.program.run(*narrow)):
-        rest = list(results)
-        for name, result in zip(cases, expected, strict=True):
-            for wanted in pytree.tree_leaves(result):
-                found = rest.pop(0).to(wanted.dtype)
-                torch.testing.assert_close(
-                    found, wanted, rtol=tolerance, atol=tolerance, equal_nan=True,
-                    msg=lambda m, n=name: f"{n}: {m}",
-                )  # fmt: skip
-    return low
-
-
-def operators(low: stepwell.Lowered, name: str) -> list[Operation]:
-    return [op for op in low.program.module.walk() if op.name == f"tosa.{name}"]
-
-
-NEAREST: dict[str, Case] = {
+NEAREST: dict[str, Function] = {
     "doubled": lambda x: F.interpolate(x, scale_factor=2),
     "a size": lambda x: F.interpolate(x, size=(13, 20)),
     "half pixels": lambda x: F.interpolate(x, scale_factor=1.7, mode="nearest-exact"),
     "a line": lambda x: F.interpolate(x[0], size=20),
     "smaller": lambda x: F.interpolate(x, size=(3, 4)),
 }
-NEAREST_GATHERED: dict[str, Case] = {
+NEAREST_GATHERED: dict[str, Function] = {
     "a volume": lambda x: F.interpolate(x[None], size=(4, 3, 20)),
     "a twentieth": lambda x: F.interpolate(x.repeat(1, 1, 20, 1), size=(7, 9)),
 }
-LINEAR: dict[str, Case] = {
+LINEAR: dict[str, Function] = {
     "doubled": lambda x: F.interpolate(x, scale_factor=2, mode="bilinear"),
     "corners": lambda x: F.interpolate(x, scale_factor=2, mode="bilinear", align_corners=True),
     "a size": lambda x: F.interpolate(x, size=(5, 300), mode="bilinear"),
@@ -74,7 +32,7 @@ LINEAR: dict[str, Case] = {
     "a line": lambda x: F.interpolate(x[0], scale_factor=1.5, mode="linear"),
     "one pixel": lambda x: F.interpolate(x, size=(1, 1), mode="bilinear", align_corners=True),
 }
-LINEAR_GATHERED: dict[str, Case] = {
+LINEAR_GATHERED: dict[str, Function] = {
     "a volume": lambda x: F.interpolate(x[None], scale_factor=2, mode="trilinear"),
     "a large numerator": lambda x: F.interpolate(x, size=(2047, 3), mode="bilinear"),
 }
@@ -83,15 +41,15 @@ LINEAR_GATHERED: dict[str, Case] = {
 @pytest.mark.parametrize(
     ("cases", "tolerance"), [(NEAREST, 0.0), (LINEAR, 2e-6)], ids=["nearest", "linear"]
 )
-def test_resizing_is_one_resize_an_image(cases: dict[str, Case], tolerance: float) -> None:
-    low = agree(cases, torch.randn(2, 3, 7, 9), tolerance=tolerance)
+def test_resizing_is_one_resize_an_image(cases: dict[str, Function], tolerance: float) -> None:
+    low = agree(cases, torch.randn(2, 3, 7, 9), rtol=tolerance)
     assert len(operators(low, "resize")) == len(cases)
 
 
 def test_what_resize_has_no_numbers_for_is_gathered() -> None:
     x = torch.randn(2, 3, 7, 9)
     for cases, tolerance in ((NEAREST_GATHERED, 0.0), (LINEAR_GATHERED, 2e-6)):
-        low = agree(cases, x, tolerance=tolerance)
+        low = agree(cases, x, rtol=tolerance)
         assert not operators(low, "resize")
         assert operators(low, "gather")
 
@@ -124,7 +82,7 @@ TIES = torch.tensor(
 
 
 def test_order_and_places_are_torchs_for_ties_infinities_and_nan() -> None:
-    cases: dict[str, Case] = {
+    cases: dict[str, Function] = {
         "max": lambda x: x.max(1),
         "min": lambda x: x.min(1, keepdim=True),
         "all": lambda x: (x[:, :2].max(), x[:, :2].min()),
@@ -140,7 +98,7 @@ def test_order_and_places_are_torchs_for_ties_infinities_and_nan() -> None:
 def test_the_greatest_of_long_rows_are_taken_one_by_one() -> None:
     x = torch.randn(2, 300)
     x[0, 7], x[1, 9] = torch.nan, -torch.inf
-    cases: dict[str, Case] = {
+    cases: dict[str, Function] = {
         "greatest": lambda x: x.topk(3),
         "least": lambda x: x.topk(3, largest=False),
         "of a first axis": lambda x: x.T.topk(1, 0),
@@ -154,7 +112,7 @@ PERMUTED = torch.stack([torch.randperm(5) for _ in range(12)]).reshape(3, 4, 5).
 def test_scatters_write_and_add_in_torchs_order() -> None:
     x, s = torch.randn(3, 5, 4), torch.randn(3, 50, 4)
     i, j = torch.randint(0, 5, (3, 7, 4)), torch.randint(0, 5, (3, 50, 4))
-    exact: dict[str, Case] = {
+    exact: dict[str, Function] = {
         "gather": lambda x, s, i, j: x.gather(1, i[:, :, :3]),
         "tokens": lambda x, s, i, j: x.gather(1, i[:, :, :1].expand(-1, -1, 4)),
         "take_along_dim": lambda x, s, i, j: torch.take_along_dim(x, i[:, :, :1], 1),
@@ -170,7 +128,7 @@ def test_scatters_write_and_add_in_torchs_order() -> None:
         "integers": lambda x, s, i, j: x.int().scatter_add(1, i, s.int()),
     }
     agree(exact, x, s, i, j)
-    agree({"many": lambda x, s, i, j: x.scatter_add(1, j, s)}, x, s, i, j, tolerance=1e-5)
+    agree({"many": lambda x, s, i, j: x.scatter_add(1, j, s)}, x, s, i, j, rtol=1e-5)
 
 
 def test_rows_are_added_to_the_same_row_more_than_once() -> None:
@@ -182,7 +140,7 @@ def test_whole_quotients_are_torchs_for_every_sign() -> None:
     x = torch.arange(-20, 20, dtype=torch.int32)
     y = torch.tensor([1, -1, 2, -2, 3, -7, 5, -20], dtype=torch.int32).repeat(5)
     f = torch.cat([torch.arange(-40, 40) / 8, torch.tensor([torch.inf, -torch.inf, 1e30])])
-    cases: dict[str, Case] = {
+    cases: dict[str, Function] = {
         "tensors": lambda x, y, f: (x // y, x % y, torch.fmod(x, y)),
         "cut off": lambda x, y, f: torch.div(x, y, rounding_mode="trunc"),
         "numbers": lambda x, y, f: (x // 3, x % 3, x // -4, torch.fmod(x, 5), x.remainder(-3)),
@@ -203,7 +161,7 @@ def test_bounds_that_cross_give_the_upper_one() -> None:
 
 def test_shapes_pools_and_norms_are_torchs() -> None:
     x, w = torch.randn(2, 4, 6, 7), torch.rand(4)
-    exact: dict[str, Case] = {
+    exact: dict[str, Function] = {
         "triangles": lambda x, w: (x.tril(-1), x.triu(2)),
         "diagonal": lambda x, w: x.diagonal(-1, 3, 1) + 0,
         "windows": lambda x, w: x.unfold(2, 3, 2) + 0,
@@ -231,7 +189,7 @@ def test_shapes_pools_and_norms_are_torchs() -> None:
         "rows are written": lambda x, w: torch.slice_scatter(x, x[:, :2], 1, 2, 9),
     }  # fmt: skip
     agree(exact, x, w)
-    rounded: dict[str, Case] = {
+    rounded: dict[str, Function] = {
         "averages of a volume": lambda x, w: F.avg_pool3d(x, (2, 3, 2), 2, 1, True),
         "padding not counted": lambda x, w: F.avg_pool3d(x, 3, 2, 1, False, False),
         "adaptive": lambda x, w: F.adaptive_avg_pool2d(x, (4, 5)),
@@ -248,25 +206,11 @@ def test_shapes_pools_and_norms_are_torchs() -> None:
         "distances": lambda x, w: torch.cdist(x, x[:, :, :3]),
         "composites": lambda x, w: (F.cosine_similarity(x, x + w[0], 1), x.repeat_interleave(2, 1)),
     }  # fmt: skip
-    agree(rounded, x, w, tolerance=2e-5)
+    agree(rounded, x, w, rtol=2e-5)
 
 
 def test_one_hot_and_tokens_by_number() -> None:
     agree({"one hot": lambda x: F.one_hot(x.argmax(1), 9)}, torch.randn(3, 5))
-
-
-class Resized(nn.Module):
-    """An image between two quantizations."""
-
-    def __init__(self, given: tuple[float, int], made: tuple[float, int], **how: Any) -> None:
-        super().__init__()
-        self.given, self.made, self.how = given, made, how
-
-    def forward(self, x: Tensor) -> Tensor:
-        quantized = torch.ops.quantized_decomposed
-        real = quantized.dequantize_per_tensor(x, *self.given, -128, 127, torch.int8)
-        real = F.interpolate(real, **self.how)
-        return quantized.quantize_per_tensor(real, *self.made, -128, 127, torch.int8)
 
 
 @pytest.mark.parametrize(
@@ -282,8 +226,8 @@ class Resized(nn.Module):
 def test_quantized_images_are_resized_as_integers(how: dict[str, Any], units: int) -> None:
     x = torch.randint(-128, 128, (1, 3, 7, 8), dtype=torch.int8)
     for made in ((0.1, 5), (0.2, -7)):
-        model = Resized((0.1, 5), made, **how).eval()
-        low = stepwell.lower(export(model, (x,)), "tosa-1.0+int")
+        model = Of(lambda x, to=made: quantize(F.interpolate(dequantize(x, 0.1, 5), **how), *to))
+        low = lowered(model, x, target="tosa-1.0+int")
         (found,), (own,), wanted = low.run(x), low.program.run(x), model(x)
         assert torch.equal(found, own)
         is_same = made == (0.1, 5)
@@ -295,15 +239,10 @@ def test_quantized_images_are_resized_as_integers(how: dict[str, Any], units: in
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=["fp16", "bf16"])
 def test_halves_are_moved_exactly_and_interpolated_in_single(dtype: torch.dtype) -> None:
     x = torch.randn(1, 3, 5, 5).to(dtype)
-    cases: dict[str, Case] = {
+    cases: dict[str, Function] = {
         "nearest": lambda x: F.interpolate(x, scale_factor=2),
         "bilinear": lambda x: F.interpolate(x, scale_factor=2, mode="bilinear"),
         "order": lambda x: x.sort(3)[0],
         "greatest": lambda x: x.max(2),
     }
-    model = Several(cases).eval()
-    low = stepwell.lower(export(model, (x,)), "tosa-1.0+fp+int+bf16")
-    expected = pytree.tree_leaves(model(x))
-    for found, own, wanted in zip(low.run(x), low.program.run(x), expected, strict=True):
-        assert torch.equal(found.to(wanted.dtype), wanted)
-        assert torch.equal(own.to(wanted.dtype), wanted)
+    agree(cases, x, target="tosa-1.0+fp+int+bf16")

@@ -1,6 +1,5 @@
 """Sizes that only the run knows: the extension `shape`, and its refusal elsewhere."""
 
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -8,16 +7,17 @@ import torch
 from torch import nn
 from torch._higher_order_ops.while_loop import while_loop
 from torch.export import Dim
-from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
 import stepwell
 from deit import deit_small_depth2
 from dynamic import dynamic_batch, dynamic_length
 from resnet import resnet8
-from stepwell.backends.tosa.installed import tool
-from stepwell.translate.pt2e.cortex_m_quantizer import CortexMQuantizer
+
+from .arm_quantized import quantized_by_ours
+from .graphs import Of, assert_agree, assert_tosa_opt_accepts
 
 TARGET = "tosa-1.1+fp+shape"
+DRAFT = "specification_version=1.1.draft profiles=pro_fp extensions=shape"
 
 
 def with_any_batch(make):
@@ -48,30 +48,10 @@ def test_one_graph_serves_every_size_on_the_reference_model(name: str, tmp_path:
     for shape in shapes:
         x = torch.randn(shape)
         with torch.no_grad():
-            expected = model(x)
-        bound = 2e-5 * expected.abs().max()
-        (found,) = graph.run(x)
-        assert (found - expected).abs().max() <= bound
-        (interpreted,) = graph.program.run(x)
-        assert (interpreted - expected).abs().max() <= bound
+            assert_agree(graph, model, x, atol=2e-5 * float(model(x).abs().max()))
         (back,) = stepwell.read_tosa(graph.to_tosa()).run(x, method="main")
-        assert torch.equal(back, interpreted)
-    assert_tosa_opt_accepts(graph.to_tosa(), tmp_path)
-
-
-def assert_tosa_opt_accepts(data: bytes, folder: Path) -> None:
-    """Its deserializer, verifier and profile validation take the graph."""
-    path = folder / "graph.tosa"
-    path.write_bytes(data)
-    target = "specification_version=1.1.draft profiles=pro_fp extensions=shape"
-    passes = (
-        f"tosa-deserialize{{tosa-flatbuffer-filename={path}}},"
-        f"tosa-attach-target{{{target}}},tosa-validate{{strict-op-spec-alignment}}"
-    )
-    command = [tool("tosa-opt"), "/dev/null"]
-    command.append(f"--pass-pipeline=builtin.module({passes})")
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+        assert torch.equal(back, graph.program.run(x)[0])
+    assert_tosa_opt_accepts(graph.to_tosa(), DRAFT, tmp_path)
 
 
 def test_the_transposes_of_a_network_with_any_batch_cancel_as_those_of_a_fixed_one() -> None:
@@ -126,24 +106,7 @@ def test_one_graph_serves_images_of_every_size(name: str) -> None:
     exported = torch.export.export(model, (torch.randn(1, 3, 8, 9),), dynamic_shapes=shapes)
     graph = stepwell.lower(exported, TARGET)
     for size in ((8, 9), (13, 7)):
-        assert_close(graph, model, torch.randn(1, 3, *size))
-
-
-def assert_close(graph, model, *inputs: torch.Tensor) -> None:
-    """The reference model and the interpreter have what eager PyTorch has."""
-    with torch.no_grad():
-        expected = model(*inputs)
-    for (found,) in (graph.run(*inputs), graph.program.run(*inputs)):
-        torch.testing.assert_close(found, expected, rtol=2e-5, atol=1e-6)
-
-
-class _Of(nn.Module):
-    def __init__(self, function) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.function(x)
+        assert_agree(graph, model, torch.randn(1, 3, *size), rtol=2e-5, atol=1e-6)
 
 
 def _counts(x: torch.Tensor) -> torch.Tensor:
@@ -164,30 +127,27 @@ LENGTHS = {
 
 @pytest.mark.parametrize("name", LENGTHS)
 def test_one_graph_serves_rows_of_every_length(name: str) -> None:
-    model = _Of(LENGTHS[name])
-    exported = torch.export.export(model, (torch.randn(2, 5, 4),), dynamic_shapes=({1: LENGTH},))
+    model = Of(LENGTHS[name])
+    exported = torch.export.export(model, (torch.randn(2, 5, 4),), dynamic_shapes=(({1: LENGTH},),))
     graph = stepwell.lower(exported, TARGET)
     for length in (5, 19):
-        assert_close(graph, model, torch.randn(2, length, 4))
+        assert_agree(graph, model, torch.randn(2, length, 4), rtol=2e-5, atol=1e-6)
 
 
 def test_numbers_that_count_have_no_end_where_the_size_has_no_bound(tmp_path: Path) -> None:
-    model, shapes = _Of(_counts), ({1: Dim("free", min=2)},)
+    model, shapes = Of(_counts), (({1: Dim("free", min=2)},),)
     exported = torch.export.export(model, (torch.randn(2, 5, 4),), dynamic_shapes=shapes)
     graph = stepwell.lower(exported, TARGET)
     for length in (5, 2500):
-        assert_close(graph, model, torch.randn(2, length, 4))
-    assert_tosa_opt_accepts(graph.to_tosa(), tmp_path)
+        assert_agree(graph, model, torch.randn(2, length, 4), rtol=2e-5, atol=1e-6)
+    assert_tosa_opt_accepts(graph.to_tosa(), DRAFT, tmp_path)
 
 
 def test_integer_images_may_have_any_size() -> None:
     model = nn.Sequential(nn.Conv2d(3, 8, 3, 2, 1), nn.ReLU(), nn.MaxPool2d(3, 2, 1)).eval()
     shapes = ({2: HEIGHT, 3: WIDTH},)
     inputs = (torch.randn(1, 3, 16, 17),)
-    captured = torch.export.export(model, inputs, dynamic_shapes=shapes).module(check_guards=False)
-    prepared = prepare_pt2e(captured, CortexMQuantizer())
-    prepared(*inputs)
-    quantized = torch.export.export(convert_pt2e(prepared), inputs, dynamic_shapes=shapes)
+    quantized = quantized_by_ours(model, *inputs, sizes=shapes)
     graph = stepwell.lower(quantized, "tosa-1.1+int+shape")
     for size in ((16, 17), (21, 30)):
         x = torch.randint(-128, 128, (1, 3, *size), dtype=torch.int8)

@@ -1,31 +1,20 @@
 """Fourier transforms: the parts of what they give, on the reference model."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 import stepwell
 
+from .graphs import Function, agree, lowered
+
 TARGET = "tosa-1.0+fp+fft"
-Function = Callable[[Tensor], Any]
 fft: Any = torch.fft
 
 
 WINDOW = torch.hann_window(8)
-
-
-class Of(nn.Module):
-    """A function as a module."""
-
-    def __init__(self, function: Function) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, x: Tensor) -> Any:
-        return self.function(x)
 
 
 def filtered(x: Tensor) -> Tensor:
@@ -63,12 +52,7 @@ CASES: dict[str, Function] = {
 @pytest.mark.parametrize("target", [TARGET, "tosa-1.0+fp"])
 @pytest.mark.parametrize("name", CASES)
 def test_a_transform_is_torchs(name: str, target: str) -> None:
-    model, x = Of(CASES[name]), torch.randn(2, 8, 16)
-    lowered = stepwell.lower(torch.export.export(model, (x,)), target)
-    expected = model(x)
-    expected = expected if isinstance(expected, tuple) else (expected,)
-    for found in (lowered.run(x), lowered.program.run(x)):
-        torch.testing.assert_close(tuple(found), expected, rtol=1e-5, atol=2e-5)
+    agree(CASES[name], torch.randn(2, 8, 16), target=target, rtol=1e-5, atol=2e-5)
 
 
 @pytest.mark.parametrize(
@@ -81,6 +65,5 @@ def test_a_transform_is_torchs(name: str, target: str) -> None:
     ],
 )
 def test_what_has_no_form_says_why(function: Function, target: str, reason: str) -> None:
-    exported = torch.export.export(Of(function), (torch.randn(2, 8, 16),))
     with pytest.raises(stepwell.StepwellError, match=reason):
-        stepwell.lower(exported, target)
+        lowered(function, torch.randn(2, 8, 16), target=target)

@@ -8,12 +8,11 @@ from pathlib import Path
 import pytest
 import torch
 from torch import nn
-from torch.export import export
-from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
 import stepwell
 from stepwell.backends.tosa import emulation, run_reference_model, vgf
-from stepwell.translate.pt2e.cortex_m_quantizer import CortexMQuantizer
+
+from .arm_quantized import quantized_by_ours
 
 X = torch.randn(1, 3, 8, 8)
 
@@ -88,13 +87,7 @@ def test_inputs_that_are_not_the_files_are_refused(lowered: "stepwell.Lowered") 
 @pytest.mark.parametrize("name", MODELS)
 def test_the_emulation_has_the_reference_models_bits(name: str) -> None:
     model, inputs = getattr(importlib.import_module(MODELS[name]), name)()
-    prepared = prepare_pt2e(
-        export(model.eval(), inputs).module(check_guards=False), CortexMQuantizer()
-    )
-    for seed in range(2):
-        torch.manual_seed(seed)
-        prepared(*(torch.randn_like(x) for x in inputs))
-    lowered = stepwell.lower(export(convert_pt2e(prepared), inputs), "vgf")
+    lowered = stepwell.lower(quantized_by_ours(model, *inputs), "vgf")
     given = [torch.randn_like(x) for x in inputs]
     emulated = lowered.run(*given)
     modeled = run_reference_model(lowered.to_tosa(), given)
