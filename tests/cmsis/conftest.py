@@ -34,6 +34,50 @@ from stepwell.translate.pt2e.cortex_m_quantizer import CortexMQuantizer
 Inputs = tuple[torch.Tensor, ...]
 
 
+class Net(nn.Module):
+    """Layers by name, or functions that make them; and a forward given as a function."""
+
+    def __init__(self, forward: Callable[..., Any], **layers: Any) -> None:
+        super().__init__()
+        for name, layer in layers.items():
+            made = layer if isinstance(layer, nn.Module | nn.Parameter) else layer()
+            setattr(self, name, made)
+        self.function = forward
+
+    def forward(self, *inputs: torch.Tensor) -> Any:
+        return self.function(self, *inputs)
+
+
+Graph = tuple[tuple[int, ...], Callable[..., torch.Tensor], dict[str, Callable[[], Any]]]
+
+
+def graph(shape: tuple[int, ...], forward: Callable[..., Any], **layers: Any) -> Graph:
+    """A net and the shape of its input."""
+    return shape, forward, layers
+
+
+def net_of(graph: Graph, seed: int) -> tuple[nn.Module, torch.Tensor]:
+    """The net with random layers, and an input."""
+    torch.manual_seed(seed)
+    shape, forward, layers = graph
+    return Net(forward, **layers), torch.randn(shape)
+
+
+def conv(inputs: int = 3, outputs: int = 6, kernel: int = 3, **rest: Any) -> Any:
+    return lambda: nn.Conv2d(inputs, outputs, kernel, **rest)
+
+
+def linear(inputs: int = 12, outputs: int = 10, bias: bool = True) -> Any:
+    return lambda: nn.Linear(inputs, outputs, bias=bias)
+
+
+def parameter(*shape: int) -> Any:
+    return lambda: nn.Parameter(torch.randn(shape) * 0.3)
+
+
+IMAGE, ROWS, TOKENS = (1, 3, 8, 8), (4, 12), (2, 5, 12)
+
+
 class Stock(StockQuantizer):
     """ExecuTorch's quantizer as it is by default: all of them are one."""
 
@@ -65,9 +109,9 @@ def pt2e(
         Pickler(pickled).dump(asked)
         key = sha256(pickled.getbuffer()).digest()
     except RuntimeError:  # A quantizer that holds functions of C++.
-        return _pt2e(module, inputs, quantizer, calibrations)
+        return converted(module, inputs, quantizer, calibrations)
     if key not in _QUANTIZED:
-        made = _pt2e(module, inputs, quantizer, calibrations)
+        made = converted(module, inputs, quantizer, calibrations)
         _QUANTIZED[key] = made, torch.get_rng_state()
         if len(_QUANTIZED) > 100:
             _QUANTIZED.popitem(last=False)
@@ -76,14 +120,17 @@ def pt2e(
     return exported
 
 
-def _pt2e(module: nn.Module, inputs: Inputs, quantizer: Any, calibrations: int) -> ExportedProgram:
+def converted(
+    module: nn.Module, inputs: Inputs, quantizer: Any, calibrations: int, sizes: Any = None
+) -> ExportedProgram:
     logging.disable(logging.WARNING)
-    graph = export(module.eval(), inputs, strict=False).module(check_guards=False)
+    options: Any = {"strict": False, "dynamic_shapes": sizes}
+    graph = export(module.eval(), inputs, **options).module(check_guards=False)
     prepared = prepare_pt2e(graph, quantizer or CortexMQuantizer())
     for _ in range(calibrations):
         prepared(*(like(value) for value in inputs))
     prepared(*inputs)
-    return export(convert_pt2e(prepared), inputs, strict=False)
+    return export(convert_pt2e(prepared), inputs, **options)
 
 
 def like(value: torch.Tensor) -> torch.Tensor:

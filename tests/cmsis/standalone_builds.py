@@ -42,35 +42,6 @@ FLOATS = {
 
 _STARTUP = """
 #include <stdint.h>
-int main(void);
-extern uint32_t stack_top;
-void reset(void);
-static void write0(const char *text)
-{
-    register int call __asm__("r0") = 4;
-    register const char *what __asm__("r1") = text;
-    __asm__ volatile("bkpt 0xAB" : "+r"(call) : "r"(what) : "memory");
-}
-void say(const char *text) { write0(text); }
-void reset(void)
-{
-    extern uint32_t data_from, data_start, data_end, bss_start, bss_end;
-    uint32_t *from = &data_from;
-    for (uint32_t *to = &data_start; to < &data_end; to++, from++) { *to = *from; }
-    for (uint32_t *to = &bss_start; to < &bss_end; to++) { *to = 0; }
-    *(volatile uint32_t *)0xE000ED88u |= 0xFu << 20; /* floating point on */
-    __asm__ volatile("dsb; isb");
-    (void)main();
-    register int call __asm__("r0") = 0x18;
-    register int why __asm__("r1") = 0x20026;
-    __asm__ volatile("bkpt 0xAB" : : "r"(call), "r"(why));
-    for (;;) { }
-}
-__attribute__((section(".vectors"), used))
-static const void *const vectors[2] = {&stack_top, (const void *)reset};
-"""
-_FILES = """
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 extern uint32_t stack_top;
@@ -96,18 +67,6 @@ static const void *const vectors[2] = {&stack_top, (const void *)reset};
 """
 """Runs the program's own `main` on a file, by semihosting."""
 _LINK = """
-MEMORY {{
-  FLASH : ORIGIN = {flash}, LENGTH = {flash_size}
-  RAM : ORIGIN = {ram}, LENGTH = {ram_size}
-}}
-SECTIONS {{
-  .text : {{ KEEP(*(.vectors)) *(.text*) *(.rodata*) . = ALIGN(4); data_from = .; }} > FLASH
-  .data : AT(data_from) {{ data_start = .; *(.data*) . = ALIGN(4); data_end = .; }} > RAM
-  .bss : {{ bss_start = .; *(.bss*) *(COMMON) . = ALIGN(4); bss_end = .; }} > RAM
-  stack_top = ORIGIN(RAM) + LENGTH(RAM);
-}}
-"""
-_LINK_FILES = """
 MEMORY {{
   FLASH : ORIGIN = {flash}, LENGTH = {flash_size}
   RAM : ORIGIN = {ram}, LENGTH = {ram_size}
@@ -204,32 +163,6 @@ def compile_for(cpu: str, arguments: Sequence[str], folder: Path) -> None:
     subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True)
 
 
-def run_on_board(cpu: str, sources: Sources, folder: Path, x: Tensor, wanted: Tensor) -> str:
-    """What the board says: `equal` or `differs`."""
-    sources.save(folder)
-    listed = [", ".join(map(str, in_memory(v).flatten().tolist())) for v in (x, wanted)]
-    (folder / "main.c").write_text(
-        '#include "model.h"\nextern void say(const char *text);\nint main(void);\n'
-        f"static const int8_t given[] = {{{listed[0]}}};\n"
-        f"static const int8_t wanted[] = {{{listed[1]}}};\n"
-        "static int8_t made[sizeof(wanted)];\n"
-        "int main(void)\n{\n    int same = (model_run(given, made) == 0);\n"
-        "    for (uint32_t i = 0; i < sizeof(wanted); i++) {\n"
-        "        same = same && (made[i] == wanted[i]);\n    }\n"
-        '    say(same ? "equal\\n" : "differs\\n");\n    return 0;\n}\n'
-    )
-    (folder / "startup.c").write_text(_STARTUP)
-    (folder / "link.ld").write_text(_LINK.format(**_PLACES[cpu]))
-    compile_for(
-        cpu,
-        ["-nostartfiles", "-T", "link.ld", "main.c", "model.c", "startup.c", "-o", "image", "-lm"],
-        folder,
-    )
-    board = ["qemu-system-arm", "-M", BOARDS[cpu], "-nographic", "-semihosting", "-kernel", "image"]
-    done = subprocess.run(board, cwd=folder, capture_output=True, text=True, timeout=300)
-    return (done.stdout + done.stderr).strip()
-
-
 def run_on_files(
     cpu: str,
     sources: Sources,
@@ -254,8 +187,8 @@ def run_on_files(
         emulator: further flags of qemu.
     """
     sources.save(folder)
-    (folder / "startup.c").write_text(_FILES)
-    (folder / "link.ld").write_text(_LINK_FILES.format(**_PLACES[cpu]))
+    (folder / "startup.c").write_text(_STARTUP)
+    (folder / "link.ld").write_text(_LINK.format(**_PLACES[cpu]))
     (folder / "input").write_bytes(b"".join(in_memory(x).numpy().tobytes() for x in inputs))
     machine = ["-mthumb", f"-mcpu={cpu}", *FLOATS.get(cpu, ()), "-O2", "-ffunction-sections"]
     as_cxx = ["-std=c++20", "-fno-exceptions", "-x", "c++", *STRICT[1:-1]]

@@ -59,20 +59,15 @@ def test_the_longest_softmax_row_that_cannot_overflow_is_511() -> None:
     assert not arithmetic.softmax_row_is_safe(512)
 
 
+CORES = {
+    Isa.SCALAR: "cortex-m0 cortex-m0plus cortex-m3 cortex-m23",
+    Isa.DSP: "cortex-m4 cortex-m7 cortex-m33 cortex-m35p",
+    Isa.MVE: "cortex-m55 cortex-m85",
+}
+
+
 @pytest.mark.parametrize(
-    "cpu, isa",
-    [
-        ("cortex-m0", Isa.SCALAR),
-        ("cortex-m0plus", Isa.SCALAR),
-        ("cortex-m3", Isa.SCALAR),
-        ("cortex-m23", Isa.SCALAR),
-        ("cortex-m4", Isa.DSP),
-        ("cortex-m7", Isa.DSP),
-        ("cortex-m33", Isa.DSP),
-        ("cortex-m35p", Isa.DSP),
-        ("cortex-m55", Isa.MVE),
-        ("cortex-m85", Isa.MVE),
-    ],
+    ("cpu", "isa"), [(cpu, isa) for isa, cpus in CORES.items() for cpu in cpus.split()]
 )
 def test_each_cpu_has_the_instruction_set_cmsis_nn_resolves_it_to(cpu: str, isa: Isa) -> None:
     from executorch.backends.cortex_m.library import cmsis_nn

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
-from torch.export import Dim, export
-from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+from torch.export import Dim
 
 import stepwell
 from stepwell.backends.cortex_m.emit import to_pte
@@ -17,16 +16,14 @@ from stepwell.dialects.cmsis.ops import QuantizedLinear
 from stepwell.ir.diagnostics import InputMismatch, UnsupportedError
 from stepwell.ir.rewriting.rewrite import History
 from stepwell.translate.importer.from_torch import from_exported_program
-from stepwell.translate.pt2e.cortex_m_quantizer import CortexMQuantizer
 from stepwell.translate.rewrites.sizes.pin_symbolic_sizes import PinSymbolicSizes
+
+from .conftest import converted
 
 
 def quantized(module: nn.Module, x: torch.Tensor) -> Any:
     sizes = ({0: Dim("batch", min=1, max=16)},)
-    graph = export(module.eval(), (x,), dynamic_shapes=sizes).module(check_guards=False)
-    prepared = prepare_pt2e(graph, CortexMQuantizer())
-    prepared(x)
-    return export(convert_pt2e(prepared), (x,), dynamic_shapes=sizes)
+    return converted(module, (x,), None, 0, sizes)
 
 
 def mlp() -> nn.Module:
@@ -82,11 +79,11 @@ def test_a_pinned_batch_is_written_and_no_other_is_taken(
 
 
 def test_operators_that_resize_are_written_with_the_bound_planned(lower: Any) -> None:
-    class Net(nn.Module):
+    class Flipped(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return x.flip([-1])
 
-    exported = quantized(Net(), torch.randn(4, 6))
+    exported = quantized(Flipped(), torch.randn(4, 6))
     result = lower(exported)
     data = to_pte(result.program)
     assert result.ops["cmsis.quantize_per_tensor"] == 1

@@ -20,16 +20,7 @@ from stepwell.backends.cortex_m.emit import emit, to_pte
 from stepwell.backends.cortex_m.read import read_pte
 from stepwell.backends.executorch.container import KernelCall
 
-
-class Net(nn.Module):
-    def __init__(self, forward: Any, **layers: nn.Module) -> None:
-        super().__init__()
-        for name, layer in layers.items():
-            setattr(self, name, layer)
-        self.function = forward
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.function(self, x)
+from .conftest import Net
 
 
 def pad_as_the_kernel_does(method: Any, call: KernelCall, memory: torch.Tensor) -> torch.Tensor:

@@ -28,126 +28,75 @@ def activation(case: Case) -> tuple[int, int]:
     return case["act_min"], case["act_max"]
 
 
-def fully_connected(case: Case, get: Callable[[str], Any]) -> torch.Tensor:
-    per_channel = get("multiplier") is not None
-    return kernels.fully_connected_s8(
-        get("x"),
-        get("w"),
-        get("b"),
-        input_offset=case["input_offset"],
-        output_offset=case["output_offset"],
-        multiplier=get("multiplier").long() if per_channel else case["multiplier"],
-        shift=get("shift").long() if per_channel else case["shift"],
-        activation=activation(case),
-    )
-
-
-def convolution(case: Case, get: Callable[[str], Any]) -> torch.Tensor:
-    kernel = kernels.conv_s8 if case["op"] == "convolve_s8" else kernels.depthwise_conv_s8
-    return kernel(
-        get("x"),
-        get("w"),
-        get("b"),
-        stride=case["stride"],
-        padding=case["padding"],
-        dilation=case["dilation"],
-        input_offset=case["input_offset"],
-        output_offset=case["output_offset"],
-        multiplier=get("multiplier"),
-        shift=get("shift"),
-        activation=activation(case),
-    )
-
-
-def add(case: Case, get: Callable[[str], Any]) -> torch.Tensor:
-    return kernels.elementwise_add_s8(
-        get("a"),
-        get("b"),
-        a_offset=case["input_1_offset"],
-        a_multiplier=case["input_1_mult"],
-        a_shift=case["input_1_shift"],
-        b_offset=case["input_2_offset"],
-        b_multiplier=case["input_2_mult"],
-        b_shift=case["input_2_shift"],
-        output_offset=case["out_offset"],
-        output_multiplier=case["out_mult"],
-        output_shift=case["out_shift"],
-        activation=activation(case),
-        left_shift=case["left_shift"],
-    )
-
-
-def mul(case: Case, get: Callable[[str], Any]) -> torch.Tensor:
-    return kernels.elementwise_mul_s8(
-        get("a"),
-        get("b"),
-        a_offset=case["input_1_offset"],
-        b_offset=case["input_2_offset"],
-        output_offset=case["out_offset"],
-        output_multiplier=case["out_mult"],
-        output_shift=case["out_shift"],
-        activation=activation(case),
-    )
-
-
-def softmax(case: Case, get: Callable[[str], Any]) -> torch.Tensor:
-    return kernels.softmax_s8(
-        get("x"), multiplier=case["mult"], shift=case["shift"], diff_min=case["diff_min"]
-    )
-
-
-def pool(case: Case, get: Callable[[str], Any]) -> torch.Tensor:
-    kernel = kernels.avgpool_s8 if case["op"] == "avgpool_s8" else kernels.max_pool_s8
-    return kernel(
-        get("x"),
-        kernel=case["kernel"],
-        stride=case["stride"],
-        padding=case["padding"],
-        output_size=get("out").shape[1:3],
-        activation=activation(case),
-    )
-
-
-def batch_matmul(case: Case, get: Callable[[str], Any]) -> torch.Tensor:
-    return kernels.batch_matmul_s8(
-        get("lhs"),
-        get("rhs_t"),
-        lhs_offset=case["lhs_offset"],
-        rhs_offset=case["rhs_offset"],
-        output_offset=case["out_offset"],
-        multiplier=case["mult"],
-        shift=case["shift"],
-        activation=activation(case),
-    )
-
-
-RUN = {
-    "fully_connected_s8": fully_connected,
-    "fully_connected_per_channel_s8": fully_connected,
-    "convolve_s8": convolution,
-    "depthwise_conv_s8": convolution,
-    "elementwise_add_s8": add,
-    "elementwise_mul_s8": mul,
-    "softmax_s8": softmax,
-    "avgpool_s8": pool,
-    "max_pool_s8": pool,
-    "batch_matmul_s8": batch_matmul,
+OFFSETS = {"input_offset": "input_offset", "output_offset": "output_offset"}
+WINDOW = {name: name for name in ("stride", "padding", "dilation")}
+PAIR = {
+    "a_offset": "input_1_offset",
+    "b_offset": "input_2_offset",
+    "output_offset": "out_offset",
+    "output_multiplier": "out_mult",
+    "output_shift": "out_shift",
 }
+SCALES = {
+    f"{side}_{field}": f"input_{number}_{short}"
+    for side, number in (("a", 1), ("b", 2))
+    for field, short in (("multiplier", "mult"), ("shift", "shift"))
+}
+FACTOR = {"multiplier": "mult", "shift": "shift"}
+PRODUCT = {"lhs_offset": "lhs_offset", "rhs_offset": "rhs_offset", "output_offset": "out_offset"}
+POOL = {"kernel": "kernel", "stride": "stride", "padding": "padding"}
+
+RUN: dict[str, tuple[Callable[..., torch.Tensor], str, dict[str, str]]] = {
+    "fully_connected_s8": (
+        kernels.fully_connected_s8,
+        "x w b",
+        {**OFFSETS, "multiplier": "multiplier", "shift": "shift"},
+    ),
+    "fully_connected_per_channel_s8": (kernels.fully_connected_s8, "x w b", OFFSETS),
+    "convolve_s8": (kernels.conv_s8, "x w b", {**WINDOW, **OFFSETS}),
+    "depthwise_conv_s8": (kernels.depthwise_conv_s8, "x w b", {**WINDOW, **OFFSETS}),
+    "elementwise_add_s8": (
+        kernels.elementwise_add_s8,
+        "a b",
+        {**PAIR, **SCALES, "left_shift": "left_shift"},
+    ),
+    "elementwise_mul_s8": (kernels.elementwise_mul_s8, "a b", PAIR),
+    "softmax_s8": (kernels.softmax_s8, "x", {**FACTOR, "diff_min": "diff_min"}),
+    "avgpool_s8": (kernels.avgpool_s8, "x", POOL),
+    "max_pool_s8": (kernels.max_pool_s8, "x", POOL),
+    "batch_matmul_s8": (kernels.batch_matmul_s8, "lhs rhs_t", {**PRODUCT, **FACTOR}),
+}
+"""An operator's kernel, its operands, and its arguments by their names in the cases."""
+
+
+def run(case: Case, own: dict[str, torch.Tensor]) -> torch.Tensor:
+    """What the kernel makes of the tensors of a case."""
+    kernel, operands, numbers = RUN[case["op"]]
+    fields: dict[str, Any] = {name: case[key] for name, key in numbers.items()}
+    fields |= {name: own[name].long() for name in ("multiplier", "shift") if name in own}
+    if "act_min" in case:
+        fields["activation"] = activation(case)
+    if "pool" in case["op"]:
+        fields["output_size"] = own["out"].shape[1:3]
+    return kernel(*map(own.get, operands.split()), **fields)
+
+
+def tensors(case: Case) -> dict[str, torch.Tensor]:
+    """A case's tensors by name."""
+    number = f"{case['case']}."
+    arrays = golden()[1].items()
+    return {k.removeprefix(number): v for k, v in arrays if k.startswith(number)}
 
 
 @pytest.mark.parametrize("operator", RUN)
 def test_the_kernel_gives_what_cmsis_nn_gave_in_every_case(operator: str) -> None:
-    cases, arrays = golden()
-    mine = [case for case in cases if case["op"] == operator]
+    mine = [case for case in golden()[0] if case["op"] == operator]
     assert len(mine) == 40
     for case in mine:
-
-        def get(name: str, number: int = case["case"]) -> torch.Tensor | None:
-            return arrays.get(f"{number}.{name}")
-
-        result, expected = RUN[operator](case, get), get("out")
+        own = tensors(case)
+        result = run(case, own)
         assert result.dtype == torch.int8
-        assert torch.equal(result, expected), f"case {case}"
+        assert torch.equal(result, own["out"]), f"case {case}"
 
 
 def test_the_golden_file_holds_ten_kernels_and_no_other() -> None:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import subprocess
-import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -15,18 +12,9 @@ import torch
 from stepwell.backends.cortex_m.c.writer import Shared, Sources, literal, sections
 from stepwell.backends.executorch.container import Container
 
+from . import standalone_builds as builds
+from .test_kernels_golden import RUN, activation, golden, tensors
 
-def _beside(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-builds, cases_of = _beside("standalone_builds"), _beside("test_kernels_golden")
-RUN, activation, golden = cases_of.RUN, cases_of.activation, cases_of.golden
 OPERATORS = [name for name in RUN if name != "fully_connected_per_channel_s8"]
 """One multiplier a tensor is what the library's linear layer takes."""
 _MAIN = """
@@ -126,7 +114,7 @@ def is_taken(case: dict[str, Any]) -> bool:
 def case_in_c(case: dict[str, Any]) -> tuple[list[str], str]:
     """The arrays of a case, and its call."""
     number, operator = case["case"], case["op"]
-    own = {k.split(".")[1]: v for k, v in golden()[1].items() if k.startswith(f"{number}.")}
+    own = tensors(case)
     shapes = {name: list(value.shape) for name, value in own.items()}
     arrays, named = [], {}
     for name, value in own.items():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -18,100 +17,49 @@ from stepwell.backends.executorch.container import Constant, KernelCall, TensorV
 from stepwell.backends.executorch.reading.read import read_container
 from stepwell.ir.diagnostics import UnsupportedError
 
-
-class Net(nn.Module):
-    def __init__(self, forward: Callable[..., torch.Tensor], **layers: nn.Module) -> None:
-        super().__init__()
-        for name, layer in layers.items():
-            setattr(self, name, layer)
-        self.function = forward
-
-    def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
-        return self.function(self, *inputs)
+from .conftest import ROWS, conv, graph, linear, net_of, pt2e
 
 
 def heads(x: torch.Tensor) -> torch.Tensor:
     return x.view(1, 8, 2, 6).transpose(1, 2)
 
 
-def linear(inputs: int = 12, outputs: int = 10) -> Callable[[], nn.Module]:
-    return lambda: nn.Linear(inputs, outputs)
+IMAGE = (1, 3, 6, 6)
 
-
-def conv(
-    inputs: int = 3, outputs: int = 6, kernel: int = 3, **rest: Any
-) -> Callable[[], nn.Module]:
-    return lambda: nn.Conv2d(inputs, outputs, kernel, **rest)
-
-
-IMAGE, ROWS = (1, 3, 6, 6), (4, 12)
-
-GRAPHS: dict[str, tuple[Callable[..., torch.Tensor], dict[str, Any], tuple[int, ...]]] = {
-    "transposed convolution, odd padding": (
-        lambda s, x: F.relu(s.c(x)),
-        {"c": lambda: nn.ConvTranspose2d(3, 6, 4, 2, 1)},
-        IMAGE,
-    ),
-    "transposed convolution": (
-        lambda s, x: F.relu(s.c(x)),
-        {"c": lambda: nn.ConvTranspose2d(3, 6, 3, 2)},
-        IMAGE,
-    ),
-    "depthwise of a batch": (lambda s, x: s.c(x), {"c": conv(6, 6, groups=6)}, (2, 6, 6, 6)),
-    "depthwise with a multiplier": (
-        lambda s, x: s.c(x),
-        {"c": conv(6, 12, groups=6)},
-        (1, 6, 6, 6),
-    ),
-    "mean of images": (lambda s, x: s.c(x).mean((2, 3)), {"c": conv()}, (2, 3, 6, 6)),
-    "mean over tokens": (lambda s, x: s.c(x).mean(1), {"c": linear()}, (2, 5, 12)),
-    "quotient": (
-        lambda s, x: s.c(x) / (s.d(x).abs() + 1.0),
-        {"c": linear(), "d": linear()},
-        ROWS,
-    ),
-    "minimum and maximum": (
-        lambda s, x: torch.minimum(s.c(x), torch.maximum(s.d(x), x[:, :10])),
-        {"c": linear(), "d": linear()},
-        ROWS,
-    ),
-    "difference with a relu": (
-        lambda s, x: F.relu(s.c(x) - s.d(x)),
-        {"c": linear(), "d": linear()},
-        ROWS,
-    ),
-    "pad": (lambda s, x: F.pad(s.c(x), (1, 0, 2, 1)), {"c": conv()}, IMAGE),
-    "slice of channels": (
-        lambda s, x: s.d(s.c(x)[:, 2:5]),
-        {"c": conv(), "d": conv(3, 4, 1)},
-        IMAGE,
-    ),
-    "activations": (
-        lambda s, x: F.hardswish(s.c(x)) + F.gelu(s.d(x)) * F.leaky_relu(s.c(x)),
-        {"c": linear(), "d": linear()},
-        ROWS,
-    ),
-    "softmax over channels": (lambda s, x: F.softmax(s.c(x), 1), {"c": conv()}, IMAGE),
-    "maximum pool": (lambda s, x: F.max_pool2d(F.relu(s.c(x)), 2), {"c": conv()}, IMAGE),
-    "one row": (lambda s, x: F.relu(s.c(x)), {"c": linear()}, (12,)),
-    "attention": (
+CONV, LINEAR = conv(), linear()
+GRAPHS = {
+    "transposed convolution, odd padding": graph(IMAGE, lambda s, x: F.relu(s.c(x)),
+        c=lambda: nn.ConvTranspose2d(3, 6, 4, 2, 1)),
+    "transposed convolution": graph(IMAGE, lambda s, x: F.relu(s.c(x)),
+        c=lambda: nn.ConvTranspose2d(3, 6, 3, 2)),
+    "depthwise of a batch": graph((2, 6, 6, 6), lambda s, x: s.c(x), c=conv(6, 6, groups=6)),
+    "depthwise with a multiplier": graph((1, 6, 6, 6), lambda s, x: s.c(x),
+        c=conv(6, 12, groups=6)),
+    "mean of images": graph((2, 3, 6, 6), lambda s, x: s.c(x).mean((2, 3)), c=CONV),
+    "mean over tokens": graph((2, 5, 12), lambda s, x: s.c(x).mean(1), c=LINEAR),
+    "quotient": graph(ROWS, lambda s, x: s.c(x) / (s.d(x).abs() + 1.0), c=LINEAR, d=LINEAR),
+    "minimum and maximum": graph(ROWS,
+        lambda s, x: torch.minimum(s.c(x), torch.maximum(s.d(x), x[:, :10])), c=LINEAR, d=LINEAR),
+    "difference with a relu": graph(ROWS, lambda s, x: F.relu(s.c(x) - s.d(x)), c=LINEAR, d=LINEAR),
+    "pad": graph(IMAGE, lambda s, x: F.pad(s.c(x), (1, 0, 2, 1)), c=CONV),
+    "slice of channels": graph(IMAGE, lambda s, x: s.d(s.c(x)[:, 2:5]), c=CONV, d=conv(3, 4, 1)),
+    "activations": graph(ROWS,
+        lambda s, x: F.hardswish(s.c(x)) + F.gelu(s.d(x)) * F.leaky_relu(s.c(x)), c=LINEAR,
+        d=LINEAR),
+    "softmax over channels": graph(IMAGE, lambda s, x: F.softmax(s.c(x), 1), c=CONV),
+    "maximum pool": graph(IMAGE, lambda s, x: F.max_pool2d(F.relu(s.c(x)), 2), c=CONV),
+    "one row": graph((12,), lambda s, x: F.relu(s.c(x)), c=LINEAR),
+    "attention": graph((1, 8, 12),
         lambda s, x: F.scaled_dot_product_attention(heads(s.q(x)), heads(s.k(x)), heads(s.v(x))),
-        {"q": linear(12, 12), "k": linear(12, 12), "v": linear(12, 12)},
-        (1, 8, 12),
-    ),
-    "residual block": (
-        lambda s, x: F.relu(s.c(y := F.relu(s.d(x))) + y),
-        {"d": conv(padding=1), "c": conv(6, 6, padding=1)},
-        IMAGE,
-    ),
-    "layer norm": (lambda s, x: s.n(s.c(x)), {"c": linear(), "n": lambda: nn.LayerNorm(10)}, ROWS),
-}
+        q=linear(12, 12), k=linear(12, 12), v=linear(12, 12)),
+    "residual block": graph(IMAGE, lambda s, x: F.relu(s.c(y := F.relu(s.d(x))) + y),
+        d=conv(padding=1), c=conv(6, 6, padding=1)),
+    "layer norm": graph(ROWS, lambda s, x: s.n(s.c(x)), c=LINEAR, n=lambda: nn.LayerNorm(10)),
+}  # fmt: skip
 
 
 def build(name: str) -> tuple[nn.Module, torch.Tensor]:
-    torch.manual_seed(3)
-    forward, layers, shape = GRAPHS[name]
-    return Net(forward, **{k: make() for k, make in layers.items()}), torch.randn(shape)
+    return net_of(GRAPHS[name], 3)
 
 
 @pytest.mark.parametrize("name", GRAPHS)
@@ -126,6 +74,7 @@ def test_every_kind_of_graph_lowers_whole_and_comes_back_from_bytes(name: str, l
     for inputs in (x, torch.randn_like(x)):
         assert torch.equal(back.run(inputs)[0], result.program.run(inputs)[0])
     assert_executorch_accepts(data)
+    assert_every_constant_is_used(data)
 
 
 def assert_executorch_accepts(data: bytes) -> None:
@@ -172,7 +121,7 @@ def test_the_declarations_shipped_are_the_registered_ones() -> None:
 def test_a_program_says_what_it_is_for_and_is_read_back_so() -> None:
     module, x = build("residual block")
     for cpu in ("cortex-m0plus", "cortex-m55+dsp", "cortex-m85"):
-        lowered = stepwell.lower(quantize(module, x), cpu)
+        lowered = stepwell.lower(pt2e(module, (x,), calibrations=0), cpu)
         data = lowered.to_pte()
         method = read_container(data).method(TARGET_METHOD)
         assert method is not None and method.values[method.outputs[0]] == cpu
@@ -180,21 +129,8 @@ def test_a_program_says_what_it_is_for_and_is_read_back_so() -> None:
         assert f'cmsis.target = "{cpu}"' in str(read_pte(data).module)
 
 
-def quantize(module: nn.Module, x: torch.Tensor) -> Any:
-    from torch.export import export
-    from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
-
-    from stepwell.translate.pt2e.cortex_m_quantizer import CortexMQuantizer
-
-    prepared = prepare_pt2e(export(module, (x,)).module(check_guards=False), CortexMQuantizer())
-    prepared(x)
-    return export(convert_pt2e(prepared), (x,))
-
-
-@pytest.mark.parametrize("name", GRAPHS)
-def test_no_constant_in_the_bytes_is_unused(name: str, lower_for: Any) -> None:
-    module, x = build(name)
-    container = emit(lower_for("cortex-m55").module(module, x).program)
+def assert_every_constant_is_used(data: bytes) -> None:
+    container = read_container(data)
     method = container.methods[0]
     touched = {i for step in method.instructions for i in step.args if isinstance(step, KernelCall)}
     used = {

@@ -1,12 +1,9 @@
 """C without a runtime: strict C99 under sanitizers computes the interpreter's bits."""
 
 import importlib
-import importlib.util
 import os
 import re
-import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -21,19 +18,10 @@ from stepwell.backends.cortex_m.channels_last import as_they_lie
 from stepwell.backends.executorch.reading.read import read_container
 from stepwell.dialects.cmsis.ops import CmsisOp
 
+from . import standalone_builds as builds
+from .test_stock_programs import stock_pte
+from .test_streams import Skip
 
-def _beside(name: str) -> ModuleType:
-    path = Path(__file__).with_name(f"{name}.py")
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-builds = _beside("standalone_builds")
-stock_programs = _beside("test_stock_programs")
 needs_gcc = pytest.mark.skipif(not builds.HAS_GCC, reason="gcc is not installed")
 needs_boards = pytest.mark.skipif(
     not builds.HAS_BOARDS, reason="gcc-arm-none-eabi and qemu-system-arm are not installed"
@@ -56,22 +44,6 @@ class Images(nn.Module):
         z = torch.cat([self.grouped(x) - x, x], 1)
         y = nn.functional.max_pool2d(torch.maximum(y, z), 2)
         return nn.functional.avg_pool2d(self.up(y), 3, 2, 1)
-
-
-class WayUp(nn.Module):
-    """A transposed convolution and a skip beside it, which a layer reads together."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.down = nn.Conv2d(3, 4, 3, padding=1)
-        self.bottom = nn.Conv2d(4, 6, 3, padding=1)
-        self.up = nn.ConvTranspose2d(6, 4, 2, 2)
-        self.merge = nn.Conv2d(8, 2, 3, padding=1)
-
-    def forward(self, x: Tensor) -> Tensor:
-        skip = torch.relu(self.down(x))
-        y = torch.relu(self.bottom(nn.functional.max_pool2d(skip, 2)))
-        return self.merge(torch.cat([self.up(y), skip], 1))
 
 
 class Rows(nn.Module):
@@ -117,7 +89,7 @@ def channels_last(value: Any) -> Any:
     [
         (Images(), (1, 3, 13, 12), {}),
         (Images(), (1, 3, 13, 12), {"io": "int8", "optimize": "memory"}),
-        (WayUp(), (1, 3, 24, 16), {"io": "int8", "arena": 3_500}),
+        (Skip(outputs=2), (1, 3, 24, 16), {"io": "int8", "arena": 3_500}),
         (Rows(), (2, 5, 8), {"io": "int8"}),
         (Padded(), (2, 3, 4), {}),
         (Steps(), (1, 4, 6), {"io": "int8"}),
@@ -263,7 +235,7 @@ def test_a_stock_program_read_back_computes_what_its_kernels_make_of_memory(
 ) -> None:
     x = channels_last(torch.randn(1, 3, 8, 8))
     exported = quantized(channels_last(model()), (x,), StockQuantizer())
-    data = stock_programs.stock_pte(exported, "cortex-m4")
+    data = stock_pte(exported, "cortex-m4")
     container = as_they_lie(read_container(bytearray(data)))
     sources = write_files(container, container.methods, "model", CMSIS_NN, CMSIS_NN_HANDLERS)
     made = builds.run_on_host(sources, tmp_path, [x], cmsis_nn)
@@ -389,5 +361,5 @@ def test_mlperf_tiny_runs_on_emulated_boards(
     sources = lowered.to_c("model", runtime=None)
     (wanted,) = lowered.program.run(x)
     assert builds.equals(wanted, builds.run_on_host(sources, tmp_path, [x]))
-    assert builds.run_on_board(cpu, sources, tmp_path, x, wanted) == "equal"
+    assert builds.equals(wanted, builds.run_on_files(cpu, sources, tmp_path, [x]))
     assert builds.sizes_on(cpu, sources, tmp_path)["ram"] <= sources.arena + 16
