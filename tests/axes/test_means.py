@@ -83,7 +83,9 @@ def test_every_primitive_is_a_function_here() -> None:
     assert FUNCTIONS.keys() | FOLDS.keys() | {"some", "cast"} == PRIMITIVES.keys()
 
 
-ELEMENTWISE = [s for s in elementwise_samples(set()) if is_tried(s) and "f32[" in s]
+ELEMENTWISE = [
+    s for s in elementwise_samples(set()) if is_tried(s) and "xf32>" in str(last_op(s)[0])
+]
 
 
 @pytest.mark.parametrize("sample", ELEMENTWISE, ids=lambda s: s[5:40])
