@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from xdsl.ir import Block, Operation, Region
+from xdsl.ir import Block, Operation, Region, SSAValue
 
 from stepwell.ir.compat.xdsl.xdsl_private import ops_below
 
@@ -41,6 +41,18 @@ def makers_and_readers(op: Operation) -> Iterator[object]:
     """Yield the producers of an op's operands and the users of its results."""
     yield from (value.owner for value in op.operands)
     yield from (use.operation for result in op.results for use in result.uses)
+
+
+def producers(values: Iterable[SSAValue]) -> dict[Operation, None]:
+    """List the ops from which values are computed: their owners, and those of all operands."""
+    found: dict[Operation, None] = {}
+    waiting = [value.owner for value in values]
+    while waiting:
+        owner = waiting.pop()
+        if isinstance(owner, Operation) and owner not in found:
+            found[owner] = None
+            waiting += [value.owner for value in owner.operands]
+    return found
 
 
 def walk_blocks(region: Region) -> Iterable[Block]:

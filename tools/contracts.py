@@ -20,10 +20,10 @@ from pathlib import Path
 
 import torch
 
+from stepwell.validation.compare import describe_bound
 from stepwell.validation.contracts.driver import Tally, documented, tally
 from stepwell.validation.contracts.magnitudes import Sized, sized, subjects
 from stepwell.validation.contracts.trial import Outcome
-from stepwell.validation.step_observer import describe_bound
 
 COLUMNS: tuple[Outcome, ...] = ("applied", "refused", "not matched", "dropped", "wrong")
 

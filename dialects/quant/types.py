@@ -284,6 +284,12 @@ def storage_dtype(parameters: Quantization) -> torch.dtype:
     return torch_dtype(parameters.storage)
 
 
+def stored_dtype(type_: Attribute) -> torch.dtype:
+    """Return the torch dtype of a tensor type's elements; of stored integers if quantized."""
+    parameters = quantization(type_)
+    return torch_dtype(element(type_)) if parameters is None else storage_dtype(parameters)
+
+
 def storage_element(parameters: Quantization) -> Attribute:
     """Return the element type of the stored tensor in the IR."""
     return element_type(storage_dtype(parameters))

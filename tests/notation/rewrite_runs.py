@@ -24,9 +24,10 @@ from stepwell.ir.syntax.text import to_text
 from stepwell.ir.types import dims, element
 from stepwell.ir.verification import find_problems
 from stepwell.ir.weights import WeightStore
+from stepwell.validation.compare import tolerated
 from stepwell.validation.recording import NotRecorded, record
 from stepwell.validation.samples import Sample
-from stepwell.validation.step_observer import Watcher, tolerated
+from stepwell.validation.step_observer import Watcher
 
 
 def random_tensor(type_: Any, name: str = "", size: int = 5) -> torch.Tensor:

@@ -20,17 +20,15 @@ from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.options import OptionValue
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.failures import StepFailure, leave_alone
-from stepwell.ir.rewriting.rewrite import (
-    Step,
-    step_name,
-)
+from stepwell.ir.rewriting.rewrite import Step, step_name
 from stepwell.pipelines.pass_pipeline.pipeline_text import prepared
 from stepwell.program import from_exported_program
 from stepwell.targets.table import find_target
 from stepwell.targets.target import PipelineLike, Target
+from stepwell.translate.mxfp.accuracy import mx_accuracy
 from stepwell.validation.checked import Checked
 from stepwell.validation.engine import check_artifact, compare_with_engine
-from stepwell.validation.mx import accuracy_of_payloads
+from stepwell.validation.recording import Recording
 from stepwell.validation.reducer.reproducer import explained
 from stepwell.validation.reference import check_reference
 from stepwell.validation.result import CheckResult
@@ -42,7 +40,6 @@ if TYPE_CHECKING:
 Progress = Callable[[str, int, int], None]
 """Called with (the current item, its number, the total)."""
 
-"""Values that were carried from pass to pass may have another memory layout than those of a run."""
 MEMORY = 1 << 30
 """Bytes of intermediate values that a check keeps in order to compare single applications."""
 
@@ -150,7 +147,7 @@ def check_steps(
         tuple(run.findings),
         tuple(run.skipped),
         time.perf_counter() - started,
-        accuracy=accuracy_of_payloads(source, target, run.recordings),
+        accuracy=_accuracy_of_payloads(source, target, run.recordings),
         deviations=tuple(run.history.deviations),
         tried=run.tried,
     )
@@ -214,3 +211,18 @@ def check_file(target: Target, artifact: bytes, program: Program, *, seed: int =
 
 def _silent(what: str, number: int, of: int) -> None:
     """Report nothing."""
+
+
+def _accuracy_of_payloads(
+    source: Program, target: Target, recordings: Mapping[str, Sequence[Recording]]
+) -> str:
+    """The error of each layer in each MX payload, on the first plain sample; "" without MX."""
+    extensions = target.name.split("+")
+    if "mxfp" not in extensions and "mx_common" not in extensions:
+        return ""
+    (runs, *others) = recordings.values()
+    samples = [run.sample.inputs for run in runs if run.sample.plain][:1]
+    if others or not samples or source.level != "aten":
+        return ""
+    measured = mx_accuracy(source, samples)
+    return str(measured) if measured.layers else ""

@@ -8,8 +8,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from xdsl.ir import Block, Operation, SSAValue
+
 from stepwell.ir.calls.calling import bind_inputs
-from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.diagnostics import StepwellError, describe_op, node_name, op_name
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import (
     Bound,
@@ -23,20 +25,20 @@ from stepwell.ir.rewriting.rewrite import (
     bound_of,
     step_name,
 )
-from stepwell.validation.compare import deviation, differs
+from stepwell.validation.compare import (
+    Difference,
+    describe_bound,
+    deviation,
+    differs,
+    tolerated,
+    total_bound,
+)
 from stepwell.validation.histories import make_histories
-from stepwell.validation.locate import locate
 from stepwell.validation.recording import NotRecorded, Recording, record, recorded_bytes
 from stepwell.validation.result import Finding, StepVerdict
 from stepwell.validation.rounding import rounds_floats, sensitivity
 from stepwell.validation.samples import Sample, make_samples
-from stepwell.validation.step_observer import (
-    Margin,
-    Watcher,
-    describe_bound,
-    tolerated,
-    total_bound,
-)
+from stepwell.validation.step_observer import Margin, Watcher
 
 Crossing = tuple[Sequence[Converted], Sequence[Converted]]
 """How a pass converts each input and each output of a method, if it does."""
@@ -119,9 +121,9 @@ class Checked:
 
     def step(self, step: Step) -> None:
         """Apply one pass and compare."""
-        name = step_name(step)
+        name, of_rewrites = step_name(step), isinstance(step, Rewrite | GreedyRewrites)
         every = [run for runs in self.recordings.values() for run in runs]
-        if not isinstance(step, Rewrite | GreedyRewrites) and any(run.followed_to for run in every):
+        if not of_rewrites and any(run.followed_to for run in every):
             # A pass is compared with a real run, not with values that followed the rewrites.
             self._run_followed()
         watcher = Watcher(self.program, self.history, self.recordings, name, engines=self.engines)
@@ -134,22 +136,17 @@ class Checked:
         applied = apply_step(step, self.program, self.history)
         self.history.watch = None
         started = time.perf_counter()
-        bounds = [
-            *watcher.bounds,
-            *([] if isinstance(step, Rewrite | GreedyRewrites) else [bound_of(step)]),
-        ]
-        bound = total_bound(bounds)
-        floats = tolerated(bounds)
         if not applied:
-            self.verdicts.append(
-                StepVerdict(name, 0, describe_bound(bound_of(step)), 0, 0, 0.0, 0.0, True)
-            )
+            said = describe_bound(bound_of(step))
+            self.verdicts.append(StepVerdict(name, 0, said, 0, 0, 0.0, 0.0, True))
             return
+        bounds = [*watcher.bounds, *([] if of_rewrites else [bound_of(step)])]
+        bound, floats = total_bound(bounds), tolerated(bounds)
         is_jumpy = not bound.exact and rounds_floats(self.program)
         is_covered = watcher.compared > 0 and not watcher.not_compared
         follow = (bound.is_local and watcher.trusted) or (is_jumpy and is_covered)
         wanted, not_followed = self._wanted(follow, crossings)
-        is_whole = isinstance(step, Rewrite | GreedyRewrites) and not watcher.not_compared
+        is_whole = of_rewrites and not watcher.not_compared
         after, failures = self._again(name, crossings, is_whole)
         findings = list(watcher.findings) + failures
         largest = watcher.largest
@@ -166,21 +163,12 @@ class Checked:
                     largest = max(largest, deviation(old, new))
                     difference = differs(old, new, floats, against="tensor")
                     if difference is not None and not watcher.findings:
-                        findings.append(locate(name, what, difference, before, now, bound))
+                        findings.append(_located(name, what, difference, before, now, bound))
         self.margins += watcher.margins or []
-        self.verdicts.append(
-            StepVerdict(
-                name,
-                applied,
-                describe_bound(bound),
-                compared,
-                watcher.compared,
-                largest,
-                time.perf_counter() - started,
-                not findings,
-                _note(watcher.not_compared, not_followed, watcher.underived),
-            )
-        )
+        said, seconds = describe_bound(bound), time.perf_counter() - started
+        counts, note = (compared, watcher.compared), _note(watcher, not_followed)
+        ok = not findings
+        self.verdicts.append(StepVerdict(name, applied, said, *counts, largest, seconds, ok, note))
         self.findings += findings
         self.recordings = {method: list(runs.values()) for method, runs in after.items()}
 
@@ -200,11 +188,8 @@ class Checked:
         for method, befores in self.recordings.items():
             for before in befores:
                 try:
-                    seen = (
-                        before.followed(self.program.method(method))
-                        if follow
-                        else before.observed()
-                    )
+                    func = self.program.method(method)
+                    seen = before.followed(func) if follow else before.observed()
                 except NotRecorded:
                     unknown += 1
                     continue
@@ -242,9 +227,7 @@ class Checked:
                 except StepwellError as error:
                     problem = error.problems[0]
                     fact = f"fails, although it ran before the pass: {problem.fact}"
-                    failures.append(
-                        Finding(step, None, None, None, problem.where, sample.label, fact)
-                    )
+                    failures.append(Finding(step, sample.label, fact, where=problem.where))
                     continue
                 if kept:
                     left = self._within(recording, left)
@@ -258,11 +241,10 @@ class Checked:
         started, before = time.perf_counter(), len(self.findings)
         largest, compared = self._run_followed()
         if compared:
-            bound = describe_bound(FOLLOWED)
-            seconds, ok = time.perf_counter() - started, len(self.findings) == before
-            self.verdicts.append(
-                StepVerdict("all steps", 1, bound, compared, 0, largest, seconds, ok)
-            )
+            said, ok = describe_bound(FOLLOWED), len(self.findings) == before
+            seconds = time.perf_counter() - started
+            verdict = StepVerdict("all steps", 1, said, compared, 0, largest, seconds, ok)
+            self.verdicts.append(verdict)
 
     def _run_followed(self) -> tuple[float, int]:
         """Run the samples again, including the followed ones; return the largest deviation and
@@ -286,7 +268,9 @@ class Checked:
                     largest = max(largest, deviation(old, new))
                     difference = differs(old, new, bound, against="tensor")
                     if difference is not None and not self.findings:
-                        self.findings.append(locate("all steps", what, difference, run, now, bound))
+                        self.findings.append(
+                            _located("all steps", what, difference, run, now, bound)
+                        )
         self.recordings = {method: list(runs.values()) for method, runs in after.items()}
         return largest, compared
 
@@ -304,9 +288,7 @@ class Checked:
             self.program.verify()
         except StepwellError as error:
             for problem in error.problems:
-                self.findings.append(
-                    Finding("verify", None, None, None, problem.where, "", problem.fact)
-                )
+                self.findings.append(Finding("verify", "", problem.fact, where=problem.where))
 
     def add(
         self,
@@ -328,7 +310,8 @@ def _converted(sample: Sample, how: Sequence[Converted]) -> Sample:
     return replace(sample, inputs=tuple(v if f is None else f(v) for v, f in pairs))
 
 
-def _note(not_compared: int, not_followed: int, underived: Sequence[str]) -> str:
+def _note(watcher: Watcher, not_followed: int) -> str:
+    not_compared, underived = watcher.not_compared, watcher.underived
     notes = [f"{not_compared} applications compared at the outputs only"] if not_compared else []
     if not_followed:
         notes.append(
@@ -338,3 +321,37 @@ def _note(not_compared: int, not_followed: int, underived: Sequence[str]) -> str
         why = ", ".join(sorted(set(underived))[:3])
         notes.append(f"{len(underived)} values within 2e-05, not a derived bound: {why}")
     return "; ".join(notes)
+
+
+def _located(
+    step: str, what: str, difference: Difference, before: Recording, after: Recording, bound: Bound
+) -> Finding:
+    """Return the first node of the model whose value differs, for a pass that was not observed."""
+    label, said = before.sample.label, describe_bound(bound)
+    old: dict[tuple[str, str], tuple[Any, Any]] = {}
+    for value, held in before.values.items():
+        if (node := _node(value)) is not None:
+            old[node, str(value.type)] = (held, value.owner)
+    new: dict[tuple[str, str], tuple[SSAValue, Any]] = {}
+    for value, held in after.values.items():
+        if (node := _node(value)) is not None and (node, str(value.type)) in old:
+            # The last op that a node was lowered to represents it.
+            new.pop((node, str(value.type)), None)
+            new[node, str(value.type)] = (value, held)
+    for (node, type_), (value, held) in new.items():
+        earlier, owner = old[node, type_]
+        found = differs(earlier, held, bound, against="tensor")
+        if found is not None:
+            where = _described(owner) or _described(value.owner)
+            op = (op_name(owner), node, where)
+            return Finding(step, label, str(found), found.largest, said, None, *op)
+    return Finding(step, label, f"{what}: {difference}", difference.largest, said)
+
+
+def _described(owner: Operation | Block) -> str | None:
+    return describe_op(owner) if isinstance(owner, Operation) else None
+
+
+def _node(value: Any) -> str | None:
+    owner = value.owner
+    return node_name(owner.location) if hasattr(owner, "location") else None

@@ -1,13 +1,16 @@
-"""Comparison of two runtime values: bit for bit, or within a declared bound."""
+"""Comparison of runtime values: bit for bit, or within a declared bound."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import torch
 
 from stepwell.ir.rewriting.rewrite import Bound
+from stepwell.validation.result import Finding, StepVerdict
 
 
 @dataclass(frozen=True)
@@ -197,3 +200,112 @@ def _worst(before: torch.Tensor, after: torch.Tensor, wrong: torch.Tensor, what:
         int(wrong.sum()),
         before.numel(),
     )
+
+
+@dataclass
+class Comparison:
+    """The comparison of a step's results with those before it, on one sample after another.
+
+    Attributes:
+        step: the name of the step.
+        bound: how far results may differ.
+        widest: the widest bound that was applied.
+        largest: the largest deviation.
+        compared: the number of samples.
+    """
+
+    step: str
+    bound: Bound
+    findings: list[Finding] = field(default_factory=list[Finding])
+    skipped: list[str] = field(default_factory=list[str])
+    largest: float = 0.0
+    compared: int = 0
+    started: float = field(default_factory=time.perf_counter)
+
+    def __post_init__(self) -> None:
+        self.widest = self.bound
+
+    def results(
+        self, label: str, before: Sequence[Any], after: Sequence[Any], widen: Callable[[], Bound]
+    ) -> None:
+        """Compare the tensors among results.
+
+        Args:
+            label: the label of the sample.
+            before, after: the results of the two sides.
+            widen: returns the bound where results differ by more than `bound`: it accounts for the
+                effect of noise on this sample.
+        """
+        self.compared += 1
+        old, new = ([v for v in each if isinstance(v, torch.Tensor)] for each in (before, after))
+        if len(old) != len(new):
+            self.add(label, f"{len(new)} tensors are returned, {len(old)} expected")
+            return
+        pairs, allowed = list(zip(old, new, strict=True)), self.bound
+        if not allowed.exact and any(differs(a, b, allowed, against="tensor") for a, b in pairs):
+            allowed = widen()
+            self.widest = max(self.widest, allowed, key=lambda bound: bound.relative)
+        for index, (one, other) in enumerate(pairs):
+            self.largest = max(self.largest, deviation(one, other))
+            difference = differs(one, other, allowed, against="tensor")
+            if difference is not None:
+                fact, largest = f"output {index}: {difference}", difference.largest
+                self.add(label, fact, largest, describe_bound(allowed))
+
+    def add(self, label: str, what: str, largest: float = 0.0, bound: str = "exact") -> None:
+        """Add a finding on a sample."""
+        self.findings.append(Finding(self.step, label, what, largest, bound))
+
+    def outcome(
+        self, name: str, note: str = ""
+    ) -> tuple[list[StepVerdict], list[Finding], list[str]]:
+        """Return the verdict, the findings, and what was not compared."""
+        said, seconds = describe_bound(self.widest), time.perf_counter() - self.started
+        ok = not self.findings
+        verdict = StepVerdict(name, 1, said, self.compared, 0, self.largest, seconds, ok, note)
+        return [verdict], self.findings, self.skipped
+
+
+UNDERIVED = Bound(2e-5, 1e-5)
+"""The bound where an operator's rounding errors are unknown."""
+
+
+def describe_bound(bound: Bound, spelled: Callable[[float], str] = "{:g}".format) -> str:
+    """Return `exact`, `1 unit of its scale (why)`, or `2e-05 relative + 1e-05 absolute (why)`."""
+    if bound.exact:
+        return "exact"
+    parts = [f"{spelled(bound.relative)} relative" if bound.relative else ""]
+    parts.append(f"{spelled(bound.absolute)} absolute" if bound.absolute else "")
+    parts += [
+        f"{spelled(factor)} of {' + '.join(f'|{n}|' for n in names)}"
+        for factor, names in bound.magnitudes
+    ]
+    if bound.derived and not any(parts):
+        parts.append("the rounding errors of both sides")
+    if bound.units:
+        parts.append(f"{bound.units} unit{'s' * (bound.units > 1)} of its scale")
+    parts.append("derived from the actual values" if bound.varies else "")
+    why = f" ({bound.reason})" if bound.reason else ""
+    return " + ".join(part for part in parts if part) + why
+
+
+def total_bound(bounds: Sequence[Bound]) -> Bound:
+    """Return the bound of a pass for an output: each application's bound once.
+
+    Units are not added: `units` and `varies` state that an application has them. The outputs must
+    then be compared with the recording that followed each application.
+    """
+    return Bound(
+        sum(b.relative for b in bounds if not b.derived),
+        sum(b.absolute for b in bounds if not b.derived),
+        ", ".join(sorted({b.reason for b in bounds if b.reason})),
+        max((b.units for b in bounds), default=0),
+        any(b.varies for b in bounds),
+        derived=any(b.derived for b in bounds),
+    )
+
+
+def tolerated(bounds: Sequence[Bound]) -> Bound:
+    """Return the numeric bound of outputs if each derived bound was checked at its own value."""
+    held = [UNDERIVED if bound.derived else bound for bound in bounds]
+    return replace(total_bound(held), units=0, varies=False)

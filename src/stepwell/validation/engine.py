@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
-import torch
+from xdsl.dialects.func import FuncOp
 
 from stepwell.ir.diagnostics import NoEngine, StepwellError, UnsupportedError
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import EXACT, Bound
 from stepwell.targets.target import Target
-from stepwell.validation.compare import deviation, differs
+from stepwell.validation.compare import Comparison
 from stepwell.validation.histories import called, calls_of, fed, state_of
 from stepwell.validation.recording import Recording
 from stepwell.validation.result import Finding, StepVerdict
 from stepwell.validation.rounding import rounds_floats, sensitivity
-from stepwell.validation.step_observer import describe_bound
 
 FLOAT_KERNELS = Bound(1e-4, 1e-6, "the engine's float kernels reassociate and approximate")
 """XNNPACK's exp, tanh and erf are polynomials; its matrix products sum in blocks."""
@@ -65,57 +64,29 @@ def compare_with_engine(
     recordings: dict[str, list[Recording]],
 ) -> tuple[list[StepVerdict], list[Finding], list[str]]:
     """Compare an artifact on its engine with the recorded runs of its program."""
-    started = time.perf_counter()
-    bound = widest = engine_bound(target)
-    findings: list[Finding] = []
-    skipped: list[str] = []
-    largest, compared = 0.0, 0
+    bound = engine_bound(target)
+    found = Comparison("artifact", bound)
     for method, befores in recordings.items():
         for before in befores:
             if before.sample.state or not (before.sample.plain or bound.exact):
                 continue
-            label = before.sample.label
+            label, expected = before.sample.label, before.outcome.outputs
             try:
                 outputs = target.run(artifact, before.sample.inputs, method)
             except (NoEngine, UnsupportedError) as error:
-                skipped.append(f"the artifact on {label}: {error.problems[0].fact}")
+                found.skipped.append(f"the artifact on {label}: {error.problems[0].fact}")
                 continue
             except StepwellError as error:
-                fact = f"the engine fails: {error.problems[0].fact}"
-                findings.append(Finding("artifact", None, None, None, None, label, fact))
+                found.add(label, f"the engine fails: {error.problems[0].fact}")
                 continue
-            compared += 1
-            expected = [v for v in before.outcome.outputs if isinstance(v, torch.Tensor)]
-            given = [v for v in outputs if isinstance(v, torch.Tensor)]
-            if len(expected) != len(given):
-                fact = f"{len(given)} tensors are returned, {len(expected)} expected"
-                findings.append(Finding("artifact", None, None, None, None, label, fact))
-                continue
-            pairs = list(zip(expected, given, strict=True))
-            allowed = bound
-            if not bound.exact and any(differs(a, b, bound, against="tensor") for a, b in pairs):
-                allowed = _with_noise(program, method, before)
-                widest = max(widest, allowed, key=lambda b: b.relative)
-            for index, (old, new) in enumerate(pairs):
-                largest = max(largest, deviation(old, new))
-                difference = differs(old, new, allowed, against="tensor")
-                if difference is not None:
-                    fact = f"output {index}: {difference}"
-                    findings.append(
-                        Finding(
-                            "artifact", None, None, None, None, label, fact,
-                            difference.largest, describe_bound(allowed),
-                        )
-                    )  # fmt: skip
-    calls, apart, moved = _in_a_row(target, artifact, program, recordings, bound)
-    findings += apart
-    note = f"{len(artifact):,} bytes" + (f"; {calls} successive calls" if calls else "")
-    seconds = time.perf_counter() - started
-    verdict = StepVerdict(
-        f"artifact ({target.artifact})", 1, describe_bound(widest), compared, 0,
-        max(largest, moved), seconds, not findings, note,
-    )  # fmt: skip
-    return [verdict], findings, skipped
+            found.results(label, expected, outputs, partial(_with_noise, program, method, before))
+    row = Comparison("artifact", bound)
+    _in_a_row(target, artifact, program, recordings, row)
+    found.findings += row.findings
+    found.largest = max(found.largest, row.largest)
+    note = f"{len(artifact):,} bytes"
+    note += f"; {row.compared} successive calls" if row.compared else ""
+    return found.outcome(f"artifact ({target.artifact})", note)
 
 
 def _in_a_row(
@@ -123,23 +94,23 @@ def _in_a_row(
     artifact: bytes,
     program: Program,
     recordings: dict[str, list[Recording]],
-    bound: Bound,
-) -> tuple[int, list[Finding], float]:
-    """Call all methods in turn in one session of the engine; return number, findings, deviation."""
+    found: Comparison,
+) -> None:
+    """Compare calls of all methods in turn in one session of the engine, to the first finding."""
     many = target.per_method and len(program.methods) > 1
     state = state_of(program)
     if target.session is None or many or not state:
-        return 0, [], 0.0
+        return
     samples = {  # A method that returns a constant contains no op and reads no state.
         name: [run.sample for run in runs]
         for name, runs in recordings.items()
         if program.method(name).function_type.outputs.data
     }
-    largest, drift, last = 0.0, 0.0, ()
+    bound, last = found.bound, ()
     try:
         run = target.session(artifact)
     except (NoEngine, UnsupportedError):
-        return 0, [], 0.0
+        return
     calls = calls_of(samples)
     for at, call in enumerate(calls, 1):
         func, inputs = program.method(call.method), fed(call.inputs, last)
@@ -149,25 +120,21 @@ def _in_a_row(
         try:
             given = run(call.method, inputs)
         except (NoEngine, UnsupportedError):
-            return at - 1, [], largest
+            return
         except StepwellError as error:
-            fact = f"the engine fails: {error.problems[0].fact}"
-            return at, [Finding("artifact", None, None, None, None, label, fact)], largest
-        pairs = [(old, new) for old, new in zip(last, given, strict=True)
-                 if isinstance(old, torch.Tensor) and isinstance(new, torch.Tensor)]  # fmt: skip
-        allowed = bound
-        if not bound.exact:
-            drift += bound.relative
-            allowed = replace(bound, relative=drift)
-            if any(differs(a, b, allowed, against="tensor") for a, b in pairs):
-                drift += sensitivity(func, program.weights, inputs, before)
-                allowed = replace(bound, relative=drift)
-        for index, (old, new) in enumerate(pairs):
-            largest = max(largest, deviation(old, new))
-            difference = differs(old, new, allowed, against="tensor")
-            if difference is not None:
-                fact, far = f"output {index}: {difference}", difference.largest
-                promised = describe_bound(allowed)
-                found = Finding("artifact", None, None, None, None, label, fact, far, promised)
-                return at, [found], largest
-    return len(calls), [], largest
+            found.add(label, f"the engine fails: {error.problems[0].fact}")
+            return
+        if not bound.exact:  # Errors of the state add up.
+            found.bound = _wider(found.bound, bound.relative) if at > 1 else bound
+
+        def widen(func: FuncOp = func, inputs: Any = inputs, state: Any = before) -> Bound:
+            found.bound = _wider(found.bound, sensitivity(func, program.weights, inputs, state))
+            return found.bound
+
+        found.results(label, last, given, widen)
+        if found.findings:
+            return
+
+
+def _wider(bound: Bound, by: float) -> Bound:
+    return replace(bound, relative=bound.relative + by)

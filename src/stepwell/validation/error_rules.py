@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
+import stepwell.dialects.aten  # noqa: F401  # pyright: ignore[reportUnusedImport]
 from stepwell.ir.compat.torch.torch_private import operator_and_overload, schema_of
+from stepwell.ir.declared.families import ops_of
 
 
 class NoErrorRule(Exception):
@@ -30,22 +32,24 @@ APPROXIMATED = 4
 
 PyTorch's vectorized functions (Sleef, MKL's) guarantee one; a C library's are within one."""
 
-MOVES = frozenset(
-    """view _unsafe_view reshape _reshape_alias permute transpose t expand slice select unsqueeze
-    squeeze as_strided alias detach clone contiguous cat stack index index_select gather flip roll
-    repeat unfold split split_with_sizes unbind diagonal diagonal_copy lift_fresh lift_fresh_copy
-    slice_scatter select_scatter scatter index_put tril triu pixel_shuffle pixel_unshuffle
-    channel_shuffle tensor_split chunk unsafe_chunk unsafe_split reflection_pad1d reflection_pad2d
-    reflection_pad3d replication_pad1d replication_pad2d replication_pad3d im2col
-    take_along_dim resolve_conj resolve_neg
-    upsample_nearest1d upsample_nearest2d upsample_nearest3d _upsample_nearest_exact1d
-    _upsample_nearest_exact2d _upsample_nearest_exact3d expand_copy view_copy permute_copy
-    slice_copy select_copy unsqueeze_copy squeeze_copy view_as_real view_as_complex
-    as_strided_copy unfold_copy alias_copy detach_copy constant_pad_nd embedding copy masked_scatter
-    any all max min sort topk cummax cummin diag_embed movedim narrow rot90 amax amin max_pool2d
-    max_pool3d""".split()
+MOVEMENTS = frozenset(
+    name.split(".")[1]
+    for family in ("movement", "lookup", "padding")
+    for name in ops_of(family, "aten")
+    if "dropout" not in name
+) | frozenset(
+    """_reshape_alias resolve_conj resolve_neg view_as_real view_as_complex as_strided
+    as_strided_copy unfold unfold_copy diag_embed im2col scatter index_put slice_scatter
+    select_scatter reflection_pad1d reflection_pad2d reflection_pad3d replication_pad1d
+    replication_pad2d replication_pad3d upsample_nearest1d upsample_nearest2d upsample_nearest3d
+    _upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d""".split()
 )
-"""Data movement. The maximum of several elements has at most the largest of their errors."""
+"""Data movement, also by windows, and to places that an argument says."""
+MOVES = MOVEMENTS | frozenset(
+    """any all max min sort topk cummax cummin amax amin max_pool2d max_pool3d tril triu copy
+    masked_scatter""".split()
+)
+"""Operators that move errors. The maximum of several elements has at most their largest error."""
 LINEAR = frozenset(
     """sum mean mm bmm addmm baddbmm convolution cumsum avg_pool1d avg_pool2d avg_pool3d
     _adaptive_avg_pool2d _adaptive_avg_pool3d dot mv index_add scatter_add upsample_linear1d
@@ -53,6 +57,13 @@ LINEAR = frozenset(
     _upsample_bilinear2d_aa matmul linear addmv addr outer""".split()
 )
 """Sums of products: linear in each operand."""
+
+
+def flat(values: Any) -> list[Any]:
+    """Return the items of nested lists."""
+    if isinstance(values, list | tuple):
+        return [each for value in cast("Sequence[Any]", values) for each in flat(value)]
+    return [values]
 
 
 def is_real(value: Any) -> bool:
@@ -75,17 +86,6 @@ def least(dtype: torch.dtype, approximated: bool = False) -> float:
     return info.smallest_normal if approximated else info.smallest_normal * info.eps
 
 
-def _with_errors(
-    args: Sequence[Any], known: Mapping[int, Tensor], chosen: Callable[[Any], Any]
-) -> list[Any]:
-    return [
-        [*_with_errors(a, known, chosen)]
-        if isinstance(a, list | tuple) and any(isinstance(i, Tensor) for i in a)
-        else chosen(a)
-        for a in args
-    ]
-
-
 def moved(
     func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], known: Mapping[int, Tensor]
 ) -> Any:
@@ -93,46 +93,38 @@ def moved(
     name = schema_of(func).name.removeprefix("aten::")
 
     def error(value: Any) -> Any:
+        if isinstance(value, list | tuple):
+            return [error(item) for item in cast("Sequence[Any]", value)]
         if isinstance(value, Tensor) and (id(value) in known or is_real(value)):
             found = known.get(id(value))
             return torch.zeros(value.shape, dtype=torch.float64) if found is None else found
         return value
 
-    given = _with_errors(args, known, error)
+    given = [error(value) for value in args]
     if operator_and_overload(func)[1] == "dtype":  # This reinterprets the bits as another type.
         if args[0].dtype.itemsize != args[1].itemsize:
             raise NoErrorRule("a view as numbers of another width")
         return given[0]
+    if name in ("max", "min") and len(args) < 2:
+        return given[0].amax()
     if name in ("max", "min", "sort", "topk", "cummax", "cummin"):
-        if name in ("max", "min") and len(args) < 2:
-            return given[0].amax()
-        axis = kwargs.get(
-            "dim",
-            args[2]
-            if name == "topk" and len(args) > 2
-            else args[1]
-            if name != "topk" and len(args) > 1
-            else -1,
-        )
+        at = 2 if name == "topk" else 1
+        axis = kwargs.get("dim", args[at] if len(args) > at else -1)
+        drops_axis = name in ("max", "min") and not (len(args) > 2 and args[2])
         worst = given[0].amax(axis, True)
-        return (
-            worst
-            if name not in ("max", "min") or (len(args) > 2 and args[2])
-            else worst.squeeze(axis)
-        )
+        return worst.squeeze(axis) if drops_axis else worst
     if name in ("any", "all"):
         axes, *rest = args[1:] or (list(range(given[0].dim())),)
         return given[0].amax(axes, *rest)
     if name == "constant_pad_nd":
         given, kwargs = given[:2], {}
-    elif name in ("amin",):
+    elif name == "amin":
         func = torch.ops.aten.amax.default
     return func(*given, **kwargs)
 
 
 def converted(value: Tensor, error: Tensor | None, result: Tensor) -> Tensor | None:
     """Return the error of a cast, which rounds, or truncates the fraction."""
-    wide = value.double() if not value.dtype.is_complex else value
     if value.dtype.is_complex or result.dtype.is_complex:
         raise NoErrorRule("complex numbers")
     if result.dtype == value.dtype:
@@ -145,6 +137,7 @@ def converted(value: Tensor, error: Tensor | None, result: Tensor) -> Tensor | N
         return own if error is None else own + error
     if error is None:
         return None
+    wide = value.double()
     ends = [(wide + sign * error).trunc() - wide.trunc() for sign in (1, -1)]
     return torch.maximum(ends[0].abs(), ends[1].abs()).nan_to_num(nan=0.0)
 
@@ -175,13 +168,11 @@ def pointwise(
     if rounds and half:
         exact = name in ("add", "sub", "rsub")
         total = rounds * half * result.double().abs()
-        if not exact:
-            lost = least(result.dtype, rounds > 1)
-            if name in ("mul", "div"):  # A product with zero is exactly zero.
-                is_nothing: Any = args[0] == 0 if name == "div" else (args[0] == 0) | (args[1] == 0)
-                total = total + torch.where(is_nothing & (result == 0), 0.0, lost)
-            else:
-                total = total + lost
+        lost: Any = 0.0 if exact else least(result.dtype, rounds > 1)
+        if name in ("mul", "div"):  # A product with zero is exactly zero.
+            is_nothing: Any = args[0] == 0 if name == "div" else (args[0] == 0) | (args[1] == 0)
+            lost = torch.where(is_nothing & (result == 0), 0.0, lost)
+        total = total + lost
     wide = [
         a.double() if is_real(a) or (id(a) in known and a.dtype != torch.bool) else a for a in args
     ]
@@ -234,17 +225,16 @@ def summed(
     bias = {"addmm": 0, "baddbmm": 0, "convolution": 2}.get(name)
     for i, a in enumerate(args):
         if isinstance(a, Tensor) and id(a) in known:
-            given = [*wide[:i], known[id(a)], *wide[i + 1 :]]
-            if bias is not None and bias != i and given[bias] is not None:
-                given[bias] = torch.zeros_like(given[bias])
-            elif bias == i:
-                total = total + (
-                    known[id(a)].reshape(-1, *[1] * (result.dim() - 2))
-                    if name == "convolution"
-                    else known[id(a)]
-                )
-                continue
-            total = total + func(*given, **rest).double()
+            error = known[id(a)]
+            if bias == i:
+                is_channel = name == "convolution"
+                error = error.reshape(-1, *[1] * (result.dim() - 2)) if is_channel else error
+            else:
+                given = [*wide[:i], error, *wide[i + 1 :]]
+                if bias is not None and given[bias] is not None:
+                    given[bias] = torch.zeros_like(given[bias])
+                error = func(*given, **rest).double()
+            total = total + error
     return total
 
 

@@ -30,10 +30,6 @@ def _gelu(x: Tensor, approximate: str = "none") -> Tensor:
     return x * 0.5 * (1 + x.sign() * _approximated(1 - rest, 3))
 
 
-def _sigmoid(x: Tensor) -> Tensor:
-    return 1 / (1 + (-x).exp())
-
-
 def _times(x: Tensor, factor: float) -> Tensor:
     """Return a product, which is exact if the factor is 1."""
     return x if factor == 1 else x * factor
@@ -66,6 +62,11 @@ def _log_sigmoid(x: Tensor) -> tuple[Tensor, Tensor]:
     return x.clamp(max=0) - (-x.abs()).exp().log1p(), torch.zeros_like(x)
 
 
+def _affine(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+    x = x if weight is None else x * weight
+    return x if bias is None else x + bias
+
+
 def _layer_norm(
     x: Tensor, shape: Sequence[int], weight: Tensor | None, bias: Tensor | None, eps: float
 ) -> tuple[Tensor, ...]:
@@ -73,9 +74,7 @@ def _layer_norm(
     mean = x.mean(axes, keepdim=True)
     centered = x - mean
     inverse = ((centered * centered).mean(axes, keepdim=True) + eps).rsqrt()
-    result = centered * inverse
-    result = result if weight is None else result * weight
-    return result if bias is None else result + bias, mean, inverse
+    return _affine(centered * inverse, weight, bias), mean, inverse
 
 
 def _group_norm(
@@ -90,11 +89,13 @@ def _group_norm(
 ) -> tuple[Tensor, ...]:
     rows = x.reshape(images, groups, -1)
     result, mean, inverse = _layer_norm(rows, rows.shape[2:], None, None, eps)
-    result = result.reshape(x.shape)
     lying = [1, channels, *[1] * (x.dim() - 2)]
-    result = result if weight is None else result * weight.reshape(lying)
-    result = result if bias is None else result + bias.reshape(lying)
-    return result, mean.reshape(images, groups), inverse.reshape(images, groups)
+    given = (each if each is None else each.reshape(lying) for each in (weight, bias))
+    return (
+        _affine(result.reshape(x.shape), *given),
+        mean.reshape(images, groups),
+        inverse.reshape(images, groups),
+    )
 
 
 def _batch_norm(
@@ -223,51 +224,31 @@ def _distance(a: Tensor, b: Tensor, p: float, mode: int | None) -> Tensor:
     return squares.clamp(min=0).sqrt()
 
 
-def _silu(x: Tensor) -> Tensor:
-    return x / (1 + (-x).exp())
-
-
-def _mish(x: Tensor) -> Tensor:
-    return x * _softplus(x).tanh()
-
-
 def _celu(x: Tensor, alpha: float = 1) -> Tensor:
     return _elu(x, alpha, 1, 1 / alpha)
-
-
-def _selu(x: Tensor) -> Tensor:
-    return _elu(x, 1.6732632423543772, 1.0507009873554805)
-
-
-def _hardswish(x: Tensor) -> Tensor:
-    return x * (x + 3).clamp(0, 6) / 6
-
-
-def _hardsigmoid(x: Tensor) -> Tensor:
-    return (x + 3).clamp(0, 6) / 6
 
 
 def _logaddexp(a: Tensor, b: Tensor) -> Tensor:
     return torch.maximum(a, b) + (-(a - b).abs()).exp().log1p()
 
 
-def _rsqrt(x: Tensor) -> Tensor:
-    return 1 / x.sqrt()
-
-
+_OF_ONE: dict[str, Callable[[Any], Any]] = {
+    "sigmoid": lambda x: 1 / (1 + (-x).exp()),
+    "silu": lambda x: x / (1 + (-x).exp()),
+    "mish": lambda x: x * _softplus(x).tanh(),
+    "selu": lambda x: _elu(x, 1.6732632423543772, 1.0507009873554805),
+    "hardswish": lambda x: x * (x + 3).clamp(0, 6) / 6,
+    "hardsigmoid": lambda x: (x + 3).clamp(0, 6) / 6,
+    "rsqrt": lambda x: 1 / x.sqrt(),
+}
 STEPS: dict[str, Callable[..., Any]] = {
+    **_OF_ONE,
     "_softmax": _softmax,
     "_log_softmax": _log_softmax,
     "gelu": _gelu,
-    "sigmoid": _sigmoid,
-    "silu": _silu,
-    "mish": _mish,
     "softplus": _softplus,
     "elu": _elu,
     "celu": _celu,
-    "selu": _selu,
-    "hardswish": _hardswish,
-    "hardsigmoid": _hardsigmoid,
     "log_sigmoid_forward": _log_sigmoid,
     "logit": _logit,
     "logaddexp": _logaddexp,
@@ -288,7 +269,6 @@ STEPS: dict[str, Callable[..., Any]] = {
     "_cdist_forward": _distance,
     "prod": _product,
     "linalg_vector_norm": _norm,
-    "rsqrt": _rsqrt,
     "_scaled_dot_product_flash_attention_for_cpu": _attention,
 }
 """Operator → the sequence of PyTorch operators in its kernel."""

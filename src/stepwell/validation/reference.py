@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -13,11 +12,11 @@ import torch
 from stepwell.ir.compat.torch.torch_private import pytree
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import Bound
-from stepwell.validation.compare import deviation, differs
+from stepwell.validation.compare import Comparison
 from stepwell.validation.recording import Recording
 from stepwell.validation.result import Finding, StepVerdict
 from stepwell.validation.rounding import sensitivity
-from stepwell.validation.step_observer import describe_bound
+from stepwell.validation.samples import Sample
 
 IMPORT = Bound(2e-5, 1e-6, "a kernel's summation order depends on the memory layout")
 """Import changes no op, but eager PyTorch selects kernels by strides, and the interpreter sees
@@ -33,51 +32,32 @@ def check_reference(
     If they differ by more than `IMPORT`, the bound is the effect of floating-point noise on this
     sample: where numbers nearly cancel, the last bits of two kernels may be amplified arbitrarily.
     """
-    started = time.perf_counter()
-    widest = IMPORT
-    findings: list[Finding] = []
-    skipped: list[str] = []
-    largest, compared = 0.0, 0
+    found = Comparison("import", IMPORT)
     for recording in recordings.get("forward", []):
         sample = recording.sample
         if not sample.plain or sample.state or sample.guessed:
             continue
-        inputs = copy.deepcopy(sample.inputs)
         try:
             with torch.no_grad():
-                args, kwargs = _as_called(program, inputs)
+                args, kwargs = _as_called(program, copy.deepcopy(sample.inputs))
                 leaves = pytree.tree_leaves(copy.deepcopy(module)(*args, **kwargs))
         except (RuntimeError, TypeError, ValueError, IndexError) as error:
             reason = str(error).splitlines()[0]
-            skipped.append(f"eager PyTorch on {sample.label}: {reason}")
+            found.skipped.append(f"eager PyTorch on {sample.label}: {reason}")
             continue
-        eager = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
-        ours = [leaf for leaf in recording.outcome.outputs if isinstance(leaf, torch.Tensor)]
-        if len(eager) != len(ours):
-            skipped.append(f"eager PyTorch gives {len(eager)} tensors, the program {len(ours)}")
+        ours = recording.outcome.outputs
+        counts = [sum(isinstance(v, torch.Tensor) for v in each) for each in (leaves, ours)]
+        if counts[0] != counts[1]:
+            text = f"eager PyTorch gives {counts[0]} tensors, the program {counts[1]}"
+            found.skipped.append(text)
             continue
-        compared += 1
-        pairs = list(zip(eager, ours, strict=True))
-        allowed = IMPORT
-        if any(differs(a, b, IMPORT, against="tensor") for a, b in pairs):
+
+        def widen(sample: Sample = sample) -> Bound:
             moved = sensitivity(program.method("forward"), program.weights, sample.inputs)
-            allowed = replace(IMPORT, relative=IMPORT.relative + moved)
-            widest = max(widest, allowed, key=lambda bound: bound.relative)
-        for index, (before, after) in enumerate(pairs):
-            largest = max(largest, deviation(before, after))
-            difference = differs(before, after, allowed, against="tensor")
-            if difference is not None:
-                fact = f"output {index}: {difference}"
-                findings.append(
-                    Finding(
-                        "import", None, None, None, None, sample.label, fact, difference.largest
-                    )
-                )
-    seconds = time.perf_counter() - started
-    verdict = StepVerdict(
-        "import", 1, describe_bound(widest), compared, 0, largest, seconds, not findings
-    )
-    return [verdict], findings, skipped
+            return replace(IMPORT, relative=IMPORT.relative + moved)
+
+        found.results(sample.label, leaves, ours, widen)
+    return found.outcome("import")
 
 
 def _as_called(program: Program, inputs: Sequence[Any]) -> tuple[Sequence[Any], Mapping[str, Any]]:

@@ -23,25 +23,25 @@ class Finding:
 
     Attributes:
         step: the pass, or `import`, `artifact` or `verify`.
-        rewrite: the rewrite that was applied; None if only the pass is known.
-        op, node, where: the op that was rewritten: its name, its node name and source line in the
-            model.
         sample: the label of the inputs.
         what: the difference, with both values.
         largest: the largest absolute difference.
         bound: the bound that the pass declared.
+        rewrite: the rewrite that was applied; None if only the pass is known.
+        op, node, where: the op that was rewritten: its name, its node name and source line in the
+            model.
         replacement: the text of the new op.
     """
 
     step: str
-    rewrite: str | None
-    op: str | None
-    node: str | None
-    where: str | None
     sample: str
     what: str
     largest: float = 0.0
     bound: str = "exact"
+    rewrite: str | None = None
+    op: str | None = None
+    node: str | None = None
+    where: str | None = None
     replacement: str | None = None
 
     def __str__(self) -> str:

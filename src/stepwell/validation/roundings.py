@@ -30,6 +30,7 @@ from stepwell.validation.error_rules import (
     NO_ROUNDING,
     NoErrorRule,
     converted,
+    flat,
     is_real,
     moved,
     pointwise,
@@ -67,12 +68,12 @@ class Roundings(TorchDispatchMode):
     ) -> Any:
         """Run an operator, and record its rounding error."""
         given = dict(kwargs or {})
-        tensors = [a for a in _flat([*args, *given.values()]) if isinstance(a, Tensor)]
+        tensors = [a for a in flat([*args, *given.values()]) if isinstance(a, Tensor)]
         known = {id(t): e for t in tensors if (e := self.of(t)) is not None}
         if schema_of(func).is_mutable:
             return self._in_place(func, args, given)
         result = func(*args, **given)
-        floats = any(is_real(r) for r in _flat([result]))
+        floats = any(is_real(r) for r in flat([result]))
         if (not known and not floats) or func.namespace != "aten":
             return result
         self._note(func, args, given, known, result)
@@ -98,7 +99,7 @@ class Roundings(TorchDispatchMode):
             self.put(result, pointwise(func, name, args, kwargs, known, result))
         elif name in LINEAR:
             self.put(result, summed(func, name, args, kwargs, known, result))
-        elif any(isinstance(a, Tensor) for a in _flat([*args])) and not _is_index(name):
+        elif any(isinstance(a, Tensor) for a in flat([*args])) and not _is_index(name):
             self._stepwise(_parts(func), args, kwargs, known, result)
 
     def _stepwise(
@@ -112,12 +113,10 @@ class Roundings(TorchDispatchMode):
         """Analyze a kernel of several steps step by step."""
         with self:
             made = steps(*args, **kwargs)
-        for one, step in zip(_flat([result]), _flat([made]), strict=False):
-            if isinstance(one, Tensor) and isinstance(step, Tensor):
-                self.put(one, self.of(step))
+        self._set(result, [self.of(step) for step in flat([made])])
 
     def _set(self, result: Any, errors: Any) -> None:
-        for one, error in zip(_flat([result]), _flat([errors]), strict=False):
+        for one, error in zip(flat([result]), flat([errors]), strict=False):
             if isinstance(one, Tensor) and isinstance(error, Tensor):
                 self.put(one, error)
 
@@ -129,11 +128,9 @@ class Roundings(TorchDispatchMode):
             self._errors.pop(id(target), None)
             return func(*args, **kwargs)
         packet = getattr(torch.ops.aten, name, None)
-        functional = (
-            getattr(packet, operator_and_overload(func)[1], None) if packet is not None else None
-        )
+        functional = getattr(packet, operator_and_overload(func)[1], None)
         if functional is None or "out" in kwargs:
-            if any(self.of(a) is not None for a in _flat([*args])):
+            if any(self.of(a) is not None for a in flat([*args])):
                 raise NoErrorRule(str(func))
             return func(*args, **kwargs)
         with self:
@@ -167,13 +164,6 @@ def _parts(func: Any) -> Callable[..., Any]:
         return made
 
     return composite
-
-
-def _flat(values: Sequence[Any]) -> list[Any]:
-    found: list[Any] = []
-    for value in values:
-        found += _flat(value) if isinstance(value, list | tuple) else [value]
-    return found
 
 
 def _is_index(name: str) -> bool:

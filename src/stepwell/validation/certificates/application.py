@@ -10,24 +10,22 @@ from xdsl.dialects.builtin import TensorType
 from xdsl.dialects.func import ReturnOp
 from xdsl.ir import Operation, SSAValue
 
-from stepwell.dialects.quant.types import quantization
+from stepwell.dialects.quant.types import quantization, stored_dtype
 from stepwell.ir.declared.interpretation import Interpreter
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import Bound, Refusal, Rewrite
 from stepwell.ir.rewriting.rewriter import Rewriter
-from stepwell.ir.types import dims
+from stepwell.ir.sizes.size import number_of
+from stepwell.ir.types import dims, is_static
 from stepwell.translate.rules.rewrite import RuleRewrite
-from stepwell.validation.certificates.decision import held_dtype
+from stepwell.validation.certificates.decision import FAILS, MOST_STEPS
 from stepwell.validation.certificates.graph import Definition, EqualityGraph, said_by
 from stepwell.validation.certificates.statements import pairs_of
 from stepwell.validation.compare import differs
 from stepwell.validation.rules.hashes import hash_of
 from stepwell.validation.rules.kept_verdicts import covers, known
 from stepwell.validation.rules.verdicts import rules
-
-_FAILS = (StepwellError, RuntimeError, ValueError, TypeError, IndexError, KeyError, AssertionError,
-          AttributeError, NotImplementedError)  # fmt: skip
 
 
 @cache
@@ -78,7 +76,7 @@ def _writes_otherwise(program: Program, rewrite: type[Rewrite[Any]], place: int)
         if match is None or isinstance(match, Refusal):
             return f"{rewrite.name} does not match"
         rewrite().build(match, Rewriter(root, work))
-    except _FAILS as error:
+    except FAILS as error:
         return f"{rewrite.name} fails: {error}"
     (graph, numbers), pairs = _interned(work), pairs_of(work)
     if graph.are_equal(*([numbers[pair[side]] for pair in pairs] for side in (0, 1))):
@@ -108,10 +106,6 @@ def allowed(bound: Bound) -> Bound:
     return Bound(max(bound.relative, 1e-3), max(bound.absolute, 1e-4), units=bound.units)
 
 
-_MOST_STEPS = 1 << 16
-"""The step limit of a run, because a loop in a statement may not terminate."""
-
-
 class _Bounded(Interpreter):
     """An interpreter with a step limit."""
 
@@ -120,8 +114,8 @@ class _Bounded(Interpreter):
     def step(self, op: Operation, environment: dict[SSAValue, Any]) -> None:
         """Evaluate one op, binding its results."""
         self.steps += 1
-        if self.steps > _MOST_STEPS:
-            raise StepwellError(f"it takes more than {_MOST_STEPS} steps")
+        if self.steps > MOST_STEPS:
+            raise StepwellError(f"it takes more than {MOST_STEPS} steps")
         super().step(op, environment)
 
 
@@ -147,7 +141,7 @@ def runs(program: Program, bound: Bound, seed: int = 0, draw: str = "ordinary") 
             for op in block.ops:
                 if not isinstance(op, ReturnOp):
                     interpreter.step(op, environment)
-    except _FAILS as error:
+    except FAILS as error:
         raise StepwellError(f"it cannot be run: {error}") from error
     for old, new in pairs_of(program):
         difference = differs(environment[old], environment[new], bound, against="tensor")
@@ -159,15 +153,12 @@ def runs(program: Program, bound: Bound, seed: int = 0, draw: str = "ordinary") 
 def _input(type_: Any, generator: torch.Generator, draw: str) -> Any:
     if not isinstance(type_, TensorType):
         raise StepwellError(f"an input of type {type_}")
-    shape = dims(type_)
-    if not all(isinstance(size, int) for size in shape):
+    if not is_static(type_):
         raise StepwellError("a symbolic size")
-    sizes = [int(size) for size in shape]  # pyright: ignore[reportArgumentType]
-    dtype, type_quantization = held_dtype(type_), quantization(type_)
-    if type_quantization is not None:
-        return torch.randint(
-            type_quantization.low, type_quantization.high + 1, sizes, generator=generator
-        ).to(dtype)
+    sizes = [*map(number_of, dims(type_))]
+    dtype, stored = stored_dtype(type_), quantization(type_)
+    if stored is not None:
+        return torch.randint(stored.low, stored.high + 1, sizes, generator=generator).to(dtype)
     if dtype.is_floating_point and dtype.itemsize > 1:
         numbers = torch.randn(sizes, generator=generator, dtype=torch.float64)
         if draw == "large":

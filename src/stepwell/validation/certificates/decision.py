@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from math import prod
 from typing import Any
 
 import torch
@@ -11,17 +12,15 @@ from xdsl.dialects.builtin import TensorType
 from xdsl.dialects.func import ReturnOp
 from xdsl.ir import Operation, SSAValue
 
-import stepwell.validation.certificates.casts  # pyright: ignore[reportUnusedImport]
 import stepwell.validation.certificates.lookups  # noqa: F401  # pyright: ignore[reportUnusedImport]
-from stepwell.dialects.quant.types import quantization, storage_dtype
+from stepwell.dialects.quant.types import stored_dtype
 from stepwell.ir.core import StateOp, WeightOp
 from stepwell.ir.declared.interpretation import Interpreter, rule_for
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.dtypes import torch_dtype
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import History
-from stepwell.ir.sizes.size import Size
-from stepwell.ir.types import dims, element, symbols_of
+from stepwell.ir.sizes.size import Size, number_of
+from stepwell.ir.types import dims, is_static, symbols_of
 from stepwell.ir.weights import WeightStore
 from stepwell.translate.rewrites.sizes.pin_symbolic_sizes import PinSymbolicSizes
 from stepwell.validation.certificates.graph import is_repeatable, said_by
@@ -38,13 +37,13 @@ elements.
 TRIED = ", at sizes that were tried"
 KINDS = ("bits", "reals", f"bits{GIVEN}", f"reals{GIVEN}")
 """The readings that decide a statement, those for any weights first."""
-_FAILS = (
+FAILS = (
     NotFollowed, StepwellError, RuntimeError, ValueError, TypeError, IndexError, KeyError,
     AttributeError, NotImplementedError, AssertionError,
 )  # fmt: skip
 
 
-_MOST_STEPS = 1 << 16
+MOST_STEPS = 1 << 16
 """The step limit of a statement, because a loop in it may not terminate."""
 _CHOICES = ("control.cond", "tosa.cond_if")
 _WAYS = (True, False)
@@ -88,7 +87,7 @@ def decide(
         run = _Run(program.weights, Reading(plain, seed, numbers), given=plain != kind)
         try:
             apart = run.apart(program, pairs_of(program) if pairs is None else pairs)
-        except _FAILS as error:
+        except FAILS as error:
             reason = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
             continue
         if apart is None:
@@ -114,7 +113,7 @@ def _at_sizes(program: Program) -> Iterator[Program]:
         chosen = {symbol: start + 2 * at for at, symbol in enumerate(symbols)}
         try:
             PinSymbolicSizes.of(chosen).apply(copy, History())
-        except _FAILS as error:
+        except FAILS as error:
             raise Undecided(f"of symbolic sizes: {error}") from error
         if elements_of(copy) > MOST_ELEMENTS:
             raise Undecided("of symbolic sizes: its values have too many elements")
@@ -184,18 +183,17 @@ class _Run:
         """Return the shadow of an arbitrary tensor."""
         if not isinstance(type_, TensorType):
             raise NotFollowed(f"an input of type {type_}")
-        shape = dims(type_)
-        if not all(isinstance(size, int) for size in shape):
+        if not is_static(type_):
             raise NotFollowed("a symbolic size")
-        return self.reading.variable(name, [int(size) for size in shape], held_dtype(type_))  # pyright: ignore[reportArgumentType]
+        return self.reading.variable(name, [*map(number_of, dims(type_))], stored_dtype(type_))
 
     def results(self, op: Operation, operands: Sequence[Any]) -> Sequence[Any]:
         """Return the results of an op: by its own rule, or as an uninterpreted function of its
         text.
         """
         self._steps += 1
-        if self._steps > _MOST_STEPS:
-            raise NotFollowed(f"more than {_MOST_STEPS} steps")
+        if self._steps > MOST_STEPS:
+            raise NotFollowed(f"more than {MOST_STEPS} steps")
         if isinstance(op, WeightOp):
             return [self.weight(op.key.data)]
         if isinstance(op, StateOp):
@@ -210,7 +208,7 @@ class _Run:
                 if (steps := C_LIBRARY.get(op.name)) is not None:
                     return [steps(*operands[: _read_by(steps)])]
                 return self._fitting(op, rule(op, operands, self.interpreter))
-            except _FAILS:
+            except FAILS:
                 pass
         text = f"{said_by(op)}({', '.join(self.reading.name_of(value) for value in operands)})"
         text += "" if is_repeatable(op) else f" at step {self._steps}"
@@ -233,24 +231,18 @@ class _Run:
         return self._made[key]
 
     def _weight(self, key: str) -> Any:
-        recipe = self.weights.recipe_of(key)
-        if recipe is None:
-            if is_constant(self.weights, key, self.given):
-                return self.weights.get(key)
-            type_ = self.weights.type_of(key)
-            shape = [int(size) for size in dims(type_)]  # pyright: ignore[reportArgumentType]
-            return self.reading.variable(f"weight {key}", shape, torch_dtype(element(type_)))
-        name, sources, parameters = recipe
-        weights = [self.weight(source) for source in sources]
-        try:
-            return self.weights.evaluated_on(key, weights)
-        except _FAILS:
-            text = (
-                f"{name}{sorted(parameters.items())}({[self.reading.name_of(g) for g in weights]})"
-            )
-            type_ = self.weights.type_of(key)
-            shape = [int(size) for size in dims(type_)]  # pyright: ignore[reportArgumentType]
-            return self.reading.variable(text, shape, torch_dtype(element(type_)))
+        recipe, text = self.weights.recipe_of(key), f"weight {key}"
+        if recipe is not None:
+            name, sources, parameters = recipe
+            weights = [self.weight(source) for source in sources]
+            try:
+                return self.weights.evaluated_on(key, weights)
+            except FAILS:
+                named = [self.reading.name_of(weight) for weight in weights]
+                text = f"{name}{sorted(parameters.items())}({named})"
+        elif is_constant(self.weights, key, self.given):
+            return self.weights.get(key)
+        return self.input(text, self.weights.type_of(key))
 
 
 def _read_by(steps: Any) -> int:
@@ -267,17 +259,5 @@ def is_constant(weights: WeightStore, key: str, given: bool = False) -> bool:
     """
     if weights.recipe_of(key) is not None or not weights.is_known(key):
         return False
-    count = 1
-    for size in dims(weights.type_of(key)):
-        count *= int(size)  # pyright: ignore[reportArgumentType]
+    count = prod(map(number_of, dims(weights.type_of(key))))
     return count <= SMALL and (given or "#" in key or count == 1)
-
-
-def held_dtype(type_: Any) -> torch.dtype:
-    """Return the dtype of the storage type."""
-    type_quantization = quantization(type_)
-    return (
-        torch_dtype(element(type_))
-        if type_quantization is None
-        else storage_dtype(type_quantization)
-    )

@@ -24,6 +24,7 @@ from stepwell.ir.dtypes import i1, i8, torch_dtype, ui8
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import EXACT, Bound
 from stepwell.ir.sizes.size import number_of
+from stepwell.ir.traversal import producers
 from stepwell.ir.types import dims, element, is_static
 from stepwell.validation.certificates.decision import is_constant
 from stepwell.validation.certificates.graph import is_repeatable
@@ -58,7 +59,7 @@ def apart_on_all(
         NotOfBytes: it cannot be decided in this way.
     """
     pairs = pairs_of(program) if pairs is None else pairs
-    ops = _ops_of([value for pair in pairs for value in pair])
+    ops = producers(value for pair in pairs for value in pair)
     if not all(map(is_repeatable, ops)):
         raise NotOfBytes("it draws random numbers")
     (method,) = program.methods.values()
@@ -250,36 +251,17 @@ def _is_part(op: Operation, program: Program) -> bool:
 
 
 def _all_of(value: SSAValue) -> Any:
-    value_quantization = quantization(value.type)
-    if value_quantization is None and element(value.type) in (i1, i8, ui8):
+    stored = quantization(value.type)
+    if stored is None and element(value.type) in (i1, i8, ui8):
         dtype = torch_dtype(element(value.type))
-        least, most = (
-            (0, 1) if dtype == torch.bool else (torch.iinfo(dtype).min, torch.iinfo(dtype).max)
-        )
-        return torch.arange(least, most + 1).to(dtype)
-    if (
-        value_quantization is None
-        or not value_quantization.is_per_tensor
-        or value_quantization.high - value_quantization.low >= _BYTE
-    ):
+        info = torch.iinfo(dtype) if dtype != torch.bool else None
+        return torch.arange(*((info.min, info.max + 1) if info else (0, 2))).to(dtype)
+    if stored is None or not stored.is_per_tensor or stored.high - stored.low >= _BYTE:
         raise NotOfBytes(f"{value.type} has more values than a byte")
-    return torch.arange(value_quantization.low, value_quantization.high + 1).to(
-        storage_dtype(value_quantization)
-    )
+    return torch.arange(stored.low, stored.high + 1).to(storage_dtype(stored))
 
 
 def _is_read(
     value: SSAValue, ops: dict[Operation, None], pairs: Sequence[tuple[SSAValue, SSAValue]]
 ) -> bool:
     return any(value in op.operands for op in ops) or any(value in pair for pair in pairs)
-
-
-def _ops_of(values: Sequence[SSAValue]) -> dict[Operation, None]:
-    ops: dict[Operation, None] = {}
-    waiting = [value.owner for value in values]
-    while waiting:
-        owner = waiting.pop()
-        if isinstance(owner, Operation) and owner not in ops:
-            ops[owner] = None
-            waiting += [value.owner for value in owner.operands]
-    return ops

@@ -1,8 +1,4 @@
-"""Expression numbers of elements at unknown indices, and of the indices of extrema.
-
-A lookup is a function of the index and of all elements it may select, each at its own index. A
-lookup of rows is therefore the same for every operator.
-"""
+"""Transfer functions of places of extrema, and of casts with a scale."""
 
 from __future__ import annotations
 
@@ -11,74 +7,22 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from stepwell.ir.compat.torch.torch_private import operator_and_overload
-from stepwell.validation.certificates.field import PRIME, digest
+from stepwell.dialects.quant.ops import dequantize, quantize
+from stepwell.dialects.quant.types import Quantization
+from stepwell.ir.dtypes import f32
+from stepwell.validation.certificates.field import digest
 from stepwell.validation.certificates.operators import handles
-from stepwell.validation.certificates.shadows import EXACT_STEPS, LOOKUPS, STEPS, Reading, is_shadow
-
-
-def rows(tensor: Tensor, axis: int) -> Tensor:
-    """Return for each line along an axis a number of all its elements, each at its index."""
-    shape = [1] * tensor.dim()
-    shape[axis] = tensor.shape[axis]
-    places = torch.arange(tensor.shape[axis]).reshape(shape)
-    return digest("row", tensor, places).sum(axis) % PRIME
-
-
-def looked_up(reading: Reading, name: str, given: dict[str, Any]) -> Any:
-    """Return the result of an operator at unknown indices; NotImplemented for other forms."""
-    table = given["weight"] if name == "embedding" else given["self"]
-    numbers, of = reading.numbers(table), table.dtype
-    if name == "embedding":
-        index = reading.numbers(given["indices"])
-        return reading.made(digest("lookup", index.unsqueeze(-1), rows(numbers, 0)), of)
-    if name == "gather":
-        index = reading.numbers(given["index"])
-        axis = given["dim"] % numbers.dim()
-        line = rows(numbers, axis).unsqueeze(axis)
-        for at, size in enumerate(index.shape):
-            line = line if at == axis else line.narrow(at, 0, size)
-        return reading.made(digest("lookup", index, line), of)
-    if name == "index_select":
-        axis = given["dim"] % numbers.dim()
-        index = reading.numbers(given["index"])
-        shape = [1] * numbers.dim()
-        shape[axis] = index.numel()
-        line = rows(numbers, axis).unsqueeze(axis)
-        return reading.made(digest("lookup", index.reshape(shape), line), of)
-    return _at_indices(reading, numbers, of, given) if name == "index" else NotImplemented
-
-
-def _at_indices(reading: Reading, tensor: Tensor, of: torch.dtype, given: dict[str, Any]) -> Any:
-    """Return `x[known, …, unknown]`: the last index is unknown, and no axis is skipped."""
-    *known, last = given["indices"]
-    if not is_shadow(last) or any(k is None or is_shadow(k) for k in known):
-        return NotImplemented
-    index = reading.numbers(last)
-    line = rows(tensor, len(known))
-    rest = line.dim() - len(known)
-    if known:
-        line = line[tuple(k.expand(index.shape) for k in known)]
-    return reading.made(digest("lookup", index.reshape(*index.shape, *[1] * rest), line), of)
-
-
-LOOKUPS.append(looked_up)
-
-
-def _axis_and_keeps(args: Any, kwargs: Any) -> tuple[Any, bool]:
-    given = dict(zip(("dim", "keepdim"), args[1:], strict=False)) | kwargs
-    return given.get("dim"), bool(given.get("keepdim", False))
+from stepwell.validation.certificates.shadows import EXACT_STEPS, STEPS, Call, is_shadow, rows
 
 
 @handles("argmax", "argmin")
-def _place_of_greatest(reading: Reading, func: Any, args: Any, kwargs: Any) -> Any:
-    axis, keeps = _axis_and_keeps(args, kwargs)
-    numbers = reading.numbers(args[0])
+def _place_of_greatest(call: Call) -> Any:
+    axis, numbers = call.option("dim", 1), call.reading.numbers(call.args[0])
     if axis is None or not numbers.dim():
         return NotImplemented
-    name = "max" if operator_and_overload(func)[0] == "argmax" else "min"
+    name = call.name.removeprefix("arg")
     found = digest(f"place of {name}", rows(numbers, axis % numbers.dim()))
-    return reading.made(found.unsqueeze(axis) if keeps else found, torch.int64)
+    return call.made(found.unsqueeze(axis) if call.option("keepdim", 2) else found)
 
 
 def _greatest_and_place(x: Any, dim: int, keepdim: bool = False) -> tuple[Any, Any]:
@@ -93,8 +37,29 @@ STEPS.update(max=_greatest_and_place, min=_least_and_place)
 EXACT_STEPS.update(("max", "min"))
 
 
-@handles("copy")
-def _copied(reading: Reading, func: Any, args: Any, kwargs: Any) -> Any:
-    bare = reading.type_of(func, args, kwargs)
-    numbers = reading.numbers(args[1], bare.dtype)
-    return reading.made(numbers.expand(bare.shape), bare.dtype)
+def _quantization(args: tuple[Any, ...]) -> Quantization | None:
+    """Return the quantized type of a cast's arguments: x, scale, zero, an axis, low, high, dtype.
+
+    None if its numbers are unknown or represent others.
+    """
+    _, scale, zero, *axis, low, high, of = args
+    if is_shadow(scale) or is_shadow(zero) or of.itemsize > 4:
+        return None
+    scales = scale.reshape(-1).tolist() if isinstance(scale, Tensor) else [scale]
+    zeros = zero.reshape(-1).tolist() if isinstance(zero, Tensor) else [zero]
+    blocks, grid = (((axis[0], 1),), (len(scales),)) if axis else ((), ())
+    info = torch.iinfo(of)
+    return Quantization(info.bits, info.min < 0, low, high, f32, scales, zeros, blocks, grid)
+
+
+@handles("quantize_per_tensor", "quantize_per_channel")
+def _quantize(call: Call) -> Any:
+    stored = _quantization(call.args)
+    return NotImplemented if stored is None or call.kwargs else quantize(call.args[0], stored)
+
+
+@handles("dequantize_per_tensor", "dequantize_per_channel")
+def _dequantize(call: Call) -> Any:
+    stored = _quantization(call.args)
+    is_plain = call.kwargs.get("out_dtype") in (None, torch.float32)
+    return dequantize(call.args[0], stored) if stored and is_plain else NotImplemented

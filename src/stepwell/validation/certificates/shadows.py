@@ -16,6 +16,8 @@ A `Reading` defines the transfer function of a PyTorch operator on such numbers:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, cast
 
 import torch
@@ -23,16 +25,15 @@ from torch import Tensor
 
 from stepwell.ir.compat.torch.torch_private import decomposition_table, schema_of, without_elements
 from stepwell.validation.certificates.field import digest, of_bits, of_tensor, prime, random
+from stepwell.validation.error_rules import flat
 
 Handler = Callable[..., Any]
 HANDLERS: dict[str, Handler] = {}
-"""Operator → a function of (reading, func, arguments, named arguments) that returns shadows."""
+"""Operator → a function of a `Call` that returns shadows, or NotImplemented."""
 STEPS: dict[str, Handler] = {}
 """Operator → a PyTorch function that computes it step by step."""
 EXACT_STEPS: set[str] = set()
 """Operators that are followed step by step even if roundings count."""
-LOOKUPS: list[Handler] = []
-"""Handlers of elements at unknown indices."""
 _WHOLE = frozenset(
     """add sub rsub mul neg abs mm bmm addmm baddbmm mv sum maximum minimum clamp relu view reshape
     _unsafe_view permute transpose t expand slice select unsqueeze squeeze clone cat stack
@@ -101,18 +102,39 @@ def is_shadow(value: Any) -> bool:
     return isinstance(value, Shadow)
 
 
-def flat(values: Any) -> list[Any]:
-    """Return the items of nested lists."""
-    if isinstance(values, list | tuple):
-        return [each for value in values for each in flat(value)]
-    return [values]
-
-
 def mapped(function: Callable[[Any], Any], values: Any) -> Any:
     """Apply a function to the items of nested lists."""
     if isinstance(values, list | tuple):
         return [mapped(function, value) for value in values]
     return function(values)
+
+
+@dataclass
+class Call:
+    """A call of an operator with a shadow among its arguments."""
+
+    reading: Reading
+    func: Any
+    name: str
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+    @cached_property
+    def bare(self) -> Any:
+        """The result without elements."""
+        return self.func(*mapped(bare, self.args), **mapped_values(bare, self.kwargs))
+
+    def option(self, name: str, at: int, default: Any = None) -> Any:
+        """Return an argument that is given by name or by place."""
+        return self.kwargs.get(name, self.args[at] if len(self.args) > at else default)
+
+    def numbers(self, value: Any) -> Tensor:
+        """Return the expression numbers of a value in the element type of the result."""
+        return self.reading.numbers(value, self.bare.dtype)
+
+    def made(self, held: Tensor) -> Shadow:
+        """Return the result of some numbers."""
+        return self.reading.made(held.expand(self.bare.shape), self.bare.dtype)
 
 
 class Reading:
@@ -189,63 +211,55 @@ class Reading:
 
     def _ran(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         schema = schema_of(func)
-        name = schema.name.partition("::")[2]
-        if name in _FACTORIES or name.startswith(("empty", "new_empty")):
-            return _factory(name, func, args, kwargs)
+        call = Call(self, func, schema.name.partition("::")[2], args, kwargs)
+        name = call.name
+        if name in _FACTORIES:
+            plain = [torch.empty(a.shape, dtype=a.dtype) if is_shadow(a) else a for a in args]
+            return func(*plain, **kwargs)
         is_random = torch.Tag.nondeterministic_seeded in func.tags and name not in STEPS
-        if schema.is_mutable or name in _ASKS or is_random:
+        is_empty = name.startswith(("empty", "new_empty"))
+        if schema.is_mutable or name in _ASKS or is_random or is_empty:
             raise NotFollowed(f"aten.{name}")
         if (handler := HANDLERS.get(name)) is not None:
-            made = handler(self, func, args, kwargs)
+            made = handler(call)
             if made is not NotImplemented:
                 return made
-        is_pointwise = torch.Tag.pointwise in func.tags
         steps = STEPS.get(name)
         if steps is not None and (not self.is_exact or name in EXACT_STEPS):
-            return _shaped(steps(*args, **kwargs), self.type_of(func, args, kwargs))
-        if is_pointwise:
-            return self.pointwise(func, name, args, kwargs)
+            return _shaped(steps(*args, **kwargs), call.bare)
+        if torch.Tag.pointwise in func.tags:
+            return self.pointwise(call)
         if (parts := decomposition_table.get(func)) is not None:
             made = parts(*args, **kwargs)
             if made is not NotImplemented:
                 return made
         made = func.decompose(*args, **kwargs)
-        return self.opaque(func, name, args, kwargs) if made is NotImplemented else made
+        return self.opaque(call) if made is NotImplemented else made
 
-    def type_of(self, func: Any, args: Any, kwargs: Mapping[str, Any]) -> Any:
-        """Return the result of an operator without elements."""
-        named = {name: mapped(_bare, value) for name, value in kwargs.items()}
-        return func(*mapped(_bare, args), **named)
-
-    def pointwise(self, func: Any, name: str, args: Any, kwargs: Mapping[str, Any]) -> Shadow:
+    def pointwise(self, call: Call) -> Shadow:
         """Return an uninterpreted elementwise function."""
-        bare = self.type_of(func, args, kwargs)
         tensors: list[Tensor] = []
         said: list[str] = []
-        for each in [*args, *kwargs.values()]:
+        for each in [*call.args, *call.kwargs.values()]:
             if isinstance(each, Tensor | float) or type(each) is int:
-                tensors.append(self.numbers(each))
+                tensors.append(self.numbers(each).expand(call.bare.shape))
             else:
                 said.append(str(each))
-        rounds = f":{bare.dtype}" if self.is_exact else ""
-        tensors = [each.expand(bare.shape) for each in tensors]
-        return self.made(digest(f"{name}{rounds}({said})", *tensors), bare.dtype)
+        rounds = f":{call.bare.dtype}" if self.is_exact else ""
+        return call.made(digest(f"{call.name}{rounds}({said})", *tensors))
 
-    def opaque(self, func: Any, name: str, args: Any, kwargs: Mapping[str, Any]) -> Any:
+    def opaque(self, call: Call) -> Any:
         """Return an uninterpreted function of whole tensors."""
-        bare = self.type_of(func, args, kwargs)
-        text = f"{func}({mapped(self._said, args)}{sorted(mapped_values(self._said, kwargs))})"
-        results = [self.unknown(f"{text}#{n}", b) for n, b in enumerate(flat([bare]))]
-        return results[0] if isinstance(bare, Tensor) else tuple(results)
+        named = [(n, str(v)) for n, v in mapped_values(self.name_of, call.kwargs).items()]
+        text = f"{call.func}({mapped(self.name_of, call.args)}{sorted(named)})"
+        results = [self.unknown(f"{text}#{n}", b) for n, b in enumerate(flat([call.bare]))]
+        return results[0] if isinstance(call.bare, Tensor) else tuple(results)
 
     def unknown(self, said: str, like: Any) -> Any:
         """Return a tensor that is a function of its name."""
         if not isinstance(like, Tensor):
             raise NotFollowed(said)
         return Shadow(random(said, like.shape, 0), like.dtype, self)
-
-    def _said(self, value: Any) -> str:
-        return self.name_of(value)
 
     def name_of(self, value: Any) -> str:
         """Return a name that two values share only if they are equal."""
@@ -257,22 +271,16 @@ class Reading:
         return f"{list(value.shape)}:{value.dtype}:{sums}"
 
 
-def mapped_values(function: Callable[[Any], Any], values: Mapping[str, Any]) -> list[Any]:
+def mapped_values(function: Callable[[Any], Any], values: Mapping[str, Any]) -> dict[str, Any]:
     """Apply a function to the items of a mapping's values."""
-    return [(name, str(mapped(function, value))) for name, value in values.items()]
+    return {name: mapped(function, value) for name, value in values.items()}
 
 
-def _bare(value: Any) -> Any:
+def bare(value: Any) -> Any:
+    """Return a tensor without its elements; other values unchanged."""
     if not isinstance(value, Tensor):
         return value
     return torch.empty(value.shape, dtype=value.dtype, device="meta")
-
-
-def _factory(name: str, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    if "empty" in name:
-        raise NotFollowed(f"aten.{name}")
-    plain = [torch.empty(a.shape, dtype=a.dtype) if is_shadow(a) else a for a in args]
-    return func(*plain, **kwargs)
 
 
 def _shaped(made: Any, bare: Any) -> Any:
@@ -289,22 +297,19 @@ def _shaped(made: Any, bare: Any) -> Any:
 # -- movements -----------------------------------------------------------------------------------
 
 
-def moved(reading: Reading, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def moved(call: Call) -> Any:
     """Return the numbers, moved like the elements."""
-    schema = schema_of(func)
-    name = schema.name.partition("::")[2]
-    names = [argument.name for argument in schema.arguments]
-    given = dict(zip(names, args, strict=False)) | kwargs
+    reading, func, name = call.reading, call.func, call.name
+    names = [argument.name for argument in schema_of(func).arguments]
+    given = dict(zip(names, call.args, strict=False)) | call.kwargs
     if any(is_shadow(each) for n in _INDICES for each in flat([given.get(n)])):
-        made = next((m for look in LOOKUPS if (m := look(reading, name, given)) is not None), None)
-        is_made = made is not None and made is not NotImplemented
-        return made if is_made else reading.opaque(func, name, args, kwargs)
+        made = _looked_up(reading, name, given)
+        return reading.opaque(call) if made is None else made
     first = next(v for v in flat(list(given.values())) if is_shadow(v))
     data = [v for n, v in given.items() if n not in _INDICES for v in flat([v])]
-    kinds = {v.dtype for v in data if isinstance(v, Tensor)}
     of = first.dtype
-    for kind in kinds:
-        of = torch.promote_types(of, kind)
+    for value in data:
+        of = torch.promote_types(of, value.dtype) if isinstance(value, Tensor) else of
 
     def lowered(value: Any) -> Any:
         return reading.numbers(value, of) if isinstance(value, Tensor) else value
@@ -327,7 +332,40 @@ def _double(value: Any) -> Any:
     return value.double() if isinstance(value, Tensor) else value
 
 
-def kept(value: Tensor, mask: Tensor, reading: Reading) -> Shadow:
-    """Return elements where a known mask is true, else 0."""
-    zero = reading.numbers(torch.zeros((), dtype=value.dtype))
-    return reading.made(torch.where(mask, reading.numbers(value), zero), value.dtype)
+def rows(tensor: Tensor, axis: int) -> Tensor:
+    """Return for each line along an axis a number of all its elements, each at its index."""
+    shape = [1] * tensor.dim()
+    shape[axis] = tensor.shape[axis]
+    places = torch.arange(tensor.shape[axis]).reshape(shape)
+    return digest("row", tensor, places).sum(axis) % prime()
+
+
+def _looked_up(reading: Reading, name: str, given: dict[str, Any]) -> Shadow | None:
+    """Return the result of an operator at unknown indices; None for other forms.
+
+    A lookup is a function of the index and of all elements it may select, each at its own index. A
+    lookup of rows is therefore the same for every operator.
+    """
+    table = given["weight"] if name == "embedding" else given["self"]
+    numbers = reading.numbers(table)
+    if name == "embedding":
+        index, line = reading.numbers(given["indices"]).unsqueeze(-1), rows(numbers, 0)
+    elif name in ("gather", "index_select"):
+        index, axis = reading.numbers(given["index"]), given["dim"] % numbers.dim()
+        line = rows(numbers, axis).unsqueeze(axis)
+        if name == "index_select":
+            index = index.reshape([-1 if at == axis else 1 for at in range(numbers.dim())])
+        for at, size in enumerate(index.shape if name == "gather" else ()):
+            line = line if at == axis else line.narrow(at, 0, size)
+    elif name == "index":
+        *known, last = given["indices"]
+        if not is_shadow(last) or any(k is None or is_shadow(k) for k in known):
+            return None  # Only the last index may be unknown, and no axis is skipped.
+        index, line = reading.numbers(last), rows(numbers, len(known))
+        rest = line.dim() - len(known)
+        if known:
+            line = line[tuple(k.expand(index.shape) for k in known)]
+        index = index.reshape(*index.shape, *[1] * rest)
+    else:
+        return None
+    return reading.made(digest("lookup", index, line), table.dtype)

@@ -8,7 +8,7 @@ casts of `quant`, CMSIS-NN's operators), they are those of the interpreter's res
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import Any, cast
@@ -20,12 +20,12 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.irdl import IRDLOperation
 
 from stepwell.dialects.aten.op import SchemaOp
-from stepwell.dialects.quant.types import quantization, storage_dtype
+from stepwell.dialects.quant.types import quantization, stored_dtype
 from stepwell.ir.compat.xdsl.xdsl_private import set_type
 from stepwell.ir.core import MutateInputOp, StateOp, UpdateOp, WeightOp
 from stepwell.ir.declared.inference import infer
 from stepwell.ir.declared.interpretation import Interpreter, rule_for
-from stepwell.ir.dtypes import element_type, torch_dtype
+from stepwell.ir.dtypes import element_type
 from stepwell.ir.program import Program
 from stepwell.ir.signature import Port, get_signature, set_signature
 from stepwell.ir.sizes.size import Size
@@ -94,6 +94,19 @@ class Step:
     results: list[int]
     regions: Operation | None
 
+    def copy(self) -> Step:
+        """An independent copy; attributes are shared."""
+        return replace(
+            self,
+            arguments={
+                name: mapped(value, lambda ref: ref) for name, value in self.arguments.items()
+            },
+            properties=dict(self.properties),
+            attributes=dict(self.attributes),
+            types=list(self.types),
+            results=list(self.results),
+        )
+
 
 @dataclass
 class Draft:
@@ -115,26 +128,13 @@ class Draft:
 
     def copy(self) -> Draft:
         """An independent copy; ops and attributes are shared."""
-        return Draft(
-            [replace(source) for source in self.sources],
-            [
-                replace(
-                    step,
-                    arguments=_copied(step.arguments),
-                    properties=dict(step.properties),
-                    attributes=dict(step.attributes),
-                    types=list(step.types),
-                    results=list(step.results),
-                )
-                for step in self.steps
-            ],
-            list(self.returned),
-            self.name,
-            self.module,
-            dict(self.func),
-            dict(self.ranges),
-            self.is_blind,
-            self.orders,
+        return replace(
+            self,
+            sources=[replace(source) for source in self.sources],
+            steps=[step.copy() for step in self.steps],
+            returned=list(self.returned),
+            func=dict(self.func),
+            ranges=dict(self.ranges),
         )
 
     def fresh(self) -> int:
@@ -152,19 +152,12 @@ class Draft:
         return _Builder(self).build()
 
 
-def _copied(value: Any) -> Any:
-    if isinstance(value, dict):
-        held = cast(dict[str, Any], value)
-        return {name: _copied(item) for name, item in held.items()}
-    return [_copied(item) for item in cast(list[Any], value)] if isinstance(value, list) else value
-
-
-def mapped(value: Any, change: Any) -> Any:
-    """Return an argument with `change` applied to each `Ref`, in lists too."""
-    if isinstance(value, Ref):
+def mapped(value: Any, change: Callable[[Any], Any], of: type[Any] = Ref) -> Any:
+    """Return an argument with `change` applied to each `Ref`, or value of a class, in lists too."""
+    if isinstance(value, of):
         return change(value)
     if isinstance(value, list):
-        return [mapped(item, change) for item in cast(list[Any], value)]
+        return [mapped(item, change, of) for item in cast(list[Any], value)]
     return value
 
 
@@ -201,32 +194,19 @@ def draft_of(text: str) -> Draft:
         given = {str(i): numbers[value] for i, value in enumerate(op.operands)}
         properties = dict(op.properties)
         if isinstance(op, SchemaOp):
-            given = {name: _numbered(value, numbers) for name, value in op.present().items()}
+            given = {
+                name: mapped(value, numbers.__getitem__, SSAValue)
+                for name, value in op.present().items()
+            }
             properties = {}
         types = [result.type for result in op.results]
         attributes = dict(op.attributes)
-        steps.append(
-            Step(type(op), given, properties, attributes, types, made, op if op.regions else None)
-        )
+        regions = op if op.regions else None
+        steps.append(Step(type(op), given, properties, attributes, types, made, regions))
     kept = {name: v for name, v in func.attributes.items() if not name.startswith("stepwell.")}
-    return Draft(
-        sources,
-        steps,
-        returned,
-        func.sym_name.data,
-        dict(module.attributes),
-        kept,
-        dict(signature.ranges),
-        orders=tuple(port.dim_order for port in signature.runtime_outputs),
-    )
-
-
-def _numbered(value: Any, numbers: Mapping[SSAValue, Any]) -> Any:
-    if isinstance(value, SSAValue):
-        return numbers[value]
-    if isinstance(value, list):
-        return [_numbered(item, numbers) for item in cast(list[Any], value)]
-    return value
+    place = (func.sym_name.data, dict(module.attributes), kept, dict(signature.ranges))
+    orders = tuple(port.dim_order for port in signature.runtime_outputs)
+    return Draft(sources, steps, returned, *place, orders=orders)
 
 
 class _Builder:
@@ -235,8 +215,6 @@ class _Builder:
     def __init__(self, draft: Draft) -> None:
         self.draft = draft
         self.values: dict[int, SSAValue] = {}
-        self.known: dict[int, Any] = {}
-        """Runtime values on zeros, for steps whose types follow only from interpretation."""
         self.weights = WeightStore()
 
     def build(self) -> Program:
@@ -324,9 +302,8 @@ class _Builder:
             return op
         if issubclass(step.cls, SchemaOp):
             op = step.cls.from_arguments(arguments)
-            op.attributes.update(
-                {n: a for n, a in step.attributes.items() if n == "aten.keywords_from"}
-            )
+            if (keywords := step.attributes.get("aten.keywords_from")) is not None:
+                op.attributes["aten.keywords_from"] = keywords
             return op
         op = step.cls.create(
             operands=list(arguments.values()),
@@ -354,10 +331,9 @@ class _Builder:
             made = rule(op, zeros, Interpreter(self.weights))
         for result, value in zip(op.results, made, strict=True):
             if isinstance(value, torch.Tensor) and isinstance(result.type, TensorType):
-                result_element = element(result.type)
-                if quantization(result.type) is None:
-                    result_element = element_type(value.dtype)
-                set_type(result, tensor(list(value.shape), result_element))
+                is_plain = quantization(result.type) is None
+                of = element_type(value.dtype) if is_plain else element(result.type)
+                set_type(result, tensor(list(value.shape), of))
 
 
 def _is_static(type_: Attribute) -> bool:
@@ -370,13 +346,7 @@ def zeros_of(type_: Attribute) -> Any:
     """
     if not isinstance(type_, TensorType):
         return 0
-    type_quantization = quantization(type_)
-    dtype = (
-        storage_dtype(type_quantization)
-        if type_quantization is not None
-        else torch_dtype(element(type_))
-    )
-    return torch.zeros([d for d in dims(type_) if isinstance(d, int)], dtype=dtype)
+    return torch.zeros([d for d in dims(type_) if isinstance(d, int)], dtype=stored_dtype(type_))
 
 
 def elements_of(shape: Sequence[Dim]) -> int:

@@ -21,9 +21,13 @@ NAMED: tuple[Fill, ...] = ("ones", "zeros", "positive", "causal", "rolled")
 """Fills that a key may select, as in `g#positive`."""
 SPECIAL = (0.0, -0.0, 1.0, -1.0, torch.nan, torch.inf, -torch.inf, 1e-40, -3e38, 3e38, 6.0, -3.0)
 """Values that exact rewrites preserve bit for bit."""
+_TABLES: dict[str, tuple[float, ...]] = {
+    "special": SPECIAL,
+    # Half-integers, integers and zeros of both signs produce ties.
+    "integers": (0.0, -0.0, 0.5, -0.5, 1.0, -1.0, 1.5, -2.5, 3.0, 6.0),
+}
 UNRULY: frozenset[Fill] = frozenset({"extremes", "huge", "special"})
 """Fills with which sums overflow or are NaN: a bounded rewrite guarantees nothing for them."""
-Lying = Literal["dense", "transposed", "expanded", "sliced"]
 
 
 def fill_of(key: str) -> Fill:
@@ -90,47 +94,35 @@ def _floats(
         return torch.randint(*ends, shape, generator=random).to(torch.uint8).view(dtype)
     limits = torch.finfo(dtype)
     real = torch.randn(shape, generator=random, dtype=torch.float64)
+    if fill in _TABLES or fill == "extremes":
+        numbers = _TABLES.get(fill, (-limits.max, limits.max, 1.0, -1.0))
+        table = torch.tensor(numbers, dtype=torch.float64)
+        return table[torch.randint(0, len(table), shape, generator=random)].to(dtype)
     if fill == "positive":
-        return (torch.rand(shape, generator=random, dtype=torch.float64) + 0.5).to(dtype)
-    if fill == "negative":
-        return (-real.abs()).to(dtype)
-    if fill == "negative zeros":
-        return torch.full(shape, -0.0, dtype=dtype)
-    if fill == "denormal":
-        return (real * limits.smallest_normal / 4).to(dtype)
-    if fill == "huge":
-        return (real.sign() * limits.max / 2).to(dtype)
-    if fill == "extremes":
-        table = torch.tensor([-limits.max, limits.max, 1.0, -1.0], dtype=torch.float64)
-        return table[torch.randint(0, 4, shape, generator=random)].to(dtype)
-    if fill == "special":
-        table = torch.tensor(SPECIAL, dtype=torch.float64)
-        return table[torch.randint(0, len(table), shape, generator=random)].to(dtype)
-    if fill == "integers":  # Half-integers, integers and zeros of both signs produce ties.
-        table = torch.tensor([0.0, -0.0, 0.5, -0.5, 1.0, -1.0, 1.5, -2.5, 3.0, 6.0])
-        return table[torch.randint(0, len(table), shape, generator=random)].to(dtype)
-    return real.to(dtype)
+        real = torch.rand(shape, generator=random, dtype=torch.float64) + 0.5
+    made = {
+        "negative": -real.abs(),
+        "negative zeros": torch.full(shape, -0.0),
+        "denormal": real * limits.smallest_normal / 4,
+        "huge": real.sign() * limits.max / 2,
+    }
+    return made.get(fill, real).to(dtype)
 
 
 def value_of(type_: Any, fill: Fill, shape: list[int], random: torch.Generator) -> torch.Tensor:
     """Return a value of a tensor type; stored integers if it is quantized."""
-    type_quantization = quantization(type_)
-    if type_quantization is None:
+    stored = quantization(type_)
+    if stored is None:
         return tensor_of(shape, torch_dtype(element(type_)), fill, random)
-    ends = (type_quantization.low, type_quantization.high + 1)
+    ends = (stored.low, stored.high + 1)
     if fill == "zeros":
-        zero = min(
-            max(type_quantization.zero_points[0], type_quantization.low), type_quantization.high
-        )
+        zero = min(max(stored.zero_points[0], stored.low), stored.high)
         ends = (zero, zero + 1)
-    made = torch.randint(*ends, shape, generator=random).to(storage_dtype(type_quantization))
+    made = torch.randint(*ends, shape, generator=random).to(storage_dtype(stored))
     if fill in ("extremes", "special"):
         at = torch.rand(shape, generator=random) > 0.5
-        made = torch.where(
-            at,
-            torch.full_like(made, type_quantization.low),
-            torch.full_like(made, type_quantization.high),
-        )
+        low, high = (torch.full_like(made, end) for end in (stored.low, stored.high))
+        made = torch.where(at, low, high)
     return made
 
 

@@ -25,12 +25,13 @@ from stepwell.ir.rewriting.rewrite import Bound, GreedyRewrites, Rewrite
 from stepwell.ir.types import dims, element
 from stepwell.program import Program
 from stepwell.validation.checked import Checked
+from stepwell.validation.compare import describe_bound
 from stepwell.validation.contracts.draft import Dropped, draft_of
 from stepwell.validation.contracts.driver import documented, steps_of, subject_of
 from stepwell.validation.contracts.fills import value_of
 from stepwell.validation.recording import record
 from stepwell.validation.samples import Sample
-from stepwell.validation.step_observer import Margin, describe_bound
+from stepwell.validation.step_observer import Margin
 
 KINDS = ("moderate", "hundreds", "each operand of a size", "sizes mixed", "canceling")
 """The fills of operands, each of which is tried several times."""

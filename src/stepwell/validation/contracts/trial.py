@@ -22,12 +22,11 @@ from stepwell.ir.verification import find_problems
 from stepwell.ir.weights import UnknownValue
 from stepwell.program import Program
 from stepwell.validation.checked import Checked
-from stepwell.validation.compare import differs
+from stepwell.validation.compare import differs, tolerated, total_bound
 from stepwell.validation.contracts.draft import Draft, Dropped
 from stepwell.validation.contracts.fills import UNRULY, Fill, value_of
 from stepwell.validation.recording import Recording, record
 from stepwell.validation.samples import Sample
-from stepwell.validation.step_observer import tolerated, total_bound
 
 Outcome = Literal["dropped", "not matched", "refused", "applied", "wrong"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any, cast
@@ -19,14 +19,39 @@ from stepwell.dialects.quant.types import Quantization, UniformQuantizedType, qu
 from stepwell.ir import dtypes
 from stepwell.ir.sizes.size import Size
 from stepwell.ir.types import dims, element, tensor
-from stepwell.validation.contracts.draft import Draft, Step
-from stepwell.validation.contracts.edit import (
-    ELEMENTS,
-    Edit,
-    name_of,
-    numbers_of,
-    tensors_of,
-)
+from stepwell.validation.contracts.draft import Draft, DraftInput, Step
+
+Change = Callable[[Draft], None]
+"""Applies an edit to a draft in place."""
+Edits = Iterator[tuple[str, Change]]
+"""Edits with their descriptions."""
+ELEMENTS = (
+    dtypes.f16, dtypes.bf16, dtypes.f32, dtypes.f64,
+    dtypes.i8, dtypes.i16, dtypes.i32, dtypes.i64, dtypes.ui8, dtypes.i1,
+)  # fmt: skip
+
+
+def name_of(draft: Draft, source: DraftInput) -> str:
+    """Return the name of a source in labels."""
+    return source.key or f"input {[s for s in draft.sources if s.key is None].index(source)}"
+
+
+def tensors_of(draft: Draft) -> Iterator[tuple[int, DraftInput]]:
+    """Yield the tensor sources with their index."""
+    for index, source in enumerate(draft.sources):
+        if isinstance(source.type, TensorType):
+            yield index, source
+
+
+def numbers_of(attr: Any) -> list[Any]:
+    """Return the numbers of an array attribute."""
+    return list(attr.get_values())
+
+
+def set_source(index: int, draft: Draft, **fields: Any) -> None:
+    """Set fields of a source."""
+    for name, value in fields.items():
+        setattr(draft.sources[index], name, value)
 
 
 def set_type(index: int, type_: Attribute, draft: Draft) -> None:
@@ -37,7 +62,7 @@ def set_type(index: int, type_: Attribute, draft: Draft) -> None:
         source.order = None
 
 
-def dtype_edits(draft: Draft) -> Iterator[Edit]:
+def dtype_edits(draft: Draft) -> Edits:
     """Yield edits of the element type, of one source or everywhere."""
     elements = {element(s.type) for _, s in tensors_of(draft) if quantization(s.type) is None}
     elements |= {
@@ -50,7 +75,7 @@ def dtype_edits(draft: Draft) -> Iterator[Edit]:
         for new in ELEMENTS:
             if new != old:
                 label = f"{dtypes.dtype_name(old)} becomes {dtypes.dtype_name(new)} everywhere"
-                yield Edit("dtypes", label, partial(_replace_element, old, new))
+                yield label, partial(_replace_element, old, new)
     for index, source in tensors_of(draft):
         if quantization(source.type) is not None:
             continue
@@ -58,7 +83,7 @@ def dtype_edits(draft: Draft) -> Iterator[Edit]:
             if new != element(source.type):
                 type_ = tensor(dims(source.type), new)
                 label = f"{name_of(draft, source)} is {dtypes.dtype_name(new)}"
-                yield Edit("dtypes", label, partial(set_type, index, type_))
+                yield label, partial(set_type, index, type_)
 
 
 def _replace_element(old: Attribute, new: Attribute, draft: Draft) -> None:
@@ -67,38 +92,39 @@ def _replace_element(old: Attribute, new: Attribute, draft: Draft) -> None:
             return type_
         if element(type_) == old:
             return tensor(dims(type_), new)
-        type_quantization = quantization(type_)
-        if (
-            type_quantization is not None
-            and type_quantization.expressed == old
-            and dtypes.is_float(new)
-        ):
-            numbers = replace(type_quantization, expressed=cast(Any, new))
+        stored = quantization(type_)
+        if stored is not None and stored.expressed == old and dtypes.is_float(new):
+            numbers = replace(stored, expressed=cast(Any, new))
             return tensor(dims(type_), UniformQuantizedType(numbers))
         return type_
 
-    for source in draft.sources:
-        source.type = changed(source.type)
+    _change_types(changed, draft)
     for step in draft.steps:
-        step.types = [changed(type_) for type_ in step.types]
         for name, value in step.arguments.items():
             if value == old:
                 step.arguments[name] = new
 
 
-def shape_edits(draft: Draft) -> Iterator[Edit]:
+def _change_types(changed: Callable[[Attribute], Attribute], draft: Draft) -> None:
+    for source in draft.sources:
+        source.type = changed(source.type)
+    for step in draft.steps:
+        step.types = [changed(type_) for type_ in step.types]
+
+
+def shape_edits(draft: Draft) -> Edits:
     """Yield edits of sizes and ranks, of one source or of all."""
     sizes = {d for _, s in tensors_of(draft) for d in dims(s.type) if isinstance(d, int)}
     for old in sorted(sizes):
         for new in (0, 1, 2, 3, 5, 16, 33):
             if new != old:
                 label = f"size {old} is {new} everywhere"
-                yield Edit("shapes", label, partial(_resize, old, new))
-    yield Edit("shapes", "every size is 1", _all_ones)
+                yield label, partial(_resize, old, new)
+    yield "every size is 1", _all_ones
     for count in (1, 2):
-        yield Edit("shapes", f"{count} leading axes more", partial(_lead_all, count))
-    yield Edit("shapes", "every leading axis less", partial(_lead_all, -1))
-    yield Edit("shapes", "0-d", partial(_lead_all, -9))
+        yield f"{count} leading axes more", partial(_lead_all, count)
+    yield "every leading axis less", partial(_lead_all, -1)
+    yield "0-d", partial(_lead_all, -9)
     for index, source in tensors_of(draft):
         shape, name = list(dims(source.type)), name_of(draft, source)
         for axis, size in enumerate(shape):
@@ -106,14 +132,14 @@ def shape_edits(draft: Draft) -> Iterator[Edit]:
                 if size != new:
                     made = [*shape[:axis], new, *shape[axis + 1 :]]
                     label = f"axis {axis} of {name} is {new}"
-                    yield Edit("shapes", label, partial(set_shape, index, made))
+                    yield label, partial(set_shape, index, made)
         for more in ([1], [2], [1, 1], [3, 1]):
             made = [*more, *shape]
-            yield Edit("shapes", f"{name} is led by {more}", partial(set_shape, index, made))
+            yield f"{name} is led by {more}", partial(set_shape, index, made)
         for cut in range(1, len(shape) + 1):
             label = f"{name} has its last {len(shape) - cut} axes"
-            yield Edit("shapes", label, partial(set_shape, index, shape[cut:]))
-        yield Edit("shapes", f"{name} has one axis more", partial(set_shape, index, [*shape, 1]))
+            yield label, partial(set_shape, index, shape[cut:])
+        yield f"{name} has one axis more", partial(set_shape, index, [*shape, 1])
 
 
 def set_shape(index: int, shape: list[Any], draft: Draft) -> None:
@@ -175,18 +201,18 @@ def _lead_all(count: int, draft: Draft) -> None:
                 step.arguments[name] = [2, 1][:count] + items if count > 0 else items[-count:]
 
 
-def symbol_edits(draft: Draft) -> Iterator[Edit]:
+def symbol_edits(draft: Draft) -> Edits:
     """Yield edits that make a size of the inputs symbolic, on one axis or wherever it occurs."""
     inputs = [(index, source) for index, source in tensors_of(draft) if source.key is None]
     sizes = {d for _, s in inputs for d in dims(s.type) if isinstance(d, int) and d > 1}
     for size in sorted(sizes):
-        yield Edit("symbols", f"size {size} of inputs is symbolic", partial(_symbol, size))
+        yield f"size {size} of inputs is symbolic", partial(_symbol, size)
     is_inferred = all(issubclass(step.cls, SchemaOp) for step in draft.steps)
     for index, source in inputs if is_inferred else ():
         for axis, size in enumerate(dims(source.type)):
             if isinstance(size, int):
                 label = f"axis {axis} of {name_of(draft, source)} is symbolic"
-                yield Edit("symbols", label, partial(_symbol_at, index, axis))
+                yield label, partial(_symbol_at, index, axis)
 
 
 SYMBOLS = ("s101", "s102", "s103", "s104")
@@ -226,21 +252,17 @@ def _symbol_at(index: int, axis: int, draft: Draft) -> None:
         set_shape(index, shape, draft)
 
 
-def quantization_edits(draft: Draft) -> Iterator[Edit]:
+def quantization_edits(draft: Draft) -> Edits:
     """Yield edits of scales, zero points, storage types and axes of every quantized type."""
-    types: list[Attribute] = [s.type for s in draft.sources]
-    types += [type_ for step in draft.steps for type_ in step.types]
-    types = [type_ for type_ in types if isinstance(type_, TensorType)]
-    quantized_types: list[UniformQuantizedType] = []
-    for type_ in types:
-        if quantization(type_) is not None and element(type_) not in quantized_types:
-            quantized_types.append(cast(UniformQuantizedType, element(type_)))
-    for number, old in enumerate(quantized_types):
+    types = [s.type for s in draft.sources] + [t for step in draft.steps for t in step.types]
+    elements = dict.fromkeys(element(type_) for type_ in types if isinstance(type_, TensorType))
+    quantized = (each for each in elements if isinstance(each, UniformQuantizedType))
+    for number, old in enumerate(quantized):
         for what, new in _quantizations(old.data):
             if new.problem() is None:
                 quantized_type = UniformQuantizedType(new)
                 label = f"quantization {number}: {what}"
-                yield Edit("quantized", label, partial(_requantize, old, quantized_type))
+                yield label, partial(_requantize, old, quantized_type)
 
 
 def _quantizations(parameters: Quantization) -> Iterator[tuple[str, Quantization]]:
@@ -258,20 +280,14 @@ def _quantizations(parameters: Quantization) -> Iterator[tuple[str, Quantization
     if parameters.signed:
         zeros = tuple(max(z, -parameters.high) for z in parameters.zero_points)
         yield "a narrow range", replace(parameters, low=-parameters.high, zero_points=zeros)
-    for axis in (0, 1, -1):
+    for axis in (0, 1):
         for size in (2, 3, 4, 8):
             scales = tuple(0.125 * (i + 1) for i in range(size))
             zeros = tuple(i % 2 for i in range(size))
             for label, points in (("", (0,) * size), (" with zero points", zeros)):
-                if axis >= 0:
-                    new = replace(
-                        parameters,
-                        scales=scales,
-                        zero_points=points,
-                        blocks=((axis, 1),),
-                        grid=(size,),
-                    )
-                    yield f"{size} scales along axis {axis}{label}", new
+                grid = {"blocks": ((axis, 1),), "grid": (size,)}
+                new = replace(parameters, scales=scales, zero_points=points, **grid)
+                yield f"{size} scales along axis {axis}{label}", new
 
 
 def _requantize(old: UniformQuantizedType, new: UniformQuantizedType, draft: Draft) -> None:
@@ -284,13 +300,10 @@ def _requantize(old: UniformQuantizedType, new: UniformQuantizedType, draft: Dra
             return tensor(dims(type_), wanted)
         return type_
 
-    for source in draft.sources:
-        source.type = changed(source.type)
-    for step in draft.steps:
-        step.types = [changed(type_) for type_ in step.types]
+    _change_types(changed, draft)
 
 
-def layout_edits(draft: Draft) -> Iterator[Edit]:
+def layout_edits(draft: Draft) -> Edits:
     """Yield edits with other dim orders of inputs, and with weights that are not dense."""
     for index, source in tensors_of(draft):
         rank, name = len(dims(source.type)), name_of(draft, source)
@@ -299,16 +312,8 @@ def layout_edits(draft: Draft) -> Iterator[Edit]:
             for order in orders:
                 if rank > 1 and order != tuple(range(rank)):
                     label = f"{name} has the dim order {list(order)}"
-                    yield Edit("layouts", label, partial(_order, index, order))
+                    yield label, partial(set_source, index, order=order)
             continue
         for lying in ("transposed", "expanded", "sliced"):
             if rank:
-                yield Edit("layouts", f"{name} is {lying}", partial(_lie, index, lying))
-
-
-def _order(index: int, order: tuple[int, ...], draft: Draft) -> None:
-    draft.sources[index].order = order
-
-
-def _lie(index: int, lying: Any, draft: Draft) -> None:
-    draft.sources[index].lying = lying
+                yield f"{name} is {lying}", partial(set_source, index, lying=lying)

@@ -1,4 +1,8 @@
-"""The variants of an example: every single edit, then combinations of edits."""
+"""The variants of an example: every single edit, then combinations of edits.
+
+Each edit changes one property of a draft independently of the rewrite. Many edits do not give a
+valid program; building the draft detects this.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +15,57 @@ from itertools import zip_longest
 from xdsl.ir import Operation
 
 from stepwell.validation.contracts.draft import Draft
-from stepwell.validation.contracts.edits import Edit, edits_of
+from stepwell.validation.contracts.op_edits import (
+    argument_edits,
+    blind_edits,
+    constant_edits,
+    operator_edits,
+    reader_edits,
+)
+from stepwell.validation.contracts.type_edits import (
+    Change,
+    dtype_edits,
+    layout_edits,
+    quantization_edits,
+    shape_edits,
+    symbol_edits,
+)
 
 MOST_EDITS = 4
 """The limit of combined edits."""
+
+
+@dataclass(frozen=True)
+class Edit:
+    """One change.
+
+    Attributes:
+        kind: the property that it varies: "dtypes", "shapes", "arguments", "readers", "constants",
+            "quantized", "layouts", "operators", "symbols" or "no data".
+        label: the description of the edit.
+        change: applies it to a draft in place.
+    """
+
+    kind: str
+    label: str
+    change: Change
+
+
+def edits_of(draft: Draft, anchors: Sequence[type[Operation]] = ()) -> list[Edit]:
+    """Return every single edit of a draft, in a fixed order."""
+    by_kind = {
+        "dtypes": dtype_edits(draft),
+        "shapes": shape_edits(draft),
+        "arguments": argument_edits(draft),
+        "readers": reader_edits(draft),
+        "constants": constant_edits(draft),
+        "quantized": quantization_edits(draft),
+        "layouts": layout_edits(draft),
+        "operators": operator_edits(draft, anchors),
+        "symbols": symbol_edits(draft),
+        "no data": blind_edits(draft),
+    }
+    return [Edit(kind, *edit) for kind, edits in by_kind.items() for edit in edits]
 
 
 @dataclass(frozen=True)
@@ -44,22 +95,25 @@ def variants_of(
 
 
 def _in_turns(edits: Sequence[Edit], draw: random.Random) -> Iterator[Edit]:
-    by_kind: dict[str, list[Edit]] = defaultdict(list)
-    for edit in edits:
-        by_kind[edit.kind].append(edit)
+    by_kind = _by_kind(edits)
     for found in by_kind.values():
         draw.shuffle(found)
     for turn in zip_longest(*by_kind.values()):
         yield from (edit for edit in turn if edit is not None)
 
 
+def _by_kind(edits: Sequence[Edit]) -> dict[str, list[Edit]]:
+    by_kind: dict[str, list[Edit]] = defaultdict(list)
+    for edit in edits:
+        by_kind[edit.kind].append(edit)
+    return by_kind
+
+
 def _several(example: Draft, anchors: Sequence[type[Operation]], draw: random.Random) -> Variant:
     draft = example.copy()
     done: list[Edit] = []
     for _ in range(draw.randint(2, MOST_EDITS)):
-        by_kind: dict[str, list[Edit]] = defaultdict(list)
-        for edit in edits_of(draft, anchors):
-            by_kind[edit.kind].append(edit)
+        by_kind = _by_kind(edits_of(draft, anchors))
         if not by_kind:
             break
         edit = draw.choice(by_kind[draw.choice(sorted(by_kind))])

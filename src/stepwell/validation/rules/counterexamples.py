@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice, product
@@ -25,6 +25,7 @@ from stepwell.ir.rewriting.cleanup import RemoveDeadCode
 from stepwell.ir.rewriting.rewrite import Bound, History
 from stepwell.ir.sizes.size import UNKNOWN, Size, number_of
 from stepwell.ir.syntax.text import to_text
+from stepwell.ir.traversal import producers
 from stepwell.ir.types import IntType, dims, element, symbols_of, tensor
 from stepwell.translate.rules.examples import root_of
 from stepwell.validation.rules.instances import SOME, Instance, Unknown
@@ -287,13 +288,7 @@ def _shrunk(
 
 def values_of(program: Program, inputs: tuple[Any, ...], values: list[SSAValue]) -> list[Any]:
     """Evaluate some values of a program."""
-    needed: dict[Operation, None] = {}
-    waiting = [v.owner for v in values]
-    while waiting:
-        owner = waiting.pop()
-        if isinstance(owner, Operation) and owner not in needed:
-            needed[owner] = None
-            waiting += [v.owner for v in owner.operands]
+    needed = producers(values)
     block = program.method().body.block
     environment: dict[SSAValue, Any] = dict(zip(block.args, inputs, strict=True))
     interpreter = Interpreter(program.weights)
@@ -408,17 +403,20 @@ def _example(
 
 def _text_of(program: Program, values: list[SSAValue]) -> str:
     """Return the text of the method that returns some values."""
+    before = return_instead(program, values)
+    copy = Program(program.module.clone(), program.weights)
+    return_instead(program, before)
+    RemoveDeadCode().apply(copy, History())
+    return to_text(copy.module) + "\n"
+
+
+def return_instead(program: Program, values: Sequence[SSAValue]) -> list[SSAValue]:
+    """Make a program return other values; return those that it returned before."""
     method = program.method()
     block = method.body.block
     last = block.last_op
     assert last is not None
-    old, kind = tuple(last.operands), method.function_type
-    last.operands = values
-    method.properties["function_type"] = FunctionType.from_lists(
-        [a.type for a in block.args], [v.type for v in values]
-    )
-    copy = Program(program.module.clone(), program.weights)
-    last.operands = old
-    method.properties["function_type"] = kind
-    RemoveDeadCode().apply(copy, History())
-    return to_text(copy.module) + "\n"
+    before, last.operands = list(last.operands), list(values)
+    types = [a.type for a in block.args], [v.type for v in values]
+    method.properties["function_type"] = FunctionType.from_lists(*types)
+    return before

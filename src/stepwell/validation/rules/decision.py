@@ -14,7 +14,6 @@ from stepwell.ir.dtypes import f64, i64, is_float
 from stepwell.ir.rewriting.rewrite import Bound
 from stepwell.ir.types import dims
 from stepwell.ir.weights import WeightStore
-from stepwell.validation.rules.axioms import laws
 from stepwell.validation.rules.expressions import held_as
 from stepwell.validation.rules.numbers import Number, Path, Tokens, Unproven
 from stepwell.validation.rules.reals import Reals
@@ -83,25 +82,24 @@ def decide(
         return Decision(Proof.BITS, True)
     is_exact = bound.exact and not of_finite
     is_exact |= not is_float(held_as(one.type))
+    given = (one, other, weights, tokens, path, bound)
     if most is Proof.REALS and not is_exact:
-        return _in(Reals(), one, other, weights, tokens, path, bound, SLOW)
-    decision = _in(
-        Bits(), one, other, weights, tokens, path, bound, QUICK if bound.exact else GLANCE
-    )
+        return _in(Reals(), SLOW, *given)
+    decision = _in(Bits(), QUICK if bound.exact else GLANCE, *given)
     if decision.proof is Proof.NONE and not is_exact:
-        return _in(Reals(), one, other, weights, tokens, path, bound, SLOW)
+        return _in(Reals(), SLOW, *given)
     return decision
 
 
 def _in(
     domain: Domain,
+    patience: int,
     one: SSAValue,
     other: SSAValue,
     weights: WeightStore,
     tokens: Tokens,
     path: Path,
     bound: Bound,
-    patience: int,
 ) -> Decision:
     limits = (bound.relative, bound.absolute)
     _preset(domain, path)
@@ -184,7 +182,7 @@ def _equal(
         return best, "", None
     facts = [*conditions, *domain.facts, *tensors.ranges]
     if isinstance(domain, Reals):
-        facts += laws(domain)
+        facts += domain.laws()
         facts += tensors.finite
     left, right, facts, is_placed = _with_equal_places(left, right, facts, tensors)
     if left.eq(right):
@@ -294,12 +292,8 @@ _ANSWERS: dict[tuple[str, ...], Any] = {}
 def _check(assertions: list[Any], patience: int) -> Any:
     key = (str(patience), *sorted({assertion.sexpr() for assertion in assertions}))
     if key not in _ANSWERS:
-        _ANSWERS[key] = _asked(assertions, patience)
+        _ANSWERS[key] = _solver(assertions, patience).check()
     return _ANSWERS[key]
-
-
-def _asked(assertions: list[Any], patience: int) -> Any:
-    return _solver(assertions, patience).check()
 
 
 def _solver(assertions: list[Any], patience: int) -> Any:

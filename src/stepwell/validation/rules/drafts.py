@@ -10,8 +10,7 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from xdsl.dialects.builtin import FunctionType, NameLoc, StringAttr, TensorType, UnknownLoc
-from xdsl.dialects.func import ReturnOp
+from xdsl.dialects.builtin import NameLoc, StringAttr, TensorType, UnknownLoc
 from xdsl.ir import Attribute
 
 from stepwell.dialects.quant.types import quantization, storage_element
@@ -26,7 +25,7 @@ from stepwell.ir.types import dims, element, is_static, tensor
 from stepwell.translate.rules.examples import elements_of, meant, optional_of
 from stepwell.translate.rules.notation import Hole, Line, Rule, TypePattern
 from stepwell.translate.rules.rewrite import RuleRewrite
-from stepwell.validation.rules.counterexamples import FLOATS, INTS, pinned
+from stepwell.validation.rules.counterexamples import FLOATS, INTS, pinned, return_instead
 from stepwell.validation.rules.instances import Instance, Instances, Unknown
 from stepwell.validation.rules.instantiation import FAILS, NotWritten, drafted
 
@@ -202,15 +201,10 @@ def _read_again(draft: Callable[[], Program]) -> Iterator[Program]:
     count = sum(len(op.results) for op in draft().method().body.block.ops)
     for at in range(count):
         program = draft()
-        method = program.method()
-        block = method.body.block
-        last = block.last_op
-        assert isinstance(last, ReturnOp)
+        block = program.method().body.block
         values = [v for op in block.ops for v in op.results]
-        last.operands = [*last.operands, values[at]]
-        method.properties["function_type"] = FunctionType.from_lists(
-            [a.type for a in block.args], [v.type for v in last.operands]
-        )
+        assert block.last_op is not None
+        return_instead(program, [*block.last_op.operands, values[at]])
         yield program
 
 

@@ -12,7 +12,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.quant.types import quantization, storage_element
 from stepwell.ir.axes.forms import elementwise
-from stepwell.ir.axes.maps import All, Along, AxisMap, Once, axis_map
+from stepwell.ir.axes.maps import All, Along, AxisMap, Links, Once, axis_map
 from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.declared.families import is_of
 from stepwell.ir.declared.scalar_semantics import Term
@@ -56,6 +56,10 @@ class Expression:
             return elementwise(self.op, tensors)
         return found
 
+    def links(self, value: SSAValue) -> Links | None:
+        """Return the links of an operand's axes."""
+        return None if self.axes is None else self.axes.links[[*self.op.operands].index(value)]
+
     @cached_property
     def computed_in(self) -> Attribute:
         """Return the type of the computation: float32 for halves, the operand type for
@@ -81,16 +85,10 @@ class Expression:
                 torch.empty([1] * len(dims(v.type)), dtype=torch_dtype(held_as(v.type)))
                 for v in tensors
             ]
-            given += [
-                number
-                for a in arguments[1:]
-                if isinstance(number := self.op.arg(a.name), int | float)
-            ]
-            return (
-                element_type(torch.result_type(*given))
-                if len(given) == 2
-                else held_as(tensors[0].type)
-            )
+            numbers = (self.op.arg(a.name) for a in arguments[1:])
+            given += [number for number in numbers if isinstance(number, int | float)]
+            if len(given) == 2:
+                return element_type(torch.result_type(*given))
         return held_as(tensors[0].type) if tensors else made
 
     @cached_property
@@ -169,7 +167,7 @@ class Expression:
             return tensors.at(value, ())
         if self.axes is None:
             raise Unproven(f"{self.op.name} has no axis map here")
-        links = self.axes.links[list(self.op.operands).index(value)]
+        links = self.links(value)
         if links is None:
             raise Unproven(f"{self.op.name}: which elements it reads is not said")
         found: list[Any] = []
@@ -195,9 +193,7 @@ class Expression:
         counts: list[Any] = []
         start = self.free
         for value in values:
-            links = (
-                None if self.axes is None else self.axes.links[list(self.op.operands).index(value)]
-            )
+            links = self.links(value)
             if links is None:
                 raise Unproven(f"{self.op.name}: which elements it folds is not said")
             if any(isinstance(link, Along) and link.reach != 1 for link in links):

@@ -24,7 +24,7 @@ from math import prod
 from typing import Any
 
 from torch import Tensor
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Operation
 
 from stepwell.ir.compat.xdsl.xdsl_private import put_before
 from stepwell.ir.core import WeightOp
@@ -33,6 +33,7 @@ from stepwell.ir.dtypes import bf16, f16
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import Refusal
 from stepwell.ir.sizes.size import number_of
+from stepwell.ir.traversal import producers
 from stepwell.ir.types import dims, element
 from stepwell.translate.rules.compiling import Matched, Matcher, Namespace, compile_rule
 from stepwell.translate.rules.examples import missed, root_of
@@ -50,7 +51,7 @@ from stepwell.validation.rules.counterexamples import (
 from stepwell.validation.rules.drafts import drafts
 from stepwell.validation.rules.hashes import hash_of, whole_hash_of
 from stepwell.validation.rules.instantiation import FAILS, NotWritten, RuleProgram, applied, drafted
-from stepwell.validation.rules.kept_verdicts import Dropped, Kind, known
+from stepwell.validation.rules.kept_verdicts import Dropped, Kind, known, shortened
 from stepwell.validation.rules.numbers import Unproven
 from stepwell.validation.rules.verdicts import UNNEEDED
 
@@ -104,12 +105,7 @@ def dropped(name: str, rewrite: type[RuleRewrite], clause: Where) -> Dropped:
     show = _labeled if clause.label else _needed
     kind, reason = show(rewrite, clause)
     hash_ = whole_hash_of(rewrite)
-    return Dropped(name, spelled(clause), clause.label, kind, _short(reason), hash_)
-
-
-def _short(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) < 160 else line[:157] + "…"
+    return Dropped(name, spelled(clause), clause.label, kind, shortened(reason, 160), hash_)
 
 
 # -- programs that a condition excludes -----------------------------------------------------------
@@ -475,16 +471,10 @@ def _numbers_held(program: Program) -> int:
     return sum(number_of(prod(dims(op.result.type))) for op in weights)
 
 
-def _read_by_results(program: Program) -> set[Operation]:
+def _read_by_results(program: Program) -> dict[Operation, None]:
     last = program.method().body.block.last_op
     assert last is not None
-    found, waiting = set[Operation](), list[SSAValue](last.operands)
-    while waiting:
-        owner = waiting.pop().owner
-        if isinstance(owner, Operation) and owner not in found:
-            found.add(owner)
-            waiting += owner.operands
-    return found
+    return producers(last.operands)
 
 
 def _overflows(form: _Without, program: Program) -> str | None:

@@ -71,7 +71,7 @@ def _sources(rewrite: type[RuleRewrite]) -> list[str]:
             found.add(function)
             if not function.__module__.startswith(_OF_REWRITES):
                 continue
-            waiting += _meant(_names(function.__code__), function.__globals__)
+            waiting += _meant(names_in(function.__code__), function.__globals__)
     return sorted(map(_source, found))
 
 
@@ -101,8 +101,9 @@ def _is_written(function: FunctionType) -> bool:
     return module.startswith(_OURS) and function.__code__.co_filename == modules[module].__file__
 
 
-def _names(code: CodeType) -> Iterator[str]:
+def names_in(code: CodeType) -> Iterator[str]:
+    """Yield the global names and attributes that a function's code reads, nested functions' too."""
     yield from code.co_names
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
-            yield from _names(constant)
+            yield from names_in(constant)

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations, islice, permutations, product
-from typing import Any
+from math import prod
+from typing import Any, cast
 
 from xdsl.ir import Attribute
 
@@ -82,6 +83,10 @@ def _is_tensor(value: Any) -> bool:
     return isinstance(value, Attribute) and hasattr(value, "element_type")
 
 
+def _is_list_of_ints(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(item, int) for item in cast(list[Any], value))
+
+
 def _shown(value: Any) -> str:
     return f"any {'int' if value.is_int else 'float'}" if isinstance(value, Unknown) else str(value)
 
@@ -113,24 +118,17 @@ class Instances:
 
     def __iter__(self) -> Iterator[Instance]:
         for types, most in self._types():
-            rank = max((len(dims(v)) for v in types.values() if _is_tensor(v)), default=0)
-            shapes = [dims(v) for v in types.values() if _is_tensor(v)]
+            shapes = (dims(v) for v in types.values() if _is_tensor(v))
             shape = max(shapes, key=len, default=())
-            names = [name for name, _ in self._arguments()]
+            arguments = self._arguments()
             choices = [
-                self._led(name, self._choices(name, kind, rank, shape))
-                for name, kind in self._arguments()
+                self._led(name, self._choices(name, kind, len(shape), shape))
+                for name, kind in arguments.items()
             ]
-            total = 1
-            for held in choices:
-                total *= len(held)
-            step = max(1, -(-total // most))
+            step = max(1, -(-prod(map(len, choices)) // most))
             for picked in islice(product(*choices), 0, None, step):
-                given = dict(types) | {
-                    name: value
-                    for name, value in zip(names, picked, strict=True)
-                    if value is not _DEFAULT
-                }
+                chosen = zip(arguments, picked, strict=True)
+                given = types | {name: value for name, value in chosen if value is not _DEFAULT}
                 if sum(isinstance(v, Unknown) and v.is_late for v in given.values()) > 1:
                     continue  # With two runtime numbers, the semantics do not tell them apart.
                 yield Instance(self.rule, given, self.pointwise, step > 1)
@@ -203,9 +201,7 @@ class Instances:
             pattern = self.patterns[name]
             if isinstance(pattern, TypePattern) and (pattern.sizes or pattern.rest is None):
                 return True
-            if isinstance(pattern, Hole) and not isinstance(
-                self.example.get(pattern.name), type(None)
-            ):
+            if isinstance(pattern, Hole) and self.example.get(pattern.name) is not None:
                 return True
         if any(isinstance(v, Attribute) and "quant" in str(v) for v in self.example.values()):
             return True
@@ -258,35 +254,28 @@ class Instances:
             yield self._of_example(dict.fromkeys(known, size))
 
     def _of_example(self, sizes: dict[int, Dim]) -> dict[str, Any]:
+        def resized(shape: Sequence[Dim]) -> list[Dim]:
+            return [sizes.get(size, size) if isinstance(size, int) else size for size in shape]
+
         found: dict[str, Any] = {}
         for name in self.inputs:
             given = self.example.get(name)
             if isinstance(given, list) or given is None:
                 given = self._example_type(name, given)
-            shape = [
-                sizes.get(size, size) if isinstance(size, int) else size for size in dims(given)
-            ]
-            found[name] = tensor(shape, element(given))
+            found[name] = tensor(resized(dims(given)), element(given))
         for name, value in self.example.items():
             if _is_tensor(value) and name not in found:
-                shape = [sizes.get(s, s) if isinstance(s, int) else s for s in dims(value)]
-                found[name] = tensor(shape, element(value))
-            elif (
-                isinstance(value, list)
-                and all(isinstance(s, int) for s in value)
-                and self._is_shape(name)
-            ):
-                found[name] = [sizes.get(size, size) for size in value]
+                found[name] = tensor(resized(dims(value)), element(value))
+            elif _is_list_of_ints(value) and self._is_shape(name):
+                found[name] = resized(value)
         return found
 
     def _is_shape(self, name: str) -> bool:
-        patterns = [
+        patterns = (
             p for line in self.rule.before for p in (*line.operand_types, *line.result_types)
-        ]
-        return any(
-            isinstance(p, TypePattern) and isinstance(p.rest, Hole) and p.rest.name == name
-            for p in patterns
         )
+        rests = (p.rest for p in patterns if isinstance(p, TypePattern))
+        return any(isinstance(rest, Hole) and rest.name == name for rest in rests)
 
     def _example_type(self, name: str, given: Any) -> Any:
         pattern = self.patterns[name]
@@ -309,8 +298,8 @@ class Instances:
 
     # -- arguments ---------------------------------------------------------------------------
 
-    def _arguments(self) -> list[tuple[str, Any]]:
-        """Return (name, (parameter, schema's argument, whether late, …)) of each open argument."""
+    def _arguments(self) -> dict[str, Any]:
+        """Return (parameter, schema's argument, whether late, …) of each open argument."""
         found: dict[str, Any] = {}
         for line in self.rule.before:
             if line.op == WEIGHT or line.is_again:
@@ -331,7 +320,7 @@ class Instances:
                     if name not in written and not parameter.is_value:
                         found.setdefault(name, (parameter, schema.get(name), None, False))
         types = set(self._element_keys())
-        return [(name, kind) for name, kind in found.items() if name not in types]
+        return {name: kind for name, kind in found.items() if name not in types}
 
     def _choices(self, name: str, kind: Any, rank: int, shape: Sequence[Dim]) -> list[Any]:
         """Return the choices of an argument."""
@@ -356,9 +345,7 @@ class Instances:
         if base in ("int", "SymInt") and (argument.name in _AXES or in_list):
             return list(range(-max(rank, 1), max(rank, 1)))
         if base in ("int", "SymInt"):
-            return (
-                list(dict.fromkeys([example, *([0, 1, 2, -1] if example is None else [])])) + none
-            )
+            return [None, 0, 1, 2, -1, *none] if example is None else [example, *none]
         if base == "bool":
             return [False, True, *none]
         if base == "ScalarType":
@@ -376,25 +363,20 @@ class Instances:
         parameter_size: int | None,
     ) -> list[Any]:
         """Return permutations, axes or sizes."""
-        if (
-            parameter.name in _ORDERS
-            and isinstance(example, list)
-            and len(example) > 0
-            and self._permutes()
-        ):
+        if parameter.name in _ORDERS and example and isinstance(example, list) and self._permutes():
             count = self._axes(example, rank)
             turned = [[axis - count for axis in order] for order in permutations(range(count))]
             return [*map(list, permutations(range(count))), *turned[:4]]
-        if parameter.name in ("dim", "dims", "source", "destination"):
-            if parameter.name in ("source", "destination"):
-                return [[axis] for axis in range(-rank, rank)]
+        if parameter.name in ("source", "destination"):
+            return [[axis] for axis in range(-rank, rank)]
+        if parameter.name in ("dim", "dims"):
             return [list(c) for n in range(rank + 1) for c in combinations(range(-rank, 0), n)]
         if parameter.name == "size":
             whole = [list(shape), [-1]]
             return whole + ([example] if example is not None else [])
         if parameter.name == "normalized_shape" and isinstance(example, list):
             return [list(shape[len(shape) - len(example) :])]
-        if isinstance(example, list) and all(isinstance(item, int) for item in example):
+        if _is_list_of_ints(example):
             near = [[item + 1 for item in example], [item - 1 for item in example]]
             return [example, *near]
         if example is None:

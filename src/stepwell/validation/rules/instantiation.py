@@ -93,10 +93,7 @@ def drafted(
             if stated and (wrong := _misfits((), list(program.module.walk()), is_sure=states)):
                 raise NotWritten(wrong[0])
             return program
-        except (
-            StepwellError, VerifyException, RuntimeError, ValueError, TypeError, IndexError,
-            AssertionError, KeyError, AttributeError, NotImplementedError,
-        ) as error:  # fmt: skip
+        except (StepwellError, VerifyException, RuntimeError, *FAILS) as error:
             refused = error
     raise NotWritten(str(refused).splitlines()[0] if str(refused) else "no op takes this")
 
@@ -111,11 +108,8 @@ class _SymbolicWriter(RuleWriter):
     def value(self, term: Term, values: Found) -> Any:
         """Return the value of a term, in the form that ops contain."""
         found = super().value(term, values)
-        return (
-            found
-            if isinstance(term, Computed) and isinstance(found, Mapping)
-            else self.tokens.lowered(found)
-        )
+        is_record = isinstance(term, Computed) and isinstance(found, Mapping)
+        return found if is_record else self.tokens.lowered(found)
 
 
 class Statement:
@@ -148,10 +142,8 @@ class Statement:
     def concrete(self, given: Mapping[str, Any]) -> RuleProgram | None:
         """Return both sides for concrete numbers, by the rule's own matcher."""
         if self._plain is None:
-            self._plain = (
-                compile_rule(self.rule, self.rewrite.namespace),
-                RuleWriter(self.rule, self.rewrite.namespace),
-            )
+            given_to = (self.rule, self.rewrite.namespace)
+            self._plain = compile_rule(*given_to), RuleWriter(*given_to)
         return applied(self.rule, drafted(self.rewrite, self.rule, given), *self._plain)
 
     def before(self, given: Mapping[str, Any]) -> Program:
@@ -162,9 +154,8 @@ class Statement:
         if not isinstance(value, Unknown) or value.is_late:
             return value
         node = Number("variable", (value.name,), value.is_int)
-        return self.tokens.lowered(
-            self.tokens.int(node) if value.is_int else self.tokens.float(node)
-        )
+        made = self.tokens.int(node) if value.is_int else self.tokens.float(node)
+        return self.tokens.lowered(made)
 
 
 def applied(
@@ -222,9 +213,8 @@ def _misfits(
         except (StepwellError, VerifyException) as error:
             if is_sure:
                 continue
-            found.append(
-                f"{op.name} is written of what it does not take: {str(error).splitlines()[0]}"
-            )
+            reason = str(error).splitlines()[0]
+            found.append(f"{op.name} is written of what it does not take: {reason}")
             continue
         for made, result in zip(inferred or (), op.results, strict=False):
             if str(made) != str(result.type):

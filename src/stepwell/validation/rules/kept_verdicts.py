@@ -49,6 +49,12 @@ class Dropped:
         return f"{self.kind}{f', for {self.label}' if self.label else ''}: {self.reason}"
 
 
+def shortened(text: str, most: int) -> str:
+    """Return a text as one line of fewer than `most` characters."""
+    line = " ".join(text.split())
+    return line if len(line) < most else line[: most - 3] + "…"
+
+
 FILE = Path(__file__).parent / "verdicts.json"
 
 

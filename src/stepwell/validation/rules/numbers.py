@@ -11,11 +11,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from types import CodeType, FunctionType, SimpleNamespace
+from types import FunctionType, SimpleNamespace
 from typing import Any, TypeVar
 
 from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.diagnostics import StepwellError
+from stepwell.validation.rules.hashes import names_in
 
 T = TypeVar("T")
 MANY = 24
@@ -383,17 +384,10 @@ class Rebound:
             made.__kwdefaults__ = function.__kwdefaults__
             made.__module__ = function.__module__
             self._made[function] = made
-            for used in _names(function.__code__):
+            for used in names_in(function.__code__):
                 if used in function.__globals__:
                     held[used] = self(function.__globals__[used])
         return self._made[function]
-
-
-def _names(code: CodeType) -> Iterator[str]:
-    yield from code.co_names
-    for held in code.co_consts:
-        if isinstance(held, CodeType):
-            yield from _names(held)
 
 
 def taking(function: Callable[..., Any], tokens: Tokens) -> Callable[..., Any]:

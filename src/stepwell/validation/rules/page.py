@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from stepwell.validation.rules.kept_verdicts import Dropped
+from stepwell.validation.rules.kept_verdicts import Dropped, shortened
 from stepwell.validation.rules.verdicts import SAID, Verdict
 
 START = "<!-- written by `stepwell prove --table docs/proofs.md` -->"
@@ -19,13 +19,8 @@ def table(verdicts: Sequence[Verdict]) -> str:
     lines += ["", "| rule | verdict | for |", "|---|---|---|"]
     for verdict in verdicts:
         why = verdict.scope if verdict.is_proved else verdict.reason.replace("|", "¦")
-        lines.append(f"| `{verdict.rule}` | {SAID[verdict.kind]} | {_short(why)} |")
+        lines.append(f"| `{verdict.rule}` | {SAID[verdict.kind]} | {shortened(why, 140)} |")
     return "\n".join(lines) + "\n"
-
-
-def _short(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) < 140 else line[:137] + "…"
 
 
 def conditions(rows: Sequence[Dropped]) -> str:
@@ -39,8 +34,8 @@ def conditions(rows: Sequence[Dropped]) -> str:
     lines += ["", "| rule | condition | shown |", "|---|---|---|"]
     for row in rows:
         if row.kind != "refuted":
-            said = f"{row.kind}{f', for {row.label}' if row.label else ''}: {row.reason}"
-            lines.append(f"| `{row.rule}` | `{row.condition}` | {_short(said.replace('|', '¦'))} |")
+            said = shortened(str(row).replace("|", "¦"), 140)
+            lines.append(f"| `{row.rule}` | `{row.condition}` | {said} |")
     return "\n".join(lines) + "\n"
 
 

@@ -5,7 +5,8 @@ A recipe of data movement is run on the indices of its sources, as an op of data
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import product
 from typing import Any, Protocol
 
 from xdsl.ir import Attribute
@@ -21,9 +22,11 @@ from stepwell.validation.rules.numbers import Symbolic, Tokens, Unproven
 from stepwell.validation.rules.scalars import Domain, Typed
 from stepwell.validation.rules.solver import z3
 
+Place = tuple[int, ...]
 
-class RecipeDomain(Protocol):
-    """The interface of `rules.tensors` to the program and the domain."""
+
+class Tensors(Protocol):
+    """What recipes need of `rules.tensors`, which imports this module."""
 
     domain: Domain
     tokens: Tokens
@@ -39,7 +42,7 @@ OFFSET = 128
 """The offset of index 0 in a table for int8."""
 
 
-def element_of_weight(tensors: RecipeDomain, op: WeightOp, index: tuple[Any, ...]) -> Typed:
+def element_of_weight(tensors: Tensors, op: WeightOp, index: tuple[Any, ...]) -> Typed:
     """Return an element of a weight of the program, or of a derived weight."""
     held = quantization(op.result.type)
     of = storage_element(held) if held else element(op.result.type)
@@ -47,7 +50,7 @@ def element_of_weight(tensors: RecipeDomain, op: WeightOp, index: tuple[Any, ...
     return Typed(found.term, of)
 
 
-def at_key(tensors: RecipeDomain, key: str, index: tuple[Any, ...]) -> Typed:
+def at_key(tensors: Tensors, key: str, index: tuple[Any, ...]) -> Typed:
     """Return an element of the weight with a key."""
     made = tensors.weights.recipe_of(key)
     if made is None:
@@ -65,7 +68,7 @@ def at_key(tensors: RecipeDomain, key: str, index: tuple[Any, ...]) -> Typed:
     return at_key(tensors, source, tuple(map(z3.IntVal, where)))
 
 
-def _zero_of_affine(tensors: RecipeDomain, key: str, index: tuple[Any, ...]) -> Typed:
+def _zero_of_affine(tensors: Tensors, key: str, index: tuple[Any, ...]) -> Typed:
     """Return -b/g, or b/g, in float64, rounded to the type of b; both have the shape of the
     result.
     """
@@ -79,13 +82,13 @@ def _zero_of_affine(tensors: RecipeDomain, key: str, index: tuple[Any, ...]) -> 
     return Typed(domain.apply("negate", [ratio.term], ratio.of), ratio.of)
 
 
-def _scale_of_norm(tensors: RecipeDomain, key: str, index: tuple[Any, ...]) -> Typed:
+def _scale_of_norm(tensors: Tensors, key: str, index: tuple[Any, ...]) -> Typed:
     """Return γ/√(σ² + ε) of a channel, in float64 and rounded at the end."""
     of, scale, _ = _norm(tensors, key, index)
     return tensors.domain.converted(Typed(scale, f64), of)
 
 
-def _shift_of_norm(tensors: RecipeDomain, key: str, index: tuple[Any, ...]) -> Typed:
+def _shift_of_norm(tensors: Tensors, key: str, index: tuple[Any, ...]) -> Typed:
     """Return β − μ·s + c·s of a channel, in float64 and rounded at the end."""
     of, scale, parts = _norm(tensors, key, index)
     domain = tensors.domain
@@ -97,7 +100,7 @@ def _shift_of_norm(tensors: RecipeDomain, key: str, index: tuple[Any, ...]) -> T
 
 
 def _norm(
-    tensors: RecipeDomain, key: str, index: tuple[Any, ...]
+    tensors: Tensors, key: str, index: tuple[Any, ...]
 ) -> tuple[Attribute, Any, dict[str, Any]]:
     """Return the type, the scale and the statistics of the channel at an index."""
     _, sources, options = tensors.weights.recipe_of(key) or ("", (), {})
@@ -113,7 +116,7 @@ def _norm(
     return typed[0].of, scale, parts
 
 
-_COMPUTED: dict[str, Callable[[RecipeDomain, str, tuple[Any, ...]], Typed]] = {
+_COMPUTED: dict[str, Callable[[Tensors, str, tuple[Any, ...]], Typed]] = {
     "zero-of-affine": _zero_of_affine,
     "batch-norm-scale": _scale_of_norm,
     "batch-norm-shift": _shift_of_norm,
@@ -121,7 +124,7 @@ _COMPUTED: dict[str, Callable[[RecipeDomain, str, tuple[Any, ...]], Typed]] = {
 """Recipes of elementwise computations."""
 
 
-def given(tensors: RecipeDomain, key: str, index: tuple[Any, ...]) -> Typed:
+def given(tensors: Tensors, key: str, index: tuple[Any, ...]) -> Typed:
     """Return an element of an arbitrary weight."""
     of = element_type(tensors.weights.get(key).dtype)
     is_positive = key.endswith(POSITIVE)
@@ -148,29 +151,31 @@ def _only(held: Any) -> Any:
     return first.item() if first.numel() and bool((held == first).all()) else None
 
 
-def _places(tensors: RecipeDomain, key: str) -> dict[tuple[int, ...], tuple[str, tuple[int, ...]]]:
+def _places(tensors: Tensors, key: str) -> dict[Place, tuple[str, Place]]:
     """Return the source and its index for each index of a recipe's result."""
     name, sources, _ = tensors.weights.recipe_of(key) or ("", (), {})
-    shapes = [tuple(tensors.weights.get(source).shape) for source in sources]
-    numbered: list[Any] = []
-    where: list[tuple[str, tuple[int, ...]]] = []
-    for source, shape in zip(sources, shapes, strict=True):
-        count = int(torch.tensor(shape).prod()) if shape else 1
-        numbered.append(torch.arange(len(where), len(where) + count).reshape(shape))
-        grid = torch.cartesian_prod(*(torch.arange(s) for s in shape)).reshape(count, -1)
-        where += [(source, tuple(row)) for row in grid.tolist()]
+    numbers, where = numbered([tensors.weights.get(source).shape for source in sources])
     runs: list[Any] = []
     for offset in (1, 1001):
         try:
-            made = tensors.weights.evaluated_on(key, [held + offset for held in numbered])
+            made = tensors.weights.evaluated_on(key, [held + offset for held in numbers])
         except (RuntimeError, ValueError, TypeError) as error:
             raise Unproven(f"the recipe {name} does not move") from error
         runs.append(made - offset)
     first, second = runs
     if first.dtype != torch.int64 or not torch.equal(first, second):
         raise Unproven(f"the recipe {name} computes")
-    grid = torch.cartesian_prod(*(torch.arange(s) for s in first.shape)).reshape(first.numel(), -1)
-    return {
-        tuple(row): where[at]
-        for row, at in zip(grid.tolist(), first.reshape(-1).tolist(), strict=True)
-    }
+    moved = zip(product(*map(range, first.shape)), first.reshape(-1).tolist(), strict=True)
+    keys: list[str] = list(sources)
+    return {place: (keys[where[at][0]], where[at][1]) for place, at in moved}
+
+
+def numbered(shapes: Sequence[Sequence[int]]) -> tuple[list[Any], list[tuple[int, Place]]]:
+    """Return tensors of consecutive numbers, and the tensor and the index of each number."""
+    tensors: list[Any] = []
+    where: list[tuple[int, Place]] = []
+    for number, shape in enumerate(shapes):
+        begin = len(where)
+        where += [(number, place) for place in product(*map(range, shape))]
+        tensors.append(torch.arange(begin, len(where)).reshape([*shape]))
+    return tensors, where

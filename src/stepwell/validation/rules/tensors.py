@@ -9,7 +9,6 @@ static.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -18,7 +17,7 @@ from functools import cached_property
 from typing import Any
 
 from xdsl.dialects.builtin import TensorType
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 
 import stepwell.dialects.reduction_semantics  # noqa: F401  # pyright: ignore[reportUnusedImport]
 from stepwell.dialects.aten.op import SchemaOp
@@ -36,7 +35,7 @@ from stepwell.validation.rules.equality import UNROUNDED, as_known, unrounded
 from stepwell.validation.rules.expressions import Expression, Index, held_as
 from stepwell.validation.rules.numbers import Symbolic, Tokens, Unproven
 from stepwell.validation.rules.reals import Reals
-from stepwell.validation.rules.recipes import OFFSET, element_of_weight
+from stepwell.validation.rules.recipes import OFFSET, element_of_weight, numbered
 from stepwell.validation.rules.scalars import Domain, Typed
 from stepwell.validation.rules.solver import z3
 
@@ -57,6 +56,8 @@ _FILLS = {
     "aten.full.default": "fill_value",
 }
 """Ops that return one number in every element, with the name of the number."""
+_NUMBERS: dict[type[Attribute], Attribute] = {FloatType: f64, BoolType: i1, IntType: i64}
+"""The element types of runtime numbers."""
 _RANKINGS = frozenset(("aten.topk.default", "aten.sort.default"))
 
 
@@ -227,14 +228,8 @@ class Tensors:
 
     def scalar(self, value: SSAValue) -> Typed:
         """Return a runtime number."""
-        of = (
-            f64
-            if isinstance(value.type, FloatType)
-            else i1
-            if isinstance(value.type, BoolType)
-            else i64
-        )
-        if not isinstance(value.type, FloatType | BoolType | IntType):
+        of = _NUMBERS.get(type(value.type))
+        if of is None:
             raise Unproven(f"{value.type} is no number")
         if value not in self.names:
             self.names[value] = f"n{len(self.names)}"
@@ -309,7 +304,9 @@ class Tensors:
             raise Unproven(f"which element {op.name} moves is not said for symbolic sizes")
         if self.maps_alone and not all(map(z3.is_int_value, index)):
             raise Unproven(f"{op.name}: which element it moves is not said by its map")
-        places = self._table(op, number)
+        if (op, number) not in self._places:
+            self._places[op, number] = self._table(op, number)
+        places = self._places[op, number]
         at = 0
         for size, each in zip(shape, index, strict=True):
             if not z3.is_int_value(each):
@@ -342,34 +339,21 @@ class Tensors:
         return found
 
     def _table(self, op: Operation, number: int) -> list[tuple[Any, ...]]:
-        if (op, number) not in self._places:
-            self._places[op, number] = self._ran(op, number)
-        return self._places[op, number]
-
-    def _ran(self, op: Operation, number: int) -> list[tuple[Any, ...]]:
         """Return for each element ("place", operand, index) or ("number", the number there)."""
         if rule_for(type(op)) is None:
             raise Unproven(f"{op.name} cannot be run")
-        where: list[tuple[Any, ...]] = []
-        runs: list[Any] = []
-        given: list[Any] = []
         for value in op.operands:
             if not isinstance(value.type, TensorType):
                 raise Unproven(f"{op.name} of numbers that are known at run time")
             if not is_static(value.type):
                 raise Unproven(f"which element {op.name} moves is not said for symbolic sizes")
-            shape = [*map(number_of, dims(value.type))]
-            count = math.prod(shape)
-            if count > _MOST_PLACES:
+            if (count := math.prod(map(number_of, dims(value.type)))) > _MOST_PLACES:
                 raise Unproven(f"{op.name} of {count} elements")
-            held = self._constant(value)
-            if held is None:
-                begin = len(where)
-                given.append(torch.arange(begin, begin + count).reshape(shape))
-                places = itertools.product(*map(range, shape))
-                where += [("place", value, place) for place in places]
-            else:
-                given.append(held)
+        constants = [self._constant(value) for value in op.operands]
+        moving = [v for v, held in zip(op.operands, constants, strict=True) if held is None]
+        numbers, where = numbered([[*map(number_of, dims(v.type))] for v in moving])
+        given = [numbers.pop(0) if held is None else held for held in constants]
+        runs: list[Any] = []
         for offset in (1, len(where) + 1 if len(where) < 60 else 3):
             made = self._run(op, given, offset)[number]
             runs.append((made.reshape(-1).tolist(), offset))
@@ -383,7 +367,8 @@ class Tensors:
                     )
                 found.append(("number", a))
             else:
-                found.append(where[int(a - one)])
+                number_, place = where[int(a - one)]
+                found.append(("place", moving[number_], place))
         return found
 
     def _run(self, op: Operation, given: list[Any], offset: int) -> Sequence[Any]:

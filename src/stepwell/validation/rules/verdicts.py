@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -212,11 +211,8 @@ class _Case:
         except NotWritten:
             return None
         except (Unproven, IndexError, ValueError, KeyError, TypeError) as error:
-            reason = (
-                error.problems[0].fact
-                if isinstance(error, Unproven)
-                else f"{type(error).__name__}: {error}"
-            )
+            is_ours = isinstance(error, Unproven)
+            reason = error.problems[0].fact if is_ours else f"{type(error).__name__}: {error}"
             numbers = error.numbers if isinstance(error, Refutable) else {}
             found = search(statement, instance, self.bound, numbers)
             if isinstance(found, Counterexample):
@@ -228,15 +224,8 @@ class _Case:
         return None
 
     def _of(self, kind: Kind, reason: str, found: Counterexample | None = None) -> Verdict:
-        return Verdict(
-            self.rewrite.name,
-            kind,
-            reason=reason,
-            instances=self.instances,
-            pairs=self.pairs,
-            partial=self.partial,
-            counterexample=found,
-        )
+        counts = (self.instances, self.pairs, self.partial)
+        return Verdict(self.rewrite.name, kind, "", reason, *counts, counterexample=found)
 
     def _is_of_size(self, reason: str) -> bool:
         return _is_symbolic(reason) and self.of_numbers + self.of_symbols > 0
@@ -259,7 +248,8 @@ class _Case:
 
     def instance(self, statement: Statement, instance: Instance) -> None:
         """Decide every pair on every path of an instance."""
-        for path, written in self._written(statement, instance):
+        found = paths(lambda path: statement.written(instance, path), possible=go_together)
+        for path, written in found:
             if written is None:
                 continue
             self.instances += 1
@@ -281,10 +271,10 @@ class _Case:
                 if not isinstance(old.type, TensorType):
                     raise Unproven(f"a result of type {old.type}")
                 self.rank = max(self.rank, len(dims(old.type)))
-                found = self._decided(statement, path, written, (old, new))
-                self.worst = min(self.worst, found.proof)
-                self.loses_signs |= found.proof is Proof.ZEROS
-                if found.has_symbols:
+                decision = self._decided(statement, path, written, (old, new))
+                self.worst = min(self.worst, decision.proof)
+                self.loses_signs |= decision.proof is Proof.ZEROS
+                if decision.has_symbols:
                     self.of_symbols += 1
                 else:
                     self.of_numbers += 1
@@ -332,8 +322,7 @@ class _Case:
     def _by_expressions(
         self, statement: Statement, written: RuleProgram, pair: Pair, undecided: Decision
     ) -> Decision:
-        """Decide a pair of static sizes by expression numbering
-        (`stepwell.validation.certificates`).
+        """Decide a pair of static sizes by expression numbering (`validation.certificates`).
 
         Raises:
             Unproven: it depends on unknown numbers or sizes, or is not decided.
@@ -359,9 +348,6 @@ class _Case:
             raise Unproven(undecided.reason) from None
         return Decision(Proof.BITS if kind == "bits" else Proof.REALS, False)
 
-    def _written(self, statement: Statement, instance: Instance) -> Iterator:  # pyright: ignore[reportMissingTypeArgument, reportUnknownParameterType]
-        return paths(lambda path: statement.written(instance, path), possible=go_together)  # pyright: ignore[reportUnknownVariableType]
-
 
 @cache
 def rules() -> dict[str, type[RuleRewrite]]:
@@ -372,10 +358,6 @@ def rules() -> dict[str, type[RuleRewrite]]:
     for module in pass_modules():
         for rewrite in getattr(module, "RULES", ()):
             if isinstance(rewrite, type) and issubclass(rewrite, RuleRewrite):
-                name = (
-                    rewrite.name
-                    if rewrite.name not in found
-                    else f"{folder_of(rewrite.__module__)}.{rewrite.name}"
-                )
-                found[name] = rewrite
+                prefix = f"{folder_of(rewrite.__module__)}." if rewrite.name in found else ""
+                found[prefix + rewrite.name] = rewrite
     return found

@@ -1,4 +1,4 @@
-"""Edits of an op's arguments, and replacement of the op by another one."""
+"""Edits of ops: their arguments, users and order, other ops, and constants for operands."""
 
 from __future__ import annotations
 
@@ -19,22 +19,37 @@ from xdsl.ir import Attribute, Operation
 from xdsl.irdl import IRDLOperation
 
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.aten.registry import op_class
 from stepwell.dialects.aten.schema import Argument
 from stepwell.ir import dtypes
 from stepwell.ir.types import dims
-from stepwell.validation.contracts.draft import Draft, Ref, Step, refs_in
-from stepwell.validation.contracts.edit import (
+from stepwell.validation.contracts.draft import Draft, Ref, Step, mapped, refs_in
+from stepwell.validation.contracts.type_edits import (
     ELEMENTS,
-    INTEGERS,
-    LARGE,
-    REALS,
-    WORDS,
-    Edit,
+    Edits,
+    name_of,
     numbers_of,
+    set_source,
+    tensors_of,
 )
 
+INTEGERS = (0, 1, -1, 2, -2, 3, 7, 100)
+LARGE = (1 << 31, -(1 << 31), (1 << 63) - 1)
+REALS = (
+    0.0, -0.0, 1.0, -1.0, 0.5, 2.0, -3.5, 1e-45, 1e-40, 1e38, 3.5e38, 70000.0,
+    math.inf, -math.inf, math.nan,
+)  # fmt: skip
+WORDS: dict[str, tuple[str, ...]] = {
+    "approximate": ("none", "tanh"),
+    "padding": ("same", "valid"),
+    "mode": ("constant", "reflect", "replicate", "circular"),
+    "rounding_mode": ("floor", "trunc"),
+    "reduce": ("sum", "prod", "mean", "amax", "amin"),
+}
+"""The choices of a string argument, by its name."""
 
-def argument_edits(draft: Draft) -> Iterator[Edit]:
+
+def argument_edits(draft: Draft) -> Edits:
     """Yield edits that vary each argument of each op, omit it, or set it to None."""
     for at, step in enumerate(draft.steps):
         if step.regions is not None:
@@ -45,26 +60,26 @@ def argument_edits(draft: Draft) -> Iterator[Edit]:
             yield from _properties(at, step)
 
 
-def _schema_arguments(draft: Draft, at: int, step: Step) -> Iterator[Edit]:
+def _schema_arguments(draft: Draft, at: int, step: Step) -> Edits:
     op = cast(type[SchemaOp], step.cls)
     for argument in op.SCHEMA.arguments:
         name, given = argument.name, argument.name in step.arguments
         if argument.type.is_tensor:
             if argument.type.nullable and given and step.arguments[name] is not None:
                 label = f"{op.name}: no {name}"
-                yield Edit("arguments", label, partial(_set_argument, at, name, None))
+                yield label, partial(_set, at, "arguments", name, None)
             continue
         value = step.arguments.get(name, argument.default[0] if argument.default else None)
         if refs_in(value):
             continue
         if given and argument.default:
             label = f"{op.name}: {name} left out"
-            yield Edit("arguments", label, partial(_drop_argument, at, name))
+            yield label, partial(_drop_argument, at, name)
         rank = _rank(draft, step)
         for new in _values(argument, value, rank):
             if not _same(new, value):
                 label = f"{op.name}: {name}={new}"
-                yield Edit("arguments", label, partial(_set_argument, at, name, new))
+                yield label, partial(_set, at, "arguments", name, new)
 
 
 def _same(one: Any, other: Any) -> bool:
@@ -84,8 +99,8 @@ def _rank(draft: Draft, step: Step) -> int:
     return 0
 
 
-def _set_argument(at: int, name: str, value: Any, draft: Draft) -> None:
-    draft.steps[at].arguments[name] = value
+def _set(at: int, fields: str, name: str, value: Any, draft: Draft) -> None:
+    getattr(draft.steps[at], fields)[name] = value
 
 
 def _drop_argument(at: int, name: str, draft: Draft) -> None:
@@ -144,20 +159,20 @@ def _lists(argument: Argument, value: Any, rank: int) -> Iterator[Any]:
         yield [number] * max(len(items), 1)
 
 
-def _properties(at: int, step: Step) -> Iterator[Edit]:
+def _properties(at: int, step: Step) -> Edits:
     """Yield edits of the fields of an op at a target's level."""
     for name, attr in step.properties.items():
         for new in _attributes(attr):
             if new != attr:
                 label = f"{step.cls.name}: {name}={new}"
-                yield Edit("arguments", label, partial(_set_property, at, name, new))
+                yield label, partial(_set, at, "properties", name, new)
     definition = cast(type[IRDLOperation], step.cls).get_irdl_definition()
     for name in definition.properties:
         if name in ("output_min", "output_max") and name not in step.properties:
             for number in (0.0, -1.0, 6.0, math.inf):
                 attr = FloatAttr(number, dtypes.f32)
                 label = f"{step.cls.name}: {name}={number}"
-                yield Edit("arguments", label, partial(_set_property, at, name, attr))
+                yield label, partial(_set, at, "properties", name, attr)
 
 
 def _attributes(attr: Attribute) -> Iterator[Attribute]:
@@ -186,11 +201,7 @@ def _attributes(attr: Attribute) -> Iterator[Attribute]:
         yield DenseArrayBase.from_list(kind, [*numbers, len(numbers)])
 
 
-def _set_property(at: int, name: str, attr: Attribute, draft: Draft) -> None:
-    draft.steps[at].properties[name] = attr
-
-
-def operator_edits(draft: Draft, anchors: Sequence[type[Operation]]) -> Iterator[Edit]:
+def operator_edits(draft: Draft, anchors: Sequence[type[Operation]]) -> Edits:
     """Yield edits that replace an op by another op that the rewrite matches."""
     for at, step in enumerate(draft.steps):
         if not issubclass(step.cls, tuple(anchors)):
@@ -198,7 +209,7 @@ def operator_edits(draft: Draft, anchors: Sequence[type[Operation]]) -> Iterator
         for other in anchors:
             if other is not step.cls and _takes_as_much(step, other):
                 label = f"{step.cls.name} is {other.name}"
-                yield Edit("operators", label, partial(_become, at, other))
+                yield label, partial(_become, at, other)
 
 
 def _takes_as_much(step: Step, other: type[Operation]) -> bool:
@@ -242,3 +253,138 @@ def _translated(step: Step, other: type[SchemaOp], draft: Draft) -> dict[str, An
                 [number] * (argument.type.size or 1) if argument.type.is_list else number
             )
     return made
+
+
+def reader_edits(draft: Draft) -> Edits:
+    """Yield edits with more users, fewer outputs, shared and exchanged operands, or another order
+    of ops.
+    """
+    made = [(at, number) for at, step in enumerate(draft.steps) for number in step.results]
+    for at, number in made:
+        step = draft.steps[at]
+        type_ = step.types[step.results.index(number)]
+        if not isinstance(type_, TensorType) or step.cls.name.endswith("const_shape"):
+            continue
+        name = f"result {number} of {step.cls.name}"
+        negate, multiply = ("aten.neg.default", ("self",)), ("aten.mul.Tensor", ("self", "other"))
+        for where, place in (("before", at + 1), ("after", None)):
+            label = f"{name} has one more user, {where} the others"
+            yield label, partial(_read, *negate, place, number, type_)
+        yield f"{name} is returned too", partial(_return, number)
+        if step.cls.name in ("quant.qcast", "quant.dcast", "quant.scast"):
+            continue
+        label = f"{name} is both operands of a product"
+        yield label, partial(_read, *multiply, None, number, type_)
+    for index, number in enumerate(draft.returned):
+        if len(draft.returned) > 1:
+            label = f"output {index} is not returned"
+            yield label, partial(_return_less, index)
+        yield f"output {index} is returned twice", partial(_return, number)
+    for one, first in tensors_of(draft):
+        for two, second in tensors_of(draft):
+            if one != two and first.type == second.type:
+                label = f"{name_of(draft, second)} is {name_of(draft, first)}"
+                yield label, partial(_share, first.value, second.value)
+    for at, step in enumerate(draft.steps):
+        found = [(name, ref) for name, v in step.arguments.items() for ref in refs_in(v)]
+        for name, ref in found:
+            for _, other in found:
+                if other != ref:
+                    label = f"{step.cls.name}: {name} is another operand too"
+                    yield label, partial(_same_operand, at, name, ref, other)
+        if len(found) > 1 and not issubclass(step.cls, SchemaOp):
+            continue
+        if len(found) == 2 and found[0][0] != found[1][0]:
+            label = f"{step.cls.name}: operands exchanged"
+            yield label, partial(_swap, at, found[0][0], found[1][0])
+    for at in range(1, len(draft.steps)):
+        yield f"step {at} is one earlier", partial(_earlier, at)
+
+
+def _read(
+    op: str, names: tuple[str, ...], at: int | None, number: int, type_: Attribute, draft: Draft
+) -> None:
+    """Insert an op whose operands are all one value, and return its result."""
+    arguments, made = dict.fromkeys(names, Ref(number)), draft.fresh()
+    reader = Step(op_class(op), arguments, {}, {}, [type_], [made], None)
+    draft.steps.insert(len(draft.steps) if at is None else at, reader)
+    draft.returned.append(made)
+
+
+def _return(number: int, draft: Draft) -> None:
+    draft.returned.append(number)
+
+
+def _return_less(index: int, draft: Draft) -> None:
+    del draft.returned[index]
+
+
+def _share(first: int, second: int, draft: Draft) -> None:
+    for at, step in enumerate(draft.steps):
+        for name in step.arguments:
+            _same_operand(at, name, Ref(second), Ref(first), draft)
+
+
+def _same_operand(at: int, name: str, ref: Ref, other: Ref, draft: Draft) -> None:
+    def change(held: Ref) -> Ref:
+        return other if held == ref else held
+
+    arguments = draft.steps[at].arguments
+    arguments[name] = mapped(arguments[name], change)
+
+
+def _swap(at: int, one: str, two: str, draft: Draft) -> None:
+    arguments = draft.steps[at].arguments
+    arguments[one], arguments[two] = arguments[two], arguments[one]
+
+
+def _earlier(at: int, draft: Draft) -> None:
+    draft.steps[at - 1], draft.steps[at] = draft.steps[at], draft.steps[at - 1]
+
+
+FILLS = (
+    "zeros", "negative zeros", "ones", "negative", "positive", "integers", "denormal", "huge",
+    "special", "extremes", "random",
+)  # fmt: skip
+
+
+def constant_edits(draft: Draft) -> Edits:
+    """Yield edits with constants for inputs, inputs for constants, and other numbers in
+    constants.
+    """
+    for index, source in tensors_of(draft):
+        name = name_of(draft, source)
+        if source.key is None:
+            yield (
+                f"{name} is a weight",
+                partial(set_source, index, key=f"constant_{index}", order=None),
+            )
+            continue
+        yield f"{name} is an input", partial(set_source, index, key=None, lying="dense")
+        for fill in FILLS:
+            yield f"{name} holds {fill}", partial(set_source, index, fill=fill)
+    if any(source.key is None for source in draft.sources):
+        yield "every input is a weight", _all_weights
+    if any(source.key is not None for source in draft.sources):
+        yield "every weight is an input", _all_inputs
+
+
+def _all_weights(draft: Draft) -> None:
+    for index, source in tensors_of(draft):
+        if source.key is None:
+            set_source(index, draft, key=f"constant_{index}", order=None)
+
+
+def _all_inputs(draft: Draft) -> None:
+    for source in draft.sources:
+        source.key = None
+
+
+def blind_edits(draft: Draft) -> Edits:
+    """Yield edits with weights without data, as in a text without its `.safetensors`."""
+    if any(source.key is not None for source in draft.sources):
+        yield "weights have no data", _blind
+
+
+def _blind(draft: Draft) -> None:
+    draft.is_blind = True
