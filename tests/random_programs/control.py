@@ -2,28 +2,8 @@
 
 from __future__ import annotations
 
-from .drawing import Draw, UnsuitableError, form
-
-
-@form("control")
-def branches(d: Draw) -> str:
-    x = d.floating()
-    y = d.floating()
-    test = d.choose(f"{x}.sum() > 0", f"({x} > 0).any()", f"{y}.sum() < 0.5")
-    yes, no = d.choose(
-        ("p.sin()", "p.cos()"),
-        ("p * 2 + q.sum()", "p - q.sum()"),
-        ("p.clone()", "p * 1"),
-        ("F.relu(p)", "p.abs()"),
-    )
-    return f"cond({test}, lambda p, q: {yes}, lambda p, q: {no}, ({x}, {y}))"
-
-
-@form("control")
-def nested(d: Draw) -> str:
-    x = d.floating()
-    inner = f"cond(p.sum() > {d.choose(0, 5, -5)}, lambda q: q * 2, lambda q: q - 1, (p,))"
-    return f"cond({x}.mean() > 0, lambda p: {inner}, lambda p: p.exp(), ({x},))"
+from .drawing import Draw
+from .forms import UnsuitableError, form, operators
 
 
 @form("control")
@@ -39,12 +19,20 @@ def loops(d: Draw) -> str:
     )
 
 
-@form("control")
-def rows(d: Draw) -> str:
-    x = d.tensor(lambda t: t.is_floating_point() and t.dim() >= 2 and t.shape[0] > 0)
-    return d.choose(
-        f"map_rows(lambda p: p * 2 + 1, {x})",
-        f"map_rows(lambda p: torch.softmax(p, -1), {x})",
-        f"scan(lambda c, p: (c + p, c * p), torch.zeros_like({x}[0]), {x})[1]",
-        f"scan(lambda c, p: (c * 0.5 + p, p.tanh()), torch.ones_like({x}[0]), {x})[0]",
-    )
+operators(
+    globals(),
+    """
+control: x = d.floating(); y = d.floating()
+: test = d.choose(f"{x}.sum() > 0", f"({x} > 0).any()", f"{y}.sum() < 0.5")
+: yes, no = d.choose(('p.sin()', 'p.cos()'), ('p * 2 + q.sum()', 'p - q.sum()'), ('p.clone()',
++ 'p * 1'), ('F.relu(p)', 'p.abs()'))
+    cond({test}, lambda p, q: {yes}, lambda p, q: {no}, ({x}, {y}))
+control: x = d.floating()
+: inner = f"cond(p.sum() > {d.choose(0, 5, -5)}, lambda q: q * 2, lambda q: q - 1, (p,))"
+    cond({x}.mean() > 0, lambda p: {inner}, lambda p: p.exp(), ({x},))
+control: x = d.tensor(lambda t: t.is_floating_point() and t.dim() >= 2 and t.shape[0] > 0)
+    map_rows(lambda p: p * 2 + 1, {x})  map_rows(lambda p: torch.softmax(p, -1), {x})
+    scan(lambda c, p: (c + p, c * p), torch.zeros_like({x}[0]), {x})[1]
+    scan(lambda c, p: (c * 0.5 + p, p.tanh()), torch.ones_like({x}[0]), {x})[0]
+""",
+)

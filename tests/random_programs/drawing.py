@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from . import values
+from .forms import FORMS, UnsuitableError, enter_all
 from .sizes import spread
 from .source import LARGEST, Call, Method, Program, defined, is_fit
 
@@ -22,25 +23,6 @@ GREATEST_SIZE = 32
 """Of a dynamic axis: memory is planned ahead."""
 SAMPLE = {"a": 5, "b": 7}
 """The dynamic sizes of the example."""
-
-
-class UnsuitableError(Exception):
-    """No value so far fits what a form wants."""
-
-
-Form = Callable[["Draw"], str]
-FORMS: dict[str, list[Form]] = {}
-"""By family; a family is drawn first, so that large ones do not crowd out small ones."""
-
-
-def form(family: str) -> Callable[[Form], Form]:
-    """Enter a form, which writes an expression, or lines that give `out` a value."""
-
-    def enter(written: Form) -> Form:
-        FORMS.setdefault(family, []).append(written)
-        return written
-
-    return enter
 
 
 @dataclass(frozen=True)
@@ -100,7 +82,12 @@ class Draw:
 
     def pick(self, *templates: str, **names: Any) -> str:
         """One of some templates, with the drawn names in it: the others draw nothing."""
-        return eval(f'f"""{self.rng.choice(templates)}"""', {"d": self, **names})
+        return eval(f'f"""{self.rng.choice(templates)}"""', {**names, "d": self})
+
+    def require(self, holds: Any) -> None:
+        """Give a form up that does not fit."""
+        if not holds:
+            raise UnsuitableError
 
     # Values.
     def value(self, name: str) -> Any:
@@ -480,9 +467,7 @@ def broadcasts(left: Sequence[int], right: Sequence[int]) -> bool:
 
 def draw(seed: int, profile: Profile) -> Program:
     """The program of a seed; the next try of the same dice where a draw comes to nothing."""
-    from . import forms
-
-    forms.enter_all()
+    enter_all()
     for attempt in range(50):
         try:
             if program := settled(Draw(seed * 1000 + attempt, profile).program(), profile):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from .drawing import Draw, UnsuitableError, form
+from .drawing import Draw
+from .forms import UnsuitableError, form, operators
 
 
 def _indices(d: Draw, size: int, shape: tuple[int, ...], negative: bool = False) -> str:
@@ -34,132 +35,65 @@ def indexed(d: Draw) -> str:
     return d.rng.choice(texts)
 
 
-@form("indexing")
-def gathered(d: Draw) -> str:
-    x = d.ranked(1)
-    shape = list(d.space[x].shape)
-    axis = d.axis(x)
-    wanted = [d.integer(1, s) if s else 0 for s in shape]
-    index = _indices(d, shape[axis], tuple(wanted))
-    return d.choose(
-        f"torch.gather({x}, {axis}, {index})",
-        f"torch.take_along_dim({x}, {index}[{', '.join([':1'] * len(shape))}], {axis})",
-    )
-
-
-@form("indexing")
-def scattered(d: Draw) -> str:
-    x = d.ranked(1)
-    shape = list(d.space[x].shape)
-    axis = d.axis(x)
-    size = shape[axis]
-    if not all(shape):
-        raise UnsuitableError
-    order = d.hold(f"nn.Buffer(permuted({d.seed}, {size}))")
-    spread = [1] * len(shape)
-    spread[axis] = size
-    index = f"{order}.reshape({tuple(spread)}).expand({tuple(shape)})"
-    source = d.constant(shape, d.named_dtype(x))
-    some = _indices(d, size, (d.integer(1, 3),))
-    rows = list(shape)
-    rows[axis] = d.space["self"].get_buffer(some.removeprefix("self.")).shape[0]
-    added = d.constant(rows, d.named_dtype(x))
-    repeated = d.hold(f"nn.Buffer(integers({d.seed}, {tuple(shape)}, 0, {size}))")
-    reduce, kept = d.choose("amax", "amin", "sum", "prod", "mean"), d.maybe()
-    return d.choose(
-        f"{x}.scatter_reduce({axis}, {repeated}, {source}, {reduce!r}, include_self={kept})",
-        f"{x}.scatter_reduce({axis}, {repeated}, {x}, {reduce!r}, include_self={kept})",
-        f"{x}.index_reduce({axis}, {some}, {added}, {d.choose('amax', 'amin', 'prod')!r})",
-        f"{x}.scatter_add({axis}, {repeated}, {source})",
-        f"{x}.scatter({axis}, {index}, {source})",
-        f"{x}.scatter({axis}, {index}, {d.choose(1, 2.5)})",
-        f"{x}.scatter_add({axis}, {index}, {source})",
-        f"{x}.scatter_reduce({axis}, {index}, {source}, {d.choose('amax', 'sum', 'amin')!r})",
-        f"{x}.index_add({axis}, {some}, {added})",
-        f"{x}.index_fill({axis}, {some}, 2)",
-        f"{x}.index_copy({axis}, {order}, {source})",
-        f"torch.select_scatter({x}, {x}.select({axis}, 0) * 2, {axis}, {size - 1})",
-        f"torch.slice_scatter({x}, {x}.narrow({axis}, 0, 1), {axis}, {size - 1}, {size})",
-    )
-
-
-@form("indexing")
-def put(d: Draw) -> str:
-    x = d.ranked(1)
-    shape = d.space[x].shape
-    index = _indices(d, shape[0], (1,), True)
-    dtype = d.named_dtype(x)
-    many = _indices(d, shape[0], (4,), True)
-    return d.choose(
-        f"{x}.index_put(({many},), {d.constant((4, *shape[1:]), dtype)}, accumulate=True)",
-        f"torch.take_along_dim({x}.flatten(), {many}.abs() % {shape[0]}, 0)",
-        f"{x}.index_put(({index},), {d.constant((1, *shape[1:]), dtype)})",
-        f"{x}.index_put(({index},), {d.constant((), dtype)}, accumulate=True)",
-        f"{x}.index_put(({x} > 0,), {d.constant((), dtype)})",
-        f"out = {x}.clone()\nout[{index}] = {d.choose(1, 0)}",
-        f"out = {x}.clone()\nout[{x} > 0] = 0",
-    )
-
-
-@form("indexing")
-def embedded(d: Draw) -> str:
-    x = d.tensor(lambda t: t.dtype.is_floating_point is False and str(t.dtype).endswith("int64"))
-    rows = d.integer(2, 6)
-    table = d.constant((rows, d.integer(1, 5)), d.choose("f32", "f32", "f16"))
-    pad = d.choose("", "", ", padding_idx=0")
-    return f"F.embedding({x} % {rows}, {table}{pad})"
-
-
-@form("indexing")
-def bagged(d: Draw) -> str:
-    x = d.tensor(lambda t: str(t.dtype).endswith("int64") and t.dim() == 2 and t.numel())
-    rows = d.integer(2, 6)
-    table = d.constant((rows, d.integer(1, 5)), "f32")
-    mode = d.choose("sum", "mean", "max")
-    return f"F.embedding_bag({x} % {rows}, {table}, mode={mode!r})"
-
-
-@form("indexing")
-def by_mask(d: Draw) -> str:
-    x = d.ranked(1)
-    filled = d.choose("0", "1", "-1")
-    return d.choose(
-        f"{x}.masked_scatter({x} > 0, {x}.flip(0))",
-        f"torch.where({x} > {filled}, {x}.roll(1, 0), {x})",
-        f"{x} * {x}.gt({filled}).cumsum(0)",
-        f"torch.bucketize({x}, torch.tensor([-1.0, 0.0, 2.0]))",
-        f"torch.searchsorted(torch.tensor([-1.0, 0.0, 2.0]), {x}.contiguous())",
-        f"F.pad({x}, (1, 1)).unfold(-1, 2, 1).amax(-1)",
-    )
-
-
-@form("sorted")
-def ordered(d: Draw) -> str:
-    x = d.ranked(1)
-    axis = d.axis(x, lambda s: s > 0)
-    count = d.integer(1, d.space[x].shape[axis])
-    largest = d.choose("", ", largest=False")
-    return d.choose(
-        f"{x}.topk({count}, {axis}{largest})[0]",
-        f"torch.sort({x}, {axis}, descending={d.maybe()})[0]",
-        f"torch.sort({x}, stable=True, dim={axis})[1]",
-        f"torch.argsort({x}, {axis}, stable=True)",
-        f"torch.kthvalue({x}, {count}, {axis})[0]",
-        f"torch.median({x}, {axis})[0]",
-        f"torch.msort({x})",
-    )
-
-
-@form("sorted")
-def running(d: Draw) -> str:
-    x = d.ranked()
-    axis = d.axis(x) if d.space[x].dim() else d.choose(0, -1)
-    return d.choose(
-        f"{x}.cumsum({axis})",
-        f"{x}.cumprod({axis})",
-        f"torch.cummax({x}, {axis})[0]",
-        f"torch.cummin({x}, {axis})[{d.integer(0, 1)}]",
-        f"torch.logcumsumexp({x}, {axis})",
-        f"torch.diff({x}, dim={axis})",
-        f"{x}.cumsum({axis}, dtype={d.choose('f32', 'i64')})",
-    )
+operators(
+    globals(),
+    """
+indexing: x = d.ranked(1); shape = list(d.space[x].shape); axis = d.axis(x)
+: wanted = [d.integer(1, s) if s else 0 for s in shape]
+: index = _indices(d, shape[axis], tuple(wanted))
+    torch.gather({x}, {axis}, {index})
+    torch.take_along_dim({x}, {index}[{', '.join([':1'] * len(shape))}], {axis})
+indexing: x = d.ranked(1); shape = list(d.space[x].shape); axis = d.axis(x); size = shape[axis]
+: d.require(all(shape)); order = d.hold(f"nn.Buffer(permuted({d.seed}, {size}))")
+: spread = [1] * len(shape); spread[axis] = size
+: index = f"{order}.reshape({tuple(spread)}).expand({tuple(shape)})"
+: source = d.constant(shape, d.named_dtype(x)); some = _indices(d, size, (d.integer(1, 3),))
+: rows = list(shape)
+: rows[axis] = d.space["self"].get_buffer(some.removeprefix("self.")).shape[0]
+: added = d.constant(rows, d.named_dtype(x))
+: repeated = d.hold(f"nn.Buffer(integers({d.seed}, {tuple(shape)}, 0, {size}))")
+: reduce, kept = d.choose("amax", "amin", "sum", "prod", "mean"), d.maybe()
+    {x}.scatter_reduce({axis}, {repeated}, {source}, {reduce!r}, include_self={kept})
+    {x}.scatter_reduce({axis}, {repeated}, {x}, {reduce!r}, include_self={kept})
+    {x}.index_reduce({axis}, {some}, {added}, {d.choose('amax', 'amin', 'prod')!r})
+    {x}.scatter_add({axis}, {repeated}, {source})  {x}.scatter({axis}, {index}, {source})
+    {x}.scatter({axis}, {index}, {d.choose(1, 2.5)})  {x}.scatter_add({axis}, {index}, {source})
+    {x}.scatter_reduce({axis}, {index}, {source}, {d.choose('amax', 'sum', 'amin')!r})
+    {x}.index_add({axis}, {some}, {added})  {x}.index_fill({axis}, {some}, 2)
+    {x}.index_copy({axis}, {order}, {source})
+    torch.select_scatter({x}, {x}.select({axis}, 0) * 2, {axis}, {size - 1})
+    torch.slice_scatter({x}, {x}.narrow({axis}, 0, 1), {axis}, {size - 1}, {size})
+indexing: x = d.tensor(lambda t: t.dtype.is_floating_point is False and
++ str(t.dtype).endswith("int64"))
+: rows = d.integer(2, 6)
+: table = d.constant((rows, d.integer(1, 5)), d.choose("f32", "f32", "f16"))
+: pad = d.choose("", "", ", padding_idx=0")
+    F.embedding({x} % {rows}, {table}{pad})
+indexing: x = d.tensor(lambda t: str(t.dtype).endswith("int64") and t.dim() == 2 and t.numel())
+: rows = d.integer(2, 6); table = d.constant((rows, d.integer(1, 5)), "f32")
+: mode = d.choose("sum", "mean", "max")
+    F.embedding_bag({x} % {rows}, {table}, mode={mode!r})
+indexing: x = d.ranked(1); filled = d.choose("0", "1", "-1")
+    {x}.masked_scatter({x} > 0, {x}.flip(0))  torch.where({x} > {filled}, {x}.roll(1, 0), {x})
+    {x} * {x}.gt({filled}).cumsum(0)  torch.bucketize({x}, torch.tensor([-1.0, 0.0, 2.0]))
+    torch.searchsorted(torch.tensor([-1.0, 0.0, 2.0]), {x}.contiguous())
+    F.pad({x}, (1, 1)).unfold(-1, 2, 1).amax(-1)
+sorted: x = d.ranked(1); axis = d.axis(x, lambda s: s > 0)
+: count = d.integer(1, d.space[x].shape[axis]); largest = d.choose("", ", largest=False")
+    {x}.topk({count}, {axis}{largest})[0]  torch.sort({x}, {axis}, descending={d.maybe()})[0]
+    torch.sort({x}, stable=True, dim={axis})[1]  torch.argsort({x}, {axis}, stable=True)
+    torch.kthvalue({x}, {count}, {axis})[0]  torch.median({x}, {axis})[0]  torch.msort({x})
+sorted: x = d.ranked(); axis = d.axis(x) if d.space[x].dim() else d.choose(0, -1)
+    {x}.cumsum({axis})  {x}.cumprod({axis})  torch.cummax({x}, {axis})[0]
+    torch.cummin({x}, {axis})[{d.integer(0, 1)}]  torch.logcumsumexp({x}, {axis})
+    torch.diff({x}, dim={axis})  {x}.cumsum({axis}, dtype={d.choose('f32', 'i64')})
+indexing: x = d.ranked(1); shape = d.space[x].shape; index = _indices(d, shape[0], (1,), True)
+: dtype = d.named_dtype(x); many = _indices(d, shape[0], (4,), True)
+    {x}.index_put(({many},), {d.constant((4, *shape[1:]), dtype)}, accumulate=True)
+    torch.take_along_dim({x}.flatten(), {many}.abs() % {shape[0]}, 0)
+    {x}.index_put(({index},), {d.constant((1, *shape[1:]), dtype)})
+    {x}.index_put(({index},), {d.constant((), dtype)}, accumulate=True)
+    {x}.index_put(({x} > 0,), {d.constant((), dtype)})
+    out = {x}.clone(); out[{index}] = {d.choose(1, 0)}  out = {x}.clone(); out[{x} > 0] = 0
+""",
+)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from .drawing import Draw, UnsuitableError, form
+from .drawing import Draw
+from .forms import UnsuitableError, form, operators
 
 
 def _divisor(d: Draw, count: int) -> int:
@@ -54,28 +55,6 @@ def transposed(d: Draw) -> str:
     )
 
 
-@form("convolutions")
-def layer(d: Draw) -> str:
-    x, rank, channels, dtype = _image(d, 3, 4)
-    mode = d.choose("zeros", "reflect", "replicate", "circular")
-    made = d.hold(
-        f"seeded(nn.Conv{rank}d({channels}, {d.integer(1, 5)}, {d.integer(1, 3)},"
-        f" stride={d.integer(1, 2)}, padding=1, padding_mode={mode!r},"
-        f" bias={d.maybe(0.7)}), {d.seed}, {dtype})",
-        "m",
-    )
-    return f"{made}({x})"
-
-
-@form("convolutions")
-def of_two_values(d: Draw) -> str:
-    x, rank, channels, _ = _image(d, 3, 4)
-    w = d.tensor(
-        lambda t: t.dim() == rank + 2 and t.shape[1] == channels and t.dtype == d.space[x].dtype
-    )
-    return f"F.conv{rank}d({x}, {w}, None, 1, {d.integer(0, 2)})"
-
-
 @form("pools")
 def pool(d: Draw) -> str:
     x, rank, _, _ = _image(d)
@@ -100,55 +79,6 @@ def adaptive(d: Draw) -> str:
     if d.maybe(0.2) and rank < 3:
         return f"F.lp_pool{rank}d({x}.abs() + 0.1, {d.choose(1, 2, 3.0)}, {kernel})"
     return f"F.adaptive_{kind}_pool{rank}d({x}, {_each(d, 1, 4, rank)})"
-
-
-@form("pools")
-def with_indices(d: Draw) -> str:
-    x, rank, _, _ = _image(d, 3, 4)
-    kernel = d.integer(1, 3)
-    pooled = f"F.max_pool{rank}d({x}, {kernel}, return_indices=True)"
-    return d.choose(
-        f"{pooled}[1]",
-        f"F.max_unpool{rank}d(*{pooled}, {kernel}, output_size={x}.shape)",
-        f"F.adaptive_max_pool{rank}d({x}, {d.integer(1, 3)}, return_indices=True)[1]",
-        f"F.avg_pool{rank}d({x}, {kernel}, 1, ceil_mode=True) - {x}.mean()",
-    )
-
-
-@form("norms")
-def of_the_batch(d: Draw) -> str:
-    x = d.tensor(lambda t: t.is_floating_point() and 2 <= t.dim() <= 5)
-    channels = d.space[x].shape[1]
-    dtype = d.named_dtype(x)
-    weight = d.constant((channels,), dtype) if d.maybe(0.7) else "None"
-    eps = d.choose(1e-5, 1e-3)
-    return f"F.batch_norm({x}, None, None, {weight}, None, True, 0.1, {eps})"
-
-
-@form("norms")
-def batch_norm(d: Draw) -> str:
-    x = d.tensor(lambda t: t.is_floating_point() and 2 <= t.dim() <= 5)
-    channels = d.space[x].shape[1]
-    dtype = "f32" if d.maybe(0.15) else d.named_dtype(x)
-    spread = d.choose("scale=0.5, mean=1.0", "scale=1e-6", "scale=100.0", "scale=0.0")
-    mean = d.constant((channels,), dtype, scale=d.choose(1.0, 50.0))
-    variance = d.hold(f"parameter(normal({d.seed}, ({channels},), {dtype}, {spread}).abs())")
-    weight = d.constant((channels,), dtype) if d.maybe(0.7) else "None"
-    bias = d.constant((channels,), dtype) if d.maybe(0.7) else "None"
-    eps = d.choose(1e-5, 1e-3, 0.1)
-    return f"F.batch_norm({x}, {mean}, {variance}, {weight}, {bias}, False, 0.1, {eps})"
-
-
-@form("norms")
-def convolved_norm(d: Draw) -> str:
-    x, rank, channels, dtype = _image(d, 3, 4)
-    weight = d.constant((4, channels, *[1] * rank), dtype)
-    bias = d.constant((4,), dtype) if d.maybe() else "None"
-    mean, scale = d.constant((4,), dtype), d.constant((4,), dtype)
-    variance = d.hold(f"parameter(normal({d.seed}, (4,), {dtype}, {d.choose(1.0, 1e-6)}).abs())")
-    after = d.choose("", "F.relu", "F.relu6", "F.hardswish")
-    text = f"F.batch_norm(F.conv{rank}d({x}, {weight}, {bias}), {mean}, {variance}, {scale})"
-    return f"{after}({text})"
 
 
 @form("norms")
@@ -245,21 +175,6 @@ def recurrent(d: Draw) -> str:
 
 
 @form("recurrence")
-def from_a_state(d: Draw) -> str:
-    x = d.floating(3, 3)
-    shape, dtype = d.space[x].shape, d.named_dtype(x)
-    if not all(shape):
-        raise UnsuitableError
-    kind = d.choose("LSTM", "GRU", "RNN")
-    made = d.hold(
-        f"seeded(nn.{kind}({shape[2]}, 3, batch_first=True), {d.seed}, {dtype})",
-        "m",
-    )
-    state = f"({x}[:, 0, :1].expand(-1, 3)[None] * 0.5).contiguous()"
-    return f"{made}({x}, {f'({state}, {state})' if kind == 'LSTM' else state})[0]"
-
-
-@form("recurrence")
 def cell(d: Draw) -> str:
     x = d.floating(2, 2)
     shape = d.space[x].shape
@@ -272,3 +187,51 @@ def cell(d: Draw) -> str:
     if kind == "LSTM":
         return f"{made}({x}, ({state}, {state} * 0.5))[{d.integer(0, 1)}]"
     return f"{made}({x}, {state})"
+
+
+operators(
+    globals(),
+    """
+convolutions: x, rank, channels, dtype = _image(d, 3, 4)
+: mode = d.choose("zeros", "reflect", "replicate", "circular")
+: made = d.hold(f'seeded(nn.Conv{rank}d({channels}, {d.integer(1, 5)}, {d.integer(1, 3)},
++ stride={d.integer(1, 2)}, padding=1, padding_mode={mode!r}, bias={d.maybe(0.7)}), {d.seed},
++ {dtype})', 'm')
+    {made}({x})
+convolutions: x, rank, channels, _ = _image(d, 3, 4)
+: w = d.tensor(lambda t: t.dim() == rank + 2 and t.shape[1] == channels and
++ (t.dtype == d.space[x].dtype))
+    F.conv{rank}d({x}, {w}, None, 1, {d.integer(0, 2)})
+pools: x, rank, _, _ = _image(d, 3, 4); kernel = d.integer(1, 3)
+: pooled = f"F.max_pool{rank}d({x}, {kernel}, return_indices=True)"
+    {pooled}[1]  F.max_unpool{rank}d(*{pooled}, {kernel}, output_size={x}.shape)
+    F.adaptive_max_pool{rank}d({x}, {d.integer(1, 3)}, return_indices=True)[1]
+    F.avg_pool{rank}d({x}, {kernel}, 1, ceil_mode=True) - {x}.mean()
+norms: x = d.tensor(lambda t: t.is_floating_point() and 2 <= t.dim() <= 5)
+: channels = d.space[x].shape[1]; dtype = d.named_dtype(x)
+: weight = d.constant((channels,), dtype) if d.maybe(0.7) else "None"; eps = d.choose(1e-5, 1e-3)
+    F.batch_norm({x}, None, None, {weight}, None, True, 0.1, {eps})
+norms: x = d.tensor(lambda t: t.is_floating_point() and 2 <= t.dim() <= 5)
+: channels = d.space[x].shape[1]; dtype = "f32" if d.maybe(0.15) else d.named_dtype(x)
+: spread = d.choose("scale=0.5, mean=1.0", "scale=1e-6", "scale=100.0", "scale=0.0")
+: mean = d.constant((channels,), dtype, scale=d.choose(1.0, 50.0))
+: variance = d.hold(f"parameter(normal({d.seed}, ({channels},), {dtype}, {spread}).abs())")
+: weight = d.constant((channels,), dtype) if d.maybe(0.7) else "None"
+: bias = d.constant((channels,), dtype) if d.maybe(0.7) else "None"
+: eps = d.choose(1e-5, 1e-3, 0.1)
+    F.batch_norm({x}, {mean}, {variance}, {weight}, {bias}, False, 0.1, {eps})
+norms: x, rank, channels, dtype = _image(d, 3, 4)
+: weight = d.constant((4, channels, *[1] * rank), dtype)
+: bias = d.constant((4,), dtype) if d.maybe() else "None"
+: mean, scale = d.constant((4,), dtype), d.constant((4,), dtype)
+: variance = d.hold(f"parameter(normal({d.seed}, (4,), {dtype}, {d.choose(1.0, 1e-6)}).abs())")
+: after = d.choose("", "F.relu", "F.relu6", "F.hardswish")
+: text = f"F.batch_norm(F.conv{rank}d({x}, {weight}, {bias}), {mean}, {variance}, {scale})"
+    {after}({text})
+recurrence: x = d.floating(3, 3); shape, dtype = d.space[x].shape, d.named_dtype(x)
+: d.require(all(shape)); kind = d.choose("LSTM", "GRU", "RNN")
+: made = d.hold(f'seeded(nn.{kind}({shape[2]}, 3, batch_first=True), {d.seed}, {dtype})', 'm')
+: state = f"({x}[:, 0, :1].expand(-1, 3)[None] * 0.5).contiguous()"
+    {made}({x}, {f'({state}, {state})' if kind == 'LSTM' else state})[0]
+""",
+)

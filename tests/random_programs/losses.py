@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from .drawing import Draw, form
+from .drawing import Draw
+from .forms import form, operators
 
 
 @form("losses")
@@ -29,15 +30,15 @@ def loss(d: Draw) -> str:
     return d.rng.choice(texts)
 
 
-@form("losses")
-def of_classes(d: Draw) -> str:
-    x = d.floating(2, 2)
-    rows, classes = d.space[x].shape
-    target = d.hold(f"nn.Buffer(integers({d.seed}, ({rows},), 0, {max(classes, 1)}))")
-    how = d.choose("mean", "sum", "none")
-    more = d.choose("", ", label_smoothing=0.1", ", ignore_index=0")
-    return d.choose(
-        f"F.cross_entropy({x}, {target}, reduction={how!r}{more})",
-        f"F.nll_loss(F.log_softmax({x}, 1), {target}, reduction={how!r})",
-        f"F.multi_margin_loss({x}, {target})",
-    )
+operators(
+    globals(),
+    """
+losses: x = d.floating(2, 2); rows, classes = d.space[x].shape
+: target = d.hold(f"nn.Buffer(integers({d.seed}, ({rows},), 0, {max(classes, 1)}))")
+: how = d.choose("mean", "sum", "none")
+: more = d.choose("", ", label_smoothing=0.1", ", ignore_index=0")
+    F.cross_entropy({x}, {target}, reduction={how!r}{more})
+    F.nll_loss(F.log_softmax({x}, 1), {target}, reduction={how!r})
+    F.multi_margin_loss({x}, {target})
+""",
+)

@@ -2,63 +2,8 @@
 
 from __future__ import annotations
 
-from .drawing import Draw, form
-
-
-@form("mutation")
-def into_a_copy(d: Draw) -> str:
-    x = d.ranked()
-    call = d.choose(
-        "mul_(2)",
-        f"add_({d.partner(x)})",
-        "relu_()",
-        "clamp_(-1, 1)",
-        "zero_()",
-        "fill_(3)",
-        "neg_()",
-        "abs_()",
-        f"sub_({d.partner(x)})",
-        f"masked_fill_({x} > 0, 0)",
-        "exp_()",
-        "sigmoid_()",
-    )
-    return f"out = {x}.clone()\nout.{call}"
-
-
-@form("mutation")
-def through_a_view(d: Draw) -> str:
-    x = d.ranked(1)
-    axis = d.axis(x, lambda s: s > 0)
-    view = d.choose(
-        "out[1:]",
-        f"out.select({axis}, 0)",
-        "out[..., ::2]",
-        "out.reshape(-1)[:2]",
-        f"out.narrow({axis}, 0, 1)",
-        f"out.transpose(0, {axis})",
-        "out.view(-1)",
-    )
-    return f"out = {x}.clone()\n" + d.choose(
-        f"{view}.add_(1)",
-        f"{view}.mul_({d.choose(2, 3)})",
-        f"{view}.copy_({d.choose(1, 2)} * torch.ones_like({view}))",
-        f"{view}.fill_(2)",
-    )
-
-
-@form("mutation")
-def assigned(d: Draw) -> str:
-    x = d.ranked(1)
-    size = d.space[x].shape[0]
-    row = d.integer(-size, size - 1) if size else 0
-    return f"out = {x}.clone()\n" + d.choose(
-        f"out[{row}] = {d.choose(0, 1.5, 2)}",
-        f"out[{row}] += out[0]",
-        f"out[1:] = {x}[:-1]",
-        f"out[..., 0] = {x}[..., -1]",
-        f"out[::2] *= {d.choose(2, 3)}",
-        f"out[:, {d.choose(0, -1)}] = 1",
-    )
+from .drawing import Draw
+from .forms import form, operators
 
 
 @form("mutation")
@@ -89,3 +34,35 @@ def counting(d: Draw) -> str:
     x = d.ranked()
     held = d.hold(f"nn.Buffer(torch.tensor({d.integer(0, 3)}))")
     return f"{held}.add_(1)\nout = {x} + {held}"
+
+
+operators(
+    globals(),
+    """
+
+""",
+)
+
+
+operators(
+    globals(),
+    """
+mutation: x = d.ranked()
+: call = d.choose("mul_(2)", f"add_({d.partner(x)})", "relu_()", "clamp_(-1, 1)", "zero_()",
++ "fill_(3)", "neg_()", "abs_()", f"sub_({d.partner(x)})", f"masked_fill_({x} > 0, 0)", "exp_()",
++ "sigmoid_()")
+    out = {x}.clone(); out.{call}
+mutation: x = d.ranked(1); axis = d.axis(x, lambda s: s > 0)
+: view = d.choose("[1:]", f".select({axis}, 0)", "[..., ::2]", ".reshape(-1)[:2]", ".view(-1)",
++ f".narrow({axis}, 0, 1)", f".transpose(0, {axis})")
+    out = {x}.clone(); out{view}.add_(1)  out = {x}.clone(); out{view}.mul_({d.choose(2, 3)})
+    out = {x}.clone(); out{view}.copy_({d.choose(1, 2)} * torch.ones_like(out{view}))
+    out = {x}.clone(); out{view}.fill_(2)
+mutation: x = d.ranked(1); size = d.space[x].shape[0]
+: row = d.integer(-size, size - 1) if size else 0
+    out = {x}.clone(); out[{row}] = {d.choose(0, 1.5, 2)}  out = {x}.clone(); out[{row}] += out[0]
+    out = {x}.clone(); out[1:] = {x}[:-1]  out = {x}.clone(); out[..., 0] = {x}[..., -1]
+    out = {x}.clone(); out[::2] *= {d.choose(2, 3)}
+    out = {x}.clone(); out[:, {d.choose(0, -1)}] = 1
+""",
+)

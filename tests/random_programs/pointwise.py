@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from .drawing import Draw, form
+from .drawing import Draw
+from .forms import form, operators
 
 UNARY = """torch.exp torch.sin torch.cos torch.tanh torch.sigmoid torch.abs torch.neg torch.square
 torch.floor torch.ceil torch.round torch.trunc torch.frac torch.sign torch.erf torch.expm1
@@ -19,59 +20,8 @@ F.hardshrink({x},0.3) F.threshold({x},0.2,-1.0) F.logsigmoid({x}) F.rrelu({x})""
 
 
 @form("pointwise")
-def unary(d: Draw) -> str:
-    return f"{d.rng.choice(UNARY)}({d.ranked()})"
-
-
-@form("pointwise")
-def of_positive(d: Draw) -> str:
-    x = d.floating()
-    inside = d.choose(f"{x}.abs() + 0.1", f"{x}.square() + 1e-6", f"{x}.exp()", f"{x}.abs()", x)
-    return f"{d.rng.choice(POSITIVE)}({inside})"
-
-
-@form("pointwise")
-def of_bounded(d: Draw) -> str:
-    return f"{d.rng.choice(BOUNDED)}(torch.sigmoid({d.floating()}) * 0.9 + 0.05)"
-
-
-@form("pointwise")
 def activation(d: Draw) -> str:
     return d.rng.choice(ACTIVATIONS).format(x=d.floating()).replace(",", ", ")
-
-
-@form("pointwise")
-def prelu(d: Draw) -> str:
-    x = d.floating(1)
-    shape = d.space[x].shape
-    channels = d.choose(1, shape[1] if len(shape) > 1 else 1)
-    return f"F.prelu({x}, {d.constant([channels], d.named_dtype(x))})"
-
-
-@form("arithmetic")
-def binary(d: Draw) -> str:
-    x = d.ranked()
-    y = d.partner(x)
-    if d.maybe(0.15):
-        x, y = y, x
-    return f"{x} {d.choose('+', '-', '*', '*', '+', '/')} {y}"
-
-
-@form("arithmetic")
-def quotient(d: Draw) -> str:
-    x = d.ranked()
-    y = d.partner(x)
-    if y.startswith(("x", "v", "self")) and d.maybe(0.7):
-        y = f"({y}.abs() + 1)"
-    return d.choose(
-        f"torch.div({x}, {y}, rounding_mode='floor')",
-        f"torch.div({x}, {y}, rounding_mode='trunc')",
-        f"{x} // {y}",
-        f"{x} % {y}",
-        f"torch.remainder({x}, {y})",
-        f"torch.fmod({x}, {y})",
-        f"torch.true_divide({x}, {y})",
-    )
 
 
 @form("arithmetic")
@@ -107,84 +57,55 @@ def extremes(d: Draw) -> str:
     )
 
 
-@form("arithmetic")
-def power(d: Draw) -> str:
-    x = d.ranked()
-    return d.choose(
-        f"{x} ** {d.choose(2, 3, 0, 1, 4)}",
-        f"({x}.abs() + 0.2) ** {d.choose(0.5, -0.5, -1, 1.5, -2, 0.0)}",
-        f"{d.choose(2, 0.5, 3.0, 1)} ** {x}",
-        f"torch.pow({x}.abs() + 0.1, {d.partner(x)})",
-        f"{d.choose(1, 2.0, -1)} / ({x}.abs() + 1)",
-        f"{d.choose(1, 2.5)} - {x}",
-    )
-
-
-@form("dtypes")
-def converted(d: Draw) -> str:
-    x = d.ranked()
-    return d.choose(
-        f"{x}.to({d.dtype()})",
-        f"{x}.to({d.dtype()})",
-        f"{x}.type_as({d.ranked()})",
-        f"{x}.bool()",
-        f"{x} + {d.ranked()}.sum().to({d.dtype()})",
-    )
-
-
-@form("dtypes")
-def made(d: Draw) -> str:
-    x = d.ranked()
-    size = d.size(x, 0) if d.space[x].dim() else "3"
-    return d.choose(
-        f"torch.zeros_like({x}) + {x}",
-        f"torch.full_like({x}, {d.choose(2, 1)})",
-        f"torch.ones_like({x}, dtype={d.dtype()})",
-        f"{x} * torch.arange({size}).reshape(-1, *([1] * ({x}.dim() - 1)))",
-        f"torch.arange({size}, dtype={d.choose('f32', 'i64', 'i32')}) * 2",
-        f"torch.arange(0, {d.integer(3, 9)}, {d.choose(2, 1, 3)}, dtype=f32) + {x}.sum().to(f32)",
-        f"torch.linspace(-1, 1, {d.integer(1, 6)}) * {x}.sum().to(f32)",
-        f"torch.eye({d.integer(1, 4)}, {d.integer(1, 4)}) * {x}.sum().to(f32)",
-        f"{x} + torch.tensor({d.choose(2, 0.5, True)})",
-        f"{x} * torch.tensor([{d.choose(2, 0.5, -3)}])",
-        f"torch.full(({size},), {d.choose(1.5, 2)}) + {x}.to(f32).mean()",
-        f"{x}.new_ones(3) * 2",
-    )
-
-
-@form("compared")
-def compared(d: Draw) -> str:
-    x = d.ranked()
-    return f"{x} {d.choose('<', '<=', '>', '>=', '==', '!=')} {d.partner(x)}"
-
-
-@form("compared")
-def logic(d: Draw) -> str:
-    x = d.ranked()
-    y = d.partner(x)
-    if not y.startswith(("x", "v", "self")):
-        y = f"({x} > 0)"
-    return d.choose(
-        f"torch.logical_and({x}, {y})",
-        f"torch.logical_or({x}, {y})",
-        f"torch.logical_xor({x}, {y})",
-        f"({x} > 0) & ({y} > 0)",
-        f"({x} > 0) | ({y} <= 0)",
-        f"({x} > 0) ^ ({y} != 0)",
-        f"~({x} > 0)",
-        f"torch.isclose({x}, {x} + 1)",
-    )
-
-
-@form("masked")
-def where(d: Draw) -> str:
-    x = d.ranked()
-    y = d.partner(x)
-    test = d.choose(f"{x} > 0", f"{x} != 0", f"{x} < {d.scalar(x)}", f"{d.ranked()} > 0")
-    filled = d.choose("0", "1.5", "-2", "float('-inf')")
-    return d.choose(
-        f"torch.where({test}, {x}, {y})",
-        f"torch.where({test}, {y}, {x})",
-        f"{x}.masked_fill({test}, {filled})",
-        f"torch.where({test}, {x}, torch.zeros_like({x}))",
-    )
+operators(
+    globals(),
+    """
+pointwise:
+    {d.rng.choice(UNARY)}({d.ranked()})
+pointwise: x = d.floating()
+: inside = d.choose(f"{x}.abs() + 0.1", f"{x}.square() + 1e-6", f"{x}.exp()", f"{x}.abs()", x)
+    {d.rng.choice(POSITIVE)}({inside})
+pointwise:
+    {d.rng.choice(BOUNDED)}(torch.sigmoid({d.floating()}) * 0.9 + 0.05)
+pointwise: x = d.floating(1); shape = d.space[x].shape
+: channels = d.choose(1, shape[1] if len(shape) > 1 else 1)
+    F.prelu({x}, {d.constant([channels], d.named_dtype(x))})
+arithmetic: x = d.ranked(); y = d.partner(x); (x, y) = ((y, x)) if d.maybe(0.15) else ((x, y))
+    {x} {d.choose('+', '-', '*', '*', '+', '/')} {y}
+arithmetic: x = d.ranked(); y = d.partner(x)
+: y = f'({y}.abs() + 1)' if y.startswith(('x', 'v', 'self')) and d.maybe(0.7) else y
+    torch.div({x}, {y}, rounding_mode='floor')  torch.div({x}, {y}, rounding_mode='trunc')
+    {x} // {y}  {x} % {y}  torch.remainder({x}, {y})  torch.fmod({x}, {y})
+    torch.true_divide({x}, {y})
+arithmetic: x = d.ranked()
+    {x} ** {d.choose(2, 3, 0, 1, 4)}
+    ({x}.abs() + 0.2) ** {d.choose(0.5, -0.5, -1, 1.5, -2, 0.0)}
+    {d.choose(2, 0.5, 3.0, 1)} ** {x}  torch.pow({x}.abs() + 0.1, {d.partner(x)})
+    {d.choose(1, 2.0, -1)} / ({x}.abs() + 1)  {d.choose(1, 2.5)} - {x}
+dtypes: x = d.ranked()
+    {x}.to({d.dtype()})  {x}.to({d.dtype()})  {x}.type_as({d.ranked()})  {x}.bool()
+    {x} + {d.ranked()}.sum().to({d.dtype()})
+dtypes: x = d.ranked(); size = d.size(x, 0) if d.space[x].dim() else "3"
+    torch.zeros_like({x}) + {x}  torch.full_like({x}, {d.choose(2, 1)})
+    torch.ones_like({x}, dtype={d.dtype()})
+    {x} * torch.arange({size}).reshape(-1, *([1] * ({x}.dim() - 1)))
+    torch.arange({size}, dtype={d.choose('f32', 'i64', 'i32')}) * 2
+    torch.arange(0, {d.integer(3, 9)}, {d.choose(2, 1, 3)}, dtype=f32) + {x}.sum().to(f32)
+    torch.linspace(-1, 1, {d.integer(1, 6)}) * {x}.sum().to(f32)
+    torch.eye({d.integer(1, 4)}, {d.integer(1, 4)}) * {x}.sum().to(f32)
+    {x} + torch.tensor({d.choose(2, 0.5, True)})  {x} * torch.tensor([{d.choose(2, 0.5, -3)}])
+    torch.full(({size},), {d.choose(1.5, 2)}) + {x}.to(f32).mean()  {x}.new_ones(3) * 2
+compared: x = d.ranked()
+    {x} {d.choose('<', '<=', '>', '>=', '==', '!=')} {d.partner(x)}
+compared: x = d.ranked(); y = d.partner(x)
+: y = f'({x} > 0)' if not y.startswith(('x', 'v', 'self')) else y
+    torch.logical_and({x}, {y})  torch.logical_or({x}, {y})  torch.logical_xor({x}, {y})
+    ({x} > 0) & ({y} > 0)  ({x} > 0) | ({y} <= 0)  ({x} > 0) ^ ({y} != 0)  ~({x} > 0)
+    torch.isclose({x}, {x} + 1)
+masked: x = d.ranked(); y = d.partner(x)
+: test = d.choose(f"{x} > 0", f"{x} != 0", f"{x} < {d.scalar(x)}", f"{d.ranked()} > 0")
+: filled = d.choose("0", "1.5", "-2", "float('-inf')")
+    torch.where({test}, {x}, {y})  torch.where({test}, {y}, {x})
+    {x}.masked_fill({test}, {filled})  torch.where({test}, {x}, torch.zeros_like({x}))
+""",
+)

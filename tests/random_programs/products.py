@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from .drawing import Draw, UnsuitableError, form
+from .drawing import Draw
+from .forms import form, operators
 
 
 @form("products")
@@ -38,70 +39,6 @@ def matmul(d: Draw) -> str:
     return d.choose(f"{x} @ {other}", f"torch.matmul({x}, {other})", f"({x} @ {other}) * 0.25")
 
 
-@form("products")
-def with_itself(d: Draw) -> str:
-    x = d.floating(2)
-    return d.choose(f"{x} @ {x}.mT", f"{x}.mT @ {x}", f"torch.softmax({x} @ {x}.mT, -1) @ {x}")
-
-
-@form("products")
-def named(d: Draw) -> str:
-    x = d.floating(2, 3)
-    shape = d.space[x].shape
-    dtype = d.named_dtype(x)
-    if len(shape) == 3:
-        other = d.constant((shape[0], shape[2], d.integer(1, 4)), dtype)
-        columns = d.value(other).shape[-1]
-        base = d.constant((shape[1], columns), dtype)
-        return d.choose(
-            f"torch.bmm({x}, {other})",
-            f"torch.baddbmm({base}, {x}, {other}, beta={d.choose(1, 0.5)}, alpha={d.choose(1, 2)})",
-            f"torch.einsum('bij,bjk->bik', {x}, {other})",
-            f"torch.einsum('bij,bjk->ki', {x}, {other})",
-            f"torch.einsum('bij,bij->b', {x}, {x})",
-            f"torch.einsum('bij->ji', {x})",
-            f"torch.einsum('bij,bkj->bki', {x}, {x})",
-        )
-    other = d.constant((shape[1], d.integer(1, 4)), dtype)
-    columns = d.value(other).shape[-1]
-    base = d.constant((columns,), dtype)
-    vector = d.constant((shape[1],), dtype)
-    return d.choose(
-        f"torch.mm({x}, {other})",
-        f"torch.addmm({base}, {x}, {other}, beta={d.choose(1, 2, 0.5)}, alpha={d.choose(1, -1)})",
-        f"torch.mv({x}, {vector})",
-        f"torch.outer({vector}, {vector}) + {x}.sum()",
-        f"torch.einsum('ij,jk->ki', {x}, {other})",
-        f"torch.einsum('ii', {x}[:1, :1])",
-        f"torch.einsum('ij->', {x})",
-        f"torch.einsum('i,j->ij', {x}[0], {x}[-1])",
-        f"torch.kron({x}, {other})",
-        f"torch.tensordot({x}, {other}, 1)",
-        f"F.bilinear({x}, {x}, {d.constant((2, shape[1], shape[1]), dtype)})",
-        f"torch.cdist({x}, {x} + 1)",
-    )
-
-
-@form("products")
-def summed_by_letters(d: Draw) -> str:
-    """`einsum` of any two operands: letters kept, summed, shared, repeated, broadcast."""
-    x = d.floating(1, 4)
-    shape = d.space[x].shape
-    mine = "abcd"[: len(shape)]
-    theirs = d.rng.sample(mine, d.integer(1, len(mine))) + ["e"] * d.maybe()
-    sizes = [d.integer(1, 4) if c == "e" else shape[mine.index(c)] for c in theirs]
-    other = d.constant(sizes, d.named_dtype(x))
-    every = sorted({*mine, *theirs})
-    kept = "".join(d.rng.sample(every, d.integer(0, len(every))))
-    spelt = "".join(theirs)
-    return d.choose(
-        f"torch.einsum('{mine},{spelt}->{kept}', {x}, {other})",
-        f"torch.einsum('{mine},{spelt}', {x}, {other})",
-        f"torch.einsum('...{mine[-1]},{mine[-1]}->...', {x}, {x}.reshape(-1, {shape[-1]})[0])",
-        f"torch.einsum('{mine}->{mine[::-1]}', {x})",
-    )
-
-
 @form("attention")
 def attention(d: Draw) -> str:
     q = d.floating(2, 4)
@@ -125,31 +62,46 @@ def attention(d: Draw) -> str:
     return f"F.scaled_dot_product_attention({q}, {k}, {v}{more})"
 
 
-@form("attention")
-def by_hand(d: Draw) -> str:
-    x = d.floating(3, 3)
-    batch, rows, width = d.space[x].shape
-    heads = next((h for h in (2, 3) if width % h == 0), 1)
-    if not batch * rows * width:
-        raise UnsuitableError
-    made = d.hold(
-        f"seeded(nn.MultiheadAttention({width}, {heads}, batch_first=True), {d.seed},"
-        f" {d.named_dtype(x)})",
-        "m",
-    )
-    return f"{made}({x}, {x}, {x}, need_weights={d.maybe()})[0]"
-
-
-@form("softmax")
-def softmax(d: Draw) -> str:
-    x = d.floating()
-    axis = d.axis(x) if d.space[x].dim() else 0
-    temperature = d.choose("", " * 0.5", " / 3", " * 40.0")
-    return d.choose(
-        f"torch.softmax({x}{temperature}, {axis})",
-        f"F.log_softmax({x}{temperature}, {axis})",
-        f"F.softmin({x}, {axis})",
-        f"torch.softmax({x}, {axis}, dtype=f32)",
-        f"F.glu({x}, {axis})",
-        f"torch.logsumexp({x}, {axis})",
-    )
+operators(
+    globals(),
+    """
+products: x = d.floating(2)
+    {x} @ {x}.mT  {x}.mT @ {x}  torch.softmax({x} @ {x}.mT, -1) @ {x}
+products: x = d.floating(1, 4); shape = d.space[x].shape; mine = "abcd"[: len(shape)]
+: theirs = d.rng.sample(mine, d.integer(1, len(mine))) + ["e"] * d.maybe()
+: sizes = [d.integer(1, 4) if c == "e" else shape[mine.index(c)] for c in theirs]
+: other = d.constant(sizes, d.named_dtype(x)); every = sorted({*mine, *theirs})
+: kept = "".join(d.rng.sample(every, d.integer(0, len(every)))); spelt = "".join(theirs)
+    torch.einsum('{mine},{spelt}->{kept}', {x}, {other})
+    torch.einsum('{mine},{spelt}', {x}, {other})
+    torch.einsum('...{mine[-1]},{mine[-1]}->...', {x}, {x}.reshape(-1, {shape[-1]})[0])
+    torch.einsum('{mine}->{mine[::-1]}', {x})
+attention: x = d.floating(3, 3); batch, rows, width = d.space[x].shape
+: heads = next((h for h in (2, 3) if width % h == 0), 1); d.require(batch * rows * width)
+: made = d.hold(f'seeded(nn.MultiheadAttention({width}, {heads}, batch_first=True), {d.seed},
++ {d.named_dtype(x)})', 'm')
+    {made}({x}, {x}, {x}, need_weights={d.maybe()})[0]
+softmax: x = d.floating(); axis = d.axis(x) if d.space[x].dim() else 0
+: temperature = d.choose("", " * 0.5", " / 3", " * 40.0")
+    torch.softmax({x}{temperature}, {axis})  F.log_softmax({x}{temperature}, {axis})
+    F.softmin({x}, {axis})  torch.softmax({x}, {axis}, dtype=f32)  F.glu({x}, {axis})
+    torch.logsumexp({x}, {axis})
+products: x = d.floating(3, 3); shape = d.space[x].shape; dtype = d.named_dtype(x)
+: other = d.constant((shape[0], shape[2], d.integer(1, 4)), dtype)
+: base = d.constant((shape[1], d.value(other).shape[-1]), dtype)
+    torch.bmm({x}, {other})  torch.einsum('bij,bjk->bik', {x}, {other})
+    torch.baddbmm({base}, {x}, {other}, beta={d.choose(1, 0.5)}, alpha={d.choose(1, 2)})
+    torch.einsum('bij,bjk->ki', {x}, {other})  torch.einsum('bij,bij->b', {x}, {x})
+    torch.einsum('bij->ji', {x})  torch.einsum('bij,bkj->bki', {x}, {x})
+products: x = d.floating(2, 2); shape = d.space[x].shape; dtype = d.named_dtype(x)
+: other = d.constant((shape[1], d.integer(1, 4)), dtype)
+: base = d.constant((d.value(other).shape[-1],), dtype); vector = d.constant((shape[1],), dtype)
+    torch.addmm({base}, {x}, {other}, beta={d.choose(1, 2, 0.5)}, alpha={d.choose(1, -1)})
+    torch.mm({x}, {other})  torch.mv({x}, {vector})  torch.outer({vector}, {vector}) + {x}.sum()
+    torch.einsum('ij,jk->ki', {x}, {other})  torch.einsum('ii', {x}[:1, :1])
+    torch.kron({x}, {other})
+    torch.einsum('ij->', {x})  torch.einsum('i,j->ij', {x}[0], {x}[-1])  torch.cdist({x}, {x} + 1)
+    torch.tensordot({x}, {other}, 1)
+    F.bilinear({x}, {x}, {d.constant((2, shape[1], shape[1]), dtype)})
+""",
+)

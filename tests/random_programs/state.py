@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .drawing import Draw, UnsuitableError, form
+from .drawing import Draw
+from .forms import UnsuitableError, form, operators
 
 ROWS = 20
 """Of caches: as long as the longest axis."""
@@ -281,17 +282,6 @@ def order(d: Draw) -> str:
 
 
 @form("alias")
-def returned(d: Draw) -> str:
-    """Views of inputs and values, which outputs may be."""
-    x = d.floating(2)
-    return d.pick(
-        "{x}.mT", "{x}[:, :1]", "{x}.view(-1)", "{x}.detach()", "{x}.expand(2, *[-1] * {x}.dim())",
-        "{x}[None]", "{x}[::2]", "{x}.flatten(1)", "out = {x} + 0\nout.mul_(0.5)",
-        "{x}[:, ::2]", "{x}.movedim(1, -1)", "{x}.contiguous()", x=x,
-    )  # fmt: skip
-
-
-@form("alias")
 def tied(d: Draw) -> str:
     """One weight as itself, transposed, and in part."""
     x, _, c = _rows(d)
@@ -323,54 +313,6 @@ def embedding(d: Draw) -> str:
     sizes = [d.symbol(size) for size in d.space[x].shape[:-1]]
     ids = d.further_input(f"integers(k, ({', '.join(sizes)},), 0, 11)", *sizes)
     return f"{x} + F.embedding({ids}, {w})" if d.maybe() else f"F.linear({x}, {w})"
-
-
-@form("sizes")
-def places(d: Draw) -> str:
-    """What depends on a position, its parity, or how many there are."""
-    x = d.tensor(lambda t: t.is_floating_point() and t.dim() == 3 and t.numel())
-    b, t, c = (d.size(x, axis) for axis in range(3))
-    w = d.weight(ROWS, d.space[x].shape[2])
-    return d.pick(*"""
-        {x} + {x}.flip(1)  {x} - {x}.mean(1, keepdim=True)  {x} + (torch.arange({t}) / {t})[:, None]
-        torch.cat([{x}[:, {t} // 2 :], {x}[:, : {t} // 2]], 1)  {x} + {x}.repeat(1, 2, 1)[:, ::2]
-        {x}[:, ::2].repeat_interleave(2, 1)[:, :{t}]  F.pad({x}, (0, 0, 1, 0))[:, :-1]
-        F.pad({x}, (0, 0, 0, 2))[:, 2:]  {x}.cumsum(1) / {t}  {x} + {w}[: {t}]  {x}.roll(1, 1)
-        torch.cat([{x}, {x} * 2], 1)[:, {t} // 2 : {t} // 2 + {t}]  {x} * {t} ** -0.5
-        torch.ones({t}, {t}).tril() @ {x} / {t}  {x} + {x}[:, -1:] * ({t} % 2)
-        torch.where(torch.arange({t})[:, None] % 2 == 0, {x}, -{x})
-        {x}[:, torch.arange({t} - 1, -1, -1)]  {x} - {t} / ({t} + 1)
-        {x}.reshape({b} * {t}, {c}).relu().view({b}, {t}, {c})
-        {x}.transpose(0, 1).contiguous().view({t}, -1).view({t}, {b}, {c}).transpose(0, 1)
-        {x} + {x}.sum((0, 1)) / ({b} * {t})  torch.cat({x}.chunk(2, 1)[::-1], 1)
-        torch.stack([{x}, -{x}], 2).flatten(1, 2)[:, ::2]
-        {x}.unsqueeze(0).expand(2, -1, -1, -1).sum(0)  torch.full((3,), {t}) * 2  {x}.mean(1)
-        {x}[:, : {t} // 2]  {x}.sum() / {t}  {x}.flatten(0, 1)  F.max_pool1d(F.pad({x}.mT, (1, 1)), 3, 2)
-    """.strip().replace("\n        ", "  ").split("  "), x=x, b=b, t=t, c=c, w=w)  # fmt: skip
-
-
-@form("sizes")
-def pixels(d: Draw) -> str:
-    """What depends on height and width, their parity, or how many pixels there are."""
-    x = d.tensor(lambda t: t.is_floating_point() and t.dim() == 4 and t.numel())
-    high, wide = d.size(x, 2), d.size(x, 3)
-    return d.pick(*"""
-        {x} + {x}.flip(3)  {x} - {x}.mean((2, 3), keepdim=True)  {x}.roll((1, 1), (2, 3))
-        torch.cat([{x}[..., {wide} // 2 :], {x}[..., : {wide} // 2]], 3)
-        F.interpolate({x}[:, :, ::2, ::2], size=({high}, {wide}))  {x} * ({high} * {wide}) ** -0.5
-        F.interpolate(F.avg_pool2d({x}, 2), size=({high}, {wide}), mode='nearest')
-        F.pad({x}, (1, 0, 0, 1))[:, :, 1:, :{wide}]  {x} + (torch.arange({wide}) / {wide})
-        F.pixel_shuffle({x}.repeat(1, 4, 1, 1), 2)[:, :, ::2, ::2]  F.avg_pool2d({x}, 3, 1, 1)
-        {x}.flatten(2).cumsum(2).view(*{x}.shape) / ({high} * {wide})  {x}.var(1, correction=0)
-        F.interpolate({x}, scale_factor=2.0, mode='nearest')[:, :, :{high}, :{wide}]
-        F.interpolate({x}, scale_factor=2, mode='bilinear')[:, :, :{high}, :{wide}]
-        F.pad({x}, (1, 1, 1, 1), mode='reflect')[:, :, 1:-1, 1:-1]  F.max_pool2d({x}, 2)
-        F.max_pool2d(F.pad({x}, (0, 1, 0, 1)), 2, 1)  {x} + F.adaptive_avg_pool2d({x}, 1)
-        {x}.flatten(2).mT.softmax(1).mT.view(*{x}.shape)  F.avg_pool2d({x}, 2, ceil_mode=True)
-        {x} + F.pad({x}[:, :, ::2], (0, 0, 0, {x}.shape[2] // 2))  F.interpolate({x}, size=(3, 5))
-        F.adaptive_avg_pool2d({x}, 2).mean((2, 3), keepdim=True) + {x}  {x}.sum((1, 3))
-        F.conv2d({x}, torch.ones(2, {x}.shape[1], 3, 3) * 0.1, stride=2, padding=1)
-    """.strip().replace("\n        ", "  ").split("  "), x=x, high=high, wide=wide)  # fmt: skip
 
 
 @form("sizes")
@@ -456,3 +398,47 @@ def module(d: Draw) -> str:
     )
     act = d.choose("relu", "silu", "tanh")
     return d.choose(f"{x} + {down}(F.{act}({up}({x})))", f"{up}({x})", f"{down}({x})")
+
+
+operators(
+    globals(),
+    """
+sizes: x = d.tensor(lambda t: t.is_floating_point() and t.dim() == 3 and t.numel())
+: b, t, c = (d.size(x, axis) for axis in range(3)); w = d.weight(ROWS, d.space[x].shape[2])
+    {x} + {x}.flip(1)  {x} - {x}.mean(1, keepdim=True)  {x} + (torch.arange({t}) / {t})[:, None]
+    torch.cat([{x}[:, {t} // 2 :], {x}[:, : {t} // 2]], 1)  {x} + {x}.repeat(1, 2, 1)[:, ::2]
+    {x}[:, ::2].repeat_interleave(2, 1)[:, :{t}]  F.pad({x}, (0, 0, 1, 0))[:, :-1]
+    F.pad({x}, (0, 0, 0, 2))[:, 2:]  {x}.cumsum(1) / {t}  {x} + {w}[: {t}]  {x}.roll(1, 1)
+    torch.cat([{x}, {x} * 2], 1)[:, {t} // 2 : {t} // 2 + {t}]  {x} * {t} ** -0.5
+    torch.ones({t}, {t}).tril() @ {x} / {t}  {x} + {x}[:, -1:] * ({t} % 2)
+    torch.where(torch.arange({t})[:, None] % 2 == 0, {x}, -{x})
+    {x}[:, torch.arange({t} - 1, -1, -1)]  {x} - {t} / ({t} + 1)
+    {x}.reshape({b} * {t}, {c}).relu().view({b}, {t}, {c})
+    {x}.transpose(0, 1).contiguous().view({t}, -1).view({t}, {b}, {c}).transpose(0, 1)
+    {x} + {x}.sum((0, 1)) / ({b} * {t})  torch.cat({x}.chunk(2, 1)[::-1], 1)
+    torch.stack([{x}, -{x}], 2).flatten(1, 2)[:, ::2]
+    {x}.unsqueeze(0).expand(2, -1, -1, -1).sum(0)  torch.full((3,), {t}) * 2  {x}.mean(1)
+    {x}[:, : {t} // 2]  {x}.sum() / {t}  {x}.flatten(0, 1)  F.max_pool1d(F.pad({x}.mT, (1, 1)), 3, 2)
+sizes: x = d.tensor(lambda t: t.is_floating_point() and t.dim() == 4 and t.numel())
+: high, wide = d.size(x, 2), d.size(x, 3)
+    {x} + {x}.flip(3)  {x} - {x}.mean((2, 3), keepdim=True)  {x}.roll((1, 1), (2, 3))
+    torch.cat([{x}[..., {wide} // 2 :], {x}[..., : {wide} // 2]], 3)
+    F.interpolate({x}[:, :, ::2, ::2], size=({high}, {wide}))  {x} * ({high} * {wide}) ** -0.5
+    F.interpolate(F.avg_pool2d({x}, 2), size=({high}, {wide}), mode='nearest')
+    F.pad({x}, (1, 0, 0, 1))[:, :, 1:, :{wide}]  {x} + (torch.arange({wide}) / {wide})
+    F.pixel_shuffle({x}.repeat(1, 4, 1, 1), 2)[:, :, ::2, ::2]  F.avg_pool2d({x}, 3, 1, 1)
+    {x}.flatten(2).cumsum(2).view(*{x}.shape) / ({high} * {wide})  {x}.var(1, correction=0)
+    F.interpolate({x}, scale_factor=2.0, mode='nearest')[:, :, :{high}, :{wide}]
+    F.interpolate({x}, scale_factor=2, mode='bilinear')[:, :, :{high}, :{wide}]
+    F.pad({x}, (1, 1, 1, 1), mode='reflect')[:, :, 1:-1, 1:-1]  F.max_pool2d({x}, 2)
+    F.max_pool2d(F.pad({x}, (0, 1, 0, 1)), 2, 1)  {x} + F.adaptive_avg_pool2d({x}, 1)
+    {x}.flatten(2).mT.softmax(1).mT.view(*{x}.shape)  F.avg_pool2d({x}, 2, ceil_mode=True)
+    {x} + F.pad({x}[:, :, ::2], (0, 0, 0, {x}.shape[2] // 2))  F.interpolate({x}, size=(3, 5))
+    F.adaptive_avg_pool2d({x}, 2).mean((2, 3), keepdim=True) + {x}  {x}.sum((1, 3))
+    F.conv2d({x}, torch.ones(2, {x}.shape[1], 3, 3) * 0.1, stride=2, padding=1)
+alias: x = d.floating(2)
+    {x}.mT  {x}[:, :1]  {x}.view(-1)  {x}.detach()  {x}.expand(2, *[-1] * {x}.dim())  {x}[None]
+    {x}[::2]  {x}.flatten(1)  out = {x} + 0; out.mul_(0.5)  {x}[:, ::2]  {x}.movedim(1, -1)
+    {x}.contiguous()
+""",
+)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from .drawing import Draw, UnsuitableError, form
+from .drawing import Draw
+from .forms import form, operators
 
 
 def _slice(d: Draw, size: int) -> str:
@@ -56,18 +57,6 @@ def reshape(d: Draw) -> str:
 
 
 @form("views")
-def permute(d: Draw) -> str:
-    x = d.ranked(1)
-    order = d.rng.sample(range(rank := d.space[x].dim()), rank)
-    return d.choose(
-        f"{x}.permute({tuple(order)})",
-        f"{x}.transpose({d.axis(x)}, {d.axis(x)})",
-        f"{x}.movedim({d.axis(x)}, {d.axis(x)})",
-        f"{x}.permute({tuple(order)}).contiguous()",
-    )
-
-
-@form("views")
 def ranks(d: Draw) -> str:
     x = d.ranked()
     rank = d.space[x].dim()
@@ -101,29 +90,6 @@ def split_flatten(d: Draw) -> str:
     if not d.varying:
         texts.append(f"{x}.unflatten({axis}, ({divisor}, {size // divisor}))")
     return d.rng.choice(texts)
-
-
-@form("views")
-def windows(d: Draw) -> str:
-    x = d.ranked(1)
-    axis = d.axis(x, lambda s: s > 1)
-    size = d.space[x].shape[axis]
-    window = d.integer(1, size)
-    return f"{x}.unfold({axis}, {window}, {d.integer(1, 3)})"
-
-
-@form("views")
-def strided(d: Draw) -> str:
-    x = d.tensor(lambda t: t.dim() >= 1 and t.is_contiguous() and t.numel() > 3)
-    if d.varying:
-        raise UnsuitableError
-    count = d.space[x].numel()
-    rows, columns = d.integer(1, 3), d.integer(1, 3)
-    outer, inner = d.integer(0, 3), d.integer(1, 2)
-    offset = d.integer(0, 1)
-    if offset + (rows - 1) * outer + (columns - 1) * inner >= count:
-        raise UnsuitableError
-    return f"torch.as_strided({x}, ({rows}, {columns}), ({outer}, {inner}), {offset})"
 
 
 @form("views")
@@ -200,15 +166,25 @@ def padded(d: Draw) -> str:
     return f"F.pad({x}, {amounts}, mode={mode!r})"
 
 
-@form("padding")
-def folded(d: Draw) -> str:
-    x = d.floating(4, 4)
-    kernel, stride, padding = d.integer(1, 3), d.integer(1, 2), d.integer(0, 1)
-    texts = [
-        f"F.unfold({x}, {kernel}, padding={padding}, stride={stride}, dilation={d.integer(1, 2)})",
-        f"F.pixel_shuffle({x}, 2)",
-        f"F.pixel_unshuffle({x}, {d.integer(1, 3)})",
-        f"F.channel_shuffle({x}, {d.choose(1, 2, 3)})",
-        f"F.unfold({x}, 2, stride=2).contiguous()",
-    ]
-    return d.rng.choice(texts)
+operators(
+    globals(),
+    """
+views: x = d.ranked(1); order = d.rng.sample(range(rank := d.space[x].dim()), rank)
+    {x}.permute({tuple(order)})  {x}.transpose({d.axis(x)}, {d.axis(x)})
+    {x}.movedim({d.axis(x)}, {d.axis(x)})  {x}.permute({tuple(order)}).contiguous()
+views: x = d.ranked(1); axis = d.axis(x, lambda s: s > 1); size = d.space[x].shape[axis]
+: window = d.integer(1, size)
+    {x}.unfold({axis}, {window}, {d.integer(1, 3)})
+views: x = d.tensor(lambda t: t.dim() >= 1 and t.is_contiguous() and t.numel() > 3)
+: d.require(not (d.varying)); count = d.space[x].numel()
+: rows, columns = d.integer(1, 3), d.integer(1, 3)
+: outer, inner = d.integer(0, 3), d.integer(1, 2); offset = d.integer(0, 1)
+: d.require(not (offset + (rows - 1) * outer + (columns - 1) * inner >= count))
+    torch.as_strided({x}, ({rows}, {columns}), ({outer}, {inner}), {offset})
+padding: x = d.floating(4, 4)
+: kernel, stride, padding = d.integer(1, 3), d.integer(1, 2), d.integer(0, 1)
+    F.unfold({x}, {kernel}, padding={padding}, stride={stride}, dilation={d.integer(1, 2)})
+    F.pixel_shuffle({x}, 2)  F.pixel_unshuffle({x}, {d.integer(1, 3)})
+    F.channel_shuffle({x}, {d.choose(1, 2, 3)})  F.unfold({x}, 2, stride=2).contiguous()
+""",
+)
