@@ -22,7 +22,7 @@ from stepwell.backends.cortex_m.c.writer import Sources
 from .trial import Trial
 
 
-class Strange:
+class Unknown:
     """Knows nothing of what it is asked."""
 
 
@@ -48,8 +48,8 @@ def things(folder: Path) -> dict[str, Any]:
         "set": {1},
         "tensor": torch.ones(2),
         "module": torch.nn.ReLU(),
-        "class": Strange,
-        "object": Strange(),
+        "class": Unknown,
+        "object": Unknown(),
         "function": lambda: None,
         "path": folder / "is not there",
         "folder": folder,

@@ -14,9 +14,8 @@ import torch
 from torch import Tensor, nn
 from torch.export import Dim
 
-import stepwell
-
-from .trial import ENTRANCES, Trial, judged
+from .models import Of
+from .trial import ENTRANCES, Trial, entrances, judged
 
 Pair = collections.namedtuple("Pair", "first second")
 
@@ -119,15 +118,6 @@ NUMBERS: tuple[Any, ...] = (
 )  # fmt: skip
 
 
-def entrances(exported: Any) -> dict[str, Callable[..., Any]]:
-    program = stepwell.from_exported_program(exported)
-    return {
-        "program.run": program.run,
-        "session.run": program.start().run,
-        "lowered.run": stepwell.lower(exported, "xnnpack").run,
-    }
-
-
 NAMES = ("input ", "argument", "the call", "keyword", "inputs are ")
 
 
@@ -183,15 +173,6 @@ def _passed(made: Callable[[], Any], number: Any, by_name: bool) -> Given:
     return ((), {"t": made(), **rest}) if by_name else ((made(),), rest)
 
 
-class Sized(nn.Module):
-    def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, x: Tensor, y: Tensor) -> Tensor:
-        return self.function(x, y)
-
-
 SIZES = ("the same", "two", "one fixed", "double", "both multiples", "one more")
 
 
@@ -231,11 +212,11 @@ def size_trials(names: Sequence[str] = SIZES) -> Iterator[Trial]:
         function, example, dynamic, allowed = cases[name]
         shapes = tuple({0: d} if d is not None else None for d in dynamic)
         given = tuple(torch.randn(size, 2) for size in example)
-        runs = entrances(torch.export.export(Sized(function), given, dynamic_shapes=shapes))
+        runs = entrances(torch.export.export(Of(function), given, dynamic_shapes=shapes))
         for a, b in itertools.product((0, 1, 2, 3, 4, 5, 6, 8, 9, 10, 12, 18, 20), repeat=2):
             if a > 2 * b + 2 and a != 9:
                 continue
-            eager: Any = Sized(function) if allowed(a, b) else _refuses
+            eager: Any = Of(function) if allowed(a, b) else _refuses
             make = partial(_of_sizes, a, b)
             for entrance in ENTRANCES:
                 outcome = judged(runs[entrance], eager, make, (*NAMES, "dimension"))

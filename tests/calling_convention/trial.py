@@ -45,7 +45,11 @@ def exported_of(name: str) -> Any:
 
 @cache
 def entrances_of(name: str) -> dict[str, Callable[..., Any]]:
-    exported = exported_of(name)
+    return entrances(exported_of(name))
+
+
+def entrances(exported: Any) -> dict[str, Callable[..., Any]]:
+    """What runs a program, by the name of the entry point."""
     program = stepwell.from_exported_program(exported)
     return {
         "program.run": program.run,

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from . import values
 from .forms import FORMS, UnsuitableError, enter_all
+from .layouts import LAYOUTS, SHARED
 from .sizes import spread
 from .source import LARGEST, Call, Method, Program, defined, is_fit
 
@@ -44,6 +45,8 @@ class Profile:
     """How many methods, each as likely, called four times or more; empty for one called once."""
     quantized: tuple[str, ...] = ("",)
     """The ways of quantizing; a program has one."""
+    layouts: bool = False
+    """Whether two inputs of integers lie in memory in any way: as the example, and in two calls."""
 
 
 class Draw:
@@ -282,10 +285,18 @@ class Draw:
                 text += ".transpose(0, -1)"
         self.further_input(text)
 
+    def inputs_in_memory(self) -> None:
+        """Two inputs in layouts that each call has, which share memory in the last two."""
+        shape, (one, two) = self.choose(*SHAPES), [self.rng.choices([*LAYOUTS], k=2) for _ in "ab"]
+        shared = ("apart", self.choose(*SHARED), self.choose(*SHARED))
+        layouts = [(one[at], one[at], two[at]) for at in range(2)]
+        self.further_input(f"laid_out({shape}, {layouts[0]}[k], {shared}[k])")
+        self.further_input(f"beside(x0, {layouts[1]}[k], {shared}[k])")
+
     def attempt(self, family: str = "") -> bool:
         """One statement more, unless the form does not fit or eager refuses it."""
         weights = self.profile.families
-        families = list(weights) or [f for f in FORMS if f not in OF_STATE]
+        families = list(weights) or [f for f in FORMS if f not in ON_REQUEST]
         if not family:
             family = self.rng.choices(families, [weights.get(f, 1.0) for f in families])[0]
         written = self.rng.choice(FORMS[family])
@@ -349,25 +360,27 @@ class Draw:
         profile = self.profile
         self.quantized = self.choose(*profile.quantized)
         self.varying_wanted = self.maybe(profile.varying)
-        for _ in range(self.choose(1, 1, 2, 2, 3)):
+        if profile.layouts:
+            self.inputs_in_memory()
+        for _ in range(0 if profile.layouts else self.choose(1, 1, 2, 2, 3)):
             self.input()
         self.special_in = any("special" in text for _, text in self.inputs)
         many = self.choose(*(profile.methods or (1,)))
         methods = [self.method() for _ in range(many)]
+        is_flat = profile.plain or profile.layouts
         made = Program(
             inputs=tuple(self.inputs),
             held=tuple(self.held),
             methods=tuple(methods),
-            nesting="flat"
-            if profile.plain
-            else self.choose("flat", "flat", "flat", "pair", "dict"),
-            returned="tuple" if profile.plain else self.choose("tuple", "tuple", "dict"),
+            nesting="flat" if is_flat else self.choose("flat", "flat", "flat", "pair", "dict"),
+            returned="tuple" if is_flat else self.choose("tuple", "tuple", "dict"),
             limits=self.limits(),
             varying=tuple(self.varying),
             payload=self.choose(*profile.payloads) if profile.payloads else "",
             quantized=self.quantized,
         )
-        return replace(made, calls=self.calls(made)).tidy()
+        made = replace(made, calls=self.calls(made))
+        return made if profile.layouts else made.tidy()
 
     def method(self) -> Method:
         """One method: its statements and outputs."""
@@ -410,6 +423,8 @@ class Draw:
         with dynamic sizes, which see the ends of each range.
         """
         sizes = dict(self.sizes)
+        if self.profile.layouts:
+            return (Call(),) * 3
         if not self.profile.methods:
             others = [{n: s + by for n, s in sizes.items()} for by in (-2, 3)] if sizes else []
             others += [sizes] if program.has_state and not others else []
@@ -431,8 +446,10 @@ class Draw:
         )
 
 
-OF_STATE = ("state", "alias", "sizes", "flow", "shared", "modules")
-"""Families of programs that are called several times."""
+ON_REQUEST = ("state", "alias", "sizes", "flow", "shared", "modules", "memory")
+"""Families that a profile names, if it has them."""
+SHAPES = ((4,), (1,), (3, 4), (3, 3), (1, 4), (2, 3, 4), (1, 2, 3, 4), (2, 3, 2, 2), (0, 3), (2, 0))
+"""Of inputs in any layout."""
 
 
 def _kind(text: str) -> str:
@@ -443,7 +460,7 @@ def _kind(text: str) -> str:
 
 def settled(program: Program, profile: Profile) -> Program | None:
     """The program with calls that eager runs, without one statement where that is what it takes."""
-    if len(program.calls) == 1:
+    if len(program.calls) == 1 or profile.layouts:
         return program
     if not profile.methods:
         alone = [(call, replace(program, calls=(call,))) for call in program.calls[1:]]

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from .drawing import Draw
 
 KINDS = (
-    "views pointwise whole indexing layers products reductions mutation control losses state"
+    "views pointwise whole indexing layers products reductions mutation control losses state writes"
 ).split()
 
 

@@ -105,6 +105,9 @@ STATE_XNNPACK_INTEGERS = replace(
     quantized=("static", "static", "dynamic", "8da4w"),
 )
 
+MEMORY = Profile(families=dict(memory=1), length=(1, 4), layouts=True)
+"""Reads and writes of inputs in any layout (`tests/calling_convention/memory.py` runs them)."""
+
 
 @dataclass(frozen=True)
 class Lane:

@@ -12,11 +12,13 @@ import torch
 import torch.nn.functional as F  # noqa: F401 (what a text uses)
 from torch import Tensor, nn
 
+from .layouts import beside, laid_out  # noqa: F401 (what a text uses)
+
 __all__ = [
     *("F", "nn", "torch"),
     *("f16", "bf16", "f32", "f64", "i8", "i16", "i32", "i64", "u8", "boolean"),
     *("normal", "integers", "flags", "special", "permuted", "parameter", "seeded"),
-    *("cond", "while_loop", "scan", "map_rows"),
+    *("cond", "while_loop", "scan", "map_rows", "laid_out", "beside"),
 ]
 
 f16, bf16, f32, f64 = torch.float16, torch.bfloat16, torch.float32, torch.float64

@@ -1,6 +1,6 @@
-"""The border to the caller is a contract: eager's results and effects, or an error that names.
+"""The calling convention is a contract: eager's results and effects, or an error that names.
 
-The whole product, some 33 000 calls, is `python tools/calling_convention.py`; here stands a part of it.
+The whole product, some 33 000 calls, is `python tools/calling_convention.py`; this is a part of it.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def test_every_public_function_is_tried() -> None:
 
 
 @pytest.mark.slow
-def test_the_whole_border(tmp_path: Path) -> None:
+def test_the_whole_calling_convention(tmp_path: Path) -> None:
     assert not wrong(value_trials(), 8000)
     assert not wrong(memory_trials(range(PROGRAMS)), 16000)
     assert not wrong(trees.tree_trials(), 2500)
