@@ -1,12 +1,8 @@
 """Complex numbers between operators of real ones run as pairs, beside eager PyTorch."""
 
-from typing import Any
-
 import pytest
 import torch
-
-import stepwell
-from stepwell.backends.executorch.running.runner import PteSession
+from eager import Model, assert_as_eager, lower
 
 
 def turned(x: torch.Tensor, angles: torch.Tensor) -> torch.Tensor:
@@ -23,27 +19,12 @@ def arithmetic(x: torch.Tensor, angles: torch.Tensor) -> torch.Tensor:
     return ((one + two) * (one - two.conj()) * 0.5).unsqueeze(1)[:, 0, :, :3].abs()
 
 
-class Of(torch.nn.Module):
-    """A function as a module."""
-
-    def __init__(self, function: Any) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, x: torch.Tensor, angles: torch.Tensor) -> torch.Tensor:
-        """What the function makes."""
-        return self.function(x, angles)
-
-
 @pytest.mark.parametrize("is_open", [False, True])
 @pytest.mark.parametrize("function", [turned, arithmetic])
-def test_complex_numbers_between_real_ones_run(function: Any, is_open: bool):
-    torch.manual_seed(0)
-    given = (torch.randn(2, 5, 4, 8), torch.randn(2, 5, 4))
+def test_complex_numbers_between_real_ones_run(function: Model, is_open: bool) -> None:
     rows = {1: torch.export.Dim("rows", max=16)} if is_open else None
-    shapes = (rows, rows) if is_open else None
-    program = torch.export.export(Of(function), given, dynamic_shapes=shapes)
-    session = PteSession.load(stepwell.lower(program, "xnnpack").to_pte())
+    given = (torch.randn(2, 5, 4, 8), torch.randn(2, 5, 4))
+    lowered = lower(function, *given, dynamic=(rows, rows))
     for count in (5, 1, 16) if is_open else (5,):
-        x, angles = torch.randn(2, count, 4, 8), torch.randn(2, count, 4)
-        torch.testing.assert_close(session.run(x, angles)[0], function(x, angles))
+        inputs = (torch.randn(2, count, 4, 8), torch.randn(2, count, 4))
+        assert_as_eager(lowered, function, *inputs)

@@ -1,13 +1,26 @@
-"""The cost model: one file a kind of CPU, whole, and read by name."""
+"""The cost model: one file a kind of CPU; what the CPU of a program decides is said."""
 
 import json
 from dataclasses import fields
 from pathlib import Path
 
 import pytest
+import torch
+from eager import exported
+from torch import nn
 
+import stepwell
+from stepwell.cost_model.cost_differences import cost_differences
 from stepwell.dialects.xnnpack import costs
+from stepwell.dialects.xnnpack.cpus import CPUS
+from stepwell.ir.context import Context
 from stepwell.ir.diagnostics import StepwellError
+
+
+def depthwise(channels: int, size: int) -> torch.export.ExportedProgram:
+    """A window of 49 taps: parts of it cost less on any CPU but for the smallest images."""
+    layer = nn.Conv2d(channels, channels, 7, padding=3, groups=channels)
+    return exported(layer, torch.randn(1, channels, size, size))
 
 
 @pytest.mark.parametrize("kind", costs.kinds())
@@ -30,3 +43,37 @@ def test_larger_windows_cost_no_less_and_each_kernel_less_than_none(kind: str) -
 def test_a_kind_that_was_never_measured_is_an_error_that_names_the_others() -> None:
     with pytest.raises(StepwellError, match=costs.DEFAULT):
         costs.load("abacus")
+
+
+@pytest.mark.parametrize("cpu", [None, *CPUS])
+def test_every_cpu_that_may_be_named_has_costs(cpu: str | None) -> None:
+    found = costs.costs_of(Context(options={"cpu": cpu}))
+    is_arm = cpu is not None and cpu != "x86-64"
+    assert found.machine.endswith("not measured") == is_arm
+
+
+def test_costs_are_the_lowerings_own() -> None:
+    """A lowering for another CPU in between changes nothing."""
+    program = depthwise(40, 14)
+    texts = [
+        str(stepwell.lower(program, "xnnpack", cpu=cpu).program)
+        for cpu in (None, "cortex-a53", None, "x86-64")
+    ]
+    assert texts[0] == texts[2] == texts[3]
+
+
+def test_what_two_cpus_decide_differently_is_listed_with_its_gain() -> None:
+    program = stepwell.from_exported_program(depthwise(64, 7))
+    found = cost_differences(program, ("x86-64", "cortex-a76"))
+    assert found.asked[0] == found.asked[1] >= 1
+    for flipped in found.flipped:
+        assert flipped.gain is not None and flipped.gain >= 1
+        assert "→" in str(flipped)
+    same = cost_differences(program, (None, "x86-64"))
+    assert (same.flipped, dict(same.nodes)) == ((), {})
+    assert "0 differ" in str(same)
+
+
+def test_a_cpu_that_is_not_known_is_refused() -> None:
+    with pytest.raises(StepwellError, match="pentium"):
+        stepwell.lower(exported(nn.ReLU(), torch.randn(2)), "xnnpack", cpu="pentium")

@@ -37,20 +37,16 @@ def test_x86_takes_singles_between_two_converts(window: int, stride: int) -> Non
     torch.testing.assert_close(made.run(x.half())[0].float(), want, rtol=2e-3, atol=2e-3)
 
 
-def test_a_core_whose_kernel_of_halves_is_the_faster_keeps_them() -> None:
-    layer = nn.Conv2d(32, 32, 3, padding=1, groups=32)
-    assert types_of(lowered(layer, torch.randn(1, 32, 14, 14), cpu="neoverse-v1")) == {f16}
-
-
-@pytest.mark.parametrize("groups", [1, 4])
-def test_other_convolutions_stay_in_halves(groups: int) -> None:
-    layer = nn.Conv2d(32, 32, 3, padding=1, groups=groups)
-    assert types_of(lowered(layer, torch.randn(1, 32, 14, 14))) == {f16}
-
-
-def test_an_image_of_one_pixel_is_not_worth_two_more_nodes() -> None:
-    layer = nn.Conv2d(2, 2, 3, padding=1, groups=2)
-    assert types_of(lowered(layer, torch.randn(1, 2, 1, 1))) == {f16}
+@pytest.mark.parametrize(
+    ("channels", "groups", "size", "options"),
+    [(32, 32, 14, {"cpu": "neoverse-v1"}), (32, 1, 14, {}), (32, 4, 14, {}), (2, 2, 1, {})],
+    ids=["a core with a faster kernel of halves", "one group", "four groups", "one pixel"],
+)
+def test_other_convolutions_stay_in_halves(
+    channels: int, groups: int, size: int, options: dict[str, str]
+) -> None:
+    layer = nn.Conv2d(channels, channels, 3, padding=1, groups=groups)
+    assert types_of(lowered(layer, torch.randn(1, channels, size, size), **options)) == {f16}
 
 
 def test_a_larger_window_has_the_times_of_the_largest() -> None:

@@ -7,9 +7,8 @@ from collections.abc import Callable
 import pytest
 import torch
 import torch.nn.functional as F
+from eager import Function, assert_as_eager, lower
 from torch import Tensor, nn
-
-import stepwell
 
 CONVOLUTION = nn.Conv2d(8, 4, 1).eval()
 TRANSPOSED = nn.ConvTranspose2d(8, 4, 2, 2).eval()
@@ -32,52 +31,37 @@ COMPUTED: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-class Chosen(nn.Module):
-    """Of the rows that a mask keeps."""
-
-    def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, x: Tensor, keep: Tensor) -> Tensor:
-        return self.function(x[keep])
+X = torch.randn(6, 8)
+SOME, NONE = torch.tensor([True, False, True, True, False, True]), torch.zeros(6, dtype=torch.bool)
 
 
-@pytest.mark.parametrize("function", COMPUTED.values(), ids=COMPUTED)
-def test_nothing_and_something_are_right(function: Callable[[Tensor], Tensor]) -> None:
-    model, x = Chosen(function), torch.randn(6, 8)
-    keep = torch.tensor([True, False, True, True, False, True])
-    lowered = stepwell.lower(torch.export.export(model, (x, keep)), "xnnpack")
-    for chosen in (keep, torch.zeros(6, dtype=torch.bool)):
-        with torch.no_grad():
-            wanted = model(x, chosen)
-        torch.testing.assert_close(lowered.run(x, chosen)[0], wanted, rtol=1e-4, atol=1e-5)
+@pytest.mark.parametrize("name", COMPUTED)
+def test_rows_that_a_mask_keeps_are_right_whether_there_are_any(name: str) -> None:
+    model = Function(lambda x, keep: COMPUTED[name](x[keep]))
+    lowered = lower(model, X, SOME)
+    for keep in (SOME, NONE):
+        assert_as_eager(lowered, model, X, keep, rtol=1e-4, atol=1e-5)
 
 
 def test_a_size_that_the_model_checks_is_multiplied_inside() -> None:
-    def of_some(x: Tensor) -> Tensor:
-        torch._check(x.shape[0] > 0)
-        return x @ x.t()
+    def of_some(x: Tensor, keep: Tensor) -> Tensor:
+        kept = x[keep]
+        torch._check(kept.shape[0] > 0)
+        return kept @ kept.t()
 
-    model, x = Chosen(of_some), torch.randn(6, 8)
-    keep = torch.tensor([True, False, True, True, False, True])
-    lowered = stepwell.lower(torch.export.export(model, (x, keep)), "xnnpack")
+    lowered = lower(of_some, X, SOME)
     assert "aten.bmm.default" not in lowered.report.outside
-    torch.testing.assert_close(lowered.run(x, keep)[0], x[keep] @ x[keep].t())
+    assert_as_eager(lowered, of_some, X, SOME)
 
 
 def test_experts_are_given_as_many_rows_as_the_data_say() -> None:
     weights = torch.randn(3, 8, 8)
 
-    class Experts(nn.Module):
-        def forward(self, x: Tensor, expert: Tensor) -> Tensor:
-            counts = torch.stack([(expert == e).sum() for e in range(3)]).tolist()
-            rows = x[expert.argsort(stable=True)].split(counts)
-            return torch.cat([row @ weight for row, weight in zip(rows, weights, strict=True)])
+    def experts(x: Tensor, expert: Tensor) -> Tensor:
+        counts = torch.stack([(expert == e).sum() for e in range(3)]).tolist()
+        rows = x[expert.argsort(stable=True)].split(counts)
+        return torch.cat([row @ weight for row, weight in zip(rows, weights, strict=True)])
 
-    x, model = torch.randn(6, 8), Experts()
-    program = torch.export.export(model, (x, torch.tensor([0, 2, 1, 0, 2, 0])))
-    lowered = stepwell.lower(program, "xnnpack")
+    lowered = lower(experts, X, torch.tensor([0, 2, 1, 0, 2, 0]))
     for expert in ([0, 2, 1, 0, 2, 0], [1, 1, 1, 1, 1, 1], [2, 0, 0, 2, 2, 0]):
-        given = torch.tensor(expert)
-        torch.testing.assert_close(lowered.run(x, given)[0], model(x, given), rtol=1e-4, atol=1e-5)
+        assert_as_eager(lowered, experts, X, torch.tensor(expert), rtol=1e-4, atol=1e-5)

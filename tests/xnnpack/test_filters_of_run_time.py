@@ -1,4 +1,4 @@
-"""Convolutions whose filter is a constant, scaled at run time, are convolutions with a constant."""
+"""Convolutions by filters that the program computes: scaled constants, or products."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 import torch
+from eager import assert_as_eager, assert_whole, lower
 from torch import Tensor, nn
 from torch.nn import functional as F
-
-import stepwell
 
 
 class Modulated(nn.Module):
@@ -62,41 +61,78 @@ CASES: dict[str, tuple[Any, tuple[int, ...], int]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-@torch.no_grad()
 def test_styles_scale_the_image(case: str) -> None:
     write, shape, images = CASES[case]
-    model = Modulated(write, *shape).eval()
-    given = torch.randn(images, 3, 6, 7), torch.randn(images, 4)
-    lowered = stepwell.lower(torch.export.export(model, given), "xnnpack")
-    assert (lowered.report.delegates, dict(lowered.report.outside)) == (1, {})
-    wanted = model(*given)
-    torch.testing.assert_close(lowered.run(*given)[0], wanted, rtol=1e-4, atol=1e-5)
-
-
-def of_windows(x: Tensor, weight: Tensor, s: Tensor) -> Tensor:
-    return F.conv2d(x, weight[0] * s[:1].view(1, 1, 1, 3), padding=1)
-
-
-def of_groups(x: Tensor, weight: Tensor, s: Tensor) -> Tensor:
-    return F.conv2d(x, weight[0] * s[:1, :1].view(1, 1, 1, 1), groups=3)
+    model, given = Modulated(write, *shape), (torch.randn(images, 3, 6, 7), torch.randn(images, 4))
+    lowered = lower(model, *given)
+    assert_whole(lowered)
+    assert_as_eager(lowered, model, *given, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(
     ("write", "shape", "said"),
     [
-        (of_windows, (5, 3, 3, 3), "differs along its window"),
-        (of_groups, (6, 1, 3, 3), "repeated along its channels|batch is more than one"),
+        (
+            lambda x, weight, s: F.conv2d(x, weight[0] * s[:1].view(1, 1, 1, 3), padding=1),
+            (5, 3, 3, 3),
+            "differs along its window",
+        ),
+        (
+            lambda x, weight, s: F.conv2d(x, weight[0] * s[:1, :1].view(1, 1, 1, 1), groups=3),
+            (6, 1, 3, 3),
+            "repeated along its channels|batch is more than one",
+        ),
     ],
+    ids=["windows", "groups"],
 )
-def test_other_filters_stay(write: Any, shape: tuple[int, ...], said: str) -> None:
-    """What scales do not explain is left to a kernel, or to `test_filters_as_products.py`."""
-    model = Modulated(write, *shape).eval()
-    given = torch.randn(1, 3, 6, 7), torch.randn(1, 4)
-    exported = torch.export.export(model, given)
-    lowered = stepwell.lower(
-        exported, "xnnpack", lambda own: own.without("convolution-by-products")
-    )
+def test_what_scales_do_not_explain_stays(write: Any, shape: tuple[int, ...], said: str) -> None:
+    model, given = Modulated(write, *shape), (torch.randn(1, 3, 6, 7), torch.randn(1, 4))
+    lowered = lower(model, *given, pipeline=lambda own: own.without("convolution-by-products"))
     assert "aten.convolution.default" in lowered.report.outside
     reasons = [r.reason for r in lowered.report.refusals if r.rewrite == "lift-scales-from-filter"]
     assert any(re.search(said, reason) for reason in reasons)
-    torch.testing.assert_close(lowered.run(*given)[0], model(*given), rtol=1e-4, atol=1e-5)
+    assert_as_eager(lowered, model, *given, rtol=1e-4, atol=1e-5)
+
+
+FORMS: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = {
+    "1 x 1": ((1, 6, 7, 5), (4, 6, 1, 1), {}),
+    "3 x 3": ((2, 3, 8, 7), (5, 3, 3, 3), {"padding": 1}),
+    "strided, dilated": ((1, 3, 12, 11), (4, 3, 3, 2), {"stride": 2, "dilation": (2, 1)}),
+    "depthwise": ((2, 6, 9, 9), (6, 1, 5, 5), {"padding": 2, "groups": 6}),
+    "depthwise, strided": ((1, 6, 9, 10), (6, 1, 3, 3), {"stride": 2, "padding": 1, "groups": 6}),
+    "of groups": ((1, 6, 8, 8), (8, 3, 3, 3), {"padding": 1, "groups": 2}),
+    "of an image each": ((1, 8, 6, 6), (6, 4, 3, 3), {"groups": 2}),
+    "lines": ((1, 4, 12), (3, 4, 3), {"padding": 1}),
+}
+
+
+class Mixed(nn.Module):
+    """A filter that is a mixture of two, as CondConv's."""
+
+    def __init__(self, shape: tuple[int, ...], options: dict[str, Any]) -> None:
+        super().__init__()
+        self.filters = nn.Parameter(torch.randn(2, *shape))
+        self.bias = nn.Parameter(torch.randn(shape[0]))
+        self.options, self.is_line = options, len(shape) == 3
+
+    def forward(self, x: Tensor) -> Tensor:
+        share = x.flatten(1).mean(1).sum().sigmoid()
+        weight = self.filters[0] * share + self.filters[1] * (1 - share)
+        convolve = F.conv1d if self.is_line else F.conv2d
+        return convolve(x, weight, self.bias, **self.options).relu()
+
+
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+def test_a_filter_of_run_time_is_a_product(form: Any) -> None:
+    size, shape, options = form
+    model, x = Mixed(shape, options), torch.randn(size)
+    lowered = lower(model, x)
+    assert_whole(lowered)
+    assert_as_eager(lowered, model, x, rtol=1e-4, atol=1e-4)
+
+
+def test_many_groups_of_several_channels_are_left_to_the_kernel() -> None:
+    model, x = Mixed((32, 2, 3, 3), {"groups": 16}), torch.randn(1, 32, 6, 6)
+    lowered = lower(model, x)
+    assert lowered.report.outside["aten.convolution.default"] == 1
+    assert_as_eager(lowered, model, x, rtol=1e-4, atol=1e-4)

@@ -6,27 +6,14 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from eager import Function, assert_as_eager, assert_whole, lower
 from torch import Tensor, nn
-
-import stepwell
 
 NODES, EDGES, WIDTH = 9, 21, 6
 
 
-class Graph(nn.Module):
-    """A layer and the edges that it is called with."""
-
-    edges: Tensor
-
-    def __init__(self, layer: Callable[[Tensor, Tensor], Tensor]) -> None:
-        super().__init__()
-        generator = torch.Generator().manual_seed(3)
-        edges = torch.randint(0, NODES - 1, (2, EDGES), generator=generator)  # One has no edge.
-        self.register_buffer("edges", edges)
-        self.layer = layer
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.layer(x, self.edges)
+GENERATOR = torch.Generator().manual_seed(3)
+EDGES_OF = torch.randint(0, NODES - 1, (2, EDGES), generator=GENERATOR)  # One has no edge.
 
 
 def with_loops(edges: Tensor) -> Tensor:
@@ -90,71 +77,52 @@ LAYERS = {
 }
 
 
-@pytest.mark.parametrize("layer", LAYERS.values(), ids=LAYERS)
-def test_a_layer_over_a_fixed_graph_is_one_delegate(
-    layer: Callable[[Tensor, Tensor], Tensor],
-) -> None:
-    model, x = Graph(layer), torch.randn(NODES, WIDTH)
-    lowered = stepwell.lower(torch.export.export(model, (x,)), "xnnpack", numerics="finite")
-    assert (lowered.report.stages, dict(lowered.report.outside)) == (1, {})
-    other = torch.randn(NODES, WIDTH)
-    torch.testing.assert_close(lowered.run(other)[0], model(other), rtol=1e-5, atol=1e-5)
+@pytest.mark.parametrize("name", LAYERS)
+def test_a_layer_over_a_fixed_graph_is_one_delegate(name: str) -> None:
+    model = Function(lambda x: LAYERS[name](x, EDGES_OF))
+    lowered = lower(model, torch.randn(NODES, WIDTH), numerics="finite")
+    assert_whole(lowered)
+    assert_as_eager(lowered, model, torch.randn(NODES, WIDTH), rtol=1e-5, atol=1e-5)
 
 
 def test_an_infinity_stays_where_it_is_added_by_default() -> None:
-    model, x = Graph(lambda x, edges: added(x[edges[0]], edges[1])), torch.randn(NODES, WIDTH)
-    lowered = stepwell.lower(torch.export.export(model, (x,)), "xnnpack")
+    model, x = Function(lambda x: added(x[EDGES_OF[0]], EDGES_OF[1])), torch.randn(NODES, WIDTH)
+    lowered = lower(model, x)
     assert lowered.report.outside["aten.scatter_add.default"] == 1
     x[0, 0] = torch.inf
-    torch.testing.assert_close(lowered.run(x)[0], model(x))
+    assert_as_eager(lowered, model, x)
 
 
-def test_places_that_differ_along_a_row_are_left_to_the_kernel() -> None:
-    places = torch.randint(0, NODES, (EDGES, WIDTH), generator=torch.Generator().manual_seed(1))
+PLACES = torch.randint(0, NODES, (EDGES, WIDTH), generator=GENERATOR)
+MANY = (torch.arange(600) * 7 % 300)[:, None].expand(-1, 2)
 
-    class Scatter(nn.Module):
-        def forward(self, x: Tensor) -> Tensor:
-            return torch.zeros(NODES, WIDTH).scatter_add(0, places, x.exp())
 
-    program = torch.export.export(Scatter(), (x := torch.randn(EDGES, WIDTH),))
-    lowered = stepwell.lower(program, "xnnpack", numerics="finite")
+@pytest.mark.parametrize(
+    ("places", "rows", "said"),
+    [(PLACES, NODES, "the indices differ within a row"), (MANY, 300, "")],
+    ids=["places that differ along a row", "many places"],
+)
+def test_other_places_are_left_to_the_kernel(places: Tensor, rows: int, said: str) -> None:
+    model = Function(lambda x: torch.zeros(rows, x.shape[1]).scatter_add(0, places, x.exp()))
+    x = torch.randn(places.shape)
+    lowered = lower(model, x, numerics="finite")
     assert lowered.report.outside["aten.scatter_add.default"] == 1
-    assert any("the indices differ within a row" in str(r) for r in lowered.report.refusals)
-    torch.testing.assert_close(lowered.run(x)[0], Scatter()(x))
-
-
-def test_many_places_are_left_to_the_kernel() -> None:
-    class Wide(nn.Module):
-        def forward(self, x: Tensor) -> Tensor:
-            at = (torch.arange(600) * 7 % 300)[:, None].expand(-1, 2)
-            return torch.zeros(300, 2).scatter_add(0, at, x.exp())
-
-    program = torch.export.export(Wide(), (torch.randn(600, 2),))
-    lowered = stepwell.lower(program, "xnnpack", numerics="finite")
-    assert lowered.report.outside["aten.scatter_add.default"] == 1
+    assert any(said in str(refusal) for refusal in lowered.report.refusals)
+    assert_as_eager(lowered, model, x)
 
 
 def test_a_size_that_the_caller_decides_stays_one() -> None:
-    class Kept(nn.Module):
-        def forward(self, x: Tensor, keep: Tensor) -> Tensor:
-            return x[keep] * 2
-
+    model = Function(lambda x, keep: x[keep] * 2)
     x, keep = torch.randn(4, 3), torch.tensor([True, False, True, True])
-    lowered = stepwell.lower(torch.export.export(Kept(), (x, keep)), "xnnpack")
+    lowered = lower(model, x, keep)
     for chosen in (keep, ~keep, torch.zeros(4, dtype=torch.bool)):
-        torch.testing.assert_close(lowered.run(x, chosen)[0], x[chosen] * 2)
+        assert_as_eager(lowered, model, x, chosen)
 
 
 @pytest.mark.parametrize("target", ["tosa-1.0+fp+int", "xnnpack"])
 def test_a_number_that_a_buffer_holds_is_a_size(target: str) -> None:
-    class Item(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.register_buffer("count", torch.tensor([3, 1]))
-
-        def forward(self, x: Tensor) -> Tensor:
-            return x[: self.get_buffer("count").max().item()] + 1  # pyright: ignore
-
+    count = nn.Buffer(torch.tensor([3, 1]))
+    model = Function(lambda x: x[: count.max().item()] + 1)
+    model.register_buffer("count", count)
     x = torch.randn(5, 2)
-    lowered = stepwell.lower(torch.export.export(Item(), (x,)), target)
-    torch.testing.assert_close(lowered.run(x)[0], x[:3] + 1)
+    assert_as_eager(lower(model, x, target=target), model, x)

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 import torch
+from eager import EXACT, assert_as_eager, lower
 from torch import Tensor, nn
 from torch.ao.quantization.fx import _decomposed  # noqa: F401  # registers the operators
 
-import stepwell
 from stepwell.ir.diagnostics import UnsupportedError
 
 library: Any = torch.ops.quantized_decomposed
@@ -50,25 +50,19 @@ CASES: dict[str, tuple[Cast, Tensor]] = {
 @pytest.mark.parametrize("name", CASES)
 def test_it_gives_what_pytorch_gives(name: str) -> None:
     module, x = CASES[name]
-    lowered = stepwell.lower(torch.export.export(module, (x,)), "xnnpack")
-    (found,) = lowered.run(x)
-    assert torch.equal(found, module(x))
-    assert found.dtype == module(x).dtype
+    assert_as_eager(lower(module, x), module, x, **EXACT)
 
 
-class Tokens(nn.Module):
-    def forward(self, x: Tensor) -> Tensor:
-        scales, zeros = library.choose_qparams_per_token_asymmetric(x, torch.int8)
-        return library.quantize_per_token(x, scales, zeros, *INT8)
+def tokens(x: Tensor) -> Tensor:
+    scales, zeros = library.choose_qparams_per_token_asymmetric(x, torch.int8)
+    return library.quantize_per_token(x, scales, zeros, *INT8)
 
 
 def test_a_kernel_that_would_end_the_process_is_not_called() -> None:
-    x = REALS.double()
     with pytest.raises(UnsupportedError, match="ends the process for element types f64"):
-        stepwell.lower(torch.export.export(Tokens(), (x,)), "xnnpack").to_pte()
+        lower(tokens, REALS.double()).to_pte()
 
 
 def test_steps_of_halves_are_measured_in_singles() -> None:
     x = REALS.half()
-    made = stepwell.lower(torch.export.export(Tokens(), (x,)), "xnnpack")
-    assert torch.equal(made.run(x)[0], Tokens()(x.float()))
+    assert torch.equal(lower(tokens, x).run(x)[0], tokens(x.float()))
