@@ -64,6 +64,11 @@ def entered(writer: Writer, what: str, *inputs: SSAValue) -> list[SSAValue]:
     return list(inputs) if held is None else [writer.cast(value, held) for value in inputs]
 
 
+def node(name: str, cls: Any, *inputs: torch.Tensor, **fields: Any) -> Case:
+    """A node of its inputs alone."""
+    return Case(name, inputs, lambda writer, *values: writer(cls.make(*values, **fields)))
+
+
 def elementwise() -> Iterator[Case]:
     """Unary and binary nodes; converts; both kinds of broadcasting."""
     for cls in xnn.NODES.values():
@@ -92,16 +97,8 @@ def elementwise() -> Iterator[Case]:
         x = halves() if given == "fp16" else numbers(given, 2, 5, 16)
         yield Case(f"xnnpack.convert {given} to {made}", (x,), convert)
     x, y = numbers("fp32", 4, 6), numbers("fp32", 6)
-    yield Case(
-        "xnnpack.add clamped",
-        (x, y),
-        lambda w, a, b: w(xnn.Add.make(a, b, output_min=0.0, output_max=0.5)),
-    )
-    yield Case(
-        "xnnpack.multiply by a scalar",
-        (torch.tensor(1.5), x),
-        lambda w, a, b: w(xnn.Multiply.make(a, b)),
-    )
+    yield node("xnnpack.add clamped", xnn.Add, x, y, output_min=0.0, output_max=0.5)
+    yield node("xnnpack.multiply by a scalar", xnn.Multiply, torch.tensor(1.5), x)
     whole = torch.arange(-128, 128, dtype=torch.int8).reshape(4, 64)
     given, made = (
         per_tensor(torch.int8, *pair)
@@ -114,7 +111,7 @@ def elementwise() -> Iterator[Case]:
             return writer(xnn.Multiply.make(value, value, element=made, **fields))
 
         yield Case(f"xnnpack.multiply qint8 by itself{name}", (whole,), square)
-    yield Case("xnnpack.abs of a scalar", (torch.tensor(-1.5),), lambda w, a: w(xnn.Abs.make(a)))
+    yield node("xnnpack.abs of a scalar", xnn.Abs, torch.tensor(-1.5))
     yield Case(
         "xnnpack.add of one constant twice",
         (x,),
@@ -172,29 +169,15 @@ def products() -> Iterator[Case]:
     yield fc("qint8 qcint4", "qint8", w4, c4, (b32, each), WIDE["qint8"])
     yield fc("quint8 quint8", "quint8", u8, tu, (b32, whole), WIDE["quint8"])
     for what in ("fp32", "fp16"):
-        yield Case(
-            f"xnnpack.fully_connected {what} run-time weight",
-            (numbers(what, 2, 5, 16), numbers(what, 7, 16)),
-            lambda w, x, y: w(xnn.FullyConnected.make(x, y)),
-        )
-    a = numbers("fp32", 2, 3, 4, 5)
+        pair = (numbers(what, 2, 5, 16), numbers(what, 7, 16))
+        yield node(f"xnnpack.fully_connected {what} run-time weight", xnn.FullyConnected, *pair)
+    a, cls = numbers("fp32", 2, 3, 4, 5), xnn.BatchMatrixMultiply
     for shape in ((2, 3, 5, 6), (3, 5, 6), (1, 1, 5, 6), (5, 6)):
         right = numbers("fp32", *shape)
-        yield Case(
-            f"xnnpack.batch_matrix_multiply {list(shape)}",
-            (a, right),
-            lambda w, x, y: w(xnn.BatchMatrixMultiply.make(x, y)),
-        )
-        yield Case(
-            f"xnnpack.batch_matrix_multiply {list(shape)} transposed",
-            (a, right.mT.contiguous()),
-            lambda w, x, y: w(xnn.BatchMatrixMultiply.make(x, y, transpose_b=True)),
-        )
-    yield Case(
-        "xnnpack.batch_matrix_multiply fp16",
-        (a.half(), numbers("fp16", 3, 5, 6)),
-        lambda w, x, y: w(xnn.BatchMatrixMultiply.make(x, y)),
-    )
+        name, turned = cls.name, right.mT.contiguous()
+        yield node(f"{name} {list(shape)}", cls, a, right)
+        yield node(f"{name} {list(shape)} transposed", cls, a, turned, transpose_b=True)
+    yield node(f"{name} fp16", cls, a.half(), numbers("fp16", 3, 5, 6))
     yield Case(
         "xnnpack.batch_matrix_multiply constant",
         (a,),

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from eager import EXACT, Function, assert_as_eager, lower
 from torch import nn
 from torch.nn import functional
 
@@ -35,36 +36,26 @@ class LlamaBlock(nn.Module):
         return self.block(x, self.cos, self.sin)
 
 
-class UNet(nn.Module):
+def unet(x: torch.Tensor, down: nn.Module, up: nn.Module, out: nn.Module) -> torch.Tensor:
     """A group norm, and a transposed convolution, of which XNNPACK has none in halves."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.down = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.GroupNorm(2, 8), nn.SiLU())
-        self.up = nn.ConvTranspose2d(8, 8, 2, 2)
-        self.out = nn.Conv2d(16, 4, 1)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        wide = self.down(x)
-        return self.out(torch.cat([wide, self.up(functional.max_pool2d(wide, 2))], 1))
+    wide = down(x)
+    return out(torch.cat([wide, up(functional.max_pool2d(wide, 2))], 1))
 
 
+DOWN = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.GroupNorm(2, 8), nn.SiLU())
+UNET = Function(unet, DOWN, nn.ConvTranspose2d(8, 8, 2, 2), nn.Conv2d(16, 4, 1))
 Made = tuple[nn.Module, tuple[Any, ...]]
 MODELS: dict[str, tuple[Callable[[], Made], dict[str, int]]] = {
     "GPT-2": (gpt2_2layers, {"aten.embedding.default": 1}),
     "Llama block": (lambda: (randomize(LlamaBlock()), (random_input(1, 16, WIDTH),)), {}),
     "encoder": (transformer_encoder_2layers, {}),
     "MobileNetV3": (mobilenet_v3_small, {}),
-    "U-Net": (lambda: (randomize(UNet()), (random_input(1, 3, 8, 8),)), {}),
+    "U-Net": (lambda: (randomize(UNET), (random_input(1, 3, 8, 8),)), {}),
 }
 
 
 def halves(value: Any) -> Any:
     return value.half() if isinstance(value, torch.Tensor) and value.is_floating_point() else value
-
-
-def lowered(module: nn.Module, *inputs: torch.Tensor) -> stepwell.Lowered:
-    return stepwell.lower(torch.export.export(module.eval(), inputs), "xnnpack")
 
 
 @pytest.mark.kernels
@@ -78,7 +69,7 @@ def test_a_model_of_halves_is_one_delegate_as_near_as_halves_are(name: str) -> N
     make, outside = MODELS[name]
     module, inputs = make()
     module, inputs = copy.deepcopy(module).half(), tuple(halves(value) for value in inputs)
-    made = lowered(module, *inputs)
+    made = lower(module, *inputs)
     assert (made.report.stages, dict(made.report.outside)) == (1, outside)
     (ours,) = made.run(*inputs)
     assert ours.dtype == torch.float16
@@ -93,36 +84,20 @@ def test_a_model_of_halves_is_one_delegate_as_near_as_halves_are(name: str) -> N
 def test_a_layer_norm_of_halves_squares_what_halves_cannot_hold() -> None:
     norm = nn.LayerNorm(64).half()
     x = (torch.randn(3, 64) * 4000).half()  # Squares to 1.6e7; the largest half is 65504.
-    (ours,) = lowered(norm, x).run(x)
-    torch.testing.assert_close(ours, norm(x), rtol=2**-9, atol=2**-9)
-
-
-class Scaled(nn.Module):
-    """A product with a number."""
-
-    def __init__(self, number: float) -> None:
-        super().__init__()
-        self.number = number
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x * self.number
+    assert_as_eager(lower(norm, x), norm, x, rtol=2**-9, atol=2**-9)
 
 
 @pytest.mark.parametrize(("number", "casts"), [(0.125, 0), (0.1, 2)])
-@torch.no_grad()
 def test_only_a_number_that_is_no_half_is_multiplied_in_single(number: float, casts: int) -> None:
-    x = torch.randn(300).half()
-    made = lowered(Scaled(number), x)
+    scaled, x = Function(lambda x: x * number), torch.randn(300).half()
+    made = lower(scaled, x)
     names = [op.name for op in made.program.module.walk()]
     assert (names.count("xnnpack.convert"), made.report.delegates) == (casts, 1)
-    assert torch.equal(made.run(x)[0], x * number)
+    assert_as_eager(made, scaled, x, **EXACT)
 
 
 def test_a_cast_that_also_orders_memory_gives_that_order() -> None:
-    class Cast(nn.Module):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return x.abs().to(torch.float16, memory_format=torch.channels_last)
-
+    cast = Function(lambda x: x.abs().to(torch.float16, memory_format=torch.channels_last))
     x = torch.randn(1, 3, 4, 4)
-    found, wanted = lowered(Cast(), x).run(x)[0], Cast()(x)
+    found, wanted = lower(cast, x).run(x)[0], cast(x)
     assert torch.equal(found, wanted) and found.stride() == wanted.stride()

@@ -75,53 +75,42 @@ IMAGE, ROWS = inputs_of(2, 4, 8, 8), inputs_of(2, 3, 8)
 UNIT = 0.05
 
 
-@pytest.mark.parametrize(
-    ("node", "weight", "axis", "write"),
-    [
-        ("convolution_2d", (6, 4, 3, 3), 0, lambda m, x: functional.conv2d(x, m.weight(), m.b)),
-        (
-            "convolution_2d",
-            (6, 2, 3, 3),
-            0,
-            lambda m, x: functional.conv2d(x, m.weight(), m.b, 2, 1, 1, 2),
-        ),
-        ("convolution_2d", (6, 4, 3, 3), 0, lambda m, x: functional.conv2d(x, m.weight())),
-        (
-            "depthwise_convolution_2d",
-            (8, 1, 3, 3),
-            0,
-            lambda m, x: functional.conv2d(x, m.weight(), m.b, 1, 1, 1, 4),
-        ),
-        (
-            "deconvolution_2d",
-            (4, 6, 3, 3),
-            1,
-            lambda m, x: functional.conv_transpose2d(x, m.weight(), m.b, 2, 1, 1),
-        ),
-    ],
-)
-def test_a_static_convolution_is_an_int8_node_with_its_scales_on_the_right_axis(
-    node: str, weight: tuple[int, ...], axis: int, write: Callable[..., Tensor]
-) -> None:
-    made = checked(lambda m, x: qdq(write(m, qdq(x, 0.03, 5)), UNIT, -7), IMAGE, UNIT, weight, axis)
+CONVOLUTIONS: dict[str, tuple[str, tuple[int, ...], bool, dict[str, int]]] = {
+    "plain": ("convolution_2d", (6, 4, 3, 3), True, {}),
+    "grouped": ("convolution_2d", (6, 2, 3, 3), True, {"stride": 2, "padding": 1, "groups": 2}),
+    "without a bias": ("convolution_2d", (6, 4, 3, 3), False, {}),
+    "lines": ("convolution_2d", (5, 3, 3), True, {}),
+    "depthwise": ("depthwise_convolution_2d", (8, 1, 3, 3), True, {"padding": 1, "groups": 4}),
+    "transposed": (
+        "deconvolution_2d", (4, 6, 3, 3), True, {"stride": 2, "padding": 1, "output_padding": 1},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_a_static_convolution_is_an_int8_node_with_its_scales_on_the_right_axis(name: str) -> None:
+    node, weight, has_bias, options = CONVOLUTIONS[name]
+    x, convolve = (ROWS, functional.conv1d) if name == "lines" else (IMAGE, functional.conv2d)
+    axis = int(name == "transposed")
+    convolve = functional.conv_transpose2d if axis else convolve
+
+    def write(m: Written, x: Tensor) -> Tensor:
+        y = convolve(qdq(x, 0.03, 5), m.weight(), m.b if has_bias else None, **options)
+        return qdq(y, UNIT, -7)
+
+    made = checked(write, x, UNIT, weight, axis)
     assert is_whole(made)
     ((given, stored, *_, result),) = kinds(made, node)
     assert (given, stored, result) == ("qint8", "qcint8", "qint8")
 
 
-def test_a_one_dimensional_convolution_is_an_int8_node() -> None:
-    made = checked(
-        lambda m, x: qdq(functional.conv1d(qdq(x, 0.03, 5), m.weight(), m.b), UNIT),
-        ROWS,
-        UNIT,
-        (5, 3, 3),
-    )
-    assert is_whole(made) and kinds(made, "convolution_2d")[0][0] == "qint8"
+def linear(m: Written, x: Tensor, scale: float = 0.03, zero: int = 5) -> Tensor:
+    return functional.linear(qdq(x, scale, zero), m.weight(), m.b)
 
 
 def test_a_clamp_between_a_linear_layer_and_its_quantization_is_its_output_range() -> None:
     def write(m: Written, x: Tensor) -> Tensor:
-        y = functional.linear(qdq(x, 0.03, 5), m.weight(), m.b)
+        y = linear(m, x)
         return qdq(functional.hardtanh(y, -0.5, 2.0), UNIT, 3)
 
     made = checked(write, ROWS, UNIT, (6, 8))
@@ -171,44 +160,48 @@ def test_a_slice_of_integers_quantizes_no_more_than_is_read_of_them() -> None:
     assert dims(cast.results[0].type) == (2, 2, 8, 8)
 
 
-def test_a_movement_between_other_scales_stays_a_movement_of_floats() -> None:
-    made = checked(lambda m, x: qdq(qdq(x, 0.03, 5).reshape(2, -1), UNIT), IMAGE, UNIT)
-    assert is_whole(made) and set(kinds(made, "static_reshape")[0]) == {"fp32"}
+def clamped(m: Written, x: Tensor) -> Tensor:
+    """XNNPACK would merge the clamp into the convolution, which then never rounds to its scale."""
+    y = qdq(functional.conv2d(qdq(x, 0.03, 5), m.weight(), m.b), UNIT, 2)
+    return qdq(functional.hardtanh(y, -0.5, 0.75), UNIT / 8, -28)
 
 
-def test_a_layer_whose_result_is_also_read_as_floats_computes_floats() -> None:
-    def write(m: Written, x: Tensor) -> Tensor:
-        y = functional.linear(qdq(x, 0.03, 5), m.weight(), m.b)
-        return qdq(y, UNIT) + y
+KEPT = "quantized_decomposed.quantize_per_tensor.default"
+FLOATS: dict[str, tuple[Callable[..., Tensor], Tensor, float, str, int, str]] = {
+    "a movement between other scales": (
+        lambda m, x: qdq(qdq(x, 0.03, 5).reshape(2, -1), UNIT),
+        IMAGE, UNIT, "static_reshape", 2, "",
+    ),
+    "a clamp between other scales": (clamped, IMAGE, UNIT / 8, "clamp", 2, ""),
+    "a result that is also read as floats": (
+        lambda m, x: qdq(y := linear(m, x), UNIT) + y, ROWS, 1e-4 + UNIT, "fully_connected", 4, "",
+    ),
+    "a result in a part of int8": (
+        lambda m, x: qdq(linear(m, x), UNIT, 0, -100), ROWS, UNIT, "fully_connected", 4, "-100:127",
+    ),
+    "a product that grows by 256": (
+        lambda m, x: qdq(functional.linear(qdq(x, 3.0), m.weight()), 1e-4),
+        ROWS, 1e-4, "fully_connected", 3, "less than 256",
+    ),
+}  # fmt: skip
+"""Function, input, its unit, the node of floats with its count of values, and the reason."""
 
-    made = checked(write, ROWS, 1e-4 + UNIT, (6, 8))
-    assert is_whole(made)
-    assert kinds(made, "fully_connected") == [("fp32", "fp32", "fp32", "fp32")]
 
-
-def test_a_layer_whose_result_stays_in_a_part_of_int8_computes_floats() -> None:
-    def write(m: Written, x: Tensor) -> Tensor:
-        return qdq(functional.linear(qdq(x, 0.03, 5), m.weight(), m.b), UNIT, 0, -100)
-
-    made = checked(write, ROWS, UNIT, (6, 8))
-    assert kinds(made, "fully_connected") == [("fp32", "fp32", "fp32", "fp32")]
-    assert "quantized_decomposed.quantize_per_tensor.default" in made.report.outside
-    assert any("-100:127" in refusal.reason for refusal in made.report.refusals)
-
-
-def test_a_product_that_grows_by_256_is_refused() -> None:
-    def write(m: Written, x: Tensor) -> Tensor:
-        return qdq(functional.linear(qdq(x, 3.0), m.weight()), 1e-4)
-
-    made = checked(write, ROWS, 1e-4, (6, 8))
-    assert any("less than 256" in refusal.reason for refusal in made.report.refusals)
-    assert kinds(made, "fully_connected") == [("fp32", "fp32", "fp32")]
+@pytest.mark.parametrize("name", FLOATS)
+def test_what_no_int8_kernel_computes_works_on_floats(name: str) -> None:
+    write, x, unit, node, values, reason = FLOATS[name]
+    made = checked(write, x, unit, (6, 4, 3, 3) if x is IMAGE else (6, 8))
+    assert kinds(made, node) == [("fp32",) * values]
+    if reason:
+        assert any(reason in refusal.reason for refusal in made.report.refusals)
+    else:
+        assert is_whole(made)
+    assert (KEPT in made.report.outside) == (reason == "-100:127")
 
 
 def test_a_quantized_value_crosses_between_delegates_as_its_integers() -> None:
     def write(m: Written, x: Tensor) -> Tensor:
-        y = functional.linear(qdq(x, 0.03, 5), m.weight(), m.b)
-        held = qdq(y, UNIT, 4)
+        held = qdq(linear(m, x), UNIT, 4)
         return qdq(held + qdq(torch.erf(held), 0.01), UNIT)
 
     made = checked(write, ROWS, 2 * UNIT, (6, 8))
@@ -221,17 +214,6 @@ def test_integers_come_in_and_go_out_as_they_are() -> None:
     x = q(IMAGE, 0.03, 5)
     made = checked(lambda m, x: q(functional.relu(dq(x, 0.03, 5)), 0.03, 5), x, 1.0)
     assert is_whole(made) and kinds(made, "clamp") == [("qint8", "qint8")]
-
-
-def test_a_clamp_between_other_scales_works_on_floats() -> None:
-    """XNNPACK would merge it into the convolution, which then never rounds to its own scale."""
-
-    def write(m: Written, x: Tensor) -> Tensor:
-        y = qdq(functional.conv2d(qdq(x, 0.03, 5), m.weight(), m.b), UNIT, 2)
-        return qdq(functional.hardtanh(y, -0.5, 0.75), UNIT / 8, -28)
-
-    made = checked(write, IMAGE, UNIT / 8, (6, 4, 3, 3))
-    assert is_whole(made) and kinds(made, "clamp") == [("fp32", "fp32")]
 
 
 def test_integers_read_under_two_scales_pass_through_two_delegates() -> None:
