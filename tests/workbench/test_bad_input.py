@@ -1,5 +1,6 @@
 """Whatever a command is given: an error in words, exit status 1 or 2, no trace, no file."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -53,7 +54,6 @@ MODEL_ERRORS = {
     "folder.pt2": "folder.pt2",
     "folder": "error",
 }
-COMMANDS = (["lower"], ["show"], ["explain"], ["check"])
 OTHER = {
     "lower models.py:good -t nothing": "no target",
     "lower models.py:good -t tosa-9.9": "no TOSA version",
@@ -118,46 +118,45 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
+@pytest.fixture
 def refused(
-    command: list[str],
-    folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> str:
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[[str], str]:
+    """What a command line says when it is refused; it writes nothing."""
     monkeypatch.chdir(folder)
-    before = sorted(folder.rglob("*"))
-    try:
-        status = main(command)
-    except SystemExit as stop:  # argparse
-        status = stop.code
-    assert status in (1, 2)
-    after = [path for path in folder.rglob("*") if "__pycache__" not in path.parts]
-    assert sorted(after) == [path for path in before if "__pycache__" not in path.parts]
-    said = capsys.readouterr()
-    assert "Traceback" not in said.err
-    return said.err
+
+    def files() -> list[Path]:
+        found = folder.rglob("*")
+        return sorted(path for path in found if "__pycache__" not in path.parts)
+
+    def run(line: str) -> str:
+        before = files()
+        try:
+            status = main(line.split())
+        except SystemExit as stop:  # argparse
+            status = stop.code
+        assert status in (1, 2)
+        assert files() == before
+        said = capsys.readouterr()
+        assert "Traceback" not in said.err
+        return said.err
+
+    return run
 
 
 @pytest.mark.parametrize("model", MODEL_ERRORS)
-@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
+@pytest.mark.parametrize("command", ["lower", "show", "explain", "check"])
 def test_a_model_that_does_not_open_is_an_error_in_words(
-    model: str,
-    command: list[str],
-    folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    model: str, command: str, refused: Callable[[str], str]
 ) -> None:
-    assert MODEL_ERRORS[model] in refused([*command, model], folder, monkeypatch, capsys)
+    assert MODEL_ERRORS[model] in refused(f"{command} {model}")
 
 
 @pytest.mark.parametrize("command", OTHER)
 def test_what_a_command_cannot_do_is_an_error_in_words(
-    command: str,
-    folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    command: str, refused: Callable[[str], str]
 ) -> None:
-    assert OTHER[command] in refused(command.split(), folder, monkeypatch, capsys)
+    assert OTHER[command] in refused(command)
 
 
 @pytest.mark.parametrize("target", ["xnnpack", "tosa-1.0+fp", "cortex-m55"])

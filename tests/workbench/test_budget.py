@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import pytest
 import torch
 
 import stepwell
-from stepwell.cli.main import main
 from stepwell.integrations.executorch.stock import stock_pte
+
+from .commands import Commands
 
 WHOLE = """
 import torch
@@ -31,48 +29,40 @@ SPLIT = WHOLE.replace(".tanh()", ".cumprod(1)")
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    (tmp_path / "net.py").write_text(WHOLE)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+def net(command: Commands) -> Commands:
+    command.write("net.py", WHOLE)
+    return command
 
 
-def test_a_delegate_that_splits_fails_the_build(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["budget", "net.py:make", "--write"]) == 0
-    written = (folder / "stepwell-budget.toml").read_text()
+def test_a_delegate_that_splits_fails_the_build(net: Commands) -> None:
+    net("budget net.py:make --write")
+    written = net.read("stepwell-budget.toml")
     assert 'model = "net.py:make"\ntarget = "xnnpack"\ndelegates = 1\noutside = 0\n' in written
-    assert main(["budget"]) == 0
-    (folder / "net.py").write_text(SPLIT)
-    capsys.readouterr()
-    assert main(["budget", "--json", "over.json"]) == 1
-    said = capsys.readouterr().out
+    net("budget")
+    net.write("net.py", SPLIT)
+    said = net("budget --json over.json", 1).out
     assert "✗ delegates" in said and "outside: aten." in said
-    (found,) = json.loads((folder / "over.json").read_text())["result"]["programs"]
+    (found,) = net.json("over.json")["result"]["programs"]
     assert found["passed"]["delegates"] == [1, 2]
-    assert main(["budget", "--write"]) == 0
-    assert main(["budget"]) == 0
+    net("budget --write")
+    net("budget")
 
 
-def test_the_file_of_any_flow_has_a_budget(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    model, x = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.LayerNorm(8)), torch.ones(2, 8)
-    exported = torch.export.export(model.eval(), (x,))
-    stepwell.lower(exported, "xnnpack").save(folder / "m.pte")
-    assert main(["budget", "m.pte", "--write"]) == 0
-    (folder / "m.pte").write_bytes(stock_pte(exported))
-    assert main(["budget", "m.pte"]) == 1
-    assert "✗ outside" in capsys.readouterr().out
+def test_the_file_of_any_flow_has_a_budget(command: Commands) -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.LayerNorm(8))
+    exported = torch.export.export(model.eval(), (torch.ones(2, 8),))
+    stepwell.lower(exported, "xnnpack").save("m.pte")
+    command("budget m.pte --write")
+    (command.folder / "m.pte").write_bytes(stock_pte(exported))
+    assert "✗ outside" in command("budget m.pte", 1).out
 
 
 @pytest.mark.usefixtures("forked")
-def test_the_latency_is_held_against_executorchs_own_flow(folder: Path) -> None:
-    assert main(["budget", "net.py:make", "--write", "--latency", "--json", "b.json"]) == 0
-    (found,) = json.loads((folder / "b.json").read_text())["result"]["programs"]
+def test_the_latency_is_held_against_executorchs_own_flow(net: Commands) -> None:
+    net("budget net.py:make --write --latency --json b.json")
+    (found,) = net.json("b.json")["result"]["programs"]
     assert found["figures"]["latency_ratio"] > 0
-    assert "latency_ratio = " in (folder / "stepwell-budget.toml").read_text()
+    assert "latency_ratio = " in net.read("stepwell-budget.toml")
 
 
 @pytest.mark.parametrize(
@@ -86,12 +76,9 @@ def test_the_latency_is_held_against_executorchs_own_flow(folder: Path) -> None:
         ('[[program]]\nmodel = "m.pte"\nlatency_ratio = 1.0', "no program to time"),
     ],
 )
-def test_what_is_no_budget_is_said(
-    text: str, said: str, folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (folder / "stepwell-budget.toml").write_text(text)
-    assert main(["budget"]) == 1
-    assert said in capsys.readouterr().err
+def test_what_is_no_budget_is_said(text: str, said: str, command: Commands) -> None:
+    command.write("stepwell-budget.toml", text)
+    assert said in command("budget", 1).err
 
 
 def test_a_test_of_ones_own_holds_a_lowering_to_a_budget() -> None:

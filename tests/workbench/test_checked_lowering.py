@@ -12,8 +12,9 @@ from xdsl.ir import Operation
 
 import stepwell
 from stepwell import Refusal, Rewrite, Rewriter
-from stepwell.cli.main import main
 from stepwell.dialects import aten
+
+from .commands import Commands
 
 
 @dataclass(frozen=True)
@@ -58,11 +59,8 @@ def test_a_right_lowering_carries_what_was_checked(
 
 
 def test_the_command_line_checks_on_the_way(
-    exported: torch.export.ExportedProgram, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    exported: torch.export.ExportedProgram, command: Commands
 ) -> None:
-    torch.export.save(exported, tmp_path / "model.pt2")
-    target = tmp_path / "model.pte"
-    given = ["lower", str(tmp_path / "model.pt2"), "-t", "xnnpack", "-o", str(target), "--check"]
-    assert main(given) == 0
-    assert target.exists()
-    assert "check" in capsys.readouterr().out
+    torch.export.save(exported, "model.pt2")
+    assert "check" in command("lower model.pt2 -t xnnpack -o model.pte --check").out
+    assert Path("model.pte").exists()

@@ -11,12 +11,13 @@ import torch
 
 import stepwell
 from stepwell import Rewrite
-from stepwell.cli.main import main
 from stepwell.dialects import aten
 from stepwell.ir.rewriting.failures import StepFailure
 from stepwell.plugins import plugins
 from stepwell.plugins.registry import REGISTRY
 from stepwell.validation.reducer.reproducer import Reproducer
+
+from .commands import Commands
 
 STEPS = """
 from dataclasses import dataclass
@@ -98,10 +99,9 @@ LEFT = {"raises": 2, "raises-in-pass": 0}
 
 
 @pytest.fixture
-def steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    monkeypatch.chdir(tmp_path)
-    path = str((tmp_path / "own_steps.py").resolve())
-    Path(path).write_text(STEPS)
+def steps(command: Commands) -> Iterator[str]:
+    path = str((command.folder / "own_steps.py").resolve())
+    command.write("own_steps.py", STEPS)
     yield path
     if path in REGISTRY.plugins:
         plugins.unload_plugin(path)
@@ -109,54 +109,44 @@ def steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 @pytest.mark.parametrize("name", KINDS)
 def test_a_failing_step_is_named_replayed_and_made_small(
-    name: str, steps: str, capsys: pytest.CaptureFixture[str]
+    name: str, steps: str, command: Commands
 ) -> None:
     said, help = KINDS[name]
-    load = ["--load", steps]
-    assert main(["lower", f"{steps}:make", *load, "--before", f"normalize={name}"]) == 1
-    err = capsys.readouterr().err
+    load = f"--load {steps}"
+    err = command(f"lower {steps}:make {load} --before normalize={name}", 1).err
     assert said in err and help in err
     assert re.search(r"own_steps\.py:\d+", err.partition("help:")[2])  # Of the step.
     if name != "raises-in-pass":
         assert re.search(r"at own_steps\.py:\d+, node relu", err)  # Of the model.
 
-    assert main(["opt", "repro.mlir", *load]) == 1
-    assert said in capsys.readouterr().err
-    assert main(["reduce", "repro.mlir", *load]) == 0
-    capsys.readouterr()
+    assert said in command(f"opt repro.mlir {load}", 1).err
+    command(f"reduce repro.mlir {load}")
     small = Reproducer.open(Path("repro.small.mlir")).program
     assert len(list(small.method().body.block.ops)) == LEFT.get(name, 1) + 1  # And the return.
-    assert main(["opt", "repro.small.mlir", *load]) == 1
-    assert said in capsys.readouterr().err
+    assert said in command(f"opt repro.small.mlir {load}", 1).err
 
 
-def test_a_reproducer_runs_no_file_by_itself(
-    steps: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["lower", f"{steps}:make", "--load", steps, "--before", "normalize=breaks"]) == 1
+def test_a_reproducer_runs_no_file_by_itself(steps: str, command: Commands) -> None:
+    command(f"lower {steps}:make --load {steps} --before normalize=breaks", 1)
     plugins.unload_plugin(steps)
-    capsys.readouterr()
-    assert main(["opt", "repro.mlir"]) == 1
-    assert "which is not loaded" in capsys.readouterr().err
-    assert main(["opt", "repro.mlir", "--trust"]) == 1
-    assert "breaks the program" in capsys.readouterr().err
+    assert "which is not loaded" in command("opt repro.mlir", 1).err
+    assert "breaks the program" in command("opt repro.mlir --trust", 1).err
 
 
-def test_opt_writes_a_reproducer_and_reduce_takes_a_command(
-    steps: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    Path("relus.mlir").write_text(
+def test_opt_writes_a_reproducer_and_reduce_takes_a_command(steps: str, command: Commands) -> None:
+    command.write(
+        "relus.mlir",
         "func.func @forward(%x: tensor<2x3xf32>) -> tensor<2x3xf32> {\n"
         "  %a = aten.abs.default(%x) : (tensor<2x3xf32>) -> tensor<2x3xf32>\n"
         "  %b = aten.relu.default(%a) : (tensor<2x3xf32>) -> tensor<2x3xf32>\n"
         "  func.return %b : tensor<2x3xf32>\n"
-        "}\n"
+        "}\n",
     )
-    assert main(["opt", "relus.mlir", "--load", steps, "-p", "remove-copy,breaks"]) == 1
-    assert "relus.mlir:3" in capsys.readouterr().err
-    assert "// step: breaks" in Path("repro.mlir").read_text()
-    assert main(["reduce", "relus.mlir", "--test", "grep -q aten.abs", "-o", "abs.mlir"]) == 0
-    assert "aten.relu" not in Path("abs.mlir").read_text()
+    said = command(f"opt relus.mlir --load {steps} -p remove-copy,breaks", 1)
+    assert "relus.mlir:3" in said.err
+    assert "// step: breaks" in command.read("repro.mlir")
+    command(["reduce", "relus.mlir", "--test", "grep -q aten.abs", "-o", "abs.mlir"])
+    assert "aten.relu" not in command.read("abs.mlir")
 
 
 def test_the_first_step_that_broke_a_program_is_blamed_not_a_later_one() -> None:

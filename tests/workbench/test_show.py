@@ -7,9 +7,12 @@ import re
 import webbrowser
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from eager import exported, lower
+from rewrite_runs import program_of
 
 import stepwell
 from stepwell.backends.executorch.container import (
@@ -21,7 +24,6 @@ from stepwell.backends.executorch.container import (
     TensorValue,
 )
 from stepwell.backends.executorch.reading.read import read_container
-from stepwell.cli.main import main
 from stepwell.inspection.viewer import Story, tell, to_dot, to_html, to_model_explorer
 from stepwell.inspection.viewer.differences import differences
 from stepwell.inspection.viewer.highlight import highlighted
@@ -32,6 +34,8 @@ from stepwell.inspection.viewer.side_by_side import alike
 from stepwell.inspection.viewer.story import OpLine
 from stepwell.inspection.viewer.summary import summarize
 from stepwell.ir.diagnostics import StepwellError
+
+from .commands import Commands
 
 
 class Model(torch.nn.Module):
@@ -47,8 +51,7 @@ class Model(torch.nn.Module):
 
 
 def program() -> stepwell.Program:
-    inputs = (torch.randn(3, 8),)
-    return stepwell.from_exported_program(torch.export.export(Model().eval(), inputs))
+    return stepwell.from_exported_program(exported(Model(), torch.randn(3, 8)))
 
 
 @pytest.fixture
@@ -80,11 +83,15 @@ def test_the_page_needs_no_network_and_no_other_file(story: Story) -> None:
     assert page.count("</script>") == 2, "a name in the program ended a script element"
 
 
-def test_the_embedded_story_is_the_story(story: Story) -> None:
-    page = to_html(story)
+def embedded(page: str) -> Any:
+    """The story that a page holds."""
     found = re.search(r'type="application/json">(.*?)</script>', page, re.DOTALL)
     assert found is not None
-    told = json.loads(found[1])
+    return json.loads(found[1])
+
+
+def test_the_embedded_story_is_the_story(story: Story) -> None:
+    told = embedded(to_html(story))
     assert [level["name"] for level in told["levels"]] == [level.name for level in story.levels]
     assert told["report"]["delegates"] == 2
     applied = sum(len(level.applications) for level in story.levels)
@@ -126,29 +133,19 @@ def test_highlighting_changes_nothing_but_colors() -> None:
     assert re.sub(r"\x1b\[[0-9;]*m", "", colored) == text
 
 
-def test_the_command_writes_page_graphs_and_summary(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    program().save(tmp_path / "m.mlir")
-    model = str(tmp_path / "m.mlir")
-    page, dot, explorer = (str(tmp_path / name) for name in ("p.html", "g.dot", "g.json"))
-    assert main(["show", model, "-t", "xnnpack", "--html", page, "--dot", dot,
-                 "--model-explorer", explorer]) == 0  # fmt: skip
-    assert all((tmp_path / name).stat().st_size > 500 for name in ("p.html", "g.dot", "g.json"))
-    said = capsys.readouterr().out
-    assert said.startswith(f"wrote {page}: ") and "a memory plan" in said
-    assert main(["show", model, "--summary"]) == 0
-    assert "aten.linear.default" in capsys.readouterr().out
-    assert main(["show", model]) == 0
-    assert "func.func @forward" in capsys.readouterr().out
+def test_the_command_writes_page_graphs_and_summary(command: Commands) -> None:
+    program().save("m.mlir")
+    files = ("p.html", "g.dot", "g.json")
+    said = command("show m.mlir -t xnnpack --html p.html --dot g.dot --model-explorer g.json").out
+    assert all(len(command.read(name)) > 500 for name in files)
+    assert said.startswith("wrote p.html: ") and "a memory plan" in said
+    assert "aten.linear.default" in command("show m.mlir --summary").out
+    assert "func.func @forward" in command("show m.mlir").out
 
 
-def test_an_artifact_is_shown_as_a_program(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "m.pte").write_bytes(stepwell.lower(program(), "xnnpack").to_pte())
-    assert main(["show", str(tmp_path / "m.pte")]) == 0
-    assert "fully_connected" in capsys.readouterr().out
+def test_an_artifact_is_shown_as_a_program(command: Commands) -> None:
+    stepwell.lower(program(), "xnnpack").save("m.pte")
+    assert "fully_connected" in command("show m.pte").out
 
 
 def test_programs_and_reports_render_in_notebooks() -> None:
@@ -179,13 +176,9 @@ def test_the_source_of_a_model_stands_on_the_page_and_no_folder_of_this_machine(
     assert f"vscode://file/{here}/{name}:{{line}}" in to_html(story, "vscode://file/{path}:{line}")
 
 
-def test_a_memory_plan_is_drawn_within_its_arena(tmp_path: Path) -> None:
-    class Kernels(torch.nn.Module):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return torch.atan(torch.atan(x)) + 1
-
-    exported = torch.export.export(Kernels(), (torch.randn(8, 8),))
-    container = read_container(stepwell.lower(exported, "xnnpack").to_pte())
+def test_a_memory_plan_is_drawn_within_its_arena() -> None:
+    lowered = lower(lambda x: torch.atan(torch.atan(x)) + 1, torch.randn(8, 8))
+    container = read_container(lowered.to_pte())
     (plan,) = memory_plans(container)
     assert plan.size == max(container.methods[0].arena_sizes)
     assert all(h.offset >= 0 and h.offset + h.bytes <= plan.size for h in plan.held)
@@ -196,15 +189,13 @@ def test_a_memory_plan_is_drawn_within_its_arena(tmp_path: Path) -> None:
     assert to_svg(plan).count("<rect") == len(plan.held)
 
 
+def chars(size: int, offset: int) -> TensorValue:
+    return TensorValue(ScalarType.CHAR, (size,), (0,), Planned(1, offset))
+
+
 def test_bytes_of_a_view_are_held_since_its_tensor_was_written() -> None:
     """`part` reads the rows of an input that nobody touches as a whole after the first call."""
-    values = (
-        TensorValue(ScalarType.CHAR, (8,), (0,), Planned(1, 0)),
-        TensorValue(ScalarType.CHAR, (4,), (0,), Planned(1, 0)),
-        TensorValue(ScalarType.CHAR, (4,), (0,), Planned(1, 4)),
-        TensorValue(ScalarType.CHAR, (4,), (0,), Planned(1, 8)),
-        TensorValue(ScalarType.CHAR, (4,), (0,), Planned(1, 12)),
-    )
+    values = tuple(map(chars, (8, 4, 4, 4, 4), (0, 0, 4, 8, 12)))
     calls = (KernelCall("first.out", (1, 3, 3)), KernelCall("second.out", (2, 4, 4)))
     method = Method("forward", values, (0,), (4,), calls, arena_sizes=(0, 16))
     (plan,) = memory_plans(Container((method,)))
@@ -215,12 +206,7 @@ def test_bytes_of_a_view_are_held_since_its_tensor_was_written() -> None:
 
 def test_an_output_written_part_by_part_is_held_until_the_end() -> None:
     """No call names the output as a whole."""
-    values = (
-        TensorValue(ScalarType.CHAR, (4,), (0,), Planned(1, 8)),
-        TensorValue(ScalarType.CHAR, (4,), (0,), Planned(1, 0)),
-        TensorValue(ScalarType.CHAR, (4,), (0,), Planned(1, 4)),
-        TensorValue(ScalarType.CHAR, (8,), (0,), Planned(1, 0)),
-    )
+    values = tuple(map(chars, (4, 4, 4, 8), (8, 0, 4, 0)))
     calls = tuple(KernelCall(f"{k}.out", (0, k, k)) for k in (1, 2))
     method = Method("forward", values, (0,), (3,), calls, arena_sizes=(0, 16))
     (plan,) = memory_plans(Container((method,)))
@@ -249,27 +235,21 @@ def test_a_memory_plan_in_text_says_who_is_where_when_and_what_bounds_it() -> No
     assert "all of the arena: no placement is smaller" in whole
 
 
-def test_explain_draws_the_memory_of_a_pte_and_of_nothing_else(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    program().save(tmp_path / "m.mlir")
-    assert main(["explain", str(tmp_path / "m.mlir"), "-t", "xnnpack", "--memory"]) == 0
-    assert "bytes of arena" in capsys.readouterr().out
-    assert main(["explain", str(tmp_path / "m.mlir"), "-t", "tosa-1.0+fp", "--memory"]) == 1
-    assert "is no .pte" in capsys.readouterr().err
+def test_explain_draws_the_memory_of_a_pte_and_of_nothing_else(command: Commands) -> None:
+    program().save("m.mlir")
+    assert "bytes of arena" in command("explain m.mlir -t xnnpack --memory").out
+    assert "is no .pte" in command("explain m.mlir -t tosa-1.0+fp --memory", 1).err
 
 
 def test_open_asks_for_a_page_and_opens_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    command: Commands, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened: list[str] = []
     monkeypatch.setattr(webbrowser, "open", lambda url: opened.append(url) or True)  # pyright: ignore
-    program().save(tmp_path / "m.mlir")
-    assert main(["show", str(tmp_path / "m.mlir"), "--open"]) == 1
-    assert "give --html FILE" in capsys.readouterr().err
-    page = tmp_path / "p.html"
-    assert main(["show", str(tmp_path / "m.mlir"), "--html", str(page), "--open"]) == 0
-    assert opened == [page.resolve().as_uri()]
+    program().save("m.mlir")
+    assert "give --html FILE" in command("show m.mlir --open", 1).err
+    command("show m.mlir --html p.html --open")
+    assert opened == [Path("p.html").resolve().as_uri()]
 
 
 def _lines(*texts: str, path: str | None = None) -> list[OpLine]:
@@ -286,9 +266,8 @@ def test_what_was_put_in_between_is_new_and_the_rest_keeps_its_numbers() -> None
 
 def test_the_difference_from_eager_is_that_of_each_node() -> None:
     x = torch.randn(3, 8)
-    exported = torch.export.export(Model().eval(), (x,))
-    before = stepwell.from_exported_program(exported)
-    full = differences(before, stepwell.lower(exported, "xnnpack").program, (x,))
+    before = program()
+    full = differences(before, stepwell.lower(before, "xnnpack").program, (x,))
     found = differences(before, before, (x,))
     assert found and set(found.values()) == {0.0}
     assert "sigmoid" in full and "linear" not in full, "the linear took the relu in"
@@ -310,20 +289,12 @@ def test_numbers_that_cannot_be_laid_over_are_told(tmp_path: Path, text: str, sa
         read_overlay(path)
 
 
-def test_show_writes_another_program_and_numbers_into_the_page(tmp_path: Path) -> None:
+def test_show_writes_another_program_and_numbers_into_the_page(command: Commands) -> None:
     for name, op in (("a", "relu"), ("b", "tanh")):
-        (tmp_path / f"{name}.mlir").write_text(
-            "func.func @forward(%x: tensor<2xf32>) -> tensor<2xf32> {\n"
-            f"%y = aten.{op}.default(%x) : (tensor<2xf32>) -> tensor<2xf32>\n"
-            "func.return %y : tensor<2xf32>\n}\n"
-        )
-    (tmp_path / "n.json").write_text('{"results": {"%y": {"value": 2}}}')
-    page = tmp_path / "page.html"
-    command = ["show", f"{tmp_path}/a.mlir", "-t", "xnnpack", "--html", str(page), "--difference"]
-    command += ["--beside", f"{tmp_path}/b.mlir", "--overlay", f"{tmp_path}/n.json"]
-    assert main(command) == 0
-    found = re.search(r'type="application/json">(.*?)</script>', page.read_text(), re.DOTALL)
-    assert found is not None
-    told = json.loads(found[1])
+        program_of(f"%y = aten.{op}.default(%x: f32[2])").save(f"{name}.mlir")
+    command.write("n.json", '{"results": {"%y": {"value": 2}}}')
+    given = "--difference --beside b.mlir --overlay n.json"
+    command(f"show a.mlir -t xnnpack --html page.html {given}")
+    told = embedded(command.read("page.html"))
     assert told["beside"] == len(told["levels"]) - 2 and told["levels"][-1]["name"] == "b"
     assert told["overlays"] == {"n.json": {"results": {"%y": {"value": 2}}}}
