@@ -17,7 +17,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import pytest
+
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+NEEDED = pytest.mark.skipif(
+    CHROMIUM is None, reason="no chromium on the path; on Debian: apt-get install chromium"
+)
 KEYS = {
     "Backspace": 8,
     "Tab": 9,

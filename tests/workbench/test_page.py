@@ -2,61 +2,30 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
 from stepwell.inspection.viewer import tell, to_html
 
+from . import pages
+from .browser import NEEDED
+from .pages import CONTRAST, TABS, WIDTHS
 
-def _neighbor(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-browsing = _neighbor("browser")
-pages = _neighbor("pages")
-CONTRAST, TABS, WIDTHS = pages.CONTRAST, pages.TABS, pages.WIDTHS
-pytestmark = pytest.mark.skipif(
-    browsing.CHROMIUM is None, reason="no chromium on the path; on Debian: apt-get install chromium"
-)
+pytestmark = NEEDED
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("pages")
-
-
-@pytest.fixture(scope="module")
-def browser(folder: Path) -> Iterator[Any]:
-    with browsing.Browser(folder) as held:
-        yield held
-
-
-@pytest.fixture(scope="module")
-def page(folder: Path) -> Path:
-    return pages.write_two_blocks(folder / "page.html")
-
-
-@pytest.fixture(scope="module")
-def deep(folder: Path) -> Path:
-    path = folder / "deep.html"
+def deep(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("deep") / "deep.html"
     path.write_text(to_html(tell(pages.chain(5000), "xnnpack", title="deep")))
     return path
 
 
 @pytest.mark.parametrize("size", WIDTHS, ids=[f"{w}px" for w, _ in WIDTHS])
 def test_no_view_is_wider_than_the_screen(
-    browser: Any, page: Path, folder: Path, size: tuple[int, int]
+    browser: Any, page: Path, tmp_path: Path, size: tuple[int, int]
 ) -> None:
     browser.resize(*size)
     try:
@@ -64,8 +33,8 @@ def test_no_view_is_wider_than_the_screen(
             browser.open(page, f"#tab={tab}")
             assert browser.ask("document.documentElement.scrollWidth") <= size[0], tab
             assert browser.ask(f"!document.getElementById('{tab}').hidden"), tab
-            browser.screenshot(folder / f"{tab}_{size[0]}.png")
-            assert (folder / f"{tab}_{size[0]}.png").stat().st_size > 4000
+            browser.screenshot(tmp_path / f"{tab}.png")
+            assert (tmp_path / f"{tab}.png").stat().st_size > 4000
     finally:
         browser.resize(*WIDTHS[0])
 

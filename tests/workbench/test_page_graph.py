@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
-import sys
-from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 from xml.etree import ElementTree
 
@@ -16,21 +12,10 @@ import pytest
 
 from stepwell.inspection.viewer import to_html, to_model_explorer
 
+from . import pages
+from .browser import NEEDED
 
-def _neighbor(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-browsing = _neighbor("browser")
-pages = _neighbor("pages")
-pytestmark = pytest.mark.skipif(
-    browsing.CHROMIUM is None, reason="no chromium on the path; on Debian: apt-get install chromium"
-)
+pytestmark = NEEDED
 RIGHT = "[...document.querySelectorAll('#graph canvas')][1]"
 SAID = "document.getElementById('graph-said').textContent"
 SAVED = """(async () => {
@@ -47,29 +32,13 @@ SAVED = """(async () => {
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("graphs")
+def both(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return pages.write_beside(tmp_path_factory.mktemp("both") / "both.html")
 
 
 @pytest.fixture(scope="module")
-def browser(folder: Path) -> Iterator[Any]:
-    with browsing.Browser(folder) as held:
-        yield held
-
-
-@pytest.fixture(scope="module")
-def page(folder: Path) -> Path:
-    return pages.write_two_blocks(folder / "page.html")
-
-
-@pytest.fixture(scope="module")
-def both(folder: Path) -> Path:
-    return pages.write_beside(folder / "both.html")
-
-
-@pytest.fixture(scope="module")
-def many(folder: Path) -> Path:
-    path = folder / "many.html"
+def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("many") / "many.html"
     path.write_text(to_html(pages.layers(20_000)))
     return path
 

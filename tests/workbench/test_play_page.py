@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
-import sys
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Event, Thread
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -18,21 +16,10 @@ from stepwell.cli.commands.play import FIRST
 from stepwell.inspection.playground import Playground, Playing
 from stepwell.inspection.playground.settings import Asked
 
+from .browser import NEEDED
+from .pages import CONTRAST
 
-def _neighbor(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-browsing = _neighbor("browser")
-pytestmark = pytest.mark.skipif(
-    browsing.CHROMIUM is None, reason="no chromium on the path; on Debian: apt-get install chromium"
-)
-CONTRAST: str = _neighbor("test_page").CONTRAST
+pytestmark = NEEDED
 RULE = """rule gelu-to-silu
     Not the same.
 Before:
@@ -41,12 +28,6 @@ After:
     %y = aten.silu.default(%x)
 """
 IDLE = "document.body && document.body.dataset.ready === 'yes' && document.body.dataset.busy === ''"
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    with browsing.Browser(tmp_path_factory.mktemp("play")) as held:
-        yield held
 
 
 @pytest.fixture(scope="module")

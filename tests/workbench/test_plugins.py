@@ -15,10 +15,11 @@ import torch
 from forking import Forks
 
 import stepwell
-from stepwell.cli.main import main
 from stepwell.ir.syntax import text
 from stepwell.plugins import plugins
 from stepwell.plugins.registry import REGISTRY
+
+from .commands import Commands
 
 TEMPLATE = Path(__file__).parents[2] / "examples" / "plugin"
 TOY_MODEL = """
@@ -95,46 +96,32 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.fixture
-def toy(site: Path, fresh: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
+def toy(site: Path, fresh: None, command: Commands, monkeypatch: pytest.MonkeyPatch) -> str:
     """The template is installed; the spec of a model that its machine can run."""
     monkeypatch.syspath_prepend(str(site))
-    (tmp_path / "toy_model.py").write_text(TOY_MODEL)
-    monkeypatch.chdir(tmp_path)
+    command.write("toy_model.py", TOY_MODEL)
     return "toy_model.py:make"
 
 
 @pytest.fixture
-def mine(fresh: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    path = tmp_path / "mine.py"
-    path.write_text(MINE)
-    return path
+def mine(fresh: None, command: Commands) -> Path:
+    return command.folder / command.write("mine.py", MINE)
 
 
-def test_every_command_knows_an_installed_plugin(
-    toy: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["plugins"]) == 0
-    assert "targets: toy" in capsys.readouterr().out
-
-    assert main(["lower", toy, "-t", "toy", "-o", "m.toy", "--emit-ir", "m.mlir"]) == 0
-    assert "merge-scales" in capsys.readouterr().out
-    assert main(["check", toy, "-t", "toy"]) == 0
-    assert "artifact (toy)" in capsys.readouterr().out
-    assert main(["explain", toy, "-t", "toy"]) == 0
-    assert "toy.scale" in capsys.readouterr().out
-    assert main(["show", toy, "-t", "toy", "--html", "page.html"]) == 0
-    assert "toy.scale" in Path("page.html").read_text()
-    assert main(["show", "m.toy"]) == 0
-    assert "toy.scale" in capsys.readouterr().out
-    assert main(["explain", "m.toy"]) == 0
-    assert main(["check", "m.toy"]) == 0
-    assert "artifact (toy)" in capsys.readouterr().out
-    assert main(["run", "m.mlir"]) == 0  # Its constants lie beside it.
-    assert main(["run", "m.toy"]) == 0
-    assert "output 0: tensor" in capsys.readouterr().out
-    assert main(["opt", "m.mlir"]) == 0
-    assert "toy.relu" in capsys.readouterr().out
+def test_every_command_knows_an_installed_plugin(toy: str, command: Commands) -> None:
+    assert "targets: toy" in command("plugins").out
+    said = command(f"lower {toy} -t toy -o m.toy --emit-ir m.mlir").out
+    assert "merge-scales" in said
+    assert "artifact (toy)" in command(f"check {toy} -t toy").out
+    assert "toy.scale" in command(f"explain {toy} -t toy").out
+    command(f"show {toy} -t toy --html page.html")
+    assert "toy.scale" in command.read("page.html")
+    assert "toy.scale" in command("show m.toy").out
+    command("explain m.toy")
+    assert "artifact (toy)" in command("check m.toy").out
+    command("run m.mlir")  # Its constants lie beside it.
+    assert "output 0: tensor" in command("run m.toy").out
+    assert "toy.relu" in command("opt m.mlir").out
 
 
 BROKEN = """
@@ -156,19 +143,18 @@ class BrokenRelu(Rewrite):
 
 
 def test_a_step_that_fails_in_a_plugins_dialect_is_replayed_and_reduced(
-    toy: str, capsys: pytest.CaptureFixture[str], forks: Forks
+    toy: str, command: Commands, forks: Forks
 ) -> None:
-    Path("broken.py").write_text(BROKEN)
-    load = ["--load", "broken.py"]
-    assert main(["lower", toy, "-t", "toy", "--after", "merge-scales=broken-relu", *load]) == 1
-    assert "no such instruction" in capsys.readouterr().err
-    assert main(["opt", "repro.mlir", *load]) == 1
+    load = f"--load {command.write('broken.py', BROKEN)}"
+    said = command(f"lower {toy} -t toy --after merge-scales=broken-relu {load}", 1)
+    assert "no such instruction" in said.err
+    command(f"opt repro.mlir {load}", 1)
     # A process of its own: the others know the dialect by now.
     path = os.pathsep.join(entry for entry in sys.path if entry)
-    command = ["-m", "stepwell", "reduce", "repro.mlir", *load]
-    ran = forks.run(command, env={**os.environ, "PYTHONPATH": path})
+    given = ["-m", "stepwell", "reduce", "repro.mlir", *load.split()]
+    ran = forks.run(given, env={**os.environ, "PYTHONPATH": path})
     assert ran.returncode == 0, ran.stderr
-    small = Path("repro.small.mlir").read_text()
+    small = command.read("repro.small.mlir")
     assert "toy.relu" in small and "toy.scale" not in small
 
 
@@ -198,16 +184,14 @@ def test_processes_that_a_command_starts_load_its_files_too(mine: Path, forks: F
 
 
 def test_a_plugins_rewrites_operators_and_quantizers_go_by_name(
-    toy: str, capsys: pytest.CaptureFixture[str]
+    toy: str, command: Commands
 ) -> None:
-    assert main(["show", toy]) == 0
-    Path("aten.mlir").write_text(capsys.readouterr().out)
-    assert main(["opt", "aten.mlir", "-p", "lower-to-toy,merge-scales"]) == 0
-    assert capsys.readouterr().out.count("toy.scale") == 1
-    assert main(["lower", toy, "-t", "toy", "--without", "merge-scales", "-o", "m.toy"]) == 0
-    assert Path("m.toy").read_text().count('"scale"') == 2
-    assert main(["lower", toy, "-t", "toy", "--quantize", "toy-halves", "-o", "m.toy"]) == 0
-    assert "0.0999755859375" in Path("m.toy").read_text()  # A tenth as a half.
+    command.write("aten.mlir", command(f"show {toy}").out)
+    assert command("opt aten.mlir -p lower-to-toy,merge-scales").out.count("toy.scale") == 1
+    command(f"lower {toy} -t toy --without merge-scales -o m.toy")
+    assert command.read("m.toy").count('"scale"') == 2
+    command(f"lower {toy} -t toy --quantize toy-halves -o m.toy")
+    assert "0.0999755859375" in command.read("m.toy")  # A tenth as a half.
 
 
 def test_a_program_lowered_to_a_plugins_target_runs_on_its_engine(toy: str) -> None:
@@ -233,60 +217,50 @@ def test_unloading_a_plugin_takes_everything_back(toy: str) -> None:
 
 def test_a_plugin_that_fails_is_named_and_left_out(
     fresh: None,
-    tmp_path: Path,
+    command: Commands,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
-    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    (tmp_path / "broken_plugin.py").write_text(
+    command.write(
+        "broken_plugin.py",
         "from xdsl.ir import Dialect\n"
         "def plugin(registry):\n"
         "    registry.dialect(Dialect('halfway', []))\n"
-        "    raise RuntimeError('no such device')\n"
+        "    raise RuntimeError('no such device')\n",
     )
-    info = tmp_path / "broken-1.0.dist-info"
+    info = command.folder / "broken-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text(
         "[stepwell.plugins.plugins]\nbroken = broken_plugin:plugin\n"
     )
-    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.syspath_prepend(str(command.folder))
     relu = "func.func @f(%x: tensor<2xf32>) { func.return }"
     with pytest.raises(stepwell.StepwellError, match="left out, as they fail to load: broken"):
         stepwell.lower(stepwell.parse(relu), "nowhere")
     assert "plug-in 'broken' (broken 1.0) is left out: RuntimeError: no such device" in caplog.text
     assert "broken_plugin.py:4" in caplog.text
     assert not text.is_registered("halfway")
-    assert main(["plugins"]) == 1
-    assert "no such device" in capsys.readouterr().out
+    assert "no such device" in command("plugins", 1).out
 
 
-def test_a_file_brings_its_rewrites_and_keyword_inputs(
-    mine: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    spec = f"{mine}:make"
-    arguments = ["lower", spec, "--load", str(mine)]
-    assert main([*arguments, "--before", "normalize=my-double-negation{limit=4}"]) == 0
-    assert "my-double-negation" in capsys.readouterr().out  # Steps that did something are listed.
-    edits = ["--without", "absorb/merge-linears,fuse-clamp", "--replace", "widen-gelu=remove-copy"]
-    assert main([*arguments, *edits, "--after", "absorb/split-linear=my-double-negation"]) == 0
-    given = ["check", f"{mine}:by_keyword", "--load", str(mine), "--no-artifact"]
-    assert main([*given, "--pipeline", "my-double-negation,normalize"]) == 0
-    assert "✓ import" in capsys.readouterr().out
+def test_a_file_brings_its_rewrites_and_keyword_inputs(mine: Path, command: Commands) -> None:
+    line = f"lower {mine}:make --load {mine}"
+    said = command(f"{line} --before normalize=my-double-negation{{limit=4}}").out
+    assert "my-double-negation" in said  # Steps that did something are listed.
+    edits = "--without absorb/merge-linears,fuse-clamp --replace widen-gelu=remove-copy"
+    command(f"{line} {edits} --after absorb/split-linear=my-double-negation")
+    given = f"check {mine}:by_keyword --load {mine} --no-artifact"
+    assert "✓ import" in command(f"{given} --pipeline my-double-negation,normalize").out
 
 
-def test_a_pipeline_is_read_from_a_file_and_by_name(
-    mine: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    Path("mine.steps").write_text(
-        "my-double-negation  # first\ntogether(remove-copy,merge-views)\n"
-    )
-    arguments = ["explain", f"{mine}:make", "--load", str(mine)]
-    assert main([*arguments, "--pipeline", "mine.steps"]) == 0
-    assert "my-double-negation" in capsys.readouterr().out
-    assert main([*arguments, "-t", "xnnpack-published"]) == 0
-    assert main([*arguments, "--pipeline", "my-double-negatoin"]) == 1
-    assert "did you mean 'my-double-negation'?" in capsys.readouterr().err
+def test_a_pipeline_is_read_from_a_file_and_by_name(mine: Path, command: Commands) -> None:
+    command.write("mine.steps", "my-double-negation  # first\ntogether(remove-copy,merge-views)\n")
+    line = f"explain {mine}:make --load {mine}"
+    assert "my-double-negation" in command(f"{line} --pipeline mine.steps").out
+    command(f"{line} -t xnnpack-published")
+    said = command(f"{line} --pipeline my-double-negatoin", 1)
+    assert "did you mean 'my-double-negation'?" in said.err
 
 
 def test_a_registered_pipeline_is_lowered_to_by_name() -> None:
@@ -298,17 +272,14 @@ def test_a_registered_pipeline_is_lowered_to_by_name() -> None:
 
 
 def test_a_file_that_changed_is_loaded_anew_and_a_wrong_one_is_an_error(
-    mine: Path, capsys: pytest.CaptureFixture[str]
+    mine: Path, command: Commands
 ) -> None:
-    assert main(["plugins", "--load", str(mine)]) == 0
-    assert main(["plugins", "--load", str(mine)]) == 0
+    command(f"plugins --load {mine}")
+    command(f"plugins --load {mine}")
     mine.write_text(MINE.replace("my-double-negation", "my-other-name"))
-    capsys.readouterr()
-    assert main(["plugins", "--load", str(mine)]) == 0
-    shown = capsys.readouterr().out
+    shown = command(f"plugins --load {mine}").out
     assert "my-other-name" in shown and "my-double-negation" not in shown
     mine.write_text("import torch\nfrom torch import nothing_of_this_name\n")
-    assert main(["opt", "--load", str(mine), "-p", "cse", "x.mlir"]) == 1
-    err = capsys.readouterr().err
+    err = command(f"opt --load {mine} -p cse x.mlir", 1).err
     assert "mine.py:2" in err and "nothing_of_this_name" in err
     assert not any(plugin.brings for name, plugin in REGISTRY.plugins.items() if str(mine) in name)
