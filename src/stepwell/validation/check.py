@@ -141,12 +141,9 @@ def check_steps(
         if progress is not None:
             progress("artifact", len(steps) + 1, len(steps) + 2)
         run.add(*check_artifact(target, work, run.recordings, given))
-    return CheckResult(
+    return run.result(
         target.name,
-        tuple(run.verdicts),
-        tuple(run.findings),
-        tuple(run.skipped),
-        time.perf_counter() - started,
+        started,
         accuracy=_accuracy_of_payloads(source, target, run.recordings),
         deviations=tuple(run.history.deviations),
         tried=run.tried,
@@ -200,13 +197,7 @@ def check_file(target: Target, artifact: bytes, program: Program, *, seed: int =
     run = Checked(work, 0)
     run.start(None, seed)
     run.add(*compare_with_engine(target, artifact, work, run.recordings))
-    return CheckResult(
-        target.name,
-        tuple(run.verdicts),
-        tuple(run.findings),
-        tuple(run.skipped),
-        time.perf_counter() - started,
-    )
+    return run.result(target.name, started)
 
 
 def _silent(what: str, number: int, of: int) -> None:

@@ -35,7 +35,7 @@ from stepwell.validation.compare import (
 )
 from stepwell.validation.histories import make_histories
 from stepwell.validation.recording import NotRecorded, Recording, record, recorded_bytes
-from stepwell.validation.result import Finding, StepVerdict
+from stepwell.validation.result import CheckResult, Finding, StepVerdict
 from stepwell.validation.rounding import rounds_floats, sensitivity
 from stepwell.validation.samples import Sample, make_samples
 from stepwell.validation.step_observer import Margin, Watcher
@@ -281,6 +281,11 @@ class Checked:
         sample, func = run.sample, self.program.method(method)
         moved = sensitivity(func, self.program.weights, sample.inputs, dict(sample.state))
         return replace(FOLLOWED, relative=FOLLOWED.relative + moved)
+
+    def result(self, target: str, started: float, **more: Any) -> CheckResult:
+        """Return the outcome of a check that began at a time."""
+        lists = (tuple(self.verdicts), tuple(self.findings), tuple(self.skipped))
+        return CheckResult(target, *lists, time.perf_counter() - started, **more)
 
     def verify(self) -> None:
         """Verify the lowered program at its level."""

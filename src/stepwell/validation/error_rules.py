@@ -11,18 +11,23 @@ from torch import Tensor
 
 import stepwell.dialects.aten  # noqa: F401  # pyright: ignore[reportUnusedImport]
 from stepwell.ir.compat.torch.torch_private import operator_and_overload, schema_of
-from stepwell.ir.declared.families import ops_of
+from stepwell.ir.declared.families import Family, ops_of
 
 
 class NoErrorRule(Exception):
     """An operator whose rounding errors are unknown."""
 
 
-NO_ROUNDING = frozenset(
-    """abs neg relu clamp clamp_min clamp_max hardtanh maximum minimum fmax fmin where masked_fill
-    sign sgn floor ceil round trunc frac eq ne lt le gt ge logical_and logical_or logical_not
-    logical_xor isnan isinf isfinite copysign fill nan_to_num positive bitwise_and bitwise_or
-    bitwise_not bitwise_xor threshold leaky_relu_ signbit heaviside real imag""".split()
+def _of_families(*families: Family) -> frozenset[str]:
+    """Return PyTorch's operators of some families, without overloads."""
+    names = (name for family in families for name in ops_of(family, "aten"))
+    return frozenset(name.split(".")[1] for name in names if "dropout" not in name)
+
+
+NO_ROUNDING = _of_families("comparison", "choice") | frozenset(
+    """abs neg relu clamp clamp_min clamp_max hardtanh maximum minimum fmax fmin sign sgn floor ceil
+    round trunc frac copysign fill nan_to_num positive bitwise_and bitwise_or bitwise_not
+    bitwise_xor threshold leaky_relu_ heaviside real imag""".split()
 )
 """Elementwise operators whose results are exact."""
 ROUNDED_ONCE = frozenset("add sub mul div sqrt reciprocal rsub square floor_divide".split())
@@ -32,12 +37,7 @@ APPROXIMATED = 4
 
 PyTorch's vectorized functions (Sleef, MKL's) guarantee one; a C library's are within one."""
 
-MOVEMENTS = frozenset(
-    name.split(".")[1]
-    for family in ("movement", "lookup", "padding")
-    for name in ops_of(family, "aten")
-    if "dropout" not in name
-) | frozenset(
+MOVEMENTS = _of_families("movement", "lookup", "padding") | frozenset(
     """_reshape_alias resolve_conj resolve_neg view_as_real view_as_complex as_strided
     as_strided_copy unfold unfold_copy diag_embed im2col scatter index_put slice_scatter
     select_scatter reflection_pad1d reflection_pad2d reflection_pad3d replication_pad1d

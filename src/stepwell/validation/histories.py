@@ -21,7 +21,7 @@ from stepwell.ir.declared.interpretation import Interpreter
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.program import Program
 from stepwell.ir.weights import WeightStore
-from stepwell.validation.samples import Fill, Sample, every_class, mixed, normal
+from stepwell.validation.samples import INTEGERS, Fill, Sample, every_class, mixed, normal
 
 CALLS = 6
 """The number of successive calls, of all methods in turn."""
@@ -100,7 +100,7 @@ def _is_plain(value: torch.Tensor) -> bool:
 
 def _drawn(first: State, random: torch.Generator) -> list[tuple[str, State, bool]]:
     """Return generated states: label, values, and whether the program may be undefined there."""
-    whole = {key: value for key, value in first.items() if _is_whole(value)}
+    whole = {key: value for key, value in first.items() if value.dtype in INTEGERS}
     floats = {key: _filled(value, normal, random) for key, value in first.items()}
     found: list[tuple[str, State, bool]] = []
     if len(whole) < len(first):
@@ -123,18 +123,15 @@ def _counts(first: State) -> list[tuple[str, int]]:
     longest = max(lengths, default=4)
     every = dict.fromkeys((1, 2, longest - 1, longest, 2 * longest + 1))
     ends = [("the greatest integers", SMALL - 1), ("the least integers", -SMALL)]
-    small = any(_is_whole(v) and torch.iinfo(v.dtype).max < SMALL * 2 for v in first.values())
+    small = any(
+        v.dtype in INTEGERS and torch.iinfo(v.dtype).max < SMALL * 2 for v in first.values()
+    )
     return [(str(n), n) for n in every] + (ends if small else [])
 
 
 def _within(number: int, dtype: torch.dtype) -> int:
     info = torch.iinfo(dtype)
     return max(info.min, min(info.max, number))
-
-
-def _is_whole(value: torch.Tensor) -> bool:
-    dtype = value.dtype
-    return not (dtype.is_floating_point or dtype.is_complex or dtype == torch.bool)
 
 
 def _filled(value: torch.Tensor, fill: Fill, random: torch.Generator) -> torch.Tensor:

@@ -75,10 +75,8 @@ def dense(value: Any, of: SSAValue) -> Any:
         return value
     if not value.is_contiguous() or (value.numel() and value.data_ptr() % ALIGNED):
         value = value.clone(memory_format=torch.contiguous_format)
-    strides = [1] * value.dim()
-    for axis in reversed(range(value.dim() - 1)):
-        strides[axis] = strides[axis + 1] * max(value.shape[axis + 1], 1)
-    return value if list(value.stride()) == strides else value.as_strided(value.shape, strides)
+    strides = torch.empty(value.shape, device="meta").stride()
+    return value if value.stride() == strides else value.as_strided(value.shape, strides)
 
 
 @dataclass

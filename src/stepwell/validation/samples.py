@@ -47,6 +47,9 @@ class Sample:
     guessed: bool = False
 
 
+SMALL_INTEGERS = (torch.int8, torch.uint8, torch.int16)
+INTEGERS = (*SMALL_INTEGERS, torch.uint16, torch.int32, torch.uint32, torch.int64, torch.uint64)
+
 Fill = Callable[[Sequence[int], torch.dtype, torch.Generator], torch.Tensor]
 
 
@@ -153,53 +156,39 @@ def _integer_samples(
     symbols: Mapping[str, int],
     random: torch.Generator,
 ) -> list[Sample]:
-    """Yield samples with other integers, and with both extremes of each small type, if a method has
-    integer inputs.
+    """Return samples with other integers, and with both extremes of each small type, if a method
+    has integer inputs.
     """
-    whole = [t for t in types if isinstance(t, TensorType) and _is_integer(t)]
-    if not whole:
-        return []
-    samples: list[Sample] = []
-    base = list(_sample("", types, ports, example, symbols, normal, True, random).inputs)
-    for index, type_ in enumerate(types):
-        if isinstance(type_, TensorType) and _is_integer(type_):
-            given = example[index] if example is not None else None
-            low, high = -3, 8
-            if isinstance(given, torch.Tensor) and given.numel():
-                low, high = int(given.min()), int(given.max())
-            value = torch.randint(low, high + 1, shape_at(type_, symbols), generator=random)
-            base[index] = _in_order(value.to(dtype_of(type_)), ports[index])
-    samples.append(Sample("other integers", tuple(base), True, followed=True, guessed=True))
-    if not any(map(_is_small_integer, whole)):
-        return samples
 
-    def extremes(type_: Attribute) -> torch.Tensor | None:
-        if not isinstance(type_, TensorType) or not _is_small_integer(type_):
-            return None
-        info = torch.iinfo(torch_dtype(element(type_)))
-        table = torch.tensor([info.min, info.max, 0], dtype=dtype_of(type_))
+    def other(type_: Attribute, given: Any) -> torch.Tensor:
+        is_given = isinstance(given, torch.Tensor) and given.numel()
+        low, high = (int(given.min()), int(given.max())) if is_given else (-3, 8)
+        return torch.randint(low, high + 1, shape_at(type_, symbols), generator=random)
+
+    def extremes(type_: Attribute, given: Any) -> torch.Tensor:
+        info = torch.iinfo(dtype_of(type_))
+        table = torch.tensor([info.min, info.max, 0])
         return table[torch.randint(0, 3, shape_at(type_, symbols), generator=random)]
 
-    base = _sample("", types, ports, example, symbols, normal, True, random).inputs
-    both = [
-        base[i] if (value := extremes(t)) is None else _in_order(value, ports[i])
-        for i, t in enumerate(types)
-    ]
-    return [*samples, Sample("integer extremes", tuple(both), True)]
+    samples: list[Sample] = []
+    for label, dtypes, made in (("other integers", INTEGERS, other),
+                                ("integer extremes", SMALL_INTEGERS, extremes)):  # fmt: skip
+        whole = [isinstance(t, TensorType) and dtype_of(t) in dtypes for t in types]
+        if not any(whole):
+            continue
+        inputs = list(_sample(label, types, ports, example, symbols, normal, True, random).inputs)
+        for index, type_ in enumerate(types):
+            if whole[index]:
+                value = made(type_, None if example is None else example[index])
+                inputs[index] = _in_order(value.to(dtype_of(type_)), ports[index])
+        is_guessed = made is other
+        samples.append(Sample(label, tuple(inputs), True, followed=is_guessed, guessed=is_guessed))
+    return samples
 
 
 def dtype_of(type_: Attribute) -> torch.dtype:
     """Return the dtype of a tensor type's elements."""
     return torch_dtype(element(type_))
-
-
-def _is_integer(type_: Attribute) -> bool:
-    dtype = dtype_of(type_)
-    return not dtype.is_floating_point and not dtype.is_complex and dtype != torch.bool
-
-
-def _is_small_integer(type_: Attribute) -> bool:
-    return dtype_of(type_) in (torch.int8, torch.uint8, torch.int16)
 
 
 def _sample(
@@ -258,10 +247,8 @@ def _number(type_: Attribute, given: Any, symbols: Mapping[str, int]) -> Any:
         return given
     if isinstance(type_, IntType):
         return upper_bound(type_.data, {name: (v, v) for name, v in symbols.items()})
-    if isinstance(type_, BoolType):
-        return True
-    if isinstance(type_, FloatType):
-        return 0.5
+    if isinstance(type_, BoolType | FloatType):
+        return True if isinstance(type_, BoolType) else 0.5
     raise StepwellError(
         f"no sample can be made of type {type_}", help="give inputs: check(..., inputs=...)"
     )

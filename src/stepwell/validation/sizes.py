@@ -9,6 +9,7 @@ follow their symbols.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import prod
 from typing import Any
 
 import torch
@@ -32,10 +33,10 @@ Point = Mapping[str, int]
 
 def usual_sizes(func: FuncOp, example: Sequence[Any] | None) -> dict[str, int]:
     """Return the sizes of the example, or ordinary ones."""
-    sizes: dict[str, int] = {}
-    for symbol, (low, top, given) in _symbols(func, example).items():
-        sizes[symbol] = min(low + 1, top) if given is None else given
-    return sizes
+    return {
+        symbol: min(low + 1, top) if given is None else given
+        for symbol, (low, top, given) in _symbols(func, example).items()
+    }
 
 
 def telling_sizes(func: FuncOp, example: Sequence[Any] | None) -> list[tuple[str, Point]]:
@@ -45,11 +46,9 @@ def telling_sizes(func: FuncOp, example: Sequence[Any] | None) -> list[tuple[str
         return []
     types = func.function_type.inputs.data
     usual = usual_sizes(func, example)
-    least = {name: low for name, (low, _, _) in symbols.items()}
-    greatest = {name: top for name, (_, top, _) in symbols.items()}
     found: list[tuple[str, Point]] = [
-        ("smallest shapes", least),
-        ("largest shapes", greatest),
+        ("smallest shapes", {name: low for name, (low, _, _) in symbols.items()}),
+        ("largest shapes", {name: top for name, (_, top, _) in symbols.items()}),
     ]
     each = {name: _telling(low, top, usual[name]) for name, (low, top, _) in symbols.items()}
     for at in range(max(map(len, each.values()))):
@@ -125,11 +124,4 @@ def shape_at(type_: Attribute, point: Point) -> tuple[int, ...]:
 
 def elements(types: Sequence[Attribute], point: Point) -> int:
     """Return the number of elements of all tensors among some types."""
-    total = 0
-    for type_ in types:
-        if isinstance(type_, TensorType):
-            count = 1
-            for size in shape_at(type_, point):
-                count *= size
-            total += count
-    return total
+    return sum(prod(shape_at(type_, point)) for type_ in types if isinstance(type_, TensorType))

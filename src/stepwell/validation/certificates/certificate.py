@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
+from functools import partial
 from types import NoneType
 from typing import Any, cast
 
@@ -20,7 +21,6 @@ import torch
 from stepwell.ir.diagnostics import StepwellError, quoted
 from stepwell.ir.dtypes import element_type, torch_dtype
 from stepwell.ir.platform.files import as_path, write_atomically
-from stepwell.ir.program import Program
 from stepwell.ir.types import AnyTensor, dims, element, tensor
 from stepwell.ir.weights import WeightStore
 from stepwell.validation.certificates.application import allowed, follows_rule, hash_of_rule, runs
@@ -165,13 +165,10 @@ def certificate(recorder: StatementRecorder, target: str) -> Certificate:
     program = recorder.program
     decisions = Decisions(recorder.weights)
     entries = [_entry(made, decisions) for made in recorder.applications]
-    by_step = {
-        made.step: entry.by
-        for made, entry in zip(recorder.applications, entries, strict=True)
-        if made.op == "the program"
-    }
+    pairs = list(zip(recorder.applications, entries, strict=True))
+    by_step = {made.step: entry.by for made, entry in pairs if made.op == "the program"}
     found: list[Entry] = []
-    for application, entry in zip(recorder.applications, entries, strict=True):
+    for application, entry in pairs:
         if entry.by == "nothing" and not application.statements:
             how = by_step.get(application.step, "bits")
             kind = "step" if how in PROVED else how
@@ -203,33 +200,34 @@ def _decided(text: str, decisions: Decisions) -> str:
 
 
 def _entry(application: Application, decisions: Decisions) -> Entry:
+    entry = partial(Entry, *_place(application))
     if not application.claims:
-        return Entry(*_place(application), "follows")
+        return entry("follows")
     held = allowed(application.bound)
     reason = "values stand for others"
     hash_ = hash_of_rule(application.rule)
     weights = decisions.weights
     for text in application.statements:
         if hash_ is not None and follows_rule(read(text, weights)[0], hash_) is None:
-            return Entry(*_place(application), "rule", text, hash_)
+            return entry("rule", text, hash_)
         try:
-            return Entry(*_place(application), _decided(text, decisions), text)
+            return entry(_decided(text, decisions), text)
         except Undecided as error:
             reason = str(error)
     for text in application.statements:
         with suppress(NotOfBytes, StepwellError):
             if apart_on_all(read(text, weights)[0], held) is None:
-                return Entry(*_place(application), VALUES, text)
+                return entry(VALUES, text)
     for text in application.statements:
         try:
             program, _ = read(text, weights)
             if (apart := runs(program, held)) is None:
-                return Entry(*_place(application), "run", text, reason=reason)
+                return entry("run", text, reason=reason)
             reason = f"{reason}; run: {apart}"
         except StepwellError as error:
             reason = f"{reason}; {error.problems[0].fact}"
     text = application.statements[0] if application.statements else ""
-    return Entry(*_place(application), "nothing", text, reason=reason)
+    return entry("nothing", text, reason=reason)
 
 
 # -- weights -------------------------------------------------------------------------------------
@@ -347,8 +345,3 @@ def _add_constant(store: WeightStore, key: str, row: dict[str, Any]) -> None:
     made = store.constant(flat.reshape(row["shape"]), key.rpartition("#")[0])
     if made != key or store.content_hash(key) != row["digest"]:
         raise StepwellError(f"the constant {quoted(key)} has other elements")
-
-
-def parsed(text: str, store: WeightStore) -> Program:
-    """Parse a program of a certificate."""
-    return Program.parse(text, store)

@@ -68,39 +68,33 @@ class Cone:
             shared = self._shared([new for _, new in pairs])
             for _ in range(self.deep):
                 shared = {above for value in shared for above in self._read_by(value) or [value]}
-            self._above = self._all_above(shared)
+            self._above = self._reached(shared)
         self._define(value for pair in pairs for value in pair)
 
     def _read_by(self, value: int) -> Sequence[int]:
         made = self.made(value)
         return () if made is None else made.operands
 
-    def _all_above(self, values: Iterable[int]) -> set[int]:
+    def _reached(self, values: Iterable[int], through: set[int] | None = None) -> set[int]:
+        """Return values and those from which they are computed, at most `through` some values."""
         found: set[int] = set()
         waiting = list(values)
         while waiting:
             value = waiting.pop()
             if value not in found:
                 found.add(value)
-                waiting += self._read_by(value)
+                if through is None or value in through:
+                    waiting += self._read_by(value)
         return found
 
     def _shared(self, values: Sequence[int]) -> set[int]:
         """Return the operands of new definitions that existed before, without weights."""
-        found: set[int] = set()
-        seen: set[int] = set()
-        waiting = list(values)
-        while waiting:
-            value = waiting.pop()
-            if value in seen:
-                continue
-            seen.add(value)
-            made = self.made(value)
-            if made is not None and value in self.fresh:
-                waiting += made.operands
-            elif made is None or made.operands:
-                found.add(value)
-        return found
+        made = {value: self.made(value) for value in self._reached(values, self.fresh)}
+        return {
+            value
+            for value, held in made.items()
+            if held is None or (value not in self.fresh and held.operands)
+        }
 
     def _expands(self, value: int, depth: int) -> bool:
         made = self.made(value)

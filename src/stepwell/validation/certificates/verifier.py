@@ -40,7 +40,6 @@ from stepwell.validation.certificates.certificate import (
     VALUES,
     Certificate,
     Entry,
-    parsed,
     store_of,
 )
 from stepwell.validation.certificates.decision import KINDS, TRIED, Undecided
@@ -201,8 +200,8 @@ class _Check:
         self.certificate = Certificate.from_json(self.certificate.to_json())  # Of its types.
         self.store, self.trusted["recipes"] = store_of(self.certificate.weights, self.given)
         self.decisions = Decisions(self.store, self.seed)
-        self.start = parsed(self.certificate.start, self.store)
-        self.last = parsed(self.certificate.end, self.store)
+        self.start = Program.parse(self.certificate.start, self.store)
+        self.last = Program.parse(self.certificate.end, self.store)
         for program in (self.start, self.last):
             if problem := next(find_problems(program.module, program.weights), None):
                 raise FalseClaim(problem.fact)
@@ -260,7 +259,7 @@ class _Check:
                 raise FalseClaim(f"it states nothing, and is said to rest on {entry.by[:40]!r}")
             self.implied += 1
             return
-        program = parsed(entry.statement, self.store)
+        program = Program.parse(entry.statement, self.store)
         self._check_form(program)
         pairs = self._placed(program)
         try:
@@ -335,12 +334,10 @@ class _Check:
             raise FalseClaim("its method is not @equal, or returns nothing")
         if not last.operands or len(last.operands) % 2:
             raise FalseClaim("its results are no pairs")
-        ranges = [
-            r for f in self.start.methods.values() if (r := f.attributes.get("stepwell.ranges"))
-        ]
         method.attributes.pop("stepwell.ranges", None)
-        if ranges:
-            method.attributes["stepwell.ranges"] = ranges[0]
+        for func in self.start.methods.values():
+            if (ranges := func.attributes.get("stepwell.ranges")) is not None:
+                method.attributes.setdefault("stepwell.ranges", ranges)
         if problem := next(find_problems(program.module, self.store, membership=False), None):
             raise FalseClaim(problem.fact)
         if (count := elements_of(program)) > MOST_ELEMENTS:

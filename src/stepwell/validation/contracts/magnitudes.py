@@ -168,8 +168,7 @@ def _add(found: Sized, margin: Margin) -> None:
     over = gap > derived
     if bool(over.any()):
         found.exceeded[margin.sample] += int(over.sum())
-        share = torch.where(over, gap / derived, 0.0).argmax()
-        at = tuple(t.reshape(-1)[share].item() for t in (before, after, derived))
+        at = _worst(torch.where(over, gap / derived, 0.0), before, after, derived)
         found.example = f"{margin.sample}: {at[0]!r} became {at[1]!r}, bound {at[2]:.3g}"
     held = finite & (derived > 0) & derived.isfinite()
     if bool(held.any()):
@@ -187,14 +186,18 @@ def _add(found: Sized, margin: Margin) -> None:
         less = held & (allowed * 1.0001 + denormal < derived)
         found.short += int(less.sum())
         if bool(less.any()):
-            worst = torch.where(less, derived / allowed, 0.0).argmax()
-            at = tuple(t.reshape(-1)[worst].item() for t in (before, allowed, derived))
+            at = _worst(torch.where(less, derived / allowed, 0.0), before, allowed, derived)
             found.example = f"{margin.sample}: at {at[0]!r} stated {at[1]:.3g}, derived {at[2]:.3g}"
         usual = held & (derived > denormal)
         if bool(usual.any()):
             found.needed = max(found.needed, float((derived / allowed)[usual].max()))
         if bool(usual.any()) and margin.sample.startswith("moderate"):
             found.width = max(found.width, float((allowed / derived)[usual].median()))
+
+
+def _worst(share: Tensor, *values: Tensor) -> list[float]:
+    """Return the elements of some tensors where a share is greatest."""
+    return [value.reshape(-1)[share.argmax()].item() for value in values]
 
 
 def _up(number: float) -> str:

@@ -174,18 +174,7 @@ def _awaits_narrowing(problem: Problem) -> bool:
     return "has no form on" in problem.fact and "i64" in problem.fact.split("; it")[0]
 
 
-FILLS = (
-    "where",
-    "masked_fill",
-    "full",
-    "clamp",
-    "pad",
-    "hardtanh",
-    "maximum",
-    "minimum",
-    ".eq.",
-    ".ne.",
-)
+FILLS = "where masked_fill full clamp pad hardtanh maximum minimum .eq. .ne.".split()
 """Ops that store a number or compare with it, for which any infinite number is equivalent."""
 
 

@@ -72,7 +72,7 @@ def reduce(
             "the complete program does not show the failure",
             help="the command must exit with 0 on it",
         )
-    search = _Search(test, progress or _silent)
+    search = _Search(test, progress)
     program = search.methods(reproducer.program)
     for name in list(program.methods):
         program = search.ops(program, name)
@@ -119,10 +119,6 @@ def _with_failure(reproducer: Reproducer) -> Header:
     return replace(reproducer.header, fails=found.signature)
 
 
-def _silent(left: int, tried: int) -> None:
-    """Report nothing."""
-
-
 def _count(program: Program) -> int:
     return sum(1 for func in program.methods.values() for _ in func.body.block.ops)
 
@@ -130,12 +126,13 @@ def _count(program: Program) -> int:
 @dataclass
 class _Search:
     interesting: Interesting
-    progress: Progress
+    progress: Progress | None
     tried: int = 0
 
     def accepts(self, program: Program) -> bool:
         self.tried += 1
-        self.progress(_count(program), self.tried)
+        if self.progress is not None:
+            self.progress(_count(program), self.tried)
         try:
             return self.interesting(program)
         except StepwellError:

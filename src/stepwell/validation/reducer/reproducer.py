@@ -242,9 +242,9 @@ def _first_break(make: Make, steps: Sequence[Step]) -> StepFailure | None:
         except StepwellError:
             return None
         if problem := next(_problems(program), None):
-            application = _breaking_application(make, steps, at) or _broken(step, None, problem, 0)
-            application.at = at
-            return application
+            failure = _breaking_application(make, steps, at) or _broken(step, None, problem, 0)
+            failure.at = at
+            return failure
     return None
 
 
@@ -276,13 +276,9 @@ class _Verifying:
 
 def _breaking_application(make: Make, steps: Sequence[Step], at: int) -> StepFailure | None:
     """Return the failure of the application in a pass that broke the program."""
-    program = make()
-    for step in steps[:at]:
-        apply_step(step, program, History())
-    history = History()
-    history.watch = _Verifying(program)
+    program = _before(make, steps, at, 0)
     try:
-        steps[at].apply(program, history)
+        steps[at].apply(program, History(watch=_Verifying(program)))
     except StepFailure as failure:
         return failure
     except (_Stop, StepwellError):
@@ -333,10 +329,8 @@ def _before(make: Make, steps: Sequence[Step], at: int, applications: int) -> Pr
     for step in steps[:at]:
         apply_step(step, program, History())
     if applications:
-        history = History()
-        history.watch = _StopBefore(applications)
         with suppress(_Stop, Exception):  # A match that raised an exception has changed nothing.
-            steps[at].apply(program, history)
+            steps[at].apply(program, History(watch=_StopBefore(applications)))
     return program
 
 
