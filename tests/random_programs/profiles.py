@@ -8,40 +8,28 @@ from dataclasses import dataclass, field, replace
 from .drawing import Profile
 from .oracle import TOSA_COARSE
 
+
+def weights(text: str) -> dict[str, float]:
+    """Families and how often each is drawn."""
+    return {family: float(often) for family, _, often in (w.partition("=") for w in text.split())}
+
+
 FLOATS = Profile()
 TOSA = Profile(
     dtypes="f32 f32 f32 f32 f32 f32 f32 f16 i32 i8 i64 boolean", special=0.03, varying=0.05
 )
 INTEGERS = Profile(
     dtypes="i32 i32 i32 i8 i8 i16 boolean i64 u8",
-    families=dict(
-        views=2,
-        padding=1,
-        arithmetic=1,
-        compared=1,
-        masked=1,
-        whole=3,
-        indexing=1,
-        reductions=1,
-        mutation=0.5,
-        dtypes=0.3,
+    families=weights(
+        "views=2 padding=1 arithmetic=1 compared=1 masked=1 whole=3 indexing=1 "
+        "reductions=1 mutation=0.5 dtypes=0.3"
     ),
     varying=0.03,
 )
 QUANTIZED = Profile(
-    families=dict(
-        views=1.5,
-        padding=0.7,
-        pointwise=1,
-        arithmetic=1,
-        convolutions=3,
-        pools=1.5,
-        norms=1,
-        products=1.5,
-        attention=0.3,
-        softmax=0.5,
-        reductions=0.5,
-        interpolation=0.3,
+    families=weights(
+        "views=1.5 padding=0.7 pointwise=1 arithmetic=1 convolutions=3 pools=1.5 norms=1 "
+        "products=1.5 attention=0.3 softmax=0.5 reductions=0.5 interpolation=0.3"
     ),
     ranks=(2, 3, 4, 4, 4, 4),
     special=0.0,
@@ -56,17 +44,9 @@ NETS = replace(QUANTIZED, families=dict(convolutions=3, pools=1, pointwise=2, ar
 """Convolutional networks, which static quantization is for."""
 MX = Profile(
     dtypes="f32 f32 f32 f32 f32 f32 f32 f16 bf16",
-    families=dict(
-        products=6,
-        attention=3,
-        convolutions=2,
-        views=2,
-        pointwise=1,
-        arithmetic=1,
-        norms=0.7,
-        softmax=0.5,
-        reductions=0.5,
-        pools=0.3,
+    families=weights(
+        "products=6 attention=3 convolutions=2 views=2 pointwise=1 arithmetic=1 norms=0.7 "
+        "softmax=0.5 reductions=0.5 pools=0.3"
     ),
     ranks=(1, 2, 2, 3, 3, 4),
     special=0.05,
@@ -75,10 +55,10 @@ MX = Profile(
 )
 
 
-LAYERS = dict(
-    convolutions=0.5, norms=0.5, products=0.5, attention=0.3, pointwise=0.7, softmax=0.2,
-    arithmetic=0.4, reductions=0.2, views=0.4, padding=0.2, pools=0.2,
-)  # fmt: skip
+LAYERS = weights(
+    "convolutions=0.5 norms=0.5 products=0.5 attention=0.3 pointwise=0.7 softmax=0.2 "
+    "arithmetic=0.4 reductions=0.2 views=0.4 padding=0.2 pools=0.2"
+)
 STATE = Profile(
     families=dict(state=3, alias=2, sizes=2, flow=0.7, control=0.3, recurrence=0.2, **LAYERS),
     dtypes="f32",
