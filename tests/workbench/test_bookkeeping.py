@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import pytest
 import torch
+from rewrite_runs import program_of
 from torch import Tensor, nn
 from torch.export import export
 
@@ -67,11 +68,5 @@ def test_an_op_counts_if_it_reads_an_activation_and_looks_nothing_up(case: Case)
 
 
 def test_floats_of_constants_alone_count():
-    t = "tensor<2xf32>"
-    text = f"""func.func @forward(%x: {t}) -> {t} {{
-  %w = stepwell.weight <"w"> "parameter" : {t}
-  %y = aten.exp.default(%w) : ({t}) -> {t}
-  func.return %y : {t}
-}}"""
-    (op,) = counted(stepwell.parse(text))
+    (op,) = counted(program_of("%x: f32[2]; %y = aten.exp.default(%w: weight f32[2])"))
     assert op_name(op) == "aten.exp.default"

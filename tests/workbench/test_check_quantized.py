@@ -5,6 +5,8 @@ from typing import Any, ClassVar
 
 import pytest
 import torch
+from rewrite_runs import program_of
+from short_ir import program_text
 from xdsl.ir import Operation
 
 import stepwell
@@ -16,13 +18,14 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting.pipeline import Pipeline
 from stepwell.ir.rewriting.rewrite import Bound, Rewrite, Rewriter
 from stepwell.ir.types import with_element
+from stepwell.ir.weights import WeightStore
 from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.lowerings.xnnpack import quantized_layers
 from stepwell.translate.rewrites.quant import TYPE_QUANTIZATION
 from stepwell.validation import check
 from stepwell.validation.engine import check_artifact
 from stepwell.validation.recording import record
-from stepwell.validation.result import StepVerdict
+from stepwell.validation.result import CheckResult, StepVerdict
 from stepwell.validation.samples import Sample
 
 
@@ -54,16 +57,17 @@ class ShiftQuantized(Rewrite[Any]):
 
 
 QUANTIZED = """
-func.func @forward(%x: tensor<64xf32>) -> tensor<64xf32> {
-  %q = quant.qcast %x : tensor<64xf32> to tensor<64x!quant.uniform<i8:f32, 0.5>>
-  %r = quant.dcast %q : tensor<64x!quant.uniform<i8:f32, 0.5>> to tensor<64xf32>
-  %y = aten.mul.Scalar(%r, 1000.0) : (tensor<64xf32>) -> tensor<64xf32>
-  func.return %y : tensor<64xf32>
-}"""
+    %q = quant.qcast(%x: f32[64]) -> i8<0.5>[64]; %r = quant.dcast(%q)
+    %y = aten.mul.Scalar(%r, 1000.0)"""
+
+
+def shifted(shift: int) -> CheckResult:
+    steps = only(ShiftQuantized(shift))
+    return check(program_of(QUANTIZED), "xnnpack", steps, artifact=False)
 
 
 def test_one_unit_is_accepted_where_it_is_declared_whatever_becomes_of_it_further_down() -> None:
-    result = check(stepwell.parse(QUANTIZED), "xnnpack", only(ShiftQuantized(1)), artifact=False)
+    result = shifted(1)
     assert result.ok, str(result)
     (step,) = result.steps
     assert step.samples >= 3 and step.applications == 1
@@ -71,7 +75,7 @@ def test_one_unit_is_accepted_where_it_is_declared_whatever_becomes_of_it_furthe
 
 
 def test_two_units_are_found_where_one_is_declared() -> None:
-    result = check(stepwell.parse(QUANTIZED), "xnnpack", only(ShiftQuantized(2)), artifact=False)
+    result = shifted(2)
     assert result.findings[0].rewrite == "shift-quantized"
     assert result.findings[0].largest == 2
     assert "1 unit of its scale" in result.findings[0].bound
@@ -86,38 +90,29 @@ def test_lowering_a_quantized_model_keeps_every_promise(make: Any) -> None:
     assert step.deviation > 0 and step.samples >= 3
 
 
-def layer(x_scale: float, made_scale: float, bias: str = "%b") -> str:
-    """A static linear layer with products in steps of `x_scale` / 8."""
-    x, made = f"!quant.uniform<i8:f32, {x_scale}>", f"!quant.uniform<i8:f32, {made_scale}>"
-    operands = f"%x, %r, {bias}" if bias else "%x, %r"
-    types = "tensor<2x4xf32>, tensor<3x4xf32>" + (", tensor<3xf32>" if bias else "")
+def layer(bias: str) -> str:
+    """A static linear layer whose input has steps of 1, products of 1/8, and the result of 1/32."""
     return f"""
-    func.func @forward(%f: tensor<2x4xf32>) -> tensor<2x3xf32> {{
-      %w = stepwell.weight <"w"> "parameter" : tensor<3x4xi8>
-      %b = stepwell.weight <"b"> "parameter" : tensor<3xf32>
-      %t = quant.scast %w : tensor<3x4xi8> to tensor<3x4x!quant.uniform<i8:f32, 0.125>>
-      %r = quant.dcast %t : tensor<3x4x!quant.uniform<i8:f32, 0.125>> to tensor<3x4xf32>
-      %q = quant.qcast %f : tensor<2x4xf32> to tensor<2x4x{x}>
-      %x = quant.dcast %q : tensor<2x4x{x}> to tensor<2x4xf32>
-      %y = aten.linear.default({operands}) : ({types}) -> tensor<2x3xf32>
-      %z = quant.qcast %y : tensor<2x3xf32> to tensor<2x3x{made}>
-      %s = quant.dcast %z : tensor<2x3x{made}> to tensor<2x3xf32>
-      func.return %s : tensor<2x3xf32>
-    }}"""
+        %t: weight "w" i8[3, 4]; %b: weight f32[3]
+        %w = quant.scast(%t) -> i8<0.125>[3, 4]; %r = quant.dcast(%w)
+        %q = quant.qcast(%f: f32[2, 4]) -> i8<1.0>[2, 4]; %x = quant.dcast(%q)
+        %y = aten.linear.default(%x, %r{bias})
+        %z = quant.qcast(%y) -> i8<0.03125>[2, 3]; %s = quant.dcast(%z)"""
 
 
 def checked(text: str, rewrite: Rewrite[Any]) -> StepVerdict:
     """The verdict on one rewrite; weights ±1, and biases that lie between two steps."""
-    source = stepwell.parse(text)
-    source.weights.add("w", torch.tensor([[1, -1, 1, 1], [1, 1, -1, 1], [-1, 1, 1, 1]]).char())
-    source.weights.add("b", torch.tensor([0.3, -0.2, 0.19]))
+    weights = WeightStore()
+    weights.add("w", torch.tensor([[1, -1, 1, 1], [1, 1, -1, 1], [-1, 1, 1, 1]]).char())
+    weights.add("b", torch.tensor([0.3, -0.2, 0.19]))
+    source = Program(program_text(text), weights)
     (verdict,) = check(source, "xnnpack", only(rewrite), artifact=False).steps
     assert verdict.applications == 1 and verdict.samples >= 3
     return verdict
 
 
 def test_a_bias_in_coarse_steps_moves_a_result_by_the_units_derived_for_it() -> None:
-    verdict = checked(layer(1.0, 0.03125), step(quantized_layers.quantized_linear))
+    verdict = checked(layer(", %b"), step(quantized_layers.quantized_linear))
     assert verdict.ok and "3 units of its scale" in verdict.bound
 
     @dataclass(frozen=True)
@@ -127,11 +122,11 @@ def test_a_bias_in_coarse_steps_moves_a_result_by_the_units_derived_for_it() -> 
         def bound_at(self, match: Any, value: Any) -> Bound:
             return self.bound
 
-    assert not checked(layer(1.0, 0.03125), Fixed()).ok
+    assert not checked(layer(", %b"), Fixed()).ok
 
 
 def test_without_a_bias_one_unit_suffices_at_any_scale() -> None:
-    verdict = checked(layer(1.0, 0.03125, bias=""), step(quantized_layers.quantized_linear))
+    verdict = checked(layer(""), step(quantized_layers.quantized_linear))
     assert verdict.ok and "1 unit of its scale" in verdict.bound
 
 
@@ -157,16 +152,12 @@ def test_a_dynamic_layer_with_another_weight_is_found() -> None:
 
 
 ROUNDED = """
-func.func @forward(%x: tensor<65536xf32>) -> tensor<65536xf32> {
-  %e = aten.exp.default(%x) : (tensor<65536xf32>) -> tensor<65536xf32>
-  %q = quant.qcast %e : tensor<65536xf32> to tensor<65536x!quant.uniform<i8:f32, 0.125:-128>>
-  %r = quant.dcast %q : tensor<65536x!quant.uniform<i8:f32, 0.125:-128>> to tensor<65536xf32>
-  func.return %r : tensor<65536xf32>
-}"""
+    %e = aten.exp.default(%x: f32[65536])
+    %q = quant.qcast(%e) -> i8<0.125:-128>[65536]; %r = quant.dcast(%q)"""
 
 
 def test_an_engine_may_round_what_lies_on_the_edge_either_way_and_nothing_else() -> None:
-    lowered = stepwell.lower(stepwell.parse(ROUNDED), "xnnpack")
+    lowered = stepwell.lower(program_of(ROUNDED), "xnnpack")
     func = lowered.program.method()
     x = torch.randn(65536, generator=torch.Generator().manual_seed(0))
     sample = Sample("random", (x,), True)

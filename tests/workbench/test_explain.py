@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 import pytest
 import torch
+from eager import exported, lower
+from rewrite_runs import program_of
 
 import stepwell
 from stepwell.dialects import aten
@@ -29,9 +31,7 @@ class Model(torch.nn.Module):
 
 @pytest.fixture
 def explanation() -> Explanation:
-    inputs = (torch.randn(3, 8),)
-    exported = torch.export.export(Model().eval(), inputs)
-    return explain(exported, "xnnpack")
+    return explain(exported(Model(), torch.randn(3, 8)), "xnnpack")
 
 
 @dataclass(frozen=True)
@@ -88,12 +88,8 @@ def test_json_and_notebook_forms_hold_every_row(explanation: Explanation) -> Non
     assert len(rows) == len(explanation.fates)
     html = explanation._repr_html_()
     assert all(fate.node in html for fate in explanation.fates)
-    assert (
-        "<script"
-        not in stepwell.lower(
-            torch.export.export(Model().eval(), (torch.randn(3, 8),)), "xnnpack"
-        ).report._repr_html_()
-    )
+    report = lower(Model(), torch.randn(3, 8)).report
+    assert "<script" not in report._repr_html_()
 
 
 class Varied(torch.nn.Module):
@@ -118,8 +114,8 @@ def test_what_to_change_in_the_model_stands_first_and_the_costliest_change_befor
         torch.randn(1, 3, 9, 9),
         torch.randn(3, 4, 3, 3),
     )
-    exported = torch.export.export(Varied().eval(), inputs)
-    report = stepwell.lower(exported, "xnnpack").report
+    source = exported(Varied(), *inputs)
+    report = stepwell.lower(source, "xnnpack").report
     constant, cast, nothing = report.advice
     assert constant.change.startswith("make it a constant of the model")
     assert constant.ops == {"aten.convolution.default": 1}
@@ -127,7 +123,7 @@ def test_what_to_change_in_the_model_stands_first_and_the_costliest_change_befor
     assert cast.change.startswith("give it one dtype") and cast.share < constant.share
     assert nothing.change == "" and nothing.ops == {"aten.embedding.default": 1}
     assert sum(advice.share for advice in report.advice) == pytest.approx(1.0)
-    for text in (str(report), str(explain(exported, "xnnpack"))):
+    for text in (str(report), str(explain(source, "xnnpack"))):
         at = [
             text.index(f)
             for f in ("model changes, the most effective first", constant.change, cast.change)
@@ -138,34 +134,23 @@ def test_what_to_change_in_the_model_stands_first_and_the_costliest_change_befor
 
 
 def test_a_float_model_for_a_microcontroller_is_told_to_be_quantized() -> None:
-    exported = torch.export.export(Model().eval(), (torch.randn(3, 8),))
-    (first, *_) = stepwell.lower(exported, "cortex-m55").report.advice
+    (first, *_) = lower(Model(), torch.randn(3, 8), target="cortex-m55").report.advice
     assert first.change.startswith("quantize it first: --quantize int8")
 
 
 def test_nothing_is_advised_where_nothing_is_left() -> None:
-    exported = torch.export.export(torch.nn.Linear(8, 8).eval(), (torch.randn(3, 8),))
-    report = stepwell.lower(exported, "xnnpack").report
+    report = lower(torch.nn.Linear(8, 8), torch.randn(3, 8)).report
     assert report.advice == [] and "to change" not in str(report)
 
 
 @pytest.mark.parametrize("target", ["tosa-1.0+fp", "vgf"])
 def test_operators_of_the_target_itself_are_not_left_to_kernels(target: str) -> None:
-    exported = torch.export.export(torch.nn.Linear(8, 8).eval(), (torch.randn(3, 8),))
-    report = stepwell.lower(exported, target).report
+    report = lower(torch.nn.Linear(8, 8), torch.randn(3, 8), target=target).report
     assert (report.outside.total(), report.left, report.work) == (0, (), 0)
 
 
 def test_statistics_of_rewrites_and_passes_are_reported() -> None:
-    program = stepwell.parse(
-        """
-        func.func @forward(%x: tensor<2x3xf32>) -> tensor<2x3xf32> {
-          %a = aten.neg.default(%x) : (tensor<2x3xf32>) -> tensor<2x3xf32>
-          %b = aten.abs.default(%a) : (tensor<2x3xf32>) -> tensor<2x3xf32>
-          func.return %b : tensor<2x3xf32>
-        }
-        """
-    )
+    program = program_of("%a = aten.neg.default(%x: f32[2, 3]); %b = aten.abs.default(%a)")
     report = stepwell.lower(
         program, "xnnpack", lambda own: own.before("normalize", CountAbs)
     ).report

@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 import torch
+from eager import assert_as_eager
 from torch import Tensor, nn
 
 import stepwell
-from stepwell.cli import main
 from stepwell.loaders.dynamic_shapes import OpenAxis
+
+from .commands import Commands
 
 
 class Places(nn.Module):
@@ -92,8 +94,7 @@ def test_a_program_opens_what_can_be_and_runs_at_sizes_nobody_tried() -> None:
     lowered = stepwell.lower(found.program, "xnnpack")
     assert lowered.report.delegates == 1
     for rows in (1, 5, 8):
-        given = torch.randn(rows, 12, 8)
-        torch.testing.assert_close(lowered.run(given)[0], model(given), rtol=1e-5, atol=1e-5)
+        assert_as_eager(lowered, model, torch.randn(rows, 12, 8), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -131,8 +132,7 @@ def test_a_size_ends_where_the_trace_or_the_model_does() -> None:
         assert (axis.least, axis.most) == ends
         lowered = stepwell.lower(found.program, "xnnpack")
         for size in ends:
-            x = torch.randn(2, size, 4)
-            torch.testing.assert_close(lowered.run(x)[0], model(x))
+            assert_as_eager(lowered, model, torch.randn(2, size, 4))
         with pytest.raises(stepwell.StepwellError):
             lowered.run(torch.randn(2, ends[1] + 1, 4))
 
@@ -159,24 +159,30 @@ def test_what_cannot_be_asked_is_said(dynamic: Any, said: str) -> None:
         stepwell.dynamic_shapes(nn.Identity(), (torch.randn(6, 4),), dynamic=dynamic)
 
 
-def test_the_command_line_opens_sizes_and_names_what_pins_them(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    file = tmp_path / "model.py"
-    file.write_text(
-        "import torch\n\n\nclass Model(torch.nn.Module):\n    def forward(self, x):\n"
-        "        return x.reshape(-1, 12).relu()\n\n\ndef rows():\n"
-        "    return Model().eval(), (torch.randn(1, 4, 3),)\n\n\n"
-        "class Fixed(Model):\n    def forward(self, x):\n        return x.reshape(2, 6).relu()\n"
-        "\n\ndef fixed():\n    return Fixed().eval(), (torch.randn(1, 4, 3),)\n"
-    )
-    out = tmp_path / "rows.pte"
-    assert main.main(["lower", f"{file}:rows", "--dynamic", "batch=9", "-o", str(out)]) == 0
-    assert "1 to 9" in capsys.readouterr().err
+MODELS = """
+import torch
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return x.reshape(-1, 12).relu()
+
+class Fixed(torch.nn.Module):
+    def forward(self, x):
+        return x.reshape(2, 6).relu()
+
+def rows():
+    return Model().eval(), (torch.randn(1, 4, 3),)
+
+def fixed():
+    return Fixed().eval(), (torch.randn(1, 4, 3),)
+"""
+
+
+def test_the_command_line_opens_sizes_and_names_what_pins_them(command: Commands) -> None:
+    command.write("model.py", MODELS)
+    assert "1 to 9" in command("lower model.py:rows --dynamic batch=9 -o rows.pte").err
     given = torch.randn(7, 4, 3)
-    torch.testing.assert_close(
-        stepwell.run_pte(out.read_bytes(), [given])[0], given.reshape(-1, 12).relu()
-    )
-    assert main.main(["lower", f"{file}:fixed", "--dynamic", "batch", "-o", str(out)]) != 0
-    said = capsys.readouterr().err
-    assert "axis 0 is not dynamic" in said and "model.py:15: return x.reshape(2, 6).relu()" in said
+    found = stepwell.run_pte(Path("rows.pte"), [given])[0]
+    torch.testing.assert_close(found, given.reshape(-1, 12).relu())
+    said = command("lower model.py:fixed --dynamic batch -o rows.pte", 1).err
+    assert "axis 0 is not dynamic" in said and "model.py:10: return x.reshape(2, 6).relu()" in said

@@ -7,7 +7,6 @@ import pytest
 import torch
 
 import stepwell
-from stepwell.cli.main import main
 from stepwell.ir.context import Context
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.options import ByName, Option, Ranges, chosen, read_options
@@ -17,6 +16,8 @@ from stepwell.targets.arm import CORTEX_M_OPTIONS, ETHOSU_OPTIONS, TOSA_OPTIONS
 from stepwell.targets.table import PIPELINES, find_target
 from stepwell.targets.target import OPTIONS
 from stepwell.targets.xnnpack import XNNPACK_OPTIONS
+
+from .commands import Commands
 
 DOCS = Path(__file__).parents[2] / "docs"
 KINDS = (
@@ -119,18 +120,15 @@ def test_a_misspelt_option_is_an_error(call: Any, target: str, program: Any) -> 
     assert ("did you mean 'bias_form'?" in told) == (target == "cortex-m55")
 
 
-def test_a_misspelt_option_is_an_error_on_the_command_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    model = tmp_path / "model.py"
-    model.write_text(
-        "import torch\ndef good(): return torch.nn.Linear(3, 3).eval(), (torch.ones(2, 3),)\n"
+def test_a_misspelt_option_is_an_error_on_the_command_line(command: Commands) -> None:
+    command.write(
+        "m.py",
+        "import torch\ndef good(): return torch.nn.Linear(3, 3).eval(), (torch.ones(2, 3),)\n",
     )
-    for command in ("lower", "check", "explain", "show"):
-        given = [command, f"{model}:good", "-t", "cortex-m55", "-O", "bias-from=both"]
-        assert main(given) == 1
-        assert "did you mean 'bias_form'?" in capsys.readouterr().err
-    assert main(["explain", f"{model}:good", "-t", "cortex-m55", "-O", "bias_form=both"]) == 0
+    for name in ("lower", "check", "explain", "show"):
+        said = command(f"{name} m.py:good -t cortex-m55 -O bias-from=both", 1)
+        assert "did you mean 'bias_form'?" in said.err
+    command("explain m.py:good -t cortex-m55 -O bias_form=both")
 
 
 def test_an_option_of_the_lowering_is_none_of_the_artifact_and_the_other_way_round(

@@ -19,6 +19,8 @@ from stepwell.cli.terminal import completing
 from stepwell.quantization.quantizers import known_quantizers
 from stepwell.targets.table import known_targets
 
+from .commands import Commands
+
 MODEL = """
 import torch
 
@@ -90,20 +92,17 @@ def test_a_command_says_in_json_what_it_found(
     assert found.items() <= said["result"].items() and said["result"]
 
 
-def test_a_failure_is_told_in_json_too_and_what_is_no_number_as_a_word(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main.main(["lower", "nothing.pt2", "--json", "told.json"]) == 1
-    said = json.loads((folder / "told.json").read_text())
+def test_a_failure_is_told_in_json_too_and_what_is_no_number_as_a_word(command: Commands) -> None:
+    command("lower nothing.pt2 --json told.json", 1)
+    said = command.json("told.json")
     assert (said["exit"], said["result"]) == (1, None)
     assert said["errors"][0]["fact"] == "there is no file nothing.pt2"
-    assert main.main(["show", "m.py:make", "--json", "missing/m.json"]) == 1
-    assert "cannot write" in capsys.readouterr().err
-    (folder / "nan.py").write_text(MODEL.replace("ReLU()", "LogSigmoid(), torch.nn.Threshold(9, "
-                                                 "float('inf'))"))  # fmt: skip
-    capsys.readouterr()
-    assert main.main(["run", "nan.py:make", "--json", "-"]) in (0, 1)
-    json.loads(capsys.readouterr().out, parse_constant=lambda word: pytest.fail(word))
+    command.write("m.py", MODEL)
+    assert "cannot write" in command("show m.py:make --json missing/m.json", 1).err
+    infinite = MODEL.replace("torch.nn.ReLU()", "torch.nn.Threshold(9, float('inf'))")
+    command.write("inf.py", infinite)
+    out = command("run inf.py:make --json -").out
+    json.loads(out, parse_constant=lambda word: pytest.fail(word))
 
 
 def completed(line: str, folder: Path) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 
 import pytest
+from rewrite_runs import program_of
 from torch.export import export
 
 import stepwell
@@ -71,13 +72,7 @@ def test_a_form_holds_from_the_step_that_leaves_it_to_the_one_that_ends_it(
 
 
 def test_a_program_that_is_not_of_a_form_says_what_it_has() -> None:
-    text = """
-    func.func @forward(%x: tensor<2xf32>) -> tensor<2xf32> {
-      %y = aten.relu.default(%x) : (tensor<2xf32>) -> tensor<2xf32>
-      func.return %y : tensor<2xf32>
-    }
-    """
-    said = PLAIN.breach(stepwell.parse(text))
+    said = PLAIN.breach(program_of("%y = aten.relu.default(%x: f32[2])"))
     assert said and said.startswith(
         "the program is not plain (each operation is in canonical form)"
     )

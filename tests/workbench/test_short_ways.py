@@ -12,8 +12,8 @@ from forking import Forks
 from torch import nn
 
 import stepwell
-from stepwell.cli.main import main
 
+from .commands import Commands
 from .versions import channels_last
 
 
@@ -85,29 +85,32 @@ def test_a_model_is_quantized_on_all_its_data() -> None:
     assert (y - wanted).abs().max() < 0.05 * wanted.abs().max()
 
 
-def test_quantizing_says_what_is_missing() -> None:
-    model, x = nn.Linear(4, 4), torch.randn(1, 4)
-    with pytest.raises(
-        stepwell.StepwellError, match="only a module can be quantized, and this is of type"
-    ):
-        stepwell.quantize(torch.export.export(model, (x,)), "int8-xnnpack", [x])
-    with pytest.raises(stepwell.StepwellError, match="no data to calibrate on"):
-        stepwell.quantize(model, "int8-xnnpack", [])
-    with pytest.raises(stepwell.StepwellError, match=r"is a Tensor(.|\n)*a list of tensors"):
-        stepwell.quantize(model, "int8-xnnpack", x)
-    with pytest.raises(stepwell.StepwellError, match="int8-xnnpack"):
-        stepwell.quantize(model, "int8-xnnpck", [x])
+LINEAR, ROW = nn.Linear(4, 4), torch.randn(1, 4)
 
 
-def test_the_written_ir_is_read_again(
-    files: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    text, model = str(tmp_path / "g.mlir"), str(files["folder"] / "m.pt2")
-    assert main(["lower", model, "-o", str(tmp_path / "g.pte"), "--emit-ir", text]) == 0
-    for command in (["show", text], ["run", text], ["explain", text]):
-        capsys.readouterr()
-        assert main(command) == 0, capsys.readouterr().err
-    program = stepwell.load(text)
+@pytest.mark.parametrize(
+    ("model", "quantizer", "data", "said"),
+    [
+        (
+            torch.export.export(LINEAR, (ROW,)), "int8-xnnpack", [ROW],
+            "only a module can be quantized, and this is of type",
+        ),
+        (LINEAR, "int8-xnnpack", [], "no data to calibrate on"),
+        (LINEAR, "int8-xnnpack", ROW, r"is a Tensor(.|\n)*a list of tensors"),
+        (LINEAR, "int8-xnnpck", [ROW], "int8-xnnpack"),
+    ],
+    ids=["no module", "no data", "a tensor", "a misspelt quantizer"],
+)  # fmt: skip
+def test_quantizing_says_what_is_missing(model: Any, quantizer: str, data: Any, said: str) -> None:
+    with pytest.raises(stepwell.StepwellError, match=said):
+        stepwell.quantize(model, quantizer, data)
+
+
+def test_the_written_ir_is_read_again(files: dict[str, Any], command: Commands) -> None:
+    command(f"lower {files['folder'] / 'm.pt2'} -o g.pte --emit-ir g.mlir")
+    for name in ("show", "run", "explain"):
+        command(f"{name} g.mlir")
+    program = stepwell.load(Path("g.mlir"))
     torch.testing.assert_close(program.run(files["x"])[0], files["y"], atol=1e-5, rtol=1e-4)
 
 
