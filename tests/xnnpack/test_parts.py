@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 import torch
+from eager import Function, assert_as_eager, assert_as_eager_within, exported, lower
 from torch import nn
 
 import stepwell
@@ -24,9 +25,9 @@ def net(layers: int = 6) -> nn.Sequential:
     ).eval()
 
 
-def lowered(exported: Any, spares: int | None) -> stepwell.Lowered:
+def lowered(program: Any, spares: int | None) -> stepwell.Lowered:
     pipeline = stepwell.PIPELINES["xnnpack"].replace("partition-xnnpack", PartitionXnnpack(spares))
-    return stepwell.lower(exported, "xnnpack", pipeline)
+    return stepwell.lower(program, "xnnpack", pipeline)
 
 
 def weights(made: stepwell.Lowered) -> list[int]:
@@ -53,63 +54,40 @@ def test_a_further_delegate_takes_so_much_off_the_peak(
     spares: int | None, parts: list[int]
 ) -> None:
     module, x = net(12), torch.randn(3, 64)
-    made = lowered(torch.export.export(module, (x,)), spares)
+    made, whole = (lowered(exported(module, x), given) for given in (spares, None))
     assert weights(made) == parts and not made.report.outside
-    (whole,) = lowered(torch.export.export(module, (x,)), None).run(x)
-    torch.testing.assert_close(made.run(x)[0], whole)
-    torch.testing.assert_close(interpreted(made, x), module(x), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(made.run(x), whole.run(x))
+    assert_as_eager(made.program, module, x, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("dynamic", [False, True])
 @torch.no_grad()
 def test_integers_cross_as_they_are_stored_and_rows_with_scales_not_at_all(dynamic: bool) -> None:
     module, x = net(), torch.randn(3, 64)
-    exported = quantize(module, (x,), per_channel=True, dynamic=dynamic)
-    made = lowered(exported, LAYER // 8)
+    program = quantize(module, (x,), per_channel=True, dynamic=dynamic)
+    made = lowered(program, LAYER // 8)
     assert made.report.delegates > 1 and not made.report.outside
-    (whole,) = lowered(exported, None).run(x)
-    torch.testing.assert_close(made.run(x)[0], whole)
+    torch.testing.assert_close(made.run(x), lowered(program, None).run(x))
 
 
-@torch.no_grad()
 def test_sizes_may_be_symbolic() -> None:
-    x = torch.randn(3, 64)
-    batch = torch.export.Dim("batch", min=2, max=8)
-    made = lowered(torch.export.export(net(), (x,), dynamic_shapes=({0: batch},)), LAYER)
+    model, dynamic = net(), {0: torch.export.Dim("batch", min=2, max=8)}
+    made = lowered(exported(model, torch.randn(3, 64), dynamic=dynamic), LAYER)
     assert made.report.delegates > 1
-    y = torch.randn(5, 64)
-    torch.testing.assert_close(made.run(y)[0], interpreted(made, y), rtol=1e-5, atol=1e-5)
+    assert_as_eager_within(made, model, (3, 64), dynamic, rtol=1e-5, atol=1e-5)
 
 
-@torch.no_grad()
 def test_parts_between_operators_count_together() -> None:
     """Stages are made one after another too: the last is small, and stays whole."""
-
-    class Halves(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.first, self.last = net(11), net(1)
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return self.last(torch.erf(self.first(x)))
-
-    x = torch.randn(3, 64)
-    made = lowered(torch.export.export(Halves().eval(), (x,)), 4 * LAYER)
+    halves = Function(lambda x, first, last: last(torch.erf(first(x))), net(11), net(1))
+    made = lowered(exported(halves, torch.randn(3, 64)), 4 * LAYER)
     assert weights(made) == [8, 3, 1]
-
-
-def interpreted(made: stepwell.Lowered, x: torch.Tensor) -> torch.Tensor:
-    """What the interpreter makes of a program."""
-    found = made.program.run(x)
-    return found if isinstance(found, torch.Tensor) else found[0]
 
 
 @torch.no_grad()
 def test_many_weights_are_several_delegates_unless_speed_is_all_that_counts() -> None:
     module, x = nn.Sequential(*(nn.Linear(512, 512) for _ in range(8))).eval(), torch.randn(2, 512)
-    exported = torch.export.export(module, (x,))
-    whole = stepwell.lower(exported, "xnnpack", optimize="speed")
-    shares = stepwell.lower(exported, "xnnpack")
+    whole, shares = lower(module, x, optimize="speed"), lower(module, x)
     assert whole.report.delegates == 1 < shares.report.delegates
     assert (whole.report.cuts, shares.report.cuts) == (0, shares.report.delegates - 1)
     assert f"{shares.report.cuts} of them split off" in shares.report.text()
@@ -119,7 +97,6 @@ def test_many_weights_are_several_delegates_unless_speed_is_all_that_counts() ->
 def test_an_op_whose_nodes_are_in_several_parts_is_left_to_no_kernel() -> None:
     wide, last = nn.Conv1d(128, 1024, 16, padding=8), nn.Conv1d(1024, 1024, 1)
     lines = nn.Sequential(wide, nn.ReLU(), last, nn.ReLU()).eval()
-    exported = torch.export.export(lines, (torch.randn(1, 128, 24),))
-    found = stepwell.explain(exported, "xnnpack")
+    found = stepwell.explain(exported(lines, torch.randn(1, 128, 24)), "xnnpack")
     assert any(", " in fate.where for fate in found.fates)
     assert found.outside == ()

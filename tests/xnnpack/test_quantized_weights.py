@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from eager import assert_as_eager, lower
 from test_quantized import inputs_of, is_whole, kinds, lowered, stock
 from torch import Tensor, nn
 from torch.ao.quantization.fx import _decomposed  # noqa: F401 (registers quantized_decomposed)
@@ -17,6 +18,7 @@ from torchao.quantization import (
 from torchao.quantization.granularity import Granularity, PerAxis, PerGroup
 from torchao.utils import unwrap_tensor_subclass
 
+from stepwell.lowering import Lowered
 from stepwell.validation import check
 
 Q = torch.ops.quantized_decomposed
@@ -37,9 +39,8 @@ def exported(config: AOBaseConfig, inputs: int = 64, *, bias: bool = True) -> Ex
     return torch.export.export(module, (inputs_of(3, inputs),))
 
 
-def eager(ep: ExportedProgram, x: Tensor) -> Tensor:
-    """What PyTorch computes."""
-    return ep.module()(x)
+def assert_equals_pytorch(made: Lowered, ep: ExportedProgram, inputs: int = 64) -> None:
+    assert_as_eager(made, ep.module(), inputs_of(3, inputs, seed=1), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -78,8 +79,7 @@ def test_int4_with_a_scale_for_each_output_keeps_its_float32_scales(
     made = lowered(ep)
     assert is_whole(made)
     assert tuple(kind[1] for kind in kinds(made, "fully_connected")) == weights
-    x = inputs_of(3, inputs, seed=1)
-    torch.testing.assert_close(made.run(x)[0], eager(ep, x), rtol=1e-5, atol=1e-6)
+    assert_equals_pytorch(made, ep, inputs)
 
 
 @pytest.mark.parametrize("bias", [True, False])
@@ -93,8 +93,7 @@ def test_weight_only_layers_keep_their_weights_stored(
     made = lowered(ep)
     assert is_whole(made)
     assert [kind[:2] for kind in kinds(made, "fully_connected")] == [("fp32", weight)] * 2
-    x = inputs_of(3, 64, seed=1)
-    torch.testing.assert_close(made.run(x)[0], eager(ep, x), rtol=1e-5, atol=1e-6)
+    assert_equals_pytorch(made, ep)
 
 
 def test_groups_under_float_inputs_become_floats() -> None:
@@ -103,8 +102,7 @@ def test_groups_under_float_inputs_become_floats() -> None:
     assert is_whole(made)
     assert kinds(made, "fully_connected") == [("fp32", "fp32", "fp32", "fp32")] * 2
     assert any("no kernel for groups" in refusal.reason for refusal in made.report.refusals)
-    x = inputs_of(3, 64, seed=1)
-    torch.testing.assert_close(made.run(x)[0], eager(ep, x), rtol=1e-5, atol=1e-6)
+    assert_equals_pytorch(made, ep)
 
 
 def test_groups_of_8_bit_weights_are_refused_and_run_as_written() -> None:
@@ -112,8 +110,7 @@ def test_groups_of_8_bit_weights_are_refused_and_run_as_written() -> None:
     ep = exported(dynamic(torch.int8, PerGroup(32)))
     made = lowered(ep)
     assert any("groups of 4-bit weights only" in refusal.reason for refusal in made.report.refusals)
-    x = inputs_of(3, 64, seed=1)
-    torch.testing.assert_close(made.run(x)[0], eager(ep, x), rtol=1e-5, atol=1e-6)
+    assert_equals_pytorch(made, ep)
 
 
 class ByToken(nn.Module):
@@ -159,19 +156,14 @@ def test_the_bounds_of_stored_weights_hold(make: Callable[[], ExportedProgram]) 
     assert result.ok, str(result)
 
 
-class OtherScale(nn.Module):
-    """A near-miss: tokens are dequantized with another scale than they were quantized with."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        scale, zero = Q.choose_qparams_per_token_asymmetric(x, torch.int8)
-        held = Q.quantize_per_token(x, scale, zero, -128, 127, torch.int8)
-        w = torch.ones(4, 64) * torch.arange(4)[:, None]
-        back = Q.dequantize_per_token(held, scale * 2, zero, -128, 127, torch.int8, torch.float32)
-        return nn.functional.linear(back, w)
+def with_another_scale(x: Tensor) -> Tensor:
+    scale, zero = Q.choose_qparams_per_token_asymmetric(x, torch.int8)
+    held = Q.quantize_per_token(x, scale, zero, -128, 127, torch.int8)
+    w = torch.ones(4, 64) * torch.arange(4)[:, None]
+    back = Q.dequantize_per_token(held, scale * 2, zero, -128, 127, torch.int8, torch.float32)
+    return nn.functional.linear(back, w)
 
 
 def test_tokens_dequantized_with_another_scale_are_not_taken_as_the_original_floats() -> None:
-    x = inputs_of(2, 64)
-    ep = torch.export.export(OtherScale(), (x,))
-    made = lowered(ep)
+    made = lower(with_another_scale, inputs_of(2, 64))
     assert not any("qdint8" in kind for kind in kinds(made, "fully_connected"))
