@@ -95,7 +95,7 @@ def lies_in(made: torch.Tensor, said: Interval) -> bool:
     return inside and whole and (said.nan or numbers.numel() == wide.numel())
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(
     programs(),
     st.lists(NUMBERS, min_size=24, max_size=24),

@@ -51,7 +51,7 @@ def test_a_model_lowers_whole_and_computes_what_its_pt2e_graph_does(
 
 
 @pytest.mark.parametrize("name", ["cnn_per_tensor", "cnn_per_channel"])
-def test_a_graph_of_another_quantizer_lowers_whole_too(name: str, lower: Any) -> None:
+def test_a_graph_of_another_quantizer_lowers_whole(name: str, lower: Any) -> None:
     exported = getattr(quantized, name)()
     result = lower(exported)
     result.check(*exported.example_inputs[0])

@@ -226,28 +226,23 @@ def test_an_operator_that_an_older_library_lacks_is_named(
         to_pte(result.program)
 
 
-class Groups(nn.Module):
+def groups() -> nn.Module:
     """Norms of groups and of images, a slope for each channel, places that move."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.stem, self.slope = nn.Conv2d(3, 8, 3), nn.PReLU(8)
-        self.groups, self.each = nn.GroupNorm(2, 8), nn.InstanceNorm2d(8, affine=True)
+    def forward(s: Any, x: torch.Tensor) -> torch.Tensor:
+        x = s.groups(s.slope(s.stem(x))).roll(1, 2)
+        return F.pixel_shuffle(s.each(x), 2)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        x = self.groups(self.slope(self.stem(x))).roll(1, 2)
-        return nn.functional.pixel_shuffle(self.each(x), 2)
+    layers = {"stem": conv(3, 8), "slope": nn.PReLU(8), "groups": nn.GroupNorm(2, 8)}
+    return Net(forward, **layers, each=nn.InstanceNorm2d(8, affine=True))
 
 
-class Spread(nn.Module):
-    """A standard deviation beside rows of length one."""
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return torch.cat([x.std(1), nn.functional.normalize(x.mean(1), dim=-1)], -1)
+SPREAD = Net(lambda s, x: torch.cat([x.std(1), F.normalize(x.mean(1), dim=-1)], -1))
+"""A standard deviation beside rows of length one."""
 
 
 @pytest.mark.parametrize(
-    ("module", "shape"), [(Groups(), (1, 3, 8, 8)), (Spread(), (2, 6, 8))], ids=["images", "rows"]
+    ("module", "shape"), [(groups(), (1, 3, 8, 8)), (SPREAD, (2, 6, 8))], ids=["images", "rows"]
 )
 def test_our_quantizer_leaves_no_norm_slope_or_deviation_a_float(
     lower_for: Any, module: nn.Module, shape: tuple[int, ...]

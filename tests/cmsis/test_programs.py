@@ -17,7 +17,7 @@ from stepwell.backends.executorch.container import Constant, KernelCall, TensorV
 from stepwell.backends.executorch.reading.read import read_container
 from stepwell.ir.diagnostics import UnsupportedError
 
-from .conftest import ROWS, conv, graph, linear, net_of, pt2e
+from .conftest import ROWS, Net, conv, graph, linear, net_of, pt2e
 
 
 def heads(x: torch.Tensor) -> torch.Tensor:
@@ -180,13 +180,8 @@ def test_what_actual_weights_can_overflow_is_refused_before_bytes_are_written() 
             refused(overflows)
 
 
-class Square(nn.Module):
-    """Every reader of the input asks for another order of its axes."""
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return torch.softmax(x @ x.mT, -1) @ x
-
-
 def test_an_input_that_the_model_declares_transposed_is_read_row_by_row(lower: Any) -> None:
+    """Every reader of the input asks for another order of its axes."""
     x = torch.randn(3, 9).t()
-    lower.module(Square().eval(), x).check(x)
+    square = Net(lambda s, x: torch.softmax(x @ x.mT, -1) @ x)
+    lower.module(square.eval(), x).check(x)

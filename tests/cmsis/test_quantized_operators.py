@@ -68,7 +68,7 @@ ROWS = (
 
 
 @pytest.mark.parametrize("module, inputs", [IMAGES, ROWS], ids=["images", "rows"])
-def test_the_parts_are_the_same_function(module: type[nn.Module], inputs: Any) -> None:
+def test_decomposed_operators_are_the_same_function(module: type[nn.Module], inputs: Any) -> None:
     torch.manual_seed(0)
     model = module().eval()
     parts = decompose(export(model, inputs).module(check_guards=False))
@@ -80,7 +80,7 @@ def test_the_parts_are_the_same_function(module: type[nn.Module], inputs: Any) -
 
 
 @pytest.mark.parametrize("module, inputs", [IMAGES, ROWS], ids=["images", "rows"])
-def test_all_of_them_are_int8(module: type[nn.Module], inputs: Any, lower: Any) -> None:
+def test_decomposed_operators_are_int8(module: type[nn.Module], inputs: Any, lower: Any) -> None:
     torch.manual_seed(0)
     result = lower.module(module(), *inputs)
     assert not result.floats, result.refusals

@@ -58,7 +58,7 @@ def test_a_random_net_has_one_meaning_everywhere(
 @pytest.mark.slow
 @given(nets(most=12), st.sampled_from(["ours", "rows", "stock"]))
 @settings(bounded, max_examples=500)
-def test_longer_random_nets_of_every_quantizer_do_too(
+def test_longer_random_nets_of_every_quantizer_have_one_meaning(
     lower_for: Any, quantized: Any, drawn: Drawn, which: str
 ) -> None:
     quantizer: Any = CortexMQuantizer(per_channel_linear=which == "rows")

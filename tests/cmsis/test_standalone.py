@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from executorch.backends.cortex_m.quantizer.quantizer import CortexMQuantizer as StockQuantizer
 from torch import Tensor, nn
 
@@ -19,6 +20,7 @@ from stepwell.backends.executorch.reading.read import read_container
 from stepwell.dialects.cmsis.ops import CmsisOp
 
 from . import standalone_builds as builds
+from .conftest import Graph, Net, conv, graph, linear, net_of
 from .test_stock_programs import stock_pte
 from .test_streams import Skip
 
@@ -28,55 +30,38 @@ needs_boards = pytest.mark.skipif(
 )
 
 
-class Images(nn.Module):
+def images(s: Any, x: Tensor) -> Tensor:
     """Convolutions of every kind, pools, a gate, a difference, a concatenation."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.stem = nn.Conv2d(3, 4, 3, 2, 1)
-        self.grouped = nn.Conv2d(4, 4, 3, padding=1, groups=2)
-        self.depthwise = nn.Conv2d(4, 8, 3, padding=2, dilation=2, groups=4)
-        self.up = nn.ConvTranspose2d(8, 4, 2, 2)
-
-    def forward(self, x: Tensor) -> Tensor:
-        x = torch.relu(self.stem(x))
-        y = self.depthwise(x) * torch.sigmoid(self.depthwise(x))
-        z = torch.cat([self.grouped(x) - x, x], 1)
-        y = nn.functional.max_pool2d(torch.maximum(y, z), 2)
-        return nn.functional.avg_pool2d(self.up(y), 3, 2, 1)
+    x = torch.relu(s.stem(x))
+    y = s.depthwise(x) * torch.sigmoid(s.depthwise(x))
+    z = torch.cat([s.grouped(x) - x, x], 1)
+    y = F.max_pool2d(torch.maximum(y, z), 2)
+    return F.avg_pool2d(s.up(y), 3, 2, 1)
 
 
-class Rows(nn.Module):
+def rows(s: Any, x: Tensor) -> Tensor:
     """Attention over rows, a quotient, a mean."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.project = nn.Linear(8, 8)
-
-    def forward(self, x: Tensor) -> Tensor:
-        q = self.project(x)
-        weights = torch.softmax(q @ x.transpose(1, 2), -1)
-        y = torch.minimum(weights @ q, x)
-        return y / (x * x + 2.0)
+    q = s.project(x)
+    weights = torch.softmax(q @ x.transpose(1, 2), -1)
+    y = torch.minimum(weights @ q, x)
+    return y / (x * x + 2.0)
 
 
-class Padded(nn.Module):
-    """A pad, and a transposition in the end."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return nn.functional.pad(x, (1, 2, 0, 1)).transpose(1, 2) + 0.5
-
-
-class Steps(nn.Module):
-    """The last step of an LSTM behind a GRU: gates and steps are places in larger tensors."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.first = nn.GRU(6, 8, batch_first=True)
-        self.second = nn.LSTM(8, 5, batch_first=True)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.second(self.first(x)[0])[0][:, -1]
+IMAGES = Net(
+    images,
+    stem=conv(3, 4, stride=2, padding=1),
+    grouped=conv(4, 4, padding=1, groups=2),
+    depthwise=conv(4, 8, padding=2, dilation=2, groups=4),
+    up=nn.ConvTranspose2d(8, 4, 2, 2),
+)
+ROWS = Net(rows, project=nn.Linear(8, 8))
+PADDED = Net(lambda s, x: F.pad(x, (1, 2, 0, 1)).transpose(1, 2) + 0.5)
+STEPS = Net(
+    lambda s, x: s.second(s.first(x)[0])[0][:, -1],
+    first=nn.GRU(6, 8, batch_first=True),
+    second=nn.LSTM(8, 5, batch_first=True),
+)
+"""The last step of an LSTM behind a GRU: gates and steps are places in larger tensors."""
 
 
 def channels_last(value: Any) -> Any:
@@ -87,12 +72,12 @@ def channels_last(value: Any) -> Any:
 @pytest.mark.parametrize(
     ("module", "shape", "options"),
     [
-        (Images(), (1, 3, 13, 12), {}),
-        (Images(), (1, 3, 13, 12), {"io": "int8", "optimize": "memory"}),
+        (IMAGES, (1, 3, 13, 12), {}),
+        (IMAGES, (1, 3, 13, 12), {"io": "int8", "optimize": "memory"}),
         (Skip(outputs=2), (1, 3, 24, 16), {"io": "int8", "arena": 3_500}),
-        (Rows(), (2, 5, 8), {"io": "int8"}),
-        (Padded(), (2, 3, 4), {}),
-        (Steps(), (1, 4, 6), {"io": "int8"}),
+        (ROWS, (2, 5, 8), {"io": "int8"}),
+        (PADDED, (2, 3, 4), {}),
+        (STEPS, (1, 4, 6), {"io": "int8"}),
     ],
     ids=["images", "images row by row", "a skip row by row", "attention", "pad", "recurrent"],
 )
@@ -125,10 +110,10 @@ def cmsis_nn(tmp_path_factory: pytest.TempPathFactory) -> Any:
 @pytest.mark.parametrize(
     ("module", "shape", "cpu"),
     [
-        (Images(), (1, 3, 13, 12), "cortex-m55"),
-        (Rows(), (2, 5, 8), "cortex-m4"),
-        (Rows(), (2, 5, 8), "cortex-m55"),
-        (Padded(), (2, 3, 4), "cortex-m4"),
+        (IMAGES, (1, 3, 13, 12), "cortex-m55"),
+        (ROWS, (2, 5, 8), "cortex-m4"),
+        (ROWS, (2, 5, 8), "cortex-m55"),
+        (PADDED, (2, 3, 4), "cortex-m4"),
     ],
     ids=["images", "attention", "attention with kernel sums", "pad"],
 )
@@ -206,35 +191,25 @@ def test_mlperf_tiny_on_a_built_cmsis_nn_computes_what_the_interpreter_does(
     assert builds.equals(lowered.program.run(x)[0], data)
 
 
-class ByRows(nn.Module):
-    """A convolution whose pixels are rows of a linear layer."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.first, self.last = nn.Conv2d(3, 6, 3, padding=1), nn.Linear(48, 10)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.last(self.first(x).permute(0, 2, 3, 1).reshape(8, 48))
-
-
-class Joined(nn.Module):
-    """Two convolutions side by side."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.first, self.last = nn.Conv2d(3, 6, 3), nn.Conv2d(3, 2, 3)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return torch.cat([self.first(x), self.last(x)], 1)
+BY_ROWS = graph(
+    (1, 3, 8, 8),
+    lambda s, x: s.last(s.first(x).permute(0, 2, 3, 1).reshape(8, 48)),
+    first=conv(3, 6, padding=1),
+    last=linear(48, 10),
+)
+"""A convolution whose pixels are rows of a linear layer."""
+JOINED = graph(
+    (1, 3, 8, 8), lambda s, x: torch.cat([s.a(x), s.b(x)], 1), a=conv(3, 6), b=conv(3, 2)
+)
 
 
 @needs_gcc
-@pytest.mark.parametrize("model", [ByRows, Joined])
+@pytest.mark.parametrize("model", [BY_ROWS, JOINED], ids=["by rows", "joined"])
 def test_a_stock_program_read_back_computes_what_its_kernels_make_of_memory(
-    quantized: Any, cmsis_nn: Any, tmp_path: Path, model: type[nn.Module]
+    quantized: Any, cmsis_nn: Any, tmp_path: Path, model: Graph
 ) -> None:
-    x = channels_last(torch.randn(1, 3, 8, 8))
-    exported = quantized(channels_last(model()), (x,), StockQuantizer())
+    module, x = map(channels_last, net_of(model, 0))
+    exported = quantized(module, (x,), StockQuantizer())
     data = stock_pte(exported, "cortex-m4")
     container = as_they_lie(read_container(bytearray(data)))
     sources = write_files(container, container.methods, "model", CMSIS_NN, CMSIS_NN_HANDLERS)
@@ -247,12 +222,12 @@ class Floats(nn.Module):
     """Elementwise functions, folds, movement, windows and a look-up, as floats and as integers."""
 
     def forward(self, x: Tensor, at: Tensor) -> tuple[Tensor, ...]:
-        y = nn.functional.layer_norm(x.roll(1, 2).flip(1), (5,))
+        y = F.layer_norm(x.roll(1, 2).flip(1), (5,))
         z = torch.where(y > 0, torch.log_softmax(x, 1), y.var(2, keepdim=True) / 3)
-        rows = torch.cat([z[:, ::2], nn.functional.pad(y, (1, 0))[:, 1:, :5].abs()], 1)
-        pooled = nn.functional.max_pool2d(x[None], 2, ceil_mode=True)
+        rows = torch.cat([z[:, ::2], F.pad(y, (1, 0))[:, 1:, :5].abs()], 1)
+        pooled = F.max_pool2d(x[None], 2, ceil_mode=True)
         whole = (at * 3 - 7) // 2 % 5
-        gated = nn.functional.glu(x, 1)
+        gated = F.glu(x, 1)
         picked = rows.index_select(1, whole.abs() % 3)
         return rows @ rows.mT, pooled, rows.argmax(-1), picked, whole, gated
 
@@ -328,11 +303,9 @@ def test_control_flow_is_jumps_in_c(tmp_path: Path) -> None:
 
 
 def test_what_has_no_kernel_in_c_is_named(quantized: Any) -> None:
-    class Sorted(nn.Module):
-        def forward(self, x: Tensor) -> Tensor:
-            return torch.topk(x, 2)[0] + 1
-
-    lowered = stepwell.lower(quantized(Sorted(), (torch.randn(2, 4),)), "cortex-m4")
+    lowered = stepwell.lower(
+        quantized(Net(lambda s, x: torch.topk(x, 2)[0] + 1), (torch.randn(2, 4),)), "cortex-m4"
+    )
     with pytest.raises(stepwell.StepwellError, match=r"aten::topk\.values has no kernel in C: "):
         lowered.to_c(runtime=None)
 

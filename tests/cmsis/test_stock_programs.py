@@ -16,20 +16,19 @@ from torch import nn
 
 import stepwell
 
+from .conftest import Net, conv, linear
 
-class Net(nn.Module):
+
+def net() -> nn.Module:
     """Convolution, depthwise, residual add, pooling, linear, softmax, on channels-last images."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.a = nn.Conv2d(3, 8, 3, padding=1)
-        self.b = nn.Conv2d(8, 8, 3, padding=1, groups=8)
-        self.c = nn.Linear(8, 5)
+    def forward(s: Any, x: torch.Tensor) -> torch.Tensor:
+        y = F.relu(s.a(x))
+        y = y + F.relu(s.b(y))
+        return F.softmax(s.c(F.avg_pool2d(y, 8).flatten(1)), -1)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        y = F.relu(self.a(x))
-        y = y + F.relu(self.b(y))
-        return F.softmax(self.c(F.avg_pool2d(y, 8).flatten(1)), -1)
+    layers = {"a": conv(3, 8, padding=1), "b": conv(8, 8, padding=1, groups=8), "c": linear(8, 5)}
+    return Net(forward, **layers).to(memory_format=torch.channels_last)
 
 
 def stock_pte(exported: Any, cpu: str) -> bytes:
@@ -43,7 +42,7 @@ def stock_pte(exported: Any, cpu: str) -> bytes:
 @pytest.mark.parametrize("cpu", ["cortex-m55", "cortex-m4"])
 def test_a_stock_program_comes_back_and_computes_what_ours_does(cpu: str, quantized: Any) -> None:
     torch.manual_seed(2)
-    module = Net().to(memory_format=torch.channels_last)
+    module = net()
     x = torch.randn(1, 3, 8, 8).to(memory_format=torch.channels_last)
     exported = quantized(module, (x,), StockQuantizer())
     theirs = stepwell.read_pte(stock_pte(exported, cpu))
@@ -57,7 +56,7 @@ def test_a_stock_program_comes_back_and_computes_what_ours_does(cpu: str, quanti
 
 
 def test_our_bytes_are_fewer_and_hold_nothing_unused(quantized: Any) -> None:
-    module = Net().to(memory_format=torch.channels_last)
+    module = net()
     x = torch.randn(1, 3, 8, 8).to(memory_format=torch.channels_last)
     exported = quantized(module, (x,), StockQuantizer())
     assert len(stepwell.lower(exported, "cortex-m55").to_pte()) < len(

@@ -17,6 +17,7 @@ from stepwell.ir.program import Program
 from stepwell.translate.memory.rows import Image, RowChain, RowOp, schedule
 from stepwell.translate.rewrites.cmsis.layout.stream_rows import images, segment_of, write_stream
 
+from .conftest import Net, conv
 from .test_memory import arena
 
 CPU = "cortex-m4"
@@ -123,15 +124,8 @@ def test_a_transposed_layer_whose_windows_overlap_has_no_rows(quantized: Any) ->
 
 
 def test_a_concatenation_of_rows_is_no_concatenation_of_channels(quantized: Any) -> None:
-    class Below(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.layer = nn.Conv2d(3, 4, 1)
-
-        def forward(self, x: Tensor) -> Tensor:
-            return torch.cat([self.layer(x), self.layer(-x)], 2)
-
-    program = lowered(quantized, Below(), 1, 3, 8, 6)
+    below = Net(lambda s, x: torch.cat([s.layer(x), s.layer(-x)], 2), layer=conv(3, 4, 1))
+    program = lowered(quantized, below, 1, 3, 8, 6)
     cats = [op for op in program.method().walk() if op.name == "aten.cat.default"]
     assert cats and not any(map(images, cats))
 

@@ -185,21 +185,12 @@ def test_what_is_damaged_or_cannot_be_is_refused(exported: ExportedProgram, lowe
         compile_tosa(b"no flatbuffer", U55)
 
 
-class Rows(nn.Module):
-    """Two layers over sixteen rows."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.layers = nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 32))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.layers(x)
-
-
 @pytest.fixture(scope="module")
 def rows() -> ExportedProgram:
+    """Two layers over sixteen rows."""
     torch.manual_seed(0)
-    return quantized(Rows(), torch.randn(1, 16, 32))
+    layers = nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 32))
+    return quantized(layers, torch.randn(1, 16, 32))
 
 
 def with_rows(kind: Any, accelerator: str = U85) -> Any:

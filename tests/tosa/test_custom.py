@@ -72,7 +72,7 @@ def lowered(target: str = "tosa-1.0+fp") -> Any:
     return stepwell.lower(torch.export.export(Model(), (X,)), target)
 
 
-def test_it_is_one_operator_with_its_names_and_bytes() -> None:
+def test_a_registered_operator_is_one_custom_with_its_names_and_bytes() -> None:
     program = lowered().program
     gate, packed = (op for op in program.module.walk() if op.name == "tosa.custom")
     assert gate.domain_name.data == "com.example" and gate.operator_name.data == "gate"

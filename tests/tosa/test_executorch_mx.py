@@ -44,7 +44,7 @@ def test_a_model_that_executorch_converted_runs_on_the_reference_model(payload: 
 
 
 @pytest.mark.parametrize("payload", PAYLOADS)
-def test_its_weights_keep_their_values(payload: str) -> None:
+def test_weights_that_executorch_converted_keep_their_values(payload: str) -> None:
     from torchao.prototype.mx_formats.mx_tensor import to_dtype
 
     layer = converted(payload)[2]

@@ -16,7 +16,7 @@ from stepwell.ir.diagnostics import VerificationError
 from stepwell.ir.dtypes import bf16, f16, f32
 from stepwell.ir.types import tensor
 
-from .graphs import assert_tosa_opt_accepts, bits, lowered, program_of_op
+from .graphs import Of, assert_tosa_opt_accepts, bits, lowered, program_of_op
 
 HALVES = {
     torch.float16: ("tosa-1.0+fp", "profiles=pro_fp", 2**-10),
@@ -27,11 +27,9 @@ HALVES = {
 EIGHT_BITS = "tosa-1.0+fp+fp8e4m3+fp8e5m2+bf16"
 
 
-class Statistics(nn.Module):
+def statistics(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
     """Sums, variances and powers, of which torch rounds the result alone."""
-
-    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        return x.sum(1), x.mean(1), x.var(1), x.square(), x.pow(4), x / x.abs().sqrt()
+    return x.sum(1), x.mean(1), x.var(1), x.square(), x.pow(4), x / x.abs().sqrt()
 
 
 def encoder() -> nn.Module:
@@ -52,7 +50,7 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], list[int]]] = {
     "encoder": (encoder, [1, 9, 32]),
     "convolutions": (convolutions, [1, 3, 17, 17]),
     "norms": (norms, [3, 300]),
-    "statistics": (Statistics, [3, 300]),
+    "statistics": (lambda: Of(statistics), [3, 300]),
 }
 
 

@@ -73,7 +73,7 @@ def test_a_block_is_integers_alone_and_equal_on_the_reference_model() -> None:
     assert steps_apart(exported, lowered, torch.randn(1, 4, 8)) <= 2
 
 
-def test_a_block_with_whole_softmaxes_is_integers_too() -> None:
+def test_a_block_with_whole_softmaxes_is_integers() -> None:
     torch.manual_seed(0)
     x = torch.randn(1, 4, 8)
     exported = quantized_by_ours(Block(), x)
@@ -82,7 +82,7 @@ def test_a_block_with_whole_softmaxes_is_integers_too() -> None:
     assert operators(lowered)["intdiv"] == 1
 
 
-def test_tosa_opt_validates_it(tmp_path: Path) -> None:
+def test_tosa_opt_validates_an_integer_block(tmp_path: Path) -> None:
     options = "specification_version=1.0 profiles=pro_int"
     assert_tosa_opt_accepts(block()[2].to_tosa(), options, tmp_path)
 
@@ -101,7 +101,7 @@ def test_each_rewrite_moves_each_result_by_one_step_at_most() -> None:
     assert result.ok, str(result)
 
 
-def test_vela_compiles_it(tmp_path: Path, forks: Forks) -> None:
+def test_vela_compiles_an_integer_block(tmp_path: Path, forks: Forks) -> None:
     (tmp_path / "model.tosa").write_bytes(block()[2].to_tosa())
     vela = Path(sys.executable).with_name("vela")
     options = ["--accelerator-config", "ethos-u85-256", "--output-format", "raw"]

@@ -9,7 +9,7 @@ from torch._higher_order_ops.scan import scan
 import stepwell
 from stepwell.dialects.tosa.limits import EIGHT_K
 
-from .graphs import agree
+from .graphs import Of, agree
 
 
 class Recurrence(nn.Module):
@@ -40,11 +40,9 @@ class Rows(nn.Module):
         return each(lambda row, w, b: nn.functional.linear(row, w, b).relu(), x, *weights)
 
 
-class Totals(nn.Module):
+def totals(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Running sums, and the products of each with what came."""
-
-    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        return scan(lambda total, row: (total + row, total * row), torch.zeros(3), x)
+    return scan(lambda total, row: (total + row, total * row), torch.zeros(3), x)
 
 
 @pytest.mark.parametrize("steps", [1, 3, EIGHT_K.list + 1])
@@ -61,7 +59,7 @@ def test_a_loop_that_is_too_long_says_how_many_ops_it_would_be() -> None:
 
 
 def test_a_loop_of_a_symbolic_number_of_steps_is_refused() -> None:
-    shapes = ({0: torch.export.Dim("steps", min=2, max=9)},)
-    exported = torch.export.export(Totals(), (torch.randn(5, 3),), dynamic_shapes=shapes)
+    shapes = (({0: torch.export.Dim("steps", min=2, max=9)},),)
+    exported = torch.export.export(Of(totals), (torch.randn(5, 3),), dynamic_shapes=shapes)
     with pytest.raises(stepwell.StepwellError, match="is symbolic"):
         stepwell.lower(exported, "tosa-1.1+fp+shape")

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import nn
 from torch.export import export
 
 import stepwell
@@ -33,25 +32,14 @@ def any_length():
     return stepwell.lower(exported, "tosa-1.1+fp+shape"), inputs[0]
 
 
-def half(dtype: torch.dtype, target: str):
-    model = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Linear(16, 4)).to(dtype).eval()
-    x = torch.randn(2, 8, dtype=dtype)
-    return stepwell.lower(export(model, (x,)), target), x
-
-
 @pytest.mark.parametrize(
     ("make", "target"),
     [
         (fp32, "specification_version=1.0 profiles=pro_fp"),
         (int8, "specification_version=1.0 profiles=pro_int"),
         (any_length, "specification_version=1.1.draft profiles=pro_fp extensions=shape"),
-        (lambda: half(torch.float16, "tosa-1.0+fp"), "specification_version=1.0 profiles=pro_fp"),
-        (
-            lambda: half(torch.bfloat16, "tosa-1.0+fp+bf16"),
-            "specification_version=1.0 profiles=pro_fp extensions=bf16",
-        ),
     ],
-    ids=["fp32", "int8", "symbolic sizes", "fp16", "bf16"],
+    ids=["fp32", "int8", "symbolic sizes"],
 )
 def test_tosa_opt_parses_verifies_and_validates_our_text(make, target: str, tmp_path: Path) -> None:
     assert_tosa_opt_accepts(make()[0].to_mlir(), target, tmp_path)

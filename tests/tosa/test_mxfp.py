@@ -282,12 +282,10 @@ def test_a_weight_is_cast_once_however_often_it_is_asked_for(
 
 
 def test_attention_products_become_mx_in_a_program() -> None:
-    class Attention(nn.Module):
-        def forward(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-            return nn.functional.scaled_dot_product_attention(q, k, v)
-
     inputs = tuple(torch.randn(1, 2, 8, 32) for _ in range(3))
-    program = to_mxfp(torch.export.export(Attention(), inputs), attention=True)
+    program = to_mxfp(
+        torch.export.export(Of(nn.functional.scaled_dot_product_attention), inputs), attention=True
+    )
     low = stepwell.lower(program, TARGET)
     counts = operators(low)
     assert counts["tosa.matmul_t"] == 2 and counts["tosa.matmul"] == 0

@@ -2,11 +2,12 @@
 
 import pytest
 import torch
+from short_ir import program_text
 
 from stepwell.backends.tosa.read import read_tosa
 from stepwell.dialects.tosa.targets import EXTENSIONS, PROFILES, TosaTarget
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.syntax.text import parse_module
+from stepwell.ir.levels import set_level
 from stepwell.ir.verification import find_problems
 from stepwell.ir.weights import WeightStore
 
@@ -31,19 +32,12 @@ def test_a_graph_made_wrong_is_refused_with_a_reason(name: str) -> None:
     assert "rank 7 is above 6" in next(EVERYTHING.problems(program.module)).fact
 
 
-RESCALE = """builtin.module attributes {{stepwell.level = "tosa"}} {{
-  func.func @forward(%x: tensor<4x{given}>) -> tensor<4x{made}> {{
-    %m = stepwell.weight <"m"> "constant" : tensor<1xi32>
-    %s = stepwell.weight <"s"> "constant" : tensor<1xi8>
-    %a = stepwell.weight <"a"> "constant" : tensor<1x{given}>
-    %b = stepwell.weight <"b"> "constant" : tensor<1x{made}>
-    %y = tosa.rescale %x, %m, %s, %a, %b {{input_unsigned = false, output_unsigned = false,
-        per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true}}
-        : (tensor<4x{given}>, tensor<1xi32>, tensor<1xi8>, tensor<1x{given}>, tensor<1x{made}>)
-        -> tensor<4x{made}>
-    func.return %y : tensor<4x{made}>
-  }}
-}}"""
+RESCALE = (
+    "%y = tosa.rescale %x: {given}[4], %m: constant i32[1], %s: constant i8[1], "
+    "%a: constant {given}[1], %b: constant {made}[1] {{input_unsigned = false, "
+    "output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, "
+    "scale32 = true}} : ({given}[4], i32[1], i8[1], {given}[1], {made}[1]) -> {made}[4]"
+)
 
 
 @pytest.mark.parametrize(
@@ -65,7 +59,8 @@ def test_a_zero_point_in_the_store_is_looked_at(
         ("m", 1 << 30, "i32"), ("s", 30, "i8"), ("a", zero[0], given), ("b", zero[1], made),
     ):  # fmt: skip
         weights.add(key, torch.tensor([value], dtype=types[held]))
-    module = parse_module(RESCALE.format(given=given, made=made))
+    module = program_text(RESCALE.format(given=given, made=made))
+    set_level(module, "tosa")
     assert [problem.fact for problem in find_problems(module, weights)] == (
         [f"tosa.rescale: {fact}"] if fact else []
     )

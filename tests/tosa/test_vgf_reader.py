@@ -137,7 +137,7 @@ def test_a_number_too_large_for_its_element_is_refused() -> None:
         read_module(doubled(1 << 20), ["x"], ["y"])
 
 
-def test_it_goes_up_and_to_another_target() -> None:
+def test_a_vgf_file_goes_up_and_to_another_target() -> None:
     program = stepwell.read_vgf(FILES[0].with_name("layers.vgf"))
     (x,) = random_values(program, "main", 0)
     wanted = program.run(x, method="main")
@@ -224,6 +224,7 @@ def test_a_small_model_comes_back() -> None:
     x = torch.randn(1, 3, 8, 8)
     lowered = stepwell.lower(export(model, (x,)), "vgf")
     data = lowered.to_vgf()
+    assert data[:4] == b"VGF1"
     program = stepwell.read_vgf(data)
     assert torch.equal(program.run(x, method="main")[0], lowered.program.run(x)[0])
     assert stepwell.emit(program, "vgf", method="main") == data
