@@ -6,11 +6,11 @@
 Each statement is an op; `;` or a new line separates two. A call `op(%values, …, field=…)` is read
 as in a rule, for an op of any dialect; its result types are inferred unless `-> types` follows.
 Other statements are MLIR. `%x: type` at the first use of a value, or as a statement, declares an
-argument; `%w: weight type` (or `constant`, `buffer`, `state`) a weight whose key is its name, or the string
-before the type (`%w: weight "w#ones" f32[2]`). A tensor's type is `f32[2, s0, 4*n]`, a quantized
-one's `i8<0.5:3>[4]`. `%n: int<n>` is an integer known only at run time: the size of one more
-argument. The results of the last op are returned, unless there is a `return`. A line that starts
-with `#` is a comment.
+argument; `%w: weight type` (or `constant`, `buffer`, `state`) a weight whose key is its name, or
+the string before the type (`%w: weight "w#ones" f32[2]`). A tensor's type is `f32[2, s0, 4*n]`, a
+quantized one's `i8<0.5:3>[4]`. `%n: int<n>` is an integer known only at run time: the size of one
+more argument. The results of the last op are returned, unless there is a `return`. A line that
+starts with `#` is a comment.
 """
 
 from __future__ import annotations
