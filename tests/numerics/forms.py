@@ -13,9 +13,18 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from specials import images, pairs, rows
+from specials import images, pairs, rows, value_pairs, value_triples, values
 
 Function = Callable[..., torch.Tensor]
+INPUTS: dict[str, Callable[[torch.dtype], tuple[torch.Tensor, ...]]] = {
+    "rows": rows,
+    "pairs": pairs,
+    "images": images,
+    "values": values,
+    "value pairs": value_pairs,
+    "value triples": value_triples,
+}
+"""What forms take: functions of `specials`."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +34,7 @@ class Form:
     Attributes:
         name: how it is written.
         function: of a `Weights` and the inputs.
-        kind: what it takes: `rows` [N, 8], `pairs` (two of those), `images` [N, 2, 6, 6].
+        kind: what it takes: a key of `INPUTS`.
     """
 
     name: str
@@ -34,7 +43,7 @@ class Form:
 
     def inputs(self, dtype: torch.dtype) -> tuple[torch.Tensor, ...]:
         """Its special inputs in a dtype."""
-        return {"rows": rows, "pairs": pairs, "images": images}[self.kind](dtype)
+        return INPUTS[self.kind](dtype)
 
 
 class Weights(torch.nn.Module):

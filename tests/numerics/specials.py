@@ -88,6 +88,32 @@ def images(dtype: torch.dtype) -> tuple[torch.Tensor]:
     return (torch.stack(made),)
 
 
+def values(dtype: torch.dtype) -> tuple[torch.Tensor]:
+    """[N]: special numbers, and those next to which functions change: small, half, large ones."""
+    info = torch.finfo(dtype)
+    sizes = [1e-40, info.smallest_normal, 1e-20, 1e-3, 0.25, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 5.0, 9.0]
+    sizes += [10.0, 17.0, 20.5, 88.7, 89.1, 104.0, 1e3, 1e5, 1e10, 1e20, 3e38]
+    if dtype == torch.float16:
+        sizes = [6e-8, *(size for size in sizes[1:] if 1e-5 < size < 6e4), 11.0, 11.1, 65504.0]
+    sizes += [0.0, torch.inf]
+    listed = [torch.nan, *sizes, *(-size for size in sizes)]
+    return (torch.tensor(listed, dtype=torch.float64).to(dtype),)
+
+
+def value_pairs(dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
+    """[N²], twice: each of `special_numbers` and of a few others with each."""
+    others = torch.tensor([1.0, -1.0, 0.5, 2.5, -2.5, 3.0, -10.0, 88.7], dtype=dtype)
+    one = torch.cat([special_numbers(dtype), others])
+    return one.repeat_interleave(len(one)), one.repeat(len(one))
+
+
+def value_triples(dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """[N³], three times: each of some special numbers with each and each."""
+    one = torch.cat([special_numbers(dtype)[:8], torch.tensor([1.0, -2.5], dtype=dtype)])
+    first, second, third = torch.cartesian_prod(one, one, one).T
+    return first.contiguous(), second.contiguous(), third.contiguous()
+
+
 def classes(tensor: torch.Tensor) -> torch.Tensor:
     """The class of each element, as an index into `NAMES`; integers and booleans are finite."""
     if not tensor.dtype.is_floating_point:

@@ -111,7 +111,20 @@ def nextafter(a: Tensor, b: Tensor) -> Any:
     is_negative = torch.where(torch.eq(a, 0), torch.lt(b, 0), torch.lt(a, 0))
     moved = torch.where(torch.eq(a, 0), torch.full_like(a, least), moved)
     moved = torch.where(is_negative, torch.neg(moved), moved)
-    return torch.where(torch.eq(a, b), b, torch.where(torch.isnan(a + b), a + b, moved))
+    moved = torch.where(torch.isnan(a), a, torch.where(torch.isnan(b), b, moved))
+    return torch.where(torch.eq(a, b), b, moved)
+
+
+def sigmoid_backward(grad: Tensor, y: Tensor) -> Any:
+    """Return `grad (1 - y) y`, in the order of PyTorch's kernel: y (1 - y) may overflow."""
+    wide = torch.promote_types(grad.dtype, torch.float32)
+    return (grad.to(wide) * (1 - y.to(wide)) * y.to(wide)).to(grad.dtype)
+
+
+def tanh_backward(grad: Tensor, y: Tensor) -> Any:
+    """Return `grad (1 - y²)`."""
+    wide = torch.promote_types(grad.dtype, torch.float32)
+    return (grad.to(wide) * (1 - y.to(wide) * y.to(wide))).to(grad.dtype)
 
 
 @in_single
@@ -166,6 +179,8 @@ ARITHMETIC: dict[Any, Callable[..., Any]] = {
     aten.nextafter.default: nextafter,
     aten.exp2.default: exp2,
     torch.ops.prims.exp2.default: exp2,
+    aten.sigmoid_backward.default: sigmoid_backward,
+    aten.tanh_backward.default: tanh_backward,
     aten.addbmm.default: addbmm,
     aten.bilinear.default: bilinear,
     aten.resize.default: resize,

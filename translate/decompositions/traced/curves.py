@@ -150,7 +150,7 @@ def _polygamma_positive(order: int, x: Tensor) -> Tensor:
         scale = math.factorial(2 * k + order - 1) / math.factorial(2 * k)
         series = square * (series + BERNOULLI[at] * scale)
     if order == 0:
-        made = torch.log(y) - inverse / 2 - series
+        made = torch.log(y / 4) + 2 * LOG_2 - inverse / 2 - series  # AVX-512's log(3e38) is inf.
         for at in reversed(range(SHIFT)):
             made = made - torch.reciprocal(x + at)
         return made
@@ -181,12 +181,15 @@ def _polygamma(order: int, x: Tensor) -> Tensor:
     made = torch.where(is_below, mirrored, positive)
     is_pole = torch.logical_and(is_below, _is_whole(x))
     if order == 0:
-        at_zero = torch.where(
-            torch.lt(torch.reciprocal(x), 0), full(x, math.inf), full(x, -math.inf)
-        )
-        made = torch.where(is_pole, torch.where(torch.eq(x, 0), at_zero, full(x, math.nan)), made)
+        made = torch.where(is_pole, full(x, math.nan), made)
+    is_tiny = torch.lt(x.abs(), torch.finfo(x.dtype).tiny)  # A delegate reads it as zero.
+    pole = (-1) ** (order + 1) * math.factorial(order) * torch.pow(torch.reciprocal(x), order + 1)
+    made = torch.where(is_tiny, pole, made)
+    if order == 0:
         return torch.where(torch.eq(x, math.inf), x, made)
-    return torch.where(is_pole, full(x, math.inf if order % 2 else -math.inf), made)
+    made = torch.where(is_pole, full(x, math.inf if order % 2 else -math.inf), made)
+    end = -math.inf if order == 1 else math.inf  # PyTorch's series of it is NaN.
+    return torch.where(torch.eq(x, end), full(x, math.nan), made)
 
 
 def digamma(x: Tensor) -> Any:
@@ -299,8 +302,13 @@ def i1e(x: Tensor) -> Tensor:
 
 
 def _grown(function: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
-    """Remove the factor `e ** -|x|` from a function's result."""
-    return in_single(lambda x: torch.exp(x.abs()) * function(x))
+    """Remove the factor `e ** -|x|` in two halves: XNNPACK's exponential overflows from 88.38 on."""
+
+    def grown(x: Tensor) -> Tensor:
+        root = torch.exp(x.abs() / 2)
+        return root * (root * function(x))
+
+    return in_single(grown)
 
 
 def _k_rest(order: int) -> Series:
@@ -322,11 +330,16 @@ K_FAR = (
 )
 
 
+def _finite_log(x: Tensor) -> Tensor:
+    """Return the logarithm for a product with zero; a delegate reads a denormal x as zero."""
+    return torch.log(torch.clamp(x, min=torch.finfo(x.dtype).tiny))
+
+
 def _bessel_k(x: Tensor, order: int, is_scaled: bool) -> Tensor:
     """Modified Bessel functions of the second kind: infinite at zero, NaN for negative numbers."""
     near = torch.clamp(x, max=K_END)
     if order:
-        small = (torch.log(near) - LOG_2) * special.i1(near) + K_NEAR[1](near * near) / near
+        small = (_finite_log(near) - LOG_2) * special.i1(near) + K_NEAR[1](near * near) / near
     else:
         small = K_NEAR[0](near * near) - (torch.log(near) - LOG_2) * special.i0(near)
     far = K_FAR[order](K_END / x) * torch.rsqrt(x)
@@ -401,7 +414,7 @@ def _bessel_j(x: Tensor, order: int) -> Tensor:
 def _bessel_y(x: Tensor, order: int) -> Tensor:
     first = _bessel_j(x, order)
     if order:
-        near = (torch.log(x) * first - torch.reciprocal(x)) * (2 / math.pi) + Y_NEAR[1](x) * x
+        near = (_finite_log(x) * first - torch.reciprocal(x)) * (2 / math.pi) + Y_NEAR[1](x) * x
     else:
         near = torch.log(x) * first * (2 / math.pi) + Y_NEAR[0](x)
     made = torch.where(torch.le(x, J_END), near, _waves(x, order, True))
@@ -411,9 +424,20 @@ def _bessel_y(x: Tensor, order: int) -> Tensor:
 
 @in_single
 def spherical_bessel_j0(x: Tensor) -> Tensor:
-    """Return `sin(x) / x`."""
-    made = torch.where(torch.eq(x, 0), full(x, 1), torch.sin(x) / x)
-    return torch.where(torch.isinf(x), full(x, 0), made)
+    """Return `sin(x) / x`, 0 for infinities."""
+    return torch.where(torch.isinf(x), full(x, 0), _sine_by_x(x))
+
+
+@in_single
+def sinc(x: Tensor) -> Tensor:
+    """Return `sin(πx) / πx`."""
+    return _sine_by_x(x * math.pi)
+
+
+def _sine_by_x(x: Tensor) -> Tensor:
+    """Return `sin(x) / x`: to the last digit 1 near zero, where `1 / x` may overflow."""
+    is_near = torch.lt(x.abs(), 2.0**-13 if x.dtype == torch.float32 else 2.0**-28)
+    return torch.where(is_near, full(x, 1), torch.sin(x) / x)
 
 
 def _single(function: Callable[..., Tensor], **given: Any) -> Callable[[Tensor], Tensor]:
@@ -453,5 +477,6 @@ CURVES: dict[Any, Callable[..., Any]] = {
     aten.special_bessel_y0.default: _single(_bessel_y, order=0),
     aten.special_bessel_y1.default: _single(_bessel_y, order=1),
     aten.special_spherical_bessel_j0.default: spherical_bessel_j0,
+    aten.sinc.default: sinc,
 }
 """Operator → its decomposition."""

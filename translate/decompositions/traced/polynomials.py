@@ -22,15 +22,20 @@ def chebyshev(x: Tensor, n: Tensor | float, *, kind: str, is_shifted: bool) -> A
     """Return a polynomial of degree n; zero for degrees below 0."""
     if x.dtype not in (torch.float32, torch.float64):
         return NotImplemented
+    x = 2 * x - 1 if is_shifted else x
+    if not isinstance(n, torch.Tensor) and n <= LARGEST_DEGREE:  # As in PyTorch.
+        return by_recurrence(x, n, first=FIRST[kind], step=lambda x, n, p, q: 2 * x * p - q)
     degree = n.to(x.dtype) if isinstance(n, torch.Tensor) else torch.full_like(x, n)
-    degree = torch.trunc(degree)
-    x, degree = torch.broadcast_tensors(2 * x - 1 if is_shifted else x, degree)
+    x, degree = torch.broadcast_tensors(x, torch.trunc(degree))
     size = x.abs()
     made = torch.where(
         torch.gt(size, 1), _hyperbolic(size, x, degree, kind), _circular(x, degree, kind)
     )
     made = torch.where(torch.eq(degree, 0), torch.ones_like(made), made)
-    is_nan = torch.logical_and(torch.isnan(x), torch.gt(degree, 0))
+    is_nan = torch.logical_or(
+        torch.logical_and(torch.isnan(x), torch.gt(degree, 0)),
+        torch.logical_and(torch.isinf(x), torch.gt(degree, 2)),  # PyTorch subtracts infinities.
+    )
     made = torch.where(is_nan, torch.full_like(made, math.nan), made)
     return torch.where(torch.lt(degree, 0), torch.zeros_like(made), made)
 
@@ -57,17 +62,21 @@ def _circular(x: Tensor, n: Tensor, kind: str) -> Tensor:
 def _hyperbolic(size: Tensor, x: Tensor, n: Tensor, kind: str) -> Tensor:
     """Compute it for |x| > 1 from |x|; a polynomial of odd degree changes its sign.
 
-    `V` and `W` are exchanged for negative x.
+    `V` and `W` are exchanged for negative x. Of a quotient, both parts may overflow: `e ** nη` is
+    taken out.
     """
     eta = torch.acosh(torch.clamp(size, min=1))
     is_negative = torch.lt(x, 0)
     sign = torch.where(is_negative, 1 - 2 * torch.abs(torch.remainder(n, 2.0)), torch.ones_like(n))
     if kind == "t":
         return sign * torch.cosh(n * eta)
+    root = torch.exp(n * eta / 2)  # XNNPACK's exponential overflows from 88.38 on.
     if kind == "u":
-        return sign * torch.sinh((n + 1) * eta) / torch.sinh(eta)
-    even = torch.cosh((n + 0.5) * eta) / torch.cosh(eta / 2)
-    odd = torch.sinh((n + 0.5) * eta) / torch.sinh(eta / 2)
+        share = torch.expm1(-2 * (n + 1) * eta) / torch.expm1(-2 * eta)
+        return sign * root * (root * share)
+    rest = -(2 * n + 1) * eta
+    even = root * (root * (torch.exp(rest) + 1) / (torch.exp(-eta) + 1))
+    odd = root * (root * torch.expm1(rest) / torch.expm1(-eta))
     one, other = (even, odd) if kind == "v" else (odd, even)
     return sign * torch.where(is_negative, other, one)
 
@@ -108,6 +117,12 @@ LARGEST_DEGREE = 64
 
 Step = Callable[[Tensor, int, Tensor, Tensor], Tensor]
 """(x, n, P[n], P[n - 1]) → P[n + 1]."""
+
+FIRST: dict[str, Step] = {
+    "t": lambda x, n, p, q: x, "u": lambda x, n, p, q: 2 * x,
+    "v": lambda x, n, p, q: 2 * x - 1, "w": lambda x, n, p, q: 2 * x + 1,
+}  # fmt: skip
+"""The Chebyshev polynomials of degree 1."""
 
 RECURRENCES: dict[str, tuple[Step, Step]] = {
     "legendre_polynomial_p": (

@@ -73,7 +73,10 @@ def power_of_number(base: Any, x: Value, *, op: Any, out: Out) -> Value:
 
 @lowers("aten.pow.Tensor_Tensor", to="tosa", sample=("2x4xf32", "2x4xf32"))
 def power_of_values(x: Value, y: Value, *, op: Any, out: Out) -> Value:
-    """Lower `x ** y` to e ** (y · log |x|); odd integer y keep a negative base's sign, else NaN."""
+    """Lower `x ** y` to e ** (y · log |x|); odd integer y keep a negative base's sign.
+
+    The power of a finite negative base is NaN if y is no integer, that of -inf is that of inf.
+    """
     _fits(op, out, x, y)
     base, exponent = x.single(), y.single()
     size = abs(base)
@@ -84,7 +87,7 @@ def power_of_values(x: Value, y: Value, *, op: Any, out: Out) -> Value:
     is_integer = floor(exponent).equals(exponent)
     made = where(size.equals(1.0), one, made)
     signed = where(is_even, made, -made)
-    defined = where(is_integer, signed, float("nan"))
+    defined = where(is_integer, signed, where(size.equals(float("inf")), made, float("nan")))
     made = where(base < 0.0, defined, made)
     return where(exponent.equals(0.0), one, made).cast(x.dtype)
 
