@@ -76,7 +76,7 @@ class Cone:
         return () if made is None else made.operands
 
     def _reached(self, values: Iterable[int], through: set[int] | None = None) -> set[int]:
-        """Return values and those from which they are computed, at most `through` some values."""
+        """Return values and their operands, recursively; only through given values if stated."""
         found: set[int] = set()
         waiting = list(values)
         while waiting:
