@@ -92,7 +92,7 @@ class Legalize(GreedyRewrites):
         return found
 
     def apply(self, program: Program, history: History) -> int:
-        """Repeat until no decomposition applies."""
+        """Repeat until nothing is left to decompose or to canonicalize."""
 
         def run(kind: type[Phase]) -> int:
             return sum(run_rewrites(program, each, history) for each in self.phases[kind])
@@ -105,8 +105,8 @@ class Legalize(GreedyRewrites):
 
         applied = run(ThenLower)
         for number in range(ROUNDS):
-            changes = decomposed()
+            changes = decomposed() + run(ThenCanonicalize)
             if number and not changes:
                 return applied
-            applied += changes + run(ThenCanonicalize) + run(ThenLower)
+            applied += changes + run(ThenLower)
         return applied + decomposed()
