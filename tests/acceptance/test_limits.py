@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from eager import exported, lower
+from eager import assert_as_eager, exported, lower
 from torch import nn
 
 import stepwell
