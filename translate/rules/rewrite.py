@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, make_dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 from xdsl.ir import Operation, SSAValue
 
@@ -101,10 +101,13 @@ class RuleRewrite(Rewrite[Matched]):
         return values
 
 
-class RuleSet(tuple[type[Rewrite[Any]], ...]):
+R = TypeVar("R", bound=Rewrite[Any])
+
+
+class RuleSet(tuple[type[R], ...]):
     """The rewrites of one module, in the order of its text; each is also accessible by its name."""
 
-    def named(self, *names: str) -> tuple[Rewrite[Any], ...]:
+    def named(self, *names: str) -> tuple[R, ...]:
         """Return an instance of each rule, in the order of `names`.
 
         Raises:
@@ -113,7 +116,7 @@ class RuleSet(tuple[type[Rewrite[Any]], ...]):
         rules = {rule.name: rule for rule in self}
         return tuple(rules[name]() for name in names)
 
-    def without(self, *names: str) -> tuple[Rewrite[Any], ...]:
+    def without(self, *names: str) -> tuple[R, ...]:
         """Return an instance of every other rule, in order.
 
         Raises:
@@ -123,7 +126,7 @@ class RuleSet(tuple[type[Rewrite[Any]], ...]):
         return tuple(rule() for rule in self if rule not in left_out)
 
 
-def read_rules(text: str | None, namespace: Mapping[str, Any]) -> RuleSet:
+def read_rules(text: str | None, namespace: Mapping[str, Any]) -> RuleSet[RuleRewrite]:
     """Return the rules of a text as rewrites, in order.
 
     Args:

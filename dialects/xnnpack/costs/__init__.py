@@ -72,7 +72,8 @@ class Costs:
         cache: bytes of the last-level cache that one core does not share.
         far: an element that is read or written beyond that cache, in addition to its other cost.
         lookup: an element of a matrix that a row looks up for itself: `index` copies it outside, a
-            product packs and reads the copy; from whole programs (`bench/xnnpack.py --kind experts`).
+            product packs and reads the copy; from whole programs (`bench/xnnpack.py --kind
+            experts`).
         copy: an element that a narrower program need not write or must copy; from whole programs.
         layout_node: a transpose or reshape in addition to its elements: its fixed cost, and the
             in-place reuse of memory that it prevents.

@@ -27,11 +27,17 @@ from stepwell.ir.declared.engine_behavior import Change, Range
 from stepwell.ir.declared.interpretation import FOLLOWERS, Interpreter, rule_for
 
 Tensor = torch.Tensor
+
+
+def _sloped(a: Tensor, b: Tensor) -> Tensor:
+    return torch.where(a > 0, a, a * b)
+
+
 OF_DOUBLES: dict[type[Operation], Callable[..., Tensor]] = {
     Gelu: torch.nn.functional.gelu,
     Maximum: torch.maximum,
     Minimum: torch.minimum,
-    PReLU: lambda a, b: torch.where(a > 0, a, a * b),
+    PReLU: _sloped,
 }
 """Functions of float64 that the measured changes start from: the interpreter's maxima make the
 choice of one family of CPUs, and PyTorch's gelu of float32 overflows where XNNPACK's does not.

@@ -121,7 +121,9 @@ def _decided(func: FuncOp, program: Program) -> tuple[dict[str, int], dict[SSAVa
         if not _has_sizes_of_data(op):
             continue
         values = _values(op, interpreter)
-        known = {result: values[result] for result in op.results} if values is not None else {}
+        known: dict[SSAValue, Any] = (
+            {result: values[result] for result in op.results} if values is not None else {}
+        )
         if values is not None:
             given = [
                 list(value.shape) if isinstance(value, torch.Tensor) else [value]

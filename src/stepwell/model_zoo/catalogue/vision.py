@@ -25,7 +25,7 @@ def schemas() -> torch.library.Library:
 def imported(package: str) -> Any:
     """Import torchvision, or a package that imports it if installed."""
     try:
-        import torchvision  # noqa: F401  # pyright: ignore[reportUnusedImport]
+        import torchvision  # noqa: F401  # pyright: ignore[reportUnusedImport, reportMissingImports]
     except RuntimeError:
         schemas()
     except ImportError:
