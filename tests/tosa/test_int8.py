@@ -96,6 +96,8 @@ CONVOLUTIONS = {
 @pytest.mark.parametrize("per_channel", [False, True], ids=["per_tensor", "per_channel"])
 def test_convolutions_of_every_form_are_integers(per_channel: bool) -> None:
     torch.manual_seed(0)
+    for layer in (*IMAGES, *LINES):
+        layer.reset_parameters()
     lowered, exported, inputs, integers = lowered_int8(
         lambda: (Of(CONVOLUTIONS), (torch.randn(1, 8, 7, 6),)), per_channel
     )

@@ -40,7 +40,7 @@ from stepwell.translate.decompositions import (
     views,
 )
 from stepwell.translate.decompositions.traced.recurrences import cell_function
-from stepwell.translate.lowerings.lowering import step
+from stepwell.translate.lowerings.lowering import is_step, step
 from stepwell.translate.lowerings.xnnpack import convolutions as xnnpack_convolutions
 from stepwell.translate.lowerings.xnnpack import images as xnnpack_images
 from stepwell.translate.lowerings.xnnpack import products as xnnpack_products
@@ -314,7 +314,7 @@ XNNPACK = Pipeline(
                 FoldConstants(),
                 step(floats.widen_bfloat),
                 CancelNarrowing(),
-                *CANONICAL_PARTS,
+                *(r for r in CANONICAL_PARTS if not is_step(r, slices.split_to_slices)),
             ),
         ),
         NamedPass("share-nodes", ShareCommonSubexpressions()),
