@@ -95,7 +95,7 @@ def lift_constant_scalar(
     if torch_dtype(out.dtype).is_complex:
         refuse("complex numbers stay with their scalar")
     if "alpha" in op.SCHEMA.by_name and op.arg("alpha") != 1:
-        refuse(f"alpha is {op.arg('alpha')}, which multiplies too")
+        refuse(f"alpha is {op.arg('alpha')}, so the number is not the only factor")
     if x.dtype != out.dtype:
         name, made = dtype_name(x.dtype), dtype_name(out.dtype)
         refuse(f"the scalar promotes {name} to {made}; cast the tensor first")

@@ -177,7 +177,7 @@ def compute_before_expand(*, op: Any, out: Out, b: Rewriter) -> Value:
         for axis, size in _opened(expand):
             result = axes.after(at, axis)
             if result is None:
-                refuse(f"the axis repeated {dims(operand.type)[axis]} times is none of the result")
+                refuse(f"the repeated axis {axis} is not an axis of the result")
             counts[result] = size
         if operand not in once:
             once[operand] = _unrepeated(expand, b).ssa

@@ -213,7 +213,7 @@ class Lowering(Rewrite[Drawn]):
         return cls.function(*given, **_named(self, op, _GOALS[cls.to], b), **more)
 
     def deviates(self, match: Drawn, program: Program) -> Deviation | None:
-        """Return the decorator's `deviation` for the op at hand; its pad is emptied if forbidden."""
+        """Return the decorator's `deviation` for this op; if it is forbidden, drop the new ops."""
         loses = type(self).loses
         lost = None if loses is None else loses(match.op, program)
         if lost is not None and forbidden(lost, program.context):

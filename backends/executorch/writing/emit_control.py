@@ -48,7 +48,7 @@ def emit_cond(emitter: Emitter, op: CondOp) -> None:
 
 
 def emit_while(emitter: Emitter, op: WhileLoopOp) -> None:
-    """`while`: the condition, a way out, the body, and back."""
+    """Emit a loop: compute the condition, jump out if it is false, run the body, jump back."""
     builder = emitter.builder
     carried = _places(emitter, op.outputs)
     additional = [emitter.values[value] for value in op.additional]

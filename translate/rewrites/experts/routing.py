@@ -133,15 +133,15 @@ def looked_up(value: SSAValue) -> LookedUp | None:
 
 @dataclass(frozen=True)
 class Reading:
-    """An op that reads indices and has a form by ranks.
+    """An op that reads the chosen indices, and that can compute with ranks in place of indices.
 
     Attributes:
-        op: the reader.
-        source: the operand that it selects from, `[rows, among, width]`, adds up,
-            `[rows, taken, width]` (or one row per chosen element), or looks up rows of,
-            `[among, width]`.
-        width: the numbers at each index.
-        rows: the number of rows, counting together all that each takes.
+        op: the op.
+        source: its data operand. Shapes: `[rows, among, width]` if the op selects elements,
+            `[rows, taken, width]` (or a row for each chosen element) if it adds them up,
+            `[among, width]` if it looks up rows.
+        width: the number of elements at each index.
+        rows: the number of choices; a dynamic number is allowed.
     """
 
     op: SchemaOp

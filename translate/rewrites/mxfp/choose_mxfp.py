@@ -135,7 +135,7 @@ def is_chosen(value: SSAValue, chosen: Chooser | None) -> bool:
 
 
 def multiplies_no_floats(one: SSAValue, other: SSAValue) -> Refusal | None:
-    """The two operands are not of one float type of TOSA's."""
+    """Refuse a product unless both operands have the same float type, one that TOSA has."""
     first, second = element(one.type), element(other.type)
     if first in FLOATS and first == second:
         return None
