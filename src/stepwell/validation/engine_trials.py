@@ -39,6 +39,7 @@ MODERATE = (NAN, INF, -INF, 0.0, -0.0, 1.5, -1.5, 89.1, 88.6, -89.1)
 """Operands for which a rewrite must keep NaN, infinities and finite numbers apart."""
 LARGE = (NAN, 1e30, -1e30, 3e38, -3e38, 5e4, -5e4, 1e-30)
 """Operands where only a change by the engine counts: sums and products may overflow anyway."""
+AS_PYTORCH = "as in PyTorch's arithmetic"
 FAR_OFF = 0.02
 """The relative difference of finite numbers beyond which an engine's result is another."""
 _CLASSES = {cls.name: cls for cls in NODES.values()}
@@ -97,7 +98,7 @@ class _OnEngine(Sides):
         for name, where, operands, result in (here or self.changed)[:1]:
             at = at if here else _first(where)
             return f"{name} makes {_word(result[at])} of {_words(operands, at, result.shape)}"
-        return "as in PyTorch's arithmetic"
+        return AS_PYTORCH
 
     def pair(self, old: SSAValue, new: SSAValue, given: Given) -> tuple[Any, Any]:
         """Return the old and the new value where shared operands are `given`."""
@@ -159,38 +160,48 @@ def engine_losses(
     alike.pop(((),) * len(nodes), None)
     if not alike:
         return
+    points = [edge for key in alike for losses in key for c in losses for edge in _edges(c)]
     for old, new in rewriter.replaced:
         if old.type != new.type or new in rewriter.superseded or new.owner not in fresh:
             continue
         try:
             roots = _roots(_OnEngine(*sides), old, new)
-            points = [edge for key in alike for losses in key for c in losses for edge in _edges(c)]
             seen, found = set[tuple[Any, int]](), defaultdict[EngineLoss, list[str]](list)
             for given, is_moderate in _fillings(roots, program, recording, points):
                 before, plain = _OnEngine(*sides).pair(old, new, given)
                 if not isinstance(before, Tensor):
                     break
-                for key, names in alike.items():
+                for key, families in alike.items():
                     side = _OnEngine(*sides, changes=dict(zip(nodes, key, strict=True)))
                     after = side.pair(old, new, given)[1]
-                    lost, by_engine = _apart(before, after), _apart(plain, after)
-                    kinds = _classes(before) * 8 + _classes(after) * 2 + by_engine
-                    for kind in kinds[lost if is_moderate else lost & by_engine].unique().tolist():
+                    for kind, loss in _losses(side, given, before, plain, after, is_moderate):
                         if (key, kind) not in seen:
                             seen.add((key, kind))
-                            at = _first((kinds == kind) & lost)
-                            words = _words([*given.values()], at, before.shape)
-                            cause = (
-                                side.cause(at, before.shape)
-                                if kind % 2
-                                else "as in PyTorch's arithmetic"
-                            )
-                            loss = EngineLoss((), cause, words, _word(after[at]), _word(before[at]))
-                            found[loss] += names
-            for loss, names in found.items():
-                yield new, replace(loss, engines=tuple(names))
+                            found[loss] += families
+            for loss, families in found.items():
+                yield new, replace(loss, engines=tuple(families))
         except (NotRecorded, NoErrorRule, StepwellError):
             continue  # One side cannot be computed again: nothing is known of it.
+
+
+def _losses(
+    side: _OnEngine, given: Given, before: Tensor, plain: Tensor, after: Tensor, is_moderate: bool
+) -> Iterator[tuple[int, EngineLoss]]:
+    """Yield a loss of each kind: the classes of both numbers, and whether the engine is the cause.
+
+    Args:
+        side: the evaluation of `after`.
+        given: the operands.
+        before, plain, after: the value replaced, and the new one by PyTorch and on the engine.
+        is_moderate: whether a loss counts that PyTorch's arithmetic causes, too.
+    """
+    lost, by_engine = _apart(before, after), _apart(plain, after)
+    kinds = _classes(before) * 8 + _classes(after) * 2 + by_engine
+    for kind in kinds[lost if is_moderate else lost & by_engine].unique().tolist():
+        at = _first((kinds == kind) & lost)
+        cause = side.cause(at, before.shape) if kind % 2 else AS_PYTORCH
+        words = _words([*given.values()], at, before.shape)
+        yield kind, EngineLoss((), cause, words, _word(after[at]), _word(before[at]))
 
 
 def _roots(sides: _OnEngine, old: SSAValue, new: SSAValue) -> list[SSAValue]:

@@ -87,6 +87,13 @@ def add_load(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_options(parser: argparse.ArgumentParser, help: str) -> None:
+    """Add `-O`, an option of a target, which may be repeated."""
+    parser.add_argument(
+        "-O", "--option", action="append", default=[], metavar="NAME=VALUE", help=help
+    )
+
+
 def add_target(parser: argparse.ArgumentParser, default: str | None = "xnnpack") -> None:
     """Add the option `-t TARGET`, and those for target options and pipeline edits."""
     target = parser.add_argument(
@@ -100,14 +107,7 @@ def add_target(parser: argparse.ArgumentParser, default: str | None = "xnnpack")
         ),
     )
     completed_by(target, targets)
-    parser.add_argument(
-        "-O",
-        "--option",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="an option of the target, as in Python (docs/options.md); may be repeated",
-    )
+    add_options(parser, "an option of the target, as in Python (docs/options.md); may be repeated")
     group = parser.add_argument_group("the pipeline", "replace the target's own, or edit it")
     group.add_argument(
         "--pipeline", metavar="TEXT", help="normalize,my-rewrite,…, a name, or a file of these"

@@ -6,7 +6,7 @@ import argparse
 import os
 from pathlib import Path
 
-from stepwell.cli.arguments.common import add_language, add_model, add_target
+from stepwell.cli.arguments.common import add_language, add_model, add_options, add_target
 from stepwell.cli.terminal.completing import completed_by, quantizers, targets
 
 
@@ -152,14 +152,7 @@ def budget(parser: argparse.ArgumentParser) -> None:
     )
     target = parser.add_argument("-t", "--target", help="target of MODEL (xnnpack)")
     completed_by(target, targets)
-    parser.add_argument(
-        "-O",
-        "--option",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="option of its target",
-    )
+    add_options(parser, "option of its target")
     quantize = parser.add_argument(
         "--quantize", metavar="NAME", help="quantize the module of MODEL first"
     )
@@ -177,10 +170,7 @@ def sweep(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-t", "--target", action="append", default=[], help="may be repeated (xnnpack)"
     )
-    parser.add_argument(
-        "-O", "--option", action="append", default=[], metavar="NAME=VALUE",
-        help="an option of every target named (docs/options.md)",
-    )  # fmt: skip
+    add_options(parser, "an option of every target named (docs/options.md)")
     parser.add_argument("--quantize", help="int8 (the target's own quantizer), int8-xnnpack, ...")
     parser.add_argument("--dtype", choices=("float16", "bfloat16"), help="cast floats first")
     parser.add_argument("--symbolic", action="store_true", help="export with symbolic sizes")

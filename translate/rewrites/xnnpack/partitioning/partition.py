@@ -42,6 +42,7 @@ from stepwell.ir.core import MutateInputOp, StateOp, UpdateOp, WeightOp
 from stepwell.ir.levels import set_level
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import History, Pass
+from stepwell.ir.traversal import walk
 from stepwell.ir.types import AnyTensor, element, with_element
 from stepwell.ir.weights import dense_size
 from stepwell.translate.memory import MEMORY
@@ -85,10 +86,9 @@ class PartitionXnnpack(Pass):
             spares = SPARES
         made = sum(partition(func.body.block, spares) for func in program.methods.values())
         set_level(program.module, "xnnpack")
-        delegates = [op for op in program.module.walk() if isinstance(op, DelegateOp)]
-        nodes = sum(isinstance(op, XnnpackOp) for delegate in delegates for op in delegate.walk())
-        program.report("delegates", len(delegates))
-        program.report("nodes in delegates", nodes)
+        ops = walk(program.module)  # Each node is in a delegate now.
+        program.report("delegates", sum(isinstance(op, DelegateOp) for op in ops))
+        program.report("nodes in delegates", sum(isinstance(op, XnnpackOp) for op in ops))
         return made
 
 
