@@ -1,7 +1,5 @@
 """`tools/affected.py` runs what it selects, nearest first, while there is time."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

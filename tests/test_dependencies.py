@@ -1,7 +1,5 @@
 """A target asks for its own packages, when it is asked for, and for no others."""
 
-from __future__ import annotations
-
 import re
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What is built from the tree is whole, wherever it is built and wherever it is installed."""
 
-from __future__ import annotations
-
 import ast
 import json
 import re

@@ -4,8 +4,6 @@ The stock flow makes 62 delegates with 207 ops outside. The upstream change (exe
 reports 50; recognizing attention as well reached 38 in a prototype.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

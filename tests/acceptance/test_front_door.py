@@ -1,7 +1,5 @@
 """`stepwell.lower` and the command line: nothing changed, nothing copied, errors in words."""
 
-from __future__ import annotations
-
 import importlib.metadata
 from collections import Counter
 from pathlib import Path

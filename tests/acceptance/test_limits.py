@@ -1,7 +1,5 @@
 """What XNNPACK cannot hold or run stays outside, named with its reason; what is emitted runs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

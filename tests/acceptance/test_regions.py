@@ -1,7 +1,5 @@
 """Branches and loops: their layers are packed into delegates of their own, weights and all."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from eager import assert_as_eager, lower

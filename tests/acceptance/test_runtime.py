@@ -1,7 +1,5 @@
 """From a model to the real runtime through the front door: constants, files, methods, shapes."""
 
-from __future__ import annotations
-
 import copy
 import importlib
 import io

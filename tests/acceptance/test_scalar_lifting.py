@@ -1,7 +1,5 @@
 """Scalar lifting on real models: all of the published result, and none of an attention's scales."""
 
-from __future__ import annotations
-
 from itertools import product
 from typing import Any, cast
 

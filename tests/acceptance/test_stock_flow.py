@@ -1,7 +1,5 @@
 """Our rewrites inside ExecuTorch's own flow: `to_edge_transform_and_lower(transform_passes=…)`."""
 
-from __future__ import annotations
-
 import logging
 from typing import Any
 

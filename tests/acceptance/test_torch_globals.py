@@ -1,7 +1,5 @@
 """Torch's globals: swapped in one guarded place, as before after lowerings in sixteen threads."""
 
-from __future__ import annotations
-
 import ast
 import random
 import sys

@@ -1,7 +1,5 @@
 """What is measured: freeing all sites gives the float model, playing back a run of its own."""
 
-from __future__ import annotations
-
 import json
 from itertools import combinations
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Channels are scaled against each other: nothing changes in floats, and integers lose less."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """An error budget takes as few bits as any choice of payloads can."""
 
-from __future__ import annotations
-
 from itertools import pairwise, product
 
 import torch

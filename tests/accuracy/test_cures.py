@@ -1,7 +1,5 @@
 """Cures win back what rounding loses, on data that they were not fitted on, or are not kept."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any
 

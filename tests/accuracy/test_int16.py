@@ -1,7 +1,5 @@
 """Where int16 is needed is measured, said, and enough; a score that falls is a loss too."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Faults planted into a quantized net are named by the sentence that comes first."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass

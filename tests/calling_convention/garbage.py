@@ -3,8 +3,6 @@
 A call must return or raise a `StepwellError`; anything else is a bare error.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import inspect

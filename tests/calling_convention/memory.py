@@ -5,8 +5,6 @@ every entry point its results, and every byte of the caller's storages, must be 
 them; or the call, or the program, is refused in a sentence.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any

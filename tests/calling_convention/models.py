@@ -1,7 +1,5 @@
 """Models of two inputs: what is read, what is written, how; and trees, numbers and open sizes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -3,8 +3,6 @@
 The whole product, some 33 000 calls, is `python tools/calling_convention.py`; this is a part of it.
 """
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Iterable
 from pathlib import Path

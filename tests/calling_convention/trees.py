@@ -1,7 +1,5 @@
 """Calls of programs whose inputs nest, are numbers, or have open sizes: right ones, wrong ones."""
 
-from __future__ import annotations
-
 import collections
 import itertools
 import math

@@ -4,8 +4,6 @@ What must hold: eager's results *and* effects, or a `StepwellError` that names t
 caller's tensors as they were.
 """
 
-from __future__ import annotations
-
 import itertools
 import warnings
 from collections.abc import Callable, Iterator

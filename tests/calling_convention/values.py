@@ -1,7 +1,5 @@
 """Tensors of every kind that a caller may hold: each made anew from the same numbers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

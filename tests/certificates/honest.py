@@ -1,7 +1,5 @@
 """Small lowerings of six kinds with their certificates, and ends of each that are wrong."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache

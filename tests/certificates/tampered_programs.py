@@ -1,7 +1,5 @@
 """More ways to tamper: with programs, with weights, and with what a check takes."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterator

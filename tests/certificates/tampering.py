@@ -6,8 +6,6 @@ Each gives what a checker is given. A certificate that is changed has the digest
 then, but for those kinds that are about the text alone: whoever forges one writes that too.
 """
 
-from __future__ import annotations
-
 import base64
 import gzip
 import json

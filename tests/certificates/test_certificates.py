@@ -1,7 +1,5 @@
 """A certificate holds, and one that lies is refused, from texts alone."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

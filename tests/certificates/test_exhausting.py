@@ -1,7 +1,5 @@
 """What one or two bytes decide is run on all values that there are."""
 
-from __future__ import annotations
-
 import pytest
 
 from stepwell.ir.declared.bounds import EXACT, Bound

@@ -1,7 +1,5 @@
 """A certificate that somebody wrote to deceive is refused, whatever it says of itself."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

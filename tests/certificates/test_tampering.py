@@ -1,7 +1,5 @@
 """Whatever is tampered with, a check ends in a sentence, and in none that says that it holds."""
 
-from __future__ import annotations
-
 import pytest
 from honest import PROGRAMS, honest
 from tampered_programs import sample

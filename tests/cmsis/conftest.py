@@ -1,7 +1,5 @@
 """What the cortex-m tests share: PT2E programs, lowering, and each op in real arithmetic."""
 
-from __future__ import annotations
-
 import logging
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence

@@ -4,8 +4,6 @@ A net is a list of steps on a pool of values. Each step names a layer whose cond
 shape it is given; values stay of moderate size, so that int8 has something to resolve.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

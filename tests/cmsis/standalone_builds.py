@@ -1,7 +1,5 @@
 """Building and running generated C: on this machine under sanitizers, and on emulated boards."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """A batch known only at run time: lowered, run at any size, written where operators resize."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Where a linear layer's bias is kept: every form, every kind of layer, right on its cores."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

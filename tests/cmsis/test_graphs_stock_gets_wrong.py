@@ -4,8 +4,6 @@ Each with both quantizers, for an MVE and a DSP core: every op within one unit o
 the result near the PT2E graph's.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -6,8 +6,6 @@ sizes and widths in the order of NHWC memory. `op_minimum.cpp` and `op_maximum.c
 four dimensions.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

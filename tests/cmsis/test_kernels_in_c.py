@@ -1,7 +1,5 @@
 """The kernels in C on cases of real CMSIS-NN: on this machine, and with vectors on a board."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@ They decide what CMSIS-NN's own cases (`test_kernels_golden.py`) leave open: con
 padding on one side, transposed ones, and the multipliers of a sum.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Whole models: everything on CMSIS-NN but the doors, right on MVE and DSP, out and back."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

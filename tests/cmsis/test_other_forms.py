@@ -1,7 +1,5 @@
 """Quantizations beside PT2E's int8: int16 activations, torchao's spelling of quantize."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

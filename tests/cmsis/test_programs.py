@@ -1,7 +1,5 @@
 """`.pte` programs: every kind of graph out to bytes, through ExecuTorch's own checks, and back."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Operators that the library has none like: in parts they are the same function, and all int8."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

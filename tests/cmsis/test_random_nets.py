@@ -1,7 +1,5 @@
 """Random quantized nets: one unit for each op, one meaning on every core and through the bytes."""
 
-from __future__ import annotations
-
 import logging
 import sys
 from pathlib import Path

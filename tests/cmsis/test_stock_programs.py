@@ -1,7 +1,5 @@
 """Programs that ExecuTorch's own flow wrote, read back and run."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """What the cmsis level refuses, each by its own sentence."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from short_ir import program_text

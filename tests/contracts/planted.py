@@ -3,8 +3,6 @@
 Most replace one op by an operator of our own, whose meaning is what the op computes but for that.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache

@@ -1,7 +1,5 @@
 """Bounds on numbers of every size: those that are stated, and what roundings make of a program."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Rewrites wrong in one respect alone are named, with the sample that shows it (`planted.py`)."""
 
-from __future__ import annotations
-
 import sys
 from dataclasses import replace
 from pathlib import Path

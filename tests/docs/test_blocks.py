@@ -9,8 +9,6 @@ name is there. `<!-- slow: why -->` leaves running to `tools/doc_commands.py`,
 block where an extra is absent. `text` is for reading; a `diff` is tried by `test_walkthroughs.py`.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import re
 import shlex

@@ -1,7 +1,5 @@
 """The pages that are written from the code leave nothing out, and the site builds."""
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 import os

@@ -1,7 +1,5 @@
 """Methods that runners ask about a model: plain values beside the programs."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

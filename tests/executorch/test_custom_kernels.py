@@ -1,7 +1,5 @@
 """ExecuTorch's operators for language models: their kernels write caches where they lie."""
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import Any
 

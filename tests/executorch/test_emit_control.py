@@ -1,7 +1,5 @@
 """Run-time numbers and control flow become the runtime's scalar kernels and jumps."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

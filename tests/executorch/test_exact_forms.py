@@ -1,7 +1,5 @@
 """What a kernel gets wrong is computed by others, to the last bit, or refused before it runs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

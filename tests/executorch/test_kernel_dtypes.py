@@ -1,7 +1,5 @@
 """Element types that kernels refuse are known before the program runs, and are what they refuse."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Forms that a kernel of the runtime refuses are not emitted: other operators compute them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

@@ -1,7 +1,5 @@
 """`lower` refuses what `to_pte` or the runtime would refuse, with the place and a remedy."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Faults in bytes and in texts, drawn by a seed."""
 
-from __future__ import annotations
-
 import random
 import re
 

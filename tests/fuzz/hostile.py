@@ -5,8 +5,6 @@
 prints a line for each: its name, `refused` or `read`, and seconds.
 """
 
-from __future__ import annotations
-
 import json
 import resource
 import struct

@@ -6,8 +6,6 @@ prints, for each outcome that is neither an error in words nor a right result, a
 at the end how often each outcome came: `refused`, `right`, `wrong`, `traceback`, `abort`, `hang`.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os

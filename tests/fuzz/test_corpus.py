@@ -4,8 +4,6 @@ A program is kept as its text (`corpus/*.mlir`, without weights), named after wh
 it. To add one: `str(stepwell.from_exported_program(...))`.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

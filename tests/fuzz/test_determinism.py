@@ -1,7 +1,5 @@
 """The same input gives the same bytes, whatever the process and its hash seed."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Files made to harm: refused in words, fast and in bounded memory, and nothing is written."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -5,8 +5,6 @@ take unbounded memory, write outside its folder or raise anything but a Stepwell
 of a few files are read in this process, and a few of every kind in forked ones.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -1,7 +1,5 @@
 """A `.pt2` is opened without executing anything in it; what would need trust is refused by name."""
 
-from __future__ import annotations
-
 import json
 import pickle
 import zipfile

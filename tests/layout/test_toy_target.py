@@ -1,7 +1,5 @@
 """The target of `toy3.py` loses its transposes, its scales and its casts to the engines."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """A target from outside, of three ops: all that it tells the engines."""
 
-from __future__ import annotations
-
 from math import prod
 from typing import Any, ClassVar
 

@@ -1,7 +1,5 @@
 """The example models as programs."""
 
-from __future__ import annotations
-
 import importlib
 from functools import cache
 from typing import Any

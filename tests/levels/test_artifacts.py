@@ -1,7 +1,5 @@
 """An artifact is a program: read and written again it is the same file."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """A program at a target's level goes up to torch, and down to another target."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from level_programs import program

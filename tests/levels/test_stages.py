@@ -1,7 +1,5 @@
 """A program goes on from any stage of its target, by its text alone, to the same artifact."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -4,8 +4,6 @@ Bytes differ, by name: the memory plan, the names of constants and debug handles
 TOSA's flatbuffers are laid out anew. Written once more they are the same bytes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

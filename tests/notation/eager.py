@@ -5,8 +5,6 @@ assert_whole(lowered)
 assert_as_eager(lowered, lambda x: x.softmax(-1), x, rtol=1e-5, atol=1e-6)
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 

@@ -24,8 +24,6 @@ method for the same title. `; ` separates outcomes:
 The result is verified, interpreted and compared with the method, unless `run=False`.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass

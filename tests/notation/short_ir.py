@@ -13,8 +13,6 @@ more argument. The results of the last op are returned, unless there is a `retur
 starts with `#` is a comment.
 """
 
-from __future__ import annotations
-
 import re
 import textwrap
 from collections.abc import Iterator, Sequence

@@ -3,8 +3,6 @@
 Tensors take special numbers, each with each; numbers among arguments take some of them.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ interpreted as each engine treats special values. An element counts where its cl
 PyTorch's, unless the lowering without the rewrites has that class too.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass

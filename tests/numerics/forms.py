@@ -4,8 +4,6 @@ A form is what a model writes, `x.amax(-1)` or `linear(x, w) * 0.5`. Forms are e
 time, each over inputs of its own, so that what one becomes does not touch another.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial

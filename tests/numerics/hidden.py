@@ -5,8 +5,6 @@ do not see the place: those that are the same whatever stands there. They have t
 lowering too. `tools/hidden_numbers.py` prints the whole table.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """Running op forms on special numbers: by eager torch, the stock flow, and stepwell's targets."""
 
-from __future__ import annotations
-
 import copy
 import logging
 import warnings

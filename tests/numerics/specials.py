@@ -1,7 +1,5 @@
 """Special numbers, singly and mixed, and the classes that results fall into."""
 
-from __future__ import annotations
-
 import torch
 
 NAMES = ("NaN", "+inf", "-inf", "+0", "-0", "denormal", "finite")

@@ -1,7 +1,5 @@
 """Classes of numbers: NaN, infinities and finite numbers stay what eager makes of them."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

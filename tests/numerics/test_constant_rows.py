@@ -1,7 +1,5 @@
 """Norms of rows that are constant: zero where eager's are, as padding and planes of one color."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

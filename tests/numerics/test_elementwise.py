@@ -1,7 +1,5 @@
 """Every elementwise operator of ATen on special values: the class of eager, or a declared one."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

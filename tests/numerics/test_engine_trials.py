@@ -1,7 +1,5 @@
 """`check` and contracts name a rewrite whose new nodes lose special values on a family of CPUs."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

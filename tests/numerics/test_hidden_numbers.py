@@ -1,7 +1,5 @@
 """A result does not see the numbers that its model hides: in whatever form it is lowered."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import sys

@@ -1,7 +1,5 @@
 """Numbers that were wrong once: resizing by a stated scale, attention without an open key."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -14,8 +14,6 @@ The servers fork with one thread and end if they have more: a fork has none of t
 for what they have locked.
 """
 
-from __future__ import annotations
-
 import gc
 import importlib.util
 import json

@@ -1,7 +1,5 @@
 """Many scales and zero points, kept short."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

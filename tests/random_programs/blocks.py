@@ -4,8 +4,6 @@ Products are the same to the last bit wherever they are computed: the order of t
 what an operator means (`dialects/tosa_mxfp/products.py`), and so is the cast before them.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

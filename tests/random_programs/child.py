@@ -1,7 +1,5 @@
 """A process that judges one program after another: an abort costs one start."""
 
-from __future__ import annotations
-
 import json
 import os
 import resource

@@ -1,7 +1,5 @@
 """Control flow."""
 
-from __future__ import annotations
-
 from .drawing import Draw
 from .forms import UnsuitableError, form, operators
 

@@ -5,8 +5,6 @@ statement `given` names its own inputs, `HELD<â€¦>` is a parameter and `INPUT<â€
 `LARGE` are statements of which no tensor may ever be made.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from itertools import product

@@ -1,7 +1,5 @@
 """Drawing a program from a seed: each statement is tried on the values so far before it is kept."""
 
-from __future__ import annotations
-
 import random
 import re
 import warnings

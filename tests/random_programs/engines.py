@@ -1,7 +1,5 @@
 """Engines of quantized programs: special values of kernels, and delegates for an NPU."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """What statements there are: forms by family, written as tables or as functions."""
 
-from __future__ import annotations
-
 import importlib
 import re
 from collections.abc import Callable, Sequence

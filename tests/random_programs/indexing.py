@@ -1,7 +1,5 @@
 """Index, gather, scatter; sort and the like."""
 
-from __future__ import annotations
-
 from .drawing import Draw
 from .forms import UnsuitableError, form, operators
 

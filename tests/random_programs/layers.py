@@ -1,7 +1,5 @@
 """Convolutions, pools, norms, interpolation, recurrence."""
 
-from __future__ import annotations
-
 from .drawing import Draw
 from .forms import UnsuitableError, form, operators
 

@@ -1,7 +1,5 @@
 """How tensors lie in memory: strides, gaps, offsets, elements and storages that are shared."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import torch

@@ -1,7 +1,5 @@
 """Losses and distances."""
 
-from __future__ import annotations
-
 from .drawing import Draw
 from .forms import form, operators
 

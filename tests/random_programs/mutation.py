@@ -1,7 +1,5 @@
 """Writing in place: into values, through views, into buffers, into inputs."""
 
-from __future__ import annotations
-
 from .drawing import Draw
 from .forms import form, operators
 

@@ -1,7 +1,5 @@
 """Arithmetic of one element at a time, on floats and on mixtures of dtypes."""
 
-from __future__ import annotations
-
 from .drawing import Draw
 from .forms import form, operators
 

@@ -1,7 +1,5 @@
 """Products of matrices, linear layers, attention, softmax."""
 
-from __future__ import annotations
-
 from .drawing import Draw
 from .forms import form, operators
 

@@ -1,7 +1,5 @@
 """What random programs are drawn from, and the targets that they are lowered to."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 

@@ -5,8 +5,6 @@ narrower than what was seen, patterns of quantization-aware training, and the ex
 patterns for each program.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any

@@ -1,7 +1,5 @@
 """Reductions over every set of axes."""
 
-from __future__ import annotations
-
 from .drawing import Draw
 from .forms import form, operators
 

@@ -1,7 +1,5 @@
 """Dynamic sizes that programs are called with."""
 
-from __future__ import annotations
-
 import random
 
 PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23)

@@ -10,8 +10,6 @@ Layers of integers hold their bias as an integer too, at the product of the scal
 multiply. Where that is coarse, results differ from those of a float bias by whole steps.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any

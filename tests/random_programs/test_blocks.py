@@ -1,7 +1,5 @@
 """The judge of block-scaled programs: one mistake of the reference model is known, no other is."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

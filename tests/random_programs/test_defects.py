@@ -3,8 +3,6 @@
 `docs/contracts.md` says which test holds which defect.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 

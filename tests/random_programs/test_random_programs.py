@@ -1,7 +1,5 @@
 """Random programs on every target, a few in the suite and a thousand each in `make soak`."""
 
-from __future__ import annotations
-
 from itertools import count
 
 import pytest

@@ -1,7 +1,5 @@
 """Programs that are called several times: what the test of state notices, and what it draws."""
 
-from __future__ import annotations
-
 import copy
 import random
 import re

@@ -1,7 +1,5 @@
 """The judge of quantized programs: what rounding decides is not asked, a defect is found."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterator
 from typing import Any

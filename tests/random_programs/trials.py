@@ -1,7 +1,5 @@
 """A program's calls on a target, in every way that it runs them, compared with eager's."""
 
-from __future__ import annotations
-
 import copy
 import re
 from collections.abc import Callable, Mapping, Sequence

@@ -3,8 +3,6 @@
 A program's text imports all of this, so that it can be pasted into a session and run.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What becomes of a program on a target: all its calls, in order, compared with eager's."""
 
-from __future__ import annotations
-
 import copy
 import re
 import traceback

@@ -1,7 +1,5 @@
 """Views and movement of data."""
 
-from __future__ import annotations
-
 from .drawing import Draw
 from .forms import form, operators
 

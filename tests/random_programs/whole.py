@@ -1,7 +1,5 @@
 """Integers and booleans."""
 
-from __future__ import annotations
-
 from .forms import operators
 
 operators(

@@ -1,7 +1,5 @@
 """Reads of two inputs and writes to them, however they lie in memory."""
 
-from __future__ import annotations
-
 from .drawing import Draw
 from .forms import form, operators
 

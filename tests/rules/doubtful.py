@@ -3,8 +3,6 @@
 A line is `ops; ops` of one side. `of(operands, result, line)` states element types.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

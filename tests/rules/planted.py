@@ -2,8 +2,6 @@
 an element type. All must be refuted, with numbers on which they differ.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """No doubtful rule is proved at a strength that it lacks, and right ones are proved."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

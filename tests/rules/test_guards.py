@@ -1,7 +1,5 @@
 """A condition that is dropped shows: by numbers, or by what its label says it is for."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Verdicts that are kept are of rules as they are, and the page says the same."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The best of equal programs: a rewrite that a pipeline lacks is told, one that it has is not."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor

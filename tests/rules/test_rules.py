@@ -1,7 +1,5 @@
 """The quick part of `make prove`: rules whose proofs take a moment, and what makes a proof one."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

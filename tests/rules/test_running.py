@@ -1,7 +1,5 @@
 """Verdicts in processes of their own, and programs mutated by what is proved."""
 
-from __future__ import annotations
-
 import pytest
 
 pytest.importorskip("z3", reason="the extra `prove` is not installed")

@@ -3,8 +3,6 @@
 That upstream's own tools take it, `bench/linalg.py` asks of IREE.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Symbolic sizes: one canonical form, bounds from ranges, text as torch prints it."""
 
-from __future__ import annotations
-
 import operator
 
 import pytest

@@ -1,7 +1,5 @@
 """The ops of a method alone: what is free is an argument, constants stand where they are read."""
 
-from __future__ import annotations
-
 import pytest
 from xdsl.dialects.func import FuncOp
 from xdsl.utils.exceptions import ParseError

@@ -1,7 +1,5 @@
 """What torch prints of its numbers is read, or refused where it is imported."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """Texts of MLIR's own dialects and of torch-mlir's come in, compute what they say, and go out."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Callable
 from pathlib import Path

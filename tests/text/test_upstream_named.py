@@ -1,7 +1,5 @@
 """Named operators of linalg, loops of known bounds and mixtures of MLIR's dialects come in."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -4,8 +4,6 @@
 test_core_operators.py lowers all that have a TOSA form as one graph.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any

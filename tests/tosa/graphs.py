@@ -1,7 +1,5 @@
 """Small TOSA programs for the tests, and the conformance graphs kept in `conformance.zip`."""
 
-from __future__ import annotations
-
 import subprocess
 import zipfile
 from collections.abc import Callable, Mapping, Sequence

@@ -4,8 +4,6 @@ Only the element types vary: shapes, attributes and constants are such that noth
 wrong, so that a verdict is one on the types. The text is generic MLIR, read by us and by tosa-opt.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product

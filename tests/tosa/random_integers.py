@@ -1,7 +1,5 @@
 """Random nets over rows in which every value is quantized: what transformers are made of."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

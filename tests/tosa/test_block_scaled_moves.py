@@ -1,7 +1,5 @@
 """Block-scaled tensors that only move: the interpreter has the reference model's bits."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

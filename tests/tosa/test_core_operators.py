@@ -1,7 +1,5 @@
 """The core ATen operators lower to TOSA, or say why not; docs/tosa_operators.md lists them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

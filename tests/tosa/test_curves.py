@@ -1,7 +1,5 @@
 """Functions that TOSA lacks are within a few ulp; those whose tails it would lose, within 1e-6."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """CUSTOM: an operator that somebody wrote, out into a flatbuffer and back."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

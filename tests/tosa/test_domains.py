@@ -3,8 +3,6 @@
 One graph holds all functions of a kind; it runs on the reference model, and the interpreter agrees.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 

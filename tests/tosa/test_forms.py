@@ -1,7 +1,5 @@
 """Every operator on every choice of element types, for every target: tosa-opt says what we say."""
 
-from __future__ import annotations
-
 import random
 import re
 import subprocess

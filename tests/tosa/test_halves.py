@@ -1,7 +1,5 @@
 """fp16 and bf16: the interpreter has the reference model's bits, both are as near as torch."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Transformers as ExecuTorch's TOSA quantizer takes them apart become graphs of integers."""
 
-from __future__ import annotations
-
 import sys
 from collections import Counter
 from functools import cache

@@ -1,7 +1,5 @@
 """Levels: the largest that one allows is taken, one more is refused; tosa-opt says the same."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Resizing, order, scatters, pools, norms, … compute what PyTorch does, where it could go wrong."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

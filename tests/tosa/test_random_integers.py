@@ -1,7 +1,5 @@
 """Random nets in integers keep what each rewrite promised, and the reference model agrees."""
 
-from __future__ import annotations
-
 import logging
 import sys
 from pathlib import Path

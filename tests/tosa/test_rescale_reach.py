@@ -1,7 +1,5 @@
 """Scales that fixed point does not reach: refused in words while lowering, never by the engine."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

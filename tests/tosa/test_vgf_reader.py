@@ -3,8 +3,6 @@
 The files in `vgf/` were written by the converter 0.11 from the `.tosa` beside each.
 """
 
-from __future__ import annotations
-
 import random
 import shutil
 import struct

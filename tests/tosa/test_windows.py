@@ -1,7 +1,5 @@
 """Windows, volumes, running sums and remainders are what PyTorch computes."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 import torch.nn.functional as F

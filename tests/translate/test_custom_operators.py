@@ -1,7 +1,5 @@
 """Operators that users wrote: effects come from the schema, meaning from what is registered."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

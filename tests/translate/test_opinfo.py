@@ -1,7 +1,5 @@
 """PyTorch's OpInfo database through the IR and back: nothing differs but what the table says."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """What stands for an operator that PyTorch has no decomposition of computes what eager computes."""
 
-from __future__ import annotations
-
 import inspect
 import math
 import warnings

@@ -1,7 +1,5 @@
 """Writes through views: chains of views drawn at random, eager's bits, and no help of torch's."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """Command lines in a folder of their own; a line fails if it ends with another exit status."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

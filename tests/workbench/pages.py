@@ -1,7 +1,5 @@
 """Pages that browser tests look at, and what they ask of every page."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import torch

@@ -1,7 +1,5 @@
 """Twenty-one small models, each with the shapes of its inputs and the number of its outputs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

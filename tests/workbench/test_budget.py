@@ -1,7 +1,5 @@
 """Budgets: a build fails where a program costs more than its committed file allows."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

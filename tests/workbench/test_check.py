@@ -1,7 +1,5 @@
 """`check` names the rewrite, the op and both values; it raises no false alarm."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar

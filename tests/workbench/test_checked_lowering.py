@@ -1,7 +1,5 @@
 """`lower(..., check=True)`: what check contradicts is not lowered."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar

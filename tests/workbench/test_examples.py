@@ -1,7 +1,5 @@
 """The tutorials run, from their file, and print what they promise."""
 
-from __future__ import annotations
-
 import importlib.util
 from pathlib import Path
 

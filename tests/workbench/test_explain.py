@@ -1,7 +1,5 @@
 """`explain` says where each op of a model went, and why some stayed."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 

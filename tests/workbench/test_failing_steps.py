@@ -1,7 +1,5 @@
 """A step that makes a mistake is named with its line, and replayed by a small text."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

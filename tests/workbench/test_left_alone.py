@@ -1,7 +1,5 @@
 """A step that makes a mistake leaves its op outside, whole, and the report says so."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, ClassVar
 

@@ -1,7 +1,5 @@
 """In a notebook: short results, dataframes, and lines of the cell that a model was typed into."""
 
-from __future__ import annotations
-
 import importlib.util
 import linecache
 import sys

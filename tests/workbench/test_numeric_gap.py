@@ -1,7 +1,5 @@
 """`Inspector.calculate_numeric_gap` compares what a `.pte` of ours gives with the model itself."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`dynamic_shapes` opens what a model lets be open, and names the line that pins the rest."""
 
-from __future__ import annotations
-
 import inspect
 from pathlib import Path
 from typing import Any

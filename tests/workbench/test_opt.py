@@ -1,7 +1,5 @@
 """`stepwell opt` does what mlir-opt does, over our text, passes and verifier."""
 
-from __future__ import annotations
-
 import dataclasses
 import subprocess
 import sys

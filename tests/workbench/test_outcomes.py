@@ -1,7 +1,5 @@
 """`--json` of every command, in one shape; completion; Ctrl-C."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -1,7 +1,5 @@
 """The page in a browser: small and wide, by keyboard, in both themes, with 5 000 ops, and back."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

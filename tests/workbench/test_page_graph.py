@@ -1,7 +1,5 @@
 """The graph of the page, held to what Model Explorer's and netron's can (`docs/workbench.md`)."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

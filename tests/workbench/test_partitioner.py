@@ -1,7 +1,5 @@
 """`StepwellPartitioner` in the stock flow: the delegates of `lower`, the numbers of the model."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

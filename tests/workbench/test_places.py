@@ -1,7 +1,5 @@
 """Every step of every pipeline stands where it does for a reason that programs bear out."""
 
-from __future__ import annotations
-
 import importlib
 
 import pytest

@@ -1,7 +1,5 @@
 """The playground without a browser: each action, what it refuses, and who may ask."""
 
-from __future__ import annotations
-
 import http.client
 import importlib.util
 import json

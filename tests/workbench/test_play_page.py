@@ -1,7 +1,5 @@
 """The playground's page in a browser: by mouse and by keyboard, wide and at 390 px."""
 
-from __future__ import annotations
-
 import importlib.util
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer

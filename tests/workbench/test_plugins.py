@@ -1,7 +1,5 @@
 """Plug-ins: a package that is installed, a file that is loaded, and one that fails."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Commands and the API say what they have to say, and nothing of what torch and others do."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import threading

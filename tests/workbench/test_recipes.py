@@ -1,7 +1,5 @@
 """`executorch.export` with our recipes: one changed line of a script."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """What is public is short: any file is loaded, models are quantized, what is written is read."""
 
-from __future__ import annotations
-
 import io
 from pathlib import Path
 from typing import Any

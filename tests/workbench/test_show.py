@@ -1,7 +1,5 @@
 """`stepwell show`: one page that holds everything, summaries, graphs for other viewers."""
 
-from __future__ import annotations
-
 import json
 import re
 import webbrowser

@@ -1,7 +1,5 @@
 """XNNPACK's workspace, as we compute it from a delegate, against what the runtime allocates."""
 
-from __future__ import annotations
-
 import json
 import os
 import platform

@@ -10,8 +10,6 @@ with what is kept, and keep what is new:
 Nets of `test_a_random_net_equals_stock_bit_for_bit` are in no file: each run asks the flow itself.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import zipfile

@@ -1,7 +1,5 @@
 """Random quantized nets: steps over rows or images, each followed by a quantization or not."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Depthwise convolutions of halves are computed in the precision that takes a CPU less time."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

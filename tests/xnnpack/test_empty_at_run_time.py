@@ -1,7 +1,5 @@
 """A size that only data say may be 0: XNNPACK's nodes that fail on it, or leave it unwritten."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

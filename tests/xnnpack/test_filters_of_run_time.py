@@ -1,7 +1,5 @@
 """Convolutions by filters that the program computes: scaled constants, or products."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Layers over a graph that is a buffer: sizes that it decides, rows picked and added up at it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

@@ -1,7 +1,5 @@
 """A small language model says the same, token by token, before and after lowering."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from functools import cache

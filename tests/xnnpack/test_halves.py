@@ -1,7 +1,5 @@
 """Models in half precision: one delegate, as near to torch as halves allow."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from typing import Any

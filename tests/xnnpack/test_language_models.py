@@ -1,7 +1,5 @@
 """ExecuTorch's own Llama, as it is shipped: lowered, run, and saying what eager says."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

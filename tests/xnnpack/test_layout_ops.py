@@ -4,8 +4,6 @@ Stock's counts are recorded: `python bench/xnnpack.py --models … --counts
 tests/xnnpack/data/stock_counts.json`, with the names in that file.
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 from pathlib import Path

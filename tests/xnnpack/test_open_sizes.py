@@ -1,7 +1,5 @@
 """Programs of open batch, length, height or width: one delegate, right at every size."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

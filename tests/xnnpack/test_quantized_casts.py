@@ -1,7 +1,5 @@
 """Quantize and dequantize operators on their own give PyTorch's bits on the runtime."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Random quantized nets: what stock computes, bit for bit; what was promised, at every step."""
 
-from __future__ import annotations
-
 import logging
 
 import pytest

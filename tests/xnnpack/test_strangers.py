@@ -5,8 +5,6 @@ tests/xnnpack/data/stranger_counts.json`.
 Those that its table `FINITE` names are recorded for `numerics="finite"` too, with the reason there.
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Constants are computed, moved and chosen ahead of time, or stay."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Sizes are read from inputs and pinned, and assertions about them proved."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from pathlib import Path
 from typing import Any

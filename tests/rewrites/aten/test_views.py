@@ -1,7 +1,5 @@
 """Layout ops in one form and merged, and what moves elements."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

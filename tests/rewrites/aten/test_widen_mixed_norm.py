@@ -1,7 +1,5 @@
 """Norms of halves whose parameters are wider are right, or refused, on every target."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

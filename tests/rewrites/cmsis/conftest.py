@@ -1,7 +1,5 @@
 """Words that the near-misses of the quantized rewrites are written with."""
 
-from __future__ import annotations
-
 import pytest
 
 

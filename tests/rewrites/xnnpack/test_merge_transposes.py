@@ -1,7 +1,5 @@
 """Transposes and reshapes merge, and which shapes may be passed over."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
