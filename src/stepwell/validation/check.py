@@ -27,10 +27,9 @@ from stepwell.targets.table import find_target
 from stepwell.targets.target import PipelineLike, Target
 from stepwell.translate.mxfp.accuracy import mx_accuracy
 from stepwell.validation.checked import Checked
-from stepwell.validation.engine import check_artifact, compare_with_engine
+from stepwell.validation.engine import check_artifact, check_reference, compare_with_engine
 from stepwell.validation.recording import Recording
 from stepwell.validation.reducer.reproducer import explained
-from stepwell.validation.reference import check_reference
 from stepwell.validation.result import CheckResult
 
 if TYPE_CHECKING:

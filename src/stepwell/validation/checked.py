@@ -36,7 +36,7 @@ from stepwell.validation.compare import (
 from stepwell.validation.histories import make_histories
 from stepwell.validation.recording import NotRecorded, Recording, record, recorded_bytes
 from stepwell.validation.result import CheckResult, Finding, StepVerdict
-from stepwell.validation.rounding import rounds_floats, sensitivity
+from stepwell.validation.rounding import rounds_floats, with_noise
 from stepwell.validation.samples import Sample, make_samples
 from stepwell.validation.step_observer import Margin, Watcher
 
@@ -263,7 +263,10 @@ class Checked:
                 pairs = {what: (old, shown.get(what)) for what, old in run.followed_to.items()}
                 bound = FOLLOWED
                 if any(differs(old, new, bound, against="tensor") for old, new in pairs.values()):
-                    bound = self._with_noise(method, run)
+                    is_jumpy = rounds_floats(self.program)
+                    bound = (
+                        with_noise(bound, self.program, method, run.sample) if is_jumpy else bound
+                    )
                 for what, (old, new) in pairs.items():
                     largest = max(largest, deviation(old, new))
                     difference = differs(old, new, bound, against="tensor")
@@ -273,14 +276,6 @@ class Checked:
                         )
         self.recordings = {method: list(runs.values()) for method, runs in after.items()}
         return largest, compared
-
-    def _with_noise(self, method: str, run: Recording) -> Bound:
-        """Return the bound of a method where the rounding of floats to integers amplifies noise."""
-        if not rounds_floats(self.program):
-            return FOLLOWED
-        sample, func = run.sample, self.program.method(method)
-        moved = sensitivity(func, self.program.weights, sample.inputs, dict(sample.state))
-        return replace(FOLLOWED, relative=FOLLOWED.relative + moved)
 
     def result(self, target: str, started: float, **more: Any) -> CheckResult:
         """Return the outcome of a check that began at a time."""

@@ -1,14 +1,17 @@
-"""Comparison of the artifact on its real engine with the interpreter at the target's level."""
+"""Comparison with what stepwell did not write: the artifact's engine, and eager PyTorch."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import copy
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import torch
 from xdsl.dialects.func import FuncOp
 
+from stepwell.ir.compat.torch.torch_private import pytree
 from stepwell.ir.diagnostics import NoEngine, StepwellError, UnsupportedError
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import EXACT, Bound
@@ -17,7 +20,7 @@ from stepwell.validation.compare import Comparison
 from stepwell.validation.histories import called, calls_of, fed, state_of
 from stepwell.validation.recording import Recording
 from stepwell.validation.result import Finding, StepVerdict
-from stepwell.validation.rounding import rounds_floats, sensitivity
+from stepwell.validation.rounding import sensitivity, with_noise
 
 FLOAT_KERNELS = Bound(1e-4, 1e-6, "the engine's float kernels reassociate and approximate")
 """XNNPACK's exp, tanh and erf are polynomials; its matrix products sum in blocks."""
@@ -29,20 +32,6 @@ def engine_bound(target: Target) -> Bound:
         return target.bound
     of_integers = target.name.startswith("tosa") and "+fp" not in target.name
     return EXACT if of_integers or target.name.startswith("cortex-m") else FLOAT_KERNELS
-
-
-def _with_noise(program: Program, method: str, recording: Recording) -> Bound:
-    """Return the bound of float kernels, widened by the effect of floating-point noise on this
-    sample.
-
-    The effect is large where floats are rounded to integers, and where nearly equal numbers cancel,
-    as in the instance norm of an image of one color.
-    """
-    inputs = recording.sample.inputs
-    moved = sensitivity(program.method(method), program.weights, inputs)
-    what = "decides roundings to integers" if rounds_floats(program) else "is amplified"
-    reason = f"{FLOAT_KERNELS.reason}; noise in floats {what}"
-    return Bound(FLOAT_KERNELS.relative + moved, FLOAT_KERNELS.absolute, reason)
 
 
 def check_artifact(
@@ -79,7 +68,8 @@ def compare_with_engine(
             except StepwellError as error:
                 found.add(label, f"the engine fails: {error.problems[0].fact}")
                 continue
-            found.results(label, expected, outputs, partial(_with_noise, program, method, before))
+            widen = partial(with_noise, bound, program, method, before.sample)
+            found.results(label, expected, outputs, widen)
     row = Comparison("artifact", bound)
     _in_a_row(target, artifact, program, recordings, row)
     found.findings += row.findings
@@ -138,3 +128,56 @@ def _in_a_row(
 
 def _wider(bound: Bound, by: float) -> Bound:
     return replace(bound, relative=bound.relative + by)
+
+
+# -- the imported program and eager PyTorch -------------------------------------------------------
+
+IMPORT = Bound(2e-5, 1e-6, "a kernel's summation order depends on the memory layout")
+"""Import changes no op, but eager PyTorch selects kernels by strides, and the interpreter sees
+dense tensors only.
+"""
+
+
+def check_reference(
+    module: Any, program: Program, recordings: dict[str, list[Recording]]
+) -> tuple[list[StepVerdict], list[Finding], list[str]]:
+    """Compare eager PyTorch with the imported program, on the plain samples of `forward`.
+
+    If they differ by more than `IMPORT`, the bound is the effect of floating-point noise on this
+    sample: where numbers nearly cancel, the last bits of two kernels may be amplified arbitrarily.
+    """
+    found = Comparison("import", IMPORT)
+    for recording in recordings.get("forward", []):
+        sample = recording.sample
+        if not sample.plain or sample.state or sample.guessed:
+            continue
+        try:
+            with torch.no_grad():
+                args, kwargs = _as_called(program, copy.deepcopy(sample.inputs))
+                leaves = pytree.tree_leaves(copy.deepcopy(module)(*args, **kwargs))
+        except (RuntimeError, TypeError, ValueError, IndexError) as error:
+            reason = str(error).splitlines()[0]
+            found.skipped.append(f"eager PyTorch on {sample.label}: {reason}")
+            continue
+        ours = recording.outcome.outputs
+        counts = [sum(isinstance(v, torch.Tensor) for v in each) for each in (leaves, ours)]
+        if counts[0] != counts[1]:
+            text = f"eager PyTorch gives {counts[0]} tensors, the program {counts[1]}"
+            found.skipped.append(text)
+            continue
+
+        widen = partial(with_noise, IMPORT, program, "forward", sample)
+        found.results(sample.label, leaves, ours, widen)
+    return found.outcome("import")
+
+
+def _as_called(program: Program, inputs: Sequence[Any]) -> tuple[Sequence[Any], Mapping[str, Any]]:
+    """Return flat runtime inputs of `forward` in the nesting, and by keyword, as the model takes
+    them.
+    """
+    signature = program.signature("forward")
+    if signature.in_spec is None:
+        return inputs, {}
+    given = iter(inputs)
+    leaves = [next(given) if p.constant is None else p.constant[0] for p in signature.inputs]
+    return pytree.tree_unflatten(leaves, pytree.treespec_loads(signature.in_spec))

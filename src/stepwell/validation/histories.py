@@ -21,7 +21,8 @@ from stepwell.ir.declared.interpretation import Interpreter
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.program import Program
 from stepwell.ir.weights import WeightStore
-from stepwell.validation.samples import INTEGERS, Fill, Sample, every_class, mixed, normal
+from stepwell.validation.fills import Fill, tensor_of
+from stepwell.validation.samples import INTEGERS, Sample
 
 CALLS = 6
 """The number of successive calls, of all methods in turn."""
@@ -101,10 +102,11 @@ def _is_plain(value: torch.Tensor) -> bool:
 def _drawn(first: State, random: torch.Generator) -> list[tuple[str, State, bool]]:
     """Return generated states: label, values, and whether the program may be undefined there."""
     whole = {key: value for key, value in first.items() if value.dtype in INTEGERS}
-    floats = {key: _filled(value, normal, random) for key, value in first.items()}
+    floats = {key: _filled(value, "random", random) for key, value in first.items()}
     found: list[tuple[str, State, bool]] = []
     if len(whole) < len(first):
-        for label, fill in (("random", normal), ("mixed", mixed), ("special", every_class)):
+        fills: dict[str, Fill] = {"random": "random", "mixed": "mixed", "special": "every class"}
+        for label, fill in fills.items():
             state = {key: _filled(value, fill, random) for key, value in first.items()}
             found.append((f"{label} state", state, False))
     for label, at in _counts(first):
@@ -135,10 +137,9 @@ def _within(number: int, dtype: torch.dtype) -> int:
 
 
 def _filled(value: torch.Tensor, fill: Fill, random: torch.Generator) -> torch.Tensor:
-    if value.dtype == torch.bool:
-        return torch.randint(0, 2, value.shape, generator=random).bool()
-    if value.is_floating_point() and value.dtype.itemsize > 1:
-        return fill(value.shape, value.dtype, random)
+    is_drawn = value.is_floating_point() and value.dtype.itemsize > 1
+    if is_drawn or value.dtype == torch.bool:
+        return tensor_of(value.shape, value.dtype, fill, random)
     return value
 
 

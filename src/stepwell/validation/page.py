@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
+from stepwell.inspection.viewer.tables import table
 from stepwell.ir.renderers import gives
 from stepwell.validation.result import CheckResult
 
@@ -18,40 +19,30 @@ pre { background: #f5f6f9; padding: 10px; white-space: pre-wrap; overflow-wrap: 
 
 
 @gives("html", CheckResult)
-def table(result: CheckResult) -> str:
+def fragment(result: CheckResult) -> str:
     """Return the verdicts and findings as an HTML fragment."""
-    rows = "".join(
-        f"<tr><td class='{'good' if s.ok else 'bad'}'>{s.mark}</td>"
-        f"<td>{escape(s.name)}</td><td>{s.applied}</td><td>{s.applications}</td>"
-        f"<td>{s.samples}</td><td>{s.deviation:.1e}</td><td>{escape(s.bound)}</td>"
-        f"<td>{s.seconds * 1e3:.0f} ms</td><td>{escape(s.note)}</td></tr>"
+    heads = ("", "step", "applied", "compared", "samples", "deviation", "bound", "time", "")
+    rows = [
+        (s.mark, s.name, s.applied, s.applications, s.samples, f"{s.deviation:.1e}", s.bound,
+         f"{s.seconds * 1e3:.0f} ms", s.note)
         for s in result.steps
         if s.applied or not s.ok or s.note
-    )
-    heads = ("", "step", "applied", "compared", "samples", "deviation", "bound", "time", "")
-    head = "".join(f"<th>{h}</th>" for h in heads)
-    text = "".join(f"<pre class='bad'>{escape(str(f))}</pre>" for f in result.findings)
-    tried = "".join(
-        f"<p>Tried @{escape(method)} on {len(labels)} samples: {escape('; '.join(labels))}</p>"
-        for method, labels in result.tried.items()
-    )
-    skipped = "".join(f"<li>{escape(line)}</li>" for line in result.skipped)
-    verdict = (
-        "<p class='good'>Every pass is within its error bound.</p>"
-        if result.ok
-        else f"<p class='bad'>{len(result.findings)} findings, in order:</p>{text}"
-    )
-    return (
-        f"{verdict}<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
-        + tried
-        + (f"<p>Not compared:</p><ul>{skipped}</ul>" if skipped else "")
-        + (
-            "<p>Relative error of each layer in each MX payload:</p>"
-            f"<pre>{escape(result.accuracy)}</pre>"
-            if result.accuracy
-            else ""
-        )
-    )
+    ]  # fmt: skip
+    parts = ["<p class='good'>Every pass is within its error bound.</p>"]
+    if not result.ok:
+        parts = [f"<p class='bad'>{len(result.findings)} findings, in order:</p>"]
+    parts += [f"<pre class='bad'>{escape(str(found))}</pre>" for found in result.findings]
+    parts.append(table(heads, rows))
+    for method, labels in result.tried.items():
+        text = f"Tried @{method} on {len(labels)} samples: {'; '.join(labels)}"
+        parts.append(f"<p>{escape(text)}</p>")
+    if result.skipped:
+        lines = "".join(f"<li>{escape(line)}</li>" for line in result.skipped)
+        parts.append(f"<p>Not compared:</p><ul>{lines}</ul>")
+    if result.accuracy:
+        parts.append("<p>Relative error of each layer in each MX payload:</p>")
+        parts.append(f"<pre>{escape(result.accuracy)}</pre>")
+    return "".join(parts)
 
 
 @gives("page", CheckResult)
@@ -61,5 +52,5 @@ def page(result: CheckResult) -> str:
     return (
         "<!doctype html><html lang='en'><head><meta charset='utf-8'>"
         f"<title>{title}</title><style>{_STYLE}</style></head><body>"
-        f"<h1>{title}</h1>{table(result)}</body></html>"
+        f"<h1>{title}</h1>{fragment(result)}</body></html>"
     )

@@ -9,7 +9,7 @@ noise of that size in every float.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -22,9 +22,11 @@ from stepwell.ir.declared.interpretation import Interpreter
 from stepwell.ir.diagnostics import op_name
 from stepwell.ir.dtypes import bf16, f16
 from stepwell.ir.program import Program
+from stepwell.ir.rewriting.rewrite import Bound
 from stepwell.ir.types import element
 from stepwell.ir.weights import WeightStore
 from stepwell.validation.compare import deviation
+from stepwell.validation.samples import Sample
 
 NOISE = 1e-6
 """The possible difference of float kernels, relative to the largest number in a tensor; for halves,
@@ -107,3 +109,16 @@ def sensitivity(
         moved = [deviation(a, b) for a, b in zip(exact, outputs, strict=True)]
         worst = max([worst, *moved])
     return MARGIN * worst
+
+
+def with_noise(bound: Bound, program: Program, method: str, sample: Sample) -> Bound:
+    """Return a bound, wider by the effect of float noise on a sample.
+
+    The effect is large where floats are rounded to integers, and where nearly equal numbers cancel,
+    as in the instance norm of an image of one color.
+    """
+    func, state = program.method(method), dict(sample.state)
+    moved = sensitivity(func, program.weights, sample.inputs, state)
+    what = "decides roundings to integers" if rounds_floats(program) else "is amplified"
+    reason = f"{bound.reason}; noise in floats {what}"
+    return replace(bound, relative=bound.relative + moved, reason=reason)

@@ -10,7 +10,6 @@ from xdsl.dialects.builtin import TensorType
 from xdsl.dialects.func import ReturnOp
 from xdsl.ir import Operation, SSAValue
 
-from stepwell.dialects.quant.types import quantization, stored_dtype
 from stepwell.ir.declared.interpretation import Interpreter
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.program import Program
@@ -23,6 +22,7 @@ from stepwell.validation.certificates.decision import FAILS, MOST_STEPS
 from stepwell.validation.certificates.graph import Definition, EqualityGraph, said_by
 from stepwell.validation.certificates.statements import pairs_of
 from stepwell.validation.compare import differs
+from stepwell.validation.fills import Fill, value_of
 from stepwell.validation.rules.hashes import hash_of
 from stepwell.validation.rules.kept_verdicts import covers, known
 from stepwell.validation.rules.verdicts import rules
@@ -119,15 +119,15 @@ class _Bounded(Interpreter):
         super().step(op, environment)
 
 
-DRAWS = ("ordinary", "large", "special")
-"""Inputs that a statement is run on."""
+DRAWS: tuple[Fill, ...] = ("random", "sizes mixed", "infinities")
+"""The fills of inputs that a statement is run on."""
 
 
-def runs(program: Program, bound: Bound, seed: int = 0, draw: str = "ordinary") -> str | None:
+def runs(program: Program, bound: Bound, seed: int = 0, draw: Fill = "random") -> str | None:
     """What differs if a statement is run on random numbers; None: nothing beyond its bound.
 
     Args:
-        draw: one of `DRAWS`: of any size, or NaN, infinities and zeros among them.
+        draw: one of `DRAWS`.
 
     Raises:
         StepwellError: it cannot be run here.
@@ -150,26 +150,9 @@ def runs(program: Program, bound: Bound, seed: int = 0, draw: str = "ordinary") 
     return None
 
 
-def _input(type_: Any, generator: torch.Generator, draw: str) -> Any:
+def _input(type_: Any, generator: torch.Generator, draw: Fill) -> Any:
     if not isinstance(type_, TensorType):
         raise StepwellError(f"an input of type {type_}")
     if not is_static(type_):
         raise StepwellError("a symbolic size")
-    sizes = [*map(number_of, dims(type_))]
-    dtype, stored = stored_dtype(type_), quantization(type_)
-    if stored is not None:
-        return torch.randint(stored.low, stored.high + 1, sizes, generator=generator).to(dtype)
-    if dtype.is_floating_point and dtype.itemsize > 1:
-        numbers = torch.randn(sizes, generator=generator, dtype=torch.float64)
-        if draw == "large":
-            most = 4 if dtype == torch.float16 else 30
-            numbers *= 10 ** (torch.rand(sizes, generator=generator, dtype=torch.float64) * most)
-        elif draw == "special":
-            among = torch.tensor([torch.nan, torch.inf, -torch.inf, 0.0, -0.0])
-            picked = among[torch.randint(0, len(among), sizes, generator=generator)].double()
-            numbers = torch.where(torch.rand(sizes, generator=generator) < 0.2, picked, numbers)
-        return numbers.to(dtype)
-    least, most = (0, 2)
-    if draw == "large" and dtype != torch.bool and not dtype.is_floating_point:
-        least, most = torch.iinfo(dtype).min // 2, torch.iinfo(dtype).max // 2
-    return torch.randint(least, most, sizes, generator=generator).to(dtype)
+    return value_of(type_, draw, [*map(number_of, dims(type_))], generator)

@@ -33,7 +33,7 @@ from stepwell.ir.syntax.text import parse_module
 from stepwell.ir.types import Dim, dims, element, tensor
 from stepwell.ir.verification import find_problems
 from stepwell.ir.weights import WeightStore
-from stepwell.validation.contracts.fills import Fill, fill_of, weight_tensor
+from stepwell.validation.fills import Fill, fill_of, weight_tensor
 
 MOST_ELEMENTS = 1 << 16
 """The limit of elements of a tensor in a variant."""

@@ -11,32 +11,25 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import torch
 from torch import Tensor
-from xdsl.dialects.builtin import TensorType
 from xdsl.dialects.func import FuncOp
 
-from stepwell.dialects.quant.types import quantization
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.dtypes import is_float, torch_dtype
 from stepwell.ir.rewriting.rewrite import Bound, GreedyRewrites, Rewrite
-from stepwell.ir.types import dims, element
 from stepwell.program import Program
 from stepwell.validation.checked import Checked
 from stepwell.validation.compare import describe_bound
 from stepwell.validation.contracts.draft import Dropped, draft_of
 from stepwell.validation.contracts.driver import documented, steps_of, subject_of
-from stepwell.validation.contracts.fills import value_of
+from stepwell.validation.fills import DECADES, inputs_of, is_real
 from stepwell.validation.recording import record
 from stepwell.validation.samples import Sample
 from stepwell.validation.step_observer import Margin
 
 KINDS = ("moderate", "hundreds", "each operand of a size", "sizes mixed", "canceling")
 """The fills of operands, each of which is tried several times."""
-DECADES = 30
-"""The powers of ten on either side of 1."""
 _BOUNDED = 1e-3
 """A bound above this fraction of the result is not reported as a multiple of it, because of
 cancellation.
@@ -211,34 +204,27 @@ def _up(number: float) -> str:
 def samples(func: FuncOp, rounds: int) -> Iterator[Sample]:
     """Yield inputs of a method: `rounds` samples of every kind."""
     random = torch.Generator().manual_seed(0)
+    types = func.function_type.inputs.data
     for kind in KINDS:
+        fill = "sizes mixed" if kind == "sizes mixed" else "random"
         for number in range(rounds):
             shared = torch.randn(1 << 16, generator=random, dtype=torch.float64)
-            inputs: list[Any] = []
-            for type_ in func.function_type.inputs.data:
-                if not isinstance(type_, TensorType):
-                    inputs.append(0.5)
-                    continue
-                shape = [d if isinstance(d, int) else 3 for d in dims(type_)]
-                if quantization(type_) is not None or not is_float(element(type_)):
-                    inputs.append(value_of(type_, "random", shape, random))
-                else:
-                    numbers = _numbers(kind, shape, shared, len(inputs), random)
-                    inputs.append(numbers.to(torch_dtype(element(type_))))
+            inputs = inputs_of(types, fill, "random", random)
+            for at, (type_, value) in enumerate(zip(types, inputs, strict=True)):
+                if isinstance(value, Tensor) and is_real(type_):
+                    made = _resized(kind, value.double(), shared, at, random)
+                    inputs[at] = made.to(value.dtype)
             yield Sample(f"{kind} {number}", tuple(inputs), True)
 
 
-def _numbers(
-    kind: str, shape: list[int], shared: Tensor, place: int, random: torch.Generator
+def _resized(
+    kind: str, real: Tensor, shared: Tensor, place: int, random: torch.Generator
 ) -> Tensor:
-    real = torch.randn(shape, generator=random, dtype=torch.float64)
     if kind == "hundreds":
         return real * 100
     if kind == "each operand of a size":
         return real * 10.0 ** (DECADES * (2 * torch.rand((), generator=random) - 1))
-    if kind == "sizes mixed":
-        return real * 10.0 ** (DECADES * (2 * torch.rand(shape, generator=random) - 1))
     if kind == "canceling":
-        base = shared[: max(real.numel(), 1)].reshape(shape)
+        base = shared[: max(real.numel(), 1)].reshape(real.shape)
         return base * (-1.0) ** place * (1 + 1e-6 * real) * 100
     return real

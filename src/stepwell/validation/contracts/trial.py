@@ -8,23 +8,19 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
-from xdsl.dialects.builtin import TensorType
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Attribute, Operation
+from xdsl.ir import Operation
 
-from stepwell.dialects.quant.types import quantization
 from stepwell.ir.context import Context
 from stepwell.ir.diagnostics import Problem, StepwellError, UnsupportedError
-from stepwell.ir.dtypes import is_float
 from stepwell.ir.rewriting.rewrite import EXACT, GreedyRewrites, History, Pass, Rewrite, bound_of
-from stepwell.ir.types import BoolType, FloatType, dims, element
 from stepwell.ir.verification import find_problems
 from stepwell.ir.weights import UnknownValue
 from stepwell.program import Program
 from stepwell.validation.checked import Checked
 from stepwell.validation.compare import differs, tolerated, total_bound
 from stepwell.validation.contracts.draft import Draft, Dropped
-from stepwell.validation.contracts.fills import UNRULY, Fill, value_of
+from stepwell.validation.fills import UNRULY, Fill, inputs_of, is_real
 from stepwell.validation.recording import Recording, record
 from stepwell.validation.samples import Sample
 
@@ -49,8 +45,6 @@ MODERATE = 0.75
 """Floats up to this power of the largest one are of moderate size."""
 HUGE = 1e30
 """The largest factor to which a bound applies."""
-SYMBOL = 3
-"""The value of a symbolic size, where its range allows it."""
 
 
 @dataclass(frozen=True)
@@ -204,7 +198,7 @@ def _recorded(work: Program, samples: Sequence[Filling], unruly: bool) -> Checke
     """Return a check with recorded runs of the variant on every sample on which it runs."""
     run = Checked(work, 1 << 28)
     func = work.method()
-    floats = any(_is_float(v.type) for op in func.walk() for v in (*op.operands, *op.results))
+    floats = any(is_real(v.type) for op in func.walk() for v in (*op.operands, *op.results))
     kept: list[Recording] = []
     failure = ""
     for sample in samples_of(func, samples, floats=floats, unruly=unruly):
@@ -261,12 +255,6 @@ def _is_finite(value: Any) -> bool:
     return not isinstance(value, torch.Tensor) or bool(value.isfinite().all())
 
 
-def _is_float(type_: Any) -> bool:
-    if not isinstance(type_, TensorType):
-        return isinstance(type_, FloatType)
-    return quantization(type_) is None and is_float(element(type_))
-
-
 def samples_of(
     func: FuncOp, samples: Sequence[Filling] = SAMPLES, *, floats: bool, unruly: bool = False
 ) -> list[Sample]:
@@ -284,15 +272,6 @@ def samples_of(
     types = func.function_type.inputs.data
     made: list[Sample] = []
     for label, real, whole, plain in samples:
-        inputs: list[Any] = []
-        for type_ in types:
-            if isinstance(type_, TensorType):
-                shape = [d if isinstance(d, int) else SYMBOL for d in dims(type_)]
-                fill = real if _is_float(type_) or quantization(type_) is not None else whole
-                value = value_of(type_, fill, shape, random)
-                inputs.append(value)
-            else:
-                numbers: dict[type[Attribute], Any] = {BoolType: True, FloatType: 0.5}
-                inputs.append(numbers.get(type(type_), SYMBOL))
-        made.append(Sample(label, tuple(inputs), (plain or not floats) and not unruly))
+        inputs = tuple(inputs_of(types, real, whole, random))
+        made.append(Sample(label, inputs, (plain or not floats) and not unruly))
     return made

@@ -1,21 +1,23 @@
-"""The elements and the memory layout of test tensors."""
+"""The elements and the memory layout of test tensors, by the name of a fill."""
 
 from __future__ import annotations
 
 import math
 import zlib
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import torch
 from xdsl.ir import Attribute
 
 from stepwell.dialects.quant.types import quantization, storage_dtype
-from stepwell.ir.dtypes import torch_dtype
-from stepwell.ir.types import dims, element
+from stepwell.ir.dtypes import is_float, torch_dtype
+from stepwell.ir.types import BoolType, FloatType, TensorType, dims, element
 
 Fill = Literal[
     "random", "ones", "zeros", "negative zeros", "positive", "negative", "causal", "rolled",
-    "distinct", "rows", "integers", "extremes", "huge", "denormal", "special",
+    "distinct", "rows", "integers", "extremes", "huge", "denormal", "special", "mixed",
+    "infinities", "every class", "sizes mixed",
 ]  # fmt: skip
 NAMED: tuple[Fill, ...] = ("ones", "zeros", "positive", "causal", "rolled")
 """Fills that a key may select, as in `g#positive`."""
@@ -26,6 +28,18 @@ _TABLES: dict[str, tuple[float, ...]] = {
     # Half-integers, integers and zeros of both signs produce ties.
     "integers": (0.0, -0.0, 0.5, -0.5, 1.0, -1.0, 1.5, -2.5, 3.0, 6.0),
 }
+_AMONG: dict[str, tuple[float, tuple[float, ...]]] = {
+    "mixed": (0.4, (0.0, -0.0, 1.0, -1.0, 0.5)),
+    "infinities": (0.2, (torch.nan, torch.inf, -torch.inf, 0.0, -0.0)),
+    "every class": (0.5, (torch.inf, -torch.inf, torch.nan, -0.0)),
+}
+"""Ordinary numbers with some of these among them: their share, and the numbers. `mixed` also has
+the smallest normal number of the type, `every class` denormals and the greatest numbers.
+"""
+DECADES = 30
+"""The powers of ten on either side of 1 in `sizes mixed`."""
+SYMBOL = 3
+"""The value of a symbolic size, where its range allows it."""
 UNRULY: frozenset[Fill] = frozenset({"extremes", "huge", "special"})
 """Fills with which sums overflow or are NaN: a bounded rewrite guarantees nothing for them."""
 
@@ -39,7 +53,7 @@ def fill_of(key: str) -> Fill:
 
 
 def tensor_of(
-    shape: list[int], dtype: torch.dtype, fill: Fill, random: torch.Generator | None = None
+    shape: Sequence[int], dtype: torch.dtype, fill: Fill, random: torch.Generator | None = None
 ) -> torch.Tensor:
     """Return a tensor with a fill; a value that the dtype lacks becomes the nearest one of its
     kind.
@@ -69,7 +83,7 @@ def tensor_of(
 
 
 def _integers(
-    shape: list[int], dtype: torch.dtype, fill: Fill, random: torch.Generator | None
+    shape: Sequence[int], dtype: torch.dtype, fill: Fill, random: torch.Generator | None
 ) -> torch.Tensor:
     info = torch.iinfo(dtype)
     if fill == "extremes":
@@ -80,6 +94,7 @@ def _integers(
         "negative": (-9, 0),
         "rows": (-2, 2),
         "huge": (info.max // 2, info.max),
+        "sizes mixed": (info.min // 2, info.max // 2),
     }
     low, high = ends.get(fill, (0, 3))
     low, high = max(low, info.min), min(high, info.max)
@@ -87,7 +102,7 @@ def _integers(
 
 
 def _floats(
-    shape: list[int], dtype: torch.dtype, fill: Fill, random: torch.Generator | None
+    shape: Sequence[int], dtype: torch.dtype, fill: Fill, random: torch.Generator | None
 ) -> torch.Tensor:
     if dtype.itemsize == 1:  # MX payloads and scales may have any code.
         ends = (0x70, 0x80) if dtype == torch.float8_e8m0fnu else (0, 0x78)
@@ -98,6 +113,18 @@ def _floats(
         numbers = _TABLES.get(fill, (-limits.max, limits.max, 1.0, -1.0))
         table = torch.tensor(numbers, dtype=torch.float64)
         return table[torch.randint(0, len(table), shape, generator=random)].to(dtype)
+    if fill in _AMONG:
+        share, numbers = _AMONG[fill]
+        tiny = limits.smallest_normal
+        more = {"mixed": (tiny,), "every class": (tiny / 4, -tiny / 4, limits.max, -limits.max)}
+        table = torch.tensor((*numbers, *more.get(fill, ())), dtype=torch.float64)
+        chosen = torch.rand(shape, generator=random) < share
+        picked = table[torch.randint(0, len(table), shape, generator=random)]
+        return torch.where(chosen, picked, real).to(dtype)
+    if fill == "sizes mixed":
+        most = 4 if dtype == torch.float16 else DECADES
+        powers = 2 * torch.rand(shape, generator=random, dtype=torch.float64) - 1
+        return (real * 10.0 ** (most * powers)).to(dtype)
     if fill == "positive":
         real = torch.rand(shape, generator=random, dtype=torch.float64) + 0.5
     made = {
@@ -109,7 +136,7 @@ def _floats(
     return made.get(fill, real).to(dtype)
 
 
-def value_of(type_: Any, fill: Fill, shape: list[int], random: torch.Generator) -> torch.Tensor:
+def value_of(type_: Any, fill: Fill, shape: Sequence[int], random: torch.Generator) -> torch.Tensor:
     """Return a value of a tensor type; stored integers if it is quantized."""
     stored = quantization(type_)
     if stored is None:
@@ -123,6 +150,36 @@ def value_of(type_: Any, fill: Fill, shape: list[int], random: torch.Generator) 
         at = torch.rand(shape, generator=random) > 0.5
         low, high = (torch.full_like(made, end) for end in (stored.low, stored.high))
         made = torch.where(at, low, high)
+    return made
+
+
+def is_real(type_: Any) -> bool:
+    """Whether a type is a float, or a tensor of floats."""
+    if not isinstance(type_, TensorType):
+        return isinstance(type_, FloatType)
+    return quantization(type_) is None and is_float(element(type_))
+
+
+def inputs_of(
+    types: Sequence[Attribute], real: Fill, whole: Fill, random: torch.Generator
+) -> list[Any]:
+    """Return a value of each type.
+
+    Args:
+        types: the types of a method's inputs.
+        real: the fill of floats, and of quantized numbers.
+        whole: the fill of integers.
+        random: draws the numbers.
+    """
+    made: list[Any] = []
+    for type_ in types:
+        if isinstance(type_, TensorType):
+            shape = [d if isinstance(d, int) else SYMBOL for d in dims(type_)]
+            fill = real if is_real(type_) or quantization(type_) is not None else whole
+            made.append(value_of(type_, fill, shape, random))
+        else:
+            numbers: dict[type[Attribute], Any] = {BoolType: True, FloatType: 0.5}
+            made.append(numbers.get(type(type_), SYMBOL))
     return made
 
 
