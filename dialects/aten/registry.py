@@ -24,7 +24,7 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.schema import Schema, parse_schema
 from stepwell.ir.axes.maps import maps
 from stepwell.ir.compat.torch.lazy_imports import torch
-from stepwell.ir.compat.torch.torch_private import schema_of
+from stepwell.ir.compat.torch.torch_private import overloads_of, schema_of
 from stepwell.ir.declared.families import belong
 from stepwell.ir.diagnostics import StepwellError
 
@@ -215,6 +215,38 @@ def overload_of(name: str) -> Any:
             importlib.import_module(libraries[parts[0]])
         if (loaded_overload := _loaded_overload(parts)) is not None:
             return loaded_overload
+    return None
+
+
+def functional_overload(target: Any, renamed: str | None = None) -> Any:
+    """Return `aten.add.Tensor` for `aten.add_.Tensor` and `aten.add.out`; None without one.
+
+    It has the same argument types, whatever its overload is called: `aten.pow_.Scalar` is computed
+    by `aten.pow.Tensor_Scalar`, not by `aten.pow.Scalar`, which raises a number to a tensor's
+    power.
+
+    Args:
+        target: an overload that writes to its arguments.
+        renamed: the operator's functional name, if it is not the same name without `_`.
+    """
+    schema: Any = schema_of(target)
+    namespace, name = str(schema.name).split("::")
+    wanted = [(a.name, str(a.type)) for a in schema.arguments if not a.is_out]
+    if len(wanted) == len(schema.arguments) - 1:
+        named = overloads_of(target)
+    elif name.endswith("_") and not name.endswith("__"):
+        packet = getattr(getattr(torch.ops, namespace), renamed or name[:-1], None)
+        same = getattr(packet, schema.overload_name or "default", None)
+        # `packet.__getattr__` would create new overloads, which PyTorch's tables do not have.
+        others = [] if packet is None else [getattr(packet, at) for at in packet.overloads()]
+        named = [same, *others]
+    else:
+        return None
+    for overload in named:
+        if overload is None or schema_of(overload).is_mutable:
+            continue
+        if [(a.name, str(a.type)) for a in schema_of(overload).arguments] == wanted:
+            return overload
     return None
 
 

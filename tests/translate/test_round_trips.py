@@ -143,7 +143,7 @@ def test_padding_by_an_open_size_comes_back_to_torch() -> None:
 
 
 def test_looking_for_an_overload_leaves_torchs_own_in_place() -> None:
-    from stepwell.translate.importer.mutation import functional_overload
+    from stepwell.dialects.aten.registry import functional_overload
 
     packet = torch.ops.aten.index_copy
     before = {name: getattr(packet, name) for name in packet.overloads()}

@@ -65,13 +65,18 @@ def is_wrapper(target: Any) -> bool:
     return getattr(target, "__name__", "") in WRAPPERS
 
 
-def wrapped(module: GraphModule, node: Node) -> tuple[GraphModule, list[Any]]:
-    """Return the sub-graph that a wrapper calls, and its arguments."""
+def wrapped(node: Node) -> tuple[Node, list[Any]]:
+    """Return the node of the sub-graph that a wrapper calls, and its arguments."""
     graph, *inputs = node.args[WRAPPERS[getattr(node.target, "__name__", "")] :]
     assert isinstance(graph, Node)
+    return graph, inputs
+
+
+def sub_graph(module: GraphModule, graph: Node) -> GraphModule:
+    """Return the sub-graph of a graph module that a node names."""
     inner = getattr(module, str(graph.target))
     assert isinstance(inner, GraphModule)
-    return inner, inputs
+    return inner
 
 
 def returned(module: GraphModule) -> list[Any]:
@@ -225,7 +230,8 @@ def _flat(
     """Yield every node in order of execution, with the node that it only renames, if any."""
     for node in module.graph.nodes:
         if node.op == "call_function" and is_wrapper(node.target):
-            inner, inputs = wrapped(module, node)
+            graph, inputs = wrapped(node)
+            inner = sub_graph(module, graph)
             placed = [n for n in inner.graph.nodes if n.op == "placeholder"]
             for inside, given in zip(placed, inputs, strict=True):
                 yield inside, given if isinstance(given, Node) else None

@@ -20,7 +20,7 @@ from stepwell.ir.platform.process_settings import without_collection
 from stepwell.ir.program import Program
 from stepwell.ir.weights import WeightStore
 from stepwell.translate.importer.constant_method import constant_method
-from stepwell.translate.importer.graph import Importing
+from stepwell.translate.importer.context import Importing
 from stepwell.translate.importer.method import ExportedSource, import_method
 from stepwell.translate.importer.mutation import functional
 

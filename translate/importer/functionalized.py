@@ -14,20 +14,20 @@ Source: torch/_higher_order_ops/auto_functionalize.py of PyTorch 2.13.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from torch.fx import Node
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
-from stepwell.dialects.aten.registry import of_overload, op_class
+from stepwell.dialects.aten.registry import of_overload
 from stepwell.dialects.symbols import flat_types
 from stepwell.ir.diagnostics import UnsupportedError
-from stepwell.translate.importer.interface import Importer
+from stepwell.translate.importer.context import Importer
 
 NAMES = ("auto_functionalized", "auto_functionalized_v2")
-_VIEWS = ("alias", "size", "stride", "storage_offset", "slice_dim", "slice_start", "slice_end")
+_SLICE = ("slice_dim", "slice_start", "slice_end")
+_STRIDED = ("size", "stride", "storage_offset")
 
 
 def import_functionalized(importer: Importer, node: Node) -> None:
@@ -46,7 +46,7 @@ def import_functionalized(importer: Importer, node: Node) -> None:
         op = _called(importer, node, overload, given, {})
         importer.values[node] = _in_order(cls, op, list(op.results[-len(written) :]))
         return
-    bases: list[Any] = [_value(importer, base) for base in _items(given.pop("_all_bases"))]
+    bases: list[Any] = importer.argument(given.pop("_all_bases"))
     described = {name: _description(given, name) for name in written}
     views: dict[str, SSAValue] = {}
     for name, (base, view) in described.items():
@@ -61,22 +61,15 @@ def import_functionalized(importer: Importer, node: Node) -> None:
     importer.values[node] = _in_order(cls, op, bases)
 
 
-def _items(value: Any) -> Sequence[Any]:
-    return value if isinstance(value, list | tuple) else ()
-
-
-def _value(importer: Importer, item: Any) -> SSAValue:
-    return importer.value(item)
-
-
 def _description(given: dict[str, Any], name: str) -> tuple[int | None, dict[str, Any]]:
     """Pop from the arguments which base a written argument is or views, and by which view."""
     prefix = f"_{name}_"
     base = given.pop(f"{prefix}base_index", None)
-    view = {key: given.pop(prefix + key) for key in _VIEWS if prefix + key in given}
+    given.pop(f"{prefix}alias", None)
+    names = (*_SLICE, *_STRIDED)
+    view = {key: given.pop(prefix + key) for key in names if prefix + key in given}
     if f"{prefix}length" in given:
         raise UnsupportedError(f"it writes to argument {name}, a list of tensors")
-    view.pop("alias", None)
     return base, view
 
 
@@ -90,7 +83,7 @@ def _called(
     """Return the operator's op, with its written arguments given as values."""
     returned: list[Any] = list(node.meta["val"])[: len(of_overload(overload).SCHEMA.returns)]
     op = written_call(importer, overload, given, views, returned)
-    _append(importer, node, op)
+    importer.insert(op, node)
     return op
 
 
@@ -114,7 +107,7 @@ def written_call(
     arguments: dict[str, Any] = dict(views)
     for argument in cls.SCHEMA.arguments:
         if argument.name in given:
-            arguments[argument.name] = _argument(importer, given[argument.name])
+            arguments[argument.name] = importer.argument(given[argument.name])
     types = flat_types(returned)
     types += [arguments[argument.name].type for argument in cls.SCHEMA.written]
     return cls.from_arguments(_without_defaults(cls, arguments), types)
@@ -132,14 +125,6 @@ def _without_defaults(cls: type[SchemaOp], arguments: dict[str, Any]) -> dict[st
     return {name: value for name, value in arguments.items() if is_said(name, value)}
 
 
-def _argument(importer: Importer, value: Any) -> Any:
-    if isinstance(value, Node):
-        return importer.value(value)
-    if isinstance(value, list | tuple):
-        return [_argument(importer, item) for item in value]
-    return value
-
-
 def _in_order(cls: type[SchemaOp], op: SchemaOp, bases: list[Any]) -> list[Any]:
     """Return results in getitem's order: returns (one None if there are none), then bases."""
     count = len(op.results) - len(cls.SCHEMA.written)
@@ -147,22 +132,12 @@ def _in_order(cls: type[SchemaOp], op: SchemaOp, bases: list[Any]) -> list[Any]:
     return [*(returned if cls.SCHEMA.returns else [None]), *bases]
 
 
-def _append(importer: Importer, node: Node, op: Operation) -> SSAValue:
-    op.location = importer.shared.locations.of(node)
-    importer.block.add_op(op)
-    return op.results[0]
-
-
 def _cut(importer: Importer, node: Node, base: SSAValue, view: dict[str, Any]) -> SSAValue:
     """Return the part of a base that is a written argument."""
     if not view:
         return base
-    arguments = {key: _argument(importer, value) for key, value in view.items()}
-    if "slice_dim" in arguments:
-        where = (arguments["slice_dim"], arguments["slice_start"], arguments["slice_end"])
-        return _append(importer, node, op_class("aten.slice.Tensor").make(base, *where))
-    where = (arguments["size"], arguments["stride"], arguments["storage_offset"])
-    return _append(importer, node, op_class("aten.as_strided.default").make(base, *where))
+    is_slice, place = _place(view)
+    return importer.emit(node, "slice.Tensor" if is_slice else "as_strided.default", base, *place)
 
 
 def _put_back(
@@ -171,10 +146,12 @@ def _put_back(
     """Return the base with its part replaced by the value after the call."""
     if not view:
         return part
-    arguments = {key: _argument(importer, value) for key, value in view.items()}
-    if "slice_dim" in arguments:
-        cls, where = "aten.slice_scatter.default", ("slice_dim", "slice_start", "slice_end")
-    else:
-        cls, where = "aten.as_strided_scatter.default", ("size", "stride", "storage_offset")
-    op = op_class(cls).make(base, part, *(arguments[key] for key in where))
-    return _append(importer, node, op)
+    is_slice, place = _place(view)
+    name = "slice_scatter.default" if is_slice else "as_strided_scatter.default"
+    return importer.emit(node, name, base, part, *place)
+
+
+def _place(view: dict[str, Any]) -> tuple[bool, list[Any]]:
+    """Return whether a view is a slice, and the arguments of `slice` or of `as_strided`."""
+    is_slice = "slice_dim" in view
+    return is_slice, [view[key] for key in (_SLICE if is_slice else _STRIDED)]

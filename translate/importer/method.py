@@ -29,7 +29,8 @@ from stepwell.ir.core import MutateInputOp, StateOp, UpdateOp, WeightOp
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.signature import Port, Signature, set_signature
 from stepwell.ir.types import WeightAttr, tensor_like
-from stepwell.translate.importer.graph import GraphImporter, Importing
+from stepwell.translate.importer.context import Importing
+from stepwell.translate.importer.graph import GraphImporter
 from stepwell.translate.importer.mutation import Writes
 from stepwell.translate.importer.values import dim_order, has_shared_elements
 
@@ -107,7 +108,7 @@ def import_method(
         else:
             kind = spec.kind.name.lower().replace("_", " ")
             importer.refuse(node, f"input {node.name} is a {kind}: it has no form in the IR")
-    importer.body(nodes)
+    importer.body()
     for node in writes.placeholders:
         _write_back(importer, node, method)
     ports, operands = _outputs(importer, exported, nodes[-1], method)
@@ -208,8 +209,7 @@ def _write_back(importer: GraphImporter, node: Node, method: _Method) -> None:
         if key is not None
         else MutateInputOp(method.user_inputs[node.name], value)
     )
-    op.location = importer.shared.locations.of(node)
-    importer.block.add_op(op)
+    importer.insert(op, node)
 
 
 def _refuse_shared_elements(importer: GraphImporter, nodes: list[Node], method: _Method) -> None:
@@ -229,7 +229,6 @@ def _outputs(
     """Return the ports and operands of the return; writes to buffers and inputs come first."""
     ports: list[Port] = []
     operands: list[SSAValue] = []
-    location = importer.shared.locations.of(returned)
     values = returned.args[0]
     assert isinstance(values, tuple | list)
     for value, spec in zip(values, exported.graph_signature.output_specs, strict=True):
@@ -256,8 +255,7 @@ def _outputs(
             if spec.kind is OutputKind.BUFFER_MUTATION
             else MutateInputOp(method.user_inputs[spec.target or ""], held)
         )
-        op.location = location
-        importer.block.add_op(op)
+        importer.insert(op, returned)
     return ports, operands
 
 

@@ -19,13 +19,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
 from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 
 from stepwell.dialects.aten.interpretation import WRITES_UNDECLARED
+from stepwell.dialects.aten.registry import functional_overload
 from stepwell.ir.compat.torch.torch_globals import torch_alone
-from stepwell.ir.compat.torch.torch_private import overloads_of, pytree, schema_of
+from stepwell.ir.compat.torch.torch_private import pytree, schema_of
 from stepwell.ir.diagnostics import UnsupportedError
 from stepwell.translate.importer.aliases import (
     Aliases,
@@ -34,6 +34,7 @@ from stepwell.translate.importer.aliases import (
     base_name,
     has_schema,
     is_wrapper,
+    sub_graph,
     twins,
     wrapped,
 )
@@ -182,7 +183,7 @@ def _graphs(module: GraphModule) -> Iterator[tuple[GraphModule, list[Node]]]:
 
     def read(at: GraphModule) -> None:
         under_modes = [
-            wrapped(at, n)[0]
+            sub_graph(at, wrapped(n)[0])
             for n in at.graph.nodes
             if n.op == "call_function" and is_wrapper(n.target)
         ]
@@ -310,7 +311,7 @@ def _written_arguments(node: Node) -> dict[str, Node]:
     found = {name: given.get(name) for name in written}
     if not all(isinstance(value, Node) for value in found.values()):
         raise AliasObserved(f"node {node.name} writes to a list of tensors")
-    if functional_overload(target) is None and not _is_custom(target):
+    if functional_form(target) is None and not _is_custom(target):
         raise AliasObserved(f"{target} has no functional form of its own")
     return {name: value for name, value in found.items() if value is not None}
 
@@ -354,29 +355,6 @@ _RENAMED: dict[str, str] = {
 }
 
 
-def functional_overload(target: Any) -> Any:
-    """Return `aten.add.Tensor` for `aten.add_.Tensor` and `aten.add.out`; None without one.
-
-    It has the same argument types, whatever its overload is called: `aten.pow_.Scalar` is computed
-    by `aten.pow.Tensor_Scalar`, not by `aten.pow.Scalar`, which raises a number to a tensor's
-    power.
-    """
-    schema: Any = schema_of(target)
-    namespace, name = str(schema.name).split("::")
-    wanted = [(a.name, str(a.type)) for a in schema.arguments if not a.is_out]
-    if len(wanted) == len(schema.arguments) - 1:
-        named = overloads_of(target)
-    elif name.endswith("_") and not name.endswith("__"):
-        packet = getattr(getattr(torch.ops, namespace), _RENAMED.get(name) or name[:-1], None)
-        same = getattr(packet, schema.overload_name or "default", None)
-        # `packet.__getattr__` would create new overloads, which PyTorch's tables do not have.
-        others = [] if packet is None else [getattr(packet, at) for at in packet.overloads()]
-        named = [same, *others]
-    else:
-        return None
-    for overload in named:
-        if overload is None or schema_of(overload).is_mutable:
-            continue
-        if [(a.name, str(a.type)) for a in schema_of(overload).arguments] == wanted:
-            return overload
-    return None
+def functional_form(target: Any) -> Any:
+    """Return the functional overload of an operator that writes, also if its name differs."""
+    return functional_overload(target, _RENAMED.get(base_name(target)))

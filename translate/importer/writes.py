@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, cast
+from functools import partial
+from typing import Any
 
 import torch
 from torch.fx import Node
@@ -14,10 +14,10 @@ from stepwell.dialects.aten.registry import of_overload, op_class
 from stepwell.ir.declared.inference import infer
 from stepwell.ir.types import dims, element, is_static
 from stepwell.translate.importer.aliases import arguments
+from stepwell.translate.importer.context import Importer
 from stepwell.translate.importer.functionalized import written_call
-from stepwell.translate.importer.interface import Importer
-from stepwell.translate.importer.mutation import Write, functional_overload, is_written
-from stepwell.translate.importer.view_inverses import Appends, is_reshape, put_back
+from stepwell.translate.importer.mutation import Write, functional_form, is_written
+from stepwell.translate.importer.view_inverses import is_reshape, put_back
 
 
 def import_write(importer: Importer, node: Node, writes: tuple[Write, ...]) -> None:
@@ -32,7 +32,7 @@ def import_write(importer: Importer, node: Node, writes: tuple[Write, ...]) -> N
         return
     if not is_written(node.target):
         after = _with_statistics(importer, node, given)
-    elif functional_overload(node.target) is None:
+    elif functional_form(node.target) is None:
         after = _custom(importer, node, given)
     else:
         after = _functional(importer, node)
@@ -40,35 +40,17 @@ def import_write(importer: Importer, node: Node, writes: tuple[Write, ...]) -> N
         _renew(importer, node, write, value)
 
 
-def _writer(importer: Importer, at: Node) -> Appends:
-    """Return a function that appends ops by name with a node's location; nodes are arguments."""
-
-    def value(item: Any) -> Any:
-        if isinstance(item, list | tuple):
-            return [value(part) for part in cast(Sequence[Any], item)]
-        return importer.value(item) if isinstance(item, Node) else item
-
-    def append(name: str, *args: Any, **kwargs: Any) -> SSAValue:
-        values = {key: value(item) for key, item in kwargs.items()}
-        op = op_class(f"aten.{name}").make(*map(value, args), **values)
-        op.location = importer.shared.locations.of(at)
-        importer.block.add_op(op)
-        return op.results[0]
-
-    return append
-
-
 def _renew(importer: Importer, node: Node, write: Write, value: SSAValue) -> None:
     """Set the new value of a tensor after a write, for its nodes and all that share its memory."""
     for member in write.same:
         importer.values[member] = value
-    write_op = _writer(importer, node)
+    emit = partial(importer.emit, node)
     for renewal in write.renewals:
         base, piece = importer.value(renewal.view.base), renewal.piece
         if renewal.is_base:
-            value = put_back(write_op, renewal.view, base, importer.value(piece))
+            value = put_back(emit, renewal.view, base, importer.value(piece))
         elif is_reshape(renewal.view) and is_static(of := importer.value(piece).type):
-            value = write_op("view.default", base, list(dims(of)))
+            value = emit("view.default", base, list(dims(of)))
         else:
             importer.call(renewal.view.node)
             if piece is not renewal.view.node:
@@ -83,7 +65,7 @@ def _functional(importer: Importer, node: Node) -> list[SSAValue]:
 
     They are cast to the tensor's dtype, since the functional overload may promote.
     """
-    op = importer.operator_call(node, functional_overload(node.target))
+    op = importer.operator_call(node, functional_form(node.target))
     if op is None:
         return []
     stated = op.results[0].type
@@ -110,8 +92,7 @@ def _with_statistics(importer: Importer, node: Node, given: dict[str, Any]) -> l
     tensors = {n: importer.value(given[n]) for n in names if given.get(n) is not None}
     numbers = {n: given[n] for n in ("training", "momentum", "eps")}
     op = op_class("aten._native_batch_norm_legit_functional.default").make(**tensors, **numbers)
-    op.location = importer.shared.locations.of(node)
-    importer.block.add_op(op)
+    importer.insert(op, node)
     importer.values[node] = op.results[0]
     return [*op.results[3:]]
 
@@ -121,8 +102,7 @@ def _custom(importer: Importer, node: Node, given: dict[str, Any]) -> list[SSAVa
     returns = node.meta["val"]
     op = written_call(importer, node.target, given, {}, () if returns is None else returns)
     written: list[SSAValue] = [*op.results[len(op.results) - len(op.SCHEMA.written) :]]
-    op.location = importer.shared.locations.of(node)
-    importer.block.add_op(op)
+    importer.insert(op, node)
     returned = list(op.results[: len(op.results) - len(written)])
     is_one = len(returned) == 1 and not isinstance(returns, list | tuple)
     importer.values[node] = returned[0] if is_one else list(returned)

@@ -15,6 +15,7 @@ import torch
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from xdsl.ir import Attribute
 
+from stepwell.dialects.aten.registry import functional_overload
 from stepwell.dialects.symbols import tensor_type
 from stepwell.ir.compat.torch.torch_private import (
     TorchDispatchMode,
@@ -161,10 +162,11 @@ class Recorder(TorchDispatchMode):
         Autograd tracks views, but not below itself, where the parts of a decomposition run. Shared
         memory identifies views at every level.
         """
-        functional = _functional_form(func)
+        functional = functional_overload(func)
         target = args[0] if args else None
         written = [a for a in schema_of(func).arguments if a.is_write]
-        if functional is None or len(written) != 1 or not isinstance(target, torch.Tensor):
+        is_in_place = len(written) == 1 and not written[0].is_out
+        if functional is None or not is_in_place or not isinstance(target, torch.Tensor):
             raise CannotTraceError(f"its decomposition writes in place ({_spelled(func)})")
         with self:
             before = self.latest(target)
@@ -203,20 +205,6 @@ class Recorder(TorchDispatchMode):
             full = torch.ops.aten.full.default
             given[name] = self._record(full, ([], given[name]), {"dtype": dtype})
         return func, (), given
-
-
-def _functional_form(func: Any) -> Any:
-    """Return `aten.relu.default` for `aten.relu_.default`, with the same arguments; or None."""
-    if not schema_of(func).name.endswith("_"):
-        return None
-    name = schema_of(func).name.removesuffix("_").split("::")[1]
-    packet = getattr(getattr(torch.ops, func.namespace), name, None)
-    wanted = [(a.name, str(a.type)) for a in schema_of(func).arguments]
-    for overload in packet.overloads() if packet is not None else ():
-        functional_form = getattr(packet, overload)
-        if [(a.name, str(a.type)) for a in schema_of(functional_form).arguments] == wanted:
-            return functional_form
-    return None
 
 
 def _storage(tensor: torch.Tensor) -> int:
