@@ -6,7 +6,7 @@ Besides the fields handled here, a node's record holds the ids of its inputs and
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from stepwell.dialects.xnnpack import (
@@ -31,7 +31,6 @@ from stepwell.dialects.xnnpack import (
     XnnpackOp,
 )
 from stepwell.ir.diagnostics import ParseFailure
-from stepwell.ir.types import dims
 
 TRANSPOSE, ALIGN_CORNERS, KEEP_DIMS = 0x1, 0x8, 0x40
 """Flags of XNNPACK's xnnpack.h."""
@@ -66,14 +65,93 @@ def output_names(cls: type[XnnpackOp]) -> tuple[str, ...]:
     return ("output_value_id", "output_index_id") if cls is ArgMaxPooling2d else ("output_id",)
 
 
+@dataclass(frozen=True)
+class _Spread:
+    """A list field of an op whose numbers are separate fields of the node.
+
+    Attributes:
+        name: the op's field.
+        node: the node's fields, one for each number.
+        default: each number of an op without the field; None if every op has it.
+    """
+
+    name: str
+    node: tuple[str, ...]
+    default: int | None
+
+    def write(self, op: XnnpackOp) -> dict[str, Any]:
+        """The node's fields of an op."""
+        missing = (self.default,) * len(self.node)
+        held = op.ints(self.name) if op.flag(self.name) else missing
+        return dict(zip(self.node, held, strict=True))
+
+    def read(self, node: dict[str, Any]) -> dict[str, Any]:
+        """The op's field, unless every number is the default."""
+        held = [node[name] for name in self.node]
+        return {} if all(number == self.default for number in held) else {self.name: held}
+
+
+@dataclass(frozen=True)
+class _Same:
+    """A field that the node has under the same name: a number, or a list of numbers.
+
+    Attributes:
+        name: the name.
+        default: the number of an op without the field; None for a list.
+    """
+
+    name: str
+    default: float | None = None
+
+    def write(self, op: XnnpackOp) -> dict[str, Any]:
+        """The node's field of an op."""
+        match self.default:
+            case None:
+                return {self.name: op.ints(self.name)}
+            case int():
+                return {self.name: op.integer(self.name, self.default)}
+            case float():
+                return {self.name: op.number(self.name, self.default)}
+
+    def read(self, node: dict[str, Any]) -> dict[str, Any]:
+        """The op's field."""
+        return {self.name: node[self.name]}
+
+
+_KERNEL = ("kernel_height", "kernel_width")
+_ADJUSTMENT = ("adjustment_height", "adjustment_width")
+_PADDING = _Spread("padding", tuple(f"padding_{s}" for s in ("top", "right", "bottom", "left")), 0)
+_DILATION = _Spread("dilation", ("dilation_height", "dilation_width"), 1)
+_SUBSAMPLING = _Spread("stride", ("subsampling_height", "subsampling_width"), 1)
+_CONVOLUTION = (_PADDING, _SUBSAMPLING, _DILATION)
+_WINDOW = (_PADDING, _Spread("kernel", ("pooling_height", "pooling_width"), None))
+_POOLING = (*_WINDOW, _Spread("stride", ("stride_height", "stride_width"), 1))
+_FIELDS: dict[type[XnnpackOp], tuple[_Spread | _Same, ...]] = {
+    Convolution2d: _CONVOLUTION,
+    DepthwiseConvolution2d: _CONVOLUTION,
+    Deconvolution2d: (*_CONVOLUTION, _Spread("adjustment", _ADJUSTMENT, 0)),
+    MaxPooling2d: (*_POOLING, _DILATION),
+    AveragePooling2d: _POOLING,
+    ArgMaxPooling2d: _WINDOW,
+    **dict.fromkeys(CONCATENATES.values(), (_Same("axis", 0),)),
+    LeakyReLU: (_Same("negative_slope", 0.0),),
+    ELU: (_Same("alpha", 1.0),),
+    StaticReshape: (_Same("new_shape"),),
+    StaticTranspose: (_Same("perm"),),
+    StaticSlice: (_Same("offsets"), _Same("sizes")),
+    StaticConstantPad: (_Same("pre_paddings"), _Same("post_paddings"), _Same("padding_value", 0.0)),
+    StaticResizeBilinear2d: (_Spread("new_size", ("new_height", "new_width"), None),),
+}
+"""The fields that an op and its node have in common."""
+
+
 def to_fields(op: XnnpackOp) -> dict[str, Any]:
     """The node's fields other than ids."""
     flag = _FLAGS.get(type(op))
     fields: dict[str, Any] = {"flags": flag[1] if flag and op.flag(flag[0]) else 0}
-    writer = _WRITERS.get(type(op))
-    if writer is not None:
-        fields.update(writer(op))
-    return fields
+    for field in _FIELDS.get(type(op), ()):
+        fields |= field.write(op)
+    return fields | _derived(op)
 
 
 def from_fields(cls: type[XnnpackOp], node: dict[str, Any]) -> dict[str, Any]:
@@ -91,29 +169,28 @@ def from_fields(cls: type[XnnpackOp], node: dict[str, Any]) -> dict[str, Any]:
         flags &= ~bit
     if flags:
         raise ParseFailure(f"{cls.NODE} has flags {flags:#x}, for which the dialect has no field")
-    reader = _READERS.get(cls)
-    if reader is not None:
-        fields.update(reader(node))
+    for field in _FIELDS.get(cls, ()):
+        fields |= field.read(node)
+    if cls in (Convolution2d, Deconvolution2d) and node["groups"] != 1:
+        fields["groups"] = node["groups"]
     return fields
 
 
-_SIDES = ("top", "right", "bottom", "left")
-_AXES = ("height", "width")
+def _derived(op: XnnpackOp) -> dict[str, Any]:
+    """The fields of a node that follow from its op's types and lists, or that XNNPACK ignores."""
+    match op:
+        case Convolution2d() | DepthwiseConvolution2d() | Deconvolution2d():
+            return _channels(op) | dict(zip(_KERNEL, op.window, strict=True))
+        case AveragePooling2d():
+            return _DILATION.write(op)
+        case StaticReshape() | StaticTranspose() | StaticSlice():
+            return {"num_dims": len(op.ints(_FIELDS[type(op)][0].name))}
+        case _:
+            return {}
 
 
-def _conv_fields(op: XnnpackOp) -> dict[str, Any]:
-    assert isinstance(op, Convolution2d | DepthwiseConvolution2d | Deconvolution2d)
+def _channels(op: Convolution2d | DepthwiseConvolution2d | Deconvolution2d) -> dict[str, Any]:
     shape = op.filter_shape
-    fields: dict[str, Any] = {
-        f"padding_{side}": amount for side, amount in zip(_SIDES, op.paddings, strict=True)
-    }
-    for name, values in (
-        ("kernel", op.window),
-        ("subsampling", op.pair("stride")),
-        ("dilation", op.pair("dilation")),
-        ("adjustment", op.pair("adjustment", 0)),
-    ):
-        fields |= {f"{name}_{axis}": v for axis, v in zip(_AXES, values, strict=True)}
     if isinstance(op, DepthwiseConvolution2d):
         channels = op.channels
         assert isinstance(channels, int)
@@ -121,119 +198,9 @@ def _conv_fields(op: XnnpackOp) -> dict[str, Any]:
     else:
         groups = op.integer("groups", 1)
         inputs, outputs = shape[3], shape[0] // groups
-    return fields | {
+    fields = {
         "groups": groups,
         "group_input_channels": inputs,
         "group_output_channels": outputs,
     }
-
-
-def _conv_read(node: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    padding = [node[f"padding_{side}"] for side in _SIDES]
-    if any(padding):
-        found["padding"] = padding
-    for name, field, default in (
-        ("stride", "subsampling", 1),
-        ("dilation", "dilation", 1),
-        ("adjustment", "adjustment", 0),
-    ):
-        pair = [node[f"{field}_{axis}"] for axis in _AXES]
-        if pair != [default, default]:
-            found[name] = pair
-    if node["groups"] != 1:
-        found["groups"] = node["groups"]
-    return found
-
-
-def _depthwise_read(node: dict[str, Any]) -> dict[str, Any]:
-    return {k: v for k, v in _conv_read(node).items() if k not in ("groups", "adjustment")}
-
-
-def _convolution_read(node: dict[str, Any]) -> dict[str, Any]:
-    return {k: v for k, v in _conv_read(node).items() if k != "adjustment"}
-
-
-def _pooling_fields(op: XnnpackOp) -> dict[str, Any]:
-    assert isinstance(op, MaxPooling2d | AveragePooling2d | ArgMaxPooling2d)
-    fields: dict[str, Any] = {
-        f"padding_{side}": amount for side, amount in zip(_SIDES, op.paddings, strict=True)
-    }
-    pairs = [("pooling", op.window)]
-    if not isinstance(op, ArgMaxPooling2d):
-        pairs += [("stride", op.pair("stride")), ("dilation", op.pair("dilation"))]
-    for name, values in pairs:
-        fields |= {f"{name}_{axis}": v for axis, v in zip(_AXES, values, strict=True)}
-    return fields
-
-
-def _pooling_read(node: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {"kernel": [node[f"pooling_{axis}"] for axis in _AXES]}
-    padding = [node[f"padding_{side}"] for side in _SIDES]
-    if any(padding):
-        found["padding"] = padding
-    for name in ("stride", "dilation"):
-        pair = [node.get(f"{name}_{axis}", 1) for axis in _AXES]
-        if pair != [1, 1]:
-            found[name] = pair
-    return found
-
-
-def _average_read(node: dict[str, Any]) -> dict[str, Any]:
-    """Average pooling: the node's dilation is written and never read."""
-    return {k: v for k, v in _pooling_read(node).items() if k != "dilation"}
-
-
-def _resize_read(node: dict[str, Any]) -> dict[str, Any]:
-    return {"new_size": [node["new_height"], node["new_width"]]}
-
-
-_Writer = Callable[[Any], dict[str, Any]]
-_WRITERS: dict[type[XnnpackOp], _Writer] = {
-    **dict.fromkeys((Convolution2d, DepthwiseConvolution2d, Deconvolution2d), _conv_fields),
-    **dict.fromkeys((MaxPooling2d, AveragePooling2d, ArgMaxPooling2d), _pooling_fields),
-    **dict.fromkeys(CONCATENATES.values(), lambda op: {"axis": op.integer("axis", 0)}),
-    LeakyReLU: lambda op: {"negative_slope": op.number("negative_slope", 0.0)},
-    ELU: lambda op: {"alpha": op.number("alpha", 1.0)},
-    StaticReshape: lambda op: {
-        "num_dims": len(op.ints("new_shape")),
-        "new_shape": op.ints("new_shape"),
-    },
-    StaticTranspose: lambda op: {"num_dims": len(op.ints("perm")), "perm": op.ints("perm")},
-    StaticSlice: lambda op: {
-        "num_dims": len(dims(op.input.type)),
-        "offsets": op.ints("offsets"),
-        "sizes": op.ints("sizes"),
-    },
-    StaticConstantPad: lambda op: {
-        "pre_paddings": op.ints("pre_paddings"),
-        "post_paddings": op.ints("post_paddings"),
-        "padding_value": op.number("padding_value", 0.0),
-    },
-    StaticResizeBilinear2d: lambda op: {
-        "new_height": op.ints("new_size")[0],
-        "new_width": op.ints("new_size")[1],
-    },
-}
-
-_Reader = Callable[[dict[str, Any]], dict[str, Any]]
-_READERS: dict[type[XnnpackOp], _Reader] = {
-    Convolution2d: _convolution_read,
-    DepthwiseConvolution2d: _depthwise_read,
-    Deconvolution2d: _conv_read,
-    MaxPooling2d: _pooling_read,
-    AveragePooling2d: _average_read,
-    ArgMaxPooling2d: _pooling_read,
-    **dict.fromkeys(CONCATENATES.values(), lambda node: {"axis": node["axis"]}),
-    LeakyReLU: lambda node: {"negative_slope": float(node["negative_slope"])},
-    ELU: lambda node: {"alpha": float(node["alpha"])},
-    StaticReshape: lambda node: {"new_shape": node["new_shape"]},
-    StaticTranspose: lambda node: {"perm": node["perm"]},
-    StaticSlice: lambda node: {"offsets": node["offsets"], "sizes": node["sizes"]},
-    StaticConstantPad: lambda node: {
-        "pre_paddings": node["pre_paddings"],
-        "post_paddings": node["post_paddings"],
-        "padding_value": float(node["padding_value"]),
-    },
-    StaticResizeBilinear2d: _resize_read,
-}
+    return fields if isinstance(op, Deconvolution2d) else fields | dict.fromkeys(_ADJUSTMENT, 0)
