@@ -8,6 +8,7 @@ node: the input, the output and the call of the delegate cancel out.
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +21,6 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from stepwell.backends.executorch.running.runner import PteSession
 from stepwell.backends.executorch.writing.serialize import to_bytes
-from stepwell.backends.xnnpack.isolated_run import Trial, container_of
 from stepwell.dialects import xnnpack
 from stepwell.dialects.quant import StorageCast, UniformQuantizedType, quantization
 from stepwell.dialects.quant.types import storage_element
@@ -28,6 +28,10 @@ from stepwell.dialects.xnnpack import DelegateOp, DynamicInt8Type, YieldOp
 from stepwell.ir.core import WeightOp
 from stepwell.ir.types import dims, tensor_like, with_element
 from stepwell.ir.weights import WeightStore
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "xnnpack"))
+
+from isolated_run import Trial, container_of
 
 Node = Callable[..., SSAValue]
 """Writes one node: `node(writer, *inputs)` gives its result."""

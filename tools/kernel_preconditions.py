@@ -16,8 +16,6 @@ import collections
 import contextlib
 import importlib
 import itertools
-import json
-import os
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
@@ -29,13 +27,11 @@ from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.opinfo.core import SampleInput
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
-from xdsl.dialects.builtin import FunctionType, ModuleOp
-from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import Block, Region
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench._report import between_markers
+from kernel_trials import in_forks, program_of
 
 import stepwell
 from stepwell.backends.executorch.container import KernelCall
@@ -46,10 +42,6 @@ from stepwell.backends.executorch.writing.emit import emit
 from stepwell.backends.executorch.writing.serialize import to_bytes
 from stepwell.dialects.aten.registry import of_overload
 from stepwell.ir.diagnostics import StepwellError, UnsupportedError
-from stepwell.ir.dtypes import element_type
-from stepwell.ir.program import Program
-from stepwell.ir.types import tensor_like
-from stepwell.ir.weights import WeightStore
 
 SAMPLES = {torch.float32: 24, torch.int64: 24, torch.bool: 24} | dict.fromkeys(
     (torch.float64, torch.float16, torch.bfloat16, torch.int8, torch.uint8, torch.int32), 6
@@ -209,31 +201,10 @@ def composite(kept: Dispatched, op: Any, sample: Any) -> None:
         kept.keep(overload, (sample.input, *sample.args), sample.kwargs, result)
 
 
-def program_of(form: Form) -> Program:
-    """A program of this one call."""
-    function, args, kwargs, results = form
-    leaves = {id(t): t for t in tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)}
-    block = Block(arg_types=[tensor_like(t) for t in leaves.values()])
-    values = dict(zip(leaves, block.args, strict=True))
-
-    def held(value: Any) -> Any:
-        if isinstance(value, torch.Tensor):
-            return values[id(value)]
-        return element_type(value) if isinstance(value, torch.dtype) else value
-
-    positional, named = tree_map(held, (args, kwargs))
-    types = [tensor_like(result) for result in results]
-    op = of_overload(function).make(*positional, result_types=types, **named)
-    block.add_ops([op, ReturnOp(*op.results)])
-    inputs = [argument.type for argument in block.args]
-    func = FuncOp("forward", FunctionType.from_lists(inputs, types), Region(block))
-    return Program(ModuleOp([func]), WeightStore())
-
-
 def outcome(form: Form) -> str:
     """What comes of a form: "runs", "a view", "no form", "refused", "fails", …."""
     try:
-        program = program_of(form)
+        program = program_of(*form)
         if emission_problems(program, ()):
             return "refused"
         container = emit(program)
@@ -255,29 +226,15 @@ def outcomes(held: Sequence[Form]) -> Iterator[tuple[Form, str]]:
     """Of each form; a process of its own goes on until one ends it."""
     runtime()
     importlib.import_module("executorch.kernels.quantized")
-    at = 0
-    while at < len(held):
-        reader, writer = os.pipe()
-        child = os.fork()
-        if not child:
-            os.close(reader)
-            with os.fdopen(writer, "w", buffering=1) as stream:
-                for form in held[at:]:
-                    try:
-                        found = outcome(form)
-                    except Exception as error:  # a fault of this tool
-                        found = f"raises {type(error).__name__}: {error}"
-                    stream.write(json.dumps(found) + "\n")
-            os._exit(0)
-        os.close(writer)
-        with os.fdopen(reader) as stream:
-            told = [json.loads(line) for line in stream if line.endswith("\n")]
-        os.waitpid(child, 0)
-        yield from zip(held[at:], told, strict=False)
-        at += len(told)
-        if at < len(held):
-            yield held[at], "ends the process"
-            at += 1
+
+    def told(form: Form) -> str:
+        try:
+            return outcome(form)
+        except Exception as error:  # a fault of this tool
+            return f"raises {type(error).__name__}: {error}"
+
+    for form, found in in_forks(held, told):
+        yield form, found or "ends the process"
 
 
 class Of(torch.nn.Module):

@@ -11,11 +11,11 @@ from typing import Any
 import torch
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "tests" / "xnnpack"))
 
 
 def nodes() -> tuple[list[Any], list[dict[str, Any]]]:
     """Trials, and for each what it is: {node, dtype, kind, variant, method}."""
-    sys.path.insert(0, str(ROOT / "tests" / "xnnpack"))
     cases = importlib.import_module("dialect_cases")
     building = importlib.import_module("dialect_building")
     xnn: Any = importlib.import_module("stepwell.dialects.xnnpack")

@@ -447,10 +447,10 @@ def main() -> int:
     if options.child:
         child(options.child)
         return 0
+    from isolated_run import container_of
     from special_nodes import nodes
 
     from stepwell.backends.executorch.writing.serialize import to_bytes
-    from stepwell.backends.xnnpack.isolated_run import container_of
 
     trials, about = nodes()
     program = to_bytes(container_of(trials))

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cached_property
 from typing import Any, cast
 
@@ -26,7 +26,7 @@ from stepwell.backends.executorch.container import Data, NamedData
 from stepwell.backends.executorch.writing.emit import DelegatePayload
 from stepwell.backends.executorch.writing.weight_files import WeightFiles
 from stepwell.backends.executorch.writing.weight_segment import Tail, padded
-from stepwell.backends.flatbuffer import Record, read_root
+from stepwell.backends.flatbuffer import Record
 from stepwell.backends.flatbuffer_writer import write_root
 from stepwell.backends.xnnpack.events import event_nodes
 from stepwell.backends.xnnpack.nodes import input_names, output_names, to_fields
@@ -36,13 +36,11 @@ from stepwell.backends.xnnpack.schema import (
     NO_VALUE,
     datatypes,
     schema,
-    split_header,
     with_header,
 )
 from stepwell.dialects.quant.ops import StorageCast
 from stepwell.dialects.quant.types import quantization
 from stepwell.dialects.xnnpack import (
-    NODES,
     DelegateOp,
     DynamicInt8Type,
     ScaledDotProductAttention,
@@ -430,46 +428,3 @@ def unpack_int4(packed: torch.Tensor, inputs: int) -> torch.Tensor:
     low, high = packed & 15, packed >> 4
     pairs = torch.stack((low, high), dim=-1).reshape(packed.shape[0], -1)
     return pairs[:, :inputs].to(torch.int8) - 8
-
-
-def unpacked_constants(data: Data) -> list[tuple[str, str, str]]:
-    """The constants in a payload to which XNNPACK keeps pointers.
-
-    Returns `(node, field of the node, key)` for each: `("XNNAdd", "input2_id", "3f…")`; the key
-    of a constant inside the payload is `""`. Works on payloads of any origin.
-
-    Raises:
-        ParseFailure: the bytes are no payload.
-
-    """
-    graph, _ = split_header(memoryview(data).cast("B"))
-    root = read_root(graph, schema(), what="XNNPACK payload", check_identifier=False)
-    constants: Mapping[int, int] = _constant_values(root["xvalues"])
-    keys: Sequence[Record] = root["constant_data"]
-    found: list[tuple[str, str, str]] = []
-    for node in root["xnodes"]:
-        if node["xnode_union"] is None:
-            continue
-        name, fields = node["xnode_union"]
-        cls = NODES.get(name)
-        if cls is None:
-            continue
-        for index, field in enumerate(input_names(cls)):
-            buffer = constants.get(fields[field])
-            if buffer and index not in cls.PACKED:
-                key = keys[buffer]["named_key"] if buffer < len(keys) else ""
-                found.append((name, field, key or ""))
-    return found
-
-
-def _constant_values(values: Sequence[Record]) -> dict[int, int]:
-    """Ids of constant values, with the index of their buffers."""
-    constant_values: dict[int, int] = {}
-    for value in values:
-        if value["xvalue_union"] is None:
-            continue
-        name, record = value["xvalue_union"]
-        tensor = record if name == "XNNTensorValue" else record["tensor_value"]
-        if tensor is not None and tensor["constant_buffer_idx"]:
-            constant_values[tensor["id_out"]] = tensor["constant_buffer_idx"]
-    return constant_values

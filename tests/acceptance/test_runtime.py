@@ -11,6 +11,7 @@ import pytest
 import torch
 from eager import Function, lower
 from forking import Forks
+from isolated_run import unpacked_constants
 from torch.export import ExportedProgram, export
 from torch.utils import _pytree as pytree
 
@@ -18,7 +19,6 @@ import stepwell
 from stepwell.backends.executorch.container import Delegate
 from stepwell.backends.executorch.reading.read import read_container
 from stepwell.backends.executorch.running.runner import PteSession
-from stepwell.backends.xnnpack.emit import unpacked_constants
 
 MODELS = (
     "deit:deit_small_depth2",

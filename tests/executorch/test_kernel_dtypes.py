@@ -1,5 +1,7 @@
 """Element types that kernels refuse are known before the program runs, and are what they refuse."""
 
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -7,13 +9,15 @@ import torch
 from eager import EXACT, Function, Model, assert_as_eager, lower
 from rewrite_runs import program_of
 
-from stepwell.backends.executorch.kernels.generate_kernel_dtypes import is_limit, probes, verdicts
-from stepwell.backends.executorch.kernels.kernel_calls import kernel_limit
+from stepwell.backends.executorch.kernels.kernel_calls import EMPTY_RESULT, kernel_limit
 from stepwell.backends.executorch.kernels.kernel_dtypes import PROBED, REFUSED, SITUATIONS
-from stepwell.backends.executorch.kernels.situations import EMPTY_RESULT
 from stepwell.backends.executorch.kernels.stock import LLM, QUANTIZED, RUNTIME
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.diagnostics import UnsupportedError
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
+
+from generate_kernel_dtypes import is_limit, probes, verdicts
 
 
 def test_most_kernels_are_probed_and_every_refusal_is_of_a_kernel() -> None:

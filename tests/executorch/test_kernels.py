@@ -1,13 +1,17 @@
 """The kernel table is what the installed runtime has, and pairs as ExecuTorch pairs them."""
 
+import sys
 from pathlib import Path
 
 import pytest
 import torch
 
 from stepwell.backends.executorch.kernels import stock as kernels
-from stepwell.backends.executorch.kernels.generate_kernels import generate
 from stepwell.backends.executorch.kernels.signatures import Input, Output, out_variant
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
+
+from generate_kernels import generate
 
 
 def test_the_checked_in_kernel_table_is_what_the_installed_runtime_says() -> None:

@@ -4,10 +4,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
+from isolated_run import Trial
 from xdsl.dialects.test import TestOp
 from xdsl.ir import Block, Operation, SSAValue
 
-from stepwell.backends.xnnpack.isolated_run import Trial
 from stepwell.dialects.quant import Quantization, StorageCast, UniformQuantizedType, quantization
 from stepwell.dialects.quant.types import storage_element
 from stepwell.dialects.xnnpack import DelegateOp, DynamicInt8Type, YieldOp

@@ -10,14 +10,14 @@ from dialect_building import Case, Writer, grouped, per_channel
 from dialect_cases import all_cases
 from hypothesis import given
 from hypothesis import strategies as st
+from isolated_run import Trial, container_of, run_alone, unpacked_constants
 from xdsl.ir import SSAValue
 
 import stepwell.dialects.xnnpack as xnn
 from stepwell.backends.executorch.writing.serialize import to_bytes
 from stepwell.backends.flatbuffer import read_root
 from stepwell.backends.flatbuffer_writer import write_root
-from stepwell.backends.xnnpack.emit import pack_int4, payload, unpack_int4, unpacked_constants
-from stepwell.backends.xnnpack.isolated_run import Trial, container_of, run_alone
+from stepwell.backends.xnnpack.emit import pack_int4, payload, unpack_int4
 from stepwell.backends.xnnpack.schema import schema, split_header
 from stepwell.ir.diagnostics import ArtifactError, UnsupportedError
 from stepwell.ir.dtypes import f32

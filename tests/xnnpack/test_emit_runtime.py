@@ -6,8 +6,8 @@ import pytest
 import torch
 from dialect_building import interpreted
 from dialect_cases import all_cases
+from isolated_run import Outcome, Trial, run_alone
 
-from stepwell.backends.xnnpack.isolated_run import Outcome, Trial, run_alone
 from stepwell.dialects import xnnpack as xnn
 from stepwell.dialects.xnnpack import NODES, ScaledDotProductAttention
 from stepwell.ir.weights import WeightStore

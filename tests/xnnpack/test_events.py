@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 from dialect_cases import all_cases
+from isolated_run import container_of
 
 from stepwell.backends.executorch.writing.serialize import to_bytes
 from stepwell.backends.xnnpack.events import events, kind_of
-from stepwell.backends.xnnpack.isolated_run import container_of
 
 pytestmark = pytest.mark.kernels
 CASES = all_cases()

@@ -8,6 +8,7 @@ import pytest
 import torch
 from dialect_building import interpreted
 from dialect_cases import all_cases
+from isolated_run import Trial, container_of
 from xdsl.dialects.test import TestOp
 
 import stepwell
@@ -18,7 +19,6 @@ from stepwell.backends.executorch.reading.read import read_container
 from stepwell.backends.executorch.running.runner import PteSession
 from stepwell.backends.executorch.writing.serialize import to_bytes
 from stepwell.backends.xnnpack.emit import payload
-from stepwell.backends.xnnpack.isolated_run import Trial, container_of
 from stepwell.backends.xnnpack.read import XnnpackReader, read_payload
 from stepwell.dialects.xnnpack import DelegateOp, XnnpackOp
 from stepwell.ir.diagnostics import ParseFailure, StepwellError

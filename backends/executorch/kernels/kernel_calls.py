@@ -19,18 +19,6 @@ from stepwell.backends.executorch.kernels.kernel_dtypes import REFUSED, SITUATIO
 from stepwell.backends.executorch.kernels.kernel_tables import registrations
 from stepwell.backends.executorch.kernels.scalar_types import scalar_type
 from stepwell.backends.executorch.kernels.signatures import KernelSignature, kernel_for
-from stepwell.backends.executorch.kernels.situations import (
-    BELOW,
-    BEYOND,
-    BROADCAST,
-    EMPTY,
-    EMPTY_RESULT,
-    EXTREME,
-    FRACTION,
-    NEGATIVE,
-    RANK,
-    SCALAR,
-)
 from stepwell.backends.executorch.writing.builder import MethodBuilder
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
@@ -57,6 +45,14 @@ from stepwell.ir.sizes.size import is_of_data
 from stepwell.ir.types import dims, element, is_static
 from stepwell.translate.decompositions.traced.integers import BY_LONG, JOINED, PRODUCTS, SMALL
 from stepwell.translate.rewrites.views.memory import is_laid_out
+
+NEGATIVE, EXTREME, SPECIAL = "negative numbers", "large numbers", "special numbers"
+"""Situations in which kernels were tried, by possible contents of a tensor, which are dynamic."""
+SCALAR, EMPTY, BROADCAST = "a tensor without axes", "an empty tensor", "shapes that broadcast"
+EMPTY_RESULT, RANK = "an empty result", "rank {}"
+"""By possible shapes."""
+FRACTION, BELOW, BEYOND = "a fraction", "a number below 0", "a number above 7"
+"""By possible values of a number argument."""
 
 _LAYOUT = frozenset({"MemoryFormat", "Layout", "Device", "Generator"})
 

@@ -12,7 +12,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -20,12 +20,15 @@ from typing import Any, cast
 import torch
 from xdsl.ir import Attribute
 
-from stepwell.backends.executorch.container import Container, Delegate
+from stepwell.backends.executorch.container import Container, Data, Delegate
 from stepwell.backends.executorch.kernels.scalar_types import scalar_type
 from stepwell.backends.executorch.writing.builder import ContainerBuilder, MethodBuilder
 from stepwell.backends.executorch.writing.serialize import to_bytes
+from stepwell.backends.flatbuffer import Record, read_root
 from stepwell.backends.xnnpack.emit import payload
-from stepwell.dialects.xnnpack import DelegateOp
+from stepwell.backends.xnnpack.nodes import input_names
+from stepwell.backends.xnnpack.schema import schema, split_header
+from stepwell.dialects.xnnpack import NODES, DelegateOp
 from stepwell.ir.diagnostics import ArtifactError
 from stepwell.ir.dtypes import torch_dtype
 from stepwell.ir.types import dims, element
@@ -51,7 +54,7 @@ def run_alone(
 
     Args:
         trials: the trials to run.
-        embed_unpacked_constants: see `emit.payload`.
+        embed_unpacked_constants: see `payload`.
         timeout: the time limit of a child, in seconds.
 
     """
@@ -90,9 +93,9 @@ def _tensor(method: MethodBuilder, type_: Attribute) -> int:
 
 def _child(folder: Path, first: int, timeout: float) -> list[Outcome]:
     """Outcomes of the trials from `first` on, up to the one that killed the child, if any."""
-    command = [sys.executable, "-m", "stepwell.backends.xnnpack.isolated_run_child", str(folder)]
+    child = Path(__file__).with_name("isolated_run_child.py")
     done = subprocess.run(
-        [*command, str(first)],
+        [sys.executable, str(child), str(folder), str(first)],
         capture_output=True,
         timeout=timeout,
         check=False,
@@ -113,3 +116,46 @@ def _outcome(answer: dict[str, Any]) -> Outcome:
     if "error" in answer:
         return ArtifactError(answer["error"])
     return tuple(answer["outputs"])
+
+
+def unpacked_constants(data: Data) -> list[tuple[str, str, str]]:
+    """The constants in a payload to which XNNPACK keeps pointers.
+
+    Returns `(node, field of the node, key)` for each: `("XNNAdd", "input2_id", "3f…")`; the key
+    of a constant inside the payload is `""`. Works on payloads of any origin.
+
+    Raises:
+        ParseFailure: the bytes are no payload.
+
+    """
+    graph, _ = split_header(memoryview(data).cast("B"))
+    root = read_root(graph, schema(), what="XNNPACK payload", check_identifier=False)
+    constants: Mapping[int, int] = _constant_values(root["xvalues"])
+    keys: Sequence[Record] = root["constant_data"]
+    found: list[tuple[str, str, str]] = []
+    for node in root["xnodes"]:
+        if node["xnode_union"] is None:
+            continue
+        name, fields = node["xnode_union"]
+        cls = NODES.get(name)
+        if cls is None:
+            continue
+        for index, field in enumerate(input_names(cls)):
+            buffer = constants.get(fields[field])
+            if buffer and index not in cls.PACKED:
+                key = keys[buffer]["named_key"] if buffer < len(keys) else ""
+                found.append((name, field, key or ""))
+    return found
+
+
+def _constant_values(values: Sequence[Record]) -> dict[int, int]:
+    """Ids of constant values, with the index of their buffers."""
+    constant_values: dict[int, int] = {}
+    for value in values:
+        if value["xvalue_union"] is None:
+            continue
+        name, record = value["xvalue_union"]
+        tensor = record if name == "XNNTensorValue" else record["tensor_value"]
+        if tensor is not None and tensor["constant_buffer_idx"]:
+            constant_values[tensor["id_out"]] = tensor["constant_buffer_idx"]
+    return constant_values

@@ -1,6 +1,6 @@
-"""Generate `stock.py`: the kernels of the installed runtime, with torch's schemas.
+"""Generate `backends/executorch/kernels/stock.py`: the installed runtime's kernels, with schemas.
 
-    python -m stepwell.backends.executorch.kernels.generate_kernels
+    python tools/generate_kernels.py
 
 The wheel's runtime contains the portable and optimized kernels; `executorch.kernels.quantized` adds
 those of `quantized_decomposed`, `executorch.extension.llm.custom_ops` those for language models.
@@ -12,6 +12,7 @@ import importlib
 import json
 from pathlib import Path
 
+from stepwell.backends.executorch.kernels import stock
 from stepwell.ir.compat.torch import torch_private
 from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.translate import executorch_private
@@ -75,4 +76,4 @@ def generate() -> str:
 
 
 if __name__ == "__main__":
-    Path(__file__).with_name("stock.py").write_text(generate())
+    Path(stock.__file__).write_text(generate())

@@ -1,6 +1,6 @@
-"""Generate `kernel_dtypes.py`: the element types that the installed runtime's kernels refuse.
+"""Generate `backends/executorch/kernels/kernel_dtypes.py`: element types that kernels refuse.
 
-    python -m stepwell.backends.executorch.kernels.generate_kernel_dtypes
+    python tools/generate_kernel_dtypes.py
 
 Each kernel is called on the real runtime, for every element type and for pairs of them if it
 takes two tensors, with a program of one op; PyTorch computes the expected result. Probes run in a
@@ -13,28 +13,17 @@ from __future__ import annotations
 import importlib
 import itertools
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Never, cast
+from typing import Any
 
 import torch
-from xdsl.dialects.builtin import FunctionType, ModuleOp
-from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import Block, Region, SSAValue
-
-from stepwell.backends.executorch.container import KernelCall
-from stepwell.backends.executorch.kernels.kernel_calls import signature_text
-from stepwell.backends.executorch.kernels.kernel_samples import (
-    QUANTIZED,
-    SAMPLES,
-    UNPROBED,
-)
-from stepwell.backends.executorch.kernels.kernel_situations import (
+from kernel_samples import QUANTIZED, SAMPLES, UNPROBED
+from kernel_situations import (
     ARGUMENTS,
     EDGES,
     SHAPES,
@@ -46,26 +35,28 @@ from stepwell.backends.executorch.kernels.kernel_situations import (
     numbers,
     shaped,
 )
-from stepwell.backends.executorch.kernels.kernel_tables import kernel_libraries
-from stepwell.backends.executorch.kernels.signatures import out_variant
-from stepwell.backends.executorch.kernels.situations import (
+from kernel_trials import in_forks, program_of
+
+from stepwell.backends.executorch.container import KernelCall
+from stepwell.backends.executorch.kernels import kernel_dtypes
+from stepwell.backends.executorch.kernels.kernel_calls import (
     BROADCAST,
     EMPTY,
     EMPTY_RESULT,
     EXTREME,
     RANK,
     SPECIAL,
+    signature_text,
 )
+from stepwell.backends.executorch.kernels.kernel_tables import kernel_libraries
+from stepwell.backends.executorch.kernels.signatures import out_variant
 from stepwell.backends.executorch.running.engine import runtime
 from stepwell.backends.executorch.writing.builder import ContainerBuilder
 from stepwell.backends.executorch.writing.emit import MethodEmitter
 from stepwell.backends.executorch.writing.serialize import to_bytes
-from stepwell.dialects.aten.registry import FURTHER_LIBRARIES, LIBRARIES, of_overload
+from stepwell.dialects.aten.registry import FURTHER_LIBRARIES, LIBRARIES
 from stepwell.ir.compat.torch.torch_private import operator_names, pytree, schema_of
 from stepwell.ir.dtypes import element_type
-from stepwell.ir.program import Program
-from stepwell.ir.types import tensor_like
-from stepwell.ir.weights import WeightStore
 
 DTYPES = (
     torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64,
@@ -301,30 +292,9 @@ def run_probe(probe: Probe) -> tuple[str, str, str] | None:
 
 def _program(call: ProbeCall) -> bytes | None:
     """A program of this one call; None if it needs no kernel (a view)."""
-    tensors = call.inputs
-    block = Block(arg_types=[tensor_like(t) for t in tensors])
-    values: dict[int, SSAValue] = {
-        id(t): arg for t, arg in zip(tensors, block.args, strict=True)
-    }  # fmt: skip
-
-    def held(value: Any) -> Any:
-        if isinstance(value, torch.Tensor):
-            return values[id(value)]
-        if isinstance(value, list):
-            return [held(item) for item in cast(list[Any], value)]
-        return element_type(value) if isinstance(value, torch.dtype) else value
-
-    types = [tensor_like(result) for result in call.results]
-    op = of_overload(call.probe.overload).make(
-        *map(held, call.positional),
-        result_types=types,
-        **{name: held(value) for name, value in call.keywords.items()},
-    )
-    block.add_ops([op, ReturnOp(*op.results)])
-    inputs = [argument.type for argument in block.args]
-    func = FuncOp("forward", FunctionType.from_lists(inputs, types), Region(block))
-    program = Program(ModuleOp([func]), WeightStore())
+    program = program_of(call.probe.overload, call.positional, call.keywords, call.results)
     builder = ContainerBuilder()
+    func = program.method()
     MethodEmitter(builder, builder.method("forward"), program, func, {}).emit()
     container = builder.finish()
     calls = [i for m in container.methods for i in m.instructions if isinstance(i, KernelCall)]
@@ -367,7 +337,7 @@ def _is_close(mine: torch.Tensor, other: torch.Tensor, precision: torch.dtype) -
 def verdicts(chosen: Sequence[int]) -> Iterator[tuple[int, str, str, str]]:
     """(index, situation, element types, verdict) of probes by index, in a separate process."""
     child = subprocess.run(
-        [sys.executable, "-m", __spec__.name, "--probe"],
+        [sys.executable, __file__, "--probe"],
         input=json.dumps(list(chosen)), capture_output=True, text=True, check=False,
     )  # fmt: skip
     if child.returncode:
@@ -381,45 +351,28 @@ def verdicts(chosen: Sequence[int]) -> Iterator[tuple[int, str, str, str]]:
 
 
 def _probe_here() -> None:
-    """Probe the list on standard input; each group runs in a fork, whose death is a verdict."""
-    every, left = probes(), list(json.loads(sys.stdin.read()))
+    """Probe the list on standard input, in forks: an abort is a verdict."""
+    every, chosen = probes(), list(json.loads(sys.stdin.read()))
     runtime()
     for library in kernel_libraries():
         importlib.import_module(library)
     x = torch.ones(2, 3)
     first = Probe(torch.ops.aten.abs.default, "aten::abs.out", (torch.float32,))
     _program(ProbeCall(first, [x], {}, [x], [x]))  # Imports, once for all forks.
-    while left:
-        reader, writer = os.pipe()
-        process = os.fork()
-        if not process:
-            os.close(reader)
-            _report(every, left, writer)
-        os.close(writer)
-        with os.fdopen(reader) as stream:
-            told = [json.loads(line) for line in stream if line.endswith("\n")]
-        os.waitpid(process, 0)
-        done = {index for index, _ in told}
-        for index, found in told:
-            if found is not None:
-                print("PROBE " + json.dumps([index, *found]))
-        died = [index for index in left if index not in done][:1]
-        for index in died:
+
+    def outcome(index: int) -> tuple[str, ...]:
+        try:
+            return run_probe(every[index]) or ()
+        except Exception as error:  # A fault of the probe, which the parent raises.
+            return "", "", f"raised {type(error).__name__}: {error}"
+
+    for index, found in in_forks(chosen, outcome):
+        if found is None:
             call = expected(every[index])
             assert call is not None
-            print("PROBE " + json.dumps([index, call.situation, call.text, "aborts"]))
-        left = [index for index in left if index not in done and index not in died]
-
-
-def _report(every: Sequence[Probe], chosen: Sequence[int], writer: int) -> Never:
-    with os.fdopen(writer, "w", buffering=1) as stream:
-        for index in chosen:
-            try:
-                found = run_probe(every[index])
-            except Exception as error:  # A fault of the probe, which the parent raises.
-                found = "", "", f"raised {type(error).__name__}: {error}"
-            stream.write(json.dumps([index, found]) + "\n")
-    os._exit(0)
+            found = call.situation, call.text, "aborts"
+        if found:
+            print("PROBE " + json.dumps([index, *found]))
 
 
 def is_limit(situation: str, text: str) -> bool:
@@ -493,4 +446,4 @@ if __name__ == "__main__":
     if "--probe" in sys.argv:
         _probe_here()
     else:
-        Path(__file__).with_name("kernel_dtypes.py").write_text(generate())
+        Path(kernel_dtypes.__file__).write_text(generate())

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from stepwell.backends.executorch.kernels.situations import (
+from stepwell.backends.executorch.kernels.kernel_calls import (
     BELOW,
     BEYOND,
     BROADCAST,
