@@ -23,7 +23,7 @@ from _report import cpu_seconds, prepare, read, show, write
 from torch.export import ExportedProgram, export
 
 import stepwell
-from stepwell.backends.tosa.flatbuffer_reader import read_graph
+from stepwell.backends.tosa.flatbuffer import read_graph
 from stepwell.dialects.tosa.generated import ConstShapeOp
 from stepwell.dialects.tosa.structural import ConstOp
 from stepwell.ir.dtypes import torch_dtype

@@ -10,7 +10,7 @@ import torch
 from forking import Forks
 
 import stepwell
-from stepwell.backends.tosa import flatbuffer_reader, flatbuffer_writer, installed, reference_model
+from stepwell.backends.tosa import flatbuffer, installed, reference_model
 from stepwell.backends.tosa.graph import Graph, Operator, Region, Tensor
 from stepwell.dialects.tosa import schema
 from stepwell.dialects.tosa.generated import RowGatherOp
@@ -97,9 +97,8 @@ def older(monkeypatch: pytest.MonkeyPatch) -> None:
     text = re.sub(r"\n  (scale_\w+|block_shape): ?[^;]*;[^\n]*", "", text)
     text = re.sub(r",\n  RowGatherAttribute,\n  MatMulTAttribute,?", "", text)
     assert "scale_data" not in text and "  MatMulTAttribute" not in text
-    held = flatbuffer_reader.parse_schema(text)
-    monkeypatch.setattr(flatbuffer_reader, "tosa_schema", lambda: held)
-    monkeypatch.setattr(flatbuffer_writer, "tosa_schema", lambda: held)
+    held = flatbuffer.parse_schema(text)
+    monkeypatch.setattr(flatbuffer, "tosa_schema", lambda: held)
 
 
 class Layer(torch.nn.Module):
@@ -127,9 +126,9 @@ def test_the_schema_that_executorch_pins_suffices_for_what_it_has() -> None:
 
 @pytest.mark.usefixtures("older")
 def test_what_an_older_schema_has_not_is_said() -> None:
-    held = Tensor("codes", (2, 32), 8, bytes(64), scale_dtype=17, scale_data=bytes(2))
+    held = Tensor("codes", (2, 32), 8, bytes(64), scale_type=17, scale_data=bytes(2))
     newer = Operator(RowGatherOp.CODE, (), (), {})
     for tensors, operators, what in (([held], [], "block-scaled"), ([], [newer], "operator")):
         graph = Graph([Region("main", (), (), operators, tensors, [])], (1, 1, 0, True))
         with pytest.raises(stepwell.StepwellError, match=rf"has no {what}(.|\n)*2026\.8"):
-            flatbuffer_writer.write_graph(graph)
+            flatbuffer.write_graph(graph)

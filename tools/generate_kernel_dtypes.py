@@ -389,13 +389,10 @@ def is_limit(situation: str, text: str) -> bool:
 def generate() -> str:
     """Return the text of `kernel_dtypes.py`."""
     every = probes()
-    runs: dict[str, set[str]] = {}
     refused: dict[str, dict[str, dict[str, str]]] = {}
     for index, situation, text, verdict in verdicts(range(len(every))):
         kernel = every[index].kernel
-        if verdict == "runs" or not is_limit(situation, text):
-            runs.setdefault(kernel, set()).add(text)
-        else:
+        if verdict != "runs" and is_limit(situation, text):
             stated = refused.setdefault(situation, {}).setdefault(kernel, {})
             stated[text] = max(stated.get(text, verdict), verdict, key=SEVERITY.index)
     usual = refused.pop("", {})
@@ -403,13 +400,14 @@ def generate() -> str:
         for kernel, found in stated.items():
             for text in usual.get(kernel, {}).keys() & found.keys():
                 del found[text]
-    probed = sorted({*runs, *usual, *(k for stated in refused.values() for k in stated)})
+    return table(usual, refused)
+
+
+def table(usual: dict[str, dict[str, str]], refused: dict[str, dict[str, dict[str, str]]]) -> str:
+    """The text of `kernel_dtypes.py`, of verdicts by kernel, or situation and kernel, and types."""
     lines = [
         '"""What the runtime\'s kernels refuse or get wrong; from generate_kernel_dtypes.py."""',
         "", "# fmt: off", "# ruff: noqa: E501", "",
-        "PROBED = frozenset(",
-        f"    {json.dumps(' '.join(probed))}.split()",
-        ")", "",
         "REFUSED: dict[str, dict[str, str]] = {",
         *_rows(usual, "    "), "}",
         '"""Kernel → verdict → the element types of usual calls."""', "",
@@ -426,19 +424,15 @@ SEVERITY = ["differs", "fails", "aborts"]
 
 
 def _rows(stated: dict[str, dict[str, str]], indent: str) -> list[str]:
-    """`kernel → verdict → element types`, one verdict a line."""
+    """`kernel → verdict → element types`, one kernel a line."""
     lines: list[str] = []
     for kernel, found in sorted(stated.items()):
-        by_verdict: dict[str, list[str]] = {}
-        for text, verdict in sorted(found.items()):
-            by_verdict.setdefault(verdict, []).append(text)
+        by_verdict = {
+            verdict: ", ".join(sorted(text for text in found if found[text] == verdict))
+            for verdict in sorted(set(found.values()))
+        }
         if by_verdict:
-            lines.append(f"{indent}{json.dumps(kernel)}: {{")
-        lines += [
-            f"{indent}    {json.dumps(verdict)}: {json.dumps(', '.join(texts))},"
-            for verdict, texts in sorted(by_verdict.items())
-        ]
-        lines += [f"{indent}}},"] if by_verdict else []
+            lines.append(f"{indent}{json.dumps(kernel)}: {json.dumps(by_verdict)},")
     return lines
 
 

@@ -19,7 +19,7 @@ from xdsl.dialects.builtin import (
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
-from stepwell.backends.tosa.flatbuffer_writer import write_graph
+from stepwell.backends.tosa.flatbuffer import write_graph
 from stepwell.backends.tosa.graph import (
     VERSION,
     AttributeValue,
@@ -209,7 +209,7 @@ class _Emitter:
                     shape,
                     _dtype(element.payload),
                     data,
-                    scale_dtype=_dtype(element.scale),
+                    scale_type=_dtype(element.scale),
                     scale_data=scales,
                     block_shape=BLOCK_SHAPE_32,
                 )

@@ -18,10 +18,10 @@ class Tensor:
     shape: tuple[int, ...]
     dtype: int
     data: bytes = b""
-    unranked: bool = False
+    is_unranked: bool = False
     variable: bool = False
     variable_name: str = ""
-    scale_dtype: int = 0
+    scale_type: int = 0
     scale_data: bytes = b""
     block_shape: int = 0
 

@@ -19,7 +19,7 @@ from xdsl.dialects.builtin import (
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
-from stepwell.backends.tosa.flatbuffer_reader import read_graph
+from stepwell.backends.tosa.flatbuffer import read_graph
 from stepwell.backends.tosa.graph import AttributeValue, Graph, Operator, Shape, Tensor
 from stepwell.backends.tosa.graph import Region as GraphRegion
 from stepwell.backends.tosa.storage import from_bytes, is_held_as_codes, stored_size
@@ -266,12 +266,12 @@ def type_of(held: Tensor | Shape) -> AnyTensor:
     element = element_of_code(held.dtype)
     if element is None:
         raise ParseFailure(f"tensor {held.name!r} has element type number {held.dtype}")
-    if held.scale_dtype:
-        scale = element_of_code(held.scale_dtype)
+    if held.scale_type:
+        scale = element_of_code(held.scale_type)
         if scale is None:
-            raise ParseFailure(f"tensor {held.name!r} has scale type number {held.scale_dtype}")
+            raise ParseFailure(f"tensor {held.name!r} has scale type number {held.scale_type}")
         element = BlockScaledType(scale, element)
-    if held.unranked:
+    if held.is_unranked:
         return UnrankedTensorType(element)  # pyright: ignore[reportReturnType]
     if any(size < -1 for size in held.shape):
         raise ParseFailure(f"tensor {held.name!r} has shape {list(held.shape)}")

@@ -19,8 +19,7 @@ import numpy as np
 import torch
 
 from stepwell.backends.tosa.bind_sizes import bind_sizes, has_symbolic_sizes
-from stepwell.backends.tosa.flatbuffer_reader import read_graph
-from stepwell.backends.tosa.flatbuffer_writer import write_graph
+from stepwell.backends.tosa.flatbuffer import read_graph, write_graph
 from stepwell.backends.tosa.graph import Graph, Tensor
 from stepwell.backends.tosa.installed import command_path
 from stepwell.backends.tosa.storage import from_bytes, held_dtype, to_bytes
@@ -210,7 +209,7 @@ def _fits_in_32_bits(x: torch.Tensor) -> bool:
 
 
 def _differs(given: torch.Tensor, tensor: Tensor) -> bool:
-    if tensor.unranked:
+    if tensor.is_unranked:
         return False
     return len(given.shape) != len(tensor.shape) or any(
         want not in (-1, have) for have, want in zip(given.shape, tensor.shape, strict=True)

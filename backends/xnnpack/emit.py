@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import cached_property
-from typing import Any, cast
+from typing import cast
 
 import torch
 from xdsl.ir import Attribute, Operation, SSAValue
@@ -95,24 +95,6 @@ def payload(
         graph = write_root(schema(), emitter.graph())
     return DelegatePayload(
         BACKEND, with_header(graph), emitter.named_data, events=event_nodes(delegate)
-    )
-
-
-def payload_writer(
-    *,
-    embed_unpacked_constants: bool = False,
-    tail: Tail | None = None,
-    outside: Collection[str] = (),
-    files: WeightFiles | None = None,
-) -> Callable[[Any, WeightStore], DelegatePayload]:
-    """Return `payload` with its options bound, as the container's emitter calls it."""
-    return lambda delegate, weights: payload(
-        delegate,
-        weights,
-        embed_unpacked_constants=embed_unpacked_constants,
-        tail=tail,
-        outside=outside,
-        files=files,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from stepwell.backends.executorch.container import Container
@@ -15,7 +16,7 @@ from stepwell.backends.executorch.writing.serialize import (
 )
 from stepwell.backends.executorch.writing.weight_files import WeightFiles
 from stepwell.backends.executorch.writing.weight_segment import FileBuffer, OnFile, Progress, Tail
-from stepwell.backends.xnnpack.emit import payload_writer, room
+from stepwell.backends.xnnpack.emit import payload, room
 from stepwell.dialects.xnnpack import DelegateOp
 from stepwell.ir.core import WeightOp
 from stepwell.ir.diagnostics import UnsupportedError
@@ -35,9 +36,7 @@ def to_pte(program: Program, *, embed_unpacked_constants: bool = False) -> bytes
             constant that must not be in a delegate.
 
     """
-    tail = tail_of(program)
-    container = _container(program, embed_unpacked_constants, tail)
-    return tail.file(to_parts(container, tail.fixed))
+    return _write(program, embed_unpacked_constants, tail_of(program))
 
 
 def write_pte(
@@ -58,14 +57,17 @@ def write_pte(
         UnsupportedError: as `to_pte`.
         OSError: the file exists already, or cannot be written.
     """
-    tail = tail_of(program, OnFile(path), progress)
-    container = _container(program, embed_unpacked_constants, tail)
-    tail.file(to_parts(container, tail.fixed))
+    _write(program, embed_unpacked_constants, tail_of(program, OnFile(path), progress))
+
+
+def _write(program: Program, embed: bool, tail: Tail) -> bytes:
+    container = _container(program, embed, tail=tail)
+    return tail.file(to_parts(container, tail.fixed))
 
 
 def to_container(program: Program, *, embed_unpacked_constants: bool = False) -> Container:
     """Return the contents of `to_pte`'s file, with the debug handles that it cannot store."""
-    return _container(program, embed_unpacked_constants, None)
+    return _container(program, embed_unpacked_constants)
 
 
 def tail_of(
@@ -82,21 +84,24 @@ def tail_of(
     return Tail(inside, outside, ground, progress)
 
 
-def _container(program: Program, embed: bool, tail: Tail | None) -> Container:
-    writer = payload_writer(
-        embed_unpacked_constants=embed, tail=tail, outside=_keys_outside(program)
-    )
-    return emit(program, {DelegateOp: writer})
-
-
-def _keys_outside(program: Program) -> set[str]:
-    """The keys of weights that kernels read."""
-    return {
+def _container(
+    program: Program,
+    embed: bool,
+    *,
+    tail: Tail | None = None,
+    external: bool = False,
+    files: WeightFiles | None = None,
+) -> Container:
+    read_by_kernels = {
         op.key.data
         for func in program.methods.values()
         for op in func.body.block.ops
         if isinstance(op, WeightOp)
     }
+    writer = partial(
+        payload, embed_unpacked_constants=embed, tail=tail, outside=read_by_kernels, files=files
+    )
+    return emit(program, {DelegateOp: writer}, external_weights=external, files=files)
 
 
 def to_pte_and_ptd(
@@ -112,10 +117,7 @@ def to_pte_and_ptd(
         UnsupportedError: as `to_pte`, and if the program has no weights.
 
     """
-    writer = payload_writer(
-        embed_unpacked_constants=embed_unpacked_constants, outside=_keys_outside(program)
-    )
-    container = emit(program, {DelegateOp: writer}, external_weights=True)
+    container = _container(program, embed_unpacked_constants, external=True)
     weights = external_to_bytes(container)
     if weights is None:
         raise UnsupportedError("the program has no weights to keep separately", help="use to_pte")
@@ -140,11 +142,6 @@ def to_pte_and_ptds(
 
     """
     held = WeightFiles.of(program, files)
-    writer = payload_writer(
-        embed_unpacked_constants=embed_unpacked_constants,
-        outside=_keys_outside(program),
-        files=held,
-    )
-    container = emit(program, {DelegateOp: writer}, files=held)
+    container = _container(program, embed_unpacked_constants, files=held)
     made = external_files(container)
     return to_bytes(container), {file: made[file] for file in files}

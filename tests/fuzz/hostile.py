@@ -20,7 +20,7 @@ import flatbuffers
 import torch
 
 import stepwell
-from stepwell.backends.tosa.flatbuffer_reader import tosa_schema
+from stepwell.backends.tosa.flatbuffer import tosa_schema
 from stepwell.loaders.models import open_model
 
 DEEP = 100_000

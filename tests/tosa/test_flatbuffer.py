@@ -8,7 +8,7 @@ from xdsl.ir import Attribute
 
 import stepwell.dialects.tosa.meaning
 from stepwell.backends.tosa.emit import to_tosa
-from stepwell.backends.tosa.flatbuffer_reader import read_graph
+from stepwell.backends.tosa.flatbuffer import read_graph
 from stepwell.backends.tosa.read import read_tosa
 from stepwell.backends.tosa.reference_model import run_reference_model
 from stepwell.backends.tosa.storage import from_bytes, to_bytes

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from stepwell.backends.tosa.emit import to_tosa
-from stepwell.backends.tosa.flatbuffer_reader import read_graph
+from stepwell.backends.tosa.flatbuffer import read_graph
 from stepwell.backends.tosa.graph import Graph, Region, Tensor
 from stepwell.backends.tosa.read import program_of
 from stepwell.backends.tosa.reference_model import run_reference_model
