@@ -22,54 +22,38 @@ from stepwell.translate.rewrites.xnnpack.floats.singles import ONCE
 
 
 def convolved(
-    method: Any,
     image: str,
     window: tuple[int, int],
-    made: str,
-    *,
-    padding: tuple[int, int, int, int],
-    stride: tuple[int, int] = (1, 1),
-    dilation: tuple[int, int] = (1, 1),
-    channels: int = 8,
-    fields: str = "",
-    kind: str = "f32",
+    padding: list[int],
+    stride: Any = None,
+    dilation: Any = None,
 ) -> str:
-    """A method that convolves with a bias; sizes as `2x60x60`."""
-    shape = "x".join(map(str, window))
-    x, y, w, b = (
-        f"tensor<{size}x{kind}>"
-        for size in (f"{image}x{channels}", f"{made}x{channels}", f"1x{shape}x{channels}", channels)
-    )
-    numbers = f"padding={list(padding)}, stride={list(stride)}, dilation={list(dilation)}{fields}"
-    return method(
-        f"%x: {x}",
-        f'%w = stepwell.weight <"w#positive"> "parameter" : {w}',
-        f'%b = stepwell.weight <"b"> "parameter" : {b}',
-        f"%y = xnnpack.depthwise_convolution_2d(%x, %w, %b, {numbers}) : ({x}, {w}, {b}) -> {y}",
-        gives=y,
-    )
+    """A convolution of eight channels with a bias."""
+    return f"""%y = xnnpack.depthwise_convolution_2d(
+        %x: f32[{image}, 8], %w: weight "w#positive" f32[1, {window[0]}, {window[1]}, 8],
+        %b: weight f32[8], padding={padding}, stride={stride or [1, 1]},
+        dilation={dilation or [1, 1]})"""
 
 
 FORMS: dict[str, tuple[Any, ...]] = {
-    "7x7": ("2x40x40", (7, 7), "2x40x40", dict(padding=(3, 3, 3, 3))),
-    "strides": ("1x41x60", (7, 7), "1x21x20", dict(padding=(3, 3, 3, 3), stride=(2, 3))),
-    "strides that leave rows over": ("1x60x60", (9, 4), "1x27x30", dict(padding=(1, 2, 0, 0), stride=(2, 2))),
-    "no padding": ("1x60x60", (6, 6), "1x55x55", dict(padding=(0, 0, 0, 0))),
-    "more padding than window": ("1x40x40", (2, 14), "1x45x43", dict(padding=(3, 9, 3, 7))),
-    "dilated": ("1x60x60", (5, 6), "1x60x55", dict(padding=(4, 3, 4, 2), dilation=(2, 2))),
-    "a line": ("1x1x900", (1, 31), "1x1x900", dict(padding=(0, 15, 0, 15))),
-    "a line of the past": ("1x1x900", (1, 60), "1x1x900", dict(padding=(0, 0, 0, 59))),
-    "a column": ("1x900x1", (28, 1), "1x873x1", dict(padding=(0, 0, 0, 0))),
-    "31x31": ("1x40x40", (31, 31), "1x40x40", dict(padding=(15, 15, 15, 15))),
-}  # fmt: skip
+    "7x7": ("2, 40, 40", (7, 7), [3, 3, 3, 3]),
+    "strides": ("1, 41, 60", (7, 7), [3, 3, 3, 3], [2, 3]),
+    "strides that leave rows over": ("1, 60, 60", (9, 4), [1, 2, 0, 0], [2, 2]),
+    "no padding": ("1, 60, 60", (6, 6), [0, 0, 0, 0]),
+    "more padding than window": ("1, 40, 40", (2, 14), [3, 9, 3, 7]),
+    "dilated": ("1, 60, 60", (5, 6), [4, 3, 4, 2], None, [2, 2]),
+    "a line": ("1, 1, 900", (1, 31), [0, 15, 0, 15]),
+    "a line of the past": ("1, 1, 900", (1, 60), [0, 0, 0, 59]),
+    "a column": ("1, 900, 1", (28, 1), [0, 0, 0, 0]),
+    "31x31": ("1, 40, 40", (31, 31), [15, 15, 15, 15]),
+}
 
 
 @pytest.mark.parametrize("name", FORMS)
-def test_parts_hold_each_tap_once_and_fit_a_kernel(name: str, apply: Any, method: Any) -> None:
-    image, window, made, numbers = FORMS[name]
-    positive = torch.rand([*map(int, image.split("x")), 8]) + 0.1  # Sums in which nothing cancels.
-    text = convolved(method, image, window, made, **numbers)
-    done = apply(text, SplitDepthwise(), inputs=[positive])
+def test_parts_hold_each_tap_once_and_fit_a_kernel(name: str, apply: Any) -> None:
+    image, window, *_ = FORMS[name]
+    positive = torch.rand([*map(int, image.split(", ")), 8]) + 0.1  # Nothing cancels in the sums.
+    done = apply(convolved(*FORMS[name]), SplitDepthwise(), inputs=[positive])
     assert done.count == 1
     parts = [op for op in done.program.module.walk() if isinstance(op, DepthwiseConvolution2d)]
     taps = [height * width for height, width in (part.window for part in parts)]
@@ -77,11 +61,9 @@ def test_parts_hold_each_tap_once_and_fit_a_kernel(name: str, apply: Any, method
     assert [part.bias is not None for part in parts] == [True] + [False] * (len(parts) - 1)
 
 
-def test_the_last_sum_is_clamped_and_nothing_before_it(apply: Any, method: Any) -> None:
-    text = convolved(
-        method, "1x40x40", (7, 7), "1x40x40", padding=(3, 3, 3, 3), fields=", output_min=0.0"
-    )
-    done = apply(text, SplitDepthwise())
+def test_the_last_sum_is_clamped_and_nothing_before_it(apply: Any) -> None:
+    clamped = convolved("1, 40, 40", (7, 7), [3, 3, 3, 3])[:-1] + ", output_min=0.0)"
+    done = apply(clamped, SplitDepthwise())
     *others, last = done.text[: done.text.index("func.return")].strip().splitlines()
     assert "xnnpack.add" in last and "output_min=0.0" in last
     assert not any("output_min" in line for line in others)
@@ -101,83 +83,40 @@ class OfIntegers(SplitDepthwise):
     bound: ClassVar[Bound] = Bound(units=1)
 
 
-def test_halves_are_summed_in_single_precision(apply: Any) -> None:
-    ops = apply(
-        """
-        %x: f16[1, 20, 20, 16], %w: weight "w#positive" f16[1, 7, 7, 16], %b: weight f16[16]
-        %y = xnnpack.depthwise_convolution_2d(%x, %w, %b, padding=[3, 3, 3, 3], stride=[1, 1], dilation=[1, 1]) : (f16[1, 20, 20, 16], f16[1, 7, 7, 16], f16[16]) -> f16[1, 20, 20, 16]
-        """,
-        OfHalves(),
-    ).ops()
-    assert ops[0] == ops[-1] == "xnnpack.convert"
+test_halves_are_summed_in_single_precision = cases(OfHalves)("""
+halves -> applied; 2 xnnpack.convert
+    %y = xnnpack.depthwise_convolution_2d(%x: f16[1, 20, 20, 16], %w: weight "w#positive" f16[1, 7, 7, 16], %b: weight f16[16], padding=[3, 3, 3, 3], stride=[1, 1], dilation=[1, 1])
+""")
 
 
-def test_stored_integers_are_summed_as_the_reals_they_are(apply: Any, method: Any) -> None:
-    scales = ", ".join(f"{0.01 + 0.001 * channel}" for channel in range(4))
-    sums = ", ".join(f"{0.5 * (0.01 + 0.001 * channel)}" for channel in range(4))
-    x, y = (
-        "tensor<1x30x30x4x!quant.uniform<i8:f32, 0.5:3>>",
-        "tensor<1x30x30x4x!quant.uniform<i8:f32, 4.0:-7>>",
-    )
-    w = f"tensor<1x7x7x4x!quant.uniform<i8:f32:3, {{{scales}}}>>"
-    b = f"tensor<4x!quant.uniform<i32:f32:0, {{{sums}}}>>"
-    text = method(
-        f"%x: {x}",
-        '%i = stepwell.weight <"w"> "parameter" : tensor<1x7x7x4xi8>',
-        '%j = stepwell.weight <"b"> "parameter" : tensor<4xi32>',
-        f"%w = quant.scast %i : tensor<1x7x7x4xi8> to {w}",
-        f"%b = quant.scast %j : tensor<4xi32> to {b}",
-        f"%y = xnnpack.depthwise_convolution_2d(%x, %w, %b, padding=[3, 3, 3, 3], stride=[1, 1], dilation=[1, 1], output_max=100.0) : ({x}, {w}, {b}) -> {y}",
-        gives=y,
-    )
-    done = apply(text, OfIntegers())
-    assert done.count == 1
-    assert done.ops()[0] == done.ops()[-1] == "xnnpack.convert"
+test_stored_integers_are_summed_as_the_reals_they_are = cases(OfIntegers)("""
+stored integers -> applied once; 2 xnnpack.convert
+    %w = quant.scast(%i: weight i8[1, 7, 7, 4]) -> i8<:3, {0.01, 0.011, 0.012, 0.013}>[1, 7, 7, 4]
+    %b = quant.scast(%j: weight i32[4]) -> i32<:0, {0.005, 0.0055, 0.006, 0.0065}>[4]
+    %y = xnnpack.depthwise_convolution_2d(%x: i8<0.5:3>[1, 30, 30, 4], %w, %b, padding=[3, 3, 3, 3], stride=[1, 1], dilation=[1, 1], output_max=100.0) -> i8<4.0:-7>[1, 30, 30, 4]
+""")
 
 
-HEIGHT = 'tensor<?x?x40x8xf32, #stepwell.shape<["n", "h", 40, 8]>>'
-
-
-def symbolic(method: Any, window: tuple[int, int], padding: list[int], made: str) -> str:
-    """A batch and height that are not known."""
-    w = f"tensor<1x{window[0]}x{window[1]}x8xf32>"
-    return method(
-        f"%x: {HEIGHT}",
-        f'%w = stepwell.weight <"w"> "parameter" : {w}',
-        f"%y = xnnpack.depthwise_convolution_2d(%x, %w, padding={padding}, stride=[1, 1], dilation=[1, 1]) : ({HEIGHT}, {w}) -> {made}",
-        gives=made,
-    )
-
-
-def test_an_axis_of_symbolic_size_is_not_sliced(apply: Any, method: Any) -> None:
-    done = apply(symbolic(method, (7, 7), [3, 3, 3, 3], HEIGHT), SplitDepthwise())
+def test_an_axis_of_symbolic_size_is_not_sliced(apply: Any) -> None:
+    done = apply(convolved("n, h, 40", (7, 7), [3, 3, 3, 3]), SplitDepthwise())
     assert done.count == 1
     slices = [op for op in done.program.module.walk() if isinstance(op, StaticSlice)]
     assert all(op.ints("offsets")[1] == op.ints("sizes")[1] == 0 for op in slices)
 
 
 def test_an_axis_of_symbolic_size_that_must_be_sliced_stays(apply: Any) -> None:
-    done = apply(
-        """
-        %x: f32[n, h, 40, 8], %w: weight f32[1, 28, 1, 8]
-        %y = xnnpack.depthwise_convolution_2d(%x, %w, padding=[0, 0, 0, 0], stride=[1, 1], dilation=[1, 1]) : (f32[n, h, 40, 8], f32[1, 28, 1, 8]) -> f32[n, h - 27, 40, 8]
-        """,
-        SplitDepthwise(),
-        inputs=[torch.randn(2, 40, 40, 8)],
-    )
+    given = [torch.randn(2, 40, 40, 8)]
+    done = apply(convolved("n, h, 40", (28, 1), [0, 0, 0, 0]), SplitDepthwise(), inputs=given)
     assert done.count == 0 and "symbolic" in done.reasons[0]
 
 
 test_split_depthwise = cases(SplitDepthwise)("""
 what a kernel holds -> unchanged
-    %x: f32[1, 40, 40, 8], %w: weight "w#positive" f32[1, 5, 5, 8], %b: weight f32[8]
-    %y = xnnpack.depthwise_convolution_2d(%x, %w, %b, padding=[2, 2, 2, 2], stride=[1, 1], dilation=[1, 1]) : (f32[1, 40, 40, 8], f32[1, 5, 5, 8], f32[8]) -> f32[1, 40, 40, 8]
+    %y = xnnpack.depthwise_convolution_2d(%x: f32[1, 40, 40, 8], %w: weight "w#positive" f32[1, 5, 5, 8], %b: weight f32[8], padding=[2, 2, 2, 2], stride=[1, 1], dilation=[1, 1])
 an image too small to pay for the nodes -> refused: cost less
-    %x: f32[1, 7, 7, 1], %w: weight "w#positive" f32[1, 7, 7, 1], %b: weight f32[1]
-    %y = xnnpack.depthwise_convolution_2d(%x, %w, %b, padding=[0, 0, 0, 0], stride=[1, 1], dilation=[1, 1]) : (f32[1, 7, 7, 1], f32[1, 7, 7, 1], f32[1]) -> f32[1, 1, 1, 1]
+    %y = xnnpack.depthwise_convolution_2d(%x: f32[1, 7, 7, 1], %w: weight "w#positive" f32[1, 7, 7, 1], %b: weight f32[1], padding=[0, 0, 0, 0], stride=[1, 1], dilation=[1, 1])
 several results a channel -> refused: several results
-    %x: f32[1, 40, 40, 8], %w: weight f32[1, 7, 7, 16]
-    %y = xnnpack.depthwise_convolution_2d(%x, %w, padding=[3, 3, 3, 3], stride=[1, 1], dilation=[1, 1]) : (f32[1, 40, 40, 8], f32[1, 7, 7, 16]) -> f32[1, 40, 40, 16]
+    %y = xnnpack.depthwise_convolution_2d(%x: f32[1, 40, 40, 8], %w: weight f32[1, 7, 7, 16], padding=[3, 3, 3, 3], stride=[1, 1], dilation=[1, 1])
 """)
 
 
