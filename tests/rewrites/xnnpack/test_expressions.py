@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 import torch
+from eager import assert_whole, lower
 from rewrite_cases import cases
-from torch import Tensor, nn
-from torch.export import export
+from torch import Tensor
 
-import stepwell
 from stepwell.ir.rewriting.rewrite import History, run_rewrites
 from stepwell.translate.decompositions import arithmetic, norms
 from stepwell.translate.lowerings.lowering import Lowering, step
@@ -20,29 +19,20 @@ from stepwell.translate.rewrites.xnnpack.expressions.recognize_gelu import Recog
 from stepwell.translate.rewrites.xnnpack.nodes.lower_clamp import RULES as CLAMPS
 from stepwell.translate.rewrites.xnnpack.nodes.lower_elementwise import RULES as ELEMENTWISE
 
-
-class Powers(nn.Module):
-    def __init__(self, *exponents: float) -> None:
-        super().__init__()
-        self.exponents = exponents
-
-    def forward(self, x: Tensor) -> list[Tensor]:
-        return [x**exponent for exponent in self.exponents]
-
-
 WHOLE = (4, 5, 7, 10, 31, 64, -3, -4, -9, 6.0)
 EDGES = torch.tensor([0.0, -0.0, 1.0, -1.0, 1.5, -2.0, 1e-3, 3e38, -3e38, 1e10, float("inf")])
 
 
 def test_whole_powers_run_in_one_delegate() -> None:
     x = torch.cat([EDGES, torch.tensor([float("-inf"), float("nan")]), torch.randn(99)])
-    module = Powers(*WHOLE)
-    exported = torch.export.export(module, (x,))
-    lowered = stepwell.lower(exported, "xnnpack", numerics="finite")  # Reciprocals of denormals.
-    assert lowered.report.delegates == 1
-    assert not lowered.report.outside
+
+    def powers(x: Tensor) -> list[Tensor]:
+        return [x**exponent for exponent in WHOLE]
+
+    lowered = lower(powers, x, numerics="finite")  # Reciprocals of denormals.
+    assert_whole(lowered)
     tiny = torch.finfo(torch.float32).tiny
-    for found, wanted in zip(lowered.run(x), module(x), strict=True):
+    for found, wanted in zip(lowered.run(x), powers(x), strict=True):
         limit = arithmetic.LARGEST_EXPONENT * 2.0**-24
         torch.testing.assert_close(found, wanted, rtol=limit, atol=4 * tiny, equal_nan=True)
         large = wanted.abs() >= tiny
@@ -50,35 +40,20 @@ def test_whole_powers_run_in_one_delegate() -> None:
 
 
 test_expand_power = cases(arithmetic)("""
-expand-power: 2.5-f32--roots lose the sign -> refused: roots lose the sign
+expand-power: a fractional exponent -> refused: roots lose the sign
     %y = aten.pow.Tensor_Scalar(%x: f32[2, 3], 2.5)
-expand-power: 65-f32--from 2 to 64 -> refused: from 2 to 64
-    %y = aten.pow.Tensor_Scalar(%x: f32[2, 3], 65)
-expand-power: -65-f32--from 2 to 64 -> refused: from 2 to 64
-    %y = aten.pow.Tensor_Scalar(%x: f32[2, 3], -65)
-expand-power: 1-f32--from 2 to 64 -> refused: from 2 to 64
-    %y = aten.pow.Tensor_Scalar(%x: f32[2, 3], 1)
-expand-power: 0-f32--from 2 to 64 -> refused: from 2 to 64
-    %y = aten.pow.Tensor_Scalar(%x: f32[2, 3], 0)
-expand-power: 4-f64--in float32 -> refused: in float32
-    %y = aten.pow.Tensor_Scalar(%x: f64[2, 3], 4)
-expand-power: 4-i64--in float32 -> refused: in float32
-    %y = aten.pow.Tensor_Scalar(%x: i64[2, 3], 4)
-expand-power: 4.0-i64-f32-in float32 -> refused: in float32
-    %y = aten.pow.Tensor_Scalar(%x: i64[2, 3], 4.0)
+expand-power: exponents of too many products, or none -> refused: from 2 to 64
+    - %y = aten.pow.Tensor_Scalar(%x: f32[2, 3], 65)
+    - %y = aten.pow.Tensor_Scalar(%x: f32[2, 3], -65)
+    - %y = aten.pow.Tensor_Scalar(%x: f32[2, 3], 1)
+    - %y = aten.pow.Tensor_Scalar(%x: f32[2, 3], 0)
+expand-power: powers of doubles and of integers -> refused: in float32
+    - %y = aten.pow.Tensor_Scalar(%x: f64[2, 3], 4)
+    - %y = aten.pow.Tensor_Scalar(%x: i64[2, 3], 4)
+    - %y = aten.pow.Tensor_Scalar(%x: i64[2, 3], 4.0)
+expand-power: an exponent of run time -> refused: only at run time
+    %y = aten.pow.Tensor_Scalar(%x: f32[2, 3], %n: int<u0>)
 """)
-
-
-def test_an_exponent_of_run_time_stays(apply: Any, method: Any):
-    text = method(
-        '%x: tensor<2x3xf32>, %n: !stepwell.int<"u0">',
-        "%y = aten.pow.Tensor_Scalar(%x, %n) : "
-        '(tensor<2x3xf32>, !stepwell.int<"u0">) -> tensor<2x3xf32>',
-        gives="tensor<2x3xf32>",
-    )
-    done = apply(text, step(arithmetic.expand_power), inputs=[torch.rand(2, 3), 4])
-    assert done.count == 0
-    assert any("only at run time" in reason for reason in done.reasons)
 
 
 WRITTEN: dict[str, Callable[[Tensor], Tensor]] = {
@@ -91,78 +66,38 @@ WRITTEN: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-class Written(nn.Module):
-    def __init__(self, form: Callable[[Tensor], Tensor]) -> None:
-        super().__init__()
-        self.form = form
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.form(x)
-
-
 @pytest.mark.parametrize("name", WRITTEN)
 def test_gelu_runs_as_one_node_in_one_delegate(name: str) -> None:
     x = torch.cat([torch.linspace(-9, 9, 181), torch.tensor([-0.0, 1e-30, 60.0, -60.0])])
-    lowered = stepwell.lower(export(Written(WRITTEN[name]), (x,)), "xnnpack")
-    assert lowered.report.delegates == 1
-    assert not lowered.report.outside
+    lowered = lower(WRITTEN[name], x)
+    assert_whole(lowered)
     inside = [op.name for op in lowered.program.module.walk() if op.name.startswith("xnnpack.")]
     assert inside.count("xnnpack.gelu") == 1
     exact = WRITTEN[name](x.double())
     torch.testing.assert_close(lowered.run(x)[0].double(), exact, rtol=1e-6, atol=4e-6)
 
 
-def product(
-    scale: str = "0.7071067811865476",
-    one: str = "1",
-    of: str = "%x",
-    dtype: str = "f32",
-    form: str = "mul",
-) -> tuple[str, ...]:
-    whole = f"tensor<3x{dtype}>"
-    return (
-        f"%b = aten.{form}.Scalar({of}, {scale}) : ({whole}) -> {whole}",
-        f"%c = aten.erf.default(%b) : ({whole}) -> {whole}",
-        f"%d = aten.add.Scalar(%c, {one}) : ({whole}) -> {whole}",
-        f"%y = aten.mul.Tensor(%x, %d) : ({whole}, {whole}) -> {whole}",
-    )
+ROOT = "0.7071067811865476"
+OF_B = "%c = aten.erf.default(%b); %d = aten.add.Scalar(%c, 1); %y = aten.mul.Tensor(%x, %d)"
 
-
-@pytest.mark.parametrize(
-    ("lines", "reason", "dtype"),
-    [
-        (product(scale="0.707"), "it is no product", "f32"),
-        (product(scale="1.0"), "it is no product", "f32"),
-        (product(scale="0"), "it is no product", "f32"),
-        (product(scale="0", form="div"), "it is no product", "f32"),
-        (product(of="%z"), "it is no product", "f32"),
-        (product(one="2"), "", "f32"),
-        (product(one="1, alpha=2"), "", "f32"),
-        (product(dtype="f16"), "float32 only", "f16"),
-    ],
-)
-def test_another_product_stays(
-    lines: tuple[str, ...], reason: str, dtype: str, refused: Any, method: Any
-) -> None:
-    whole = f"tensor<3x{dtype}>"
-    refused(method(f"%x: {whole}, %z: {whole}", *lines, gives=whole), RecognizeGelu(), reason)
-
-
-test_recognize_gelu = cases(RecognizeGelu)("""
+test_recognize_gelu = cases(RecognizeGelu)(f"""
+a function of another product -> refused: it is no product
+    - %b = aten.mul.Scalar(%x: f32[3], 0.707); {OF_B}
+    - %b = aten.mul.Scalar(%x: f32[3], 1.0); {OF_B}
+    - %b = aten.mul.Scalar(%x: f32[3], 0); {OF_B}
+    - %b = aten.div.Scalar(%x: f32[3], 0); {OF_B}
+    - %b = aten.mul.Scalar(%z: f32[3], {ROOT}); %x: f32[3]; {OF_B}
+another number than one -> unchanged
+    - %b = aten.mul.Scalar(%x: f32[3], {ROOT}); {OF_B.replace("1)", "2)")}
+    - %b = aten.mul.Scalar(%x: f32[3], {ROOT}); {OF_B.replace("1)", "1, alpha=2)")}
+halves -> refused: float32 only
+    %b = aten.mul.Scalar(%x: f16[3], {ROOT}); {OF_B}
+a factor known only at run time is no number -> applied 0 times
+    %b = aten.mul.Scalar(%x: f32[3], %n: int<u0>); {OF_B}
 a product with one plus another function is not looked at -> unchanged
     %b = aten.mul.Scalar(%x: f32[3], 0.7071067811865476); %c = aten.tanh.default(%b)
     %d = aten.add.Scalar(%c, 1); %y = aten.mul.Tensor(%x, %d)
 """)
-
-
-def test_a_factor_known_only_at_run_time_is_no_number(apply: Any, method: Any) -> None:
-    whole = "tensor<3xf32>"
-    lines = (
-        f'%b = aten.mul.Scalar(%x, %n) : ({whole}, !stepwell.int<"u0">) -> {whole}',
-        *product()[1:],
-    )
-    text = method(f'%x: {whole}, %n: !stepwell.int<"u0">', *lines, gives=whole)
-    assert apply(text, RecognizeGelu(), inputs=[torch.rand(3), 4]).count == 0
 
 
 test_decompose_norms = cases(norms)("""

@@ -22,45 +22,23 @@ from stepwell.translate.rewrites.attention.skip_masked_attention import (
 from stepwell.translate.rewrites.constants.fold_constants import FoldConstants
 
 NAME = "aten.scaled_dot_product_attention.default"
-Q = "tensor<2x4x192x32xf32>"
-ATTENTION, SLICE, CAT = NAME, "aten.slice.Tensor", "aten.cat.default"
 LEAST = torch.finfo(torch.float32).min
 
-
-def attention(how: str, q: str = Q, k: str = Q, mask: str = "") -> str:
-    """The op; `mask` is the type of `%m`."""
-    types = ", ".join((q, k, k, *((mask,) if mask else ())))
-    return f"%y = {NAME}(%q, %k, %k, {how}) : ({types}) -> {q}"
-
-
-def constant(type_: str, name: str = "m#causal") -> str:
-    """A mask in the program."""
-    return f'%m = stepwell.weight <"{name}"> "buffer" : {type_}'
-
-
-MASKS = {
-    "none": ("none, 0.0, true", "", Q),
-    "boolean": ("%m", "tensor<192x192xi1>", Q),
-    "added": ("%m", "tensor<192x192xf32>", Q),
-    "a head each": ("%m", "tensor<1x4x192x192xf32>", Q),
-    "another scale": ("%m, scale=0.3", "tensor<192x192xi1>", Q),
-    "no scale": ("%m, scale=1.0", "tensor<192x192xi1>", Q),
-    "shared keys": ("%m, enable_gqa=true", "tensor<192x192xi1>", "tensor<2x2x192x32xf32>"),
-}
-
-
-@pytest.mark.parametrize("name", MASKS)
-def test_queries_look_at_no_later_keys(name: str, apply: Any, method: Any) -> None:
-    how, mask, keys = MASKS[name]
-    lines = (constant(mask),) if mask else ()
-    text = method(f"%q: {Q}, %k: {keys}", *lines, attention(how, k=keys, mask=mask), gives=Q)
-    done = apply(text, SkipMaskedAttention())
-    assert done.count == 1
-    assert done.ops().count(NAME) > 1 and done.ops()[-1] == CAT
-    assert done.ops().count("aten.mul.Scalar") == (name != "no scale")
-
-
 test_skip_masked_attention = cases(SkipMaskedAttention)("""
+a causal mask -> applied once; contains aten.cat.default; 1 aten.mul.Scalar
+    %y = aten.scaled_dot_product_attention.default(%q: f32[2, 4, 192, 32], %k: f32[2, 4, 192, 32], %k, none, 0.0, true)
+a mask that is boolean -> applied once; contains aten.cat.default; 1 aten.mul.Scalar
+    %y = aten.scaled_dot_product_attention.default(%q: f32[2, 4, 192, 32], %k: f32[2, 4, 192, 32], %k, %m: buffer "m#causal" i1[192, 192])
+a mask that is added -> applied once; contains aten.cat.default; 1 aten.mul.Scalar
+    %y = aten.scaled_dot_product_attention.default(%q: f32[2, 4, 192, 32], %k: f32[2, 4, 192, 32], %k, %m: buffer "m#causal" f32[192, 192])
+a mask for a head each -> applied once; contains aten.cat.default; 1 aten.mul.Scalar
+    %y = aten.scaled_dot_product_attention.default(%q: f32[2, 4, 192, 32], %k: f32[2, 4, 192, 32], %k, %m: buffer "m#causal" f32[1, 4, 192, 192])
+a mask with another scale -> applied once; contains aten.cat.default; 1 aten.mul.Scalar
+    %y = aten.scaled_dot_product_attention.default(%q: f32[2, 4, 192, 32], %k: f32[2, 4, 192, 32], %k, %m: buffer "m#causal" i1[192, 192], scale=0.3)
+a mask with no scale -> applied once; contains aten.cat.default; 0 aten.mul.Scalar
+    %y = aten.scaled_dot_product_attention.default(%q: f32[2, 4, 192, 32], %k: f32[2, 4, 192, 32], %k, %m: buffer "m#causal" i1[192, 192], scale=1.0)
+a mask of shared keys -> applied once; contains aten.cat.default; 1 aten.mul.Scalar
+    %y = aten.scaled_dot_product_attention.default(%q: f32[2, 4, 192, 32], %k: f32[2, 2, 192, 32], %k, %m: buffer "m#causal" i1[192, 192], enable_gqa=true)
 blocks are not cut again -> aten.mul.Scalar, aten.slice.Tensor, aten.slice.Tensor, aten.slice.Tensor, aten.scaled_dot_product_attention.default, aten.slice.Tensor, aten.slice.Tensor, aten.slice.Tensor, aten.scaled_dot_product_attention.default, aten.slice.Tensor, aten.scaled_dot_product_attention.default, aten.cat.default
     %y = aten.scaled_dot_product_attention.default(%q: f32[1, 16, 512, 16], %k: f32[1, 16, 512, 16], %k, none, 0.0, true)
 an attention next to another tensor is cut -> applied once
@@ -89,11 +67,9 @@ a scale computed at run time -> refused: run time
 """)
 
 
-def test_queries_after_the_last_key_look_at_all_and_need_no_mask(apply: Any, method: Any) -> None:
-    queries, keys = "tensor<1x64x384x32xf32>", "tensor<1x64x128x32xf32>"
-    line = attention("none, 0.0, true", queries, keys)
-    text = method(f"%q: {queries}, %k: {keys}", line, gives=queries)
-    done = apply(text, SkipMaskedAttention())
+def test_queries_after_the_last_key_look_at_all_and_need_no_mask(apply: Any) -> None:
+    line = f"%y = {NAME}(%q: f32[1, 64, 384, 32], %k: f32[1, 64, 128, 32], %k, none, 0.0, true)"
+    done = apply(line, SkipMaskedAttention())
     masked = [len(op.operands) for op in done.program.module.walk() if op.name == NAME]
     assert masked[0] == 4 and masked[-1] == 3
 
@@ -195,12 +171,11 @@ def test_a_score_is_kept_if_any_head_keeps_it_and_free_if_all_do() -> None:
     assert scores.free.tolist() == [[False, False, True]]
 
 
-def test_what_a_mask_adds_to_scores_that_it_keeps_is_added(apply: Any, method: Any) -> None:
-    q, k, mask = "tensor<1x64x384x32xf32>", "tensor<1x64x128x32xf32>", "tensor<384x128xf32>"
-    bias = '%b = stepwell.weight <"b"> "buffer" : tensor<128xf32>'
-    closed = '%c = stepwell.weight <"c#causal"> "buffer" : tensor<384x128xf32>'
-    both = f"%m = aten.add.Tensor(%c, %b) : ({mask}, tensor<128xf32>) -> {mask}"
-    text = method(f"%q: {q}, %k: {k}", bias, closed, both, attention("%m", q, k, mask), gives=q)
+def test_what_a_mask_adds_to_scores_that_it_keeps_is_added(apply: Any) -> None:
+    text = f"""
+        %m = aten.add.Tensor(%c: buffer "c#causal" f32[384, 128], %b: buffer f32[128])
+        %y = {NAME}(%q: f32[1, 64, 384, 32], %k: f32[1, 64, 128, 32], %k, %m)
+    """
     done = apply(text, FoldConstants(), SkipMaskedAttention())
     parts = [op for op in done.program.module.walk() if op.name == NAME]
     assert len(parts) > 1 and all(len(op.operands) == 4 for op in parts)
