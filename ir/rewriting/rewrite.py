@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, ClassVar, Generic, cast
@@ -80,6 +80,10 @@ class Rewrite(ABC, Generic[M, O]):
     """
     formerly: ClassVar[tuple[str, ...]] = ()
     """Former names, by which paths and texts of pipelines still find it."""
+    phases: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    """The phases of pipelines to which it belongs, with its options there: `decompose` of every
+    target that lacks an op that it matches, `xnnpack/decompose` of one target.
+    """
 
     @abstractmethod
     def match(self, op: O, program: Program) -> M | Refusal | None:

@@ -40,4 +40,4 @@ def spread(rw: Rewriter, value: SSAValue, like: SSAValue) -> SSAValue:
     return expand(rw, cast(rw, value, element(like.type)), dims(like.type))
 
 
-RULES = read_rules(__doc__, globals())
+RULES = read_rules(__doc__, globals(), ("tosa/decompose",))

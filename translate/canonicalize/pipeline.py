@@ -92,12 +92,12 @@ SHAPES: tuple[Rewrite[Any], ...] = (
 ARITHMETIC: tuple[Rewrite[Any], ...] = (
     LiftNumberOperand(),
     *(rule() for rule in sums.RULES),
-    *sum_parts.RULES.without("lerp-by-weights"),
+    *(rule() for rule in sum_parts.RULES if not rule.phases),
     *(rule() for rule in powers.RULES),
     *(rule() for rule in clamps.RULES),
     step(arithmetic.reciprocal_to_division),
     *(rule() for rule in activations.RULES),
-    *activation_parts.RULES.without("expand-tanh-gelu"),
+    *(rule() for rule in activation_parts.RULES),
 )
 """Ops that compute each element."""
 

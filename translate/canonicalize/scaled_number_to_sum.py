@@ -22,4 +22,4 @@ def scaled(number: float, alpha: float) -> float:
     return number * alpha
 
 
-RULES = read_rules(__doc__, globals())
+RULES = read_rules(__doc__, globals(), ("tosa/decompose",))

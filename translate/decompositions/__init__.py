@@ -8,5 +8,6 @@ Three notations, in the same files where families meet:
 
 A decomposition declares what it needs of a target: element types and ranks that the target's nodes
 have (`requires=`, or a rule's `unless … for target`), and the special values that must survive
-(`deviation=`, `proven`). `src/stepwell/pipelines` lists which of them each target uses.
+(`deviation=`, `proven`). It also declares the phases of pipelines that run it (`phases=`), and
+`conversion` selects those of a target by the operations that its lowerings take.
 """

@@ -131,25 +131,6 @@ where not is_one($s) for termination
 where is_single($E) else "the error bound of this rewrite holds for float32 only"
 bound 1e-6 relative: "two factors rounded one after the other"
 for $a = 0.6, $s = 1.7, $i = 1.0
-
-rule expand-tanh-gelu
-    gelu(x) = x/2 · (1 + tanh u) = x · sigmoid(2u) with u = √(2/π) · (x + 0.044715 x³), so that
-    2u = x · (a + b·x²) with a = √(8/π) and b = 0.044715·a. XNNPACK's own gelu is the erf form; the
-    stock flow lowers this form to it without a word, 4.7e-4 off. 2u is kept within ±100, where the
-    sigmoid is 0 or 1 to the last bit: XNNPACK's is NaN for some numbers beyond 10³⁰. The product
-    that makes it clamps for nothing.
-Before:
-    %y = aten.gelu.default(%x, approximate="tanh") : (tensor<$*S x $E>) -> …
-After:
-    %q = aten.mul.Tensor(%x, %x) : … -> tensor<$*S x $E>
-    %b = aten.mul.Scalar(%q, 0.07135481627260025) : … -> tensor<$*S x $E>
-    %a = aten.add.Scalar(%b, 1.5957691216057308) : … -> tensor<$*S x $E>
-    %u = aten.mul.Tensor(%x, %a) : … -> tensor<$*S x $E>
-    %c = aten.clamp.default(%u, -100.0, 100.0) : … -> tensor<$*S x $E>
-    %g = aten.sigmoid.default(%c) : … -> tensor<$*S x $E>
-    %y = aten.mul.Tensor(%x, %g)
-unless are_not_for_xnnpack(%x, %y) for target
-bound 1e-6 of |%x|: "a sigmoid in place of a tanh, reassociated"
 """
 
 from __future__ import annotations
@@ -157,11 +138,7 @@ from __future__ import annotations
 from xdsl.ir import SSAValue
 
 from stepwell.dialects import aten
-from stepwell.ir.rewriting.rewrite import Refusal
 from stepwell.ir.types import dims
-from stepwell.translate.rewrites.xnnpack.nodes.guards import (
-    not_floats,
-)
 from stepwell.translate.rules import read_rules
 
 
@@ -192,11 +169,6 @@ def is_gate_of_hardswish(gate: SSAValue) -> bool:
     x = gate.owner.operands[0]  # pyright: ignore
     users = [use.operation for use in gate.uses]
     return bool(users) and all(isinstance(u, aten.MulTensor) and x in u.operands for u in users)
-
-
-def are_not_for_xnnpack(*values: SSAValue) -> Refusal | None:
-    """Values that XNNPACK does not represent as floats."""
-    return not_floats(values)
 
 
 RULES = read_rules(__doc__, globals())

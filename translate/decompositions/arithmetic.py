@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
-from xdsl.ir import Operation
-
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.declared.bounds import roundings
@@ -30,6 +27,7 @@ REGROUPED = roundings("torch rounds the parts of the sum otherwise")
 @lowers(
     PRODUCTS,
     to="aten",
+    phases=("tosa/decompose",),
     bound=REGROUPED,
     sample=("5xf32", "3x4xf32", "4x5xf32", {"beta": 0.5, "alpha": 2}),
     formerly=("scaled-sum-to-products-to-tosa",),
@@ -73,6 +71,7 @@ LARGEST_EXPONENT = 64
 @lowers(
     "aten.pow.Tensor_Scalar",
     to="aten",
+    phases=("decompose",),
     bound=roundings(
         "up to 64 products round in turn; what a negative power makes of a product that overflows "
         "or is subnormal is below the smallest normal number, or lost beyond the largest"
@@ -105,31 +104,6 @@ def expand_power(x: Value, exponent: Any) -> Value:
         square = square * square
     assert value is not None
     return value.call(aten.ReciprocalDefault) if exponent < 0 else value
-
-
-@lowers(
-    "aten.gelu.default",
-    to="aten",
-    bound=roundings("the product is regrouped"),
-    sample="""
-    %g = aten.gelu.default(%x) : (tensor<2x4xf32>) -> tensor<2x4xf32>
-    %y = aten.linear.default(%g, %w) : (tensor<2x4xf32>, tensor<3x4xf32>) -> tensor<2x3xf32>
-    """,
-)
-def split_gelu(x: Value, *, op: Any, approximate: str, b: Rewriter) -> Value:
-    """Split GELU to `(x · (1 + erf(x/√2))) · ½` before a linear layer, which absorbs the ½."""
-    if approximate != "none":
-        refuse("the tanh form has no factor that the layer could take")
-    if x.dtype != f32:
-        refuse("1 + erf loses too much in float16 and bfloat16")
-    if not all(_is_layer_of(use.operation, op) for use in op.results[0].uses):
-        refuse("it is read by another op than a linear layer")
-    curve = (x * 0.7071067811865476).call(aten.ErfDefault)
-    return (curve + 1.0) * x * Value(b.constant(torch.full([1], 0.5)), b)
-
-
-def _is_layer_of(reader: Operation, op: SchemaOp) -> bool:
-    return isinstance(reader, aten.LinearDefault) and reader.operands[0] is op.results[0]
 
 
 RULES = lowerings_of(__name__)

@@ -51,6 +51,7 @@ def repeated_rows(mask: torch.Tensor, *, times: int) -> torch.Tensor:
 @lowers(
     ATTENTION,
     to="aten",
+    phases={"xnnpack/attention": {}, "tosa/attention": {"lays_out_triangles": True}},
     takes_empty=False,
     bound=ORDERS,
     deviation=overflows,
@@ -160,6 +161,7 @@ def _has_known_lengths(op: Any) -> bool:
 @lowers(
     ATTENTION,
     to="aten",
+    phases=("xnnpack/attention",),
     bound=ORDERS,
     deviation=overflows,
     unless=_has_known_lengths,
@@ -285,6 +287,7 @@ LARGEST = torch.finfo(torch.float32).max
     "aten._safe_softmax.default",
     "aten.where.self",
     to="aten",
+    phases=("parts",),
     sample=("2x3x3xf32", 2),
 )
 def guard_softmax_in_floats(*, op: Any, b: Rewriter) -> Value | None:

@@ -74,6 +74,7 @@ def _has_none(op: Any) -> bool:
     *(f"aten.{name}" for name in PARTWISE.split()),
     *(cls.name for cls in (*CONJUGATES, *AS_IS)),
     to="aten",
+    phases=("tosa/decompose",),
     unless=_has_none,
     bound=roundings("magnitudes and products round in another order"),
     sample="""

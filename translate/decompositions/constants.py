@@ -67,6 +67,7 @@ def give_scalar_an_axis(*, op: Any, b: Rewriter) -> tuple[Value, ...]:
         "aten.rsub.Scalar": aten.SubTensor,
     },
     to="aten",
+    phases={"xnnpack/scalars": {"protect_attention": False}},
     sample=("2x3xf32", 0.5),
 )
 def lift_constant_scalar(

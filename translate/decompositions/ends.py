@@ -46,6 +46,7 @@ _ZERO = Bound(0.0, 5e-324, "−0 becomes +0 beside a zero")
 @lowers(
     BORDERS,
     to="aten",
+    phases=("xnnpack/decompose",),
     unless=lambda op: all(isinstance(size, int) for size in dims(op.operands[0].type)),
     bound=_ZERO,
     deviation=_mixes,
@@ -78,6 +79,7 @@ def _replicated(x: Value, at: int, before: int, after: int) -> tuple[list[Value]
 @lowers(
     "aten.slice.Tensor",
     to="aten",
+    phases=("xnnpack/decompose",),
     unless=lambda op: not _ends_with_its_axis(op),
     bound=_ZERO,
     deviation=_mixes,
@@ -166,6 +168,7 @@ def _marks(x: Value, at: int, places: Sequence[int]) -> Value:
 @lowers(
     "aten.expand.default",
     to="aten",
+    phases=("xnnpack/decompose",),
     unless=lambda op: not any(isinstance(size, SSAValue) for size in op.arg("size")),
     bound=EXACT,
     sample="""

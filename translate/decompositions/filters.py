@@ -36,6 +36,7 @@ MOST_TAPS = 49
 @lowers(
     "aten.convolution.default",
     to="aten",
+    phases=("xnnpack/decompose",),
     requires=not_for_xnnpack,
     unless=lambda op: weight_key(op.operands[1]) is not None,
     bound=roundings("sums in another order"),
@@ -141,6 +142,7 @@ def depth(kernel: torch.Tensor, *, at: int) -> torch.Tensor:
 @lowers(
     "aten.convolution.default",
     to="aten",
+    phases=("xnnpack/decompose",),
     takes_empty=False,
     unless=lambda op: len(op.arg("stride")) != 3,
     bound=roundings("products are summed slice by slice"),

@@ -188,4 +188,4 @@ def names_axes(axes: Sequence[int]) -> bool:
     return bool(axes)
 
 
-RULES = read_rules(__doc__, vars(range_analysis) | globals())
+RULES = read_rules(__doc__, vars(range_analysis) | globals(), ("decompose",))

@@ -102,6 +102,7 @@ NORM = ("2x3x4xf32", None, None, "3xf32", "3xf32", False, 0.1, 1.0, False)
 @lowers(
     "aten.batch_norm.default",
     to="aten",
+    phases=("tosa/decompose",),
     takes_empty=False,
     bound=bounds.roundings("the scale is computed first"),
     sample=NORM,
@@ -145,6 +146,7 @@ def batch_norm_to_products(
     "aten._native_batch_norm_legit.no_stats",
     "aten.native_batch_norm.default",
     to="aten",
+    phases=("tosa/decompose",),
     takes_empty=False,
     bound=bounds.roundings("sums in another order"),
     deviation=squares_overflow,
@@ -178,6 +180,7 @@ def norm_by_groups(
     "aten.layer_norm.default",
     "aten.group_norm.default",
     to="aten",
+    phases=("tosa/decompose",),
     bound=bounds.roundings("the scale rounds once more"),
     sample=("2x3x4xf32", [3, 4]),
     formerly=("peel-norm-affine-to-tosa",),
@@ -213,6 +216,7 @@ def scaled_by(weight: torch.Tensor, *, factor: float) -> torch.Tensor:
 @lowers(
     "aten.layer_norm.default",
     to="aten",
+    phases=("tosa/decompose",),
     takes_empty=False,
     bound=bounds.roundings("sums in another order, the scale regrouped"),
     deviation=squares_overflow,
@@ -252,6 +256,7 @@ def split_layer_norm(
 @lowers(
     "aten.layer_norm.default",
     to="aten",
+    phases=("xnnpack/decompose",),
     bound=ROWS,
     deviation=lambda op, program: REORDERED,
     sample=("2x4xf32", [4], {"eps": 1e-6}),
@@ -296,6 +301,7 @@ def per_channel(tensor: torch.Tensor, *, rank: int) -> torch.Tensor:
 @lowers(
     "aten.group_norm.default",
     to="aten",
+    phases=("decompose",),
     requires=not_for_xnnpack,
     bound=ROWS,
     deviation=lambda op, program: REORDERED,

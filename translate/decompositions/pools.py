@@ -43,6 +43,7 @@ SPACES = {
 @lowers(
     SPACES,
     to="aten",
+    phases=("tosa/decompose",),
     bound=roundings("an average of averages rounds twice"),
     sample=("1x2x4x6x6xf32", [2, 2, 2]),
     formerly=("pool-by-images-to-tosa",),
@@ -105,6 +106,7 @@ WITH_PLACES = {
 @lowers(
     WITH_PLACES,
     to="aten",
+    phases=("tosa/decompose",),
     takes_empty=False,
     bound=EXACT,
     sample="""
@@ -300,6 +302,7 @@ AVERAGES = (
     {f"aten.{name}.default": aten.MeanDim for name in (*AVERAGES, "_adaptive_avg_pool3d")}
     | {f"aten.adaptive_max_pool{space}d.default": aten.AmaxDefault for space in (2, 3)},
     to="aten",
+    phases={"xnnpack/decompose": {"only_uneven": True}, "tosa/decompose": {}},
     takes_empty=False,
     bound=roundings("a mean of means rounds twice"),
     sample=("1x2x5xf32", [3]),

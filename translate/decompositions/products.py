@@ -428,6 +428,7 @@ MOST_PARTS = 32
     "aten.mean.dim",
     "aten.sum.dim_IntList",
     to="aten",
+    phases=("xnnpack/decompose",),
     bound=roundings("the parts are added in another order; those of a few units cancel"),
     sample="""
     %s = aten.cat.default([%x, %y, %z], 0) : (tensor<1x2x3xf32>, tensor<1x2x3xf32>, tensor<1x2x3xf32>) -> tensor<3x2x3xf32>

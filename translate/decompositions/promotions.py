@@ -36,6 +36,7 @@ WITH_NUMBERS = "add.Scalar sub.Scalar rsub.Scalar mul.Scalar div.Scalar div.Tens
     {f"aten.{name}": "common" for name in f"mul.Tensor {OF_TENSORS}".split()}
     | {f"aten.{name}": "result" for name in WITH_NUMBERS.split()},
     to="aten",
+    phases=("tosa/decompose",),
     sample=("4xf32", "4xi32"),
 )
 def promote_operands(*, form: str, op: Any, b: Rewriter) -> tuple[Value, ...] | None:

@@ -33,6 +33,7 @@ def _adds_in_another_order(op: Any, program: Program) -> Deviation | None:
 @lowers(
     "aten.cumsum.default",
     to="aten",
+    phases=("decompose",),
     requires=not_for_xnnpack,
     takes_empty=False,
     bound=roundings("the sums are taken in another order"),
@@ -76,6 +77,7 @@ def _meets_infinities(op: Any, program: Program) -> Deviation | None:
 @lowers(
     "aten.logcumsumexp.default",
     to="aten",
+    phases=("xnnpack/decompose",),
     requires=not_for_xnnpack,
     takes_empty=False,
     bound=Bound(2e-6, 5e-6, "twelve sums of exponentials, each 3e-7 off where both are alike"),

@@ -51,6 +51,7 @@ SCATTERS = {
 @lowers(
     SCATTERS,
     to="aten",
+    phases=("decompose",),
     bound=roundings("sums in another order"),
     deviation=_mixes,
     sample="""
@@ -154,6 +155,7 @@ def _greatest(source: Value, at: int, places: torch.Tensor, hit: torch.Tensor, n
     "aten.index_select.default",
     "aten.index.Tensor",
     to="aten",
+    phases=("decompose",),
     bound=Bound(0.0, 5e-324, "−0 becomes +0 beside a zero"),
     deviation=_mixes,
     sample="""

@@ -40,6 +40,7 @@ def _asked(op: SchemaOp) -> SSAValue:
 @lowers(
     {"aten.where.self": True, "aten.masked_fill.Scalar": False},
     to="aten",
+    phases=("decompose",),
     unless=lambda op: not isinstance(_asked(op).owner, tuple(SIDES)),
     bound=Bound(0.0, 1.2e-38, "a difference below the smallest normal number counts as none"),
     deviation=lambda op, program: Deviation("a NaN chooses neither side, a zero may lose its sign"),

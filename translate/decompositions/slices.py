@@ -411,6 +411,7 @@ def _indexed_axis(op: Any) -> tuple[int, SSAValue | None]:
     "aten.slice_scatter.default",
     "aten.select_scatter.default",
     to="aten",
+    phases=("tosa/decompose", "tosa/arrange"),
     formerly=("write-slice-by-cat-to-tosa",),
     sample=("2x5xf32", "2x2xf32", 1, 1, 3),
 )

@@ -85,6 +85,7 @@ LARGEST = 1 << 24
     "aten._cdist_forward.default",
     "aten.cdist.default",
     to="aten",
+    phases=("tosa/decompose",),
     bound=roundings("torch multiplies matrices for long lists"),
     deviation=squares_overflow,
     sample=("3x4xf32", "2x4xf32", 2.0, None),

@@ -156,6 +156,7 @@ def complement(weight: float) -> float:
 @lowers(
     "aten.lerp.Tensor",
     to="aten",
+    phases=("xnnpack/decompose",),
     bound=roundings("both ends give the same number, and round on the way"),
     deviation=lambda op, program: Deviation("an infinity of the nearer end may become NaN"),
     sample=("2x3xf32", "2x3xf32", "3xf32"),

@@ -51,6 +51,7 @@ def _window(length: int, window: Value | None, op: Any, b: Rewriter) -> Value | 
 @lowers(
     "aten.stft.default",
     to="aten",
+    phases=("tosa/decompose",),
     formerly=("stft-to-frames-to-tosa",),
     bound=roundings("the same transform of frames that lie elsewhere"),
     sample=("12xf32", 4, 2, {"return_complex": True}),
@@ -81,6 +82,7 @@ def stft_to_frames(x: Value, *, op: Any, out: Out, b: Rewriter) -> Value:
 @lowers(
     "aten.istft.default",
     to="aten",
+    phases=("tosa/decompose",),
     formerly=("istft-to-frames-to-tosa",),
     bound=roundings("frames are added in another order"),
     sample="""

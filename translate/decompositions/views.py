@@ -8,7 +8,7 @@ from typing import Any
 
 from xdsl.ir import SSAValue
 
-from stepwell.dialects import aten, xnnpack
+from stepwell.dialects import aten
 from stepwell.dialects.xnnpack.datatypes import MAX_RANK
 from stepwell.ir.compat.xdsl.xdsl_private import operands_of
 from stepwell.ir.rewriting.rewrite import EXACT, Bound, Rewriter
@@ -28,9 +28,7 @@ from stepwell.translate.rewrites.building import (
 from stepwell.translate.rewrites.slices.moved_places import MOST_PLACES, longest_run, places
 from stepwell.translate.rewrites.views.memory import is_dense, is_row_major
 from stepwell.translate.rewrites.xnnpack.nodes.guards import (
-    not_constant,
     not_floats,
-    not_for_xnnpack,
 )
 
 STRIDED = ("aten.as_strided.default", "aten.as_strided_copy.default")
@@ -442,7 +440,7 @@ def _is_short_and_last(shape: Sequence[Any], dim: int) -> bool:
     return isinstance(shape[-1], int) and 2 <= shape[-1] <= SHORT
 
 
-@lowers("aten.unbind.int", to="aten", sample=("3x4x2xf32", -1))
+@lowers("aten.unbind.int", to="aten", phases=("xnnpack/normalize",), sample=("3x4x2xf32", -1))
 def unbind_by_permute(x: Value, dim: int, *, op: Any, b: Rewriter) -> tuple[Value, ...] | None:
     """Move a short last axis to the front before unbinding or after stacking (layout optimization).
 
@@ -459,7 +457,12 @@ def unbind_by_permute(x: Value, dim: int, *, op: Any, b: Rewriter) -> tuple[Valu
     return tuple(Value(part, b) for part in made.results)
 
 
-@lowers("aten.stack.default", to="aten", sample=(["3x4xf32", "3x4xf32"], -1))
+@lowers(
+    "aten.stack.default",
+    to="aten",
+    phases=("xnnpack/normalize",),
+    sample=(["3x4xf32", "3x4xf32"], -1),
+)
 def stack_by_permute(parts: list[Value], dim: int, *, op: Any, out: Out) -> Value | None:
     """Replace a stack on a short last axis by one on the first axis and a permute."""
     if not _is_short_and_last(out.shape, dim):
@@ -470,29 +473,6 @@ def stack_by_permute(parts: list[Value], dim: int, *, op: Any, out: Out) -> Valu
     made = aten.StackDefault.make([part.ssa for part in parts], result_types=[type_])
     b = parts[0].b
     return Value(b.insert(made).results[0], b).permute([*range(1, len(before) + 1), 0])
-
-
-@lowers(
-    "aten.prelu.default",
-    to="aten",
-    requires=not_for_xnnpack,
-    bound=Bound(0.0, 5e-324, "a zero keeps its sign or takes that of the slope"),
-    sample="""
-    %w = stepwell.weight <"w"> "parameter" : tensor<4xf32>
-    %y = aten.prelu.default(%x, %w) : (tensor<2x4x3xf32>, tensor<4xf32>) -> tensor<2x4x3xf32>
-    """,
-)
-def prelu_channels_last(x: Value, slopes: Value, *, op: Any, b: Rewriter) -> Value | None:
-    """Move the slopes' axis of PReLU to the end, where XNNPACK's prelu has it (layout).
-
-    The transposes around it cancel with those of convolutions (`assign-layouts`).
-    """
-    if x.rank < 3 or slopes.rank != 1 or slopes.shape == (1,):
-        return None
-    no_refusal(not_constant(slopes.ssa, "slopes"))
-    last = x.permute([0, *range(2, x.rank), 1])
-    result = b.insert(xnnpack.PReLU.make(last.ssa, slopes.ssa, result=last.ssa.type)).results[0]
-    return Value(result, b).permute([0, x.rank - 1, *range(1, x.rank - 1)])
 
 
 RULES = lowerings_of(__name__)

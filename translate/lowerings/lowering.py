@@ -378,6 +378,7 @@ def lowers(
     takes_empty: bool | None = None,
     sample: tuple[Any, ...] | str | None = None,
     formerly: tuple[str, ...] = (),
+    phases: Sequence[str] | Mapping[str, Mapping[str, Any]] = (),
     quantized_operands: int | Reads | None = None,
     name: str | None = None,
 ) -> Callable[[_F], _F]:
@@ -400,6 +401,7 @@ def lowers(
             dictionary at the end for arguments by name; or the lines of a method. Small matrices
             and numbers if None.
         formerly: earlier names of the rewrite.
+        phases: the phases of pipelines to which it belongs, with its options (`Rewrite.phases`).
         quantized_operands: of a layer between casts: the number of activations, or which they are.
         name: the name of the rewrite, if it differs from the function's.
     """
@@ -428,6 +430,7 @@ def lowers(
             "bound": default if bound is None else bound,
             "takes_empty": quantized_operands is None if takes_empty is None else takes_empty,
             "formerly": formerly,
+            "phases": phases if isinstance(phases, Mapping) else {name: {} for name in phases},
             "function": staticmethod(function),
             "to": to,
             "forms": forms,

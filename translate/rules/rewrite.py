@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, make_dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
@@ -126,22 +126,27 @@ class RuleSet(tuple[type[R], ...]):
         return tuple(rule() for rule in self if rule not in left_out)
 
 
-def read_rules(text: str | None, namespace: Mapping[str, Any]) -> RuleSet[RuleRewrite]:
+def read_rules(
+    text: str | None, namespace: Mapping[str, Any], phases: Sequence[str] = ()
+) -> RuleSet[RuleRewrite]:
     """Return the rules of a text as rewrites, in order.
 
     Args:
         text: a module's docstring.
         namespace: its predicates and functions: the module's `globals()`.
+        phases: the phases of pipelines to which the rules belong (`Rewrite.phases`).
 
     Raises:
         ParseFailure: the text is no rule, or uses an undefined name.
     """
     known = {**vars(functions), **vars(predicates), **namespace}
     name = str(namespace["__name__"])
-    return RuleSet(_class_of(rule, known, name) for rule in read(text or ""))
+    return RuleSet(_class_of(rule, known, name, phases) for rule in read(text or ""))
 
 
-def _class_of(rule: Rule, namespace: Mapping[str, Any], module: str) -> type[RuleRewrite]:
+def _class_of(
+    rule: Rule, namespace: Mapping[str, Any], module: str, phases: Sequence[str]
+) -> type[RuleRewrite]:
     for form in rule.forms:
         check(form, namespace)
     anchors = dict.fromkeys(
@@ -154,6 +159,7 @@ def _class_of(rule: Rule, namespace: Mapping[str, Any], module: str) -> type[Rul
         "anchors": tuple(anchors),
         "bound": rule.bound,
         "takes_empty": rule.takes_empty,
+        "phases": {phase: {} for phase in phases},
         "deviation": namespace[rule.loses] if rule.loses else None,
         "rule": rule,
         "namespace": namespace,

@@ -18,7 +18,7 @@ from stepwell.ir.rewriting.rewrite import GreedyRewrites, NamedPass, Step
 from stepwell.pipelines.xnnpack import GATHER_STRIDES, PLAIN_FORM
 from stepwell.translate.canonicalize import fills
 from stepwell.translate.canonicalize.pipeline import CANONICAL_FORM, FOLD_WEIGHTS, NOOPS, SHAPES
-from stepwell.translate.decompositions import attention, executorch_mx, pools, slices
+from stepwell.translate.decompositions import executorch_mx, pools
 from stepwell.translate.lowerings.cmsis import borders as cmsis_borders
 from stepwell.translate.lowerings.cmsis.order import TO_CMSIS
 from stepwell.translate.lowerings.lowering import step
@@ -58,11 +58,12 @@ from stepwell.translate.rewrites.layers.hoist_scale_over_layout import HoistScal
 from stepwell.translate.rewrites.mxfp.choose_mx_form import ChooseMxForm
 from stepwell.translate.rewrites.quant import CANCEL_CASTS, TYPE_QUANTIZATION
 from stepwell.translate.rewrites.tosa.layout.order import (
+    DECOMPOSE,
     FEWER_INTEGERS,
     INTEGERS,
     LAYOUT,
-    SPLIT,
     TO_TOSA,
+    TOSA,
     each,
     layouts,
 )
@@ -76,13 +77,13 @@ from stepwell.translate.rewrites.tosa.splitting import gather_truths
 from stepwell.translate.rewrites.tosa.splitting.decompose_rest import DecomposeRest
 from stepwell.translate.rewrites.xnnpack.quantized.leftover_casts import FoldDequantizedConstant
 
-TOSA = (
+FLOATS = (
     LowerCustom(),
     GreedyRewrites("normalize", (*PLAIN_FORM, GATHER_STRIDES)),
     GreedyRewrites("fold-weights", FOLD_WEIGHTS),
     RecognizeAttention(),
-    step(attention.expand_attention, lays_out_triangles=True),
-    GreedyRewrites("split", SPLIT),
+    GreedyRewrites("attention-to-products", TOSA.phase("attention")),
+    GreedyRewrites("split", DECOMPOSE),
     GreedyRewrites("normalize-parts", CANONICAL_FORM),
     NamedPass("share-parts", ShareCommonSubexpressions()),
     GreedyRewrites(
@@ -105,11 +106,11 @@ TOSA = (
             ThenDecompose("then-decompose-rest"),
             DecomposeRest(),
             ThenCanonicalize("then-guard"),
-            step(attention.guard_softmax_in_floats),
+            *TOSA.phase("parts"),
             ThenCanonicalize(),
             FoldConstants(),
             *CANONICAL_FORM,
-            *SPLIT,
+            *DECOMPOSE,
         ),
     ),
     NamedPass("share-operators", ShareCommonSubexpressions()),
@@ -135,7 +136,7 @@ TOSA_INTEGERS = (
     NamedPass("share-types", ShareCommonSubexpressions()),
     StripBoundary(),
     GreedyRewrites("lower-int8", (*INTEGERS, *CANCEL_CASTS)),
-    GreedyRewrites("arrange", (*NOOPS, *SHAPES, step(slices.write_slice_by_cat))),
+    GreedyRewrites("arrange", (*NOOPS, *SHAPES, *TOSA.phase("arrange"))),
     GreedyRewrites("lower", TO_TOSA),
     NamedPass("share-operators", ShareCommonSubexpressions()),
     *layouts(*LAYOUT, *FEWER_INTEGERS),
@@ -157,13 +158,13 @@ TOSA_MIXED = (
         (FoldDequantizedConstant(), *each(borders), *CANCEL_CASTS),
     ),
     GreedyRewrites("fewer-integers", FEWER_INTEGERS),
-    *TOSA,
+    *FLOATS,
 )
 """The passes of a target with both profiles: quantized layers in integers, others in floats."""
 
 
 BY_PROFILES: dict[frozenset[str], tuple[Step, ...]] = {
-    frozenset(("fp",)): TOSA,
+    frozenset(("fp",)): FLOATS,
     frozenset(("int",)): TOSA_INTEGERS,
     frozenset(("fp", "int")): TOSA_MIXED,
 }

@@ -17,7 +17,6 @@ from stepwell.ir.rewriting.pipeline import Pipeline
 from stepwell.ir.rewriting.rewrite import GreedyRewrites, NamedPass, Step
 from stepwell.pipelines.arm import BY_PROFILES, PLACE_LAYOUTS, SPELL_MOVES
 from stepwell.translate.canonicalize.pipeline import CANONICAL_FORM, NOOPS, SHAPES
-from stepwell.translate.decompositions import slices
 from stepwell.translate.lowerings.cmsis import borders as cmsis_borders
 from stepwell.translate.lowerings.cmsis.order import TO_CMSIS
 from stepwell.translate.lowerings.lowering import is_step, step
@@ -50,6 +49,7 @@ from stepwell.translate.rewrites.tosa.layout.order import (
     INTEGERS,
     LAYOUT,
     TO_TOSA,
+    TOSA,
     layouts,
 )
 
@@ -91,7 +91,7 @@ def steps_to_npu(accelerator: str, rows: Rows) -> tuple[Step, ...]:
     # A maximum stays in bytes: a U55 has no other (`HoistRescaleOverMaximum` makes it int32).
     return (
         GreedyRewrites("lower-int8", (step(softmax_by_table), *integers, *CANCEL_CASTS)),
-        GreedyRewrites("arrange", (*NOOPS, *SHAPES, step(slices.write_slice_by_cat))),
+        GreedyRewrites("arrange", (*NOOPS, *SHAPES, *TOSA.phase("arrange"))),
         GreedyRewrites("lower", TO_TOSA),
         *layouts(*LAYOUT, ComposeByteFunctions()),
         GreedyRewrites(
@@ -130,7 +130,7 @@ def tosa_beside_cpu_pipeline(name: str, cpu: Target | str = CPU, io: Io | None =
     if target.profiles == frozenset(("int",)):
         to_tosa = (
             GreedyRewrites("lower-int8", (*INTEGERS, *CANCEL_CASTS)),
-            GreedyRewrites("arrange", (*NOOPS, *SHAPES, step(slices.write_slice_by_cat))),
+            GreedyRewrites("arrange", (*NOOPS, *SHAPES, *TOSA.phase("arrange"))),
             GreedyRewrites("lower", TO_TOSA),
             NamedPass("share-operators", ShareCommonSubexpressions()),
             *layouts(*LAYOUT, *FEWER_INTEGERS),

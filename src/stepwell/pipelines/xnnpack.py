@@ -18,27 +18,17 @@ from stepwell.ir.rewriting.pipeline import Pipeline
 from stepwell.ir.rewriting.rewrite import GreedyRewrites, NamedPass, Step
 from stepwell.translate.canonicalize.pipeline import CANONICAL_FORM, FOLD_WEIGHTS, NOOPS, SHAPES
 from stepwell.translate.decompositions import (
-    activations,
-    arithmetic,
-    attention,
     complex,
     constants,
-    ends,
-    filters,
     floats,
-    logarithms,
-    norms,
     pools,
     products,
     promotions,
-    scans,
-    scatters,
-    selections,
     slices,
     statistics,
-    sums,
     views,
 )
+from stepwell.translate.decompositions.conversion import ConversionTarget
 from stepwell.translate.decompositions.traced.recurrences import cell_function
 from stepwell.translate.lowerings.lowering import is_step, step
 from stepwell.translate.lowerings.xnnpack import convolutions as xnnpack_convolutions
@@ -127,9 +117,6 @@ PLAIN_FORM = (
 )
 """Canonicalization of floating-point programs."""
 
-CANONICAL_PARTS = (step(attention.guard_softmax_in_floats), *CANONICAL_FORM)
-"""Canonicalization of the parts of decomposed operations."""
-
 TO_XNNPACK = (
     step(xnnpack_products.matmul),
     ThenLower("then-lower-nodes"),
@@ -151,10 +138,11 @@ TO_XNNPACK = (
 """One rewrite per family of operations: what XNNPACK can run. Matrix products are lowered before
 the rest, because they absorb permutes."""
 
-LIFT_SCALARS = (
-    step(floats.widen_scalar_of_halves),
-    step(constants.lift_constant_scalar, protect_attention=False),
-)
+TARGET = ConversionTarget("xnnpack", TO_XNNPACK)
+CANONICAL_PARTS = (*TARGET.phase("parts"), *CANONICAL_FORM)
+"""Canonicalization of the parts of decomposed operations."""
+
+LIFT_SCALARS = TARGET.phase("scalars")
 """A node has no scalar operand: it takes a constant tensor."""
 
 QUANTIZED = (
@@ -201,8 +189,7 @@ XNNPACK = Pipeline(
         GreedyRewrites(
             "normalize",
             (
-                step(views.unbind_by_permute),
-                step(views.stack_by_permute),
+                *TARGET.phase("normalize"),
                 *PLAIN_FORM,
                 DecomposeComposites(function_of=cell_function),
                 *(rule() for rule in multiply_steps_together.RULES),
@@ -232,43 +219,16 @@ XNNPACK = Pipeline(
             ),
         ),
         GreedyRewrites("keep-images", KEEP_IMAGES),
-        GreedyRewrites(
-            "attention-to-products",
-            (
-                step(floats.widen_attention_of_halves),
-                step(attention.expand_attention),
-                step(attention.expand_attention_of_any_length),
-            ),
-        ),
+        GreedyRewrites("attention-to-products", TARGET.phase("attention")),
         GreedyRewrites("ask-inputs", (AskInputsForSizes(),)),
         CenterResidualStream(),
         GreedyRewrites(
             "decompose",
             (
-                step(floats.widen_halves),
-                step(norms.decompose_layer_norm),
-                step(norms.decompose_group_norm),
                 RecognizeGelu(),
-                *activations.RULES.named("expand-tanh-gelu"),
-                *(rule() for rule in logarithms.RULES),
-                step(arithmetic.expand_power),
                 LimitByMask(),
                 KeepBand(),
-                step(floats.carry_nans),
-                step(views.prelu_channels_last),
-                step(products.stacked_sum_to_additions),
-                step(scans.cumsum_to_additions),
-                step(scans.logcumsumexp_to_steps),
-                step(selections.choose_by_step),
-                step(scatters.scatter_by_product),
-                step(scatters.pick_by_product),
-                step(filters.convolution_by_products),
-                step(ends.border_by_products),
-                step(ends.last_rows_by_product),
-                step(ends.expand_by_line),
-                step(sums.lerp_by_weights),
-                step(filters.volumes_to_images),
-                step(pools.adaptive_pool_by_parts, only_uneven=True),
+                *TARGET.phase("decompose"),
                 CropConvolution(),
             ),
         ),

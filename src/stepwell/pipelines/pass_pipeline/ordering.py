@@ -101,7 +101,6 @@ EVERYWHERE = {
     "find-attention": FIND_ATTENTION,
     "recognize-attention": FIND_ATTENTION,
     "attention-to-products": EXPAND_ATTENTION,
-    "expand-attention": EXPAND_ATTENTION,
     "share-parts": Position(
         "The decompositions compute the same mean or mask in several places.",
         leaves=(SHARED,),

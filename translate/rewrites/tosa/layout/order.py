@@ -6,18 +6,7 @@ from types import ModuleType
 from typing import Any
 
 from stepwell.ir.rewriting.rewrite import GreedyRewrites, NamedPass, Rewrite, Step
-from stepwell.translate.canonicalize import fills, scaled_number_to_sum
-from stepwell.translate.decompositions import (
-    arithmetic,
-    complex,
-    floats,
-    norms,
-    pools,
-    promotions,
-    slices,
-    statistics,
-)
-from stepwell.translate.decompositions import transforms as frames
+from stepwell.translate.decompositions.conversion import ConversionTarget
 from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.lowerings.tosa import (
     block_scaled,
@@ -60,32 +49,6 @@ def each(*families: ModuleType) -> tuple[Rewrite[Any], ...]:
     return tuple(rule() for family in families for rule in family.RULES)
 
 
-SPLIT: tuple[Rewrite[Any], ...] = (
-    step(promotions.promote_operands),
-    step(frames.stft_to_frames),
-    step(frames.istft_to_frames),
-    step(complex.complex_to_pairs),
-    *each(fills),
-    step(arithmetic.scaled_sum_to_products),
-    *each(scaled_number_to_sum),
-    step(slices.write_slice_by_cat),
-    step(pools.maxima_with_places),
-    step(pools.adaptive_pool_by_parts),
-    step(pools.pool_by_images),
-    step(statistics.distance_to_norms),
-    step(floats.widen_rounded_halves),
-    step(norms.norm_by_groups),
-    step(norms.batch_norm_to_products),
-    step(norms.peel_norm_affine),
-    step(norms.split_layer_norm),
-    step(norms.decompose_group_norm),
-    step(arithmetic.split_gelu),
-)
-"""Decompositions of operators that TOSA lacks; norms and activations as arithmetic.
-
-The constants of this arithmetic can be folded into a layer's weights.
-"""
-
 TO_TOSA: tuple[Rewrite[Any], ...] = each(
     block_scaled,
     products,
@@ -107,6 +70,13 @@ TO_TOSA: tuple[Rewrite[Any], ...] = each(
     casts,
 )
 """Every lowering; lowerings with the same anchors take different element types."""
+
+TOSA = ConversionTarget("tosa", TO_TOSA)
+DECOMPOSE = TOSA.phase("decompose")
+"""Decompositions of operators that TOSA lacks; norms and activations as arithmetic.
+
+The constants of this arithmetic can be folded into a layer's weights.
+"""
 
 MEETING: tuple[Rewrite[Any], ...] = each(merge_layout)
 """Merge consecutive transposes and reshapes, or remove them."""

@@ -27,7 +27,7 @@ from stepwell.translate.lowerings.tosa import borders
 from stepwell.translate.rewrites.calls.decompose_composites import DecomposeComposites
 from stepwell.translate.rewrites.calls.unroll_loop import UnrollLoop
 from stepwell.translate.rewrites.quant import DEQUANTIZE, QUANTIZE
-from stepwell.translate.rewrites.tosa.layout.order import INTEGERS, SPLIT, TO_TOSA
+from stepwell.translate.rewrites.tosa.layout.order import DECOMPOSE, INTEGERS, TO_TOSA
 from stepwell.translate.rewrites.tosa.operators.lower_control import LowerControl
 from stepwell.translate.rewrites.tosa.operators.lower_custom import LowerCustom
 from stepwell.translate.rewrites.tosa.splitting.decompose_rest import absence
@@ -37,7 +37,7 @@ TYPED = (*QUANTIZE, *DEQUANTIZE)
 
 INTEGER_LOWERINGS = frozenset(rewrite.name for rewrite in INTEGERS)
 _OTHERS = (step(gather_strides), UnrollLoop, LowerControl, LowerCustom, *borders.RULES)
-LOWERINGS = INTEGER_LOWERINGS | {rewrite.name for rewrite in (*SPLIT, *TO_TOSA, *_OTHERS)}
+LOWERINGS = INTEGER_LOWERINGS | {rewrite.name for rewrite in (*DECOMPOSE, *TO_TOSA, *_OTHERS)}
 """The rewrites that know why an op has no form in TOSA."""
 
 

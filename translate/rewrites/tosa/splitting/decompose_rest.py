@@ -36,7 +36,7 @@ from stepwell.translate.rewrites.calls.decompose_composites import (
 )
 from stepwell.translate.rewrites.calls.recorded_calls import FunctionOf
 from stepwell.translate.rewrites.calls.traced_calls import INTO_ITSELF
-from stepwell.translate.rewrites.tosa.layout.order import SPLIT, TO_TOSA
+from stepwell.translate.rewrites.tosa.layout.order import DECOMPOSE, TO_TOSA
 
 BEYOND = frozenset(
     (
@@ -100,7 +100,7 @@ def absence(overload: Any, pieces: str = "") -> str:
 def _is_lowered(overload: Any) -> bool:
     return of_overload(overload) in {
         cls
-        for rewrite in (*SPLIT, *TO_TOSA)
+        for rewrite in (*DECOMPOSE, *TO_TOSA)
         # This rewrite does not lower an operator to TOSA.
         if not is_step(rewrite, floats.widen_rounded_halves)
         for cls in anchors_of(rewrite) or ()

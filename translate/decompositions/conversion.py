@@ -1,0 +1,99 @@
+"""Conversion targets: which decompositions a target needs (MLIR's dialect conversion).
+
+A decomposition declares in `phases` where pipelines run it. `decompose` is for every target without
+an operation that it matches. `xnnpack/decompose` is for one target, which has the operations in
+other forms only, or whose nodes lose special values.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from types import ModuleType
+from typing import Any
+
+from xdsl.ir import Operation
+
+from stepwell.ir.rewriting.rewrite import Rewrite
+from stepwell.translate.canonicalize import fills, scaled_number_to_sum
+from stepwell.translate.decompositions import (
+    activations_of_targets,
+    arithmetic,
+    attention,
+    complex,
+    constants,
+    ends,
+    filters,
+    floats,
+    logarithms,
+    norms,
+    pools,
+    products,
+    promotions,
+    scans,
+    scatters,
+    selections,
+    slices,
+    statistics,
+    sums,
+    transforms,
+    views,
+)
+
+FAMILIES: tuple[ModuleType, ...] = (
+    promotions,
+    transforms,
+    complex,
+    fills,
+    scaled_number_to_sum,
+    slices,
+    pools,
+    statistics,
+    floats,
+    norms,
+    activations_of_targets,
+    logarithms,
+    arithmetic,
+    views,
+    products,
+    scans,
+    selections,
+    scatters,
+    filters,
+    ends,
+    sums,
+    attention,
+    constants,
+)
+"""Files of decompositions, in the order in which they are tried. Types come before what is computed
+in them: an operation of halves is widened before it is decomposed.
+"""
+
+
+@dataclass(frozen=True)
+class ConversionTarget:
+    """What a target computes as it is, and which decompositions it needs for the rest.
+
+    Attributes:
+        name: the target's name in `Rewrite.phases`.
+        lowerings: the rewrites to its operations.
+    """
+
+    name: str
+    lowerings: tuple[Rewrite[Any], ...]
+
+    @cached_property
+    def native(self) -> frozenset[type[Operation]]:
+        """The operations that a lowering takes, in some form."""
+        return frozenset(anchor for rewrite in self.lowerings for anchor in rewrite.anchors)
+
+    def phase(self, name: str) -> tuple[Rewrite[Any], ...]:
+        """Return the decompositions of a phase, with the options that they declare for it."""
+        own, found = f"{self.name}/{name}", list[Rewrite[Any]]()
+        for family in FAMILIES:
+            for rule in family.RULES:
+                if own in rule.phases:
+                    found.append(rule(**rule.phases[own]))
+                elif name in rule.phases and not self.native.issuperset(rule.anchors):
+                    found.append(rule(**rule.phases[name]))
+        return tuple(found)
