@@ -49,7 +49,7 @@ from stepwell.translate.rewrites.constants.lift_number_operand import LiftNumber
 from stepwell.translate.rewrites.layers import fold_batch_norm
 from stepwell.translate.rewrites.sizes.remove_proven_assert import RemoveProvenAssert
 from stepwell.translate.rewrites.slices import pads
-from stepwell.translate.rewrites.slices.select_by_constant_mask import SelectByConstantMask
+from stepwell.translate.rewrites.slices.select_by_constant_mask import select_by_constant_mask
 from stepwell.translate.rewrites.slices.store_row_in_table import StoreRowInTable
 from stepwell.translate.rewrites.views import expands, merge_views, permutes, transposes
 
@@ -138,7 +138,7 @@ FOLD_WEIGHTS: tuple[Rewrite[Any], ...] = (
     step(repeated.pick_before_expand),
     *expands.RULES.without("remove-noop-expand", "remove-noop-expand-as"),
     *(rule() for rule in fold_batch_norm.RULES),
-    SelectByConstantMask(),
+    step(select_by_constant_mask),
     StoreRowInTable(),
     *(rule() for rule in remove_safe_softmax_guard.RULES),
 )

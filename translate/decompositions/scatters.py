@@ -23,7 +23,7 @@ from stepwell.translate.decompositions.values import Value, no_refusal
 from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
 from stepwell.translate.range_analysis import is_finite
 from stepwell.translate.rewrites.slices.picking import Planner
-from stepwell.translate.rewrites.xnnpack.expressions.pick_by_slices import PickBySlices, Places
+from stepwell.translate.rewrites.xnnpack.expressions.pick_by_slices import Places, places_of
 from stepwell.translate.rewrites.xnnpack.nodes.guards import not_floats
 
 MOST_PLACES = 256
@@ -167,7 +167,7 @@ def pick_by_product(x: Value, *, op: Any, out: Out, b: Rewriter) -> Value | None
     """Gather rows by a constant index, if its order would need many slices."""
     if not_floats(op.results) or not x.is_static:
         return None
-    places = PickBySlices().places(op, x.shape, b.program)
+    places = places_of(op, x.shape, b.program)
     if not isinstance(places, Places) or len(places.picked) != 1:
         return None
     (at, rows), *_ = places.picked

@@ -300,7 +300,7 @@ def element_of(op: Operation) -> Attribute | None:
 def _operands(cls: type[Lowering], op: Operation, aim: Goal, b: Any) -> list[Any]:
     """Return the positional arguments: those of an ATen op, or the operands of another one."""
     if not isinstance(op, SchemaOp):
-        return [aim.value(value, b) for value in op.operands]
+        return [aim.value(value, b) for value in op.operands[: _taken(cls.function)[0]]]
     return [
         _wrapped(op.arg(name), aim, b) if is_tensor else op.arg(name)
         for name, is_tensor in _in_order(cls.function, type(op))

@@ -38,9 +38,9 @@ from stepwell.translate.lowerings.xnnpack import quantized_layers as xnnpack_qua
 from stepwell.translate.lowerings.xnnpack import quantized_nodes as xnnpack_quantized_nodes
 from stepwell.translate.lowerings.xnnpack import reductions as xnnpack_reductions
 from stepwell.translate.lowerings.xnnpack import resizing as xnnpack_resizing
-from stepwell.translate.rewrites.attention.add_mask_before_softmax import AddMaskBeforeSoftmax
+from stepwell.translate.rewrites.attention.add_mask_before_softmax import add_mask_before_softmax
 from stepwell.translate.rewrites.attention.attend_from_image import AttendFromImage
-from stepwell.translate.rewrites.attention.limit_by_mask import LimitByMask
+from stepwell.translate.rewrites.attention.limit_by_mask import limit_by_mask
 from stepwell.translate.rewrites.attention.recognize_attention import RecognizeAttention
 from stepwell.translate.rewrites.attention.share_repeated_heads import ShareRepeatedHeads
 from stepwell.translate.rewrites.attention.skip_masked_attention import SkipMaskedAttention
@@ -71,14 +71,18 @@ from stepwell.translate.rewrites.slices.write_by_cat import WriteByCat
 from stepwell.translate.rewrites.views import expands, merge_views, permutes
 from stepwell.translate.rewrites.xnnpack import MERGES
 from stepwell.translate.rewrites.xnnpack.convolutions.affine_to_depthwise import AffineToDepthwise
-from stepwell.translate.rewrites.xnnpack.convolutions.convolve_by_winograd import ConvolveByWinograd
-from stepwell.translate.rewrites.xnnpack.convolutions.keep_band import KeepBand
-from stepwell.translate.rewrites.xnnpack.convolutions.patches_to_linear import PatchesToLinear
-from stepwell.translate.rewrites.xnnpack.convolutions.split_depthwise import SplitDepthwise
-from stepwell.translate.rewrites.xnnpack.convolutions.split_wide_depthwise import SplitWideDepthwise
+from stepwell.translate.rewrites.xnnpack.convolutions.convolve_by_winograd import (
+    convolve_by_winograd,
+)
+from stepwell.translate.rewrites.xnnpack.convolutions.keep_band import keep_band
+from stepwell.translate.rewrites.xnnpack.convolutions.patches_to_linear import patches_to_linear
+from stepwell.translate.rewrites.xnnpack.convolutions.split_depthwise import split_depthwise
+from stepwell.translate.rewrites.xnnpack.convolutions.split_wide_depthwise import (
+    split_wide_depthwise,
+)
 from stepwell.translate.rewrites.xnnpack.expressions import rectify_before_scale
-from stepwell.translate.rewrites.xnnpack.expressions.pick_by_slices import PickBySlices
-from stepwell.translate.rewrites.xnnpack.expressions.recognize_gelu import RecognizeGelu
+from stepwell.translate.rewrites.xnnpack.expressions.pick_by_slices import pick_by_slices
+from stepwell.translate.rewrites.xnnpack.expressions.recognize_gelu import recognize_gelu
 from stepwell.translate.rewrites.xnnpack.floats import widen_gelu
 from stepwell.translate.rewrites.xnnpack.floats.cancel_narrowing import CancelNarrowing
 from stepwell.translate.rewrites.xnnpack.nodes import (
@@ -211,7 +215,7 @@ XNNPACK = Pipeline(
         GreedyRewrites(
             "find-attention",
             (
-                AddMaskBeforeSoftmax(),
+                step(add_mask_before_softmax),
                 RecognizeAttention(),
                 *(rule() for rule in permutes.RULES),
                 ShareRepeatedHeads(),
@@ -225,9 +229,9 @@ XNNPACK = Pipeline(
         GreedyRewrites(
             "decompose",
             (
-                RecognizeGelu(),
-                LimitByMask(),
-                KeepBand(),
+                step(recognize_gelu),
+                step(limit_by_mask),
+                step(keep_band),
                 *TARGET.phase("decompose"),
                 CropConvolution(),
             ),
@@ -269,7 +273,7 @@ XNNPACK = Pipeline(
                 step(slices.split_to_slices),
                 DecomposeForKernels(),
                 ThenDecompose("then-pick"),
-                PickBySlices(),
+                step(pick_by_slices),
                 ThenCanonicalize(),
                 FoldConstants(),
                 step(floats.widen_bfloat),
@@ -282,13 +286,17 @@ XNNPACK = Pipeline(
         NarrowToWhatIsRead(),
         *merged("merge-layouts", NamedPass("assign-layouts-first", AssignLayouts())),
         *merged("merge-layouts-again", NamedPass("assign-layouts-again", AssignLayouts())),
-        *merged("merge-layouts-of-patches", PatchesToLinear()),
-        GreedyRewrites("affine-by-channels", (AffineToDepthwise(), SplitDepthwise())),
+        *merged("merge-layouts-of-patches", step(patches_to_linear)),
+        GreedyRewrites("affine-by-channels", (AffineToDepthwise(), step(split_depthwise))),
         FuseClamp(),
         SplitBatch(),
         GreedyRewrites(
             "choose-kernels",
-            (SplitWideDepthwise(), ConvolveByWinograd(), *(rule() for rule in widen_gelu.RULES)),
+            (
+                step(split_wide_depthwise),
+                step(convolve_by_winograd),
+                *(rule() for rule in widen_gelu.RULES),
+            ),
         ),
         PartitionXnnpack(),
         RemoveDeadCode(),

@@ -13,11 +13,11 @@ from stepwell.translate.decompositions import slices
 from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.rewrites.slices import pads
 from stepwell.translate.rewrites.slices.crop_convolution import CropConvolution
-from stepwell.translate.rewrites.slices.select_by_constant_mask import SelectByConstantMask
+from stepwell.translate.rewrites.slices.select_by_constant_mask import select_by_constant_mask
 from stepwell.translate.rewrites.slices.store_row_in_table import StoreRowInTable
 from stepwell.translate.rewrites.slices.write_by_cat import WriteByCat
 
-test_slices = cases(slices, pads, SelectByConstantMask, WriteByCat, CropConvolution)("""
+test_slices = cases(slices, pads, step(select_by_constant_mask), WriteByCat, CropConvolution)("""
 crop-to-slice: padding that only crops leaves no pad -> aten.slice.Tensor, aten.slice.Tensor
     %y = aten.constant_pad_nd.default(%x: f32[2, 5], [-1, -2, 0, -1], 1.5)
 crop-to-slice: padding that adds -> unchanged
@@ -152,17 +152,6 @@ crop-convolution: bounds known only at run time -> unchanged
     - %n = aten.sym_size.int(%z: f32[2], 0)
       %c = aten.convolution.default(%x: f32[1, 3, s], %w: weight f32[3, 3, 3], none, [1], [2], [1], false, [0], 1)
       %y = aten.slice.Tensor(%c, 2, 0, %n, 1)
-""")
-
-
-test_select_by_constant_mask_without_nan = cases(SelectByConstantMask(hides_no_nan=True))("""
-a finite other side is no arithmetic -> refused: no arithmetic is exact
-    %y = aten.masked_fill.Scalar(%x: f32[3, 3], %m: constant "m#causal" i1[3, 3], 0.0)
-minus infinity is a minimum where no nan can hide -> aten.minimum.default
-    %y = aten.where.ScalarOther(%m: constant "m#causal" i1[3, 3], %x: f32[3, 3], -inf)
-a kept side that grows or has no order -> refused: broadcast or cast
-    - %y = aten.where.ScalarOther(%m: constant "m#causal" i1[3, 3], %x: f32[1, 3], -inf)
-    - %y = aten.where.ScalarOther(%m: constant "m#causal" i1[3, 3], %x: complex<f32>[3, 3], -inf)
 """)
 
 

@@ -8,15 +8,15 @@ from rewrite_cases import cases
 from stepwell.translate.decompositions import attention
 from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.rewrites.attention import share_repeated_heads
-from stepwell.translate.rewrites.attention.add_mask_before_softmax import AddMaskBeforeSoftmax
+from stepwell.translate.rewrites.attention.add_mask_before_softmax import add_mask_before_softmax
 from stepwell.translate.rewrites.attention.attend_from_image import AttendFromImage
 from stepwell.translate.rewrites.attention.fold_scale_into_projection import (
     FoldScaleIntoProjection,
 )
-from stepwell.translate.rewrites.attention.limit_by_mask import LimitByMask
+from stepwell.translate.rewrites.attention.limit_by_mask import limit_by_mask
 from stepwell.translate.rewrites.attention.recognize_attention import RecognizeAttention
 from stepwell.translate.rewrites.attention.skip_masked_attention import SkipMaskedAttention
-from stepwell.translate.rewrites.xnnpack.convolutions.keep_band import KeepBand
+from stepwell.translate.rewrites.xnnpack.convolutions.keep_band import keep_band
 
 MASK = '%m = stepwell.weight <"m#causal"> "buffer" : i1[3, 3]'
 SOFTMAX = "%y = aten._softmax.default(%f, 2, false) : (f32[2, 3, 3]) -> f32[2, 3, 3]"
@@ -25,10 +25,10 @@ WEIGHT = '%w = stepwell.weight <"w"> "parameter" : f32[6, 4]'
 LAYER = "%l = aten.linear.default(%x, %w) : (f32[2, 4], f32[6, 4]) -> f32[2, 6]"
 
 CASES: list[tuple[Any, tuple[str, ...], str]] = [
-    (AddMaskBeforeSoftmax(), ("%q: f32[?, 3, 4], %k: f32[?, 4, 3], %l: i1[3, 3]", "%s = aten.bmm.default(%q, %k) : (f32[?, 3, 4], f32[?, 4, 3]) -> f32[?, 3, 3]", "%f = aten.where.ScalarOther(%l, %s, -inf) : (i1[3, 3], f32[?, 3, 3]) -> f32[?, 3, 3]", "%y = aten._softmax.default(%f, 2, false) : (f32[?, 3, 3]) -> f32[?, 3, 3]"), ""),
-    (AddMaskBeforeSoftmax(), ("%q: f64[2, 3, 4], %k: f64[2, 4, 3], %l: i1[3, 3]", "%s = aten.bmm.default(%q, %k) : (f64[2, 3, 4], f64[2, 4, 3]) -> f64[2, 3, 3]", "%f = aten.where.ScalarOther(%l, %s, -inf) : (i1[3, 3], f64[2, 3, 3]) -> f64[2, 3, 3]", "%y = aten._softmax.default(%f, 2, false) : (f64[2, 3, 3]) -> f64[2, 3, 3]"), ""),
-    (AddMaskBeforeSoftmax(), ("%l: i1[3, 3]", '%s = stepwell.weight <"s"> "constant" : f32[2, 3, 3]', "%f = aten.where.ScalarOther(%l, %s, -inf) : (i1[3, 3], f32[2, 3, 3]) -> f32[2, 3, 3]", SOFTMAX), ""),
-    (AddMaskBeforeSoftmax(), ("%q: f32[2, 3, 4], %k: f32[2, 4, 3]", MASK, '%a = stepwell.weight <"a"> "buffer" : f32[2, 1, 3]', PRODUCT, "%b = aten.add.Tensor(%s, %a, alpha=2) : (f32[2, 3, 3], f32[2, 1, 3]) -> f32[2, 3, 3]", "%f = aten.where.ScalarOther(%m, %b, -inf) : (i1[3, 3], f32[2, 3, 3]) -> f32[2, 3, 3]", SOFTMAX), ""),
+    (step(add_mask_before_softmax), ("%q: f32[?, 3, 4], %k: f32[?, 4, 3], %l: i1[3, 3]", "%s = aten.bmm.default(%q, %k) : (f32[?, 3, 4], f32[?, 4, 3]) -> f32[?, 3, 3]", "%f = aten.where.ScalarOther(%l, %s, -inf) : (i1[3, 3], f32[?, 3, 3]) -> f32[?, 3, 3]", "%y = aten._softmax.default(%f, 2, false) : (f32[?, 3, 3]) -> f32[?, 3, 3]"), ""),
+    (step(add_mask_before_softmax), ("%q: f64[2, 3, 4], %k: f64[2, 4, 3], %l: i1[3, 3]", "%s = aten.bmm.default(%q, %k) : (f64[2, 3, 4], f64[2, 4, 3]) -> f64[2, 3, 3]", "%f = aten.where.ScalarOther(%l, %s, -inf) : (i1[3, 3], f64[2, 3, 3]) -> f64[2, 3, 3]", "%y = aten._softmax.default(%f, 2, false) : (f64[2, 3, 3]) -> f64[2, 3, 3]"), ""),
+    (step(add_mask_before_softmax), ("%l: i1[3, 3]", '%s = stepwell.weight <"s"> "constant" : f32[2, 3, 3]', "%f = aten.where.ScalarOther(%l, %s, -inf) : (i1[3, 3], f32[2, 3, 3]) -> f32[2, 3, 3]", SOFTMAX), ""),
+    (step(add_mask_before_softmax), ("%q: f32[2, 3, 4], %k: f32[2, 4, 3]", MASK, '%a = stepwell.weight <"a"> "buffer" : f32[2, 1, 3]', PRODUCT, "%b = aten.add.Tensor(%s, %a, alpha=2) : (f32[2, 3, 3], f32[2, 1, 3]) -> f32[2, 3, 3]", "%f = aten.where.ScalarOther(%m, %b, -inf) : (i1[3, 3], f32[2, 3, 3]) -> f32[2, 3, 3]", SOFTMAX), ""),
     (AttendFromImage(), ("%q: f32[1, h, w, 8], %k: f32[1, 2, n, 4]", "%v = aten.view.default(%q, [1, 2, -1, 4]) : (f32[1, h, w, 8]) -> f32[1, 2, h*w, 4]", "%p = aten.permute.default(%v, [0, 1, 2, 3]) : (f32[1, 2, h*w, 4]) -> f32[1, 2, h*w, 4]", "%y = aten.scaled_dot_product_attention.default(%p, %k, %k) : (f32[1, 2, h*w, 4], f32[1, 2, n, 4], f32[1, 2, n, 4]) -> f32[1, 2, h*w, 4]"), ""),
     (AttendFromImage(), ("%q: f32[1, h, w, 8], %k: f32[1, 2, n, 4]", "%v = aten.view.default(%q, [1, 2, -1, 4]) : (f32[1, h, w, 8]) -> f32[1, 2, h*w, 4]", "%y = aten.scaled_dot_product_attention.default(%v, %k, %k) : (f32[1, 2, h*w, 4], f32[1, 2, n, 4], f32[1, 2, n, 4]) -> f32[1, 2, h*w, 4]"), ""),
     (AttendFromImage(), ("%v: f32[1, s, 2, 4], %k: f32[1, 2, n, 4]", "%p = aten.permute.default(%v, [0, 2, 1, 3]) : (f32[1, s, 2, 4]) -> f32[1, 2, s, 4]", "%y = aten.scaled_dot_product_attention.default(%p, %k, %k) : (f32[1, 2, s, 4], f32[1, 2, n, 4], f32[1, 2, n, 4]) -> f32[1, 2, s, 4]"), ""),
@@ -51,15 +51,15 @@ CASES: list[tuple[Any, tuple[str, ...], str]] = [
     (SkipMaskedAttention(), ("%q: f32[1, 1, 100000, 32], %k: f32[1, 1, 100000, 32], %v: f32[1, 1, 100000, 32]", "%y = aten.scaled_dot_product_attention.default(%q, %k, %v, none, 0.0, true) : (f32[1, 1, 100000, 32], f32[1, 1, 100000, 32], f32[1, 1, 100000, 32]) -> f32[1, 1, 100000, 32]"), "there are more than"),
     (step(attention.expand_attention), ("%q: f32[1, 1, 100000, 32], %k: f32[1, 1, 100000, 32], %v: f32[1, 1, 100000, 32]", "%y = aten.scaled_dot_product_attention.default(%q, %k, %v, none, 0.0, true) : (f32[1, 1, 100000, 32], f32[1, 1, 100000, 32], f32[1, 1, 100000, 32]) -> f32[1, 1, 100000, 32]"), "would have more than"),
     (step(attention.expand_attention, lays_out_triangles=True), ("%q: f32[1, 1, ?, 8], %k: f32[1, 1, ?, 8], %v: f32[1, 1, ?, 8]", "%y = aten.scaled_dot_product_attention.default(%q, %k, %v, none, 0.0, true) : (f32[1, 1, ?, 8], f32[1, 1, ?, 8], f32[1, 1, ?, 8]) -> f32[1, 1, ?, 8]"), "the mask is no constant"),
-    (KeepBand(), ("%q: f32[2]", '%x = stepwell.weight <"x"> "constant" : f32[3, 3]', "%y = aten.tril.default(%x) : (f32[3, 3]) -> f32[3, 3]"), "it is a constant"),
-    (KeepBand(), ("%x: f32[s0, s1, 3, 3]", "%y = aten.tril.default(%x) : (f32[s0, s1, 3, 3]) -> f32[s0, s1, 3, 3]"), "more than one size before it"),
-    (KeepBand(), ("%x: f32[2, 3, s0]", "%y = aten.tril.default(%x) : (f32[2, 3, s0]) -> f32[2, 3, s0]"), "the matrix"),
-    (KeepBand(), ("%x: f32[3]", '%m = stepwell.weight <"m#zeros"> "constant" : i1[3]', "%y = aten.masked_fill.Scalar(%x, %m, 0.0) : (f32[3], i1[3]) -> f32[3]"), "no matrix"),
-    (KeepBand(), ("%x: f32[3, 3], %z: f32[3, 3]", '%m = stepwell.weight <"m#causal"> "constant" : i1[3, 3]', "%y = aten.where.self(%m, %x, %z) : (i1[3, 3], f32[3, 3], f32[3, 3]) -> f32[3, 3]"), ""),
-    (KeepBand(), ("%x: f32[3, 3]", '%m = stepwell.weight <"m#causal"> "constant" : i1[3, 3]', "%y = aten.masked_fill.Scalar(%x, %m, nan) : (f32[3, 3], i1[3, 3]) -> f32[3, 3]"), ""),
-    (KeepBand(), ("%x: f32[3, 3, 3]", '%m = stepwell.weight <"m#ones"> "constant" : i1[3, 1, 3]', "%y = aten.where.ScalarOther(%m, %x, 0.0) : (i1[3, 1, 3], f32[3, 3, 3]) -> f32[3, 3, 3]"), "no band"),
-    (KeepBand(), ("%x: f32[2, 3, 3]", '%m = stepwell.weight <"m#causal"> "constant" : i1[2, 3, 3]', "%y = aten.where.ScalarOther(%m, %x, 0.0) : (i1[2, 3, 3], f32[2, 3, 3]) -> f32[2, 3, 3]"), "no band"),
-    (KeepBand(), ("%x: f32[3, 3]", '%m = stepwell.weight <"m#ones"> "constant" : i1[3, 3]', "%y = aten.masked_fill.Scalar(%x, %m, 0.0) : (f32[3, 3], i1[3, 3]) -> f32[3, 3]"), "no band"),
+    (step(keep_band), ("%q: f32[2]", '%x = stepwell.weight <"x"> "constant" : f32[3, 3]', "%y = aten.tril.default(%x) : (f32[3, 3]) -> f32[3, 3]"), "it is a constant"),
+    (step(keep_band), ("%x: f32[s0, s1, 3, 3]", "%y = aten.tril.default(%x) : (f32[s0, s1, 3, 3]) -> f32[s0, s1, 3, 3]"), "more than one size before it"),
+    (step(keep_band), ("%x: f32[2, 3, s0]", "%y = aten.tril.default(%x) : (f32[2, 3, s0]) -> f32[2, 3, s0]"), "the matrix"),
+    (step(keep_band), ("%x: f32[3]", '%m = stepwell.weight <"m#zeros"> "constant" : i1[3]', "%y = aten.masked_fill.Scalar(%x, %m, 0.0) : (f32[3], i1[3]) -> f32[3]"), "no matrix"),
+    (step(keep_band), ("%x: f32[3, 3], %z: f32[3, 3]", '%m = stepwell.weight <"m#causal"> "constant" : i1[3, 3]', "%y = aten.where.self(%m, %x, %z) : (i1[3, 3], f32[3, 3], f32[3, 3]) -> f32[3, 3]"), ""),
+    (step(keep_band), ("%x: f32[3, 3]", '%m = stepwell.weight <"m#causal"> "constant" : i1[3, 3]', "%y = aten.masked_fill.Scalar(%x, %m, nan) : (f32[3, 3], i1[3, 3]) -> f32[3, 3]"), ""),
+    (step(keep_band), ("%x: f32[3, 3, 3]", '%m = stepwell.weight <"m#ones"> "constant" : i1[3, 1, 3]', "%y = aten.where.ScalarOther(%m, %x, 0.0) : (i1[3, 1, 3], f32[3, 3, 3]) -> f32[3, 3, 3]"), "no band"),
+    (step(keep_band), ("%x: f32[2, 3, 3]", '%m = stepwell.weight <"m#causal"> "constant" : i1[2, 3, 3]', "%y = aten.where.ScalarOther(%m, %x, 0.0) : (i1[2, 3, 3], f32[2, 3, 3]) -> f32[2, 3, 3]"), "no band"),
+    (step(keep_band), ("%x: f32[3, 3]", '%m = stepwell.weight <"m#ones"> "constant" : i1[3, 3]', "%y = aten.masked_fill.Scalar(%x, %m, 0.0) : (f32[3, 3], i1[3, 3]) -> f32[3, 3]"), "no band"),
     (step(attention.guard_softmax_in_floats), ("%s: f32[2, 3, 3], %t: f32[2, 3, 3]", "%p = aten._softmax.default(%s, 2, false) : (f32[2, 3, 3]) -> f32[2, 3, 3]", "%e = aten.eq.Scalar(%t, -inf) : (f32[2, 3, 3]) -> i1[2, 3, 3]", "%f = aten.logical_not.default(%e) : (i1[2, 3, 3]) -> i1[2, 3, 3]", "%g = aten.any.dim(%f, -1, true) : (i1[2, 3, 3]) -> i1[2, 3, 1]", "%h = aten.logical_not.default(%g) : (i1[2, 3, 1]) -> i1[2, 3, 1]", "%z = aten.full_like.default(%p, 0) : (f32[2, 3, 3]) -> f32[2, 3, 3]", "%y = aten.where.self(%h, %z, %p) : (i1[2, 3, 1], f32[2, 3, 3], f32[2, 3, 3]) -> f32[2, 3, 3]"), ""),
     (step(attention.guard_softmax_in_floats), ("%s: f32[2, 3, 3], %t: f32[2, 3, 3]", "%p = aten.relu.default(%s) : (f32[2, 3, 3]) -> f32[2, 3, 3]", "%e = aten.eq.Scalar(%s, -inf) : (f32[2, 3, 3]) -> i1[2, 3, 3]", "%f = aten.logical_not.default(%e) : (i1[2, 3, 3]) -> i1[2, 3, 3]", "%g = aten.any.dim(%f, -1, true) : (i1[2, 3, 3]) -> i1[2, 3, 1]", "%h = aten.logical_not.default(%g) : (i1[2, 3, 1]) -> i1[2, 3, 1]", "%z = aten.full_like.default(%p, 0) : (f32[2, 3, 3]) -> f32[2, 3, 3]", "%y = aten.where.self(%h, %z, %p) : (i1[2, 3, 1], f32[2, 3, 3], f32[2, 3, 3]) -> f32[2, 3, 3]"), ""),
     (step(attention.guard_softmax_in_floats), ("%s: f32[2, 3, 3], %t: f32[2, 3, 3]", "%p = aten._softmax.default(%s, 2, false) : (f32[2, 3, 3]) -> f32[2, 3, 3]", "%e = aten.eq.Scalar(%s, -inf) : (f32[2, 3, 3]) -> i1[2, 3, 3]", "%f = aten.logical_not.default(%e) : (i1[2, 3, 3]) -> i1[2, 3, 3]", "%g = aten.any.dim(%f, -1, true) : (i1[2, 3, 3]) -> i1[2, 3, 1]", "%h = aten.logical_not.default(%g) : (i1[2, 3, 1]) -> i1[2, 3, 1]", "%z = aten.full_like.default(%p, 1) : (f32[2, 3, 3]) -> f32[2, 3, 3]", "%y = aten.where.self(%h, %z, %p) : (i1[2, 3, 1], f32[2, 3, 3], f32[2, 3, 3]) -> f32[2, 3, 3]"), ""),
@@ -88,11 +88,11 @@ def test_a_triangle_of_any_length_is_laid_out(asked: Any) -> None:
 TRUTHS = "%s = aten._to_copy.default(%t, dtype=f32) : (i1[2, 3, 3]) -> f32[2, 3, 3]"
 EXACT: dict[str, tuple[Any, tuple[str, ...]]] = {
     "a mask added to numbers": (
-        AddMaskBeforeSoftmax(),
+        step(add_mask_before_softmax),
         ("%t: i1[2, 3, 3], %l: i1[3, 3]", TRUTHS, "%f = aten.where.ScalarOther(%l, %s, -inf) : (i1[3, 3], f32[2, 3, 3]) -> f32[2, 3, 3]", SOFTMAX),
     ),
     "limits of numbers": (
-        LimitByMask(),
+        step(limit_by_mask),
         ("%t: i1[2, 3, 3]", MASK, TRUTHS, "%y = aten.where.ScalarOther(%m, %s, 2.0) : (i1[3, 3], f32[2, 3, 3]) -> f32[2, 3, 3]"),
     ),
     "what is masked of numbers": (

@@ -13,8 +13,8 @@ import stepwell
 from stepwell.translate.decompositions import filters
 from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.rewrites.xnnpack.convolutions.affine_to_depthwise import AffineToDepthwise
-from stepwell.translate.rewrites.xnnpack.convolutions.keep_band import KeepBand
-from stepwell.translate.rewrites.xnnpack.convolutions.patches_to_linear import PatchesToLinear
+from stepwell.translate.rewrites.xnnpack.convolutions.keep_band import keep_band
+from stepwell.translate.rewrites.xnnpack.convolutions.patches_to_linear import patches_to_linear
 
 test_affine_to_depthwise = cases(AffineToDepthwise)("""
 constants may are on the left and the sum may clamp -> xnnpack.depthwise_convolution_2d; writes output_min=0.0, output_max=1.0
@@ -82,12 +82,12 @@ def test_a_mask_that_is_no_band_is_refused(refused: Any):
     torch.manual_seed(1)
     refused(
         '%y = aten.masked_fill.Scalar(%x: f32[2, 3, 3], %m: constant "random" i1[3, 3], 0.0)',
-        KeepBand(),
+        step(keep_band),
         "no band",
     )
 
 
-test_keep_band = cases(KeepBand)("""
+test_keep_band = cases(step(keep_band))("""
 a value of which nothing is kept -> refused: nothing of the value
     %y = aten.tril.default(%x: f32[2, 3, 3], -3)
 a value that its mask repeats -> refused: is broadcast
@@ -108,7 +108,7 @@ a mask computed at run time stays -> applied 0 times
 FIELDS = {"groups": 1, "padding": [0, 0, 0, 0], "stride": [2, 2], "dilation": [1, 1]}
 
 
-test_patches_of_images = cases(PatchesToLinear)("""
+test_patches_of_images = cases(step(patches_to_linear))("""
 single pixels -> unchanged
     %x: f32[1, 4, 4, 3], %w: weight f32[5, 1, 1, 3]
     %y = xnnpack.convolution_2d(%x, %w, groups=1, padding=[0, 0, 0, 0], stride=[1, 1], dilation=[1, 1]) : (f32[1, 4, 4, 3], f32[5, 1, 1, 3]) -> f32[1, 4, 4, 5]
@@ -164,9 +164,9 @@ def test_int8_images_gain_below_eight_channels(
     line = f"%y = xnnpack.convolution_2d(%x, %w, {PLAIN}) : ({x}, {w}) -> {y}"
     text = method(f"%x: {x}", lines, line, gives=y)
     if taken:
-        assert apply(text, PatchesToLinear()).count == 1
+        assert apply(text, step(patches_to_linear)).count == 1
     else:
-        refused(text, PatchesToLinear(), "eight channels")
+        refused(text, step(patches_to_linear), "eight channels")
 
 
 def convolved(

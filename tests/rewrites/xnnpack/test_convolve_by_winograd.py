@@ -9,14 +9,15 @@ from rewrite_cases import cases
 
 from stepwell.dialects.xnnpack.costs import COSTS
 from stepwell.dialects.xnnpack.spatial import Convolution2d
+from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.rewrites.xnnpack.convolutions.convolve_by_winograd import (
     B,
-    ConvolveByWinograd,
     G,
+    convolve_by_winograd,
     winograd_filter,
 )
 
-FREE = ConvolveByWinograd(replace(COSTS, product=1e3))
+FREE = step(convolve_by_winograd, costs=replace(COSTS, product=1e3))
 """Where products cost so much that tiles always pay."""
 
 
@@ -123,7 +124,7 @@ stored weights -> unchanged
 """)
 
 
-test_convolve_by_winograd = cases(ConvolveByWinograd)("""
+test_convolve_by_winograd = cases(step(convolve_by_winograd))("""
 it does not -> applied 0 times
     - %x: f32[n, 8, 8, 4], %w: weight f32[6, 3, 3, 4], %b: weight f32[6]
       %y = xnnpack.convolution_2d(%x, %w, %b, groups=1, padding=[1, 1, 1, 1], stride=[1, 1], dilation=[1, 1]) : (f32[n, 8, 8, 4], f32[6, 3, 3, 4], f32[6]) -> f32[n, 8, 8, 6]

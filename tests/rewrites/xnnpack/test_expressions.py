@@ -15,7 +15,7 @@ from stepwell.ir.rewriting.rewrite import History, run_rewrites
 from stepwell.translate.decompositions import arithmetic, norms
 from stepwell.translate.lowerings.lowering import Lowering, step
 from stepwell.translate.rewrites.documentation import examples_of, module_of, rewrites_of
-from stepwell.translate.rewrites.xnnpack.expressions.recognize_gelu import RecognizeGelu
+from stepwell.translate.rewrites.xnnpack.expressions.recognize_gelu import recognize_gelu
 from stepwell.translate.rewrites.xnnpack.nodes.lower_clamp import RULES as CLAMPS
 from stepwell.translate.rewrites.xnnpack.nodes.lower_elementwise import RULES as ELEMENTWISE
 
@@ -80,7 +80,7 @@ def test_gelu_runs_as_one_node_in_one_delegate(name: str) -> None:
 ROOT = "0.7071067811865476"
 OF_B = "%c = aten.erf.default(%b); %d = aten.add.Scalar(%c, 1); %y = aten.mul.Tensor(%x, %d)"
 
-test_recognize_gelu = cases(RecognizeGelu)(f"""
+test_recognize_gelu = cases(step(recognize_gelu))(f"""
 a function of another product -> refused: it is no product
     - %b = aten.mul.Scalar(%x: f32[3], 0.707); {OF_B}
     - %b = aten.mul.Scalar(%x: f32[3], 1.0); {OF_B}

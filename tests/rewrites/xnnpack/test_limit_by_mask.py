@@ -1,4 +1,4 @@
-"""LimitByMask: choices by a constant mask are minima and maxima, exact for every number."""
+"""Choices by a constant mask are minima and maxima, exact for every number."""
 
 import pytest
 import torch
@@ -6,7 +6,8 @@ from rewrite_cases import cases
 from torch.export import export
 
 import stepwell
-from stepwell.translate.rewrites.attention.limit_by_mask import LimitByMask
+from stepwell.translate.lowerings.lowering import step
+from stepwell.translate.rewrites.attention.limit_by_mask import limit_by_mask
 
 
 @pytest.mark.parametrize("fill", [0.0, -torch.inf, torch.inf, 3.5])
@@ -26,7 +27,7 @@ def test_infinities_and_signs_of_what_is_kept_stay(fill: float):
         assert torch.equal(found, wanted)
 
 
-test_limit_by_mask = cases(LimitByMask)("""
+test_limit_by_mask = cases(step(limit_by_mask))("""
 a root that may be nan stays hidden -> refused: may make a NaN
     %z = aten.sqrt.default(%x: f32[2, 3])
     %y = aten.masked_fill.Scalar(%z, %m: constant "#causal" i1[2, 3], -inf)

@@ -13,8 +13,9 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import History, run_rewrites
 from stepwell.ir.syntax.text import parse_module
 from stepwell.ir.weights import WeightStore
+from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.rewrites.slices.picking import Planner
-from stepwell.translate.rewrites.xnnpack.expressions.pick_by_slices import PickBySlices
+from stepwell.translate.rewrites.xnnpack.expressions.pick_by_slices import pick_by_slices
 
 CALLS = {
     "flip of many": ("2x96x3", "aten.flip.default(%x, [1, -1])", "2x96x3"),
@@ -38,14 +39,14 @@ def test_elements_are_picked_as_torch_does(name: str, apply: Any, method: Any):
     given, call, made = CALLS[name]
     types = f": (tensor<{given}xf32>) -> tensor<{made}xf32>"
     text = method(f"%x: tensor<{given}xf32>", f"%y = {call} {types}", gives=f"tensor<{made}xf32>")
-    done = apply(text, PickBySlices())
+    done = apply(text, step(pick_by_slices))
     assert done.count == 1
     kinds = {"slice.Tensor", "cat.default", "view.default", "permute.default"}
     assert {name.removeprefix("aten.") for name in done.ops()} <= kinds
     assert len(done.ops()) < 64
 
 
-test_pick_by_slices = cases(PickBySlices)("""
+test_pick_by_slices = cases(step(pick_by_slices))("""
 one axis -> aten.slice.Tensor, aten.slice.Tensor, aten.cat.default
     %y = aten.index.Tensor(%x: f32[3, 6, 5], [none, %i: constant i64[4]])
 one axis by a matrix -> aten.slice.Tensor, aten.slice.Tensor, aten.slice.Tensor, aten.cat.default, aten.view.default
@@ -104,7 +105,7 @@ def picked(places: torch.Tensor, dim: int = -1) -> tuple[int, list[str], bool]:
     program = Program(parse_module(text), WeightStore())
     program.weights.add("places", places)
     x, history = torch.randn(2, 4, 9), History()
-    count = run_rewrites(program, [PickBySlices()], history)
+    count = run_rewrites(program, [step(pick_by_slices)], history)
     reasons = [record.reason for record in history.refusals.values()]
     return count, reasons, torch.equal(program.run(x)[0], x.gather(dim, places))
 

@@ -11,7 +11,8 @@ from stepwell.dialects.xnnpack.costs import COSTS, TAPS
 from stepwell.dialects.xnnpack.movement import StaticSlice
 from stepwell.dialects.xnnpack.spatial import DepthwiseConvolution2d
 from stepwell.ir.rewriting.rewrite import Bound
-from stepwell.translate.rewrites.xnnpack.convolutions.split_depthwise import SplitDepthwise
+from stepwell.translate.lowerings.lowering import step
+from stepwell.translate.rewrites.xnnpack.convolutions.split_depthwise import split_depthwise
 from stepwell.translate.rewrites.xnnpack.convolutions.window_parts import (
     Prices,
     WindowAxis,
@@ -53,7 +54,7 @@ FORMS: dict[str, tuple[Any, ...]] = {
 def test_parts_hold_each_tap_once_and_fit_a_kernel(name: str, apply: Any) -> None:
     image, window, *_ = FORMS[name]
     positive = torch.rand([*map(int, image.split(", ")), 8]) + 0.1  # Nothing cancels in the sums.
-    done = apply(convolved(*FORMS[name]), SplitDepthwise(), inputs=[positive])
+    done = apply(convolved(*FORMS[name]), step(split_depthwise), inputs=[positive])
     assert done.count == 1
     parts = [op for op in done.program.module.walk() if isinstance(op, DepthwiseConvolution2d)]
     taps = [height * width for height, width in (part.window for part in parts)]
@@ -63,21 +64,21 @@ def test_parts_hold_each_tap_once_and_fit_a_kernel(name: str, apply: Any) -> Non
 
 def test_the_last_sum_is_clamped_and_nothing_before_it(apply: Any) -> None:
     clamped = convolved("1, 40, 40", (7, 7), [3, 3, 3, 3])[:-1] + ", output_min=0.0)"
-    done = apply(clamped, SplitDepthwise())
+    done = apply(clamped, step(split_depthwise))
     *others, last = done.text[: done.text.index("func.return")].strip().splitlines()
     assert "xnnpack.add" in last and "output_min=0.0" in last
     assert not any("output_min" in line for line in others)
 
 
 @dataclass(frozen=True)
-class OfHalves(SplitDepthwise):
+class OfHalves(type(step(split_depthwise))):
     """With the bound that `bound_at` gives for halves."""
 
     bound: ClassVar[Bound] = ONCE
 
 
 @dataclass(frozen=True)
-class OfIntegers(SplitDepthwise):
+class OfIntegers(type(step(split_depthwise))):
     """With the least bound that `bound_at` gives for stored integers."""
 
     bound: ClassVar[Bound] = Bound(units=1)
@@ -98,7 +99,7 @@ stored integers -> applied once; 2 xnnpack.convert
 
 
 def test_an_axis_of_symbolic_size_is_not_sliced(apply: Any) -> None:
-    done = apply(convolved("n, h, 40", (7, 7), [3, 3, 3, 3]), SplitDepthwise())
+    done = apply(convolved("n, h, 40", (7, 7), [3, 3, 3, 3]), step(split_depthwise))
     assert done.count == 1
     slices = [op for op in done.program.module.walk() if isinstance(op, StaticSlice)]
     assert all(op.ints("offsets")[1] == op.ints("sizes")[1] == 0 for op in slices)
@@ -106,11 +107,11 @@ def test_an_axis_of_symbolic_size_is_not_sliced(apply: Any) -> None:
 
 def test_an_axis_of_symbolic_size_that_must_be_sliced_stays(apply: Any) -> None:
     given = [torch.randn(2, 40, 40, 8)]
-    done = apply(convolved("n, h, 40", (28, 1), [0, 0, 0, 0]), SplitDepthwise(), inputs=given)
+    done = apply(convolved("n, h, 40", (28, 1), [0, 0, 0, 0]), step(split_depthwise), inputs=given)
     assert done.count == 0 and "symbolic" in done.reasons[0]
 
 
-test_split_depthwise = cases(SplitDepthwise)("""
+test_split_depthwise = cases(step(split_depthwise))("""
 what a kernel holds -> unchanged
     %y = xnnpack.depthwise_convolution_2d(%x: f32[1, 40, 40, 8], %w: weight "w#positive" f32[1, 5, 5, 8], %b: weight f32[8], padding=[2, 2, 2, 2], stride=[1, 1], dilation=[1, 1])
 an image too small to pay for the nodes -> refused: cost less

@@ -7,7 +7,10 @@ from rewrite_cases import cases
 
 from stepwell.dialects.xnnpack.costs import COSTS
 from stepwell.dialects.xnnpack.spatial import DepthwiseConvolution2d
-from stepwell.translate.rewrites.xnnpack.convolutions.split_wide_depthwise import SplitWideDepthwise
+from stepwell.translate.lowerings.lowering import step
+from stepwell.translate.rewrites.xnnpack.convolutions.split_wide_depthwise import (
+    split_wide_depthwise,
+)
 
 
 def block(
@@ -58,7 +61,7 @@ BY_PIXEL = (
 def test_the_layer_and_what_stands_between_are_cut_with_it(
     between: str, apply: Any, method: Any
 ) -> None:
-    done = apply(block(method, 400, between=between, image="%m"), SplitWideDepthwise())
+    done = apply(block(method, 400, between=between, image="%m"), step(split_wide_depthwise))
     assert done.count == 1
     names = done.ops()
     assert names.count("xnnpack.convolution_2d") == names.count(DepthwiseConvolution2d.name) == 2
@@ -70,12 +73,14 @@ def test_a_long_chain_is_walked_once(apply: Any, method: Any) -> None:
     for n in range(1, 40):  # Each reads the one before it twice: 2⁴⁰ ways lead to the layer.
         silu = SILU.replace("%i", f"%m{n - 1}").replace("%s", f"%s{n}").replace("%m =", f"%m{n} =")
         chain.append(silu)
-    done = apply(block(method, 400, between="\n".join(chain), image="%m39"), SplitWideDepthwise())
+    done = apply(
+        block(method, 400, between="\n".join(chain), image="%m39"), step(split_wide_depthwise)
+    )
     assert done.ops().count("xnnpack.sigmoid") == 80
 
 
 def test_parts_stay_at_hand_and_are_as_even_as_tiles_allow(apply: Any, method: Any) -> None:
-    done = apply(block(method, 700), SplitWideDepthwise())
+    done = apply(block(method, 700), step(split_wide_depthwise))
     parts = [op for op in done.program.module.walk() if isinstance(op, DepthwiseConvolution2d)]
     channels = [int(op.channels) for op in parts]
     assert sum(channels) == 700 and max(channels) <= COSTS.channels_at_hand(25)
@@ -91,12 +96,12 @@ def test_ranges_stay_with_each_part(apply: Any) -> None:
         %d = xnnpack.depthwise_convolution_2d(%i, %w, %b, output_min=0.0, output_max=6.0, padding=[2, 2, 2, 2], stride=[1, 1], dilation=[1, 1]) : (f32[1, 24, 24, 400], f32[1, 5, 5, 400], f32[400]) -> f32[1, 24, 24, 400]
         %y = xnnpack.abs(%d)
         """,
-        SplitWideDepthwise(),
+        step(split_wide_depthwise),
     )
     assert done.text.count("output_max=6.0") == 4
 
 
-test_split_wide_depthwise = cases(SplitWideDepthwise)("""
+test_split_wide_depthwise = cases(step(split_wide_depthwise))("""
 a filter that stays at hand stays whole -> applied 0 times
     - %x: f32[1, 24, 24, 8], %l: weight "l#positive" f32[256, 1, 1, 8], %b: weight "b#positive" f32[256]
       %i = xnnpack.convolution_2d(%x, %l, %b, groups=1, padding=[0, 0, 0, 0], stride=[1, 1], dilation=[1, 1]) : (f32[1, 24, 24, 8], f32[256, 1, 1, 8], f32[256]) -> f32[1, 24, 24, 256]

@@ -10,12 +10,14 @@ from rewrite_cases import cases
 from stepwell.dialects.xnnpack.costs import COSTS
 from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.lowerings.xnnpack import images, quantized_nodes, reductions, resizing
-from stepwell.translate.rewrites.xnnpack.convolutions.convolve_by_winograd import ConvolveByWinograd
+from stepwell.translate.rewrites.xnnpack.convolutions.convolve_by_winograd import (
+    convolve_by_winograd,
+)
 from stepwell.translate.rewrites.xnnpack.convolutions.split_wide_depthwise import (
-    SplitWideDepthwise,
+    split_wide_depthwise,
 )
 from stepwell.translate.rewrites.xnnpack.expressions import rectify_before_scale
-from stepwell.translate.rewrites.xnnpack.expressions.pick_by_slices import PickBySlices
+from stepwell.translate.rewrites.xnnpack.expressions.pick_by_slices import pick_by_slices
 from stepwell.translate.rewrites.xnnpack.nodes import lower_elementwise, lower_shape
 from stepwell.translate.rewrites.xnnpack.partitioning.narrow_to_what_is_read import (
     NarrowToWhatIsRead,
@@ -23,7 +25,7 @@ from stepwell.translate.rewrites.xnnpack.partitioning.narrow_to_what_is_read imp
 from stepwell.translate.rewrites.xnnpack.partitioning.unroll_axis import UnrollAxis
 
 SIZE = '%n = aten.sym_size.int(%q, 0) : (f32[2]) -> !stepwell.int<"2">'
-TILES_ARE_CHEAP = ConvolveByWinograd(replace(COSTS, product=1e3))
+TILES_ARE_CHEAP = step(convolve_by_winograd, costs=replace(COSTS, product=1e3))
 
 CASES: list[tuple[Any, tuple[str, ...], str]] = [
     (images, ("%x: f32[1, 2, 3, 3]", "%y = aten.upsample_bilinear2d.default(%x, [6, 6], false, 1.9, 2.0) : (f32[1, 2, 3, 3]) -> f32[1, 2, 6, 6]"), "not the ratio of the sizes"),
@@ -46,14 +48,14 @@ CASES: list[tuple[Any, tuple[str, ...], str]] = [
     (step(reductions.greatest), ("%x: f32[t, 4, s]", "%y = aten.amax.default(%x, [1], true) : (f32[t, 4, s]) -> f32[t, 1, s]"), "are adjacent to a reduced one"),
     (resizing, ("%x: f16[1, 2, s, 8]", "%y = aten.upsample_bilinear2d.vec(%x, none, false, [2.0, 1.0]) : (f16[1, 2, s, 8]) -> f16[1, 2, 2*s, 8]"), "places in half precision"),
     (resizing, ("%z: f32[1, 2, t, 8]", "%x = aten.slice.Tensor(%z, 2, 1, 9223372036854775807) : (f32[1, 2, t, 8]) -> f32[1, 2, t - 1, 8]", "%y = aten.upsample_bilinear2d.vec(%x, none, false, [2.0, 1.0]) : (f32[1, 2, t - 1, 8]) -> f32[1, 2, 2*t - 2, 8]"), "no fraction of the size of an input"),
-    (PickBySlices(), ("%x: f32[8], %q: f32[2]", SIZE, '%y = aten.unfold.default(%x, 0, %n, 2) : (f32[8], !stepwell.int<"2">) -> f32[4, 2]'), "a window's size is known only at run time"),
-    (PickBySlices(), ("%x: f32[8], %q: f32[2]", SIZE, '%y = aten.unfold.default(%x, 0, 2, %n) : (f32[8], !stepwell.int<"2">) -> f32[4, 2]'), "a window's size is known only at run time"),
-    (PickBySlices(), ("%x: f32[]", "%y = aten.unfold.default(%x, 0, 1, 1) : (f32[]) -> f32[1]"), "a window's size is known only at run time"),
-    (PickBySlices(), ("%x: f32[2, 1]", '%i = stepwell.weight <"i#ones"> "constant" : i64[2, 1]', "%y = aten.gather.default(%x, 1, %i) : (f32[2, 1], i64[2, 1]) -> f32[2, 1]"), "is outside its axis"),
-    (PickBySlices(), ("%x: f32[2, 4]", '%i = stepwell.weight <"i#ones"> "constant" : i1[4]', "%y = aten.index.Tensor(%x, [none, %i]) : (f32[2, 4], i1[4]) -> f32[2, u0]"), "a mask selects"),
-    (PickBySlices(), ("%x: f32[2, 2]", '%i = stepwell.weight <"i#rolled"> "constant" : i64[3]', "%y = aten.index_select.default(%x, 1, %i) : (f32[2, 2], i64[3]) -> f32[2, 3]"), "is outside its axis"),
-    (PickBySlices(), ("%x: f32[2, 2]", "%y = aten.index.Tensor(%x, [none]) : (f32[2, 2]) -> f32[2, 2]"), "are not neighbors"),
-    (PickBySlices(), ("%x: f32[4]", '%i = stepwell.weight <"i#rolled"> "constant" : i64[4]', "%y = aten.gather.default(%x, 0, %i) : (f32[4], i64[4]) -> f32[4]"), "or of one axis"),
+    (step(pick_by_slices), ("%x: f32[8], %q: f32[2]", SIZE, '%y = aten.unfold.default(%x, 0, %n, 2) : (f32[8], !stepwell.int<"2">) -> f32[4, 2]'), "a window's size is known only at run time"),
+    (step(pick_by_slices), ("%x: f32[8], %q: f32[2]", SIZE, '%y = aten.unfold.default(%x, 0, 2, %n) : (f32[8], !stepwell.int<"2">) -> f32[4, 2]'), "a window's size is known only at run time"),
+    (step(pick_by_slices), ("%x: f32[]", "%y = aten.unfold.default(%x, 0, 1, 1) : (f32[]) -> f32[1]"), "a window's size is known only at run time"),
+    (step(pick_by_slices), ("%x: f32[2, 1]", '%i = stepwell.weight <"i#ones"> "constant" : i64[2, 1]', "%y = aten.gather.default(%x, 1, %i) : (f32[2, 1], i64[2, 1]) -> f32[2, 1]"), "is outside its axis"),
+    (step(pick_by_slices), ("%x: f32[2, 4]", '%i = stepwell.weight <"i#ones"> "constant" : i1[4]', "%y = aten.index.Tensor(%x, [none, %i]) : (f32[2, 4], i1[4]) -> f32[2, u0]"), "a mask selects"),
+    (step(pick_by_slices), ("%x: f32[2, 2]", '%i = stepwell.weight <"i#rolled"> "constant" : i64[3]', "%y = aten.index_select.default(%x, 1, %i) : (f32[2, 2], i64[3]) -> f32[2, 3]"), "is outside its axis"),
+    (step(pick_by_slices), ("%x: f32[2, 2]", "%y = aten.index.Tensor(%x, [none]) : (f32[2, 2]) -> f32[2, 2]"), "are not neighbors"),
+    (step(pick_by_slices), ("%x: f32[4]", '%i = stepwell.weight <"i#rolled"> "constant" : i64[4]', "%y = aten.gather.default(%x, 0, %i) : (f32[4], i64[4]) -> f32[4]"), "or of one axis"),
     (lower_elementwise, ("%x: f32[2147483648]", "%y = aten.neg.default(%x) : (f32[2147483648]) -> f32[2147483648]"), "a dimension is 2147483648"),
     (lower_elementwise, ("%x: f32[]", '%w = stepwell.weight <"w"> "parameter" : f32[1]', "%y = aten.prelu.default(%x, %w) : (f32[], f32[1]) -> f32[]"), "no axis for slopes"),
     (lower_shape, ("%x: f32[s, 4]", "%y = aten.slice.Tensor(%x, 0, 0, 9223372036854775807, 2) : (f32[s, 4]) -> f32[(s + 1)//2, 4]"), "slices with step 1"),
@@ -62,9 +64,9 @@ CASES: list[tuple[Any, tuple[str, ...], str]] = [
     (UnrollAxis(), ("%x: f32[b, n, 6], %z: f32[b, n, 2, 3]", '%b = aten.sym_size.int(%x, 0) : (f32[b, n, 6]) -> !stepwell.int<"b">', '%n = aten.sym_size.int(%x, 1) : (f32[b, n, 6]) -> !stepwell.int<"n">', '%p = aten.view.default(%x, [%b, %n, 2, 3]) : (f32[b, n, 6], !stepwell.int<"b">, !stepwell.int<"n">) -> f32[b, n, 2, 3]', "%s = xnnpack.add(%p, %z) : (f32[b, n, 2, 3], f32[b, n, 2, 3]) -> f32[b, n, 2, 3]", '%y = aten.view.default(%s, [%b, %n, 6]) : (f32[b, n, 2, 3], !stepwell.int<"b">, !stepwell.int<"n">) -> f32[b, n, 6]'), "comes from an input"),
     (UnrollAxis(), ("%x: f32[b, n, 6]", '%b = aten.sym_size.int(%x, 0) : (f32[b, n, 6]) -> !stepwell.int<"b">', '%n = aten.sym_size.int(%x, 1) : (f32[b, n, 6]) -> !stepwell.int<"n">', '%p = aten.view.default(%x, [%b, %n, 2, 3]) : (f32[b, n, 6], !stepwell.int<"b">, !stepwell.int<"n">) -> f32[b, n, 2, 3]', '%w = stepwell.weight <"w"> "parameter" : f32[2, 2]', "%t = xnnpack.static_transpose(%p, perm=[0, 1, 3, 2]) : (f32[b, n, 2, 3]) -> f32[b, n, 3, 2]", "%f = xnnpack.fully_connected(%t, %w) : (f32[b, n, 3, 2], f32[2, 2]) -> f32[b, n, 3, 2]", "%s = xnnpack.static_transpose(%f, perm=[0, 1, 3, 2]) : (f32[b, n, 3, 2]) -> f32[b, n, 2, 3]", '%y = aten.view.default(%s, [%b, %n, 6]) : (f32[b, n, 2, 3], !stepwell.int<"b">, !stepwell.int<"n">) -> f32[b, n, 6]'), "computes along an axis"),
     (UnrollAxis(), ("%x: f32[b, n, 4096]", '%b = aten.sym_size.int(%x, 0) : (f32[b, n, 4096]) -> !stepwell.int<"b">', '%n = aten.sym_size.int(%x, 1) : (f32[b, n, 4096]) -> !stepwell.int<"n">', '%p = aten.view.default(%x, [%b, %n, 2048, 2]) : (f32[b, n, 4096], !stepwell.int<"b">, !stepwell.int<"n">) -> f32[b, n, 2048, 2]', "%s = xnnpack.softmax(%p) : (f32[b, n, 2048, 2]) -> f32[b, n, 2048, 2]", '%y = aten.view.default(%s, [%b, %n, 4096]) : (f32[b, n, 2048, 2], !stepwell.int<"b">, !stepwell.int<"n">) -> f32[b, n, 4096]'), "2048 times 1 nodes are too many"),
-    (SplitWideDepthwise(), ("%x: f32[1, 24, 24, 400]", '%w = stepwell.weight <"w"> "parameter" : f32[1, 5, 5, 800]', "%y = xnnpack.depthwise_convolution_2d(%x, %w, padding=[2, 2, 2, 2], stride=[1, 1], dilation=[1, 1]) : (f32[1, 24, 24, 400], f32[1, 5, 5, 800]) -> f32[1, 24, 24, 800]"), ""),
-    (SplitWideDepthwise(), ("%x: f16[1, 24, 24, 400]", '%w = stepwell.weight <"w"> "parameter" : f16[1, 5, 5, 400]', "%y = xnnpack.depthwise_convolution_2d(%x, %w, padding=[2, 2, 2, 2], stride=[1, 1], dilation=[1, 1]) : (f16[1, 24, 24, 400], f16[1, 5, 5, 400]) -> f16[1, 24, 24, 400]"), ""),
-    (SplitWideDepthwise(), ("%x: f32[1, 24, 24, 8]", '%w = stepwell.weight <"w"> "parameter" : f32[1, 5, 5, 8]', "%y = xnnpack.depthwise_convolution_2d(%x, %w, padding=[2, 2, 2, 2], stride=[1, 1], dilation=[1, 1]) : (f32[1, 24, 24, 8], f32[1, 5, 5, 8]) -> f32[1, 24, 24, 8]"), ""),
+    (step(split_wide_depthwise), ("%x: f32[1, 24, 24, 400]", '%w = stepwell.weight <"w"> "parameter" : f32[1, 5, 5, 800]', "%y = xnnpack.depthwise_convolution_2d(%x, %w, padding=[2, 2, 2, 2], stride=[1, 1], dilation=[1, 1]) : (f32[1, 24, 24, 400], f32[1, 5, 5, 800]) -> f32[1, 24, 24, 800]"), ""),
+    (step(split_wide_depthwise), ("%x: f16[1, 24, 24, 400]", '%w = stepwell.weight <"w"> "parameter" : f16[1, 5, 5, 400]', "%y = xnnpack.depthwise_convolution_2d(%x, %w, padding=[2, 2, 2, 2], stride=[1, 1], dilation=[1, 1]) : (f16[1, 24, 24, 400], f16[1, 5, 5, 400]) -> f16[1, 24, 24, 400]"), ""),
+    (step(split_wide_depthwise), ("%x: f32[1, 24, 24, 8]", '%w = stepwell.weight <"w"> "parameter" : f32[1, 5, 5, 8]', "%y = xnnpack.depthwise_convolution_2d(%x, %w, padding=[2, 2, 2, 2], stride=[1, 1], dilation=[1, 1]) : (f32[1, 24, 24, 8], f32[1, 5, 5, 8]) -> f32[1, 24, 24, 8]"), ""),
     (TILES_ARE_CHEAP, ("%x: f16[1, 8, 8, 4]", '%w = stepwell.weight <"w"> "parameter" : f16[6, 3, 3, 4]', "%y = xnnpack.convolution_2d(%x, %w, groups=1, padding=[1, 1, 1, 1], stride=[1, 1], dilation=[1, 1]) : (f16[1, 8, 8, 4], f16[6, 3, 3, 4]) -> f16[1, 8, 8, 6]"), ""),
     (rectify_before_scale, ("%x: f32[3, 3, 1, 1], %i: f32[1, 3, 4, 4]", '%g = stepwell.weight <"g#positive"> "parameter" : f32[3, 1, 1]', '%b = stepwell.weight <"b"> "parameter" : f32[3, 1, 1]', "%s = aten.mul.Tensor(%x, %g) : (f32[3, 3, 1, 1], f32[3, 1, 1]) -> f32[3, 3, 1, 1]", "%a = aten.add.Tensor(%s, %b) : (f32[3, 3, 1, 1], f32[3, 1, 1]) -> f32[3, 3, 1, 1]", "%r = aten.relu.default(%a) : (f32[3, 3, 1, 1]) -> f32[3, 3, 1, 1]", "%y = aten.convolution.default(%i, %r, none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1) : (f32[1, 3, 4, 4], f32[3, 3, 1, 1]) -> f32[1, 3, 4, 4]"), "reads the scaled value too"),
     (UnrollAxis(), ('%p: tensor<?x?x2x3xf32, #stepwell.shape<["?", "n", 2, 3]>>, %z: f32[n]', '%s = xnnpack.softmax(%p) : (tensor<?x?x2x3xf32, #stepwell.shape<["?", "n", 2, 3]>>) -> tensor<?x?x2x3xf32, #stepwell.shape<["?", "n", 2, 3]>>', '%n = aten.sym_size.int(%z, 0) : (f32[n]) -> !stepwell.int<"n">', '%y = aten.view.default(%s, [-1, %n, 6]) : (tensor<?x?x2x3xf32, #stepwell.shape<["?", "n", 2, 3]>>, !stepwell.int<"n">) -> tensor<?x?x6xf32, #stepwell.shape<["?", "n", 6]>>'), ""),

@@ -6,27 +6,16 @@ elsewhere; the least number absorbs every finite score. If a constant is added t
 (the slopes of ALiBi), the mask is put into it. A computed mask selects between the two numbers for
 each of its own elements, instead of for all scores. NaN is the exception (`limit-by-mask` says
 which scores may be NaN).
-
-Before:
-    %m = stepwell.weight <"#causal"> "constant" : tensor<3x3xi1>
-    %s = aten.bmm.default(%q, %k) : (tensor<2x3x4xf32>, tensor<2x4x3xf32>) -> tensor<2x3x3xf32>
-    %f = aten.where.ScalarOther(%m, %s, -inf) : (tensor<3x3xi1>, tensor<2x3x3xf32>) -> tensor<2x3x3xf32>
-    %y = aten._softmax.default(%f, 2, false) : (tensor<2x3x3xf32>) -> tensor<2x3x3xf32>
-After:
-    %0 = stepwell.weight <"#limits.7cb7bc1f6aa7"> "constant" : tensor<3x3xf32>
-    %s = aten.bmm.default(%q, %k) : (tensor<2x3x4xf32>, tensor<2x4x3xf32>) -> tensor<2x3x3xf32>
-    %f = aten.add.Tensor(%s, %0) : (tensor<2x3x3xf32>, tensor<3x3xf32>) -> tensor<2x3x3xf32>
-    %y = aten._softmax.default(%f, 2, false) : (tensor<2x3x3xf32>) -> tensor<2x3x3xf32>
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 from math import inf, prod
-from typing import ClassVar
+from typing import Any
 
 import torch
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
@@ -34,20 +23,25 @@ from stepwell.ir.core import weight_key
 from stepwell.ir.declared.numerics import Deviation
 from stepwell.ir.dtypes import dtype_name, f16, torch_dtype
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting.rewrite import Refusal, Rewrite, Rewriter
+from stepwell.ir.rewriting.rewrite import Rewriter
 from stepwell.ir.types import dims, element, is_static
 from stepwell.ir.weights import recipe
+from stepwell.translate.decompositions.values import Value
+from stepwell.translate.lowerings.lowering import lowerings_of, lowers
 from stepwell.translate.range_analysis import is_never_nan, is_within
 from stepwell.translate.range_analysis.assumptions import trusts_no_nan
 from stepwell.translate.rewrites.attention.attention_pattern import SOFTMAX
-from stepwell.translate.rewrites.attention.limit_by_mask import LimitByMask
 from stepwell.translate.rewrites.attention.recognize_attention import (
     leads_to_product,
     splits_leading,
 )
 from stepwell.translate.rewrites.building import axis, emit
 from stepwell.translate.rewrites.sizes.open_rows import ABSORBED
-from stepwell.translate.rewrites.slices.select_by_constant_mask import filled
+from stepwell.translate.rewrites.slices.select_by_constant_mask import (
+    SELECTIONS,
+    Selection,
+    filled,
+)
 from stepwell.translate.rewrites.xnnpack.nodes.guards import FLOATS, not_held
 
 LARGEST_TERM = 1 << 22
@@ -60,77 +54,75 @@ def closed(term: torch.Tensor, mask: torch.Tensor, *, kept: bool, fill: float) -
     return torch.where(mask == kept, term, fill)
 
 
-@dataclass(frozen=True)
-class Closed:
-    """Scores where `mask` equals `kept`, `fill` elsewhere; `term` is a constant added before."""
-
-    op: SchemaOp
-    mask: SSAValue
-    kept: bool
-    scores: SSAValue
-    fill: float
-    term: str | None
+def _loses(op: Any, program: Program) -> Deviation | None:
+    """A sum with −∞ is NaN for a score of NaN or ∞, which the mask would have hidden."""
+    found = masked_scores(op, program)
+    assert found is not None, "it is a match"
+    is_small = is_within(found[0].value, -ABSORBED, ABSORBED, program)
+    seen = Deviation("a score of NaN or ∞ that the mask hides is seen")
+    return seen.unless(is_small, is_never_nan(found[0].value, program))
 
 
-@dataclass(frozen=True)
-class AddMaskBeforeSoftmax(Rewrite[Closed]):
-    """`masked_fill` or `where` between a product and a softmax to a sum with a mask of −∞."""
+@lowers(
+    *SELECTIONS,
+    to="aten",
+    deviation=_loses,
+    sample="""
+    %m = stepwell.weight <"m"> "constant" : tensor<3x3xi1>
+    %s = aten.bmm.default(%q, %k) : (tensor<2x3x4xf32>, tensor<2x4x3xf32>) -> tensor<2x3x3xf32>
+    %f = aten.where.ScalarOther(%m, %s, -inf) : (tensor<3x3xi1>, tensor<2x3x3xf32>) -> tensor<2x3x3xf32>
+    %y = aten._softmax.default(%f, 2, false) : (tensor<2x3x3xf32>) -> tensor<2x3x3xf32>
+    """,
+)
+def add_mask_before_softmax(*, op: SchemaOp, b: Rewriter) -> Value | None:
+    """Add 0, or a constant, to scores that a mask keeps, and the number to the others."""
+    found = masked_scores(op, b.program)
+    if found is None:
+        return None
+    sides, term = found
+    scores = sides.value
+    if is_within(scores, -ABSORBED, ABSORBED, b.program) is None and (
+        not leads_to_product(scores) or trusts_no_nan(scores, b.program) is not None
+    ):
+        return None
+    return Value(scores, b).call(aten.AddTensor, _added(sides, term, b))
 
-    name: ClassVar[str] = "add-mask-before-softmax"
-    anchors: ClassVar[tuple[type[Operation], ...]] = LimitByMask.anchors
 
-    def match(self, op: SchemaOp, program: Program) -> Closed | Refusal | None:
-        """Guards: a number that hides; scores of at least the mask's shape, read by a softmax."""
-        if not feeds_softmax(op.results[0]) or not_held(op.results[0]):
-            return None
-        found = filled(op, program)
-        if found is None or found.value.type != op.results[0].type:
-            return None
-        mask, kept, scores, fill = found.mask, found.kept, found.value, found.fill
-        scores_element = element(scores.type)
-        absorbs = fill == torch.finfo(torch_dtype(scores_element)).min and scores_element != f16
-        if scores_element not in FLOATS or not (fill == -inf or absorbs) or weight_key(scores):
-            return None
-        is_constant = weight_key(mask) is not None
-        if not is_constant:
-            mask = unexpanded(mask)
-        parts = sum_with_constant(scores, mask) if is_constant else None
-        scores, term = parts or (scores, None)
-        is_small = is_within(scores, -ABSORBED, ABSORBED, program)
-        if not is_small and (
-            not leads_to_product(scores) or trusts_no_nan(scores, program) is not None
-        ):
-            return None
-        return Closed(op, mask, kept, scores, fill, term)
+def masked_scores(op: SchemaOp, program: Program) -> tuple[Selection, str | None] | None:
+    """Return the scores of a softmax that a mask fills, and the constant that is added to them.
 
-    def deviates(self, match: Closed, program: Program) -> Deviation | None:
-        """A sum with −∞ is NaN for a score of NaN or ∞, which the mask would have hidden."""
-        is_small = is_within(match.scores, -ABSORBED, ABSORBED, program)
-        seen = Deviation("a score of NaN or ∞ that the mask hides is seen")
-        return seen.unless(is_small, is_never_nan(match.scores, program))
+    The fill is a number that no score exceeds: −∞, or the least one.
+    """
+    result = op.results[0]
+    if not feeds_softmax(result) or not_held(result):
+        return None
+    sides = filled(op, program)
+    if sides is None or sides.value.type != result.type:
+        return None
+    dtype, fill = element(result.type), sides.other
+    absorbs = fill == torch.finfo(torch_dtype(dtype)).min and dtype != f16
+    if dtype not in FLOATS or not (fill == -inf or absorbs) or weight_key(sides.value):
+        return None
+    if weight_key(sides.mask) is None:
+        return replace(sides, mask=unexpanded(sides.mask)), None
+    scores, term = sum_with_constant(sides.value, sides.mask) or (sides.value, None)
+    return replace(sides, value=scores), term
 
-    def build(self, match: Closed, rw: Rewriter) -> None:
-        """Add 0, or the term, to scores that the mask keeps, and the number to the others."""
-        result = match.op.results[0]
-        added = self._added(match, rw)
-        total = aten.AddTensor.make(match.scores, added, result_types=[result.type])
-        rw.replace(match.op, [emit(rw, total)])
 
-    def _added(self, match: Closed, rw: Rewriter) -> SSAValue:
-        key, scores_element = weight_key(match.mask), element(match.scores.type)
-        if key is None:
-            numbers = [
-                torch.tensor([n], dtype=torch_dtype(scores_element)) for n in (0.0, match.fill)
-            ]
-            sides = [rw.constant(one, "closed") for one in numbers]
-            if not match.kept:
-                sides.reverse()
-            return emit(rw, aten.WhereSelf.make(match.mask, *sides))
-        if match.term is not None:
-            keys = [match.term, key]
-            return rw.weight(rw.weights.derive("closed", keys, kept=match.kept, fill=match.fill))
-        numbers = {"free": 0.0, "fill": match.fill, "dtype": dtype_name(scores_element)}
-        return rw.weight(rw.weights.derive("limits", [key], kept=match.kept, **numbers))
+def _added(sides: Selection, term: str | None, b: Rewriter) -> SSAValue:
+    """Build what is added to the scores; from a computed mask for each of its own elements."""
+    key, dtype = weight_key(sides.mask), element(sides.value.type)
+    if key is None:
+        numbers = [torch.tensor([n], dtype=torch_dtype(dtype)) for n in (0.0, sides.other)]
+        terms = [b.constant(number, "closed") for number in numbers]
+        if not sides.kept:
+            terms.reverse()
+        return emit(b, aten.WhereSelf.make(sides.mask, *terms))
+    options = {"kept": sides.kept, "fill": sides.other}
+    if term is not None:
+        return b.weight(b.weights.derive("closed", [term, key], **options))
+    options |= {"free": 0.0, "dtype": dtype_name(dtype)}
+    return b.weight(b.weights.derive("limits", [key], **options))
 
 
 def unexpanded(mask: SSAValue) -> SSAValue:
@@ -179,3 +171,6 @@ def feeds_softmax(value: SSAValue) -> bool:
             return False
         value = user.results[0]
     return False
+
+
+RULES = lowerings_of(__name__)

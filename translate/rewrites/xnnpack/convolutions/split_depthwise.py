@@ -7,46 +7,32 @@ an eighth of the time (`docs/xnnpack.md`). The cost model chooses the parts: fou
 by six columns, the three rows between by seven, and four single taps, of which one part reads a
 slice. Images of halves and int8 are convolved in float32 between two converts: their own indirect
 products are slower still.
-
-Before:
-    %w = stepwell.weight <"w"> "parameter" : tensor<1x9x3x16xf32>
-    %b = stepwell.weight <"b"> "parameter" : tensor<16xf32>
-    %y = xnnpack.depthwise_convolution_2d(%x, %w, %b, padding=[4, 1, 4, 1], stride=[1, 1], dilation=[1, 1]) : (tensor<1x64x64x16xf32>, tensor<1x9x3x16xf32>, tensor<16xf32>) -> tensor<1x64x64x16xf32>
-After:
-    %b = stepwell.weight <"b"> "parameter" : tensor<16xf32>
-    %0 = stepwell.weight <"w#filter_part.defc5e4df6a6"> "constant" : tensor<1x3x3x16xf32>
-    %1 = stepwell.weight <"w#filter_part.06c239c7c787"> "constant" : tensor<1x3x3x16xf32>
-    %2 = stepwell.weight <"w#filter_part.1b7f15a27d3b"> "constant" : tensor<1x3x3x16xf32>
-    %3 = xnnpack.depthwise_convolution_2d(%x, %0, %b, padding=[4, 1, 2, 1], stride=[1, 1], dilation=[3, 1]) : (tensor<1x64x64x16xf32>, tensor<1x3x3x16xf32>, tensor<16xf32>) -> tensor<1x64x64x16xf32>
-    %4 = xnnpack.depthwise_convolution_2d(%x, %1, padding=[3, 1, 3, 1], stride=[1, 1], dilation=[3, 1]) : (tensor<1x64x64x16xf32>, tensor<1x3x3x16xf32>) -> tensor<1x64x64x16xf32>
-    %5 = xnnpack.add(%3, %4) : (tensor<1x64x64x16xf32>, tensor<1x64x64x16xf32>) -> tensor<1x64x64x16xf32>
-    %6 = xnnpack.depthwise_convolution_2d(%x, %2, padding=[2, 1, 4, 1], stride=[1, 1], dilation=[3, 1]) : (tensor<1x64x64x16xf32>, tensor<1x3x3x16xf32>) -> tensor<1x64x64x16xf32>
-    %y = xnnpack.add(%5, %6) : (tensor<1x64x64x16xf32>, tensor<1x64x64x16xf32>) -> tensor<1x64x64x16xf32>
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
-from typing import ClassVar
 
 import torch
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import SSAValue
 
 from stepwell.dialects import xnnpack
 from stepwell.dialects.quant import quantization
 from stepwell.dialects.quant.recipes import store_parameters
 from stepwell.dialects.xnnpack import DepthwiseConvolution2d
 from stepwell.dialects.xnnpack.base import constant_of
-from stepwell.dialects.xnnpack.costs import TAPS, Costs, costs_of, estimated
+from stepwell.dialects.xnnpack.costs import TAPS, costs_of, estimated
 from stepwell.ir.choices import shape_of
 from stepwell.ir.declared.bounds import roundings
-from stepwell.ir.declared.numerics import REORDERED, Deviation
+from stepwell.ir.declared.numerics import REORDERED
 from stepwell.ir.dtypes import f16, f32
-from stepwell.ir.program import Program
-from stepwell.ir.rewriting.rewrite import Bound, Refusal, Rewrite, Rewriter, Value
+from stepwell.ir.rewriting.rewrite import Bound, Rewriter
+from stepwell.ir.rewriting.rewrite import Value as RunTime
 from stepwell.ir.types import dims, element, tensor, with_element
 from stepwell.ir.weights import WeightStore, recipe
+from stepwell.translate.decompositions.values import Value
+from stepwell.translate.lowerings.lowering import lowerings_of, lowers, refuse
+from stepwell.translate.lowerings.xnnpack.values import node
 from stepwell.translate.rewrites.xnnpack.convolutions.window_parts import (
     Part,
     Prices,
@@ -54,7 +40,7 @@ from stepwell.translate.rewrites.xnnpack.convolutions.window_parts import (
     least,
 )
 from stepwell.translate.rewrites.xnnpack.floats.singles import ONCE, single
-from stepwell.translate.rewrites.xnnpack.nodes.lower_shape import slice_sizes
+from stepwell.translate.rewrites.xnnpack.nodes.lower_shape import clamps_of, slice_sizes
 from stepwell.translate.rewrites.xnnpack.quantized.quantized_bounds import growth
 
 
@@ -65,115 +51,107 @@ def filter_part(weight: torch.Tensor, *, rows: list[int], columns: list[int]) ->
     return weight[:, down, across]
 
 
-@dataclass(frozen=True)
-class SplitWindow:
-    """A depthwise convolution, and the parts of its window."""
+def _bound(op: DepthwiseConvolution2d, value: RunTime) -> Bound:
+    """Halves and integers are rounded once, in either form."""
+    held = quantization(op.result.type)
+    if held is None:
+        return ONCE if element(op.result.type) == f16 else roundings("sums in another order")
+    given, weight = quantization(op.input.type), quantization(op.filter.type)
+    assert given is not None and weight is not None
+    largest = float((value(op.input).double() - given.zero_point).abs().max()) * given.scale
+    scales = weight.scale_values(torch.float64)
+    reach = float((value(op.filter).double() * scales).abs().sum((0, 1, 2)).max())
+    distance = 2.0 * growth(prod(op.window)) * largest * reach / held.scale
+    return Bound(units=1 + int(distance), reason="sums in float32, rounded once")
 
-    op: DepthwiseConvolution2d
-    filter: str
-    rows: WindowAxis
-    columns: WindowAxis
-    parts: tuple[Part, ...]
+
+@lowers(
+    "xnnpack.depthwise_convolution_2d",
+    to="aten",
+    bound=roundings("sums in another order"),
+    error_bound=_bound,
+    deviation=lambda op, program: REORDERED,
+    sample="""
+    %w = stepwell.weight <"w"> "parameter" : tensor<1x9x3x16xf32>
+    %b = stepwell.weight <"b"> "parameter" : tensor<16xf32>
+    %y = xnnpack.depthwise_convolution_2d(%x, %w, %b, padding=[4, 1, 4, 1], stride=[1, 1], dilation=[1, 1]) : (tensor<1x64x64x16xf32>, tensor<1x9x3x16xf32>, tensor<16xf32>) -> tensor<1x64x64x16xf32>
+    """,
+)
+def split_depthwise(*, op: DepthwiseConvolution2d, b: Rewriter) -> Value | None:
+    """Write a convolution of more than 25 taps as a sum of such with at most 25.
+
+    Each part is added to the sum so far; the first has the bias.
+    """
+    height, width = op.window
+    if height * width <= TAPS[-1]:
+        return None
+    if op.filter_shape[3] != op.channels:
+        refuse("several results a channel: each is an indirect product whatever its taps")
+    rows, columns = axes_of(op)
+    parts = _parts(op, rows, columns, b)
+    filter_ = constant_of(op.filter)
+    assert filter_ is not None, "filters are constants"
+    image, made = op.input, with_element(op.result.type, f32)
+    if element(image.type) != f32:
+        image = node(b, xnnpack.Convert, image, element=f32).ssa
+    key = reals(b.weights, op.filter, filter_.key.data)
+    slices: dict[tuple[int, ...], SSAValue] = {}
+    total: SSAValue | None = None
+    for down, across in parts:
+        tall, wide = rows.cut(down), columns.cut(across)
+        assert tall is not None and wide is not None, "parts are as `least` found them"
+        if (cut := (*tall, *wide)) not in slices:
+            slices[cut] = inner(b, image, tall, wide)
+        (top, bottom), (left, right) = (
+            (max(0, padding) for padding in axis.paddings(run))
+            for axis, run in ((rows, down), (columns, across))
+        )
+        taps = b.weights.derive(
+            "filter_part",
+            [key],
+            rows=[down.first, down.last + 1, down.step],
+            columns=[across.first, across.last + 1, across.step],
+        )
+        bias = _bias(op, b) if total is None else None
+        part = node(
+            b,
+            DepthwiseConvolution2d,
+            slices[cut],
+            b.weight(taps),
+            bias,
+            result=made,
+            padding=(top, right, bottom, left),
+            stride=op.pair("stride"),
+            dilation=(rows.dilation * down.step, columns.dilation * across.step),
+        ).ssa
+        is_last = (down, across) == parts[-1]
+        fields = {"result": made, **(clamps_of(op) if is_last else {})}
+        total = part if total is None else node(b, xnnpack.Add, total, part, **fields).ssa
+    assert total is not None, "a window has several parts"
+    if total.type != op.result.type:
+        return node(b, xnnpack.Convert, total, result=op.result.type)
+    return Value(total, b)
 
 
-@dataclass(frozen=True)
-class SplitDepthwise(Rewrite[SplitWindow]):
-    """`depthwise_convolution_2d` of more than 25 taps to a sum of such with at most 25."""
-
-    name: ClassVar[str] = "split-depthwise"
-    anchors: ClassVar[tuple[type[Operation], ...]] = (DepthwiseConvolution2d,)
-    bound: ClassVar[Bound] = roundings("sums in another order")
-    deviation: ClassVar[Deviation | None] = REORDERED
-    costs: Costs | None = None
-    """The decision that replaces the cost model of the target CPU, if one is given."""
-
-    def match(self, op: DepthwiseConvolution2d, program: Program) -> SplitWindow | Refusal | None:
-        """Guards: no kernel holds the window, and it has a division into parts that costs less."""
-        height, width = op.window
-        if height * width <= TAPS[-1]:
-            return None
-        if op.filter_shape[3] != op.channels:
-            return Refusal(
-                "several results a channel: each is an indirect product whatever its taps"
-            )
-        rows, columns = axes_of(op)
-        filter = constant_of(op.filter)
-        assert filter is not None, "filters are constants"
-        costs = self.costs or costs_of(program.context)
-        prices = Prices(costs, _count(op.result), _count(op.input))
-        found = least(rows, columns, prices)
-        if found is None:
-            return Refusal(
-                "parts of the window read slices of the image, whose height or width is symbolic "
-                "or less than what they leave out"
-            )
-        cost, parts = found
-        if element(op.input.type) != f32:
-            cost += costs.convert * (prices.image + prices.elements) + 2 * costs.node
-        forms = {"whole": prices.whole(height * width), "in parts": cost}
-        if program.context.choose(self.name, shape_of(op), forms) == "whole":
-            return Refusal("so few elements cost less than the nodes of the parts")
-        return SplitWindow(op, filter.key.data, rows, columns, parts)
-
-    def bound_at(self, match: SplitWindow, value: Value) -> Bound:
-        """Halves and integers are rounded once, in either form."""
-        op = match.op
-        result_quantization = quantization(op.result.type)
-        if result_quantization is None:
-            return ONCE if element(op.result.type) == f16 else self.bound
-        given, weight = quantization(op.input.type), quantization(op.filter.type)
-        assert given is not None and weight is not None
-        largest = float((value(op.input).double() - given.zero_point).abs().max()) * given.scale
-        scales = weight.scale_values(torch.float64)
-        reach = float((value(op.filter).double() * scales).abs().sum((0, 1, 2)).max())
-        distance = 2.0 * growth(prod(op.window)) * largest * reach / result_quantization.scale
-        return Bound(units=1 + int(distance), reason="sums in float32, rounded once")
-
-    def build(self, match: SplitWindow, rw: Rewriter) -> None:
-        """Build the parts in order, each added to the sum so far; the first has the bias."""
-        op = match.op
-        image, made = op.input, with_element(op.result.type, f32)
-        if image.type != with_element(image.type, f32):
-            image = rw.insert(xnnpack.Convert.make(image, element=f32)).results[0]
-        filter = reals(rw.weights, op.filter, match.filter)
-        slices: dict[tuple[int, ...], SSAValue] = {}
-        total: SSAValue | None = None
-        for rows, columns in match.parts:
-            down, across = match.rows.cut(rows), match.columns.cut(columns)
-            assert down is not None and across is not None, "parts are as `least` found them"
-            if (cut := (*down, *across)) not in slices:
-                slices[cut] = inner(rw, image, down, across)
-            (top, bottom), (left, right) = (
-                (max(0, padding) for padding in axis.paddings(run))
-                for axis, run in ((match.rows, rows), (match.columns, columns))
-            )
-            key = rw.weights.derive(
-                "filter_part",
-                [filter],
-                rows=[rows.first, rows.last + 1, rows.step],
-                columns=[columns.first, columns.last + 1, columns.step],
-            )
-            bias = [] if total is not None else _bias(op, rw)
-            part = DepthwiseConvolution2d.make(
-                slices[cut],
-                rw.weight(key),
-                *bias,
-                result=made,
-                padding=(top, right, bottom, left),
-                stride=op.pair("stride"),
-                dilation=(match.rows.dilation * rows.step, match.columns.dilation * columns.step),
-            )
-            value = rw.insert(part).results[0]
-            if total is not None:
-                value = rw.insert(xnnpack.Add.make(total, value, result=made)).results[0]
-            total = value
-        assert total is not None and isinstance(total.owner, Operation)
-        for name in ("output_min", "output_max"):
-            if name in op.properties:
-                total.owner.properties[name] = op.properties[name]
-        if total.type != op.result.type:
-            total = rw.insert(xnnpack.Convert.make(total, result=op.result.type)).results[0]
-        rw.replace(op, [total])
+def _parts(
+    op: DepthwiseConvolution2d, rows: WindowAxis, columns: WindowAxis, b: Rewriter
+) -> tuple[Part, ...]:
+    """Return the division of a window into parts that costs less than the whole."""
+    costs, taps = costs_of(b.program.context), prod(op.window)
+    prices = Prices(costs, _count(op.result), _count(op.input))
+    found = least(rows, columns, prices)
+    if found is None:
+        refuse(
+            "parts of the window read slices of the image, whose height or width is symbolic "
+            "or less than what they leave out"
+        )
+    cost, parts = found
+    if element(op.input.type) != f32:
+        cost += costs.convert * (prices.image + prices.elements) + 2 * costs.node
+    forms = {"whole": prices.whole(taps), "in parts": cost}
+    if b.program.context.choose("split-depthwise", shape_of(op), forms) == "whole":
+        refuse("so few elements cost less than the nodes of the parts")
+    return parts
 
 
 def axes_of(op: DepthwiseConvolution2d) -> tuple[WindowAxis, WindowAxis]:
@@ -211,13 +189,16 @@ def reals(store: WeightStore, value: SSAValue, key: str) -> str:
     return store.derive(single.__name__, [key]) if element(value.type) == f16 else key
 
 
-def _bias(op: DepthwiseConvolution2d, rw: Rewriter) -> list[SSAValue]:
+def _bias(op: DepthwiseConvolution2d, rw: Rewriter) -> SSAValue | None:
     if op.bias is None:
-        return []
+        return None
     constant = constant_of(op.bias)
     assert constant is not None, "biases are constants"
-    return [rw.weight(reals(rw.weights, op.bias, constant.key.data))]
+    return rw.weight(reals(rw.weights, op.bias, constant.key.data))
 
 
 def _count(value: SSAValue) -> int:
     return estimated(dims(value.type))
+
+
+RULES = lowerings_of(__name__)

@@ -4,15 +4,6 @@ XNNPACK has no gather. Where the positions are known and regular, a few slices a
 (`translate/rewrites/slices/picking.py` finds them), and the neighboring ops stay in one delegate. A
 product with a constant matrix would work too, but it turns an infinity next to a picked element
 into NaN.
-
-Before:
-    %y = aten.flip.default(%x, [1]) : (tensor<1x4x3xf32>) -> tensor<1x4x3xf32>
-After:
-    %0 = aten.slice.Tensor(%x, 1, 3, 4, 1) : (tensor<1x4x3xf32>) -> tensor<1x1x3xf32>
-    %1 = aten.slice.Tensor(%x, 1, 2, 3, 1) : (tensor<1x4x3xf32>) -> tensor<1x1x3xf32>
-    %2 = aten.slice.Tensor(%x, 1, 1, 2, 1) : (tensor<1x4x3xf32>) -> tensor<1x1x3xf32>
-    %3 = aten.slice.Tensor(%x, 1, 0, 1, 1) : (tensor<1x4x3xf32>) -> tensor<1x1x3xf32>
-    %y = aten.cat.default([%0, %1, %2, %3], 1) : (tensor<1x1x3xf32>, tensor<1x1x3xf32>, tensor<1x1x3xf32>, tensor<1x1x3xf32>) -> tensor<1x4x3xf32>
 """
 
 from __future__ import annotations
@@ -20,20 +11,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import ClassVar
 
 import torch
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.xnnpack.datatypes import MAX_RANK
 from stepwell.ir.core import weight_key
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting.rewrite import Refusal, Rewrite, Rewriter
+from stepwell.ir.rewriting.rewrite import Refusal
 from stepwell.ir.types import Dim, dims
-from stepwell.translate.rewrites.building import axis, is_known, is_open_once, permute, view
-from stepwell.translate.rewrites.slices.picking import Plan, Planner, pick
+from stepwell.translate.decompositions.values import Value, no_refusal
+from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
+from stepwell.translate.rewrites.building import axis, is_known, is_open_once
+from stepwell.translate.rewrites.slices.picking import Planner, pick
 from stepwell.translate.rewrites.xnnpack.nodes.guards import not_floats
 from stepwell.translate.rewrites.xnnpack.nodes.windows import stated_scale
 
@@ -50,92 +42,69 @@ class Places:
     moved_last: int | None = None
 
 
-@dataclass(frozen=True)
-class Picked:
-    """An op that picks elements, and the slices along each axis."""
+@lowers(
+    "aten.flip.default",
+    "aten.index_select.default",
+    "aten.index.Tensor",
+    "aten.gather.default",
+    "aten.unfold.default",
+    "aten.upsample_nearest2d.default",
+    "aten.upsample_nearest2d.vec",
+    to="aten",
+    sample=("1x4x3xf32", [1]),
+)
+def pick_by_slices(x: Value, *, op: SchemaOp, out: Out) -> Value | None:
+    """Pick elements at known positions by slices and `cat` along each axis, then reshape."""
+    if isinstance(op, aten.GatherDefault) and weight_key(op.operands[1]) is None:
+        return None
+    no_refusal(not_floats((x.ssa, *op.results)))
+    if not all(is_known(sizes) and is_open_once(sizes) for sizes in (x.shape, out.shape)):
+        refuse("more than one size is symbolic")
+    places = places_of(op, x.shape, x.b.program)
+    if not isinstance(places, Places):
+        no_refusal(places)
+        return None
+    if len(places.seen) + 1 > MAX_RANK:
+        refuse(f"with an axis more, rank {x.rank} is above XNNPACK's {MAX_RANK}")
+    sizes = _sizes_of(places.seen, [at for at, _ in places.picked])
+    assert sizes is not None, "places are on axes of known sizes"
+    plans = [
+        (at, Planner().plan(indices, size))
+        for (at, indices), size in zip(places.picked, sizes, strict=True)
+    ]
+    if (cost := sum(plan.cost for _, plan in plans)) > MOST:
+        refuse(f"the indices are so irregular that it takes {cost} slices")
+    picked = x.view(*places.seen).ssa
+    for at, plan in plans:
+        picked = pick(x.b, picked, at, plan)
+    shape, at, y = out.shape, places.moved_last, Value(picked, x.b)
+    if at is None:
+        return y.view(*shape)
+    y = y.view(*shape[: at + 1], shape[-1], *shape[at + 1 : -1])
+    return y.permute([*(axis for axis in range(len(shape)) if axis != at + 1), at + 1])
 
-    op: SchemaOp
-    places: Places
-    plans: tuple[tuple[int, Plan], ...]
 
-
-@dataclass(frozen=True)
-class PickBySlices(Rewrite[Picked]):
-    """`index`, `gather`, `flip`, `unfold` and `upsample_nearest2d` to slices and `cat`."""
-
-    name: ClassVar[str] = "pick-by-slices"
-    anchors: ClassVar[tuple[type[Operation], ...]] = (
-        aten.IndexSelectDefault,
-        aten.IndexTensor,
-        aten.GatherDefault,
-        aten.FlipDefault,
-        aten.UnfoldDefault,
-        aten.UpsampleNearest2dDefault,
-        aten.UpsampleNearest2dVec,
-    )
-
-    def match(self, op: SchemaOp, program: Program) -> Picked | Refusal | None:
-        """Guards: floats, at most one dynamic size, known positions on other axes, few slices."""
-        if isinstance(op, aten.GatherDefault) and weight_key(op.operands[1]) is None:
-            return None
-        if refusal := not_floats((op.operands[0], *op.results)):
-            return refusal
-        shape, made = dims(op.operands[0].type), dims(op.results[0].type)
-        if not all(is_known(sizes) and is_open_once(sizes) for sizes in (shape, made)):
-            return Refusal("more than one size is symbolic")
-        places = self.places(op, shape, program)
-        if not isinstance(places, Places):
-            return places
-        if len(places.seen) + 1 > MAX_RANK:
-            return Refusal(f"with an axis more, rank {len(shape)} is above XNNPACK's {MAX_RANK}")
-        sizes = _sizes_of(places.seen, [at for at, _ in places.picked])
-        assert sizes is not None, "places are on axes of known sizes"
-        plans = tuple(
-            (at, Planner().plan(indices, size))
-            for (at, indices), size in zip(places.picked, sizes, strict=True)
-        )
-        cost = sum(plan.cost for _, plan in plans)
-        if cost > MOST:
-            return Refusal(f"the indices are so irregular that it takes {cost} slices")
-        return Picked(op, places, plans)
-
-    def places(
-        self, op: SchemaOp, shape: tuple[Dim, ...], program: Program
-    ) -> Places | Refusal | None:
-        """Return the positions that are picked, or the reason why slices cannot express them."""
-        if isinstance(op, aten.FlipDefault):
-            flipped = sorted({axis(at, len(shape)) for at in op.arg("dims")})
-            sizes = _sizes_of(shape, flipped)
-            if sizes is None:
-                return _OPEN
-            backwards = (tuple(range(size))[::-1] for size in sizes)
-            return Places(shape, tuple(zip(flipped, backwards, strict=True)))
-        if isinstance(op, aten.UnfoldDefault):
-            return _windows(op, shape)
-        if isinstance(op, aten.UpsampleNearest2dDefault | aten.UpsampleNearest2dVec):
-            return _nearest(op, shape)
-        if isinstance(op, aten.GatherDefault):
-            return _gathered(op, shape, program)
-        if isinstance(op, aten.IndexSelectDefault):
-            at = axis(op.arg("dim"), len(shape))
-            given = [*[None] * at, op.operands[1]]
-        else:
-            given = list(op.arg("indices"))
-        return _indexed(given, shape, program)
-
-    def build(self, match: Picked, rw: Rewriter) -> None:
-        """Pick along each axis, then reshape to the result's shape."""
-        value = view(rw, match.op.operands[0], match.places.seen)
-        for at, plan in match.plans:
-            value = pick(rw, value, at, plan)
-        shape = dims(match.op.results[0].type)
-        at = match.places.moved_last
-        if at is None:
-            rw.replace(match.op, [view(rw, value, shape)])
-            return
-        value = view(rw, value, (*shape[: at + 1], shape[-1], *shape[at + 1 : -1]))
-        order = [axis for axis in range(len(shape)) if axis != at + 1]
-        rw.replace(match.op, [permute(rw, value, [*order, at + 1])])
+def places_of(op: SchemaOp, shape: tuple[Dim, ...], program: Program) -> Places | Refusal | None:
+    """Return the positions that are picked, or the reason why slices cannot express them."""
+    if isinstance(op, aten.FlipDefault):
+        flipped = sorted({axis(at, len(shape)) for at in op.arg("dims")})
+        sizes = _sizes_of(shape, flipped)
+        if sizes is None:
+            return _OPEN
+        backwards = (tuple(range(size))[::-1] for size in sizes)
+        return Places(shape, tuple(zip(flipped, backwards, strict=True)))
+    if isinstance(op, aten.UnfoldDefault):
+        return _windows(op, shape)
+    if isinstance(op, aten.UpsampleNearest2dDefault | aten.UpsampleNearest2dVec):
+        return _nearest(op, shape)
+    if isinstance(op, aten.GatherDefault):
+        return _gathered(op, shape, program)
+    if isinstance(op, aten.IndexSelectDefault):
+        at = axis(op.arg("dim"), len(shape))
+        given = [*[None] * at, op.operands[1]]
+    else:
+        given = list(op.arg("indices"))
+    return _indexed(given, shape, program)
 
 
 _OPEN = Refusal("it picks from an axis of symbolic size")
@@ -244,3 +213,6 @@ def _is_mesh(tensors: Sequence[torch.Tensor]) -> bool:
     own = [[at for at, size in enumerate(shape) if size > 1] for shape in shapes]
     flat = [at for axes in own for at in axes]
     return flat == sorted(set(flat))
+
+
+RULES = lowerings_of(__name__)

@@ -306,6 +306,12 @@ def to_nchw(rw: Rewriter, value: SSAValue, type_: Attribute) -> SSAValue:
     return reshape(rw, transpose(rw, value, [0, 3, 1, 2]), dims(type_))
 
 
+def clamps_of(node: XnnpackOp) -> dict[str, float]:
+    """Return the fields of a node's output range, for the node that computes its result instead."""
+    names = [name for name in ("output_min", "output_max") if name in node.properties]
+    return {name: node.number(name, 0.0) for name in names}
+
+
 def slice_sizes(shape: tuple[Dim, ...]) -> list[int]:
     """Return a slice's sizes as the node takes them: 0 for a whole axis of symbolic size."""
     return [0 if isinstance(d, Size) else d for d in shape]
