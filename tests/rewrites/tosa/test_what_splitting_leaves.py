@@ -8,7 +8,7 @@ from rewrite_cases import cases
 
 from stepwell.ir.diagnostics import UnsupportedError
 from stepwell.ir.rewriting.rewrite import History
-from stepwell.translate.decompositions import arithmetic, norms
+from stepwell.translate.decompositions import activations_of_targets, arithmetic, norms
 from stepwell.translate.range_analysis import Values
 from stepwell.translate.rewrites.attention.fold_scale_into_projection import FoldScaleIntoProjection
 from stepwell.translate.rewrites.tosa.legalize_boundary.narrow_indices import (
@@ -18,7 +18,9 @@ from stepwell.translate.rewrites.tosa.legalize_boundary.narrow_indices import (
 from stepwell.translate.rewrites.tosa.operators.lower_control import LowerControl
 from stepwell.translate.rewrites.tosa.splitting.decompose_rest import piece_function
 
-test_what_splitting_leaves = cases(FoldScaleIntoProjection, arithmetic, norms)("""
+test_what_splitting_leaves = cases(
+    FoldScaleIntoProjection, activations_of_targets, arithmetic, norms
+)("""
 fold-scale-into-projection: a slice of no layer -> unchanged
     %q = aten.slice.Tensor(%p: f32[3, 4], 1, 0, 2, 1); %s = aten.mul.Scalar(%q, 0.125)
     %y = aten.neg.default(%s)

@@ -12,7 +12,7 @@ from torch.nn import functional
 import stepwell
 from stepwell.backends.executorch.running import arm64
 from stepwell.translate.decompositions import (
-    activations,
+    activations_of_targets,
     floats,
     logarithms,
     promotions,
@@ -235,7 +235,7 @@ def test_what_a_softmax_rounds_to_zero_has_a_logarithm_on_the_runtime() -> None:
     torch.testing.assert_close(lowered.run(x)[0], module(x), rtol=1e-6, atol=1e-5)
 
 
-test_logarithms = cases(logarithms, activations)("""
+test_logarithms = cases(logarithms, activations_of_targets)("""
 expand-log-softmax: halves -> refused: float32
     %y = aten._log_softmax.default(%x: f16[2, 3], 1, false)
 expand-logarithm: logarithms of other types -> refused: float32 only

@@ -8,7 +8,7 @@ from rewrite_cases import cases
 
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import History, run_rewrites
-from stepwell.translate.decompositions import views
+from stepwell.translate.decompositions import activations_of_targets, views
 from stepwell.translate.decompositions.products import unmerge_batch
 from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.lowerings.xnnpack import images, products, reductions
@@ -28,6 +28,7 @@ test_nodes = cases(
     MergeLinears,
     widen_gelu,
     views,
+    activations_of_targets,
 )("""
 lower-pooling: windows of one element -> refused: one element
     %y = aten.max_pool2d.default(%x: f32[2, 3, 6, 6], [1, 1], [2, 2])
