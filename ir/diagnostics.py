@@ -11,7 +11,8 @@ for each problem:
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import cast
 
@@ -85,6 +86,24 @@ class NoEngine(StepwellError):
 
 class ArtifactError(StepwellError):
     """An engine refused or failed to load or run an artifact."""
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's message; the name of its class if it has none."""
+    lines = (line.strip() for line in str(error).splitlines())
+    return next(filter(None, lines), type(error).__name__)
+
+
+@contextmanager
+def reported(fact: str, help: str | None = None) -> Generator[None]:
+    """Report an exception of others' code as a `StepwellError`: the fact, then what was raised."""
+    try:
+        yield
+    except StepwellError:
+        raise
+    except Exception as error:
+        text = f"{fact}: {type(error).__name__}: {first_line(error)}"
+        raise StepwellError(text, help=help) from error
 
 
 def node_name(location: Attribute) -> str | None:

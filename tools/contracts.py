@@ -21,9 +21,11 @@ from pathlib import Path
 import torch
 
 from stepwell.validation.compare import describe_bound
-from stepwell.validation.contracts.driver import Tally, documented, tally
-from stepwell.validation.contracts.magnitudes import Sized, sized, subjects
 from stepwell.validation.contracts.trial import Outcome
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "contracts"))
+from contract_driver import Tally, documented, tally
+from magnitudes import Sized, sized, subjects
 
 COLUMNS: tuple[Outcome, ...] = ("applied", "refused", "not matched", "dropped", "wrong")
 

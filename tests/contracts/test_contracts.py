@@ -6,9 +6,9 @@
 import os
 
 import pytest
+from contract_driver import documented, steps_of, tally
 
 from stepwell.translate.rules.rewrite import RuleRewrite
-from stepwell.validation.contracts.driver import documented, steps_of, tally
 from stepwell.validation.rules.hashes import hash_of
 from stepwell.validation.rules.kept_verdicts import known
 

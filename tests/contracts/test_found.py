@@ -1,9 +1,9 @@
 """Variants that were wrong once: each is refused in words now, or right."""
 
 import pytest
+from contract_driver import subject_of, tried
 
 from stepwell.validation.contracts import draft_of, edits_of
-from stepwell.validation.contracts.driver import subject_of, tried
 from stepwell.validation.contracts.variants import Variant
 
 FOUND: dict[str, tuple[str, ...]] = {

@@ -2,15 +2,15 @@
 
 from typing import Any
 
+import magnitudes
 import pytest
 import torch
+from contract_driver import Subject, subject_of
+from magnitudes import WIDE, sized, subjects
 from torch import Tensor
 
 from stepwell.translate.rules import read_rules
 from stepwell.translate.rules.examples import examples_of
-from stepwell.validation.contracts import magnitudes
-from stepwell.validation.contracts.driver import Subject, subject_of
-from stepwell.validation.contracts.magnitudes import WIDE, sized, subjects
 from stepwell.validation.roundings import Roundings
 
 NAMES = list(subjects())

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from contract_driver import documented, families_for, steps_of
 
 import stepwell
 from stepwell.dialects import aten
@@ -19,7 +20,6 @@ from stepwell.translate.lowerings.lowering import lowers, step
 from stepwell.validation import CheckResult, check
 from stepwell.validation.checked import Checked
 from stepwell.validation.contracts.draft import draft_of
-from stepwell.validation.contracts.driver import documented, families_for, steps_of
 from stepwell.validation.contracts.trial import try_variant
 
 sys.path.insert(0, str(Path(__file__).parent))

@@ -6,7 +6,7 @@ pytest.importorskip("z3", reason="the extra `prove` is not installed")
 
 from tools import mutations
 
-from stepwell.cost_model.equal_programs import ways
+from stepwell.cost_model.optimum import ways
 from stepwell.validation.rules import running, verdicts
 from stepwell.validation.rules.running import prove_each
 from stepwell.validation.rules.verdicts import rules

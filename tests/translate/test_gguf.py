@@ -13,8 +13,7 @@ from stepwell.cli.main import main
 from stepwell.ir.diagnostics import ParseFailure
 from stepwell.language_models import load_causal_lm, prepare
 from stepwell.language_models.blocks import BlockLinear
-from stepwell.language_models.gguf import LAYOUTS, OF_LAYERS, give_integers
-from stepwell.language_models.gguf_header import check_header
+from stepwell.language_models.gguf import LAYOUTS, OF_LAYERS, check_header, give_integers
 from stepwell.model_zoo.catalogue.vision import imported
 
 transformers: Any = pytest.importorskip("transformers", reason="the extra gguf is not installed")

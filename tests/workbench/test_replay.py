@@ -9,8 +9,7 @@ import torch
 
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.model_zoo.regression import Replay
-from stepwell.model_zoo.regression.commits import ROOT, both, content, git
-from stepwell.model_zoo.regression.replay import Pair, run
+from stepwell.model_zoo.regression.replay import ROOT, Pair, both, content, git, run
 
 FIGURES = {
     "ir": "a", "sha": "a", "ops": {"xnnpack.add": 2, "xnnpack.sub": 1}, "bytes": 100,

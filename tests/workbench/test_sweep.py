@@ -21,11 +21,10 @@ from stepwell.ir.diagnostics import StepwellError
 from stepwell.model_zoo.catalogue.models import find
 from stepwell.model_zoo.sweep import Limits, Row, Sweep, driver
 from stepwell.model_zoo.sweep.cluster import lost, run_tasks
-from stepwell.model_zoo.sweep.jobs import Job, Task, Variant, source_of, tasks_of
+from stepwell.model_zoo.sweep.jobs import Job, Task, Variant, plain, source_of, tasks_of
 from stepwell.model_zoo.sweep.report import EITHER, either
 from stepwell.model_zoo.sweep.store import Store
 from stepwell.model_zoo.sweep.warm import Fork
-from stepwell.model_zoo.sweep.wire import plain
 from stepwell.model_zoo.sweep.worker import Warm, run
 
 TOYS = """

@@ -8,7 +8,7 @@ from typing import Any
 
 from tools.mutating.programs import case, name_of
 
-from stepwell.cost_model.equal_programs import ops, ways_of
+from stepwell.cost_model.optimum import ops, ways_of
 
 MOST_STEPS, TRIES = 6, 24
 

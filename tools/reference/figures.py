@@ -5,9 +5,14 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Sequence
+from html import escape
+from typing import TYPE_CHECKING
 
 from reference.text import ROOT
 from stepwell.ir.platform.bar_charts import OTHERS, OURS, THEIRS, bars
+
+if TYPE_CHECKING:
+    from stepwell.inspection.viewer.memory import MemoryPlan
 
 
 def pages() -> dict[str, str]:
@@ -74,7 +79,7 @@ def memory(by_rows: bool) -> str:
 
     import stepwell
     from stepwell.backends.executorch.reading.read import read_container
-    from stepwell.inspection.viewer.memory import memory_plans, to_svg
+    from stepwell.inspection.viewer.memory import memory_plans
 
     for folder in ("examples", "examples/models"):
         sys.path.insert(0, str(ROOT / folder))
@@ -90,6 +95,51 @@ def memory(by_rows: bool) -> str:
     (plan,) = memory_plans(read_container(lowered.to_pte()))
     style = "<style>svg{color:#1c2230}@media(prefers-color-scheme:dark){svg{color:#d9dee8}}</style>"
     return to_svg(plan).replace("<title>", style + "<title>", 1)
+
+
+def to_svg(plan: MemoryPlan) -> str:
+    """Return the plan as SVG: steps from left to right, bytes of the arena upwards.
+
+    Colors are those of the surrounding text (`currentColor`), so that it suits both themes.
+    """
+    width, height = 860, 320
+    left, bottom, top = 70, 26, 14
+    across, up = (
+        (width - left - 8) / max(plan.steps, 1),
+        (height - bottom - top) / max(plan.size, 1),
+    )
+    step, most = plan.busiest
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" '
+        f'class="plan" font-family="system-ui, sans-serif" font-size="11" fill="currentColor">',
+        f"<title>{escape(plan.method)}: {plan.size:,} bytes of arena, {plan.steps} steps; at most "
+        f"{most:,} bytes are held at once, at step {step}</title>",
+    ]
+    for at in range(5):
+        bytes_ = plan.size * at // 4
+        y = height - bottom - bytes_ * up
+        parts.append(
+            f'<path d="M{left} {y:.1f}H{width - 8}" stroke="currentColor" opacity=".18"/>'
+            f'<text x="{left - 6}" y="{y + 4:.1f}" text-anchor="end">{bytes_:,}</text>'
+        )
+    for number, held in enumerate(plan.held):
+        x, y = left + held.first * across, height - bottom - (held.offset + held.bytes) * up
+        wide = (held.last - held.first + 1) * across
+        shown = f"{held.label}, {held.bytes:,} bytes at {held.offset:,}"
+        shown += f", steps {held.first} to {held.last}"
+        parts.append(
+            f'<rect x="{x:.1f}" y="{y:.1f}" width="{max(wide - 0.5, 1):.1f}" '
+            f'height="{max(held.bytes * up, 1):.1f}" fill="hsl({number * 47 % 360} 55% 55%)" '
+            f'fill-opacity=".75" stroke="currentColor" stroke-opacity=".35" stroke-width=".6">'
+            f"<title>{escape(shown)}</title></rect>"
+        )
+    parts.append(
+        f'<text x="{left}" y="{height - 8}">step 0</text>'
+        f'<text x="{width - 8}" y="{height - 8}" text-anchor="end">step {plan.steps - 1}</text>'
+        f'<text x="{width / 2}" y="{height - 8}" text-anchor="middle">'
+        f"{plan.size:,} bytes of arena</text></svg>"
+    )
+    return "".join(parts)
 
 
 def _is_number(cells: Sequence[str]) -> bool:

@@ -27,7 +27,6 @@ from stepwell.ir.diagnostics import Problem, StepwellError
 from stepwell.ir.platform.files import read_bytes, write_atomically
 from stepwell.lowering import Lowered
 
-FILE = Path("stepwell-budget.toml")
 HEAD = """\
 # What each program may cost at most: `stepwell budget` fails where it costs more.
 # `stepwell budget MODEL --write` sets those of one program anew, `--write` alone those of all.

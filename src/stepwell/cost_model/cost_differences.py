@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -87,18 +88,10 @@ def cost_differences(
         for key in dict.fromkeys((*before, *after))
         if key not in before or key not in after or before[key].chosen != after[key].chosen
     ]
-    counts = [_nodes(lowered) for lowered in (first, second)]
-    differing = {
-        name: counts[1].get(name, 0) - counts[0].get(name, 0)
-        for name in sorted({*counts[0], *counts[1]})
-        if counts[1].get(name, 0) != counts[0].get(name, 0)
-    }
+    had, has = _nodes(first), _nodes(second)
+    differing = {n: has[n] - had[n] for n in sorted({*had, *has}) if has[n] != had[n]}
     return CostDifferences((cpus[0], cpus[1]), (len(before), len(after)), tuple(flipped), differing)
 
 
-def _nodes(program: Program) -> dict[str, int]:
-    nodes: dict[str, int] = {}
-    for op in program.module.walk():
-        if op.name.startswith("xnnpack."):
-            nodes[op.name] = nodes.get(op.name, 0) + 1
-    return nodes
+def _nodes(program: Program) -> Counter[str]:
+    return Counter(op.name for op in program.module.walk() if op.name.startswith("xnnpack."))

@@ -158,15 +158,13 @@ def compared(
     second: Lowered,
     inputs: Sequence[Any],
     pairs: int = PAIRS,
-    *,
-    even_if_equal: bool = False,
 ) -> Comparison:
     """Run two programs in turn, each as often as needed for `BATCH` seconds.
 
     Equal programs are not run unless requested.
     """
     runs = [runner(one, inputs) for one in (first, second)]
-    if first.artifact == second.artifact and not even_if_equal:
+    if first.artifact == second.artifact:
         return Comparison((1.0,), 1e3 * timed(runs[0], 1))
     once = min(timed(run, 1) for run in runs for _ in range(3))
     count = max(1, int(BATCH / once))

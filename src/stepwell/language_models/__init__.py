@@ -6,8 +6,8 @@ tokens `[1, n]` and the position of the first one `[1]`, and returns the logits 
 `[1, vocabulary]`. The program also has the constant methods that ExecuTorch's LLM runner queries.
 
 The state and the attention are observed in a run, not derived from the configuration: `observing`
-runs the model once and records the state of its layers and the arguments of its attention. `states`
-makes buffers of the state, `attention` checks which attentions ExecuTorch's operators can replace,
+runs the model once, records the arguments of its attention, and makes buffers of the state of its
+layers. `attention` checks which attentions ExecuTorch's operators can replace,
 `decoder` has the module that is exported, and `exporting` compares it with the model. `seq2seq`
 does the same for models with an encoder, as two methods. `gguf` and `folders` read files; `blocks`
 and `tables` keep the integers of these files.

@@ -10,8 +10,14 @@ from torch import Tensor, nn
 
 from stepwell.ir.compat.torch.lazy_imports import OnDemand
 from stepwell.language_models.attention import CUSTOM, Attention, Positions, custom_layer, register
-from stepwell.language_models.observing import Observed, accepted, cache_argument, own_attention
-from stepwell.language_models.states import places, remembers
+from stepwell.language_models.observing import (
+    Observed,
+    accepted,
+    cache_argument,
+    own_attention,
+    places,
+    remembers,
+)
 
 transformers = OnDemand("transformers")
 

@@ -11,14 +11,13 @@ from typing import Any, Literal
 import torch
 
 from stepwell.dialects.symbols import asked_quietly
-from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.diagnostics import StepwellError, first_line, reported
 from stepwell.ir.platform.process_settings import kept_stderr, without_native_lines
 from stepwell.language_models.attention import Attention, beyond_custom
 from stepwell.language_models.decoder import Decoder, Form, Growing, Logits, Takes
 from stepwell.language_models.metadata import context_of, metadata
-from stepwell.language_models.observing import Observed, observe, own_attention
+from stepwell.language_models.observing import Observed, loose_tensors, observe, own_attention
 from stepwell.language_models.preparing import DTYPES
-from stepwell.language_models.states import loose_tensors
 from stepwell.quantization.quantizers import in_floats
 from stepwell.translate.importer.export_call import export
 
@@ -279,7 +278,8 @@ def _compare(model: Any, decoder: Decoder) -> None:
     parts = list(zip((0, *ends), ends, strict=False))
     used = model.config._attn_implementation
     try:
-        with without_native_lines(_is_operators_log), in_floats(model):
+        fact = f"{_kind(model)} does not run with its state inside"
+        with reported(fact), without_native_lines(_is_operators_log), in_floats(model):
             said = [
                 decoder(said_to[:, begin:end], torch.tensor([begin])).reshape(
                     form.batch, -1, vocabulary
@@ -288,25 +288,13 @@ def _compare(model: Any, decoder: Decoder) -> None:
             ]
             model.set_attn_implementation(own_attention(model))
             whole = model(input_ids=tokens, use_cache=False).logits
-    except StepwellError:
-        raise
-    except Exception as error:  # a model fails as it likes on a cache that it does not know
-        line = (str(error).strip().splitlines() or [""])[0]
-        raise StepwellError(
-            f"{_kind(model)} does not run with its state inside: {type(error).__name__}: {line}"
-        ) from error
     finally:
         model.set_attn_implementation(used)
         for place in decoder.states:
             getattr(decoder, place.name).zero_()
-    want = torch.stack([whole[:, end - 1] for end in ends]).float()
-    error = float((torch.stack(said).float() - want).abs().max() / want.abs().max())
-    if not agrees(model, error, form.cache_dtype):
-        raise StepwellError(
-            f"{_kind(model)} with its state inside and attention={form.attention!r} is off "
-            f"by {error:.2g} of the largest logit",
-            help="one run does not show all of its cache or attention: please report the model",
-        )
+    want = torch.stack([whole[:, end - 1] for end in ends])
+    what = f"{_kind(model)} with its state inside and attention={form.attention!r}"
+    insist_on_agreement(model, torch.stack(said), want, what, REPORT, form.cache_dtype)
 
 
 def _is_operators_log(line: bytes) -> bool:
@@ -325,9 +313,9 @@ def exported(model: Any, module: Any, given: tuple[Any, ...], shapes: Any) -> An
             program = export(module, given, dynamic_shapes=shapes)
         except Exception as error:
             error.add_note(stderr.getvalue())
-            line = (str(error).strip().splitlines() or [""])[0]
+            fact = f"torch.export.export fails on {_kind(model)}: {type(error).__name__}"
             raise StepwellError(
-                f"torch.export.export fails on {_kind(model)}: {type(error).__name__}: {line}",
+                f"{fact}: {first_line(error)}",
                 help="any_length=False or the other attention may be exportable",
             ) from error
     lost = next(
@@ -340,7 +328,23 @@ def exported(model: Any, module: Any, given: tuple[Any, ...], shapes: Any) -> An
     return program
 
 
-def agrees(model: Any, error: float, cache_dtype: torch.dtype | None = None) -> bool:
-    """Whether an error, relative to the largest logit, is within the bound of the dtypes."""
-    types = (model.dtype, cache_dtype or model.dtype)
-    return error <= max(_AGREEMENT.get(dtype, 0.05) for dtype in types)
+REPORT = "one run does not show all of its cache or attention: please report the model"
+
+
+def insist_on_agreement(
+    model: Any,
+    found: torch.Tensor,
+    wanted: torch.Tensor,
+    what: str,
+    help: str | None = None,
+    cache_dtype: torch.dtype | None = None,
+) -> None:
+    """Check that logits are those of the model, within the bound of its dtype and its cache's.
+
+    Raises:
+        StepwellError: they are not; the message begins with `what`.
+    """
+    want = wanted.float()
+    error = float((found.float() - want).abs().max() / want.abs().max())
+    if error > max(_AGREEMENT.get(of, 0.05) for of in (model.dtype, cache_dtype or model.dtype)):
+        raise StepwellError(f"{what} is off by {error:.2g} of the largest logit", help=help)

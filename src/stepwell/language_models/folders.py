@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.diagnostics import reported
 from stepwell.ir.platform.process_settings import kept_stderr
 from stepwell.language_models.gguf import load_gguf
 from stepwell.language_models.packed import give_kernels, load_packed, packing_of
-from stepwell.model_zoo.catalogue.vision import imported
+from stepwell.model_zoo.catalogue.vision import needed
 
 CONFIG = "config.json"
 ADAPTER = "adapter_config.json"
@@ -69,13 +69,7 @@ def load_causal_lm(folder: Path, notes: list[str] | None = None) -> Any:
     """
     if folder.suffix == ".gguf":
         return load_gguf(folder, notes)
-    try:
-        transformers = imported("transformers")
-    except ImportError as error:
-        raise StepwellError(
-            f"{folder} holds a model of transformers, which is not installed",
-            help="the extra 'hf' brings it: pip install 'stepwell[hf]'",
-        ) from error
+    transformers = needed("hf", f"{folder} is a model of transformers", "transformers")
     config = _read(folder / CONFIG)
     told = config.get("quantization_config") or {}
     packing = packing_of(folder, told)
@@ -83,23 +77,9 @@ def load_causal_lm(folder: Path, notes: list[str] | None = None) -> Any:
     if packing is not None or is_seq2seq(folder) or is_vision_language(folder):
         kind = getattr(transformers, config["architectures"][0], kind)
     if (folder / ADAPTER).is_file():
-        _insist_on_peft(folder)
-    try:
-        with kept_stderr():  # Its bars.
-            if packing is not None:
-                return load_packed(folder, packing, told, kind, notes)
-            model = kind.from_pretrained(folder, dtype="auto", local_files_only=True)
-    except Exception as error:  # Whatever transformers fails with is about the folder.
-        line = (str(error).strip().splitlines() or [""])[0]
-        raise StepwellError(f"transformers cannot read {folder}: {line}") from error
+        needed("peft", f"{folder} holds an adapter of PEFT", "peft")
+    with reported(f"transformers cannot read {folder}"), kept_stderr():  # Its bars.
+        if packing is not None:
+            return load_packed(folder, packing, told, kind, notes)
+        model = kind.from_pretrained(folder, dtype="auto", local_files_only=True)
     return give_kernels(model, notes) if told else model
-
-
-def _insist_on_peft(folder: Path) -> None:
-    try:
-        imported("peft")
-    except ImportError as error:
-        raise StepwellError(
-            f"{folder} holds an adapter of PEFT, and {error.name} is not installed",
-            help="the extra 'peft' brings it: pip install 'stepwell[peft]'",
-        ) from error

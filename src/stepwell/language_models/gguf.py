@@ -5,10 +5,15 @@ are matched by their numbers, so that no mapping of names has to be guessed: the
 dequantizes the rows of the file's matrices, and a layer whose rows are all among them gets their
 integers. The byte layout of a type is derived from the same package: with all bits of its integers
 zero, and with all of them one, a block dequantizes to its least and its greatest numbers.
+
+Before packages that trust the header read the file, each count and length in it is compared with
+the bytes that are left, so that reading takes time linear in the file. Source: the GGUF
+specification of ggml, versions 2 and 3.
 """
 
 from __future__ import annotations
 
+import struct
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,12 +24,11 @@ import numpy as np
 import torch
 from torch import nn
 
-from stepwell.ir.diagnostics import ParseFailure, StepwellError
+from stepwell.ir.diagnostics import ParseFailure, reported
 from stepwell.ir.platform.process_settings import kept_stderr
 from stepwell.language_models.blocks import Blocks, layer_of, sentence
-from stepwell.language_models.gguf_header import check_header
 from stepwell.language_models.tables import table_of
-from stepwell.model_zoo.catalogue.vision import imported
+from stepwell.model_zoo.catalogue.vision import needed
 
 Array = np.ndarray[Any, Any]
 
@@ -76,32 +80,24 @@ def load_gguf(file: Path, notes: list[str] | None = None) -> Any:
         ParseFailure: the header does not fit the file.
         StepwellError: a package is missing, or transformers cannot read the file.
     """
-    try:
-        transformers, package = imported("transformers"), imported("gguf")
-        imported("accelerate")  # transformers needs it for such files.
-    except ImportError as error:
-        raise StepwellError(
-            f"{file} is read by transformers, gguf and accelerate; {error.name} is not installed",
-            help="the extra 'gguf' brings all three: pip install 'stepwell[gguf]'",
-        ) from error
+    readers = ("transformers", "gguf", "accelerate")  # transformers needs it for such files.
+    transformers, package, _ = (
+        needed("gguf", f"{file} is read by {', '.join(readers)}", name) for name in readers
+    )
     given: dict[str, Any] = {"gguf_file": file.name, "local_files_only": True}
     size = file.stat().st_size
     check_header(np.memmap(file, mode="r").data if size else memoryview(b""))
-    try:
-        with kept_stderr():  # Its bars.
-            config = transformers.AutoConfig.from_pretrained(file.parent, **given)
-            with torch.device("meta"):
-                planned = transformers.AutoModelForCausalLM.from_config(config)
-            held = (*planned.parameters(), *planned.buffers())
-            if sum(tensor.numel() for tensor in held) > MOST_NUMBERS * size + ALWAYS:
-                raise ValueError("it describes a model larger than what it holds")
-            model = transformers.AutoModelForCausalLM.from_pretrained(
-                file.parent, dtype=torch.float32, **given
-            )
-            reader = package.GGUFReader(file)
-    except Exception as error:  # Whatever transformers fails with is about the file.
-        line = (str(error).strip().splitlines() or [""])[0]
-        raise StepwellError(f"transformers cannot read {file}: {line}") from error
+    with reported(f"transformers cannot read {file}"), kept_stderr():  # Its bars.
+        config = transformers.AutoConfig.from_pretrained(file.parent, **given)
+        with torch.device("meta"):
+            planned = transformers.AutoModelForCausalLM.from_config(config)
+        held = (*planned.parameters(), *planned.buffers())
+        if sum(tensor.numel() for tensor in held) > MOST_NUMBERS * size + ALWAYS:
+            raise ValueError("it describes a model larger than what it holds")
+        model = transformers.AutoModelForCausalLM.from_pretrained(
+            file.parent, dtype=torch.float32, **given
+        )
+        reader = package.GGUFReader(file)
     said = give_integers(model.requires_grad_(False), package, reader.tensors)
     if notes is not None and said is not None:
         notes.append(said)
@@ -184,3 +180,83 @@ def _blocks(package: Any, weight: Array, rows: Sequence[Row]) -> Blocks:
 def _unpacked(package: Any, data: Array, kind: Any) -> Array:
     """The numbers of matrices, `[rows, columns]`."""
     return package.dequantize(data.reshape(-1, data.shape[-1]), kind)
+
+
+_SCALARS = dict(zip((0, 1, 2, 3, 4, 5, 6, 7, 10, 11, 12), "BbHhIif?Qqd", strict=True))
+_TEXT, _ARRAY = 8, 9
+_DEPTH = 4
+MOST_AXES = 4
+MOST_PARTS = 4096
+"""Heads, experts and other parts of a layer; of layers there are no more than tensors."""
+
+
+def check_header(data: memoryview) -> None:
+    """Check that a header's counts and lengths fit the file, and that it has a tensor a layer.
+
+    Raises:
+        ParseFailure: they do not, or the bytes are no `.gguf`.
+    """
+    _Header(data).check()
+
+
+class _Header:
+    def __init__(self, data: memoryview) -> None:
+        self.data, self.at = data, 0
+
+    def check(self) -> None:
+        magic, version = self.number("I"), self.number("I")
+        if magic != 0x46554747 or version not in (2, 3):
+            raise ParseFailure("the file is no .gguf of version 2 or 3, little-endian")
+        tensors, entries = self.count(16), self.count(16)
+        for _ in range(entries):
+            name, value = self.text(), self.value(self.number("I"))
+            most = tensors if name.endswith(".block_count") else max(tensors, MOST_PARTS)
+            if name.endswith("_count") and isinstance(value, int | float) and not value <= most:
+                raise ParseFailure(f"the .gguf says {name} = {value}, and has {tensors} tensors")
+        for _ in range(tensors):
+            self.text()
+            axes = self.number("I")
+            if axes > MOST_AXES:
+                raise ParseFailure(f"a tensor of the .gguf has {axes} axes")
+            self.take(8 * axes + 12)
+
+    def take(self, size: int) -> memoryview:
+        if size > len(self.data) - self.at:
+            raise ParseFailure(f"the .gguf has {len(self.data)} bytes, too few for its header")
+        self.at += size
+        return self.data[self.at - size : self.at]
+
+    def number(self, code: str) -> Any:
+        return struct.unpack("<" + code, self.take(struct.calcsize("<" + code)))[0]
+
+    def count(self, least: int) -> int:
+        """Read a count of items that take at least a given number of bytes each."""
+        count: int = self.number("Q")
+        if count * least > len(self.data) - self.at:
+            raise ParseFailure(f"the .gguf has {len(self.data)} bytes, too few for {count} entries")
+        return count
+
+    def text(self) -> str:
+        try:
+            return bytes(self.take(self.count(1))).decode()
+        except UnicodeDecodeError:
+            raise ParseFailure("a name in the .gguf is no UTF-8") from None
+
+    def value(self, kind: int, depth: int = 0) -> Any:
+        """Read a number or a string; skip the entries of arrays."""
+        if kind == _TEXT:
+            return self.text()
+        if kind in _SCALARS:
+            return self.number(_SCALARS[kind])
+        if kind != _ARRAY or depth == _DEPTH:
+            raise ParseFailure(
+                f"the .gguf holds a value of type {kind}, or arrays nested too deeply"
+            )
+        of = self.number("I")
+        if of in _SCALARS:
+            size = struct.calcsize("<" + _SCALARS[of])
+            self.take(self.count(size) * size)
+        else:
+            for _ in range(self.count(8)):
+                self.value(of, depth + 1)
+        return None

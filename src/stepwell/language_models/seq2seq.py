@@ -16,11 +16,16 @@ from torch import Tensor, nn
 
 from stepwell.dialects.symbols import asked_quietly
 from stepwell.ir.compat.torch.lazy_imports import OnDemand
-from stepwell.ir.diagnostics import StepwellError
-from stepwell.language_models.exporting import agrees, as_it_was, exported
+from stepwell.language_models.exporting import REPORT, as_it_was, exported, insist_on_agreement
 from stepwell.language_models.metadata import context_of, metadata
-from stepwell.language_models.observing import accepted, cache_argument, own_attention, static_cache
-from stepwell.language_models.states import places, remembers
+from stepwell.language_models.observing import (
+    accepted,
+    cache_argument,
+    own_attention,
+    places,
+    remembers,
+    static_cache,
+)
 from stepwell.quantization.quantizers import in_floats
 
 transformers = OnDemand("transformers")
@@ -158,10 +163,7 @@ def _compare(model: Any, decoder: TextDecoder, given: Tensor, states: Tensor) ->
     for place in decoder.states:
         getattr(decoder, place.name).zero_()
     arguments = {model.main_input_name: given, "decoder_input_ids": tokens, "use_cache": False}
-    want = model(**arguments).logits[0].float()
-    error = float((torch.stack(said).float() - want).abs().max() / want.abs().max())
-    if not agrees(model, error):
-        raise StepwellError(
-            f"{config.model_type} with its state inside is off by {error:.2g} of the largest logit",
-            help="one run does not show all of its cache: please report the model",
-        )
+    want = model(**arguments).logits[0]
+    insist_on_agreement(
+        model, torch.stack(said), want, f"{config.model_type} with its state inside", REPORT
+    )

@@ -14,9 +14,14 @@ import torch
 from torch import Tensor, nn
 
 from stepwell.dialects.symbols import asked_quietly
-from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.diagnostics import StepwellError, reported
 from stepwell.language_models.attention import Attention
-from stepwell.language_models.exporting import agrees, as_it_was, export_causal_lm, exported
+from stepwell.language_models.exporting import (
+    as_it_was,
+    export_causal_lm,
+    exported,
+    insist_on_agreement,
+)
 from stepwell.language_models.observing import own_attention
 from stepwell.quantization.quantizers import in_floats
 
@@ -124,17 +129,8 @@ def _compare(model: Any, seen: Tensor, image: Tensor) -> None:
     tokens = torch.cat([words, torch.full((1, seen.shape[1]), marker or 0), words], 1)
     look_up = model.get_input_embeddings()
     row = torch.cat([look_up(words), seen, look_up(words)], 1)
-    try:
-        want = model(input_ids=tokens, pixel_values=image, use_cache=False).logits[0, -4:].float()
-    except Exception as error:  # A model fails as it likes on what it does not expect.
-        line = (str(error).strip().splitlines() or [""])[0]
-        raise StepwellError(
-            f"{config.model_type} takes its images in another form: {type(error).__name__}: {line}"
-        ) from error
-    got = model(inputs_embeds=row, use_cache=False).logits[0, -4:].float()
-    error = float((got - want).abs().max() / want.abs().max())
-    if not agrees(model, error):
-        raise StepwellError(
-            f"{config.model_type} gives other results for an image than for its embeddings: "
-            f"off by {error:.2g} of the largest logit"
-        )
+    with reported(f"{config.model_type} takes its images in another form"):
+        want = model(input_ids=tokens, pixel_values=image, use_cache=False).logits[0, -4:]
+    got = model(inputs_embeds=row, use_cache=False).logits[0, -4:]
+    what = f"{config.model_type} on the embeddings of an image"
+    insist_on_agreement(model, got, want, what)

@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any, cast
 
 from stepwell.ir.compat.torch.lazy_imports import torch
-from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.diagnostics import StepwellError, first_line
 from stepwell.ir.options import nearest
 from stepwell.plugins.plugins import module_of_file
 
@@ -114,8 +114,7 @@ def users_code(fact: str, path: Path | None = None) -> Generator[None]:
         where = f"{path}:{own[-1].lineno}" if own else None
         if isinstance(error, SyntaxError) and error.lineno:
             where = f"{error.filename}:{error.lineno}"
-        said = str(error).strip().splitlines()
-        message = f"{fact}: {type(error).__name__}: {said[0] if said else ''}"
+        message = f"{fact}: {type(error).__name__}: {first_line(error)}"
         raise StepwellError(message, where) from error
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from stepwell.dialects.symbols import asked_quietly
 from stepwell.ir.compat.torch.lazy_imports import torch
-from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.diagnostics import StepwellError, first_line
 from stepwell.ir.platform.process_settings import kept_stderr
 from stepwell.language_models import (
     BEFORE_EXPORT,
@@ -212,12 +212,10 @@ def _exported(name: str, module: Any, args: Any, kwargs: Any, dynamic: Any) -> A
             return export(module, args, kwargs, dynamic_shapes=dynamic)
         except (Exception, SystemExit) as error:
             error.add_note(stderr.getvalue())
-            lines = str(error).strip().splitlines()
             places = re.findall(r'File "([^"]+)", line (\d+)', str(error))
             is_dependent = "data-dependent" in str(error)
             raise StepwellError(
-                f"torch.export.export fails on {name}: {type(error).__name__}: "
-                f"{lines[0] if lines else ''}",
+                f"torch.export.export fails on {name}: {type(error).__name__}: {first_line(error)}",
                 f"{Path(places[-1][0]).name}:{places[-1][1]}" if places else None,
                 (
                     "control flow depends on a value here: torch.where selects values, torch.cond "

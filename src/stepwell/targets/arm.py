@@ -178,10 +178,6 @@ def _cortex_m_c(program: Program, *, name: str, header: bool) -> str:
     return to_c_array(cortex_m.to_pte(program), name, header=header)
 
 
-def _run_cortex_m(artifact: bytes, inputs: Sequence[Any], method: str) -> tuple[Any, ...]:
-    return run_pte(artifact, inputs, method)
-
-
 def _cortex_m_target(name: str) -> Target:
     """Return the target of a CPU; a bit-exact interpreter runs its artifacts on the host."""
     return CortexMTarget(
@@ -189,7 +185,7 @@ def _cortex_m_target(name: str) -> Target:
         cortex_m_pipeline(name),
         "pte",
         {"pte": cortex_m.to_pte, "c": _cortex_m_c, "sources": to_sources},
-        _run_cortex_m,
+        run_pte,
         CORTEX_M_OPTIONS,
         stages=stage_tables.CMSIS,
         problems=cortex_m.emission_problems,

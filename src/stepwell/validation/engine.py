@@ -12,7 +12,7 @@ import torch
 from xdsl.dialects.func import FuncOp
 
 from stepwell.ir.compat.torch.torch_private import pytree
-from stepwell.ir.diagnostics import NoEngine, StepwellError, UnsupportedError
+from stepwell.ir.diagnostics import NoEngine, StepwellError, UnsupportedError, first_line
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import EXACT, Bound
 from stepwell.targets.target import Target
@@ -156,8 +156,7 @@ def check_reference(
                 args, kwargs = _as_called(program, copy.deepcopy(sample.inputs))
                 leaves = pytree.tree_leaves(copy.deepcopy(module)(*args, **kwargs))
         except (RuntimeError, TypeError, ValueError, IndexError) as error:
-            reason = str(error).splitlines()[0]
-            found.skipped.append(f"eager PyTorch on {sample.label}: {reason}")
+            found.skipped.append(f"eager PyTorch on {sample.label}: {first_line(error)}")
             continue
         ours = recording.outcome.outputs
         counts = [sum(isinstance(v, torch.Tensor) for v in each) for each in (leaves, ours)]

@@ -20,7 +20,13 @@ from stepwell.dialects.quant.ops import dequantize
 from stepwell.dialects.quant.types import quantization
 from stepwell.ir.core import MutateInputOp, StateOp, UpdateOp, WeightOp
 from stepwell.ir.declared.interpretation import Interpreter, Outcome, rule_for
-from stepwell.ir.diagnostics import StepwellError, UnsupportedError, describe_op, op_name
+from stepwell.ir.diagnostics import (
+    StepwellError,
+    UnsupportedError,
+    describe_op,
+    first_line,
+    op_name,
+)
 from stepwell.ir.types import TensorType
 from stepwell.ir.weights import WeightStore
 from stepwell.validation.samples import Sample
@@ -222,8 +228,8 @@ class Recording:
         except (KeyError, UnsupportedError):
             raise NotRecorded from None
         except (RuntimeError, ValueError, TypeError, IndexError, NotImplementedError) as error:
-            reason = (str(error).splitlines() or [type(error).__name__])[0]
-            raise StepwellError(f"{op_name(op)}: {reason}", describe_op(op)) from error
+            fact = f"{op_name(op)}: {first_line(error)}"
+            raise StepwellError(fact, describe_op(op)) from error
         return tuple(dense(v, r) for v, r in zip(results, op.results, strict=True))
 
 

@@ -90,6 +90,7 @@ def sensitivity(
     weights: WeightStore,
     inputs: tuple[Any, ...],
     state: Mapping[str, torch.Tensor] | None = None,
+    interpreter: type[NoisyInterpreter] = NoisyInterpreter,
 ) -> float:
     """Return the effect of float noise on the outputs, relative to the largest number in each, with
     a margin.
@@ -99,12 +100,13 @@ def sensitivity(
         weights: the weights of its program.
         inputs: the inputs of the call.
         state: the values of mutable buffers; by default their initial values.
+        interpreter: adds the noise.
     """
     held = dict(state or {})
     exact = Interpreter(weights, dict(held)).call(func, inputs).outputs
     worst = 0.0
     for seed in range(TRIALS):
-        noisy = NoisyInterpreter(weights, dict(held), generator=torch.Generator().manual_seed(seed))
+        noisy = interpreter(weights, dict(held), generator=torch.Generator().manual_seed(seed))
         outputs = noisy.call(func, inputs).outputs
         moved = [deviation(a, b) for a, b in zip(exact, outputs, strict=True)]
         worst = max([worst, *moved])

@@ -14,8 +14,7 @@ from stepwell.cli.terminal.sources import open_artifact
 from stepwell.cost_model.cost_differences import cost_differences
 from stepwell.cost_model.optimum import optimum
 from stepwell.inspection.reports.explaining import explain, explain_artifact
-from stepwell.inspection.viewer.memory import memory_plans
-from stepwell.inspection.viewer.memory_text import to_text
+from stepwell.inspection.viewer.memory import memory_plans, to_text
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.platform.files import read_bytes
 from stepwell.loaders.models import open_model

@@ -4,33 +4,22 @@ from __future__ import annotations
 
 import argparse
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
 from stepwell.cli.terminal.outcome import Outcome
+from stepwell.cli.terminal.progress import stepping
 from stepwell.model_zoo.regression.replay import MODELS, replay
 from stepwell.plugins.plugins import handed_on
 
 
 def run(arguments: argparse.Namespace) -> Outcome:
     """Lower with both commits and print the table."""
-    columns = (
-        TextColumn("{task.description:48}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
-    )  # fmt: skip
-    console = Console(stderr=True)
-    with handed_on(arguments.load), Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task("", total=None)
-
-        def show(what: str, number: int, of: int) -> None:
-            progress.update(task, description=what, completed=number, total=of)
-
+    with handed_on(arguments.load), stepping("replay") as tell:
         found = replay(
             arguments.span,
             arguments.model or MODELS,
             arguments.target,
             cache=arguments.cache,
             workers=arguments.workers,
-            tell=show,
+            tell=tell,
         )
     print(found, end="")
     changed = [f"{pair.name} {pair.target}" for pair in found.changed]

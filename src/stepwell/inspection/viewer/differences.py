@@ -16,7 +16,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 
 from stepwell.ir.core import WeightOp
-from stepwell.ir.diagnostics import StepwellError, node_name
+from stepwell.ir.diagnostics import StepwellError, first_line, node_name
 from stepwell.ir.program import Program
 from stepwell.validation.compare import deviation
 from stepwell.validation.recording import RecordingInterpreter, as_real
@@ -63,7 +63,7 @@ def differences(
     try:
         exact, exact_now = (_values(one, method, wide, _Widened) for one in (program, lowered))
     except (RuntimeError, TypeError, ValueError) as error:
-        fact = f"the program does not run with 64 bits: {str(error).splitlines()[0]}"
+        fact = f"the program does not run with 64 bits: {first_line(error)}"
         raise StepwellError(fact, help="leave out --difference") from error
     found: dict[str, float] = {}
     for node, values in eager.items():

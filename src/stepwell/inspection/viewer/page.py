@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import asdict
 from importlib.resources import files
 from typing import Any
 
@@ -73,19 +74,7 @@ def _story(story: Story, editor: str | None) -> dict[str, Any]:
             for w in story.weights
         ],
         "fates": [
-            {
-                "op": fate.op,
-                "node": fate.node,
-                "line": fate.line,
-                "path": fate.path,
-                "cost": fate.cost,
-                "where": fate.where,
-                "became": Counter(fate.became).most_common(),
-                "by": fate.by,
-                "into": fate.into,
-                "why": fate.why,
-            }
-            for fate in story.fates
+            {**asdict(fate), "became": Counter(fate.became).most_common()} for fate in story.fates
         ],
         "notes": dict(story.notes),
         "latency": story.latency,

@@ -3,11 +3,17 @@
 Passes change a program in place, so an unchanged op is the same object before and after a pass.
 Each op gets a number when it is first seen, and the difference of two levels is a difference of
 sets of numbers, without comparing text.
+
+A location names a file without its folder. The folder is that of a loaded module, or of a model
+given as `file.py:callable`. An ambiguous name is ignored.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import linecache
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from io import StringIO
 from pathlib import Path
@@ -19,7 +25,6 @@ from xdsl.ir import Block, Operation
 from stepwell.inspection.reports.explaining import Fate, fates
 from stepwell.inspection.viewer.applications import Application, ApplicationRecorder
 from stepwell.inspection.viewer.memory import MemoryPlan
-from stepwell.inspection.viewer.sources import SourceExcerpt, sources
 from stepwell.inspection.viewer.weights import Numbers, WeightRow, weight_rows
 from stepwell.ir.diagnostics import module_path, node_name, op_name, source_line
 from stepwell.ir.options import OptionValue
@@ -34,6 +39,63 @@ from stepwell.targets.target import PipelineLike
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
+
+_AROUND = 4
+"""The number of lines shown before and after the line of an op."""
+
+
+@dataclass(frozen=True)
+class SourceExcerpt:
+    """The lines of a file from which ops come, with some lines around them.
+
+    Attributes:
+        path: the file's path on this machine.
+        lines: line number → text.
+    """
+
+    path: str
+    lines: dict[int, str]
+
+
+def sources(places: Iterable[str], folder: Path | None = None) -> dict[str, SourceExcerpt]:
+    """Return the text around each source location.
+
+    Args:
+        places: locations of ops, such as `model.py:41`.
+        folder: the folder in which files are searched first.
+    """
+    wanted: dict[str, set[int]] = defaultdict(set)
+    for place in places:
+        name, _, number = place.rpartition(":")
+        if name and number.isdigit():
+            wanted[name].add(int(number))
+    return {
+        name: SourceExcerpt(str(path), _lines(path, numbers))
+        for name, numbers in wanted.items()
+        if (path := _find(name, folder)) is not None
+    }
+
+
+def _find(name: str, folder: Path | None) -> Path | None:
+    if folder is not None and (folder / name).is_file():
+        return (folder / name).resolve()
+    files = {
+        file
+        for module in list(sys.modules.values())
+        if (file := getattr(module, "__file__", None)) and Path(file).name == name
+    }
+    return Path(files.pop()).resolve() if len(files) == 1 else None
+
+
+def _lines(path: Path, numbers: Iterable[int]) -> dict[int, str]:
+    text = linecache.getlines(str(path))
+    shown = {
+        near
+        for number in numbers
+        for near in range(number - _AROUND, number + _AROUND + 1)
+        if 1 <= near <= len(text)
+    }
+    return {number: text[number - 1].rstrip("\n") for number in sorted(shown)}
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,13 @@ from stepwell.integrations.xdsl.opt_diagnostics import (
     unmet,
 )
 from stepwell.ir.context import statistics_lines
-from stepwell.ir.diagnostics import ParseFailure, Problem, StepwellError, VerificationError
+from stepwell.ir.diagnostics import (
+    ParseFailure,
+    Problem,
+    StepwellError,
+    VerificationError,
+    first_line,
+)
 from stepwell.ir.extensions import extension
 from stepwell.ir.levels import level_of
 from stepwell.ir.platform.files import write_atomically
@@ -250,7 +256,7 @@ class OptMain(xDSLOptMain):
                     error.at = at
                 raise
             except Exception as error:
-                reason = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
+                reason = f"{type(error).__name__}: {first_line(error)}"
                 raise StepwellError(f"pass {one.name} fails: {reason}") from error
             changed = bool(before) and before != self._text(module)
             if (

@@ -17,7 +17,7 @@ from torch.export import ExportedProgram
 from torch.nn import Module
 
 from stepwell.ir.compat.torch.torch_private import ValueRanges
-from stepwell.ir.diagnostics import Problem, StepwellError
+from stepwell.ir.diagnostics import Problem, StepwellError, first_line
 from stepwell.ir.options import nearest
 from stepwell.loaders.dynamic_shapes.candidates import KINDS, Inputs, Place, inputs_of, widest
 from stepwell.loaders.dynamic_shapes.exporting import SourceLine, exported, line_of
@@ -26,7 +26,6 @@ from stepwell.loaders.dynamic_shapes.trials import (
     Open,
     Trial,
     Tried,
-    first_line,
     narrowed,
     opened,
     tried,

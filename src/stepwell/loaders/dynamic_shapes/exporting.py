@@ -135,10 +135,3 @@ def _is_the_models(frame: FrameType) -> bool:
 
 def _at(file: str, number: int) -> SourceLine:
     return SourceLine(file, number, linecache.getline(file, number).strip())
-
-
-def stated(node: Any) -> SourceLine | None:
-    """The model's line of a node of an exported graph."""
-    places = re.findall(r'File "([^"]+)", line (\d+)', node.meta.get("stack_trace") or "")
-    own = [(file, int(number)) for file, number in places if not file.startswith(_OURS)]
-    return _at(*own[-1]) if own else None

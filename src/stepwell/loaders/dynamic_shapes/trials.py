@@ -17,6 +17,7 @@ from torch.export import ExportedProgram
 
 from stepwell.dialects.symbols import asked_quietly
 from stepwell.ir.compat.torch.torch_private import pytree
+from stepwell.ir.diagnostics import first_line
 from stepwell.loaders.dynamic_shapes.candidates import Inputs, Place
 from stepwell.loaders.dynamic_shapes.exporting import SourceLine, line_of
 
@@ -238,12 +239,6 @@ def _solved(places: Mapping[Place, Any], inputs: Inputs) -> int:
     place, expr = min(places.items(), key=lambda held: len(str(held[1])))
     of, size = _function(expr), inputs.size(place)
     return next(n for n in range(size + 64) if of(n) == size)
-
-
-def first_line(error: BaseException) -> str:
-    """Return the first line of an error's message."""
-    said = (line.strip() for line in str(error).splitlines())
-    return next(filter(None, said), type(error).__name__)
 
 
 @contextmanager

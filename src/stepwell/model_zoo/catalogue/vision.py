@@ -8,6 +8,8 @@ from typing import Any
 
 import torch
 
+from stepwell.ir.diagnostics import StepwellError
+
 
 @cache
 def schemas() -> torch.library.Library:
@@ -31,3 +33,18 @@ def imported(package: str) -> Any:
     except ImportError:
         pass
     return importlib.import_module(package)
+
+
+def needed(extra: str, why: str, package: str) -> Any:
+    """Import a package of one of stepwell's extras.
+
+    Raises:
+        StepwellError: it is not installed; the message begins with `why`.
+    """
+    try:
+        return imported(package)
+    except ImportError as error:
+        raise StepwellError(
+            f"{why}, and {error.name} is not installed",
+            help=f"the extra {extra!r} brings it: pip install 'stepwell[{extra}]'",
+        ) from error

@@ -8,13 +8,12 @@ from typing import Any
 
 import torch
 
-from stepwell.ir.declared.interpretation import Interpreter
 from stepwell.ir.diagnostics import op_name
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import Bound
 from stepwell.validation.compare import deviation, differs
 from stepwell.validation.engine import FLOAT_KERNELS
-from stepwell.validation.rounding import MARGIN, TRIALS, NoisyInterpreter, sensitivity
+from stepwell.validation.rounding import NoisyInterpreter, sensitivity
 
 QUANTIZES = "quantized_decomposed.quantize"
 """Prefixes of the names of ops that round floats to quantization steps."""
@@ -73,7 +72,8 @@ def distance(
     func = source.method("forward")
     moved = sensitivity(func, source.weights, tuple(inputs))
     if any(op_name(op).startswith(QUANTIZES) for op in func.walk()):
-        moved = max(moved, _stepping(source, tuple(inputs)))
+        stepped = sensitivity(func, source.weights, tuple(inputs), None, SteppingInterpreter)
+        moved = max(moved, stepped)
     allowed = Bound(FLOAT_KERNELS.relative + moved, FLOAT_KERNELS.absolute, "noise")
     return Distance(error, allowed.relative, _difference(expected, given, allowed))
 
@@ -84,15 +84,3 @@ def _difference(expected: Sequence[Any], given: Sequence[Any], allowed: Bound) -
         if found is not None:
             return f"output {index}: {found}"
     return ""
-
-
-def _stepping(source: Program, inputs: tuple[Any, ...]) -> float:
-    """Return how far steps of quantized values move outputs, with a margin."""
-    func = source.method("forward")
-    exact = Interpreter(source.weights).call(func, inputs).outputs
-    worst = 0.0
-    for seed in range(TRIALS):
-        random = torch.Generator().manual_seed(seed)
-        moved = SteppingInterpreter(source.weights, generator=random).call(func, inputs).outputs
-        worst = max([worst, *map(deviation, exact, moved)])
-    return MARGIN * worst

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from stepwell.ir.compat.torch.lazy_imports import OnDemand
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.model_zoo.sweep.jobs import Limits, Task
-from stepwell.model_zoo.sweep.wire import plain
+from stepwell.model_zoo.sweep.jobs import Limits, Task, plain
 from stepwell.model_zoo.sweep.worker import ended_row, run
 
 if TYPE_CHECKING:

@@ -1,11 +1,17 @@
-"""`sweep`: compute the requested rows that the store lacks, on a cluster, and store them."""
+"""`sweep`: compute the requested rows that the store lacks, on a cluster, and store them.
+
+Listing a zoo imports its libraries and creates some of their models, which takes longer than
+reading rows. A store therefore records which rows answered a request, under a name that includes
+everything that its list and the names of its rows depend on (`named_by_content`).
+"""
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -13,12 +19,24 @@ from typing import Any
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.platform.systems import needs_fork
 from stepwell.ir.renderers import Shown
-from stepwell.model_zoo.catalogue.models import Entry, find, select
+from stepwell.model_zoo.catalogue.examples import FOLDER
+from stepwell.model_zoo.catalogue.models import SOURCES, Entry, find, python_file, select
 from stepwell.model_zoo.sweep.cluster import local_cluster, run_tasks
-from stepwell.model_zoo.sweep.jobs import Job, Limits, Task, Variant, source_of, tasks_of
-from stepwell.model_zoo.sweep.request import named_by_content
+from stepwell.model_zoo.sweep.jobs import (
+    Job,
+    Limits,
+    Task,
+    Variant,
+    digest,
+    python_text,
+    source_hash,
+    source_of,
+    tasks_of,
+    version_of,
+)
 from stepwell.model_zoo.sweep.rows import FAULTS, UNFIT, Row
 from stepwell.model_zoo.sweep.store import Store
+from stepwell.plugins.plugins import registry
 from stepwell.quantization.quantizers import quantizer_for
 from stepwell.targets.table import find_target
 
@@ -205,3 +223,41 @@ def fit(rows: Sequence[Row]) -> list[Row]:
 
 
 __all__ = ["Progress", "Sweep", "counts", "find", "fit", "sweep"]
+
+
+def named_by_content(
+    models: Sequence[str],
+    targets: Sequence[str],
+    variant: Variant,
+    options: Mapping[str, Mapping[str, Any]],
+    latency: bool,
+    stock: bool,
+    tune: bool,
+) -> str:
+    """Compute the name of a request.
+
+    Args:
+        models: patterns, as `zoo.catalogue.select` takes them.
+        targets: their names.
+        variant: the preparation of each model.
+        options: the resolved options of each target.
+        latency, stock, tune: further measurements.
+    """
+    libraries = sorted({name for needed in SOURCES.values() for name in needed})
+    folders = [file.parent for name in models if (file := python_file(name)) is not None]
+    said = {
+        "models": models,
+        "targets": targets,
+        "variant": asdict(variant),
+        "options": options,
+        "measured": (latency, stock, tune),
+        "source": source_hash(_any),
+        "libraries": [f"{name} {version_of(name)}" for name in libraries],
+        "files": [python_text(folder) for folder in (*folders, FOLDER)],
+        "plugins": registry().identity(),
+    }
+    return digest(json.dumps(said, sort_keys=True, default=str))
+
+
+def _any(path: str) -> bool:
+    return True

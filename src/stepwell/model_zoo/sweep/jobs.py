@@ -192,3 +192,27 @@ def tasks_of(jobs: Sequence[Job], entries: dict[str, Entry]) -> list[Task]:
         for (model, _, _), held in grouped.items()
     ]
     return sorted(tasks, key=lambda task: (task.quiet, task.entry.size, task.entry.name))
+
+
+def plain(task: Task, limits: Limits) -> dict[str, Any]:
+    """Serialize a task for a worker."""
+    return {
+        "model": task.entry.name,
+        "module": task.entry.module,
+        "jobs": [asdict(job) for job in task.jobs],
+        "keys": list(task.keys),
+        "seconds": limits.seconds,
+        "memory": limits.memory,
+    }
+
+
+def jobs_of(given: Sequence[dict[str, Any]]) -> tuple[Job, ...]:
+    """Deserialize jobs."""
+    jobs: list[Job] = []
+    for one in given:
+        options = tuple((name, value) for name, value in one["options"])
+        variant = Variant(**one["variant"])
+        asked = {name: one[name] for name in ("latency", "stock", "tune")}
+        job = Job(one["model"], one["target"], options, variant, **asked)
+        jobs.append(job)
+    return tuple(jobs)

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from stepwell.backends.executorch.reading.read import read_container
 from stepwell.backends.executorch.running.runner import PteSession, run_pte
+from stepwell.cost_model.budgets import measure as figures
 from stepwell.cost_model.tuning import tune
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.inspection.reports.explaining import fates
@@ -272,7 +272,7 @@ def lowered_row(job: Job, prepared: Prepared, row: Row, tell: Tell) -> Row:
         floats_outside=floats_outside(lowered),
         reasons=reasons_outside(prepared.source, lowered),
         size=len(lowered.artifact),
-        arena=arena_of(lowered),
+        arena=figures(lowered).arena,
     )
     tell("stage", f"running on {job.target}")
     row = compared(prepared, lowered, row)
@@ -326,14 +326,6 @@ def floats_outside(lowered: Lowered) -> int | None:
     if lowered.target.name != "xnnpack":
         return None
     return len(counted(lowered.program))
-
-
-def arena_of(lowered: Lowered) -> int | None:
-    """Bytes that a `.pte` plans for activations."""
-    if lowered.target.artifact != "pte":
-        return None
-    methods = read_container(bytearray(lowered.artifact)).methods
-    return max((sum(method.arena_sizes[1:]) for method in methods), default=0)
 
 
 def compared(prepared: Prepared, lowered: Lowered, row: Row) -> Row:

@@ -80,7 +80,7 @@ class Store:
         return rows
 
     def remember(self, request: str, keys: Sequence[str]) -> None:
-        """Record which rows answer a request (`sweeping.asked`)."""
+        """Record which rows answer a request (`driver.named_by_content`)."""
         self._base.execute(
             "INSERT OR REPLACE INTO asked VALUES (?, ?)", (request, json.dumps(keys))
         )

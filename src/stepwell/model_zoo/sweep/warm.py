@@ -30,10 +30,9 @@ import torch
 from stepwell.lowering import lower
 from stepwell.model_zoo.catalogue.models import find
 from stepwell.model_zoo.catalogue.vision import imported
-from stepwell.model_zoo.sweep.jobs import Task
+from stepwell.model_zoo.sweep.jobs import Task, jobs_of
 from stepwell.model_zoo.sweep.measuring import FULL, measure, one_thread
 from stepwell.model_zoo.sweep.memory import resident
-from stepwell.model_zoo.sweep.wire import jobs_of
 from stepwell.translate.importer.export_call import export
 
 STEP = 0.2

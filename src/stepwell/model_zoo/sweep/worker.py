@@ -12,9 +12,8 @@ from typing import Any
 
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.model_zoo.catalogue.models import find
-from stepwell.model_zoo.sweep.jobs import Task
+from stepwell.model_zoo.sweep.jobs import Task, jobs_of
 from stepwell.model_zoo.sweep.rows import Row
-from stepwell.model_zoo.sweep.wire import jobs_of
 
 
 class Warm:

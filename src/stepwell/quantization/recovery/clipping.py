@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import combinations
 from typing import Any
 
@@ -23,14 +23,14 @@ from stepwell.ir.diagnostics import StepwellError, op_name
 from stepwell.quantization.recovery.scales import biases_of, requantize, rescale
 from stepwell.quantization.recovery.weights import Weights
 from stepwell.quantization.sensitivity.attribution import estimates
-from stepwell.quantization.sensitivity.metrics import Batch, Tally, judged
+from stepwell.quantization.sensitivity.metrics import Batch
 from stepwell.quantization.sensitivity.quantization_points import (
     DEQUANTIZES,
     QUANTIZES,
     Quantized,
     Site,
 )
-from stepwell.quantization.sensitivity.replay import Playback
+from stepwell.quantization.sensitivity.replay import Playback, divergences
 
 PARTS = (0.75, 0.5, 0.35, 0.25, 0.15, 0.1, 0.06, 0.03)
 """Fractions of a range's end that are tried."""
@@ -140,13 +140,8 @@ def _divergences(
         return {}
     pair = with_ranges(weights.pair, ends)
     casts = list(casts_of(pair))
-    lost = {one: Tally() for one in ends}
-    for inputs, labels in batches:
-        floats = Playback(pair, inputs, free=True)
-        for one in ends:
-            outputs = floats.quantizing(values_of(casts, one))
-            lost[one].add(judged(outputs, labels, floats.outputs).divergence)
-    return {one: tally.mean for one, tally in lost.items()}
+    ways = {one: partial(Playback.quantizing, quantized=values_of(casts, one)) for one in ends}
+    return divergences(pair, batches, ways)
 
 
 def with_ranges(original: Quantized, ends: Mapping[Range, Ends]) -> Quantized:

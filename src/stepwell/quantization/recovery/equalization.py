@@ -30,9 +30,8 @@ from stepwell.quantization.recovery.clipping import (
     values_of,
     with_ranges,
 )
-from stepwell.quantization.recovery.constants import BALANCED, renew
 from stepwell.quantization.recovery.scales import sharing, with_scales
-from stepwell.quantization.recovery.weights import Weights
+from stepwell.quantization.recovery.weights import BALANCED, Weights, renew
 from stepwell.quantization.sensitivity.metrics import Batch, Tally, judged
 from stepwell.quantization.sensitivity.quantization_points import (
     Quantized,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import product
 from math import prod
 from typing import Any
@@ -25,12 +26,11 @@ from stepwell.ir.diagnostics import StepwellError, op_name
 from stepwell.ir.knapsack import least_loss
 from stepwell.ir.program import Program
 from stepwell.ir.types import dims
-from stepwell.quantization.recovery.constants import renew
 from stepwell.quantization.recovery.scales import scale_at
-from stepwell.quantization.recovery.weights import Weights
-from stepwell.quantization.sensitivity.metrics import Batch, Tally, judged
+from stepwell.quantization.recovery.weights import Weights, renew
+from stepwell.quantization.sensitivity.metrics import Batch
 from stepwell.quantization.sensitivity.quantization_points import MX, Quantized, Site
-from stepwell.quantization.sensitivity.replay import Playback
+from stepwell.quantization.sensitivity.replay import Playback, divergences
 from stepwell.translate.rewrites.mxfp.choose_mxfp import payload_fields
 
 BITS = 4.5
@@ -69,13 +69,6 @@ def bits_read(pair: Quantized) -> float:
     sites = [site for site in pair.sites if site.is_mx]
     bits = sum(_bits(pair, site, payloads_of(site)) for site in sites)
     return bits / max(sum(sum(_numbers(pair, site)) for site in sites), 1)
-
-
-def bits_a_weight(pair: Quantized) -> float:
-    """Return the average payload bits of an MX program's weights."""
-    sites = [site for site in pair.sites if site.is_mx]
-    total = sum(site.elements for site in sites)
-    return sum(s.elements * payload_named(payloads_of(s)[1]).bits for s in sites) / max(total, 1)
 
 
 def _numbers(pair: Quantized, site: Site) -> tuple[float, float]:
@@ -133,10 +126,12 @@ def mixed(
     lost: dict[Site, list[float]] = {site: [] for site in ways}
     for at in range(max(map(len, ways.values()))):
         asked = {site.name: found[at] for site, found in ways.items() if at < len(found)}
-        divergences = _divergences(replaced(weights, asked).pair, asked, batches[:LOOKED_AT])
+        other = replaced(weights, asked).pair
+        alone = {s.name: partial(_flipped, site=s) for s in other.sites if s.name in asked}
+        diverged = divergences(other, batches[:LOOKED_AT], alone)
         for site, found in ways.items():
             if at < len(found):
-                lost[site].append(divergences[site.name])
+                lost[site].append(diverged[site.name])
     if cost is None:
         costs = {site: [_bits(pair, site, way) for way in found] for site, found in ways.items()}
         limit *= sum(sum(_numbers(pair, site)) for site in ways)
@@ -154,18 +149,8 @@ def mixed(
     return replaced(weights, {site.name: found[pick] for (site, found), pick in chosen})
 
 
-def _divergences(
-    pair: Quantized, names: Mapping[str, Any], batches: Sequence[Batch]
-) -> dict[str, float]:
-    """Return the divergence from the float model with only one of these points quantized, each."""
-    lost = {name: Tally() for name in names}
-    for inputs, labels in batches:
-        floats = Playback(pair, inputs, free=True)
-        for site in pair.sites:
-            if site.name in names:
-                found = judged(floats.flipped(site), labels, floats.outputs)
-                lost[site.name].add(found.divergence)
-    return {name: tally.mean for name, tally in lost.items()}
+def _flipped(floats: Playback, site: Site) -> Sequence[Any]:
+    return floats.flipped(site)
 
 
 def replaced(weights: Weights, ways: Mapping[str, Way]) -> Weights:

@@ -22,9 +22,8 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.core import weight_key
 from stepwell.ir.declared.interpretation import Interpreter
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.quantization.recovery.constants import renew
 from stepwell.quantization.recovery.rounding import rows_of
-from stepwell.quantization.recovery.weights import Steps, Weights
+from stepwell.quantization.recovery.weights import Steps, Weights, renew
 from stepwell.quantization.sensitivity.metrics import Batch
 from stepwell.quantization.sensitivity.quantization_points import Quantized, Site, constant_key
 from stepwell.quantization.sensitivity.replay import Playback

@@ -19,7 +19,7 @@ from stepwell.program import Program, from_exported_program
 from stepwell.quantization.quantizers import find_quantizer, quantizer_for
 from stepwell.quantization.quantizers import quantize as quantized_by
 from stepwell.quantization.recovery import cured
-from stepwell.quantization.recovery.constants import BALANCED
+from stepwell.quantization.recovery.weights import BALANCED
 from stepwell.quantization.sensitivity.attribution import MEASURED, Progress, attribute, whole
 from stepwell.quantization.sensitivity.causes import (
     calibration,

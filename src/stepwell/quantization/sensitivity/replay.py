@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -23,6 +23,7 @@ from stepwell.ir.calls.calling import bind_inputs
 from stepwell.ir.core import MutateInputOp, UpdateOp, WeightOp
 from stepwell.ir.declared.interpretation import Interpreter
 from stepwell.quantization.sensitivity.grids import rounded
+from stepwell.quantization.sensitivity.metrics import Batch, Tally, judged
 from stepwell.quantization.sensitivity.quantization_points import MX, Quantized, Site
 from stepwell.translate.rewrites.mxfp.choose_mxfp import (
     MxConv2dOp,
@@ -32,6 +33,7 @@ from stepwell.translate.rewrites.mxfp.choose_mxfp import (
     payload_fields,
 )
 
+T = TypeVar("T")
 Given = Mapping[Site, Mapping[int, Tensor]]
 """Operands that quantization points read in place of their own, by point and operand number."""
 Adjust = Callable[[SSAValue, Any], Any]
@@ -98,7 +100,7 @@ class Playback:
 
     def evaluated(self, site: Site, operands: Sequence[Any], free: bool) -> Sequence[Any]:
         """Compute a point's results from operands; an MX product rounds them unless it is freed."""
-        return self._evaluate(site.op, operands, free)
+        return self._evaluate(site.op, operands, free, self.values)
 
     def _play(
         self,
@@ -130,17 +132,10 @@ class Playback:
     def _results(
         self, op: Operation, operands: Sequence[Any], free: bool, values: Any
     ) -> Sequence[Any]:
-        if isinstance(op, MX):
-            results = self._evaluate(op, operands, free)
-        elif isinstance(op, WeightOp) and op.key.data in self.parameters:
+        if isinstance(op, WeightOp) and op.key.data in self.parameters:
             results = (self.parameters[op.key.data],)
         else:
-            bound: dict[SSAValue, Any] = dict(zip(op.operands, operands, strict=True))
-            for region in op.regions:  # Values that a region captures.
-                for inner in region.walk():
-                    bound.update((v, values[v]) for v in inner.operands if v in values)
-            self._runs.step(op, bound)
-            results = [bound[result] for result in op.results]
+            results = self._evaluate(op, operands, free, values)
         if self.grad and op.results and (ahead := self.quantized.ahead.get(op.results[0])):
             x = values[ahead]  # Gradients pass a rounding as if it were none.
             results = (x + (results[0] - x).detach(),)
@@ -169,9 +164,14 @@ class Playback:
             found[at] = tensor
         return found
 
-    def _evaluate(self, op: Operation, operands: Sequence[Any], free: bool) -> Sequence[Any]:
+    def _evaluate(
+        self, op: Operation, operands: Sequence[Any], free: bool, values: Any
+    ) -> Sequence[Any]:
         if not isinstance(op, MX):
             bound: dict[SSAValue, Any] = dict(zip(op.operands, operands, strict=True))
+            for region in op.regions:  # Values that a region captures.
+                for inner in region.walk():
+                    bound.update((v, values[v]) for v in inner.operands if v in values)
             self._runs.step(op, bound)
             return [bound[result] for result in op.results]
         assert isinstance(op, SchemaOp)
@@ -189,3 +189,15 @@ class Playback:
         names = ("stride", "padding", "dilation")
         stride, padding, dilation = (list[int](op.arg(name)) for name in names)
         return (F.conv2d(x, other, bias, stride, padding, dilation, op.arg("groups")),)
+
+
+def divergences(
+    pair: Quantized, batches: Sequence[Batch], ways: Mapping[T, Callable[[Playback], Sequence[Any]]]
+) -> dict[T, float]:
+    """Return the mean divergence from the float model of each way to compute outputs."""
+    lost = {way: Tally() for way in ways}
+    for inputs, labels in batches:
+        floats = Playback(pair, inputs, free=True)
+        for way, outputs in ways.items():
+            lost[way].add(judged(outputs(floats), labels, floats.outputs).divergence)
+    return {way: tally.mean for way, tally in lost.items()}

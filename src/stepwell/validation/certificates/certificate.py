@@ -24,10 +24,9 @@ from stepwell.ir.platform.files import as_path, write_atomically
 from stepwell.ir.types import AnyTensor, dims, element, tensor
 from stepwell.ir.weights import WeightStore
 from stepwell.validation.certificates.application import allowed, follows_rule, hash_of_rule, runs
-from stepwell.validation.certificates.decision import KINDS, Undecided, is_constant
+from stepwell.validation.certificates.decision import KINDS, Decisions, Undecided, is_constant
 from stepwell.validation.certificates.exhaustive import NotOfBytes, apart_on_all
 from stepwell.validation.certificates.recorder import Application, StatementRecorder
-from stepwell.validation.certificates.renaming import Decisions
 from stepwell.validation.certificates.statements import read
 
 VERSION = 2

@@ -1,8 +1,14 @@
-"""Decision of a statement: its pairs are equal by expression numbering, or by running it."""
+"""Decision of a statement: its pairs are equal by expression numbering, or by running it.
+
+Layers of a model repeat, and so do the applications in them: statements that differ only in names
+are decided once (`Decisions`).
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
@@ -16,7 +22,7 @@ import stepwell.validation.certificates.lookups  # noqa: F401  # pyright: ignore
 from stepwell.dialects.quant.types import stored_dtype
 from stepwell.ir.core import StateOp, WeightOp
 from stepwell.ir.declared.interpretation import Interpreter, rule_for
-from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.diagnostics import StepwellError, first_line
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import History
 from stepwell.ir.sizes.size import Size, number_of
@@ -25,7 +31,7 @@ from stepwell.ir.weights import WeightStore
 from stepwell.translate.rewrites.sizes.pin_symbolic_sizes import PinSymbolicSizes
 from stepwell.validation.certificates.graph import is_repeatable, said_by
 from stepwell.validation.certificates.shadows import NotFollowed, Reading, Shadow
-from stepwell.validation.certificates.statements import MOST_ELEMENTS, elements_of, pairs_of
+from stepwell.validation.certificates.statements import MOST_ELEMENTS, elements_of, pairs_of, read
 from stepwell.validation.derived import C_LIBRARY
 
 SMALL = 4096
@@ -88,7 +94,7 @@ def decide(
         try:
             apart = run.apart(program, pairs_of(program) if pairs is None else pairs)
         except FAILS as error:
-            reason = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+            reason = f"{type(error).__name__}: {first_line(error)}"
             continue
         if apart is None:
             return kind
@@ -261,3 +267,65 @@ def is_constant(weights: WeightStore, key: str, given: bool = False) -> bool:
         return False
     count = prod(map(number_of, dims(weights.type_of(key))))
     return count <= SMALL and (given or "#" in key or count == 1)
+
+
+_NAMED = re.compile(r'stepwell\.weight <"((?:[^"\\]|\\.)*)">|"(?:[^"\\]|\\.)*"|%v\d+')
+"""A weight, another string, which is kept, or a value."""
+
+
+@dataclass
+class Decisions:
+    """Decisions on statements with one weight store, each made once."""
+
+    weights: WeightStore
+    seed: int = 0
+    made: dict[tuple[str, tuple[str, ...]], str | Undecided] = field(default_factory=dict)  # pyright: ignore[reportUnknownVariableType]
+
+    def decide(self, text: str, kinds: Sequence[str]) -> str:
+        """Return the first reading in which a statement holds.
+
+        Raises:
+            Undecided: it holds in none.
+        """
+        given = any(kind.endswith(GIVEN) for kind in kinds)
+        key = renamed(text, self.weights, given), tuple(kinds)
+        if key not in self.made:
+            try:
+                self.made[key] = decide(read(text, self.weights)[0], kinds, self.seed)
+            except Undecided as error:
+                self.made[key] = error
+        found = self.made[key]
+        if isinstance(found, Undecided):
+            raise found
+        return found
+
+
+def renamed(text: str, weights: WeightStore, given: bool = False) -> str:
+    """Return a statement with values and weights renamed by the order of their occurrence.
+
+    Args:
+        text: the statement.
+        weights: its weight store.
+        given: whether small weights are distinguished by their elements.
+    """
+    values: dict[str, str] = {}
+    leaves: dict[str, str] = {}
+
+    def said(key: str) -> str:
+        if key not in weights:
+            return key
+        recipe = weights.recipe_of(key)
+        if recipe is not None:
+            name, sources, parameters = recipe
+            return f"{name}{sorted(parameters.items())}({', '.join(map(said, sources))})"
+        if is_constant(weights, key, given):
+            return f"constant {key}"
+        return leaves.setdefault(key, f"any {len(leaves)}: {weights.type_of(key)}")
+
+    def called(found: re.Match[str]) -> str:
+        if found[1] is not None:
+            return f"stepwell.weight <{said(found[1])}>"
+        name = found[0]
+        return name if name[0] == '"' else values.setdefault(name, f"%{len(values)}")
+
+    return _NAMED.sub(called, text)

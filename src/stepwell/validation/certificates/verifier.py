@@ -42,12 +42,11 @@ from stepwell.validation.certificates.certificate import (
     Entry,
     store_of,
 )
-from stepwell.validation.certificates.decision import KINDS, TRIED, Undecided
+from stepwell.validation.certificates.decision import KINDS, TRIED, Decisions, Undecided
 from stepwell.validation.certificates.exhaustive import NotOfBytes, apart_on_all
 from stepwell.validation.certificates.field import chosen_by
 from stepwell.validation.certificates.graph import ONCE, Definition, EqualityGraph, said_by
 from stepwell.validation.certificates.recorder import observed
-from stepwell.validation.certificates.renaming import Decisions
 from stepwell.validation.certificates.statements import (
     MOST_ELEMENTS,
     elements_of,

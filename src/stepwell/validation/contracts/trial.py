@@ -12,7 +12,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation
 
 from stepwell.ir.context import Context
-from stepwell.ir.diagnostics import Problem, StepwellError, UnsupportedError
+from stepwell.ir.diagnostics import Problem, StepwellError, UnsupportedError, first_line
 from stepwell.ir.rewriting.rewrite import EXACT, GreedyRewrites, History, Pass, Rewrite, bound_of
 from stepwell.ir.verification import find_problems
 from stepwell.ir.weights import UnknownValue
@@ -37,10 +37,6 @@ SAMPLES: tuple[Filling, ...] = (
     ("extremes", "extremes", "extremes", False),
 )
 """(label, filling of floats, filling of integers, whether a bounded pass guarantees its bound)."""
-DISTINCT: tuple[Filling, ...] = (("distinct", "distinct", "distinct", True),)
-"""The sample for sorting ops."""
-ROWS: tuple[Filling, ...] = tuple((label, real, "rows", plain) for label, real, _, plain in SAMPLES)
-"""Samples whose integers are row indices."""
 MODERATE = 0.75
 """Floats up to this power of the largest one are of moderate size."""
 HUGE = 1e30
@@ -190,8 +186,7 @@ def _traced(error: Exception) -> str:
         f"{frame.filename.rsplit('/', 1)[-1]}:{frame.lineno} {frame.name}"
         for frame in traceback.extract_tb(error.__traceback__)[-4:]
     ]
-    text = (str(error).splitlines() or [""])[0]
-    return f"{type(error).__name__}: {text} ({' > '.join(frames)})"
+    return f"{type(error).__name__}: {first_line(error)} ({' > '.join(frames)})"
 
 
 def _recorded(work: Program, samples: Sequence[Filling], unruly: bool) -> Checked:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 import torch
+from contract_driver import documented, steps_of, subject_of
 from torch import Tensor
 from xdsl.dialects.func import FuncOp
 
@@ -22,7 +23,6 @@ from stepwell.program import Program
 from stepwell.validation.checked import Checked
 from stepwell.validation.compare import describe_bound
 from stepwell.validation.contracts.draft import Dropped, draft_of
-from stepwell.validation.contracts.driver import documented, steps_of, subject_of
 from stepwell.validation.fills import DECADES, inputs_of, is_real
 from stepwell.validation.recording import record
 from stepwell.validation.samples import Sample

@@ -30,9 +30,8 @@ from stepwell.translate.rewrites.xnnpack.partitioning.narrow_to_what_is_read imp
 )
 from stepwell.validation.contracts.draft import draft_of
 from stepwell.validation.contracts.trial import (
-    DISTINCT,
-    ROWS,
     SAMPLES,
+    Filling,
     Outcome,
     Verdict,
     try_variant,
@@ -70,6 +69,10 @@ UNVARIED = {
     "tosa.transforms": ("PyTorch's own transform ends the process on an axis far out of range"),
 }
 """Rewrites whose example cannot be varied, because a variant's types are inferred, and why."""
+DISTINCT: tuple[Filling, ...] = (("distinct", "distinct", "distinct", True),)
+"""The sample for sorting ops."""
+ROWS: tuple[Filling, ...] = tuple((label, real, "rows", plain) for label, real, _, plain in SAMPLES)
+"""Samples whose integers are row indices."""
 SECONDS = 20
 """The time limit of one variant; the usual one takes some ten milliseconds."""
 
