@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 import torch
+from eager import EXACT, assert_as_eager, lower
 from rewrite_cases import cases
-from torch import Tensor, nn
+from torch import Tensor
 
-import stepwell
 from stepwell.ir.rewriting.rewrite import History, run_rewrites
 from stepwell.translate.canonicalize import (
     clamps,
@@ -124,26 +124,13 @@ def test_a_clamp_between_tensors_keeps_every_nan(apply: Any):
     assert same(done.program.run(SPECIAL, low, high)[0], torch.clamp(SPECIAL, low, high))
 
 
-BY_NAME = {rule.name: rule for rule in clamps.RULES}
-WRAP = BY_NAME["wrap-clamp-bounds"]
-
-
-def clamp(bounds: str, held: str, method: Any, gives: str | None = None) -> str:
-    gives = gives or held
-    types = f"(tensor<4x{held}>) -> tensor<4x{gives}>"
-    call = f"%y = aten.clamp.default(%x, {bounds}) : {types}"
-    return method(f"%x: tensor<4x{held}>", call, gives=f"tensor<4x{gives}>")
-
-
 @pytest.mark.parametrize("bounds", ["-1, none", "none, -3", "-255, -1"])
-def test_every_negative_bound_is_wrapped(bounds: str, apply: Any, method: Any):
-    assert (
-        "-"
-        not in apply(clamp(bounds, "ui8", method), WRAP()).text.split("clamp")[1].partition(":")[0]
-    )
+def test_every_negative_bound_is_wrapped(bounds: str, apply: Any):
+    done = apply(f"%y = aten.clamp.default(%x: ui8[4], {bounds})", ALL["wrap-clamp-bounds"])
+    assert "-" not in done.text.split("clamp")[1].partition(":")[0]
 
 
-test_wrap_clamp_bounds = cases(WRAP, clamps.RULES)("""
+test_wrap_clamp_bounds = cases(clamps)("""
 wrap-clamp-bounds: 0, 255-ui8-ui8 -> unchanged
     %y = aten.clamp.default(%x: ui8[4], 0, 255)
 wrap-clamp-bounds: -1, 3-i8-i8 -> unchanged
@@ -165,13 +152,8 @@ CLAMPS: dict[str, Callable[[Tensor], Tensor]] = {
 
 @pytest.mark.parametrize("form", CLAMPS)
 def test_unsigned_bytes_are_clamped_as_by_torch(form: str):
-    class Net(nn.Module):
-        def forward(self, x: Tensor) -> Tensor:
-            return CLAMPS[form](x)
-
     x = torch.arange(0, 256, 15, dtype=torch.uint8)
-    lowered = stepwell.lower(torch.export.export(Net(), (x,)), "xnnpack")
-    assert torch.equal(lowered.run(x)[0], Net()(x))
+    assert_as_eager(lower(CLAMPS[form], x), CLAMPS[form], x, **EXACT)
 
 
 test_noops = cases(noops.RULES)("""
@@ -192,33 +174,18 @@ remove-dropout: dropout that drops everything -> refused: model.eval
 """)
 
 
-@pytest.mark.parametrize(
-    ("call", "result", "reason"),
-    [
-        ("aten.max_pool2d.default(%x, [1, 1], [2, 2])", "1x2x2x2", None),
-        ("aten.max_pool2d.default(%x, [3, 3], [1, 1], [1, 1])", "1x2x4x4", None),
-        ("aten.max_pool2d.default(%x, [2, 2], [1, 1])", "1x2x3x3", None),
-        ("aten.avg_pool2d.default(%x, [2, 1], [1, 1])", "1x2x3x4", None),
-        (
-            "aten.avg_pool2d.default(%x, [1, 1], [1, 1], [0, 0], false, true, 2)",
-            "1x2x4x4",
-            "another number",
-        ),
-    ],
-)
-def test_pooling_that_changes_something_stays(
-    call: str, result: str, reason: str | None, refused: Any, method: Any
-):
-    name = "remove-unit-max-pooling" if "max" in call else "remove-unit-average-pooling"
-    refused(
-        method(
-            "%x: tensor<1x2x4x4xf32>",
-            f"%y = {call} : (tensor<1x2x4x4xf32>) -> tensor<{result}xf32>",
-            gives=f"tensor<{result}xf32>",
-        ),
-        ALL[name],
-        reason,
-    )
+test_pooling_that_changes_something = cases(noops)("""
+remove-unit-max-pooling: windows of one element that are far apart -> unchanged
+    %y = aten.max_pool2d.default(%x: f32[1, 2, 4, 4], [1, 1], [2, 2])
+remove-unit-max-pooling: windows of nine elements -> unchanged
+    %y = aten.max_pool2d.default(%x: f32[1, 2, 4, 4], [3, 3], [1, 1], [1, 1])
+remove-unit-max-pooling: windows of four elements -> unchanged
+    %y = aten.max_pool2d.default(%x: f32[1, 2, 4, 4], [2, 2], [1, 1])
+remove-unit-average-pooling: windows of two elements -> unchanged
+    %y = aten.avg_pool2d.default(%x: f32[1, 2, 4, 4], [2, 1], [1, 1])
+remove-unit-average-pooling: a divisor of its own -> refused: another number
+    %y = aten.avg_pool2d.default(%x: f32[1, 2, 4, 4], [1, 1], [1, 1], [0, 0], false, true, 2)
+""")
 
 
 test_softmaxes = cases(softmaxes.RULES)("""
@@ -237,12 +204,6 @@ def test_a_cast_within_the_softmax_is_refused(programs: Any):
 
 
 RULES = (*canonical.RULES, *sums.RULES)
-
-
-def of_two(call: str, method: Any, first: str = "f32", second: str = "f32") -> str:
-    one, other = f"tensor<2x3x{first}>", f"tensor<2x3x{second}>"
-    line = f"%y = aten.{call} : ({one}, {other}) -> {one}"
-    return method(f"%x: {one}, %z: {other}", line, gives=one)
 
 
 test_sums = cases(RULES)("""
@@ -277,8 +238,9 @@ a factor becomes a product and one is dropped -> aten.mul.Scalar, aten.sub.Tenso
 
 
 @pytest.mark.parametrize("weight", [0.0, 0.49, 0.5, 1.0, -0.75, 3.0])
-def test_an_interpolation_starts_from_the_nearer_end(weight: float, apply: Any, method: Any):
-    done = apply(of_two(f"lerp.Scalar(%x, %z, {weight})", method), *(rule() for rule in RULES))
+def test_an_interpolation_starts_from_the_nearer_end(weight: float, apply: Any):
+    line = f"%y = aten.lerp.Scalar(%x: f32[2, 3], %z: f32[2, 3], {weight})"
+    done = apply(line, *(rule() for rule in RULES))
     last = "aten.add.Tensor" if abs(weight) < 0.5 else "aten.sub.Tensor"
     assert done.ops() == ["aten.sub.Tensor", "aten.mul.Scalar", last]
     a, b = torch.full((2, 3), 1e8), torch.full((2, 3), 1.0)
