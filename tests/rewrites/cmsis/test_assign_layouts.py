@@ -92,32 +92,25 @@ def test_a_concatenation_runs_along_the_dimension_where_it_lies(
 
 test_assign_layouts = cases(AssignLayouts)("""
 next to another operand it -> unchanged
-    - %a: i8[2, 3, 4]
-      %s = cmsis.transpose(%a) {perm = array<i64: 0, 2, 1>} : (i8[2, 3, 4]) -> i8[2, 4, 3]
-      %b: i8[4, 3, 2]
-      %t = cmsis.transpose(%b) {perm = array<i64: 2, 0, 1>} : (i8[4, 3, 2]) -> i8[2, 4, 3]
+    - %s = cmsis.transpose(%a: i8[2, 3, 4], perm=[0, 2, 1]) -> i8[2, 4, 3]
+      %t = cmsis.transpose(%b: i8[4, 3, 2], perm=[2, 0, 1]) -> i8[2, 4, 3]
       %y = cmsis.minimum(%s, %t) -> i8[2, 4, 3]
-    - %a: i8[2, 3, 4]
-      %s = cmsis.transpose(%a) {perm = array<i64: 0, 2, 1>} : (i8[2, 3, 4]) -> i8[2, 4, 3]
+    - %s = cmsis.transpose(%a: i8[2, 3, 4], perm=[0, 2, 1]) -> i8[2, 4, 3]
       %y = cmsis.minimum(%s, %b: i8[2, 4, 3]) -> i8[2, 4, 3]
-    - %a: i8[2, 3, 4]
-      %s = cmsis.transpose(%a) {perm = array<i64: 0, 2, 1>} : (i8[2, 3, 4]) -> i8[2, 4, 3]
+    - %s = cmsis.transpose(%a: i8[2, 3, 4], perm=[0, 2, 1]) -> i8[2, 4, 3]
       %y = cmsis.minimum(%s, %b: i8[4, 3]) -> i8[2, 4, 3]
-    - %a: i8[2, 3, 4]
-      %s = cmsis.transpose(%a) {perm = array<i64: 0, 2, 1>} : (i8[2, 3, 4]) -> i8[2, 4, 3]
+    - %s = cmsis.transpose(%a: i8[2, 3, 4], perm=[0, 2, 1]) -> i8[2, 4, 3]
       %y = cmsis.minimum(%s, %b: i8[1, 4, 3]) -> i8[2, 4, 3]
 a cast of channels -> unchanged
     # Scales belong to an axis, and a cast of the transposed integers would name another.
-    %a: i8[2, 3]; %s = cmsis.transpose(%a) {perm = array<i64: 1, 0>} : (i8[2, 3]) -> i8[3, 2]
+    %s = cmsis.transpose(%a: i8[2, 3], perm=[1, 0]) -> i8[3, 2]
     %y = quant.scast(%s) -> i8<:0, {0.5, 0.25, 0.125}>[3, 2]
 a cast after another movement -> unchanged
-    %a: i8<0.5>[2, 3]
-    %s = cmsis.transpose(%a) {perm = array<i64: 1, 0>} : (i8<0.5>[2, 3]) -> i8<0.5>[3, 2]
+    %s = cmsis.transpose(%a: i8<0.5>[2, 3], perm=[1, 0]) -> i8<0.5>[3, 2]
     %r = quant.scast(%s) -> i8[3, 2]; %v = aten.view.default(%r, [6])
     %y = quant.scast(%v) -> i8<0.5>[6]
 next to an empty constant of another rank it -> unchanged
-    %a: i8<0.5>[2, 3]
-    %s = cmsis.transpose(%a) {perm = array<i64: 1, 0>} : (i8<0.5>[2, 3]) -> i8<0.5>[3, 2]
+    %s = cmsis.transpose(%a: i8<0.5>[2, 3], perm=[1, 0]) -> i8<0.5>[3, 2]
     %r = quant.scast(%s) -> i8[3, 2]; %e = quant.scast(%es: weight "e" i8[0]) -> i8<0.5>[0]
     %er = quant.scast(%e) -> i8[0]; %v = aten.cat.default([%r, %er])
     %y = quant.scast(%v) -> i8<0.5>[3, 2]

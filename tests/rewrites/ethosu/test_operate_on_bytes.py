@@ -25,8 +25,7 @@ FLAGS = (
 def test_factors_of_the_last_axis_stay_where_they_are(apply: Any) -> None:
     done = apply(
         """
-        %x: i8[2, 3], %m: constant i32[3], %s: constant "s#ones" i8[3], %z: constant i8[1], %o: constant "o#zeros" i32[1]
-        %r = tosa.rescale %x, %m, %s, %z, %o {input_unsigned = false, output_unsigned = false, per_channel = true, rounding_mode = SINGLE_ROUND, scale32 = true} : (i8[2, 3], i32[3], i8[3], i8[1], i32[1]) -> i32[2, 3]
+        %r = tosa.rescale(%x: i8[2, 3], %m: constant i32[3], %s: constant "s#ones" i8[3], %z: constant i8[1], %o: constant "o#zeros" i32[1], input_unsigned=false, output_unsigned=false, per_channel=true, rounding_mode="SINGLE_ROUND", scale32=true) -> i32[2, 3]
         %y = tosa.reshape(%r, [6])
         """,
         RULE,
@@ -36,8 +35,7 @@ def test_factors_of_the_last_axis_stay_where_they_are(apply: Any) -> None:
     assert (
         apply(
             """
-        %x: i8[2, 1], %m: constant i32[1], %s: constant "s#ones" i8[1], %z: constant i8[1], %o: constant "o#zeros" i32[1]
-        %r = tosa.rescale %x, %m, %s, %z, %o {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (i8[2, 1], i32[1], i8[1], i8[1], i32[1]) -> i32[2, 1]
+        %r = tosa.rescale(%x: i8[2, 1], %m: constant i32[1], %s: constant "s#ones" i8[1], %z: constant i8[1], %o: constant "o#zeros" i32[1], input_unsigned=false, output_unsigned=false, per_channel=false, rounding_mode="SINGLE_ROUND", scale32=true) -> i32[2, 1]
         %y = tosa.reshape(%r, [2])
         """,
             RULE,
@@ -50,27 +48,22 @@ test_operate_on_bytes = cases(RescaleConstant, SpreadConstant)("""
 rescale-constant: a constant next to what is no rescale stays -> applied 0 times
     %y = tosa.add(%x: i32[2, 4], %c: constant i32[1, 4])
 spread-constant: a single byte and what is as large are not spread -> applied once
-    %c: constant i8[1, 4], %m: constant i32[1], %s: constant "s#ones" i8[1], %z: constant i8[1], %o: constant "o#zeros" i32[1]
-    %r = tosa.rescale %c, %m, %s, %z, %o {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (i8[1, 4], i32[1], i8[1], i8[1], i32[1]) -> i32[1, 4]
+    %r = tosa.rescale(%c: constant i8[1, 4], %m: constant i32[1], %s: constant "s#ones" i8[1], %z: constant i8[1], %o: constant "o#zeros" i32[1], input_unsigned=false, output_unsigned=false, per_channel=false, rounding_mode="SINGLE_ROUND", scale32=true) -> i32[1, 4]
     %y = tosa.add(%x: i32[3, 4], %r)
 spread-constant: a single byte and what is as large are not spread -> applied 0 times
-    - %c: constant i8[1, 1], %m: constant i32[1], %s: constant "s#ones" i8[1], %z: constant i8[1], %o: constant "o#zeros" i32[1]
-      %r = tosa.rescale %c, %m, %s, %z, %o {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (i8[1, 1], i32[1], i8[1], i8[1], i32[1]) -> i32[1, 1]
+    - %r = tosa.rescale(%c: constant i8[1, 1], %m: constant i32[1], %s: constant "s#ones" i8[1], %z: constant i8[1], %o: constant "o#zeros" i32[1], input_unsigned=false, output_unsigned=false, per_channel=false, rounding_mode="SINGLE_ROUND", scale32=true) -> i32[1, 1]
       %y = tosa.add(%x: i32[3, 4], %r)
-    - %c: constant i8[3, 4], %m: constant i32[1], %s: constant "s#ones" i8[1], %z: constant i8[1], %o: constant "o#zeros" i32[1]
-      %r = tosa.rescale %c, %m, %s, %z, %o {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (i8[3, 4], i32[1], i8[1], i8[1], i32[1]) -> i32[3, 4]
+    - %r = tosa.rescale(%c: constant i8[3, 4], %m: constant i32[1], %s: constant "s#ones" i8[1], %z: constant i8[1], %o: constant "o#zeros" i32[1], input_unsigned=false, output_unsigned=false, per_channel=false, rounding_mode="SINGLE_ROUND", scale32=true) -> i32[3, 4]
       %y = tosa.add(%x: i32[3, 4], %r)
 spread-constant: a constant that would fill the flash is not spread -> refused: 16448 bytes of flash
-    %c: constant i8[1, 64], %m: constant i32[1], %s: constant "s#ones" i8[1], %z: constant i8[1], %o: constant "o#zeros" i32[1]
-    %r = tosa.rescale %c, %m, %s, %z, %o {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (i8[1, 64], i32[1], i8[1], i8[1], i32[1]) -> i32[1, 64]
+    %r = tosa.rescale(%c: constant i8[1, 64], %m: constant i32[1], %s: constant "s#ones" i8[1], %z: constant i8[1], %o: constant "o#zeros" i32[1], input_unsigned=false, output_unsigned=false, per_channel=false, rounding_mode="SINGLE_ROUND", scale32=true) -> i32[1, 64]
     %y = tosa.add(%x: i32[257, 64], %r)
 """)
 
 
 test_operate_on_bytes_unrun = cases(SpreadConstant, run=False)("""
 a constant next to any number of rows is not spread -> unchanged
-    %c: constant i8[1, 4], %m: constant i32[1], %s: constant "s#ones" i8[1], %z: constant i8[1], %o: constant "o#zeros" i32[1]
-    %r = tosa.rescale %c, %m, %s, %z, %o {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (i8[1, 4], i32[1], i8[1], i8[1], i32[1]) -> i32[1, 4]
+    %r = tosa.rescale(%c: constant i8[1, 4], %m: constant i32[1], %s: constant "s#ones" i8[1], %z: constant i8[1], %o: constant "o#zeros" i32[1], input_unsigned=false, output_unsigned=false, per_channel=false, rounding_mode="SINGLE_ROUND", scale32=true) -> i32[1, 4]
     %y = tosa.add(%x: i32[s, 4], %r)
 """)
 

@@ -100,11 +100,9 @@ test_transposed_by_phases = cases(TransposedByPhases)("""
 without a stride it -> unchanged
     %x: i8[2, 3, 4, 2], %w: weight i8[3, 3, 3, 2], %b: weight i32[3], %i: constant i8[1], %k: constant "k#zeros" i8[1]
     %c = tosa.transpose_conv2d %x, %w, %b, %i, %k {acc_type = i32, out_pad = array<i64: -1, -1, -1, -1>, stride = array<i64: 1, 1>} : (i8[2, 3, 4, 2], i8[3, 3, 3, 2], i32[3], i8[1], i8[1]) -> i32[2, 3, 4, 3]
-    %m: constant "m#factor" i32[3], %s: constant "s#shift" i8[3], %z: constant "z#zeros" i32[1], %o: constant i8[1]
-    %y = tosa.rescale %c, %m, %s, %z, %o {input_unsigned = false, output_unsigned = false, per_channel = true, rounding_mode = SINGLE_ROUND, scale32 = true} : (i32[2, 3, 4, 3], i32[3], i8[3], i32[1], i8[1]) -> i8[2, 3, 4, 3]
+    %y = tosa.rescale(%c, %m: constant "m#factor" i32[3], %s: constant "s#shift" i8[3], %z: constant "z#zeros" i32[1], %o: constant i8[1], input_unsigned=false, output_unsigned=false, per_channel=true, rounding_mode="SINGLE_ROUND", scale32=true) -> i8[2, 3, 4, 3]
 of any number of images it -> unchanged
     %x: i8[n, 3, 4, 2], %w: weight i8[3, 3, 3, 2], %b: weight i32[3], %i: constant i8[1], %k: constant "k#zeros" i8[1]
     %c = tosa.transpose_conv2d %x, %w, %b, %i, %k {acc_type = i32, out_pad = array<i64: -1, 0, -1, 0>, stride = array<i64: 2, 2>} : (i8[n, 3, 4, 2], i8[3, 3, 3, 2], i32[3], i8[1], i8[1]) -> i32[n, 6, 8, 3]
-    %m: constant "m#factor" i32[3], %s: constant "s#shift" i8[3], %z: constant "z#zeros" i32[1], %o: constant i8[1]
-    %y = tosa.rescale %c, %m, %s, %z, %o {input_unsigned = false, output_unsigned = false, per_channel = true, rounding_mode = SINGLE_ROUND, scale32 = true} : (i32[n, 6, 8, 3], i32[3], i8[3], i32[1], i8[1]) -> i8[n, 6, 8, 3]
+    %y = tosa.rescale(%c, %m: constant "m#factor" i32[3], %s: constant "s#shift" i8[3], %z: constant "z#zeros" i32[1], %o: constant i8[1], input_unsigned=false, output_unsigned=false, per_channel=true, rounding_mode="SINGLE_ROUND", scale32=true) -> i8[n, 6, 8, 3]
 """)

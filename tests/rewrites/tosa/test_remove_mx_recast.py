@@ -72,21 +72,19 @@ def test_numbers_that_may_round_to_inf_are_cast_again(refused: Any, small: str) 
 test_remove_mx_recast = cases(RemoveMxRecast)("""
 bf16 values are cast again -> refused: bf16 does not hold
     %b = tosa.tanh(%x: f32[1, 2, 32])
-    %v2, %v3 = tosa.cast_to_block_scaled %b {block_size = BLOCK_SIZE_32} : (f32[1, 2, 32]) -> (f8E4M3FN[1, 2, 32], f8E8M0FNU[1, 2, 1])
-    %v4 = tosa.cast_from_block_scaled %v2, %v3 {block_size = BLOCK_SIZE_32} : (f8E4M3FN[1, 2, 32], f8E8M0FNU[1, 2, 1]) -> bf16[1, 2, 32]
-    %v5, %v6 = tosa.cast_to_block_scaled %v4 {block_size = BLOCK_SIZE_32} : (bf16[1, 2, 32]) -> (f8E4M3FN[1, 2, 32], f8E8M0FNU[1, 2, 1])
+    %v2, %v3 = tosa.cast_to_block_scaled(%b, block_size="BLOCK_SIZE_32") -> (f8E4M3FN[1, 2, 32], f8E8M0FNU[1, 2, 1])
+    %v4 = tosa.cast_from_block_scaled(%v2, %v3, block_size="BLOCK_SIZE_32") -> bf16[1, 2, 32]
+    %v5, %v6 = tosa.cast_to_block_scaled(%v4, block_size="BLOCK_SIZE_32") -> (f8E4M3FN[1, 2, 32], f8E8M0FNU[1, 2, 1])
 another payload is cast again -> refused: different payloads
     %b = tosa.tanh(%x: f32[1, 2, 32])
-    %v2, %v3 = tosa.cast_to_block_scaled %b {block_size = BLOCK_SIZE_32} : (f32[1, 2, 32]) -> (f8E4M3FN[1, 2, 32], f8E8M0FNU[1, 2, 1])
-    %v4 = tosa.cast_from_block_scaled %v2, %v3 {block_size = BLOCK_SIZE_32} : (f8E4M3FN[1, 2, 32], f8E8M0FNU[1, 2, 1]) -> f32[1, 2, 32]
-    %v5, %v6 = tosa.cast_to_block_scaled %v4 {block_size = BLOCK_SIZE_32} : (f32[1, 2, 32]) -> (f8E5M2[1, 2, 32], f8E8M0FNU[1, 2, 1])
+    %v2, %v3 = tosa.cast_to_block_scaled(%b, block_size="BLOCK_SIZE_32") -> (f8E4M3FN[1, 2, 32], f8E8M0FNU[1, 2, 1])
+    %v4 = tosa.cast_from_block_scaled(%v2, %v3, block_size="BLOCK_SIZE_32") -> f32[1, 2, 32]
+    %v5, %v6 = tosa.cast_to_block_scaled(%v4, block_size="BLOCK_SIZE_32") -> (f8E5M2[1, 2, 32], f8E8M0FNU[1, 2, 1])
 codes that come from outside are cast again -> unchanged
-    %x: f32[1, 32]
-    %v2, %v3 = tosa.cast_to_block_scaled %x {block_size = BLOCK_SIZE_32} : (f32[1, 32]) -> (f8E4M3FN[1, 32], f8E8M0FNU[1, 1])
-    %y: f32[1, 32]
-    %v4, %v5 = tosa.cast_to_block_scaled %y {block_size = BLOCK_SIZE_32} : (f32[1, 32]) -> (f8E4M3FN[1, 32], f8E8M0FNU[1, 1])
-    %v6 = tosa.cast_from_block_scaled %v2, %v5 {block_size = BLOCK_SIZE_32} : (f8E4M3FN[1, 32], f8E8M0FNU[1, 1]) -> f32[1, 32]
-    %v7, %v8 = tosa.cast_to_block_scaled %v6 {block_size = BLOCK_SIZE_32} : (f32[1, 32]) -> (f8E4M3FN[1, 32], f8E8M0FNU[1, 1])
+    %v2, %v3 = tosa.cast_to_block_scaled(%x: f32[1, 32], block_size="BLOCK_SIZE_32") -> (f8E4M3FN[1, 32], f8E8M0FNU[1, 1])
+    %v4, %v5 = tosa.cast_to_block_scaled(%y: f32[1, 32], block_size="BLOCK_SIZE_32") -> (f8E4M3FN[1, 32], f8E8M0FNU[1, 1])
+    %v6 = tosa.cast_from_block_scaled(%v2, %v5, block_size="BLOCK_SIZE_32") -> f32[1, 32]
+    %v7, %v8 = tosa.cast_to_block_scaled(%v6, block_size="BLOCK_SIZE_32") -> (f8E4M3FN[1, 32], f8E8M0FNU[1, 1])
 """)
 
 

@@ -213,64 +213,49 @@ fold-quantized-constant: a constant that is computed of an input -> unchanged
     %xr = quant.dcast(%x: i8<0.5:3>[4]); %z = aten.neg.default(%xr)
     %y = quant.qcast(%z) -> i8<1.0>[4]
 compose-byte-functions: a table of what was rescaled from 32 bits -> unchanged
-    %x: i32[2, 4], %m: constant "m#ones" i32[1], %s: constant "s#ones" i8[1], %z_i32: constant "z_i32#zeros" i32[1], %z_i8: constant "z_i8#zeros" i8[1]
-    %r = tosa.rescale %x, %m, %s, %z_i32, %z_i8 {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (i32[2, 4], i32[1], i8[1], i32[1], i8[1]) -> i8[2, 4]
+    %r = tosa.rescale(%x: i32[2, 4], %m: constant "m#ones" i32[1], %s: constant "s#ones" i8[1], %z_i32: constant "z_i32#zeros" i32[1], %z_i8: constant "z_i8#zeros" i8[1], input_unsigned=false, output_unsigned=false, per_channel=false, rounding_mode="SINGLE_ROUND", scale32=true) -> i8[2, 4]
     %y = tosa.table(%r, %t: constant "t#ones" i8[256])
 compose-byte-functions: a rescale to 32 bits of a table -> unchanged
     %r = tosa.table(%x: i8[2, 4], %t: constant "t#ones" i8[256])
-    %m: constant "m#ones" i32[1], %s: constant "s#ones" i8[1], %z_i8: constant "z_i8#zeros" i8[1], %z_i32: constant "z_i32#zeros" i32[1]
-    %y = tosa.rescale %r, %m, %s, %z_i8, %z_i32 {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (i8[2, 4], i32[1], i8[1], i8[1], i32[1]) -> i32[2, 4]
+    %y = tosa.rescale(%r, %m: constant "m#ones" i32[1], %s: constant "s#ones" i8[1], %z_i8: constant "z_i8#zeros" i8[1], %z_i32: constant "z_i32#zeros" i32[1], input_unsigned=false, output_unsigned=false, per_channel=false, rounding_mode="SINGLE_ROUND", scale32=true) -> i32[2, 4]
 compose-byte-functions: a scale for each channel -> unchanged
-    %x: i8[2, 4], %mm: constant "mm#ones" i32[4], %ss: constant "ss#ones" i8[4], %z_i8: constant "z_i8#zeros" i8[1]
-    %r = tosa.rescale %x, %mm, %ss, %z_i8, %z_i8 {input_unsigned = false, output_unsigned = false, per_channel = true, rounding_mode = SINGLE_ROUND, scale32 = true} : (i8[2, 4], i32[4], i8[4], i8[1], i8[1]) -> i8[2, 4]
+    %r = tosa.rescale(%x: i8[2, 4], %mm: constant "mm#ones" i32[4], %ss: constant "ss#ones" i8[4], %z_i8: constant "z_i8#zeros" i8[1], %z_i8, input_unsigned=false, output_unsigned=false, per_channel=true, rounding_mode="SINGLE_ROUND", scale32=true)
     %y = tosa.table(%r, %t: constant "t#ones" i8[256])
 compose-byte-functions: a table computed at run time -> unchanged
-    %x: i8[2, 4], %m: constant "m#ones" i32[1], %s: constant "s#ones" i8[1], %z_i8: constant "z_i8#zeros" i8[1]
-    %r = tosa.rescale %x, %m, %s, %z_i8, %z_i8 {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (i8[2, 4], i32[1], i8[1], i8[1], i8[1]) -> i8[2, 4]
+    %r = tosa.rescale(%x: i8[2, 4], %m: constant "m#ones" i32[1], %s: constant "s#ones" i8[1], %z_i8: constant "z_i8#zeros" i8[1], %z_i8, input_unsigned=false, output_unsigned=false, per_channel=false, rounding_mode="SINGLE_ROUND", scale32=true)
     %y = tosa.table(%r, %t: i8[256])
 hoist-rescale-over-maximum: a maximum that is rescaled otherwise -> refused: nothing rescales the row by the same numbers
-    %x: i8[2, 4]; %g = tosa.reduce_max %x {axis = 1 : i32} : (i8[2, 4]) -> i8[2, 1]
-    %m: constant "m#ones" i32[1], %s: constant "s#ones" i8[1], %z_i8: constant "z_i8#zeros" i8[1], %z_i32: constant "z_i32#zeros" i32[1]
-    %r = tosa.rescale %x, %m, %s, %z_i8, %z_i32 {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (i8[2, 4], i32[1], i8[1], i8[1], i32[1]) -> i32[2, 4]
-    %k: constant "k#zeros" i32[1]
-    %q = tosa.rescale %g, %k, %s, %z_i8, %z_i32 {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (i8[2, 1], i32[1], i8[1], i8[1], i32[1]) -> i32[2, 1]
+    %g = tosa.reduce_max(%x: i8[2, 4], axis=1)
+    %r = tosa.rescale(%x, %m: constant "m#ones" i32[1], %s: constant "s#ones" i8[1], %z_i8: constant "z_i8#zeros" i8[1], %z_i32: constant "z_i32#zeros" i32[1], input_unsigned=false, output_unsigned=false, per_channel=false, rounding_mode="SINGLE_ROUND", scale32=true) -> i32[2, 4]
+    %q = tosa.rescale(%g, %k: constant "k#zeros" i32[1], %s, %z_i8, %z_i32, input_unsigned=false, output_unsigned=false, per_channel=false, rounding_mode="SINGLE_ROUND", scale32=true) -> i32[2, 1]
     %y = tosa.sub(%r, %q)
 hoist-rescale-over-maximum: a row that is rescaled to other bits -> refused: nothing rescales the row by the same numbers
-    %x: i8[2, 4]; %g = tosa.reduce_max %x {axis = 1 : i32} : (i8[2, 4]) -> i8[2, 1]
-    %m: constant "m#ones" i32[1], %s: constant "s#ones" i8[1], %z_i8: constant "z_i8#zeros" i8[1], %z_i16: constant "z16#zeros" i16[1]
-    %h = tosa.rescale %x, %m, %s, %z_i8, %z_i16 {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (i8[2, 4], i32[1], i8[1], i8[1], i16[1]) -> i16[2, 4]
-    %z_i32: constant "z_i32#zeros" i32[1]
-    %q = tosa.rescale %g, %m, %s, %z_i8, %z_i32 {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (i8[2, 1], i32[1], i8[1], i8[1], i32[1]) -> i32[2, 1]
+    %g = tosa.reduce_max(%x: i8[2, 4], axis=1)
+    %h = tosa.rescale(%x, %m: constant "m#ones" i32[1], %s: constant "s#ones" i8[1], %z_i8: constant "z_i8#zeros" i8[1], %z_i16: constant "z16#zeros" i16[1], input_unsigned=false, output_unsigned=false, per_channel=false, rounding_mode="SINGLE_ROUND", scale32=true) -> i16[2, 4]
+    %q = tosa.rescale(%g, %m, %s, %z_i8, %z_i32: constant "z_i32#zeros" i32[1], input_unsigned=false, output_unsigned=false, per_channel=false, rounding_mode="SINGLE_ROUND", scale32=true) -> i32[2, 1]
     %r = tosa.cast(%h) -> i32[2, 4]; %y = tosa.sub(%r, %q)
 hoist-rescale-over-maximum: a row that is rounded otherwise -> refused: nothing rescales the row by the same numbers
-    %x: i8[2, 4]; %g = tosa.reduce_max %x {axis = 1 : i32} : (i8[2, 4]) -> i8[2, 1]
-    %m: constant "m#ones" i32[1], %s: constant "s#ones" i8[1], %z_i8: constant "z_i8#zeros" i8[1], %z_i32: constant "z_i32#zeros" i32[1]
-    %q = tosa.rescale %g, %m, %s, %z_i8, %z_i32 {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (i8[2, 1], i32[1], i8[1], i8[1], i32[1]) -> i32[2, 1]
-    %r = tosa.rescale %x, %m, %s, %z_i8, %z_i32 {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = DOUBLE_ROUND, scale32 = true} : (i8[2, 4], i32[1], i8[1], i8[1], i32[1]) -> i32[2, 4]
+    %g = tosa.reduce_max(%x: i8[2, 4], axis=1)
+    %q = tosa.rescale(%g, %m: constant "m#ones" i32[1], %s: constant "s#ones" i8[1], %z_i8: constant "z_i8#zeros" i8[1], %z_i32: constant "z_i32#zeros" i32[1], input_unsigned=false, output_unsigned=false, per_channel=false, rounding_mode="SINGLE_ROUND", scale32=true) -> i32[2, 1]
+    %r = tosa.rescale(%x, %m, %s, %z_i8, %z_i32, input_unsigned=false, output_unsigned=false, per_channel=false, rounding_mode="DOUBLE_ROUND", scale32=true) -> i32[2, 4]
     %y = tosa.sub(%r, %q)
 hoist-rescale-over-maximum: a row that only moves -> refused: nothing rescales the row by the same numbers
-    %x: i8[2, 4]; %g = tosa.reduce_max %x {axis = 1 : i32} : (i8[2, 4]) -> i8[2, 1]
-    %m: constant "m#ones" i32[1], %s: constant "s#ones" i8[1], %z_i8: constant "z_i8#zeros" i8[1], %z_i32: constant "z_i32#zeros" i32[1]
-    %q = tosa.rescale %g, %m, %s, %z_i8, %z_i32 {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (i8[2, 1], i32[1], i8[1], i8[1], i32[1]) -> i32[2, 1]
+    %g = tosa.reduce_max(%x: i8[2, 4], axis=1)
+    %q = tosa.rescale(%g, %m: constant "m#ones" i32[1], %s: constant "s#ones" i8[1], %z_i8: constant "z_i8#zeros" i8[1], %z_i32: constant "z_i32#zeros" i32[1], input_unsigned=false, output_unsigned=false, per_channel=false, rounding_mode="SINGLE_ROUND", scale32=true) -> i32[2, 1]
     %r = tosa.cast(%x) -> i32[2, 4]; %y = tosa.sub(%r, %q)
 hoist-rescale-over-maximum: factors computed at run time -> refused: nothing rescales the row by the same numbers
-    %x: i8[2, 4]; %g = tosa.reduce_max %x {axis = 1 : i32} : (i8[2, 4]) -> i8[2, 1]
-    %k: i32[1], %s: constant "s#ones" i8[1], %z_i8: constant "z_i8#zeros" i8[1], %z_i32: constant "z_i32#zeros" i32[1]
-    %r = tosa.rescale %x, %k, %s, %z_i8, %z_i32 {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (i8[2, 4], i32[1], i8[1], i8[1], i32[1]) -> i32[2, 4]
-    %l: i32[1]
-    %q = tosa.rescale %g, %l, %s, %z_i8, %z_i32 {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (i8[2, 1], i32[1], i8[1], i8[1], i32[1]) -> i32[2, 1]
+    %g = tosa.reduce_max(%x: i8[2, 4], axis=1)
+    %r = tosa.rescale(%x, %k: i32[1], %s: constant "s#ones" i8[1], %z_i8: constant "z_i8#zeros" i8[1], %z_i32: constant "z_i32#zeros" i32[1], input_unsigned=false, output_unsigned=false, per_channel=false, rounding_mode="SINGLE_ROUND", scale32=true) -> i32[2, 4]
+    %q = tosa.rescale(%g, %l: i32[1], %s, %z_i8, %z_i32, input_unsigned=false, output_unsigned=false, per_channel=false, rounding_mode="SINGLE_ROUND", scale32=true) -> i32[2, 1]
     %y = tosa.sub(%r, %q)
 hoist-rescale-over-maximum: a maximum that is read as it is -> refused: another op reads the maximum as it is
-    %x: i8[2, 4]; %g = tosa.reduce_max %x {axis = 1 : i32} : (i8[2, 4]) -> i8[2, 1]
-    %m: constant "m#ones" i32[1], %s: constant "s#ones" i8[1], %z_i8: constant "z_i8#zeros" i8[1], %z_i32: constant "z_i32#zeros" i32[1]
-    %r = tosa.rescale %x, %m, %s, %z_i8, %z_i32 {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (i8[2, 4], i32[1], i8[1], i8[1], i32[1]) -> i32[2, 4]
-    %q = tosa.rescale %g, %m, %s, %z_i8, %z_i32 {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (i8[2, 1], i32[1], i8[1], i8[1], i32[1]) -> i32[2, 1]
-    %p = tosa.rescale %g, %m, %s, %z_i8, %z_i8 {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (i8[2, 1], i32[1], i8[1], i8[1], i8[1]) -> i8[2, 1]
-    %f = tosa.sub(%r, %q)
-    %y = tosa.concat %p, %g {axis = 1 : i32} : (i8[2, 1], i8[2, 1]) -> i8[2, 2]
+    %g = tosa.reduce_max(%x: i8[2, 4], axis=1)
+    %r = tosa.rescale(%x, %m: constant "m#ones" i32[1], %s: constant "s#ones" i8[1], %z_i8: constant "z_i8#zeros" i8[1], %z_i32: constant "z_i32#zeros" i32[1], input_unsigned=false, output_unsigned=false, per_channel=false, rounding_mode="SINGLE_ROUND", scale32=true) -> i32[2, 4]
+    %q = tosa.rescale(%g, %m, %s, %z_i8, %z_i32, input_unsigned=false, output_unsigned=false, per_channel=false, rounding_mode="SINGLE_ROUND", scale32=true) -> i32[2, 1]
+    %p = tosa.rescale(%g, %m, %s, %z_i8, %z_i8, input_unsigned=false, output_unsigned=false, per_channel=false, rounding_mode="SINGLE_ROUND", scale32=true)
+    %f = tosa.sub(%r, %q); %y = tosa.concat([%p, %g], axis=1)
 hoist-rescale-over-maximum: a rescale of no maximum -> unchanged
-    %x: i8[2, 4], %m: constant "m#ones" i32[1], %s: constant "s#ones" i8[1], %z_i8: constant "z_i8#zeros" i8[1], %z_i32: constant "z_i32#zeros" i32[1]
-    %y = tosa.rescale %x, %m, %s, %z_i8, %z_i32 {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (i8[2, 4], i32[1], i8[1], i8[1], i32[1]) -> i32[2, 4]
+    %y = tosa.rescale(%x: i8[2, 4], %m: constant "m#ones" i32[1], %s: constant "s#ones" i8[1], %z_i8: constant "z_i8#zeros" i8[1], %z_i32: constant "z_i32#zeros" i32[1], input_unsigned=false, output_unsigned=false, per_channel=false, rounding_mode="SINGLE_ROUND", scale32=true) -> i32[2, 4]
 lower-int8-reduction: a sum -> quant.scast, tosa.rescale, tosa.reduce_sum, tosa.rescale, quant.scast
     %xr = quant.dcast(%x: i8<0.5:3>[3, 4]); %z = aten.sum.dim_IntList(%xr, [1], true)
     %y = quant.qcast(%z) -> i8<1.0>[3, 1]

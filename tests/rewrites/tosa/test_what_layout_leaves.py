@@ -34,32 +34,31 @@ SINK_ADDED_AXES, SINK_RESHAPE = (rule() for rule in SINKS)
 
 test_what_layout_leaves = cases(HoistReshapeOverSlice, RULES, SINKS, SimplifyTranspose)("""
 hoist-reshape-over-slice: a reshape of no slice -> unchanged
-    %x: f32[2, 3]; %a = tosa.transpose %x {perms = array<i32: 1, 0>} : (f32[2, 3]) -> f32[3, 2]
-    %y = tosa.reshape(%a, [6])
+    %a = tosa.transpose(%x: f32[2, 3], perms=[1, 0]); %y = tosa.reshape(%a, [6])
 hoist-reshape-over-slice: a slice of unknown rows -> refused: the shape is not known
-    %x: f32[?, 4]; %a = tosa.transpose %x {perms = array<i32: 1, 0>} : (f32[?, 4]) -> f32[4, ?]
+    %a = tosa.transpose(%x: f32[?, 4], perms=[1, 0]) -> f32[4, ?]
     %c = tosa.slice(%a, [0, 0], [2, 5]); %y = tosa.reshape(%c, [10])
 hoist-reshape-over-slice: a slice that starts at run time -> refused: not of the leading axis alone
-    %x: f32[s0, 3]; %d = tosa.dim %x {axis = 0 : i32} : (f32[s0, 3]) -> !tosa.shape<1>
-    %v: f32[2, 4]; %a = tosa.transpose %v {perms = array<i32: 1, 0>} : (f32[2, 4]) -> f32[4, 2]
-    %f = tosa.reshape(%a, [8]); %c = tosa.slice(%f, %d, [3]); %y = tosa.reshape(%c, [1, 3])
+    %d = tosa.dim(%x: f32[s0, 3], axis=0) -> !tosa.shape<1>
+    %a = tosa.transpose(%v: f32[2, 4], perms=[1, 0]); %f = tosa.reshape(%a, [8])
+    %c = tosa.slice(%f, %d, [3]); %y = tosa.reshape(%c, [1, 3])
 hoist-reshape-over-slice: a slice of columns -> refused: not of the leading axis alone
-    %x: f32[2, 3]; %a = tosa.transpose %x {perms = array<i32: 1, 0>} : (f32[2, 3]) -> f32[3, 2]
-    %c = tosa.slice(%a, [0, 0], [3, 1]); %y = tosa.reshape(%c, [3])
+    %a = tosa.transpose(%x: f32[2, 3], perms=[1, 0]); %c = tosa.slice(%a, [0, 0], [3, 1])
+    %y = tosa.reshape(%c, [3])
 hoist-reshape-over-slice: a slice of what lies as it does -> refused: not a reshape or transpose
     %c = tosa.slice(%x: f32[4, 2], [0, 0], [2, 2]); %y = tosa.reshape(%c, [4])
 hoist-reshape-over-slice: a scalar -> refused: the result is a scalar
-    %x: f32[1, 4]; %a = tosa.transpose %x {perms = array<i32: 1, 0>} : (f32[1, 4]) -> f32[4, 1]
-    %c = tosa.slice(%a, [0, 0], [1, 1]); %y = tosa.reshape(%c, [])
+    %a = tosa.transpose(%x: f32[1, 4], perms=[1, 0]); %c = tosa.slice(%a, [0, 0], [1, 1])
+    %y = tosa.reshape(%c, [])
 hoist-reshape-over-slice: a start within a row -> refused: does not start at a row
-    %x: f32[3, 4]; %a = tosa.transpose %x {perms = array<i32: 1, 0>} : (f32[3, 4]) -> f32[4, 3]
-    %c = tosa.slice(%a, [1, 0], [2, 3]); %y = tosa.reshape(%c, [1, 6])
+    %a = tosa.transpose(%x: f32[3, 4], perms=[1, 0]); %c = tosa.slice(%a, [1, 0], [2, 3])
+    %y = tosa.reshape(%c, [1, 6])
 hoist-reshape-over-slice: an end within a row -> refused: does not start at a row
-    %x: f32[3, 3]; %a = tosa.transpose %x {perms = array<i32: 1, 0>} : (f32[3, 3]) -> f32[3, 3]
-    %c = tosa.slice(%a, [0, 0], [2, 3]); %y = tosa.reshape(%c, [1, 6])
+    %a = tosa.transpose(%x: f32[3, 3], perms=[1, 0]); %c = tosa.slice(%a, [0, 0], [2, 3])
+    %y = tosa.reshape(%c, [1, 6])
 merge-transposes: transposes of unknown rows -> refused: the shape is not known
-    %x: f32[?, 4]; %a = tosa.transpose %x {perms = array<i32: 1, 0>} : (f32[?, 4]) -> f32[4, ?]
-    %y = tosa.transpose %a {perms = array<i32: 1, 0>} : (f32[4, ?]) -> f32[?, 4]
+    %a = tosa.transpose(%x: f32[?, 4], perms=[1, 0]) -> f32[4, ?]
+    %y = tosa.transpose(%a, perms=[1, 0]) -> f32[?, 4]
 merge-reshapes: reshapes to unknown rows -> refused: the shape is not known
     %a = tosa.reshape(%x: f32[20], [4, 5]); %y = tosa.reshape(%a, [5, 4]) -> f32[?, 4]
 sink-reshape: what was not reshaped -> unchanged
@@ -90,19 +89,15 @@ sink-reshape: an added axis and another shape -> refused: reshaped differently
     %a = tosa.reshape(%x: f32[4], [1, 4]); %b = tosa.reshape(%v: f32[2, 2], [1, 4])
     %y = tosa.add(%a, %b)
 sink-added-axes: a sum over an added axis -> refused: along an axis that was added
-    %a = tosa.reshape(%x: f32[4], [1, 4])
-    %y = tosa.reduce_sum %a {axis = 0 : i32} : (f32[1, 4]) -> f32[1, 4]
+    %a = tosa.reshape(%x: f32[4], [1, 4]); %y = tosa.reduce_sum(%a, axis=0)
 simplify-transpose: a transpose of unknown sizes -> refused: the shape is not known
-    %x: f32[?, 4]; %y = tosa.transpose %x {perms = array<i32: 1, 0>} : (f32[?, 4]) -> f32[4, ?]
+    %y = tosa.transpose(%x: f32[?, 4], perms=[1, 0]) -> f32[4, ?]
 simplify-transpose: the fewest axes -> unchanged
-    %x: f32[2, 3]; %y = tosa.transpose %x {perms = array<i32: 1, 0>} : (f32[2, 3]) -> f32[3, 2]
+    %y = tosa.transpose(%x: f32[2, 3], perms=[1, 0])
 simplify-transpose: no reshape in front -> refused: what it reads is not a reshape
-    %x: f32[1, 3, 4, 8]
-    %a = tosa.transpose %x {perms = array<i32: 0, 2, 1, 3>} : (f32[1, 3, 4, 8]) -> f32[1, 4, 3, 8]
-    %y = tosa.reshape(%a, [4, 24])
+    %a = tosa.transpose(%x: f32[1, 3, 4, 8], perms=[0, 2, 1, 3]); %y = tosa.reshape(%a, [4, 24])
 simplify-transpose: no reshape after -> refused: one of its readers is not a reshape
-    %a = tosa.reshape(%x: f32[3, 4, 8], [1, 3, 4, 8])
-    %b = tosa.transpose %a {perms = array<i32: 0, 2, 1, 3>} : (f32[1, 3, 4, 8]) -> f32[1, 4, 3, 8]
+    %a = tosa.reshape(%x: f32[3, 4, 8], [1, 3, 4, 8]); %b = tosa.transpose(%a, perms=[0, 2, 1, 3])
     %y = tosa.exp(%b)
 sink-added-axes: a reshape that adds no axis -> unchanged
     %a = tosa.reshape(%x: f32[3, 4], [2, 6]); %y = tosa.exp(%a)

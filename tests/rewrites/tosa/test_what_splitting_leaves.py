@@ -121,9 +121,7 @@ def test_what_is_computed_from_a_wide_integer_is_no_further_problem(
     programs: Any, written: Any
 ) -> None:
     program, _ = programs("""
-        %x: i64[3]
-        %a = tosa.add(%x, %x)
-        %y = tosa.add(%a, %x)
+        %a = tosa.add(%x: i64[3], %x); %y = tosa.add(%a, %x)
         """)
     with pytest.raises(UnsupportedError, match="its values reach") as raised:
         NarrowIndices().apply(program, History())
@@ -133,8 +131,7 @@ def test_what_is_computed_from_a_wide_integer_is_no_further_problem(
 def test_an_index_that_only_names_rows_is_narrowed(programs: Any) -> None:
     program, (index, values) = programs(
         """
-        %i: i64[1, 3], %v: f32[1, 5, 2]
-        %y = tosa.gather(%v, %i)
+        %y = tosa.gather(%v: f32[1, 5, 2], %i: i64[1, 3])
         """
     )
     before = program.run(index, values)

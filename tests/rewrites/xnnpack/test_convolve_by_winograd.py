@@ -110,27 +110,20 @@ def test_convolution_stays_one_node(name: str, refused: Any, method: Any) -> Non
 
 test_convolve_by_winograd_without_costs = cases(FREE)("""
 an image of symbolic size -> refused: symbolic
-    %x: f32[1, h, 8, 4], %w: weight f32[6, 3, 3, 4]
-    %y = xnnpack.convolution_2d(%x, %w, groups=1, padding=[1, 1, 1, 1], stride=[1, 1], dilation=[1, 1]) : (f32[1, h, 8, 4], f32[6, 3, 3, 4]) -> f32[1, h, 8, 6]
+    %y = xnnpack.convolution_2d(%x: f32[1, h, 8, 4], %w: weight f32[6, 3, 3, 4], groups=1, padding=[1, 1, 1, 1], stride=[1, 1], dilation=[1, 1])
 it pays -> applied once
-    - %x: f32[n, 8, 8, 4], %w: weight f32[6, 3, 3, 4], %b: weight f32[6]
-      %y = xnnpack.convolution_2d(%x, %w, %b, groups=1, padding=[1, 1, 1, 1], stride=[1, 1], dilation=[1, 1]) : (f32[n, 8, 8, 4], f32[6, 3, 3, 4], f32[6]) -> f32[n, 8, 8, 6]
-    - %x: f32[1, 8, 8, 4], %w: weight f32[6, 3, 3, 4], %b: weight f32[6]
-      %y = xnnpack.convolution_2d(%x, %w, %b, groups=1, padding=[1, 1, 1, 1], stride=[1, 1], dilation=[1, 1]) : (f32[1, 8, 8, 4], f32[6, 3, 3, 4], f32[6]) -> f32[1, 8, 8, 6]
+    - %y = xnnpack.convolution_2d(%x: f32[n, 8, 8, 4], %w: weight f32[6, 3, 3, 4], %b: weight f32[6], groups=1, padding=[1, 1, 1, 1], stride=[1, 1], dilation=[1, 1])
+    - %y = xnnpack.convolution_2d(%x: f32[1, 8, 8, 4], %w: weight f32[6, 3, 3, 4], %b: weight f32[6], groups=1, padding=[1, 1, 1, 1], stride=[1, 1], dilation=[1, 1])
 stored weights -> unchanged
     %w = quant.scast(%i: weight "w" i8[6, 3, 3, 4]) -> i8<0.125>[6, 3, 3, 4]
-    %x: i8<0.5>[1, 8, 8, 4]
-    %y = xnnpack.convolution_2d(%x, %w, groups=1, padding=[1, 1, 1, 1], stride=[1, 1], dilation=[1, 1]) : (i8<0.5>[1, 8, 8, 4], i8<0.125>[6, 3, 3, 4]) -> i8<0.5>[1, 8, 8, 6]
+    %y = xnnpack.convolution_2d(%x: i8<0.5>[1, 8, 8, 4], %w, groups=1, padding=[1, 1, 1, 1], stride=[1, 1], dilation=[1, 1])
 """)
 
 
 test_convolve_by_winograd = cases(step(convolve_by_winograd))("""
 it does not -> applied 0 times
-    - %x: f32[n, 8, 8, 4], %w: weight f32[6, 3, 3, 4], %b: weight f32[6]
-      %y = xnnpack.convolution_2d(%x, %w, %b, groups=1, padding=[1, 1, 1, 1], stride=[1, 1], dilation=[1, 1]) : (f32[n, 8, 8, 4], f32[6, 3, 3, 4], f32[6]) -> f32[n, 8, 8, 6]
-    - %x: f32[1, 8, 8, 4], %w: weight f32[6, 3, 3, 4], %b: weight f32[6]
-      %y = xnnpack.convolution_2d(%x, %w, %b, groups=1, padding=[1, 1, 1, 1], stride=[1, 1], dilation=[1, 1]) : (f32[1, 8, 8, 4], f32[6, 3, 3, 4], f32[6]) -> f32[1, 8, 8, 6]
+    - %y = xnnpack.convolution_2d(%x: f32[n, 8, 8, 4], %w: weight f32[6, 3, 3, 4], %b: weight f32[6], groups=1, padding=[1, 1, 1, 1], stride=[1, 1], dilation=[1, 1])
+    - %y = xnnpack.convolution_2d(%x: f32[1, 8, 8, 4], %w: weight f32[6, 3, 3, 4], %b: weight f32[6], groups=1, padding=[1, 1, 1, 1], stride=[1, 1], dilation=[1, 1])
 few channels -> refused: cost more
-    %x: f32[1, 8, 8, 4], %w: weight f32[6, 3, 3, 4]
-    %y = xnnpack.convolution_2d(%x, %w, groups=1, padding=[1, 1, 1, 1], stride=[1, 1], dilation=[1, 1]) : (f32[1, 8, 8, 4], f32[6, 3, 3, 4]) -> f32[1, 8, 8, 6]
+    %y = xnnpack.convolution_2d(%x: f32[1, 8, 8, 4], %w: weight f32[6, 3, 3, 4], groups=1, padding=[1, 1, 1, 1], stride=[1, 1], dilation=[1, 1])
 """)

@@ -16,84 +16,89 @@ from stepwell.translate.rewrites.xnnpack.quantized.widen_quantized_cast import R
 
 FOLD, UNTYPED = FoldDequantizedConstant(), UNTYPE[1]()
 
-INT8, OTHER = "!quant.uniform<i8:f32, 0.5:3>", "!quant.uniform<i8:f32, 0.25>"
-UINT8, PART = "!quant.uniform<u8:f32, 0.5:3>", "!quant.uniform<i8<-100:127>:f32, 0.5:3>"
-
-
-def cast(kind: str, given: str, made: str, sizes: str, one: str, other: str) -> str:
-    return f"%{made} = quant.{kind} %{given} : tensor<{sizes}x{one}> to tensor<{sizes}x{other}>"
-
 
 def between(
-    method: Any,
     line: str,
     *,
-    sizes: str = "2x4",
+    sizes: str = "2, 4",
     becomes: str = "",
-    one: str = INT8,
-    other: str = INT8,
-    made: str = INT8,
+    one: str = "i8<0.5:3>",
+    other: str = "i8<0.5:3>",
+    made: str = "i8<0.5:3>",
 ) -> str:
-    """q(line of %a and %b), of which both are dequantized; `%f` and `%n` are floats."""
-    becomes = becomes or sizes
-    x = f"tensor<{sizes}xf32>"
-    types = ", ".join([x] * (line.count("%") - line.count("%n")))
-    return method(
-        f"%p: tensor<{sizes}x{one}>, %q: tensor<{sizes}x{other}>, %f: {x}",
-        f'%w = stepwell.weight <"w"> "parameter" : tensor<{sizes}xi8>',
-        cast("scast", "w", "t", sizes, "i8", INT8),
-        cast("dcast", "t", "c", sizes, INT8, "f32"),
-        cast("dcast", "p", "a", sizes, one, "f32"),
-        cast("dcast", "q", "b", sizes, other, "f32"),
-        f"%l = aten.{line} : ({types}) -> tensor<{becomes}xf32>",
-        cast("qcast", "l", "y", becomes, "f32", made),
-        gives=f"tensor<{becomes}x{made}>",
-    )
+    """q(line of %a and %b), of which both are dequantized; `%f` is of floats, `%c` a constant."""
+    return f"""
+        %t = quant.scast(%w: weight i8[{sizes}]) -> i8<0.5:3>[{sizes}]; %c = quant.dcast(%t)
+        %a = quant.dcast(%p: {one}[{sizes}]); %b = quant.dcast(%q: {other}[{sizes}])
+        %f: f32[{sizes}]; %l = aten.{line}; %y = quant.qcast(%l) -> {made}[{becomes or sizes}]
+    """
 
 
 ADD, CLAMP = "add.Tensor(%a, %b)", "hardtanh.default(%a, -0.5, 2.0)"
-IMAGE = {"sizes": "1x2x6x6", "becomes": "1x2x3x3"}
+PART = "i8<-100:127; 0.5:3>"
+IMAGE = {"sizes": "1, 2, 6, 6", "becomes": "1, 2, 3, 3"}
+INT16 = {"one": "i16<0.5>", "made": "i16<0.5>"}
 ELEMENTWISE: dict[str, tuple[str, dict[str, str], str]] = {
-    "a float operand": ("add.Tensor(%a, %f)", {}, "its operand comes from an input and is not quantized"),
+    "a float operand": ("add.Tensor(%a, %f)", {}, "comes from an input and is not quantized"),
     "a sum times alpha": ("add.Tensor(%a, %b, alpha=2)", {}, "alpha is 2"),
-    "int16": (ADD, {"one": "!quant.uniform<i16:f32, 0.5>"}, "not int8 or uint8"),
+    "int16": (ADD, {"one": "i16<0.5>"}, "not int8 or uint8"),
     "a result in a part of int8": (ADD, {"made": PART}, "the whole range"),
-    "signed and unsigned": (ADD, {"one": UINT8}, "int8 and uint8"),
+    "signed and unsigned": (ADD, {"one": "!quant.uniform<u8:f32, 0.5:3>"}, "int8 and uint8"),
     "constants": ("add.Tensor(%c, %c)", {}, "one that is computed"),
-    "a scale far above the result's": (
-        ADD, {"made": "!quant.uniform<i8:f32, 0.001>"}, "2⁻¹⁰ to 2⁸",
-    ),
-    "a scale far below the result's": (
-        ADD, {"one": "!quant.uniform<i8:f32, 1.0e-04>"}, "2⁻¹⁰ to 2⁸",
-    ),
-    "a clamp to another scale": (CLAMP, {"made": OTHER}, "merges a clamp"),
-    "a clamp of int16": (
-        CLAMP,
-        {"one": "!quant.uniform<i16:f32, 0.5>", "made": "!quant.uniform<i16:f32, 0.5>"},
-        "not int8 or uint8",
-    ),
+    "a scale far above the result's": (ADD, {"made": "i8<0.001>"}, "2⁻¹⁰ to 2⁸"),
+    "a scale far below the result's": (ADD, {"one": "i8<1.0e-04>"}, "2⁻¹⁰ to 2⁸"),
+    "a clamp to another scale": (CLAMP, {"made": "i8<0.25>"}, "merges a clamp"),
+    "a clamp of int16": (CLAMP, INT16, "not int8 or uint8"),
     "a clamp of a float": ("hardtanh.default(%f, -0.5, 2.0)", {}, ""),
     "an op without a kernel": ("erf.default(%a)", {}, ""),
     "pooling of floats": ("max_pool2d.default(%f, [2, 2])", IMAGE, ""),
     "pooling that floats have not": (
-        "max_pool2d.default(%a, [1, 1], [2, 2])", IMAGE, "one element",
+        "max_pool2d.default(%a, [1, 1], [2, 2])",
+        IMAGE,
+        "one element",
     ),
-    "pooling of int16": (
-        "max_pool2d.default(%a, [2, 2])",
-        {**IMAGE, "one": "!quant.uniform<i16:f32, 0.5>", "made": "!quant.uniform<i16:f32, 0.5>"},
-        "not int8 or uint8",
-    ),
+    "pooling of int16": ("max_pool2d.default(%a, [2, 2])", IMAGE | INT16, "not int8 or uint8"),
     "averages of windows": ("avg_pool2d.default(%a, [2, 2])", IMAGE, "windows of floats only"),
     "pooling to another scale": (
-        "max_pool2d.default(%a, [2, 2])", {**IMAGE, "made": OTHER}, "without changing the scale",
+        "max_pool2d.default(%a, [2, 2])",
+        {**IMAGE, "made": "i8<0.25>"},
+        "without changing the scale",
     ),
-}  # fmt: skip
+}
+MOVES: dict[str, tuple[str, dict[str, str], str]] = {
+    "no movement": ("abs.default(%a)", {}, ""),
+    "floats": ("permute.default(%f, [1, 0])", {"becomes": "4, 2"}, ""),
+    "floats among integers": ("cat.default([%a, %f])", {"becomes": "4, 4"}, "is not quantized"),
+    "another scale": (
+        "view.default(%a, [8])",
+        {"becomes": "8", "made": "i8<0.25>"},
+        "different scales",
+    ),
+    "another scale of a part": (
+        "cat.default([%a, %b])",
+        {"becomes": "4, 4", "other": "i8<0.25>"},
+        "different scales",
+    ),
+    "a part of int8": (
+        "view.default(%a, [8])",
+        {"becomes": "8", "one": PART, "made": PART},
+        "the whole range",
+    ),
+    "a slice with a step": ("slice.Tensor(%a, 1, 0, 4, 2)", {"becomes": "2, 2"}, "step 1"),
+    "six parts": ("cat.default([%a, %a, %a, %a, %a, %a])", {"becomes": "12, 4"}, "two to five"),
+}
 
 
 @pytest.mark.parametrize("name", ELEMENTWISE)
-def test_op_without_int8_node_computes_floats(name: str, refused: Any, method: Any):
+def test_op_without_int8_node_computes_floats(name: str, refused: Any):
     line, changes, reason = ELEMENTWISE[name]
-    refused(between(method, line, **changes), step(quantized_nodes.quantized_elementwise), reason)
+    refused(between(line, **changes), step(quantized_nodes.quantized_elementwise), reason)
+
+
+@pytest.mark.parametrize("name", MOVES)
+def test_movement_without_int8_node_moves_floats(name: str, refused: Any):
+    line, changes, reason = MOVES[name]
+    refused(between(line, **changes), step(quantized_nodes.quantized_movement), reason)
 
 
 test_lower_quantized_ops = cases(quantized_nodes, CONVERT, UNTYPE, WIDENED, FOLD)("""
@@ -148,27 +153,3 @@ fold-dequantized-constant: integers that a cast names are no weight -> unchanged
     # Stored integers that come in at run time: a type is put on them, but they are computed.
     %t = quant.scast(%x: i8[2, 4]) -> i8<0.5:3>[2, 4]; %y = quant.dcast(%t)
 """)
-
-
-MOVES: dict[str, tuple[str, dict[str, str], str]] = {
-    "no movement": ("abs.default(%a)", {}, ""),
-    "floats": ("permute.default(%f, [1, 0])", {"becomes": "4x2"}, ""),
-    "floats among integers": ("cat.default([%a, %f])", {"becomes": "4x4"}, "is not quantized"),
-    "another scale": ("view.default(%a, [8])", {"becomes": "8", "made": OTHER}, "different scales"),
-    "another scale of a part": (
-        "cat.default([%a, %b])", {"becomes": "4x4", "other": OTHER}, "different scales",
-    ),
-    "a part of int8": (
-        "view.default(%a, [8])", {"becomes": "8", "one": PART, "made": PART}, "the whole range",
-    ),
-    "a slice with a step": (
-        "slice.Tensor(%a, 1, 0, 4, 2)", {"becomes": "2x2"}, "step 1",
-    ),
-    "six parts": ("cat.default([%a, %a, %a, %a, %a, %a])", {"becomes": "12x4"}, "two to five"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", MOVES)
-def test_movement_without_int8_node_moves_floats(name: str, refused: Any, method: Any):
-    line, changes, reason = MOVES[name]
-    refused(between(method, line, **changes), step(quantized_nodes.quantized_movement), reason)

@@ -28,81 +28,66 @@ def reshape(given: str, made: str, before: str, after: str, sizes: str) -> str:
 
 test_merge_transposes = cases(merge_transposes.RULES, HoistReshapeOverLinear)("""
 merge-reshapes: reshapes of a symbolic size are one -> xnnpack.static_reshape
-    %x: f32[s0, 4]
-    %a = xnnpack.static_reshape(%x, new_shape=[0, 2, 2]) : (f32[s0, 4]) -> f32[s0, 2, 2]
-    %y = xnnpack.static_reshape(%a, new_shape=[0, 1, 4]) : (f32[s0, 2, 2]) -> f32[s0, 1, 4]
+    %a = xnnpack.static_reshape(%x: f32[s0, 4], new_shape=[0, 2, 2]) -> f32[s0, 2, 2]
+    %y = xnnpack.static_reshape(%a, new_shape=[0, 1, 4])
 hoist-reshape-over-linear: rows are rows in any shape -> applied once
-    %x: f32[2, 3, 4]
-    %a = xnnpack.static_reshape(%x, new_shape=[6, 4]) : (f32[2, 3, 4]) -> f32[6, 4]
+    %a = xnnpack.static_reshape(%x: f32[2, 3, 4], new_shape=[6, 4])
     %b = xnnpack.fully_connected(%a, %w: weight f32[3, 4])
-    %y = xnnpack.static_reshape(%b, new_shape=[3, 2, 3]) : (f32[6, 3]) -> f32[3, 2, 3]
+    %y = xnnpack.static_reshape(%b, new_shape=[3, 2, 3])
 hoist-reshape-over-linear: a reshape that takes rows apart -> unchanged
-    - %x: f32[2, 3, 4]
-      %a = xnnpack.static_reshape(%x, new_shape=[6, 4]) : (f32[2, 3, 4]) -> f32[6, 4]
+    - %a = xnnpack.static_reshape(%x: f32[2, 3, 4], new_shape=[6, 4])
       %b = xnnpack.fully_connected(%a, %w: weight f32[3, 4])
-      %y = xnnpack.static_reshape(%b, new_shape=[2, 9]) : (f32[6, 3]) -> f32[2, 9]
-    - %x: f32[2, 3, 4]
-      %a = xnnpack.static_reshape(%x, new_shape=[6, 4]) : (f32[2, 3, 4]) -> f32[6, 4]
+      %y = xnnpack.static_reshape(%b, new_shape=[2, 9])
+    - %a = xnnpack.static_reshape(%x: f32[2, 3, 4], new_shape=[6, 4])
       %b = xnnpack.fully_connected(%a, %w: weight f32[2, 4])
-      %y = xnnpack.static_reshape(%b, new_shape=[3, 4]) : (f32[6, 2]) -> f32[3, 4]
+      %y = xnnpack.static_reshape(%b, new_shape=[3, 4])
 hoist-reshape-over-linear: a result without axes -> unchanged
-    %x: f32[2, 2]; %a = xnnpack.static_reshape(%x, new_shape=[1, 4]) : (f32[2, 2]) -> f32[1, 4]
+    %a = xnnpack.static_reshape(%x: f32[2, 2], new_shape=[1, 4])
     %b = xnnpack.fully_connected(%a, %w: weight f32[1, 4])
-    %y = xnnpack.static_reshape(%b, new_shape=[]) : (f32[1, 1]) -> f32[]
+    %y = xnnpack.static_reshape(%b, new_shape=[])
 hoist-reshape-over-linear: rows of what has no axes -> unchanged
-    %x: f32[]; %y = xnnpack.static_reshape(%x, new_shape=[1]) : (f32[]) -> f32[1]
+    %y = xnnpack.static_reshape(%x: f32[], new_shape=[1])
 hoist-reshape-over-linear: a layer with another reader -> unchanged
-    %x: f32[2, 3, 4]
-    %a = xnnpack.static_reshape(%x, new_shape=[6, 4]) : (f32[2, 3, 4]) -> f32[6, 4]
+    %a = xnnpack.static_reshape(%x: f32[2, 3, 4], new_shape=[6, 4])
     %b = xnnpack.fully_connected(%a, %w: weight f32[3, 4])
-    %z = xnnpack.static_reshape(%b, new_shape=[3, 2, 3]) : (f32[6, 3]) -> f32[3, 2, 3]
-    %s = xnnpack.static_slice(%b, offsets=[0, 0], sizes=[1, 3]) : (f32[6, 3]) -> f32[1, 3]
-    %c = xnnpack.static_reshape(%s, new_shape=[1, 1, 3]) : (f32[1, 3]) -> f32[1, 1, 3]
-    %y = xnnpack.subtract(%z, %c)
+    %z = xnnpack.static_reshape(%b, new_shape=[3, 2, 3])
+    %s = xnnpack.static_slice(%b, offsets=[0, 0], sizes=[1, 3])
+    %c = xnnpack.static_reshape(%s, new_shape=[1, 1, 3]); %y = xnnpack.subtract(%z, %c)
 hoist-reshape-over-linear: a layer of rows that were not reshaped -> unchanged
     %b = xnnpack.fully_connected(%x: f32[6, 4], %w: weight f32[3, 4])
-    %y = xnnpack.static_reshape(%b, new_shape=[2, 3, 3]) : (f32[6, 3]) -> f32[2, 3, 3]
+    %y = xnnpack.static_reshape(%b, new_shape=[2, 3, 3])
 hoist-reshape-over-linear + merge-reshapes: rows quantized at run time are rows in any shape -> quant.scast, xnnpack.static_reshape, xnnpack.convert, xnnpack.fully_connected
     %w = quant.scast(%i: weight "w" i8[5, 4]) -> i8<-127:127; :0, {0.5, 0.25, 0.5, 0.125, 1.0}>[5, 4]
-    %x: f32[2, 3, 4]
-    %a = xnnpack.static_reshape(%x, new_shape=[6, 4]) : (f32[2, 3, 4]) -> f32[6, 4]
+    %a = xnnpack.static_reshape(%x: f32[2, 3, 4], new_shape=[6, 4])
     %q = xnnpack.convert(%a) -> !xnnpack.dynamic_int8<1>[6, 4]
     %b = xnnpack.fully_connected(%q, %w) -> f32[6, 5]
-    %y = xnnpack.static_reshape(%b, new_shape=[3, 2, 5]) : (f32[6, 5]) -> f32[3, 2, 5]
+    %y = xnnpack.static_reshape(%b, new_shape=[3, 2, 5])
 hoist-reshape-over-linear: a chain read in its middle -> unchanged
-    %x: f32[2, 3, 4]
-    %v0 = xnnpack.static_reshape(%x, new_shape=[6, 4]) : (f32[2, 3, 4]) -> f32[6, 4]
+    %v0 = xnnpack.static_reshape(%x: f32[2, 3, 4], new_shape=[6, 4])
     %v1 = xnnpack.fully_connected(%v0, %w: weight f32[4, 4]); %v2 = xnnpack.gelu(%v1)
-    %v3 = xnnpack.fully_connected(%v2, %w)
-    %y = xnnpack.static_reshape(%v3, new_shape=[6, 1, 4]) : (f32[6, 4]) -> f32[6, 1, 4]
-    %z = xnnpack.static_reshape(%v2, new_shape=[6, 1, 4]) : (f32[6, 4]) -> f32[6, 1, 4]
-    %s = xnnpack.add(%y, %z)
+    %v3 = xnnpack.fully_connected(%v2, %w); %y = xnnpack.static_reshape(%v3, new_shape=[6, 1, 4])
+    %z = xnnpack.static_reshape(%v2, new_shape=[6, 1, 4]); %s = xnnpack.add(%y, %z)
 hoist-reshape-over-linear: a reshape after another node -> unchanged
-    %x: f32[2, 3, 4]
-    %a = xnnpack.static_reshape(%x, new_shape=[6, 4]) : (f32[2, 3, 4]) -> f32[6, 4]
-    %b = xnnpack.abs(%a)
-    %y = xnnpack.static_reshape(%b, new_shape=[2, 3, 4]) : (f32[6, 4]) -> f32[2, 3, 4]
+    %a = xnnpack.static_reshape(%x: f32[2, 3, 4], new_shape=[6, 4]); %b = xnnpack.abs(%a)
+    %y = xnnpack.static_reshape(%b, new_shape=[2, 3, 4])
 hoist-reshape-over-linear: rows of a symbolic number -> unchanged
-    %x: f32[s0, 2, 2]
-    %a = xnnpack.static_reshape(%x, new_shape=[0, 4]) : (f32[s0, 2, 2]) -> f32[s0, 4]
+    %a = xnnpack.static_reshape(%x: f32[s0, 2, 2], new_shape=[0, 4]) -> f32[s0, 4]
     %b = xnnpack.fully_connected(%a, %w: weight f32[3, 4])
-    %y = xnnpack.static_reshape(%b, new_shape=[0, 1, 3]) : (f32[s0, 3]) -> f32[s0, 1, 3]
+    %y = xnnpack.static_reshape(%b, new_shape=[0, 1, 3]) -> f32[s0, 1, 3]
 drop-averaged-axes: a reshape of an argument is no average -> unchanged
-    %x: f32[2, 1, 1, 8]
-    %y = xnnpack.static_reshape(%x, new_shape=[2, 8]) : (f32[2, 1, 1, 8]) -> f32[2, 8]
+    %y = xnnpack.static_reshape(%x: f32[2, 1, 1, 8], new_shape=[2, 8])
 drop-averaged-axes: axes that an average has dropped are not dropped again -> unchanged
     %a = xnnpack.global_average_pooling_2d(%x: f32[1, 6, 1, 8])
-    %y = xnnpack.static_reshape(%a, new_shape=[8]) : (f32[1, 8]) -> f32[8]
+    %y = xnnpack.static_reshape(%a, new_shape=[8])
 """)
 
 
 test_transpose_to_reshape = cases(merge_transposes.RULES)("""
 transpose-to-reshape: a unit axis is moved by a reshape if at most one size is symbolic -> xnnpack.static_reshape
-    - %x: f32[2, 1, 3]; %y = xnnpack.static_transpose(%x, perm=[1, 0, 2]) : (f32[2, 1, 3]) -> f32[1, 2, 3]
-    - %x: f32[s0, 1, 3]; %y = xnnpack.static_transpose(%x, perm=[1, 0, 2]) : (f32[s0, 1, 3]) -> f32[1, s0, 3]
+    - %y = xnnpack.static_transpose(%x: f32[2, 1, 3], perm=[1, 0, 2])
+    - %y = xnnpack.static_transpose(%x: f32[s0, 1, 3], perm=[1, 0, 2])
 transpose-to-reshape: a unit axis among two symbolic sizes -> unchanged
-    %x: f32[s0, 1, s1]
-    %y = xnnpack.static_transpose(%x, perm=[1, 0, 2]) : (f32[s0, 1, s1]) -> f32[1, s0, s1]
+    %y = xnnpack.static_transpose(%x: f32[s0, 1, s1], perm=[1, 0, 2])
 """)
 
 
@@ -134,22 +119,21 @@ test_drop_averaged_axes = cases(DROP)("""
 the average itself leaves its axes out -> xnnpack.global_average_pooling_2d
     %x: f32[2, 4, 3, 8]
     %p = xnnpack.global_average_pooling_2d(%x, keep_dims) : (f32[2, 4, 3, 8]) -> f32[2, 1, 1, 8]
-    %y = xnnpack.static_reshape(%p, new_shape=[2, 8]) : (f32[2, 1, 1, 8]) -> f32[2, 8]
+    %y = xnnpack.static_reshape(%p, new_shape=[2, 8])
 a reshape that does something else stays -> applied 0 times
     - %x: f32[2, 4, 3, 8]
       %p = xnnpack.global_average_pooling_2d(%x, keep_dims) : (f32[2, 4, 3, 8]) -> f32[2, 1, 1, 8]
-      %y = xnnpack.static_reshape(%p, new_shape=[2, 8, 1, 1]) : (f32[2, 1, 1, 8]) -> f32[2, 8, 1, 1]
+      %y = xnnpack.static_reshape(%p, new_shape=[2, 8, 1, 1])
     - %x: f32[2, 4, 3, 8]
       %p = xnnpack.global_average_pooling_2d(%x, keep_dims) : (f32[2, 4, 3, 8]) -> f32[2, 1, 1, 8]
-      %y = xnnpack.static_reshape(%p, new_shape=[16]) : (f32[2, 1, 1, 8]) -> f32[16]
+      %y = xnnpack.static_reshape(%p, new_shape=[16])
     - %x: f32[2, 4, 3, 8]
       %p = xnnpack.global_average_pooling_2d(%x, keep_dims) : (f32[2, 4, 3, 8]) -> f32[2, 1, 1, 8]
-      %y = xnnpack.static_reshape(%p, new_shape=[2, 1, 8]) : (f32[2, 1, 1, 8]) -> f32[2, 1, 8]
+      %y = xnnpack.static_reshape(%p, new_shape=[2, 1, 8])
 an average that others read keeps its axes -> applied 0 times
     %x: f32[2, 4, 3, 8]
     %p = xnnpack.global_average_pooling_2d(%x, keep_dims) : (f32[2, 4, 3, 8]) -> f32[2, 1, 1, 8]
-    %y = xnnpack.static_reshape(%p, new_shape=[2, 8]) : (f32[2, 1, 1, 8]) -> f32[2, 8]
-    return %y, %p
+    %y = xnnpack.static_reshape(%p, new_shape=[2, 8]); return %y, %p
 """)
 
 

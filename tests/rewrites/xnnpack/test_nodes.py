@@ -139,22 +139,19 @@ lower-clamp: none, 0.25 -> xnnpack.clamp
 lower-clamp: -0.5, 0.5 -> xnnpack.clamp
     %y = aten.clamp.default(%x: f32[2, 4], -0.5, 0.5)
 fuse-clamp: a clamp becomes the range of the node before it -> xnnpack.add
-    %a = xnnpack.add(%x: f32[2, 4], %x)
-    %y = xnnpack.clamp(%a, output_max=0.5) : (f32[2, 4]) -> f32[2, 4]
+    %a = xnnpack.add(%x: f32[2, 4], %x); %y = xnnpack.clamp(%a, output_max=0.5)
 fuse-clamp: a clamp of an argument -> unchanged
-    %x: f32[2, 4]; %y = xnnpack.clamp(%x, output_max=0.5) : (f32[2, 4]) -> f32[2, 4]
+    %y = xnnpack.clamp(%x: f32[2, 4], output_max=0.5)
 fuse-clamp: a clamp after a node without a range -> unchanged
-    %a = xnnpack.abs(%x: f32[2, 4])
-    %y = xnnpack.clamp(%a, output_max=0.5) : (f32[2, 4]) -> f32[2, 4]
+    %a = xnnpack.abs(%x: f32[2, 4]); %y = xnnpack.clamp(%a, output_max=0.5)
 fuse-clamp: a range is not written over -> refused: clamps its output already
-    %x: f32[2, 4]; %a = xnnpack.add(%x, %x, output_max=-0.5) : (f32[2, 4], f32[2, 4]) -> f32[2, 4]
-    %y = xnnpack.clamp(%a, output_max=0.5) : (f32[2, 4]) -> f32[2, 4]
+    %a = xnnpack.add(%x: f32[2, 4], %x, output_max=-0.5); %y = xnnpack.clamp(%a, output_max=0.5)
 fuse-clamp: what is read without the clamp too keeps its values -> refused: without the clamp
-    %a = xnnpack.add(%x: f32[2, 4], %x)
-    %c = xnnpack.clamp(%a, output_max=0.5) : (f32[2, 4]) -> f32[2, 4]; %y = xnnpack.subtract(%a, %c)
+    %a = xnnpack.add(%x: f32[2, 4], %x); %c = xnnpack.clamp(%a, output_max=0.5)
+    %y = xnnpack.subtract(%a, %c)
 fuse-clamp: a clamp that changes the scale -> refused: also changes the type
     %a = xnnpack.add(%x: i8<0.125>[2, 4], %x)
-    %y = xnnpack.clamp(%a, output_max=0.5) : (i8<0.125>[2, 4]) -> i8<0.5>[2, 4]
+    %y = xnnpack.clamp(%a, output_max=0.5) -> i8<0.5>[2, 4]
 merge-linears: a narrow layer that saves products stays -> applied once
     - %h = aten.linear.default(%x: f32[2, 4], %a: weight f32[8, 4])
       %y = aten.linear.default(%h, %b: weight f32[6, 8])

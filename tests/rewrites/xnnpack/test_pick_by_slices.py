@@ -6,40 +6,27 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from eager import EXACT, assert_as_eager, assert_whole, lower
 from rewrite_cases import cases
+from rewrite_runs import program_of
 
-import stepwell
-from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import History, run_rewrites
-from stepwell.ir.syntax.text import parse_module
-from stepwell.ir.weights import WeightStore
 from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.rewrites.slices.picking import Planner
 from stepwell.translate.rewrites.xnnpack.expressions.pick_by_slices import pick_by_slices
 
 CALLS = {
-    "flip of many": ("2x96x3", "aten.flip.default(%x, [1, -1])", "2x96x3"),
-    "overlapping windows": ("2x30x3", "aten.unfold.default(%x, 1, 6, 4)", "2x7x3x6"),
-    "windows of each element": ("2x30", "aten.unfold.default(%x, -1, 1, 1)", "2x30x1"),
-    "nearest, no whole factor": (
-        "1x2x7x9",
-        "aten.upsample_nearest2d.default(%x, [10, 4])",
-        "1x2x10x4",
-    ),
-    "nearest by a stated scale": (
-        "1x2x5x4",
-        "aten.upsample_nearest2d.vec(%x, none, [1.5, 2.5])",
-        "1x2x7x10",
-    ),
+    "flip of many": "flip.default(%x: f32[2, 96, 3], [1, -1])",
+    "overlapping windows": "unfold.default(%x: f32[2, 30, 3], 1, 6, 4)",
+    "windows of each element": "unfold.default(%x: f32[2, 30], -1, 1, 1)",
+    "nearest, no whole factor": "upsample_nearest2d.default(%x: f32[1, 2, 7, 9], [10, 4])",
+    "nearest by a stated scale": "upsample_nearest2d.vec(%x: f32[1, 2, 5, 4], none, [1.5, 2.5])",
 }
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_elements_are_picked_as_torch_does(name: str, apply: Any, method: Any):
-    given, call, made = CALLS[name]
-    types = f": (tensor<{given}xf32>) -> tensor<{made}xf32>"
-    text = method(f"%x: tensor<{given}xf32>", f"%y = {call} {types}", gives=f"tensor<{made}xf32>")
-    done = apply(text, step(pick_by_slices))
+def test_elements_are_picked_as_torch_does(name: str, apply: Any):
+    done = apply(f"%y = aten.{CALLS[name]}", step(pick_by_slices))
     assert done.count == 1
     kinds = {"slice.Tensor", "cat.default", "view.default", "permute.default"}
     assert {name.removeprefix("aten.") for name in done.ops()} <= kinds
@@ -90,20 +77,13 @@ def test_places_with_order_take_few_slices(name: str):
     assert Planner().plan(tuple(indices), size).cost <= most
 
 
-HEADS = "tensor<2x4x9xf32>"
-
-
 def picked(places: torch.Tensor, dim: int = -1) -> tuple[int, list[str], bool]:
     """How often the rewrite applies, why it does not, and whether eager's numbers stay."""
-    rows = f"tensor<{'x'.join(map(str, places.shape))}x"
-    text = (
-        f"func.func @forward(%x: {HEADS}) -> {rows}f32> {{\n"
-        f'  %i = stepwell.weight <"places"> "constant" : {rows}i64>\n'
-        f"  %y = aten.gather.default(%x, {dim}, %i) : ({HEADS}, {rows}i64>) -> {rows}f32>\n"
-        f"  func.return %y : {rows}f32>\n}}"
+    shape = list(places.shape)
+    program = program_of(
+        f"%y = aten.gather.default(%x: f32[2, 4, 9], {dim}, %i: constant i64{shape})"
     )
-    program = Program(parse_module(text), WeightStore())
-    program.weights.add("places", places)
+    program.weights.get("i").copy_(places)
     x, history = torch.randn(2, 4, 9), History()
     count = run_rewrites(program, [step(pick_by_slices)], history)
     reasons = [record.reason for record in history.refusals.values()]
@@ -129,19 +109,6 @@ def test_a_gather_of_other_places_stays(places: torch.Tensor, dim: int, reason: 
 
 
 Picks = Callable[[torch.Tensor], torch.Tensor]
-
-
-class Behind(torch.nn.Module):
-    """What picks elements, behind a sum, so that it stands in a delegate."""
-
-    def __init__(self, picks: Picks) -> None:
-        super().__init__()
-        self.picks = picks
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.picks(x + x)
-
-
 OPEN: dict[str, Picks] = {
     "flip": lambda x: x.flip(1, -1),
     "windows": lambda x: x.unfold(2, 3, 2),
@@ -152,32 +119,26 @@ OPEN: dict[str, Picks] = {
 }
 
 
+def behind(name: str) -> Picks:
+    """What picks elements, behind a sum, so that it stands in a delegate."""
+    return lambda x: OPEN[name](x + x)
+
+
 @pytest.mark.parametrize("name", OPEN)
 def test_axes_that_are_not_picked_from_may_be_open(name: str):
-    module = Behind(OPEN[name])
-    batch = torch.export.Dim("batch", max=8)
-    exported = torch.export.export(module, (torch.randn(2, 3, 5, 6),), dynamic_shapes=({0: batch},))
-    lowered = stepwell.lower(exported, "xnnpack")
-    assert (lowered.report.delegates, lowered.report.outside.total()) == (1, 0)
+    batch = {0: torch.export.Dim("batch", max=8)}
+    lowered = lower(behind(name), torch.randn(2, 3, 5, 6), dynamic=batch)
+    assert_whole(lowered)
     for size in (1, 3):
-        x = torch.randn(size, 3, 5, 6)
-        assert torch.equal(lowered.run(x)[0], module(x))
+        assert_as_eager(lowered, behind(name), torch.randn(size, 3, 5, 6), **EXACT)
 
 
-def test_an_open_axis_is_not_picked_from():
-    length = torch.export.Dim("length", min=2, max=8)
-    module, x = Behind(OPEN["flip"]), torch.randn(2, 4, 3)
-    exported = torch.export.export(module, (x,), dynamic_shapes=({1: length},))
-    lowered = stepwell.lower(exported, "xnnpack")
-    assert any("symbolic size" in refusal.reason for refusal in lowered.report.refusals)
-    assert torch.equal(lowered.run(x)[0], module(x))
-
-
-def test_of_two_open_axes_nothing_is_picked():
-    batch, length = torch.export.Dim("batch", max=8), torch.export.Dim("length", min=2, max=8)
-    module, x = Behind(OPEN["flip"]), torch.randn(2, 4, 3, 3)
-    shapes = ({0: batch, 2: length},)
-    exported = torch.export.export(module, (x,), dynamic_shapes=shapes)
-    lowered = stepwell.lower(exported, "xnnpack")
-    assert any("more than one size" in refusal.reason for refusal in lowered.report.refusals)
-    assert torch.equal(lowered.run(x)[0], module(x))
+@pytest.mark.parametrize(
+    ("axes", "reason"), [({1: 8}, "symbolic size"), ({0: 8, 2: 8}, "more than one size")]
+)
+def test_an_open_axis_is_not_picked_from(axes: dict[int, int], reason: str):
+    sizes = {axis: torch.export.Dim(f"d{axis}", min=2, max=most) for axis, most in axes.items()}
+    x = torch.randn(2, 4, 3, 3)
+    lowered = lower(behind("flip"), x, dynamic=sizes)
+    assert any(reason in refusal.reason for refusal in lowered.report.refusals)
+    assert_as_eager(lowered, behind("flip"), x, **EXACT)

@@ -90,10 +90,8 @@ def test_parts_stay_at_hand_and_are_as_even_as_tiles_allow(apply: Any, method: A
 def test_ranges_stay_with_each_part(apply: Any) -> None:
     done = apply(
         """
-        %x: f32[1, 24, 24, 8], %l: weight "l#positive" f32[400, 1, 1, 8], %b: weight "b#positive" f32[400]
-        %i = xnnpack.convolution_2d(%x, %l, %b, groups=1, output_min=0.0, output_max=6.0, padding=[0, 0, 0, 0], stride=[1, 1], dilation=[1, 1]) : (f32[1, 24, 24, 8], f32[400, 1, 1, 8], f32[400]) -> f32[1, 24, 24, 400]
-        %w: weight "w#positive" f32[1, 5, 5, 400]
-        %d = xnnpack.depthwise_convolution_2d(%i, %w, %b, output_min=0.0, output_max=6.0, padding=[2, 2, 2, 2], stride=[1, 1], dilation=[1, 1]) : (f32[1, 24, 24, 400], f32[1, 5, 5, 400], f32[400]) -> f32[1, 24, 24, 400]
+        %i = xnnpack.convolution_2d(%x: f32[1, 24, 24, 8], %l: weight "l#positive" f32[400, 1, 1, 8], %b: weight "b#positive" f32[400], groups=1, output_min=0.0, output_max=6.0, padding=[0, 0, 0, 0], stride=[1, 1], dilation=[1, 1])
+        %d = xnnpack.depthwise_convolution_2d(%i, %w: weight "w#positive" f32[1, 5, 5, 400], %b, output_min=0.0, output_max=6.0, padding=[2, 2, 2, 2], stride=[1, 1], dilation=[1, 1])
         %y = xnnpack.abs(%d)
         """,
         step(split_wide_depthwise),
@@ -103,41 +101,28 @@ def test_ranges_stay_with_each_part(apply: Any) -> None:
 
 test_split_wide_depthwise = cases(step(split_wide_depthwise))("""
 a filter that stays at hand stays whole -> applied 0 times
-    - %x: f32[1, 24, 24, 8], %l: weight "l#positive" f32[256, 1, 1, 8], %b: weight "b#positive" f32[256]
-      %i = xnnpack.convolution_2d(%x, %l, %b, groups=1, padding=[0, 0, 0, 0], stride=[1, 1], dilation=[1, 1]) : (f32[1, 24, 24, 8], f32[256, 1, 1, 8], f32[256]) -> f32[1, 24, 24, 256]
-      %w: weight "w#positive" f32[1, 5, 5, 256]
-      %d = xnnpack.depthwise_convolution_2d(%i, %w, %b, padding=[2, 2, 2, 2], stride=[1, 1], dilation=[1, 1]) : (f32[1, 24, 24, 256], f32[1, 5, 5, 256], f32[256]) -> f32[1, 24, 24, 256]
+    - %i = xnnpack.convolution_2d(%x: f32[1, 24, 24, 8], %l: weight "l#positive" f32[256, 1, 1, 8], %b: weight "b#positive" f32[256], groups=1, padding=[0, 0, 0, 0], stride=[1, 1], dilation=[1, 1])
+      %d = xnnpack.depthwise_convolution_2d(%i, %w: weight "w#positive" f32[1, 5, 5, 256], %b, padding=[2, 2, 2, 2], stride=[1, 1], dilation=[1, 1])
       %y = xnnpack.abs(%d)
-    - %x: f32[1, 24, 24, 8], %l: weight "l#positive" f32[400, 1, 1, 8], %b: weight "b#positive" f32[400]
-      %i = xnnpack.convolution_2d(%x, %l, %b, groups=1, padding=[0, 0, 0, 0], stride=[1, 1], dilation=[1, 1]) : (f32[1, 24, 24, 8], f32[400, 1, 1, 8], f32[400]) -> f32[1, 24, 24, 400]
-      %w: weight "w#positive" f32[1, 3, 3, 400]
-      %d = xnnpack.depthwise_convolution_2d(%i, %w, %b, padding=[1, 1, 1, 1], stride=[1, 1], dilation=[1, 1]) : (f32[1, 24, 24, 400], f32[1, 3, 3, 400], f32[400]) -> f32[1, 24, 24, 400]
+    - %i = xnnpack.convolution_2d(%x: f32[1, 24, 24, 8], %l: weight "l#positive" f32[400, 1, 1, 8], %b: weight "b#positive" f32[400], groups=1, padding=[0, 0, 0, 0], stride=[1, 1], dilation=[1, 1])
+      %d = xnnpack.depthwise_convolution_2d(%i, %w: weight "w#positive" f32[1, 3, 3, 400], %b, padding=[1, 1, 1, 1], stride=[1, 1], dilation=[1, 1])
       %y = xnnpack.abs(%d)
-    - %x: f32[1, 24, 24, 8], %l: weight "l#positive" f32[400, 1, 1, 8], %b: weight "b#positive" f32[400]
-      %i = xnnpack.convolution_2d(%x, %l, %b, groups=1, padding=[0, 0, 0, 0], stride=[1, 1], dilation=[1, 1]) : (f32[1, 24, 24, 8], f32[400, 1, 1, 8], f32[400]) -> f32[1, 24, 24, 400]
-      %w: weight "w#positive" f32[1, 7, 7, 400]
-      %d = xnnpack.depthwise_convolution_2d(%i, %w, %b, padding=[3, 3, 3, 3], stride=[1, 1], dilation=[1, 1]) : (f32[1, 24, 24, 400], f32[1, 7, 7, 400], f32[400]) -> f32[1, 24, 24, 400]
+    - %i = xnnpack.convolution_2d(%x: f32[1, 24, 24, 8], %l: weight "l#positive" f32[400, 1, 1, 8], %b: weight "b#positive" f32[400], groups=1, padding=[0, 0, 0, 0], stride=[1, 1], dilation=[1, 1])
+      %d = xnnpack.depthwise_convolution_2d(%i, %w: weight "w#positive" f32[1, 7, 7, 400], %b, padding=[3, 3, 3, 3], stride=[1, 1], dilation=[1, 1])
       %y = xnnpack.abs(%d)
 an image that something else reads is not made twice -> refused: slices of it cost
-    %x: f32[1, 24, 24, 8], %l: weight "l#positive" f32[400, 1, 1, 8], %b: weight "b#positive" f32[400]
-    %i = xnnpack.convolution_2d(%x, %l, %b, groups=1, padding=[0, 0, 0, 0], stride=[1, 1], dilation=[1, 1]) : (f32[1, 24, 24, 8], f32[400, 1, 1, 8], f32[400]) -> f32[1, 24, 24, 400]
-    %w: weight "w#positive" f32[1, 5, 5, 400]
-    %d = xnnpack.depthwise_convolution_2d(%i, %w, %b, padding=[2, 2, 2, 2], stride=[1, 1], dilation=[1, 1]) : (f32[1, 24, 24, 400], f32[1, 5, 5, 400], f32[400]) -> f32[1, 24, 24, 400]
+    %i = xnnpack.convolution_2d(%x: f32[1, 24, 24, 8], %l: weight "l#positive" f32[400, 1, 1, 8], %b: weight "b#positive" f32[400], groups=1, padding=[0, 0, 0, 0], stride=[1, 1], dilation=[1, 1])
+    %d = xnnpack.depthwise_convolution_2d(%i, %w: weight "w#positive" f32[1, 5, 5, 400], %b, padding=[2, 2, 2, 2], stride=[1, 1], dilation=[1, 1])
     %y = xnnpack.add(%d, %i)
 an image from outside is not sliced -> refused: slices of it cost
-    %x: f32[1, 24, 24, 8], %l: weight "l#positive" f32[400, 1, 1, 8], %b: weight "b#positive" f32[400]
-    %i = xnnpack.convolution_2d(%x, %l, %b, groups=1, padding=[0, 0, 0, 0], stride=[1, 1], dilation=[1, 1]) : (f32[1, 24, 24, 8], f32[400, 1, 1, 8], f32[400]) -> f32[1, 24, 24, 400]
-    %m = xnnpack.max_pooling_2d(%i, kernel=[3, 3], padding=[1, 1, 1, 1], stride=[1, 1], dilation=[1, 1]) : (f32[1, 24, 24, 400]) -> f32[1, 24, 24, 400]
-    %w: weight "w#positive" f32[1, 5, 5, 400]
-    %d = xnnpack.depthwise_convolution_2d(%m, %w, %b, padding=[2, 2, 2, 2], stride=[1, 1], dilation=[1, 1]) : (f32[1, 24, 24, 400], f32[1, 5, 5, 400], f32[400]) -> f32[1, 24, 24, 400]
+    %i = xnnpack.convolution_2d(%x: f32[1, 24, 24, 8], %l: weight "l#positive" f32[400, 1, 1, 8], %b: weight "b#positive" f32[400], groups=1, padding=[0, 0, 0, 0], stride=[1, 1], dilation=[1, 1])
+    %m = xnnpack.max_pooling_2d(%i, kernel=[3, 3], padding=[1, 1, 1, 1], stride=[1, 1], dilation=[1, 1])
+    %d = xnnpack.depthwise_convolution_2d(%m, %w: weight "w#positive" f32[1, 5, 5, 400], %b, padding=[2, 2, 2, 2], stride=[1, 1], dilation=[1, 1])
     %y = xnnpack.abs(%d)
 a small image is not worth more nodes -> refused: joining
-    %x: f32[1, 1, 1, 8], %l: weight "l#positive" f32[400, 1, 1, 8], %b: weight "b#positive" f32[400]
-    %i = xnnpack.convolution_2d(%x, %l, %b, groups=1, padding=[0, 0, 0, 0], stride=[1, 1], dilation=[1, 1]) : (f32[1, 1, 1, 8], f32[400, 1, 1, 8], f32[400]) -> f32[1, 1, 1, 400]
-    %w: weight "w#positive" f32[1, 5, 5, 400]
-    %d = xnnpack.depthwise_convolution_2d(%i, %w, %b, padding=[2, 2, 2, 2], stride=[1, 1], dilation=[1, 1]) : (f32[1, 1, 1, 400], f32[1, 5, 5, 400], f32[400]) -> f32[1, 1, 1, 400]
+    %i = xnnpack.convolution_2d(%x: f32[1, 1, 1, 8], %l: weight "l#positive" f32[400, 1, 1, 8], %b: weight "b#positive" f32[400], groups=1, padding=[0, 0, 0, 0], stride=[1, 1], dilation=[1, 1])
+    %d = xnnpack.depthwise_convolution_2d(%i, %w: weight "w#positive" f32[1, 5, 5, 400], %b, padding=[2, 2, 2, 2], stride=[1, 1], dilation=[1, 1])
     %y = xnnpack.abs(%d)
 an image of symbolic size stays whole -> refused: symbolic
-    %x: f32[n, 24, 24, 400], %w: weight f32[1, 5, 5, 400]
-    %y = xnnpack.depthwise_convolution_2d(%x, %w, padding=[2, 2, 2, 2], stride=[1, 1], dilation=[1, 1]) : (f32[n, 24, 24, 400], f32[1, 5, 5, 400]) -> f32[n, 24, 24, 400]
+    %y = xnnpack.depthwise_convolution_2d(%x: f32[n, 24, 24, 400], %w: weight f32[1, 5, 5, 400], padding=[2, 2, 2, 2], stride=[1, 1], dilation=[1, 1])
 """)
