@@ -8,58 +8,38 @@ from typing import Any
 import pytest
 import torch
 from rewrite_cases import cases
+from rewrite_runs import program_of
 
+from stepwell.ir.rewriting.rewrite import History, run_rewrites
 from stepwell.translate.lowerings.cmsis import elementwise, layers
 from stepwell.translate.lowerings.lowering import step
 
-
-def layer(
-    words: Any,
-    method: Any,
-    *,
-    weight: str | None = None,
-    bias: tuple[str, ...] = (),
-    held: tuple[str, str] = ("0.5:3", "i8"),
-    behind: tuple[str, ...] = (),
-    value: str = "z",
-    out: tuple[str, str] = ("2.0", "i8"),
-    taken: str = "",
-) -> str:
-    operands = "%xr, %wr" + (", %br" if bias else "")
-    shapes = ("2x4", "3x4") + (("3",) if bias else ())
-    return method(
-        f"%x: {words.typed('2x4', *held)}{taken}",
-        words.weight("w", "3x4") if weight is None else weight,
-        *bias,
-        words.dcast("x", "2x4", *held),
-        words.call("z", "aten.linear.default", operands, shapes, "2x3"),
-        *behind,
-        words.qcast(value, "2x3", *out),
-        gives=words.typed("2x3", *out),
-    )
-
-
-def through(words: Any, op: str, rest: str = "") -> tuple[str, ...]:
-    return (words.call("c", f"aten.{op}", f"%z{rest}", ("2x3",), "2x3"),)
+LINEAR = """
+    %w = quant.scast(%ws: weight "w" i8[3, 4]) -> i8<0.25>[3, 4]; %wr = quant.dcast(%w)
+    %xr = quant.dcast(%x: i8<0.5:3>[2, 4])
+"""
+BIASED = f"""{LINEAR}
+    %b = quant.scast(%bs: weight "b" i32[3]) -> i32<BIAS>[3]; %br = quant.dcast(%b)
+    %z = aten.linear.default(%xr, %wr, %br); %y = quant.qcast(%z) -> i8<MADE>[2, 3]
+"""
 
 
 @pytest.mark.parametrize(
-    "op, rest, low, high",
+    ("call", "low", "high"),
     [
-        ("relu.default", "", 0, 127),
-        ("relu6.default", "", 0, 3),
-        ("hardtanh.default", ", -4.0, 8.0", -2, 4),
-        ("clamp.default", ", -6.0", -3, 127),
-        ("clamp.default", ", None, 6.0", -128, 3),
-        ("clamp_min.default", ", -2.0", -1, 127),
-        ("clamp_max.default", ", 10.0", -128, 5),
+        ("relu.default(%z)", 0, 127),
+        ("relu6.default(%z)", 0, 3),
+        ("hardtanh.default(%z, -4.0, 8.0)", -2, 4),
+        ("clamp.default(%z, -6.0)", -3, 127),
+        ("clamp.default(%z, max=6.0)", -128, 3),
+        ("clamp_min.default(%z, -2.0)", -1, 127),
+        ("clamp_max.default(%z, 10.0)", -128, 5),
     ],
 )
-def test_a_clamp_narrows_the_range(
-    apply: Any, method: Any, words: Any, op: str, rest: str, low: int, high: int
-):
-    rest = rest.replace(", None, 6.0", ", max=6.0")
-    text = layer(words, method, behind=through(words, op, rest), value="c")
+def test_a_clamp_narrows_the_range(apply: Any, call: str, low: int, high: int):
+    text = f"""{LINEAR}
+        %z = aten.linear.default(%xr, %wr); %c = aten.{call}; %y = quant.qcast(%c) -> i8<2.0>[2, 3]
+    """
     done = apply(text, step(layers.linear))
     assert f"activation_min = {low} : i64" in done.text
     assert f"activation_max = {high} : i64" in done.text
@@ -140,27 +120,18 @@ lower-linear: an operand quantized as it comes keeps the float -> refused: scale
 """)
 
 
-def stored_bias(numbers: str, words: Any) -> tuple[str, ...]:
-    return (words.weight("b", "3", numbers, "i32"),)
-
-
 @pytest.mark.parametrize("scale", ["0.125", "0.5"], ids=["the sum's scale", "another"])
-def test_a_stored_bias_is_brought_to_the_sums_scale(
-    apply: Any, method: Any, words: Any, scale: str
-):
-    done = apply(layer(words, method, bias=stored_bias(scale, words)), step(layers.linear))
-    assert "cmsis.quantized_linear" in done.ops()
+def test_a_stored_bias_is_brought_to_the_sums_scale(apply: Any, scale: str):
+    text = BIASED.replace("BIAS", scale).replace("MADE", "2.0")
+    assert "cmsis.quantized_linear" in apply(text, step(layers.linear)).ops()
 
 
-def test_a_sum_past_int32_is_refused(programs: Any, words: Any, method: Any):
-    from stepwell.ir.rewriting.rewrite import History, run_rewrites
-
+def test_a_sum_past_int32_is_refused():
     for bias, numbers, reason in (
         ((1 << 31) - 1, "2.0", "can accumulate"),
         (1 << 20, "0.000001", "is scaled up by"),
     ):
-        text = layer(words, method, bias=stored_bias("0.125", words), out=(numbers, "i8"))
-        program, _ = programs(text)
+        program = program_of(BIASED.replace("BIAS", "0.125").replace("MADE", numbers))
         program.weights.get("b").fill_(bias)
         program.weights.get("w").fill_(100)
         history = History()
@@ -179,11 +150,9 @@ def test_stored_ranges_are_what_quantizing_the_clamped_real_gives():
 
 
 @pytest.mark.parametrize("op", ["hardtanh", "clamp", "clamp_min", "clamp_max"])
-def test_a_bound_of_run_time_is_no_clamp(refused: Any, method: Any, words: Any, op: str):
-    held = words.real("2x3")
-    lines = (
-        '%n = sym.constant 2.0 : f64 : !stepwell.float<"2.0">',
-        f'%c = aten.{op}.default(%z, %n) : ({held}, !stepwell.float<"2.0">) -> {held}',
-    )
-    text = layer(words, method, behind=lines, value="c")
+def test_a_bound_of_run_time_is_no_clamp(refused: Any, op: str):
+    text = f"""{LINEAR}
+        %n = sym.constant 2.0 : f64 : !stepwell.float<"2.0">; %z = aten.linear.default(%xr, %wr)
+        %c = aten.{op}.default(%z, %n); %y = quant.qcast(%c) -> i8<2.0>[2, 3]
+    """
     refused(text, step(layers.linear), f"used as a float by aten.{op}.default")

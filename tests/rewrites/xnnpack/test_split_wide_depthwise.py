@@ -13,74 +13,44 @@ from stepwell.translate.rewrites.xnnpack.convolutions.split_wide_depthwise impor
 )
 
 
-def block(
-    method: Any,
-    channels: int,
-    *,
-    size: int = 24,
-    window: int = 5,
-    between: str = "",
-    behind: str = "",
-    image: str = "%i",
-    fields: str = "",
-) -> str:
+def block(channels: int, between: str = "", image: str = "%i") -> str:
     """A pointwise layer of 8 channels, what stands `between`, and a depthwise window."""
-    x, i = (f"tensor<1x{size}x{size}x{count}xf32>" for count in (8, channels))
-    layer, bias = f"tensor<{channels}x1x1x8xf32>", f"tensor<{channels}xf32>"
-    filter = f"tensor<1x{window}x{window}x{channels}xf32>"
-    padding = [window // 2] * 4
-    numbers = "padding=[0, 0, 0, 0], stride=[1, 1], dilation=[1, 1], groups=1"
-    return method(
-        f"%x: {x}",
-        f'%l = stepwell.weight <"l#positive"> "parameter" : {layer}',
-        f'%b = stepwell.weight <"b#positive"> "parameter" : {bias}',
-        f'%w = stepwell.weight <"w#positive"> "parameter" : {filter}',
-        f"%i = xnnpack.convolution_2d(%x, %l, %b, {numbers}{fields}) : ({x}, {layer}, {bias}) -> {i}",
-        *([between.replace("IMAGE", i)] if between else []),
-        f"%d = xnnpack.depthwise_convolution_2d({image}, %w, %b, padding={padding}, stride=[1, 1], dilation=[1, 1]{fields}) : ({i}, {filter}, {bias}) -> {i}",
-        behind.replace("IMAGE", i) or f"%y = xnnpack.abs(%d) : ({i}) -> {i}",
-        gives=i,
-    )
+    return f"""
+        %i = xnnpack.convolution_2d(%x: f32[1, 24, 24, 8], %l: weight "l#positive" f32[{channels}, 1, 1, 8],
+            %b: weight "b#positive" f32[{channels}], padding=[0, 0, 0, 0], stride=[1, 1],
+            dilation=[1, 1], groups=1)
+        {between}
+        %d = xnnpack.depthwise_convolution_2d({image}, %w: weight "w#positive" f32[1, 5, 5, {channels}],
+            %b, padding=[2, 2, 2, 2], stride=[1, 1], dilation=[1, 1])
+        %y = xnnpack.abs(%d)
+    """
 
 
-SILU = (
-    "%s = xnnpack.sigmoid(%i) : (IMAGE) -> IMAGE\n"
-    "%m = xnnpack.multiply(%i, %s) : (IMAGE, IMAGE) -> IMAGE"
-)
-BY_CHANNEL = (
-    '%k = stepwell.weight <"k#positive"> "parameter" : tensor<1x1x1x400xf32>\n'
-    "%m = xnnpack.multiply(%i, %k) : (IMAGE, tensor<1x1x1x400xf32>) -> IMAGE"
-)
-BY_PIXEL = (
-    '%k = stepwell.weight <"k#positive"> "parameter" : tensor<24x24x1xf32>\n'
-    "%m = xnnpack.multiply(%i, %k) : (IMAGE, tensor<24x24x1xf32>) -> IMAGE"
-)
+SILU = "%s = xnnpack.sigmoid(%i); %m = xnnpack.multiply(%i, %s)"
+BY_CHANNEL = '%m = xnnpack.multiply(%i, %k: weight "k#positive" f32[1, 1, 1, 400])'
+BY_PIXEL = '%m = xnnpack.multiply(%i, %k: weight "k#positive" f32[24, 24, 1])'
 
 
 @pytest.mark.parametrize("between", [SILU, BY_CHANNEL, BY_PIXEL])
-def test_the_layer_and_what_stands_between_are_cut_with_it(
-    between: str, apply: Any, method: Any
-) -> None:
-    done = apply(block(method, 400, between=between, image="%m"), step(split_wide_depthwise))
+def test_the_layer_and_what_stands_between_are_cut_with_it(between: str, apply: Any) -> None:
+    done = apply(block(400, between, "%m"), step(split_wide_depthwise))
     assert done.count == 1
     names = done.ops()
     assert names.count("xnnpack.convolution_2d") == names.count(DepthwiseConvolution2d.name) == 2
     assert "xnnpack.static_slice" not in names and "xnnpack.concatenate2" in names
 
 
-def test_a_long_chain_is_walked_once(apply: Any, method: Any) -> None:
+def test_a_long_chain_is_walked_once(apply: Any) -> None:
     chain = [SILU.replace("%s", "%s0").replace("%m", "%m0")]
     for n in range(1, 40):  # Each reads the one before it twice: 2⁴⁰ ways lead to the layer.
         silu = SILU.replace("%i", f"%m{n - 1}").replace("%s", f"%s{n}").replace("%m =", f"%m{n} =")
         chain.append(silu)
-    done = apply(
-        block(method, 400, between="\n".join(chain), image="%m39"), step(split_wide_depthwise)
-    )
+    done = apply(block(400, "; ".join(chain), "%m39"), step(split_wide_depthwise))
     assert done.ops().count("xnnpack.sigmoid") == 80
 
 
-def test_parts_stay_at_hand_and_are_as_even_as_tiles_allow(apply: Any, method: Any) -> None:
-    done = apply(block(method, 700), step(split_wide_depthwise))
+def test_parts_stay_at_hand_and_are_as_even_as_tiles_allow(apply: Any) -> None:
+    done = apply(block(700), step(split_wide_depthwise))
     parts = [op for op in done.program.module.walk() if isinstance(op, DepthwiseConvolution2d)]
     channels = [int(op.channels) for op in parts]
     assert sum(channels) == 700 and max(channels) <= COSTS.channels_at_hand(25)
@@ -88,15 +58,8 @@ def test_parts_stay_at_hand_and_are_as_even_as_tiles_allow(apply: Any, method: A
 
 
 def test_ranges_stay_with_each_part(apply: Any) -> None:
-    done = apply(
-        """
-        %i = xnnpack.convolution_2d(%x: f32[1, 24, 24, 8], %l: weight "l#positive" f32[400, 1, 1, 8], %b: weight "b#positive" f32[400], groups=1, output_min=0.0, output_max=6.0, padding=[0, 0, 0, 0], stride=[1, 1], dilation=[1, 1])
-        %d = xnnpack.depthwise_convolution_2d(%i, %w: weight "w#positive" f32[1, 5, 5, 400], %b, output_min=0.0, output_max=6.0, padding=[2, 2, 2, 2], stride=[1, 1], dilation=[1, 1])
-        %y = xnnpack.abs(%d)
-        """,
-        step(split_wide_depthwise),
-    )
-    assert done.text.count("output_max=6.0") == 4
+    text = block(400).replace("dilation=[1, 1]", "dilation=[1, 1], output_min=0.0, output_max=6.0")
+    assert apply(text, step(split_wide_depthwise)).text.count("output_max=6.0") == 4
 
 
 test_split_wide_depthwise = cases(step(split_wide_depthwise))("""
