@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 import torch
+from eager import Function, assert_as_eager, lower
 from rewrite_cases import cases
+from rewrite_runs import program_of
 from torch import nn
 
 import stepwell
-from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import History, run_rewrites
-from stepwell.ir.weights import WeightStore
 from stepwell.translate.rewrites.layers import (
     fold_batch_norm,
     multiply_steps_together,
@@ -223,12 +223,6 @@ def test_the_models_own_kernel_stays_as_it_is(dtype: torch.dtype) -> None:
     assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
 
 
-X, Y = "tensor<2x4xf32>", "tensor<2x3xf32>"
-LINEAR = f"""%w = stepwell.weight <"w"> "parameter" : tensor<3x4xf32>
-  %b = stepwell.weight <"b"> "parameter" : tensor<3xf32>
-  %l = aten.linear.default(%x, %w, %b) : ({X}, tensor<3x4xf32>, tensor<3xf32>) -> {Y}"""
-
-
 test_fold_scale_into_layer = cases(FoldScaleIntoLayer)("""
 the bias is scaled too -> aten.linear.default
     %l = aten.linear.default(%x: f32[2, 4], %w: weight f32[3, 4], %b: weight f32[3])
@@ -267,14 +261,12 @@ a factor that makes weights infinite -> refused: the factor is not finite
 """)
 
 
-def test_a_factor_for_each_feature_is_finite(method: Any) -> None:
-    weights = WeightStore()
-    weights.add("w", torch.randn(3, 4))
-    weights.add("b", torch.randn(3))
-    weights.add("s", torch.tensor([1.0, torch.inf, 2.0]))
-    factor = '%s = stepwell.weight <"s"> "parameter" : tensor<3xf32>'
-    scale = f"%y = aten.mul.Tensor(%l, %s) : ({Y}, tensor<3xf32>) -> {Y}"
-    program = Program.parse(method(f"%x: {X}", LINEAR, factor, scale, gives=Y), weights)
+def test_a_factor_for_each_feature_is_finite() -> None:
+    program = program_of("""
+        %l = aten.linear.default(%x: f32[2, 4], %w: weight f32[3, 4], %b: weight f32[3])
+        %y = aten.mul.Tensor(%l, %s: weight f32[3])
+    """)
+    program.weights.get("s")[1] = torch.inf
     assert run_rewrites(program, (FoldScaleIntoLayer(),)) == 0
 
 
@@ -304,32 +296,23 @@ a layer of one output -> refused: vector
 """)
 
 
-class Called(nn.Module):
-    """A cell, called for each step by hand."""
-
-    def __init__(self, cell: nn.RNNCellBase) -> None:
-        super().__init__()
-        self.cell = cell
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        state: Any = None
-        for each in x.unbind(1):
-            state = self.cell(each, state)
-        return state[0] if isinstance(state, tuple) else state
-
-
 CELLS = [(nn.LSTMCell, 1), (nn.GRUCell, 2), (nn.RNNCell, 1)]
 """Cells, and the products of a state: a GRU's gates and its new state have one each."""
 
 
 @pytest.mark.parametrize(("cell", "products"), CELLS)
 def test_a_cell_called_by_hand_multiplies_its_inputs_at_once(cell: Any, products: int) -> None:
-    net, x = Called(cell(32, 48)).eval(), torch.randn(1, 12, 32)
-    lowered = stepwell.lower(torch.export.export(net, (x,)), "xnnpack")
-    assert (
-        str(lowered.program.text()).count("xnnpack.fully_connected") == 1 + 11 * products
-    )  # The first state is zero.
-    torch.testing.assert_close(lowered.run(x)[0], net(x), rtol=1e-4, atol=1e-5)
+    def called(x: torch.Tensor, layer: nn.Module) -> torch.Tensor:
+        state: Any = None
+        for each in x.unbind(1):
+            state = layer(each, state)
+        return state[0] if isinstance(state, tuple) else state
+
+    net, x = Function(called, cell(32, 48)).eval(), torch.randn(1, 12, 32)
+    lowered = lower(net, x)
+    count = str(lowered.program.text()).count("xnnpack.fully_connected")
+    assert count == 1 + 11 * products  # The first state is zero.
+    assert_as_eager(lowered, net, x, rtol=1e-4, atol=1e-5)
 
 
 (RULE,) = sink_view_below_linear.RULES.named("sink-view-below-linear")
@@ -357,9 +340,7 @@ a layer without output features keeps its view -> refused: vector
 """)
 
 
-def test_rows_of_two_unknown_lengths_are_regrouped_behind_the_layer(
-    programs: Any, method: Any
-) -> None:
+def test_rows_of_two_unknown_lengths_are_regrouped_behind_the_layer(programs: Any) -> None:
     program, _ = programs("""
         %v = aten.view.default(%x: f32[s0, s1, 4], [-1, 4])
         %y = aten.linear.default(%v, %w: weight f32[5, 4])
@@ -370,9 +351,7 @@ def test_rows_of_two_unknown_lengths_are_regrouped_behind_the_layer(
     torch.testing.assert_close(program.run(x), wanted)
 
 
-def test_rows_cut_in_two_unknown_lengths_are_cut_before_the_layer(
-    programs: Any, method: Any
-) -> None:
+def test_rows_cut_in_two_unknown_lengths_are_cut_before_the_layer(programs: Any) -> None:
     program, _ = programs("""
         %a = aten.sym_size.int(%z: f32[s0, s1], 0)
         %b = aten.sym_size.int(%z, 1)

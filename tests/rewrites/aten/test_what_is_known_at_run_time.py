@@ -1,56 +1,46 @@
 """What is known only at run time: rewrites that need a number leave the op alone, and say so."""
 
-from typing import Any
-
-import pytest
 from rewrite_cases import cases
 
-from stepwell.ir.rewriting.rewrite import Rewrite
 from stepwell.translate.canonicalize import neutral_arithmetic, norms, powers
 from stepwell.translate.decompositions import activations, products, slices, statistics, sums, views
-from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.rewrites.slices import pads
 
-TWO = '%n = aten.sym_size.int(%z, 0) : (tensor<2xf32>) -> !stepwell.int<"2">'
-X = "tensor<9x3xf32>"
-RULE = {
-    rule.name: rule()
-    for module in (activations, neutral_arithmetic, norms, powers, sums)
-    for rule in module.RULES
-}
-
-
-@pytest.mark.parametrize(
-    ("rewrite", "call", "shape", "reason"),
-    [
-        (step(slices.normalize_selection), "select.int(%x, 0, %n)", "3", "index"),
-        (step(slices.normalize_slice), "narrow.default(%x, 0, %n, 2)", "2x3", "bounds"),
-        (step(slices.normalize_slice), "narrow.default(%x, 0, 0, %n)", "2x3", "bounds"),
-        (step(slices.normalize_slice), "slice.Tensor(%x, 0, 0, %n)", "2x3", "bounds"),
-        (pads, "pad.default(%x, [0, %n])", "9x5", "padding"),
-        (pads, "pad.default(%x, [0, 1], value=%n)", "9x4", "padding"),
-        (step(slices.pad_to_slices), "reflection_pad1d.default(%x, [0, %n])", "9x5", "padding"),
-        (RULE["power-to-square"], "pow.Tensor_Scalar(%x, %n)", "9x3", ""),
-        (RULE["remove-neutral-sum"], "add.Scalar(%x, 0, %n)", "9x3", "alpha"),
-        (step(views.repeat_to_expand), "repeat.default(%x, [1, %n])", "9x6", "counts"),
-        (step(views.repeat_to_expand), "repeat_interleave.self_int(%x, %n, 1)", "9x6", "count"),
-        (step(slices.roll_to_cat), "roll.default(%x, [%n], [1])", "9x3", "shift"),
-        (RULE["softshrink-to-clamp"], "softshrink.default(%x, %n)", "9x3", "lambd"),
-        (RULE["split-alpha-of-add"], "add.Tensor(%x, %x, alpha=%n)", "9x3", "alpha"),
-        (RULE["split-elu-scale"], "elu.default(%x, %n)", "9x3", "alpha"),
-        (step(views.strided_slice_to_view), "slice.Tensor(%x, 0, 1, 9, %n)", "4x3", "step"),
-        (step(views.strided_slice_to_view), "slice.Tensor(%x, 0, %n, 9, 2)", "4x3", "bound"),
-        (step(views.strided_slice_to_view), "slice.Tensor(%x, 0, 0, %n, 2)", "1x3", "bound"),
-    ],
-    ids=lambda value: value.split("(")[0] if isinstance(value, str) else type(value).__name__,
-)
-def test_a_number_that_is_not_written_down_is_none_to_rewrite_with(
-    rewrite: Rewrite[Any], call: str, shape: str, reason: str, refused: Any, method: Any
-) -> None:
-    given = ", ".join([X] * call.count("%x") + ['!stepwell.int<"2">'])
-    line = f"%y = aten.{call} : ({given}) -> tensor<{shape}xf32>"
-    text = method(f"%x: {X}, %z: tensor<2xf32>", TWO, line, gives=f"tensor<{shape}xf32>")
-    refused(text, rewrite, reason)
+test_a_number_that_is_not_written_down = cases(
+    activations, neutral_arithmetic, norms, powers, sums, slices, views, pads
+)("""
+normalize-selection: a row that is a size -> refused: index
+    %y = aten.select.int(%x: f32[9, 3], 0, %n: int<2>)
+normalize-slice: bounds that are sizes -> refused: bounds
+    - %y = aten.narrow.default(%x: f32[9, 3], 0, %n: int<2>, 2)
+    - %y = aten.narrow.default(%x: f32[9, 3], 0, 0, %n: int<2>)
+    - %y = aten.slice.Tensor(%x: f32[9, 3], 0, 0, %n: int<2>)
+pads: a padding or a value that is a size -> refused: padding
+    - %y = aten.pad.default(%x: f32[9, 3], [0, %n: int<2>])
+    - %y = aten.pad.default(%x: f32[9, 3], [0, 1], value=%n: int<2>)
+pad-to-slices: a padding that is a size -> refused: padding
+    %y = aten.reflection_pad1d.default(%x: f32[9, 3], [0, %n: int<2>])
+power-to-square: an exponent that is a size -> unchanged
+    %y = aten.pow.Tensor_Scalar(%x: f32[9, 3], %n: int<2>)
+remove-neutral-sum: a factor that is a size -> refused: alpha
+    %y = aten.add.Scalar(%x: f32[9, 3], 0, %n: int<2>)
+repeat-to-expand: counts that are sizes -> refused: count
+    - %y = aten.repeat.default(%x: f32[9, 3], [1, %n: int<2>])
+    - %y = aten.repeat_interleave.self_int(%x: f32[9, 3], %n: int<2>, 1)
+roll-to-cat: a shift that is a size -> refused: shift
+    %y = aten.roll.default(%x: f32[9, 3], [%n: int<2>], [1])
+softshrink-to-clamp: a bound that is a size -> refused: lambd
+    %y = aten.softshrink.default(%x: f32[9, 3], %n: int<2>)
+split-alpha-of-add: a factor that is a size -> refused: alpha
+    %y = aten.add.Tensor(%x: f32[9, 3], %x, alpha=%n: int<2>)
+split-elu-scale: a factor that is a size -> refused: alpha
+    %y = aten.elu.default(%x: f32[9, 3], %n: int<2>)
+strided-slice-to-view: a step that is a size -> refused: step
+    %y = aten.slice.Tensor(%x: f32[9, 3], 0, 1, 9, %n: int<2>)
+strided-slice-to-view: bounds that are sizes -> refused: bound
+    - %y = aten.slice.Tensor(%x: f32[9, 3], 0, %n: int<2>, 9, 2)
+    - %y = aten.slice.Tensor(%x: f32[9, 3], 0, 0, %n: int<2>, 2)
+""")
 
 
 test_what_is_known_at_run_time = cases(slices, norms, views, statistics, products)("""

@@ -123,46 +123,28 @@ LACKING = {(number, word) for number in ("0.1", "1000.0") for word in ("eq", "ne
     ("1000.0", "ge"),
 }
 """Of int8 none is greater than all, and none stands between two."""
-ORDERED = "tensor<2x4xi1>"
-
-
-def of_two(words: Any, method: Any, call: str, scale: str, gives: str = ORDERED) -> str:
-    return method(
-        f"%x: {words.typed('2x4', '0.5:3')}, %w: {words.typed('2x4', scale)}, %m: {ORDERED}",
-        words.dcast("x", "2x4", "0.5:3"),
-        words.dcast("w", "2x4", scale),
-        call,
-        gives=gives,
-    )
-
-
-def compared(words: Any, method: Any, number: str, word: str = "gt") -> str:
-    call = f"%y = aten.{word}.Scalar(%xr, {number}) : (tensor<2x4xf32>) -> {ORDERED}"
-    return of_two(words, method, call, "0.5:3")
 
 
 @pytest.mark.parametrize("word", "eq ne lt le gt ge".split())
 @pytest.mark.parametrize("number", ["0.1", "2", "-7.5", "1000.0"])
 def test_a_number_becomes_an_integer_that_compares_the_same(
-    apply: Any, refused: Any, method: Any, words: Any, word: str, number: str
+    apply: Any, refused: Any, word: str, number: str
 ):
-    text = compared(words, method, number, word)
+    text = f"%xr = quant.dcast(%x: i8<0.5:3>[2, 4]); %y = aten.{word}.Scalar(%xr, {number})"
     if (number, word) in LACKING:
         refused(text, step(carried.compare), "no integer is to its operand's")
     else:
         assert "quant.scast" in apply(text, step(carried.compare)).ops()
 
 
-@pytest.mark.parametrize("scale", ["0.5:3", "0.25"])
-def test_two_tensors_compare_as_integers_of_one_scale(
-    apply: Any, refused: Any, method: Any, words: Any, scale: str
-):
-    call = "%y = aten.lt.Tensor(%xr, %wr) : (tensor<2x4xf32>, tensor<2x4xf32>) -> " + ORDERED
-    text = of_two(words, method, call, scale)
-    if scale == "0.25":
-        refused(text, step(carried.compare), "two scales")
-    else:
-        assert "quant.scast" in apply(text, step(carried.compare)).ops()
+test_two_tensors_compare_as_integers = cases(step(carried.compare))("""
+tensors of one scale -> contains quant.scast
+    %xr = quant.dcast(%x: i8<0.5:3>[2, 4]); %wr = quant.dcast(%w: i8<0.5:3>[2, 4])
+    %y = aten.lt.Tensor(%xr, %wr)
+tensors of two scales -> refused: two scales
+    %xr = quant.dcast(%x: i8<0.5:3>[2, 4]); %wr = quant.dcast(%w: i8<0.25>[2, 4])
+    %y = aten.lt.Tensor(%xr, %wr)
+""")
 
 
 test_carried = cases(carried, pooling)("""

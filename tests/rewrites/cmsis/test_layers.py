@@ -157,89 +157,60 @@ lower-transposed-convolution: a shape known only at run time -> refused: known a
 """)
 
 
-def test_groups_without_a_bias_are_given_zeros(apply: Any):
-    assert (
-        "bias = "
-        in apply(
-            """
-        %w = quant.scast(%ws: weight "w" i8[6, 2, 3, 3]) -> i8<0.25>[6, 2, 3, 3]
-        %wr = quant.dcast(%w)
-        %xr = quant.dcast(%x: i8<0.5:3>[1, 4, 4, 4])
-        %z = aten.conv2d.default(%xr, %wr, none, groups=2)
-        %y = quant.qcast(%z) -> i8<2.0>[1, 6, 2, 2]
-        """,
-            step(layers.convolution),
-        ).text
-    )
-    assert (
-        "bias = "
-        not in apply(
-            """
-        %w = quant.scast(%ws: weight "w" i8[3, 2, 3, 3]) -> i8<0.25>[3, 2, 3, 3]
-        %wr = quant.dcast(%w)
-        %xr = quant.dcast(%x: i8<0.5:3>[1, 2, 4, 4])
-        %z = aten.conv2d.default(%xr, %wr)
-        %y = quant.qcast(%z) -> i8<2.0>[1, 3, 2, 2]
-        """,
-            step(layers.convolution),
-        ).text
-    )
+test_convolution_of_groups = cases(step(layers.convolution))("""
+groups without a bias are given zeros -> writes bias =
+    %w = quant.scast(%ws: weight "w" i8[6, 2, 3, 3]) -> i8<0.25>[6, 2, 3, 3]
+    %wr = quant.dcast(%w); %xr = quant.dcast(%x: i8<0.5:3>[1, 4, 4, 4])
+    %z = aten.conv2d.default(%xr, %wr, none, groups=2); %y = quant.qcast(%z) -> i8<2.0>[1, 6, 2, 2]
+one group without a bias has none -> omits bias =
+    %w = quant.scast(%ws: weight "w" i8[3, 2, 3, 3]) -> i8<0.25>[3, 2, 3, 3]
+    %wr = quant.dcast(%w); %xr = quant.dcast(%x: i8<0.5:3>[1, 2, 4, 4])
+    %z = aten.conv2d.default(%xr, %wr); %y = quant.qcast(%z) -> i8<2.0>[1, 3, 2, 2]
+""")
 
 
 def up(
-    words: Any,
-    method: Any,
     rest: str = "",
     *,
-    op: str = "aten.conv_transpose2d.input",
-    x: str = "1x2x3x3",
-    w: str = "2x3x3x3",
-    made: str = "1x3x5x5",
+    x: str = "1, 2, 3, 3",
+    w: str = "2, 3, 3, 3",
+    made: str = "1, 3, 5, 5",
     scales: str = "0.25",
 ) -> str:
-    return method(
-        f"%x: {words.typed(x, '0.5:3')}",
-        words.weight("w", w, scales),
-        words.dcast("x", x, "0.5:3"),
-        words.call("z", op, f"%xr, %wr{rest}", (x, w), made),
-        words.qcast("z", made, "2.0"),
-        gives=words.typed(made, "2.0"),
-    )
+    return f"""
+        %w = quant.scast(%ws: weight "w" i8[{w}]) -> i8<{scales}>[{w}]; %wr = quant.dcast(%w)
+        %xr = quant.dcast(%x: i8<0.5:3>[{x}])
+        %z = aten.conv_transpose2d.input(%xr, %wr{rest}); %y = quant.qcast(%z) -> i8<2.0>[{made}]
+    """
 
 
 @pytest.mark.parametrize(
-    "rest, made, scales",
+    ("rest", "made", "scales"),
     [
-        ("", "1x3x5x5", ":1, {0.1, 0.2, 0.3}"),
-        (", stride=[2, 2]", "1x3x7x7", "0.25"),
-        (", stride=[2, 2], padding=[1, 1]", "1x3x5x5", "0.25"),
-        (", groups=2", "1x6x5x5", ":1, {0.1, 0.2, 0.3}"),
-        (", dilation=[2, 1], padding=[1, 0]", "1x3x5x5", "0.25"),
-        (", stride=[2, 2], output_padding=[1, 1]", "1x3x8x8", "0.25"),
-        (", stride=[2, 2], padding=[1, 2], output_padding=[1, 1]", "1x3x6x4", "0.25"),
+        ("", "1, 3, 5, 5", ":1, {0.1, 0.2, 0.3}"),
+        (", stride=[2, 2]", "1, 3, 7, 7", "0.25"),
+        (", stride=[2, 2], padding=[1, 1]", "1, 3, 5, 5", "0.25"),
+        (", groups=2", "1, 6, 5, 5", ":1, {0.1, 0.2, 0.3}"),
+        (", dilation=[2, 1], padding=[1, 0]", "1, 3, 5, 5", "0.25"),
+        (", stride=[2, 2], output_padding=[1, 1]", "1, 3, 8, 8", "0.25"),
+        (", stride=[2, 2], padding=[1, 2], output_padding=[1, 1]", "1, 3, 6, 4", "0.25"),
     ],
     ids=["per channel", "strided", "cropped", "groups", "dilated", "longer", "longer, cropped"],
 )
-def test_transposed_convolution_is_one_operator(
-    apply: Any, method: Any, words: Any, rest: str, made: str, scales: str
-):
-    done = apply(
-        up(words, method, rest, made=made, scales=scales), step(layers.transposed_convolution)
-    )
+def test_transposed_convolution_is_one_operator(apply: Any, rest: str, made: str, scales: str):
+    done = apply(up(rest, made=made, scales=scales), step(layers.transposed_convolution))
     assert "cmsis.quantized_transpose_conv2d_nhwc" in done.ops()
 
 
 @pytest.mark.parametrize(
-    "changed, reason",
+    ("changed", "reason"),
     [
-        ({"rest": ", stride=[1, 4]", "w": "2x3x3x2", "made": "1x3x5x10"}, "scratch"),
+        ({"rest": ", stride=[1, 4]", "w": "2, 3, 3, 2", "made": "1, 3, 5, 10"}, "scratch"),
         ({"scales": ":0, {0.1, 0.2}"}, "symmetrically for each output channel"),
         ({"scales": "0.25:1"}, "symmetrically for each output channel"),
-        ({"x": "2x3x3", "made": "3x5x5"}, "batches of images"),
+        ({"x": "2, 3, 3", "made": "3, 5, 5"}, "batches of images"),
     ],
     ids=["wide stride", "input scales", "zero", "no batch"],
 )
-def test_transposed_convolution_without_kernel_is_refused(
-    refused: Any, method: Any, words: Any, changed: Any, reason: str
-):
-    refused(up(words, method, **changed), step(layers.transposed_convolution), reason)
+def test_transposed_convolution_without_kernel_is_refused(refused: Any, changed: Any, reason: str):
+    refused(up(**changed), step(layers.transposed_convolution), reason)

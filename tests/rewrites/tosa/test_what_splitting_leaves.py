@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 import torch
 from rewrite_cases import cases
+from rewrite_runs import program_of
 
 from stepwell.ir.diagnostics import UnsupportedError
 from stepwell.ir.rewriting.rewrite import History
@@ -85,44 +86,36 @@ def test_a_branch_on_a_number_is_left(programs: Any, written: Any) -> None:
     assert "takes or gives" in LowerControl().match(op, program).reason  # pyright: ignore
 
 
-GATHER = "%y = tosa.gather %v, %{} : (f32[1, 5, 2], i64[1, 3]) -> f32[1, 3, 2]"
-SELECT = "%{} = tosa.select %c, %{}, %{} : (i1[1, 3], i64[1, 3], i64[1, 3]) -> i64[1, 3]"
-ADD = "%w = tosa.add %i, %k : (i64[1, 3], i64[1, 1]) -> i64[1, 3]"
-ONE = '%k = stepwell.weight <"k#ones"> "constant" : i64[1, 1]'
-AGAIN = "%u = tosa.add %s, %k : (i64[1, 3], i64[1, 1]) -> i64[1, 3]"
-JOINED = "%t = tosa.add %s, %s : (i64[1, 3], i64[1, 3]) -> i64[1, 3]"
-OTHER = '%w = stepwell.weight <"o"> "constant" : i64[1, 3]'
+INDEX = "%i: i64[1, 3]; %v: f32[1, 5, 2]; %c: i1[1, 3]"
+END = '%w = tosa.add(%i, %k: constant "k#ones" i64[1, 1]); %s = tosa.select(%c, %w, %i)'
 
 
 @pytest.mark.parametrize(
     ("lines", "found"),
     [
-        ((GATHER.format("i"),), (0, 4)),
-        ((ONE, ADD, SELECT.format("s", "w", "i"), GATHER.format("s")), (-1, 0)),
-        ((ONE, ADD, SELECT.format("s", "w", "i"), JOINED, GATHER.format("t")), (-1, 0)),
-        ((ONE, ADD, SELECT.format("s", "w", "i"), JOINED, "%y = tosa.abs %t : (i64[1, 3]) -> i64[1, 3]"), None),
-        ((ONE, ADD, SELECT.format("y", "w", "i")), None),
-        ((OTHER, SELECT.format("s", "w", "i"), GATHER.format("s")), None),
-        ((ONE, ADD, SELECT.format("s", "w", "i"), AGAIN, SELECT.format("t", "u", "s"), GATHER.format("t")), None),
-        (("%y = tosa.abs %i : (i64[1, 3]) -> i64[1, 3]",), None),
-        ((GATHER.replace("[1, 5, 2]", "[1, s0, 2]").format("i"),), None),
+        ("%y = tosa.gather(%v, %i)", (0, 4)),
+        (f"{END}; %y = tosa.gather(%v, %s)", (-1, 0)),
+        (f"{END}; %t = tosa.add(%s, %s); %y = tosa.gather(%v, %t)", (-1, 0)),
+        (f"{END}; %t = tosa.add(%s, %s); %y = tosa.abs(%t)", None),
+        (END, None),
+        ("%s = tosa.select(%c, %w: constant i64[1, 3], %i); %y = tosa.gather(%v, %s)", None),
+        (
+            f"{END}; %u = tosa.add(%s, %k); %t = tosa.select(%c, %u, %s); %y = tosa.gather(%v, %t)",
+            None,
+        ),
+        ("%y = tosa.abs(%i)", None),
+        ("%y = tosa.gather(%z: f32[1, s0, 2], %i)", None),
     ],
-    ids=["rows", "rows from the end", "rows of two axes", "a number of two", "an output", "another choice", "two choices", "a number", "rows of run time"],
-)  # fmt: skip
-def test_an_index_has_the_range_of_what_it_names(
-    programs: Any, written: Any, lines: tuple[str, ...], found: Any
-) -> None:
-    values = "f32[1, s0, 2]" if "s0" in lines[-1] else "f32[1, 5, 2]"
-    program, _ = programs(written(f"%i: i64[1, 3], %v: {values}, %c: i1[1, 3]", *lines))
+    ids="""rows|rows from the end|rows of two axes|a number of two|an output|another choice
+        |two choices|a number|rows of run time""".split("|"),
+)
+def test_an_index_has_the_range_of_what_it_names(lines: str, found: Any) -> None:
+    program = program_of(f"{INDEX}; {lines}")
     assert demanded(program.method().body.block.args[0], Values(program)) == found
 
 
-def test_what_is_computed_from_a_wide_integer_is_no_further_problem(
-    programs: Any, written: Any
-) -> None:
-    program, _ = programs("""
-        %a = tosa.add(%x: i64[3], %x); %y = tosa.add(%a, %x)
-        """)
+def test_what_is_computed_from_a_wide_integer_is_no_further_problem() -> None:
+    program = program_of("%a = tosa.add(%x: i64[3], %x); %y = tosa.add(%a, %x)")
     with pytest.raises(UnsupportedError, match="its values reach") as raised:
         NarrowIndices().apply(program, History())
     assert len(raised.value.problems) == 1
