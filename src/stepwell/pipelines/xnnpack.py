@@ -39,7 +39,7 @@ from stepwell.translate.lowerings.xnnpack import quantized_nodes as xnnpack_quan
 from stepwell.translate.lowerings.xnnpack import reductions as xnnpack_reductions
 from stepwell.translate.lowerings.xnnpack import resizing as xnnpack_resizing
 from stepwell.translate.rewrites.attention.add_mask_before_softmax import add_mask_before_softmax
-from stepwell.translate.rewrites.attention.attend_from_image import AttendFromImage
+from stepwell.translate.rewrites.attention.attend_from_image import attend_from_image
 from stepwell.translate.rewrites.attention.limit_by_mask import limit_by_mask
 from stepwell.translate.rewrites.attention.recognize_attention import RecognizeAttention
 from stepwell.translate.rewrites.attention.share_repeated_heads import ShareRepeatedHeads
@@ -47,9 +47,9 @@ from stepwell.translate.rewrites.attention.skip_masked_attention import SkipMask
 from stepwell.translate.rewrites.calls.bring_weights_inside import BringWeightsInside
 from stepwell.translate.rewrites.calls.decompose_composites import DecomposeComposites
 from stepwell.translate.rewrites.constants.fold_constants import FoldConstants
-from stepwell.translate.rewrites.experts.add_up_before_experts import AddUpBeforeExperts
+from stepwell.translate.rewrites.experts.add_up_before_experts import add_up_before_experts
 from stepwell.translate.rewrites.experts.choose_by_rank import ChooseByRank
-from stepwell.translate.rewrites.experts.multiply_all_experts import MultiplyAllExperts
+from stepwell.translate.rewrites.experts.multiply_all_experts import multiply_all_experts
 from stepwell.translate.rewrites.layers import multiply_steps_together, sink_view_below_linear
 from stepwell.translate.rewrites.layers.fold_affine_into_layer import FoldAffineIntoLayer
 from stepwell.translate.rewrites.layers.fold_constant_into_layer import (
@@ -62,12 +62,12 @@ from stepwell.translate.rewrites.layers.split_linear import SplitLinear
 from stepwell.translate.rewrites.norms.center_residual_stream import CenterResidualStream
 from stepwell.translate.rewrites.quant import CANCEL_CASTS, TYPES
 from stepwell.translate.rewrites.sizes.ask_inputs_for_sizes import AskInputsForSizes
-from stepwell.translate.rewrites.sizes.keep_axes_apart import KeepAxesApart
+from stepwell.translate.rewrites.sizes.keep_axes_apart import keep_axes_apart
 from stepwell.translate.rewrites.sizes.merge_features_first import MergeFeaturesFirst
 from stepwell.translate.rewrites.sizes.part_before_permute import PartBeforePermute
 from stepwell.translate.rewrites.slices import hoist_slice_over_layout
-from stepwell.translate.rewrites.slices.crop_convolution import CropConvolution
-from stepwell.translate.rewrites.slices.write_by_cat import WriteByCat
+from stepwell.translate.rewrites.slices.crop_convolution import crop_convolution
+from stepwell.translate.rewrites.slices.write_by_cat import write_by_cat
 from stepwell.translate.rewrites.views import expands, merge_views, permutes
 from stepwell.translate.rewrites.xnnpack import MERGES
 from stepwell.translate.rewrites.xnnpack.convolutions.affine_to_depthwise import AffineToDepthwise
@@ -103,10 +103,10 @@ from stepwell.translate.rewrites.xnnpack.partitioning.unroll_axis import UnrollA
 from stepwell.translate.rewrites.xnnpack.quantized import leftover_casts, widen_quantized_cast
 
 KEEP_IMAGES = (
-    KeepAxesApart(),
+    step(keep_axes_apart),
     PartBeforePermute(),
     MergeFeaturesFirst(),
-    AttendFromImage(),
+    step(attend_from_image),
     *(rule() for rule in sink_view_below_linear.RULES),
     *merge_views.RULES.without("squeeze-permute"),
     *(rule() for rule in permutes.RULES),
@@ -197,7 +197,7 @@ XNNPACK = Pipeline(
                 *PLAIN_FORM,
                 DecomposeComposites(function_of=cell_function),
                 *(rule() for rule in multiply_steps_together.RULES),
-                WriteByCat(),
+                step(write_by_cat),
                 GATHER_STRIDES,
                 step(complex.complex_to_pairs),
             ),
@@ -209,7 +209,8 @@ XNNPACK = Pipeline(
         *QUANTIZED,
         GreedyRewrites("fold-weights", (*FOLD_WEIGHTS, LiftScalesFromFilter())),
         GreedyRewrites(
-            "multiply-experts", (MultiplyAllExperts(), AddUpBeforeExperts(), FoldConstants())
+            "multiply-experts",
+            (step(multiply_all_experts), step(add_up_before_experts), FoldConstants()),
         ),
         ChooseByRank(),
         GreedyRewrites(
@@ -233,7 +234,7 @@ XNNPACK = Pipeline(
                 step(limit_by_mask),
                 step(keep_band),
                 *TARGET.phase("decompose"),
-                CropConvolution(),
+                step(crop_convolution),
             ),
         ),
         GreedyRewrites("normalize-parts", CANONICAL_PARTS),

@@ -1,12 +1,13 @@
-"""KeepAxesApart and AttendFromImage: beyond their documented examples, and what they leave alone."""
+"""Attention from images and axes that stay apart: beyond their documented examples, and what they leave alone."""
 
 from typing import Any
 
 import pytest
 from rewrite_cases import cases
 
-from stepwell.translate.rewrites.attention.attend_from_image import AttendFromImage
-from stepwell.translate.rewrites.sizes.keep_axes_apart import KeepAxesApart
+from stepwell.translate.lowerings.lowering import step
+from stepwell.translate.rewrites.attention.attend_from_image import attend_from_image
+from stepwell.translate.rewrites.sizes.keep_axes_apart import keep_axes_apart
 
 
 def shaped(*sizes: int | str) -> str:
@@ -36,14 +37,14 @@ def test_the_merge_sinks_below(
 ) -> None:
     line = f"%y = {call} : ({', '.join(operands)}) -> {gives}"
     text = method(f"%x: {IMAGE}, %v: tensor<4xf32>", MERGE, line, gives=gives)
-    done = apply(text, KeepAxesApart())
+    done = apply(text, step(keep_axes_apart))
     assert done.count == 1
     *_, last, _ = done.program.module.walk()
     views = [op for op in done.program.module.walk() if op.name == "aten.view.default"]
     assert len(views) == 1 and str(views[0].results[0].type) == str(last.results[0].type)
 
 
-test_keep_axes_apart = cases(KeepAxesApart, AttendFromImage)("""
+test_keep_axes_apart = cases(step(keep_axes_apart), step(attend_from_image))("""
 keep-axes-apart: along the places -> unchanged
     %r = aten.view.default(%x: f32[1, h, w, 4], [1, -1, 4])
     %z = aten._softmax.default(%r, 1, false); %y = aten.neg.default(%z)
@@ -63,7 +64,7 @@ attend-from-image: a mask of places -> refused: a mask selects
 """)
 
 
-test_attend_from_image = cases(AttendFromImage)("""
+test_attend_from_image = cases(step(attend_from_image))("""
 one head needs no slices -> applied once; omits aten.slice
     %q = aten.view.default(%x: f32[1, h, w, 4], [1, 1, -1, 4])
     %y = aten.scaled_dot_product_attention.default(%q, %k: f32[1, 1, n, 4], %k)

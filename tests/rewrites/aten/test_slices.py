@@ -12,12 +12,14 @@ import stepwell
 from stepwell.translate.decompositions import slices
 from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.rewrites.slices import pads
-from stepwell.translate.rewrites.slices.crop_convolution import CropConvolution
+from stepwell.translate.rewrites.slices.crop_convolution import crop_convolution
 from stepwell.translate.rewrites.slices.select_by_constant_mask import select_by_constant_mask
 from stepwell.translate.rewrites.slices.store_row_in_table import StoreRowInTable
-from stepwell.translate.rewrites.slices.write_by_cat import WriteByCat
+from stepwell.translate.rewrites.slices.write_by_cat import write_by_cat
 
-test_slices = cases(slices, pads, step(select_by_constant_mask), WriteByCat, CropConvolution)("""
+test_slices = cases(
+    slices, pads, step(select_by_constant_mask), step(write_by_cat), step(crop_convolution)
+)("""
 crop-to-slice: padding that only crops leaves no pad -> aten.slice.Tensor, aten.slice.Tensor
     %y = aten.constant_pad_nd.default(%x: f32[2, 5], [-1, -2, 0, -1], 1.5)
 crop-to-slice: padding that adds -> unchanged

@@ -4,14 +4,15 @@ from typing import Any
 
 import pytest
 
+from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.rewrites.constants.fold_constants import FoldConstants
 from stepwell.translate.rewrites.layers import fold_batch_norm
 from stepwell.translate.rewrites.layers.lift_scales_from_filter import LiftScalesFromFilter
 from stepwell.translate.rewrites.mxfp import choose_mx_form
 from stepwell.translate.rewrites.sizes import ask_inputs_for_sizes, part_before_permute
-from stepwell.translate.rewrites.sizes.keep_axes_apart import KeepAxesApart
+from stepwell.translate.rewrites.sizes.keep_axes_apart import keep_axes_apart
 from stepwell.translate.rewrites.slices import store_row_in_table
-from stepwell.translate.rewrites.slices.write_by_cat import WriteByCat
+from stepwell.translate.rewrites.slices.write_by_cat import write_by_cat
 
 LOOKED_UP = "%e = aten.embedding.default(%t, %i) : (f32[4, 4], i64[2, 3]) -> f32[2, 3, 4]"
 CHOSEN = "%y = aten.where.self(%c, %r, %e) : (i1[2, 3, 1], f32[4], f32[2, 3, 4]) -> f32[2, 3, 4]"
@@ -22,8 +23,8 @@ B = '%b = aten.sym_size.int(%i, 1) : (i64[n, b]) -> !stepwell.int<"b">'
 N = '%n = aten.sym_size.int(%i, 0) : (i64[n, b]) -> !stepwell.int<"n">'
 
 CASES: list[tuple[Any, tuple[str, ...], str]] = [
-    (KeepAxesApart(), ("%x: f32[?, ?, 8]", "%v = aten.view.default(%x, [-1, 8]) : (f32[?, ?, 8]) -> f32[?, 8]", "%y = aten.relu.default(%v) : (f32[?, 8]) -> f32[?, 8]"), ""),
-    (KeepAxesApart(), ("%x: f32[a, 4, 8]", "%v = aten.view.default(%x, [-1, 8]) : (f32[a, 4, 8]) -> f32[4*a, 8]", "%y = aten.relu.default(%v) : (f32[4*a, 8]) -> f32[4*a, 8]"), ""),
+    (step(keep_axes_apart), ("%x: f32[?, ?, 8]", "%v = aten.view.default(%x, [-1, 8]) : (f32[?, ?, 8]) -> f32[?, 8]", "%y = aten.relu.default(%v) : (f32[?, 8]) -> f32[?, 8]"), ""),
+    (step(keep_axes_apart), ("%x: f32[a, 4, 8]", "%v = aten.view.default(%x, [-1, 8]) : (f32[a, 4, 8]) -> f32[4*a, 8]", "%y = aten.relu.default(%v) : (f32[4*a, 8]) -> f32[4*a, 8]"), ""),
     (part_before_permute, ("%x: f32[n, b, 6]", '%b = aten.sym_size.int(%x, 1) : (f32[n, b, 6]) -> !stepwell.int<"b">', '%n = aten.sym_size.int(%x, 0) : (f32[n, b, 6]) -> !stepwell.int<"n">', "%p = aten.permute.default(%x, [2, 1, 0]) : (f32[n, b, 6]) -> f32[6, b, n]", '%y = aten.view.default(%p, [6, %b, %n]) : (f32[6, b, n], !stepwell.int<"b">, !stepwell.int<"n">) -> f32[6, b, n]'), ""),
     (part_before_permute, ("%x: f32[n, 4, 6]", "%p = aten.permute.default(%x, [2, 1, 0]) : (f32[n, 4, 6]) -> f32[6, 4, n]", "%y = aten.view.default(%p, [2, 3, 4, -1]) : (f32[6, 4, n]) -> f32[2, 3, 4, n]"), ""),
     (part_before_permute, ("%x: f32[?, ?, 6], %i: i64[n, b]", B, N, "%p = aten.permute.default(%x, [2, 1, 0]) : (f32[?, ?, 6]) -> f32[6, ?, ?]", '%y = aten.view.default(%p, [2, 3, %b, %n]) : (f32[6, ?, ?], !stepwell.int<"b">, !stepwell.int<"n">) -> f32[2, 3, ?, ?]'), ""),
@@ -31,8 +32,8 @@ CASES: list[tuple[Any, tuple[str, ...], str]] = [
     (ask_inputs_for_sizes, ("%x: f32[0, 4]", "%a = aten.neg.default(%x) : (f32[0, 4]) -> f32[0, 4]", '%n = aten.sym_size.int(%a, 0) : (f32[0, 4]) -> !stepwell.int<"0">', '%y = aten.full.default([%n], 1) : (!stepwell.int<"0">) -> i64[0]'), ""),
     (store_row_in_table, ("%i: i64[2, 3]", TABLE, ROW, "%m = aten.ne.Scalar(%i, 2) : (i64[2, 3]) -> i1[2, 3]", ROWS, LOOKED_UP, CHOSEN), ""),
     (store_row_in_table, ("%i: i64[2, 3], %j: i64[2, 3]", TABLE, ROW, "%m = aten.eq.Scalar(%j, 2) : (i64[2, 3]) -> i1[2, 3]", ROWS, LOOKED_UP, CHOSEN), ""),
-    (WriteByCat(), ("%x: f32[4, 5], %u: f32[s0, 5]", "%y = aten.slice_scatter.default(%x, %u, 0, 1, 3) : (f32[4, 5], f32[s0, 5]) -> f32[4, 5]"), "the written value is symbolic"),
-    (WriteByCat(), ("%u: f32[2, 5]", '%x = stepwell.state <"x"> : f32[4, 5]', "%y = aten.slice_scatter.default(%x, %u, 0, 1, 3) : (f32[4, 5], f32[2, 5]) -> f32[4, 5]"), "written in place"),
+    (step(write_by_cat), ("%x: f32[4, 5], %u: f32[s0, 5]", "%y = aten.slice_scatter.default(%x, %u, 0, 1, 3) : (f32[4, 5], f32[s0, 5]) -> f32[4, 5]"), "the written value is symbolic"),
+    (step(write_by_cat), ("%u: f32[2, 5]", '%x = stepwell.state <"x"> : f32[4, 5]', "%y = aten.slice_scatter.default(%x, %u, 0, 1, 3) : (f32[4, 5], f32[2, 5]) -> f32[4, 5]"), "written in place"),
     (ask_inputs_for_sizes, ("%x: f32[0, s]", "%a = aten.neg.default(%x) : (f32[0, s]) -> f32[0, s]", '%n = aten.sym_size.int(%a, 0) : (f32[0, s]) -> !stepwell.int<"0">', '%y = aten.full.default([%n], 1) : (!stepwell.int<"0">) -> i64[0]'), ""),
     (fold_batch_norm, ("%x: f32[2, 4, 3]", '%w = stepwell.weight <"w"> "parameter" : f32[3, 4, 1]', '%m = stepwell.weight <"m"> "buffer" : f32[3, 1]', '%v = stepwell.weight <"v#ones"> "buffer" : f32[3]', "%c = aten.convolution.default(%x, %w, none, [1], [0], [1], false, [0], 1) : (f32[2, 4, 3], f32[3, 4, 1]) -> f32[2, 3, 3]", "%y = aten.batch_norm.default(%c, none, none, %m, %v, false, 0.1, 1.0e-05, false) : (f32[2, 3, 3], f32[3, 1], f32[3]) -> f32[2, 3, 3]"), "a parameter has several axes"),
     (FoldConstants(), ("%x: f32[1]", '%w = stepwell.weight <"w"> "parameter" : tensor<3x4xcomplex<f32>>', "%y = aten.istft.default(%w, 4, 2) : (tensor<3x4xcomplex<f32>>) -> f32[6]"), "aten.istft"),

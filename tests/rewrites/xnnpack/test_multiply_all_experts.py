@@ -9,9 +9,10 @@ from torch import Tensor, nn
 from torch.export import export
 
 import stepwell
-from stepwell.translate.rewrites.experts.add_up_before_experts import AddUpBeforeExperts
+from stepwell.translate.lowerings.lowering import step
+from stepwell.translate.rewrites.experts.add_up_before_experts import add_up_before_experts
 from stepwell.translate.rewrites.experts.choose_by_rank import ChooseByRank
-from stepwell.translate.rewrites.experts.multiply_all_experts import MultiplyAllExperts
+from stepwell.translate.rewrites.experts.multiply_all_experts import multiply_all_experts
 
 
 class Experts(nn.Module):
@@ -99,7 +100,7 @@ def test_few_of_many_experts_are_looked_up_for_one_token():
     assert any(reason.startswith("1 of 64 for 1 rows") for reason in reasons)
 
 
-test_multiply_all_experts = cases(MultiplyAllExperts, AddUpBeforeExperts)("""
+test_multiply_all_experts = cases(step(multiply_all_experts), step(add_up_before_experts))("""
 multiply-all-experts: weights that are computed are looked up -> unchanged
     %v, %i = aten.topk.default(%s: f32[3, 4], 2); %p = aten.view.default(%i, [6])
     %m = aten.index.Tensor(%w: f32[4, 5, 8], [%p])
@@ -132,7 +133,9 @@ multiply-all-experts: rows of a table that are read elsewhere are looked up -> u
 """)
 
 
-test_multiply_all_experts_unrun = cases(MultiplyAllExperts, AddUpBeforeExperts, run=False)("""
+test_multiply_all_experts_unrun = cases(
+    step(multiply_all_experts), step(add_up_before_experts), run=False
+)("""
 multiply-all-experts: doubles are looked up -> unchanged
     %v, %i = aten.topk.default(%s: f32[3, 4], 2); %p = aten.view.default(%i, [6])
     %m = aten.index.Tensor(%w: weight f64[4, 5, 8], [%p])
@@ -158,7 +161,7 @@ def test_rows_that_are_no_repetition_are_multiplied_by_all_too(apply: Any):
         %m = aten.index.Tensor(%w: weight f32[4, 5, 8], [%p])
         %y = aten.bmm.default(%m, %c: f32[6, 8, 1])
         """,
-        MultiplyAllExperts(),
+        step(multiply_all_experts),
     )
     assert done.count == 1 and "tensor<6x20xf32>" in done.text
     assert (
@@ -181,7 +184,7 @@ def test_rows_that_are_no_repetition_are_multiplied_by_all_too(apply: Any):
     )
 
 
-test_multiply_all_experts_alone = cases(MultiplyAllExperts)("""
+test_multiply_all_experts_alone = cases(step(multiply_all_experts))("""
 rows that are made of one each are no repetition -> writes tensor<6x20xf32>
     %v, %i = aten.topk.default(%s: f32[3, 4], 2); %p = aten.view.default(%i, [6])
     %m = aten.index.Tensor(%w: weight f32[4, 5, 8], [%p])

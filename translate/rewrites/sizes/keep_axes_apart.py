@@ -4,58 +4,30 @@ Vision transformers flatten an image `[N, C, H, W]` to rows `[N, H·W, C]`, and 
 the next convolution. Where height and width are symbolic, XNNPACK can merge them (it infers one
 size of a reshape) but cannot split them again. After norms, linear layers, permutations and
 elementwise ops, the view that merges meets the view that splits, and both are removed.
-
-Before:
-    %w = stepwell.weight <"w"> "parameter" : tensor<5x4xf32>
-    %r = aten.view.default(%x, [1, -1, 4]) : (tensor<1x?x?x4xf32, #stepwell.shape<[1, "h", "w", 4]>>) -> tensor<1x?x4xf32, #stepwell.shape<[1, "h*w", 4]>>
-    %y = aten.linear.default(%r, %w) : (tensor<1x?x4xf32, #stepwell.shape<[1, "h*w", 4]>>, tensor<5x4xf32>) -> tensor<1x?x5xf32, #stepwell.shape<[1, "h*w", 5]>>
-After:
-    %w = stepwell.weight <"w"> "parameter" : tensor<5x4xf32>
-    %0 = aten.linear.default(%x, %w) : (tensor<1x?x?x4xf32, #stepwell.shape<[1, "h", "w", 4]>>, tensor<5x4xf32>) -> tensor<1x?x?x5xf32, #stepwell.shape<[1, "h", "w", 5]>>
-    %y = aten.view.default(%0, [1, -1, 5]) : (tensor<1x?x?x5xf32, #stepwell.shape<[1, "h", "w", 5]>>) -> tensor<1x?x5xf32, #stepwell.shape<[1, "h*w", 5]>>
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
-from xdsl.dialects.builtin import TensorType
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.axes.maps import Flat, axis_map
 from stepwell.ir.declared.bounds import roundings
-from stepwell.ir.program import Program
-from stepwell.ir.rewriting.rewrite import Bound, Rewrite, Rewriter
+from stepwell.ir.rewriting.rewrite import Rewriter
 from stepwell.ir.rewriting.rewriter import remade
 from stepwell.ir.sizes.size import Size
-from stepwell.ir.types import Dim, dims, element, tensor
-from stepwell.translate.rewrites.building import (
-    axis,
-    emit,
-    emit_as,
-    is_known,
-    permute_op,
-    view_op,
-)
+from stepwell.ir.types import Dim, dims, tensor
+from stepwell.translate.decompositions.values import Value
+from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers
+from stepwell.translate.rewrites.building import axis, emit, is_known, permute_op
 
 ELEMENTWISE = (
-    aten.AddTensor,
-    aten.AddScalar,
-    aten.SubTensor,
-    aten.MulTensor,
-    aten.MulScalar,
-    aten.DivTensor,
-    aten.DivScalar,
-    aten.ReluDefault,
-    aten.GeluDefault,
-    aten.SiluDefault,
-    aten.SigmoidDefault,
-    aten.TanhDefault,
-    aten.HardswishDefault,
-    aten.ClampDefault,
+    "add.Tensor add.Scalar sub.Tensor mul.Tensor mul.Scalar div.Tensor div.Scalar relu.default "
+    "gelu.default silu.default sigmoid.default tanh.default hardswish.default clamp.default"
 )
 """Elementwise ops in the models that flatten images."""
 
@@ -94,52 +66,56 @@ def merged_axes(value: SSAValue) -> Merged | None:
     return None
 
 
-@dataclass(frozen=True)
-class OfMergedAxes:
-    """An op that treats all rows equally, and which of its operands are merged."""
+@lowers(
+    "aten.permute.default",
+    "aten.linear.default",
+    "aten.layer_norm.default",
+    *(f"aten.{name}" for name in ELEMENTWISE.split()),
+    to="aten",
+    bound=roundings("a batched GEMM may sum in another order"),
+    sample="""
+    %w = stepwell.weight <"w"> "parameter" : tensor<5x4xf32>
+    %r = aten.view.default(%x, [1, -1, 4]) : (tensor<1x?x?x4xf32, #stepwell.shape<[1, "h", "w", 4]>>) -> tensor<1x?x4xf32, #stepwell.shape<[1, "h*w", 4]>>
+    %y = aten.linear.default(%r, %w) : (tensor<1x?x4xf32, #stepwell.shape<[1, "h*w", 4]>>, tensor<5x4xf32>) -> tensor<1x?x5xf32, #stepwell.shape<[1, "h*w", 5]>>
+    """,
+)
+def keep_axes_apart(*, op: SchemaOp, out: Out, b: Rewriter) -> Value | None:
+    """Write `op(merge(x))` as `merge(op(x))`."""
+    merges = [merged_axes(operand) for operand in op.operands]
+    merged = next((each for each in merges if each is not None), None)
+    at = None if merged is None else kept_axis(op, merges)
+    if merged is None or at is None:
+        return None
+    if isinstance(op, aten.PermuteDefault):
+        new = permute_op(merged.source, spread(op.arg("dims"), merged.at, merged.count))
+    else:
+        values = [
+            operand if each is None else each.source
+            for operand, each in zip(op.operands, merges, strict=True)
+        ]
+        shape = [*out.shape[:at], *merged.apart, *out.shape[at + 1 :]]
+        new = remade(op, values, [tensor(shape, out.dtype)])
+    return Value(emit(b, new), b).view(*out.shape)
 
-    op: SchemaOp
-    merged: Merged
-    sources: tuple[SSAValue | None, ...]
 
+def kept_axis(op: SchemaOp, merges: Sequence[Merged | None]) -> int | None:
+    """Return the result's axis of merged axes, if an op does the same for each index along it.
 
-@dataclass(frozen=True)
-class KeepAxesApart(Rewrite[OfMergedAxes]):
-    """`op(merge(x))` to `merge(op(x))`."""
-
-    name: ClassVar[str] = "keep-axes-apart"
-    anchors: ClassVar[tuple[type[Operation], ...]] = (
-        aten.PermuteDefault,
-        aten.LinearDefault,
-        aten.LayerNormDefault,
-        *ELEMENTWISE,
-    )
-    bound: ClassVar[Bound] = roundings("a batched GEMM may sum in another order")
-
-    def match(self, op: SchemaOp, program: Program) -> OfMergedAxes | None:
-        """Guards: a merge of symbolic axes, read by an op that does not look along them."""
-        axes = [merged_axes(operand) for operand in op.operands]
-        merged = next((each for each in axes if each is not None), None)
-        if merged is None or not _is_blind(op, merged, axes):
+    Operands that are not merged have no such axis, and all that are merge the same sizes.
+    """
+    axes, kept = axis_map(op), set[int | None]()
+    if axes is None or len({each.apart for each in merges if each is not None}) > 1:
+        return None
+    for index, each in enumerate(merges):
+        if each is not None:
+            kept.add(axes.after(index, each.at))
+    at = kept.pop()
+    for index, links in enumerate(axes.links):
+        if merges[index] is None and (
+            links is None or any(isinstance(link, Flat) or link.axis == at for link in links)
+        ):
             return None
-        return OfMergedAxes(op, merged, tuple(each and each.source for each in axes))
-
-    def build(self, match: OfMergedAxes, rw: Rewriter) -> None:
-        """Build the op on separate axes, then the merge."""
-        op, merged = match.op, match.merged
-        result = op.results[0]
-        if isinstance(op, aten.PermuteDefault):
-            new = permute_op(merged.source, spread(op.arg("dims"), merged.at, merged.count))
-        else:
-            result_dims = dims(result.type)
-            shape = [*result_dims[: merged.at], *merged.apart, *result_dims[merged.at + 1 :]]
-            values = [
-                operand if source is None else source
-                for operand, source in zip(op.operands, match.sources, strict=True)
-            ]
-            new = remade(op, values, [tensor(shape, element(result.type))])
-        made = view_op(rw, emit(rw, new), dims(result.type))
-        rw.replace(op, [emit_as(rw, made, result)])
+    return None if kept else at
 
 
 def spread(order: Sequence[int], at: int, count: int) -> list[int]:
@@ -151,26 +127,4 @@ def spread(order: Sequence[int], at: int, count: int) -> list[int]:
     return made
 
 
-def _is_blind(op: SchemaOp, merged: Merged, found: list[Merged | None]) -> bool:
-    """Whether an op does the same for each position along the merged axis."""
-    operand_dims = dims(op.operands[0].type)
-    behind = len(operand_dims) - 1 - merged.at
-    if isinstance(op, aten.PermuteDefault):
-        return True
-    if isinstance(op, aten.LinearDefault):
-        return found[0] is merged and behind > 0 and len(dims(op.operands[1].type)) == 2
-    if isinstance(op, aten.LayerNormDefault):
-        return found[0] is merged and behind >= len(op.arg("normalized_shape"))
-    return all(
-        _broadcasts(op, value, merged, each) for value, each in zip(op.operands, found, strict=True)
-    )
-
-
-def _broadcasts(op: SchemaOp, value: SSAValue, merged: Merged, own: Merged | None) -> bool:
-    """Whether an elementwise op's operand is merged the same way, or has only later axes."""
-    result_dims = dims(op.results[0].type)
-    if own is not None:
-        return (own.at, own.apart) == (merged.at, merged.apart) and dims(value.type) == result_dims
-    if not isinstance(value.type, TensorType):
-        return False
-    return len(dims(value.type)) < len(result_dims) - merged.at
+RULES = lowerings_of(__name__)

@@ -3,20 +3,11 @@
 `o[:, t] = …` in a loop over t is a chain of `select_scatter`, each of which copies everything. The
 last op of a chain becomes one concatenation of the written parts and of the elements that no op
 wrote.
-
-Before:
-    %w = aten.slice_scatter.default(%x, %s, 1, 1, 3) : (tensor<2x5xf32>, tensor<2x2xf32>) -> tensor<2x5xf32>
-    %y = aten.select_scatter.default(%w, %t, 1, 0) : (tensor<2x5xf32>, tensor<2xf32>) -> tensor<2x5xf32>
-After:
-    %0 = aten.view.default(%t, [2, 1]) : (tensor<2xf32>) -> tensor<2x1xf32>
-    %1 = aten.slice.Tensor(%x, 1, 3, 5, 1) : (tensor<2x5xf32>) -> tensor<2x2xf32>
-    %y = aten.cat.default([%0, %s, %1], 1) : (tensor<2x1xf32>, tensor<2x2xf32>, tensor<2x2xf32>) -> tensor<2x5xf32>
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from xdsl.ir import Operation, SSAValue
 
@@ -24,10 +15,10 @@ from stepwell.dialects.aten import SliceScatterDefault as SliceScatter
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.core import StateOp
 from stepwell.ir.dtypes import is_float
-from stepwell.ir.program import Program
-from stepwell.ir.rewriting.rewrite import Refusal, Rewrite, Rewriter
-from stepwell.ir.types import dims, element
-from stepwell.translate.rewrites.building import cat, slice_axis, view
+from stepwell.ir.rewriting.rewrite import Refusal, Rewriter
+from stepwell.ir.types import dims
+from stepwell.translate.decompositions.values import Value, answered, cat
+from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
 from stepwell.translate.rewrites.slices.written_place import WRITES, AxisSlice, place_of
 
 MOST_APART = 16
@@ -44,59 +35,41 @@ class Part:
     begin: int
 
 
-@dataclass(frozen=True)
-class ConcatenatedParts:
-    """The parts of axis `at` in order."""
-
-    op: SchemaOp
-    at: int
-    parts: tuple[Part, ...]
-
-
-@dataclass(frozen=True)
-class WriteByCat(Rewrite[ConcatenatedParts]):
-    """Chains of `select_scatter` and `slice_scatter` of floats to slices and one `cat`."""
-
-    name: ClassVar[str] = "write-by-cat"
-    anchors: ClassVar[tuple[type[Operation], ...]] = WRITES
-
-    def match(self, op: SchemaOp, program: Program) -> ConcatenatedParts | Refusal | None:
-        """Guards: floats of known sizes at known positions; no later write includes this one."""
-        place = _range_of(op)
-        if isinstance(place, Refusal):
-            return place
-        at = place.axis
-        if any(_goes_on(use.operation, op, at) for use in op.results[0].uses):
-            return None
-        if not is_float(element(op.results[0].type)):
-            return Refusal("integers are written by a kernel, which copies once")
-        writes = [op]
-        while isinstance(base := writes[-1].operands[0].owner, SchemaOp) and _writes(base, at):
-            writes.append(base)
-        source = writes[-1].operands[0]
-        if isinstance(source.owner, StateOp):
-            return Refusal("a state is written in place")
-        size = dims(source.type)[at]
-        assert isinstance(size, int)
-        parts = [Part(0, size, source, 0)]
-        for write in reversed(writes):
-            found = _range_of(write)
-            assert not isinstance(found, Refusal)
-            for new in _parts_of(found, write.operands[1]):
-                parts = [*_outside(parts, new.start, new.stop), new]
-        return ConcatenatedParts(op, at, tuple(sorted(_held(parts), key=lambda part: part.start)))
-
-    def build(self, match: ConcatenatedParts, rw: Rewriter) -> None:
-        """Build a slice of each part that is not whole, and the concatenation."""
-        whole = dims(match.op.results[0].type)
-        values: list[SSAValue] = []
-        for part in match.parts:
-            value = part.source
-            if len(dims(value.type)) < len(whole):
-                value = view(rw, value, [*whole[: match.at], 1, *whole[match.at + 1 :]])
-            length = part.stop - part.start
-            values.append(slice_axis(rw, value, match.at, part.begin, part.begin + length))
-        rw.replace(match.op, [cat(rw, values, match.at)])
+@lowers(
+    "aten.select_scatter.default",
+    "aten.slice_scatter.default",
+    to="aten",
+    sample="""
+    %w = aten.slice_scatter.default(%x, %s, 1, 1, 3) : (tensor<2x5xf32>, tensor<2x2xf32>) -> tensor<2x5xf32>
+    %y = aten.select_scatter.default(%w, %t, 1, 0) : (tensor<2x5xf32>, tensor<2xf32>) -> tensor<2x5xf32>
+    """,
+)
+def write_by_cat(*, op: SchemaOp, out: Out, b: Rewriter) -> Value | None:
+    """Write a chain of `select_scatter` and `slice_scatter` of floats as slices and one `cat`."""
+    at = answered(_range_of(op)).axis
+    if any(_goes_on(use.operation, op, at) for use in op.results[0].uses):
+        return None
+    if not is_float(out.dtype):
+        refuse("integers are written by a kernel, which copies once")
+    writes = [op]
+    while isinstance(base := writes[-1].operands[0].owner, SchemaOp) and _writes(base, at):
+        writes.append(base)
+    source = writes[-1].operands[0]
+    if isinstance(source.owner, StateOp):
+        refuse("a state is written in place")
+    size = dims(source.type)[at]
+    assert isinstance(size, int)
+    parts = [Part(0, size, source, 0)]
+    for write in reversed(writes):
+        for new in _parts_of(answered(_range_of(write)), write.operands[1]):
+            parts = [*_outside(parts, new.start, new.stop), new]
+    values: list[Value] = []
+    for part in sorted(_held(parts), key=lambda part: part.start):
+        value = Value(part.source, b)
+        if value.rank < len(out.shape):
+            value = value.view(*out.shape[:at], 1, *out.shape[at + 1 :])
+        values.append(value.slice(at, part.begin, part.begin + part.stop - part.start))
+    return cat(values, at)
 
 
 def _range_of(op: SchemaOp) -> AxisSlice | Refusal:
@@ -145,3 +118,6 @@ def _outside(parts: list[Part], start: int, stop: int) -> list[Part]:
 
 def _held(parts: list[Part]) -> list[Part]:
     return [part for part in parts if part.start < part.stop]
+
+
+RULES = lowerings_of(__name__)
