@@ -398,8 +398,8 @@ def lowers(
         requires: why the target of a decomposition does not have the types of the op at hand.
         takes_empty: whether it is called for tensors without elements; layers are not.
         sample: arguments of a call of the first op, for its example: a tensor as `2x4xf32`, a
-            dictionary at the end for arguments by name; or the lines of a method. Small matrices
-            and numbers if None.
+            dictionary at the end for arguments by name; or the lines of a method, or of several
+            with an empty line between. Small matrices and numbers if None.
         formerly: earlier names of the rewrite.
         phases: the phases of pipelines to which it belongs, with its options (`Rewrite.phases`).
         quantized_operands: of a layer between casts: the number of activations, or which they are.

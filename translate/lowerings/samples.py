@@ -30,7 +30,14 @@ _NUMBERS: dict[str, Any] = {"Scalar": 2.0, "float": 2.0, "int": 1, "SymInt": 1, 
 
 def examples_of(lowering: type[Lowering]) -> list[tuple[str, str]]:
     """Return (before, after) as IR texts; the second is the first after the lowering."""
-    before = to_text(called(lowering)) + "\n"
+    if isinstance(lowering.sample, str):
+        texts = dedent(lowering.sample).strip().split("\n\n")
+        return [_example(lowering, module_of_ops(text)) for text in texts]
+    return [_example(lowering, called(lowering))]
+
+
+def _example(lowering: type[Lowering], method: ModuleOp) -> tuple[str, str]:
+    before = to_text(method) + "\n"
     program = Program(parse_module(before), WeightStore())
     stated = [op for op in program.module.walk() if isinstance(op, WeightOp)]
     for op in stated:
@@ -41,7 +48,7 @@ def examples_of(lowering: type[Lowering]) -> list[tuple[str, str]]:
     for op in shown.walk():
         if isinstance(op, WeightOp) and op.key.data.partition("#")[0] in names:
             op.properties.pop("value", None)
-    return [(before, to_text(shown) + "\n")]
+    return before, to_text(shown) + "\n"
 
 
 def _filled(op: WeightOp) -> torch.Tensor:
@@ -56,9 +63,8 @@ def _filled(op: WeightOp) -> torch.Tensor:
 
 
 def called(lowering: type[Lowering]) -> ModuleOp:
-    """Return a method that calls the lowering's first op, or has the lines that it states."""
-    if isinstance(lowering.sample, str):
-        return module_of_ops(dedent(lowering.sample))
+    """Return a method that calls the lowering's first op with the arguments that it states."""
+    assert not isinstance(lowering.sample, str)
     cls = cast("type[SchemaOp]", lowering.anchors[0])
     block = Block()
     given: list[Any] = list(lowering.sample or ())

@@ -51,8 +51,8 @@ from stepwell.translate.rewrites.constants.fold_constants import FoldConstants
 from stepwell.translate.rewrites.constants.lift_number_operand import LiftNumberOperand
 from stepwell.translate.rewrites.layers.fold_affine_into_layer import FoldAffineIntoLayer
 from stepwell.translate.rewrites.layers.fold_constant_into_layer import (
-    FoldBiasIntoLayer,
-    FoldScaleIntoLayer,
+    fold_bias_into_layer,
+    fold_scale_into_layer,
 )
 from stepwell.translate.rewrites.layers.hoist_scale_over_layout import HoistScaleOverLayout
 from stepwell.translate.rewrites.mxfp.choose_mx_form import ChooseMxForm
@@ -92,8 +92,8 @@ FLOATS = (
             FoldScaleIntoProjection(),
             HoistScaleOverLayout(),
             FoldAffineIntoLayer(),
-            FoldScaleIntoLayer(),
-            FoldBiasIntoLayer(),
+            step(fold_scale_into_layer),
+            step(fold_bias_into_layer),
         ),
     ),
     GreedyRewrites("arrange", (*NOOPS, *SHAPES)),

@@ -43,7 +43,7 @@ from stepwell.translate.rewrites.attention.attend_from_image import attend_from_
 from stepwell.translate.rewrites.attention.limit_by_mask import limit_by_mask
 from stepwell.translate.rewrites.attention.recognize_attention import RecognizeAttention
 from stepwell.translate.rewrites.attention.share_repeated_heads import ShareRepeatedHeads
-from stepwell.translate.rewrites.attention.skip_masked_attention import SkipMaskedAttention
+from stepwell.translate.rewrites.attention.skip_masked_attention import skip_masked_attention
 from stepwell.translate.rewrites.calls.bring_weights_inside import BringWeightsInside
 from stepwell.translate.rewrites.calls.decompose_composites import DecomposeComposites
 from stepwell.translate.rewrites.constants.fold_constants import FoldConstants
@@ -53,11 +53,11 @@ from stepwell.translate.rewrites.experts.multiply_all_experts import multiply_al
 from stepwell.translate.rewrites.layers import multiply_steps_together, sink_view_below_linear
 from stepwell.translate.rewrites.layers.fold_affine_into_layer import FoldAffineIntoLayer
 from stepwell.translate.rewrites.layers.fold_constant_into_layer import (
-    FoldBiasIntoLayer,
-    FoldScaleIntoLayer,
+    fold_bias_into_layer,
+    fold_scale_into_layer,
 )
 from stepwell.translate.rewrites.layers.hoist_scale_over_layout import HoistScaleOverLayout
-from stepwell.translate.rewrites.layers.lift_scales_from_filter import LiftScalesFromFilter
+from stepwell.translate.rewrites.layers.lift_scales_from_filter import lift_scales_from_filter
 from stepwell.translate.rewrites.layers.split_linear import SplitLinear
 from stepwell.translate.rewrites.norms.center_residual_stream import CenterResidualStream
 from stepwell.translate.rewrites.quant import CANCEL_CASTS, TYPES
@@ -207,7 +207,7 @@ XNNPACK = Pipeline(
             (step(promotions.widen_mixed_floats), step(floats.widen_bfloat), CancelNarrowing()),
         ),
         *QUANTIZED,
-        GreedyRewrites("fold-weights", (*FOLD_WEIGHTS, LiftScalesFromFilter())),
+        GreedyRewrites("fold-weights", (*FOLD_WEIGHTS, step(lift_scales_from_filter))),
         GreedyRewrites(
             "multiply-experts",
             (step(multiply_all_experts), step(add_up_before_experts), FoldConstants()),
@@ -220,7 +220,7 @@ XNNPACK = Pipeline(
                 RecognizeAttention(),
                 *(rule() for rule in permutes.RULES),
                 ShareRepeatedHeads(),
-                SkipMaskedAttention(),
+                step(skip_masked_attention),
             ),
         ),
         GreedyRewrites("keep-images", KEEP_IMAGES),
@@ -249,8 +249,8 @@ XNNPACK = Pipeline(
                 FoldAffineIntoLayer(),
                 *(rule() for rule in rectify_before_scale.RULES),
                 HoistScaleOverLayout(),
-                FoldScaleIntoLayer(),
-                FoldBiasIntoLayer(),
+                step(fold_scale_into_layer),
+                step(fold_bias_into_layer),
                 MergeLinears(),
             ),
         ),

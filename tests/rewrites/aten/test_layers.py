@@ -11,6 +11,7 @@ from torch import nn
 
 import stepwell
 from stepwell.ir.rewriting.rewrite import History, run_rewrites
+from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.rewrites.layers import (
     fold_batch_norm,
     multiply_steps_together,
@@ -18,12 +19,14 @@ from stepwell.translate.rewrites.layers import (
 )
 from stepwell.translate.rewrites.layers.fold_affine_into_layer import FoldAffineIntoLayer
 from stepwell.translate.rewrites.layers.fold_constant_into_layer import (
-    FoldBiasIntoLayer,
-    FoldScaleIntoLayer,
+    fold_bias_into_layer,
+    fold_scale_into_layer,
 )
 from stepwell.translate.rewrites.layers.split_linear import SplitLinear
 
-test_layers = cases(FoldBiasIntoLayer, SplitLinear, FoldAffineIntoLayer, FoldScaleIntoLayer)("""
+test_layers = cases(
+    step(fold_bias_into_layer), SplitLinear, FoldAffineIntoLayer, step(fold_scale_into_layer)
+)("""
 fold-bias-into-layer: a number becomes a bias -> aten.linear.default
     %l = aten.linear.default(%x: f32[2, 4], %w: weight f32[3, 4]); %y = aten.add.Scalar(%l, 0.25)
 fold-bias-into-layer: two constants become one bias -> applied 2 times; aten.linear.default
@@ -223,7 +226,7 @@ def test_the_models_own_kernel_stays_as_it_is(dtype: torch.dtype) -> None:
     assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
 
 
-test_fold_scale_into_layer = cases(FoldScaleIntoLayer)("""
+test_fold_scale_into_layer = cases(step(fold_scale_into_layer))("""
 the bias is scaled too -> aten.linear.default
     %l = aten.linear.default(%x: f32[2, 4], %w: weight f32[3, 4], %b: weight f32[3])
     %y = aten.mul.Scalar(%l, 0.25)
@@ -267,7 +270,7 @@ def test_a_factor_for_each_feature_is_finite() -> None:
         %y = aten.mul.Tensor(%l, %s: weight f32[3])
     """)
     program.weights.get("s")[1] = torch.inf
-    assert run_rewrites(program, (FoldScaleIntoLayer(),)) == 0
+    assert run_rewrites(program, (step(fold_scale_into_layer),)) == 0
 
 
 test_multiply_steps_together = cases(multiply_steps_together.RULES)("""

@@ -15,7 +15,7 @@ from stepwell.translate.rewrites.attention.fold_scale_into_projection import (
 )
 from stepwell.translate.rewrites.attention.limit_by_mask import limit_by_mask
 from stepwell.translate.rewrites.attention.recognize_attention import RecognizeAttention
-from stepwell.translate.rewrites.attention.skip_masked_attention import SkipMaskedAttention
+from stepwell.translate.rewrites.attention.skip_masked_attention import skip_masked_attention
 from stepwell.translate.rewrites.xnnpack.convolutions.keep_band import keep_band
 
 MASK = '%m = stepwell.weight <"m#causal"> "buffer" : i1[3, 3]'
@@ -45,10 +45,10 @@ CASES: list[tuple[Any, tuple[str, ...], str]] = [
     (FoldScaleIntoProjection(), ("%x: i32[2, 4]", '%w = stepwell.weight <"w"> "parameter" : i32[6, 4]', "%l = aten.linear.default(%x, %w) : (i32[2, 4], i32[6, 4]) -> i32[2, 6]", "%s = aten.slice.Tensor(%l, 1, 0, 3) : (i32[2, 6]) -> i32[2, 3]", "%y = aten.mul.Scalar(%s, 2) : (i32[2, 3]) -> i32[2, 3]"), "no float of"),
     (FoldScaleIntoProjection(), ("%x: f32[6, 4]", '%w = stepwell.weight <"w"> "parameter" : f32[4]', "%l = aten.linear.default(%x, %w) : (f32[6, 4], f32[4]) -> f32[6]", "%s = aten.slice.Tensor(%l, 0, 0, 3) : (f32[6]) -> f32[3]", "%y = aten.mul.Scalar(%s, 0.5) : (f32[3]) -> f32[3]"), "its weight is one row"),
     (FoldScaleIntoProjection(), ("%x: f32[2, 4]", WEIGHT, LAYER, "%s = aten.slice.Tensor(%l, 1, 0, 6, 2) : (f32[2, 6]) -> f32[2, 3]", "%y = aten.mul.Scalar(%s, 0.5) : (f32[2, 3]) -> f32[2, 3]"), "a slice has a step"),
-    (SkipMaskedAttention(), ("%q: f32[2, 4, 192, 32], %k: f32[1, 4, 192, 32], %v: f32[1, 4, 192, 32]", "%y = aten.scaled_dot_product_attention.default(%q, %k, %v, none, 0.0, true) : (f32[2, 4, 192, 32], f32[1, 4, 192, 32], f32[1, 4, 192, 32]) -> f32[2, 4, 192, 32]"), "different leading axes"),
-    (SkipMaskedAttention(), ("%q: f32[192, 32], %k: f32[192, 32], %v: f32[192, 32]", "%y = aten.scaled_dot_product_attention.default(%q, %k, %v, none, 0.0, true) : (f32[192, 32], f32[192, 32], f32[192, 32]) -> f32[192, 32]"), "or none"),
-    (SkipMaskedAttention(), ("%q: f32[2, 4, 192, 32], %k: f32[2, 4, 192, 32], %v: f32[2, 1, 192, 32]", "%y = aten.scaled_dot_product_attention.default(%q, %k, %v, none, 0.0, true) : (f32[2, 4, 192, 32], f32[2, 4, 192, 32], f32[2, 1, 192, 32]) -> f32[2, 4, 192, 32]"), "different heads"),
-    (SkipMaskedAttention(), ("%q: f32[1, 1, 100000, 32], %k: f32[1, 1, 100000, 32], %v: f32[1, 1, 100000, 32]", "%y = aten.scaled_dot_product_attention.default(%q, %k, %v, none, 0.0, true) : (f32[1, 1, 100000, 32], f32[1, 1, 100000, 32], f32[1, 1, 100000, 32]) -> f32[1, 1, 100000, 32]"), "there are more than"),
+    (step(skip_masked_attention), ("%q: f32[2, 4, 192, 32], %k: f32[1, 4, 192, 32], %v: f32[1, 4, 192, 32]", "%y = aten.scaled_dot_product_attention.default(%q, %k, %v, none, 0.0, true) : (f32[2, 4, 192, 32], f32[1, 4, 192, 32], f32[1, 4, 192, 32]) -> f32[2, 4, 192, 32]"), "different leading axes"),
+    (step(skip_masked_attention), ("%q: f32[192, 32], %k: f32[192, 32], %v: f32[192, 32]", "%y = aten.scaled_dot_product_attention.default(%q, %k, %v, none, 0.0, true) : (f32[192, 32], f32[192, 32], f32[192, 32]) -> f32[192, 32]"), "or none"),
+    (step(skip_masked_attention), ("%q: f32[2, 4, 192, 32], %k: f32[2, 4, 192, 32], %v: f32[2, 1, 192, 32]", "%y = aten.scaled_dot_product_attention.default(%q, %k, %v, none, 0.0, true) : (f32[2, 4, 192, 32], f32[2, 4, 192, 32], f32[2, 1, 192, 32]) -> f32[2, 4, 192, 32]"), "different heads"),
+    (step(skip_masked_attention), ("%q: f32[1, 1, 100000, 32], %k: f32[1, 1, 100000, 32], %v: f32[1, 1, 100000, 32]", "%y = aten.scaled_dot_product_attention.default(%q, %k, %v, none, 0.0, true) : (f32[1, 1, 100000, 32], f32[1, 1, 100000, 32], f32[1, 1, 100000, 32]) -> f32[1, 1, 100000, 32]"), "there are more than"),
     (step(attention.expand_attention), ("%q: f32[1, 1, 100000, 32], %k: f32[1, 1, 100000, 32], %v: f32[1, 1, 100000, 32]", "%y = aten.scaled_dot_product_attention.default(%q, %k, %v, none, 0.0, true) : (f32[1, 1, 100000, 32], f32[1, 1, 100000, 32], f32[1, 1, 100000, 32]) -> f32[1, 1, 100000, 32]"), "would have more than"),
     (step(attention.expand_attention, lays_out_triangles=True), ("%q: f32[1, 1, ?, 8], %k: f32[1, 1, ?, 8], %v: f32[1, 1, ?, 8]", "%y = aten.scaled_dot_product_attention.default(%q, %k, %v, none, 0.0, true) : (f32[1, 1, ?, 8], f32[1, 1, ?, 8], f32[1, 1, ?, 8]) -> f32[1, 1, ?, 8]"), "the mask is no constant"),
     (step(keep_band), ("%q: f32[2]", '%x = stepwell.weight <"x"> "constant" : f32[3, 3]', "%y = aten.tril.default(%x) : (f32[3, 3]) -> f32[3, 3]"), "it is a constant"),
@@ -96,7 +96,7 @@ EXACT: dict[str, tuple[Any, tuple[str, ...]]] = {
         ("%t: i1[2, 3, 3]", MASK, TRUTHS, "%y = aten.where.ScalarOther(%m, %s, 2.0) : (i1[3, 3], f32[2, 3, 3]) -> f32[2, 3, 3]"),
     ),
     "what is masked of numbers": (
-        SkipMaskedAttention(),
+        step(skip_masked_attention),
         ("%t: i1[2]", '%q = stepwell.weight <"q"> "constant" : f32[2, 4, 192, 32]', "%y = aten.scaled_dot_product_attention.default(%q, %q, %q, none, 0.0, true) : (f32[2, 4, 192, 32], f32[2, 4, 192, 32], f32[2, 4, 192, 32]) -> f32[2, 4, 192, 32]"),
     ),
 }  # fmt: skip

@@ -8,23 +8,24 @@ import torch
 from rewrite_cases import cases
 
 from stepwell.ir.rewriting.rewrite import Refusal
+from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.rewrites.attention.skip_masked_attention import (
     AttentionSizes,
     Block,
     Scores,
-    SkipMaskedAttention,
     band,
-    best_blocks,
+    blocks_under,
     causal,
     cost,
     kept_scores,
+    skip_masked_attention,
 )
 from stepwell.translate.rewrites.constants.fold_constants import FoldConstants
 
 NAME = "aten.scaled_dot_product_attention.default"
 LEAST = torch.finfo(torch.float32).min
 
-test_skip_masked_attention = cases(SkipMaskedAttention)("""
+test_skip_masked_attention = cases(step(skip_masked_attention))("""
 a causal mask -> applied once; contains aten.cat.default; 1 aten.mul.Scalar
     %y = aten.scaled_dot_product_attention.default(%q: f32[2, 4, 192, 32], %k: f32[2, 4, 192, 32], %k, none, 0.0, true)
 a mask that is boolean -> applied once; contains aten.cat.default; 1 aten.mul.Scalar
@@ -69,7 +70,7 @@ a scale computed at run time -> refused: run time
 
 def test_queries_after_the_last_key_look_at_all_and_need_no_mask(apply: Any) -> None:
     line = f"%y = {NAME}(%q: f32[1, 64, 384, 32], %k: f32[1, 64, 128, 32], %k, none, 0.0, true)"
-    done = apply(line, SkipMaskedAttention())
+    done = apply(line, step(skip_masked_attention))
     masked = [len(op.operands) for op in done.program.module.walk() if op.name == NAME]
     assert masked[0] == 4 and masked[-1] == 3
 
@@ -94,6 +95,13 @@ def test_a_window_that_slides_needs_a_band_of_keys() -> None:
 def ranges(blocks: tuple[Block, ...]) -> list[tuple[tuple[int, int], tuple[int, int]]]:
     """(queries, keys) of each block."""
     return [(block.rows, block.columns) for block in blocks]
+
+
+def best_blocks(scores: Scores, sizes: AttentionSizes) -> tuple[Block, ...]:
+    """The blocks of least cost."""
+    found = blocks_under(scores, sizes)
+    assert found is not None, "the mask hides scores"
+    return found.blocks[found.best]
 
 
 def covered(blocks: tuple[Block, ...], shape: torch.Size) -> torch.Tensor:
@@ -176,7 +184,7 @@ def test_what_a_mask_adds_to_scores_that_it_keeps_is_added(apply: Any) -> None:
         %m = aten.add.Tensor(%c: buffer "c#causal" f32[384, 128], %b: buffer f32[128])
         %y = {NAME}(%q: f32[1, 64, 384, 32], %k: f32[1, 64, 128, 32], %k, %m)
     """
-    done = apply(text, FoldConstants(), SkipMaskedAttention())
+    done = apply(text, FoldConstants(), step(skip_masked_attention))
     parts = [op for op in done.program.module.walk() if op.name == NAME]
     assert len(parts) > 1 and all(len(op.operands) == 4 for op in parts)
 

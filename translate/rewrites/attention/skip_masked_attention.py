@@ -9,19 +9,6 @@ a causal mask half.
 
 The cost model determines the number of blocks: it weighs slices and the starts of nodes against
 multiplications and exponentials. Each block must save a twentieth of the whole.
-
-Before:
-    %o = aten.scaled_dot_product_attention.default(%q, %k, %v, none, 0.0, true, scale=1.0) : (tensor<1x8x128x64xf32>, tensor<1x8x128x64xf32>, tensor<1x8x128x64xf32>) -> tensor<1x8x128x64xf32>
-After:
-    %0 = stepwell.weight <"causal#ba32389c1cbe"> "constant" : tensor<64x64xi1>
-    %1 = stepwell.weight <"causal#a13a55ba3a0e"> "constant" : tensor<64x128xi1>
-    %2 = aten.slice.Tensor(%q, 2, 0, 64, 1) : (tensor<1x8x128x64xf32>) -> tensor<1x8x64x64xf32>
-    %3 = aten.slice.Tensor(%k, 2, 0, 64, 1) : (tensor<1x8x128x64xf32>) -> tensor<1x8x64x64xf32>
-    %4 = aten.slice.Tensor(%v, 2, 0, 64, 1) : (tensor<1x8x128x64xf32>) -> tensor<1x8x64x64xf32>
-    %5 = aten.scaled_dot_product_attention.default(%2, %3, %4, %0, scale=1.0) : (tensor<1x8x64x64xf32>, tensor<1x8x64x64xf32>, tensor<1x8x64x64xf32>, tensor<64x64xi1>) -> tensor<1x8x64x64xf32>
-    %6 = aten.slice.Tensor(%q, 2, 64, 128, 1) : (tensor<1x8x128x64xf32>) -> tensor<1x8x64x64xf32>
-    %7 = aten.scaled_dot_product_attention.default(%6, %k, %v, %1, scale=1.0) : (tensor<1x8x64x64xf32>, tensor<1x8x128x64xf32>, tensor<1x8x128x64xf32>, tensor<64x128xi1>) -> tensor<1x8x64x64xf32>
-    %o = aten.cat.default([%5, %7], 2) : (tensor<1x8x64x64xf32>, tensor<1x8x64x64xf32>) -> tensor<1x8x128x64xf32>
 """
 
 from __future__ import annotations
@@ -29,13 +16,13 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, cached_property
 from math import prod
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
@@ -45,13 +32,14 @@ from stepwell.ir.core import weight_key
 from stepwell.ir.declared.bounds import roundings
 from stepwell.ir.declared.numerics import Deviation
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting.rewrite import Bound, Refusal, Rewrite, Rewriter
-from stepwell.ir.types import dims, element, tensor
+from stepwell.ir.rewriting.rewrite import Refusal, Rewriter
+from stepwell.ir.types import dims
 from stepwell.ir.weights import recipe
+from stepwell.translate.decompositions.values import Value, answered, cat
+from stepwell.translate.lowerings.lowering import lowerings_of, lowers, refuse
 from stepwell.translate.range_analysis import is_finite, is_never_nan
 from stepwell.translate.rewrites.attention.arguments import MOST_SCORES, scale_of
 from stepwell.translate.rewrites.attention.attention_pattern import scores_are_finite
-from stepwell.translate.rewrites.building import cat, emit, put, slice_axis
 
 SCORE = 5
 """Copies that a score costs in addition to its products: a mask, three passes of normalization, and
@@ -75,100 +63,78 @@ def band(mask: torch.Tensor, *, rows: list[int], columns: list[int]) -> torch.Te
 
 @dataclass(frozen=True)
 class Block:
-    """Queries `rows` attend to keys `columns` alone."""
+    """Queries `rows` attend to keys `columns` alone; in a free block the mask has no effect."""
 
     rows: tuple[int, int]
     columns: tuple[int, int]
+    is_free: bool = field(default=False, compare=False, repr=False)
 
 
-@dataclass(frozen=True)
-class MaskedAttention:
-    """An attention, its mask's key (None: causal), the blocks, and the blocks without a mask."""
-
-    op: SchemaOp
-    mask: str | None
-    scale: float
-    blocks: tuple[Block, ...]
-    free: frozenset[Block]
+def _loses(op: Any, program: Program) -> Deviation | None:
+    """Values that a mask hides, including infinity and NaN, are in no sum any more."""
+    q, k, v = op.operands[:3]
+    unseen = Deviation("a NaN or ∞ that the mask hides is not seen", accepted=True)
+    finite = scores_are_finite(q, k, answered(scale_of(op)), program), is_finite(v, program)
+    return unseen.unless(*finite, is_never_nan(k, program))
 
 
-@dataclass(frozen=True)
-class SkipMaskedAttention(Rewrite[MaskedAttention]):
-    """One attention to several over fewer keys, concatenated along the queries."""
-
-    name: ClassVar[str] = "skip-masked-attention"
-    takes_empty: ClassVar[bool] = False
-    anchors: ClassVar[tuple[type[Operation], ...]] = (aten.ScaledDotProductAttentionDefault,)
-    bound: ClassVar[Bound] = roundings("sums over fewer keys, in another order")
-
-    def match(self, op: SchemaOp, program: Program) -> MaskedAttention | Refusal | None:
-        """Guards: a known mask that hides scores but no whole row, known lengths, a gain."""
-        mask, is_causal = op.operand("attn_mask"), op.arg("is_causal")
-        key = weight_key(mask) if mask is not None else None
-        if op.arg("dropout_p") or not (is_causal or key is not None) or is_block(op):
-            return None
-        if len({dims(value.type)[:-2][:-1] for value in op.operands[:3]}) > 1:
-            return Refusal("queries, keys and values have different leading axes")
-        if (
-            not dims(op.operands[0].type)[:-2]
-            or dims(op.operands[1].type)[:-2] != dims(op.operands[2].type)[:-2]
-        ):
-            return Refusal("queries, keys and values have different heads, or none")
-        sizes = sizes_of(op, costs_of(program.context))
-        if sizes is None:
-            return Refusal("the number of queries or keys, or their size, is symbolic")
-        if sizes.queries * sizes.keys > MOST_SCORES:
-            return Refusal(f"there are more than {MOST_SCORES} scores")
-        if key is None:
-            found = blocks_under_causal(sizes)
-        else:
-            scores = kept_scores(program.weights.get(key))
-            found = scores if isinstance(scores, Refusal) else blocks_under(scores.of(sizes), sizes)
-        if found is None or isinstance(found, Refusal):
-            return found
-        shape = f"{shape_of(op)} keeping {found.digest}"
-        costs = {name: cost(blocks, sizes) for name, blocks in found.blocks.items()}
-        chosen = program.context.choose(self.name, shape, costs, found.best)
-        if chosen == WHOLE:
-            return Refusal("the scores that the mask hides cost less than the slices would")
-        scale = scale_of(op)
-        if isinstance(scale, Refusal):
-            return scale
-        return MaskedAttention(op, key, scale, found.blocks[chosen], found.free[chosen])
-
-    def deviates(self, match: MaskedAttention, program: Program) -> Deviation | None:
-        """Values that a mask hides, including infinity and NaN, are in no sum any more."""
-        q, k, v = match.op.operands[:3]
-        unseen = Deviation("a NaN or ∞ that the mask hides is not seen", accepted=True)
-        finite = scores_are_finite(q, k, match.scale, program), is_finite(v, program)
-        return unseen.unless(*finite, is_never_nan(k, program))
-
-    def build(self, match: MaskedAttention, rw: Rewriter) -> None:
-        """Build slices of q, k and v and an attention for each block; concatenate the results."""
-        op, parts = match.op, list[SSAValue]()
-        options: dict[str, Any] = {"enable_gqa": True} if op.arg("enable_gqa") else {}
-        q, k, v = op.operands[:3]
-        at = len(dims(q.type)) - 2
-        if match.scale != 1.0:  # On all of q: its layer can absorb it.
-            q = put(rw, aten.MulScalar, q, match.scale)
-        for block in match.blocks:
-            start, stop = block.columns
-            arguments: list[Any] = [
-                slice_axis(rw, q, at, *block.rows),
-                slice_axis(rw, k, at, start, stop),
-                slice_axis(rw, v, at, start, stop),
-            ]
-            if block not in match.free:
-                arguments.append(mask_of(match, block, rw))
-            shape = [*dims(arguments[0].type)[:-1], dims(v.type)[-1]]
-            attention = aten.ScaledDotProductAttentionDefault.make(
-                *arguments,
-                scale=1.0,
-                **options,
-                result_types=[tensor(shape, element(op.results[0].type))],
-            )
-            parts.append(emit(rw, attention))
-        rw.replace(op, [cat(rw, parts, at)])
+@lowers(
+    "aten.scaled_dot_product_attention.default",
+    to="aten",
+    takes_empty=False,
+    bound=roundings("sums over fewer keys, in another order"),
+    deviation=_loses,
+    sample="""
+    %o = aten.scaled_dot_product_attention.default(%q, %k, %v, none, 0.0, true, scale=1.0) : (tensor<1x8x128x64xf32>, tensor<1x8x128x64xf32>, tensor<1x8x128x64xf32>) -> tensor<1x8x128x64xf32>
+    """,
+)
+def skip_masked_attention(
+    q: Value, k: Value, v: Value, *, op: SchemaOp, b: Rewriter
+) -> Value | None:
+    """Write one attention as several over fewer keys, concatenated along the queries."""
+    mask, is_causal = op.operand("attn_mask"), op.arg("is_causal")
+    key = weight_key(mask) if mask is not None else None
+    if op.arg("dropout_p") or not (is_causal or key is not None) or is_block(op):
+        return None
+    if len({value.shape[:-2][:-1] for value in (q, k, v)}) > 1:
+        refuse("queries, keys and values have different leading axes")
+    if not q.shape[:-2] or k.shape[:-2] != v.shape[:-2]:
+        refuse("queries, keys and values have different heads, or none")
+    sizes = sizes_of(op, costs_of(b.program.context))
+    if sizes is None:
+        refuse("the number of queries or keys, or their size, is symbolic")
+    if sizes.queries * sizes.keys > MOST_SCORES:
+        refuse(f"there are more than {MOST_SCORES} scores")
+    if key is None:
+        found = blocks_under_causal(sizes)
+    else:
+        found = blocks_under(answered(kept_scores(b.weights.get(key))).of(sizes), sizes)
+    if found is None:
+        return None
+    shape = f"{shape_of(op)} keeping {found.digest}"
+    costs = {name: cost(blocks, sizes) for name, blocks in found.blocks.items()}
+    chosen = b.program.context.choose("skip-masked-attention", shape, costs, found.best)
+    if chosen == WHOLE:
+        refuse("the scores that the mask hides cost less than the slices would")
+    scale = answered(scale_of(op))
+    if scale != 1.0:  # On all of q: its layer can absorb it.
+        q = q * scale
+    at, parts = q.rank - 2, list[Value]()
+    options: dict[str, Any] = {"enable_gqa": True} if op.arg("enable_gqa") else {}
+    for block in found.blocks[chosen]:
+        query = q.slice(at, *block.rows)
+        arguments = [side.slice(at, *block.columns) for side in (k, v)]
+        if not block.is_free:
+            arguments.append(Value(mask_of(key, block, b), b))
+        part = query.call(
+            aten.ScaledDotProductAttentionDefault,
+            *arguments,
+            scale=1.0,
+            **options,
+            shape=(*query.shape[:-1], v.shape[-1]),
+        )
+        parts.append(part)
+    return cat(parts, at)
 
 
 def is_block(op: SchemaOp) -> bool:
@@ -219,9 +185,9 @@ class Scores:
         bits = self.kept.to(torch.uint8)
         return bits.argmax(dim=1), bits.shape[1] - bits.flip(1).argmax(dim=1)
 
-    def are_free(self, block: Block) -> bool:
-        """Whether the mask has no effect in a block."""
-        return bool(self.free[slice(*block.rows), slice(*block.columns)].all())
+    def block(self, rows: tuple[int, int], columns: tuple[int, int]) -> Block:
+        """Return a block, with whether the mask has an effect in it."""
+        return Block(rows, columns, bool(self.free[slice(*rows), slice(*columns)].all()))
 
     def of(self, sizes: AttentionSizes) -> Scores:
         """Return both matrices at full size."""
@@ -253,17 +219,15 @@ def kept_scores(mask: torch.Tensor) -> Scores | Refusal:
 
 
 @dataclass(frozen=True)
-class Ways:
+class Partitions:
     """Partitions of an attention into blocks, by the number of blocks.
 
     Attributes:
         blocks: each partition; `WHOLE` is the undivided attention.
-        free: for each partition, the blocks that need no mask.
         best: the partition of least cost.
     """
 
     blocks: Mapping[str, tuple[Block, ...]]
-    free: Mapping[str, frozenset[Block]]
     best: str
 
     @cached_property
@@ -273,37 +237,26 @@ class Ways:
 
 
 @cache
-def blocks_under_causal(sizes: AttentionSizes) -> Ways | Refusal | None:
+def blocks_under_causal(sizes: AttentionSizes) -> Partitions | None:
     """Return the plan of a causal attention; cached, as every layer of a model needs the same."""
     scores = kept_scores(causal(sizes))
     assert isinstance(scores, Scores), "a query sees the first key at least"
     return blocks_under(scores, sizes)
 
 
-def blocks_under(scores: Scores, sizes: AttentionSizes) -> Ways | None:
+def blocks_under(scores: Scores, sizes: AttentionSizes) -> Partitions | None:
     """Return the possible partitions; None if the mask hides no score."""
     if bool(scores.kept.all()):
         return None
     made = partitions(scores, sizes)
-    free = {
-        name: frozenset(block for block in blocks if scores.are_free(block))
-        for name, blocks in made.items()
-    }
-    return Ways(made, free, best_of(made, sizes))
-
-
-def best_blocks(scores: Scores, sizes: AttentionSizes) -> tuple[Block, ...] | None:
-    """Return a partition into equal blocks, each worth its nodes; None if one block is best."""
-    made = partitions(scores, sizes)
-    best = best_of(made, sizes)
-    return None if best == WHOLE else made[best]
+    return Partitions(made, best_of(made, sizes))
 
 
 def partitions(scores: Scores, sizes: AttentionSizes) -> dict[str, tuple[Block, ...]]:
-    """Yield the undivided attention, then ever more blocks of equal height."""
+    """Return the undivided attention, then ever more blocks of equal height."""
     counts = range(1, MOST_BLOCKS + 1)
     steps = {LANES * -(-sizes.queries // (LANES * count)) for count in counts}
-    whole = Block((0, sizes.queries), (0, sizes.keys))
+    whole = scores.block((0, sizes.queries), (0, sizes.keys))
     found: dict[str, tuple[Block, ...]] = {WHOLE: (whole,)}
     for step in sorted(steps, reverse=True):
         blocks = blocks_of(scores, step)
@@ -335,7 +288,7 @@ def blocks_of(scores: Scores, step: int) -> tuple[Block, ...]:
     for start in range(0, len(first), step):
         rows = slice(start, start + step)
         columns = int(first[rows].min()), int(stop[rows].max())
-        blocks.append(Block((start, start + len(first[rows])), columns))
+        blocks.append(scores.block((start, start + len(first[rows])), columns))
     return tuple(blocks)
 
 
@@ -353,9 +306,12 @@ def cost(blocks: Sequence[Block], sizes: AttentionSizes) -> float:
     return total
 
 
-def mask_of(match: MaskedAttention, block: Block, rw: Rewriter) -> SSAValue:
-    """Build a block of the mask, computed from it at compile time."""
+def mask_of(key: str | None, block: Block, b: Rewriter) -> SSAValue:
+    """Build a block of a mask, or of the causal one, at compile time."""
     rows, columns = list(block.rows), list(block.columns)
-    if match.mask is None:
-        return rw.constant(torch.arange(*columns) <= torch.arange(*rows)[:, None], "causal")
-    return rw.weight(rw.weights.derive("band", [match.mask], rows=rows, columns=columns))
+    if key is None:
+        return b.constant(torch.arange(*columns) <= torch.arange(*rows)[:, None], "causal")
+    return b.weight(b.weights.derive("band", [key], rows=rows, columns=columns))
+
+
+RULES = lowerings_of(__name__)

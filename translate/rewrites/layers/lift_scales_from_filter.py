@@ -9,15 +9,6 @@ The result is a convolution with a constant filter, which targets pack. With a f
 run time ExecuTorch's kernel takes about a hundred times as long. A batch of styles is a filter for
 each image, written as groups: `x[B, I, H, W]` as `[1, B·I, H, W]`, the filters `[B, O, I, h, w]` as
 `[B·O, I, h, w]`. The rewrite restores the batch.
-
-Before:
-    %w = stepwell.weight <"w"> "parameter" : tensor<5x3x1x1xf32>
-    %f = aten.mul.Tensor(%w, %s) : (tensor<5x3x1x1xf32>, tensor<1x3x1x1xf32>) -> tensor<5x3x1x1xf32>
-    %y = aten.convolution.default(%x, %f, none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1) : (tensor<1x3x4x4xf32>, tensor<5x3x1x1xf32>) -> tensor<1x5x4x4xf32>
-After:
-    %w = stepwell.weight <"w"> "parameter" : tensor<5x3x1x1xf32>
-    %0 = aten.mul.Tensor(%x, %s) : (tensor<1x3x4x4xf32>, tensor<1x3x1x1xf32>) -> tensor<1x3x4x4xf32>
-    %y = aten.convolution.default(%0, %w, none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1) : (tensor<1x3x4x4xf32>, tensor<5x3x1x1xf32>) -> tensor<1x5x4x4xf32>
 """
 
 from __future__ import annotations
@@ -25,19 +16,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import ClassVar
 
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.core import weight_key
 from stepwell.ir.declared.bounds import roundings
-from stepwell.ir.declared.numerics import REORDERED, Deviation
-from stepwell.ir.program import Program
-from stepwell.ir.rewriting.rewrite import Bound, Refusal, Rewrite, Rewriter
-from stepwell.ir.types import Dim, dims, element, is_static, tensor
-from stepwell.translate.rewrites.building import axis, emit, emit_as, permute, view
+from stepwell.ir.declared.numerics import REORDERED
+from stepwell.ir.rewriting.rewrite import Rewriter
+from stepwell.ir.types import Dim, dims
+from stepwell.translate.decompositions.values import Value
+from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
+from stepwell.translate.rewrites.building import axis
 
 
 @dataclass(frozen=True)
@@ -56,13 +47,11 @@ class Turned:
             shape = tuple(shape[at] for at in order)
         return shape
 
-    def written(self, rw: Rewriter) -> SSAValue:
+    def written(self, b: Rewriter) -> Value:
         """Build the factor with its axes in the order of the filter's."""
-        value = self.value
+        value = Value(self.value, b)
         for order in reversed(self.orders):
-            shape = dims(value.type)
-            value = view(rw, value, (*[1] * (len(order) - len(shape)), *shape))
-            value = permute(rw, value, order)
+            value = value.view(*[1] * (len(order) - value.rank), *value.shape).permute(order)
         return value
 
 
@@ -70,100 +59,76 @@ Scale = tuple[Turned, tuple[int, int]]
 """A factor, with the number of its images and of its channels, or one."""
 
 
-@dataclass(frozen=True)
-class ScaledFilter:
-    """A convolution whose filter is a constant, scaled.
+@lowers(
+    "aten.convolution.default",
+    to="aten",
+    bound=roundings("the image is scaled in place of the filter"),
+    deviation=lambda op, program: REORDERED,
+    sample="""
+    %w = stepwell.weight <"w"> "parameter" : tensor<5x3x1x1xf32>
+    %f = aten.mul.Tensor(%w, %s) : (tensor<5x3x1x1xf32>, tensor<1x3x1x1xf32>) -> tensor<5x3x1x1xf32>
+    %y = aten.convolution.default(%x, %f, none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1) : (tensor<1x3x4x4xf32>, tensor<5x3x1x1xf32>) -> tensor<1x5x4x4xf32>
+    """,
+)
+def lift_scales_from_filter(
+    x: Value, filter_: Value, bias: Value | None, *, op: SchemaOp, out: Out, b: Rewriter
+) -> Value | None:
+    """Scale an image, convolve it with a constant, scale the result, add the bias.
 
-    Attributes:
-        op: the convolution.
-        filter: the constant, `[O, I, …]` or `[I, O, …]` where it is transposed.
-        images: how many filters there are, one an image.
-        inner: the scales along input channels.
-        outer: the scales along output channels.
+    A filter is `[O, I, …]`, or `[I, O, …]` where it is transposed; there may be one an image.
     """
+    if not (x.is_static and filter_.is_static):
+        return None
+    found = scales_of(filter_.ssa)
+    if found is None or not found[1]:
+        return None
+    (base, scales), images, sizes = found, op.arg("groups"), filter_.shape
+    if images > 1 and (x.shape[0] != 1 or sizes[0] % images):
+        refuse("the filters are a group each, and the batch is more than one")
+    one = [images, sizes[0] // images, *sizes[1:]]
+    if tuple(one[1:]) != _without(base.shape, len(one) - 1):
+        refuse("the constant in the filter is repeated along its channels")
+    outer, inner = _by_side(scales, one)
+    if op.arg("transposed"):
+        outer, inner = inner, outer
+    if images > 1:
+        x = x.view(images, *_split(x.shape, images))
+    for scale in inner:
+        x = x.call(aten.MulTensor, _for_images(scale, x))
+    base = base.written(b).view(*base.shape[-x.rank :])
+    late = bool(outer) or images > 1
+    y = x.call(
+        aten.ConvolutionDefault,
+        base,
+        None if late else bias,
+        *(op.arg(name) for name in ("stride", "padding", "dilation", "transposed")),
+        op.arg("output_padding"),
+        1,
+        shape=(images, *_split(out.shape, images)) if images > 1 else out.shape,
+    )
+    for scale in outer:
+        y = y.call(aten.MulTensor, _for_images(scale, y))
+    y = y.view(*out.shape)
+    if bias is None or not late:
+        return y
+    return y.call(aten.AddTensor, bias.view(1, *bias.shape, *[1] * (y.rank - 2)))
 
-    op: SchemaOp
-    filter: Turned
-    images: int
-    inner: tuple[Scale, ...]
-    outer: tuple[Scale, ...]
 
-
-@dataclass(frozen=True)
-class LiftScalesFromFilter(Rewrite[ScaledFilter]):
-    """Move scales of a filter to the image and to the result."""
-
-    name: ClassVar[str] = "lift-scales-from-filter"
-    anchors: ClassVar[tuple[type[Operation], ...]] = (aten.ConvolutionDefault,)
-    bound: ClassVar[Bound] = roundings("the image is scaled in place of the filter")
-    deviation: ClassVar[Deviation | None] = REORDERED
-
-    def match(self, op: SchemaOp, program: Program) -> ScaledFilter | Refusal | None:
-        """Guards: a computed filter that is a constant under products, views and repetitions."""
-        x, held = op.operands[:2]
-        if not (is_static(x.type) and is_static(held.type)):
-            return None
-        found = scales_of(held)
-        if found is None or not found[1]:
-            return None
-        base, scales = found
-        sizes = [size for size in dims(held.type) if isinstance(size, int)]
-        images = op.arg("groups")
-        if images > 1 and (dims(x.type)[0] != 1 or sizes[0] % images):
-            return Refusal("the filters are a group each, and the batch is more than one")
-        one = [images, sizes[0] // images, *sizes[1:]]
-        if tuple(one[1:]) != _without(base.shape, len(one) - 1):
-            return Refusal("the constant in the filter is repeated along its channels")
-        first, second = [images, one[1], 1], [images, 1, one[2]]
-        outer_is_first = not op.arg("transposed")
-        outer: list[Scale] = []
-        inner: list[Scale] = []
-        for scale in scales:
-            shape = _aligned(scale.shape, one)
-            if shape is None or prod(shape[3:]) != 1:
-                return Refusal("a scale of the filter differs along its window")
-            if _fits(shape[:3], first):
-                (outer if outer_is_first else inner).append((scale, (shape[0], shape[1])))
-            elif _fits(shape[:3], second):
-                (inner if outer_is_first else outer).append((scale, (shape[0], shape[2])))
-            else:
-                return Refusal("a scale of the filter differs along both of its channels")
-        return ScaledFilter(op, base, images, tuple(inner), tuple(outer))
-
-    def build(self, match: ScaledFilter, rw: Rewriter) -> None:
-        """Scale, convolve with the constant, scale, add the bias."""
-        op, images = match.op, match.images
-        x, result = op.operands[0], op.results[0]
-        bias = op.operand("bias")
-        x_dims, result_dims = dims(x.type), dims(result.type)
-        batch = (images, *_split(x_dims, images)) if images > 1 else x_dims
-        x = view(rw, x, batch)
-        for scale in match.inner:
-            x = _times(rw, x, _beside(rw, scale, x))
-        base = view(rw, match.filter.written(rw), match.filter.shape[-len(x_dims) :])
-        shape = (images, *_split(result_dims, images)) if images > 1 else result_dims
-        late = bool(match.outer) or images > 1
-        numbers = [op.arg(n) for n in ("stride", "padding", "dilation", "transposed")]
-        new = aten.ConvolutionDefault.make(
-            x,
-            base,
-            None if late else bias,
-            *numbers,
-            op.arg("output_padding"),
-            1,
-            result_types=[tensor(shape, element(result.type))],
-        )
-        if not late:
-            rw.replace(op, [emit_as(rw, new, result)])
-            return
-        y = emit(rw, new)
-        for scale in match.outer:
-            y = _times(rw, y, _beside(rw, scale, y))
-        y = view(rw, y, result_dims)
-        if bias is not None:
-            row = view(rw, bias, (1, *dims(bias.type), *[1] * (len(result_dims) - 2)))
-            y = emit(rw, aten.AddTensor.make(y, row, result_types=[result.type]))
-        rw.replace(op, [y])
+def _by_side(scales: Sequence[Turned], filters: Sequence[int]) -> tuple[list[Scale], list[Scale]]:
+    """Return the scales along the first and along the second channels of filters `[images, …]`."""
+    first: list[Scale] = []
+    second: list[Scale] = []
+    for scale in scales:
+        shape = _aligned(scale.shape, filters)
+        if shape is None or prod(shape[3:]) != 1:
+            refuse("a scale of the filter differs along its window")
+        if _fits(shape[:3], [*filters[:2], 1]):
+            first.append((scale, (shape[0], shape[1])))
+        elif _fits(shape[:3], [filters[0], 1, filters[2]]):
+            second.append((scale, (shape[0], shape[2])))
+        else:
+            refuse("a scale of the filter differs along both of its channels")
+    return first, second
 
 
 def scales_of(value: SSAValue) -> tuple[Turned, list[Turned]] | None:
@@ -231,11 +196,10 @@ def _split(shape: Sequence[object], images: int) -> tuple[int, ...]:
     return channels // images, *space
 
 
-def _beside(rw: Rewriter, scale: Scale, x: SSAValue) -> SSAValue:
+def _for_images(scale: Scale, x: Value) -> Value:
     """Return a scale as `[images, channels, 1, …]`, in the axis order of an image."""
     factor, shape = scale
-    return view(rw, factor.written(rw), (*shape, *[1] * (len(dims(x.type)) - 2)))
+    return factor.written(x.b).view(*shape, *[1] * (x.rank - 2))
 
 
-def _times(rw: Rewriter, x: SSAValue, scale: SSAValue) -> SSAValue:
-    return emit(rw, aten.MulTensor.make(x, scale, result_types=[x.type]))
+RULES = lowerings_of(__name__)
