@@ -57,7 +57,7 @@ def operators(names: dict[str, Any], text: str) -> None:
         drawers = drawers.strip()
         code, templates = compile(drawers, family, "exec"), table(entries)
 
-        def written(d: Draw, code: Any = code, templates: Sequence[str] = templates) -> str:
+        def written(d: "Draw", code: Any = code, templates: Sequence[str] = templates) -> str:
             space = {**names, "d": d}
             exec(code, space)
             return d.pick(*templates, **space)
