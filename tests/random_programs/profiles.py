@@ -115,6 +115,7 @@ PROFILES: dict[str, dict[str, Lane]] = {
         "tosa-1.0+int, int8": Lane("tosa-1.0+int", QUANTIZED, "tosa"),
         "tosa-1.1+fp, mxfp": Lane(MX_TARGET, MX, "mxfp", TOSA_COARSE),
         "xnnpack, int8": Lane("xnnpack", QUANTIZED, "xnnpack"),
+        "cortex-m0": Lane("cortex-m0", QUANTIZED, "cortex-m"),
         "cortex-m4": Lane("cortex-m4", QUANTIZED, "cortex-m"),
         "cortex-m55": Lane("cortex-m55", QUANTIZED, "cortex-m"),
         "ethos-u55-128": Lane("ethos-u55-128", NO_SOFTMAX, "cortex-m"),

@@ -21,7 +21,8 @@ QUICK = {
     "tosa-1.0+int, int8": 2,
     "tosa-1.1+fp, mxfp": 2,
     "xnnpack, int8": 2,
-    "cortex-m55": 3,
+    "cortex-m55": 4,
+    "cortex-m0": 3,
     "ethos-u85-256": 1,
     "stateful: program": 3,
     "stateful: xnnpack": 4,
@@ -29,7 +30,7 @@ QUICK = {
     "stateful: cortex-m55": 1,
     "stateful: tosa fp": 1,
     "stateful: tosa int": 1,
-    "checked: xnnpack, int8": 2,
+    "checked: xnnpack, int8": 4,
 }
 """Programs of the suite that a target takes, by profile and target."""
 EVERY = [f"{profile}: {lane}" for profile, lanes in PROFILES.items() for lane in lanes]

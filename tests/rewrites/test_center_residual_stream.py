@@ -3,17 +3,11 @@
 from typing import Any
 
 import torch
+from eager import lower
 from rewrite_cases import cases
+from torch import nn
 
-import stepwell
 from stepwell.translate.rewrites.norms.center_residual_stream import CenterResidualStream, centered
-
-ROWS, WIDE = "tensor<2x5x4xf32>", "tensor<2x5x3xf32>"
-
-
-def norm(value: str, result: str, type_: str = ROWS) -> str:
-    return f"%{result} = aten.layer_norm.default(%{value}, [4], eps=1.0e-5) : ({type_}) -> {type_}"
-
 
 test_center_residual_stream = cases(CenterResidualStream)("""
 the documented before becomes the documented after -> aten.linear.default, aten.mul.Tensor, aten.linear.default, aten.rsqrt.default, aten.mul.Tensor
@@ -128,24 +122,15 @@ def test_the_mean_of_a_derived_weight_is_zero():
     assert centered(weight, axis=0).double().mean(0).abs().max() < 1e-7
 
 
-def test_patches_a_class_token_and_positions_are_centered(apply: Any, method: Any):
-    done = apply(
-        method(
-            "%x: tensor<2x3x4x4xf32>",
-            '%w = stepwell.weight <"w"> "parameter" : tensor<4x3x2x2xf32>',
-            '%c = stepwell.weight <"c"> "parameter" : tensor<1x1x4xf32>',
-            '%p = stepwell.weight <"p"> "parameter" : tensor<1x5x4xf32>',
-            "%a = aten.convolution.default(%x, %w, none, [2, 2], [0, 0], [1, 1], false, [0, 0], 1) : (tensor<2x3x4x4xf32>, tensor<4x3x2x2xf32>) -> tensor<2x4x2x2xf32>",
-            "%f = aten.view.default(%a, [2, 4, 4]) : (tensor<2x4x2x2xf32>) -> tensor<2x4x4xf32>",
-            "%t = aten.permute.default(%f, [0, 2, 1]) : (tensor<2x4x4xf32>) -> tensor<2x4x4xf32>",
-            "%e = aten.expand.default(%c, [2, 1, 4]) : (tensor<1x1x4xf32>) -> tensor<2x1x4xf32>",
-            f"%k = aten.cat.default([%e, %t], 1) : (tensor<2x1x4xf32>, tensor<2x4x4xf32>) -> {ROWS}",
-            f"%s = aten.add.Tensor(%k, %p) : ({ROWS}, tensor<1x5x4xf32>) -> {ROWS}",
-            norm("s", "y"),
-            gives=ROWS,
-        ),
-        CenterResidualStream(),
-    )
+def test_patches_a_class_token_and_positions_are_centered(apply: Any):
+    text = """
+        %a = aten.convolution.default(%x: f32[2, 3, 4, 4], %w: weight f32[4, 3, 2, 2], none, [2, 2], [0, 0], [1, 1], false, [0, 0], 1)
+        %f = aten.view.default(%a, [2, 4, 4]); %t = aten.permute.default(%f, [0, 2, 1])
+        %e = aten.expand.default(%c: weight f32[1, 1, 4], [2, 1, 4])
+        %k = aten.cat.default([%e, %t], 1); %s = aten.add.Tensor(%k, %p: weight f32[1, 5, 4])
+        %y = aten.layer_norm.default(%s, [4], eps=1.0e-5)
+    """
+    done = apply(text, CenterResidualStream())
     assert done.count == 1
     assert sum("#centered" in line for line in done.text.splitlines()) == 3
 
@@ -153,18 +138,8 @@ def test_patches_a_class_token_and_positions_are_centered(apply: Any, method: An
 def test_a_row_of_large_mean_is_normalized_better_than_in_f32():
     """The mean that f32 would have to subtract at run time is gone before the sums."""
     torch.manual_seed(0)
-
-    class Embedded(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.write = torch.nn.Linear(16, 64)
-            self.norm = torch.nn.LayerNorm(64)
-            torch.nn.init.constant_(self.write.bias, 1000.0)
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return self.norm(self.write(x))
-
-    module, x = Embedded().eval(), torch.randn(3, 16)
-    (ours,) = stepwell.lower(torch.export.export(module, (x,)), "xnnpack").run(x)
+    module, x = nn.Sequential(nn.Linear(16, 64), nn.LayerNorm(64)).eval(), torch.randn(3, 16)
+    nn.init.constant_(module[0].bias, 1000.0)  # type: ignore[arg-type]
+    (ours,) = lower(module, x).run(x)
     exact = module.double()(x.double())
     assert (ours - exact).abs().max() < 1e-5

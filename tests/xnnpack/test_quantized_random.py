@@ -1,4 +1,7 @@
-"""Random quantized nets: what stock computes, bit for bit; what was promised, at every step."""
+"""Random quantized nets: what stock computes, bit for bit.
+
+What is promised at every step `tests/random_programs` proves (`checked: xnnpack, int8`).
+"""
 
 import logging
 
@@ -9,10 +12,9 @@ from random_quantized import Drawn, Net, nets
 from test_quantized import lowered, stock
 from torch.export import ExportedProgram
 
-from stepwell.validation import check
-
-quick = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-unshrunk = settings(quick, phases=[Phase.generate])
+unshrunk = settings(
+    deadline=None, suppress_health_check=[HealthCheck.too_slow], phases=[Phase.generate]
+)
 """Stock takes seconds for each net."""
 
 
@@ -35,23 +37,10 @@ def equals_stock(drawn: Drawn) -> None:
         assert torch.equal(made.run(trial)[0], want)
 
 
-def keeps_its_promises(drawn: Drawn) -> None:
-    """Every application stays within its bound, and the engine does as the interpreter."""
-    net, ep = exported(drawn)
-    result = check(ep, "xnnpack", inputs=(net.input,))
-    assert result.ok, str(result)
-
-
 @given(nets(most=3, for_stock=True))
 @settings(unshrunk, max_examples=2)
 def test_a_random_net_equals_stock_bit_for_bit(drawn: Drawn) -> None:
     equals_stock(drawn)
-
-
-@given(nets())
-@settings(quick, max_examples=12)
-def test_every_step_of_lowering_a_random_net_keeps_its_promise(drawn: Drawn) -> None:
-    keeps_its_promises(drawn)
 
 
 @pytest.mark.slow
@@ -59,10 +48,3 @@ def test_every_step_of_lowering_a_random_net_keeps_its_promise(drawn: Drawn) -> 
 @settings(unshrunk, max_examples=300)
 def test_longer_random_nets_equal_stock_too(drawn: Drawn) -> None:
     equals_stock(drawn)
-
-
-@pytest.mark.slow
-@given(nets(most=12))
-@settings(quick, max_examples=2000)
-def test_every_step_of_longer_random_nets_keeps_its_promise(drawn: Drawn) -> None:
-    keeps_its_promises(drawn)

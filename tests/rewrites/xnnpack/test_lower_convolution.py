@@ -1,20 +1,9 @@
 """LowerConvolution: images and lines with constant filters, and nothing else."""
 
-from typing import Any
-
-import pytest
 from rewrite_cases import cases
 
 from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.lowerings.xnnpack import convolutions
-
-X, W, Y = "tensor<1x3x6x6xf32>", "tensor<4x3x1x1xf32>", "tensor<1x4x6x6xf32>"
-PLAIN = "[1, 1], [0, 0], [1, 1], false, [0, 0], 1"
-
-
-def convolved(x: str = X, w: str = W, y: str = Y, rest: str = PLAIN) -> str:
-    return f"%y = aten.convolution.default(%x, %w, none, {rest}) : ({x}, {w}) -> {y}"
-
 
 test_lower_convolution = cases(convolutions)("""
 a volume -> refused: rank 5
@@ -37,15 +26,9 @@ a constant bias is taken -> xnnpack.static_transpose, xnnpack.convolution_2d, xn
 """)
 
 
-@pytest.mark.parametrize("element", ["f16", "f32"])
-def test_a_transposed_convolution_is_of_float32(
-    element: str, apply: Any, refused: Any, method: Any
-):
-    x, w, y = (f"tensor<{s}x{element}>" for s in ("1x4x3x3", "4x2x2x2", "1x4x6x6"))
-    weight = f'%w = stepwell.weight <"w"> "parameter" : {w}'
-    rest = "[2, 2], [0, 0], [1, 1], true, [0, 0], 2"
-    text = method(f"%x: {x}", weight, convolved(x, w, y, rest), gives=y)
-    if element == "f16":
-        refused(text, step(convolutions.convolution), "transposed convolution in float16")
-    else:
-        assert "xnnpack.deconvolution_2d" in apply(text, step(convolutions.convolution)).ops()
+test_a_transposed_convolution_is_of_float32 = cases(step(convolutions.convolution))("""
+floats -> contains xnnpack.deconvolution_2d
+    %y = aten.convolution.default(%x: f32[1, 4, 3, 3], %w: weight f32[4, 2, 2, 2], none, [2, 2], [0, 0], [1, 1], true, [0, 0], 2)
+halves -> refused: transposed convolution in float16
+    %y = aten.convolution.default(%x: f16[1, 4, 3, 3], %w: weight f16[4, 2, 2, 2], none, [2, 2], [0, 0], [1, 1], true, [0, 0], 2)
+""")

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 import torch
 from rewrite_cases import cases
+from rewrite_runs import program_of
 
-from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import History, run_rewrites
 from stepwell.translate.decompositions import activations_of_targets, views
 from stepwell.translate.decompositions.products import unmerge_batch
@@ -225,8 +225,6 @@ lower-softmax: a softmax of one number -> refused: a scalar, which has no axis
 
 ALL = {rule.name: rule() for rule in lower_elementwise.RULES}
 
-X, IMAGE = "tensor<2x4xf32>", "tensor<2x3x3x3xf32>"
-
 
 test_lower_elementwise = cases(lower_elementwise.RULES)("""
 lower-gelu: gelu by tanh -> refused: the exact one
@@ -252,28 +250,21 @@ lower-unary: what is computed of constants is folded and no node -> refused: one
 
 
 @pytest.mark.parametrize("name", ["elu", "leaky_relu"])
-def test_a_slope_that_torch_refuses_is_refused(name: str, method: Any):
-    text = method(f"%x: {X}", f"%y = aten.{name}.default(%x, 1.0e300) : ({X}) -> {X}", gives=X)
-    history = History()
-    assert run_rewrites(Program.parse(text), tuple(ALL.values()), history) == 0
+def test_a_slope_that_torch_refuses_is_refused(name: str):
+    program, history = program_of(f"%y = aten.{name}.default(%x: f32[2, 4], 1.0e300)"), History()
+    assert run_rewrites(program, tuple(ALL.values()), history) == 0
     (refusal,) = history.refusals.values()
     assert refusal.reason == "1e+300 does not fit float32"
 
 
-@pytest.mark.parametrize(
-    ("shape", "slopes", "taken"),
-    [(X, 4, True), (X, 1, True), (IMAGE, 1, True), (IMAGE, 3, False)],
-)
-def test_slopes_stand_on_the_last_axis_or_are_one(
-    shape: str, slopes: int, taken: bool, apply: Any, refused: Any, method: Any
-):
-    weight = f'%w = stepwell.weight <"w"> "parameter" : tensor<{slopes}xf32>'
-    line = f"%y = aten.prelu.default(%x, %w) : ({shape}, tensor<{slopes}xf32>) -> {shape}"
-    text = method(f"%x: {shape}", weight, line, gives=shape)
-    if taken:
-        assert apply(text, ALL["lower-prelu"]).ops() == ["xnnpack.prelu"]
-    else:
-        refused(text, ALL["lower-prelu"], "not the last")
+test_slopes_stand_on_the_last_axis_or_are_one = cases(ALL["lower-prelu"])("""
+slopes on the last axis, or one -> xnnpack.prelu
+    - %y = aten.prelu.default(%x: f32[2, 4], %w: weight f32[4])
+    - %y = aten.prelu.default(%x: f32[2, 4], %w: weight f32[1])
+    - %y = aten.prelu.default(%x: f32[2, 3, 3, 3], %w: weight f32[1])
+slopes on channels -> refused: not the last
+    %y = aten.prelu.default(%x: f32[2, 3, 3, 3], %w: weight f32[3])
+""")
 
 
 test_reductions = cases(reductions)("""
@@ -295,24 +286,14 @@ lower-greatest: what no pooling takes -> refused: no node
 """)
 
 
-def resized(size: str, gives: str, method: Any, more: str = "", element: str = "f32") -> str:
-    given, made = f"tensor<2x3x4x5x{element}>", f"tensor<2x3x{gives}x{element}>"
-    return method(
-        f"%x: {given}",
-        f"%y = aten.upsample_nearest2d.default(%x, {size}{more}) : ({given}) -> {made}",
-        gives=made,
-    )
-
-
 @pytest.mark.parametrize("size", [(8, 10), (4, 10), (12, 5), (28, 15), (4, 5)])
-def test_whole_factors_repeat_pixels_bit_for_bit(size: tuple[int, int], apply: Any, method: Any):
-    text = resized(str(list(size)), f"{size[0]}x{size[1]}", method)
-    done = apply(text, step(images.nearest_resize))
+def test_whole_factors_repeat_pixels_bit_for_bit(size: tuple[int, int], apply: Any):
+    line = f"%y = aten.upsample_nearest2d.default(%x: f32[2, 3, 4, 5], {list(size)})"
+    done = apply(line, step(images.nearest_resize))
     assert done.count == 1
     x = torch.randn(2, 3, 4, 5)
-    assert torch.equal(
-        done.program.run(x)[0], torch.nn.functional.interpolate(x, size=size, mode="nearest")
-    )
+    wanted = torch.nn.functional.interpolate(x, size=size, mode="nearest")
+    assert torch.equal(done.program.run(x)[0], wanted)
 
 
 test_lower_nearest_resize = cases(images)("""
