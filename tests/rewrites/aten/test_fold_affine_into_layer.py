@@ -6,18 +6,6 @@ from rewrite_cases import cases
 
 from stepwell.translate.rewrites.layers.fold_affine_into_layer import FoldAffineIntoLayer
 
-X, Y = "tensor<2x4xf32>", "tensor<2x3xf32>"
-WEIGHT = '%w = stepwell.weight <"w"> "parameter" : tensor<3x4xf32>'
-SCALE = '%g = stepwell.weight <"g"> "parameter" : tensor<4xf32>'
-SHIFT = '%b = stepwell.weight <"b"> "parameter" : tensor<4xf32>'
-SCALED = f"%s = aten.mul.Tensor(%x, %g) : ({X}, tensor<4xf32>) -> {X}"
-SHIFTED = f"%t = aten.add.Tensor(%s, %b) : ({X}, tensor<4xf32>) -> {X}"
-
-
-def linear(value: str, name: str = "y") -> str:
-    return f"%{name} = aten.linear.default(%{value}, %w) : ({X}, tensor<3x4xf32>) -> {Y}"
-
-
 test_fold_affine_into_layer = cases(FoldAffineIntoLayer)("""
 scale and shift go into weight and bias -> aten.linear.default
     %s = aten.mul.Tensor(%x: f32[2, 4], %g: weight f32[4])
@@ -66,15 +54,14 @@ a scale read elsewhere stays and the shift goes -> 1 aten.mul.Tensor; applied on
 """)
 
 
-def test_three_layers_that_read_one_normalized_value_each_take_the_whole_of_it(
-    apply: Any, method: Any
-) -> None:
-    lines = [linear("t", name) for name in "jkl"]
-    ends = (
-        f"%m = aten.add.Tensor(%j, %k) : ({Y}, {Y}) -> {Y}",
-        f"%y = aten.add.Tensor(%m, %l) : ({Y}, {Y}) -> {Y}",
-    )
-    text = method(f"%x: {X}", WEIGHT, SCALE, SHIFT, SCALED, SHIFTED, *lines, *ends, gives=Y)
+def test_three_layers_that_read_one_normalized_value_each_take_the_whole_of_it(apply: Any) -> None:
+    text = """
+        %s = aten.mul.Tensor(%x: f32[2, 4], %g: weight f32[4])
+        %t = aten.add.Tensor(%s, %b: weight f32[4])
+        %j = aten.linear.default(%t, %w: weight f32[3, 4]); %k = aten.linear.default(%t, %w)
+        %l = aten.linear.default(%t, %w); %m = aten.add.Tensor(%j, %k)
+        %y = aten.add.Tensor(%m, %l)
+    """
     done = apply(text, FoldAffineIntoLayer())
     assert done.count == 1 and not done.reasons
     assert "aten.mul.Tensor" not in done.ops()

@@ -1,14 +1,11 @@
 """Pools in one form, and what they are not."""
 
-from typing import Any
-
 import pytest
 import torch
+from eager import assert_as_eager, assert_whole, lower
 from rewrite_cases import cases
 from torch import nn
-from torch.export import export
 
-import stepwell
 from stepwell.translate.decompositions import pools
 from stepwell.translate.lowerings.lowering import step
 
@@ -61,19 +58,13 @@ def test_an_uneven_average_is_means_of_slices(given: int, size: int):
     """Where windows have several lengths, or one element."""
     pool, x = nn.AdaptiveAvgPool2d(size), torch.randn(1, 3, given, given)
     x[0, 0, 0, 0], x[0, 1, -1, -1] = torch.nan, torch.inf
-    lowered = stepwell.lower(export(nn.Sequential(nn.ReLU(), pool), (x,)), "xnnpack")
-    assert (lowered.report.delegates, dict(lowered.report.outside)) == (1, {})
-    wanted = pool(x.relu())
-    torch.testing.assert_close(lowered.run(x)[0], wanted, equal_nan=True)
+    lowered = lower(nn.Sequential(nn.ReLU(), pool), x)
+    assert_whole(lowered)
+    assert_as_eager(lowered, lambda x: pool(x.relu()), x)
 
 
-@pytest.mark.parametrize("side", ["before", "after"])
-def test_an_axis_known_only_at_run_time_is_refused(side: str, refused: Any, method_of_n: Any):
-    axis = '#stepwell.shape<[1, 3, "n", 2]>>'
-    late, eight = f"tensor<1x3x?x2xf32, {axis}", "tensor<1x3x8x2xf32>"
-    given, made = (late, "tensor<1x3x4x2xf32>") if side == "before" else (eight, late)
-    size, more = ("4", "") if side == "before" else ("%n", ', !stepwell.int<"n">')
-    call = f"%y = aten.adaptive_avg_pool2d.default(%x, [{size}, 2]) : ({given}{more}) -> {made}"
-    refused(
-        method_of_n(f"%x: {given}", call, gives=made), step(pools.adaptive_pool_to_pool), "symbolic"
-    )
+test_an_axis_known_only_at_run_time = cases(step(pools.adaptive_pool_to_pool))("""
+an axis before or after of unknown length -> refused: symbolic
+    - %y = aten.adaptive_avg_pool2d.default(%x: f32[1, 3, n, 2], [4, 2])
+    - %y = aten.adaptive_avg_pool2d.default(%x: f32[1, 3, 8, 2], [%n: int<n>, 2])
+""")

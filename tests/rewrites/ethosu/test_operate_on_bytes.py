@@ -16,32 +16,16 @@ from stepwell.translate.rewrites.ethosu.rescale_constant import bytes_of
 
 (RULE,) = RULES.named("hoist-reshape-over-rescale")
 
-FLAGS = (
-    "{input_unsigned = false, output_unsigned = false, per_channel = CHANNEL, "
-    "rounding_mode = SINGLE_ROUND, scale32 = true}"
-)
+FLAGS = 'input_unsigned=false, output_unsigned=false, rounding_mode="SINGLE_ROUND", scale32=true'
 
-
-def test_factors_of_the_last_axis_stay_where_they_are(apply: Any) -> None:
-    done = apply(
-        """
-        %r = tosa.rescale(%x: i8[2, 3], %m: constant i32[3], %s: constant "s#ones" i8[3], %z: constant i8[1], %o: constant "o#zeros" i32[1], input_unsigned=false, output_unsigned=false, per_channel=true, rounding_mode="SINGLE_ROUND", scale32=true) -> i32[2, 3]
-        %y = tosa.reshape(%r, [6])
-        """,
-        RULE,
-    )
-    assert done.count == 0
-    assert "its last axis has a factor an element" in str(done.reasons)
-    assert (
-        apply(
-            """
-        %r = tosa.rescale(%x: i8[2, 1], %m: constant i32[1], %s: constant "s#ones" i8[1], %z: constant i8[1], %o: constant "o#zeros" i32[1], input_unsigned=false, output_unsigned=false, per_channel=false, rounding_mode="SINGLE_ROUND", scale32=true) -> i32[2, 1]
-        %y = tosa.reshape(%r, [2])
-        """,
-            RULE,
-        ).count
-        == 1
-    )
+test_factors_of_the_last_axis = cases(RULE)(f"""
+a factor an element stays where it is -> refused: its last axis has a factor an element
+    %r = tosa.rescale(%x: i8[2, 3], %m: constant i32[3], %s: constant "s#ones" i8[3], %z: constant i8[1], %o: constant "o#zeros" i32[1], per_channel=true, {FLAGS}) -> i32[2, 3]
+    %y = tosa.reshape(%r, [6])
+one factor goes behind -> applied once
+    %r = tosa.rescale(%x: i8[2, 1], %m: constant i32[1], %s: constant "s#ones" i8[1], %z: constant i8[1], %o: constant "o#zeros" i32[1], per_channel=false, {FLAGS}) -> i32[2, 1]
+    %y = tosa.reshape(%r, [2])
+""")
 
 
 test_operate_on_bytes = cases(RescaleConstant, SpreadConstant)("""
@@ -89,19 +73,12 @@ def test_only_what_bytes_hold_or_were_is_bytes() -> None:
     )
 
 
-def read(*lines: str) -> str:
-    flags = FLAGS.replace("CHANNEL", "false")
-    body = "\n  ".join(lines)
-    return f"""func.func @main(%x: tensor<2x4xi8>) -> tensor<2x4xi32> {{
-  %m = stepwell.weight <"m"> "constant" : tensor<1xi32>
-  %s = stepwell.weight <"s#ones"> "constant" : tensor<1xi8>
-  %z = stepwell.weight <"z"> "constant" : tensor<1xi8>
-  %o = stepwell.weight <"o#zeros"> "constant" : tensor<1xi32>
-  %r = tosa.rescale %x, %m, %s, %z, %o {flags} : (tensor<2x4xi8>, tensor<1xi32>, tensor<1xi8>, tensor<1xi8>, tensor<1xi32>) -> tensor<2x4xi32>
-  {body}
-  func.return %y : tensor<2x4xi32>
-}}
-"""
+def read(lines: str, held: str = "i8", zero: str = "constant i8") -> str:
+    return f"""
+        %r = tosa.rescale(%x: {held}[2, 4], %m: constant i32[1], %s: constant "s#ones" i8[1],
+            %z: {zero}[1], %o: constant "o#zeros" i32[1], per_channel=false, {FLAGS}) -> i32[2, 4]
+        {lines}
+    """
 
 
 def copies(apply: Any, text: str) -> list[str]:
@@ -113,25 +90,18 @@ def copies(apply: Any, text: str) -> list[str]:
     return names
 
 
-PAIR = "(tensor<2x4xi32>, tensor<2x4xi32>) -> tensor<2x4xi32>"
+TWICE = "%a = tosa.add(%r, %r); %y = tosa.sub(%a, %r)"
 
 
 def test_an_operator_that_reads_a_rescale_twice_is_one_reader(apply: Any) -> None:
-    assert copies(apply, read(f"%y = tosa.add %r, %r : {PAIR}")) == []
-    two = read(f"%a = tosa.add %r, %r : {PAIR}", f"%y = tosa.sub %a, %r : {PAIR}")
-    assert copies(apply, two) == ["rescale-for-each-term", "rescale-for-each-square"]
+    assert copies(apply, read("%y = tosa.add(%r, %r)")) == []
+    assert copies(apply, read(TWICE)) == ["rescale-for-each-term", "rescale-for-each-square"]
 
 
 def test_the_last_reader_keeps_the_rescale(apply: Any) -> None:
-    two = read(f"%a = tosa.add %r, %x32 : {PAIR}", f"%y = tosa.sub %a, %r : {PAIR}")
-    two = two.replace("%x: tensor<2x4xi8>", "%x: tensor<2x4xi8>, %x32: tensor<2x4xi32>")
+    two = read("%a = tosa.add(%r, %x32: i32[2, 4]); %y = tosa.sub(%a, %r)")
     assert copies(apply, two) == ["rescale-for-each-term"]
 
 
 def test_a_rescale_of_int32_is_left_to_its_readers(apply: Any) -> None:
-    two = read(f"%a = tosa.add %r, %r : {PAIR}", f"%y = tosa.sub %a, %r : {PAIR}")
-    wide = two.replace("2x4xi8", "2x4xi32").replace(
-        "tensor<1xi8>, tensor<1xi32>)", "tensor<1xi32>, tensor<1xi32>)"
-    )
-    stored = '"z"> "constant" : tensor<1xi8>', '"z#zeros"> "constant" : tensor<1xi32>'
-    assert copies(apply, wide.replace(*stored)) == []
+    assert copies(apply, read(TWICE, "i32", 'constant "z#zeros" i32')) == []

@@ -1,7 +1,5 @@
 """MultiplyAllExperts and AddUpBeforeExperts: mixtures of experts as one delegate, if that is cheap."""
 
-from typing import Any
-
 import pytest
 import torch
 from rewrite_cases import cases
@@ -153,35 +151,21 @@ add-up-before-experts: a sum over other axes is none of experts -> unchanged
 """)
 
 
-def test_rows_that_are_no_repetition_are_multiplied_by_all_too(apply: Any):
-    done = apply(
-        """
-        %v, %i = aten.topk.default(%s: f32[3, 4], 2)
-        %p = aten.view.default(%i, [6])
-        %m = aten.index.Tensor(%w: weight f32[4, 5, 8], [%p])
-        %y = aten.bmm.default(%m, %c: f32[6, 8, 1])
-        """,
-        step(multiply_all_experts),
-    )
-    assert done.count == 1 and "tensor<6x20xf32>" in done.text
-    assert (
-        apply(
-            """
-        %v, %i = aten.topk.default(%s: f32[3, 4], 2)
-        %p = aten.view.default(%i, [6])
-        %v6 = aten.view.default(%w: weight f32[4, 5, 8], [20, 8])
-        %v7 = aten.view.default(%c: f32[6, 8, 1], [6, 8])
-        %v8 = aten.linear.default(%v7, %v6)
-        %v9 = aten.view.default(%v8, [6, 4, 5])
-        %v10 = aten.view.default(%p, [6, 1, 1])
-        %v11 = aten.expand.default(%v10, [6, 1, 5])
-        %v12 = aten.gather.default(%v9, 1, %v11)
-        %y = aten.view.default(%v12, [6, 5, 1])
-        """,
-            ChooseByRank(),
-        ).count
-        == 1
-    )
+PLACES = "%v, %i = aten.topk.default(%s: f32[3, 4], 2); %p = aten.view.default(%i, [6])"
+
+
+test_rows_that_are_no_repetition = cases(step(multiply_all_experts), ChooseByRank)(f"""
+multiply-all-experts: rows that are no repetition are multiplied by all too -> applied once; writes tensor<6x20xf32>
+    {PLACES}
+    %m = aten.index.Tensor(%w: weight f32[4, 5, 8], [%p]); %y = aten.bmm.default(%m, %c: f32[6, 8, 1])
+choose-by-rank: what was multiplied by all is chosen by rank -> applied once
+    {PLACES}
+    %a = aten.view.default(%w: weight f32[4, 5, 8], [20, 8])
+    %b = aten.view.default(%c: f32[6, 8, 1], [6, 8]); %d = aten.linear.default(%b, %a)
+    %e = aten.view.default(%d, [6, 4, 5]); %f = aten.view.default(%p, [6, 1, 1])
+    %g = aten.expand.default(%f, [6, 1, 5]); %h = aten.gather.default(%e, 1, %g)
+    %y = aten.view.default(%h, [6, 5, 1])
+""")
 
 
 test_multiply_all_experts_alone = cases(step(multiply_all_experts))("""
