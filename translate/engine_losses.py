@@ -38,6 +38,8 @@ _BY_FUNCTIONS = {
 }
 """Prefixes of op names → their nodes, for ops that functions lower, or rules with other fields."""
 
+_EXACT = frozenset((("aten.sqrt.default", "f32"),))
+"""Ops, with dtypes, that a lowering keeps from what their nodes lose: `keep-large-roots`."""
 _PARTS = {
     "aten.silu": "xnnpack.sigmoid",
     "aten.glu": "xnnpack.sigmoid",
@@ -87,6 +89,8 @@ def measured_as(op: Operation) -> tuple[str, str] | None:
     if isinstance(op, XnnpackOp):
         return op.measured_as()
     dtype, made = str(element(types[0])), str(element(op.results[0].type))
+    if (op.name, dtype) in _EXACT:
+        return None
     if name != "xnnpack.convert":
         return name, dtype
     return (f"{name} to {made}", dtype) if {dtype, made} == {"f16", "f32"} else None

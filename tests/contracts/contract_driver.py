@@ -49,12 +49,6 @@ FINITE_ONLY = {
     "attention.add_mask_before_softmax": "a score of +∞ or NaN under the mask stays NaN",
 }
 """Rewrites that hold for finite values only, and why."""
-AS_EVERY_ROOT = {
-    "canonicalize.powers: power-to-root": (
-        "`keep-root-of-infinity` follows; beyond 2¹²⁶ every root is up to 50 % off on x86"
-    ),
-}
-"""Rewrites that are not tried on engines, and why."""
 SORTING = dict.fromkeys(
     ("tosa.indexed.orders", "experts.choose_by_rank"),
     "which of equal elements comes first, torch leaves open",
@@ -195,8 +189,7 @@ def tried(rewrites: tuple[Rewrite[Any] | Pass, ...], variant: Variant, name: str
             )
             if names & FINITE_ONLY.keys():
                 samples = tuple(sample for sample in samples if sample[-1])
-            families = () if names & AS_EVERY_ROOT.keys() else families_for(rewrites)
-            return try_variant(rewrites, variant.draft, samples, families)
+            return try_variant(rewrites, variant.draft, samples, families_for(rewrites))
     except _TooLong:
         return Verdict("wrong", f"takes more than {SECONDS} seconds")
 

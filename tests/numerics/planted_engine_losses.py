@@ -36,15 +36,13 @@ After:
     %y = aten.log.default(%s)
 for $d = [1], $k = false
 
-rule planted-hypot-by-sqrt
-    A root of infinity.
+rule planted-log10-by-log
+    A logarithm of infinity.
 Before:
-    %y = aten.hypot.default(%x, %z)
+    %y = aten.log10.default(%x)
 After:
-    %p = aten.mul.Tensor(%x, %x)
-    %q = aten.mul.Tensor(%z, %z)
-    %s = aten.add.Tensor(%p, %q)
-    %y = aten.sqrt.default(%s)
+    %l = aten.log.default(%x)
+    %y = aten.mul.Scalar(%l, 0.4342944819032518)
 
 rule planted-softplus-by-log
     A logarithm of a NaN or an infinity.
@@ -106,15 +104,13 @@ After:
     %r = aten.rsqrt.default(%x)
     %y = aten.mul.Tensor(%r, %r)
 
-rule planted-atan-by-division
-    A division by a root.
+rule planted-product-by-log
+    A logarithm of infinity, or of a NaN.
 Before:
-    %y = aten.atan.default(%x)
+    %y = aten.xlogy.Tensor(%x, %z)
 After:
-    %p = aten.mul.Tensor(%x, %x)
-    %q = aten.add.Scalar(%p, 1.0)
-    %r = aten.sqrt.default(%q)
-    %y = aten.div.Tensor(%x, %r)
+    %l = aten.log.default(%z)
+    %y = aten.mul.Tensor(%x, %l)
 """
 PLANTED = {rule.name: rule for rule in read_rules(RULES, {"__name__": __name__})}
 
@@ -124,7 +120,7 @@ MODELS = {
     "planted-cosh-by-exp": (torch.cosh, (X,)),
     "planted-erfc-by-exp": (torch.erfc, (X,)),
     "planted-logsumexp-by-log": (lambda x: torch.logsumexp(x, 1), (X,)),
-    "planted-hypot-by-sqrt": (torch.hypot, (X, X.clone())),
+    "planted-log10-by-log": (torch.log10, (X,)),
     "planted-softplus-by-log": (nn.functional.softplus, (X,)),
     "planted-reciprocal-of-root": (lambda x: torch.reciprocal(torch.sqrt(x)), (X,)),
     "planted-clamp-by-maximum": (
@@ -135,7 +131,7 @@ MODELS = {
     "planted-greatest-by-pooling": (lambda x: torch.amax(x, (2, 3), keepdim=True), (IMAGE,)),
     "planted-power-by-log": (torch.pow, (X, X.clone())),
     "planted-reciprocal-by-rsqrt": (torch.reciprocal, (X,)),
-    "planted-atan-by-division": (torch.atan, (X,)),
+    "planted-product-by-log": (torch.xlogy, (X, X.clone())),
 }
 
 

@@ -112,7 +112,6 @@ def test_rewrites_of_other_targets_are_tried_on_no_engine() -> None:
 
 
 AS_STOCK = {
-    "power-to-root": "as every root beyond 2^126; `keep-root-of-infinity` follows for infinity",
     "expand-log1p-of-power": "it applies where another summand is NaN too",
     "decompose-for-kernels": "the decompositions of the stock flow",
 }

@@ -42,6 +42,19 @@ After:
 where is_single_or_double($E) else "torch rounds a power of this dtype once, products would twice"
 proven keeps_denormals(%x)
     else "the reciprocal root of zero or of a denormal number may be NaN"
+proven has_right_inverse_root(%x)
+    else "beyond 2^126 XNNPACK's reciprocal root may be 50 % too large"
+
+rule power-to-inverse-of-root
+    x^−½ where numbers may be so large that XNNPACK's reciprocal root is not right.
+Before:
+    %y = aten.pow.Tensor_Scalar(%x, -0.5) : (tensor<$*S x $E>) -> …
+After:
+    %r = aten.sqrt.default(%x) : … -> tensor<$*S x $E>
+    %y = aten.reciprocal.default(%r)
+where is_single_or_double($E) else "torch rounds a power of this dtype once, a quotient would twice"
+proven keeps_denormals(%x) else "the root of a denormal number may be zero"
+bound 4e-7 relative: "a root and a quotient round"
 
 rule power-to-reciprocal
     x^−1.
@@ -93,13 +106,24 @@ for $a = 1.7, $b = 1.3
 
 from __future__ import annotations
 
-import torch
-from xdsl.ir import Attribute
+from math import inf
 
+import torch
+from xdsl.ir import Attribute, SSAValue
+
+from stepwell.ir.declared.numerics import Proof, flushes
 from stepwell.ir.dtypes import torch_dtype
-from stepwell.translate.range_analysis import keeps_denormals  # noqa: F401  # pyright: ignore[reportUnusedImport]
+from stepwell.ir.program import Program
+from stepwell.translate.range_analysis import is_within, keeps_denormals  # noqa: F401  # pyright: ignore[reportUnusedImport]
 from stepwell.translate.rules import read_rules
 from stepwell.translate.rules.predicates import is_power_of_two
+
+
+def has_right_inverse_root(value: SSAValue, program: Program) -> Proof | None:
+    """Return a proof that no number is so large that XNNPACK's reciprocal root is not its own."""
+    if flushes(program.context):
+        return is_within(value, -inf, 2.0**126, program)
+    return Proof("the target's reciprocal root is right for every number")
 
 
 def has_normal_reciprocal(number: float, of: Attribute) -> bool:

@@ -26,7 +26,7 @@ from stepwell.translate.decompositions import statistics
 from stepwell.translate.decompositions.activations import is_gate_of_hardswish
 from stepwell.translate.decompositions.constants import rounds
 from stepwell.translate.decompositions.values import Value, again, answered, no_refusal
-from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, step
+from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse, step
 from stepwell.translate.range_analysis import interval, is_never_nan, is_within
 from stepwell.translate.rewrites.attention.arguments import drops_out, scale_of
 from stepwell.translate.rewrites.building import is_depthwise
@@ -74,6 +74,9 @@ def widen_halves(*, op: Any, b: Rewriter) -> tuple[Value, ...] | None:
         return None
     if isinstance(op, aten.ConvolutionDefault) and not op.arg("transposed"):
         return None
+    is_root = isinstance(op, aten.PowTensorScalar) and abs(op.arg("exponent")) == 0.5
+    if is_root and interval(op.operands[0], b.program).low < 0:
+        refuse("torch computes this power of halves as C does: that of -inf is no NaN")
     if not isinstance(op, aten.LayerNormDefault):
         return in_single(op, b)
     wide = Value(widened(b, op.operands[0]), b)

@@ -9,7 +9,6 @@ import torch
 
 from stepwell.dialects import aten
 from stepwell.ir.declared.bounds import roundings
-from stepwell.ir.declared.numerics import numerics_of
 from stepwell.ir.dtypes import f32, f64, torch_dtype
 from stepwell.ir.rewriting.rewrite import Rewriter
 from stepwell.ir.sizes.size import Size, settled
@@ -105,26 +104,37 @@ def distance_to_norms(x: Value, other: Value, p: float, *, out: Out) -> Value:
     )
 
 
-@lowers("aten.sqrt.default", to="aten", requires=not_for_xnnpack, sample=("2x3xf32",))
-def keep_root_of_infinity(
-    x: Value, *, op: Any, b: Rewriter, even_if_finite: bool = True
-) -> Value | None:
-    """Handle infinity around XNNPACK's square root, which may return NaN for it.
+LAST_RIGHT = 2.0**124
+"""A power of four below 2¹²⁶, beyond which XNNPACK's roots of float32 are up to 50 % off on x86."""
 
-    Its kernels estimate a reciprocal root and multiply by the number: ∞ · 0 is NaN. The number is
-    first limited to the largest finite one. Then the excess is added back: zero, or infinity. It is
-    subtracted as `limited − x`, which is +0 where nothing was cut off: −0 − (+0) is −0, as √−0 is,
-    but −0 + (+0) would be +0. A norm of numbers beyond 10¹⁹ is then infinite, and `x / norm` is
-    zero instead of NaN. `even_if_finite`: apply it even if the user states that activations are
-    finite.
+
+@lowers(
+    "aten.sqrt.default",
+    to="aten",
+    requires=not_for_xnnpack,
+    bound=roundings("beyond 2^124 the root is a quotient of two roots"),
+    sample=("2x3xf32",),
+    formerly=("keep-root-of-infinity",),
+)
+def keep_large_roots(x: Value, *, b: Rewriter) -> Value | None:
+    """Keep XNNPACK's square root from infinity and, in float32, from numbers beyond 2¹²⁴.
+
+    On x86, the estimate of the reciprocal root is too large beyond 2¹²⁶, and multiplied by the
+    number: ∞ · 0 is NaN. In float32, √x is √min(x, 2¹²⁴) / rsqrt(max(x, 2¹²⁴) / 2¹²⁴): the divisor
+    is 1 up to 2¹²⁴, more than ¼ beyond, and 0 for ∞. Halves have no inaccurate roots; their number
+    is first limited to the largest finite one. Then the excess is added back: zero, or infinity. It
+    is subtracted as `limited − x`, which is +0 where nothing was cut off: −0 − (+0) is −0, as √−0
+    is, but −0 + (+0) would be +0. A norm of numbers beyond 10¹⁹ is then infinite, and `x / norm` is
+    zero instead of NaN.
     """
-    if not even_if_finite and numerics_of(b.program.context) == "finite":
-        return None
-    largest = torch.finfo(torch_dtype(x.dtype)).max
+    largest = LAST_RIGHT if x.dtype == f32 else torch.finfo(torch_dtype(x.dtype)).max
     if interval(x.ssa, b.program).high <= largest:
         return None
     limited = x.call(aten.ClampDefault, None, largest)
     root = limited.call(aten.SqrtDefault)
+    if x.dtype == f32:
+        rest = x.call(aten.ClampDefault, largest, None) * (1 / largest)
+        return root.call(aten.DivTensor, rest.call(aten.RsqrtDefault))
     return root.call(aten.SubTensor, limited.call(aten.SubTensor, x))
 
 

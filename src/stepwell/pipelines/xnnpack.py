@@ -124,7 +124,7 @@ PLAIN_FORM = (
 TO_XNNPACK = (
     step(xnnpack_products.matmul),
     ThenLower("then-lower-nodes"),
-    step(statistics.keep_root_of_infinity, even_if_finite=False),
+    step(statistics.keep_large_roots),
     step(xnnpack_products.linear),
     step(xnnpack_convolutions.convolution),
     step(xnnpack_images.pooling),

@@ -36,7 +36,7 @@ type-as-to-copy: a cast to the dtype it has is not respelled -> unchanged
     %y = aten.type_as.default(%x: f32[2, 3], %z: f32[4])
 normalize-embedding: an embedding of two operands -> unchanged
     %y = aten.embedding.default(%w: f32[3, 4], %i: i64[2])
-power-to-square | power-to-cube | power-to-root | power-to-inverse-root | power-to-reciprocal | power-to-inverse-square: a fourth power -> unchanged
+power-to-square | power-to-cube | power-to-root | power-to-inverse-root | power-to-inverse-of-root | power-to-reciprocal | power-to-inverse-square: a fourth power -> unchanged
     %y = aten.pow.Tensor_Scalar(%x: f32[2, 3], 4)
 power-to-square: half precision is rounded once -> refused: rounds
     %y = aten.pow.Tensor_Scalar(%x: f16[2, 3], 2)

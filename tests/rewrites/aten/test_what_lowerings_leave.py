@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from stepwell.translate.canonicalize import powers
 from stepwell.translate.decompositions import (
     arithmetic,
     attention,
@@ -111,7 +112,9 @@ def test_op_without_form_is_left(left: Any, written: Any, near_miss: Any) -> Non
 
 ASKED: dict[str, tuple[Any, tuple[str, ...], str, str, tuple[bool, str]]] = {
     "an average of halves": (step(pools.average_by_convolution), ("%x: f16[1, 2, 4, 4]", "%y = aten.avg_pool2d.default(%x, [3, 3], [1, 1]) : (f16[1, 2, 4, 4]) -> f16[1, 2, 2, 2]"), "xnnpack", "torch", (False, "a convolution of halves")),
-    "a root of ordinary numbers": (step(statistics.keep_root_of_infinity, even_if_finite=False), ("%x: f32[4]", "%y = aten.sqrt.default(%x) : (f32[4]) -> f32[4]"), "xnnpack", "finite", (False, "")),
+    "a root of numbers that may be large, if finite": (step(statistics.keep_large_roots), ("%x: f32[4]", "%y = aten.sqrt.default(%x) : (f32[4]) -> f32[4]"), "xnnpack", "finite", (True, "")),
+    "an inverse root of numbers that may be large": (next(r() for r in powers.RULES if r.name == "power-to-inverse-root"), ("%z: f32[4]", "%e = aten.exp.default(%z) : (f32[4]) -> f32[4]", "%x = aten.add.Scalar(%e, 1.0) : (f32[4]) -> f32[4]", "%y = aten.pow.Tensor_Scalar(%x, -0.5) : (f32[4]) -> f32[4]"), "xnnpack", "torch", (False, "50 % too large")),
+    "an inverse root on an engine that is right": (next(r() for r in powers.RULES if r.name == "power-to-inverse-root"), ("%x: f32[4]", "%y = aten.pow.Tensor_Scalar(%x, -0.5) : (f32[4]) -> f32[4]"), "tosa-1.0+fp", "strict", (True, "")),
     "a mean of whole planes": (step(pools.adaptive_pool_to_pool), ("%x: f32[1, 2, 4, 4]", "%y = aten.adaptive_avg_pool2d.default(%x, [1, 1]) : (f32[1, 2, 4, 4]) -> f32[1, 2, 1, 1]"), "xnnpack", "strict", (True, "")),
     "averages of an engine that loses none": (step(pools.adaptive_pool_to_pool), ("%x: f32[1, 2, 4, 4]", "%y = aten.adaptive_avg_pool2d.default(%x, [2, 2]) : (f32[1, 2, 4, 4]) -> f32[1, 2, 2, 2]"), "tosa-1.0+fp", "strict", (True, "")),
     "averages of windows": (step(pools.adaptive_pool_to_pool), ("%x: f32[1, 2, 4, 4]", "%y = aten.adaptive_avg_pool2d.default(%x, [2, 2]) : (f32[1, 2, 4, 4]) -> f32[1, 2, 2, 2]"), "xnnpack", "strict", (False, "may be −∞")),

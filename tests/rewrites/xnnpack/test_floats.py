@@ -1,5 +1,7 @@
 """Halves, NaNs and infinities are computed as PyTorch does."""
 
+import math
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ from torch.nn import functional
 
 import stepwell
 from stepwell.backends.executorch.running import arm64
+from stepwell.ir.declared.engine_behavior import engines
 from stepwell.translate.decompositions import (
     activations_of_targets,
     floats,
@@ -298,29 +301,49 @@ def test_a_logarithm_of_what_may_be_infinite_stands_beside_it(cpu: str | None) -
     torch.testing.assert_close(lowered.run(x)[0], Level()(x), equal_nan=True)
 
 
-class Roots(torch.nn.Module):
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x.sqrt()
+NUMBERS = [math.inf, -math.inf, math.nan, 0.0, 4.0, -1.0, 3.4028235e38, 8.6e37, 2.0**126, 2.0**124]
+ROOTS: dict[str, Callable[[Tensor], Tensor]] = {
+    "a root": torch.sqrt,
+    "a power": lambda x: x**0.5,
+    "an inverse power": lambda x: (x.abs() + 1e-5) ** -0.5,
+    "a root of squares": lambda x: (x * x) ** 0.5,
+}
 
 
-def test_infinities_and_nans_have_their_roots() -> None:
-    x = torch.tensor([torch.inf, -torch.inf, torch.nan, 0.0, 4.0, -1.0])
-    found = stepwell.lower(torch.export.export(Roots(), (x,)), "xnnpack").run(x)[0]
-    torch.testing.assert_close(found, x.sqrt(), equal_nan=True, rtol=1e-5, atol=0.0)
+class Elementwise(nn.Module):
+    def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.function(x)
+
+
+@pytest.mark.parametrize("name", ROOTS)
+def test_roots_are_right_for_infinities_nans_and_numbers_near_overflow(name: str) -> None:
+    """XNNPACK's own root of 3e38 is 2.6e19 on x86, and that of infinity NaN."""
+    x = torch.cat([torch.tensor(NUMBERS), torch.logspace(-15, 38.5, 500)])
+    lowered = stepwell.lower(export(Elementwise(ROOTS[name]), (x,)), "xnnpack")
+    assert (lowered.report.delegates, dict(lowered.report.outside)) == (1, {})
+    (found,) = lowered.run(x)
+    torch.testing.assert_close(found, ROOTS[name](x), equal_nan=True, rtol=1e-6, atol=0.0)
+    for engine in engines():
+        (followed,) = lowered.program.run(x, engine=engine)
+        torch.testing.assert_close(followed, found, equal_nan=True, rtol=1e-6, atol=0.0)
 
 
 def test_the_root_of_a_negative_zero_keeps_its_sign(apply: Any) -> None:
     x = torch.tensor([-0.0, 0.0, 4.0])
     done = apply(
-        "%y = aten.sqrt.default(%x: f32[3])", step(statistics.keep_root_of_infinity), inputs=(x,)
+        "%y = aten.sqrt.default(%x: f32[3])", step(statistics.keep_large_roots), inputs=(x,)
     )
     assert done.count == 1
     assert done.program.run(x)[0].signbit().tolist() == [True, False, False]
 
 
-test_keep_root_of_infinity = cases(statistics)("""
-keep-root-of-infinity: roots of bounded numbers stay -> applied 0 times
+test_keep_large_roots = cases(statistics)("""
+keep-large-roots: roots of bounded numbers stay -> applied 0 times
     %s = aten.sigmoid.default(%x: f32[3]); %y = aten.sqrt.default(%s)
-keep-root-of-infinity: roots of doubles -> refused: float32 or float16
+keep-large-roots: roots of doubles -> refused: float32 or float16
     %y = aten.sqrt.default(%x: f64[3])
 """)
