@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import torch
+import torch.ao.quantization.fx._decomposed  # Registers the operators.
 from torch import nn
 
 import stepwell
@@ -23,12 +24,14 @@ class Honest:
         source, program: the first program and the last.
         certificate: of the lowering.
         edits: by name, a text of the last program and another for it; all occurrences.
+        name: in `PROGRAMS`.
     """
 
     source: stepwell.Program
     program: stepwell.Program
     certificate: Certificate
     edits: Mapping[str, tuple[str, str]]
+    name: str = ""
 
 
 class Floats(nn.Module):
@@ -76,6 +79,40 @@ class Sizes(nn.Module):
         return torch.softmax(self.linear(x), -1).transpose(0, 1) * x.shape[0]
 
 
+def stored(value: Any, scale: float, zero: int) -> Any:
+    """Quantize, and dequantize again."""
+    decomposed, limits = torch.ops.quantized_decomposed, (-128, 127, torch.int8)
+    kept = decomposed.quantize_per_tensor(value, scale, zero, *limits)
+    return decomposed.dequantize_per_tensor(kept, scale, zero, *limits)
+
+
+class Bytes(nn.Module):
+    """A convolution with a scale for each channel, a sum, a curve and a linear layer in int8."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        draw = torch.Generator().manual_seed(3)
+        weights = (4, 2, 3, 3), (5, 4)
+        for name, shape in zip(("kernel", "matrix"), weights, strict=True):
+            stored = torch.randint(-127, 128, shape, generator=draw, dtype=torch.int8)
+            self.register_buffer(name, stored)
+        self.register_buffer("scales", torch.tensor([0.011, 0.004, 0.007, 0.009]))
+        self.register_buffer("zeros", torch.zeros(4, dtype=torch.int64))
+        self.register_buffer("bias", torch.tensor([0.5, -0.25, 0.125, 1.0]))
+
+    def forward(self, x: Any) -> Any:
+        decomposed = torch.ops.quantized_decomposed
+        limits = -127, 127, torch.int8
+
+        kernel = decomposed.dequantize_per_channel(self.kernel, self.scales, self.zeros, 0, *limits)
+        matrix = decomposed.dequantize_per_tensor(self.matrix, 0.008, 0, *limits)
+        x = stored(x.reshape(1, 2, 2, 3), 0.017, -3)
+        image = stored(torch.conv2d(x, kernel, self.bias, padding=1), 0.031, 7)
+        image = stored(image + stored(torch.sigmoid(image), 1 / 256, -128), 0.033, 5)
+        rows = stored(image.mean((2, 3)), 0.021, 2)
+        return stored(torch.nn.functional.linear(rows, matrix), 0.013, 11)
+
+
 INT8 = """builtin.module attributes {stepwell.level = "aten"} {
   func.func @forward(%x: tensor<3x4xf32>) -> tensor<3x4xf32> {
     %a = quantized_decomposed.quantize_per_tensor.default(%x, 0.05, 3, -128, 127, i8) : (tensor<3x4xf32>) -> tensor<3x4xi8>
@@ -106,6 +143,8 @@ def _in_blocks() -> stepwell.Program:
     return made if isinstance(made, stepwell.Program) else stepwell.from_exported_program(made)
 
 
+STEPS = ("cortex-m55", "xnnpack", "tosa-1.0+fp+int")
+"""What the quantized layers are lowered for."""
 PROGRAMS: dict[str, tuple[Callable[[], stepwell.Program], str]] = {
     "floats": (lambda: _exported(Floats(), X, X), "xnnpack"),
     "state": (lambda: _exported(Counts(), X, X), "xnnpack"),
@@ -116,6 +155,7 @@ PROGRAMS: dict[str, tuple[Callable[[], stepwell.Program], str]] = {
     ),
     "int8": (lambda: stepwell.Program.parse(INT8), "xnnpack"),
     "blocks": (_in_blocks, MX),
+    **{f"bytes, {target}": (partial(_exported, Bytes(), X), target) for target in STEPS},
 }
 EDITS: dict[str, dict[str, tuple[str, str]]] = {
     "floats": {
@@ -208,4 +248,4 @@ def honest(name: str) -> Honest:
     source = make()
     lowered = stepwell.lower(source, target, certify=True)
     assert lowered.certificate is not None
-    return Honest(source, lowered.program, lowered.certificate, EDITS.get(name, {}))
+    return Honest(source, lowered.program, lowered.certificate, EDITS.get(name, {}), name)

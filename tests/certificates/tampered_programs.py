@@ -1,5 +1,6 @@
 """More ways to tamper: with programs, with weights, and with what a check takes."""
 
+import base64
 import json
 import re
 from collections.abc import Callable, Iterator
@@ -106,7 +107,7 @@ for _label in LABELS:
 
     @kind(f"a false claim by {_label!r}")
     def _claimed(case: Honest, held: Json, label: str = _label) -> Input | None:
-        edit = next(each for each in PROVOKED if each in case.edits)
+        edit = next((each for each in PROVOKED if each in case.edits), "")
         return wrong_end(edit, label)(case, held)
 
 
@@ -114,7 +115,7 @@ for _label in LABELS:
 def _ruled(case: Honest, held: Json) -> Input | None:
     from stepwell.validation.rules.kept_verdicts import known
 
-    edit = next(each for each in PROVOKED if each in case.edits)
+    edit = next((each for each in PROVOKED if each in case.edits), "")
     made = wrong_end(edit, "rule")(case, held)
     if made is None or isinstance(made, bytes):
         return None
@@ -126,7 +127,7 @@ def _ruled(case: Honest, held: Json) -> Input | None:
 
 @kind("a last program other than the certificate's")
 def _other_end(case: Honest, held: Json) -> Input | None:
-    edit = next(each for each in PROVOKED if each in case.edits)
+    edit = next((each for each in PROVOKED if each in case.edits), "")
     return wrong_end(edit, None, is_said=False)(case, held)
 
 
@@ -238,6 +239,99 @@ def _other_program(case: Honest, held: Json) -> Input | None:
 def _other_certificate(case: Honest, held: Json) -> Input | None:
     names = [name for name in PROGRAMS if honest(name) is not case]
     return Input(honest(names[1]).certificate.to_json().encode(), case.source, case.program)
+
+
+# -- numbers of quantized kernels, off by one ------------------------------------------------------
+
+
+def _next(number: str) -> str:
+    return repr(torch.nextafter(torch.tensor(float(number)), torch.tensor(1.0)).item())
+
+
+def _by(step: int) -> Callable[[str], str]:
+    return lambda number: str(int(number) + step)
+
+
+NUMBERS: dict[str, tuple[str, Callable[[str], str]]] = {
+    "a multiplier": (r"(_multipliers? = (?:array<i\d+: )?)(\d+)", _by(1)),
+    "a shift": (r"(_shifts? = (?:array<i\d+: )?)(-?\d+)", _by(-1)),
+    "an offset of an input": (r"(input_offset = )(-?\d+)", _by(1)),
+    "an offset of a result": (r"(output_offset = )(-?\d+)", _by(1)),
+    "a zero point of a kernel": (r"(zero_point = )(-?\d+)", _by(-1)),
+    "the least of a result": (r"(activation_min = )(-?\d+)", _by(1)),
+    "the most of a result": (r"(activation_max = )(-?\d+)", _by(-1)),
+    "a zero point of a type": (r"(<i8:f32, [\d.e-]+:)(-?\d+)", _by(1)),
+    "a scale of a type": (r"(<i8(?:<-127:127>)?:f32, )([\d.e-]+)", _next),
+    "a scale of a channel": (r"(:f32:0, \{)([\d.e-]+)", _next),
+    "a rounding": (r"(rounding_mode = )(SINGLE_ROUND)", lambda _: "DOUBLE_ROUND"),
+    "a sign of bytes": (r"(output_unsigned = )(false)", lambda _: "true"),
+}
+"""By name, a pattern of the last program with a number as its second group, and another for it."""
+FORGERIES = ("program", "statements", "statements, run", "statements, by values", "a claim, run")
+LABEL = {"statements, run": "run", "statements, by values": "values"}
+
+
+def forged(how: str, case: Honest, held: Json, edit: Callable[[str], str]) -> Input | None:
+    """A last program that is off, with what a certificate must say for it."""
+    store = case.program.weights
+    held["end"] = edit(str(case.program))
+    for entry in held["entries"]:
+        text = edit(entry["statement"]) if how.startswith("statements") else entry["statement"]
+        if text != entry["statement"]:
+            entry |= {"statement": text, "by": LABEL.get(how, entry["by"])}
+    try:
+        program = stepwell.Program.parse(held["end"], store)
+        if how == "a claim, run":
+            start = stepwell.Program.parse(held["start"], store)
+            row = {**first_entry(held), "by": "run", "rule": None}
+            held["entries"].append({**row, "statement": claim(start, program)})
+    except StepwellError:
+        program = None
+    return Input(written(held), case.source, program)
+
+
+def off(how: str, which: int, pattern: str, change: Callable[[str], str]) -> Tamper:
+    """A number of the last program that is off, in all its occurrences."""
+
+    def tamper(case: Honest, held: Json) -> Input | None:
+        found = list(re.finditer(pattern, str(case.program)))
+        if "bytes" not in case.name or not found:
+            return None
+        match = found[which]
+        wrong = match[1] + change(match[2])
+        return forged(how, case, held, lambda text: text.replace(match[0], wrong))
+
+    return tamper
+
+
+def other_constant(how: str, dtype: torch.dtype, which: int) -> Tamper:
+    """Another constant for one of the last program, off by one in one element."""
+
+    def tamper(case: Honest, held: Json) -> Input | None:
+        store = case.program.weights
+        keys = [key for key in case.program.used_weights() if store.get(key).dtype == dtype]
+        if "bytes" not in case.name or not keys:
+            return None
+        value = store.get(keys[which]).clone(memory_format=torch.contiguous_format)
+        value.view(-1)[0] ^= 1
+        key = store.constant(value, "constant")
+        data = base64.b64encode(value.numpy().tobytes()).decode()
+        row = {"digest": store.content_hash(key), "shape": list(value.shape), "data": data}
+        held["weights"][key] = {**row, "dtype": str(dtype).removeprefix("torch.")}
+        old, new = f'"{keys[which]}"', f'"{key}"'
+        return forged(how, case, held, lambda text: text.replace(old, new))
+
+    return tamper
+
+
+for _how in FORGERIES:
+    for _which in (0, -1) if _how == "statements" else (0,):
+        for _name, (_pattern, _new) in NUMBERS.items():
+            kind(f"off by one, {_how}: {_name}, {_which}")(off(_how, _which, _pattern, _new))
+        for _dtype in (torch.int8, torch.int32):
+            kind(f"off by one, {_how}: a constant of {_dtype}, {_which}")(
+                other_constant(_how, _dtype, _which)
+            )
 
 
 # -- what takes time or memory ---------------------------------------------------------------------

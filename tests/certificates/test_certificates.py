@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from honest import stored
 from torch import nn
 from torch.nn import functional
 
@@ -62,6 +63,36 @@ def rule(text: str) -> Any:
 @pytest.fixture(scope="module")
 def lowered() -> stepwell.Lowered:
     return stepwell.lower(program(), "xnnpack", certify=True)
+
+
+class Residual(nn.Module):
+    """A quantized value is read by a sum, and by what is computed for the sum."""
+
+    def forward(self, x: Any) -> Any:
+        x = stored(x, 0.05, 3)
+        return stored(x + stored(torch.softmax(x, -1).cumsum(-1), 0.02, 0), 0.07, 1)
+
+
+class Twice(nn.Module):
+    """A value is stored in the same way twice, and each is read."""
+
+    def forward(self, x: Any) -> Any:
+        return stored(stored(x, 0.05, 3)[..., 0], 0.05, 3), stored(x, 0.05, 3)[..., 1]
+
+
+@pytest.mark.parametrize("model", (Residual(), Twice()))
+def test_statements_relate_values_that_are_equal(model: nn.Module) -> None:
+    source = stepwell.from_exported_program(torch.export.export(model, (X,)))
+    lowered = stepwell.lower(source, "cortex-m55", certify=True)
+    found = verify_certificate(lowered.certificate, lowered.program, source=source)
+    assert found.is_proved, found
+
+
+def test_a_lowering_that_changes_its_ports_has_no_certificate() -> None:
+    exported = torch.export.export(Twice(), (X,))
+    with pytest.raises(stepwell.StepwellError, match="another signature") as raised:
+        stepwell.lower(exported, "cortex-m55", certify=True, io="int8")
+    assert "io=" in str(raised.value)
 
 
 def test_a_lowering_is_proved_and_checked_from_its_json(lowered: stepwell.Lowered) -> None:

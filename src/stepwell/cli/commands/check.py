@@ -11,6 +11,7 @@ from stepwell.cli.commands import options_of
 from stepwell.cli.terminal.outcome import Outcome
 from stepwell.cli.terminal.progress import stepping
 from stepwell.cli.terminal.sources import open_artifact
+from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.platform.files import write_atomically
 from stepwell.loaders.models import open_model
 from stepwell.lowering import lower
@@ -44,7 +45,10 @@ def run(arguments: argparse.Namespace) -> Outcome:
 def _certified(arguments: argparse.Namespace) -> str:
     """Return the kinds of evidence for the applications, and the names of those without a proof."""
     model = open_model(arguments.model, trust=arguments.trust, quantize=arguments.quantize)
-    found = lower(model.program, arguments.target, certify=True, **options_of(arguments))
+    try:
+        found = lower(model.program, arguments.target, certify=True, **options_of(arguments))
+    except StepwellError as error:
+        return error.problems[0].fact
     assert found.certificate is not None
     left = Counter(e.rewrite for e in found.certificate.entries if e.by not in PROVED)
     lines = [str(found.certificate)]

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
-from typing import Any
+from typing import Any, cast, get_args
 
 import torch
-from xdsl.dialects.builtin import TensorType
+from xdsl.dialects.builtin import IntegerType, TensorType
 from xdsl.dialects.func import ReturnOp
 from xdsl.ir import Operation, SSAValue
 
+from stepwell.dialects.quant.types import UniformQuantizedType
+from stepwell.ir.core import WeightOp
 from stepwell.ir.declared.interpretation import Interpreter
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import Bound, Refusal, Rewrite
 from stepwell.ir.rewriting.rewriter import Rewriter
 from stepwell.ir.sizes.size import number_of
-from stepwell.ir.types import dims, is_static
+from stepwell.ir.types import dims, element, is_static
+from stepwell.pipelines.pass_pipeline.named_passes import step_classes
 from stepwell.translate.rules.rewrite import RuleRewrite
 from stepwell.validation.certificates.decision import FAILS, MOST_STEPS
 from stepwell.validation.certificates.graph import Definition, EqualityGraph, said_by
@@ -63,19 +67,45 @@ def writes_otherwise(program: Program, rewrite: type[Rewrite[Any]]) -> str | Non
     old = [one.owner for one, _ in pairs_of(program) if isinstance(one.owner, Operation)]
     ops = list(program.method("equal").body.block.ops)
     places = dict.fromkeys(ops.index(op) for op in (*old, *ops[:-1]))
-    said = [_writes_otherwise(program, rewrite, place) for place in places]
+    said = [_writes_otherwise(program, f, place) for f in _forms(rewrite) for place in places]
     return None if None in said else next(iter(said), "nothing is before")
 
 
-def _writes_otherwise(program: Program, rewrite: type[Rewrite[Any]], place: int) -> str | None:
+def is_of_steps(program: Program) -> bool:
+    """Whether a statement is of quantized values or their storage.
+
+    A run within a step does not see a multiplier, a zero point or a table that is off by one.
+    """
+    ops = program.method("equal").body.block.ops
+    values = [v.type for op in ops for v in (*op.operands, *op.results)]
+    kinds = [element(t) for t in values if isinstance(t, TensorType)]
+    storage = [k for k in kinds if isinstance(k, IntegerType) and 1 < k.bitwidth < 64]
+    return bool(storage) or any(isinstance(kind, UniformQuantizedType) for kind in kinds)
+
+
+def is_written_by(program: Program, name: str) -> bool:
+    """Whether a rewrite of this name, applied to the left side, gives the right side."""
+    named = [c for c in step_classes().values() if c.name == name and issubclass(c, Rewrite)]
+    return any(writes_otherwise(program, each) is None for each in named)
+
+
+def _forms(rewrite: type[Rewrite[Any]]) -> Iterator[Rewrite[Any]]:
+    """Yield a rewrite without options, and with each value of an option that lists its values."""
+    yield rewrite()
+    for name in getattr(rewrite, "options", ()):
+        kind = rewrite.__annotations__[name]
+        yield from (cast(Any, rewrite)(**{name: v}) for v in get_args(kind) if isinstance(v, str))
+
+
+def _writes_otherwise(program: Program, rewrite: Rewrite[Any], place: int) -> str | None:
     """As `writes_otherwise`, at one op."""
     work = Program(program.module.clone(), program.weights)
     root = list(work.method("equal").body.block.ops)[place]
     try:
-        match = rewrite().match(root, work) if isinstance(root, rewrite.anchors) else None
+        match = rewrite.match(root, work) if isinstance(root, rewrite.anchors) else None
         if match is None or isinstance(match, Refusal):
             return f"{rewrite.name} does not match"
-        rewrite().build(match, Rewriter(root, work))
+        rewrite.build(match, Rewriter(root, work))
     except FAILS as error:
         return f"{rewrite.name} fails: {error}"
     (graph, numbers), pairs = _interned(work), pairs_of(work)
@@ -95,7 +125,8 @@ def _interned(program: Program) -> tuple[EqualityGraph, dict[SSAValue, int]]:
         results = tuple(graph.new() for _ in op.results)
         numbers.update(zip(op.results, results, strict=True))
         operands = tuple(numbers[value] for value in op.operands)
-        graph.define(Definition(op, {}, {}, operands, results, said_by(op)))
+        unread = ("kind", "persistent") if isinstance(op, WeightOp) else ()
+        graph.define(Definition(op, {}, {}, operands, results, said_by(op, unread)))
     return graph, numbers
 
 

@@ -21,12 +21,20 @@ import torch
 from stepwell.ir.diagnostics import StepwellError, quoted
 from stepwell.ir.dtypes import element_type, torch_dtype
 from stepwell.ir.platform.files import as_path, write_atomically
+from stepwell.ir.program import Program
 from stepwell.ir.types import AnyTensor, dims, element, tensor
 from stepwell.ir.weights import WeightStore
-from stepwell.validation.certificates.application import allowed, follows_rule, hash_of_rule, runs
+from stepwell.validation.certificates.application import (
+    allowed,
+    follows_rule,
+    hash_of_rule,
+    is_of_steps,
+    is_written_by,
+    runs,
+)
 from stepwell.validation.certificates.decision import KINDS, Decisions, Undecided, is_constant
 from stepwell.validation.certificates.exhaustive import NotOfBytes, apart_on_all
-from stepwell.validation.certificates.recorder import Application, StatementRecorder
+from stepwell.validation.certificates.recorder import Application, StatementRecorder, signatures
 from stepwell.validation.certificates.statements import read
 
 VERSION = 2
@@ -160,8 +168,14 @@ def _digest(rows: Mapping[str, Any]) -> str:
 
 
 def certificate(recorder: StatementRecorder, target: str) -> Certificate:
-    """Determine the evidence for each application of a lowering."""
+    """Determine the evidence for each application of a lowering.
+
+    Raises:
+        StepwellError: the lowered program has other inputs or results than its source.
+    """
     program = recorder.program
+    if (problem := changed_signature(recorder.signatures, program)) is not None:
+        raise StepwellError(f"this lowering has no certificate: {problem}", help=PORTS)
     decisions = Decisions(recorder.weights)
     entries = [_entry(made, decisions) for made in recorder.applications]
     pairs = list(zip(recorder.applications, entries, strict=True))
@@ -178,6 +192,21 @@ def certificate(recorder: StatementRecorder, target: str) -> Certificate:
     held = program.weights.entries  # The verifier reads them from the program.
     held.update({key: each for key, each in recorder.weights.entries.items() if key not in held})
     return Certificate(target, recorder.start, str(program), tuple(found), kept)
+
+
+PORTS = (
+    "leave out io=, io_layout= and sizes=; a target without floats stores the caller's tensors "
+    "as integers, and its lowerings are checked by running them (`stepwell check`)"
+)
+
+
+def changed_signature(first: Mapping[str, Any], last: Program) -> str | None:
+    """Return which method has another signature than in the first program, or None."""
+    found = signatures(last)
+    if list(found) != list(first):
+        return f"it has the methods {list(found)}, the first program {list(first)}"
+    names = [name for name in found if found[name] != first[name]]
+    return f"method @{names[0]} has another signature than the first program's" if names else None
 
 
 def _place(application: Application) -> tuple[str, str, str, str | None]:
@@ -201,7 +230,7 @@ def _decided(text: str, decisions: Decisions) -> str:
 def _entry(application: Application, decisions: Decisions) -> Entry:
     entry = partial(Entry, *_place(application))
     if not application.claims:
-        return entry("follows")
+        return entry("follows", next(iter(application.statements), ""))
     held = allowed(application.bound)
     reason = "values stand for others"
     hash_ = hash_of_rule(application.rule)
@@ -215,12 +244,18 @@ def _entry(application: Application, decisions: Decisions) -> Entry:
             reason = str(error)
     for text in application.statements:
         with suppress(NotOfBytes, StepwellError):
-            if apart_on_all(read(text, weights)[0], held) is None:
+            program = read(text, weights)[0]
+            if apart_on_all(program, held) is None and (
+                apart_on_all(program) is None or is_written_by(program, application.rewrite)
+            ):
                 return entry(VALUES, text)
     for text in application.statements:
         try:
             program, _ = read(text, weights)
-            if (apart := runs(program, held)) is None:
+            apart = runs(program, held)
+            if is_of_steps(program) and not is_written_by(program, application.rewrite):
+                apart = apart or f"{application.rewrite}, applied again, does not write this"
+            if apart is None:
                 return entry("run", text, reason=reason)
             reason = f"{reason}; run: {apart}"
         except StepwellError as error:

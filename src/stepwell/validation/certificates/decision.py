@@ -51,6 +51,8 @@ FAILS = (
 
 MOST_STEPS = 1 << 16
 """The step limit of a statement, because a loop in it may not terminate."""
+SCRATCH = ("scratch", "output_scratch")
+"""Properties that no result depends on: sizes of memory, which the op's verifier checks."""
 _CHOICES = ("control.cond", "tosa.cond_if")
 _WAYS = (True, False)
 
@@ -216,7 +218,8 @@ class _Run:
                 return self._fitting(op, rule(op, operands, self.interpreter))
             except FAILS:
                 pass
-        text = f"{said_by(op)}({', '.join(self.reading.name_of(value) for value in operands)})"
+        names = ", ".join(self.reading.name_of(value) for value in operands)
+        text = f"{said_by(op, SCRATCH)}({names})"
         text += "" if is_repeatable(op) else f" at step {self._steps}"
         return [
             self.input(f"{text}#{number}", result.type) for number, result in enumerate(op.results)

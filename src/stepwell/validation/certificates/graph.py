@@ -11,7 +11,7 @@ et al., egg, POPL 2021 (rebuilding).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
@@ -60,11 +60,15 @@ def _drops_nothing(op: SchemaOp) -> bool:
     return is_off and bool(op.results) and not op.SCHEMA.is_mutable
 
 
-def said_by(op: Operation) -> str:
+def said_by(op: Operation, unread: Collection[str] = ()) -> str:
     """Return the text of an op without its operands: name, attributes, types, and regions without
     value names.
+
+    Args:
+        op: the op.
+        unread: properties that are left out.
     """
-    fields = [f"{name}={held}" for name, held in sorted(op.properties.items())]
+    fields = [f"{n}={held}" for n, held in sorted(op.properties.items()) if n not in unread]
     fields += [f"{name}={held}" for name, held in sorted(op.attributes.items())]
     types = [str(result.type) for result in op.results]
     begin = "" if is_repeatable(op) else ONCE

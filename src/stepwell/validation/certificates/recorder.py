@@ -58,6 +58,7 @@ class StatementRecorder:
     applications: list[Application] = field(default_factory=list[Application])
     step: str = ""
     start: str = ""
+    signatures: dict[str, Any] = field(default_factory=dict[str, Any])
     _numbers: dict[SSAValue, int] = field(default_factory=dict[SSAValue, int])
     _values: dict[int, SSAValue] = field(default_factory=dict[int, SSAValue])
     _types: dict[int, Attribute] = field(default_factory=dict[int, Attribute])
@@ -67,6 +68,7 @@ class StatementRecorder:
 
     def __post_init__(self) -> None:
         self._outputs = self._taken()
+        self.signatures = signatures(self.program)
         self.start = numbered(self.program, self.number)
 
     # -- numbers and definitions -------------------------------------------------------------
@@ -140,8 +142,9 @@ class StatementRecorder:
         application.hangs_on_step = bool(rewriter.superseded) or any(
             self.type_of(a) != self.type_of(b) for a, b in application.claims
         )
-        if application.claims and not application.hangs_on_step:
-            application.statements = list(self._statements(application.claims, fresh, rewriter))
+        stated = application.claims or pairs  # Later statements read the values of either.
+        if stated and not application.hangs_on_step:
+            application.statements = list(self._statements(stated, fresh, rewriter))
         self.applications.append(application)
         if application.statements:
             self.graph.unite(application.claims)
@@ -230,6 +233,11 @@ class StatementRecorder:
 
 def _bound(step: Step) -> Bound:
     return bound_of(step) if isinstance(step, Pass) else step.bound
+
+
+def signatures(program: Program) -> dict[str, Any]:
+    """Return the type and the attributes of each method."""
+    return {n: (f.function_type, dict(f.attributes)) for n, f in program.methods.items()}
 
 
 def observed(program: Program) -> Iterator[tuple[str, SSAValue]]:

@@ -69,6 +69,7 @@ class Cone:
             for _ in range(self.deep):
                 shared = {above for value in shared for above in self._read_by(value) or [value]}
             self._above = self._reached(shared)
+            self._above -= self._computed_from(shared) - shared
         self._define(value for pair in pairs for value in pair)
 
     def _read_by(self, value: int) -> Sequence[int]:
@@ -85,6 +86,19 @@ class Cone:
                 found.add(value)
                 if through is None or value in through:
                     waiting += self._read_by(value)
+        return found
+
+    def _computed_from(self, shared: set[int]) -> set[int]:
+        """Return the values before shared ones that are computed from shared ones themselves."""
+        readers: dict[int, list[int]] = {}
+        for value in self._above:
+            for operand in self._read_by(value):
+                readers.setdefault(operand, []).append(value)
+        found, waiting = set[int](), list(shared)
+        while waiting:
+            new = set(readers.get(waiting.pop(), ())) - found
+            found |= new
+            waiting += new
         return found
 
     def _shared(self, values: Sequence[int]) -> set[int]:
@@ -138,7 +152,7 @@ class Cone:
         for value, result in zip(inputs.values(), block.args, strict=True):
             result.name_hint = f"v{value}"
         for made in self.order:
-            if all(of(value) in known for value in made.results):
+            if all(of(v) in known and v not in self.fresh for v in made.results):
                 continue
             op = remade(made, [known[of(value)] for value in made.operands])
             block.add_op(op)
