@@ -24,7 +24,7 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting.inherited_deviations import JUDGES
 from stepwell.ir.types import element
 from stepwell.translate.range_analysis import interval
-from stepwell.translate.rewrites.xnnpack.nodes import lower_elementwise, lower_softmax
+from stepwell.translate.rewrites.xnnpack.nodes import lower_elementwise
 
 _BY_FUNCTIONS = {
     "aten.max_pool2d": "xnnpack.max_pooling_2d",
@@ -58,7 +58,7 @@ PRODUCTS = frozenset(
 def stock_nodes() -> dict[str, str]:
     """Return the node that the stock flow creates for an op, by their names."""
     found = {cls.name: cls.name for cls in NODES.values()}
-    for rewrite in (*lower_elementwise.RULES, *lower_softmax.RULES):
+    for rewrite in lower_elementwise.RULES:
         for form in rewrite.rule.forms:
             made = [line.op for line in form.after if line.op.startswith("xnnpack.")]
             if len(form.before) == len(made) == 1:

@@ -57,11 +57,12 @@ _TABLE: dict[Family, str] = {
         mm bmm matmul baddbmm addmm addmv mv dot linear einsum convolution _convolution conv1d
         conv2d conv3d conv1d.padding conv2d.padding conv3d.padding conv_transpose1d
         conv_transpose2d.input conv_transpose3d.input outer tensordot""",
-    "softmax": """
-        softmax.int _softmax _safe_softmax log_softmax.int _log_softmax""",
+    "distribution": "softmax.int _softmax",
+    "probabilities": "_safe_softmax",
     "normalization": """
-        layer_norm native_layer_norm rms_norm _fused_rms_norm group_norm native_group_norm
-        batch_norm native_batch_norm _native_batch_norm_legit_no_training instance_norm""",
+        log_softmax.int _log_softmax layer_norm native_layer_norm rms_norm _fused_rms_norm
+        group_norm native_group_norm batch_norm native_batch_norm
+        _native_batch_norm_legit_no_training instance_norm""",
     "factory": """
         arange arange.start arange.start_step eye eye.m full full_like linspace logspace new_full
         new_ones new_zeros ones ones_like scalar_tensor tril_indices triu_indices zeros

@@ -291,7 +291,7 @@ class Softmax(Unary):
     """`e**x / Σ e**x` over the last axis, the maximum subtracted first."""
 
     name = "xnnpack.softmax"
-    FAMILY: ClassVar[Family | None] = "softmax"
+    FAMILY: ClassVar[Family | None] = "distribution"
     DATATYPES: ClassVar[tuple[str, ...]] = FLOATS
 
     def axis_map(self, result: int = 0) -> AxisMap | None:

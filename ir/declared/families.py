@@ -16,8 +16,10 @@
     choice         elementwise: an element of one of two tensors, selected by a bool
     reduction      one element from all elements along some axes
     product        sums of products of elements of two tensors
-    softmax        exponentials along an axis over their sum (or the logarithm of that)
-    normalization  elements minus their mean, divided by their standard deviation
+    normalization  elements along axes scaled by a statistic of them: divided by their deviation,
+                   exponentials over their sum, or the logarithm of that
+      probabilities  elements along an axis that are not negative and sum to 1, or are all 0
+      distribution   elements along an axis that are not negative and sum to 1
     factory        elements that do not depend on elements of operands
     uninitialized  elements are uninitialized memory
     random         elements are random numbers
@@ -48,8 +50,9 @@ Family = Literal[
     "choice",
     "reduction",
     "product",
-    "softmax",
     "normalization",
+    "probabilities",
+    "distribution",
     "factory",
     "uninitialized",
     "random",
@@ -66,6 +69,8 @@ WIDER: dict[Family, Family] = {
     "cast": "elementwise",
     "comparison": "elementwise",
     "choice": "elementwise",
+    "probabilities": "normalization",
+    "distribution": "probabilities",
     "uninitialized": "factory",
 }
 """The family that contains a family."""

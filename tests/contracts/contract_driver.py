@@ -39,14 +39,14 @@ from stepwell.validation.contracts.trial import (
 from stepwell.validation.contracts.variants import Variant, variants_of
 
 FINITE_ONLY = {
-    "attention.remove_safe_softmax_guard": (
+    "attention.row_guards": (
         "scores that overflow to −∞ in a whole row are not caught"
     ),
     "xnnpack.quantized.lower_quantized_casts": (
         "ExecuTorch clamps to int32 in float32, where 2³¹ - 1 is 2³¹"
     ),
     "attention.limit_by_mask": "a NaN that the mask hides is found by what computes the value",
-    "attention.add_mask_before_softmax": "a score of +∞ or NaN under the mask stays NaN",
+    "attention.add_mask_to_scores": "a score of +∞ or NaN under the mask stays NaN",
 }
 """Rewrites that hold for finite values only, and why."""
 SORTING = dict.fromkeys(

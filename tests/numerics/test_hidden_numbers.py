@@ -176,7 +176,7 @@ def test_only_what_holds_for_every_input_is_a_proof() -> None:
     assert lost.unless(Proof("a fact")) is None
     assert [lost.unless(no) for no in (None, False, True)] == [lost] * 3
     assert trusting.keys() == {
-        "add_mask_before_softmax.match",
+        "add_mask_to_scores.match",
         "limit_by_mask.match",
         "open_rows.unopened_rows",
         "scans.logcumsumexp_to_steps",

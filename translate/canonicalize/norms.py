@@ -1,6 +1,7 @@
 """Canonicalization of normalizations to the operator that a model writes, with one result.
 
-The `native` forms also return mean and reciprocal deviation, which only training reads.
+The `native` forms also return mean and reciprocal deviation, which only training reads. A softmax
+is along an axis from the front, and a cast is before it.
 
 rule native-layer-norm-to-layer-norm
     The statistics are the tensor's own.
@@ -96,11 +97,44 @@ where is_unread(%r) else "the reciprocal root that it saves for training is used
 where normalizes_axes(%x, %y, $n) else "it normalizes no axis"
 bound of roundings: "the mean may be summed in another order"
 for $n = [3], $w = [3], $e = 1.0e-5
+
+rule softmax-along-axis
+    Without a dtype, or with the one that the tensor has.
+Before:
+    %y = aten.$form.int(%x, $d, $?t) : (tensor<$*S x $E>) -> …
+After:
+    %y = aten._$form.default(%x, from_front(%x, $d), false)
+where keeps_element($t, $E)
+for each $form of softmax, log_softmax
+for $d = -1, $t = none
+
+rule cast-before-softmax
+    With a dtype, the cast comes first.
+Before:
+    %y = aten.$form.int(%x, $d, $?t) : (tensor<$*S x $E>) -> …
+After:
+    %c = aten._to_copy.default(%x, dtype=$t) : … -> tensor<$*S x $t>
+    %y = aten._$form.default(%c, from_front(%x, $d), false)
+where not keeps_element($t, $E)
+for each $form of softmax, log_softmax
+for $d = 1, $t = f64
+
+rule softmax-axis-from-front
+    An axis that is counted from the back.
+Before:
+    %y = aten._$form.default(%x, $d, $?h)
+After:
+    %y = aten._$form.default(%x, from_front(%x, $d), false)
+where not is_true($h) else "half_to_float casts within the softmax, which only CUDA does"
+where is_negative($d) for termination
+for each $form of softmax, log_softmax
+for $d = -1, $h = false
+not for $h = true, %x = "tensor<2x3xf16>"
 """
 
 from __future__ import annotations
 
-from xdsl.ir import SSAValue
+from xdsl.ir import Attribute, SSAValue
 
 from stepwell.ir.declared.numerics import REORDERED as REORDERED
 from stepwell.ir.dtypes import bf16, f16, f32
@@ -139,6 +173,11 @@ def channels(value: SSAValue) -> int:
     size = dims(value.type)[1]
     assert isinstance(size, int)
     return size
+
+
+def keeps_element(wanted: Attribute | None, attribute: Attribute) -> bool:
+    """No element type is requested, or the operand has it already."""
+    return wanted is None or wanted == attribute
 
 
 RULES = read_rules(__doc__, globals())

@@ -6,7 +6,7 @@ ops:
     view permute slice cat expand constant_pad_nd    move elements
     linear bmm convolution                           multiply
     mean.dim sum.dim_IntList amax amin (kept axes)   reduce
-    _softmax layer_norm group_norm batch_norm        normalize
+    one operator of each normalization, one result   normalize
     clamp mul add sub div sqrt rsqrt sigmoid …       compute an element each
 """
 
@@ -24,7 +24,6 @@ from stepwell.translate.canonicalize import (
     normalize_embedding,
     norms,
     powers,
-    softmaxes,
     sums,
 )
 from stepwell.translate.decompositions import activations as activation_parts
@@ -42,7 +41,7 @@ from stepwell.translate.decompositions import (
 from stepwell.translate.decompositions import norms as norm_parts
 from stepwell.translate.decompositions import sums as sum_parts
 from stepwell.translate.lowerings.lowering import step
-from stepwell.translate.rewrites.attention import remove_safe_softmax_guard
+from stepwell.translate.rewrites.attention import row_guards
 from stepwell.translate.rewrites.constants import choose_from_one
 from stepwell.translate.rewrites.constants.fold_constants import FoldConstants
 from stepwell.translate.rewrites.constants.lift_number_operand import LiftNumberOperand
@@ -109,7 +108,6 @@ LAYERS: tuple[Rewrite[Any], ...] = (
     step(products.conv_to_convolution),
     step(products.normalize_reduction),
     step(statistics.variance_to_means),
-    *(rule() for rule in softmaxes.RULES),
     *(rule() for rule in norms.RULES),
     *norm_parts.RULES.named("rms-norm-to-means", "plain-rms-norm-to-means"),
     step(promotions.widen_mixed_norm),
@@ -140,6 +138,6 @@ FOLD_WEIGHTS: tuple[Rewrite[Any], ...] = (
     *(rule() for rule in fold_batch_norm.RULES),
     step(select_by_constant_mask),
     StoreRowInTable(),
-    *(rule() for rule in remove_safe_softmax_guard.RULES),
+    *(rule() for rule in row_guards.RULES),
 )
 """Folding into weights, for `GreedyRewrites("fold-weights", FOLD_WEIGHTS)`."""

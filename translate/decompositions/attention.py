@@ -23,7 +23,7 @@ from stepwell.translate.rewrites.attention.arguments import (
     query_group,
     scale_of,
 )
-from stepwell.translate.rewrites.attention.remove_safe_softmax_guard import guarded_softmax
+from stepwell.translate.rewrites.attention.row_guards import guarded_softmax
 from stepwell.translate.rewrites.building import emit, matmul, size_of
 from stepwell.translate.rewrites.sizes.open_rows import picked_rows, unopened_rows
 

@@ -10,6 +10,8 @@ from xdsl.ir import SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.aten.registry import op_class
+from stepwell.ir.declared.families import ops_of
 from stepwell.ir.dtypes import dtype_name, i1, is_float, torch_dtype
 from stepwell.ir.rewriting.rewrite import Bound, Refusal, Rewriter
 from stepwell.ir.types import dims, element
@@ -19,12 +21,9 @@ from stepwell.translate.rewrites.attention.attention_pattern import scales_atten
 from stepwell.translate.rewrites.building import overflows
 
 ALONG = """
-    cumsum sum.dim_IntList mean.dim prod.dim_int amax amin aminmax max.dim min.dim argmax argmin
-    any.dim any.dims all.dim all.dims std.dim std.correction var.dim var.correction var_mean.dim
-    var_mean.correction std_mean.dim std_mean.correction norm.ScalarOpt_dim linalg_vector_norm
-    logsumexp median.dim kthvalue softmax.int log_softmax.int _softmax _log_softmax _safe_softmax
-    cumprod flip sort sort.stable argsort topk index_select gather scatter.src scatter.value
-    scatter_add scatter_reduce.two unfold select_scatter cosine_similarity"""
+    cumsum cumprod kthvalue flip sort sort.stable argsort topk index_select gather scatter.src
+    scatter.value scatter_add scatter_reduce.two unfold select_scatter cosine_similarity"""
+"""Operations along an axis that are neither reductions nor normalizations."""
 WITH_INDEX = ("index", "src")
 """Arguments with the axes of the tensor: if they have rank 0, they get an axis too."""
 
@@ -38,6 +37,11 @@ def is_without_axes(value: object) -> bool:
 
 @lowers(
     *(f"aten.{name}" if "." in name else f"aten.{name}.default" for name in ALONG.split()),
+    *(
+        name
+        for name in (*ops_of("reduction", "aten"), *ops_of("normalization", "aten"))
+        if "dim" in op_class(name).SCHEMA.by_name
+    ),
     to="aten",
     unless=lambda op: not is_without_axes(op.operands[0]),
     bound=Bound(0.0, 2**-126, "a norm squares: a denormal may become zero"),

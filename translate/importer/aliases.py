@@ -18,6 +18,7 @@ from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 
 from stepwell.ir.compat.torch.torch_private import has_kernel_for_key, memory_of, pytree, schema_of
+from stepwell.ir.declared.families import families_of
 from stepwell.translate.importer.values import why_not_plain
 
 WRAPPERS = {"wrap_with_set_grad_enabled": 1, "wrap_with_autocast": 4}
@@ -33,15 +34,15 @@ _VIEWS = frozenset(
 """Operators whose result always shares their operand's memory."""
 
 _FRESH = frozenset(
-    "linear layer_norm group_norm batch_norm instance_norm matmul conv1d conv2d conv3d "
-    "scaled_dot_product_attention gelu silu mish rms_norm embedding cross_entropy_loss "
-    "conv_transpose1d conv_transpose2d conv_transpose3d multi_head_attention_forward where "
-    "max_pool2d max_pool1d max_pool3d adaptive_avg_pool1d adaptive_avg_pool2d avg_pool1d "
-    "softmax log_softmax softplus relu6 selu prelu pixel_shuffle index_select hstack vstack stack "
-    "rnn_tanh lstm gru ones zeros full arange one_hot tile type_promote __and__ __or__ __xor__ "
-    "std var max min argsort sort topk item square true_divide multiply subtract divide".split()
+    "linear matmul conv1d conv2d conv3d scaled_dot_product_attention cross_entropy_loss "
+    "conv_transpose1d conv_transpose2d conv_transpose3d where max_pool2d max_pool1d max_pool3d "
+    "adaptive_avg_pool1d adaptive_avg_pool2d avg_pool1d relu6 selu prelu hstack vstack rnn_tanh "
+    "lstm gru one_hot tile __and__ __or__ __xor__ std var max min argsort item square true_divide "
+    "multiply subtract divide".split()
 )
-"""Composite operators that never return their operand, which their schema cannot state."""
+"""Composite operators that never return their operand, which their schema cannot state; neither do
+normalizations.
+"""
 
 _DROPOUTS = frozenset({"dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout"})
 """Operators that return their operand itself outside of training."""
@@ -202,7 +203,9 @@ class Aliases:
             source = node.args[0]
             assert isinstance(source, Node)
             return None if given.get("train") else source
-        if name in _FRESH or not has_kernel_for_key(target.name(), "CompositeImplicitAutograd"):
+        if name in _FRESH or "normalization" in families_of(str(target)):
+            return None
+        if not has_kernel_for_key(target.name(), "CompositeImplicitAutograd"):
             return None
         for source in node.all_input_nodes:
             if isinstance(source.meta.get("val"), torch.Tensor):

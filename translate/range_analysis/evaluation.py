@@ -195,18 +195,20 @@ class Evaluation:
         return self.same(most_.operands[0], x)
 
     def least_total(self, given: Scalar) -> float:
-        """Return a lower bound of a nonnegative sum; for the top-k of a softmax, half its mean."""
+        """Return a lower bound of a nonnegative sum; of a distribution's top-k, half its mean."""
         if self.is_of_greatest(given):
             return 1.0
         topk = given.value.owner if isinstance(given, Term) and given.value is not None else None
         if not isinstance(topk, SchemaOp) or topk.name != "aten.topk.default":
             return 0.0
-        softmax, sizes = topk.operands[0].owner, dims(topk.operands[0].type)
-        if not isinstance(softmax, SchemaOp) or softmax.name not in _SOFTMAX or not topk.arg("k"):
+        source, sizes = topk.operands[0].owner, dims(topk.operands[0].type)
+        if not isinstance(source, SchemaOp) or not is_of(source, "distribution"):
+            return 0.0
+        if not topk.arg("k"):
             return 0.0
         if self.op.name != "aten.sum.dim_IntList" or topk.arg("largest") is False:
             return 0.0
-        at, over = topk.arg("dim") % len(sizes), softmax.arg("dim") % len(sizes)
+        at, over = topk.arg("dim") % len(sizes), source.arg("dim") % len(sizes)
         axes: list[int] = self.op.arg("dim") if isinstance(self.op, SchemaOp) else []
         is_summed = [axis % len(sizes) for axis in axes or ()] == [at]
         size = sizes[at]
@@ -215,16 +217,17 @@ class Evaluation:
     def sum_of_products(self, given: Scalar) -> tuple[float, bool] | None:
         """What sums of products are at most, before rounding, and whether they may be NaN.
 
-        Known of products with a layer's weight, and with weights of a softmax: those are not
-        negative, and a row of them sums to 1 or less, so that the sum is no more than the greatest
-        of what is weighed. None of others.
+        Known of products with a layer's weight, and with probabilities: those are not negative, and
+        a row of them sums to 1 or less, so that the sum is no more than the greatest of what is
+        weighed. None of others.
         """
         if not isinstance(given, Term) or given.function != "multiply":
             return None
         x, y = given.operands
         if not isinstance(y, Term) or y.value is None:
             return None
-        if isinstance(x, Term) and x.value is not None and is_softmax_of_rows(x.value, self.op):
+        source = x.value if isinstance(x, Term) else None
+        if source is not None and are_probabilities_of_rows(source, self.op):
             weighed = self(y)
             found = weighed.most * (1 + SLACK), self(x).nan or weighed.nan
             return found if weighed.is_bounded else None
@@ -346,25 +349,20 @@ _EXACT = frozenset(
 """Float functions that do not round."""
 
 
-_SOFTMAX = ("aten._softmax.default", "aten.softmax.int")
-_OF_ROWS = (*_SOFTMAX, "aten._safe_softmax.default")
 _BY_ROWS = frozenset(f"aten.{name}.default" for name in ("mm", "bmm", "matmul")) | {
     "xnnpack.batch_matrix_multiply"
 }
 """Products of the rows of the first operand."""
 
 
-def is_softmax_of_rows(value: SSAValue, product: Operation) -> bool:
-    """Whether each row that a product sums over is one of a softmax, moved as a whole."""
+def are_probabilities_of_rows(value: SSAValue, product: Operation) -> bool:
+    """Whether each row that a product sums over is one of probabilities, moved as a whole."""
     if product.name not in _BY_ROWS or value is not product.operands[0]:
         return False
     while isinstance(op := value.owner, Operation):
         last = len(dims(value.type)) - 1
-        if op.name == "xnnpack.softmax":
-            return True
-        if op.name in _OF_ROWS:
-            assert isinstance(op, SchemaOp)
-            return op.arg("dim") % (last + 1) == last
+        if is_of(op, "probabilities"):  # A node's are along the last axis.
+            return not isinstance(op, SchemaOp) or op.arg("dim") % (last + 1) == last
         axes = axis_map(op) if is_of(op, "movement") and len(op.operands) == 1 else None
         before = len(axes.shapes[0]) - 1 if axes is not None else -1
         if axes is None or before < 0 or axes.after(0, before) != last:

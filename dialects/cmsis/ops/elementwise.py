@@ -263,7 +263,7 @@ class Softmax(CmsisOp):
 
     name = "cmsis.softmax"
     OPERATOR: ClassVar[str] = "softmax"
-    FAMILY: ClassVar[Family | None] = "softmax"
+    FAMILY: ClassVar[Family | None] = "distribution"
     input = operand_def(TensorType)
     dim = prop_def(IntegerAttr)
     input_zero_point = prop_def(IntegerAttr)

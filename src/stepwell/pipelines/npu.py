@@ -19,9 +19,8 @@ from stepwell.pipelines.arm import BY_PROFILES, PLACE_LAYOUTS, SPELL_MOVES
 from stepwell.translate.canonicalize.pipeline import CANONICAL_FORM, NOOPS, SHAPES
 from stepwell.translate.lowerings.cmsis import borders as cmsis_borders
 from stepwell.translate.lowerings.cmsis.order import TO_CMSIS
-from stepwell.translate.lowerings.lowering import is_step, step
-from stepwell.translate.lowerings.tosa.integers.layers import Rows, int8_linear
-from stepwell.translate.lowerings.tosa.integers.softmax import softmax_by_table
+from stepwell.translate.lowerings.lowering import step
+from stepwell.translate.lowerings.tosa.integers.layers import Rows
 from stepwell.translate.rewrites.cmsis import (
     BiasForm,
     ExplainFloats,
@@ -50,6 +49,7 @@ from stepwell.translate.rewrites.tosa.layout.order import (
     LAYOUT,
     TO_TOSA,
     TOSA,
+    integers_on_npu,
     layouts,
 )
 
@@ -87,10 +87,8 @@ def ethosu_pipeline(
 
 def steps_to_npu(accelerator: str, rows: Rows) -> tuple[Step, ...]:
     """Legalization of quantized layers; the rows of linear layers are batch, height or width."""
-    integers = (step(int8_linear, rows=rows) if is_step(r, int8_linear) else r for r in INTEGERS)
-    # A maximum stays in bytes: a U55 has no other (`HoistRescaleOverMaximum` makes it int32).
     return (
-        GreedyRewrites("lower-int8", (step(softmax_by_table), *integers, *CANCEL_CASTS)),
+        GreedyRewrites("lower-int8", (*integers_on_npu(rows), *CANCEL_CASTS)),
         GreedyRewrites("arrange", (*NOOPS, *SHAPES, *TOSA.phase("arrange"))),
         GreedyRewrites("lower", TO_TOSA),
         *layouts(*LAYOUT, ComposeByteFunctions()),

@@ -38,7 +38,7 @@ from stepwell.translate.lowerings.xnnpack import quantized_layers as xnnpack_qua
 from stepwell.translate.lowerings.xnnpack import quantized_nodes as xnnpack_quantized_nodes
 from stepwell.translate.lowerings.xnnpack import reductions as xnnpack_reductions
 from stepwell.translate.lowerings.xnnpack import resizing as xnnpack_resizing
-from stepwell.translate.rewrites.attention.add_mask_before_softmax import add_mask_before_softmax
+from stepwell.translate.rewrites.attention.add_mask_to_scores import add_mask_to_scores
 from stepwell.translate.rewrites.attention.attend_from_image import attend_from_image
 from stepwell.translate.rewrites.attention.limit_by_mask import limit_by_mask
 from stepwell.translate.rewrites.attention.recognize_attention import RecognizeAttention
@@ -89,7 +89,6 @@ from stepwell.translate.rewrites.xnnpack.nodes import (
     lower_clamp,
     lower_elementwise,
     lower_shape,
-    lower_softmax,
 )
 from stepwell.translate.rewrites.xnnpack.nodes.fuse_clamp import FuseClamp
 from stepwell.translate.rewrites.xnnpack.nodes.merge_linears import MergeLinears
@@ -133,7 +132,6 @@ TO_XNNPACK = (
     step(xnnpack_images.pixel_shuffle),
     step(xnnpack_reductions.reduction),
     step(xnnpack_reductions.greatest),
-    *(rule() for rule in lower_softmax.RULES),
     *(rule() for rule in lower_elementwise.RULES),
     *(rule() for rule in lower_clamp.RULES),
     *(rule() for rule in lower_shape.RULES),
@@ -216,7 +214,7 @@ XNNPACK = Pipeline(
         GreedyRewrites(
             "find-attention",
             (
-                step(add_mask_before_softmax),
+                step(add_mask_to_scores),
                 RecognizeAttention(),
                 *(rule() for rule in permutes.RULES),
                 ShareRepeatedHeads(),
@@ -326,6 +324,6 @@ XNNPACK_PUBLISHED = Pipeline(
 """The upstream change alone (executorch #20515): scalar lifting and removal of no-op expands.
 
 It follows the decomposition that the stock flow begins with, which also decomposes attention.
-Canonicalization only produces the forms that the lowering matches. Layer norms and safe-softmax
-guards stay outside the delegate, as in the stock flow.
+Canonicalization only produces the forms that the lowering matches. Normalizations and guards of
+attention stay outside the delegate, as in the stock flow.
 """

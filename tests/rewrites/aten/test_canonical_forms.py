@@ -15,8 +15,8 @@ from stepwell.translate.canonicalize import (
     copies,
     noops,
     normalize_embedding,
+    norms,
     powers,
-    softmaxes,
 )
 from stepwell.translate.canonicalize import sums as canonical
 from stepwell.translate.decompositions import arithmetic, statistics, sums
@@ -78,7 +78,7 @@ variance-to-means: a biased deviation needs no factor -> aten.mean.dim, aten.sub
 """)
 
 
-ALL = {rule.name: rule() for rule in (*clamps.RULES, *noops.RULES, *softmaxes.RULES)}
+ALL = {rule.name: rule() for rule in (*clamps.RULES, *noops.RULES, *norms.RULES)}
 SPECIAL = torch.tensor([float("nan"), float("inf"), float("-inf"), 0.0, -0.0, 0.25, -0.25, 1e-40])
 
 
@@ -188,7 +188,7 @@ remove-unit-average-pooling: a divisor of its own -> refused: another number
 """)
 
 
-test_softmaxes = cases(softmaxes.RULES)("""
+test_softmaxes = cases(norms.RULES)("""
 softmax-axis-from-front: a softmax in normal form -> unchanged
     %y = aten._softmax.default(%x: f32[2, 3], 1, false)
 a dtype casts first -> aten._to_copy.default, aten._softmax.default

@@ -14,8 +14,8 @@ from stepwell.translate.rewrites.documentation import (
 )
 
 FINITE_ONLY = {
-    "attention.add_mask_before_softmax": "a score of NaN or ∞ that the mask hides is seen: declared",
-    "attention.remove_safe_softmax_guard": "scores that overflow to −∞ in a whole row are not caught",
+    "attention.add_mask_to_scores": "a score of NaN or ∞ that the mask hides is seen: declared",
+    "attention.row_guards": "scores that overflow to −∞ in a whole row are not caught",
 }
 """Rewrites whose docstring, or `deviates`, excludes values that are not finite."""
 

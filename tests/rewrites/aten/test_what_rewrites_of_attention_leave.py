@@ -8,7 +8,7 @@ from rewrite_cases import cases
 from stepwell.translate.decompositions import attention
 from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.rewrites.attention import share_repeated_heads
-from stepwell.translate.rewrites.attention.add_mask_before_softmax import add_mask_before_softmax
+from stepwell.translate.rewrites.attention.add_mask_to_scores import add_mask_to_scores
 from stepwell.translate.rewrites.attention.attend_from_image import attend_from_image
 from stepwell.translate.rewrites.attention.fold_scale_into_projection import (
     FoldScaleIntoProjection,
@@ -25,10 +25,10 @@ WEIGHT = '%w = stepwell.weight <"w"> "parameter" : f32[6, 4]'
 LAYER = "%l = aten.linear.default(%x, %w) : (f32[2, 4], f32[6, 4]) -> f32[2, 6]"
 
 CASES: list[tuple[Any, tuple[str, ...], str]] = [
-    (step(add_mask_before_softmax), ("%q: f32[?, 3, 4], %k: f32[?, 4, 3], %l: i1[3, 3]", "%s = aten.bmm.default(%q, %k) : (f32[?, 3, 4], f32[?, 4, 3]) -> f32[?, 3, 3]", "%f = aten.where.ScalarOther(%l, %s, -inf) : (i1[3, 3], f32[?, 3, 3]) -> f32[?, 3, 3]", "%y = aten._softmax.default(%f, 2, false) : (f32[?, 3, 3]) -> f32[?, 3, 3]"), ""),
-    (step(add_mask_before_softmax), ("%q: f64[2, 3, 4], %k: f64[2, 4, 3], %l: i1[3, 3]", "%s = aten.bmm.default(%q, %k) : (f64[2, 3, 4], f64[2, 4, 3]) -> f64[2, 3, 3]", "%f = aten.where.ScalarOther(%l, %s, -inf) : (i1[3, 3], f64[2, 3, 3]) -> f64[2, 3, 3]", "%y = aten._softmax.default(%f, 2, false) : (f64[2, 3, 3]) -> f64[2, 3, 3]"), ""),
-    (step(add_mask_before_softmax), ("%l: i1[3, 3]", '%s = stepwell.weight <"s"> "constant" : f32[2, 3, 3]', "%f = aten.where.ScalarOther(%l, %s, -inf) : (i1[3, 3], f32[2, 3, 3]) -> f32[2, 3, 3]", SOFTMAX), ""),
-    (step(add_mask_before_softmax), ("%q: f32[2, 3, 4], %k: f32[2, 4, 3]", MASK, '%a = stepwell.weight <"a"> "buffer" : f32[2, 1, 3]', PRODUCT, "%b = aten.add.Tensor(%s, %a, alpha=2) : (f32[2, 3, 3], f32[2, 1, 3]) -> f32[2, 3, 3]", "%f = aten.where.ScalarOther(%m, %b, -inf) : (i1[3, 3], f32[2, 3, 3]) -> f32[2, 3, 3]", SOFTMAX), ""),
+    (step(add_mask_to_scores), ("%q: f32[?, 3, 4], %k: f32[?, 4, 3], %l: i1[3, 3]", "%s = aten.bmm.default(%q, %k) : (f32[?, 3, 4], f32[?, 4, 3]) -> f32[?, 3, 3]", "%f = aten.where.ScalarOther(%l, %s, -inf) : (i1[3, 3], f32[?, 3, 3]) -> f32[?, 3, 3]", "%y = aten._softmax.default(%f, 2, false) : (f32[?, 3, 3]) -> f32[?, 3, 3]"), ""),
+    (step(add_mask_to_scores), ("%q: f64[2, 3, 4], %k: f64[2, 4, 3], %l: i1[3, 3]", "%s = aten.bmm.default(%q, %k) : (f64[2, 3, 4], f64[2, 4, 3]) -> f64[2, 3, 3]", "%f = aten.where.ScalarOther(%l, %s, -inf) : (i1[3, 3], f64[2, 3, 3]) -> f64[2, 3, 3]", "%y = aten._softmax.default(%f, 2, false) : (f64[2, 3, 3]) -> f64[2, 3, 3]"), ""),
+    (step(add_mask_to_scores), ("%l: i1[3, 3]", '%s = stepwell.weight <"s"> "constant" : f32[2, 3, 3]', "%f = aten.where.ScalarOther(%l, %s, -inf) : (i1[3, 3], f32[2, 3, 3]) -> f32[2, 3, 3]", SOFTMAX), ""),
+    (step(add_mask_to_scores), ("%q: f32[2, 3, 4], %k: f32[2, 4, 3]", MASK, '%a = stepwell.weight <"a"> "buffer" : f32[2, 1, 3]', PRODUCT, "%b = aten.add.Tensor(%s, %a, alpha=2) : (f32[2, 3, 3], f32[2, 1, 3]) -> f32[2, 3, 3]", "%f = aten.where.ScalarOther(%m, %b, -inf) : (i1[3, 3], f32[2, 3, 3]) -> f32[2, 3, 3]", SOFTMAX), ""),
     (step(attend_from_image), ("%q: f32[1, h, w, 8], %k: f32[1, 2, n, 4]", "%v = aten.view.default(%q, [1, 2, -1, 4]) : (f32[1, h, w, 8]) -> f32[1, 2, h*w, 4]", "%p = aten.permute.default(%v, [0, 1, 2, 3]) : (f32[1, 2, h*w, 4]) -> f32[1, 2, h*w, 4]", "%y = aten.scaled_dot_product_attention.default(%p, %k, %k) : (f32[1, 2, h*w, 4], f32[1, 2, n, 4], f32[1, 2, n, 4]) -> f32[1, 2, h*w, 4]"), ""),
     (step(attend_from_image), ("%q: f32[1, h, w, 8], %k: f32[1, 2, n, 4]", "%v = aten.view.default(%q, [1, 2, -1, 4]) : (f32[1, h, w, 8]) -> f32[1, 2, h*w, 4]", "%y = aten.scaled_dot_product_attention.default(%v, %k, %k) : (f32[1, 2, h*w, 4], f32[1, 2, n, 4], f32[1, 2, n, 4]) -> f32[1, 2, h*w, 4]"), ""),
     (step(attend_from_image), ("%v: f32[1, s, 2, 4], %k: f32[1, 2, n, 4]", "%p = aten.permute.default(%v, [0, 2, 1, 3]) : (f32[1, s, 2, 4]) -> f32[1, 2, s, 4]", "%y = aten.scaled_dot_product_attention.default(%p, %k, %k) : (f32[1, 2, s, 4], f32[1, 2, n, 4], f32[1, 2, n, 4]) -> f32[1, 2, s, 4]"), ""),
@@ -88,7 +88,7 @@ def test_a_triangle_of_any_length_is_laid_out(asked: Any) -> None:
 TRUTHS = "%s = aten._to_copy.default(%t, dtype=f32) : (i1[2, 3, 3]) -> f32[2, 3, 3]"
 EXACT: dict[str, tuple[Any, tuple[str, ...]]] = {
     "a mask added to numbers": (
-        step(add_mask_before_softmax),
+        step(add_mask_to_scores),
         ("%t: i1[2, 3, 3], %l: i1[3, 3]", TRUTHS, "%f = aten.where.ScalarOther(%l, %s, -inf) : (i1[3, 3], f32[2, 3, 3]) -> f32[2, 3, 3]", SOFTMAX),
     ),
     "limits of numbers": (

@@ -142,7 +142,6 @@ OF_FLOATS = (
     "xnnpack.nodes.lower_clamp",
     "xnnpack.nodes.lower_elementwise",
     "xnnpack.nodes.lower_shape",
-    "xnnpack.nodes.lower_softmax",
     "xnnpack.products",
     "xnnpack.reductions",
 )

@@ -13,7 +13,7 @@ from stepwell.translate.decompositions.products import unmerge_batch
 from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.lowerings.xnnpack import images, products, reductions
 from stepwell.translate.rewrites.xnnpack.floats import widen_gelu
-from stepwell.translate.rewrites.xnnpack.nodes import lower_clamp, lower_elementwise, lower_softmax
+from stepwell.translate.rewrites.xnnpack.nodes import lower_clamp, lower_elementwise
 from stepwell.translate.rewrites.xnnpack.nodes.fuse_clamp import FuseClamp
 from stepwell.translate.rewrites.xnnpack.nodes.lower_shape import RULES as MOVES
 from stepwell.translate.rewrites.xnnpack.nodes.merge_linears import MergeLinears
@@ -198,7 +198,7 @@ prelu-channels-last: doubles -> refused: float32 or float16
 """)
 
 
-(RULE,) = lower_softmax.RULES.named("lower-softmax")
+(RULE,) = lower_elementwise.RULES.named("lower-softmax")
 
 
 test_lower_shape = cases(MOVES, reductions, RULE)("""

@@ -8,21 +8,8 @@ from stepwell.translate.rewrites.cmsis import COMPOSE_TABLES, FoldHardSigmoid
 
 TO_CMSIS = (
     FoldHardSigmoid(),
-    step(layers.linear),
-    step(layers.matmul),
-    step(layers.convolution),
-    step(layers.transposed_convolution),
-    step(pooling.pooling),
-    step(pooling.mean),
-    step(pooling.extreme_of_axis),
-    step(pooling.maximum),
-    step(carried.pick),
-    step(carried.nearest),
-    step(carried.compare),
-    step(elementwise.softmax),
-    step(elementwise.arithmetic),
+    *(rule() for family in (layers, pooling, carried, elementwise) for rule in family.RULES),
     step(borders.pad),
-    step(elementwise.tabulate),
     COMPOSE_TABLES,
 )
 """Layers are first: a function of a layer's result alone is a table."""

@@ -30,7 +30,6 @@ SUMS = frozenset(f"aten.{name}" for name in "neg.default add.Tensor sub.Tensor".
 PRODUCTS = frozenset(
     f"aten.{name}" for name in "bmm.default matmul.default mm.default baddbmm.default".split()
 )
-SOFTMAX = frozenset(("aten._softmax.default", "aten.softmax.int", "aten._safe_softmax.default"))
 MASKING = frozenset(
     f"aten.{name}"
     for name in (
@@ -38,7 +37,7 @@ MASKING = frozenset(
         "where.ScalarOther where.ScalarSelf"
     ).split()
 )
-"""Ops that may be between the scores and the softmax."""
+"""Ops that may be between the scores and the probabilities."""
 
 
 def hands_on(op: Operation) -> bool:
@@ -53,14 +52,14 @@ def scales_attention(op: Operation) -> bool:
     """Whether a multiplication may be the scale of an attention: if in doubt, yes.
 
     It is one if its result reaches the product QKᵀ through layout ops, casts, further scales and
-    other ops that pass a factor on, and that product reaches a softmax. It is also one if it is
-    between the product and the softmax itself.
+    other ops that pass a factor on, and that product reaches the probabilities. It is also one if it is
+    between the product and the probabilities themselves.
     """
     after_product = any(_comes_from_product(operand) for operand in op.operands)
-    return any(_reaches_softmax(result, after_product) for result in op.results)
+    return any(_reaches_probabilities(result, after_product) for result in op.results)
 
 
-def _reaches_softmax(value: SSAValue, after_product: bool) -> bool:
+def _reaches_probabilities(value: SSAValue, after_product: bool) -> bool:
     seen: set[tuple[SSAValue, bool]] = set()
     stack = [(value, after_product)]
     while stack:
@@ -71,7 +70,7 @@ def _reaches_softmax(value: SSAValue, after_product: bool) -> bool:
         held, product_passed = current
         for use in held.uses:
             user = use.operation
-            if product_passed and user.name in SOFTMAX:
+            if product_passed and is_of(user, "probabilities"):
                 return True
             if user.name in PRODUCTS and not product_passed:
                 stack.extend((result, True) for result in user.results)

@@ -21,7 +21,6 @@ After:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any, ClassVar
@@ -39,12 +38,12 @@ from stepwell.ir.sizes.size import UNKNOWN
 from stepwell.ir.types import Dim, dims, element, tensor
 from stepwell.translate.rewrites.attention.attention_pattern import (
     PRODUCTS,
-    SOFTMAX,
     Traced,
     constant_factor,
     scores_are_finite,
     trace_scale,
 )
+from stepwell.translate.rewrites.attention.row_guards import guarded_softmax
 from stepwell.translate.rewrites.building import permute_op, view_op
 from stepwell.translate.rewrites.sizes.open_rows import unopened_rows
 
@@ -86,14 +85,13 @@ class RecognizeAttention(Rewrite[Attention]):
 
     def match(self, op: SchemaOp, program: Program) -> Attention | Refusal | None:
         """Trace the softmax back to QKᵀ and forward to the product with v."""
-        assert op.name in SOFTMAX
         rank = len(dims(op.results[0].type))
         if op.arg("dim") % max(rank, 1) != rank - 1 or op.results[0].type != op.operands[0].type:
             return None
         scores = scores_of(op.operands[0])
         if scores is None or isinstance(scores, Refusal):
             return scores
-        out = weighted_sum(op)
+        out = weighted_sum(op, program)
         if out is None or isinstance(out, Refusal):
             return out
         product, guarded = out
@@ -201,11 +199,13 @@ def splits_leading(view: SchemaOp) -> bool:
     return len(before) >= 2 and before[-2:] == after[-2:]
 
 
-def weighted_sum(softmax: SchemaOp) -> tuple[SchemaOp, bool] | Refusal | None:
+def weighted_sum(
+    softmax: SchemaOp, program: Program
+) -> tuple[SchemaOp, bool] | Refusal | None:
     """Return the product of the attention weights with v, and whether a guard precedes it."""
     weights: SSAValue = softmax.results[0]
     guarded = False
-    select = guard_of(softmax)
+    select = guard_of(softmax, program)
     if select is not None:
         weights, guarded = select.results[0], True
     while True:
@@ -222,48 +222,17 @@ def weighted_sum(softmax: SchemaOp) -> tuple[SchemaOp, bool] | Refusal | None:
         weights = user.results[0]
 
 
-def guard_of(softmax: SchemaOp) -> SchemaOp | None:
+def guard_of(softmax: SchemaOp, program: Program) -> SchemaOp | None:
     """Return `where(not any(not (scores == −inf)), 0, softmax)` around a softmax, or None."""
     for use in softmax.results[0].uses:
         select = use.operation
         if isinstance(select, aten.WhereSelf) and use.index == 2:
-            condition, zeros, _ = select.operands
-            if is_zeros(zeros) and is_all_closed(condition, softmax.operands[0]):
+            zeros = select.operands[1]
+            if guarded_softmax(select, program) is not None:
                 others = [u.operation for u in softmax.results[0].uses if u.operation is not select]
                 if all(o is zeros.owner for o in others):
                     return select
     return None
-
-
-def is_zeros(value: SSAValue) -> bool:
-    """Whether a value is a new tensor of zeros."""
-    owner = value.owner
-    if isinstance(owner, aten.FullLikeDefault | aten.FullDefault):
-        return owner.arg("fill_value") == 0
-    return isinstance(owner, aten.ZerosLikeDefault | aten.ZerosDefault)
-
-
-def is_all_closed(condition: SSAValue, scores: SSAValue) -> bool:
-    """Whether a condition says that a row of `scores` is all −inf."""
-    steps: Sequence[type[SchemaOp]] = (
-        aten.LogicalNotDefault,
-        aten.AnyDim,
-        aten.LogicalNotDefault,
-        aten.EqScalar,
-    )
-    current = condition
-    for step in steps:
-        owner = current.owner
-        if not isinstance(owner, step):
-            return False
-        if isinstance(owner, aten.AnyDim):
-            rank = len(dims(owner.operands[0].type))
-            if owner.arg("dim") % rank != rank - 1 or not owner.arg("keepdim"):
-                return False
-        if isinstance(owner, aten.EqScalar) and owner.arg("other") != float("-inf"):
-            return False
-        current = owner.operands[0]
-    return current is scores
 
 
 def replay(traced: Traced, rw: Rewriter, before: Operation) -> SSAValue:

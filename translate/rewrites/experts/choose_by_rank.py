@@ -46,6 +46,7 @@ from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.declared.families import is_of
 from stepwell.ir.declared.numerics import Deviation, Proof
 from stepwell.ir.diagnostics import op_name
 from stepwell.ir.dtypes import f32
@@ -154,7 +155,7 @@ def _product(left: SSAValue, right: SSAValue) -> SchemaOp:
 def is_whole_in_rows(op: SchemaOp) -> Proof | None:
     """Prove that a row to choose from is all NaN or finite: then so are its greatest numbers."""
     scores = op.operands[0].owner
-    if not isinstance(scores, aten._SoftmaxDefault | aten.SoftmaxInt):
+    if not isinstance(scores, SchemaOp) or not is_of(scores, "distribution"):
         return None
     rank = len(dims(op.operands[0].type))
     if axis(scores.arg("dim"), rank) != axis(op.arg("dim"), rank):

@@ -95,7 +95,7 @@ def _is_continuous(op: Operation, value: SSAValue) -> bool:
     """Whether a result is a continuous function of the operands that are floats."""
     if not _is_float(value) or op.regions:
         return False
-    if is_of(op, *_PICKS, "product", "softmax", "normalization") or _short(op) in _PIECEWISE:
+    if is_of(op, *_PICKS, "product", "normalization") or _short(op) in _PIECEWISE:
         return True
     said = meaning(op)
     found = None if said is None else said.element

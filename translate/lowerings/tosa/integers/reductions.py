@@ -64,59 +64,6 @@ def needs_sum(x: Integers, factor: float, count: int) -> None:
 
 
 @lowers(
-    {
-        "aten.sum.dim_IntList": None,
-        "aten.mean.dim": None,
-        "aten.amax.default": t.ReduceMaxOp,
-        "aten.amin.default": t.ReduceMinOp,
-    },
-    to="tosa",
-    quantized_operands=1,
-    takes_symbols=False,
-    sample=MATRIX.format("sum.dim_IntList(%a, [1], true)", "2x1", "2x1", "2x1"),
-)
-def int8_reduction(
-    x: Integers, *, form: type[TosaOp] | None, op: Any, use: Use, b: Builder
-) -> Value:
-    """Lower to one REDUCE per axis, between RESCALEs for a sum; means of images are pools."""
-    axes = reduced_axes(op)
-    if is_image_mean(op, level_of(b.rw.program.context.target)):
-        refuse("it is a mean of images, which a pool computes")
-    if "keepdim" in op.SCHEMA.by_name and not op.arg("keepdim"):
-        refuse("its axes are not kept; normalize-reduction keeps them")
-    needs_scales(use, x)
-    count = prod(x.shape[axis] for axis in axes)
-    factor = x.held.scale / use.held.scale
-    factor /= count if isinstance(op, aten.MeanDim) else 1
-    if form is None:
-        needs_sum(x, factor, count)
-    y = x.stored() if form is not None else x.wide()
-    for axis in axes:
-        y = y.reduce(form or t.ReduceSumOp, axis)
-    if form is None:
-        return delivered(y, factor, use)
-    return y if x.means_what(use) else delivered(y, factor, use, x.held.zero_point)
-
-
-@lowers(
-    "aten.cumsum.default",
-    to="tosa",
-    quantized_operands=1,
-    takes_symbols=False,
-    sample=MATRIX.format("cumsum.default(%a, 1)", "2x4", "2x4", "2x4"),
-)
-def int8_cumsum(x: Integers, *, dim: int, use: Use) -> Value:
-    """Add up without the zero point, at the operand's scale."""
-    if not x.shape:
-        refuse("the operand is a scalar, which has no axis")
-    factor = x.held.scale / use.held.scale
-    needs_scales(use, x)
-    needs_sum(x, factor, x.shape[dim % len(x.shape)])
-    wide = x.wide()
-    return delivered(added_up(wide, wide.axis(dim)), factor, use)
-
-
-@lowers(
     "aten.avg_pool2d.default",
     "aten.max_pool2d.default",
     "aten.mean.dim",
@@ -199,6 +146,59 @@ def _windows_summed(
     operands += [b.number(zero, 1, i8), b.zero(i8)]
     fields = {"pad": lists["pad"], "stride": lists["stride"], "dilation": i64s((1, 1))}
     return Value(b.op(t.DepthwiseConv2dOp, operands, shape, i32, acc_type=i32, **fields), b)
+
+
+@lowers(
+    {
+        "aten.sum.dim_IntList": None,
+        "aten.mean.dim": None,
+        "aten.amax.default": t.ReduceMaxOp,
+        "aten.amin.default": t.ReduceMinOp,
+    },
+    to="tosa",
+    quantized_operands=1,
+    takes_symbols=False,
+    sample=MATRIX.format("sum.dim_IntList(%a, [1], true)", "2x1", "2x1", "2x1"),
+)
+def int8_reduction(
+    x: Integers, *, form: type[TosaOp] | None, op: Any, use: Use, b: Builder
+) -> Value:
+    """Lower to one REDUCE per axis, between RESCALEs for a sum; means of images are pools."""
+    axes = reduced_axes(op)
+    if is_image_mean(op, level_of(b.rw.program.context.target)):
+        refuse("it is a mean of images, which a pool computes")
+    if "keepdim" in op.SCHEMA.by_name and not op.arg("keepdim"):
+        refuse("its axes are not kept; normalize-reduction keeps them")
+    needs_scales(use, x)
+    count = prod(x.shape[axis] for axis in axes)
+    factor = x.held.scale / use.held.scale
+    factor /= count if isinstance(op, aten.MeanDim) else 1
+    if form is None:
+        needs_sum(x, factor, count)
+    y = x.stored() if form is not None else x.wide()
+    for axis in axes:
+        y = y.reduce(form or t.ReduceSumOp, axis)
+    if form is None:
+        return delivered(y, factor, use)
+    return y if x.means_what(use) else delivered(y, factor, use, x.held.zero_point)
+
+
+@lowers(
+    "aten.cumsum.default",
+    to="tosa",
+    quantized_operands=1,
+    takes_symbols=False,
+    sample=MATRIX.format("cumsum.default(%a, 1)", "2x4", "2x4", "2x4"),
+)
+def int8_cumsum(x: Integers, *, dim: int, use: Use) -> Value:
+    """Add up without the zero point, at the operand's scale."""
+    if not x.shape:
+        refuse("the operand is a scalar, which has no axis")
+    factor = x.held.scale / use.held.scale
+    needs_scales(use, x)
+    needs_sum(x, factor, x.shape[dim % len(x.shape)])
+    wide = x.wide()
+    return delivered(added_up(wide, wide.axis(dim)), factor, use)
 
 
 @lowers(

@@ -115,6 +115,7 @@ _ONE = 32767
     to="tosa",
     quantized_operands=1,
     takes_symbols=False,
+    phases=("npu",),
     bound=Bound(units=1, reason="exponentials of 16 bits, reciprocals of 15"),
     sample=SOFTMAX,
 )

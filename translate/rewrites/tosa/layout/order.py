@@ -7,7 +7,7 @@ from typing import Any
 
 from stepwell.ir.rewriting.rewrite import GreedyRewrites, NamedPass, Rewrite, Step
 from stepwell.translate.decompositions.conversion import ConversionTarget
-from stepwell.translate.lowerings.lowering import step
+from stepwell.translate.lowerings.lowering import is_step, step
 from stepwell.translate.lowerings.tosa import (
     block_scaled,
     casts,
@@ -45,8 +45,8 @@ from stepwell.translate.rewrites.tosa.legalize_boundary import type_integers
 
 
 def each(*families: ModuleType) -> tuple[Rewrite[Any], ...]:
-    """The lowerings in files of functions, in their order."""
-    return tuple(rule() for family in families for rule in family.RULES)
+    """The lowerings in files of functions, in their order, but for those of special phases."""
+    return tuple(rule() for family in families for rule in family.RULES if not rule.phases)
 
 
 TO_TOSA: tuple[Rewrite[Any], ...] = each(
@@ -104,29 +104,22 @@ def layouts(*merges: Rewrite[Any]) -> tuple[Step, ...]:
 
 INTEGERS: tuple[Rewrite[Any], ...] = (
     FoldQuantizedConstant(),
-    *(rule() for rule in type_integers.RULES),
-    step(int_functions.int16_scale),
-    step(int_layers.int8_convolution),
-    step(int_layers.int8_linear),
-    step(int_elementwise.int8_add),
-    step(int_elementwise.int8_mul),
-    step(int_layers.int8_bmm),
-    step(int_reductions.int8_pool),
-    step(int_elementwise.int8_clamp),
-    step(int_elementwise.int8_extremum),
-    step(int_elementwise.int8_where),
-    step(int_elementwise.int8_pad),
-    step(int_functions.int8_comparison),
-    step(int_functions.int8_requantize),
-    step(int_functions.int8_function),
-    step(int_reductions.int8_reduction),
-    step(int_reductions.int8_resize),
-    step(int_softmax.int8_softmax),
-    step(int_functions.int16_function),
-    step(int_reductions.int8_cumsum),
+    *each(type_integers, int_functions, int_layers, int_elementwise, int_reductions, int_softmax),
     ChooseStoredIntegers(),
 )
 """Lower quantized layers to integers."""
+
+
+def integers_on_npu(rows: int_layers.Rows) -> tuple[Rewrite[Any], ...]:
+    """Return the lowerings to integers for an NPU; the rows of linear layers are on an axis.
+
+    They include those that NPUs run faster. A maximum stays in bytes: a U55 has no other
+    (`HoistRescaleOverMaximum` makes it int32).
+    """
+    npu = tuple(rule() for rule in int_softmax.RULES if "npu" in rule.phases)
+    linear = int_layers.int8_linear
+    return (*npu, *(step(linear, rows=rows) if is_step(r, linear) else r for r in INTEGERS))
+
 
 FEWER_INTEGERS: tuple[Rewrite[Any], ...] = (ComposeByteFunctions(), HoistRescaleOverMaximum())
 """Compute the same integers with fewer operators."""

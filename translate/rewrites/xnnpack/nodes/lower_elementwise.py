@@ -1,4 +1,4 @@
-"""Legalization: elementwise ops become nodes one to one.
+"""Legalization: elementwise ops, and softmax along an axis, become nodes one to one.
 
 rule lower-unary
     A function of one tensor.
@@ -132,10 +132,26 @@ for each $cast of _to_copy.default, to.dtype
 for $E = f16, $F = f32, $d = f32
 not for $memory_format = "torch.channels_last", $S = [2, 3, 4, 5]
 not for $S = [1, 1, 1, 1, 1, 2, 3]
+
+rule lower-softmax
+    The axis is brought last, and back.
+Before:
+    %y = aten.$softmax(%x, $d, …)
+After:
+    %l = permute(%x, $o)
+    %s = xnnpack.softmax(%l)
+    %y = permute(%s, inverse($o))
+unless is_not_for_xnnpack(%y) for target
+with $o = axis_last(%x, $d)
+loses FLUSHED
+bound of roundings: "XNNPACK approximates exp"
+for each $softmax of _softmax.default, softmax.int
+for $d = 0, $half_to_float = false
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import cast
 
 from xdsl.ir import Attribute, SSAValue
@@ -149,8 +165,11 @@ from stepwell.ir.dtypes import f16, f32
 from stepwell.ir.rewriting.rewrite import Refusal
 from stepwell.ir.types import dims
 from stepwell.translate.canonicalize.copies import changes_layout
-from stepwell.translate.rewrites.building import overflows
+from stepwell.translate.rewrites import building
+from stepwell.translate.rewrites.building import axis, overflows
+from stepwell.translate.rewrites.xnnpack.nodes import lower_clamp
 from stepwell.translate.rewrites.xnnpack.nodes.guards import (
+    may_be_empty,
     not_for_xnnpack,
     not_held,
     stands_among_integers,
@@ -228,6 +247,22 @@ def asks_for_another_layout(value: SSAValue) -> Refusal | None:
     return changes_layout(cast(SchemaOp, value.owner))
 
 
+def axis_last(value: SSAValue, number: int) -> list[int] | Refusal:
+    """Return the axis order that puts one axis last."""
+    rank = len(dims(value.type))
+    if rank == 0:
+        return Refusal("the operand is a scalar, which has no axis")
+    at = axis(number, rank)
+    if refusal := may_be_empty(value, [dims(value.type)[at]]):
+        return refusal
+    return [*(i for i in range(rank) if i != at), at]
+
+
+def inverse(order: Sequence[int]) -> list[int]:
+    """Return the inverse of an axis order."""
+    return [order.index(i) for i in range(len(order))]
+
+
 is_not_held = not_held
 
-RULES = read_rules(__doc__, vars(numerics) | globals())
+RULES = read_rules(__doc__, vars(numerics) | vars(building) | vars(lower_clamp) | globals())

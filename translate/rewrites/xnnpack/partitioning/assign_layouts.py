@@ -2,7 +2,7 @@
 
 A convolution is lowered between a transpose to channels-last and a transpose back. Some nodes
 between these transposes work in any order: elementwise nodes, slices, pads, concatenations,
-reshapes, linear layers, and softmax over an axis that stays last. Each of them may work on its
+reshapes, linear layers, and normalizations over an axis that stays last. Each of them may work on its
 values as they are or on their bases (the values before the transpose). `translate/layout` finds the
 minimum cut; this file is XNNPACK's table for it. A second run removes transposes that are left
 between two values that can both be transposed.
@@ -39,6 +39,7 @@ from stepwell.ir.axes.layout_cost import LayoutCost
 from stepwell.ir.axes.maps import AxisMap, Order, inverse
 from stepwell.ir.core import weight_key
 from stepwell.ir.declared.bounds import roundings
+from stepwell.ir.declared.families import is_of
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import Bound, Rewriter
 from stepwell.ir.types import Dim, dims, element, tensor
@@ -79,11 +80,11 @@ class XnnpackLayouts(Layouts):
 
     def may_turn(self, op: Operation, turning: Turning) -> bool:
         order = turning.order
+        if is_of(op, "normalization"):
+            return order[-1] == len(order) - 1
         match op:
             case xnnpack.StaticReshape():  # The new shape may have one size that XNNPACK infers, not more.
                 return is_open_once(dims(op.output.type))
-            case xnnpack.Softmax():
-                return order[-1] == len(order) - 1
             case xnnpack.FullyConnected():
                 data = datatype(op.input.type)
                 return data != "qdint8" and order[-1] == len(order) - 1

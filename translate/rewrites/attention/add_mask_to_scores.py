@@ -20,6 +20,7 @@ from xdsl.ir import SSAValue
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.core import weight_key
+from stepwell.ir.declared.families import is_of
 from stepwell.ir.declared.numerics import Deviation
 from stepwell.ir.dtypes import dtype_name, f16, torch_dtype
 from stepwell.ir.program import Program
@@ -30,7 +31,7 @@ from stepwell.translate.decompositions.values import Value
 from stepwell.translate.lowerings.lowering import lowerings_of, lowers
 from stepwell.translate.range_analysis import is_never_nan, is_within
 from stepwell.translate.range_analysis.assumptions import trusts_no_nan
-from stepwell.translate.rewrites.attention.attention_pattern import SOFTMAX
+from stepwell.translate.rewrites.attention.limit_by_mask import limits
 from stepwell.translate.rewrites.attention.recognize_attention import (
     leads_to_product,
     splits_leading,
@@ -66,6 +67,7 @@ def _loses(op: Any, program: Program) -> Deviation | None:
 @lowers(
     *SELECTIONS,
     to="aten",
+    formerly=("add-mask-before-softmax",),
     deviation=_loses,
     sample="""
     %m = stepwell.weight <"m"> "constant" : tensor<3x3xi1>
@@ -74,7 +76,7 @@ def _loses(op: Any, program: Program) -> Deviation | None:
     %y = aten._softmax.default(%f, 2, false) : (tensor<2x3x3xf32>) -> tensor<2x3x3xf32>
     """,
 )
-def add_mask_before_softmax(*, op: SchemaOp, b: Rewriter) -> Value | None:
+def add_mask_to_scores(*, op: SchemaOp, b: Rewriter) -> Value | None:
     """Add 0, or a constant, to scores that a mask keeps, and the number to the others."""
     found = masked_scores(op, b.program)
     if found is None:
@@ -122,7 +124,7 @@ def _added(sides: Selection, term: str | None, b: Rewriter) -> SSAValue:
     if term is not None:
         return b.weight(b.weights.derive("closed", [term, key], **options))
     options |= {"free": 0.0, "dtype": dtype_name(dtype)}
-    return b.weight(b.weights.derive("limits", [key], **options))
+    return b.weight(b.weights.derive(limits.__name__, [key], **options))
 
 
 def unexpanded(mask: SSAValue) -> SSAValue:
@@ -164,7 +166,7 @@ def feeds_softmax(value: SSAValue) -> bool:
         (user,) = users
         if isinstance(user, aten.ScaledDotProductAttentionDefault):
             return is_static(value.type) and user.operand("attn_mask") is value
-        if isinstance(user, SchemaOp) and user.name in SOFTMAX:
+        if isinstance(user, SchemaOp) and is_of(user, "probabilities"):
             rank = len(dims(value.type))
             return axis(user.arg("dim"), rank) == rank - 1
         if not isinstance(user, aten.ViewDefault) or not splits_leading(user):

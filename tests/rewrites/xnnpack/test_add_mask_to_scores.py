@@ -8,9 +8,9 @@ from torch.export import export
 
 import stepwell
 from stepwell.translate.lowerings.lowering import step
-from stepwell.translate.rewrites.attention.add_mask_before_softmax import add_mask_before_softmax
+from stepwell.translate.rewrites.attention.add_mask_to_scores import add_mask_to_scores
 
-test_add_mask_before_softmax = cases(step(add_mask_before_softmax))("""
+test_add_mask_to_scores = cases(step(add_mask_to_scores))("""
 what closes a score is added -> aten.bmm.default, aten.add.Tensor, aten._softmax.default
     - %s = aten.bmm.default(%q: f32[2, 3, 4], %k: f32[2, 4, 3])
       %f = aten.where.ScalarOther(%m: buffer "m#causal" i1[3, 3], %s, -inf)

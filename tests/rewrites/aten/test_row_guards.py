@@ -1,10 +1,10 @@
-"""The rules of remove_safe_softmax_guard: beyond its documented example, and what it leaves alone."""
+"""The rules of row_guards: beyond its documented example, and what it leaves alone."""
 
 from rewrite_cases import cases
 
-from stepwell.translate.rewrites.attention import remove_safe_softmax_guard
+from stepwell.translate.rewrites.attention import row_guards
 
-test_remove_safe_softmax_guard = cases(remove_safe_softmax_guard)("""
+test_row_guards = cases(row_guards)("""
 scores that are an input may hold an empty row -> refused: are an input
     %p = aten._softmax.default(%s: f32[2, 3, 3], 2, false); %e = aten.eq.Scalar(%s, -inf)
     %f = aten.logical_not.default(%e); %g = aten.any.dim(%f, -1, true)
