@@ -23,7 +23,7 @@ Record = dict[str, Any]
 """A table: field name to value. Absent scalars have their default, absent vectors are empty,
 absent strings and tables are None; a union is `(name of its member, record)` or None."""
 
-_SCALARS: dict[str, str] = {
+SCALARS: dict[str, str] = {
     "bool": "?", "byte": "b", "ubyte": "B", "int8": "b", "uint8": "B", "short": "h", "ushort": "H",
     "int16": "h", "uint16": "H", "int": "i", "uint": "I", "int32": "i", "uint32": "I", "long": "q",
     "ulong": "Q", "int64": "q", "uint64": "Q", "float": "f", "float32": "f", "double": "d",
@@ -66,6 +66,10 @@ class FlatbufferSchema:
         default_factory=dict[tuple[str, tuple[str, ...]], Any], repr=False, compare=False
     )
     """Layouts of tables, by table name and present fields; a cache of the writer."""
+
+    def code(self, type_: str) -> str | None:
+        """The code of a scalar type in `struct`'s notation; None for other types."""
+        return SCALARS.get(self.enums[type_][0] if type_ in self.enums else type_)
 
 
 _DECLARATION = re.compile(
@@ -148,11 +152,11 @@ def _default(
     if type_ in schema.enums:
         values = schema.enums[type_][1]
         return 0 if written is None else values.get(written.rsplit(".", 1)[-1], 0)
-    if type_ not in _SCALARS:
+    if type_ not in SCALARS:
         return None
     if type_ == "bool":
         return written == "true"
-    if _SCALARS[type_] in "fd":
+    if SCALARS[type_] in "fd":
         return float(written) if written else 0.0
     return int(written, 0) if written else 0
 
@@ -251,13 +255,8 @@ class _Reader:
         name, table = member
         return name, self.table(table, self.follow(position + offset), depth + 1)
 
-    def _code(self, type_: str) -> str | None:
-        if type_ in self._schema.enums:
-            return _SCALARS[self._schema.enums[type_][0]]
-        return _SCALARS.get(type_)
-
     def _value(self, type_: str, position: int, depth: int) -> Any:
-        code = self._code(type_)
+        code = self._schema.code(type_)
         if code is not None:
             return self._unpack(code, position)
         target = self.follow(position)
@@ -276,7 +275,7 @@ class _Reader:
     def _vector(self, declared: Field, position: int, depth: int) -> Any:
         start = self.follow(position)
         length = self._unpack("I", start)
-        code = self._code(declared.type)
+        code = self._schema.code(declared.type)
         size = struct.calcsize("<" + code) if code else 4
         if start + 4 + length * size > len(self._data):
             raise self._fail(f"vector {declared.name} runs past the end", start)

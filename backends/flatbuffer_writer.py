@@ -15,14 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from stepwell.backends.flatbuffer import Field, FlatbufferSchema
-
-_CODES: dict[str, str] = {
-    "bool": "?", "byte": "b", "ubyte": "B", "int8": "b", "uint8": "B", "short": "h", "ushort": "H",
-    "int16": "h", "uint16": "H", "int": "i", "uint": "I", "int32": "i", "uint32": "I", "long": "q",
-    "ulong": "Q", "int64": "q", "uint64": "Q", "float": "f", "float32": "f", "double": "d",
-    "float64": "d",
-}  # fmt: skip
+from stepwell.backends.flatbuffer import SCALARS, Field, FlatbufferSchema
 
 
 @dataclass(frozen=True)
@@ -152,11 +145,7 @@ class _Writer:
         return _Layout(packer, names, references, vtable, alignment)
 
     def _code(self, field: Field) -> str | None:
-        if field.is_vector:
-            return None
-        if field.type in self._schema.enums:
-            return _CODES[self._schema.enums[field.type][0]]
-        return _CODES.get(field.type)
+        return None if field.is_vector else self._schema.code(field.type)
 
     def _string(self, text: str) -> int:
         place = self._strings.get(text)
@@ -175,7 +164,7 @@ class _Writer:
         return self._put(struct.pack("<I", len(data)))
 
     def _vector(self, type_: str, items: Sequence[Any]) -> int:
-        code = _CODES.get(type_)
+        code = SCALARS.get(type_)
         if code is not None:
             key = (type_, tuple(items))
             place = self._vectors.get(key)

@@ -35,7 +35,7 @@ from kernel_situations import (
     numbers,
     shaped,
 )
-from kernel_trials import in_forks, program_of
+from kernel_trials import in_forks, out_variant, program_of
 
 from stepwell.backends.executorch.container import KernelCall
 from stepwell.backends.executorch.kernels import kernel_dtypes
@@ -49,7 +49,6 @@ from stepwell.backends.executorch.kernels.kernel_calls import (
     signature_text,
 )
 from stepwell.backends.executorch.kernels.kernel_tables import kernel_libraries
-from stepwell.backends.executorch.kernels.signatures import out_variant
 from stepwell.backends.executorch.running.engine import runtime
 from stepwell.backends.executorch.writing.builder import ContainerBuilder
 from stepwell.backends.executorch.writing.emit import MethodEmitter

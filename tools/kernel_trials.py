@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from typing import Any, TypeVar
 
 import torch
@@ -13,7 +14,11 @@ from xdsl.dialects.builtin import FunctionType, ModuleOp
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region
 
+from stepwell.backends.executorch.kernels.signatures import KernelSignature, kernel_for
 from stepwell.dialects.aten.registry import of_overload
+from stepwell.dialects.aten.schema import Schema, parse_schema
+from stepwell.ir.compat.torch.torch_private import schema_of
+from stepwell.ir.diagnostics import ParseFailure
 from stepwell.ir.dtypes import element_type
 from stepwell.ir.program import Program
 from stepwell.ir.types import tensor_like
@@ -68,3 +73,27 @@ def in_forks(items: Sequence[T], outcome: Callable[[T], Any]) -> Iterator[tuple[
         if at < len(items):
             yield items[at], None
             at += 1
+
+
+@cache
+def out_variant(op_name: str) -> KernelSignature | None:
+    """The kernel for a functional operator, `aten.view.default` to `aten::view_copy.out`.
+
+    None if the runtime has none: the operator must then be decomposed or delegated.
+    """
+    schema = functional_schema(op_name)
+    return kernel_for(schema) if schema is not None else None
+
+
+@cache
+def functional_schema(op_name: str) -> Schema | None:
+    """Torch's schema of an operator with this name in the IR, or None."""
+    namespace, _, rest = op_name.partition(".")
+    name, _, overload = rest.rpartition(".")
+    packet = getattr(getattr(torch.ops, namespace), name, None)
+    if packet is None or overload not in packet.overloads():
+        return None
+    try:
+        return parse_schema(str(schema_of(getattr(packet, overload))))
+    except ParseFailure:
+        return None  # An argument type that no program holds (a Storage, a class): no kernel.

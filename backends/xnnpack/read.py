@@ -9,14 +9,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from xdsl.dialects.builtin import f16, f32
 from xdsl.ir import Attribute, Block, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
-from stepwell.backends.executorch.container import Container, Data, Delegate, NamedData
+from stepwell.backends.executorch.container import Container, Data, Delegate
+from stepwell.backends.executorch.reading.lift import ReadContext
 from stepwell.backends.flatbuffer import Record, read_root
 from stepwell.backends.xnnpack.emit import unpack_int4
 from stepwell.backends.xnnpack.nodes import from_fields, input_names, output_names
@@ -58,21 +59,10 @@ _STORED = {
 }  # fmt: skip
 
 
-class Context(Protocol):
-    """The parts of the container's reader that this module uses."""
-
-    @property
-    def weights(self) -> WeightStore: ...
-    @property
-    def named_data(self) -> Mapping[str, NamedData]: ...
-    @property
-    def prefix(self) -> str: ...
-
-
 class XnnpackReader:
     """Reads the delegates of `XnnpackBackend`."""
 
-    def input_count(self, delegate: Delegate, context: Context) -> int:
+    def input_count(self, delegate: Delegate, context: ReadContext) -> int:
         """The number of the call's values that are inputs."""
         return len(_root(delegate.payload)[0]["input_ids"])
 
@@ -81,7 +71,7 @@ class XnnpackReader:
         delegate: Delegate,
         inputs: Sequence[SSAValue],
         results: Sequence[Attribute],
-        context: Context,
+        context: ReadContext,
     ) -> DelegateOp:
         """Return the delegate as an op with these operands and result types.
 

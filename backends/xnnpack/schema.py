@@ -42,17 +42,12 @@ def datatypes() -> dict[str, int]:
     return {name.removeprefix("xnn_datatype_"): number for name, number in values.items()}
 
 
-def with_header(graph: bytes, constants: bytes = b"") -> bytes:
-    """Return a payload: header, graph, and inline constants, each at a multiple of 16 bytes."""
+def with_header(graph: bytes) -> bytes:
+    """Return a payload without inline constants: header and graph, at multiples of 16 bytes."""
     start = _padded(_HEADER.size)
-    constants_at = start + _padded(len(graph))
-    header = _HEADER.pack(
-        b"\0" * 4, MAGIC, _HEADER.size, start, len(graph), constants_at, len(constants)
-    )
-    return b"".join(
-        (header, b"\0" * (start - len(header)), graph,
-         b"\0" * (constants_at - start - len(graph)), constants)
-    )  # fmt: skip
+    end = start + _padded(len(graph))
+    header = _HEADER.pack(b"\0" * 4, MAGIC, _HEADER.size, start, len(graph), end, 0)
+    return header.ljust(start, b"\0") + graph.ljust(end - start, b"\0")
 
 
 def split_header(payload: memoryview) -> tuple[memoryview, memoryview]:

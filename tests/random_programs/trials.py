@@ -2,8 +2,12 @@
 
 import copy
 import re
+import subprocess
+import sys
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -12,7 +16,7 @@ from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
 import stepwell
-from stepwell.backends.executorch.running.runner import PteSession, run_pte
+from stepwell.backends.executorch.running.runner import PteSession
 from stepwell.backends.tosa.reference_model import ReferenceSession
 from stepwell.dialects.quant.ops import dequantize, quantize
 from stepwell.dialects.quant.ports import INPUT, OUTPUT, meanings
@@ -285,7 +289,7 @@ class Trial:
             session = PteSession.load(pte)
 
             def run(_: int, inputs: Any) -> Any:
-                return run_pte(pte, session.laid_out(pytree.tree_leaves(inputs)), in_child=True)
+                return run_apart(pte, session.laid_out(pytree.tree_leaves(inputs)))
 
             return [called(run, calls, self.given)]
         except Exception:  # Whatever it raises: it is no witness then.
@@ -295,6 +299,27 @@ class Trial:
                 called(lambda _, xs, e=e: lowered.program.run(*xs, engine=e), calls, self.given)
                 for e in sorted(on)
             ]
+
+
+def run_apart(pte: bytes, inputs: Sequence[Any]) -> list[Any]:
+    """The outputs of a program that runs in a process of its own, which it may abort."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "program.pte").write_bytes(pte)
+        torch.save(list(inputs), folder / "inputs.pt")
+        command = [sys.executable, "-c", _RUN, name]
+        subprocess.run(command, capture_output=True, timeout=300, check=True)
+        return torch.load(folder / "outputs.pt", weights_only=True)
+
+
+_RUN = """
+import sys, torch
+from pathlib import Path
+from stepwell.backends.executorch.running.runner import run_pte
+folder = Path(sys.argv[1])
+inputs = torch.load(folder / "inputs.pt", weights_only=True)
+torch.save(list(run_pte(folder / "program.pte", inputs)), folder / "outputs.pt")
+"""
 
 
 def _declared(ep: ExportedProgram) -> list[torch.dtype | None]:

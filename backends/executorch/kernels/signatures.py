@@ -10,6 +10,7 @@ device and pin_memory, which the output tensor determines.
 from __future__ import annotations
 
 import functools
+import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -18,10 +19,11 @@ from stepwell.backends.executorch.kernels.kernel_tables import (
     kernel_schema,
     kernels_of,
 )
-from stepwell.dialects.aten.schema import Argument, Schema, parse_schema
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.aten.registry import FURTHER_LIBRARIES, LIBRARIES, find
+from stepwell.dialects.aten.schema import Argument, Schema
 from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.compat.torch.torch_private import schema_of
-from stepwell.ir.diagnostics import ParseFailure
 
 _ANSWERED_BY_OUTPUT = frozenset({"dtype", "layout", "device", "pin_memory"})
 
@@ -79,30 +81,6 @@ class KernelSignature:
     def outputs(self) -> tuple[Output, ...]:
         """The arguments that the kernel writes."""
         return tuple(a for a in self.arguments if isinstance(a, Output))
-
-
-@functools.cache
-def out_variant(op_name: str) -> KernelSignature | None:
-    """The kernel for a functional operator, `aten.view.default` to `aten::view_copy.out`.
-
-    None if the runtime has none: the operator must then be decomposed or delegated.
-    """
-    schema = functional_schema(op_name)
-    return kernel_for(schema) if schema is not None else None
-
-
-@functools.cache
-def functional_schema(op_name: str) -> Schema | None:
-    """Torch's schema of an operator with this name in the IR, or None."""
-    namespace, _, rest = op_name.partition(".")
-    name, _, overload = rest.rpartition(".")
-    packet = getattr(getattr(torch.ops, namespace), name, None)
-    if packet is None or overload not in packet.overloads():
-        return None
-    try:
-        return parse_schema(str(schema_of(getattr(packet, overload))))
-    except ParseFailure:
-        return None  # An argument type that no program holds (a Storage, a class): no kernel.
 
 
 def kernel_for(functional: Schema) -> KernelSignature | None:
@@ -170,3 +148,39 @@ def _same_type(functional: Argument, kernel: Argument) -> bool:
         return base, argument.type.is_list, argument.type.nullable
 
     return essence(functional) == essence(kernel)
+
+
+@dataclass(frozen=True)
+class Functional:
+    """The op class that a kernel computes, and the op's argument for each kernel argument."""
+
+    op: type[SchemaOp]
+    signature: KernelSignature
+
+
+@functools.cache
+def functional_of(kernel: str) -> Functional | None:
+    """The functional operator of a kernel: `aten::add.out` is `aten.add.Tensor`.
+
+    None for kernels that compute no functional operator: in-place ones, the runtime's own.
+    """
+    schema = kernel_schema(kernel)
+    if schema is None:
+        return None
+    for libraries in (LIBRARIES, FURTHER_LIBRARIES):
+        if schema.namespace in libraries and not _is_loaded(schema):
+            importlib.import_module(libraries[schema.namespace])
+    packet = getattr(getattr(torch.ops, schema.namespace, None), schema.operator, None)
+    for overload in packet.overloads() if packet is not None else ():
+        if schema.namespace == "aten" and schema_of(getattr(packet, overload)).is_mutable:
+            continue
+        cls = find(f"{schema.namespace}.{schema.operator}.{overload}")
+        signature = kernel_for(cls.SCHEMA) if cls is not None else None
+        if cls is not None and signature is not None and signature.kernel == kernel:
+            return Functional(cls, signature)
+    return None
+
+
+def _is_loaded(schema: Schema) -> bool:
+    namespace = getattr(torch.ops, schema.namespace, None)
+    return hasattr(namespace, schema.operator)

@@ -31,8 +31,7 @@ from stepwell.backends.executorch.container import (
     TensorList,
     TensorValue,
 )
-from stepwell.backends.executorch.kernels.inverse import functional_of
-from stepwell.backends.executorch.kernels.signatures import InPlace, Output
+from stepwell.backends.executorch.kernels.signatures import InPlace, Output, functional_of
 from stepwell.backends.executorch.reading.read_arguments import SCALARS, SIZE
 from stepwell.ir.diagnostics import UnsupportedError
 

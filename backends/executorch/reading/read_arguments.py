@@ -14,10 +14,15 @@ from stepwell.backends.executorch.container import (
     TensorList,
     TensorValue,
 )
-from stepwell.backends.executorch.kernels.inverse import functional_of
 from stepwell.backends.executorch.kernels.kernel_calls import BY_STRIDES
 from stepwell.backends.executorch.kernels.scalar_types import torch_dtype
-from stepwell.backends.executorch.kernels.signatures import InPlace, Input, Output, Role
+from stepwell.backends.executorch.kernels.signatures import (
+    InPlace,
+    Input,
+    Output,
+    Role,
+    functional_of,
+)
 from stepwell.backends.executorch.reading.value_slots import Places
 from stepwell.backends.executorch.writing.emit_scalars import SCALAR_KERNELS
 from stepwell.dialects.aten.op import SchemaOp

@@ -2,23 +2,20 @@
 
 The runtime copies or borrows input bytes without looking at strides, so a channels-last program
 given a row-major tensor computes rubbish in silence; here every input is checked against the
-declared element type, sizes and dim order first. A file that is not sound can kill the process:
-`read_container` refuses what it can see, and `in_child` isolates the rest.
+declared element type, sizes and dim order first. A file that is not sound can kill the process;
+`read_container` refuses what it can see.
 """
 
 from __future__ import annotations
 
 import importlib
-import signal
-import subprocess
-import sys
 import tempfile
 import threading
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 
@@ -228,8 +225,6 @@ def run_pte(
     method: str = "forward",
     *,
     external: bytes | Path | None = None,
-    in_child: bool = False,
-    timeout: float = 300.0,
     cpu: str | None = None,
 ) -> tuple[Any, ...]:
     """Run one method of a program once, from its initial state.
@@ -239,45 +234,10 @@ def run_pte(
         inputs: flat inputs.
         method: the method's name.
         external: the `.ptd`, if weights are kept separately.
-        in_child: run in a process of its own, so that a crash becomes an `ArtifactError`.
-        timeout: seconds that the child may take.
-        cpu: an Arm64 core to emulate, which is a process of its own too.
+        cpu: an Arm64 core to emulate, in a process of its own.
 
     """
-    if not in_child or asked_for(cpu) is not None:
-        return PteSession.load(pte, external=external, cpu=cpu).run(*inputs, method=method)
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        _put(folder / "program.pte", pte)
-        if external is not None:
-            _put(folder / "external.ptd", external)
-        torch.save({"inputs": list(inputs), "method": method}, folder / "inputs.pt")
-        command = [sys.executable, "-m", "stepwell.backends.executorch.running.run_child", name]
-        try:
-            done = subprocess.run(command, capture_output=True, timeout=timeout, check=False)
-        except subprocess.TimeoutExpired:
-            raise ArtifactError(f"the runtime did not finish within {timeout:g} s") from None
-        answer = folder / "outputs.pt"
-        if done.returncode < 0:
-            raise ArtifactError(
-                f"the runtime's process was killed by {signal.Signals(-done.returncode).name}"
-            )
-        if not answer.exists():
-            raise ArtifactError(f"the runtime's process failed: {_tail(done.stderr)}")
-        outcome = cast(dict[str, Any], torch.load(answer, weights_only=True))
-        if "outputs" not in outcome:
-            kind = InputMismatch if outcome["kind"] == "InputMismatch" else ArtifactError
-            raise kind(outcome["error"])
-        return tuple(outcome["outputs"])
-
-
-def _put(path: Path, data: bytes | Path) -> None:
-    path.write_bytes(data if isinstance(data, bytes) else data.read_bytes())
-
-
-def _tail(stderr: bytes) -> str:
-    lines = stderr.decode(errors="replace").strip().splitlines()
-    return lines[-1] if lines else "it said nothing"
+    return PteSession.load(pte, external=external, cpu=cpu).run(*inputs, method=method)
 
 
 def with_frozen(method: Method, inputs: Sequence[Any]) -> list[Any]:

@@ -217,12 +217,11 @@ class MethodBuilder:
         sizes: Sequence[int],
         data: Data,
         *,
-        dim_order: Sequence[int] | None = None,
         name: str | None = None,
         file: str | None = None,
     ) -> int:
-        """Add a constant tensor of these bytes (dense, in `dim_order`), optionally in a `.ptd`."""
-        order = tuple(dim_order) if dim_order is not None else contiguous(len(sizes))
+        """Add a constant tensor of these bytes (dense, row-major), optionally in a `.ptd`."""
+        order = contiguous(len(sizes))
         if not len(data):  # No bytes to point to: an unplanned tensor without elements.
             return self._add(TensorValue(scalar_type, tuple(sizes), order, Planned(ACTIVATIONS, 0)))
         storage = self._container.constant(data, name, file)
@@ -235,14 +234,13 @@ class MethodBuilder:
         sizes: Sequence[int],
         initial: Data,
         *,
-        dim_order: Sequence[int] | None = None,
         stored: bool = True,
     ) -> int:
         """Add a mutable tensor that keeps its value between calls, shared under `key`.
 
         A tensor that is not `stored` has no initial value in the file.
         """
-        order = tuple(dim_order) if dim_order is not None else contiguous(len(sizes))
+        order = contiguous(len(sizes))
         storage = self._container.state(key, initial, stored=stored)
         return self._add(TensorValue(scalar_type, tuple(sizes), order, storage, name=key))
 

@@ -51,13 +51,13 @@ class Plan:
     lower_bound: int
 
 
-def plan_memory(lifetimes: Sequence[Lifetime], alignment: int = ALIGNMENT) -> Plan:
+def plan_memory(lifetimes: Sequence[Lifetime]) -> Plan:
     """Return offsets such that overlapping lifetimes do not share bytes.
 
-    Every offset and the arena's size are multiples of `alignment` (a power of two). Tensors
-    without bytes have offset 0.
+    Every offset and the arena's size are multiples of `ALIGNMENT`. Tensors without bytes have
+    offset 0.
     """
-    sizes = [_aligned(lifetime.size, alignment) for lifetime in lifetimes]
+    sizes = [lifetime.size + -lifetime.size % ALIGNMENT for lifetime in lifetimes]
     bound = _busiest_moment(lifetimes, sizes)
     offsets, arena = _in_order_of_birth(lifetimes, sizes)
     enough = bound + (bound >> _CLOSE)
@@ -71,10 +71,6 @@ def plan_memory(lifetimes: Sequence[Lifetime], alignment: int = ALIGNMENT) -> Pl
             if arena <= enough:
                 break
     return Plan(tuple(offsets), arena, bound)
-
-
-def _aligned(size: int, alignment: int) -> int:
-    return (size + alignment - 1) & -alignment
 
 
 def _busiest_moment(lifetimes: Sequence[Lifetime], sizes: Sequence[int]) -> int:

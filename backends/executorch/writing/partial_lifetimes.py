@@ -74,13 +74,13 @@ def busiest_moment(buffers: Sequence[Buffer]) -> int:
     return most
 
 
-def plan_pieces(buffers: Sequence[Buffer], alignment: int = ALIGNMENT) -> Plan:
-    """Return an offset for each buffer, and the arena's size: multiples of `alignment`."""
+def plan_pieces(buffers: Sequence[Buffer]) -> Plan:
+    """Return an offset for each buffer, and the arena's size: multiples of `ALIGNMENT`."""
     solid = [index for index, buffer in enumerate(buffers) if buffer.size]
     if not solid:
         return Plan((0,) * len(buffers), 0, 0)
-    bound = -(-busiest_moment(buffers) // alignment) * alignment
-    table = _Forbidden(buffers, alignment)
+    bound = -(-busiest_moment(buffers) // ALIGNMENT) * ALIGNMENT
+    table = _Forbidden(buffers)
     orders = [sorted(solid, key=lambda i: (*weight(buffers[i]), i)) for weight in _WEIGHTS]
     best: _Placed | None = None
     for order in orders:
@@ -152,8 +152,8 @@ def _improved(best: _Placed, bound: int, table: _Forbidden) -> _Placed:
 class _Forbidden:
     """For pairs of buffers, the displacements at which they would use one byte at one time."""
 
-    def __init__(self, buffers: Sequence[Buffer], alignment: int) -> None:
-        self._buffers, self._alignment = buffers, alignment
+    def __init__(self, buffers: Sequence[Buffer]) -> None:
+        self._buffers = buffers
         self._sizes = [buffer.size for buffer in buffers]
         self._lives = [(buffer.first, buffer.last) for buffer in buffers]
         self._known: list[list[_Intervals | None]] = [[None] * len(buffers) for _ in buffers]
@@ -198,7 +198,7 @@ class _Forbidden:
                 for start, end in apart:
                     banned.append((offset + start, offset + end))
             best = None
-            for at in _feasible(_merged(banned), low, high - size, self._alignment):
+            for at in _feasible(_merged(banned), low, high - size):
                 growth = max(high, at + size) - min(low, at)
                 if best is None or (growth, at) < best:
                     best = (growth, at)
@@ -209,7 +209,7 @@ class _Forbidden:
             offsets[index] = best[1]
             low, high = min(low, best[1]), max(high, best[1] + size)
         base = low  # A multiple of the alignment, like every offset.
-        arena = -(-(high - base) // self._alignment) * self._alignment
+        arena = -(-(high - base) // ALIGNMENT) * ALIGNMENT
         if most is not None and arena > most:
             return grew
         return arena, {index: offset - base for index, offset in offsets.items()}, order, grew
@@ -230,12 +230,12 @@ def _merged(intervals: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     return found
 
 
-def _feasible(banned: Sequence[tuple[int, int]], low: int, high: int, alignment: int) -> list[int]:
+def _feasible(banned: Sequence[tuple[int, int]], low: int, high: int) -> list[int]:
     """Aligned offsets outside disjoint open intervals: the ends of gaps, and those of the arena."""
-    tried = {low, -(-high // alignment) * alignment}
+    tried = {low, -(-high // ALIGNMENT) * ALIGNMENT}
     for start, end in banned:
-        tried.add(start // alignment * alignment)
-        tried.add(-(-end // alignment) * alignment)
+        tried.add(start // ALIGNMENT * ALIGNMENT)
+        tried.add(-(-end // ALIGNMENT) * ALIGNMENT)
     free: list[int] = []
     index, count = 0, len(banned)
     for at in sorted(tried):

@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from xdsl.ir import Operation
+
 from stepwell.backends.cortex_m import emit as cortex_m
 from stepwell.backends.cortex_m.c.array import to_c_array
 from stepwell.backends.cortex_m.c.standalone import to_sources
-from stepwell.backends.cortex_m.inventory import outside
 from stepwell.backends.cortex_m.read import run_pte
 from stepwell.backends.ethos_u import emit as ethos_u
 from stepwell.backends.ethos_u.accelerators import ACCELERATORS
-from stepwell.backends.ethos_u.inventory import inventory as ethos_u_inventory
+from stepwell.backends.executorch.kernels.kernel_calls import is_reshape
 from stepwell.backends.tosa import run_reference_model, to_tosa
 from stepwell.backends.tosa.emit import emission_problems as tosa_problems
 from stepwell.backends.tosa.emulation import run_vgf
 from stepwell.backends.tosa.mlir_text import to_mlir
 from stepwell.backends.tosa.reference_model import ReferenceSession
 from stepwell.backends.tosa.vgf import to_vgf
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.cmsis.ops import CmsisOp
+from stepwell.dialects.cmsis.ops.places import is_view
 from stepwell.dialects.cmsis.target import CPUS
 from stepwell.dialects.ethosu import BinaryOp, DelegateOp
 from stepwell.dialects.tosa.targets import level_of
-from stepwell.ir.diagnostics import NoEngine, Problem, describe_op
+from stepwell.ir.diagnostics import NoEngine, Problem, describe_op, op_name
 from stepwell.ir.options import PIPELINE, ByName, Option
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.pipeline import Pipeline
@@ -160,6 +165,11 @@ VGF_TARGET = Target(
 )
 
 
+def _is_aten_call(op: Operation) -> bool:
+    """Whether one of ATen's kernels runs an op; a view runs nothing."""
+    return isinstance(op, SchemaOp) and not is_reshape(op)
+
+
 @dataclass(frozen=True)
 class CortexMTarget(Target):
     """A Cortex-M CPU. `bias_form="both"` keeps a program correct on every core."""
@@ -171,7 +181,7 @@ class CortexMTarget(Target):
 
     def inventory(self, program: Program) -> tuple[int, dict[str, int]]:
         """Return no delegates, and the ops that are neither the library's nor views."""
-        return 0, outside(program)
+        return 0, Counter(op_name(op) for op in program.module.walk() if _is_aten_call(op))
 
 
 def _cortex_m_c(program: Program, *, name: str, header: bool) -> str:
@@ -204,7 +214,13 @@ class EthosuTarget(Target):
 
     def inventory(self, program: Program) -> tuple[int, dict[str, int]]:
         """Return the delegates, and the ops outside them, including the CPU library's."""
-        return ethos_u_inventory(program)
+        ops = [op for func in program.methods.values() for op in func.body.block.ops]
+        outside = Counter(
+            op_name(op)
+            for op in ops
+            if _is_aten_call(op) or (isinstance(op, CmsisOp) and not is_view(op))
+        )
+        return sum(isinstance(op, DelegateOp) for op in ops), outside
 
 
 def _ethosu_problems(program: Program) -> Sequence[Problem]:
