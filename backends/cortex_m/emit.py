@@ -15,7 +15,6 @@ import torch
 from xdsl.dialects.builtin import IntegerAttr, TensorType
 from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 
-from stepwell.backends.cortex_m.limits import limit_problems
 from stepwell.backends.cortex_m.schemas import declarations, field_of
 from stepwell.backends.executorch.container import (
     Container,
@@ -29,6 +28,7 @@ from stepwell.backends.executorch.writing.builder import ContainerBuilder
 from stepwell.backends.executorch.writing.emit import MethodEmitter, PayloadWriters
 from stepwell.backends.executorch.writing.serialize import to_bytes
 from stepwell.dialects.aten.schema import Argument
+from stepwell.dialects.cmsis.arithmetic import offset_rows, row_overflows
 from stepwell.dialects.cmsis.ops import (
     CmsisOp,
     Copy,
@@ -36,21 +36,23 @@ from stepwell.dialects.cmsis.ops import (
     Pad,
     Part,
     QuantizedAdd,
+    QuantizedLinear,
     QuantizedMul,
     Relabel,
 )
-from stepwell.dialects.cmsis.ops.base import TARGET
+from stepwell.dialects.cmsis.ops.base import TARGET, per_tensor
 from stepwell.dialects.cmsis.ops.elementwise import is_channel_broadcast
 from stepwell.dialects.cmsis.ops.layout import NCHW_TO_NHWC
 from stepwell.dialects.cmsis.ops.movement import DTYPES, is_taken_as_channels_last
 from stepwell.dialects.cmsis.ops.places import IN_PLACE
+from stepwell.dialects.cmsis.ops.spatial import Spatial
 from stepwell.dialects.quant import StorageCast
-from stepwell.dialects.quant.types import quantization, storage_dtype, storage_element
+from stepwell.dialects.quant.types import stored_dtype
+from stepwell.ir.core import weight_key
 from stepwell.ir.diagnostics import Problem, UnsupportedError, describe_op
-from stepwell.ir.dtypes import element_bytes
 from stepwell.ir.program import Program
 from stepwell.ir.signature import Port
-from stepwell.ir.types import dims, element, is_static
+from stepwell.ir.types import dims, is_static
 from stepwell.ir.weights import dense_bytes
 
 TARGET_METHOD = "stepwell_target"
@@ -138,14 +140,6 @@ class CortexMEmitter(MethodEmitter):
             case _:
                 super()._delegate(op)
 
-    def _scalar_type(self, type_: Attribute) -> ScalarType:
-        type_quantization = quantization(type_)
-        return (
-            super()._scalar_type(type_)
-            if type_quantization is None
-            else scalar_type(storage_dtype(type_quantization))
-        )
-
     # -- layouts -------------------------------------------------------------------------------
 
     def _order(self, value: int) -> tuple[int, ...]:
@@ -154,13 +148,14 @@ class CortexMEmitter(MethodEmitter):
         assert isinstance(held, TensorValue)
         return held.dim_order
 
-    def _view(self, source: int, type_: Attribute, order: Sequence[int]) -> int:
-        """Another tensor over the bytes of `source`."""
+    def _view(self, source: int, type_: Attribute, order: Sequence[int], offset: int = 0) -> int:
+        """Another tensor over the bytes of `source`, from byte `offset` on."""
         return self.builder.tensor(
             self._scalar_type(type_),
             cast("tuple[int, ...]", dims(type_)),
             dim_order=order,
             storage_of=source,
+            offset=offset,
         )
 
     def _relabeled(self, op: Relabel) -> int:
@@ -175,23 +170,12 @@ class CortexMEmitter(MethodEmitter):
     def _part(self, op: Part) -> int:
         source = self.values[op.input]
         offset = op.number("start") * self._slice_bytes(op.input.type, op.number("axis"))
-        return self.builder.tensor(
-            self._scalar_type(op.out.type),
-            cast("tuple[int, ...]", dims(op.out.type)),
-            dim_order=self._order(source),
-            storage_of=source,
-            offset=offset,
-        )
+        return self._view(source, op.out.type, self._order(source), offset)
 
     def _slice_bytes(self, type_: Attribute, axis: int) -> int:
         """Bytes of one slice of an axis before which all are of size 1."""
-        return math.prod(cast("tuple[int, ...]", dims(type_)[axis + 1 :])) * element_bytes(
-            self._stored(type_)
-        )
-
-    def _stored(self, type_: Attribute) -> Attribute:
-        type_quantization = quantization(type_)
-        return element(type_) if type_quantization is None else storage_element(type_quantization)
+        inner = cast("tuple[int, ...]", dims(type_)[axis + 1 :])
+        return math.prod(inner) * stored_dtype(type_).itemsize
 
     def _joined(self, op: Join) -> int:
         whole, axis, at = self.fresh(op.out.type), op.number("axis"), 0
@@ -288,3 +272,47 @@ class CortexMEmitter(MethodEmitter):
                 return builder.scalar(int(scalar_type(dtype)))
             case _:
                 return builder.scalar(op.number(field))
+
+
+# -- overflow of the kernels' int32 accumulators, exact for a program's actual weights -------------
+
+
+def limit_problems(program: Program) -> Iterator[Problem]:
+    """Every row of a linear layer or convolution whose sum can overflow int32 for some input."""
+    for op in program.module.walk():
+        if isinstance(op, QuantizedLinear | Spatial):
+            weight = _constant(op.operands[1], program)
+            if weight is None:
+                continue
+            bias = _constant(op.bias, program)
+            for fact in _row_problems(op, weight, bias):
+                yield Problem(f"{op.name}: {fact}", describe_op(op), "scale the layer down")
+
+
+def _row_problems(
+    op: QuantizedLinear | Spatial, weight: torch.Tensor, bias: torch.Tensor | None
+) -> Iterator[str]:
+    if isinstance(op, QuantizedLinear):
+        rows, padded = offset_rows(weight, op.number("filter_offset")), False
+    else:
+        rows, padded = weight.movedim(op.CHANNEL_AXIS, 0).flatten(1), True
+    offset = op.number("input_offset")
+    tensor = per_tensor(op.operands[0])
+    low, high = (tensor.low, tensor.high) if tensor is not None else (-128, 127)
+    low, high = low + offset, high + offset
+    if padded:
+        low, high = min(low, 0), max(high, 0)
+    for row_overflow in row_overflows(rows, bias, low, high, op.numbers("requantize_shifts")):
+        reach = f"{row_overflow.low} … {row_overflow.high}"
+        if row_overflow.in_sum:
+            yield f"row {row_overflow.row} can accumulate {reach}, past int32"
+        else:
+            yield f"row {row_overflow.row}: requantizing {reach} overflows int32"
+
+
+def _constant(value: SSAValue | None, program: Program) -> torch.Tensor | None:
+    if value is None:
+        return None
+    maker = value.owner
+    key = weight_key(maker.input if isinstance(maker, StorageCast) else value)
+    return None if key is None else program.weights.get(key)

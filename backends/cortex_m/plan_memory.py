@@ -30,13 +30,12 @@ from stepwell.dialects.cmsis.ops import QuantizedActivation
 from stepwell.dialects.cmsis.ops.places import IN_PLACE, is_view
 from stepwell.dialects.cmsis.target import Target
 from stepwell.dialects.quant import StorageCast
-from stepwell.dialects.quant.types import quantization, storage_element
+from stepwell.dialects.quant.types import stored_dtype
 from stepwell.ir.core import WeightOp
 from stepwell.ir.diagnostics import UnsupportedError
-from stepwell.ir.dtypes import element_bytes
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import History, Pass
-from stepwell.ir.types import dims, element, is_static
+from stepwell.ir.types import dims, is_static
 from stepwell.translate.memory.rows import schedule, usage
 from stepwell.translate.rewrites.cmsis.layout.stream_rows import (
     ELEMENTWISE,
@@ -270,11 +269,7 @@ def root_of(value: SSAValue) -> SSAValue | None:
 
 def bytes_of(value: SSAValue) -> int:
     """Bytes of a static tensor."""
-    value_quantization = quantization(value.type)
-    stored = (
-        element(value.type) if value_quantization is None else storage_element(value_quantization)
-    )
-    return prod(cast("tuple[int, ...]", dims(value.type))) * element_bytes(stored)
+    return prod(cast("tuple[int, ...]", dims(value.type))) * stored_dtype(value.type).itemsize
 
 
 def in_place_operand(op: Operation, calls: Calls, step: int) -> int | None:

@@ -14,14 +14,21 @@ from typing import Any, cast
 from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute, Operation, SSAValue
 
-from stepwell.backends.cortex_m.channels_last import as_they_lie
 from stepwell.backends.cortex_m.emit import TARGET_METHOD
 from stepwell.backends.cortex_m.schemas import declarations, field_of, op_classes
 from stepwell.backends.ethos_u.emit import TOSA_BACKEND
 from stepwell.backends.ethos_u.read import EthosuReader
 from stepwell.backends.ethos_u.read_tosa import TosaReader
 from stepwell.backends.ethos_u.vela import BACKEND
-from stepwell.backends.executorch.container import Container, KernelCall
+from stepwell.backends.executorch.container import (
+    Container,
+    KernelCall,
+    Method,
+    TensorList,
+    TensorValue,
+    Value,
+    contiguous,
+)
 from stepwell.backends.executorch.reading.lift import Readers, lift
 from stepwell.backends.executorch.reading.read import read_container
 from stepwell.dialects.cmsis.level import CMSIS_LEVEL
@@ -171,3 +178,62 @@ READERS = Readers(
     unread={kernel: _scratch(kernel) for kernel in op_classes()},
 )
 """Readers of the library's calls, by kernel name."""
+
+
+# -- kernels that ignore the dim order ------------------------------------------------------------
+
+BLIND = frozenset(
+    (
+        *(
+            f"cortex_m::{name}.out"
+            for name in "transpose softmax quantized_linear quantized_batch_matmul minimum "
+            "maximum".split()
+        ),
+        "aten::cat.out",
+        "aten::slice_copy.Tensor_out",
+    )
+)
+"""Kernels that ignore the dim order of their tensors and read memory from first to last.
+
+`cortex_m::transpose`, `softmax`, `linear` and similar kernels, and the portable `cat` and
+`slice_copy`, use a tensor's sizes in their logical order and its bytes from first to last
+(ExecuTorch's `backends/cortex_m/ops`, `kernels/portable/cpu`). For a channels-last tensor the
+result differs from what its sizes say. ExecuTorch's own flow emits such calls: its `conv → permute
+→ reshape → linear` and `cat(conv, conv)` are 121 and 155 units off on a device.
+"""
+
+
+def as_they_lie(container: Container) -> Container:
+    """Return the container with contiguous tensors, over the same bytes, in such calls.
+
+    A program that was read then computes what the device computes.
+    """
+    return replace(container, methods=tuple(map(_method, container.methods)))
+
+
+def _method(method: Method) -> Method:
+    values = list(method.values)
+    instructions = [
+        replace(step, args=tuple(_plain(index, values) for index in step.args))
+        if isinstance(step, KernelCall) and step.kernel in BLIND
+        else step
+        for step in method.instructions
+    ]
+    return replace(method, values=tuple(values), instructions=tuple(instructions))
+
+
+def _plain(index: int, values: list[Value]) -> int:
+    """The index of a contiguous value over the same bytes, or the value itself."""
+    value = values[index]
+    if isinstance(value, TensorList):
+        items = tuple(_plain(item, values) for item in value.items)
+        return index if items == value.items else _added(replace(value, items=items), values)
+    if not isinstance(value, TensorValue):
+        return index
+    plain = contiguous(len(value.sizes))
+    return index if value.dim_order == plain else _added(replace(value, dim_order=plain), values)
+
+
+def _added(value: Value, values: list[Value]) -> int:
+    values.append(value)
+    return len(values) - 1

@@ -13,8 +13,13 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Operation, Region
 
 from stepwell.backends.cortex_m.emit import emit as emit_cortex_m
-from stepwell.backends.ethos_u.accelerators import ACCELERATORS
-from stepwell.backends.ethos_u.vela import BACKEND, Estimate, compile_tosa, is_installed
+from stepwell.backends.ethos_u.vela import (
+    ACCELERATORS,
+    BACKEND,
+    Estimate,
+    compile_tosa,
+    is_installed,
+)
 from stepwell.backends.executorch.writing.emit import DelegatePayload
 from stepwell.backends.executorch.writing.serialize import to_bytes
 from stepwell.backends.tosa.emit import TARGET, to_tosa

@@ -11,7 +11,7 @@ import struct
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.util import find_spec
@@ -20,10 +20,18 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.backends.ethos_u.accelerators import ACCELERATORS, FAMILIES
 from stepwell.ir.diagnostics import ParseFailure, StepwellError, UnsupportedError
 
 BACKEND = "EthosUBackend"
+FAMILIES: Mapping[str, tuple[str, str, tuple[int, ...]]] = {
+    "ethos-u55": ("Ethos_U55_High_End_Embedded", "Shared_Sram", (32, 64, 128, 256)),
+    "ethos-u65": ("Ethos_U65_High_End", "Dedicated_Sram_384KB", (256, 512)),
+    "ethos-u85": ("Ethos_U85_SYS_DRAM_Mid", "Sram_Only", (128, 256, 512, 1024, 2048)),
+}
+"""System, memory mode (as in ExecuTorch's own flow) and MACs of each family."""
+
+ACCELERATORS = tuple(f"{name}-{macs}" for name, (_, _, sizes) in FAMILIES.items() for macs in sizes)
+"""Names of accelerators; each is also a target."""
 _HEADER = struct.Struct("<16sIB11s")
 _ALIGNMENT = 16
 _PORT = struct.Struct("<9i")

@@ -5,13 +5,12 @@ Source: `schema.fbs` and `XNNHeader` in `executorch/backends/xnnpack/serializati
 
 from __future__ import annotations
 
-import importlib.util
 import struct
 from functools import cache
-from pathlib import Path
 
+from stepwell.backends.executorch.reading.read import shipped
 from stepwell.backends.flatbuffer import FlatbufferSchema, parse_schema
-from stepwell.ir.diagnostics import ParseFailure, StepwellError
+from stepwell.ir.diagnostics import ParseFailure
 
 MAGIC = b"XH00"
 _HEADER = struct.Struct("<4s4sHIIIQ")
@@ -25,14 +24,8 @@ NAMED = 2**64 - 1
 @cache
 def schema() -> FlatbufferSchema:
     """Parse the schema that the installed ExecuTorch ships."""
-    spec = importlib.util.find_spec("executorch")  # Does not import it, which takes seconds.
-    for folder in (spec.submodule_search_locations or ()) if spec else ():
-        path = Path(folder, "backends", "xnnpack", "serialization", "schema.fbs")
-        if path.exists():
-            return parse_schema(path.read_text())
-    raise StepwellError(
-        "the installed executorch has no XNNPACK schema", help="install executorch 1.5"
-    )
+    folder = shipped("backends", "xnnpack", "serialization")
+    return parse_schema((folder / "schema.fbs").read_text())
 
 
 @cache

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 import stepwell
 from stepwell.backends.cortex_m.c.calls_cmsis_nn import CMSIS_NN, CMSIS_NN_HANDLERS
 from stepwell.backends.cortex_m.c.standalone import write_files
-from stepwell.backends.cortex_m.channels_last import as_they_lie
+from stepwell.backends.cortex_m.read import as_they_lie
 from stepwell.backends.executorch.reading.read import read_container
 from stepwell.dialects.cmsis.ops import CmsisOp
 

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import stepwell
-from stepwell.backends.tosa import emulation, run_reference_model, vgf
+from stepwell.backends.tosa import run_reference_model, vgf
 
 from .arm_quantized import quantized_by_ours
 
@@ -31,9 +31,9 @@ def test_without_the_converter_the_error_says_what_to_install(
 def test_without_the_emulation_the_error_names_what_is_missing(
     lowered: "stepwell.Lowered", monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(emulation, "RUNNER", "no-such-command")
+    monkeypatch.setattr(vgf, "RUNNER", "no-such-command")
     with pytest.raises(stepwell.StepwellError, match=r"no-such-command.*not installed"):
-        emulation.run_vgf(b"", [X])
+        vgf.run_vgf(b"", [X])
 
 
 def test_the_graph_of_a_vgf_is_tosa(lowered: "stepwell.Lowered") -> None:
@@ -49,7 +49,7 @@ def test_open_shapes_are_refused_before_the_converter_sees_them() -> None:
 
 
 needs_emulation = pytest.mark.skipif(
-    bool(emulation.missing()), reason=f"not installed: {', '.join(emulation.missing())}"
+    bool(vgf.missing()), reason=f"not installed: {', '.join(vgf.missing())}"
 )
 MODELS = {
     "ds_cnn": "tiny",
@@ -66,9 +66,9 @@ MODELS = {
 @needs_emulation
 def test_inputs_that_are_not_the_files_are_refused(lowered: "stepwell.Lowered") -> None:
     with pytest.raises(stepwell.StepwellError, match=r"0 inputs given, the file takes 1"):
-        emulation.run_vgf(lowered.to_vgf(), [])
+        vgf.run_vgf(lowered.to_vgf(), [])
     with pytest.raises(stepwell.StepwellError, match=r"input 0 is torch.float64"):
-        emulation.run_vgf(lowered.to_vgf(), [X.double()])
+        vgf.run_vgf(lowered.to_vgf(), [X.double()])
 
 
 @pytest.mark.slow

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from reference.text import first_paragraph, prose, table
-from stepwell.backends.ethos_u.accelerators import FAMILIES
+from stepwell.backends.ethos_u.vela import FAMILIES
 from stepwell.dialects.cmsis.target import CPUS, target
 from stepwell.dialects.tosa import limits
 from stepwell.dialects.tosa.limits import EIGHT_K, NONE

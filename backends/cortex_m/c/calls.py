@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from stepwell.backends.cortex_m.c.writer import Handler, MethodWriter, literal
@@ -14,11 +14,9 @@ from stepwell.backends.executorch.container import (
 from stepwell.ir.diagnostics import UnsupportedError
 
 
-def _convolution(operator: str) -> Handler:
-    section = operator.removeprefix("quantized_").removesuffix("_nhwc")
-
+def _convolution(section: str) -> Handler:
     def write(w: MethodWriter, a: dict[str, Any]) -> None:
-        given, made = w.nhwc(a["input"], operator), w.nhwc(a["out"], operator)
+        given, made = w.image(a, "input"), w.image(a, "out")
         filter_ = w.tensor(a["weight"]).sizes
         values = {
             "batch": given[0], "in_h": given[1], "in_w": given[2], "in_c": given[3],
@@ -84,6 +82,10 @@ def _batch_matmul(w: MethodWriter, a: dict[str, Any]) -> None:
     w.call("batch_matmul", [w.params("matmul", values), *operands])
 
 
+def _pair(w: MethodWriter, a: dict[str, Any]) -> list[str]:
+    return [w.pointer(a[name]) for name in ("self", "other", "out")]
+
+
 def _add(w: MethodWriter, a: dict[str, Any]) -> None:
     values = {
         "count": w.count(a["out"]), "period": w.count(a["other"]),
@@ -93,8 +95,7 @@ def _add(w: MethodWriter, a: dict[str, Any]) -> None:
         "out_offset": a["output_zero_point"], "out_multiplier": a["output_multiplier"],
         "out_shift": a["output_shift"], "low": a["activation_min"], "high": a["activation_max"],
     }  # fmt: skip
-    operands = [w.pointer(a[name]) for name in ("self", "other", "out")]
-    w.call("add", [w.params("add", values), *operands])
+    w.call("add", [w.params("add", values), *_pair(w, a)])
 
 
 def _mul(w: MethodWriter, a: dict[str, Any]) -> None:
@@ -104,8 +105,7 @@ def _mul(w: MethodWriter, a: dict[str, Any]) -> None:
         "out_offset": a["output_zero_point"], "out_multiplier": a["output_multiplier"],
         "out_shift": a["output_shift"],
     }  # fmt: skip
-    operands = [w.pointer(a[name]) for name in ("self", "other", "out")]
-    w.call("mul", [w.params("mul", values), *operands])
+    w.call("mul", [w.params("mul", values), *_pair(w, a)])
 
 
 def _div(w: MethodWriter, a: dict[str, Any]) -> None:
@@ -116,8 +116,7 @@ def _div(w: MethodWriter, a: dict[str, Any]) -> None:
         "b_zero": a["other_zero_point"], "out_zero": a["output_zero_point"],
         "scale": float(a["output_scale"]),
     }  # fmt: skip
-    operands = [w.pointer(a[name]) for name in ("self", "other", "out")]
-    w.call("div", [w.params("div", values), *operands])
+    w.call("div", [w.params("div", values), *_pair(w, a)])
 
 
 def _select(greater: bool) -> Handler:
@@ -134,8 +133,7 @@ def _select(greater: bool) -> Handler:
             "size": padded, "a_stride": steps(a["self"]), "b_stride": steps(a["other"]),
             "greater": int(greater),
         }  # fmt: skip
-        operands = [w.pointer(a[name]) for name in ("self", "other", "out")]
-        w.call("select", [w.params("select", values), *operands])
+        w.call("select", [w.params("select", values), *_pair(w, a)])
 
     return write
 
@@ -144,11 +142,9 @@ def _activation(w: MethodWriter, a: dict[str, Any]) -> None:
     w.call("activation", [w.count(a["out"]), *(w.pointer(a[n]) for n in ("input", "lut", "out"))])
 
 
-def _pool(operator: str) -> Handler:
-    section = operator.removeprefix("quantized_").removesuffix("_nhwc")
-
+def _pool(section: str) -> Handler:
     def write(w: MethodWriter, a: dict[str, Any]) -> None:
-        given, made = w.nhwc(a["input"], operator), w.nhwc(a["out"], operator)
+        given, made = w.image(a, "input"), w.image(a, "out")
         values = {
             "batch": given[0], "in_h": given[1], "in_w": given[2], "channels": given[3],
             "out_h": made[1], "out_w": made[2],
@@ -249,33 +245,38 @@ def _copy(w: MethodWriter, a: dict[str, Any]) -> None:
         _permuted(w, args[0], w.tensor(made).dim_order, made)
 
 
-_BY_OPERATOR: dict[str, Handler] = {
-    "quantize_per_tensor": _quantize,
-    "dequantize_per_tensor": _dequantize,
-    "quantized_add": _add,
-    "quantized_mul": _mul,
-    "quantized_div": _div,
-    "quantized_activation": _activation,
-    "minimum": _select(False),
-    "maximum": _select(True),
-    "quantized_linear": _linear,
-    "softmax": _softmax,
-    "transpose": _transpose,
-    "pad": _pad,
-    "quantized_batch_matmul": _batch_matmul,
-    **{
-        f"quantized_{stem}{layout}": _convolution(f"quantized_{stem}{layout}")
-        for stem in ("conv2d", "depthwise_conv2d", "transpose_conv2d")
+def by_kernel(handlers: Mapping[str, Handler]) -> dict[str, Handler]:
+    """Writers by the name of a kernel, which says the layout of images, from those by operator."""
+    return {
+        f"cortex_m::{name}{layout}.out": handler
+        for name, handler in handlers.items()
         for layout in ("", "_nhwc")
-    },
-    **{
-        f"quantized_{stem}{layout}": _pool(f"quantized_{stem}{layout}")
-        for stem in ("avg_pool2d", "max_pool2d")
-        for layout in ("", "_nhwc")
-    },
-}
+    }
+
+
 HANDLERS: dict[str, Handler] = {
-    **{f"cortex_m::{name}.out": handler for name, handler in _BY_OPERATOR.items()},
+    **by_kernel(
+        {
+            "quantize_per_tensor": _quantize,
+            "dequantize_per_tensor": _dequantize,
+            "quantized_add": _add,
+            "quantized_mul": _mul,
+            "quantized_div": _div,
+            "quantized_activation": _activation,
+            "minimum": _select(False),
+            "maximum": _select(True),
+            "quantized_linear": _linear,
+            "softmax": _softmax,
+            "transpose": _transpose,
+            "pad": _pad,
+            "quantized_batch_matmul": _batch_matmul,
+            "quantized_conv2d": _convolution("conv2d"),
+            "quantized_depthwise_conv2d": _convolution("depthwise_conv2d"),
+            "quantized_transpose_conv2d": _convolution("transpose_conv2d"),
+            "quantized_avg_pool2d": _pool("avg_pool2d"),
+            "quantized_max_pool2d": _pool("max_pool2d"),
+        }
+    ),
     "aten::clone.out": _copy,
     "aten::view_copy.out": _copy,
     "dim_order_ops::_to_dim_order_copy.out": _copy,

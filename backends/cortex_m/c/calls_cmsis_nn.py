@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from stepwell.backends.cortex_m.c.calls import HANDLERS
+from stepwell.backends.cortex_m.c.calls import HANDLERS, by_kernel, lies_in_runs
 from stepwell.backends.cortex_m.c.writer import Handler, Library, MethodWriter
 from stepwell.backends.executorch.container import Planned
+from stepwell.dialects.cmsis.target import Isa
 from stepwell.ir.diagnostics import UnsupportedError
 
 CMSIS_NN = Library(
@@ -73,11 +74,11 @@ def _fully_connected(offsets: Sequence[int], a: dict[str, Any]) -> dict[str, Any
     return {**dict(zip(names, offsets, strict=True)), "activation": _activation(a)}
 
 
-def _convolution(operator: str, function: str, structure: str) -> Handler:
+def _convolution(function: str, structure: str) -> Handler:
     """A convolution of any kind; `extra` are the additional fields of its parameters."""
 
     def write(w: MethodWriter, a: dict[str, Any]) -> None:
-        given, made = w.nhwc(a["input"], operator), w.nhwc(a["out"], operator)
+        given, made = w.image(a, "input"), w.image(a, "out")
         extra: dict[str, Any] = {}
         contexts = [_buffer(w, a["scratch"])]
         if "depth_multiplier" in a:
@@ -205,7 +206,7 @@ def _of_rank_4(sizes: Sequence[int]) -> list[int]:
     return [1] * (len(_DIMS) - len(sizes)) + list(sizes)
 
 
-def _pool(operator: str, function: str) -> Handler:
+def _pool(function: str) -> Handler:
     def write(w: MethodWriter, a: dict[str, Any]) -> None:
         context = w.structure("cmsis_nn_context", {"buf": "NULL", "size": 0})
         params = {
@@ -218,10 +219,10 @@ def _pool(operator: str, function: str) -> Handler:
             [
                 _buffer(w, a["scratch"]) if "scratch" in a else context,
                 w.structure("cmsis_nn_pool_params", params),
-                _dims(w, w.nhwc(a["input"], operator)),
+                _dims(w, w.image(a, "input")),
                 w.pointer(a["input"]),
                 _dims(w, (1, *a["kernel_size"], 1)),
-                _dims(w, w.nhwc(a["out"], operator)),
+                _dims(w, w.image(a, "out")),
                 w.pointer(a["out"]),
             ],
         )
@@ -274,38 +275,67 @@ def _pad(w: MethodWriter, a: dict[str, Any]) -> None:
     )
 
 
-_CONVOLUTIONS = {
-    "quantized_conv2d": ("arm_convolve_wrapper_s8", "cmsis_nn_conv_params"),
-    "quantized_depthwise_conv2d": ("arm_depthwise_conv_wrapper_s8", "cmsis_nn_dw_conv_params"),
-    "quantized_transpose_conv2d": (
-        "arm_transpose_conv_wrapper_s8",
-        "cmsis_nn_transpose_conv_params",
-    ),
-}
-_POOLS = {"quantized_avg_pool2d": "arm_avgpool_s8", "quantized_max_pool2d": "arm_max_pool_s8"}
-_BY_OPERATOR: dict[str, Handler] = {
-    "quantized_linear": _linear,
-    "quantized_batch_matmul": _batch_matmul,
-    "quantized_add": _add,
-    "quantized_mul": _mul,
-    "minimum": _select("arm_minimum_s8"),
-    "maximum": _select("arm_maximum_s8"),
-    "softmax": _softmax,
-    "transpose": _transpose,
-    "pad": _pad,
-    **{
-        name + layout: _convolution(name + layout, *called)
-        for name, called in _CONVOLUTIONS.items()
-        for layout in ("", "_nhwc")
-    },
-    **{
-        name + layout: _pool(name + layout, function)
-        for name, function in _POOLS.items()
-        for layout in ("", "_nhwc")
-    },
-}
 CMSIS_NN_HANDLERS: dict[str, Handler] = {
     **HANDLERS,
-    **{f"cortex_m::{name}.out": handler for name, handler in _BY_OPERATOR.items()},
+    **by_kernel(
+        {
+            "quantized_linear": _linear,
+            "quantized_batch_matmul": _batch_matmul,
+            "quantized_add": _add,
+            "quantized_mul": _mul,
+            "minimum": _select("arm_minimum_s8"),
+            "maximum": _select("arm_maximum_s8"),
+            "softmax": _softmax,
+            "transpose": _transpose,
+            "pad": _pad,
+            "quantized_conv2d": _convolution("arm_convolve_wrapper_s8", "cmsis_nn_conv_params"),
+            "quantized_depthwise_conv2d": _convolution(
+                "arm_depthwise_conv_wrapper_s8", "cmsis_nn_dw_conv_params"
+            ),
+            "quantized_transpose_conv2d": _convolution(
+                "arm_transpose_conv_wrapper_s8", "cmsis_nn_transpose_conv_params"
+            ),
+            "quantized_avg_pool2d": _pool("arm_avgpool_s8"),
+            "quantized_max_pool2d": _pool("arm_max_pool_s8"),
+        }
+    ),
 }
 """Kernel name → the writer of its calls, with CMSIS-NN's functions where they exist."""
+
+
+# -- of each call the kernel that needs fewer instructions -----------------------------------------
+
+_FEWER: dict[Isa, frozenset[str]] = {
+    Isa.MVE: frozenset(
+        "quantized_linear quantized_batch_matmul quantized_add quantized_mul softmax "
+        "quantized_depthwise_conv2d quantized_transpose_conv2d quantized_max_pool2d".split()
+    ),
+    Isa.DSP: frozenset({"softmax"}),
+    Isa.SCALAR: frozenset({"softmax"}),
+}
+"""The form of CMSIS-NN's build → operators whose own kernel needs fewer instructions.
+
+Instructions are counted call by call under qemu in ten nets (`bench/c_instructions.py` has the
+sums). For these operators no measured call needs more, except some linear layers with eight
+numbers a row.
+"""
+
+
+def has_own_kernel(operator: str, isa: Isa) -> bool:
+    """Whether a mixed program calls our own kernel for an operator of the library."""
+    return operator.removesuffix("_nhwc") in _FEWER[isa]
+
+
+def mixed_handlers(isa: Isa) -> dict[str, Handler]:
+    """Kernel name → the writer of its calls, of CMSIS-NN or of our own kernel."""
+    own = by_kernel({name: HANDLERS[f"cortex_m::{name}.out"] for name in _FEWER[isa]})
+    return {**CMSIS_NN_HANDLERS, **own, _TRANSPOSE: _mixed_transpose}
+
+
+_TRANSPOSE = "cortex_m::transpose.out"
+
+
+def _mixed_transpose(w: MethodWriter, a: dict[str, Any]) -> None:
+    """Copy contiguous rows with our own kernel, single bytes with CMSIS-NN's."""
+    handlers = HANDLERS if lies_in_runs(w, a["input"], a["perm"]) else CMSIS_NN_HANDLERS
+    handlers[_TRANSPOSE](w, a)

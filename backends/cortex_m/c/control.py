@@ -154,5 +154,6 @@ def write_operator(w: MethodWriter, call: KernelCall) -> bool:
     if operator is None:
         return False
     if operator.op.name in FURTHER:
-        return FURTHER[operator.op.name](w, operator)
+        FURTHER[operator.op.name](w, operator)
+        return True
     return write_movement(w, operator) or write_elements(w, operator)

@@ -30,13 +30,11 @@ def _checked(index: str, size: int, number: int | str = "") -> list[str]:
     ]  # fmt: skip
 
 
-@writes("embedding.default", "index_select.default", "gather.default", "index.Tensor")
-def _lookup(w: MethodWriter, found: KernelOperator) -> bool:
+@writes("embedding.default", "index_select.default", "gather.default")
+def _lookup(w: MethodWriter, found: KernelOperator) -> None:
     op, source, result = found.op, found.operands[0], found.results[0]
     sizes, made = w.tensor(source).sizes, w.tensor(result).sizes
     axes = [f"i{a}" for a in range(len(made))]
-    if op.name == "aten.index.Tensor":
-        return _indexed(w, found)
     if op.name == "aten.embedding.default":
         index = found.operands[1]
         named = axes[: len(w.tensor(index).sizes)]
@@ -56,10 +54,10 @@ def _lookup(w: MethodWriter, found: KernelOperator) -> bool:
     w.function(
         loops(dict(zip(axes, made, strict=True)), body), reads, [("y0", result)], checked=True
     )
-    return True
 
 
-def _indexed(w: MethodWriter, operator: KernelOperator) -> bool:
+@writes("index.Tensor")
+def _indexed(w: MethodWriter, operator: KernelOperator) -> None:
     """`x[i, :, j]` with adjacent indices."""
     op, source, result = operator.op, operator.operands[0], operator.results[0]
     given: list[Any] = list(op.arg("indices"))
@@ -92,11 +90,10 @@ def _indexed(w: MethodWriter, operator: KernelOperator) -> bool:
     w.function(
         loops(dict(zip(axes, made, strict=True)), body), reads, [("y0", result)], checked=True
     )
-    return True
 
 
 @writes("index_put.default")
-def _put(w: MethodWriter, found: KernelOperator) -> bool:
+def _put(w: MethodWriter, found: KernelOperator) -> None:
     """Write rows at indices along the first axes, in place."""
     op, into = found.op, found.results[0]
     given: list[Any] = list(op.arg("indices"))
@@ -120,13 +117,12 @@ def _put(w: MethodWriter, found: KernelOperator) -> bool:
     ]
     reads = [("x0", rows), ("x1", index)]
     w.function(loops(trips, body), reads, [("y0", into)], checked=True)
-    return True
 
 
 # -- constants from factories --------------------------------------------------------------------
 
 
-def _filled(w: MethodWriter, operator: KernelOperator) -> bool:
+def _filled(w: MethodWriter, operator: KernelOperator) -> None:
     """Compute a factory's result at compile time, and copy it."""
     op, result = operator.op, operator.results[0]
     given = {
@@ -137,14 +133,13 @@ def _filled(w: MethodWriter, operator: KernelOperator) -> bool:
     kind = kind_of(element(op.results[0].type))
     numbers = environment[op.results[0]].permute(w.tensor(result).dim_order).flatten().tolist()
     if not numbers:
-        return True
+        return
     one = constant(numbers[0], kind)
     if len(set(numbers)) > 1:
         text = ", ".join(constant(number, kind) for number in numbers)
         one = f"{w.table(C_KIND[kind], text, len(numbers))}[i]"
     body = [f"y0[i] = ({w.c_element(result)}){one};"]
     w.function(loops({"i": len(numbers)}, body), [], [("y0", result)])
-    return True
 
 
 FURTHER.update(dict.fromkeys(ops_of("factory", "aten"), _filled))

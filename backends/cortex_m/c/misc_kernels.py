@@ -37,9 +37,9 @@ from stepwell.ir.declared.scalar_semantics import (
 from stepwell.ir.diagnostics import UnsupportedError
 from stepwell.ir.types import element
 
-Further = Callable[[MethodWriter, KernelOperator], bool]
+Further = Callable[[MethodWriter, KernelOperator], None]
 FURTHER: dict[str, Further] = {}
-"""Op's name → the writer of its calls; False if its family or its meaning suffices."""
+"""Op's name → the writer of its calls."""
 _F = TypeVar("_F", bound=Further)
 
 
@@ -81,7 +81,7 @@ def _pair(numbers: Sequence[int], rank: int) -> list[int]:
 
 
 @writes("convolution.default")
-def _convolution(w: MethodWriter, found: KernelOperator) -> bool:
+def _convolution(w: MethodWriter, found: KernelOperator) -> None:
     op, result = found.op, found.results[0]
     image, weight = found.operands[:2]
     made, given, filter_ = (w.tensor(i).sizes for i in (result, image, weight))
@@ -128,11 +128,10 @@ def _convolution(w: MethodWriter, found: KernelOperator) -> bool:
     sizes = {"n": made[0], "o": made[1], **{f"o{a}": made[2 + a] for a in axes}}
     reads = [("x0", image), ("x1", weight), *([] if bias is None else [("x2", bias)])]
     w.function(loops(sizes, body), reads, [("y0", result)])
-    return True
 
 
 @writes("max_pool2d_with_indices.default", "avg_pool2d.default")
-def _pool(w: MethodWriter, found: KernelOperator) -> bool:
+def _pool(w: MethodWriter, found: KernelOperator) -> None:
     op, image, result = found.op, found.operands[0], found.results[0]
     given, made = w.tensor(image).sizes, w.tensor(result).sizes
     lead, rank = [f"n{a}" for a in range(len(made) - 2)], len(made)
@@ -177,11 +176,10 @@ def _pool(w: MethodWriter, found: KernelOperator) -> bool:
     windows = loops({"k0": kernel[0], "k1": kernel[1]}, [*at, f"if ({inside}) {{", *step, "}"])
     sizes = {**dict(zip(lead, made, strict=False)), "o0": made[-2], "o1": made[-1]}
     w.function(loops(sizes, [*first, *windows, *last]), [("x0", image)], writes, needs)
-    return True
 
 
 @writes("_adaptive_avg_pool2d.default")
-def _adaptive(w: MethodWriter, found: KernelOperator) -> bool:
+def _adaptive(w: MethodWriter, found: KernelOperator) -> None:
     """Means over windows that divide the image evenly."""
     image, result = found.operands[0], found.results[0]
     given, made = w.tensor(image).sizes, w.tensor(result).sizes
@@ -202,11 +200,10 @@ def _adaptive(w: MethodWriter, found: KernelOperator) -> bool:
     ]  # fmt: skip
     sizes = {**dict(zip(lead, made, strict=False)), "o0": made[-2], "o1": made[-1]}
     w.function(loops(sizes, body), [("x0", image)], [("y0", result)])
-    return True
 
 
 @writes("upsample_bilinear2d.vec", "upsample_bilinear2d.default")
-def _bilinear(w: MethodWriter, found: KernelOperator) -> bool:
+def _bilinear(w: MethodWriter, found: KernelOperator) -> None:
     op, image, result = found.op, found.operands[0], found.results[0]
     given, made = w.tensor(image).sizes, w.tensor(result).sizes
     factors = op.arg("scale_factors") if "scale_factors" in op.SCHEMA.by_name else (
@@ -241,7 +238,6 @@ def _bilinear(w: MethodWriter, found: KernelOperator) -> bool:
     lines.append(f"y0[{index_at(w, result, ['n', 'c', 'o0', 'o1'])}] = {value};")
     sizes: dict[str, int] = dict(zip(("n", "c", "o0", "o1"), made, strict=True))
     w.function(loops(sizes, lines), [("x0", image)], [("y0", result)])
-    return True
 
 
 # -- functions of the C library, and reductions without an axis map ------------------------------
@@ -250,7 +246,7 @@ _BITS = {f"bitwise_{name}": f"{name}_" if name != "xor" else name for name in ("
 
 
 @writes("isinf.default", "logit.default")
-def _of_one(w: MethodWriter, found: KernelOperator) -> bool:
+def _of_one(w: MethodWriter, found: KernelOperator) -> None:
     x = element_of(found.op.operands[0])
     term = equal(absolute(x), inf)
     if found.op.name == "aten.logit.default":
@@ -258,23 +254,21 @@ def _of_one(w: MethodWriter, found: KernelOperator) -> bool:
         x = x if eps is None else minimum(maximum(x, eps), 1.0 - eps)
         term = log(x / (1.0 - x))
     write_term(w, found, term, elementwise(found.op))
-    return True
 
 
 @writes("asinh.default", "acosh.default", "atanh.default", "atan2.default")
 @writes(*(f"{name}.{form}" for name in (*_BITS, "fmod") for form in ("Tensor", "Scalar")))
-def _own_function(w: MethodWriter, found: KernelOperator) -> bool:
+def _own_function(w: MethodWriter, found: KernelOperator) -> None:
     name = found.op.name.split(".")[1]
     names = [a.name for a in found.op.SCHEMA.arguments][:2]
     term = Term(_BITS.get(name, name), tuple(argument(found.op, each) for each in names))
     write_term(w, found, term, elementwise(found.op))
-    return True
 
 
 @writes("var.correction", "var.dim", "var_mean.correction", "any.dim", "any.dims", "any.default",
          "all.dim", "all.dims", "all.default", "linalg_vector_norm.default", "max.default",
          "min.default", "mean.default", "sum.default")  # fmt: skip
-def _folded(w: MethodWriter, found: KernelOperator) -> bool:
+def _folded(w: MethodWriter, found: KernelOperator) -> None:
     op = found.op
     name, sizes = op.name.split(".")[1], w.tensor(found.operands[0]).sizes
     has = op.SCHEMA.by_name
@@ -309,21 +303,21 @@ def _folded(w: MethodWriter, found: KernelOperator) -> bool:
     for number, (term, index) in enumerate(zip(terms, found.results, strict=False)):
         if w.is_read(index):
             write_term(w, found, term, links, number)
-    return True
 
 
 # -- along one axis ------------------------------------------------------------------------------
 
 
-@writes("argmax.default", "argmin.default")
-def _argmax(w: MethodWriter, found: KernelOperator) -> bool:
-    op, source, result = found.op, found.operands[0], found.results[0]
+@writes("argmax.default", "argmin.default", "max.dim", "min.dim")
+def _greatest(w: MethodWriter, found: KernelOperator) -> None:
+    """The maximum along an axis or all axes, and its first index; `argmax` gives only that."""
+    op, source, places = found.op, found.operands[0], found.results[-1]
     sizes, dim = w.tensor(source).sizes, op.arg("dim")
+    if not sizes and op.name.endswith(".dim"):
+        raise UnsupportedError("a tensor without axes")
     rank = len(sizes)
     axes = [f"i{a}" for a in range(rank)]
     folded = list(range(rank)) if dim is None else [dim % rank]
-    outer = {axes[a]: sizes[a] for a in range(rank) if a not in folded}
-    inner = {axes[a]: sizes[a] for a in folded}
     number = "0"
     for a in folded:
         number = axes[a] if number == "0" else f"({number}) * {sizes[a]} + {axes[a]}"
@@ -331,56 +325,31 @@ def _argmax(w: MethodWriter, found: KernelOperator) -> bool:
     sign = ">" if "max" in op.name else "<"
     nan = " || ((value != value) && (best == best))" if kind in ("float", "double") else ""
     first = ["0" if a in folded else axes[a] for a in range(rank)]
+    kept = [place for a, place in enumerate(first) if op.arg("keepdim") or a not in folded]
     body = [
         f"{kind} best = x0[{index_at(w, source, first)}];",
         "int64_t where = 0;",
-        *loops(inner, [
+        *loops({axes[a]: sizes[a] for a in folded}, [
             f"const {kind} value = x0[{index_at(w, source, axes)}];",
             f"if ((value {sign} best){nan}) {{", "    best = value;", f"    where = {number};", "}",
         ]),
     ]  # fmt: skip
-    keeps = bool(op.arg("keepdim"))
-    kept = [("0" if a in folded else axes[a]) for a in range(rank) if keeps or a not in folded]
-    at = index_at(w, result, kept if len(kept) == len(w.tensor(result).sizes) else [])
-    w.function(loops(outer, [*body, f"y0[{at}] = where;"]), [("x0", source)], [("y0", result)])
-    return True
-
-
-@writes("max.dim", "min.dim")
-def _greatest(w: MethodWriter, found: KernelOperator) -> bool:
-    """The maximum along an axis, and its first index."""
-    op, source = found.op, found.operands[0]
-    sizes, of = w.tensor(source).sizes, kind_of(element(op.operands[0].type))
-    if not sizes:
-        raise UnsupportedError("a tensor without axes")
-    axis = op.arg("dim") % len(sizes)
-    axes = [f"i{a}" for a in range(len(sizes))]
-    sign = ">" if "max" in op.name else "<"
-    nan = " || ((value != value) && (best == best))" if of in ("float", "double") else ""
-    first = ["0" if a == axis else axes[a] for a in range(len(sizes))]
-    kept = [f for a, f in enumerate(first) if op.arg("keepdim") or a != axis]
-    step = [f"const {C_KIND[of]} value = x0[{index_at(w, source, axes)}];",
-            f"if ((value {sign} best){nan}) {{",
-            "    best = value;", f"    where = {axes[axis]};", "}"]  # fmt: skip
-    values, places = found.results
-    body = [
-        f"{C_KIND[of]} best = x0[{index_at(w, source, first)}];", "int64_t where = 0;",
-        *loops({axes[axis]: sizes[axis]}, step),
-        f"y0[{index_at(w, values, kept)}] = ({w.c_element(values)})best;",
-    ]  # fmt: skip
-    writes_ = [("y0", values)]
-    if w.is_read(places):
-        writes_.append(("y1", places))
-        body.append(f"y1[{index_at(w, places, kept)}] = where;")
+    made: list[tuple[str, int]] = []
+    for result in found.results[:-1]:
+        made.append(("y0", result))
+        body.append(f"y0[{index_at(w, result, kept)}] = ({w.c_element(result)})best;")
+    if not made or w.is_read(places):
+        made.append((f"y{len(made)}", places))
+        at = index_at(w, places, kept if len(kept) == len(w.tensor(places).sizes) else [])
+        body.append(f"{made[-1][0]}[{at}] = where;")
     else:
         body.append("(void)where;")
-    outer = {axes[a]: size for a, size in enumerate(sizes) if a != axis}
-    w.function(loops(outer, body), [("x0", source)], writes_)
-    return True
+    outer = {axes[a]: sizes[a] for a in range(rank) if a not in folded}
+    w.function(loops(outer, body), [("x0", source)], made)
 
 
 @writes("cumsum.default")
-def _cumsum(w: MethodWriter, found: KernelOperator) -> bool:
+def _cumsum(w: MethodWriter, found: KernelOperator) -> None:
     op, source, result = found.op, found.operands[0], found.results[0]
     sizes = w.tensor(source).sizes
     axis = op.arg("dim") % max(len(sizes), 1)
@@ -397,11 +366,10 @@ def _cumsum(w: MethodWriter, found: KernelOperator) -> bool:
     outer = {axes[a]: size for a, size in enumerate(sizes) if a != axis}
     body = loops(outer, [f"{kind} sum = 0;", *inner])
     w.function(body, [("x0", source)], [("y0", result)], {"whole_numbers"})
-    return True
 
 
 @writes("glu.default")
-def _gated(w: MethodWriter, found: KernelOperator) -> bool:
+def _gated(w: MethodWriter, found: KernelOperator) -> None:
     """One half of an axis times the sigmoid of the other."""
     op, source, result = found.op, found.operands[0], found.results[0]
     sizes = w.tensor(result).sizes
@@ -415,11 +383,10 @@ def _gated(w: MethodWriter, found: KernelOperator) -> bool:
         f"y0[{index_at(w, result, axes)}] = x0[{index_at(w, source, axes)}] / (({kind})1 + power);",
     ]
     w.function(loops(dict(zip(axes, sizes, strict=True)), body), [("x0", source)], [("y0", result)])
-    return True
 
 
 @writes("native_group_norm.default")
-def _group_norm(w: MethodWriter, found: KernelOperator) -> bool:
+def _group_norm(w: MethodWriter, found: KernelOperator) -> None:
     op, source, result = found.op, found.operands[0], found.results[0]
     if any(w.is_read(index) for index in found.results[1:]):
         raise UnsupportedError("the means of its groups are used")
@@ -449,4 +416,3 @@ def _group_norm(w: MethodWriter, found: KernelOperator) -> bool:
         *loops(inner, [f"const {kind} x = {read};", f"y0[{index_at(w, result, axes)}] = {value};"]),
     ]
     w.function(loops({"n": sizes[0], "g": op.arg("group")}, body), reads, [("y0", result)])
-    return True

@@ -14,8 +14,12 @@ from collections.abc import Callable, Mapping, Sequence
 
 from stepwell.backends.cortex_m.c.array import check_identifier
 from stepwell.backends.cortex_m.c.calls import HANDLERS
-from stepwell.backends.cortex_m.c.calls_cmsis_nn import CMSIS_NN, CMSIS_NN_HANDLERS
-from stepwell.backends.cortex_m.c.calls_mixed import has_own_kernel, mixed_handlers
+from stepwell.backends.cortex_m.c.calls_cmsis_nn import (
+    CMSIS_NN,
+    CMSIS_NN_HANDLERS,
+    has_own_kernel,
+    mixed_handlers,
+)
 from stepwell.backends.cortex_m.c.control import write_method
 from stepwell.backends.cortex_m.c.files import Files
 from stepwell.backends.cortex_m.c.writer import Handler, Library, MethodWriter, Shared, Sources

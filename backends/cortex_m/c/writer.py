@@ -154,12 +154,15 @@ class MethodWriter:
     # -- arguments of a call ---------------------------------------------------------------------
 
     def arguments(self, call: KernelCall) -> dict[str, Any]:
-        """Schema name → value index, or the Python value of an argument that is not a tensor."""
+        """Schema name → value index, or the Python value of an argument that is not a tensor.
+
+        For the library's kernels; others have the `call` itself.
+        """
         values = self.method.values
         operator = call.kernel.removeprefix("cortex_m::").removesuffix(".out")
         if not call.kernel.startswith("cortex_m::"):
             return {"call": call}
-        found: dict[str, Any] = {}
+        found: dict[str, Any] = {"is_nhwc": operator.endswith("_nhwc")}
         for argument, index in zip(declarations()[operator].arguments, call.args, strict=False):
             value = values[index]
             if isinstance(value, TensorValue):
@@ -275,10 +278,10 @@ class MethodWriter:
         value = self.tensor(index)
         return [value.sizes[axis] for axis in value.dim_order]
 
-    def nhwc(self, index: int, operator: str) -> list[int]:
-        """Sizes as batch, height, width, channels."""
-        sizes = self.tensor(index).sizes
-        return list(sizes) if operator.endswith("nhwc") else [sizes[a] for a in NCHW_TO_NHWC]
+    def image(self, arguments: Mapping[str, Any], name: str) -> list[int]:
+        """Sizes of an argument as batch, height, width, channels."""
+        sizes = self.tensor(arguments[name]).sizes
+        return list(sizes) if arguments["is_nhwc"] else [sizes[a] for a in NCHW_TO_NHWC]
 
     def count(self, index: int) -> int:
         """The number of elements of a tensor."""

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 
-from stepwell.backends.executorch.container import Method, Planned, State, TensorValue
+from stepwell.backends.executorch.container import Method, Planned, State, Storage, TensorValue
 from stepwell.backends.executorch.reading.flow import Branch, CountedLoop, Flow, Loop
 from stepwell.backends.executorch.reading.value_slots import Places
 from stepwell.dialects.aten import CloneDefault
@@ -83,17 +83,14 @@ class RegionPlaces(Places):
 
     def _is_touched(self, index: int) -> bool:
         """Whether the region wrote to some of the bytes of a value."""
-        declared = self.method.values[index]
-        if not isinstance(declared, TensorValue):
+        place = self.place_of(index)
+        if place is None:
             return False
-        storage = declared.storage
-        if not isinstance(storage, Planned | State) or storage.memory_id not in self.arenas:
+        arena, start, end = place
+        held = arena.read(start)
+        if held is not None and self._is_readable_as(held.content, self.tensor(index)):
             return False
-        arena = self.arenas[storage.memory_id]
-        held = arena.read(storage.offset)
-        if held is not None and self._is_readable_as(held.content, declared):
-            return False
-        return arena.touches(storage.offset, storage.offset + declared.nbytes)
+        return arena.touches(start, end)
 
     def _outer(self, index: int) -> SSAValue:
         if self._is_touched(index):
@@ -114,7 +111,7 @@ class RegionPlaces(Places):
     def _undefined(self, index: int, declared: TensorValue) -> SSAValue:
         return self._outer(index)
 
-    def _is_new(self, storage: Planned | State) -> bool:
+    def _is_new(self, storage: Storage) -> bool:
         return False
 
     def _at_entry(self, index: int, declared: TensorValue, storage: Planned | State) -> SSAValue:

@@ -26,6 +26,7 @@ from stepwell.backends.executorch.container import (
     OptionalTensorList,
     Planned,
     State,
+    Storage,
     TensorList,
     TensorValue,
     contiguous,
@@ -113,12 +114,20 @@ class Places:
         """Record that the place of value `index` now holds an SSA value."""
         self.values[index] = value
         self.numbers.pop(index, None)
+        if (place := self.place_of(index)) is not None:
+            arena, start, end = place
+            arena.write(start, end, index)
+
+    def place_of(self, index: int) -> tuple[Arena[int], int, int] | None:
+        """The arena in which a value has its bytes, and their range; None if it has none there."""
         declared = self.method.values[index]
-        if isinstance(declared, TensorValue) and isinstance(declared.storage, Planned | State):
-            storage = declared.storage
-            if declared.nbytes:
-                arena = self.arenas.setdefault(storage.memory_id, Arena())
-                arena.write(storage.offset, storage.offset + declared.nbytes, index)
+        if not isinstance(declared, TensorValue) or not declared.nbytes:
+            return None
+        if not isinstance(declared.storage, Planned | State):
+            return None
+        start = declared.storage.offset
+        arena = self.arenas.setdefault(declared.storage.memory_id, Arena())
+        return arena, start, start + declared.nbytes
 
     def read(self, index: int) -> SSAValue:
         """The SSA value that value `index` currently holds."""
@@ -130,13 +139,14 @@ class Places:
         storage = declared.storage
         if isinstance(storage, Constant | External):
             return self._weight(index, declared)
-        if storage is None or not declared.nbytes:
+        place = self.place_of(index)
+        if storage is None or place is None:
             if index in self.values:
                 return self.values[index]
             return self._undefined(index, declared)
-        arena = self.arenas.setdefault(storage.memory_id, Arena())
-        held = arena.read(storage.offset)
-        if (held is None and not self._covers(arena, declared)) or self._is_new(storage):
+        arena, start, end = place
+        held = arena.read(start)
+        if (held is None and arena.covering(start, end) is None) or self._is_new(storage):
             return self._at_entry(index, declared, storage)
         if held is not None and held.content == index:
             return self.values[index]
@@ -144,7 +154,7 @@ class Places:
             gathered = self._gathered(arena, index, declared)
             if gathered is not None:
                 return gathered
-            first = arena.covering(storage.offset, storage.offset + 1) if held is None else [held]
+            first = arena.covering(start, start + 1) if held is None else [held]
             whose = "others" if not first else f"value {first[0].content}"
             raise UnsupportedError(
                 f"value {index} reads part of what was written to {whose}",
@@ -159,12 +169,6 @@ class Places:
                 return use.operation.results[0]
         laid_out = {"memory_format": "contiguous_format"}
         return self.op("aten.clone.default", value, **laid_out, types=[value.type])
-
-    def _covers(self, arena: Arena[int], declared: TensorValue) -> bool:
-        """Whether every byte of a tensor was written."""
-        assert isinstance(declared.storage, Planned | State)
-        start = declared.storage.offset
-        return arena.covering(start, start + declared.nbytes) is not None
 
     def _runs(self, arena: Arena[int], declared: TensorValue) -> list[tuple[int, int, int]] | None:
         """The writers whose bytes a tensor covers, in order: value, first and last element.
@@ -233,7 +237,7 @@ class Places:
         result_type = tensor([shape[axis] for axis in order], element(value.type))
         return self.op("aten.permute.default", value, list(order), types=[result_type])
 
-    def _is_new(self, storage: Planned | State) -> bool:
+    def _is_new(self, storage: Storage) -> bool:
         """Whether a place is state that has not been read yet."""
         return isinstance(storage, State) and (storage.memory_id, storage.offset) not in self.states
 
@@ -354,10 +358,11 @@ class Places:
         storage = declared.storage
         if isinstance(storage, Constant | External | State):
             return True
-        if storage is None or not declared.nbytes:
+        place = self.place_of(index)
+        if place is None:
             return index in self.values
-        arena = self.arenas.setdefault(storage.memory_id, Arena())
-        held = arena.read(storage.offset)
+        arena, start, _ = place
+        held = arena.read(start)
         if held is not None and self._is_readable_as(held.content, declared):
             return True
         return self._runs(arena, declared) is not None
@@ -372,12 +377,10 @@ class Places:
         """Mark the contents of the place of value `index` as unknown."""
         self.values.pop(index, None)
         self.numbers.pop(index, None)
-        declared = self.method.values[index]
-        if isinstance(declared, TensorValue) and isinstance(declared.storage, Planned | State):
-            storage = declared.storage
-            if declared.nbytes and not self._is_new(storage):
-                arena = self.arenas.setdefault(storage.memory_id, Arena())
-                arena.erase(storage.offset, storage.offset + declared.nbytes)
+        place = self.place_of(index)
+        if place is not None and not self._is_new(self.tensor(index).storage):
+            arena, start, end = place
+            arena.erase(start, end)
 
     def know(self, target: int, number: Any) -> None:
         """Assign a static number to `target`."""

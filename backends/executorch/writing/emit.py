@@ -43,10 +43,10 @@ from stepwell.backends.executorch.writing.in_place import in_place_writes, slots
 from stepwell.backends.executorch.writing.weight_files import WeightFiles
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.control import YieldOp
+from stepwell.dialects.quant.types import stored_dtype
 from stepwell.dialects.sym import SymOp
 from stepwell.ir.core import MutateInputOp, StateOp, UpdateOp, WeightOp
 from stepwell.ir.diagnostics import UnsupportedError, node_name
-from stepwell.ir.dtypes import torch_dtype
 from stepwell.ir.program import Program
 from stepwell.ir.signature import Port, Signature, get_signature
 from stepwell.ir.types import (
@@ -263,7 +263,7 @@ class MethodEmitter:
         )
 
     def _scalar_type(self, type_: Attribute) -> ScalarType:
-        return scalar_type(torch_dtype(element(type_)))
+        return scalar_type(stored_dtype(type_))
 
     def _to_order(
         self,

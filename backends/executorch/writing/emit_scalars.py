@@ -11,30 +11,11 @@ from stepwell.dialects.sym import SymOp
 from stepwell.ir.types import BoolType, FloatType
 
 SCALAR_KERNELS = {
-    f"sym.{name}": f"executorch_prim::{kernel}.Scalar"
-    for name, kernel in {
-        "add": "add",
-        "sub": "sub",
-        "mul": "mul",
-        "truediv": "truediv",
-        "floordiv": "floordiv",
-        "mod": "mod",
-        "neg": "neg",
-        "eq": "eq",
-        "lt": "lt",
-        "le": "le",
-        "gt": "gt",
-        "ge": "ge",
-        "ceil": "ceil",
-        "trunc": "trunc",
-        "round": "round",
-        "max": "sym_max",
-        "min": "sym_min",
-        "not": "sym_not",
-        "ite": "sym_ite",
-        "float": "sym_float",
-        "int": "sym_int",
-    }.items()
+    f"sym.{name.removeprefix('sym_')}": f"executorch_prim::{name}.Scalar"
+    for name in (
+        "add sub mul truediv floordiv mod neg eq lt le gt ge ceil trunc round "
+        "sym_max sym_min sym_not sym_ite sym_float sym_int"
+    ).split()
 }
 """`sym` op to the kernel with the same arguments."""
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_left, insort
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 ALIGNMENT = 16
@@ -58,7 +58,8 @@ def plan_memory(lifetimes: Sequence[Lifetime]) -> Plan:
     offset 0.
     """
     sizes = [lifetime.size + -lifetime.size % ALIGNMENT for lifetime in lifetimes]
-    bound = _busiest_moment(lifetimes, sizes)
+    spans = zip(sizes, lifetimes, strict=True)
+    bound = busiest_moment((size, life.first, life.last) for size, life in spans)
     offsets, arena = _in_order_of_birth(lifetimes, sizes)
     enough = bound + (bound >> _CLOSE)
     if arena > enough:
@@ -73,12 +74,12 @@ def plan_memory(lifetimes: Sequence[Lifetime]) -> Plan:
     return Plan(tuple(offsets), arena, bound)
 
 
-def _busiest_moment(lifetimes: Sequence[Lifetime], sizes: Sequence[int]) -> int:
-    """The peak of live bytes: no arena can be smaller."""
+def busiest_moment(lives: Iterable[tuple[int, int, int]]) -> int:
+    """The peak of live bytes, of (bytes, first step, last step): no arena can be smaller."""
     change: dict[int, int] = defaultdict(int)
-    for lifetime, size in zip(lifetimes, sizes, strict=True):
-        change[lifetime.first] += size
-        change[lifetime.last + 1] -= size
+    for size, first, last in lives:
+        change[first] += size
+        change[last + 1] -= size
     alive = most = 0
     for step in sorted(change):
         alive += change[step]

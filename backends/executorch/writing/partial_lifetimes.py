@@ -15,11 +15,10 @@ plan can be smaller than the peak of live bytes, and the search ends there.
 from __future__ import annotations
 
 import random
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from stepwell.backends.executorch.writing.memory import ALIGNMENT, Plan
+from stepwell.backends.executorch.writing.memory import ALIGNMENT, Plan, busiest_moment
 
 _MOST_PAIRS = 1 << 20
 _TRIES, _TRIED = 2000, 400_000
@@ -60,26 +59,14 @@ class Buffer:
         return max((piece.last for piece in self.pieces), default=0)
 
 
-def busiest_moment(buffers: Sequence[Buffer]) -> int:
-    """The peak of live bytes: no arena can be smaller."""
-    change: dict[int, int] = defaultdict(int)
-    for buffer in buffers:
-        for piece in buffer.pieces:
-            change[piece.first] += piece.end - piece.start
-            change[piece.last + 1] -= piece.end - piece.start
-    alive = most = 0
-    for step in sorted(change):
-        alive += change[step]
-        most = max(most, alive)
-    return most
-
-
 def plan_pieces(buffers: Sequence[Buffer]) -> Plan:
     """Return an offset for each buffer, and the arena's size: multiples of `ALIGNMENT`."""
     solid = [index for index, buffer in enumerate(buffers) if buffer.size]
     if not solid:
         return Plan((0,) * len(buffers), 0, 0)
-    bound = -(-busiest_moment(buffers) // ALIGNMENT) * ALIGNMENT
+    pieces = (piece for buffer in buffers for piece in buffer.pieces)
+    peak = busiest_moment((p.end - p.start, p.first, p.last) for p in pieces)
+    bound = -(-peak // ALIGNMENT) * ALIGNMENT
     table = _Forbidden(buffers)
     orders = [sorted(solid, key=lambda i: (*weight(buffers[i]), i)) for weight in _WEIGHTS]
     best: _Placed | None = None

@@ -8,24 +8,36 @@ from typing import Any
 import torch
 
 from stepwell.backends.cortex_m.read import is_cortex_m, read_program
+from stepwell.backends.ethos_u.emit import TOSA_BACKEND
+from stepwell.backends.ethos_u.read import EthosuReader
+from stepwell.backends.ethos_u.read_tosa import TosaReader
+from stepwell.backends.ethos_u.vela import BACKEND
 from stepwell.backends.executorch.container import TensorValue
 from stepwell.backends.executorch.kernels.scalar_types import torch_dtype
-from stepwell.backends.executorch.reading.lift import at_largest
+from stepwell.backends.executorch.reading.lift import Readers, at_largest
 from stepwell.backends.executorch.reading.lift import read_pte as pte_program
 from stepwell.backends.executorch.reading.read import read_container
 from stepwell.backends.executorch.running.runner import run_pte as run
 from stepwell.backends.executorch.writing.bundled import is_bundled, unbundled
 from stepwell.backends.executorch.writing.serialize import joined_externals
-from stepwell.backends.readers import PTE_READERS
 from stepwell.backends.tosa import read_tosa as tosa_program
 from stepwell.backends.tosa.vgf_reader import read_vgf as vgf_program
-from stepwell.backends.xnnpack.read import check_payloads
+from stepwell.backends.xnnpack.read import XnnpackReader, check_payloads
 from stepwell.dialects import make_known
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.platform.files import Content, content
 from stepwell.program import Program
 
 __all__ = ["join_ptds", "random_inputs", "read_pte", "read_tosa", "read_vgf", "run_pte"]
+
+PTE_READERS = Readers(
+    delegates={
+        "XnnpackBackend": XnnpackReader(),
+        BACKEND: EthosuReader(),
+        TOSA_BACKEND: TosaReader(),
+    }
+)
+"""The delegates that `read_pte` opens; those of other backends stay opaque."""
 
 
 def read_pte(data: Content, *, external: Content | None = None, largest: bool = False) -> Program:

@@ -15,14 +15,13 @@ from stepwell.backends.cortex_m.c.array import to_c_array
 from stepwell.backends.cortex_m.c.standalone import to_sources
 from stepwell.backends.cortex_m.read import run_pte
 from stepwell.backends.ethos_u import emit as ethos_u
-from stepwell.backends.ethos_u.accelerators import ACCELERATORS
+from stepwell.backends.ethos_u.vela import ACCELERATORS
 from stepwell.backends.executorch.kernels.kernel_calls import is_reshape
 from stepwell.backends.tosa import run_reference_model, to_tosa
 from stepwell.backends.tosa.emit import emission_problems as tosa_problems
-from stepwell.backends.tosa.emulation import run_vgf
 from stepwell.backends.tosa.mlir_text import to_mlir
 from stepwell.backends.tosa.reference_model import ReferenceSession
-from stepwell.backends.tosa.vgf import to_vgf
+from stepwell.backends.tosa.vgf import run_vgf, to_vgf
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.cmsis.ops import CmsisOp
 from stepwell.dialects.cmsis.ops.places import is_view
