@@ -49,6 +49,7 @@ from stepwell.backends.executorch.kernels.kernel_calls import (
     signature_text,
 )
 from stepwell.backends.executorch.kernels.kernel_tables import kernel_libraries
+from stepwell.backends.executorch.kernels.signatures import Output
 from stepwell.backends.executorch.running.engine import runtime
 from stepwell.backends.executorch.writing.builder import ContainerBuilder
 from stepwell.backends.executorch.writing.emit import MethodEmitter
@@ -186,7 +187,8 @@ def overloads() -> dict[str, Any]:
         if signature is None or name in UNPROBED or signature.schema.operator != name:
             continue  # For some kernels the signature found is another operator's.
         chosen = getattr(getattr(getattr(torch.ops, namespace), name), overload or "default")
-        if signature.outputs and not schema_of(chosen).is_mutable:
+        writes = any(isinstance(role, Output) for role in signature.arguments)
+        if writes and not schema_of(chosen).is_mutable:
             found[signature.kernel] = chosen
     return found
 

@@ -294,9 +294,7 @@ def _arena_of(program: Program, name: str, path: Sequence[Edge], target: Target)
 
 
 def _emitted(program: Program, name: str) -> int:
-    method = emit(program).method(name)
-    assert method is not None
-    return method.arena_sizes[1]
+    return emit(program).method(name).arena_sizes[1]
 
 
 def _write(func: FuncOp, path: Sequence[Edge], target: Target) -> int:

@@ -48,7 +48,7 @@ from stepwell.ir.types import WeightAttr, dims
 
 def is_cortex_m(container: Container) -> bool:
     """Whether a program states such a CPU, or calls the `cortex_m` library, or Arm's NPUs."""
-    return container.method(TARGET_METHOD) is not None or any(
+    return _target_method(container) is not None or any(
         any(delegate.backend in READERS.delegates for delegate in method.delegates)
         or (isinstance(step, KernelCall) and step.kernel in op_classes())
         for method in container.methods
@@ -68,7 +68,7 @@ def read_pte(data: bytes) -> Program:
 
 def read_program(container: Container) -> Program:
     """Read the program of a container that calls the `cortex_m` library."""
-    stated = container.method(TARGET_METHOD)
+    stated = _target_method(container)
     methods = tuple(method for method in container.methods if method is not stated)
     level = ETHOSU_LEVEL if any(method.delegates for method in methods) else CMSIS_LEVEL
     program = lift(as_they_lie(replace(container, methods=methods)), READERS, level=level.name)
@@ -84,6 +84,10 @@ def read_program(container: Container) -> Program:
                 op.properties[field] = to_attribute(size)
     RemoveDeadCode().apply(program, History())
     return program
+
+
+def _target_method(container: Container) -> Method | None:
+    return next((method for method in container.methods if method.name == TARGET_METHOD), None)
 
 
 def stated_target(program: Program) -> Target | None:

@@ -14,6 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 
+from stepwell.ir.diagnostics import StepwellError
+
 Data = bytes | memoryview
 """Bytes; a `memoryview` if they stay in the tensor or file from which they came."""
 
@@ -286,9 +288,17 @@ class Container:
     external_data: Mapping[str, NamedData] = field(default_factory=dict[str, NamedData])
     """The contents of `.ptd` files: constants of `External` tensors and delegates' data."""
 
-    def method(self, name: str) -> Method | None:
-        """The method of that name."""
-        return next((method for method in self.methods if method.name == name), None)
+    def method(self, name: str) -> Method:
+        """The method of that name.
+
+        Raises:
+            StepwellError: there is none.
+        """
+        for method in self.methods:
+            if method.name == name:
+                return method
+        names = ", ".join(method.name for method in self.methods)
+        raise StepwellError(f"there is no method {name!r}", help=f"methods are {names}")
 
 
 def contiguous(rank: int) -> tuple[int, ...]:

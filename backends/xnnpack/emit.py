@@ -24,7 +24,6 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from stepwell.backends.executorch.bounds import upper_bound
 from stepwell.backends.executorch.container import Data, NamedData
 from stepwell.backends.executorch.writing.emit import DelegatePayload
-from stepwell.backends.executorch.writing.weight_files import WeightFiles
 from stepwell.backends.executorch.writing.weight_segment import Tail, padded
 from stepwell.backends.flatbuffer import Record
 from stepwell.backends.flatbuffer_writer import write_root
@@ -70,7 +69,7 @@ def payload(
     embed_unpacked_constants: bool = False,
     tail: Tail | None = None,
     outside: Collection[str] = (),
-    files: WeightFiles | None = None,
+    files: Mapping[str, str] | None = None,
 ) -> DelegatePayload:
     """Return the payload that ExecuTorch needs to run a delegate.
 
@@ -81,7 +80,7 @@ def payload(
             for runtimes known to keep them alive (1.4.1 and later, without the weights cache).
         tail: the segment that receives the constants; without it they stay in memory.
         outside: keys of weights that are also constants of the file: those are not written again.
-        files: weights that have separate `.ptd` files, in which they are found by name.
+        files: the separate `.ptd` files of weights, by key, in which they are found by name.
 
     Raises:
         UnsupportedError: names every constant that would have to be embedded, and every node
@@ -90,7 +89,7 @@ def payload(
     """
     if problems := list(delegate_problems(delegate, embed_unpacked_constants)):
         raise UnsupportedError(problems)
-    emitter = _Emitter(delegate, weights, tail, outside, files)
+    emitter = _Emitter(delegate, weights, tail, outside, files or {})
     with without_collection():
         graph = write_root(schema(), emitter.graph())
     return DelegatePayload(
@@ -173,7 +172,7 @@ class _Emitter:
         weights: WeightStore,
         tail: Tail | None,
         outside: Collection[str],
-        files: WeightFiles | None,
+        files: Mapping[str, str],
     ) -> None:
         self.tail, self.outside, self.files = tail, outside, files
         self.delegate = delegate
@@ -336,7 +335,7 @@ class _Emitter:
         key, weights, size = weight.key.data, self.weights, dense_size(weight.result.type)
         data: Data
         is_int4 = datatype(type_) in _INT4
-        file = None if self.files is None else self.files.file_of(key)
+        file = self.files.get(key)
         if file is not None:
             held = weights.get(key)
             data = dense_bytes(pack_int4(held)) if is_int4 else dense_view(held)

@@ -14,7 +14,7 @@ from stepwell.backends.executorch.writing.serialize import (
     to_bytes,
     to_parts,
 )
-from stepwell.backends.executorch.writing.weight_files import WeightFiles
+from stepwell.backends.executorch.writing.weight_files import files_of_weights
 from stepwell.backends.executorch.writing.weight_segment import FileBuffer, OnFile, Progress, Tail
 from stepwell.backends.xnnpack.emit import payload, room
 from stepwell.dialects.xnnpack import DelegateOp
@@ -90,7 +90,7 @@ def _container(
     *,
     tail: Tail | None = None,
     external: bool = False,
-    files: WeightFiles | None = None,
+    files: Mapping[str, str] | None = None,
 ) -> Container:
     read_by_kernels = {
         op.key.data
@@ -134,14 +134,14 @@ def to_pte_and_ptds(
 
     Args:
         program: at the xnnpack level.
-        files: name of a file → patterns of the names of its weights; see `WeightFiles.of`.
+        files: name of a file → patterns of the names of its weights; see `files_of_weights`.
         embed_unpacked_constants: see `backends.xnnpack.emit.payload`.
 
     Raises:
         StepwellError: as `to_pte`, and if no weight matches a pattern.
 
     """
-    held = WeightFiles.of(program, files)
+    held = files_of_weights(program, files)
     container = _container(program, embed_unpacked_constants, files=held)
     made = external_files(container)
     return to_bytes(container), {file: made[file] for file in files}

@@ -100,7 +100,7 @@ def as_kind(number: Number, kind: Kind) -> str:
     return f"({C_KIND[kind]}){number.text}"
 
 
-_FLOAT = {
+_MATH = {
     "exp": "exp", "expm1": "expm1", "log": "log", "log1p": "log1p", "sqrt": "sqrt", "sin": "sin",
     "cos": "cos", "tan": "tan", "tanh": "tanh", "erf": "erf", "atan": "atan", "asin": "asin",
     "acos": "acos", "sinh": "sinh", "cosh": "cosh", "floor": "floor", "ceil": "ceil",
@@ -108,10 +108,26 @@ _FLOAT = {
     "asinh": "asinh", "acosh": "acosh", "atanh": "atanh", "atan2": "atan2", "fmod": "fmod",
 }  # fmt: skip
 """Primitive → the function of `math.h`."""
-_ALWAYS_FLOAT = frozenset(_FLOAT) - {"floor", "ceil", "round", "trunc", "absolute", "power"} | {
+_OF_FLOATS = {
+    **{name: f"{function}{{f}}({{all}})" for name, function in _MATH.items()},
+    "add": "{0} + {1}", "subtract": "{0} - {1}", "multiply": "{0} * {1}", "divide": "{0} / {1}",
+    "negate": "-{0}", "reciprocal": "{one} / {0}", "rsqrt": "{one} / sqrt{f}({0})",
+    "sign": "({0} != {0}) ? {0} : ({c_kind})(({0} > 0) - ({0} < 0))",
+}  # fmt: skip
+"""Primitive → its expression; `f` is the suffix of functions of `float`."""
+_OF_WHOLE = {
+    "add": "sw_wrap((uint64_t){0} + (uint64_t){1})",
+    "subtract": "sw_wrap((uint64_t){0} - (uint64_t){1})",
+    "multiply": "sw_wrap((uint64_t){0} * (uint64_t){1})",
+    "negate": "sw_wrap(0U - (uint64_t){0})",
+    "absolute": "({0} < 0) ? -{0} : {0}",
+    "sign": "({0} > 0) - ({0} < 0)",
+    **dict.fromkeys(("floor", "ceil", "round", "trunc"), "{0}"),
+}
+"""Sums and products wrap without undefined behavior."""
+_ALWAYS_FLOAT = frozenset(_MATH) - {"floor", "ceil", "round", "trunc", "absolute", "power"} | {
     "rsqrt", "reciprocal", "divide",
 }  # fmt: skip
-_INFIX = {"add": "+", "subtract": "-", "multiply": "*"}
 _COMPARED = {"less": "<", "less_equal": "<=", "equal": "=="}
 _BITS = {"and_": "&", "or_": "|", "xor": "^"}
 _SECTIONS = frozenset({"maximum", "minimum", "quotient", "modulo"})
@@ -185,7 +201,6 @@ class Body:
 
     def _function(self, name: str, x: list[str], kind: Kind) -> Number:
         is_float = kind in ("float", "double")
-        suffix = "f" if kind == "float" else ""
         if name in _COMPARED:
             return Number(f"({x[0]} {_COMPARED[name]} {x[1]})", "truth")
         if name == "not_":
@@ -201,42 +216,12 @@ class Body:
         if name in _SECTIONS:
             self.sections.add(f"{kind}_numbers")
             return Number(f"sw_{kind}_{name}({', '.join(x)})", kind)
-        if not is_float:
-            return Number(self._of_whole(name, x), "whole")
-        one = constant(1, kind)
-        match name:
-            case "add" | "subtract" | "multiply":
-                return Number(f"{x[0]} {_INFIX[name]} {x[1]}", kind)
-            case "divide":
-                return Number(f"{x[0]} / {x[1]}", kind)
-            case "negate":
-                return Number(f"-{x[0]}", kind)
-            case "reciprocal":
-                return Number(f"{one} / {x[0]}", kind)
-            case "rsqrt":
-                return Number(f"{one} / sqrt{suffix}({x[0]})", kind)
-            case "sign":
-                signs = f"({C_KIND[kind]})(({x[0]} > 0) - ({x[0]} < 0))"
-                return Number(f"({x[0]} != {x[0]}) ? {x[0]} : {signs}", kind)
-            case _ if name in _FLOAT:
-                return Number(f"{_FLOAT[name]}{suffix}({', '.join(x)})", kind)
-            case _:
-                raise UnsupportedError(f"{name} of floats has no form in C")
-
-    def _of_whole(self, name: str, x: list[str]) -> str:
-        """A function of integers; sums and products wrap without undefined behavior."""
-        match name:
-            case "add" | "subtract" | "multiply":
-                self.sections.add("whole_numbers")
-                return f"sw_wrap((uint64_t){x[0]} {_INFIX[name]} (uint64_t){x[1]})"
-            case "negate":
-                self.sections.add("whole_numbers")
-                return f"sw_wrap(0U - (uint64_t){x[0]})"
-            case "absolute":
-                return f"({x[0]} < 0) ? -{x[0]} : {x[0]}"
-            case "sign":
-                return f"({x[0]} > 0) - ({x[0]} < 0)"
-            case "floor" | "ceil" | "round" | "trunc":
-                return x[0]
-            case _:
-                raise UnsupportedError(f"{name} of integers has no form in C")
+        form = (_OF_FLOATS if is_float else _OF_WHOLE).get(name)
+        if form is None:
+            numbers = "floats" if is_float else "integers"
+            raise UnsupportedError(f"{name} of {numbers} has no form in C")
+        if form.startswith("sw_wrap"):
+            self.sections.add("whole_numbers")
+        suffix = "f" if kind == "float" else ""
+        one, c_kind = constant(1, kind), C_KIND[kind]
+        return Number(form.format(*x, all=", ".join(x), f=suffix, one=one, c_kind=c_kind), kind)

@@ -77,11 +77,6 @@ class KernelSignature:
     schema: Schema
     arguments: tuple[Role, ...]
 
-    @property
-    def outputs(self) -> tuple[Output, ...]:
-        """The arguments that the kernel writes."""
-        return tuple(a for a in self.arguments if isinstance(a, Output))
-
 
 def kernel_for(functional: Schema) -> KernelSignature | None:
     """The kernel whose schema is the `.out` form of a functional one.

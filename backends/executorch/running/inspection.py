@@ -32,7 +32,6 @@ from stepwell.backends.executorch.container import (
     Value,
 )
 from stepwell.ir.compat.torch.lazy_imports import OnDemand
-from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.platform.files import write_atomically
 from stepwell.ir.platform.process_settings import without_warnings
 
@@ -193,11 +192,6 @@ def etrecord(container: Container, exported: Any, method: str = "forward") -> ET
         StepwellError: the container has no such method.
     """
     described = container.method(method)
-    if described is None:
-        raise StepwellError(
-            f"there is no method {method!r}",
-            help="methods are " + ", ".join(m.name for m in container.methods),
-        )
     shared = [*exported.state_dict.values(), *exported.constants.values()]
     with without_warnings(".*LeafSpec", FutureWarning):
         marked = copy.deepcopy(exported, {id(tensor): tensor for tensor in shared})

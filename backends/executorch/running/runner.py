@@ -153,7 +153,6 @@ class PteSession:
         given = self.laid_out(inputs, method)
         outputs = self.run(*given, method=method)
         described = self.container.method(method)
-        assert described is not None
         declared = [described.values[index] for index in described.inputs]
         for value, taken, held in zip(declared, with_frozen(described, inputs), given, strict=True):
             is_written = isinstance(value, TensorValue) and value.storage is None
@@ -182,11 +181,6 @@ class PteSession:
 
     def _checked(self, inputs: Sequence[Any], method: str) -> tuple[Method, list[Any]]:
         described = self.container.method(method)
-        if described is None:
-            raise StepwellError(
-                f"there is no method {method!r}",
-                help="methods are " + ", ".join(m.name for m in self.container.methods),
-            )
         given = with_frozen(described, inputs)
         check_inputs(described, given)
         return described, given
@@ -197,8 +191,6 @@ class PteSession:
         An application hands over memory in that order; `run` therefore refuses any other.
         """
         described = self.container.method(method)
-        if described is None:
-            return list(inputs)
         given = with_frozen(described, inputs)
         declared = [described.values[index] for index in described.inputs]
         if len(given) != len(declared):

@@ -40,7 +40,6 @@ from stepwell.backends.executorch.writing.emit_control import CONTROL
 from stepwell.backends.executorch.writing.emit_scalars import emit_scalar
 from stepwell.backends.executorch.writing.filled_state import filled_states
 from stepwell.backends.executorch.writing.in_place import in_place_writes, slots_of
-from stepwell.backends.executorch.writing.weight_files import WeightFiles
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.control import YieldOp
 from stepwell.dialects.quant.types import stored_dtype
@@ -85,7 +84,7 @@ def emit(
     delegates: PayloadWriters | None = None,
     *,
     external_weights: bool = False,
-    files: WeightFiles | None = None,
+    files: Mapping[str, str] | None = None,
 ) -> Container:
     """The container of a program whose ops have kernels or are in delegates.
 
@@ -93,7 +92,7 @@ def emit(
         program: every method becomes one of the container; they share constants and state.
         delegates: writers of payloads by the class of the delegate op.
         external_weights: put constants and delegates' named data into a separate `.ptd`.
-        files: constants that have `.ptd` files of their own.
+        files: the `.ptd` files of constants that have one of their own, by key.
 
     Raises:
         UnsupportedError: naming every op that has no kernel and is no delegate.
@@ -129,7 +128,7 @@ class MethodEmitter:
         delegates: PayloadWriters,
         *,
         external: bool = False,
-        files: WeightFiles | None = None,
+        files: Mapping[str, str] | None = None,
         filled: AbstractSet[str] = frozenset(),
     ) -> None:
         """Write `func` of `program` by `builder`.
@@ -142,7 +141,7 @@ class MethodEmitter:
         self.func = func
         self.delegates = delegates
         self.signature: Signature = get_signature(func)
-        self.external, self.files, self.filled = external, files, filled
+        self.external, self.files, self.filled = external, files or {}, filled
         self.values: dict[SSAValue, int] = {}
         self.state: dict[str, int] = {}
         self.in_place = in_place_writes(func, program)
@@ -220,7 +219,7 @@ class MethodEmitter:
             tuple(weight.shape),
             dense_view(weight),
             name=op.key.data,
-            file=None if self.files is None else self.files.file_of(op.key.data),
+            file=self.files.get(op.key.data),
         )
 
     def _state(self, key: str) -> int:

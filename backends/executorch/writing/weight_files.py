@@ -7,7 +7,6 @@ can replace the file: one program and one base, and an adapter for each task.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from stepwell.ir.core import WeightOp
@@ -16,55 +15,45 @@ from stepwell.ir.program import Program
 from stepwell.ir.weights import WeightStore
 
 
-@dataclass(frozen=True)
-class WeightFiles:
-    """The files of a program's weights.
+def files_of_weights(
+    program: Program, patterns: Mapping[str, str | Sequence[str]]
+) -> dict[str, str]:
+    """Assign each weight to the first file with a pattern that matches its name or its sources.
 
-    Attributes:
-        files: the file of each weight that has one, by its key.
+    Args:
+        program: the program with the weights.
+        patterns: file → patterns of names, as file patterns in a shell: `*.lora_*`.
+
+    Returns:
+        The file of each weight that has one, by its key.
+
+    Raises:
+        StepwellError: no weight matches a pattern.
     """
-
-    files: Mapping[str, str]
-
-    @classmethod
-    def of(cls, program: Program, patterns: Mapping[str, str | Sequence[str]]) -> WeightFiles:
-        """Assign each weight to the first file with a pattern that matches its name or its sources.
-
-        Args:
-            program: the program with the weights.
-            patterns: file → patterns of names, as file patterns in a shell: `*.lora_*`.
-
-        Raises:
-            StepwellError: no weight matches a pattern.
-        """
-        wanted = {
-            file: (given,) if isinstance(given, str) else tuple(given)
-            for file, given in patterns.items()
-        }
-        found: dict[str, str] = {}
-        unused = {(file, pattern) for file, given in wanted.items() for pattern in given}
-        keys = {op.key.data for op in program.module.walk() if isinstance(op, WeightOp)}
-        for key in sorted(keys):
-            names = _sources_of(key, program.weights)
-            for file, given in wanted.items():
-                fitting = {p for p in given if any(fnmatchcase(name, p) for name in names)}
-                if fitting:
-                    found[key] = file
-                    unused -= {(file, pattern) for pattern in fitting}
-                    break
-        if unused:
-            told = ", ".join(f"{quoted(pattern)} ({file})" for file, pattern in sorted(unused))
-            names = {name for key in keys for name in _sources_of(key, program.weights)}
-            some = ", ".join(sorted(names)[:5])
-            raise StepwellError(
-                f"no weight is left for {told}",
-                help=f"weights are called {some}, …; a weight goes into the first file that fits",
-            )
-        return cls(found)
-
-    def file_of(self, key: str) -> str | None:
-        """The file of a weight, or None if it stays in the program."""
-        return self.files.get(key)
+    wanted = {
+        file: (given,) if isinstance(given, str) else tuple(given)
+        for file, given in patterns.items()
+    }
+    found: dict[str, str] = {}
+    unused = {(file, pattern) for file, given in wanted.items() for pattern in given}
+    keys = {op.key.data for op in program.module.walk() if isinstance(op, WeightOp)}
+    for key in sorted(keys):
+        names = _sources_of(key, program.weights)
+        for file, given in wanted.items():
+            fitting = {p for p in given if any(fnmatchcase(name, p) for name in names)}
+            if fitting:
+                found[key] = file
+                unused -= {(file, pattern) for pattern in fitting}
+                break
+    if unused:
+        told = ", ".join(f"{quoted(pattern)} ({file})" for file, pattern in sorted(unused))
+        names = {name for key in keys for name in _sources_of(key, program.weights)}
+        some = ", ".join(sorted(names)[:5])
+        raise StepwellError(
+            f"no weight is left for {told}",
+            help=f"weights are called {some}, …; a weight goes into the first file that fits",
+        )
+    return found
 
 
 def _sources_of(key: str, weights: WeightStore) -> set[str]:
