@@ -318,14 +318,11 @@ class Flow:
 
     def _read(self, instruction: Instruction) -> Iterator[int]:
         match instruction:
-            case KernelCall(kernel, args):
-                written = set(self._positions(instruction)) - _read_and_written(kernel)
+            case KernelCall(_, args) | DelegateCall(_, args):
+                written = set(self._positions(instruction)) - _read_and_written(instruction)
                 for position, value in enumerate(args):
                     if position not in written:
                         yield from self._items(value)
-            case DelegateCall(_, args):
-                written = set(self._positions(instruction))
-                yield from (value for at, value in enumerate(args) if at not in written)
             case Move(source, _):
                 yield source
             case JumpFalse(condition, _):
@@ -370,11 +367,13 @@ class Flow:
                 yield value
 
 
-def _read_and_written(kernel: str) -> set[int]:
-    """The positions of the arguments that a kernel reads and then changes."""
-    if kernel in _IN_PLACE:
+def _read_and_written(call: KernelCall | DelegateCall) -> set[int]:
+    """The positions of the arguments that a call reads and then changes."""
+    if isinstance(call, DelegateCall):
+        return set()
+    if call.kernel in _IN_PLACE:
         return {0}
-    found = functional_of(kernel) if kernel.partition("::")[0] not in _OWN else None
+    found = functional_of(call.kernel) if call.kernel.partition("::")[0] not in _OWN else None
     roles = found.signature.arguments if found is not None else ()
     return {at for at, role in enumerate(roles) if isinstance(role, InPlace)}
 

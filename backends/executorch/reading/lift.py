@@ -48,7 +48,7 @@ from stepwell.backends.executorch.reading.read_arguments import (
     known_number,
     scalar_op,
 )
-from stepwell.backends.executorch.reading.value_slots import Places, dim_order_of
+from stepwell.backends.executorch.reading.value_slots import Places, dim_order_of, permuted_type
 from stepwell.dialects.executorch import OpaqueDelegateOp
 from stepwell.ir.core import MutateInputOp
 from stepwell.ir.diagnostics import ParseFailure, Problem, UnsupportedError
@@ -56,13 +56,10 @@ from stepwell.ir.levels import set_level
 from stepwell.ir.program import Program
 from stepwell.ir.signature import Port, Signature, set_signature
 from stepwell.ir.types import (
-    AnyTensor,
     BoolType,
     FloatType,
     IntType,
-    dims,
     element,
-    tensor,
     with_element,
 )
 from stepwell.ir.weights import WeightStore
@@ -425,16 +422,19 @@ class _MethodLifter:
                 f"the delegate takes {count} inputs of {len(call.args)} values",
                 f"method {self.method.name}, instruction {step}",
             )
-        inputs = [self._physical(index) for index in call.args[:count]]
-        outputs = call.args[count:]
-        types = [self._physical_type(index) for index in outputs]
+        # A delegate sees the dimensions of a tensor in memory order.
+        places, outputs = self.places, call.args[count:]
+        orders = {index: places.tensor(index).dim_order for index in call.args}
+        inputs = [places.permuted(places.read(i), orders[i]) for i in call.args[:count]]
+        types = [permuted_type(places.type_of(index), orders[index]) for index in outputs]
         if reader is not None:
             op = reader.read(delegate, inputs, types, context)
         else:
             op = self._opaque(delegate, inputs, types, prefix)
-        self.places.block.add_op(op)
+        places.block.add_op(op)
         for index, result in zip(outputs, op.results, strict=True):
-            self.places.write(index, self._logical(index, result))
+            back = [orders[index].index(axis) for axis in range(len(orders[index]))]
+            places.write(index, places.permuted(result, back))
 
     def _guessed_inputs(self, args: Sequence[int]) -> int:
         """The inputs of an unknown delegate: its outputs are the last values not yet written."""
@@ -465,32 +465,6 @@ class _MethodLifter:
         options = [(name, stored(name, value)) for name, value in delegate.options if value]
         payload = stored("payload", delegate.payload)
         return OpaqueDelegateOp.make(delegate.backend, payload, inputs, types, options)
-
-    def _physical(self, index: int) -> SSAValue:
-        """A tensor as a delegate sees it: dimensions in memory order."""
-        value = self.places.read(index)
-        order = dim_order_of(self.places.tensor(index))
-        if order is None:
-            return value
-        return self.places.op(
-            "aten.permute.default", value, list(order), types=[self._physical_type(index)]
-        )
-
-    def _physical_type(self, index: int) -> AnyTensor:
-        type_ = self.places.type_of(index)
-        order = dim_order_of(self.places.tensor(index))
-        if order is None:
-            return type_
-        shape = dims(type_)
-        return tensor([shape[axis] for axis in order], type_.element_type)
-
-    def _logical(self, index: int, value: SSAValue) -> SSAValue:
-        order = dim_order_of(self.places.tensor(index))
-        if order is None:
-            return value
-        back = [order.index(axis) for axis in range(len(order))]
-        types = [self.places.type_of(index)]
-        return self.places.op("aten.permute.default", value, back, types=types)
 
 
 def _number(value: Value, index: int) -> Attribute:

@@ -204,11 +204,11 @@ class Places:
             runs = [self.op("aten.cat.default", runs, 0, types=[tensor([count], kind)])]
         value = self.as_type(index, runs[0], tensor(lying, kind))
         back = [declared.dim_order.index(axis) for axis in range(len(lying))]
-        return self._permuted(value, back)
+        return self.permuted(value, back)
 
     def _run(self, content: int, writer: TensorValue, first: int, last: int) -> SSAValue:
         """Elements `first` to `last` of a written value, in memory order."""
-        value = self._permuted(self.values[content], writer.dim_order)
+        value = self.permuted(self.values[content], writer.dim_order)
         count, kind = math.prod(writer.sizes), element(value.type)
         flat = self.as_type(content, value, tensor([count], kind))
         if (first, last) == (0, count):
@@ -222,20 +222,20 @@ class Places:
         value = self.values[content]
         if writer.dim_order == declared.dim_order and value.type == self.type_of(index):
             return value
-        value = self._permuted(value, writer.dim_order)
+        value = self.permuted(value, writer.dim_order)
         if declared.dim_order == contiguous(len(declared.sizes)):
             return self.as_type(content, value, self.type_of(index))
         lying = [declared.sizes[axis] for axis in declared.dim_order]
         value = self.as_type(content, value, tensor(lying, element(value.type)))
         back = [declared.dim_order.index(axis) for axis in range(len(lying))]
-        return self._permuted(value, back)
+        return self.permuted(value, back)
 
-    def _permuted(self, value: SSAValue, order: Sequence[int]) -> SSAValue:
+    def permuted(self, value: SSAValue, order: Sequence[int]) -> SSAValue:
+        """A value with its dimensions in another order."""
         if tuple(order) == contiguous(len(order)):
             return value
-        shape = dims(value.type)
-        result_type = tensor([shape[axis] for axis in order], element(value.type))
-        return self.op("aten.permute.default", value, list(order), types=[result_type])
+        types = [permuted_type(value.type, order)]
+        return self.op("aten.permute.default", value, list(order), types=types)
 
     def _is_new(self, storage: Storage) -> bool:
         """Whether a place is state that has not been read yet."""
@@ -421,6 +421,12 @@ class Places:
                 f"method {self.method.name}",
             )
         return gathered
+
+
+def permuted_type(type_: Attribute, order: Sequence[int]) -> AnyTensor:
+    """A tensor type with its dimensions in another order."""
+    shape = dims(type_)
+    return tensor([shape[axis] for axis in order], element(type_))
 
 
 def dim_order_of(value: TensorValue) -> tuple[int, ...] | None:
