@@ -8,35 +8,20 @@ compare the two on every kind of value.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from stepwell.backends.executorch.check import check
 from stepwell.backends.executorch.container import (
-    BoolList,
-    Constant,
     Container,
     Data,
     Delegate,
-    DelegateCall,
-    DoubleList,
     External,
-    Free,
-    Instruction,
-    IntList,
-    JumpFalse,
-    KernelCall,
     Method,
-    Move,
     NamedData,
-    OptionalTensorList,
-    Planned,
-    State,
-    TensorList,
     TensorValue,
-    Value,
 )
 from stepwell.backends.executorch.reading.external import flat_tensor_schema, read_entries
 from stepwell.backends.executorch.reading.read import program_schema
+from stepwell.backends.executorch.records import instruction_record, value_record
 from stepwell.backends.executorch.segments import (
     Segments,
     with_data_header,
@@ -214,14 +199,14 @@ class _Payloads:
 
 def _plan(method: Method, payloads: _Payloads) -> Record:
     kernels: dict[str, int] = {}
-    instructions = [{"instr_args": _instruction(i, kernels)} for i in method.instructions]
+    instructions = [{"instr_args": instruction_record(i, kernels)} for i in method.instructions]
     return {
         "name": method.name,
         "container_meta_type": {
             "encoded_inp_str": method.input_spec,
             "encoded_out_str": method.output_spec,
         },
-        "values": [{"val": _value(value)} for value in method.values],
+        "values": [{"val": value_record(value)} for value in method.values],
         "inputs": method.inputs,
         "outputs": method.outputs,
         "chains": [{"inputs": (), "outputs": (), "instructions": instructions}],
@@ -242,81 +227,3 @@ def _delegate(delegate: Delegate, payloads: _Payloads) -> Record:
         "processed": payloads.place(delegate.payload),
         "compile_specs": [{"key": key, "value": value} for key, value in delegate.options],
     }
-
-
-def _value(value: Value) -> tuple[str, Record]:
-    match value:
-        case TensorValue():
-            return "Tensor", _tensor(value)
-        case None:
-            return "Null", {}
-        case bool():
-            return "Bool", {"bool_val": value}
-        case int():
-            return "Int", {"int_val": value}
-        case float():
-            return "Double", {"double_val": value}
-        case str():
-            return "String", {"string_val": value}
-        case IntList(items) | BoolList(items) | DoubleList(items):
-            return type(value).__name__, {"items": items}
-        case TensorList(items) | OptionalTensorList(items):
-            return type(value).__name__, {"items": items}
-
-
-def _tensor(value: TensorValue) -> Record:
-    data_index, memory_id, offset = 0, 0, 0
-    match value.storage:
-        case Constant(data_index):
-            pass
-        case State(memory_id, offset, data_index):
-            pass
-        case Planned(memory_id, offset):
-            pass
-        case _:
-            pass
-    external = isinstance(value.storage, External)
-    name = value.storage.key if isinstance(value.storage, External) else value.name
-    extra: Record | None = None
-    if name is not None or isinstance(value.storage, State):
-        extra = {
-            "mutable_data_segments_idx": 0,
-            "fully_qualified_name": name,
-            "location": int(external),
-        }
-    allocation: Record | None = None
-    if memory_id:
-        allocation = {
-            "memory_id": memory_id,
-            "memory_offset_low": offset & 0xFFFFFFFF,
-            "memory_offset_high": offset >> 32,
-        }
-    record: Record = {
-        "scalar_type": int(value.scalar_type),
-        "storage_offset": 0,
-        "sizes": value.sizes,
-        "dim_order": value.dim_order,
-        "requires_grad": False,
-        "layout": 0,
-        "data_buffer_idx": data_index,
-        "allocation_info": allocation,
-        "shape_dynamism": int(value.dynamism),
-        "extra_tensor_info": extra,
-    }
-    return record
-
-
-def _instruction(instruction: Instruction, kernels: dict[str, int]) -> tuple[str, Any]:
-    match instruction:
-        case KernelCall(kernel, args):
-            index = kernels.setdefault(kernel, len(kernels))
-            return "KernelCall", {"op_index": index, "args": args}
-        case DelegateCall(delegate, args):
-            return "DelegateCall", {"delegate_index": delegate, "args": args}
-        case Move(source, target):
-            return "MoveCall", {"move_from": source, "move_to": target}
-        case JumpFalse(condition, target):
-            record = {"cond_value_index": condition, "destination_instruction": target}
-            return "JumpFalseCall", record
-        case Free(value):
-            return "FreeCall", {"value_index": value}
