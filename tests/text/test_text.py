@@ -1,4 +1,3 @@
-import contextlib
 import math
 import struct
 import subprocess
@@ -265,18 +264,6 @@ def test_a_bad_text_is_a_parse_failure_with_its_place(text: str) -> None:
 
 
 SAMPLE = to_text(method(["x", "y_1", "z"], {"test.a": StringAttr("é")}), locations=True)
-
-
-@given(st.integers(0, SAMPLE.rindex("}")))  # Behind it stands but the module's own place.
-def test_a_truncated_text_is_a_parse_failure(length: int) -> None:
-    with pytest.raises(ParseFailure):
-        parse_module(SAMPLE[:length])
-
-
-@given(st.integers(0, len(SAMPLE) - 1), st.characters())
-def test_a_damaged_text_parses_or_is_a_parse_failure(position: int, char: str) -> None:
-    with contextlib.suppress(ParseFailure):
-        parse_module(SAMPLE[:position] + char + SAMPLE[position + 1 :])
 
 
 def test_an_undefined_value_is_reported_where_it_is_used() -> None:
