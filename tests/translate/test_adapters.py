@@ -1,11 +1,9 @@
 """Folders of PEFT: a model with an adapter says what PEFT says, and the adapter can be changed."""
 
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import pytest
 import torch
 
 import stepwell
@@ -13,21 +11,14 @@ from stepwell.backends.executorch.running.runner import PteSession
 from stepwell.language_models import export_causal_lm, is_causal_lm, load_causal_lm, prepare
 from stepwell.quantization.quantizers import is_quantized
 
-transformers: Any = pytest.importorskip("transformers", reason="the extra peft is not installed")
-if find_spec("peft") is None:
-    pytest.skip("the extra peft is not installed", allow_module_level=True)
+from .language_models import largest_error, logits_of, model_of, needed, session_of
 
-SIZES = {"vocab_size": 96, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2}
-HEADS = {"num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 64}
-PARTS = [(0, 7), (7, 12), (12, 13), (13, 16)]
+needed("transformers", "peft")
 
 
 def write_adapter(folder: Path, seed: int) -> Any:
     """A Llama and an adapter of it, as folders; the model as PEFT has it."""
-    torch.manual_seed(0)
-    model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**SIZES, **HEADS))
-    for parameter in model.parameters():
-        parameter.data.mul_(3 if parameter.dim() > 1 else 1)
+    model = model_of("Llama")
     model.save_pretrained(folder / "base")
     model.name_or_path = str(folder / "base")
     torch.manual_seed(seed)
@@ -41,18 +32,6 @@ def write_adapter(folder: Path, seed: int) -> Any:
     adapted = peft.get_peft_model(model, how).eval()
     adapted.save_pretrained(folder / "adapter")
     return adapted
-
-
-@torch.no_grad()
-def largest_error(session: PteSession, model: Any, tokens: torch.Tensor) -> float:
-    """How far a conversation in parts is off, as a share of the largest logit."""
-    want = model(input_ids=tokens).logits[0]
-    rows = [
-        session.run(tokens[:, begin:end].contiguous(), torch.tensor([begin]))[0][0]
-        for begin, end in PARTS
-    ]
-    off = torch.stack(rows) - want[[end - 1 for _, end in PARTS]]
-    return float(off.abs().max() / want.abs().max())
 
 
 def test_an_adapter_is_lowered_with_its_model_and_changed_for_another(tmp_path: Path):
@@ -69,8 +48,9 @@ def test_an_adapter_is_lowered_with_its_model_and_changed_for_another(tmp_path: 
     assert (pte, files["base.ptd"]) == (again, others["base.ptd"])
     for adapted, held in ((first, files), (second, others)):
         both = stepwell.join_ptds([held["adapter.ptd"], files["base.ptd"]])
-        assert largest_error(PteSession.load(pte, external=both), adapted, tokens) < 2e-5
-    assert largest_error(PteSession.load(pte, external=both), first, tokens) > 0.01
+        session = PteSession.load(pte, external=both)
+        assert largest_error(session, tokens, logits_of(adapted, tokens)) < 2e-5
+    assert largest_error(session, tokens, logits_of(first, tokens)) > 0.01
 
 
 def test_layers_under_an_adapter_are_quantized_and_the_adapter_is_not(tmp_path: Path):
@@ -82,6 +62,5 @@ def test_layers_under_an_adapter_are_quantized_and_the_adapter_is_not(tmp_path: 
     assert not any(is_quantized(linears[name]) for name in adapters)
     assert all(hasattr(linears[name], "parametrizations") for name in set(linears) - adapters)
     tokens = torch.randint(0, 96, (1, 16))
-    lowered = stepwell.lower(export_causal_lm(model, context=32), "xnnpack")
     # An int8 activation may round to its neighbor where sums are made in another order.
-    assert largest_error(PteSession.load(lowered.to_pte()), model, tokens) < 0.05
+    assert largest_error(session_of(model), tokens, logits_of(model, tokens)) < 0.05

@@ -21,38 +21,17 @@ from stepwell.language_models.observing import cache_argument
 from stepwell.model_zoo.catalogue.vision import imported
 from stepwell.quantization.quantizers import find_quantizer
 
-pytest.importorskip("transformers", reason="the extra hf is not installed")
-SIZES: dict[str, Any] = {
-    "vocab_size": 96,
-    "hidden_size": 64,
-    "intermediate_size": 96,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "max_position_embeddings": 64,
-    "bos_token_id": 1,
-    "eos_token_id": [2, 3],
-    "pad_token_id": 0,
-}
+from .language_models import largest_error, logits_of, needed, session_of
+from .language_models import model_of as small
 
-
+needed("transformers")
+ENDS = {"bos_token_id": 1, "eos_token_id": [2, 3], "pad_token_id": 0}
 RECURRENT = ("Mamba", "Mamba2", "RecurrentGemma")
 
 
 def model_of(kind: str, **more: Any) -> Any:
-    """A small model with random weights that are large enough to matter."""
-    torch.manual_seed(0)
-    config = getattr(imported("transformers"), f"{kind}Config")(**{**SIZES, **more})
-    model = imported("transformers").AutoModelForCausalLM.from_config(config).eval()
-    for parameter in model.parameters():
-        parameter.data.mul_(1.5 if kind in RECURRENT else 3)  # A recurrence amplifies what is off.
-    return model
-
-
-@torch.no_grad()
-def logits_of(model: Any, tokens: torch.Tensor) -> torch.Tensor:
-    """The logits of every token, without a cache and with the model's own attention."""
-    return model(input_ids=tokens, use_cache=False).logits[0]
+    """A recurrence amplifies what is off."""
+    return small(kind, scale=1.5 if kind in RECURRENT else 3, **ENDS, **more)
 
 
 @torch.no_grad()
@@ -62,17 +41,6 @@ def logits_one_by_one(model: Any, tokens: torch.Tensor) -> torch.Tensor:
     name = cache_argument(model)
     rows = [model(token[None, None], use_cache=True, **{name: cache}) for token in tokens[0]]
     return torch.stack([row.logits[0, -1] for row in rows])
-
-
-def largest_error(
-    session: PteSession, tokens: torch.Tensor, want: torch.Tensor, parts: list[tuple[int, int]]
-) -> float:
-    """How far a conversation in parts is off, as a share of the largest logit."""
-    errors = []
-    for begin, end in parts:
-        got = session.run(tokens[:, begin:end].contiguous(), torch.tensor([begin]))[0][0]
-        errors.append(float((got - want[end - 1]).abs().max()))
-    return max(errors) / float(want.abs().max())
 
 
 ONE_LAYER = {"num_hidden_layers": 1}
@@ -187,18 +155,16 @@ def test_a_folder_of_something_else_is_none(tmp_path: Path):
     assert not is_causal_lm(tmp_path)
 
 
-REFUSED = {
-    "capped scores": ("Gemma2", {"head_dim": 16}, {"attention": "custom"}, "capped by tanh"),
-    "sinks": (
-        "GptOss",
-        {"head_dim": 16, "num_local_experts": 4, "num_experts_per_tok": 2},
-        {"attention": "custom"},
-        "an attention that is given s_aux",
-    ),
-    "keys that are repeated behind the cache": (
+CUSTOM = {"attention": "custom"}
+EXPERTS = {"num_local_experts": 4, "num_experts_per_tok": 2}
+DYNAMIC = {"cache": "dynamic"}
+REFUSED: dict[str, tuple[str, dict[str, Any], dict[str, Any], str]] = {
+    "capped scores": ("Gemma2", {"head_dim": 16}, CUSTOM, "capped by tanh"),
+    "sinks": ("GptOss", {"head_dim": 16, **EXPERTS}, CUSTOM, "an attention that is given s_aux"),
+    "keys repeated behind the cache": (
         "JetMoe",
-        {"num_local_experts": 4, "num_experts_per_tok": 2, "kv_channels": 16},
-        {"attention": "custom"},
+        {"kv_channels": 16, **EXPERTS},
+        CUSTOM,
         "not those of its cache",
     ),
     "any number of tokens for a recurrence": (
@@ -208,19 +174,14 @@ REFUSED = {
         "takes one token at a time",
     ),
     "a state that no cache holds": ("Rwkv", {}, {}, "takes no cache of transformers"),
-    "a growing cache for ExecuTorch's attention": (
+    "a growing cache for custom attention": ("Llama", {}, DYNAMIC | CUSTOM, "a dynamic one grows"),
+    "a type of the caller's cache": (
         "Llama",
         {},
-        {"cache": "dynamic", "attention": "custom"},
-        "a dynamic one grows",
-    ),
-    "a type of a cache that is the caller's": (
-        "Llama",
-        {},
-        {"cache": "dynamic", "cache_dtype": "bf16"},
+        {**DYNAMIC, "cache_dtype": "bf16"},
         "a dynamic cache has the dtype",
     ),
-    "a type of a cache that the model's own attention keeps": (
+    "a type of a cache that the model keeps": (
         "Llama",
         {},
         {"attention": "torch", "cache_dtype": "bf16"},
@@ -230,7 +191,7 @@ REFUSED = {
     "windows that forget": (
         "Mistral",
         {"sliding_window": 8},
-        {"cache": "dynamic"},
+        DYNAMIC,
         "a dynamic cache keeps every token",
     ),
     "a context that is too long": ("Llama", {}, {"context": 65}, "longer than the 64"),
@@ -254,8 +215,7 @@ def test_options_of_language_models_are_for_those(
 @pytest.mark.parametrize("attention", ["custom", "torch"])
 def test_a_position_outside_the_cache_is_an_error_and_nothing_is_written(attention: Any):
     model, tokens = model_of("Llama"), torch.randint(0, 96, (1, 8))
-    methods = export_causal_lm(model, context=32, attention=attention)
-    session = PteSession.load(stepwell.lower(methods, "xnnpack").to_pte())
+    session = session_of(model, attention=attention)
     session.run(tokens, torch.tensor([0]))
     for begin, count in ((-1, 1), (-40, 2), (32, 1), (30, 3)):
         with pytest.raises(StepwellError, match="the runtime fails"):
@@ -267,9 +227,7 @@ def test_a_position_outside_the_cache_is_an_error_and_nothing_is_written(attenti
 
 def test_a_conversation_of_a_recurrence_begins_anew_at_position_zero():
     model, tokens = model_of("Mamba2", **OF_KIND["Mamba2"]), torch.randint(0, 96, (1, 2))
-    session = PteSession.load(
-        stepwell.lower(export_causal_lm(model, context=32), "xnnpack").to_pte()
-    )
+    session = session_of(model)
     first = session.run(tokens[:, :1].contiguous(), torch.tensor([0]))[0]
     session.run(tokens[:, 1:].contiguous(), torch.tensor([1]))
     assert torch.equal(session.run(tokens[:, :1].contiguous(), torch.tensor([0]))[0], first)
@@ -393,8 +351,7 @@ def test_methods_that_there_are_not_are_refused(how: dict[str, Any], reason: str
 )
 def test_conversations_of_a_batch_are_each_what_the_model_says(kind: str, attention: Any):
     model, tokens = model_of(kind, **OF_KIND.get(kind, {})), torch.randint(0, 96, (3, 14))
-    methods = export_causal_lm(model, context=32, attention=attention, batch=3)
-    session = PteSession.load(stepwell.lower(methods, "xnnpack").to_pte())
+    session = session_of(model, attention=attention, batch=3)
     with torch.no_grad():
         want = model(input_ids=tokens, use_cache=False).logits
     for begin, end in [*IN_PARTS[:2], (12, 13), (13, 14)] if kind != "Lfm2" else ONE_BY_ONE:

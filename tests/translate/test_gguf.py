@@ -1,5 +1,6 @@
 """Files of GGUF: their integers, as the `gguf` package unpacks them, and what their models say."""
 
+from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,9 +17,10 @@ from stepwell.language_models.blocks import BlockLinear
 from stepwell.language_models.gguf import LAYOUTS, OF_LAYERS, check_header, give_integers
 from stepwell.model_zoo.catalogue.vision import imported
 
-transformers: Any = pytest.importorskip("transformers", reason="the extra gguf is not installed")
-gguf: Any = pytest.importorskip("gguf", reason="the extra gguf is not installed")
-pytest.importorskip("accelerate", reason="the extra gguf is not installed")
+from .language_models import largest_error, logits_of, model_of, needed
+
+needed("transformers", "gguf", "accelerate")
+gguf: Any = import_module("gguf")
 
 SCALES_AT = {"Q4_0": [0], "Q4_1": [0, 2], "Q4_K": [0, 2], "Q8_0": [0], "Q6_K": [208]}
 """Where halves stand in a block, of either sign (`ggml-common.h`)."""
@@ -113,14 +115,9 @@ def test_every_layout_is_of_the_size_that_the_package_says():
         assert layout.integers.stop <= size and count % layout.group == 0
 
 
-SIZES = {"vocab_size": 96, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2}
-HEADS = {"num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 64}
-
-
 def write_llama(file: Path) -> None:
     """A small Llama in Q4_0, its table in Q8_0, as llama.cpp's converter lays it out."""
-    torch.manual_seed(0)
-    model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**SIZES, **HEADS))
+    model = model_of("Llama", scale=1)
     writer = gguf.GGUFWriter(file, "llama")
     writer.add_context_length(64)
     writer.add_embedding_length(64)
@@ -182,15 +179,12 @@ def test_a_file_is_lowered_and_says_what_its_model_says(
     said = "".join(capsys.readouterr())
     assert "15 of Q4_0, 1 of Q8_0" in said
     tokens = torch.randint(3, 96, (1, 16))
-    ours = prepare(load_causal_lm(file))(input_ids=tokens).logits[0]
+    ours = logits_of(prepare(load_causal_lm(file)), tokens)
     unpacked = imported("transformers").AutoModelForCausalLM.from_pretrained(
         tmp_path, gguf_file=file.name, dtype=torch.float32
     )
-    want = unpacked(input_ids=tokens).logits[0]
-    session = PteSession.load(pte.read_bytes())
-    for begin, end in ((0, 7), (7, 12), (12, 13), (13, 16)):
-        got = session.run(tokens[:, begin:end].contiguous(), torch.tensor([begin]))[0][0]
-        # An int8 activation may round to its neighbor where sums are made in another order.
-        assert float((got - ours[end - 1]).abs().max()) < 0.03 * float(want.abs().max())
+    want = logits_of(unpacked, tokens)
+    # An int8 activation may round to its neighbor where sums are made in another order.
+    assert largest_error(PteSession.load(pte.read_bytes()), tokens, ours) < 0.03
     # Inputs are eight bits a token, and weights in groups are what they were.
     assert float((ours - want).abs().max()) < 0.06 * float(want.abs().max())

@@ -1,6 +1,6 @@
 """A model that reads images, said by ExecuTorch's own runner of such models."""
 
-import string
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -11,26 +11,17 @@ from stepwell.cli.main import main
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.language_models import export_vision_language, is_vision_language
 
-transformers: Any = pytest.importorskip("transformers", reason="the extra hf is not installed")
-tokenizers: Any = pytest.importorskip("tokenizers", reason="the extra hf is not installed")
+from .language_models import LETTERS, SIZES, generated, needed, said_by, write_tokenizer
+
+needed("transformers", "tokenizers")
+transformers: Any = import_module("transformers")
 runner: Any = pytest.importorskip(
     "executorch.extension.llm.runner", reason="this wheel of ExecuTorch has no runner"
 )
 
-LETTERS = [*string.ascii_letters, *string.digits, *string.punctuation]
 IMAGE, SIDE, COUNT = 2, 16, 8
 """The token of an image, its height and width, and how many tokens are said."""
-TEXT: dict[str, Any] = {
-    "vocab_size": len(LETTERS) + 3,
-    "hidden_size": 64,
-    "intermediate_size": 96,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "max_position_embeddings": 64,
-    "bos_token_id": 0,
-    "eos_token_id": 1,
-}
+TEXT = {**SIZES, "vocab_size": len(LETTERS) + 3, "bos_token_id": 0, "eos_token_id": 1}
 VISION: dict[str, Any] = {
     "hidden_size": 32,
     "intermediate_size": 48,
@@ -40,18 +31,6 @@ VISION: dict[str, Any] = {
     "patch_size": 8,
     "projection_dim": 32,
 }
-
-
-def write_tokenizer(file: Path) -> Any:
-    """A letter a token, behind one that begins, one that ends and that of an image."""
-    special = ["<s>", "</s>", "<image>"]
-    vocabulary = {letter: at for at, letter in enumerate([*special, *LETTERS])}
-    made = tokenizers.Tokenizer(tokenizers.models.BPE(vocab=vocabulary, merges=[]))
-    made.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
-    made.decoder = tokenizers.decoders.ByteLevel()
-    made.add_special_tokens(special)
-    made.save(str(file))
-    return made
 
 
 def llava(seed: int) -> Any:
@@ -70,28 +49,17 @@ def llava(seed: int) -> Any:
     return model
 
 
-@torch.no_grad()
-def said_by(model: Any, tokens: list[int], image: torch.Tensor) -> tuple[list[int], float]:
-    """What a model says greedily of an image, and by how much it prefers that at the least."""
-    given, margin = torch.tensor([tokens]), float("inf")
-    for _ in range(COUNT):
-        logits = model(input_ids=given, pixel_values=image, use_cache=False).logits[0, -1]
-        first, second = logits.topk(2).values.tolist()
-        margin = min(margin, (first - second) / float(logits.abs().max()))
-        given = torch.cat([given, logits.argmax()[None, None]], 1)
-    return given[0, len(tokens) :].tolist(), margin
-
-
 def test_the_multimodal_runner_says_what_the_model_says_of_an_image(tmp_path: Path):
-    tokenizer = write_tokenizer(tmp_path / "tokenizer.json")
+    tokenizer = write_tokenizer(tmp_path / "tokenizer.json", "<s>", "</s>", "<image>")
     image = torch.rand(1, 3, SIDE, SIDE, generator=torch.Generator().manual_seed(3))
     before, behind = tokenizer.encode("see:").ids, tokenizer.encode("what?").ids
     patches = (SIDE // VISION["patch_size"]) ** 2
     row = [*before, *[IMAGE] * patches, *behind]
     for seed in range(50):
         model = llava(seed)
-        want, margin = said_by(model, row, image)
-        if margin > 0.02 and want != said_by(model, row, torch.zeros_like(image))[0]:
+        want, margin = said_by(model, row, COUNT, pixel_values=image)
+        blind, _ = said_by(model, row, COUNT, pixel_values=torch.zeros_like(image))
+        if margin > 0.02 and want != blind:
             break
     else:
         raise AssertionError("every model hesitates, or does not look")
@@ -99,17 +67,12 @@ def test_the_multimodal_runner_says_what_the_model_says_of_an_image(tmp_path: Pa
     how = ["--context", "48", "-o", str(tmp_path / "model.pte")]
     assert main(["lower", str(tmp_path / "llava"), *how]) == 0
     made = runner.MultimodalRunner(str(tmp_path / "model.pte"), str(tmp_path / "tokenizer.json"))
-    asked = runner.GenerationConfig()
-    asked.max_new_tokens, asked.temperature, asked.echo = COUNT, 0.0, False
-    asked.num_bos = asked.num_eos = 0
     parts = [
         runner.make_text_input("see:"),
         runner.make_image_input(image[0]),
         runner.make_text_input("what?"),
     ]
-    said: list[str] = []
-    made.generate(parts, asked, token_callback=said.append)
-    assert "".join(said) == tokenizer.decode(want)
+    assert generated(made, parts, COUNT) == tokenizer.decode(want)
 
 
 def test_an_image_that_is_more_than_embeddings_in_a_row_is_refused(tmp_path: Path):
