@@ -4,7 +4,9 @@ A line is `ops; ops` of one side. `of(operands, result, line)` states element ty
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from stepwell.translate.rules import RuleRewrite, read_rules
 
@@ -29,8 +31,8 @@ class Doubtful:
         """Whether the rule holds."""
         return bool(self.most)
 
-    def rule(self, number: int) -> type[RuleRewrite]:
-        """The rule, under a name of its own."""
+    def rule(self, number: int, names: Mapping[str, Any] | None = None) -> type[RuleRewrite]:
+        """The rule, under a name of its own, with the functions of its module."""
         root = self.before.split("; ")[-1].partition(" =")[0]
         after = self.after
         for name in re.findall(r"(%\w+) =", self.before):
@@ -45,7 +47,7 @@ class Doubtful:
             *(f"    {line}" for line in after.split("; ")),
             *(clause for clause in self.clauses.split("; ") if clause),
         ]
-        (found,) = read_rules("\n".join(lines) + "\n", globals())
+        (found,) = read_rules("\n".join(lines) + "\n", {**globals(), **(names or {})})
         return found
 
 

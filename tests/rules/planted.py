@@ -3,39 +3,9 @@ an element type. All must be refuted, with numbers on which they differ.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from stepwell.translate.rules import RuleRewrite, read_rules
-
-
-@dataclass(frozen=True)
-class Planted:
-    """A wrong rule, and what is wrong with it."""
-
-    kind: str
-    before: str
-    after: str
-    clauses: str = ""
-
-    def rule(self, number: int) -> type[RuleRewrite]:
-        """The rule, under a name of its own."""
-        lines = [
-            f"rule planted-{number}",
-            "    Wrong.",
-            "Before:",
-            *(f"    {line}" for line in self.before.split("; ")),
-            "After:",
-            *(f"    {line}" for line in self.after.split("; ")),
-            *(clause for clause in self.clauses.split("; ") if clause),
-        ]
-        (found,) = read_rules("\n".join(lines) + "\n", globals())
-        return found
-
-
-def first_again(order: Sequence[int]) -> list[int]:
-    """A permutation in place of its inverse."""
-    return list(order)
+from .doubtful import Doubtful
 
 
 def wrongly_composed(first: Sequence[int], second: Sequence[int]) -> list[int]:
@@ -64,91 +34,92 @@ def sum_of(one: float, other: float) -> float:
 
 
 S = "tensor<$*S x $E>"
-PLANTED: list[Planted] = [
+PLANTED: list[Doubtful] = [
     # an axis
-    Planted("axis", "%p = aten.permute.default(%x, $p); %y = aten.permute.default(%p, $q)",
+    Doubtful("axis", "%p = aten.permute.default(%x, $p); %y = aten.permute.default(%p, $q)",
             "%y = aten.permute.default(%x, wrongly_composed($p, $q))",
             "for $p = [1, 2, 0], $q = [0, 2, 1], $x = [2, 2, 2]"),
-    Planted("axis", "%y = aten._softmax.default(%x, $d, false)",
+    Doubtful("axis", "%y = aten._softmax.default(%x, $d, false)",
             "%y = aten._softmax.default(%x, next_axis($d), false)", "for $d = -1"),
-    Planted("axis", "%y = aten.amax.default(%x, [1], true)",
+    Doubtful("axis", "%y = aten.amax.default(%x, [1], true)",
             "%m = aten.amax.default(%x, [0], true); %y = aten.add.Scalar(%m, 0)",
             "for $x = [2, 2]"),
-    Planted("axis", "%y = aten.mean.dim(%x, [0], true)",
+    Doubtful("axis", "%y = aten.mean.dim(%x, [0], true)",
             "%a = aten.mean.dim(%x, [1], true); %y = aten.permute.default(%a, [1, 0])",
             "for $x = [2, 2]"),
-    Planted("axis", "%y = aten.transpose.int(%x, 0, 1)", "%y = aten.permute.default(%x, [0, 1])",
+    Doubtful("axis", "%y = aten.transpose.int(%x, 0, 1)", "%y = aten.permute.default(%x, [0, 1])",
             "for $x = [2, 2]"),
-    Planted("axis", "%y = aten.flip.default(%x, [0])", "%y = aten.flip.default(%x, [1])",
+    Doubtful("axis", "%y = aten.flip.default(%x, [0])", "%y = aten.flip.default(%x, [1])",
             "for $x = [2, 3]"),
     # a sign
-    Planted("sign", "%y = aten.rsub.Tensor(%x, %z)", "%y = aten.sub.Tensor(%x, %z)"),
-    Planted("sign", "%a = aten.neg.default(%x); %y = aten.abs.default(%a)",
+    Doubtful("sign", "%y = aten.rsub.Tensor(%x, %z)", "%y = aten.sub.Tensor(%x, %z)"),
+    Doubtful("sign", "%a = aten.neg.default(%x); %y = aten.abs.default(%a)",
             "%b = aten.abs.default(%x); %y = aten.neg.default(%b)"),
-    Planted("sign", "%a = aten.neg.default(%x); %y = aten.cos.default(%a)",
+    Doubtful("sign", "%a = aten.neg.default(%x); %y = aten.cos.default(%a)",
             "%b = aten.cos.default(%x); %y = aten.neg.default(%b)"),
-    Planted("sign", "%y = aten.neg.default(%x)", "%y = aten.abs.default(%x)"),
-    Planted("sign", "%y = aten.sub.Scalar(%x, $c)", "%y = aten.add.Scalar(%x, $c)", "for $c = 0.5"),
-    Planted("sign", "%a = aten.neg.default(%x); %y = aten.relu.default(%a)",
+    Doubtful("sign", "%y = aten.neg.default(%x)", "%y = aten.abs.default(%x)"),
+    Doubtful("sign", "%y = aten.sub.Scalar(%x, $c)", "%y = aten.add.Scalar(%x, $c)",
+             "for $c = 0.5"),
+    Doubtful("sign", "%a = aten.neg.default(%x); %y = aten.relu.default(%a)",
             "%b = aten.relu.default(%x); %y = aten.neg.default(%b)"),
     # a guard that is missing
-    Planted("guard", "%p = aten.permute.default(%x, $p); %y = aten.permute.default(%p, $q)",
+    Doubtful("guard", "%p = aten.permute.default(%x, $p); %y = aten.permute.default(%p, $q)",
             "%y = %x", "for $p = [1, 0], $q = [1, 0], $x = [2, 2]"),
-    Planted("guard", "%y = aten.permute.default(%x, $d)", "%y = %x", "for $d = [0, 1]"),
-    Planted("guard", "%y = aten.add.Tensor(%x, %z, alpha=$a)", "%y = aten.add.Tensor(%x, %z)",
+    Doubtful("guard", "%y = aten.permute.default(%x, $d)", "%y = %x", "for $d = [0, 1]"),
+    Doubtful("guard", "%y = aten.add.Tensor(%x, %z, alpha=$a)", "%y = aten.add.Tensor(%x, %z)",
             "for $a = 1"),
-    Planted("guard", "%y = aten.mul.Scalar(%x, $c)", "%y = %x", "for $c = 1.0"),
-    Planted("guard", "%y = aten.threshold.default(%x, $t, $v)",
+    Doubtful("guard", "%y = aten.mul.Scalar(%x, $c)", "%y = %x", "for $c = 1.0"),
+    Doubtful("guard", "%y = aten.threshold.default(%x, $t, $v)",
             "%y = aten.clamp.default(%x, $t, none)", "for $t = 0.0, $v = 0.0"),
-    Planted("guard", "%y = aten.elu.default(%x, $a)", "%y = aten.elu.default(%x)",
+    Doubtful("guard", "%y = aten.elu.default(%x, $a)", "%y = aten.elu.default(%x)",
             "bound 1e-6 relative: \"wrong\"; for $a = 1.0"),
-    Planted("guard", "%y = aten.constant_pad_nd.default(%x, $p, 0.0)", "%y = %x",
+    Doubtful("guard", "%y = aten.constant_pad_nd.default(%x, $p, 0.0)", "%y = %x",
             "for $p = [1, -1]"),
-    Planted("guard", "%m = aten.clamp.default(%x, $a, $b); %y = aten.clamp.default(%m, $c, $d)",
+    Doubtful("guard", "%m = aten.clamp.default(%x, $a, $b); %y = aten.clamp.default(%m, $c, $d)",
             "%y = aten.clamp.default(%x, $a, $d)", "for $a = 0.0, $b = 6.0, $c = 1.0, $d = 5.0"),
-    Planted("guard", "%y = aten.softplus.default(%x, $b, 20)",
+    Doubtful("guard", "%y = aten.softplus.default(%x, $b, 20)",
             "%y = aten.softplus.default(%x, 1, 20)",
             "bound 1e-6 relative: \"wrong\"; for $b = 1.0"),
     # a rounding that is not told
-    Planted("rounding", "%y = aten.div.Scalar(%x, $c)",
+    Doubtful("rounding", "%y = aten.div.Scalar(%x, $c)",
             "%y = aten.mul.Scalar(%x, rounded_quotient($c))",
             "where is_finite($c); where not is_zero($c); for $c = 3.0"),
-    Planted("rounding", "%p = aten.mul.Scalar(%x, $a); %y = aten.mul.Scalar(%p, $b)",
+    Doubtful("rounding", "%p = aten.mul.Scalar(%x, $a); %y = aten.mul.Scalar(%p, $b)",
             "%y = aten.mul.Scalar(%x, product($a, $b))", "for $a = 1.7, $b = 1.3"),
-    Planted("rounding", "%p = aten.add.Scalar(%x, $a); %y = aten.add.Scalar(%p, $b)",
+    Doubtful("rounding", "%p = aten.add.Scalar(%x, $a); %y = aten.add.Scalar(%p, $b)",
             "%y = aten.add.Scalar(%x, sum_of($a, $b))", "for $a = 1.7, $b = 1.3"),
-    Planted("rounding", "%p = aten.add.Tensor(%x, %z); %y = aten.sub.Tensor(%p, %z)",
+    Doubtful("rounding", "%p = aten.add.Tensor(%x, %z); %y = aten.sub.Tensor(%p, %z)",
             "%c = aten.clone.default(%x); %y = aten.add.Tensor(%c, %z)"),
-    Planted("rounding", f"%y = aten.silu.default(%x) : ({S}) -> {S}",
+    Doubtful("rounding", f"%y = aten.silu.default(%x) : ({S}) -> {S}",
             "%s = aten.sigmoid.default(%x); %y = aten.mul.Tensor(%x, %s)"),
-    Planted("rounding", "%y = aten.hardsigmoid.default(%x)",
+    Doubtful("rounding", "%y = aten.hardsigmoid.default(%x)",
             "%a = aten.add.Scalar(%x, 3); %m = aten.clamp.default(%a, 0, 6); "
             "%y = aten.mul.Scalar(%m, 0.16666666666666666)"),
     # a zero that loses its sign, a NaN that is lost
-    Planted("zero", "%y = aten.add.Scalar(%x, 0.0)",
+    Doubtful("zero", "%y = aten.add.Scalar(%x, 0.0)",
             "%c = aten.clone.default(%x); %y = aten.mul.Scalar(%c, 1.0)"),
-    Planted("zero", "%y = aten.neg.default(%x)", "%y = aten.rsub.Scalar(%x, 0.0)"),
-    Planted("zero", "%a = aten.abs.default(%x); %y = aten.neg.default(%a)",
+    Doubtful("zero", "%y = aten.neg.default(%x)", "%y = aten.rsub.Scalar(%x, 0.0)"),
+    Doubtful("zero", "%a = aten.abs.default(%x); %y = aten.neg.default(%a)",
             "%b = aten.clamp.default(%x, 0.0, none); %n = aten.neg.default(%b); "
             "%c = aten.clamp.default(%x, none, 0.0); %y = aten.add.Tensor(%n, %c)"),
-    Planted("zero", "%y = aten.relu.default(%x)", "%a = aten.abs.default(%x); "
+    Doubtful("zero", "%y = aten.relu.default(%x)", "%a = aten.abs.default(%x); "
             "%b = aten.add.Tensor(%x, %a); %y = aten.mul.Scalar(%b, 0.5)"),
-    Planted("zero", "%y = aten.mul.Scalar(%x, 0.0)",
+    Doubtful("zero", "%y = aten.mul.Scalar(%x, 0.0)",
             "%z = aten.sub.Tensor(%x, %x); %y = aten.mul.Scalar(%z, 1.0)"),
     # only where sizes are equal
-    Planted("sizes", "%y = aten.t.default(%x)", "%y = aten.permute.default(%x, [0, 1])",
+    Doubtful("sizes", "%y = aten.t.default(%x)", "%y = aten.permute.default(%x, [0, 1])",
             "for $x = [2, 2]"),
-    Planted("sizes", "%y = aten.view.default(%x, $s)", "%p = aten.permute.default(%x, [1, 0]); "
+    Doubtful("sizes", "%y = aten.view.default(%x, $s)", "%p = aten.permute.default(%x, [1, 0]); "
             "%y = aten.view.default(%p, $s)", "for $s = [4], $x = [2, 2]"),
-    Planted("sizes", "%a = aten.permute.default(%x, [1, 0]); %y = aten.view.default(%a, $s)",
+    Doubtful("sizes", "%a = aten.permute.default(%x, [1, 0]); %y = aten.view.default(%a, $s)",
             "%y = aten.view.default(%x, $s)", "for $s = [4], $x = [2, 2]"),
     # only of one element type
-    Planted("type", "%y = aten.add.Tensor(%x, %z)", "%y = aten.logical_or.default(%x, %z)"),
-    Planted("type", "%y = aten.div.Scalar_mode(%x, 2, rounding_mode=\"floor\")",
+    Doubtful("type", "%y = aten.add.Tensor(%x, %z)", "%y = aten.logical_or.default(%x, %z)"),
+    Doubtful("type", "%y = aten.div.Scalar_mode(%x, 2, rounding_mode=\"floor\")",
             "%y = aten.div.Scalar_mode(%x, 2, rounding_mode=\"trunc\")"),
-    Planted("type", "%y = aten.relu.default(%x)", "%y = aten.clamp.default(%x, 0.0, none)"),
-    Planted("type", "%a = aten.mul.Scalar(%x, $c); %y = aten.mul.Scalar(%a, $d)",
+    Doubtful("type", "%y = aten.relu.default(%x)", "%y = aten.clamp.default(%x, 0.0, none)"),
+    Doubtful("type", "%a = aten.mul.Scalar(%x, $c); %y = aten.mul.Scalar(%a, $d)",
             "%y = aten.mul.Scalar(%x, $c)", "where is_zero($c); for $c = 0.0, $d = 2.0"),
-    Planted("type", "%y = aten.floor.default(%x)", "%y = aten.trunc.default(%x)"),
+    Doubtful("type", "%y = aten.floor.default(%x)", "%y = aten.trunc.default(%x)"),
 ]  # fmt: skip
-RULES: list[Any] = [planted.rule(number) for number, planted in enumerate(PLANTED)]
+RULES: list[Any] = [planted.rule(number, globals()) for number, planted in enumerate(PLANTED)]

@@ -15,18 +15,12 @@ def test_forty_are_planted() -> None:
     assert len(PLANTED) == 40
 
 
-def assert_refuted(rule: Any) -> None:
+@pytest.mark.parametrize(
+    "rule",
+    [pytest.param(rule, marks=[pytest.mark.slow] * (at % 3 > 0)) for at, rule in enumerate(RULES)],
+    ids=lambda rule: rule.name,
+)
+def test_a_wrong_rule_is_refuted_by_what_runs(rule: Any) -> None:
     verdict = prove(rule)
     assert verdict.kind == "refuted", verdict
     assert verdict.counterexample is not None
-
-
-@pytest.mark.parametrize("rule", RULES[::3], ids=lambda rule: f"{rule.name}")
-def test_a_wrong_rule_is_refuted_by_what_runs(rule: Any) -> None:
-    assert_refuted(rule)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: f"{rule.name}")
-def test_each_of_forty_wrong_rules_is_refuted_by_what_runs(rule: Any) -> None:
-    assert_refuted(rule)
