@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from eager import assert_as_eager, assert_whole, exported, lower
 from rewrite_cases import cases
-from torch import Tensor, nn
-from torch.export import export
+from torch import Tensor
 
 import stepwell
 from stepwell.ir.diagnostics import UnsupportedError
@@ -22,22 +22,19 @@ from stepwell.translate.rewrites.constants.lift_number_operand import LiftNumber
 (RULE,) = choose_from_one.RULES.named("choose-from-one")
 
 
-class OneGroup(nn.Module):
-    """Scores of the groups that rank first, as DeepSeek's routers keep them; of one group all."""
-
-    def forward(self, x: Tensor) -> Tensor:
+def test_a_mask_of_one_group_is_decided_while_lowering():
+    def one_group(x: Tensor) -> Tensor:
+        """Scores of the groups that rank first, as DeepSeek's routers keep them; of one all."""
         scores = x.sigmoid()
         groups = scores.view(len(x), 1, -1).topk(2).values.sum(-1)
         mask = torch.zeros_like(groups).scatter_(1, groups.topk(1, sorted=False).indices, 1)
         mask = mask.unsqueeze(-1).expand(len(x), 1, x.shape[1]).reshape(len(x), -1)
         return scores.masked_fill(~mask.bool(), -torch.inf).topk(2).values
 
-
-def test_a_mask_of_one_group_is_decided_while_lowering():
     x = torch.randn(5, 6)
-    lowered = stepwell.lower(export(OneGroup(), (x,)), "xnnpack", numerics="finite")
-    assert (lowered.report.delegates, dict(lowered.report.outside)) == (1, {})
-    torch.testing.assert_close(lowered.run(x)[0], OneGroup()(x))
+    lowered = lower(one_group, x, numerics="finite")
+    assert_whole(lowered)
+    assert_as_eager(lowered, one_group, x)
 
 
 test_choose_from_one = cases(RULE)("""
@@ -75,27 +72,16 @@ a constant that would grow too large -> refused: bytes more
 """)
 
 
-class OfConstants(nn.Module):
-    """What is computed of buffers alone, with arguments that a call leaves out."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.register_buffer("image", torch.randn(1, 3, 6, 6))
-        self.register_buffer("kernel", torch.randn(4, 3, 3, 3))
-        self.register_buffer("rows", torch.tensor([[0, 1], [2, 1]]))
-        self.register_buffer("table", torch.randn(5, 4))
-
-    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        bag = F.embedding_bag(self.rows, self.table)
-        return x + F.conv2d(self.image, self.kernel), x[0, :2, 0] + bag
-
-
 @pytest.mark.parametrize("target", ["xnnpack", "tosa-1.0+fp"])
 def test_arguments_that_a_call_leaves_out_are_none(target: str) -> None:
-    module, x = OfConstants(), torch.randn(1, 4, 4, 4)
-    found = stepwell.lower(export(module, (x,)), target).run(x)
-    for mine, other in zip(found, module(x), strict=True):
-        torch.testing.assert_close(mine, other, rtol=1e-4, atol=1e-4)
+    image, kernel, table = torch.randn(1, 3, 6, 6), torch.randn(4, 3, 3, 3), torch.randn(5, 4)
+    rows = torch.tensor([[0, 1], [2, 1]])
+
+    def of_constants(x: Tensor) -> tuple[Tensor, Tensor]:
+        return x + F.conv2d(image, kernel), x[0, :2, 0] + F.embedding_bag(rows, table)
+
+    x = torch.randn(1, 4, 4, 4)
+    assert_as_eager(lower(of_constants, x, target=target), of_constants, x, rtol=1e-4, atol=1e-4)
 
 
 test_lift_number_operand = cases(LiftNumberOperand)("""
@@ -124,18 +110,12 @@ a number read next to several dtypes -> refused: several dtypes
 """)
 
 
-class Halves(torch.nn.Module):
-    """Whole halves, in the way most people write them."""
-
-    def forward(self, x: torch.Tensor, n: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def test_whole_division_by_a_number_runs_on_the_runtime():
+    def halves(x: Tensor, n: Tensor) -> tuple[Tensor, Tensor]:
         return x // 2, n // 2
 
-
-def test_whole_division_by_a_number_runs_on_the_runtime():
     inputs = (torch.tensor([-3.0, 5.5]), torch.tensor([-3, 5]))
-    lowered = stepwell.lower(torch.export.export(Halves(), inputs), "xnnpack")
-    for found, wanted in zip(lowered.run(*inputs), Halves()(*inputs), strict=True):
-        torch.testing.assert_close(found, wanted)
+    assert_as_eager(lower(halves, *inputs), halves, *inputs)
 
 
 test_lift_constant_scalar = cases(constants)("""
@@ -171,26 +151,14 @@ lift-constant-scalar: a double holds every number -> aten.mul.Tensor
 
 @pytest.mark.parametrize("protected", [True, False])
 def test_the_scale_of_an_attention_may_be_left_to_its_recognizer(
-    protected: bool, apply: Any, method: Any
+    protected: bool, apply: Any
 ) -> None:
-    q, s = "tensor<1x2x4xf32>", "tensor<1x2x2xf32>"
-    lines = (
-        f"%s = aten.mul.Scalar(%x, 0.5) : ({q}) -> {q}",
-        f"%p = aten.bmm.default(%s, %k) : ({q}, tensor<1x4x2xf32>) -> {s}",
-        f"%y = aten._softmax.default(%p, -1, false) : ({s}) -> {s}",
-    )
-    text = method(f"%x: {q}, %k: tensor<1x4x2xf32>", *lines, gives=s)
+    text = """
+        %s = aten.mul.Scalar(%x: f32[1, 2, 4], 0.5); %p = aten.bmm.default(%s, %k: f32[1, 4, 2])
+        %y = aten._softmax.default(%p, -1, false)
+    """
     done = apply(text, step(constants.lift_constant_scalar, protect_attention=protected))
     assert done.count == (not protected)
-
-
-class Function(nn.Module):
-    def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, *given: torch.Tensor) -> Any:
-        return self.function(*given)
 
 
 ALONG: dict[str, Callable[[torch.Tensor], Any]] = {
@@ -214,24 +182,23 @@ ALONG: dict[str, Callable[[torch.Tensor], Any]] = {
 @pytest.mark.parametrize("target", ["xnnpack", "tosa-1.0+fp"])
 @pytest.mark.parametrize("along", ALONG)
 def test_an_op_along_the_axis_of_a_scalar_runs_or_is_refused(along: str, target: str) -> None:
-    module, x = Function(ALONG[along]), torch.tensor(1.5)
-    exported = export(module, (x,))
+    x = torch.tensor(1.5)
     try:
-        found = stepwell.lower(exported, target).run(x)[0]
+        lowered = lower(ALONG[along], x, target=target)
     except UnsupportedError:
         assert target != "xnnpack"
         return
-    torch.testing.assert_close(found, module(x))
+    assert_as_eager(lowered, ALONG[along], x)
 
 
 def test_two_scalars_of_doubles_do_not_end_the_process() -> None:
+    def similarity(a: Tensor, b: Tensor) -> Tensor:
+        return F.cosine_similarity(a, b, dim=0)
+
     x = torch.tensor(1.5, dtype=torch.float64)
-    module = Function(lambda a, b: F.cosine_similarity(a, b, dim=0))
-    found = stepwell.lower(export(module, (x, -x)), "xnnpack").run(x, -x)[0]
-    torch.testing.assert_close(found, module(x, -x))
+    assert_as_eager(lower(similarity, x, -x), similarity, x, -x)
 
 
 def test_a_tensor_with_axes_keeps_them() -> None:
-    exported = export(Function(lambda x: x.cumsum(0)), (torch.ones(1),))
-    program = stepwell.from_exported_program(exported)
+    program = stepwell.from_exported_program(exported(lambda x: x.cumsum(0), torch.ones(1)))
     assert run_rewrites(program, [step(constants.give_scalar_an_axis)]) == 0

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 import torch
+from eager import EXACT, Model, assert_as_eager, assert_whole, lower
 from rewrite_cases import cases
-from torch import Tensor, nn
-from torch.export import export
+from torch import Tensor
 
 import stepwell
 from stepwell.translate.rewrites.experts.choose_by_rank import ChooseByRank
@@ -14,21 +14,19 @@ from stepwell.translate.rewrites.experts.choose_by_rank import ChooseByRank
 INF = torch.inf
 
 
-class Choice(nn.Module):
+def choice(taken: int, largest: bool = True) -> Model:
     """The greatest (or least) numbers, and what stands at their places."""
 
-    def __init__(self, taken: int, largest: bool = True) -> None:
-        super().__init__()
-        self.taken, self.largest = taken, largest
-
-    def forward(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        values, places = x.topk(self.taken, largest=self.largest)
+    def chosen(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        values, places = x.topk(taken, largest=largest)
         return values, y.gather(-1, places)
 
+    return chosen
 
-def lowered(module: nn.Module, *inputs: Tensor, **options: Any) -> stepwell.Lowered:
-    done = stepwell.lower(export(module, inputs), "xnnpack", **options)
-    assert (done.report.delegates, dict(done.report.outside)) == (1, {})
+
+def lowered(model: Model, *inputs: Tensor, **options: Any) -> stepwell.Lowered:
+    done = lower(model, *inputs, **options)
+    assert_whole(done)
     return done
 
 
@@ -39,16 +37,14 @@ def test_neighboring_numbers_of_all_sizes_are_told_apart(taken: int, largest: bo
     x = torch.tensor([1.0, 1 + 2**-23, 0.0, tiny, tiny * (1 + 2**-23), -tiny, far, -far])
     x = torch.stack([x, x.flip(0), x.roll(3)]).view(3, 1, 8)
     y = torch.arange(24.0).view(3, 1, 8) - 7.5
-    module = Choice(taken, largest)
-    found = lowered(module, x, y, numerics="finite").run(x, y)
-    for one, other in zip(found, module(x, y), strict=True):
-        assert torch.equal(one, other)
+    model = choice(taken, largest)
+    assert_as_eager(lowered(model, x, y, numerics="finite"), model, x, y, **EXACT)
 
 
 def test_of_equal_numbers_the_first_comes_first_and_none_twice():
     x = torch.tensor([[0.5, 2.0, 0.5, 2.0, 0.5], [0.0, -0.0, 0.0, 0.0, 0.0]])
     y = torch.arange(5.0).expand(2, 5).contiguous()
-    values, places = lowered(Choice(4), x, y, numerics="finite").run(x, y)
+    values, places = lowered(choice(4), x, y, numerics="finite").run(x, y)
     assert torch.equal(values, torch.tensor([[2.0, 2.0, 0.5, 0.5], [0.0] * 4]))
     assert torch.equal(places, torch.tensor([[1.0, 3.0, 0.0, 2.0], [0.0, 1.0, 2.0, 3.0]]))
 
@@ -58,45 +54,33 @@ def test_few_of_many_are_taken_out_one_by_one(largest: bool):
     x = torch.randint(-9, 9, (7, 100)).float()
     x[:, ::7] *= torch.finfo(torch.float32).tiny
     y = torch.arange(100.0).expand(7, 100).contiguous()
-    values, places = lowered(Choice(3, largest), x, y, numerics="finite").run(x, y)
+    values, places = lowered(choice(3, largest), x, y, numerics="finite").run(x, y)
     assert torch.equal(values, x.topk(3, largest=largest).values)
     ordered = x.sort(stable=True, descending=largest).indices[:, :3]
     assert torch.equal(places, ordered.float())
 
 
-class Routed(nn.Module):
-    """The greatest of a softmax, as a router takes them."""
-
-    def forward(self, x: Tensor) -> Tensor:
+def test_a_row_of_nan_stays_one_and_the_others_are_not_touched():
+    def routed(x: Tensor) -> Tensor:
         return x.softmax(-1).topk(2).values
 
-
-def test_a_row_of_nan_stays_one_and_the_others_are_not_touched():
     x = torch.randn(4, 6)
     x[1, 3], x[2, 0] = torch.nan, INF
-    found, wanted = lowered(Routed(), x).run(x)[0], Routed()(x)
-    assert torch.equal(found.isnan(), wanted.isnan())
-    torch.testing.assert_close(found, wanted, equal_nan=True)
+    assert_as_eager(lowered(routed, x), routed, x)
 
 
 def test_numbers_that_nothing_bounds_stay_with_the_kernel():
     inputs = torch.randn(3, 8), torch.randn(3, 8)
-    report = stepwell.lower(export(Choice(2), inputs), "xnnpack").report
-    assert report.outside["aten.topk.default"] == 1
-
-
-class Table(nn.Module):
-    """Rows of a table that has a NaN in one."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        table = torch.tensor([[1.0], [torch.nan], [2.0], [3.0]])
-        return table[x.softmax(-1).topk(2).indices.view(-1)]
+    assert lower(choice(2), *inputs).report.outside["aten.topk.default"] == 1
 
 
 def test_a_constant_nan_that_is_not_chosen_is_not_seen():
+    def looked_up(x: Tensor) -> Tensor:
+        table = torch.tensor([[1.0], [torch.nan], [2.0], [3.0]])
+        return table[x.softmax(-1).topk(2).indices.view(-1)]
+
     x = torch.tensor([[3.0, 0.0, 2.0, 1.0]])
-    (found,) = stepwell.lower(export(Table(), (x,)), "xnnpack").run(x)
-    assert torch.equal(found, torch.tensor([[1.0], [2.0]]))
+    assert_as_eager(lower(looked_up, x), looked_up, x, **EXACT)
 
 
 test_choose_by_rank = cases(ChooseByRank)("""

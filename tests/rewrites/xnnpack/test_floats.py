@@ -2,16 +2,16 @@
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
+from eager import EXACT, Function, assert_as_eager, assert_whole, lower
 from rewrite_cases import cases
 from torch import Tensor, nn
-from torch.export import export
 from torch.nn import functional
 
-import stepwell
 from stepwell.backends.executorch.running import arm64
 from stepwell.ir.declared.engine_behavior import engines
 from stepwell.translate.decompositions import (
@@ -29,31 +29,21 @@ X = torch.tensor([[torch.nan, torch.inf, -torch.inf, -0.0], [1.0, torch.nan, 3e3
 Y = torch.tensor([[0.0, torch.nan, -torch.inf, -0.0], [torch.nan, torch.inf, -3e38, 3e38]])
 
 
-class Limits(nn.Module):
+def limits(x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
     """Everything that takes an extremum of tensors and has no node of its own in the stock flow."""
-
-    def forward(self, x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
-        return (
-            torch.clamp(x, min=y),
-            torch.clamp(x, max=y),
-            torch.clamp(x, -y, y),
-            x.amax(-1),
-            x.amin(0),
-            x.amax((0, 1)),
-            x.log_softmax(-1),
-        )
+    of_tensors = torch.clamp(x, min=y), torch.clamp(x, max=y), torch.clamp(x, -y, y)
+    return *of_tensors, x.amax(-1), x.amin(0), x.amax((0, 1)), x.log_softmax(-1)
 
 
 def test_nans_stay_within_one_delegate() -> None:
-    lowered = stepwell.lower(torch.export.export(Limits(), (X, Y)), "xnnpack")
-    assert (lowered.report.delegates, dict(lowered.report.outside)) == (1, {})
-    for found, wanted in zip(lowered.run(X, Y), Limits()(X, Y), strict=True):
-        torch.testing.assert_close(found, wanted, equal_nan=True, rtol=1e-6, atol=0)
+    lowered = lower(limits, X, Y)
+    assert_whole(lowered)
+    assert_as_eager(lowered, limits, X, Y, rtol=1e-6, atol=0)
 
 
 @pytest.mark.parametrize("numerics", ["finite", "strict"])
 def test_in_other_modes_no_term_is_added(numerics: Any) -> None:
-    lowered = stepwell.lower(torch.export.export(Limits(), (X, Y)), "xnnpack", numerics=numerics)
+    lowered = lower(limits, X, Y, numerics=numerics)
     assert "divide" not in str(lowered.program) and "aten.div" not in str(lowered.program)
 
 
@@ -73,15 +63,6 @@ widen-products-of-halves: a product of singles -> unchanged
 
 
 CPUS = [None, "cortex-a53", "cortex-a76", "neoverse-v1"]
-
-
-class Attends(nn.Module):
-    def __init__(self, **options: Any) -> None:
-        super().__init__()
-        self.options = options
-
-    def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        return functional.scaled_dot_product_attention(q, k, v, **self.options)
 
 
 def error(found: Tensor, exact: Tensor) -> float:
@@ -107,8 +88,8 @@ def test_attention_of_halves_is_as_exact_as_eagers(
 ) -> None:
     keys = 1 if "enable_gqa" in options else 3
     given = halves(3, size=size), halves(keys, size=size), halves(keys, size=1.0)
-    module = Attends(**options)
-    lowered = stepwell.lower(torch.export.export(module, given), "xnnpack")
+    module = partial(functional.scaled_dot_product_attention, **options)
+    lowered = lower(module, *given)
     assert lowered.report.delegates == 1
     exact = module(*(value.double() for value in given))
     assert error(lowered.run(*given, cpu=cpu)[0], exact) <= 2 * error(module(*given), exact)
@@ -121,9 +102,8 @@ def test_a_product_of_halves_may_be_asked_to_add_up_in_singles(cpu: str) -> None
     layer, x = nn.Linear(4096, 64).half(), torch.rand(1, 4096).half()
     layer.weight.abs_()
     exact = functional.linear(x.double(), layer.weight.double(), layer.bias.double())
-    program = torch.export.export(layer, (x,))
     errors = [
-        error(stepwell.lower(program, "xnnpack", **options).run(x, cpu=cpu)[0], exact)
+        error(lower(layer, x, **options).run(x, cpu=cpu)[0], exact)
         for options in ({}, {"half": IN_SINGLE})
     ]
     assert errors[1] < 2**-10 < errors[0]
@@ -131,11 +111,7 @@ def test_a_product_of_halves_may_be_asked_to_add_up_in_singles(cpu: str) -> None
 
 def test_only_what_is_asked_for_adds_up_in_singles() -> None:
     layer, x = nn.Linear(64, 64).half(), torch.rand(1, 64).half()
-    program = torch.export.export(layer, (x,))
-    text = [
-        str(stepwell.lower(program, "xnnpack", **options).program)
-        for options in ({}, {"half": IN_SINGLE})
-    ]
+    text = [str(lower(layer, x, **options).program) for options in ({}, {"half": IN_SINGLE})]
     assert [part.count("xnnpack.convert") for part in text] == [0, 2]
 
 
@@ -159,17 +135,12 @@ cancel-narrowing: a rounding to halves -> unchanged
 """)
 
 
-class Rounded(nn.Module):
-    """Singles rounded to bfloat16 by the model itself."""
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+def test_a_rounding_that_the_model_asks_for_stays() -> None:
+    def rounded(x: Tensor) -> Tensor:
         return x.bfloat16().float() * 2
 
-
-def test_a_rounding_that_the_model_asks_for_stays() -> None:
     x = torch.tensor([1.001, torch.finfo(torch.float32).max, -0.3])
-    lowered = stepwell.lower(torch.export.export(Rounded(), (x,)), "xnnpack")
-    assert lowered.run(x)[0].equal(Rounded()(x))
+    assert_as_eager(lower(rounded, x), rounded, x, **EXACT)
 
 
 class Block(nn.Module):
@@ -193,7 +164,7 @@ def test_a_block_in_bfloat16_is_one_delegate_and_no_further_from_the_exact_resul
     torch.manual_seed(0)
     model = Block().eval().to(torch.bfloat16)
     x = torch.randn(1, 5, 64).to(torch.bfloat16)
-    lowered = stepwell.lower(torch.export.export(model, (x,)), "xnnpack")
+    lowered = lower(model, x)
     assert lowered.report.delegates == 1
     assert set(lowered.report.outside) == {"aten._to_copy.default"}
     exact = model.double()(x.double())
@@ -203,39 +174,29 @@ def test_a_block_in_bfloat16_is_one_delegate_and_no_further_from_the_exact_resul
 
 
 def test_a_float_mask_meets_scores_in_halves_in_one_delegate() -> None:
-    class Masked(nn.Module):
-        def forward(self, q: Tensor, mask: Tensor) -> Tensor:
-            return torch.softmax(q @ q.transpose(-1, -2) + mask, -1)
+    def masked(q: Tensor, mask: Tensor) -> Tensor:
+        return torch.softmax(q @ q.transpose(-1, -2) + mask, -1)
 
     q, mask = torch.randn(2, 4, 8).half(), torch.randn(4, 4)
-    lowered = stepwell.lower(torch.export.export(Masked(), (q, mask)), "xnnpack")
-    assert (lowered.report.delegates, sum(lowered.report.outside.values())) == (1, 0)
+    lowered = lower(masked, q, mask)
+    assert_whole(lowered)
     # Eight products are summed in halves, each sum off by at most half a unit: 8 · 2^-11 · 8 · 16.
-    torch.testing.assert_close(lowered.run(q, mask)[0], Masked()(q, mask), atol=0.05, rtol=0.05)
+    assert_as_eager(lowered, masked, q, mask, atol=0.05, rtol=0.05)
 
 
 def test_integers_and_truths_meet_singles_in_one_delegate() -> None:
-    class Places(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.register_buffer("at", torch.arange(6))
-            self.layer = nn.Linear(6, 6)
-
-        def forward(self, x: Tensor, sizes: Tensor) -> Tensor:
-            return (self.layer(x) / sizes + self.at) * (sizes > 2)
-
+    at = torch.arange(6)
+    model = Function(lambda x, sizes, layer: (layer(x) / sizes + at) * (sizes > 2), nn.Linear(6, 6))
     inputs = torch.randn(3, 6), torch.randint(1, 5, (3, 1))
-    exported = torch.export.export(Places().eval(), inputs)
-    lowered = stepwell.lower(exported, "xnnpack")
+    lowered = lower(model, *inputs)
     assert lowered.report.delegates == 1
     assert set(lowered.report.outside) == {"aten._to_copy.default", "aten.gt.Scalar"}
-    torch.testing.assert_close(lowered.run(*inputs)[0], exported.module()(*inputs))
+    assert_as_eager(lowered, model, *inputs)
 
 
 def test_what_a_softmax_rounds_to_zero_has_a_logarithm_on_the_runtime() -> None:
     module, x = nn.LogSoftmax(-1), torch.tensor([[0.0, 500.0, -500.0]])
-    lowered = stepwell.lower(export(module, (x,)), "xnnpack")
-    torch.testing.assert_close(lowered.run(x)[0], module(x), rtol=1e-6, atol=1e-5)
+    assert_as_eager(lower(module, x), module, x, rtol=1e-6, atol=1e-5)
 
 
 test_logarithms = cases(logarithms, activations_of_targets)("""
@@ -253,52 +214,36 @@ expand-tanh-gelu: a gelu by erf is not one by tanh -> unchanged
 @pytest.mark.parametrize(("axes", "keeps"), [(-1, False), ((1,), True), ((0, 1), False)])
 def test_a_sum_of_exponentials_has_eagers_class(axes: Any, keeps: bool) -> None:
     """The rows that torch guards, and those whose NaN it keeps."""
-
-    class Sum(nn.Module):
-        def forward(self, x: Tensor) -> Tensor:
-            return torch.logsumexp(x, axes, keeps)
-
     inf, nan, far = torch.inf, torch.nan, 3e38
     rows = [[1, 2, 3], [inf, 1, 2], [-inf, -inf, -inf], [inf, -inf, 0], [nan, inf, 0]]
-    rows += [
-        [-inf, nan, -inf],
-        [far, far, -far],
-        [-far, -far, -inf],
-        [500.0, 0, -500],
-        [0, nan, nan],
-    ]
+    rows += [[-inf, nan, -inf], [far, far, -far], [-far, -far, -inf], [500.0, 0, -500]]
+    rows += [[0, nan, nan]]
+    summed = partial(torch.logsumexp, dim=axes, keepdim=keeps)
     for x in (torch.tensor(rows), torch.tensor(rows[6:7] + rows[8:9])):
-        lowered = stepwell.lower(export(Sum(), (x,)), "xnnpack")
-        assert (lowered.report.delegates, dict(lowered.report.outside)) == (1, {})
-        torch.testing.assert_close(
-            lowered.run(x)[0], Sum()(x), rtol=2e-6, atol=2e-6, equal_nan=True
-        )
-
-
-class Levels(nn.Module):
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        return 10.0 * torch.log10(torch.clamp(x, min=1e-10)), torch.log2(x)
+        lowered = lower(summed, x)
+        assert_whole(lowered)
+        assert_as_eager(lowered, summed, x, rtol=2e-6, atol=2e-6)
 
 
 def test_levels_run_in_one_delegate() -> None:
+    def levels(x: Tensor) -> tuple[Tensor, Tensor]:
+        return 10.0 * torch.log10(torch.clamp(x, min=1e-10)), torch.log2(x)
+
     x = torch.tensor([0.0, 1e-30, 0.999999, 1.0, 1.000001, 2.0, 10.0, 1e30])
-    lowered = stepwell.lower(export(Levels(), (x,)), "xnnpack", numerics="finite")
-    assert lowered.report.delegates == 1
-    assert not lowered.report.outside
-    for found, wanted in zip(lowered.run(x), Levels()(x), strict=True):
-        torch.testing.assert_close(found, wanted, rtol=2e-6, atol=1e-6)
+    lowered = lower(levels, x, numerics="finite")
+    assert_whole(lowered)
+    assert_as_eager(lowered, levels, x, rtol=2e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("cpu", [None, "x86-64", "arm64"])
 def test_a_logarithm_of_what_may_be_infinite_stands_beside_it(cpu: str | None) -> None:
-    class Level(nn.Module):
-        def forward(self, x: Tensor) -> Tensor:
-            return torch.log10(torch.clamp(x, min=1e-10))
+    def level(x: Tensor) -> Tensor:
+        return torch.log10(torch.clamp(x, min=1e-10))
 
     x = torch.tensor([torch.nan, torch.inf, 3.0, 0.0])
-    lowered = stepwell.lower(export(Level(), (x,)), "xnnpack", cpu=cpu)
+    lowered = lower(level, x, cpu=cpu)
     assert str(lowered.program).count("= xnnpack.subtract") == 1
-    torch.testing.assert_close(lowered.run(x)[0], Level()(x), equal_nan=True)
+    assert_as_eager(lowered, level, x)
 
 
 NUMBERS = [math.inf, -math.inf, math.nan, 0.0, 4.0, -1.0, 3.4028235e38, 8.6e37, 2.0**126, 2.0**124]
@@ -310,23 +255,14 @@ ROOTS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-class Elementwise(nn.Module):
-    def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.function(x)
-
-
 @pytest.mark.parametrize("name", ROOTS)
 def test_roots_are_right_for_infinities_nans_and_numbers_near_overflow(name: str) -> None:
     """XNNPACK's own root of 3e38 is 2.6e19 on x86, and that of infinity NaN."""
     x = torch.cat([torch.tensor(NUMBERS), torch.logspace(-15, 38.5, 500)])
-    lowered = stepwell.lower(export(Elementwise(ROOTS[name]), (x,)), "xnnpack")
-    assert (lowered.report.delegates, dict(lowered.report.outside)) == (1, {})
+    lowered = lower(ROOTS[name], x)
+    assert_whole(lowered)
+    assert_as_eager(lowered, ROOTS[name], x, rtol=1e-6, atol=0.0)
     (found,) = lowered.run(x)
-    torch.testing.assert_close(found, ROOTS[name](x), equal_nan=True, rtol=1e-6, atol=0.0)
     for engine in engines():
         (followed,) = lowered.program.run(x, engine=engine)
         torch.testing.assert_close(followed, found, equal_nan=True, rtol=1e-6, atol=0.0)
