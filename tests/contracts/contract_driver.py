@@ -39,9 +39,7 @@ from stepwell.validation.contracts.trial import (
 from stepwell.validation.contracts.variants import Variant, variants_of
 
 FINITE_ONLY = {
-    "attention.row_guards": (
-        "scores that overflow to −∞ in a whole row are not caught"
-    ),
+    "attention.row_guards": ("scores that overflow to −∞ in a whole row are not caught"),
     "xnnpack.quantized.lower_quantized_casts": (
         "ExecuTorch clamps to int32 in float32, where 2³¹ - 1 is 2³¹"
     ),
