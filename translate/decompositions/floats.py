@@ -110,18 +110,23 @@ def limit_before_quantization(
 
     They convert a number of steps to int64 before they clamp it. From 2⁶³ on the conversion is
     undefined: on x86, infinity becomes the least integer. The ends of the clamp are 2²⁴ steps,
-    which is beyond any range of 16 bits. Scales must be known, and differ by less than 2³⁸.
+    which is beyond any range of 16 bits around a zero point of up to 2²³. Scales and zero points
+    must be known, and scales differ by less than 2³⁸.
     `even_if_finite`: apply it even if the user states that activations are finite.
     """
     if (not even_if_finite and numerics_of(b.program.context) == "finite") or x.dtype != f32:
         return None
     if len(op.operands) == 1:
-        scales = [op.arg("scale")]
-    elif key := weight_key(op.operand("scales")):
-        scales = b.program.weights.get(key).tolist()
+        scales, zeros = [op.arg("scale")], [op.arg("zero_point")]
+    elif all(keys := [weight_key(op.operand(name)) for name in ("scales", "zero_points")]):
+        scales, zeros = (b.program.weights.get(str(key)).tolist() for key in keys)
     else:
         return None
-    if not scales or op.arg("quant_max") - op.arg("quant_min") >= 1 << 16:
+    if (
+        not scales
+        or max(map(abs, zeros)) > 1 << 23
+        or op.arg("quant_max") - op.arg("quant_min") >= 1 << 16
+    ):
         return None
     beyond, end = math.ldexp(min(scales), 62), math.ldexp(max(scales), 24)
     is_ordinary = interval(x.ssa, b.program).most < beyond

@@ -45,4 +45,5 @@ limit-before-quantization: what may be too large is clamped -> applied 0 times
       %y = quantized_decomposed.quantize_per_tensor.default(%s, 0.5, 3, -127, 127, i8)
     - %y = quantized_decomposed.quantize_per_tensor.default(%x: f32[3], 0.5, 3, -2147483648, 2147483647, i32)
     - %y = quantized_decomposed.quantize_per_tensor.default(%x: f32[3], 1e+32, 3, -127, 127, i8)
+    - %y = quantized_decomposed.quantize_per_tensor.default(%x: f32[3], 0.5, 9223372036854775807, -127, 127, i8)
 """)
