@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from forking import Forks
 
-from stepwell.cli import demo, main
+from stepwell.cli import main
+from stepwell.cli.commands import demo
 from stepwell.cli.terminal import completing
 from stepwell.quantization.quantizers import known_quantizers
 from stepwell.targets.table import known_targets
