@@ -15,12 +15,12 @@ from deit import deit_tiny
 from stepwell.ir.rewriting.pipeline import Pipeline
 from stepwell.translate.decompositions import attention
 from stepwell.translate.lowerings.lowering import step
-from stepwell.translate.rewrites.attention.recognize_attention import RecognizeAttention
+from stepwell.translate.rewrites.attention.recognize_attention import recognize_attention
 
 PUBLISHED = stepwell.PIPELINES["xnnpack-published"]
 ATTENTION = Pipeline(
     "published-with-attention",
-    (RecognizeAttention(), step(attention.expand_attention), *PUBLISHED.steps),
+    (step(recognize_attention), step(attention.expand_attention), *PUBLISHED.steps),
 )
 
 

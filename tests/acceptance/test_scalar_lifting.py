@@ -17,7 +17,7 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import History, parts_of, run_rewrites
 from stepwell.translate.decompositions import constants
 from stepwell.translate.lowerings.lowering import is_step, step
-from stepwell.translate.rewrites.attention.recognize_attention import RecognizeAttention
+from stepwell.translate.rewrites.attention.recognize_attention import recognize_attention
 
 LAYERS = 2
 
@@ -74,7 +74,7 @@ def test_the_published_pipeline_leaves_no_scalar_and_makes_fewer_delegates() -> 
 @pytest.mark.parametrize("name", sorted(stepwell.PIPELINES))
 def test_scalars_lifted_ahead_of_a_recognizer_spare_attention(name: str) -> None:
     steps = [held for whole in stepwell.PIPELINES[name].steps for held in (whole, *parts_of(whole))]
-    recognizers = [i for i, held in enumerate(steps) if isinstance(held, RecognizeAttention)]
+    recognizers = [i for i, held in enumerate(steps) if is_step(held, recognize_attention)]
     for index, held in enumerate(steps):
         is_lifting = is_step(held, constants.lift_constant_scalar)
         if is_lifting and recognizers and index < max(recognizers):

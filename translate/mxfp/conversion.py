@@ -22,7 +22,7 @@ from stepwell.translate.importer.from_torch import from_exported_program
 from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.mxfp.attention import MxMultiheadAttention
 from stepwell.translate.mxfp.layers import MxConv2d, MxLinear
-from stepwell.translate.rewrites.attention.recognize_attention import RecognizeAttention
+from stepwell.translate.rewrites.attention.recognize_attention import recognize_attention
 from stepwell.translate.rewrites.mxfp.choose_mxfp import (
     ChooseMxConv2d,
     ChooseMxLinear,
@@ -186,7 +186,7 @@ def prepared(program: Program, attention: bool) -> Program:
     result = program.clone()
     run_rewrites(result, CANONICAL_FORM)
     if attention:
-        run_rewrites(result, (RecognizeAttention(),))
+        run_rewrites(result, (step(recognize_attention),))
         run_rewrites(result, (step(expand_attention),))
         run_rewrites(result, CANONICAL_FORM)
     return result

@@ -25,7 +25,7 @@ from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.lowerings.tosa import borders
 from stepwell.translate.memory import MEMORY, SPEED
 from stepwell.translate.rewrites.attention.fold_scale_into_projection import FoldScaleIntoProjection
-from stepwell.translate.rewrites.attention.recognize_attention import RecognizeAttention
+from stepwell.translate.rewrites.attention.recognize_attention import recognize_attention
 from stepwell.translate.rewrites.calls.bring_weights_inside import BringWeightsInside
 from stepwell.translate.rewrites.calls.decompose_composites import DecomposeComposites
 from stepwell.translate.rewrites.calls.unroll_loop import UnrollLoop
@@ -81,7 +81,7 @@ FLOATS = (
     LowerCustom(),
     GreedyRewrites("normalize", (*PLAIN_FORM, GATHER_STRIDES)),
     GreedyRewrites("fold-weights", FOLD_WEIGHTS),
-    RecognizeAttention(),
+    step(recognize_attention),
     GreedyRewrites("attention-to-products", TOSA.phase("attention")),
     GreedyRewrites("split", DECOMPOSE),
     GreedyRewrites("normalize-parts", CANONICAL_FORM),

@@ -41,7 +41,7 @@ from stepwell.translate.lowerings.xnnpack import resizing as xnnpack_resizing
 from stepwell.translate.rewrites.attention.add_mask_to_scores import add_mask_to_scores
 from stepwell.translate.rewrites.attention.attend_from_image import attend_from_image
 from stepwell.translate.rewrites.attention.limit_by_mask import limit_by_mask
-from stepwell.translate.rewrites.attention.recognize_attention import RecognizeAttention
+from stepwell.translate.rewrites.attention.recognize_attention import recognize_attention
 from stepwell.translate.rewrites.attention.share_repeated_heads import ShareRepeatedHeads
 from stepwell.translate.rewrites.attention.skip_masked_attention import skip_masked_attention
 from stepwell.translate.rewrites.calls.bring_weights_inside import BringWeightsInside
@@ -215,7 +215,7 @@ XNNPACK = Pipeline(
             "find-attention",
             (
                 step(add_mask_to_scores),
-                RecognizeAttention(),
+                step(recognize_attention),
                 *(rule() for rule in permutes.RULES),
                 ShareRepeatedHeads(),
                 step(skip_masked_attention),

@@ -2,9 +2,10 @@
 
 from rewrite_cases import cases
 
-from stepwell.translate.rewrites.attention.recognize_attention import RecognizeAttention
+from stepwell.translate.lowerings.lowering import step
+from stepwell.translate.rewrites.attention.recognize_attention import recognize_attention
 
-test_recognize_attention = cases(RecognizeAttention)("""
+test_recognize_attention = cases(step(recognize_attention))("""
 a scale on the scores becomes the scale -> applied once; writes scale=0.5
     %scores = aten.matmul.default(%q: f32[1, 2, 4, 8], %k: f32[1, 2, 8, 4])
     %a = aten.mul.Scalar(%scores, 0.5); %w = aten._softmax.default(%a, -1, false)

@@ -14,7 +14,7 @@ from stepwell.translate.rewrites.attention.fold_scale_into_projection import (
     FoldScaleIntoProjection,
 )
 from stepwell.translate.rewrites.attention.limit_by_mask import limit_by_mask
-from stepwell.translate.rewrites.attention.recognize_attention import RecognizeAttention
+from stepwell.translate.rewrites.attention.recognize_attention import recognize_attention
 from stepwell.translate.rewrites.attention.skip_masked_attention import skip_masked_attention
 from stepwell.translate.rewrites.xnnpack.convolutions.keep_band import keep_band
 
@@ -108,7 +108,7 @@ def test_where_nothing_is_nan_nothing_is_lost(asked: Any, written: Any, name: st
     assert asked(written(*lines), rewrite, "xnnpack", numerics="strict") == (1, [])
 
 
-test_what_rewrites_of_attention_leave = cases(RecognizeAttention)("""
+test_what_rewrites_of_attention_leave = cases(step(recognize_attention))("""
 what is no scale stays in front of attention -> aten.mul.Scalar, aten.permute.default, aten.scaled_dot_product_attention.default
     %s = aten.mul.Scalar(%q: i32[1, 2, 4, 8], 0.5)
     %c = aten.matmul.default(%s, %k: f32[1, 2, 8, 4]); %w = aten._softmax.default(%c, -1, false)

@@ -13,14 +13,11 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import Refusal
 from stepwell.ir.sizes.size import UNKNOWN, number_of
 from stepwell.ir.types import dims, is_static
-from stepwell.translate.rewrites.attention.attention_pattern import scores_are_finite
+from stepwell.translate.rewrites.attention.attention_pattern import OVERFLOWN, scores_are_finite
 from stepwell.translate.rewrites.sizes.open_rows import unopened_rows
 
 MOST_SCORES = 1 << 28
 """Elements of the largest mask that is made a constant."""
-
-
-OVERFLOWN = Deviation("NaN, not zeros, where all scores of a row overflow to −∞", accepted=True)
 
 
 def overflows(op: Any, program: Program) -> Deviation | None:

@@ -19,7 +19,7 @@ from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.declared.families import is_of, lays_out
-from stepwell.ir.declared.numerics import Proof
+from stepwell.ir.declared.numerics import Deviation, Proof
 from stepwell.ir.dtypes import torch_dtype
 from stepwell.ir.program import Program
 from stepwell.ir.types import dims, element
@@ -38,6 +38,8 @@ MASKING = frozenset(
     ).split()
 )
 """Ops that may be between the scores and the probabilities."""
+OVERFLOWN = Deviation("NaN, not zeros, where all scores of a row overflow to −∞", accepted=True)
+"""Products of finite numbers may overflow, to −∞ in a whole row."""
 
 
 def hands_on(op: Operation) -> bool:

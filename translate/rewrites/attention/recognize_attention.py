@@ -7,35 +7,28 @@ no row can be all −inf.
 
 The pass runs on canonical form (no-op expands and copies removed, permutes and views merged). The
 layout ops between a scale factor and its product are applied to the unscaled tensor.
-
-Before:
-    %qs = aten.mul.Scalar(%q, 0.5) : (tensor<1x2x4x8xf32>) -> tensor<1x2x4x8xf32>
-    %ks = aten.mul.Scalar(%k, 0.5) : (tensor<1x2x8x4xf32>) -> tensor<1x2x8x4xf32>
-    %scores = aten.matmul.default(%qs, %ks) : (tensor<1x2x4x8xf32>, tensor<1x2x8x4xf32>) -> tensor<1x2x4x4xf32>
-    %w = aten._softmax.default(%scores, -1, false) : (tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32>
-    %o = aten.matmul.default(%w, %v) : (tensor<1x2x4x4xf32>, tensor<1x2x4x8xf32>) -> tensor<1x2x4x8xf32>
-After:
-    %kt = aten.permute.default(%k, [0, 1, 3, 2]) : (tensor<1x2x8x4xf32>) -> tensor<1x2x4x8xf32>
-    %o = aten.scaled_dot_product_attention.default(%q, %kt, %v, scale=0.25) : (tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>) -> tensor<1x2x4x8xf32>
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
-from typing import Any, ClassVar
+from typing import Any
 
 from xdsl.dialects.builtin import TensorType
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.declared.bounds import roundings
+from stepwell.ir.declared.families import is_of
 from stepwell.ir.declared.numerics import REORDERED, Deviation
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting.rewrite import Bound, Refusal, Rewrite, Rewriter
+from stepwell.ir.rewriting.rewrite import Rewriter
 from stepwell.ir.sizes.size import UNKNOWN
-from stepwell.ir.types import Dim, dims, element, tensor
+from stepwell.ir.types import Dim, dims, element
+from stepwell.translate.decompositions.values import Value
+from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
 from stepwell.translate.rewrites.attention.attention_pattern import (
     PRODUCTS,
     Traced,
@@ -44,18 +37,15 @@ from stepwell.translate.rewrites.attention.attention_pattern import (
     trace_scale,
 )
 from stepwell.translate.rewrites.attention.row_guards import guarded_softmax
-from stepwell.translate.rewrites.building import permute_op, view_op
 from stepwell.translate.rewrites.sizes.open_rows import unopened_rows
 
 
 @dataclass(frozen=True)
 class Attention:
-    """The matched parts: q, kᵀ and v as they enter, before their scale factors."""
+    """The matched parts: q and kᵀ as they enter, before their scale factors."""
 
-    product: SchemaOp
     q: Traced
     k_transposed: Traced
-    v: SSAValue
     mask: SSAValue | None
     scale: float
     batch: tuple[Dim, ...]
@@ -71,73 +61,101 @@ class Scores:
     batch: tuple[Dim, ...]
 
 
-@dataclass(frozen=True)
-class RecognizeAttention(Rewrite[Attention]):
-    """A softmax between two matrix products, guarded or not, to one attention op."""
+def _loses(op: Any, program: Program) -> Deviation | None:
+    """One factor replaces two: scores overflow at other values, if at all."""
+    found = attention_of(op, program)
+    assert found is not None, "it is a match"
+    pairs = (op.operands[:2], (found.q.value, found.k_transposed.value))
+    return REORDERED.unless(*(scores_are_finite(q, k, found.scale, program) for q, k in pairs))
 
-    name: ClassVar[str] = "recognize-attention"
-    anchors: ClassVar[tuple[type[Operation], ...]] = (
-        aten._SoftmaxDefault,
-        aten.SoftmaxInt,
-        aten._SafeSoftmaxDefault,
+
+@lowers(
+    "aten.matmul.default",
+    "aten.bmm.default",
+    "aten.mm.default",
+    to="aten",
+    bound=roundings("one scale factor instead of two; reassociation"),
+    deviation=_loses,
+    sample="""
+    %qs = aten.mul.Scalar(%q, 0.5) : (tensor<1x2x4x8xf32>) -> tensor<1x2x4x8xf32>
+    %ks = aten.mul.Scalar(%k, 0.5) : (tensor<1x2x8x4xf32>) -> tensor<1x2x8x4xf32>
+    %scores = aten.matmul.default(%qs, %ks) : (tensor<1x2x4x8xf32>, tensor<1x2x8x4xf32>) -> tensor<1x2x4x4xf32>
+    %w = aten._softmax.default(%scores, -1, false) : (tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32>
+    %o = aten.matmul.default(%w, %v) : (tensor<1x2x4x4xf32>, tensor<1x2x4x8xf32>) -> tensor<1x2x4x8xf32>
+    """,
+)
+def recognize_attention(_: Value, v: Value, *, op: SchemaOp, out: Out, b: Rewriter) -> Value | None:
+    """Write a product of a softmax of a product, guarded or not, as one attention op.
+
+    The layouts are applied without scale, with the batch axes that the mask or the softmax had.
+    """
+    found = attention_of(op, b.program)
+    if found is None:
+        return None
+    parts = (replay(found.q, b), replay(found.k_transposed, b), v)
+    q, k_transposed, v = (part.view(*found.batch, *part.shape[-2:]) for part in parts)
+    rank = k_transposed.rank
+    k = k_transposed.permute([*range(rank - 2), rank - 1, rank - 2])
+    attention = q.call(
+        aten.ScaledDotProductAttentionDefault,
+        *(k, v, *([] if found.mask is None else [found.mask])),
+        scale=found.scale,
+        shape=(*q.shape[:-1], v.shape[-1]),
     )
-    bound: ClassVar[Bound] = roundings("one scale factor instead of two; reassociation")
+    return attention.view(*out.shape)
 
-    def match(self, op: SchemaOp, program: Program) -> Attention | Refusal | None:
-        """Trace the softmax back to QKᵀ and forward to the product with v."""
-        rank = len(dims(op.results[0].type))
-        if op.arg("dim") % max(rank, 1) != rank - 1 or op.results[0].type != op.operands[0].type:
+
+def attention_of(op: SchemaOp, program: Program) -> Attention | None:
+    """Return the attention whose last product is `op`: traced back to the softmax, then to QKᵀ."""
+    weights, v = op.operands
+    found = softmax_of(weights, program)
+    if found is None:
+        return None
+    softmax, is_guarded, values = found
+    scores = scores_of(softmax.operands[0])
+    if scores is None:
+        return None
+    if not all(value.has_one_use() for value in values):
+        refuse("the attention weights are used elsewhere too")
+    if scores.mask is not None and not is_guarded:
+        refusal = unopened_rows(scores.mask, program)
+        if refusal is not None:
+            refuse(f"no guard for rows that are all −inf, and {refusal.reason}")
+    queries, keys = scores.product.operands
+    if not all(regroups(dims(value.type)[:-2], scores.batch) for value in (queries, keys, v)):
+        refuse("q, k and v broadcast against each other")
+    q, k = trace_scale(queries), trace_scale(keys)
+    return Attention(q, k, scores.mask, q.scale * k.scale * scores.scale, scores.batch)
+
+
+def softmax_of(
+    weights: SSAValue, program: Program
+) -> tuple[SchemaOp, bool, tuple[SSAValue, ...]] | None:
+    """Return the softmax of rows that attention weights come from, and whether it is guarded.
+
+    A guard gives zeros for rows of scores that are all −∞. Also return the values from the weights
+    to the softmax; those that the guard itself reads are not among them.
+    """
+    values = [weights]
+    while isinstance(owner := values[-1].owner, aten.ViewDefault) and splits_leading(owner):
+        values.append(owner.operands[0])
+    is_guarded = isinstance(owner, aten._SafeSoftmaxDefault)
+    if isinstance(owner, aten.WhereSelf):
+        guard = guarded_softmax(owner, program)
+        if guard is None or guard.softmax is None:
             return None
-        scores = scores_of(op.operands[0])
-        if scores is None or isinstance(scores, Refusal):
-            return scores
-        out = weighted_sum(op, program)
-        if out is None or isinstance(out, Refusal):
-            return out
-        product, guarded = out
-        if scores.mask is not None and not guarded and not isinstance(op, aten._SafeSoftmaxDefault):
-            refusal = unopened_rows(scores.mask, program)
-            if refusal is not None:
-                return Refusal(f"no guard for rows that are all −inf, and {refusal.reason}")
-        batch = scores.batch
-        entering = (*scores.product.operands, product.operands[1])
-        if not all(regroups(dims(value.type)[:-2], batch) for value in entering):
-            return Refusal("q, k and v broadcast against each other")
-        q, k = trace_scale(scores.product.operands[0]), trace_scale(scores.product.operands[1])
-        return Attention(
-            product, q, k, entering[2], scores.mask, q.scale * k.scale * scores.scale, batch
-        )
-
-    def deviates(self, match: Attention, program: Program) -> Deviation | None:
-        """One factor replaces two: scores overflow at other values, if at all."""
-        pairs = (match.product.operands[:2], (match.q.value, match.k_transposed.value))
-        return REORDERED.unless(*(scores_are_finite(q, k, match.scale, program) for q, k in pairs))
-
-    def build(self, match: Attention, rw: Rewriter) -> None:
-        """Apply the layouts without scale, with the batch axes that the mask or the softmax had."""
-        at = match.product
-        q, k_transposed, v = (
-            _with_batch(rw, part, match.batch, at)
-            for part in (replay(match.q, rw, at), replay(match.k_transposed, rw, at), match.v)
-        )
-        rank = len(dims(k_transposed.type))
-        turned = permute_op(k_transposed, [*range(rank - 2), rank - 1, rank - 2])
-        k = rw.insert(turned, at).results[0]
-        arguments: list[Any] = [q, k, v]
-        if match.mask is not None:
-            arguments.append(match.mask)
-        shape: list[Dim] = [*dims(q.type)[:-1], dims(v.type)[-1]]
-        attention = aten.ScaledDotProductAttentionDefault.make(
-            *arguments, scale=match.scale, result_types=[tensor(shape, element(q.type))]
-        )
-        rw.insert(attention, at)
-        result: SSAValue = attention.results[0]
-        if result.type != at.results[0].type:
-            result = rw.insert(view_op(rw, result, dims(at.results[0].type)), at).results[0]
-        rw.replace(at, [result])
+        others = {use.operation for use in guard.softmax.uses} - {owner, owner.operands[1].owner}
+        values += [guard.softmax] * bool(others)
+        owner, is_guarded = guard.softmax.owner, True
+    if not isinstance(owner, SchemaOp) or not is_of(owner, "probabilities"):
+        return None
+    result, rank = owner.results[0], len(dims(owner.results[0].type))
+    if owner.arg("dim") % max(rank, 1) != rank - 1 or result.type != owner.operands[0].type:
+        return None
+    return owner, is_guarded, tuple(values)
 
 
-def scores_of(value: SSAValue) -> Scores | Refusal | None:
+def scores_of(value: SSAValue) -> Scores | None:
     """Return the QKᵀ product before a softmax's operand, with the mask and scale applied to it."""
     mask: SSAValue | None = None
     scale = 1.0
@@ -145,7 +163,7 @@ def scores_of(value: SSAValue) -> Scores | Refusal | None:
     while isinstance(owner := value.owner, SchemaOp):
         if owner.name in PRODUCTS:
             if len(owner.operands) != 2:
-                return Refusal("the product adds a third tensor (baddbmm)")
+                refuse("the product adds a third tensor (baddbmm)")
             return Scores(owner, mask, scale, batch)
         factor = constant_factor(owner)
         if factor is not None:
@@ -153,18 +171,16 @@ def scores_of(value: SSAValue) -> Scores | Refusal | None:
             value = owner.operands[0]
         elif isinstance(owner, aten.AddTensor) and len(owner.operands) == 2:
             if scale != 1.0:
-                return Refusal("the mask is scaled with the scores")
+                refuse("the mask is scaled with the scores")
             side = [leads_to_product(operand) for operand in owner.operands]
             if side == [False, False]:
                 return None
             if side[0] == side[1] or owner.arg("alpha") != 1:
-                return Refusal("what is added to the scores is no mask")
+                refuse("what is added to the scores is no mask")
             value, mask = owner.operands[side.index(True)], owner.operands[side.index(False)]
             batch = dims(owner.results[0].type)[:-2]
             if not masks(mask, value, owner.results[0]):
-                return Refusal(
-                    "what is added to the scores changes their dtype, so that it is no mask"
-                )
+                refuse("what is added to the scores changes their dtype, so that it is no mask")
         elif isinstance(owner, aten.ViewDefault) and splits_leading(owner):
             value = owner.operands[0]
         else:
@@ -199,50 +215,14 @@ def splits_leading(view: SchemaOp) -> bool:
     return len(before) >= 2 and before[-2:] == after[-2:]
 
 
-def weighted_sum(
-    softmax: SchemaOp, program: Program
-) -> tuple[SchemaOp, bool] | Refusal | None:
-    """Return the product of the attention weights with v, and whether a guard precedes it."""
-    weights: SSAValue = softmax.results[0]
-    guarded = False
-    select = guard_of(softmax, program)
-    if select is not None:
-        weights, guarded = select.results[0], True
-    while True:
-        users = [use for use in weights.uses if not (guarded and use.operation is softmax)]
-        if len(users) != 1:
-            return Refusal("the attention weights are used elsewhere too")
-        user = users[0].operation
-        if isinstance(user, SchemaOp) and user.name in PRODUCTS:
-            if users[0].index != 0 or len(user.operands) != 2:
-                return None
-            return user, guarded
-        if not isinstance(user, aten.ViewDefault) or not splits_leading(user):
-            return None
-        weights = user.results[0]
-
-
-def guard_of(softmax: SchemaOp, program: Program) -> SchemaOp | None:
-    """Return `where(not any(not (scores == −inf)), 0, softmax)` around a softmax, or None."""
-    for use in softmax.results[0].uses:
-        select = use.operation
-        if isinstance(select, aten.WhereSelf) and use.index == 2:
-            zeros = select.operands[1]
-            if guarded_softmax(select, program) is not None:
-                others = [u.operation for u in softmax.results[0].uses if u.operation is not select]
-                if all(o is zeros.owner for o in others):
-                    return select
-    return None
-
-
-def replay(traced: Traced, rw: Rewriter, before: Operation) -> SSAValue:
+def replay(traced: Traced, b: Rewriter) -> Value:
     """Apply the layout ops of a traced tensor to its unscaled source."""
     value = traced.value
     for op in traced.chain:
         copied = op.clone()
         copied.operands[0] = value
-        value = rw.insert(copied, before).results[0]
-    return value
+        value = b.insert(copied).results[0]
+    return Value(value, b)
 
 
 def regroups(held: tuple[Dim, ...], wanted: tuple[Dim, ...]) -> bool:
@@ -254,10 +234,4 @@ def regroups(held: tuple[Dim, ...], wanted: tuple[Dim, ...]) -> bool:
     return known and prod(sizes) == prod(goal)
 
 
-def _with_batch(
-    rw: Rewriter, value: SSAValue, batch: tuple[Dim, ...], before: Operation
-) -> SSAValue:
-    shape = [*batch, *dims(value.type)[-2:]]
-    if tuple(shape) == dims(value.type):
-        return value
-    return rw.insert(view_op(rw, value, shape), before).results[0]
+RULES = lowerings_of(__name__)

@@ -64,21 +64,16 @@ from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.core import weight_key
 from stepwell.ir.declared.families import is_of, lays_out
-from stepwell.ir.declared.numerics import Deviation
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import Refusal
 from stepwell.ir.types import dims
+from stepwell.translate.rewrites.attention import attention_pattern
 from stepwell.translate.rewrites.attention.attention_pattern import PRODUCTS, SCALES
 from stepwell.translate.rewrites.building import axis
+from stepwell.translate.rewrites.slices.select_by_constant_mask import SELECTIONS, selection
 from stepwell.translate.rules import read_rules
 
 SOFTMAXES = (aten._SoftmaxDefault, aten.SoftmaxInt)
-MASKED = (
-    aten.WhereSelf,
-    aten.WhereScalarOther,
-    aten.WhereScalarSelf,
-    aten.MaskedFillScalar,
-)
 ZEROS = ("aten.zeros_like.default", "aten.zeros.default", "aten.new_zeros.default")
 FULLS = (
     "aten.full_like.default",
@@ -96,10 +91,6 @@ class Guarded:
     softmax: SSAValue | None
     scores: SSAValue
     at: int
-
-
-OVERFLOWN = Deviation("NaN, not zeros, where all scores of a row overflow to −∞", accepted=True)
-"""Products of finite numbers may overflow, to −∞ in a whole row."""
 
 
 def guarded_softmax(op: SchemaOp, program: Program) -> Guarded | None:
@@ -218,17 +209,15 @@ def masked_scores(op: SchemaOp, program: Program) -> tuple[SSAValue, torch.Tenso
             if (key := weight_key(mask)) is not None:
                 return plain, program.weights.get(key) == -inf
         return Refusal("a mask known only at run time is added to the scores")
-    if not isinstance(op, MASKED):
+    if op.name not in SELECTIONS:
         return Refusal(f"the scores come from {op.name}, which may give a row of −inf")
-    fills = isinstance(op, aten.MaskedFillScalar)
-    key = weight_key(op.arg("mask" if fills else "condition"))
+    sides = selection(op)
+    key = weight_key(sides.mask)
     if key is None:
         return Refusal("a mask known only at run time hides scores")
-    mask = program.weights.get(key)
-    first = None if isinstance(op, aten.WhereScalarSelf) else op.arg("self")
-    if first is not None and weight_key(first) is None:
-        return first, mask if fills else ~mask
-    return op.arg("other"), mask
+    if not isinstance(sides.value, SSAValue) or weight_key(sides.value) is not None:
+        sides = sides.turned()
+    return sides.value, program.weights.get(key) != sides.kept
 
 
 def blocks_a_row(hidden: torch.Tensor, scores: SSAValue, at: int) -> Refusal | None:
@@ -238,4 +227,4 @@ def blocks_a_row(hidden: torch.Tensor, scores: SSAValue, at: int) -> Refusal | N
     return Refusal("the mask hides every element of some row") if bool(blocked.any()) else None
 
 
-RULES = read_rules(__doc__, globals())
+RULES = read_rules(__doc__, vars(attention_pattern) | globals())
