@@ -15,7 +15,6 @@ from stepwell.backends.executorch.reading.read import read_container
 from stepwell.dialects.aten.registry import op_class
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import EXACT, Rewrite, Rewriter
-from stepwell.translate.rewrites.building import become
 
 
 class Attending(torch.nn.Module):
@@ -85,7 +84,9 @@ def test_an_operator_that_the_edge_dialect_has_not_is_named_after_the_rewrite() 
             return op
 
         def build(self, match: Any, rw: Rewriter) -> None:
-            become(rw, match, op_class("aten.silu.default"), match.operands[0])
+            rw.replace(
+                match, rw.insert(op_class("aten.silu.default").make(match.operands[0])).results
+            )
 
     edge = to_edge(export(torch.nn.ReLU(), (torch.randn(3),))).exported_program()
     with pytest.raises(stepwell.StepwellError, match=r"aten\.silu\.default, which edge"):

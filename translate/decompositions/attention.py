@@ -24,7 +24,7 @@ from stepwell.translate.rewrites.attention.arguments import (
     scale_of,
 )
 from stepwell.translate.rewrites.attention.row_guards import guarded_softmax
-from stepwell.translate.rewrites.building import emit, matmul, size_of
+from stepwell.translate.rewrites.building import emit, size_of
 from stepwell.translate.rewrites.sizes.open_rows import picked_rows, unopened_rows
 
 ATTENTION = "aten.scaled_dot_product_attention.default"
@@ -105,7 +105,7 @@ def turned(k: Value) -> Value:
 
 def product(left: Value, right: Value) -> Value:
     """Return `left @ right`; the batch axes of `right` broadcast to those of `left`."""
-    return Value(matmul(left.b, left.ssa, right.ssa), left.b)
+    return left.call(aten.MatmulDefault, right, shape=(*left.shape[:-1], right.shape[-1]))
 
 
 def softmax(scores: Value) -> Value:

@@ -364,14 +364,14 @@ def carry_nans(
         value = value.binary(aten.MaximumDefault, aten.MaximumDefault, low)
     if high is not None:
         value = value.binary(aten.MinimumDefault, aten.MinimumDefault, high)
-    return value - _total_or_nan([Value(one, b) for one in unsure], b)
+    return value - _total_or_nan([Value(one, b) for one in unsure])
 
 
-def _total_or_nan(unsure: Sequence[Value], b: Any) -> Value:
+def _total_or_nan(unsure: Sequence[Value]) -> Value:
     first, *others = (one.call(aten.AbsDefault) for one in unsure)
     for size in others:
         first = first + size
-    return Value(zero_or_nan(b, first.ssa), b)
+    return zero_or_nan(first)
 
 
 HALVES: tuple[Attribute, ...] = (f16, bf16)

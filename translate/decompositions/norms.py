@@ -66,7 +66,6 @@ from stepwell.translate.rewrites.norms.row_statistics import (
     ROWS,
     less_first,
     normalize,
-    normalize_rows,
     squares_overflow,
     too_wide,
 )
@@ -243,7 +242,7 @@ def split_layer_norm(
             refuse(f"the {name} is computed at run time")
     width, last = x.shape[-1], x.rank - 1
     if not are_from_weights(x.ssa, [last]):
-        x = Value(less_first(b, x.ssa), b)
+        x = less_first(x)
     total = x.reduce(aten.SumDimIntList, [last])
     centered = x - total * (1.0 / width)
     squares = (centered * centered).reduce(aten.SumDimIntList, [last])
@@ -287,8 +286,8 @@ def decompose_layer_norm(x: Value, *, op: Any, b: Rewriter, eps: float) -> Value
     no_refusal(too_wide(width))
     rows = x.view(*x.shape[: -len(sizes)], width) if len(sizes) > 1 else x
     if not are_from_weights(x.ssa, range(x.rank - len(sizes), x.rank)):
-        rows = Value(less_first(b, rows.ssa), b)
-    normed = Value(normalize_rows(b, rows.ssa, eps, centered=False), b)
+        rows = less_first(rows)
+    normed = normalize(rows, eps)
     return normed.view(*x.shape).affine(op.operand("weight"), op.operand("bias"))
 
 
@@ -329,12 +328,12 @@ def decompose_group_norm(x: Value, *, op: Any, b: Rewriter, num_groups: int, eps
     if x.rank == 4:
         mean = mean_of_image if num_groups == 1 else partial(mean_of_group, num_groups)
         if not is_spared:
-            x = x.call(aten.SubTensor, Value(first_of_groups(b, x.ssa, num_groups), b))
-        normed = Value(normalize(b, x.ssa, eps, mean), b)
+            x = x - first_of_groups(x, num_groups)
+        normed = normalize(x, eps, mean)
     else:
-        rows = x.view(x.shape[0], num_groups, size).ssa
-        rows = rows if is_spared else less_first(b, rows)
-        normed = Value(normalize_rows(b, rows, eps, centered=False), b).view(*x.shape)
+        rows = x.view(x.shape[0], num_groups, size)
+        rows = rows if is_spared else less_first(rows)
+        normed = normalize(rows, eps).view(*x.shape)
     spread = [
         None if value is None else Value(value, b).derived("per_channel", rank=x.rank).ssa
         for value in map(op.operand, ("weight", "bias"))

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import inf, prod
-from typing import Any
 
 import torch
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Attribute, SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
@@ -78,22 +77,10 @@ def emit(rw: Rewriter, op: SchemaOp) -> SSAValue:
     return rw.insert(op).results[0]
 
 
-def put(rw: Rewriter, cls: type[SchemaOp], value: SSAValue, *rest: Any) -> SSAValue:
-    """Insert an op whose result has the type of its first operand."""
-    return emit(rw, cls.make(value, *rest, result_types=[value.type]))
-
-
 def emit_as(rw: Rewriter, op: SchemaOp, like: SSAValue) -> SSAValue:
     """Insert the op that replaces a value, and keep the value's name."""
     op.results[0].name_hint = like.name_hint
     return rw.insert(op).results[0]
-
-
-def become(rw: Rewriter, op: Operation, cls: type[SchemaOp], *args: Any, **kwargs: Any) -> None:
-    """Replace an op by another one whose result has the same type and name."""
-    result = op.results[0]
-    new = cls.make(*args, **kwargs, result_types=[result.type])
-    rw.replace(op, [emit_as(rw, new, result)])
 
 
 def cannot_be_viewed_as(value: SSAValue, shape: Sequence[Dim]) -> Refusal | None:
@@ -160,12 +147,6 @@ def cast(rw: Rewriter, value: SSAValue, attribute: Attribute) -> SSAValue:
     return emit(rw, aten._ToCopyDefault.make(value, dtype=attribute, result_types=types))
 
 
-def matmul(rw: Rewriter, left: SSAValue, right: SSAValue) -> SSAValue:
-    """Build `left @ right`: the batch axes are those of `left`, or broadcast to them."""
-    result = tensor([*dims(left.type)[:-1], dims(right.type)[-1]], element(left.type))
-    return emit(rw, aten.MatmulDefault.make(left, right, result_types=[result]))
-
-
 def permute(rw: Rewriter, value: SSAValue, order: Sequence[int]) -> SSAValue:
     """Build `aten.permute.default`, or return the value itself where nothing moves."""
     if list(order) == list(range(len(order))):
@@ -197,15 +178,12 @@ def slice_axis(rw: Rewriter, value: SSAValue, at: int, start: int, stop: int) ->
 
 def cat(rw: Rewriter, values: Sequence[SSAValue], at: int) -> SSAValue:
     """Build `aten.cat.default` on axis `at`."""
-    return values[0] if len(values) == 1 else emit(rw, cat_op(values, at))
-
-
-def cat_op(values: Sequence[SSAValue], at: int) -> SchemaOp:
-    """Build the concatenation as an op that is not inserted yet."""
+    if len(values) == 1:
+        return values[0]
     shape = list(dims(values[0].type))
     shape[at] = settled(sum((dims(value.type)[at] for value in values), Size.of(0)))
     result = tensor(shape, element(values[0].type))
-    return aten.CatDefault.make(list(values), at, result_types=[result])
+    return emit(rw, aten.CatDefault.make(list(values), at, result_types=[result]))
 
 
 def expand(rw: Rewriter, value: SSAValue, shape: Sequence[Dim]) -> SSAValue:

@@ -98,7 +98,7 @@ from stepwell.translate.rewrites.xnnpack.partitioning.narrow_to_what_is_read imp
 )
 from stepwell.translate.rewrites.xnnpack.partitioning.partition import PartitionXnnpack
 from stepwell.translate.rewrites.xnnpack.partitioning.split_batch import SplitBatch
-from stepwell.translate.rewrites.xnnpack.partitioning.unroll_axis import UnrollAxis
+from stepwell.translate.rewrites.xnnpack.partitioning.unroll_axis import unroll_axis
 from stepwell.translate.rewrites.xnnpack.quantized import leftover_casts, widen_quantized_cast
 
 KEEP_IMAGES = (
@@ -268,7 +268,7 @@ XNNPACK = Pipeline(
                 *TO_XNNPACK,
                 *LIFT_SCALARS,
                 ThenDecompose(),
-                UnrollAxis(),
+                step(unroll_axis),
                 step(slices.split_to_slices),
                 DecomposeForKernels(),
                 ThenDecompose("then-pick"),

@@ -19,8 +19,6 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-from xdsl.ir import SSAValue
-
 from stepwell.dialects import aten, xnnpack
 from stepwell.dialects.xnnpack.datatypes import MAX_RANK
 from stepwell.ir.declared.bounds import roundings
@@ -33,7 +31,7 @@ from stepwell.ir.types import dims
 from stepwell.translate.decompositions.values import Value, no_refusal
 from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
 from stepwell.translate.lowerings.xnnpack.values import flushed, node
-from stepwell.translate.rewrites.building import axes, emit, permute, put, view
+from stepwell.translate.rewrites.building import axes
 from stepwell.translate.rewrites.norms.row_statistics import too_wide, weighted_rows
 from stepwell.translate.rewrites.sizes.sizes import size_as_tensor
 from stepwell.translate.rewrites.xnnpack.floats.nans import carries_nans, keeps_nans, nans_along
@@ -60,14 +58,12 @@ def reduction(x: Value, *, form: bool, dim: Any, op: Any, out: Out, b: Rewriter)
         _needs_pool(shape, runs)
     elif runs and (runs[0][1] == x.rank or _symbols(shape) > 1):
         no_refusal(too_wide(_count(shape[slice(*runs[0])])))
-    value = x.ssa
-    is_widened = x.dtype == f16 and carries_nans([value], b.program)
+    is_widened = x.dtype == f16 and carries_nans([x.ssa], b.program)
     if is_widened:  # A linear layer of halves clamps NaN to −∞ on some CPUs.
-        value = widened(b, value)
+        x = Value(widened(b, x.ssa), b)
     for first, end in runs:
-        value = _reduce(b, value, first, end, form)
-    y = Value(value, b)
-    return Value(view(b, (y.cast(f16) if is_widened else y).ssa, out.shape), b)
+        x = _reduce(x, first, end, form)
+    return x.cast(out.dtype).view(*out.shape)
 
 
 def _count(shape: Sequence[Dim]) -> int:
@@ -103,74 +99,66 @@ def _needs_pool(shape: Sequence[Dim], runs: Sequence[tuple[int, int]]) -> None:
         refuse("axes of symbolic size are reduced that are not the planes of an image, nor one")
 
 
-def _reduce(rw: Rewriter, value: SSAValue, first: int, end: int, is_mean: bool) -> SSAValue:
+def _reduce(value: Value, first: int, end: int, is_mean: bool) -> Value:
     """Reduce one run of axes to size one."""
-    shape, source = dims(value.type), value
+    shape, source = value.shape, value
     kept = [1 if first <= i < end else d for i, d in enumerate(shape)]
     is_open = _symbols(shape[first:end]) > 0
     if is_open and (_symbols(shape) > 1 or (first, end) == (2, 4)):
-        return _open_pool(rw, value, first, end, is_mean)
+        return _open_pool(value, first, end, is_mean)
     if _symbols(shape) > 1:
         for axis in range(first, end):
-            value = _rows_along(rw, value, axis, is_mean)
+            value = _rows_along(value, axis, is_mean)
         return value
     if end == len(shape) and not is_open:
         if end - first > 1:
-            value = view(rw, value, [*shape[:first], _extent(shape[first:])])
-        value = weighted_rows(rw, value, None if is_mean else 1.0, None)
-        return view(rw, value, kept)
+            value = value.view(*shape[:first], _extent(shape[first:]))
+        return weighted_rows(value, None if is_mean else 1.0).view(*kept)
     count = _extent(shape[first:end])
-    image = view(rw, value, [_extent(shape[:first]), count, 1, _extent(shape[end:])])
-    value = _pooled(rw, image)
-    if not is_mean:
-        value = _times(rw, value, count, source)
-    return view(rw, value, kept)
+    value = _pooled(value.view(_extent(shape[:first]), count, 1, _extent(shape[end:])))
+    return (value if is_mean else _times(value, count, source)).view(*kept)
 
 
-def _open_pool(rw: Rewriter, value: SSAValue, first: int, end: int, is_mean: bool) -> SSAValue:
+def _open_pool(value: Value, first: int, end: int, is_mean: bool) -> Value:
     """Average one axis, or the planes of an image, to size one, with several dynamic sizes.
 
     Channels are moved last, so that no axes are merged that no reshape could split again.
     """
-    shape = dims(value.type)
-    rank, reduced = len(shape), list(range(first, end))
+    rank, reduced = value.rank, list(range(first, end))
     order = [*(at for at in range(rank) if at not in reduced), *reduced]
     order = [*order[: -len(reduced) - 1], *reduced, order[-len(reduced) - 1]]
-    image = permute(rw, value, order) if rank > 1 else view(rw, value, [*shape, 1])
-    sizes = list(dims(image.type))
-    if len(reduced) == 1:
-        image = view(rw, image, [*sizes[:-1], 1, sizes[-1]])
-    result = _pooled(rw, image)
+    image = value.permute(order) if rank > 1 else value.view(*value.shape, 1)
+    sizes, is_line = image.shape, len(reduced) == 1
+    result = _pooled(image.view(*sizes[:-1], 1, sizes[-1]) if is_line else image)
     if not is_mean:
         for at in reduced:
-            result = _times(rw, result, shape[at], value)
-    if len(reduced) == 1:
-        result = view(rw, result, [*sizes[:-2], 1, sizes[-1]])
-    return permute(rw, result, [order.index(at) for at in range(rank)])
+            result = _times(result, value.shape[at], value)
+    if is_line:
+        result = result.view(*sizes[:-2], 1, sizes[-1])
+    return result.permute([order.index(at) for at in range(rank)])
 
 
-def _times(rw: Rewriter, value: SSAValue, count: Dim, source: SSAValue) -> SSAValue:
+def _times(value: Value, count: Dim, source: Value) -> Value:
     """Multiply by a size; a dynamic one is queried from an input, or else from a value that has it."""
     if isinstance(count, int):
-        return value if count == 1 else put(rw, aten.MulScalar, value, float(count))
-    return put(rw, aten.MulTensor, value, size_as_tensor(rw, count, source))
+        return value if count == 1 else value * float(count)
+    return value.call(aten.MulTensor, size_as_tensor(value.b, count, source.ssa))
 
 
 def _extent(shape: Sequence[Dim]) -> Dim:
     return settled(prod(shape))
 
 
-def _pooled(rw: Rewriter, image: SSAValue) -> SSAValue:
+def _pooled(image: Value) -> Value:
     """Return the mean over the planes of `[N, H, W, C]`: `[N, 1, 1, C]`."""
-    return node(rw, xnnpack.GlobalAveragePooling2d, image, keep_dims=True).ssa
+    return node(image.b, xnnpack.GlobalAveragePooling2d, image.ssa, keep_dims=True)
 
 
-def _rows_along(rw: Rewriter, value: SSAValue, axis: int, is_mean: bool) -> SSAValue:
+def _rows_along(value: Value, axis: int, is_mean: bool) -> Value:
     """Move one axis to the end, sum it, and move it back."""
-    rank = len(dims(value.type))
-    order = [*(at for at in range(rank) if at != axis), axis]
-    value = weighted_rows(rw, permute(rw, value, order), None if is_mean else 1.0, None)
-    return permute(rw, value, [order.index(at) for at in range(rank)])
+    order = [*(at for at in range(value.rank) if at != axis), axis]
+    sums = weighted_rows(value.permute(order), None if is_mean else 1.0)
+    return sums.permute([order.index(at) for at in range(value.rank)])
 
 
 @lowers(
@@ -212,66 +200,58 @@ def greatest(x: Value, *, form: bool, op: Any, dim: Any, out: Out, b: Rewriter) 
 
     If the one symbolic size is after the reduced axes, they are permuted after it.
     """
-    shape, value = list(x.shape), x.ssa
+    shape = list(x.shape)
     reduced = axes(dim or range(x.rank), x.rank)
     if _symbols([shape[at] for at in reduced]):
         refuse("the greatest along an axis of symbolic size has no node")
     if _symbols(shape) == 1 and any(_symbols(shape[end:]) for _, end in runs_of(reduced)):
         order = [*(at for at in range(x.rank) if at not in reduced), *sorted(reduced)]
-        value, shape = permute(b, value, order), [shape[at] for at in order]
+        x, shape = x.permute(order), [shape[at] for at in order]
         reduced = tuple(range(x.rank - len(reduced), x.rank))
-    given = value
     for first, end in runs_of(reduced):
         if _symbols(shape) > 1 and (end < x.rank or first > 2):
             refuse("axes of symbolic size are adjacent to a reduced one")
-    if form:
-        value = emit(b, aten.NegDefault.make(value))
+    value = x.call(aten.NegDefault) if form else x
     for first, end in runs_of(reduced):
         count = _count(shape[first:end])
         if count > 1:
-            value = _greatest(b, value, shape[:first], count, _count(shape[end:]))
+            value = _greatest(value, shape[:first], count, _count(shape[end:]))
         shape[first:end] = [1] * (end - first)
     if form:
-        value = emit(b, aten.NegDefault.make(value))
+        value = value.call(aten.NegDefault)
     if carries_nans(op.operands, b.program):
-        value = view(b, value, shape)
-        nans = nans_along(b, given, sorted(reduced), b.program)
-        value = put(b, aten.SubTensor, value, nans)
-    return Value(view(b, value, out.shape), b)
+        value = value.view(*shape) - nans_along(x, sorted(reduced), b.program)
+    return value.view(*out.shape)
 
 
 LINES = (8, 16, 4, 32)
 """Elements of the lines that a row is folded into, in order of preference."""
 
 
-def _greatest(
-    rw: Rewriter, value: SSAValue, leading: list[Dim], count: int, behind: int
-) -> SSAValue:
+def _greatest(value: Value, leading: list[Dim], count: int, behind: int) -> Value:
     """Return the maximum of each `count` elements, each of which has `behind` trailing elements.
 
     Two leading axes of symbolic size stay separate, as batch and height of single-channel images.
     """
     if _symbols(leading) > 1:
-        image = view(rw, value, [*leading, *[1] * (2 - len(leading)), count, 1])
-        return _windows_pooled(rw, image, 1, count)
+        image = value.view(*leading, *[1] * (2 - len(leading)), count, 1)
+        return _windows_pooled(image, 1, count)
     rows = _extent(leading)
     if behind == 1:
         line = next((size for size in LINES if count % size == 0 and count > 2 * size), None)
         if line is not None:
-            value = _windows_pooled(
-                rw, view(rw, value, [rows, count // line, 1, line]), count // line
-            )
+            value = _windows_pooled(value.view(rows, count // line, 1, line), count // line)
             count = line
         elif leading and isinstance(leading[-1], int) and leading[-1] >= min(LINES):
             rows, behind = _extent(leading[:-1]), leading[-1]
-            value = permute(rw, view(rw, value, [rows, behind, count]), [0, 2, 1])
-    return _windows_pooled(rw, view(rw, value, [rows, count, 1, behind]), count)
+            value = value.view(rows, behind, count).permute([0, 2, 1])
+    return _windows_pooled(value.view(rows, count, 1, behind), count)
 
 
-def _windows_pooled(rw: Rewriter, image: SSAValue, height: int, width: int = 1) -> SSAValue:
+def _windows_pooled(image: Value, height: int, width: int = 1) -> Value:
     windows = {"kernel": (height, width), "stride": (height, width)}
     fields = {**windows, "padding": (0, 0, 0, 0), "dilation": (1, 1)}
-    return node(rw, xnnpack.MaxPooling2d, image, **fields).ssa
+    return node(image.b, xnnpack.MaxPooling2d, image.ssa, **fields)
 
 
 RULES = lowerings_of(__name__)

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from xdsl.ir import SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
@@ -29,15 +28,7 @@ from stepwell.ir.types import Dim, dims, tensor
 from stepwell.translate.decompositions.values import Value, no_refusal
 from stepwell.translate.lowerings.lowering import lowerings_of, lowers, refuse
 from stepwell.translate.range_analysis import is_finite
-from stepwell.translate.rewrites.building import (
-    TO_THE_END,
-    emit,
-    permute,
-    put,
-    slice_op,
-    static_dims,
-    view,
-)
+from stepwell.translate.rewrites.building import emit, static_dims
 from stepwell.translate.rewrites.sizes.sizes import share_of, size_of_input
 from stepwell.translate.rewrites.xnnpack.nodes.guards import not_floats
 from stepwell.translate.rewrites.xnnpack.nodes.windows import stated_scale
@@ -82,14 +73,13 @@ def resize_by_matrices(x: Value, *, op: Any, b: Rewriter) -> Value:
     if x.dtype != f32:
         refuse("places in half precision are whole pixels in a wide image")
     down, across = (stretch(op, at) for at in (0, 1))
-    value = permute(b, x.ssa, [0, 2, 3, 1])
+    value = x.permute([0, 2, 3, 1])
     if across is not None:
-        value = _product(b, tents(b, op, across), value)
+        value = _product(tents(b, op, across), value)
     if down is None:
-        return Value(permute(b, value, [0, 3, 1, 2]), b)
-    value = permute(b, value, [0, 2, 1, 3])
-    value = _product(b, tents(b, op, down), value)
-    return Value(permute(b, value, [0, 3, 2, 1]), b)
+        return value.permute([0, 3, 1, 2])
+    value = _product(tents(b, op, down), value.permute([0, 2, 1, 3]))
+    return value.permute([0, 3, 2, 1])
 
 
 def stretch(op: SchemaOp, at: int) -> Stretch | None:
@@ -108,60 +98,50 @@ def stretch(op: SchemaOp, at: int) -> Stretch | None:
     return None if step == 1 and old == new else Stretch(old, new, float(step))
 
 
-def tents(rw: Rewriter, op: SchemaOp, axis: Stretch) -> SSAValue:
+def tents(b: Rewriter, op: SchemaOp, axis: Stretch) -> Value:
     """Return the weight of each old pixel in each new one, `[1, 1, new, old]`."""
-    new, old = (_positions(rw, op, size) for size in (axis.new, axis.old))
-    place, pixel = (
-        _shaped(rw, new, [1, 1, axis.new, 1]),
-        _shaped(rw, old, [1, 1, 1, axis.old]),
-    )
-    last = _shaped(rw, _last(rw, old), [1, 1, 1, 1])
+    new, old = (_positions(b, op, size) for size in (axis.new, axis.old))
+    place, pixel = _shaped(b, new, 1, 1, axis.new, 1), _shaped(b, old, 1, 1, 1, axis.old)
+    last = _shaped(b, _last(old), 1, 1, 1, 1)
     if axis.step is None:
-        end = _shaped(rw, _last(rw, new), [1, 1, 1, 1])
-        least = rw.constant(torch.ones(1, 1, 1, 1), "one_pixel")
-        end = put(rw, aten.MaximumDefault, end, least)
-        ratio = put(rw, aten.DivTensor, last, end)
-        place = put(rw, aten.MulTensor, place, ratio)
+        end = _shaped(b, _last(new), 1, 1, 1, 1)
+        least = b.constant(torch.ones(1, 1, 1, 1), "one_pixel")
+        place = place * last.call(aten.DivTensor, end.call(aten.MaximumDefault, least))
     else:
-        place = put(rw, aten.MulScalar, place, axis.step)
-        place = put(rw, aten.AddScalar, place, 0.5 * axis.step - 0.5)
-        place = put(rw, aten.ReluDefault, place)
-        place = put(rw, aten.MinimumDefault, place, last)
-    kept = tensor([1, 1, axis.new, axis.old], f32)
-    away = emit(rw, aten.SubTensor.make(place, pixel, result_types=[kept]))
-    near = put(rw, aten.NegDefault, put(rw, aten.AbsDefault, away))
-    return put(rw, aten.ReluDefault, put(rw, aten.AddScalar, near, 1.0))
+        place = (place * axis.step + (0.5 * axis.step - 0.5)).call(aten.ReluDefault)
+        place = place.call(aten.MinimumDefault, last)
+    near = (place - pixel).call(aten.AbsDefault).call(aten.NegDefault)
+    return (near + 1.0).call(aten.ReluDefault)
 
 
-def _positions(rw: Rewriter, op: SchemaOp, size: Dim) -> SSAValue | torch.Tensor:
+def _positions(b: Rewriter, op: SchemaOp, size: Dim) -> Value | torch.Tensor:
     """Return 0, 1, … as floats `[size]`: a constant, or computed outside the delegate."""
     if isinstance(size, int):
         return torch.arange(size, dtype=torch.float32)
     asked = size_of_input(op.parent_block(), size)
     assert asked is not None, "guarded"
-    end, result = asked.value(rw), tensor([size], f32)
-    return emit(rw, aten.ArangeDefault.make(end, dtype=f32, result_types=[result]))
+    end, result = asked.value(b), tensor([size], f32)
+    return Value(emit(b, aten.ArangeDefault.make(end, dtype=f32, result_types=[result])), b)
 
 
-def _last(rw: Rewriter, positions: SSAValue | torch.Tensor) -> SSAValue | torch.Tensor:
+def _last(positions: Value | torch.Tensor) -> Value | torch.Tensor:
     """Return the last position `[1]`."""
-    if isinstance(positions, torch.Tensor):
-        return positions[-1:]
-    return emit(rw, slice_op(positions, 0, -1, TO_THE_END, 1))
+    return positions[-1:] if isinstance(positions, torch.Tensor) else positions.last(0, 1)
 
 
-def _shaped(rw: Rewriter, value: SSAValue | torch.Tensor, shape: list[Dim]) -> SSAValue:
+def _shaped(b: Rewriter, value: Value | torch.Tensor, *shape: Dim) -> Value:
     """Reshape positions to a tensor of four axes."""
-    if isinstance(value, SSAValue):
-        return view(rw, value, shape)
-    return rw.constant(value.reshape([size for size in shape if isinstance(size, int)]), "places")
+    if isinstance(value, Value):
+        return value.view(*shape)
+    sizes = [size for size in shape if isinstance(size, int)]
+    return Value(b.constant(value.reshape(sizes), "places"), b)
 
 
-def _product(rw: Rewriter, matrix: SSAValue, image: SSAValue) -> SSAValue:
+def _product(matrix: Value, image: Value) -> Value:
     """Multiply `[1, 1, new, old]` by `[N, lines, old, C]`."""
-    batch, lines, _, channels = dims(image.type)
-    result = tensor([batch, lines, dims(matrix.type)[2], channels], f32)
-    return emit(rw, aten.MatmulDefault.make(matrix, image, result_types=[result]))
+    batch, lines, _, channels = image.shape
+    shape = batch, lines, matrix.shape[2], channels
+    return matrix.call(aten.MatmulDefault, image, shape=shape)
 
 
 RULES = lowerings_of(__name__)

@@ -115,7 +115,7 @@ class ChooseByRank(Rewrite[Ranked]):
         """Build ranks, slots, and a product for the numbers and for each reader."""
         choice, op = match.choice, match.choice.op
         scores = op.operands[0]
-        slots = slots_of(rw, choice)
+        slots = slots_of(choice, rw).ssa
         if op.results[0].uses:
             columns = view(rw, scores, [choice.rows, choice.among, 1])
             values = emit(rw, _product(slots, columns))

@@ -51,8 +51,9 @@ from stepwell.ir.rewriting.rewrite import Bound, Event, History, Pass, Rewriter
 from stepwell.ir.traversal import walk
 from stepwell.ir.types import dims, element
 from stepwell.ir.weights import recipe
+from stepwell.translate.decompositions.values import Value
 from stepwell.translate.rewrites.building import overflows
-from stepwell.translate.rewrites.norms.row_statistics import normalize_rows, scale_and_shift
+from stepwell.translate.rewrites.norms.row_statistics import normalize
 
 SUMS = (aten.AddTensor, aten.SubTensor)
 
@@ -304,11 +305,11 @@ def center(
     for op in stream.norms:
         before = op.prev_op
         rw = Rewriter(op, program, scopes)
-        value = normalize_rows(rw, op.operands[0], op.arg("eps"), centered=True)
-        value = scale_and_shift(rw, value, op.operand("weight"), op.operand("bias"))
+        value = normalize(Value(op.operands[0], rw), op.arg("eps"), is_centered=True)
+        value = value.affine(op.operand("weight"), op.operand("bias"))
         root, where = (op_name(op), node_name(op.location)), describe_op(op)
         created = tuple(_between(before, op))
-        rw.replace(op, [value])
+        rw.replace(op, [value.ssa])
         name = CenterResidualStream.name
         history.events.append(Event(name, root, (root,), created, where))
 

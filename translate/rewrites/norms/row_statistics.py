@@ -11,7 +11,6 @@ from math import inf, prod, sqrt
 from typing import Protocol
 
 import torch
-from xdsl.ir import SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
@@ -19,18 +18,18 @@ from stepwell.ir.declared.bounds import roundings
 from stepwell.ir.declared.numerics import REORDERED, Deviation
 from stepwell.ir.dtypes import torch_dtype
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting.rewrite import Refusal, Rewriter
-from stepwell.ir.types import dims, element, tensor
+from stepwell.ir.rewriting.rewrite import Refusal
+from stepwell.ir.types import dims, element
+from stepwell.translate.decompositions.values import Value
 from stepwell.translate.range_analysis import is_within
-from stepwell.translate.rewrites.building import emit, put, slice_axis
 
 ROWS = roundings("sums in another order; rows of nearly equal elements cancel")
 """The rounding errors of a norm written with row statistics, and of torch's kernel."""
 
 
-def row_mean(rw: Rewriter, value: SSAValue, plus: float | None = None) -> SSAValue:
+def row_mean(value: Value, plus: float | None = None) -> Value:
     """Build `mean(value, -1, keepdim) + plus` as a linear layer; `[..., C]` to `[..., 1]`."""
-    return weighted_rows(rw, value, None, plus)
+    return weighted_rows(value, None, plus)
 
 
 WIDEST_ROW = 1 << 24
@@ -44,26 +43,16 @@ def too_wide(width: int) -> Refusal | None:
     return Refusal(f"the row that sums up {width} elements would be a constant of as many")
 
 
-def weighted_rows(
-    rw: Rewriter, value: SSAValue, factor: float | None, plus: float | None
-) -> SSAValue:
+def weighted_rows(value: Value, factor: float | None, plus: float | None = None) -> Value:
     """Build `factor * sum(value, -1, keepdim) + plus`; a `factor` of None is 1/C."""
-    value_element = element(value.type)
-    shape = dims(value.type)
-    width = shape[-1]
+    *rows, width = value.shape
     assert isinstance(width, int), "the last axis has a symbolic size"
-    dtype = torch_dtype(value_element)
-    number = 1.0 / width if factor is None else factor
-    weight = rw.constant(torch.full((1, width), number, dtype=dtype), "row_mean")
+    number, dtype = 1.0 / width if factor is None else factor, torch_dtype(value.dtype)
+    weight = value.constant(torch.full((1, width), number, dtype=dtype), "row_mean")
     bias = None
     if plus is not None:
-        bias = rw.constant(torch.full((1,), plus, dtype=dtype), "epsilon")
-    return emit(
-        rw,
-        aten.LinearDefault.make(
-            value, weight, bias, result_types=[tensor([*shape[:-1], 1], value_element)]
-        ),
-    )
+        bias = value.constant(torch.full((1,), plus, dtype=dtype), "epsilon")
+    return value.call(aten.LinearDefault, weight, bias, shape=(*rows, 1))
 
 
 def squares_overflow(op: SchemaOp, program: Program) -> Deviation | None:
@@ -75,44 +64,28 @@ def squares_overflow(op: SchemaOp, program: Program) -> Deviation | None:
     return REORDERED.unless(is_within(value, -largest, largest, program))
 
 
-def normalize_rows(rw: Rewriter, value: SSAValue, eps: float, *, centered: bool) -> SSAValue:
-    """Build `(x − mean) / sqrt(var + eps)` over the last axis; without the mean if it is zero."""
-    return normalize(rw, value, eps, row_mean, centered=centered)
-
-
-def less_first(rw: Rewriter, value: SSAValue) -> SSAValue:
+def less_first(value: Value) -> Value:
     """Build `x − x[0]` along the last axis: a constant row becomes zero, and so does its mean.
 
     For every row this loses less than a rounding of its largest number, which is at most √n times
     the divisor of the norm.
     """
-    first = slice_axis(rw, value, len(dims(value.type)) - 1, 0, 1)
-    return put(rw, aten.SubTensor, value, first)
+    return value - value.slice(value.rank - 1, 0, 1)
 
 
 class Mean(Protocol):
     """Builds `mean(value, …, keepdim) + plus`."""
 
-    def __call__(self, rw: Rewriter, value: SSAValue, plus: float | None = None) -> SSAValue: ...
+    def __call__(self, value: Value, plus: float | None = None) -> Value: ...
 
 
 def normalize(
-    rw: Rewriter, value: SSAValue, eps: float, mean: Mean, *, centered: bool = False
-) -> SSAValue:
-    """Build `(x − mean) / sqrt(var + eps)` with means as `mean` builds them."""
-    kept = [value.type]
-    if not centered:
-        value = emit(rw, aten.SubTensor.make(value, mean(rw, value), result_types=kept))
-    square = emit(rw, aten.MulTensor.make(value, value, result_types=kept))
-    variance = mean(rw, square, plus=eps)
-    scale = put(rw, aten.RsqrtDefault, variance)
-    return emit(rw, aten.MulTensor.make(value, scale, result_types=kept))
+    value: Value, eps: float, mean: Mean = row_mean, *, is_centered: bool = False
+) -> Value:
+    """Build `(x − mean) / sqrt(var + eps)` with means as `mean` builds them.
 
-
-def scale_and_shift(
-    rw: Rewriter, value: SSAValue, weight: SSAValue | None, bias: SSAValue | None
-) -> SSAValue:
-    """Build `value * weight + bias`, broadcast over leading axes."""
-    if weight is not None:
-        value = put(rw, aten.MulTensor, value, weight)
-    return value if bias is None else put(rw, aten.AddTensor, value, bias)
+    The mean of `x` is not built if it is known to be zero.
+    """
+    if not is_centered:
+        value = value - mean(value)
+    return value * mean(value * value, plus=eps).call(aten.RsqrtDefault)

@@ -16,10 +16,8 @@ from stepwell.dialects import aten
 from stepwell.ir.declared.numerics import Proof, numerics_of
 from stepwell.ir.dtypes import f32, torch_dtype
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting.rewrite import Rewriter
-from stepwell.ir.types import dims, element
+from stepwell.translate.decompositions.values import Value
 from stepwell.translate.range_analysis import interval, is_never_nan
-from stepwell.translate.rewrites.building import cast, emit, put, reduced
 from stepwell.translate.rewrites.norms.row_statistics import too_wide, weighted_rows
 
 
@@ -41,30 +39,27 @@ def keeps_nans(value: SSAValue, program: Program) -> Proof | None:
     return is_never_nan(value, program)
 
 
-def zero_or_nan(rw: Rewriter, size: SSAValue) -> SSAValue:
+def zero_or_nan(size: Value) -> Value:
     """Compute `0 / (1 + size)` of numbers from 0 to ∞: +0, or NaN where the size is NaN."""
-    return _zero_over(rw, emit(rw, aten.AddScalar.make(size, 1.0)))
+    return _zero_over(size + 1.0)
 
 
-def _zero_over(rw: Rewriter, divisor: SSAValue) -> SSAValue:
-    zero = rw.constant(torch.zeros(1, dtype=torch_dtype(element(divisor.type))), "zero")
-    return emit(rw, aten.DivTensor.make(zero, divisor, result_types=[divisor.type]))
+def _zero_over(divisor: Value) -> Value:
+    zero = divisor.constant(torch.zeros(1, dtype=torch_dtype(divisor.dtype)), "zero")
+    return zero.call(aten.DivTensor, divisor, shape=divisor.shape)
 
 
-def nans_along(rw: Rewriter, x: SSAValue, axes: Sequence[int], program: Program) -> SSAValue:
+def nans_along(x: Value, axes: Sequence[int], program: Program) -> Value:
     """Compute +0 for each row along some axes, kept with size one; NaN for a row with NaN.
 
     A sum of squares, or of nonnegative values, is NaN only if an element is NaN. Halves are summed
     in single precision: XNNPACK's sums of halves are limited, and on some CPUs they turn a NaN into
     −∞.
     """
-    x_element = element(x.type)
-    x = cast(rw, x, f32)
-    if interval(x, program).low < 0:
-        x = put(rw, aten.MulTensor, x, x)
-    width = dims(x.type)[-1]
-    if list(axes) == [len(dims(x.type)) - 1] and isinstance(width, int) and not too_wide(width):
-        nan_or_zero = _zero_over(rw, weighted_rows(rw, x, 1.0, 1.0))  # One node adds the 1 too.
-    else:
-        nan_or_zero = zero_or_nan(rw, reduced(rw, aten.SumDimIntList, x, axes))
-    return cast(rw, nan_or_zero, x_element)
+    dtype, x = x.dtype, x.cast(f32)
+    if interval(x.ssa, program).low < 0:
+        x = x * x
+    width = x.shape[-1]
+    if list(axes) == [x.rank - 1] and isinstance(width, int) and not too_wide(width):
+        return _zero_over(weighted_rows(x, 1.0, 1.0)).cast(dtype)  # One node adds the 1 too.
+    return zero_or_nan(x.reduce(aten.SumDimIntList, axes)).cast(dtype)

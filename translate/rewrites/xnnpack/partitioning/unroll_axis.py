@@ -4,26 +4,13 @@ XNNPACK infers one size of a reshape. Where batch and length are both symbolic, 
 the channels of `[b, n, h·d]` into heads nor merge them again, though every op in between keeps that
 axis. Each head therefore becomes a slice of the channels, every op is done for each head, and the
 results are concatenated along the channels. The axis maps of the ops say what to do for each head.
-
-Before:
-    %b = aten.sym_size.int(%x, 0) : (tensor<?x?x6xf32, #stepwell.shape<["b", "n", 6]>>) -> !stepwell.int<"b">
-    %n = aten.sym_size.int(%x, 1) : (tensor<?x?x6xf32, #stepwell.shape<["b", "n", 6]>>) -> !stepwell.int<"n">
-    %p = aten.view.default(%x, [%b, %n, 2, 3]) : (tensor<?x?x6xf32, #stepwell.shape<["b", "n", 6]>>, !stepwell.int<"b">, !stepwell.int<"n">) -> tensor<?x?x2x3xf32, #stepwell.shape<["b", "n", 2, 3]>>
-    %s = xnnpack.softmax(%p) : (tensor<?x?x2x3xf32, #stepwell.shape<["b", "n", 2, 3]>>) -> tensor<?x?x2x3xf32, #stepwell.shape<["b", "n", 2, 3]>>
-    %y = aten.view.default(%s, [%b, %n, 6]) : (tensor<?x?x2x3xf32, #stepwell.shape<["b", "n", 2, 3]>>, !stepwell.int<"b">, !stepwell.int<"n">) -> tensor<?x?x6xf32, #stepwell.shape<["b", "n", 6]>>
-After:
-    %0 = aten.slice.Tensor(%x, 2, 0, 3, 1) : (tensor<?x?x6xf32, #stepwell.shape<["b", "n", 6]>>) -> tensor<?x?x3xf32, #stepwell.shape<["b", "n", 3]>>
-    %1 = xnnpack.softmax(%0) : (tensor<?x?x3xf32, #stepwell.shape<["b", "n", 3]>>) -> tensor<?x?x3xf32, #stepwell.shape<["b", "n", 3]>>
-    %2 = aten.slice.Tensor(%x, 2, 3, 6, 1) : (tensor<?x?x6xf32, #stepwell.shape<["b", "n", 6]>>) -> tensor<?x?x3xf32, #stepwell.shape<["b", "n", 3]>>
-    %3 = xnnpack.softmax(%2) : (tensor<?x?x3xf32, #stepwell.shape<["b", "n", 3]>>) -> tensor<?x?x3xf32, #stepwell.shape<["b", "n", 3]>>
-    %y = aten.cat.default([%1, %3], 2) : (tensor<?x?x3xf32, #stepwell.shape<["b", "n", 3]>>, tensor<?x?x3xf32, #stepwell.shape<["b", "n", 3]>>) -> tensor<?x?x6xf32, #stepwell.shape<["b", "n", 6]>>
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import ClassVar
 
 from xdsl.ir import Operation, SSAValue
 
@@ -36,19 +23,13 @@ from stepwell.ir.axes.maps import AxisMap, Once, axis_map
 from stepwell.ir.core import weight_key
 from stepwell.ir.declared.bounds import roundings
 from stepwell.ir.dtypes import is_float
-from stepwell.ir.program import Program
-from stepwell.ir.rewriting.rewrite import Bound, Refusal, Rewrite, Rewriter
+from stepwell.ir.rewriting.rewrite import Rewriter
 from stepwell.ir.rewriting.rewriter import remade
 from stepwell.ir.sizes.size import number_of
 from stepwell.ir.types import Dim, dims, element, tensor
-from stepwell.translate.rewrites.building import (
-    cat_op,
-    emit_as,
-    is_known,
-    is_open_once,
-    slice_axis,
-    view,
-)
+from stepwell.translate.decompositions.values import Value, cat
+from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
+from stepwell.translate.rewrites.building import is_known, is_open_once, slice_axis, view
 
 MOST_NODES = 1024
 """The most nodes that an axis may become. Beyond it, delegates between the views cost less."""
@@ -66,21 +47,6 @@ class UnrolledAxis:
 
 
 @dataclass(frozen=True)
-class Unrolled:
-    """The view that merges the axis with the next, and the nodes up to the views that split.
-
-    Attributes:
-        op: the view.
-        axis: the axis that it merges.
-        reads: for each value in between, the axis of each operand of its node that it comes from.
-    """
-
-    op: aten.ViewDefault
-    axis: UnrolledAxis
-    reads: dict[UnrolledAxis, list[Read | None]]
-
-
-@dataclass(frozen=True)
 class Read:
     """The axis of an operand that corresponds to one of the result, or is of size 1 there."""
 
@@ -88,38 +54,38 @@ class Read:
     is_one: bool = False
 
 
-@dataclass(frozen=True)
-class UnrollAxis(Rewrite[Unrolled]):
-    """`merge(op(part(x)))` to `cat(op(slice(x)), …)` where no reshape can merge and split."""
+Reads = dict[UnrolledAxis, list[Read | None]]
+"""For each value up to the views that split, the axis of each operand of its node that it reads."""
 
-    name: ClassVar[str] = "unroll-axis"
-    anchors: ClassVar[tuple[type[Operation], ...]] = (aten.ViewDefault,)
-    bound: ClassVar[Bound] = roundings("a batched GEMM may sum in another order")
 
-    def match(self, op: aten.ViewDefault, program: Program) -> Unrolled | Refusal | None:
-        """Guards: two symbolic sizes; every node keeps the axis; no other uses of the values."""
-        source = op.operands[0]
-        at = _first_of_two(dims(op.results[0].type), dims(source.type))
-        if at is None:
-            return None
-        match = Unrolled(op, UnrolledAxis(source, at), {})
-        refusal = _collect(match.axis, match.reads)
-        if refusal is not None:
-            return refusal
-        count = number_of(dims(source.type)[at])
-        if count * len(match.reads) > MOST_NODES:
-            return Refusal(f"{count} times {len(match.reads)} nodes are too many")
-        nodes = {axis.value.owner for axis in match.reads} | {op}
-        if any(use.operation not in nodes for axis in match.reads for use in axis.value.uses):
-            return Refusal("a value between the views is read elsewhere, too")
-        return match
-
-    def build(self, match: Unrolled, rw: Rewriter) -> None:
-        """Build all nodes for each index, then concatenate their results."""
-        without: dict[SSAValue, SSAValue] = {}
-        count = number_of(dims(match.axis.value.type)[match.axis.at])
-        pieces = [_Index(index, match, without, rw).of(match.axis) for index in range(count)]
-        rw.replace(match.op, [emit_as(rw, cat_op(pieces, match.axis.at), match.op.results[0])])
+@lowers(
+    "aten.view.default",
+    to="aten",
+    bound=roundings("a batched GEMM may sum in another order"),
+    sample="""
+    %b = aten.sym_size.int(%x, 0) : (tensor<?x?x6xf32, #stepwell.shape<["b", "n", 6]>>) -> !stepwell.int<"b">
+    %n = aten.sym_size.int(%x, 1) : (tensor<?x?x6xf32, #stepwell.shape<["b", "n", 6]>>) -> !stepwell.int<"n">
+    %p = aten.view.default(%x, [%b, %n, 2, 3]) : (tensor<?x?x6xf32, #stepwell.shape<["b", "n", 6]>>, !stepwell.int<"b">, !stepwell.int<"n">) -> tensor<?x?x2x3xf32, #stepwell.shape<["b", "n", 2, 3]>>
+    %s = xnnpack.softmax(%p) : (tensor<?x?x2x3xf32, #stepwell.shape<["b", "n", 2, 3]>>) -> tensor<?x?x2x3xf32, #stepwell.shape<["b", "n", 2, 3]>>
+    %y = aten.view.default(%s, [%b, %n, 6]) : (tensor<?x?x2x3xf32, #stepwell.shape<["b", "n", 2, 3]>>, !stepwell.int<"b">, !stepwell.int<"n">) -> tensor<?x?x6xf32, #stepwell.shape<["b", "n", 6]>>
+    """,
+)
+def unroll_axis(x: Value, *, op: aten.ViewDefault, out: Out, b: Rewriter) -> Value | None:
+    """Write `merge(op(part(x)))` as `cat(op(slice(x)), …)` where no reshape can merge and split."""
+    at = _first_of_two(out.shape, x.shape)
+    if at is None:
+        return None
+    axis, reads = UnrolledAxis(x.ssa, at), Reads()
+    _collect(axis, reads)
+    count = number_of(x.shape[at])
+    if count * len(reads) > MOST_NODES:
+        refuse(f"{count} times {len(reads)} nodes are too many")
+    nodes = {axis.value.owner for axis in reads} | {op}
+    if any(use.operation not in nodes for axis in reads for use in axis.value.uses):
+        refuse("a value between the views is read elsewhere, too")
+    shared: dict[SSAValue, SSAValue] = {}
+    pieces = [Value(_Index(index, reads, shared, b).of(axis), b) for index in range(count)]
+    return cat(pieces, at)
 
 
 def _first_of_two(merged: tuple[Dim, ...], apart: tuple[Dim, ...]) -> int | None:
@@ -146,48 +112,43 @@ def _is_parted(axis: UnrolledAxis) -> bool:
     )
 
 
-def _collect(axis: UnrolledAxis, reads: dict[UnrolledAxis, list[Read | None]]) -> Refusal | None:
+def _collect(axis: UnrolledAxis, reads: Reads) -> None:
     """Collect the nodes that an axis passes through, up to the views that split it."""
     if _is_parted(axis) or is_open_once(dims(axis.value.type)):
-        return None
+        return
     node = axis.value.owner
     if not isinstance(node, (*BLIND, StaticTranspose)):
         where = node.name if isinstance(node, Operation) else "an input"
-        return Refusal(f"an axis that XNNPACK cannot split comes from {where}")
+        refuse(f"an axis that XNNPACK cannot split comes from {where}")
     links = axis_map(node)
     assert links is not None, node.name
     reads[axis] = []
     for operand, value in enumerate(node.operands):
         read = _read(links, operand, axis.at)
-        if isinstance(read, Refusal):
-            return read
         reads[axis].append(read)
         if read is not None and not read.is_one and UnrolledAxis(value, read.at) not in reads:
-            refusal = _collect(UnrolledAxis(value, read.at), reads)
-            if refusal is not None:
-                return refusal
-    return None
+            _collect(UnrolledAxis(value, read.at), reads)
 
 
-def _read(links: AxisMap, operand: int, axis: int) -> Read | Refusal | None:
+def _read(links: AxisMap, operand: int, axis: int) -> Read | None:
     """Return the operand axis that corresponds to a result axis; None if the operand has none."""
     own = links.links[operand] or ()
     if Once(axis) in own:
         return Read(own.index(Once(axis)), is_one=True)
     at = links.before(operand, axis)
     if at is None and any(axis in links.seen(operand, each) for each in range(len(own))):
-        return Refusal("a node computes along an axis that XNNPACK cannot split")
+        refuse("a node computes along an axis that XNNPACK cannot split")
     return None if at is None else Read(at)
 
 
 @dataclass(frozen=True)
 class _Index:
-    """Return one index of the axis, as computed so far; `without` are operands of size 1 there."""
+    """One index of the axis, as computed so far; `without` are operands of size 1 there."""
 
     index: int
-    match: Unrolled
+    reads: Mapping[UnrolledAxis, list[Read | None]]
     without: dict[SSAValue, SSAValue]
-    rw: Rewriter
+    b: Rewriter
     known: dict[UnrolledAxis, SSAValue] = field(default_factory=dict[UnrolledAxis, SSAValue])
 
     def of(self, axis: UnrolledAxis) -> SSAValue:
@@ -199,28 +160,28 @@ class _Index:
     def _made(self, axis: UnrolledAxis) -> SSAValue:
         value, at = axis.value, axis.at
         shape, node = dims(value.type), value.owner
-        if axis not in self.match.reads:
+        if axis not in self.reads:
             return self._part(axis)
         assert isinstance(node, XnnpackOp)
-        reads = self.match.reads[axis]
+        reads = self.reads[axis]
         operands = [*map(self._operand, node.operands, reads)]
         result = tensor(dropped(shape, at), element(value.type))
         if not isinstance(node, StaticTranspose):
-            return self.rw.insert(remade(node, operands, [result])).results[0]
+            return self.b.insert(remade(node, operands, [result])).results[0]
         gone = node.ints("perm")[at]
         order = [each - (each > gone) for each in node.ints("perm") if each != gone]
         if order == sorted(order):
             return operands[0]
         new = StaticTranspose.make(operands[0], result=result, perm=order)
-        return self.rw.insert(new).results[0]
+        return self.b.insert(new).results[0]
 
     def _part(self, axis: UnrolledAxis) -> SSAValue:
         """Return the index of a view's operand, or of a shape that XNNPACK can infer."""
         value, at = axis.value, axis.at
         shape, merge = dims(value.type), value.owner
         if not isinstance(merge, aten.ViewDefault) or not _is_parted(axis):
-            part = slice_axis(self.rw, value, at, self.index, self.index + 1)
-            return view(self.rw, part, dropped(shape, at))
+            part = slice_axis(self.b, value, at, self.index, self.index + 1)
+            return view(self.b, part, dropped(shape, at))
         (source, *_) = merge.operands
         if shape[at] == 1:
             return source
@@ -228,15 +189,15 @@ class _Index:
         start = self.index * step
         if (layer := _layer(source, at)) is not None:
             return self._outputs(layer, start, start + step)
-        return slice_axis(self.rw, source, at, start, start + step)
+        return slice_axis(self.b, source, at, start, start + step)
 
     def _outputs(self, layer: FullyConnected, start: int, stop: int) -> SSAValue:
         """Build a layer for some outputs of a layer: with those rows of the weight."""
-        store, part = self.rw.weights, {"start": start, "stop": stop}
-        weights = [self.rw.weight(store.derive("rows", [key], **part)) for key in _keys(layer)]
+        store, part = self.b.weights, {"start": start, "stop": stop}
+        weights = [self.b.weight(store.derive("rows", [key], **part)) for key in _keys(layer)]
         (*before, _), of = dims(layer.output.type), element(layer.output.type)
         operands, result = [layer.operands[0], *weights], tensor([*before, stop - start], of)
-        return self.rw.insert(remade(layer, operands, [result])).results[0]
+        return self.b.insert(remade(layer, operands, [result])).results[0]
 
     def _operand(self, value: SSAValue, read: Read | None) -> SSAValue:
         if read is None:
@@ -254,9 +215,9 @@ class _Index:
             ):
                 operands = [self._shared(v, at) if dims(v.type) else v for v in node.operands]
                 result = tensor(dropped(shape, at), element(value.type))
-                self.without[value] = self.rw.insert(remade(node, operands, [result])).results[0]
+                self.without[value] = self.b.insert(remade(node, operands, [result])).results[0]
             else:
-                self.without[value] = view(self.rw, value, dropped(shape, at))
+                self.without[value] = view(self.b, value, dropped(shape, at))
         return self.without[value]
 
 
@@ -278,3 +239,6 @@ def _keys(layer: FullyConnected) -> list[str]:
 def dropped(shape: tuple[Dim, ...], at: int) -> tuple[Dim, ...]:
     """Return a shape without one axis."""
     return (*shape[:at], *shape[at + 1 :])
+
+
+RULES = lowerings_of(__name__)
