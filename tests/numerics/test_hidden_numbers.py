@@ -176,8 +176,8 @@ def test_only_what_holds_for_every_input_is_a_proof() -> None:
     assert lost.unless(Proof("a fact")) is None
     assert [lost.unless(no) for no in (None, False, True)] == [lost] * 3
     assert trusting.keys() == {
-        "add_mask_to_scores.match",
-        "limit_by_mask.match",
+        "add_mask_to_scores.add_mask_to_scores",
+        "limit_by_mask.limit_by_mask",
         "open_rows.unopened_rows",
         "scans.logcumsumexp_to_steps",
         "selections.choose_by_step",

@@ -20,7 +20,8 @@ from xdsl.dialects.builtin import TensorType
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 
-import stepwell.dialects.reduction_semantics  # noqa: F401  # pyright: ignore[reportUnusedImport]
+import stepwell.dialects.reduction_semantics  # pyright: ignore[reportUnusedImport]
+import stepwell.translate.range_analysis.transfer_functions  # noqa: F401  # pyright: ignore[reportUnusedImport]
 from stepwell.dialects.xnnpack import XnnpackOp
 from stepwell.ir.calls.calling import RANGES, declared_ranges
 from stepwell.ir.compat.xdsl.xdsl_private import operands_of

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Protocol
@@ -21,13 +21,13 @@ from stepwell.ir.signature import least_of
 from stepwell.ir.types import dims, element
 from stepwell.translate.range_analysis.interval import (
     ANY,
+    LEAST_EPSILON,
     SLACK,
     Interval,
     Kind,
     kind_of,
     of_number,
 )
-from stepwell.translate.range_analysis.transfer_functions import LEAST_EPSILON, RULES
 
 ABSORBED = 1e30
 """Numbers below it leave the largest singles as they are, and infinities."""
@@ -48,7 +48,7 @@ Bound = tuple[Scalar, Scalar, bool]
 
 @dataclass
 class Evaluation:
-    """Evaluation of one op's semantics on intervals, the context of `transfer_functions.RULES`.
+    """Evaluation of one op's semantics on intervals, the context of transfer functions.
 
     Attributes:
         bounds: inequalities that hold wherever the element is read.
@@ -288,6 +288,10 @@ class Evaluation:
             if self.same(more, given):
                 found = _cut(found, low=outside(less), may_be_nan=may_be_nan)
         return found
+
+
+RULES: dict[str, Callable[[Evaluation, Term], Interval]] = {}
+"""The transfer function of each primitive, from `transfer_functions`."""
 
 
 def _reads(op: Operation, values: set[SSAValue | None], depth: int) -> bool:

@@ -155,6 +155,8 @@ def _is_short(end: Number) -> bool:
 
 SLACK = 2.0**-20
 """More than the error of a float32's rounding, and of libraries' functions."""
+LEAST_EPSILON = 1e-30
+"""A number that no engine flushes to zero; squares that are flushed are negligible against it."""
 
 
 @once_each

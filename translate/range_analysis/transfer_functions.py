@@ -11,13 +11,12 @@ import math
 from collections.abc import Callable
 from fractions import Fraction
 from math import inf
-from typing import Protocol
 
-from xdsl.ir import Operation
-
-from stepwell.ir.declared.scalar_semantics import PRIMITIVES, Scalar, Term
+from stepwell.ir.declared.scalar_semantics import PRIMITIVES, Term
+from stepwell.translate.range_analysis.evaluation import RULES, Evaluation
 from stepwell.translate.range_analysis.interval import (
     ANY,
+    LEAST_EPSILON,
     SLACK,
     TRUTH,
     Interval,
@@ -31,38 +30,7 @@ from stepwell.translate.range_analysis.interval import (
 
 MOST_ELEMENTS = 1 << 63
 """The most elements of a tensor."""
-LEAST_EPSILON = 1e-30
-"""A number that no engine flushes to zero; squares that are flushed are negligible against it."""
-
-
-class Ask(Protocol):
-    """Ranges of other terms for a rule: see
-    `stepwell.translate.range_analysis.analysis.Evaluation`.
-    """
-
-    @property
-    def is_float(self) -> bool: ...
-    @property
-    def slack(self) -> float: ...
-    @property
-    def largest(self) -> float: ...
-    @property
-    def count(self) -> int | None: ...
-    @property
-    def may_be_empty(self) -> bool: ...
-    @property
-    def nan_is_zero(self) -> bool: ...
-    def __call__(self, given: Scalar) -> Interval: ...
-    def fold(self, given: Scalar, *functions: str) -> tuple[Term, Operation] | None: ...
-    def same(self, one: Scalar, other: Scalar) -> bool: ...
-    def elements_of_norm(self, x: Scalar, factor: Scalar) -> int | None: ...
-    def is_part_of_sum(self, x: Scalar, sum_: Scalar) -> bool: ...
-    def least_total(self, given: Scalar) -> float: ...
-    def sum_of_products(self, given: Scalar) -> tuple[float, bool] | None: ...
-    def under(self, condition: Scalar, given: Scalar, holds: bool) -> Interval: ...
-
-
-Rule = Callable[[Ask, Term], Interval]
+Rule = Callable[[Evaluation, Term], Interval]
 
 
 def _times(one: Number, other: Number) -> Number:
@@ -153,7 +121,7 @@ def _log(x: Interval) -> Interval:
     return Interval(low, math.log(max(x.high, LEAST_EPSILON)), x.nan or x.low < 0)
 
 
-def _log1p(ask: Ask, term: Term) -> Interval:
+def _log1p(ask: Evaluation, term: Term) -> Interval:
     return _log(_plus(ask(term.operands[0]), of_number(1)))
 
 
@@ -202,7 +170,7 @@ def _invert(x: Interval) -> Interval:
     return TRUTH if x == TRUTH else Interval(-x.high - 1, -x.low - 1, False, True)
 
 
-def _cast(ask: Ask, term: Term) -> Interval:
+def _cast(ask: Evaluation, term: Term) -> Interval:
     assert term.to is not None
     kind, x = kind_of(term.to), ask(term.operands[0])
     if kind is None:
@@ -222,11 +190,11 @@ def _cast(ask: Ask, term: Term) -> Interval:
 # -- binary --------------------------------------------------------------------------------------
 
 
-def _add(ask: Ask, term: Term) -> Interval:
+def _add(ask: Evaluation, term: Term) -> Interval:
     return _plus(ask(term.operands[0]), ask(term.operands[1]))
 
 
-def _subtract(ask: Ask, term: Term) -> Interval:
+def _subtract(ask: Evaluation, term: Term) -> Interval:
     one, other = term.operands
     found = _plus(ask(one), _minus(ask(other)))
     extreme = ask.fold(other, "greatest", "least")
@@ -237,7 +205,7 @@ def _subtract(ask: Ask, term: Term) -> Interval:
     return Interval(*ends, found.nan, found.whole)
 
 
-def _multiply(ask: Ask, term: Term) -> Interval:
+def _multiply(ask: Evaluation, term: Term) -> Interval:
     one, other = term.operands
     if ask.same(one, other):
         return _square(ask(one))
@@ -249,7 +217,7 @@ def _multiply(ask: Ask, term: Term) -> Interval:
     return _product(ask(one), ask(other))
 
 
-def _divide(ask: Ask, term: Term) -> Interval:
+def _divide(ask: Evaluation, term: Term) -> Interval:
     one, other = term.operands
     x, y = ask(one), ask(other)
     if ask.is_part_of_sum(one, other) and x.low >= 0:
@@ -263,19 +231,19 @@ def _divide(ask: Ask, term: Term) -> Interval:
     return Interval(min(ends), max(ends), x.nan or y.nan or meets)
 
 
-def _quotient(ask: Ask, term: Term) -> Interval:
+def _quotient(ask: Evaluation, term: Term) -> Interval:
     found = _divide(ask, term)
     return Interval(below(found.low), above(found.high), found.nan, True)
 
 
-def _modulo(ask: Ask, term: Term) -> Interval:
+def _modulo(ask: Evaluation, term: Term) -> Interval:
     x, y = (ask(operand) for operand in term.operands)
     nan = x.nan or y.nan or y.meets_zero or not x.is_bounded
     return Interval(min(y.low, 0), max(y.high, 0), nan, x.whole and y.whole)
 
 
 def _pick(pick: Callable[[Number, Number], Number]) -> Rule:
-    def rule(ask: Ask, term: Term) -> Interval:
+    def rule(ask: Evaluation, term: Term) -> Interval:
         x, y = (ask(operand) for operand in term.operands)
         nan, whole = x.nan or y.nan, x.whole and y.whole
         return Interval(pick(x.low, y.low), pick(x.high, y.high), nan, whole)
@@ -283,13 +251,13 @@ def _pick(pick: Callable[[Number, Number], Number]) -> Rule:
     return rule
 
 
-def _power(ask: Ask, term: Term) -> Interval:
+def _power(ask: Evaluation, term: Term) -> Interval:
     x, y = (ask(operand) for operand in term.operands)
     return Interval(0, inf, x.nan or y.nan) if x.low >= 0 else ANY
 
 
 def _less(or_equal: bool) -> Rule:
-    def rule(ask: Ask, term: Term) -> Interval:
+    def rule(ask: Evaluation, term: Term) -> Interval:
         x, y = (ask(operand) for operand in term.operands)
         if x.low > y.high or (x.low == y.high and not or_equal):
             return of_number(0)
@@ -299,21 +267,21 @@ def _less(or_equal: bool) -> Rule:
     return rule
 
 
-def _equal(ask: Ask, term: Term) -> Interval:
+def _equal(ask: Evaluation, term: Term) -> Interval:
     x, y = (ask(operand) for operand in term.operands)
     if x.high < y.low or y.high < x.low:
         return of_number(0)
     return of_number(1) if x.is_number and y.is_number else TRUTH
 
 
-def _bits(ask: Ask, term: Term) -> Interval:
+def _bits(ask: Evaluation, term: Term) -> Interval:
     parts = [ask(operand) for operand in term.operands]
     if all(part.low >= 0 and part.high <= 1 for part in parts):
         return TRUTH
     return Interval(-inf, inf, False, True)
 
 
-def _where(ask: Ask, term: Term) -> Interval:
+def _where(ask: Evaluation, term: Term) -> Interval:
     condition, one, other = term.operands
     holds = ask(condition)
     sides = [ask.under(condition, one, True), ask.under(condition, other, False)]
@@ -325,7 +293,7 @@ def _where(ask: Ask, term: Term) -> Interval:
 # -- reductions ----------------------------------------------------------------------------------
 
 
-def _total(ask: Ask, term: Term) -> Interval:
+def _total(ask: Evaluation, term: Term) -> Interval:
     operand = term.operands[0]
     x, count = ask(operand), ask.count
     least = ask.least_total(operand)
@@ -349,7 +317,7 @@ def _total(ask: Ask, term: Term) -> Interval:
     return Interval(low, high, x.nan or (mixed and max(-low, high) > ask.largest))
 
 
-def _average(ask: Ask, term: Term) -> Interval:
+def _average(ask: Evaluation, term: Term) -> Interval:
     x = ask(term.operands[0])
     low, high = -inf if x.low < 0 else x.low, inf if x.high > 0 else x.high
     if x.is_bounded and x.most < 1e30 * min(1.0, ask.largest):
@@ -360,61 +328,63 @@ def _average(ask: Ask, term: Term) -> Interval:
     return Interval(low, high, x.nan or not x.is_bounded or ask.may_be_empty)
 
 
-def _same(ask: Ask, term: Term) -> Interval:
+def _same(ask: Evaluation, term: Term) -> Interval:
     return ask(term.operands[0])
 
 
-RULES: dict[str, Rule] = {
-    "negate": _of_one(_minus),
-    "absolute": _of_one(_absolute),
-    "exp": _grows(_exp),
-    "expm1": _grows(_expm1),
-    "log": _of_one(_log),
-    "log1p": _log1p,
-    "sqrt": _of_one(_sqrt),
-    "rsqrt": _of_one(_rsqrt),
-    "reciprocal": _of_one(_inverse),
-    "sin": _between(-1, 1, of_infinity=True),
-    "cos": _between(-1, 1, of_infinity=True),
-    "tan": _of_one(lambda x: ANY),
-    "tanh": _between(-1, 1),
-    "erf": _between(-1, 1),
-    "atan": _between(-1.58, 1.58),
-    "asin": _between(-1.58, 1.58, outside=1),
-    "acos": _between(0, 3.16, outside=1),
-    "sinh": _grows(_sinh),
-    "cosh": _of_one(_cosh),
-    "floor": _whole(below, below),
-    "ceil": _whole(above, above),
-    "round": _whole(_rounded, _rounded),
-    "trunc": _whole(_truncated, _truncated),
-    "is_nan": _of_one(lambda x: TRUTH if x.nan else of_number(0)),
-    "sign": _of_one(
-        lambda x: Interval(-1 if x.low < 0 else 0, 1 if x.high > 0 else 0, x.nan, True)
-    ),
-    "not_": _of_one(_not),
-    "invert": _of_one(_invert),
-    "cast": _cast,
-    "add": _add,
-    "subtract": _subtract,
-    "multiply": _multiply,
-    "divide": _divide,
-    "quotient": _quotient,
-    "modulo": _modulo,
-    "minimum": _pick(min),
-    "maximum": _pick(max),
-    "power": _power,
-    "less": _less(or_equal=False),
-    "less_equal": _less(or_equal=True),
-    "equal": _equal,
-    "and_": _bits,
-    "or_": _bits,
-    "xor": _bits,
-    "where": _where,
-    "total": _total,
-    "average": _average,
-    "greatest": _same,
-    "least": _same,
-    "some": _same,
-}
+RULES.update(
+    {
+        "negate": _of_one(_minus),
+        "absolute": _of_one(_absolute),
+        "exp": _grows(_exp),
+        "expm1": _grows(_expm1),
+        "log": _of_one(_log),
+        "log1p": _log1p,
+        "sqrt": _of_one(_sqrt),
+        "rsqrt": _of_one(_rsqrt),
+        "reciprocal": _of_one(_inverse),
+        "sin": _between(-1, 1, of_infinity=True),
+        "cos": _between(-1, 1, of_infinity=True),
+        "tan": _of_one(lambda x: ANY),
+        "tanh": _between(-1, 1),
+        "erf": _between(-1, 1),
+        "atan": _between(-1.58, 1.58),
+        "asin": _between(-1.58, 1.58, outside=1),
+        "acos": _between(0, 3.16, outside=1),
+        "sinh": _grows(_sinh),
+        "cosh": _of_one(_cosh),
+        "floor": _whole(below, below),
+        "ceil": _whole(above, above),
+        "round": _whole(_rounded, _rounded),
+        "trunc": _whole(_truncated, _truncated),
+        "is_nan": _of_one(lambda x: TRUTH if x.nan else of_number(0)),
+        "sign": _of_one(
+            lambda x: Interval(-1 if x.low < 0 else 0, 1 if x.high > 0 else 0, x.nan, True)
+        ),
+        "not_": _of_one(_not),
+        "invert": _of_one(_invert),
+        "cast": _cast,
+        "add": _add,
+        "subtract": _subtract,
+        "multiply": _multiply,
+        "divide": _divide,
+        "quotient": _quotient,
+        "modulo": _modulo,
+        "minimum": _pick(min),
+        "maximum": _pick(max),
+        "power": _power,
+        "less": _less(or_equal=False),
+        "less_equal": _less(or_equal=True),
+        "equal": _equal,
+        "and_": _bits,
+        "or_": _bits,
+        "xor": _bits,
+        "where": _where,
+        "total": _total,
+        "average": _average,
+        "greatest": _same,
+        "least": _same,
+        "some": _same,
+    }
+)
 assert RULES.keys() == PRIMITIVES.keys()
