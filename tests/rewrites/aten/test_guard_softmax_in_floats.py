@@ -4,84 +4,66 @@ from typing import Any
 
 import pytest
 import torch
+from eager import EXACT, Function, assert_as_eager, assert_whole, lower
 from rewrite_cases import cases
-from torch import nn
+from torch import Tensor, nn
+from torch.nn import functional as F
 
-import stepwell
 from stepwell.translate.decompositions import attention
 from stepwell.translate.lowerings.lowering import step
 
-LEAST = torch.finfo(torch.float32).min
+LEAST, attend = torch.finfo(torch.float32).min, F.scaled_dot_product_attention
 
 
-class Masked(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.qkv = nn.Linear(8, 24)
-
-    def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-        q, k, v = self.qkv(x).chunk(3, -1)
-        return nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+def masked(x: Tensor, mask: Tensor, qkv: nn.Module) -> Tensor:
+    return attend(*qkv(x).chunk(3, -1), attn_mask=mask)
 
 
-class Relative(nn.Module):
+def of_heads(x: Tensor, mask: Tensor, qkv: nn.Module) -> Tensor:
+    q, k, v = (t.view(1, 5, 2, 4).transpose(1, 2) for t in qkv(x).chunk(3, -1))
+    return attend(q, k, v, attn_mask=mask)
+
+
+def relative(x: Tensor, qkv: nn.Module, places: nn.Module) -> Tensor:
     """Scores with a term for where keys stand as seen from each query."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.qkv = nn.Linear(8, 24)
-        self.places = nn.Parameter(torch.randn(5, 5, 8))
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        q, k, v = self.qkv(x).chunk(3, -1)
-        bias = torch.einsum("bqc,qkc->bqk", q, self.places)
-        return nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=bias)
+    q, k, v = qkv(x).chunk(3, -1)
+    table = places.weight.view(5, 5, 8)
+    return attend(q, k, v, attn_mask=torch.einsum("bqc,qkc->bqk", q, table))
 
 
-def hidden_cells() -> torch.Tensor:
+def hidden_cells() -> Tensor:
     """Rows of a mask: closed, partly closed, least numbers, one of them beside a closed cell."""
     mask = torch.zeros(5, 5)
     mask[0], mask[1, 2], mask[2:4], mask[3, 0] = -torch.inf, -torch.inf, LEAST, -torch.inf
     return mask
 
 
-def test_every_kind_of_row_is_attention_s_own_on_the_runtime() -> None:
-    module, inputs = Masked().eval(), (torch.randn(1, 5, 8), hidden_cells())
-    lowered = stepwell.lower(torch.export.export(module, inputs), "xnnpack")
-    assert lowered.report.delegates == 1 and not lowered.report.outside
-    (found,) = lowered.run(*inputs)
-    assert bool((found[0, 0] == 0).all())
-    torch.testing.assert_close(found, module(*inputs))
+HEADS = hidden_cells().expand(1, 2, 5, 5).contiguous()
 
 
-def test_every_kind_of_row_is_attention_s_own_on_tosa_s_reference_model() -> None:
-    """Falcon with a mask of its inputs, for one, comes to this form."""
-    module, inputs = Masked().eval(), (torch.randn(1, 5, 8), hidden_cells())
-    (found,) = stepwell.lower(torch.export.export(module, inputs), "tosa-1.0+fp").run(*inputs)
-    assert bool((found[0, 0] == 0).all())
-    torch.testing.assert_close(found, module(*inputs))
-
-
-def test_attention_with_a_mask_as_large_as_its_scores_is_taken_apart_for_tosa() -> None:
-    """PyTorch decomposes it into its CPU's fused kernel, which is no operator of a target."""
-
-    class Heads(Masked):
-        def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-            q, k, v = (t.view(1, 5, 2, 4).transpose(1, 2) for t in self.qkv(x).chunk(3, -1))
-            return nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
-
-    mask = hidden_cells().expand(1, 2, 5, 5).contiguous()
-    module, inputs = Heads().eval(), (torch.randn(1, 5, 8), mask)
-    (found,) = stepwell.lower(torch.export.export(module, inputs), "tosa-1.0+fp").run(*inputs)
-    assert bool((found[0, :, 0] == 0).all())
-    torch.testing.assert_close(found, module(*inputs))
+@pytest.mark.parametrize(
+    ("model", "mask", "target"),
+    [
+        (masked, hidden_cells(), "xnnpack"),
+        (masked, hidden_cells(), "tosa-1.0+fp"),  # Falcon with a mask of its inputs.
+        # PyTorch decomposes it into its CPU's fused kernel, which is no operator of a target.
+        (of_heads, HEADS, "tosa-1.0+fp"),
+    ],
+)
+def test_every_kind_of_row_is_attention_s_own(model: Any, mask: Tensor, target: str) -> None:
+    module, x = Function(model, nn.Linear(8, 24)), torch.randn(1, 5, 8)
+    lowered = lower(module, x, mask, target=target)
+    if target == "xnnpack":
+        assert_whole(lowered)
+    assert bool((lowered.run(x, mask)[0][..., 0, :] == 0).all())
+    assert_as_eager(lowered, module, x, mask)
 
 
 def test_a_boolean_mask_leaves_only_its_own_choice_outside() -> None:
-    module, inputs = Masked().eval(), (torch.randn(1, 5, 8), hidden_cells() == 0)
-    lowered = stepwell.lower(torch.export.export(module, inputs), "xnnpack")
+    module, inputs = Function(masked, nn.Linear(8, 24)), (torch.randn(1, 5, 8), hidden_cells() == 0)
+    lowered = lower(module, *inputs)
     assert dict(lowered.report.outside) == {"aten.where.self": 1}
-    torch.testing.assert_close(lowered.run(*inputs)[0], module(*inputs))
+    assert_as_eager(lowered, module, *inputs)
 
 
 @pytest.mark.parametrize(
@@ -91,12 +73,12 @@ def test_a_boolean_mask_leaves_only_its_own_choice_outside() -> None:
 def test_positions_relative_to_a_query_need_no_guard_where_they_are_numbers(
     norm: nn.Module | None, numerics: str, is_guarded: bool
 ) -> None:
-    module, x = Relative().eval(), torch.randn(1, 5, 8)
-    module = module if norm is None else nn.Sequential(norm, module)
-    lowered = stepwell.lower(torch.export.export(module, (x,)), "xnnpack", numerics=numerics)
-    assert lowered.report.delegates == 1 and not lowered.report.outside
+    module: nn.Module = Function(relative, nn.Linear(8, 24), nn.Linear(8, 25, bias=False))
+    module, x = module if norm is None else nn.Sequential(norm, module), torch.randn(1, 5, 8)
+    lowered = lower(module, x, numerics=numerics)
+    assert_whole(lowered)
     assert ("maximum" in str(lowered.program)) == is_guarded
-    torch.testing.assert_close(lowered.run(x)[0], module(x))
+    assert_as_eager(lowered, module, x)
 
 
 @pytest.mark.parametrize("row", [[0.0, -torch.inf], [-torch.inf] * 2, [torch.nan, 0.0]])
@@ -106,10 +88,7 @@ def test_rows_of_infinities_and_nans_are_what_they_were(apply: Any, row: Any) ->
         step(attention.guard_softmax_in_floats),
     )
     scores = torch.tensor([row])
-    expected = torch.ops.aten._safe_softmax(scores, 1)
-    torch.testing.assert_close(
-        done.program.run(scores)[0], expected, equal_nan=True, rtol=0, atol=0
-    )
+    assert_as_eager(done.program, lambda s: torch.ops.aten._safe_softmax(s, 1), scores, **EXACT)
 
 
 test_guard_softmax_in_floats = cases(attention)("""

@@ -1,7 +1,10 @@
 """Convolutions and matrix products in one form, and what keeps its own."""
 
+from functools import partial
+
 import pytest
 import torch
+from eager import assert_as_eager, assert_whole, lower
 from rewrite_cases import cases
 
 import stepwell
@@ -83,33 +86,20 @@ OPEN = {
 @pytest.mark.parametrize("name", OPEN)
 def test_a_sum_of_products_with_an_open_size_is_one_product(name: str):
     equation, *shapes = OPEN[name]
-
-    class Summed(torch.nn.Module):
-        def forward(self, x: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
-            return torch.einsum(equation, x, z)
-
-    def inputs(batch: int) -> tuple[torch.Tensor, ...]:
-        return tuple(
-            torch.randn([batch if n == "b" else int(n) for n in shape]) for shape in shapes
-        )
-
     size = torch.export.Dim("b", min=1, max=9)
-    open_axes = tuple({shape.index("b"): size} if "b" in shape else None for shape in shapes)
-    exported = torch.export.export(Summed(), inputs(2), dynamic_shapes=open_axes)
-    lowered = stepwell.lower(exported, "xnnpack")
-    assert (lowered.report.delegates, dict(lowered.report.outside)) == (1, {})
-    for batch in (1, 2, 5):
-        given = inputs(batch)
-        torch.testing.assert_close(lowered.run(*given)[0], Summed()(*given), rtol=1e-5, atol=1e-5)
+    open_axes = [{shape.index("b"): size} if "b" in shape else None for shape in shapes]
+    summed = partial(torch.einsum, equation)
+    given = {
+        n: [torch.randn([n if i == "b" else int(i) for i in s]) for s in shapes] for n in (1, 2, 5)
+    }
+    lowered = lower(summed, *given[2], dynamic=open_axes)
+    assert_whole(lowered)
+    for inputs in given.values():
+        assert_as_eager(lowered, summed, *inputs, rtol=1e-5, atol=1e-5)
 
 
 def test_pieces_that_divide_by_a_size_of_nothing_end_no_lowering():
-    class Three(torch.nn.Module):
-        def forward(self, x: torch.Tensor, z: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
-            return torch.einsum("abc,cd,de->abe", x, z, w)
-
     inputs = torch.randn(2, 3, 4), torch.randn(4, 5), torch.randn(5, 3)
     open_axes = ({1: torch.export.Dim("b", min=0, max=9)}, None, None)
-    exported = torch.export.export(Three(), inputs, dynamic_shapes=open_axes)
     with pytest.raises(stepwell.StepwellError, match=r"einsum.*no kernel"):
-        stepwell.lower(exported, "xnnpack")
+        lower(partial(torch.einsum, "abc,cd,de->abe"), *inputs, dynamic=open_axes)

@@ -5,13 +5,12 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from eager import assert_as_eager, lower
 from rewrite_cases import cases
-from torch import nn
+from torch import Tensor
 
-import stepwell
 from stepwell.translate.decompositions import complex, views
 from stepwell.translate.lowerings.lowering import step
-from stepwell.translate.lowerings.lowering import step as step_of
 from stepwell.translate.rewrites.views import expands, merge_views, permutes, transposes
 
 test_views = cases(views, expands, merge_views, permutes, transposes, complex)("""
@@ -102,6 +101,12 @@ as-strided-to-view: a transposition -> refused: reorder
     %y = aten.as_strided.default(%x: f32[2, 3], [3, 2], [1, 3])
 as-strided-to-view: a part of the operand -> refused: skip
     %y = aten.as_strided.default(%x: f32[6], [2, 2], [2, 1])
+as-strided-to-view: of a symbolic operand -> refused: symbolic
+    %y = aten.as_strided.default(%x: f32[n], [2, 2], [2, 1])
+as-strided-to-view: to a symbolic shape -> refused: symbolic
+    %y = aten.as_strided.default(%x: f32[5], [%n: int<n>], [1]) -> f32[n]
+as-strided-to-view: with strides of run time -> refused: the strides or
+    %y = aten.as_strided.default(%x: f32[9], [2], [%n: int<n>]) -> f32[2]
 as-strided-to-view: an offset -> refused: offset
     %y = aten.as_strided.default(%x: f32[6], [2, 2], [2, 1], 2)
 as-strided-to-view: a computed operand has no known strides -> refused: memory format
@@ -135,55 +140,30 @@ strided-slice-to-view: a symbolic axis -> refused: symbolic
 """)
 
 
-LATE = 'tensor<?xf32, #stepwell.shape<["n"]>>'
-NEAR_MISSES = {
-    "of a symbolic operand": (LATE, "[2, 2], [2, 1]", "tensor<2x2xf32>", "symbolic"),
-    "to a symbolic shape": ("tensor<5xf32>", "[%n], [1]", LATE, "symbolic"),
-    "with strides of run time": ("tensor<9xf32>", "[2], [%n]", "tensor<2xf32>", "the strides or"),
-}
-
-
-@pytest.mark.parametrize("name", NEAR_MISSES)
-def test_no_view(name: str, refused: Any, method_of_n: Any):
-    given, how, made, reason = NEAR_MISSES[name]
-    more = ', !stepwell.int<"n">' if "%n" in how else ""
-    call = f"%y = aten.as_strided.default(%x, {how}) : ({given}{more}) -> {made}"
-    refused(method_of_n(f"%x: {given}", call, gives=made), step(views.as_strided_to_view), reason)
-
-
 @pytest.mark.parametrize("kernel", [(2, 2), (1, 3), (4, 2)])
 def test_patches_are_put_together_in_the_delegate(kernel: tuple[int, int]) -> None:
-    class Patches(nn.Module):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            rows = F.unfold(x, kernel, stride=kernel).softmax(-1)
-            return F.fold(rows, x.shape[2:], kernel, stride=kernel) * 2
+    def patches(x: Tensor) -> Tensor:
+        rows = F.unfold(x, kernel, stride=kernel).softmax(-1)
+        return F.fold(rows, x.shape[2:], kernel, stride=kernel) * 2
 
     x = torch.randn(2, 3, 8, 12)
-    lowered = stepwell.lower(torch.export.export(Patches(), (x,)), "xnnpack")
+    lowered = lower(patches, x)
     assert (lowered.report.stages, dict(lowered.report.outside)) == (1, {})
-    torch.testing.assert_close(lowered.run(x)[0], Patches()(x), rtol=1e-5, atol=1e-6)
-
-
-def taken(size: int, start: int, stop: int, step: int, method: Any) -> str:
-    count = len(range(size)[start:stop:step])
-    return method(
-        f"%x: tensor<2x{size}xf32>",
-        f"%y = aten.slice.Tensor(%x, 1, {start}, {stop}, {step})"
-        f" : (tensor<2x{size}xf32>) -> tensor<2x{count}xf32>",
-        gives=f"tensor<2x{count}xf32>",
-    )
+    assert_as_eager(lowered, patches, x, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("size", [7, 8])
 @pytest.mark.parametrize("bounds", [(0, 100), (1, 100), (2, 6), (-5, -1), (3, 4), (-100, 5)])
-@pytest.mark.parametrize("step", [2, 3, 9])
+@pytest.mark.parametrize("by", [2, 3, 9])
 def test_every_window_takes_what_torch_takes(
-    size: int, bounds: tuple[int, int], step: int, apply: Any, method: Any
+    size: int, bounds: tuple[int, int], by: int, apply: Any
 ):
-    done = apply(taken(size, *bounds, step, method), step_of(views.strided_slice_to_view))
+    start, stop = bounds
+    call = f"%y = aten.slice.Tensor(%x: f32[2, {size}], 1, {start}, {stop}, {by})"
+    done = apply(call, step(views.strided_slice_to_view))
     assert done.count == 1
     x = torch.randn(2, size)
-    assert torch.equal(done.program.run(x)[0], x[:, bounds[0] : bounds[1] : step])
+    assert torch.equal(done.program.run(x)[0], x[:, start:stop:by])
 
 
 (RULE,) = merge_views.RULES.named("squeeze-permute")

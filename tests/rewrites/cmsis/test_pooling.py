@@ -1,8 +1,8 @@
 """Pools and means as operators of CMSIS-NN, and what its kernels do not compute."""
 
 import torch
+from eager import exported
 from rewrite_cases import cases
-from torch import nn
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
 import stepwell
@@ -103,24 +103,18 @@ extreme-of-axis: a maximum whose places are read keeps them -> refused: the indi
 """)
 
 
-class Frames(nn.Module):
-    """A mean over frames."""
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x.relu().mean(1)
-
-
 def test_a_mean_for_memory_takes_the_scratch_of_one_channel() -> None:
     """The same integers; an MVE depthwise kernel asks 496 bytes for each of six frames."""
     torch.manual_seed(0)
     x = (torch.randn(1, 6, 16),)
     prepared = prepare_pt2e(
-        torch.export.export(Frames(), x).module(check_guards=False), CortexMQuantizer()
+        exported(lambda x: x.relu().mean(1), *x).module(check_guards=False), CortexMQuantizer()
     )
     prepared(*x)
-    exported = torch.export.export(convert_pt2e(prepared), x)
-    fast = stepwell.lower(exported, "cortex-m55")
-    small = stepwell.lower(exported, "cortex-m55", optimize="memory")
+    program = torch.export.export(convert_pt2e(prepared), x)
+    fast, small = (
+        stepwell.lower(program, "cortex-m55", optimize=goal) for goal in ("speed", "memory")
+    )
     assert torch.equal(fast.run(*x)[0], small.run(*x)[0])
     scratch = [
         [op.number("scratch") for op in made.program.module.walk() if "scratch" in op.properties]

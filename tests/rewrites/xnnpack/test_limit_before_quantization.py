@@ -3,35 +3,29 @@
 import pytest
 import torch
 import torch.ao.quantization.fx._decomposed  # It registers the operators.
+from eager import EXACT, assert_as_eager, lower
 from rewrite_cases import cases
 
-import stepwell
 from stepwell.translate.decompositions import floats
 
 X = torch.tensor([torch.inf, -torch.inf, 3e38, -3e38, 1e20, -1e20, 1e10, -1e10, 0.25, 0.75, 0.0])
 LIMITS = {torch.int8: (-127, 127), torch.uint8: (1, 255), torch.int16: (-30000, 30000)}
 
 
-class Quantized(torch.nn.Module):
-    def __init__(self, dtype: torch.dtype, by_channel: bool) -> None:
-        super().__init__()
-        self.dtype, self.by_channel = dtype, by_channel
-        self.register_buffer("scales", torch.linspace(0.1, 2.0, len(X), dtype=torch.float64))
-        self.register_buffer("zeros", torch.full((len(X),), 7, dtype=torch.int64))
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        ops, limits = torch.ops.quantized_decomposed, (*LIMITS[self.dtype], self.dtype)
-        if self.by_channel:
-            return ops.quantize_per_channel(x, self.scales, self.zeros, 0, *limits)
-        return ops.quantize_per_tensor(x, 0.5, 7, *limits)
+SCALES = torch.linspace(0.1, 2.0, len(X), dtype=torch.float64)
+ZEROS = torch.full((len(X),), 7)
 
 
 @pytest.mark.parametrize("by_channel", [True, False])
 @pytest.mark.parametrize("dtype", LIMITS, ids=str)
 def test_infinities_and_large_numbers_saturate(dtype: torch.dtype, by_channel: bool) -> None:
-    model = Quantized(dtype, by_channel)
-    lowered = stepwell.lower(torch.export.export(model, (X,)), "xnnpack")
-    assert torch.equal(lowered.run(X)[0], model(X))
+    def quantized(x: torch.Tensor) -> torch.Tensor:
+        ops, limits = torch.ops.quantized_decomposed, (*LIMITS[dtype], dtype)
+        if by_channel:
+            return ops.quantize_per_channel(x, SCALES, ZEROS, 0, *limits)
+        return ops.quantize_per_tensor(x, 0.5, 7, *limits)
+
+    assert_as_eager(lower(quantized, X), quantized, X, **EXACT)
 
 
 test_limit_before_quantization = cases(floats)("""

@@ -2,29 +2,25 @@
 
 import pytest
 import torch
+from eager import EXACT, assert_as_eager, assert_whole, lower
 from rewrite_cases import cases
-from torch.export import export
+from torch import Tensor
 
-import stepwell
 from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.rewrites.attention.limit_by_mask import limit_by_mask
 
 
 @pytest.mark.parametrize("fill", [0.0, -torch.inf, torch.inf, 3.5])
 def test_infinities_and_signs_of_what_is_kept_stay(fill: float):
-    mask = torch.tensor([True, False] * 4)
+    mask, inf, far = torch.tensor([True, False] * 4), torch.inf, 3.4e38
 
-    class Choice(torch.nn.Module):
-        def forward(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
-            return x.masked_fill(mask, fill), torch.where(mask, x, y)
+    def choice(x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
+        return x.masked_fill(mask, fill), torch.where(mask, x, y)
 
-    inf, far = torch.inf, 3.4e38
     x = torch.tensor([inf, inf, -inf, -inf, far, far, -0.5, -far])
-    y = x.flip(0)
-    lowered = stepwell.lower(export(Choice(), (x, y)), "xnnpack", numerics="finite")
-    assert (lowered.report.delegates, dict(lowered.report.outside)) == (1, {})
-    for found, wanted in zip(lowered.run(x, y), Choice()(x, y), strict=True):
-        assert torch.equal(found, wanted)
+    lowered = lower(choice, x, x.flip(0), numerics="finite")
+    assert_whole(lowered)
+    assert_as_eager(lowered, choice, x, x.flip(0), **EXACT)
 
 
 test_limit_by_mask = cases(step(limit_by_mask))("""

@@ -2,49 +2,42 @@
 
 import pytest
 import torch
+from eager import EXACT, Model, assert_as_eager, assert_whole, lower
 from rewrite_cases import cases
-from torch import Tensor, nn
-from torch.export import Dim, export
+from torch import Tensor
+from torch.export import Dim
 
-import stepwell
 from stepwell.translate.decompositions import scans
 from stepwell.translate.decompositions.products import stacked_sum_to_additions
 from stepwell.translate.lowerings.lowering import step
 
 
-class Running(nn.Module):
-    def __init__(self, at: int) -> None:
-        super().__init__()
-        self.at = at
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x.cumsum(self.at)
+def running(at: int) -> Model:
+    return lambda x: x.cumsum(at)
 
 
 @pytest.mark.parametrize(("shape", "at"), [((3, 7), -1), ((5, 4), 0), ((2, 1, 6), 1), ((8,), 0)])
 def test_integers_add_up_exactly_along_any_axis(shape: tuple[int, ...], at: int):
     x = torch.randint(-9, 9, shape).float()
-    lowered = stepwell.lower(export(Running(at), (x,)), "xnnpack")
+    lowered = lower(running(at), x)
     assert not lowered.report.outside
-    assert torch.equal(lowered.run(x)[0], x.cumsum(at))
+    assert_as_eager(lowered, running(at), x, **EXACT)
 
 
 def test_the_batch_may_be_open():
-    given = torch.randint(-9, 9, (3, 7)).float()
-    shapes = ({0: torch.export.Dim("b", min=1, max=8)},)
-    lowered = stepwell.lower(export(Running(1), (given,), dynamic_shapes=shapes), "xnnpack")
+    given = [torch.randint(-9, 9, (rows, 7)).float() for rows in (3, 1, 8)]
+    lowered = lower(running(1), given[0], dynamic={0: Dim("b", min=1, max=8)})
     assert not lowered.report.outside
-    for rows in (1, 3, 8):
-        x = torch.randint(-9, 9, (rows, 7)).float()
-        assert torch.equal(lowered.run(x)[0], x.cumsum(1))
+    for x in given:
+        assert_as_eager(lowered, running(1), x, **EXACT)
 
 
 def test_what_is_not_finite_goes_forwards_only():
     inf, nan = torch.inf, torch.nan
     x = torch.tensor([[inf, 1, 2, -inf, 0], [0, 1, nan, 2, 3], [0, 0, 0, 0, -inf]])
-    lowered = stepwell.lower(export(Running(-1), (x,)), "xnnpack")
+    lowered = lower(running(-1), x)
     assert lowered.report.delegates == 1
-    torch.testing.assert_close(lowered.run(x)[0], x.cumsum(-1), equal_nan=True)
+    assert_as_eager(lowered, running(-1), x)
 
 
 test_cumsum_to_additions = cases(scans)("""
@@ -59,21 +52,17 @@ cumsum-to-additions: what is no short sum of singles -> refused: not int64
 """)
 
 
-class Skips(nn.Module):
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        parts = torch.stack([x, torch.relu(x), torch.sigmoid(x)], dim=1)
-        return parts.sum(dim=1), torch.stack([x, torch.tanh(x)]).mean(0)
+def skips(x: Tensor) -> tuple[Tensor, Tensor]:
+    parts = torch.stack([x, torch.relu(x), torch.sigmoid(x)], dim=1)
+    return parts.sum(dim=1), torch.stack([x, torch.tanh(x)]).mean(0)
 
 
 def test_stacked_values_of_any_length_are_summed_up_in_one_delegate() -> None:
-    shapes = ({0: Dim("batch", min=2, max=8), 2: Dim("length", min=2, max=64)},)
-    lowered = stepwell.lower(
-        export(Skips(), (torch.randn(3, 4, 9),), dynamic_shapes=shapes), "xnnpack"
-    )
-    assert lowered.report.delegates == 1
-    assert not lowered.report.outside
+    dynamic = {0: Dim("batch", min=2, max=8), 2: Dim("length", min=2, max=64)}
+    lowered = lower(skips, torch.randn(3, 4, 9), dynamic=dynamic)
+    assert_whole(lowered)
     for x in (torch.randn(2, 4, 5), torch.randn(5, 4, 33)):
-        torch.testing.assert_close(lowered.run(x), Skips()(x))
+        assert_as_eager(lowered, skips, x)
 
 
 test_stacked_sum_to_additions = cases(step(stacked_sum_to_additions))("""
