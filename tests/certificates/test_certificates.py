@@ -85,7 +85,9 @@ def test_statements_relate_values_that_are_equal(model: nn.Module) -> None:
     source = stepwell.from_exported_program(torch.export.export(model, (X,)))
     lowered = stepwell.lower(source, "cortex-m55", certify=True)
     found = verify_certificate(lowered.certificate, lowered.program, source=source)
-    assert found.is_proved, found
+    assert found.ok, found
+    left = {entry.rewrite for entry in lowered.certificate.entries if entry.by == "run"}
+    assert left == {"lower-boundary"}  # Its kernel wraps beyond 32 bits.
 
 
 def test_a_lowering_that_changes_its_ports_has_no_certificate() -> None:

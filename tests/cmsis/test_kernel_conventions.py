@@ -7,18 +7,22 @@ four dimensions.
 """
 
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+import torch.ao.quantization.fx._decomposed  # Registers the operators.
 import torch.nn.functional as F
 from torch import nn
 
+import stepwell
 from stepwell.backends.cortex_m.emit import emit, to_pte
 from stepwell.backends.cortex_m.read import read_pte
 from stepwell.backends.executorch.container import KernelCall
 
 from .conftest import Net
+from .standalone_builds import HAS_GCC, run_on_host
 
 
 def pad_as_the_kernel_does(method: Any, call: KernelCall, memory: torch.Tensor) -> torch.Tensor:
@@ -81,6 +85,28 @@ def quantized(result: Any, x: torch.Tensor) -> torch.Tensor:
     scale, zero = op.real("scale"), op.number("zero_point")
     stored = torch.round(x * (1.0 / torch.tensor(scale))) + zero
     return stored.clamp(-128, 127).to(torch.int8).flatten()
+
+
+@pytest.mark.parametrize(("zero", "ends"), [(3, (-127, -127)), (0, (127, -127)), (-3, (127, 127))])
+def test_steps_beyond_32_bits_wrap_with_the_zero_point(
+    zero: int, ends: tuple[int, int], tmp_path: Path
+) -> None:
+    """Measured: the kernel's expression, compiled by gcc 12 for Arm (-O2, -O3), on an emulator."""
+    x = torch.tensor([torch.nan, torch.inf, -torch.inf, 3e38, -3e38, 0.25, 0.75, 1e9, -1e9])
+
+    class Stored(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            quantize = torch.ops.quantized_decomposed.quantize_per_tensor
+            return quantize(x, 0.5, zero, -127, 127, torch.int8)
+
+    lowered = stepwell.lower(torch.export.export(Stored(), (x,)), "cortex-m4")
+    (found,) = lowered.run(x)
+    saturated = [127, -127]
+    assert found.tolist() == [zero, *ends, *ends, zero, zero + 2, *saturated]
+    if HAS_GCC:  # The C without a runtime saturates.
+        data = run_on_host(lowered.to_c("model", runtime=None), tmp_path, [x])
+        bytes_ = torch.frombuffer(bytearray(data), dtype=torch.int8)
+        assert bytes_.tolist() == [zero, *saturated * 2, zero, zero + 2, *saturated]
 
 
 @pytest.mark.parametrize("name", ["minimum", "maximum"])

@@ -484,7 +484,8 @@ static void sw_quantize(int32_t count, float scale, int32_t zero, int32_t low, i
     for (int32_t i = 0; i < count; i++) {
         float real;
         memcpy(&real, &in[i * 4], sizeof(real));
-        const float value = nearbyintf(real * inverse) + (float)zero;
+        const float steps = real * inverse; /* NaN is no step. */
+        const float value = ((steps == steps) ? nearbyintf(steps) : 0.0f) + (float)zero;
         const float floor_ = (value > (float)low) ? value : (float)low;
         out[i] = (int8_t)((floor_ > (float)high) ? (float)high : floor_);
     }

@@ -10,11 +10,13 @@ def quantize_per_tensor(
 ) -> torch.Tensor:
     """float32 → integers: nearbyint(x · (1/scale)) + zero_point, clamped to [low, high].
 
-    The reciprocal is computed in float32, and ties round to even.
+    The reciprocal is computed in float32, and ties round to even. As on Arm's cores, a number of
+    steps saturates at 32 bits, NaN is 0 steps, and the sum with the zero point wraps.
     """
     inverse = torch.ones((), dtype=torch.float32) / torch.tensor(scale, dtype=torch.float32)
-    rounded = torch.round(x.to(torch.float32) * inverse)
-    return (rounded + zero_point).clamp(low, high).to(dtype)
+    steps = torch.round(x.to(torch.float32) * inverse).double().nan_to_num(nan=0.0)
+    whole = steps.clamp(-(1 << 31), (1 << 31) - 1).long() + zero_point
+    return ((whole + (1 << 31)) % (1 << 32) - (1 << 31)).clamp(low, high).to(dtype)
 
 
 def dequantize_per_tensor(x: torch.Tensor, *, scale: float, zero_point: int) -> torch.Tensor:
