@@ -24,7 +24,7 @@ from dataclasses import replace
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "tests/docs"))
+sys.path[:0] = [str(ROOT / "tests/docs"), str(ROOT / "tests/processes")]
 
 from test_blocks import PAGES, Block, blocks, run  # noqa: E402
 
