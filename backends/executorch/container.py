@@ -9,6 +9,7 @@ Source: `schema/program.fbs` of ExecuTorch 1.5.
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +19,10 @@ from stepwell.ir.diagnostics import StepwellError
 
 Data = bytes | memoryview
 """Bytes; a `memoryview` if they stay in the tensor or file from which they came."""
+
+_PART = 1 << 20
+_SAMPLE = 1 << 12
+"""The bytes that are compared at a time, and those of a sample."""
 
 MAX_SIZE = 2**31 - 1
 MAX_RANK = 16
@@ -222,6 +227,19 @@ class Free:
 Instruction = KernelCall | DelegateCall | Move | JumpFalse | Free
 
 
+def touched(instruction: Instruction) -> tuple[int, ...]:
+    """The values that an instruction reads or writes."""
+    match instruction:
+        case KernelCall(_, args) | DelegateCall(_, args):
+            return args
+        case Move(source, target):
+            return (source, target)
+        case JumpFalse(condition, _):
+            return (condition,)
+        case _:
+            return ()
+
+
 @dataclass(frozen=True, slots=True)
 class Delegate:
     """A backend's part: its registered name, its payload, options as `(key, bytes)`."""
@@ -317,3 +335,17 @@ def strides(sizes: Sequence[int], dim_order: Sequence[int]) -> tuple[int, ...]:
         result[dim] = step
         step *= max(sizes[dim], 1)
     return tuple(result)
+
+
+def are_equal(one: Data, other: Data) -> bool:
+    """Whether bytes are equal, compared in parts (views compare byte by byte, slowly)."""
+    parts = (slice(at, at + _PART) for at in range(0, len(one), _PART))
+    return len(one) == len(other) and all(bytes(one[at]) == bytes(other[at]) for at in parts)
+
+
+def sampled(data: Data) -> bytes:
+    """A digest of one page per megabyte: equal data has equal digests, not conversely."""
+    digest = hashlib.sha256()
+    for begin in range(0, len(data), _PART):
+        digest.update(data[begin : begin + _SAMPLE])
+    return digest.digest()

@@ -5,17 +5,18 @@
 Segments begin at multiples of 128 bytes (or more, if they request more), counted from the start
 of the first one.
 
-Source: `schema/extended_header.h` and `extension/flat_tensor/serialize/flat_tensor_header.h` of
-ExecuTorch 1.5.
+Source: `schema/extended_header.h` of ExecuTorch 1.5.
 """
 
 from __future__ import annotations
 
 import math
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from stepwell.backends.executorch.container import Data
+from stepwell.backends.executorch.container import Data, NamedData
+from stepwell.ir.compat.torch.lazy_imports import numpy as np
 
 SEGMENT_ALIGNMENT = 128
 
@@ -42,6 +43,23 @@ class Segments:
         self.size += padding + size
         return len(self.table) - 1
 
+    def add_named(self, named: Mapping[str, NamedData]) -> dict[str, int]:
+        """Append named data, each distinct memory range once; return keys to segment indices."""
+        indices: dict[str, int] = {}
+        segment_of: dict[tuple[int, int], int] = {}
+        for key, value in named.items():
+            place = memory_range(value.data)
+            index = segment_of.get(place)
+            if index is None:
+                index = segment_of[place] = self.add(value.data, value.alignment)
+            indices[key] = index
+        return indices
+
+
+def memory_range(data: Data) -> tuple[int, int]:
+    """The memory range of bytes: (address, size)."""
+    return np.frombuffer(data, np.uint8).ctypes.data if len(data) else 0, len(data)
+
 
 def with_program_header(
     flatbuffer: bytes, segments: Segments, fixed: tuple[int, int] | None = None
@@ -61,20 +79,11 @@ def with_program_header(
         wanted = fixed[1] - segments.table[fixed[0]]["offset"]
         base = wanted if wanted >= base and wanted % SEGMENT_ALIGNMENT == 0 else base
     packed = header.pack(b"eh00", header.size, size, base, segments.size)
-    return _parts(flatbuffer, packed, base, segments)
+    return file_parts(flatbuffer, packed, base, segments)
 
 
-def with_data_header(flatbuffer: bytes, segments: Segments) -> list[Data]:
-    """The parts of a `.ptd` file: the FlatBuffer with its header, then the segments."""
-    header = struct.Struct("<4sIQQQQ")
-    padded = header.size + -header.size % 16
-    size = padded + len(flatbuffer)
-    base = size + -size % SEGMENT_ALIGNMENT
-    packed = header.pack(b"FH01", header.size, padded, len(flatbuffer), base, segments.size)
-    return _parts(flatbuffer, packed.ljust(padded, b"\0"), base, segments)
-
-
-def _parts(flatbuffer: bytes, header: bytes, base: int, segments: Segments) -> list[Data]:
+def file_parts(flatbuffer: bytes, header: bytes, base: int, segments: Segments) -> list[Data]:
+    """The parts of a file: the FlatBuffer with a header after its identifier, then segments."""
     (root,) = struct.unpack_from("<I", flatbuffer)
     head = struct.pack("<I", root + len(header)) + flatbuffer[4:8] + header
     padding = bytes(base - len(header) - len(flatbuffer))

@@ -7,13 +7,9 @@ from functools import partial
 from pathlib import Path
 
 from stepwell.backends.executorch.container import Container
+from stepwell.backends.executorch.external import external_files, external_to_bytes
 from stepwell.backends.executorch.writing.emit import emit
-from stepwell.backends.executorch.writing.serialize import (
-    external_files,
-    external_to_bytes,
-    to_bytes,
-    to_parts,
-)
+from stepwell.backends.executorch.writing.serialize import to_bytes, to_parts
 from stepwell.backends.executorch.writing.weight_files import files_of_weights
 from stepwell.backends.executorch.writing.weight_segment import FileBuffer, OnFile, Progress, Tail
 from stepwell.backends.xnnpack.emit import payload, room

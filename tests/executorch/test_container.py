@@ -14,10 +14,11 @@ from stepwell.backends.executorch.container import (
     ScalarType,
     TensorValue,
 )
+from stepwell.backends.executorch.external import external_to_bytes
 from stepwell.backends.executorch.reading.read import read_container
 from stepwell.backends.executorch.running.runner import PteSession, run_pte
 from stepwell.backends.executorch.writing.builder import ContainerBuilder
-from stepwell.backends.executorch.writing.serialize import external_to_bytes, to_bytes
+from stepwell.backends.executorch.writing.serialize import to_bytes
 from stepwell.ir.diagnostics import ArtifactError, InputMismatch, StepwellError, VerificationError
 
 F = ScalarType.FLOAT

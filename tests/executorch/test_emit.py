@@ -16,9 +16,10 @@ from stepwell.backends.executorch.container import (
     OptionalTensorList,
     TensorValue,
 )
+from stepwell.backends.executorch.external import external_to_bytes
 from stepwell.backends.executorch.running.runner import PteSession, run_pte
 from stepwell.backends.executorch.writing.emit import DelegatePayload, emit
-from stepwell.backends.executorch.writing.serialize import external_to_bytes, to_bytes
+from stepwell.backends.executorch.writing.serialize import to_bytes
 from stepwell.ir.diagnostics import InputMismatch, UnsupportedError
 from stepwell.ir.program import Program
 from stepwell.ir.signature import Port, Signature, set_signature

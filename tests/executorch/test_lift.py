@@ -19,13 +19,13 @@ from stepwell.backends.executorch.container import (
     State,
     TensorValue,
 )
-from stepwell.backends.executorch.reading.external import read_external
+from stepwell.backends.executorch.external import external_to_bytes, read_external
 from stepwell.backends.executorch.reading.lift import ReadContext, Readers, lift
 from stepwell.backends.executorch.reading.read import read_container
 from stepwell.backends.executorch.running.runner import PteSession
 from stepwell.backends.executorch.writing.builder import ContainerBuilder
 from stepwell.backends.executorch.writing.emit import emit
-from stepwell.backends.executorch.writing.serialize import external_to_bytes, to_bytes
+from stepwell.backends.executorch.writing.serialize import to_bytes
 from stepwell.dialects.executorch import OpaqueDelegateOp
 from stepwell.ir.core import StateOp, UpdateOp
 from stepwell.ir.diagnostics import StepwellError, UnsupportedError

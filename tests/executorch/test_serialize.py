@@ -14,10 +14,10 @@ from stepwell.backends.executorch.container import (
     NamedData,
     ScalarType,
 )
-from stepwell.backends.executorch.reading.external import read_external
+from stepwell.backends.executorch.external import external_to_bytes, read_external
 from stepwell.backends.executorch.reading.read import read_container
 from stepwell.backends.executorch.writing.builder import ContainerBuilder
-from stepwell.backends.executorch.writing.serialize import external_to_bytes, to_bytes
+from stepwell.backends.executorch.writing.serialize import to_bytes
 
 F = ScalarType.FLOAT
 

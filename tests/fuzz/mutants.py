@@ -238,7 +238,7 @@ def pt2() -> bytes:
 @cache
 def files() -> dict[str, tuple[bytes, Callable[[bytes], None]]]:
     """A file of each further kind that is read, and what reads it."""
-    from stepwell.backends.executorch.reading.external import read_external
+    from stepwell.backends.executorch.external import read_external
     from stepwell.inspection.playground import Playground, sharing
 
     here = Path(__file__).parents[1]

@@ -36,7 +36,7 @@ from stepwell.backends.executorch.container import (
     TensorValue,
     Value,
 )
-from stepwell.backends.executorch.reading.external import read_external
+from stepwell.backends.executorch.external import read_external
 from stepwell.backends.executorch.reading.flow import COPY_INDEX, Flow
 from stepwell.backends.executorch.reading.lift_control import ControlLifter
 from stepwell.backends.executorch.reading.read import read_container

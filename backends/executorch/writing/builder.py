@@ -31,11 +31,17 @@ from stepwell.backends.executorch.container import (
     TensorList,
     TensorValue,
     Value,
+    are_equal,
     contiguous,
+    sampled,
+    touched,
 )
-from stepwell.backends.executorch.content_equality import are_equal, sampled
-from stepwell.backends.executorch.writing.lifetimes import touched, widened_by_jumps
-from stepwell.backends.executorch.writing.memory import ALIGNMENT, Lifetime, plan_memory
+from stepwell.backends.executorch.writing.memory import (
+    ALIGNMENT,
+    Lifetime,
+    plan_memory,
+    widened_by_loops,
+)
 from stepwell.backends.executorch.writing.partial_lifetimes import Buffer, Piece, plan_pieces
 from stepwell.ir.diagnostics import StepwellError
 
@@ -420,18 +426,18 @@ class MethodBuilder:
         buffers: dict[int, Buffer] = {}
         for base, indices in members.items():
             reach = {index: self._bytes(index) for index in indices}
-            touched = [index for index in indices if index in spans]
-            if not touched:
+            used = [index for index in indices if index in spans]
+            if not used:
                 continue
             if not any(start for start, _ in reach.values()):
-                first = min(spans[index][0] for index in touched)
-                last = max(spans[index][1] for index in touched)
+                first = min(spans[index][0] for index in used)
+                last = max(spans[index][1] for index in used)
                 buffers[base] = Buffer((Piece(0, max(e for _, e in reach.values()), first, last),))
                 continue
-            edges = sorted({edge for index in touched for edge in reach[index]})
+            edges = sorted({edge for index in used for edge in reach[index]})
             pieces: list[Piece] = []
             for start, end in pairwise(edges):
-                inside = [i for i in touched if reach[i][0] <= start and end <= reach[i][1]]
+                inside = [i for i in used if reach[i][0] <= start and end <= reach[i][1]]
                 if inside:
                     first = min(spans[i][0] for i in inside)
                     last = max(spans[i][1] for i in inside)
@@ -470,4 +476,9 @@ class MethodBuilder:
                 touch(index, step)
         for index in self._outputs:
             touch(index, end)
-        return widened_by_jumps(spans, self._instructions)
+        loops = [
+            (instruction.target, step)
+            for step, instruction in enumerate(self._instructions)
+            if isinstance(instruction, JumpFalse) and instruction.target <= step
+        ]
+        return widened_by_loops(spans, loops)

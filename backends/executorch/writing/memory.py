@@ -74,6 +74,22 @@ def plan_memory(lifetimes: Sequence[Lifetime]) -> Plan:
     return Plan(tuple(offsets), arena, bound)
 
 
+def widened_by_loops(
+    spans: dict[int, tuple[int, int]], loops: Iterable[tuple[int, int]]
+) -> dict[int, tuple[int, int]]:
+    """Extend lifetimes in loops: a value used in a loop is live for the whole loop.
+
+    `spans` are first and last steps, and `loops` the first step of each loop and its jump back. A
+    forward jump only skips instructions, so it reads nothing that was not live. Only a backward
+    jump can reach bytes that were reused in the meantime.
+    """
+    for start, stop in sorted(loops, key=lambda loop: loop[1] - loop[0]):
+        for base, (first, last) in spans.items():
+            if first <= stop and last >= start:
+                spans[base] = (min(first, start), max(last, stop))
+    return spans
+
+
 def busiest_moment(lives: Iterable[tuple[int, int, int]]) -> int:
     """The peak of live bytes, of (bytes, first step, last step): no arena can be smaller."""
     change: dict[int, int] = defaultdict(int)

@@ -7,30 +7,19 @@ compare the two on every kind of value.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
 from stepwell.backends.executorch.check import check
 from stepwell.backends.executorch.container import (
     Container,
     Data,
     Delegate,
-    External,
     Method,
-    NamedData,
-    TensorValue,
 )
-from stepwell.backends.executorch.reading.external import flat_tensor_schema, read_entries
 from stepwell.backends.executorch.reading.read import program_schema
 from stepwell.backends.executorch.records import instruction_record, value_record
-from stepwell.backends.executorch.segments import (
-    Segments,
-    with_data_header,
-    with_program_header,
-)
+from stepwell.backends.executorch.segments import Segments, memory_range, with_program_header
 from stepwell.backends.executorch.writing.memory import ALIGNMENT
 from stepwell.backends.flatbuffer import Record
 from stepwell.backends.flatbuffer_writer import write_root
-from stepwell.ir.compat.torch.lazy_imports import numpy as np
 
 _VERSION = 0
 
@@ -59,9 +48,8 @@ def to_parts(container: Container, fixed: int | None = None) -> list[Data]:
     plans = [_plan(method, payloads) for method in container.methods]
     shared = _shared(segments, container, constants)
     first = len(segments.table)
-    named = shared | _named(
-        segments, {key: v for key, v in container.named_data.items() if key not in shared}
-    )
+    apart = {key: held for key, held in container.named_data.items() if key not in shared}
+    named = shared | segments.add_named(apart)
     program: Record = {
         "version": _VERSION,
         "execution_plan": plans,
@@ -74,55 +62,6 @@ def to_parts(container: Container, fixed: int | None = None) -> list[Data]:
     }
     flatbuffer = write_root(program_schema(), program)
     return with_program_header(flatbuffer, segments, None if fixed is None else (first, fixed))
-
-
-def external_to_bytes(container: Container) -> bytes | None:
-    """Return the `.ptd` file with a container's external data, or None if it has none."""
-    return external_files(container).get(None)
-
-
-def external_files(container: Container) -> dict[str | None, bytes]:
-    """Return the `.ptd` files with a container's external data, by the files named in that data."""
-    check(container)
-    files: dict[str | None, dict[str, NamedData]] = {}
-    for key, value in container.external_data.items():
-        files.setdefault(value.file, {})[key] = value
-    return {file: _external_file(container, held) for file, held in files.items()}
-
-
-def _external_file(container: Container, held: Mapping[str, NamedData]) -> bytes:
-    layouts = {
-        value.storage.key: {
-            "scalar_type": int(value.scalar_type),
-            "sizes": value.sizes,
-            "dim_order": value.dim_order,
-        }
-        for method in container.methods
-        for value in method.values
-        if isinstance(value, TensorValue) and isinstance(value.storage, External)
-    }
-    return _data_file(held, layouts)
-
-
-def joined_externals(files: Sequence[bytes]) -> bytes:
-    """Merge several `.ptd` files into one; for a repeated name, the first file's data is used.
-
-    Raises:
-        ParseFailure: the bytes are not a `.ptd`, or are damaged.
-    """
-    entries = {key: held for file in reversed(files) for key, held in read_entries(file).items()}
-    held = {key: NamedData(blob, ALIGNMENT) for key, (blob, _) in entries.items()}
-    return _data_file(held, {key: layout for key, (_, layout) in entries.items() if layout})
-
-
-def _data_file(held: Mapping[str, NamedData], layouts: Mapping[str, Record]) -> bytes:
-    segments = Segments()
-    entries: list[Record] = [
-        {"key": key, "segment_index": index, "tensor_layout": layouts.get(key)}
-        for key, index in _named(segments, held).items()
-    ]
-    record = {"version": _VERSION, "segments": segments.table, "named_data": entries}
-    return b"".join(with_data_header(write_root(flat_tensor_schema(), record), segments))
 
 
 def _subsegments(segments: Segments, items: tuple[Data, ...], alignment: int) -> Record:
@@ -146,35 +85,17 @@ def _shared(segments: Segments, container: Container, constants: Record) -> dict
     """
     begin = segments.table[constants["segment_index"]]["offset"]
     offsets = {
-        _place(data): begin + offset
+        memory_range(data): begin + offset
         for data, offset in zip(container.constants, constants["offsets"], strict=True)
         if len(data)
     }
     indices: dict[str, int] = {}
     for key, value in container.named_data.items():
-        offset = offsets.get(_place(value.data)) if len(value.data) else None
+        offset = offsets.get(memory_range(value.data)) if len(value.data) else None
         if offset is not None and offset % value.alignment == 0:
             indices[key] = len(segments.table)
             segments.table.append({"offset": offset, "size": len(value.data)})
     return indices
-
-
-def _named(segments: Segments, named: Mapping[str, NamedData]) -> dict[str, int]:
-    """Named data as segments, each distinct memory range once; keys to segment indices."""
-    indices: dict[str, int] = {}
-    segment_of: dict[tuple[int, int], int] = {}
-    for key, value in named.items():
-        place = _place(value.data)
-        index = segment_of.get(place)
-        if index is None:
-            index = segment_of[place] = segments.add(value.data, value.alignment)
-        indices[key] = index
-    return indices
-
-
-def _place(data: Data) -> tuple[int, int]:
-    """The memory range of bytes: (address, size)."""
-    return np.frombuffer(data, np.uint8).ctypes.data if len(data) else 0, len(data)
 
 
 class _Payloads:

@@ -18,8 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from stepwell.backends.executorch.container import Data
-from stepwell.backends.executorch.content_equality import are_equal
+from stepwell.backends.executorch.container import Data, are_equal
 from stepwell.backends.executorch.segments import SEGMENT_ALIGNMENT
 
 _HEADER = 1 << 20

@@ -13,13 +13,13 @@ from stepwell.backends.ethos_u.read import EthosuReader
 from stepwell.backends.ethos_u.read_tosa import TosaReader
 from stepwell.backends.ethos_u.vela import BACKEND
 from stepwell.backends.executorch.container import TensorValue
+from stepwell.backends.executorch.external import joined_externals
 from stepwell.backends.executorch.kernels.scalar_types import torch_dtype
 from stepwell.backends.executorch.reading.lift import Readers, at_largest
 from stepwell.backends.executorch.reading.lift import read_pte as pte_program
 from stepwell.backends.executorch.reading.read import read_container
 from stepwell.backends.executorch.running.runner import run_pte as run
 from stepwell.backends.executorch.writing.bundled import is_bundled, unbundled
-from stepwell.backends.executorch.writing.serialize import joined_externals
 from stepwell.backends.tosa import read_tosa as tosa_program
 from stepwell.backends.tosa.vgf_reader import read_vgf as vgf_program
 from stepwell.backends.xnnpack.read import XnnpackReader, check_payloads
