@@ -17,8 +17,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from stepwell.backends.cortex_m.emit import TARGET_METHOD
 from stepwell.backends.cortex_m.schemas import declarations, field_of, op_classes
 from stepwell.backends.ethos_u.emit import TOSA_BACKEND
-from stepwell.backends.ethos_u.read import EthosuReader
-from stepwell.backends.ethos_u.read_tosa import TosaReader
+from stepwell.backends.ethos_u.read import EthosuReader, TosaReader
 from stepwell.backends.ethos_u.vela import BACKEND
 from stepwell.backends.executorch.container import (
     Container,

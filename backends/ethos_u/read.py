@@ -1,19 +1,26 @@
-"""Read Ethos-U delegates of a `.pte`, ours and the stock flow's: Vela's commands."""
+"""Read delegates of a `.pte`, ours and the stock flow's: Vela's commands, and TOSA operators."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 import torch
 from xdsl.dialects.builtin import StringAttr
+from xdsl.dialects.func import ReturnOp
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from stepwell.backends.ethos_u.vela import read_stream
 from stepwell.backends.executorch.container import Delegate
 from stepwell.backends.executorch.reading.lift import ReadContext
+from stepwell.backends.tosa.bind_sizes import bind_sizes, has_symbolic_sizes
+from stepwell.backends.tosa.graph import Graph
+from stepwell.backends.tosa.read import program_of, read_graph
 from stepwell.dialects.cmsis.ops.base import to_attribute
-from stepwell.dialects.ethosu import BinaryOp
-from stepwell.ir.types import WeightAttr
+from stepwell.dialects.ethosu import BinaryOp, DelegateOp, YieldOp
+from stepwell.ir.diagnostics import ParseFailure, UnsupportedError
+from stepwell.ir.dtypes import torch_dtype
+from stepwell.ir.types import WeightAttr, dims, element, is_static
 
 
 class EthosuReader:
@@ -50,3 +57,65 @@ class EthosuReader:
         return BinaryOp.create(
             operands=list(inputs), result_types=list(results), properties=properties
         )
+
+
+class TosaReader:
+    """Reads a delegate's flatbuffer as an `ethosu.delegate`."""
+
+    def input_count(self, delegate: Delegate, context: ReadContext) -> int:
+        """The number of inputs of the flatbuffer's first region."""
+        return len(read_graph(bytes(delegate.payload)).regions[0].inputs)
+
+    def read(
+        self,
+        delegate: Delegate,
+        inputs: Sequence[SSAValue],
+        results: Sequence[Attribute],
+        context: ReadContext,
+    ) -> Operation:
+        """Return the delegate as an op that contains its operators.
+
+        Raises:
+            ParseFailure: the payload is no TOSA flatbuffer, or does not match the call.
+        """
+        program = program_of(_bound(read_graph(bytes(delegate.payload)), inputs))
+        (func,) = program.methods.values()
+        block = func.body.block
+        last = block.last_op
+        assert isinstance(last, ReturnOp)
+        _check([a.type for a in block.args], [v.type for v in inputs], "input")
+        _check([v.type for v in last.operands], results, "output")
+        stated = dict(delegate.options).get("tosa_spec", b"")
+        returned = list(last.operands)
+        last.detach()
+        last.erase()
+        for key in program.weights:  # Keys are content hashes.
+            if key not in context.weights:
+                context.weights.add(key, program.weights.get(key))
+        block.add_op(YieldOp.create(operands=returned))
+        func.body.detach_block(block)
+        return DelegateOp.make(bytes(stated).decode("latin-1").lower(), inputs, results, block)
+
+
+def _bound(graph: Graph, inputs: Sequence[SSAValue]) -> Graph:
+    """Bind a graph to the sizes of its call; a `.pte` does not say which sizes are dynamic."""
+    if not has_symbolic_sizes(graph):
+        return graph
+    if not all(is_static(value.type) for value in inputs):
+        raise UnsupportedError(
+            "a TOSA delegate computes on sizes that vary, and the file does not say which axes do",
+            help="read it at its largest sizes: read_pte(data, largest=True), show --largest",
+        )
+    given = [
+        torch.zeros(cast("tuple[int, ...]", dims(v.type)), dtype=torch_dtype(element(v.type)))
+        for v in inputs
+    ]
+    return bind_sizes(graph, given)
+
+
+def _check(stated: Sequence[Attribute], called: Sequence[Attribute], what: str) -> None:
+    if len(stated) != len(called):
+        raise ParseFailure(f"TOSA payload: {len(stated)} {what}s, the call has {len(called)}")
+    for at, (one, other) in enumerate(zip(stated, called, strict=True)):
+        if one != other:
+            raise ParseFailure(f"TOSA payload: {what} {at} is {one}, the call has {other}")

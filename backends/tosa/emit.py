@@ -225,17 +225,13 @@ class _Emitter:
         if result not in promised:
             names.give(result, result.name_hint or "state")
         self.declare(region, result, names.of[result])
-        location = describe_location(op.location) or ""
-        code, name = VariableReadOp.CODE, names.of[result]
-        region.operators.append(Operator(code, (variable,), (name,), {}, location))
+        append(region, op, VariableReadOp.CODE, (variable,), (names.of[result],))
 
     def write(self, region: Region, writes: Sequence[UpdateOp], names: _Names) -> None:
         """Write every variable's new value, after all reads."""
         for op in writes:
             variable = self.variable(region, op.key.data, op.value, names)
-            location = describe_location(op.location) or ""
-            code, given = VariableWriteOp.CODE, names.of[op.value]
-            region.operators.append(Operator(code, (given,), (variable,), {}, location))
+            append(region, op, VariableWriteOp.CODE, (names.of[op.value],), (variable,))
 
     def variable(self, region: Region, key: str, like: SSAValue, names: _Names) -> str:
         """The tensor of a mutable buffer, with its initial value."""
@@ -252,12 +248,11 @@ class _Emitter:
         return self.variables[key]
 
     def operator(self, region: Region, op: Operation, names: _Names) -> None:
-        location = describe_location(op.location) or ""
         if isinstance(op, WeightOp | ConstOp):
             (result,) = op.results
             scales = self.scales(op)
             self.declare(region, result, names.of[result], self.constant(op), scales)
-            region.operators.append(Operator(ConstOp.CODE, (), (names.of[result],), {}, location))
+            append(region, op, ConstOp.CODE, (), (names.of[result],))
             return
         if not isinstance(op, TosaOp):
             raise UnsupportedError(f"{op_name(op)}: not a TOSA operator", describe_op(op))
@@ -267,15 +262,10 @@ class _Emitter:
         else:
             for result in op.results:
                 self.declare(region, result, names.of[result])
-        region.operators.append(
-            Operator(
-                op.CODE,
-                tuple(names.of[value] for value in op.operands),
-                tuple(names.of[value] for value in op.results),
-                {f.name: self.attribute(op, f, names) for f in op.FIELDS},
-                location,
-            )
-        )
+        inputs = tuple(names.of[value] for value in op.operands)
+        outputs = tuple(names.of[value] for value in op.results)
+        attributes = {field_.name: self.attribute(op, field_, names) for field_ in op.FIELDS}
+        append(region, op, op.CODE, inputs, outputs, attributes)
 
     def scales(self, op: WeightOp | ConstOp) -> bytes:
         """The scales of a block-scaled constant, one byte each."""
@@ -333,6 +323,19 @@ class _Emitter:
             names.give(argument, f"input{index}")
         self.region(name, block, names, {})
         return name
+
+
+def append(
+    region: Region,
+    op: Operation,
+    code: int,
+    inputs: tuple[str, ...],
+    outputs: tuple[str, ...],
+    attributes: dict[str, AttributeValue] | None = None,
+) -> None:
+    """Append the operator of an op to a region."""
+    location = describe_location(op.location) or ""
+    region.operators.append(Operator(code, inputs, outputs, attributes or {}, location))
 
 
 def _dtype(element: Attribute) -> int:

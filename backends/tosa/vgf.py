@@ -72,6 +72,8 @@ def _complaint(done: subprocess.CompletedProcess[str]) -> str:
     return (errors or lines or [f"exit code {done.returncode}"])[0]
 
 
+# -- runs on Arm's emulation -----------------------------------------------------------------------
+
 RUNNER, DUMP, PACKAGE = "scenario_runner", "vgf_dump", "emulation_layer"
 LAYERS = ("Graph", "Tensor")
 """The emulation layers; the Graph layer's folder must precede the Tensor layer's."""

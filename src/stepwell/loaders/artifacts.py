@@ -9,8 +9,7 @@ import torch
 
 from stepwell.backends.cortex_m.read import is_cortex_m, read_program
 from stepwell.backends.ethos_u.emit import TOSA_BACKEND
-from stepwell.backends.ethos_u.read import EthosuReader
-from stepwell.backends.ethos_u.read_tosa import TosaReader
+from stepwell.backends.ethos_u.read import EthosuReader, TosaReader
 from stepwell.backends.ethos_u.vela import BACKEND
 from stepwell.backends.executorch.container import TensorValue
 from stepwell.backends.executorch.external import joined_externals
