@@ -35,9 +35,9 @@ from stepwell.ir.rewriting.rewrite import EXACT
 from stepwell.ir.types import tensor
 from stepwell.ir.weights import recipe
 from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
+from stepwell.translate.lowerings.tosa.convolving import TO_NCHW, TO_NHWC
 from stepwell.translate.lowerings.tosa.values import Value, concat, needs_known
-from stepwell.translate.rewrites.tosa.operators.building import FLOATS, Builder, elements, i64s
-from stepwell.translate.rewrites.tosa.operators.convolving import TO_NCHW, TO_NHWC
+from stepwell.translate.rewrites.tosa.operators.building import FLOATS, elements, i64s
 
 OF_32 = BlockSizeAttr("BLOCK_SIZE_32")
 
@@ -92,8 +92,7 @@ def mx_matmul(
     _needs_form(x, other, payload, second, applied)
     if x.shape[0] < other.shape[0]:
         # A single left matrix for many right ones: TOSA broadcasts the right side only.
-        many = (other.shape[0], *x.shape[1:])
-        x = x.made(t.TileOp, many, x.b.sizes((many[0], 1, 1)))
+        x = x.tile((other.shape[0], *x.shape[1:]))
     y = _product(x, other, payload, second, applied, out)
     return _as(y, out.dtype).reshape(*out.shape)
 
@@ -145,11 +144,11 @@ def _product(x: Value, other: Value, payload: str, second: str, form: str, out: 
     """Return the product by the operator of the form."""
     b, shape = x.b, (*x.shape[:2], other.shape[1])
     if form == OPERATORS:
-        operands = [part.ssa for side in (x, other) for part in _cast(side, payload)]
-        return Value(b.op(t.MatMulTBlockScaledOp, operands, shape, f32, block_size=OF_32), b)
+        left, *operands = (part for side in (x, other) for part in _cast(side, payload))
+        return left.made(t.MatMulTBlockScaledOp, shape, *operands, dtype=f32, block_size=OF_32)
     left, right = _typed(x, payload), _typed(other, second)
     zero, summed = b.zero(f32), out.dtype if form == TYPES_BF16 else f32
-    return Value(b.op(t.MatMulTOp, [left.ssa, right.ssa, zero, zero], shape, summed), b)
+    return left.made(t.MatMulTOp, shape, right, zero, zero, dtype=summed)
 
 
 def is_zero(bias: Value) -> bool:
@@ -167,13 +166,7 @@ def _as(value: Value, attribute: Attribute) -> Value:
 
 def _padded(x: Value) -> Value:
     """Pad the last axis with zeros to whole blocks."""
-    extra = padding_to_block(x.shape[-1])
-    if not extra:
-        return x
-    b = x.b
-    sizes = b.sizes([*[0] * (2 * x.rank - 1), extra])
-    value = b.constant(torch.zeros(1, dtype=torch_dtype(x.dtype)))
-    return x.made(t.PadOp, (*x.shape[:-1], x.shape[-1] + extra), sizes, value)
+    return x.pad([*[0] * (2 * x.rank - 1), padding_to_block(x.shape[-1])])
 
 
 def _cast(x: Value, payload: str) -> Pair:
@@ -225,9 +218,8 @@ def mx_quantize(x: Value, payload: str) -> Value:
         refuse(f"TOSA has no MX cast of {dtype_name(x.dtype)}")
     codes, scales = _cast(x, payload)
     given = f32 if x.dtype == f16 else x.dtype
-    operands = [codes.ssa, scales.ssa]
-    y = x.b.op(t.CastFromBlockScaledOp, operands, codes.shape, given, block_size=OF_32)
-    return _as(Value(y, x.b).narrow(x.rank - 1, 0, x.shape[-1]), x.dtype)
+    y = codes.made(t.CastFromBlockScaledOp, codes.shape, scales, dtype=given, block_size=OF_32)
+    return _as(y.narrow(x.rank - 1, 0, x.shape[-1]), x.dtype)
 
 
 @lowers(
@@ -241,7 +233,7 @@ def mx_quantize(x: Value, payload: str) -> Value:
     """,
 )
 def mx_conv2d(
-    x: Value, weight: Value, bias: Value | None, *, op: Any, out: Out, groups: int, b: Builder
+    x: Value, weight: Value, bias: Value | None, *, op: Any, out: Out, groups: int
 ) -> Value:
     """Lower to CONV2D_BLOCK_SCALED, or CONV2D of block-scaled types, one per group, in NHWC."""
     if x.dtype not in FLOATS:
@@ -259,18 +251,17 @@ def mx_conv2d(
             # Drop rows or columns at the end that no window reads.
             image = image.narrow(axis, 0, image.shape[axis] + end)
     kernel = weight.permute(TO_NHWC)
-    n, _, _, channels = image.shape
-    width = kernel.shape[0]
-    added = Value(b.constant(torch.zeros(width)), b) if bias is None else _as(bias, f32)
+    n, width = image.shape[0], kernel.shape[0]
+    added = x.tensor(torch.zeros(width)) if bias is None else _as(bias, f32)
+    shape = (n, *out.shape[2:], width // groups)
     parts: list[Value] = []
     for group in range(groups):
-        some, many = channels // groups, width // groups
         operands = (
-            image.narrow(3, group * some, some),
-            kernel.narrow(0, group * many, many),
-            added.narrow(0, group * many, many),
+            image.part(3, group, groups),
+            kernel.part(0, group, groups),
+            added.part(0, group, groups),
         )
-        parts.append(_convolved(op, *operands, ends, (n, *out.shape[2:], many)))
+        parts.append(_convolved(op, *operands, ends, shape))
     y = parts[0] if groups == 1 else concat(parts, 3)
     return _as(y, out.dtype).permute(TO_NCHW)
 
@@ -284,13 +275,14 @@ def _convolved(
     pad = (top, max(ends[0], 0), left, max(ends[1], 0))
     stride, dilation = list(op.arg("stride")), list(op.arg("dilation"))
     if op.arg("form") == OPERATORS:
-        taken = [part.ssa for side in (image, weight) for part in _cast(side, payload)]
-        taken += [bias.ssa, *(b.sizes(values) for values in (pad, stride, dilation))]
-        return Value(b.op(t.Conv2dBlockScaledOp, taken, shape, f32, block_size=OF_32), b)
+        codes, *rest = (part for side in (image, weight) for part in _cast(side, payload))
+        sizes = [b.sizes(values) for values in (pad, stride, dilation)]
+        operands = (*rest, bias, *sizes)
+        return codes.made(t.Conv2dBlockScaledOp, shape, *operands, dtype=f32, block_size=OF_32)
     zero = b.zero(f32)
     lists = {"pad": i64s(pad), "stride": i64s(stride), "dilation": i64s(dilation)}
-    taken = [_typed(image, payload).ssa, _typed(weight, second).ssa, bias.ssa, zero, zero]
-    return Value(b.op(t.Conv2dOp, taken, shape, f32, **lists, acc_type=f32), b)
+    typed, operands = _typed(image, payload), (_typed(weight, second), bias, zero, zero)
+    return typed.made(t.Conv2dOp, shape, *operands, dtype=f32, acc_type=f32, **lists)
 
 
 def _ends(op: Any, x: Value, weight: Value, out: Out) -> list[int]:

@@ -97,7 +97,7 @@ def spread(parameters: Quantization, numbers: Sequence[float | int], like: Value
     if parameters.is_per_tensor:
         return like.like(numbers[0])
     values = block_values(parameters, torch.tensor(numbers, dtype=torch.float32), [1] * like.rank)
-    return Value(like.b.constant(values), like.b)
+    return like.tensor(values)
 
 
 def multiplied(value: Value, parameters: Quantization, factors: Sequence[float]) -> Value:

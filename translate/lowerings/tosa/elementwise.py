@@ -177,8 +177,8 @@ def of_numbers(x: Value, other: Value, *, form: Any, out: Out) -> Value:
     """Lower `fmax` and `fmin`: of a number and NaN, the number is returned."""
     if x.dtype != other.dtype:
         refuse("the operands have several dtypes")
-    sides = [side.of_rank(len(out.shape)).ssa for side in (x, other)]
-    return Value(x.b.op(form, sides, out.shape, out.dtype, nan_mode=NanModeAttr("IGNORE")), x.b)
+    one, another = (side.of_rank(len(out.shape)) for side in (x, other))
+    return one.made(form, out.shape, another, nan_mode=NanModeAttr("IGNORE"))
 
 
 RULES = lowerings_of(__name__)

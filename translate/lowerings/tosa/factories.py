@@ -40,7 +40,7 @@ def triangle(x: Value, diagonal: Any, *, form: bool, b: Builder) -> Value:
     if rows * columns > most:
         refuse(f"a mask of {rows} × {columns} is above {most} bytes")
     ones = torch.ones(rows, columns, dtype=torch.bool)
-    mask = Value(b.constant((ones.tril if form else ones.triu)(diagonal)), b)
+    mask = x.tensor((ones.tril if form else ones.triu)(diagonal))
     return where(mask.of_rank(x.rank), x, 0)
 
 
@@ -102,8 +102,7 @@ def factory(*, form: Any, op: Any, out: Out, b: Builder) -> Value | None:
     number = op.arg(form) if isinstance(form, str) else form
     if not isinstance(number, int | float):
         refuse("the value is known only at run time")
-    one = Value(b.number(number, len(out.shape), out.dtype), b)
-    return one.made(t.TileOp, out.shape, b.sizes(out.shape))
+    return Value(b.number(number, len(out.shape), out.dtype), b).tile(out.shape)
 
 
 def _counting(op: Any, out: Out, b: Builder) -> Value:
@@ -136,7 +135,7 @@ def _counted(size: Dim, b: Builder) -> Value:
     row = triangle_of(blocks, blocks, b).to(f32).sum(1) - 1.0
     first = row * float(COUNTED_AT_ONCE)
     inner = torch.arange(COUNTED_AT_ONCE, dtype=torch.float32).reshape(1, -1)
-    y = (first + Value(b.constant(inner), b)).reshape(blocks * COUNTED_AT_ONCE)
+    y = (first + first.tensor(inner)).reshape(blocks * COUNTED_AT_ONCE)
     return y.narrow(0, 0, size)
 
 

@@ -9,10 +9,12 @@ import torch
 from xdsl.dialects.builtin import IntegerAttr
 
 from stepwell.dialects.tosa import generated as t
-from stepwell.ir.dtypes import i32, torch_dtype
+from stepwell.ir.dtypes import i32
 from stepwell.ir.rewriting.rewrite import EXACT
 from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
 from stepwell.translate.lowerings.tosa.values import Value, concat, needs_known
+from stepwell.translate.rewrites.slices.moved_places import MOST_PLACES
+from stepwell.translate.rewrites.tosa.operators.building import elements
 
 
 @lowers("aten.view.default", to="tosa", bound=EXACT, sample=("2x6xf32", [3, 4]))
@@ -53,23 +55,24 @@ def concat_(parts: list[Value], dim: int, *, b: Any, out: Out) -> Value:
 
 
 @lowers("aten.expand.default", to="tosa", bound=EXACT, sample=("1x3xf32", [2, 3]))
-def expand(x: Value, *, b: Any, out: Out) -> Value:
+def expand(x: Value, *, out: Out) -> Value:
     """Lower to one TILE."""
-    x = x.of_rank(len(out.shape))
-    multiples = [1 if n == d else n // d for n, d in zip(out.shape, x.shape, strict=True)]
-    return x if set(multiples) == {1} else x.made(t.TileOp, out.shape, b.sizes(multiples))
+    return x.of_rank(len(out.shape)).tile(out.shape)
 
 
 @lowers("aten.constant_pad_nd.default", to="tosa", bound=EXACT, sample=("2x3xf32", [1, 0], 0.0))
-def pad(x: Value, amounts: Sequence[Any], value: float, *, b: Any, out: Out) -> Value:
+def pad(x: Value, amounts: Sequence[Any], value: float) -> Value:
     """Lower to one PAD."""
+    return x.pad(from_the_first_axis(amounts, x.rank), value)
+
+
+def from_the_first_axis(amounts: Sequence[Any], rank: int) -> list[int]:
+    """Return the padding before and after each axis; PyTorch's begins with the last axis."""
     if any(not isinstance(n, int) or n < 0 for n in amounts):
         refuse("the padding is negative, or known only at run time")
-    pairs = [list(amounts[i : i + 2]) for i in range(0, len(amounts), 2)]
-    pairs += [[0, 0]] * (x.rank - len(pairs))
-    flat = [n for pair in reversed(pairs) for n in pair]
-    fill = b.constant(torch.full([1], value, dtype=torch_dtype(x.dtype)))
-    return x.made(t.PadOp, out.shape, b.sizes(flat), fill)
+    pairs = [amounts[i : i + 2] for i in range(0, len(amounts), 2)]
+    pairs += [[0, 0]] * (rank - len(pairs))
+    return [n for pair in reversed(pairs) for n in pair]
 
 
 @lowers("aten.flip.default", to="tosa", bound=EXACT, sample=("2x3xf32", [1]))
@@ -78,6 +81,22 @@ def flip(x: Value, axes: Sequence[int]) -> Value:
     for axis in sorted(x.axis(dim) for dim in axes):
         x = x.made(t.ReverseOp, x.shape, axis=IntegerAttr(axis, i32))
     return x
+
+
+def gathered(x: Value, axis: int, indices: Sequence[int]) -> Value:
+    """Gather elements of one axis by constant indices; slice them where consecutive."""
+    first, shape, width = indices[0], x.shape, len(indices)
+    if list(indices) == list(range(first, first + width)):
+        return x.narrow(axis, first, width)
+    batch, channels = elements(shape[:axis]), elements(shape[axis + 1 :])
+    rows = torch.tensor(indices, dtype=torch.int32).reshape(1, -1)
+    if isinstance(batch, int) and batch * width <= MOST_PLACES:
+        index = x.tensor(rows.expand(batch, width))
+    else:
+        index = x.tensor(rows).tile((batch, width))
+    values = x.reshape(batch, shape[axis], channels)
+    y = values.made(t.GatherOp, (batch, width, channels), index)
+    return y.reshape(*shape[:axis], width, *shape[axis + 1 :])
 
 
 RULES = lowerings_of(__name__)

@@ -7,17 +7,16 @@ from math import inf
 from typing import Any
 
 import torch
-from xdsl.ir import Attribute
 
 from stepwell.dialects.tosa import generated as t
 from stepwell.dialects.tosa.base import TosaOp
 from stepwell.ir.dtypes import i8, i16, torch_dtype
 from stepwell.ir.sizes.size import Dim, settled
 from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
+from stepwell.translate.lowerings.tosa.convolving import TO_NCHW, TO_NHWC, evened
+from stepwell.translate.lowerings.tosa.movement import gathered
 from stepwell.translate.lowerings.tosa.values import Value, needs_floats, needs_known
 from stepwell.translate.rewrites.tosa.operators.building import accumulator, i64s
-from stepwell.translate.rewrites.tosa.operators.convolving import TO_NCHW, TO_NHWC, evened
-from stepwell.translate.rewrites.tosa.operators.rows import gathered
 from stepwell.translate.rewrites.tosa.operators.sizes import is_known
 from stepwell.translate.rewrites.tosa.operators.windows import (
     counts_padding,
@@ -54,14 +53,12 @@ def pooling(
     if is_dilated(op):  # The cells of each window are gathered next to each other.
         image = x.permute(TO_NHWC)
         for axis, indices in enumerate(places, 1):
-            image = Value(gathered(image.ssa, axis, indices, x.b), x.b)
+            image = gathered(image, axis, indices)
         return image_pool(image.permute(TO_NCHW), form, kernel, kernel, (0, 0, 0, 0), size)
     pad = list(padding(op))
     if counts_padding(op):
         before = pair(op.arg("padding"))
-        shape = (*x.shape[:2], *(x.shape[i + 2] + 2 * before[i] for i in range(2)))
-        pads = x.b.sizes([0] * 4 + [before[0]] * 2 + [before[1]] * 2)
-        x = x.made(t.PadOp, shape, pads, x.b.zero(x.dtype))
+        x = x.pad([0] * 4 + [before[0]] * 2 + [before[1]] * 2)
         pad = [0, settled(pad[1] - before[0]), 0, settled(pad[3] - before[1])]
     if not is_known(pad):
         return _padded_pool(op, x, form, pad, size)
@@ -83,11 +80,10 @@ def image_pool(
     image, zero = x.permute(TO_NHWC), x.b.zero
     lists = {"kernel": i64s(kernel), "stride": i64s(stride), "pad": i64s(pad)}
     shape = (image.shape[0], *size, image.shape[3])
-    more: dict[str, Attribute] = {}
-    zeros = [zero(x.dtype), zero(x.dtype)] if cls is t.AvgPool2dOp else []
-    if zeros:
-        more = {"acc_type": accumulator(x.dtype)}
-    return image.made(cls, shape, *zeros, **more, **lists).permute(TO_NCHW)
+    if cls is not t.AvgPool2dOp:
+        return image.made(cls, shape, **lists).permute(TO_NCHW)
+    zeros, sums = (zero(x.dtype), zero(x.dtype)), accumulator(x.dtype)
+    return image.made(cls, shape, *zeros, acc_type=sums, **lists).permute(TO_NCHW)
 
 
 def _padded_pool(
@@ -101,9 +97,9 @@ def _padded_pool(
     most = [sum(both) if is_maximum else 0 for both in zip(before, more, strict=True)]
     dtype = torch_dtype(x.dtype)
     least = -inf if dtype.is_floating_point else torch.iinfo(dtype).min
-    image, left = evened(x.permute(TO_NHWC).ssa, (pad[1], pad[3]), most, x.b, least)
+    image, left = evened(x.permute(TO_NHWC), (pad[1], pad[3]), most, least)
     around = (pad[0], left[0], pad[2], left[1])
-    return image_pool(Value(image, x.b).permute(TO_NCHW), cls, kernel, stride, around, size)
+    return image_pool(image.permute(TO_NCHW), cls, kernel, stride, around, size)
 
 
 RULES = lowerings_of(__name__)

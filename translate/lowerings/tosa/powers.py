@@ -51,7 +51,7 @@ def power_(x: Value, exponent: Any, *, op: Any, out: Out) -> Value:
     if is_whole(exponent) and abs(exponent) > LARGEST_EXPONENT:
         refuse(f"the exponent {exponent} is beyond {LARGEST_EXPONENT}")
     if exponent == 0:
-        return Value(x.b.constant(torch.ones(x.shape, dtype=torch_dtype(x.dtype))), x.b)
+        return x.tensor(torch.ones(x.shape, dtype=torch_dtype(x.dtype)))
     if x.dtype in (*WHOLE, i8, i16):  # Products in 32 or more bits wrap around like narrow ones.
         wide = x if x.dtype in WHOLE else x.cast(i32)
         return whole(wide, int(exponent)).cast(x.dtype)

@@ -95,8 +95,7 @@ def _shared(total: Value, sizes: Sequence[Dim]) -> Value:
     b, stated = total.b, elements([size for size in sizes if isinstance(size, int)])
     count: Value | None = None
     for size in (size for size in sizes if not isinstance(size, int)):
-        one = Value(b.number(1.0, 1, total.dtype), b)
-        ones = one.made(t.TileOp, (size,), b.sizes((size,))).sum(0)
+        ones = Value(b.number(1.0, 1, total.dtype), b).tile((size,)).sum(0)
         count = ones if count is None else count * ones
     if count is None:
         return total * (1.0 / stated)
@@ -146,8 +145,7 @@ def added_up(x: Value, axis: int) -> Value:
     step, length = 1, x.shape[axis]
     while step < length:
         kept = x.narrow(axis, 0, length - step)
-        pads = x.b.sizes([step if i == 2 * axis else 0 for i in range(2 * x.rank)])
-        x = x + kept.made(t.PadOp, x.shape, pads, x.b.number(-0.0, 1, x.dtype))
+        x = x + kept.pad([step if i == 2 * axis else 0 for i in range(2 * x.rank)], -0.0)
         step *= 2
     return x
 
@@ -225,8 +223,7 @@ def place_of_greatest(x: Value, axis: int, ignoring_nan: bool = False) -> Value:
     """
     shape = [size for i, size in enumerate(x.shape) if i != axis]
     attributes: dict[str, Attribute] = {"nan_mode": NanModeAttr("IGNORE")} if ignoring_nan else {}
-    op = x.b.op(t.ArgMaxOp, [x.ssa], shape, i64, axis=IntegerAttr(axis, i32), **attributes)
-    return Value(op, x.b)
+    return x.made(t.ArgMaxOp, shape, dtype=i64, axis=IntegerAttr(axis, i32), **attributes)
 
 
 @lowers(

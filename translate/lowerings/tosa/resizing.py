@@ -20,11 +20,11 @@ from stepwell.dialects.tosa.attributes import ResizeModeAttr
 from stepwell.ir.declared.bounds import roundings
 from stepwell.ir.rewriting.rewrite import Refusal
 from stepwell.translate.lowerings.lowering import lowerings_of, lowers, refuse
+from stepwell.translate.lowerings.tosa.convolving import TO_NCHW, TO_NHWC
+from stepwell.translate.lowerings.tosa.movement import gathered
 from stepwell.translate.lowerings.tosa.values import Value, needs_floats
 from stepwell.translate.rewrites.tosa.operators.building import shape_of
-from stepwell.translate.rewrites.tosa.operators.convolving import TO_NCHW, TO_NHWC
 from stepwell.translate.rewrites.tosa.operators.places import ResizedAxis, neighbors
-from stepwell.translate.rewrites.tosa.operators.rows import gathered
 from stepwell.translate.rewrites.tosa.operators.sizes import is_known
 
 UPSAMPLINGS = {
@@ -102,16 +102,11 @@ def resized(image: Value, axes: Sequence[ResizedAxis], held: Any = None) -> tupl
         n for n in parameters if n is not None
     )
     n, _, _, channels = image.shape
-    b = image.b
-    operands = [
-        image.ssa,
-        b.sizes((up_y, down_y, up_x, down_x)),
-        b.sizes((from_y, from_x)),
-        b.sizes((to_y, to_x)),
-    ]
+    lists = ((up_y, down_y, up_x, down_x), (from_y, from_x), (to_y, to_x))
+    operands = [image.b.sizes(values) for values in lists]
     mode = ResizeModeAttr("BILINEAR" if axes[0].mode == "linear" else "NEAREST_NEIGHBOR")
     shape = (n, axes[0].wanted, axes[1].wanted, channels)
-    return Value(b.op(t.ResizeOp, operands, shape, held or image.dtype, mode=mode), b), up_y * up_x
+    return image.made(t.ResizeOp, shape, *operands, dtype=held, mode=mode), up_y * up_x
 
 
 def as_image(x: Value, axes: Sequence[ResizedAxis]) -> tuple[Value, Sequence[ResizedAxis]]:
@@ -126,15 +121,12 @@ def as_image(x: Value, axes: Sequence[ResizedAxis]) -> tuple[Value, Sequence[Res
 def _sampled(x: Value, number: int, axis: ResizedAxis) -> Value:
     """Resize one axis by GATHER, as a weighted sum of two elements where needed."""
     lower, upper, share = neighbors(axis.places(), axis.size)
-    first = Value(gathered(x.ssa, number, lower, x.b), x.b)
+    first = gathered(x, number, lower)
     if not bool(share.any()):
         return first
     shape = [axis.wanted if i == number else 1 for i in range(x.rank)]
-    near, far = (
-        Value(x.b.constant(part.to(torch.float32).reshape(shape)), x.b)
-        for part in (1 - share, share)
-    )
-    second = Value(gathered(x.ssa, number, upper, x.b), x.b)
+    near, far = (x.tensor(part.to(torch.float32).reshape(shape)) for part in (1 - share, share))
+    second = gathered(x, number, upper)
     return first * near + second * far
 
 

@@ -164,7 +164,7 @@ def _transformed(turn: Turn, images: Parts) -> Parts:
         op = t.RFFT2dOp.create(operands=[images[0].ssa], result_types=[half, half])
         return [Value(part, b) for part in b.rw.insert(op).results]
     if len(images) == 1:
-        images = (images[0], Value(b.constant(torch.zeros(*images[0].shape)), b))
+        images = (images[0], images[0].tensor(torch.zeros(*images[0].shape)))
     return _fourier(images, turn.inverse)
 
 
@@ -195,10 +195,10 @@ def _all_points(parts: Parts, size: int) -> Parts:
 def _multiplied(turn: Turn, images: Parts) -> Parts:
     """Transform `[N, 1, K]` by one product of concatenated parts with a matrix."""
     matrix = transform_matrix(turn.kind, turn.points[0], turn.inverse, len(images) == 2)
-    n, b = images[0].shape[0], images[0].b
+    n = images[0].shape[0]
     row = images[0] if len(images) == 1 else concat(images, 2)
     row = row.reshape(1, n, len(matrix))
-    y = Value(b.matmul(row.ssa, b.constant(matrix[None])), b)
+    y = row.matmul(row.tensor(matrix[None]))
     made = 1 if turn.kind == BACK else 2
     width = matrix.shape[1] // made
     return [y.narrow(2, part * width, width).reshape(n, 1, width) for part in range(made)]

@@ -22,15 +22,16 @@ from stepwell.dialects.tosa.forms import FORMS
 from stepwell.dialects.tosa.targets import level_of
 from stepwell.ir.core import weight_key
 from stepwell.ir.declared.bounds import roundings
-from stepwell.ir.dtypes import dtype_name, f16, i1, i32, i64, torch_dtype
+from stepwell.ir.dtypes import dtype_name, f16, f32, i1, i8, i32, i64, torch_dtype
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import Refusal
-from stepwell.ir.sizes.size import Dim
+from stepwell.ir.sizes.size import Dim, settled
 from stepwell.ir.types import element
 from stepwell.translate.lowerings.lowering import Goal, goal, refuse
 from stepwell.translate.rewrites.tosa.operators.building import (
     FLOATS,
     Builder,
+    accumulator,
     broadcast,
     narrow,
     shape_of,
@@ -104,6 +105,10 @@ class Value:
     def _of(self, ssa: SSAValue) -> Value:
         return Value(ssa, self.b)
 
+    def tensor(self, values: torch.Tensor) -> Value:
+        """Return a constant next to this value."""
+        return self._of(self.b.constant(values))
+
     def like(self, other: Value | Number) -> Value:
         """Return a number as a constant of this value's type; a value unchanged."""
         return other if isinstance(other, Value) else self._of(self.b.splat(other, self.ssa))
@@ -124,15 +129,19 @@ class Value:
         if isinstance(other, Value) and other.dtype != self.dtype:
             refuse("the operands have several dtypes")
         needs(cls, self.dtype, held or self.dtype)
-        left, right = self.ssa, self.like(other).ssa
+        left, right = self, self.like(other)
         if swapped:
             left, right = right, left
-        return self._of(self.b.binary(cls, left, right, held))
+        rank = max(left.rank, right.rank)
+        left, right = left.of_rank(rank), right.of_rank(rank)
+        shape = broadcast(left.shape, right.shape)
+        shift = [self.b.zero(i8)] if cls is t.MulOp else []
+        return left.made(cls, shape, right, *shift, dtype=held)
 
     def unary(self, cls: type[TosaOp]) -> Value:
         """Insert an elementwise operator of one operand."""
         needs(cls, self.dtype, self.dtype)
-        return self._of(self.b.unary(cls, self.ssa))
+        return self.made(cls, self.shape)
 
     def __add__(self, other: Value | Number) -> Value:
         return self.binary(t.AddOp, other)
@@ -170,7 +179,12 @@ class Value:
         return self.binary(t.IntDivOp, other)
 
     def __neg__(self) -> Value:
-        return self._of(self.b.negate(self.ssa)) if self.is_float else 0 - self
+        return self.negated() if self.is_float else 0 - self
+
+    def negated(self) -> Value:
+        """Insert NEGATE without zero points."""
+        zero = self.b.zero(self.dtype)
+        return self.made(t.NegateOp, self.shape, zero, zero)
 
     def __abs__(self) -> Value:
         return self.unary(t.AbsOp)
@@ -216,12 +230,7 @@ class Value:
         """Return ARITHMETIC_RIGHT_SHIFT, which truncates."""
         count = self.like(places)
         shape = broadcast(self.shape, count.shape)
-        rounds = IntegerAttr(0, i1)
-        return self._of(
-            self.b.op(
-                t.ArithmeticRightShiftOp, [self.ssa, count.ssa], shape, self.dtype, round=rounds
-            )
-        )
+        return self.made(t.ArithmeticRightShiftOp, shape, count, round=IntegerAttr(0, i1))
 
     # -- element types -----------------------------------------------------------------------
 
@@ -229,11 +238,13 @@ class Value:
         """Insert CAST, which rounds a float to the nearest integer."""
         if self.dtype == dtype:
             return self
-        return self._of(self.b.op(t.CastOp, [self.ssa], self.shape, dtype))
+        return self.made(t.CastOp, self.shape, dtype=dtype)
 
     def single(self) -> Value:
         """Return the value in f32; a constant is converted at compile time."""
-        return self._of(self.b.single(self.ssa))
+        return (
+            self.cast(f32) if self.key is None or self.dtype == f32 else self.derived("tosa_single")
+        )
 
     def to(self, dtype: Attribute) -> Value:
         """Convert as PyTorch does: fractions are truncated, nonzero is true."""
@@ -261,21 +272,55 @@ class Value:
 
     def of_rank(self, rank: int) -> Value:
         """Add leading axes of size 1 up to a rank."""
-        return self._of(self.b.of_rank(self.ssa, rank))
+        return self.reshape(*[1] * (rank - self.rank), *self.shape)
 
     def narrow(self, axis: int, start: int, size: Dim) -> Value:
         """Return a part of one axis."""
         return self._of(narrow(self.ssa, axis, start, size, self.b))
 
+    def part(self, axis: int, index: int, count: int) -> Value:
+        """Return one of `count` equal parts of an axis."""
+        size = self.shape[axis] // count
+        return self.narrow(axis, index * size, size)
+
+    def tile(self, shape: Sequence[Dim]) -> Value:
+        """Repeat the value along its axes, up to a shape of the same rank."""
+        sizes = zip(self.shape, shape, strict=True)
+        multiples = [1 if size == held else size // held for held, size in sizes]
+        if all(multiple == 1 for multiple in multiples):
+            return self
+        return self.made(t.TileOp, shape, self.b.sizes(multiples))
+
+    def pad(self, pads: Sequence[int], fill: float = 0.0) -> Value:
+        """Pad with a number: `pads` has the counts before and after each axis."""
+        if not any(pads):
+            return self
+        sides = zip(self.shape, pads[::2], pads[1::2], strict=True)
+        shape = [settled(size + before + after) for size, before, after in sides]
+        return self.made(t.PadOp, shape, self.b.sizes(pads), self.b.number(fill, 1, self.dtype))
+
     def made(
-        self, cls: type[TosaOp], shape: Sequence[Dim], *more: SSAValue, **properties: Attribute
+        self,
+        cls: type[TosaOp],
+        shape: Sequence[Dim],
+        *more: Value | SSAValue,
+        dtype: Attribute | None = None,
+        **properties: Attribute,
     ) -> Value:
-        """Insert an operator of this and other values that keeps the element type."""
-        return self._of(self.b.op(cls, [self.ssa, *more], shape, self.dtype, **properties))
+        """Insert an operator of this and other values; it keeps the element type by default."""
+        operands = [value.ssa if isinstance(value, Value) else value for value in (self, *more)]
+        return self._of(self.b.op(cls, operands, shape, dtype or self.dtype, **properties))
 
     def reduce(self, cls: type[TosaOp], axis: int) -> Value:
         """Insert a reduction that keeps its axis with size 1."""
-        return self._of(self.b.reduce(cls, self.ssa, axis))
+        shape = [1 if at == axis else size for at, size in enumerate(self.shape)]
+        return self.made(cls, shape, axis=IntegerAttr(axis, i32))
+
+    def matmul(self, other: Value, bias: Value | None = None) -> Value:
+        """Multiply `[B, M, K]` by `[B, K, N]`; sums of halves are f32, rounded once with the bias."""
+        shape, zero = (*self.shape[:2], other.shape[2]), self.b.zero(self.dtype)
+        y = self.made(t.MatMulOp, shape, other, zero, zero, dtype=accumulator(self.dtype))
+        return (y if bias is None else y + bias.single()).cast(self.dtype)
 
     def sum(self, axis: int) -> Value:
         """Insert REDUCE_SUM."""

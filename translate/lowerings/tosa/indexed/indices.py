@@ -11,16 +11,16 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from xdsl.dialects.builtin import IntegerAttr
 
 from stepwell.dialects import aten
 from stepwell.dialects.tosa import generated as t
 from stepwell.ir.core import weight_key
-from stepwell.ir.dtypes import dtype_name, i1, i8, i32, i64
+from stepwell.ir.dtypes import dtype_name, i1, i8, i32
 from stepwell.ir.rewriting.rewrite import EXACT
 from stepwell.ir.sizes.size import Dim
 from stepwell.ir.weights import recipe
 from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
+from stepwell.translate.lowerings.tosa.reductions import place_of_greatest
 from stepwell.translate.lowerings.tosa.values import (
     WHOLE,
     Value,
@@ -102,10 +102,7 @@ def _one_index(x: Value, first: int, indices: Sequence[Value], wraps: bool) -> V
 def _for_batch(index: Value, batch: Dim) -> Value:
     """Repeat the indices for each batch: `[batch, W]`."""
     count = elements(index.shape)
-    flat = index.reshape(1, count)
-    if batch == 1:
-        return flat
-    return flat.made(t.TileOp, (batch, count), index.b.sizes((batch, 1)))
+    return index.reshape(1, count).tile((batch, count))
 
 
 def _gathered(x: Value, first: int, indices: list[Value], out: Out, wraps: bool) -> Value:
@@ -115,7 +112,7 @@ def _gathered(x: Value, first: int, indices: list[Value], out: Out, wraps: bool)
     batch, channels = elements(x.shape[:first]), elements(x.shape[behind:])
     index = _for_batch(_one_index(x, first, indices, wraps), batch)
     values = x.reshape(batch, elements(x.shape[first:behind]), channels)
-    made = values.made(t.GatherOp, (batch, index.shape[1], channels), index.ssa)
+    made = values.made(t.GatherOp, (batch, index.shape[1], channels), index)
     return made.reshape(*out.shape)
 
 
@@ -135,17 +132,10 @@ def scatter(x: Value, indices: Sequence[Value | None], values: Value, accumulate
     row = _one_index(x, first, listed, wraps=True)
     batch, channels = elements(before), elements(behind)
     index = _for_batch(row, batch)
-    written = _expanded(values, (*before, *row.shape, *behind))
-    written = written.reshape(batch, index.shape[1], channels)
+    whole = (*before, *row.shape, *behind)
+    written = values.of_rank(len(whole)).tile(whole).reshape(batch, index.shape[1], channels)
     shape = (batch, elements(x.shape[first : first + len(listed)]), channels)
-    return x.reshape(*shape).made(t.ScatterOp, shape, index.ssa, written.ssa).reshape(*x.shape)
-
-
-def _expanded(value: Value, shape: Sequence[Dim]) -> Value:
-    """Broadcast the value to a shape."""
-    x = value.of_rank(len(shape))
-    multiples = [1 if d == n else n for d, n in zip(x.shape, shape, strict=True)]
-    return x if all(n == 1 for n in multiples) else x.made(t.TileOp, shape, x.b.sizes(multiples))
+    return x.reshape(*shape).made(t.ScatterOp, shape, index, written).reshape(*x.shape)
 
 
 @lowers("aten.argmax.default", "aten.argmin.default", to="tosa", bound=EXACT, sample=("2x5xf32", 1))
@@ -164,10 +154,8 @@ def argmax(x: Value, dim: int | None, *, op: Any, out: Out) -> Value:
     if held and (x.dtype in WHOLE or (least and x.dtype == i8)):
         x = _marked(x, axis, least)
     elif least:
-        x = Value(x.b.negate(x.ssa), x.b)
-    shape = (*held[:axis], *held[axis + 1 :])
-    made = x.b.op(t.ArgMaxOp, [x.ssa], shape, i64, axis=IntegerAttr(axis, i32))
-    return Value(made, x.b).reshape(*out.shape)
+        x = x.negated()
+    return place_of_greatest(x, axis).reshape(*out.shape)
 
 
 def _marked(x: Value, axis: int, least: bool) -> Value:
@@ -208,20 +196,14 @@ def take_along_dim(x: Value, index: Value, dim: int | None, *, out: Out) -> Valu
     sizes = zip(x.shape, index.shape, strict=True)
     wanted = [other if i == axis else max(one, other) for i, (one, other) in enumerate(sizes)]
     size = x.shape[axis]
-    index = spread(counted_from_the_front(index, size), wanted)
-    x = spread(x, [size if i == axis else n for i, n in enumerate(wanted)])
+    index = counted_from_the_front(index, size).tile(wanted)
+    x = x.tile([size if i == axis else n for i, n in enumerate(wanted)])
     return along(x, axis, index).reshape(*out.shape)
 
 
 def _has_axes(x: Value) -> None:
     if not x.shape:
         refuse("the operand is a scalar, which has no axis")
-
-
-def spread(x: Value, shape: Sequence[int]) -> Value:
-    """Repeat the value along its axes of size 1."""
-    multiples = [n // held for n, held in zip(shape, x.shape, strict=True)]
-    return x if set(multiples) == {1} else x.made(t.TileOp, shape, x.b.sizes(multiples))
 
 
 def along(x: Value, axis: int, index: Value) -> Value:
@@ -239,10 +221,10 @@ def along(x: Value, axis: int, index: Value) -> Value:
         batch, channels = elements(shape[:axis]), elements(shape[axis + 1 :])
         values = x.reshape(batch, x.shape[axis], channels)
         made = (batch, shape[axis], channels)
-        return values.made(t.GatherOp, made, rows.reshape(*made[:2]).ssa).reshape(*shape)
+        return values.made(t.GatherOp, made, rows.reshape(*made[:2])).reshape(*shape)
     values, rows = as_rows(x, axis), as_rows(index, axis)
     values = values.reshape(*values.shape, 1)
-    return from_rows(values.made(t.GatherOp, (*rows.shape, 1), rows.ssa), axis, shape)
+    return from_rows(values.made(t.GatherOp, (*rows.shape, 1), rows), axis, shape)
 
 
 def as_rows(x: Value, axis: int) -> Value:

@@ -17,7 +17,7 @@ from stepwell.dialects.tosa import generated as t
 from stepwell.ir.dtypes import f32, i32
 from stepwell.ir.rewriting.rewrite import EXACT
 from stepwell.translate.lowerings.lowering import lowerings_of, lowers, refuse
-from stepwell.translate.lowerings.tosa.indexed.indices import as_rows, from_rows, spread
+from stepwell.translate.lowerings.tosa.indexed.indices import as_rows, from_rows
 from stepwell.translate.lowerings.tosa.reductions import place_of_greatest
 from stepwell.translate.lowerings.tosa.values import Value, concat, needs_floats, where
 from stepwell.translate.rewrites.tosa.operators.building import shape_of
@@ -57,10 +57,6 @@ def order(x: Value, *, op: Any) -> tuple[Value, ...]:
     return found[-len(op.results) :]
 
 
-def _constant(values: torch.Tensor, beside: Value) -> Value:
-    return Value(beside.b.constant(values), beside.b)
-
-
 def _taken(x: Value, wanted: int, from_the_top: bool) -> tuple[Value, Value]:
     """Return the maxima, each of the rest without the earlier ones: values and indices."""
     rows, length = x.shape
@@ -73,7 +69,7 @@ def _taken(x: Value, wanted: int, from_the_top: bool) -> tuple[Value, Value]:
         values.append(_at(keys, at))
         found.append(_at(places, at) if taken else at)
         if taken + 1 < wanted:
-            left = _constant(torch.arange(length - taken - 1).reshape(1, -1), x)
+            left = x.tensor(torch.arange(length - taken - 1).reshape(1, -1))
             is_in_front = at > left
             behind = where(is_in_front, left, left + 1)
             keys, places = _at(keys, behind), _at(places, behind)
@@ -93,7 +89,7 @@ def _ranked(x: Value, wanted: int, from_the_top: bool) -> tuple[Value, Value]:
     only = greatest & ~rest
     both = lost_one & lost_other
     same = one.equals(other) | both
-    in_front = _constant(torch.ones(length, length, dtype=torch.bool).tril(-1)[None], x)
+    in_front = x.tensor(torch.ones(length, length, dtype=torch.bool).tril(-1)[None])
     tied = same & in_front
     ahead = before | only | tied
     counted = where(ahead, *(Value(x.b.number(n, 3, f32), x.b) for n in (1, 0)))
@@ -105,19 +101,19 @@ def _ranked(x: Value, wanted: int, from_the_top: bool) -> tuple[Value, Value]:
 
 def _numbers(x: Value) -> Value:
     """Return 0, 1, 2, … in each row."""
-    return spread(_constant(torch.arange(x.shape[1]).reshape(1, -1), x), x.shape)
+    return x.tensor(torch.arange(x.shape[1]).reshape(1, -1)).tile(x.shape)
 
 
 def _at(x: Value, index: Value) -> Value:
     """Gather `[rows, W]` from `[rows, K]`."""
-    made = x.reshape(*x.shape, 1).made(t.GatherOp, (*index.shape, 1), index.ssa)
+    made = x.reshape(*x.shape, 1).made(t.GatherOp, (*index.shape, 1), index)
     return made.reshape(*index.shape)
 
 
 def _placed(x: Value, index: Value) -> Value:
     """Scatter elements to their indices, which are distinct in each row."""
     values = x.reshape(*x.shape, 1)
-    return values.made(t.ScatterOp, values.shape, index.ssa, values.ssa).reshape(*x.shape)
+    return values.made(t.ScatterOp, values.shape, index, values).reshape(*x.shape)
 
 
 def _beside(columns: list[Value]) -> Value:

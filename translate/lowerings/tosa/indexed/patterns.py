@@ -12,13 +12,12 @@ from typing import Any
 
 import torch
 
-from stepwell.dialects.tosa import generated as t
 from stepwell.ir.rewriting.rewrite import EXACT
 from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
+from stepwell.translate.lowerings.tosa.movement import gathered
 from stepwell.translate.lowerings.tosa.values import Value, needs_floats
 from stepwell.translate.rewrites.slices.moved_places import MOST_PLACES, longest_run, places
-from stepwell.translate.rewrites.tosa.operators.building import Builder, elements
-from stepwell.translate.rewrites.tosa.operators.rows import gathered
+from stepwell.translate.rewrites.tosa.operators.building import elements
 
 PATTERNS = (
     "aten.diagonal.default",
@@ -39,21 +38,19 @@ PATTERNS = (
     sample=("3x3xf32",),
     formerly=("move-by-pattern-to-tosa",),
 )
-def pattern(x: Value, *, op: Any, out: Out, b: Builder) -> Value:
+def pattern(x: Value, *, op: Any, out: Out) -> Value:
     """Gather the rows of the pattern from the flattened elements, followed by padding."""
     number = elements(out.shape)
     if number > MOST_PLACES:
         refuse(f"its {number} places would be a constant of {4 * number} bytes")
     count, moved = elements(x.shape), places(op)
     if bool((moved < 0).any()):
-        values = x.reshape(count, 1)
-        pads = [b.sizes((0, 1, 0, 0)), b.zero(x.dtype)]
-        values = values.made(t.PadOp, (count + 1, 1), *pads)
+        values = x.reshape(count, 1).pad((0, 1, 0, 0))
         rows = torch.where(moved < 0, count, moved)
     else:
         run = longest_run(moved, count)
         values, rows = x.reshape(count // run, run), moved[::run] // run
-    return Value(gathered(values.ssa, 0, rows.tolist(), b), b).reshape(*out.shape)
+    return gathered(values, 0, rows.tolist()).reshape(*out.shape)
 
 
 MOST_OF_A_KERNEL = 256
@@ -93,7 +90,7 @@ def columns(x: Value, *, op: Any, out: Out) -> Value:
         for i in range(2):
             before = at[i] * dilation[i]
             pads += [before, whole[i] - before - values.shape[2 + i]]
-        laid = _padded(values, pads)
+        laid = values.pad(pads)
         image = laid if image is None else image + laid
     assert image is not None
     return image.narrow(2, padding[0], height).narrow(3, padding[1], width)
@@ -111,17 +108,10 @@ def _apart(x: Value, stride: list[int]) -> Value:
         pads = [0] * 2 * alone.rank
         pads[2 * (len(front) + 1) + 1] = step - 1
         held[i] = size * step
-        wide = _padded(alone, pads).reshape(n, channels, *held)
+        wide = alone.pad(pads).reshape(n, channels, *held)
         x = wide.narrow(2 + i, 0, held[i] - step + 1)
         held[i] += 1 - step
     return x
-
-
-def _padded(x: Value, pads: list[int]) -> Value:
-    if not any(pads):
-        return x
-    shape = [n + pads[2 * i] + pads[2 * i + 1] for i, n in enumerate(x.shape)]
-    return x.made(t.PadOp, shape, x.b.sizes(pads), x.b.zero(x.dtype))
 
 
 RULES = lowerings_of(__name__)

@@ -18,7 +18,7 @@ from stepwell.dialects.tosa import generated as t
 from stepwell.ir.declared.bounds import roundings
 from stepwell.ir.dtypes import dtype_name, f32, i1, i8, i16, i32, i64
 from stepwell.translate.lowerings.lowering import lowerings_of, lowers, refuse
-from stepwell.translate.lowerings.tosa.indexed.indices import as_rows, from_rows, spread
+from stepwell.translate.lowerings.tosa.indexed.indices import as_rows, from_rows
 from stepwell.translate.lowerings.tosa.values import Value, maximum, minimum, where
 from stepwell.translate.rewrites.tosa.operators.building import FLOATS, elements
 
@@ -70,10 +70,10 @@ def scatter_along(x: Value, dim: int, index: Value, source: Any, *, op: Any) -> 
             refuse(f"{writes} writes to indices that may be equal")
     if kind == "index_add":
         alone = [size if i == axis else 1 for i, size in enumerate(source.shape)]
-        index = spread(index.reshape(*alone), source.shape)
+        index = index.reshape(*alone).tile(source.shape)
     rows, places = as_rows(x, axis), as_rows(index, axis)
     if is_value:
-        source = spread(Value(x.b.number(source, 2, x.dtype), x.b), places.shape)
+        source = Value(x.b.number(source, 2, x.dtype), x.b).tile(places.shape)
     else:
         for i, size in enumerate(index.shape):
             source = source.narrow(i, 0, size)
@@ -117,8 +117,8 @@ def written(x: Value, places: Value, source: Value, how: Combined) -> Value:
     """Return SCATTER into `[rows, K]`; the positions in a row of `places` are distinct."""
     values, given = x.reshape(*x.shape, 1), source.reshape(*places.shape, 1)
     if how is not None:
-        given = how(values.made(t.GatherOp, given.shape, places.ssa), given)
-    return values.made(t.ScatterOp, values.shape, places.ssa, given.ssa).reshape(*x.shape)
+        given = how(values.made(t.GatherOp, given.shape, places), given)
+    return values.made(t.ScatterOp, values.shape, places, given).reshape(*x.shape)
 
 
 def _found(places: Value, length: int) -> Value:
@@ -126,10 +126,10 @@ def _found(places: Value, length: int) -> Value:
 
     Gathering from 0, 1, 2, … gives each index as an int32, also one of 64 bits.
     """
-    b, (rows, count) = places.b, places.shape
+    rows, count = places.shape
     line = torch.arange(length, dtype=torch.int32).reshape(1, -1, 1)
-    numbers = spread(Value(b.constant(line), b), (rows, length, 1))
-    index = numbers.made(t.GatherOp, (rows, count, 1), places.ssa)
+    numbers = places.tensor(line).tile((rows, length, 1))
+    index = numbers.made(t.GatherOp, (rows, count, 1), places)
     return index.equals(numbers.narrow(0, 0, 1).reshape(1, 1, length))
 
 

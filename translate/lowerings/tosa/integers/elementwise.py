@@ -15,7 +15,7 @@ from stepwell.dialects.quant.ops import quantize
 from stepwell.dialects.tosa import generated as t
 from stepwell.dialects.tosa.base import TosaOp
 from stepwell.ir.dtypes import i32
-from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
+from stepwell.translate.lowerings.lowering import lowerings_of, lowers, refuse
 from stepwell.translate.lowerings.tosa.integers.values import (
     Integers,
     delivered,
@@ -24,6 +24,7 @@ from stepwell.translate.lowerings.tosa.integers.values import (
     needs_two,
     rescaled,
 )
+from stepwell.translate.lowerings.tosa.movement import from_the_first_axis
 from stepwell.translate.lowerings.tosa.values import Value, clamp, where
 from stepwell.translate.quantized.layers import Parts
 from stepwell.translate.quantized.recognize import Use, clamp_bounds, narrowed
@@ -52,7 +53,7 @@ MOST = 2.0**14
     sample=TWO.format("add.Tensor(%a, %b)"),
 )
 def int8_add(
-    x: Integers, other: Integers, *, form: type[TosaOp], alpha: Any, op: Any, use: Use, b: Builder
+    x: Integers, other: Integers, *, form: type[TosaOp], alpha: Any, op: Any, use: Use
 ) -> Value:
     """Rescale both operands to int32 at a common scale, add, and RESCALE.
 
@@ -65,12 +66,12 @@ def int8_add(
     gain = float(1 << LEFT_SHIFT[x.held.bits])
     back = common / (gain * use.held.scale)
     needs_reach(use, (back, gain * (1 << x.held.bits)))
-    first, second = (each.wide(gain * each.held.scale / common).ssa for each in (x, other))
-    return delivered(Value(b.binary(form, first, second), b), back, use)
+    first, second = (each.wide(gain * each.held.scale / common) for each in (x, other))
+    return delivered(first.binary(form, second), back, use)
 
 
 @lowers("aten.mul.Tensor", to="tosa", quantized_operands=2, sample=TWO.format("mul.Tensor(%a, %b)"))
-def int8_mul(x: Integers, other: Integers, *, op: Any, use: Use, b: Builder) -> Value:
+def int8_mul(x: Integers, other: Integers, *, op: Any, use: Use) -> Value:
     """Multiply both operands without zero points in int32, and RESCALE.
 
     MUL takes integers of 8 and 16 bits directly if neither has a zero point: products of 16 bits
@@ -83,7 +84,7 @@ def int8_mul(x: Integers, other: Integers, *, op: Any, use: Use, b: Builder) -> 
     if x.held.zero_point or other.held.zero_point:
         zeros = (x.held.zero_point, other.held.zero_point)
         both = [rescaled(y, 1.0, zero) for y, zero in zip(both, zeros, strict=True)]
-    return delivered(Value(b.binary(t.MulOp, both[0].ssa, both[1].ssa, i32), b), factor, use)
+    return delivered(both[0].binary(t.MulOp, both[1], i32), factor, use)
 
 
 @lowers(
@@ -110,14 +111,12 @@ def int8_clamp(x: Integers, *, op: Any, use: Use) -> Value:
     takes_symbols=False,
     sample=TWO.format("minimum.default(%a, %b)"),
 )
-def int8_extremum(
-    x: Integers, other: Integers, *, form: type[TosaOp], op: Any, use: Use, b: Builder
-) -> Value:
+def int8_extremum(x: Integers, other: Integers, *, form: type[TosaOp], op: Any, use: Use) -> Value:
     """Return MINIMUM or MAXIMUM in int32."""
     needs_two(op)
     needs_scales(use, x, other, most=MOST)
-    first, second = (each.wide(each.held.scale / use.held.scale).ssa for each in (x, other))
-    return delivered(Value(b.binary(form, first, second), b), 1.0, use)
+    first, second = (each.wide(each.held.scale / use.held.scale) for each in (x, other))
+    return delivered(first.binary(form, second), 1.0, use)
 
 
 @lowers(
@@ -141,17 +140,11 @@ def int8_where(x: Integers, other: Integers, *, op: Any, use: Use, b: Builder) -
     takes_symbols=False,
     sample=ONE.format("constant_pad_nd.default(%a, [1, 0])", 5, 5, 5),
 )
-def int8_pad(x: Integers, *, pad: Any, value: Any, use: Use, out: Out, b: Builder) -> Value:
+def int8_pad(x: Integers, *, pad: Any, value: Any, use: Use) -> Value:
     """Return one PAD, after a RESCALE if needed; the padding is quantized at compile time."""
-    if any(not isinstance(n, int) or n < 0 for n in pad):
-        refuse("the padding is negative, or known only at run time")
+    pads = from_the_first_axis(pad, len(x.shape))
     needs_scales(use, x)
-    y = x.at(use.held)
-    pairs = [list(pad[i : i + 2]) for i in range(0, len(pad), 2)]
-    pairs += [[0, 0]] * (len(out.shape) - len(pairs))
-    flat = [n for pair in reversed(pairs) for n in pair]
-    cell = quantize(torch.tensor([float(value)]), use.held)
-    return y.made(t.PadOp, out.shape, b.sizes(flat), b.constant(cell))
+    return x.at(use.held).pad(pads, int(quantize(torch.tensor([float(value)]), use.held)))
 
 
 RULES = lowerings_of(__name__)

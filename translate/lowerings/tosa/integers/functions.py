@@ -56,8 +56,7 @@ BYTES = torch.arange(-128, 128, dtype=torch.int16).to(torch.int8)
 
 def looked_up(x: Value, entries: torch.Tensor, dtype: Any = i8) -> Value:
     """Insert a TABLE."""
-    b = x.b
-    return Value(b.op(t.TableOp, [x.ssa, b.constant(entries)], x.shape, dtype), b)
+    return x.made(t.TableOp, x.shape, x.b.constant(entries), dtype=dtype)
 
 
 def _typed(y: Value, op: Any) -> Value:
@@ -188,11 +187,10 @@ def entries_for(wanted: torch.Tensor) -> tuple[torch.Tensor, int] | None:
 
 def _gathered(x: Value, wanted: torch.Tensor) -> Value:
     """Gather row x + 32768 of all results."""
-    b, count = x.b, elements(x.shape)
+    count = elements(x.shape)
     rows = rescaled(x.reshape(1, count), 1.0) + (1 << 15)
-    table = b.constant(wanted.to(torch.int16).reshape(1, -1, 1))
-    y = b.op(t.GatherOp, [table, rows.ssa], (1, count, 1), i16)
-    return Value(y, b).reshape(*x.shape)
+    table = x.tensor(wanted.to(torch.int16).reshape(1, -1, 1))
+    return table.made(t.GatherOp, (1, count, 1), rows).reshape(*x.shape)
 
 
 # -- products and comparisons with numbers -----------------------------------------------------
@@ -275,10 +273,7 @@ def int8_comparison(
         if x.shape != out.shape:
             refuse("the number has a shape that the value takes on")
         answers = form(dequantize(BYTES, first.held), float(number)).to(torch.int8)
-        entries = b.constant(answers)
-        value = stored(first.value, b)
-        looked = b.op(t.TableOp, [value, entries], x.shape, i8)
-        return Value(looked, b).cast(i1)
+        return looked_up(Value(stored(first.value, b), b), answers).cast(i1)
     second = activation(op.operands[1], bits)
     if isinstance(second, Refusal):
         refuse(second.reason)
@@ -294,8 +289,8 @@ def _compared(form: Any, first: Activation, second: Activation, out: Out, b: Bui
     cls = {operator.eq: t.EqualOp, operator.ne: t.EqualOp}.get(
         form, t.GreaterOp if form in (operator.gt, operator.lt) else t.GreaterEqualOp
     )
-    operands = [side.of_rank(len(out.shape)).ssa for side in sides]
-    y = Value(b.op(cls, operands, out.shape, i1), b)
+    one, another = (side.of_rank(len(out.shape)) for side in sides)
+    y = one.made(cls, out.shape, another, dtype=i1)
     return ~y if form is operator.ne else y
 
 

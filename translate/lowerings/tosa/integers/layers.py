@@ -5,27 +5,26 @@ Activations of 16 bits have accumulators of 48 bits and 16-bit multipliers (the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import torch
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import Attribute
 
 from stepwell.dialects.tosa import generated as t
 from stepwell.dialects.tosa.codes import i48
 from stepwell.dialects.tosa.constants import const, const_of_key
-from stepwell.ir.dtypes import i8, i32
+from stepwell.ir.dtypes import i32
 from stepwell.ir.types import tensor
 from stepwell.ir.weights import recipe
 from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
+from stepwell.translate.lowerings.tosa.convolving import ONCE, Placed, convolved, slices_of
 from stepwell.translate.lowerings.tosa.integers.values import Integers, delivered, needs_reach
 from stepwell.translate.lowerings.tosa.values import Value
 from stepwell.translate.quantized.layers import Layer, weighted
 from stepwell.translate.quantized.recognize import Bias, Use, integer_bias
 from stepwell.translate.rewrites.tosa.integers.integers import WIDTHS, rescale
-from stepwell.translate.rewrites.tosa.operators.building import Builder, elements, i64s, shape_of
-from stepwell.translate.rewrites.tosa.operators.convolving import Placed, convolved, slices_of
-from stepwell.translate.rewrites.tosa.operators.volumes import convolved_volume
+from stepwell.translate.rewrites.tosa.operators.building import Builder, elements, shape_of
 
 Rows = Literal["batch", "height", "width"]
 """The axis of a convolution's image to which the rows of a linear layer are mapped."""
@@ -60,12 +59,14 @@ def _needs_sums(layer: Layer, use: Use, depth: int) -> None:
 
 def _bias(
     bias: Bias | None, scales: Sequence[float], channels: int, bits: int, b: Builder
-) -> SSAValue:
+) -> Value:
     """Return a bias at the accumulators' scales, one per channel, or [0] if there is none."""
     if bits == 16:
         return _wide_bias(bias, scales, channels, b)
     key = integer_bias(bias, scales, channels, b.rw.program)
-    return b.weight(key) if key is not None else b.constant(torch.zeros(1, dtype=torch.int32))
+    if key is None:
+        return Value(b.constant(torch.zeros(1, dtype=torch.int32)), b)
+    return Value(b.weight(key), b)
 
 
 @recipe("tosa_bias48")
@@ -83,27 +84,22 @@ def tosa_bias48(
     )
 
 
-def _wide_bias(bias: Bias | None, scales: Sequence[float], channels: int, b: Builder) -> SSAValue:
+def _wide_bias(bias: Bias | None, scales: Sequence[float], channels: int, b: Builder) -> Value:
     if bias is None:
-        return b.rw.insert(const(torch.zeros(1), i48)).results[0]
+        return Value(b.rw.insert(const(torch.zeros(1), i48)).results[0], b)
     unit = None if bias.unit is None else list(bias.unit)
     key = b.rw.weights.derive("tosa_bias48", [bias.key], scales=list(scales), unit=unit)
-    return b.rw.insert(const_of_key(key, tensor([channels], i48))).results[0]
+    return Value(b.rw.insert(const_of_key(key, tensor([channels], i48))).results[0], b)
 
 
-def _summed(placed: Placed, bias: SSAValue, x: Integers) -> SSAValue:
-    """Return the sums of one operator, in the accumulators' type."""
-    b, sums = x.b, _sums(x.held.bits)
-    zeros = [b.number(x.held.zero_point, 1, WIDTHS[x.held.bits]), b.zero(i8)]
-    lists = {name: i64s(values) for name, values in placed.lists.items()}
-    operands = [placed.image, placed.kernel, bias, *zeros]
-    return b.op(placed.operator, operands, placed.shape, sums, acc_type=sums, **lists)
-
-
-def _to_result(y: SSAValue, scales: Sequence[float], use: Use, b: Builder) -> SSAValue:
-    """Rescale accumulators to the result's scale."""
-    factors = [scale / use.held.scale for scale in scales]
-    return rescale(y, factors, WIDTHS[use.held.bits], 0, use.held.zero_point, b)
+def _to_result(
+    placed: Placed, bias: Value, x: Integers, scales: Sequence[float], use: Use
+) -> Value:
+    """Add up the products of one operator, and rescale the sums to the result's scale."""
+    sums, held = _sums(x.held.bits), use.held
+    y = placed.summed(bias, sums, sums, x.held.zero_point)
+    factors = [scale / held.scale for scale in scales]
+    return Value(rescale(y.ssa, factors, WIDTHS[held.bits], 0, held.zero_point, x.b), x.b)
 
 
 def _slice(held: Sequence[float], index: int, count: int) -> list[float]:
@@ -138,7 +134,6 @@ def int8_convolution(
     *,
     transposed: bool,
     dilation: Any,
-    groups: int,
     op: Any,
     layer: Layer,
     use: Use,
@@ -155,18 +150,16 @@ def int8_convolution(
     if transposed and any(d != 1 for d in dilation):
         refuse("dilation is not 1; TRANSPOSE_CONV2D has none")
     _needs_sums(layer, use, elements(kernel) // max(kernel[int(transposed)], 1))
-    scales, is_volume = _scales(layer), axes == 3
-    count = groups if is_volume else slices_of(op)
+    scales, count = _scales(layer), slices_of(op)
 
-    def convolve(placed: Placed) -> SSAValue:
+    def convolve(placed: Placed) -> Value:
         own = scales if transposed else _slice(scales, placed.group, count)
         bias = _bias_slice(layer.bias, placed.group, count, b)
         added = _bias(bias, own, out.shape[1] // count, x.held.bits, b)
-        return _to_result(_summed(placed, added, x), own, use, b)
+        return _to_result(placed, added, x, own, use)
 
-    write: Callable[..., SSAValue] = convolved_volume if is_volume else convolved
-    weight, zero = b.weight, x.held.zero_point
-    return Value(write(op, x.stored().ssa, weight(layer.weight.key), convolve, b, zero), b)
+    weight = Value(b.weight(layer.weight.key), b)
+    return convolved(op, x.stored(), weight, convolve, x.held.zero_point)
 
 
 @lowers(
@@ -188,13 +181,12 @@ def int8_linear(
     _needs_sums(layer, use, depth)
     count = elements(x.shape) // depth
     places = {"batch": (count, 1, 1), "height": (1, count, 1), "width": (1, 1, count)}[rows]
-    image = x.stored().reshape(*places, depth).ssa
-    kernel = b.reshape(b.weight(layer.weight.key), (width, 1, 1, depth))
+    image = x.stored().reshape(*places, depth)
+    kernel = Value(b.weight(layer.weight.key), b).reshape(width, 1, 1, depth)
     scales = _scales(layer)
     bias = _bias(layer.bias, scales, width, x.held.bits, b)
-    lists = {"pad": (0, 0, 0, 0), "stride": (1, 1), "dilation": (1, 1)}
-    y = _summed(Placed(t.Conv2dOp, image, kernel, (*places, width), lists), bias, x)
-    return Value(_to_result(y, scales, use, b), b).reshape(*out.shape)
+    placed = Placed(t.Conv2dOp, image, kernel, (*places, width), ONCE)
+    return _to_result(placed, bias, x, scales, use).reshape(*out.shape)
 
 
 @lowers(
@@ -215,9 +207,8 @@ def int8_bmm(x: Integers, other: Integers, *, use: Use, out: Out, b: Builder) ->
     most = 2.0**31 - 1 if bits == 8 else 2.0**47
     needs_reach(use, (factor, min(x.shape[-1] * float(1 << (2 * bits)), most)))
     zeros = [b.number(each.held.zero_point, 1, WIDTHS[bits]) for each in (x, other)]
-    operands = [x.stored().ssa, other.stored().ssa, *zeros]
-    y = b.op(t.MatMulOp, operands, out.shape, _sums(bits))
-    return delivered(Value(y, b), factor, use)
+    y = x.stored().made(t.MatMulOp, out.shape, other.stored(), *zeros, dtype=_sums(bits))
+    return delivered(y, factor, use)
 
 
 RULES = lowerings_of(__name__)

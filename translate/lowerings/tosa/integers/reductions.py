@@ -22,6 +22,7 @@ from stepwell.dialects.tosa.base import TosaOp
 from stepwell.dialects.tosa.targets import level_of
 from stepwell.ir.dtypes import i8, i32
 from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
+from stepwell.translate.lowerings.tosa.convolving import TO_NCHW, TO_NHWC, Placed
 from stepwell.translate.lowerings.tosa.integers.values import (
     Integers,
     delivered,
@@ -40,7 +41,6 @@ from stepwell.translate.lowerings.tosa.values import Value
 from stepwell.translate.quantized.recognize import Use, is_finer
 from stepwell.translate.rewrites.tosa.integers.integers import WIDTHS, is_rescaled
 from stepwell.translate.rewrites.tosa.operators.building import Builder, i64s
-from stepwell.translate.rewrites.tosa.operators.convolving import TO_NCHW, TO_NHWC
 from stepwell.translate.rewrites.tosa.operators.lowering import reduced_axes
 from stepwell.translate.rewrites.tosa.operators.sizes import is_known
 from stepwell.translate.rewrites.tosa.operators.windows import is_image_mean, pool_window
@@ -86,12 +86,13 @@ def int8_pool(x: Integers, *, op: Any, use: Use, out: Out, b: Builder) -> Value:
     n, height, width, channels = image.shape
     kernel, stride, pad = window or ((height, width), (1, 1), (0, 0, 0, 0))
     size: Sequence[int] = (1, 1) if window is None else out.shape[2:]
-    lists = {"kernel": i64s(kernel), "stride": i64s(stride), "pad": i64s(pad)}
+    lists = {"kernel": kernel, "stride": stride, "pad": pad}
+    fields = {name: i64s(values) for name, values in lists.items()}
     shape, zero = (n, *size, channels), x.held.zero_point
     is_mean = not isinstance(op, aten.MaxPool2dDefault)
     factor, same = x.held.scale / use.held.scale, x.means_what(use)
     if not is_mean:
-        y = image.made(t.MaxPool2dOp, shape, **lists)
+        y = image.made(t.MaxPool2dOp, shape, **fields)
     elif list(kernel) == [height, width] and not any(pad) and not same:
         wide = rescaled(image, 1.0, zero)
         total = wide.sum(1).sum(2)
@@ -100,11 +101,11 @@ def int8_pool(x: Integers, *, op: Any, use: Use, out: Out, b: Builder) -> Value:
         whole, each = parts
         y = _windows_summed(image, zero, lists, shape)
         if bool((each != 1).any()):
-            y = y * Value(b.constant(each), b)
+            y = y * y.tensor(each)
         y, same = delivered(y, x.held.scale / (whole * use.held.scale), use), True
     else:
         zeros = [b.number(zero, 1, WIDTHS[x.held.bits])] * 2
-        y = image.made(t.AvgPool2dOp, shape, *zeros, acc_type=i32, **lists)
+        y = image.made(t.AvgPool2dOp, shape, *zeros, acc_type=i32, **fields)
     if not same:
         y = delivered(y, factor, use, zero)
     return y.permute(TO_NCHW).reshape(*out.shape)
@@ -137,15 +138,13 @@ def _parts(
 
 
 def _windows_summed(
-    image: Value, zero: int, lists: dict[str, Any], shape: tuple[int, ...]
+    image: Value, zero: int, lists: dict[str, Sequence[int]], shape: tuple[int, ...]
 ) -> Value:
     """Return window sums in int32, by a depthwise convolution with ones."""
-    b, kernel = image.b, lists["kernel"].get_values()
-    ones = torch.ones((*kernel, shape[3], 1), dtype=torch.int8)
-    operands = [image.ssa, b.constant(ones), b.constant(torch.zeros(1, dtype=torch.int32))]
-    operands += [b.number(zero, 1, i8), b.zero(i8)]
-    fields = {"pad": lists["pad"], "stride": lists["stride"], "dilation": i64s((1, 1))}
-    return Value(b.op(t.DepthwiseConv2dOp, operands, shape, i32, acc_type=i32, **fields), b)
+    ones = torch.ones((*lists["kernel"], shape[3], 1), dtype=torch.int8)
+    moves = {"pad": lists["pad"], "stride": lists["stride"], "dilation": (1, 1)}
+    placed = Placed(t.DepthwiseConv2dOp, image, image.tensor(ones), shape, moves)
+    return placed.summed(image.tensor(torch.zeros(1, dtype=torch.int32)), i32, i32, zero)
 
 
 @lowers(

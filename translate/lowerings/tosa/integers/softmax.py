@@ -132,8 +132,7 @@ def softmax_by_table(x: Integers, *, dim: int, layer: Layer, use: Use, b: Builde
     upper = rescaled(total << places, 2.0**-16, 0, i16)
     inverse = looked_up(upper, reciprocals(), i32)
     shifted = powers << places
-    operands = [shifted.ssa, inverse.ssa, b.number(31, 1, i8)]
-    quotient = Value(b.op(t.MulOp, operands, powers.shape, i32), b)
+    quotient = shifted.made(t.MulOp, powers.shape, inverse, b.number(31, 1, i8))
     return delivered(quotient, 1 / (64 * _ONE * use.held.scale), use)
 
 

@@ -15,7 +15,7 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import Refusal
 from stepwell.ir.types import is_static
 from stepwell.translate.lowerings.lowering import Grammar, grammar, refuse
-from stepwell.translate.lowerings.tosa.values import Value
+from stepwell.translate.lowerings.tosa.values import Value, clamp
 from stepwell.translate.quantized.functions import is_one_element
 from stepwell.translate.quantized.layers import Layer, Parts, layer_of
 from stepwell.translate.quantized.recognize import Activation, Use
@@ -134,10 +134,9 @@ def _layer(op: SchemaOp, parts: Parts, program: Program, symbols: bool) -> Layer
 
 def _delivered(y: Value, use: Use, b: Builder) -> SSAValue:
     """Return the integers under their type, clamped if the use is."""
-    integers = y.ssa
     if (use.low, use.high) != (use.held.low, use.held.high):
-        integers = b.clamp(integers, use.low, use.high)
-    return b.rw.insert(StorageCast(integers, use.type)).results[0]
+        y = clamp(y, use.low, use.high)
+    return b.rw.insert(StorageCast(y.ssa, use.type)).results[0]
 
 
 grammar("tosa", Grammar(_layer, Integers, _delivered, IN_UNITS))

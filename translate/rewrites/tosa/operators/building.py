@@ -24,10 +24,10 @@ from stepwell.dialects.tosa.limits import LevelLimits
 from stepwell.dialects.tosa.meaning.values import ints
 from stepwell.dialects.tosa.targets import level_of
 from stepwell.ir.core import WeightOp, weight_key
-from stepwell.ir.dtypes import bf16, f16, f32, i8, i32, torch_dtype
+from stepwell.ir.dtypes import bf16, f16, f32, i32, torch_dtype
 from stepwell.ir.rewriting.rewrite import Rewriter
 from stepwell.ir.sizes.size import Dim, settled
-from stepwell.ir.types import AnyTensor, dims, element, tensor
+from stepwell.ir.types import dims, element, tensor
 from stepwell.ir.weights import WeightStore, recipe
 from stepwell.translate.rewrites.tosa.operators.sizes import shape_constant
 
@@ -158,11 +158,6 @@ class Builder:
         shape = [value_shape[axis] for axis in order]
         return self.op(t.TransposeOp, [value], shape, element(value.type), perms=i32s(order))
 
-    def of_rank(self, value: SSAValue, rank: int) -> SSAValue:
-        """Add axes of size 1 in front of a value."""
-        shape = shape_of(value)
-        return self.reshape(value, [1] * (rank - len(shape)) + list(shape))
-
     def concat(
         self, parts: Sequence[SSAValue], axis: int, shape: Sequence[Dim] | None = None
     ) -> SSAValue:
@@ -178,29 +173,12 @@ class Builder:
     def select(self, condition: SSAValue, a: SSAValue, other: SSAValue) -> SSAValue:
         """Select one of two values, element by element, all brought to one rank."""
         rank = max(len(shape_of(value)) for value in (condition, a, other))
-        operands = [self.of_rank(value, rank) for value in (condition, a, other)]
+        operands = [
+            self.reshape(value, [1] * (rank - len(shape_of(value))) + list(shape_of(value)))
+            for value in (condition, a, other)
+        ]
         shape = reduce(broadcast, map(shape_of, operands))
         return self.op(t.SelectOp, operands, shape, element(a.type))
-
-    def binary(
-        self, cls: type[TosaOp], a: SSAValue, b: SSAValue, held: Attribute | None = None
-    ) -> SSAValue:
-        """Build an elementwise operator of two operands, brought to one rank."""
-        rank = max(len(shape_of(a)), len(shape_of(b)))
-        a, b = self.of_rank(a, rank), self.of_rank(b, rank)
-        shape = broadcast(shape_of(a), shape_of(b))
-        held = held or element(a.type)
-        if cls is t.MulOp:
-            return self.op(cls, [a, b, self.zero(i8)], shape, held)
-        return self.op(cls, [a, b], shape, held)
-
-    def scalar(self, cls: type[TosaOp], a: SSAValue, number: float) -> SSAValue:
-        """Build an elementwise operator of a value and a number."""
-        return self.binary(cls, a, self.splat(number, a))
-
-    def unary(self, cls: type[TosaOp], value: SSAValue) -> SSAValue:
-        """Build an elementwise operator of one operand."""
-        return self.op(cls, [value], shape_of(value), element(value.type))
 
     def clamp(self, value: SSAValue, low: float, high: float) -> SSAValue:
         """Build a CLAMP to two numbers."""
@@ -212,56 +190,6 @@ class Builder:
             for name, side in (("min_val", low), ("max_val", high))
         }
         return self.op(t.ClampOp, [value], shape_of(value), value_element, **bounds)
-
-    def negate(self, value: SSAValue) -> SSAValue:
-        """Build a NEGATE without zero points."""
-        value_element = element(value.type)
-        zero = self.zero(value_element)
-        return self.op(t.NegateOp, [value, zero, zero], shape_of(value), value_element)
-
-    def reduce(self, cls: type[TosaOp], value: SSAValue, axis: int) -> SSAValue:
-        """Build a reduction that keeps its axis with size 1."""
-        shape = list(shape_of(value))
-        shape[axis] = 1
-        return self.op(cls, [value], shape, element(value.type), axis=IntegerAttr(axis, i32))
-
-    def matmul(self, a: SSAValue, b: SSAValue, bias: SSAValue | None = None) -> SSAValue:
-        """Multiply `[B, M, K]` by `[B, K, N]`; sums of halves are f32, rounded once with the bias."""
-        shape = [*shape_of(a)[:2], shape_of(b)[2]]
-        held = element(a.type)
-        y = self.op(t.MatMulOp, [a, b, self.zero(held), self.zero(held)], shape, accumulator(held))
-        if bias is not None:
-            y = self.binary(t.AddOp, y, self.single(bias))
-        return y if held == f32 else self.op(t.CastOp, [y], shape, held)
-
-    def single(self, value: SSAValue) -> SSAValue:
-        """Convert the value to f32; a constant at compile time."""
-        if element(value.type) == f32:
-            return value
-        key = weight_key(value)
-        if key is not None:
-            return self.weight(self.rw.weights.derive("tosa_single", [key]))
-        return self.op(t.CastOp, [value], shape_of(value), f32)
-
-    def conv2d(
-        self,
-        cls: type[TosaOp],
-        operands: tuple[SSAValue, SSAValue, SSAValue],
-        shape: Sequence[Dim],
-        **lists: Sequence[int],
-    ) -> SSAValue:
-        """Build a convolution of image, weight and bias; lists are pad, stride, dilation, …"""
-        image, weight, bias = operands
-        image_element = element(image.type)
-        zeros = [self.zero(image_element), self.zero(element(weight.type))]
-        return self.op(
-            cls,
-            [image, weight, bias, *zeros],
-            shape,
-            image_element,
-            acc_type=accumulator(image_element),
-            **{name: i64s(values) for name, values in lists.items()},
-        )
 
 
 @lru_cache(maxsize=1024, typed=True)
@@ -276,26 +204,9 @@ def _one_element(
     return value, WeightStore().constant(value)
 
 
-def narrowed(y: SSAValue, like: SSAValue, b: Builder) -> SSAValue:
-    """Convert the value to the element type of another, one of `FLOATS`."""
-    like_element = element(like.type)
-    assert like_element in FLOATS
-    return y if like_element == f32 else b.op(t.CastOp, [y], shape_of(y), like_element)
-
-
-def root(x: SSAValue, b: Builder) -> SSAValue:
-    """Compute √x = 1 / (1 / √x): 0 for 0, inf for inf, NaN for negative numbers."""
-    return b.unary(t.ReciprocalOp, b.unary(t.RsqrtOp, x))
-
-
 def elements(shape: Sequence[Dim]) -> Any:
     """Return the number of elements of a shape."""
     return prod(shape)
-
-
-def result_type(op_result: SSAValue) -> AnyTensor:
-    """Return the type of a tensor result."""
-    return tensor(dims(op_result.type), element(op_result.type))
 
 
 @recipe("tosa_slice")

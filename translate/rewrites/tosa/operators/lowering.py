@@ -47,8 +47,3 @@ def reduced_axes(op: SchemaOp) -> list[int]:
     named = op.arg("dim") if "dim" in op.SCHEMA.by_name else None
     listed = [named] if isinstance(named, int) else list(named or range(rank))
     return sorted(axis % max(rank, 1) for axis in listed)
-
-
-def is_number(value: object) -> bool:
-    """Whether an argument is known at compile time."""
-    return isinstance(value, int | float)
