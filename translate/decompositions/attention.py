@@ -14,7 +14,7 @@ from stepwell.ir.rewriting.rewrite import Rewriter
 from stepwell.ir.sizes.size import UNKNOWN, Dim
 from stepwell.ir.types import IntType, dims, tensor
 from stepwell.ir.weights import recipe
-from stepwell.translate.decompositions.values import Value, again, answered, no_refusal
+from stepwell.translate.decompositions.values import Value, again, no_refusal
 from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
 from stepwell.translate.rewrites.attention.arguments import (
     causal_needs_shape,
@@ -79,7 +79,7 @@ def expand_attention(
         refuse("queries, keys and values have different numbers of heads")
     if k.shape[:-1] != v.shape[:-1]:
         refuse("there are more keys than values, or heads of them")
-    group, scale = answered(query_group(op)), answered(scale_of(op))
+    group, scale = no_refusal(query_group(op)), no_refusal(scale_of(op))
     q = q * scale if scale != 1.0 else q
     whole = q.shape
     if group > 1:
@@ -183,7 +183,7 @@ def expand_attention_of_any_length(q: Value, k: Value, v: Value, *, op: Any, out
     stays finite, and the result is multiplied by 0 or 1 for a masked-out or other row.
     """
     no_refusal(drops_out(op))
-    scale = answered(scale_of(op))
+    scale = no_refusal(scale_of(op))
     if q.rank < 3 or q.rank != k.rank or UNKNOWN in (*q.shape, *k.shape):
         refuse("queries and keys are not stacks of heads of the same rank")
     group, lead, heads = 1, q.shape[:-3], k.shape[-3]

@@ -25,7 +25,7 @@ from stepwell.ir.types import dims, element
 from stepwell.translate.decompositions import statistics
 from stepwell.translate.decompositions.activations import is_gate_of_hardswish
 from stepwell.translate.decompositions.constants import rounds
-from stepwell.translate.decompositions.values import Value, again, answered, no_refusal
+from stepwell.translate.decompositions.values import Value, again, no_refusal
 from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse, step
 from stepwell.translate.range_analysis import interval, is_never_nan, is_within
 from stepwell.translate.rewrites.attention.arguments import drops_out, scale_of
@@ -228,7 +228,7 @@ def widen_attention_of_halves(q: Value, *, op: Any, out: Out, b: Rewriter) -> Va
         return None
     for refusal in (drops_out(op), *map(not_held, op.operands[:3])):
         no_refusal(refusal)
-    scale = answered(scale_of(op))
+    scale = no_refusal(scale_of(op))
     rest = [Value(value, b) for value in op.operands[1:]]
     if is_exact_in_halves(scale):
         q, scale = q * scale, 1.0

@@ -16,7 +16,6 @@ from stepwell.ir.sizes.size import Dim, Size, settled
 from stepwell.ir.types import dims
 from stepwell.translate.decompositions.values import (
     Value,
-    answered,
     cat,
     no_refusal,
 )
@@ -420,7 +419,7 @@ def write_slice_by_cat(x: Value, new: Value, *, op: Any, b: Rewriter) -> Value:
 
     A slice with a step is an `index_put` instead.
     """
-    place = answered(place_of(op))
+    place = no_refusal(place_of(op))
     at, start, stop = place.axis, place.start, place.stop
     if place.step != 1:
         rows = b.constant(torch.arange(start, stop, place.step), "rows")

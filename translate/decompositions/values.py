@@ -17,11 +17,11 @@ from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.registry import op_class
 from stepwell.ir.core import weight_key
-from stepwell.ir.rewriting.rewrite import EXACT, Refusal, Rewriter
+from stepwell.ir.rewriting.rewrite import EXACT, Rewriter
 from stepwell.ir.rewriting.rewriter import remade
 from stepwell.ir.sizes.size import Dim
 from stepwell.ir.types import dims, element, tensor, with_element
-from stepwell.translate.lowerings.lowering import Goal, goal, refuse
+from stepwell.translate.lowerings.lowering import Goal, goal, no_refusal, refuse
 from stepwell.translate.rewrites import building
 
 Number = float | bool
@@ -138,9 +138,7 @@ class Value:
 
     def view(self, *shape: Dim) -> Value:
         """Reshape the value; sizes that no view can state are refused."""
-        refusal = building.cannot_be_viewed_as(self.ssa, shape)
-        if refusal is not None:
-            refuse(refusal.reason)
+        no_refusal(building.cannot_be_viewed_as(self.ssa, shape))
         return self._of(building.view(self.b, self.ssa, shape))
 
     def permute(self, order: Sequence[int]) -> Value:
@@ -190,19 +188,6 @@ def needs_static(*values: Value, what: str = "the shape is symbolic") -> None:
     """Refuse symbolic sizes."""
     if not all(value.is_static for value in values):
         refuse(what)
-
-
-def no_refusal(refusal: Refusal | None) -> None:
-    """Raise the refusal that a shared guard returned, if any."""
-    if refusal is not None:
-        refuse(refusal.reason)
-
-
-def answered(found: _T | Refusal) -> _T:
-    """Return the answer of a shared query; raise it if it is a refusal."""
-    if isinstance(found, Refusal):
-        refuse(found.reason)
-    return found
 
 
 goal("aten", Goal(EXACT, lambda rw: rw, Value, lambda value: dims(value.type), None))

@@ -49,6 +49,7 @@ from stepwell.translate.rules.operators import op_named
 
 Function = Callable[..., Any]
 _F = TypeVar("_F", bound=Function)
+_T = TypeVar("_T")
 
 
 class Refused(Exception):
@@ -62,6 +63,13 @@ class Refused(Exception):
 def refuse(reason: str) -> NoReturn:
     """Refuse the op, for the given reason."""
     raise Refused(reason)
+
+
+def no_refusal(found: _T | Refusal) -> _T:
+    """Return the result of a guard; refuse the op, for its reason, if it is a refusal."""
+    if isinstance(found, Refusal):
+        refuse(found.reason)
+    return found
 
 
 def known(argument: Any, what: str) -> Any:

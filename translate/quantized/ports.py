@@ -1,38 +1,84 @@
-"""Integer inputs and outputs of a method, whose quantizations are in its attributes."""
+"""Integer inputs and outputs of a method, whose quantizations are in its attributes.
+
+An input that is only quantized becomes its integers, and so does a result that was only
+dequantized.
+"""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import cast
+from typing import ClassVar, cast
 
 from xdsl.dialects.builtin import FunctionType
 from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import Attribute
+from xdsl.ir import Attribute, SSAValue
 
-from stepwell.dialects.quant import DequantizeCast, StorageCast
+from stepwell.dialects.quant import DequantizeCast, QuantizeCast, StorageCast
 from stepwell.dialects.quant.ops import quantize
 from stepwell.dialects.quant.ports import INPUT, OUTPUT, state_meanings
 from stepwell.dialects.quant.types import quantization, storage_element
 from stepwell.ir.compat.xdsl.xdsl_private import set_type
-from stepwell.ir.rewriting.rewrite import Converted
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting.rewrite import Converted, History, Pass
 from stepwell.ir.types import with_element
 
+Types = tuple[Sequence[Attribute | None], Sequence[Attribute | None]]
+"""The type to which all readers of an input quantize it, for each input; the type from which an
+output is dequantized, for each output. None leaves a port unchanged.
+"""
 
-def take_integers(
+
+@dataclass(frozen=True)
+class TakeIntegers(Pass):
+    """A pass after which methods take and return integers."""
+
+    LEVEL: ClassVar[str]
+    """One of `LEVELS`, whose attribute states the quantizations."""
+
+    @abstractmethod
+    def types(self, func: FuncOp) -> Types:
+        """Return the quantized types of the ports that change."""
+
+    def apply(self, program: Program, history: History) -> int:
+        """Return the number of inputs and outputs changed."""
+        methods = program.methods.values()
+        return sum(_take_integers(func, self.LEVEL, *self.types(func)) for func in methods)
+
+    def crossing(self, func: FuncOp) -> tuple[Sequence[Converted], Sequence[Converted]]:
+        """Return the leading quantizers and the trailing dequantizers that move to the caller."""
+        taken, given = self.types(func)
+        return _quantizers(taken), _quantizers(given)
+
+
+def quantized_input(argument: SSAValue) -> Attribute | str:
+    """Return the type that an input is quantized to by every reader, or why there is none."""
+    users = [use.operation for use in argument.uses]
+    if not users:
+        return "nothing reads it"
+    others = [user.name for user in users if not isinstance(user, QuantizeCast)]
+    if others:
+        return f"{others[0]} reads it as floats"
+    kinds = {user.results[0].type for user in users}
+    return kinds.pop() if len(kinds) == 1 else f"it is quantized in {len(kinds)} ways"
+
+
+def quantized_output(value: SSAValue) -> Attribute | str:
+    """Return the type that an output was dequantized from, or why there is none."""
+    if isinstance(value.owner, DequantizeCast):
+        return value.owner.input.type
+    return f"{getattr(value.owner, 'name', 'an input')} gives floats"
+
+
+def _take_integers(
     func: FuncOp,
     level: str,
     taken: Sequence[Attribute | None],
     given: Sequence[Attribute | None],
 ) -> int:
-    """Let a method take and return integers; return the number of changed ports.
-
-    Args:
-        func: the method.
-        level: one of `LEVELS`, whose attribute states the quantizations.
-        taken: for each input the type to which all its users quantize it; None leaves it unchanged.
-        given: for each output the type from which it is dequantized; None leaves it unchanged.
-    """
+    """Let a method take and return integers; return the number of changed ports."""
     block = func.body.block
     last = cast(ReturnOp, block.last_op)
     for argument, typed in zip(block.args, taken, strict=True):
@@ -60,7 +106,7 @@ def take_integers(
     return changed
 
 
-def quantizers(types: Sequence[Attribute | None]) -> list[Converted]:
+def _quantizers(types: Sequence[Attribute | None]) -> list[Converted]:
     """Return the conversion of each port's value; None if it is unchanged."""
     quantizations = [None if typed is None else quantization(typed) for typed in types]
     return [

@@ -20,16 +20,22 @@ from stepwell.dialects.aten.registry import op_class
 from stepwell.dialects.cmsis.level import COMPARING, EXTREMES
 from stepwell.dialects.quant import StorageCast
 from stepwell.dialects.quant.ops import dequantize
-from stepwell.dialects.quant.types import Quantization, storage_element
+from stepwell.dialects.quant.types import Quantization
 from stepwell.ir.rewriting.rewrite import EXACT, Refusal, Rewriter
 from stepwell.ir.rewriting.rewriter import remade
-from stepwell.ir.types import dims, element, tensor, with_element
+from stepwell.ir.types import dims, element, with_element
 from stepwell.translate.decompositions.values import Value
 from stepwell.translate.lowerings.cmsis.elementwise import requantized
-from stepwell.translate.lowerings.lowering import lowerings_of, lowers, refuse
+from stepwell.translate.lowerings.lowering import lowerings_of, lowers, no_refusal, refuse
 from stepwell.translate.quantized.layers import Layer, Parts
 from stepwell.translate.quantized.recognize import Activation, Use, activation, quantized_source
-from stepwell.translate.rewrites.cmsis.layout.reshape import reshaped, to_nchw, to_nhwc
+from stepwell.translate.rewrites.cmsis.layout.reshape import (
+    moved_bytes,
+    raw,
+    reshaped,
+    to_nchw,
+    to_nhwc,
+)
 from stepwell.translate.rewrites.cmsis.operators.broadcast import EXPAND
 from stepwell.translate.rewrites.cmsis.operators.convolution import not_fixed
 from stepwell.translate.rewrites.cmsis.operators.rescale import rescaled
@@ -81,13 +87,6 @@ def pick(*given: Activation, op: SchemaOp, layer: Layer, b: Rewriter) -> Callabl
     return of_use
 
 
-def raw(b: Rewriter, value: SSAValue) -> SSAValue:
-    """Return the stored integers of a quantized value."""
-    held = cast(Any, element(value.type)).data
-    stored = with_element(value.type, storage_element(held))
-    return b.insert(StorageCast(value, stored)).results[0]
-
-
 # -- nearest-neighbor resizes -------------------------------------------------------------------
 
 
@@ -122,16 +121,10 @@ def nearest(x: Activation, *, op: SchemaOp, layer: Layer, b: Rewriter) -> Callab
     else:
         for axis, (at, whole) in enumerate(zip(places, given, strict=True), 2):
             if not torch.equal(at, whole):
-                type_ = element(value.type)
                 shape = [*dims(value.type)]
                 shape[axis] = len(at)
-                stored = raw(b, value)
-                made = SELECT.from_arguments(
-                    {"self": stored, "dim": axis, "index": b.constant(at, "places")},
-                    [tensor(shape, element(stored.type))],
-                )
-                cast_ = StorageCast(b.insert(made).results[0], tensor(shape, type_))
-                value = b.insert(cast_).results[0]
+                index = b.constant(at, "places")
+                value = moved_bytes(b, value, SELECT, shape, dim=axis, index=index)
     return lambda use: rescaled(b, value, use)
 
 
@@ -155,11 +148,9 @@ def _repeated(b: Rewriter, value: SSAValue, factors: tuple[int, int]) -> SSAValu
     image = to_nhwc(b, value)
     n, h, w, c = cast("tuple[int, ...]", dims(image.type))
     down, across = factors
-    stored = raw(b, reshaped(b, image, (n, h, 1, w, 1, c)))
-    spread = EXPAND.from_arguments({"self": stored, "size": [n, h, down, w, across, c]})
-    whole = b.insert(spread).results[0]
-    typed = b.insert(StorageCast(whole, with_element(whole.type, element(image.type)))).results[0]
-    return to_nchw(b, reshaped(b, typed, (n, h * down, w * across, c)))
+    apart, whole = reshaped(b, image, (n, h, 1, w, 1, c)), [n, h, down, w, across, c]
+    spread = moved_bytes(b, apart, EXPAND, whole, size=whole)
+    return to_nchw(b, reshaped(b, spread, (n, h * down, w * across, c)))
 
 
 # -- order -------------------------------------------------------------------------------------
@@ -167,12 +158,8 @@ def _repeated(b: Rewriter, value: SSAValue, factors: tuple[int, int]) -> SSAValu
 
 def _of_one_scale(op: SchemaOp) -> tuple[SSAValue, ...]:
     """Return the quantized operands; refuse those whose integers are not ordered as the reals."""
-    activations: list[Activation] = []
-    for value in op.operands[: 2 if op.name.endswith(".Tensor") else 1]:
-        given = activation(value)
-        if isinstance(given, Refusal):
-            refuse(given.reason)
-        activations.append(given)
+    read = op.operands[: 2 if op.name.endswith(".Tensor") else 1]
+    activations = [no_refusal(activation(value)) for value in read]
     if len({x.held for x in activations}) != 1:
         refuse("its operands have two scales, so that their integers do not compare")
     if dequantize(_CODES, activations[0].held).unique().numel() != len(_CODES):

@@ -41,7 +41,7 @@ from stepwell.ir.rewriting.rewrite import EXACT, Bound, Refusal, Rewriter
 from stepwell.ir.types import AnyTensor, dims, element, is_static, with_element
 from stepwell.translate.decompositions.values import Value
 from stepwell.translate.lowerings.cmsis.values import factor_of, needs_shifts, written
-from stepwell.translate.lowerings.lowering import lowerings_of, lowers, refuse
+from stepwell.translate.lowerings.lowering import lowerings_of, lowers, no_refusal, refuse
 from stepwell.translate.quantized.functions import byte_chain, table_of
 from stepwell.translate.quantized.layers import Layer, Parts
 from stepwell.translate.quantized.recognize import Activation, Use, activation
@@ -233,11 +233,9 @@ def tabulate(x: Value, *, op: Any, b: Rewriter) -> Value | None:
     evaluated on all 256 stored values, so that the table has the float graph's results bit for bit.
     Scalars may be reals or quantized constants of one element.
     """
-    chain = byte_chain(op)
+    chain = no_refusal(byte_chain(op))
     if chain is None:
         return None
-    if isinstance(chain, Refusal):
-        refuse(chain.reason)
     table = b.constant(table_of(chain, b.program), "table")
     made = QuantizedActivation.make(chain.source, table, result=op.result.type)
     return Value(written(made, b), b)

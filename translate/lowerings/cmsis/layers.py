@@ -38,13 +38,11 @@ from stepwell.translate.lowerings.cmsis.values import (
     factor_of,
     multipliers,
     needs_sums,
-    no_refusal,
-    pair,
     permuted_weight,
     requantization,
     written,
 )
-from stepwell.translate.lowerings.lowering import lowerings_of, lowers, refuse
+from stepwell.translate.lowerings.lowering import lowerings_of, lowers, no_refusal, refuse
 from stepwell.translate.quantized.layers import Layer, Parts, weighted
 from stepwell.translate.quantized.recognize import (
     Activation,
@@ -63,7 +61,12 @@ from stepwell.translate.rewrites.cmsis.layout.reshape import (
     to_nhwc,
     transposed,
 )
-from stepwell.translate.rewrites.cmsis.operators.convolution import Geometry, geometry, not_fixed
+from stepwell.translate.rewrites.cmsis.operators.convolution import (
+    Geometry,
+    geometry,
+    not_fixed,
+    pair,
+)
 from stepwell.translate.rewrites.cmsis.operators.rescale import kernel_type, rescaled
 
 OfUse = Callable[[Use], SSAValue]

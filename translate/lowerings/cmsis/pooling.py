@@ -31,17 +31,16 @@ from stepwell.dialects.cmsis.ops import (
 from stepwell.ir.rewriting.rewrite import EXACT, Refusal, Rewriter
 from stepwell.ir.types import AnyTensor, dims, element, tensor
 from stepwell.translate.canonicalize.maxima import reads_their_indices
-from stepwell.translate.decompositions.values import Value, no_refusal
+from stepwell.translate.decompositions.values import Value
 from stepwell.translate.lowerings.cmsis.values import (
     AVERAGED,
     factor_of,
     ones,
-    pair,
     requantization,
     summed_windows,
     written,
 )
-from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
+from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, no_refusal, refuse
 from stepwell.translate.quantized.layers import Layer, Parts
 from stepwell.translate.quantized.recognize import Activation, Use, is_finer, quantized_source
 from stepwell.translate.rewrites.cmsis.layout.reshape import (
@@ -51,7 +50,7 @@ from stepwell.translate.rewrites.cmsis.layout.reshape import (
     to_nhwc,
     transposed,
 )
-from stepwell.translate.rewrites.cmsis.operators.convolution import not_fixed
+from stepwell.translate.rewrites.cmsis.operators.convolution import four, not_fixed, pair
 from stepwell.translate.rewrites.cmsis.operators.rescale import rescaled
 
 OfUse = Callable[[Use], SSAValue]
@@ -100,8 +99,8 @@ def pooling(x: Activation, *, form: str, op: Any, layer: Layer, b: Rewriter) -> 
             factors[use] = _summing(window, x, op.operands[0], use)
     shape = cast("tuple[int, ...]", dims(x.value.type))
     made_shape = cast("tuple[int, ...]", dims(op.results[0].type))
-    image = to_nhwc(b, reshaped(b, x.value, four(shape)))
-    n, c, h, w = four(made_shape)
+    image = to_nhwc(b, reshaped(b, x.value, four(shape, len(shape) == 3)))
+    n, c, h, w = four(made_shape, len(made_shape) == 3)
     passed: list[SSAValue] = []  # The kernel's result, which all uses of no finer scale share.
 
     def of_use(use: Use) -> SSAValue:
@@ -197,14 +196,6 @@ def _scale(x: Activation) -> dict[str, Any]:
     return {**numbers, "shift": scale.shift, "scratch": 0}
 
 
-def four(shape: tuple[int, ...]) -> tuple[int, int, int, int]:
-    """Return (C, H, W) or (N, C, W) as NCHW: 1-D pooling runs over rows of height 1."""
-    if len(shape) == 3:
-        return shape[0], shape[1], 1, shape[2]
-    assert len(shape) == 4
-    return shape[0], shape[1], shape[2], shape[3]
-
-
 def window_of(op: Operation, form: str) -> PoolWindow:
     """Return the window of a pooling op; refuse windows that the kernels do not support."""
     assert isinstance(op, SchemaOp)
@@ -218,11 +209,11 @@ def window_of(op: Operation, form: str) -> PoolWindow:
         cells = (sizes[0] // target[0], sizes[1] // target[1])
         return PoolWindow(cells, cells, (0, 0), False, False)
     is_flat = len(shape) == 3
-    kernel, padding = _pair(op.arg("kernel_size"), is_flat, 1), _pair(op.arg("padding"), is_flat, 0)
-    stride = _pair(op.arg("stride") or op.arg("kernel_size"), is_flat, 1)
+    kernel, padding = pair(op.arg("kernel_size"), is_flat, 1), pair(op.arg("padding"), is_flat, 0)
+    stride = pair(op.arg("stride") or op.arg("kernel_size"), is_flat, 1)
     ceil = bool(op.arg("ceil_mode"))
     if form == MAXIMUM:
-        if _pair(op.arg("dilation"), is_flat, 1) != (1, 1):
+        if pair(op.arg("dilation"), is_flat, 1) != (1, 1):
             refuse(f"dilation is {op.arg('dilation')}; the kernel has none")
         return PoolWindow(kernel, stride, padding, ceil, False)
     if not is_flat and op.arg("divisor_override") is not None:
@@ -231,11 +222,6 @@ def window_of(op: Operation, form: str) -> PoolWindow:
     if counts and ceil:
         refuse("padding counts and the output size is rounded up; the kernel has one or the other")
     return PoolWindow(kernel, stride, padding, ceil, counts)
-
-
-def _pair(value: Any, is_flat: bool, default: int) -> tuple[int, int]:
-    first, second = pair(value)
-    return (default, first) if is_flat else (first, second)
 
 
 # -- means and sums ----------------------------------------------------------------------------

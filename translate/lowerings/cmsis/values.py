@@ -44,12 +44,6 @@ def written(op: CmsisOp, b: Rewriter) -> SSAValue:
     return b.insert(op).results[0]
 
 
-def no_refusal(refusal: Refusal | None) -> None:
-    """Raise the refusal of a guard, if any."""
-    if refusal is not None:
-        refuse(refusal.reason)
-
-
 def factor_of(real: float) -> Multiplier:
     """Return a factor for `arm_nn_requantize`; refuse one beyond the range of its shift."""
     multiplier = quantize_multiplier(real)
@@ -128,12 +122,6 @@ def permuted_weight(weight: StoredWeight, order: Sequence[int], b: Rewriter) -> 
     blocks = tuple((order.index(axis), block) for axis, block in weight.held.blocks)
     quantized_type = UniformQuantizedType(replace(weight.held, blocks=blocks))
     return typed_weight(b, key, tensor(dims(b.weights.type_of(key)), quantized_type))
-
-
-def pair(value: Any) -> tuple[int, int]:
-    """Return an `int[2]` argument, for which PyTorch also accepts a single number."""
-    items = cast("list[int]", value if isinstance(value, list) else [value])
-    return (items[0], items[0]) if len(items) == 1 else (items[0], items[1])
 
 
 def ones(b: Rewriter, shape: tuple[int, ...], share: float) -> SSAValue:

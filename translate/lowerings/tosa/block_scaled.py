@@ -135,8 +135,7 @@ def _needs_form(x: Value, other: Value, payload: str, second: str, form: str) ->
     """Refuse a form that TOSA does not have for these payloads and this element type."""
     if x.dtype not in FLOATS or other.dtype != x.dtype:
         refuse(f"TOSA has no MX product of {dtype_name(x.dtype)} by {dtype_name(other.dtype)}")
-    refused = form_refused(form, payload, second, torch_dtype(x.dtype))
-    if refused is not None:
+    if (refused := form_refused(form, payload, second, torch_dtype(x.dtype))) is not None:
         refuse(refused)
 
 

@@ -20,7 +20,7 @@ from stepwell.dialects.quant.ops import block_values
 from stepwell.ir.dtypes import dtype_name, f32, i8, i16
 from stepwell.ir.rewriting.rewrite import EXACT, Bound
 from stepwell.ir.rewriting.rewrite import Value as RunTime
-from stepwell.translate.lowerings.lowering import lowerings_of, lowers, refuse
+from stepwell.translate.lowerings.lowering import lowerings_of, lowers, no_refusal, refuse
 from stepwell.translate.lowerings.tosa.values import Value, clamp
 from stepwell.translate.rewrites.tosa.integers.integers import WIDTHS, rescale, stored
 from stepwell.translate.rewrites.tosa.operators.building import Builder
@@ -80,9 +80,7 @@ def _border(real: SSAValue, integers: SSAValue) -> Quantization:
     """Return the quantization; refuse reals or integers of types that TOSA does not have."""
     border = quantization(integers.type)
     assert border is not None
-    refusal = unfit(real, symbols=True)
-    if refusal is not None:
-        refuse(refusal.reason)
+    no_refusal(unfit(real, symbols=True))
     if not border.signed:
         refuse(f"TOSA has no {dtype_name(border.storage)}; quantize to signed integers")
     if border.bits not in WIDTHS:

@@ -12,7 +12,7 @@ from stepwell.dialects.tosa import generated as t
 from stepwell.dialects.tosa.base import TosaOp
 from stepwell.ir.dtypes import i8, i16, torch_dtype
 from stepwell.ir.sizes.size import Dim, settled
-from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
+from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, no_refusal, refuse
 from stepwell.translate.lowerings.tosa.convolving import TO_NCHW, TO_NHWC, evened
 from stepwell.translate.lowerings.tosa.movement import gathered
 from stepwell.translate.lowerings.tosa.values import Value, needs_floats, needs_known
@@ -38,9 +38,7 @@ def pooling(
     x: Value, kernel_size: list[int], steps: list[int], *, form: Any, op: Any, out: Out
 ) -> Value:
     """Lower to MAX_POOL2D or AVG_POOL2D between transposes, after padding or cropping."""
-    refusal = not_pooled(op)
-    if refusal is not None:
-        refuse(refusal.reason)
+    no_refusal(not_pooled(op))
     is_maximum = form is t.MaxPool2dOp
     if is_dilated(op):
         needs_known(x, (2, 3), "dilated windows of a plane of size")

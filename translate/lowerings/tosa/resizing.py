@@ -19,7 +19,7 @@ from stepwell.dialects.tosa import generated as t
 from stepwell.dialects.tosa.attributes import ResizeModeAttr
 from stepwell.ir.declared.bounds import roundings
 from stepwell.ir.rewriting.rewrite import Refusal
-from stepwell.translate.lowerings.lowering import lowerings_of, lowers, refuse
+from stepwell.translate.lowerings.lowering import lowerings_of, lowers, no_refusal
 from stepwell.translate.lowerings.tosa.convolving import TO_NCHW, TO_NHWC
 from stepwell.translate.lowerings.tosa.movement import gathered
 from stepwell.translate.lowerings.tosa.values import Value, needs_floats
@@ -80,9 +80,7 @@ def not_resized(op: SchemaOp) -> Refusal | None:
 def resize(x: Value, *, op: Any, form: str) -> Value:
     """Lower to one RESIZE of an image; halves are interpolated in f32, as in PyTorch."""
     needs_floats(op, x)
-    refusal = not_resized(op)
-    if refusal is not None:
-        refuse(refusal.reason)
+    no_refusal(not_resized(op))
     axes = axes_of(op)
     value = x.single() if form == "linear" else x
     if len(axes) <= 2 and all(axis.parameters() is not None for axis in axes):

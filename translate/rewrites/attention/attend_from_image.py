@@ -19,7 +19,7 @@ from stepwell.ir.declared.numerics import REORDERED, Deviation
 from stepwell.ir.program import Program
 from stepwell.ir.sizes.size import Size
 from stepwell.ir.types import dims
-from stepwell.translate.decompositions.values import Value, answered, cat, no_refusal
+from stepwell.translate.decompositions.values import Value, cat, no_refusal
 from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
 from stepwell.translate.rewrites.attention.arguments import drops_out, scale_of
 from stepwell.translate.rewrites.attention.attention_pattern import scores_are_finite
@@ -28,7 +28,7 @@ from stepwell.translate.rewrites.attention.attention_pattern import scores_are_f
 def _loses(op: Any, program: Program) -> Deviation | None:
     """Kernels multiply by the scale before or after the product."""
     queries, keys = op.operands[:2]
-    return REORDERED.unless(scores_are_finite(queries, keys, answered(scale_of(op)), program))
+    return REORDERED.unless(scores_are_finite(queries, keys, no_refusal(scale_of(op)), program))
 
 
 @lowers(
@@ -55,7 +55,7 @@ def attend_from_image(q: Value, k: Value, v: Value, *, op: SchemaOp, out: Out) -
     if k.shape[:2] != q.shape[:2]:
         refuse("queries and keys are not the same heads of the same batch")
     no_refusal(drops_out(op))
-    scale, image = answered(scale_of(op)), Value(image, q.b)
+    scale, image = no_refusal(scale_of(op)), Value(image, q.b)
     batch, heads, places, depth = out.shape
     width = q.shape[3]
     values: list[Value] = []

@@ -35,7 +35,7 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import Refusal, Rewriter
 from stepwell.ir.types import dims
 from stepwell.ir.weights import recipe
-from stepwell.translate.decompositions.values import Value, answered, cat
+from stepwell.translate.decompositions.values import Value, cat, no_refusal
 from stepwell.translate.lowerings.lowering import lowerings_of, lowers, refuse
 from stepwell.translate.range_analysis import is_finite, is_never_nan
 from stepwell.translate.rewrites.attention.arguments import MOST_SCORES, scale_of
@@ -74,7 +74,7 @@ def _loses(op: Any, program: Program) -> Deviation | None:
     """Values that a mask hides, including infinity and NaN, are in no sum any more."""
     q, k, v = op.operands[:3]
     unseen = Deviation("a NaN or ∞ that the mask hides is not seen", accepted=True)
-    finite = scores_are_finite(q, k, answered(scale_of(op)), program), is_finite(v, program)
+    finite = scores_are_finite(q, k, no_refusal(scale_of(op)), program), is_finite(v, program)
     return unseen.unless(*finite, is_never_nan(k, program))
 
 
@@ -108,7 +108,7 @@ def skip_masked_attention(
     if key is None:
         found = blocks_under_causal(sizes)
     else:
-        found = blocks_under(answered(kept_scores(b.weights.get(key))).of(sizes), sizes)
+        found = blocks_under(no_refusal(kept_scores(b.weights.get(key))).of(sizes), sizes)
     if found is None:
         return None
     shape = f"{shape_of(op)} keeping {found.digest}"
@@ -116,7 +116,7 @@ def skip_masked_attention(
     chosen = b.program.context.choose("skip-masked-attention", shape, costs, found.best)
     if chosen == WHOLE:
         refuse("the scores that the mask hides cost less than the slices would")
-    scale = answered(scale_of(op))
+    scale = no_refusal(scale_of(op))
     if scale != 1.0:  # On all of q: its layer can absorb it.
         q = q * scale
     at, parts = q.rank - 2, list[Value]()

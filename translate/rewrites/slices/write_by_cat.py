@@ -17,7 +17,7 @@ from stepwell.ir.core import StateOp
 from stepwell.ir.dtypes import is_float
 from stepwell.ir.rewriting.rewrite import Refusal, Rewriter
 from stepwell.ir.types import dims
-from stepwell.translate.decompositions.values import Value, answered, cat
+from stepwell.translate.decompositions.values import Value, cat, no_refusal
 from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
 from stepwell.translate.rewrites.slices.written_place import WRITES, AxisSlice, place_of
 
@@ -46,7 +46,7 @@ class Part:
 )
 def write_by_cat(*, op: SchemaOp, out: Out, b: Rewriter) -> Value | None:
     """Write a chain of `select_scatter` and `slice_scatter` of floats as slices and one `cat`."""
-    at = answered(_range_of(op)).axis
+    at = no_refusal(_range_of(op)).axis
     if any(_goes_on(use.operation, op, at) for use in op.results[0].uses):
         return None
     if not is_float(out.dtype):
@@ -61,7 +61,7 @@ def write_by_cat(*, op: SchemaOp, out: Out, b: Rewriter) -> Value | None:
     assert isinstance(size, int)
     parts = [Part(0, size, source, 0)]
     for write in reversed(writes):
-        for new in _parts_of(answered(_range_of(write)), write.operands[1]):
+        for new in _parts_of(no_refusal(_range_of(write)), write.operands[1]):
             parts = [*_outside(parts, new.start, new.stop), new]
     values: list[Value] = []
     for part in sorted(_held(parts), key=lambda part: part.start):

@@ -26,9 +26,9 @@ from stepwell.ir.core import weight_key
 from stepwell.ir.declared.interpretation import Interpreter
 from stepwell.ir.dtypes import i1, i8, i16, i32
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting.rewrite import EXACT, Bound, Refusal
+from stepwell.ir.rewriting.rewrite import EXACT, Bound
 from stepwell.ir.types import dims, is_static
-from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
+from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, no_refusal, refuse
 from stepwell.translate.lowerings.tosa.integers.elementwise import ONE
 from stepwell.translate.lowerings.tosa.integers.values import Integers, delivered, rescaled
 from stepwell.translate.lowerings.tosa.values import Value
@@ -80,17 +80,14 @@ def _typed(y: Value, op: Any) -> Value:
 )
 def int8_requantize(x: Value, *, op: Any, b: Builder) -> Value:
     """Lower to one RESCALE."""
-    found = activation(op.input, width(op.input))
-    if isinstance(found, Refusal):
-        refuse(found.reason)
+    found = no_refusal(activation(op.input, width(op.input)))
     result_quantization = quantization(op.result.type)
     assert result_quantization is not None
     reason = not_integers(result_quantization, 16 if result_quantization.bits == 16 else 8)
     if reason is not None:
         refuse(f"its result is quantized {reason}")
-    refusal = beyond_rescale(found.held.scale / result_quantization.scale, 1 << found.held.bits)
-    if refusal is not None:
-        refuse(refusal.reason)
+    factor = found.held.scale / result_quantization.scale
+    no_refusal(beyond_rescale(factor, 1 << found.held.bits))
     y = requantized(stored(found.value, b), found.held, result_quantization, b)
     return _typed(Value(y, b), op)
 
@@ -106,11 +103,9 @@ def int8_requantize(x: Value, *, op: Any, b: Builder) -> Value:
 )
 def int8_function(x: Value, *, op: Any, b: Builder) -> Value | None:
     """Lower a chain of elementwise ops between casts to one TABLE."""
-    chain = byte_chain(op)
+    chain = no_refusal(byte_chain(op))
     if chain is None:
         return None
-    if isinstance(chain, Refusal):
-        refuse(chain.reason)
     value = Value(stored(chain.source, b), b)
     return _typed(looked_up(value, table_of(chain, b.rw.program)), op)
 
@@ -258,9 +253,7 @@ def int8_comparison(
     For each of 256 inputs, the TABLE has the result of the float comparison, bit for bit.
     """
     bits = width(op.operands[0])
-    first = activation(op.operands[0], bits)
-    if isinstance(first, Refusal):
-        refuse(first.reason)
+    first = no_refusal(activation(op.operands[0], bits))
     if not all(
         is_static(v.type) for v in (*op.operands, *op.results) if isinstance(v.type, TensorType)
     ):
@@ -274,9 +267,7 @@ def int8_comparison(
             refuse("the number has a shape that the value takes on")
         answers = form(dequantize(BYTES, first.held), float(number)).to(torch.int8)
         return looked_up(Value(stored(first.value, b), b), answers).cast(i1)
-    second = activation(op.operands[1], bits)
-    if isinstance(second, Refusal):
-        refuse(second.reason)
+    second = no_refusal(activation(op.operands[1], bits))
     if _meaning(first.held) != _meaning(second.held):
         refuse("its operands have several scales, whose integers have no common order")
     return _compared(form, first, second, out, b)

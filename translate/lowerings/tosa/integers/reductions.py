@@ -21,7 +21,7 @@ from stepwell.dialects.tosa import generated as t
 from stepwell.dialects.tosa.base import TosaOp
 from stepwell.dialects.tosa.targets import level_of
 from stepwell.ir.dtypes import i8, i32
-from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
+from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, no_refusal, refuse
 from stepwell.translate.lowerings.tosa.convolving import TO_NCHW, TO_NHWC, Placed
 from stepwell.translate.lowerings.tosa.integers.values import (
     Integers,
@@ -76,9 +76,7 @@ def int8_pool(x: Integers, *, op: Any, use: Use, out: Out, b: Builder) -> Value:
 
     The mean of a whole plane at another scale is a sum and one RESCALE, which rounds once.
     """
-    window = None if isinstance(op, aten.MeanDim) else pool_window(op)
-    if window is not None and not isinstance(window, tuple):
-        refuse(window.reason)
+    window = None if isinstance(op, aten.MeanDim) else no_refusal(pool_window(op))
     needs_scales(use, x)
     if window is None and not is_image_mean(op, level_of(b.rw.program.context.target)):
         refuse("the mean is not over the height and width of images that a pool holds")
@@ -212,8 +210,7 @@ def int8_cumsum(x: Integers, *, dim: int, use: Use) -> Value:
 def int8_resize(x: Integers, *, form: str, op: Any, use: Use, out: Out) -> Value:
     """Lower nearest and bilinear resizing of lines and images to RESIZE and RESCALE, in NHWC."""
     axes, is_linear = axes_of(op), form == "linear"
-    if refusal := not_resized(op):
-        refuse(refusal.reason)
+    no_refusal(not_resized(op))
     if len(axes) > 2:
         refuse("it resizes a volume; RESIZE has two axes")
     if any(axis.parameters() is None for axis in axes):

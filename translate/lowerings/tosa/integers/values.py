@@ -14,7 +14,7 @@ from stepwell.ir.dtypes import f32, i32
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import Refusal
 from stepwell.ir.types import is_static
-from stepwell.translate.lowerings.lowering import Grammar, grammar, refuse
+from stepwell.translate.lowerings.lowering import Grammar, grammar, no_refusal, refuse
 from stepwell.translate.lowerings.tosa.values import Value, clamp
 from stepwell.translate.quantized.functions import is_one_element
 from stepwell.translate.quantized.layers import Layer, Parts, layer_of
@@ -79,9 +79,7 @@ def delivered(x: Value, factor: float, use: Use, zero: int = 0) -> Value:
 def needs_reach(use: Use, *factors: tuple[float, float]) -> None:
     """Refuse a factor, or a range of integers before it, that RESCALE does not support."""
     for factor, reach in factors:
-        refusal = beyond_rescale(factor, reach, 31 if use.held.bits == 8 else 15)
-        if refusal is not None:
-            refuse(refusal.reason)
+        no_refusal(beyond_rescale(factor, reach, 31 if use.held.bits == 8 else 15))
 
 
 def needs_scales(use: Use, *inputs: Integers, times: int = 1, most: float = 2.0**32) -> None:
@@ -90,9 +88,7 @@ def needs_scales(use: Use, *inputs: Integers, times: int = 1, most: float = 2.0*
         factor = x.held.scale / use.held.scale
         needs_reach(use, (factor, times << x.held.bits))
         if most < 2.0**32:
-            refusal = beyond_rescale(factor, 1 << x.held.bits, most=most)
-            if refusal is not None:
-                refuse(refusal.reason)
+            no_refusal(beyond_rescale(factor, 1 << x.held.bits, most=most))
 
 
 def is_of_one_value(op: SchemaOp) -> bool:

@@ -27,23 +27,27 @@ After:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, cast
 
 from xdsl.dialects.builtin import AnyFloat, TensorType
 from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import Attribute
 
-from stepwell.dialects.quant import DequantizeCast, QuantizeCast
 from stepwell.dialects.quant.types import quantization, storage_element
 from stepwell.ir.diagnostics import Problem, StepwellError, UnsupportedError
 from stepwell.ir.dtypes import dtype_name
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting.rewrite import Converted, History, Pass
-from stepwell.ir.signature import Port, get_signature
+from stepwell.ir.rewriting.rewrite import History
+from stepwell.ir.signature import get_signature
 from stepwell.ir.types import element
-from stepwell.translate.quantized.ports import quantizers, take_integers
+from stepwell.translate.quantized.ports import (
+    TakeIntegers,
+    Types,
+    quantized_input,
+    quantized_output,
+)
 
 FLOAT, INTEGERS = "float32", ("int8", "int16")
 
@@ -52,10 +56,11 @@ Io = str | Mapping[str, str]
 
 
 @dataclass(frozen=True)
-class IntegerPorts(Pass):
+class IntegerPorts(TakeIntegers):
     """Inputs and outputs that are only quantized or dequantized become integers."""
 
     name: ClassVar[str] = "integer-ports"
+    LEVEL: ClassVar[str] = "cmsis"
     io: Io = "int8"
 
     def apply(self, program: Program, history: History) -> int:
@@ -66,16 +71,11 @@ class IntegerPorts(Pass):
             UnsupportedError: lists every port that cannot have the requested type, and why.
         """
         methods = program.methods.values()
-        names = {p.name for func in methods for p in _ports(func)}
+        names = {name for func in methods for _, name, *_ in _ports(func)}
         _check(self.io, names)
         if problems := [p for func in methods for p in self._problems(func)]:
             raise UnsupportedError(problems)
-        return sum(take_integers(func, "cmsis", *self._types(func)) for func in methods)
-
-    def crossing(self, func: FuncOp) -> tuple[Sequence[Converted], Sequence[Converted]]:
-        """Return the leading quantizers and the trailing dequantizers that move to the caller."""
-        taken, given = self._types(func)
-        return quantizers(taken), quantizers(given)
+        return super().apply(program, history)
 
     def _wanted(self, port: str, type_: Attribute) -> str:
         """Return the element type requested for a port: by default, and for non-floats, float32."""
@@ -83,51 +83,33 @@ class IntegerPorts(Pass):
             return FLOAT
         return self.io if isinstance(self.io, str) else self.io.get(port, FLOAT)
 
-    def _sides(self, func: FuncOp) -> tuple[list[tuple[str, Attribute, _Found]], ...]:
-        """Yield each input and output: its name, type, and quantization or the reason for none."""
-        signature, block = get_signature(func), func.body.block
-        last = cast(ReturnOp, block.last_op)
-        return (
-            [
-                (port.name, value.type, _quantized_input(value))
-                for port, value in zip(signature.runtime_inputs, block.args, strict=True)
-            ],
-            [
-                (port.name, value.type, _quantized_output(value))
-                for port, value in zip(signature.runtime_outputs, last.operands, strict=True)
-            ],
-        )
+    def types(self, func: FuncOp) -> Types:
+        sides: dict[str, list[Attribute | None]] = {"input": [], "output": []}
+        for side, name, type_, found in _ports(func):
+            is_float = self._wanted(name, type_) == FLOAT
+            sides[side].append(None if is_float or isinstance(found, str) else found)
+        return sides["input"], sides["output"]
 
-    def _types(self, func: FuncOp) -> tuple[list[Attribute | None], ...]:
-        return tuple(
-            [
-                found if not isinstance(found, str) and self._wanted(name, type_) != FLOAT else None
-                for name, type_, found in side
-            ]
-            for side in self._sides(func)
-        )
-
-    def _problems(self, func: FuncOp) -> list[Problem]:
-        problems: list[Problem] = []
-        for side, ports in zip(("input", "output"), self._sides(func), strict=True):
-            for name, type_, found in ports:
-                wanted = self._wanted(name, type_)
-                if wanted == FLOAT:
-                    continue
-                fact = found if isinstance(found, str) else _other(found, wanted)
-                if fact is not None:
-                    where = f"method @{func.sym_name.data}, {side} {name}"
-                    remedy = f'leave it a float: io={{"{name}": "{FLOAT}", …}}, others by name'
-                    problems.append(Problem(f"it cannot be {wanted}: {fact}", where, remedy))
-        return problems
+    def _problems(self, func: FuncOp) -> Iterator[Problem]:
+        for side, name, type_, found in _ports(func):
+            wanted = self._wanted(name, type_)
+            if wanted == FLOAT:
+                continue
+            fact = found if isinstance(found, str) else _other(found, wanted)
+            if fact is not None:
+                where = f"method @{func.sym_name.data}, {side} {name}"
+                remedy = f'leave it a float: io={{"{name}": "{FLOAT}", …}}, others by name'
+                yield Problem(f"it cannot be {wanted}: {fact}", where, remedy)
 
 
-_Found = Attribute | str
-
-
-def _ports(func: FuncOp) -> tuple[Port, ...]:
-    signature = get_signature(func)
-    return (*signature.runtime_inputs, *signature.runtime_outputs)
+def _ports(func: FuncOp) -> Iterator[tuple[str, str, Attribute, Attribute | str]]:
+    """Yield the side of each port, its name, its type, and its quantized type or why it has none."""
+    signature, block = get_signature(func), func.body.block
+    for port, value in zip(signature.runtime_inputs, block.args, strict=True):
+        yield "input", port.name, value.type, quantized_input(value)
+    returned = cast(ReturnOp, block.last_op).operands
+    for port, value in zip(signature.runtime_outputs, returned, strict=True):
+        yield "output", port.name, value.type, quantized_output(value)
 
 
 def _check(io: Io, names: set[str]) -> None:
@@ -142,28 +124,6 @@ def _check(io: Io, names: set[str]) -> None:
             f"io: there is no input or output {strangers[0]!r}",
             help="there are " + ", ".join(sorted(names)),
         )
-
-
-def _quantized_input(argument: SSAValue) -> _Found:
-    """Return the type that an input is quantized to by every reader, or why there is none."""
-    users = [use.operation for use in argument.uses]
-    if not users:
-        return "nothing reads it"
-    others = [user.name for user in users if not isinstance(user, QuantizeCast)]
-    if others:
-        return f"{others[0]} reads it as floats"
-    kinds = {user.results[0].type for user in users}
-    if len(kinds) > 1:
-        return f"it is quantized in {len(kinds)} ways"
-    return kinds.pop()
-
-
-def _quantized_output(value: SSAValue) -> _Found:
-    """Return the type that an output was dequantized from, or why there is none."""
-    if isinstance(value.owner, DequantizeCast):
-        return value.owner.input.type
-    maker = getattr(value.owner, "name", "an input")
-    return f"{maker} gives floats"
 
 
 def _other(typed: Attribute, wanted: str) -> str | None:

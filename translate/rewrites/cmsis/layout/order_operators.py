@@ -29,6 +29,7 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import History, Pass
 from stepwell.ir.side_effects import is_pure
 from stepwell.ir.types import AnyTensor, dims, element, is_static
+from stepwell.translate.rewrites.cmsis.layout.stream_rows import scratch_of
 
 MOST = 2_000
 
@@ -49,35 +50,37 @@ def lower_bound(func: FuncOp) -> int | None:
 
     It is found by search over all orders, and where there are too many, from the largest operator.
     """
-    operators = _operators(func)
-    if not operators or not all(map(_is_known, operators)):
+    graph = _graph_of(func)
+    if graph is None:
         return None
-    graph = OperatorGraph(operators, func.body.block.last_op)
     order = least(graph)
     return graph.unavoidable() if order is None else graph.busiest(order)
 
 
-def _operators(func: FuncOp) -> list[Operation]:
-    return [op for op in func.body.block.ops if not isinstance(op, WeightOp | ReturnOp)]
+def _graph_of(func: FuncOp) -> OperatorGraph | None:
+    """Return the operators of a method, if all of them are known."""
+    block = func.body.block
+    operators = [op for op in block.ops if not isinstance(op, WeightOp | ReturnOp)]
+    is_known = bool(operators) and all(map(_is_known, operators))
+    return OperatorGraph(operators, block.last_op) if is_known else None
 
 
 def _reorder(func: FuncOp) -> bool:
-    block = func.body.block
-    operators = _operators(func)
-    if not operators or not all(map(_is_known, operators)):
+    graph = _graph_of(func)
+    if graph is None:
         return False
-    graph = OperatorGraph(operators, block.last_op)
-    own = graph.busiest(range(len(operators)))
+    own = graph.busiest(range(graph.count))
     if own <= graph.unavoidable():
         return False
     order = least(graph)
     if order is None or graph.busiest(order) >= own:
         return False
+    block = func.body.block
     last = block.last_op
     assert last is not None
     for index in order:
-        operators[index].detach()
-        block.insert_op_before(operators[index], last)
+        graph.operators[index].detach()
+        block.insert_op_before(graph.operators[index], last)
     return True
 
 
@@ -96,12 +99,12 @@ class OperatorGraph:
     def __init__(self, held: Sequence[Operation], last: Operation | None) -> None:
         index = {op: i for i, op in enumerate(held)}
         roots: dict[SSAValue, SSAValue] = {}
-        self.count = len(held)
+        self.operators, self.count = held, len(held)
         self.needs = [0] * len(held)
         """The operators before each, as bits."""
         self.is_view = [_is_view(op) for op in held]
         """Ops whose result shares its operand's bytes."""
-        self.extra = [_scratch(op) for op in held]
+        self.extra = [scratch_of(op) for op in held]
         readers: dict[SSAValue, int] = {}
         self.makes: list[list[SSAValue]] = []
         for i, op in enumerate(held):
@@ -192,9 +195,3 @@ def _bytes(value: SSAValue) -> int:
         else storage_element(value_quantization)
     )
     return prod(cast("tuple[int, ...]", dims(value.type))) * element_bytes(stored)
-
-
-def _scratch(op: Operation) -> int:
-    if not isinstance(op, CmsisOp):
-        return 0
-    return sum(op.number(name) for name in ("scratch", "output_scratch") if name in op.properties)

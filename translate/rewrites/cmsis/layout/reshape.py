@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
+from typing import Any, cast
 
 from xdsl.ir import SSAValue
 
@@ -22,18 +22,29 @@ VIEW = op_class("aten.view.default")
 SLICE = op_class("aten.slice.Tensor")
 
 
+def raw(rw: Rewriter, value: SSAValue) -> SSAValue:
+    """Return the stored integers of a quantized value."""
+    held = element(value.type)
+    assert isinstance(held, UniformQuantizedType)
+    stored = with_element(value.type, storage_element(held.data))
+    return rw.insert(StorageCast(value, stored)).results[0]
+
+
+def moved_bytes(
+    rw: Rewriter, value: SSAValue, cls: type[SchemaOp], shape: Sequence[Dim], **arguments: Any
+) -> SSAValue:
+    """Move the stored integers of a quantized value by an op; the result has its element type."""
+    stored = raw(rw, value)
+    result = tensor(shape, element(stored.type))
+    made = rw.insert(cls.from_arguments({"self": stored, **arguments}, [result])).results[0]
+    return rw.insert(StorageCast(made, tensor(shape, element(value.type)))).results[0]
+
+
 def reshaped(rw: Rewriter, value: SSAValue, shape: Sequence[Dim]) -> SSAValue:
     """Reshape a quantized value: a view of its stored integers, which moves nothing."""
     if tuple(shape) == dims(value.type):
         return value
-    value_element = element(value.type)
-    assert isinstance(value_element, UniformQuantizedType)
-    stored = storage_element(value_element.data)
-    raw = rw.insert(StorageCast(value, tensor(dims(value.type), stored))).results[0]
-    view = rw.insert(
-        VIEW.from_arguments({"self": raw, "size": list(shape)}, [tensor(shape, stored)])
-    )
-    return rw.insert(StorageCast(view.results[0], tensor(shape, value_element))).results[0]
+    return moved_bytes(rw, value, VIEW, shape, size=list(shape))
 
 
 def padded(
@@ -81,15 +92,9 @@ def _pad(
 
 def sliced(rw: Rewriter, value: SSAValue, dim: int, start: int, end: int) -> SSAValue:
     """Slice a quantized value along a dimension."""
-    value_element = element(value.type)
-    assert isinstance(value_element, UniformQuantizedType)
-    stored = storage_element(value_element.data)
     shape = list(dims(value.type))
-    raw = rw.insert(StorageCast(value, tensor(shape, stored))).results[0]
     shape[dim] = end - start
-    arguments = {"self": raw, "dim": dim, "start": start, "end": end}
-    part = rw.insert(SLICE.from_arguments(arguments, [tensor(shape, stored)]))
-    return rw.insert(StorageCast(part.results[0], tensor(shape, value_element))).results[0]
+    return moved_bytes(rw, value, SLICE, shape, dim=dim, start=start, end=end)
 
 
 def transposed(rw: Rewriter, value: SSAValue, order: Sequence[int]) -> SSAValue:
@@ -112,12 +117,11 @@ def to_nchw(rw: Rewriter, value: SSAValue) -> SSAValue:
 
 
 def permuted(
-    rw: Rewriter, raw: SSAValue, quantized_type: UniformQuantizedType, order: Sequence[int]
+    rw: Rewriter, stored: SSAValue, quantized_type: UniformQuantizedType, order: Sequence[int]
 ) -> SSAValue:
     """Permute the dimensions of stored integers by transposing their quantized value."""
-    typed = rw.insert(StorageCast(raw, with_element(raw.type, quantized_type))).results[0]
-    made = transposed(rw, typed, order)
-    return rw.insert(StorageCast(made, with_element(made.type, element(raw.type)))).results[0]
+    typed = rw.insert(StorageCast(stored, with_element(stored.type, quantized_type))).results[0]
+    return raw(rw, transposed(rw, typed, order))
 
 
 def stored_type(value: SSAValue) -> UniformQuantizedType | None:

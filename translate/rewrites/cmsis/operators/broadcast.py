@@ -11,13 +11,17 @@ from xdsl.ir import SSAValue
 from stepwell.dialects.aten.registry import op_class
 from stepwell.dialects.cmsis.ops import Relabel
 from stepwell.dialects.cmsis.ops.layout import NCHW_TO_NHWC, NHWC_TO_NCHW
-from stepwell.dialects.quant import StorageCast, UniformQuantizedType
-from stepwell.dialects.quant.types import storage_element
+from stepwell.dialects.quant import StorageCast
 from stepwell.ir.core import weight_key
 from stepwell.ir.rewriting.rewrite import Rewriter
 from stepwell.ir.types import Dim, dims, element, is_static, tensor
 from stepwell.translate.quantized.recognize import typed_weight
-from stepwell.translate.rewrites.cmsis.layout.reshape import reshaped, to_nchw, to_nhwc
+from stepwell.translate.rewrites.cmsis.layout.reshape import (
+    moved_bytes,
+    reshaped,
+    to_nchw,
+    to_nhwc,
+)
 
 EXPAND = op_class("aten.expand.default")
 
@@ -59,21 +63,16 @@ def expanded(rw: Rewriter, value: SSAValue, shape: Sequence[Dim]) -> SSAValue:
     value_dims = dims(value.type)
     if value_dims == tuple(shape):
         return value
-    value_element = element(value.type)
-    assert isinstance(value_element, UniformQuantizedType)
     maker = value.owner
     key = weight_key(maker.input) if isinstance(maker, StorageCast) else None
-    wanted = tensor(shape, value_element)
+    wanted = tensor(shape, element(value.type))
     if key is not None and is_static(wanted):
         derived = rw.weights.derive("cmsis.expand", [key], shape=list(shape))
         return typed_weight(rw, derived, wanted)
     squeezed = [d for d in shape if d != 1]
     if [d for d in value_dims if d != 1] == squeezed:
         return reshaped(rw, value, shape)
-    stored = storage_element(value_element.data)
-    raw = rw.insert(StorageCast(value, tensor(value_dims, stored))).results[0]
-    made = EXPAND.from_arguments({"self": raw, "size": list(shape)}, [tensor(shape, stored)])
-    return rw.insert(StorageCast(rw.insert(made).results[0], wanted)).results[0]
+    return moved_bytes(rw, value, EXPAND, shape, size=list(shape))
 
 
 def channels_last_view(rw: Rewriter, value: SSAValue) -> SSAValue:

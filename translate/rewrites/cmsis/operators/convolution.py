@@ -65,10 +65,10 @@ def geometry(op: SchemaOp) -> Geometry | Refusal | None:
         )
     is_flat = spatial == 1
     given, weight, made = (
-        _four(cast("tuple[int, ...]", dims(value.type)), is_flat)
+        four(cast("tuple[int, ...]", dims(value.type)), is_flat)
         for value in (op.operands[0], op.operands[1], op.results[0])
     )
-    stride, dilation = (_pair(op.arg(name), is_flat, 1) for name in ("stride", "dilation"))
+    stride, dilation = (pair(op.arg(name), is_flat, 1) for name in ("stride", "dilation"))
     padding = op.arg("padding")
     before, after = _sides(padding, weight, dilation, is_flat)
     common = (min(before[0], after[0]), min(before[1], after[1]))
@@ -85,7 +85,7 @@ def geometry(op: SchemaOp) -> Geometry | Refusal | None:
     )
 
 
-def _four(shape: Sequence[int], is_flat: bool) -> tuple[int, int, int, int]:
+def four(shape: Sequence[int], is_flat: bool) -> tuple[int, int, int, int]:
     """Return (N, C, H, W), or (N, C, W) if flat, as NCHW; an unbatched image is a batch of one."""
     if len(shape) == (2 if is_flat else 3):
         shape = (1, *shape)
@@ -93,7 +93,8 @@ def _four(shape: Sequence[int], is_flat: bool) -> tuple[int, int, int, int]:
     return (n, c, 1, size[0]) if is_flat else (n, c, size[0], size[1])
 
 
-def _pair(value: Any, is_flat: bool, default: int) -> Pair:
+def pair(value: Any, is_flat: bool = False, default: int = 0) -> Pair:
+    """Return an `int[2]` argument, for which PyTorch also accepts one number; a line's is flat."""
     items = cast("list[int]", value if isinstance(value, list) else [value])
     if is_flat:
         return (default, items[0])
@@ -108,5 +109,5 @@ def _sides(padding: Any, weight: Sequence[int], dilation: Pair, is_flat: bool) -
         total = [dilation[axis] * (weight[2 + axis] - 1) for axis in (0, 1)]
         before = (total[0] // 2, total[1] // 2)
         return before, (total[0] - before[0], total[1] - before[1])
-    both = _pair(padding, is_flat, 0)
+    both = pair(padding, is_flat, 0)
     return both, both
