@@ -11,13 +11,21 @@ PACKAGES = ("canonicalize", "decompositions", "lowerings", "rewrites")
 """Packages below `stepwell.translate`."""
 
 
-def pass_modules() -> Iterator[ModuleType]:
-    """Import every module that may define passes, packages first, in alphabetical order."""
+def pass_module_names() -> Iterator[tuple[str, bool]]:
+    """Yield the name of every module that may define passes, and whether it is a package.
+
+    Packages come first, in alphabetical order. No other module is imported.
+    """
     for name in PACKAGES:
         package = importlib.import_module(f"stepwell.translate.{name}")
-        yield package
+        yield package.__name__, True
         for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-            yield importlib.import_module(info.name)
+            yield info.name, info.ispkg
+
+
+def pass_modules() -> Iterator[ModuleType]:
+    """Import every module that may define passes, in the same order."""
+    return (importlib.import_module(name) for name, _ in pass_module_names())
 
 
 def folder_of(module: str) -> str | None:

@@ -194,3 +194,9 @@ MEMORY_FORMATS = ("contiguous_format", "preserve_format", "channels_last", "chan
 def scalar_type(default: object) -> Attribute | None:
     """Return the element type of a schema's default dtype; None for None."""
     return None if default is None else _SCALAR_TYPES[default]
+
+
+def number_of_scalar_type(type_: Attribute) -> int | None:
+    """Return PyTorch's number of an element type; None if it has none."""
+    numbers = (key for key, held in _SCALAR_TYPES.items() if held == type_)
+    return next((key for key in numbers if isinstance(key, int)), None)

@@ -8,19 +8,18 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Iterator
+from functools import cache
 from inspect import isabstract
-from pathlib import Path
 from textwrap import dedent
 from types import ModuleType
 from typing import Any, cast
 
-import stepwell.translate
 from stepwell.ir.rewriting.rewrite import Rewrite
 from stepwell.ir.syntax.snippets import module_of_ops
 from stepwell.ir.syntax.text import to_text
 from stepwell.translate.lowerings import samples
 from stepwell.translate.lowerings.lowering import Lowering
+from stepwell.translate.passes import pass_module_names
 from stepwell.translate.rules import examples
 
 _BLOCK = r"(?P<{}>(?:[ ]{{4}}.*(?:\n|$)|\n)+)"
@@ -35,31 +34,24 @@ def module_names() -> list[str]:
     The name of a module below `rewrites` or `lowerings` is relative to these, any other name is
     relative to `stepwell.translate`: `canonicalize.sums`.
     """
-    return [name for root in _ROOTS for name in _names_below(root)]
+    return list(_modules())
 
 
-_ROOTS = ("rewrites", "lowerings", "canonicalize", "decompositions")
-_RELATIVE = _ROOTS[:2]
-
-
-def _names_below(root: str) -> Iterator[str]:
-    for translate in map(Path, stepwell.translate.__path__):
-        place = translate / root
-        is_relative = root in _RELATIVE
-        for file in sorted(place.rglob("*/*.py" if is_relative else "*.py")):
-            if file.stem not in ("__init__", "pipeline"):
-                base = place if is_relative else translate
-                yield ".".join(file.relative_to(base).with_suffix("").parts)
+@cache
+def _modules() -> dict[str, str]:
+    """Return the full name of each of `module_names`."""
+    found: dict[str, str] = {}
+    for full, is_package in pass_module_names():
+        root, *rest = full.split(".")[2:]
+        is_relative = root in ("rewrites", "lowerings")
+        if not (is_package or full.endswith(".pipeline") or (is_relative and len(rest) == 1)):
+            found[".".join(rest if is_relative else (root, *rest))] = full
+    return found
 
 
 def module_of(name: str) -> ModuleType:
     """The module that `module_names` calls so."""
-    file = Path(*name.split(".")).with_suffix(".py")
-    for place in map(Path, stepwell.translate.__path__):
-        for root in _RELATIVE:
-            if (place / root / file).exists():
-                return importlib.import_module(f"stepwell.translate.{root}.{name}")
-    return importlib.import_module(f"stepwell.translate.{name}")
+    return importlib.import_module(_modules()[name])
 
 
 def rewrites_of(module: ModuleType) -> list[type[Rewrite[Any]]]:

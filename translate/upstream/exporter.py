@@ -16,7 +16,7 @@ from xdsl.dialects.builtin import TensorType
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Operation, SSAValue
 
-from stepwell.dialects.aten.attributes import MEMORY_FORMATS, scalar_type
+from stepwell.dialects.aten.attributes import MEMORY_FORMATS, number_of_scalar_type
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.core import WeightOp
 from stepwell.ir.diagnostics import (
@@ -154,10 +154,10 @@ class _Outgoing:
             word = "true" if value else "false"
             return self.constant(f"torch.constant.bool {word}", "!torch.bool", word)
         if isinstance(value, Attribute):
-            numbers = [n for n in range(30) if _is_scalar_type(n, value)]
-            if not numbers:
+            found = number_of_scalar_type(value)
+            if found is None:
                 raise ValueError(f"torch has no number for {value}")
-            value = numbers[0]
+            value = found
         if isinstance(value, str) and kind.base == "MemoryFormat":
             value = MEMORY_FORMATS.index(value)
         if isinstance(value, int):
@@ -201,10 +201,3 @@ class _Outgoing:
         text = ", ".join(map(self.name, op.results))
         names, types = ", ".join(n for n, _ in parts), ", ".join(t for _, t in parts)
         self.out.append(f"{text} = torch.{name} {names} : {types} -> {', '.join(results)}")
-
-
-def _is_scalar_type(number: int, attribute: Attribute) -> bool:
-    try:
-        return scalar_type(number) == attribute
-    except KeyError:
-        return False

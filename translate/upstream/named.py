@@ -46,6 +46,11 @@ def einsum(equation: str) -> Product:
     return product
 
 
+def _laid(value: torch.Tensor, given: str, wanted: str) -> torch.Tensor:
+    """Permute a tensor from one order of letters, one for each axis, to another."""
+    return value.permute([given.index(letter) for letter in wanted])
+
+
 def stated(op: Operation, name: str, rank: int) -> list[int]:
     """Return `strides` or `dilations`, one by default."""
     attribute: Attribute | None = op.attributes.get(name) or op.properties.get(name)
@@ -62,12 +67,12 @@ def conv(image: str, kernel: str) -> Product:
         channels = image if "c" in image else f"nc{image}"
         if "c" not in image:  # A single image of one channel.
             x, w = x[None, None], w[None, None]
-        x = x.permute([channels.index(letter) for letter in f"nc{moving}"])
+        x = _laid(x, channels, f"nc{moving}")
         taken = kernel if "c" in kernel else f"fc{kernel}"
-        w = w.permute([taken.index(letter) for letter in f"fc{moving}"])
+        w = _laid(w, taken, f"fc{moving}")
         rank = len(moving)
         made = function(x, w, None, stated(op, "strides", rank), 0, stated(op, "dilations", rank))
-        made = made.permute([f"nc{moving}".index(letter) for letter in channels])
+        made = _laid(made, f"nc{moving}", channels)
         return made if "c" in image else made[0, 0]
 
     return product
@@ -79,9 +84,8 @@ def depthwise(image: str, kernel: str) -> Product:
     function = {1: torch.conv1d, 2: torch.conv2d}[len(moving)]
 
     def product(op: Operation, x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
-        x = x.permute([image.index(letter) for letter in f"nc{moving}"])
-        order = [letter for letter in ("c", "m", *moving) if letter in kernel]
-        w = w.permute([kernel.index(letter) for letter in order])
+        x = _laid(x, image, f"nc{moving}")
+        w = _laid(w, kernel, f"cm{moving}" if "m" in kernel else f"c{moving}")
         several = w.shape[1] if "m" in kernel else 1
         channels, window = x.shape[1], list(w.shape[-len(moving) :])
         w = w.reshape([channels * several, 1, *window])
@@ -89,9 +93,9 @@ def depthwise(image: str, kernel: str) -> Product:
         strides, dilations = stated(op, "strides", rank), stated(op, "dilations", rank)
         made = function(x, w, None, strides, 0, dilations, channels)
         if "m" not in kernel:
-            return made.permute([f"nc{moving}".index(letter) for letter in image])
+            return _laid(made, f"nc{moving}", image)
         made = made.reshape([made.shape[0], channels, several, *made.shape[2:]])
-        return made.permute([f"ncm{moving}".index(letter) for letter in f"{image}m"])
+        return _laid(made, f"ncm{moving}", f"{image}m")
 
     return product
 
@@ -103,7 +107,7 @@ def pooled(image: str, kind: str) -> Rule:
         x, window, initial = args
         if isinstance(initial, Undefined):
             raise CannotImport("it adds to an empty tensor, which is undefined")
-        x = defined(x).permute([image.index(letter) for letter in "nchw"])
+        x = _laid(defined(x), image, "nchw")
         sizes = list(window.shape)
         strides, dilations = stated(op, "strides", 2), stated(op, "dilations", 2)
         if kind == "sum":
@@ -113,7 +117,7 @@ def pooled(image: str, kind: str) -> Rule:
         else:
             sign = -1 if kind == "min" else 1
             made = sign * torch.max_pool2d(sign * x, sizes, strides, 0, dilations)
-        made = made.permute(["nchw".index(letter) for letter in image])
+        made = _laid(made, "nchw", image)
         of_two = {"sum": torch.add, "max": torch.maximum, "min": torch.minimum}[kind]
         return of_two(initial, made)
 

@@ -19,7 +19,6 @@ from stepwell.translate.upstream.linalg_exporter.bodies import Body, BodyValue, 
 from stepwell.translate.upstream.linalg_exporter.writing import (
     Text,
     affine,
-    all_axes,
     divided,
     is_tensor,
     spelled,
@@ -137,17 +136,8 @@ class OpWriter:
         body = Body(compute, self.method.fresh, known)
         value = body.as_type(body.value(inside), dtype)
         out = BodyValue(self.method.fresh(), dtype)
-        total = body.of_two(word, out, value)
-        result = (start, tensor_type(shape, dtype), ", ".join(variables.values()))
-        kinds = ["parallel"] * len(axes) + ["reduction"] * len(sizes)
-        name = self.method.generic(
-            inputs,
-            result,
-            kinds,
-            body.lines,
-            [*arguments, f"{out.name}: {dtype}"],
-            f"{total.name} : {dtype}",
-        )
+        total, given = body.of_two(word, out, value), [*arguments, out]
+        name = self.method.generic(inputs, start, shape, body.lines, given, total, len(sizes))
         if term.function == "average":
             if not all(isinstance(size, int) for size in sizes):
                 raise UnsupportedError("a mean over a dynamic size")
@@ -156,10 +146,10 @@ class OpWriter:
 
     def read(
         self, leaves: Sequence[Term], variables: Mapping[int, str], extra: Sequence[str]
-    ) -> tuple[list[tuple[str, str, str]], list[str], dict[Term, BodyValue]]:
+    ) -> tuple[list[tuple[str, str, str]], list[BodyValue], dict[Term, BodyValue]]:
         """Return a `generic`'s operands, its body's arguments, and the value of each leaf."""
         inputs: list[tuple[str, str, str]] = []
-        arguments: list[str] = []
+        arguments: list[BodyValue] = []
         known: dict[Term, BodyValue] = {}
         by_value: dict[SSAValue, BodyValue] = {}
         for leaf in leaves:
@@ -181,7 +171,7 @@ class OpWriter:
                 indices = self.indices(self.links[value], variables, extra)
             argument = BodyValue(self.method.fresh(), dtype)
             inputs.append((name, type_, indices))
-            arguments.append(f"{argument.name}: {dtype}")
+            arguments.append(argument)
             known[leaf] = argument
             if leaf not in self.folded and leaf.value is not None:
                 by_value[leaf.value] = argument
@@ -218,20 +208,9 @@ class OpWriter:
         inputs, arguments, known = self.read(self.leaves(term), variables, ())
         body = Body(compute, self.method.fresh, known)
         made = body.as_type(body.value(term), dtype)
-        result = (
-            self.method.empty(shape, dtype, self.sizes),
-            tensor_type(shape, dtype),
-            all_axes(len(shape)),
-        )
-        out = f"{self.method.fresh()}: {dtype}"
-        return self.method.generic(
-            inputs,
-            result,
-            ["parallel"] * len(shape),
-            body.lines,
-            [*arguments, out],
-            f"{made.name} : {dtype}",
-        )
+        empty = self.method.empty(shape, dtype, self.sizes)
+        given = [*arguments, BodyValue(self.method.fresh(), dtype)]
+        return self.method.generic(inputs, empty, shape, body.lines, given, made)
 
 
 def broadcast(given: Sequence[Any], made: Sequence[Any]) -> Links | None:

@@ -33,13 +33,13 @@ from stepwell.ir.diagnostics import (
 from stepwell.ir.program import Program
 from stepwell.ir.renderers import gives
 from stepwell.ir.types import dims, element
+from stepwell.translate.upstream.linalg_exporter.bodies import BodyValue
 from stepwell.translate.upstream.linalg_exporter.computing import computed
 from stepwell.translate.upstream.linalg_exporter.decomposing import decomposed
 from stepwell.translate.upstream.linalg_exporter.operators import STATED, WRITERS, truth_of
 from stepwell.translate.upstream.linalg_exporter.writing import (
     Text,
     affine,
-    all_axes,
     is_tensor,
     spelled,
     tensor_type,
@@ -222,12 +222,10 @@ class _Outgoing(Text):
         if dims(source.type) == made and all(link.is_plain for link in alongs):
             return self.names[source]
         sizes = {at: (source, at) for at, link in enumerate(alongs) if link.is_plain}
-        names = [self.size(sizes, at, size) or str(size) for at, size in enumerate(made)]
-        return self.line(
-            f"tensor.extract_slice {self.names[source]}[{', '.join(str(a.offset) for a in alongs)}]"
-            f" [{', '.join(names)}] [{', '.join(str(a.stride) for a in alongs)}]"
-            f" : {spelled(source.type)} to {spelled(result.type)}"
-        )
+        names = [self.size(sizes, at, size) or size for at, size in enumerate(made)]
+        offsets, strides = [a.offset for a in alongs], [a.stride for a in alongs]
+        types = spelled(source.type), spelled(result.type)
+        return self.slice(self.names[source], types, offsets, names, strides)
 
     def reordered(self, source: SSAValue, result: SSAValue, links: Links) -> str:
         """Write permuted, repeated or reversed axes."""
@@ -238,10 +236,9 @@ class _Outgoing(Text):
             if isinstance(link, Along) and link.is_plain
         }
         given = (self.names[source], spelled(source.type), _indices(links))
-        out = (self.empty(made, dtype, sizes), spelled(result.type), all_axes(len(made)))
-        arguments = [f"%in: {dtype}", f"%out: {dtype}"]
-        kinds = ["parallel"] * len(made)
-        return self.generic([given], out, kinds, [], arguments, f"%in : {dtype}")
+        out = self.empty(made, dtype, sizes)
+        one, other = BodyValue("%in", dtype), BodyValue("%out", dtype)
+        return self.generic([given], out, made, [], [one, other], one)
 
     # -- control flow ----------------------------------------------------------------------------
 

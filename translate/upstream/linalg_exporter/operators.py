@@ -15,6 +15,7 @@ from stepwell.ir.declared.scalar_semantics import Term, element_of, greatest, le
 from stepwell.ir.diagnostics import UnsupportedError
 from stepwell.ir.dtypes import f32, i1, torch_dtype
 from stepwell.ir.types import dims, element
+from stepwell.translate.upstream.linalg_exporter.bodies import BodyValue
 from stepwell.translate.upstream.linalg_exporter.writing import (
     Text,
     all_axes,
@@ -185,7 +186,7 @@ def _pool(method: Text, op: SchemaOp) -> None:
 
 def _select(method: Text, op: SchemaOp) -> None:
     (source, *_), axis = op.operands, op.arg("dim")
-    shape, dtype = dims(source.type), element(source.type)
+    shape = dims(source.type)
     axis %= len(shape)
     numbers = range(len(op.results)) if "unbind" in op.name else [op.arg("index")]
     for number, result in zip(numbers, op.results, strict=True):
@@ -194,15 +195,11 @@ def _select(method: Text, op: SchemaOp) -> None:
             raise UnsupportedError("an index that is known only at run time")
         sizes = {a: (source, a) for a in range(len(shape))}
         lengths = [
-            "1" if a == axis else method.size(sizes, a, size) or str(size)
-            for a, size in enumerate(shape)
+            1 if a == axis else method.size(sizes, a, size) or size for a, size in enumerate(shape)
         ]
-        offsets = ", ".join(str(at) if a == axis else "0" for a in range(len(shape)))
-        ones = ", ".join("1" for _ in shape)
-        method.names[result] = method.line(
-            f"tensor.extract_slice {method.names[source]}[{offsets}] [{', '.join(lengths)}] "
-            f"[{ones}] : {spelled(source.type)} to {tensor_type(dims(result.type), dtype)}"
-        )
+        offsets = [at if a == axis else 0 for a in range(len(shape))]
+        types = spelled(source.type), spelled(result.type)
+        method.names[result] = method.slice(method.names[source], types, offsets, lengths)
 
 
 def _looked_up(
@@ -214,7 +211,7 @@ def _looked_up(
     """Gather elements of a table: each axis at an index that is read, or at the result's index."""
     shape, made, dtype = dims(table.type), dims(result.type), element(table.type)
     inputs: list[tuple[str, str, str]] = []
-    arguments: list[str] = []
+    arguments: list[BodyValue] = []
     body: list[str] = []
     names: list[str] = []
     sizes: dict[int, tuple[SSAValue, int]] = {}
@@ -232,7 +229,7 @@ def _looked_up(
         if not isinstance(shape[axis], int):
             raise UnsupportedError("a look-up along a dynamic axis")
         inputs.append((method.names[value], spelled(value.type), indices))
-        arguments.append(f"{given}: {whole}")
+        arguments.append(BodyValue(given, whole))
         body += [
             f"{cast_} = arith.index_cast {given} : {whole} to index",
             f"{size} = arith.constant {shape[axis]} : index",
@@ -247,14 +244,10 @@ def _looked_up(
         f"{found} = tensor.extract {method.names[table]}[{', '.join(names)}]"
         f" : {spelled(table.type)}"
     )
-    method.names[result] = method.generic(
-        inputs,
-        (method.empty(made, dtype, sizes), tensor_type(made, dtype), all_axes(len(made))),
-        ["parallel"] * len(made),
-        body,
-        [*arguments, f"{method.fresh()}: {dtype}"],
-        f"{found} : {dtype}",
-    )
+    empty = method.empty(made, dtype, sizes)
+    arguments.append(BodyValue(method.fresh(), dtype))
+    element_ = BodyValue(found, dtype)
+    method.names[result] = method.generic(inputs, empty, made, body, arguments, element_)
 
 
 def _index_select(method: Text, op: SchemaOp) -> None:
@@ -334,11 +327,8 @@ def _cut(
 ) -> tuple[str, list[int]]:
     made, offsets = list(shape), [0] * len(shape)
     made[axis], offsets[axis] = high - low, low
-    parts = (", ".join(map(str, of)) for of in (offsets, made, [1] * len(made)))
-    whole = "".join(f"[{text}] " for text in parts).strip()
-    types = f"{tensor_type(shape, dtype)} to {tensor_type(made, dtype)}"
-    text = f"tensor.extract_slice {name}{whole} : {types}"
-    return method.line(text), made
+    types = tensor_type(shape, dtype), tensor_type(made, dtype)
+    return method.slice(name, types, offsets, made), made
 
 
 def _like(method: Text, op: SchemaOp) -> None:

@@ -81,17 +81,28 @@ class Text:
     def generic(
         self,
         inputs: Sequence[tuple[str, str, str]],
-        result: tuple[str, str, str],
-        kinds: Sequence[str],
+        out: str,
+        shape: Sequence[Any],
         body: Sequence[str],
-        arguments: Sequence[str],
-        given: str,
+        arguments: Sequence[BodyValue],
+        given: BodyValue,
+        reduced: int = 0,
     ) -> str:
-        """Write a `linalg.generic`: operands as (name, type, indices), the body's lines."""
-        domain = ", ".join(f"d{at}" for at in range(len(kinds)))
-        maps = ", ".join(
-            f"affine_map<({domain}) -> ({indices})>" for *_, indices in (*inputs, result)
-        )
+        """Write a `linalg.generic`.
+
+        Args:
+            inputs: operands as (name, type, indices).
+            out: the name of the output, which is indexed by all axes of the result.
+            shape: the result's shape.
+            body: the lines of the body.
+            arguments: its arguments, of which the last is the output's element.
+            given: the number that it yields.
+            reduced: the number of axes that it reduces, after those of the result.
+        """
+        type_, rank = tensor_type(shape, given.type), len(shape)
+        domain, kinds = all_axes(rank + reduced), ["parallel"] * rank + ["reduction"] * reduced
+        indices = [*(indices for *_, indices in inputs), all_axes(rank)]
+        maps = ", ".join(f"affine_map<({domain}) -> ({each})>" for each in indices)
         iterators = ", ".join(f'"{kind}"' for kind in kinds)
         ins = ""
         if inputs:
@@ -100,13 +111,26 @@ class Text:
         name = self.fresh()
         self.out += [
             f"{name} = linalg.generic {{indexing_maps = [{maps}], iterator_types = [{iterators}]}}"
-            f"{ins} outs({result[0]} : {result[1]}) {{",
-            f"^bb0({', '.join(arguments)}):",
+            f"{ins} outs({out} : {type_}) {{",
+            f"^bb0({', '.join(f'{value.name}: {value.type}' for value in arguments)}):",
             *(f"  {line}" for line in body),
-            f"  linalg.yield {given}",
-            f"}} -> {result[1]}",
+            f"  linalg.yield {given.name} : {given.type}",
+            f"}} -> {type_}",
         ]
         return name
+
+    def slice(
+        self,
+        name: str,
+        types: tuple[str, str],
+        offsets: Sequence[Any],
+        sizes: Sequence[Any],
+        strides: Sequence[int] | None = None,
+    ) -> str:
+        """Write a slice of a tensor, from one type to another, with strides of 1 by default."""
+        lists = (offsets, sizes, strides or [1] * len(offsets))
+        places = " ".join(f"[{', '.join(map(str, values))}]" for values in lists)
+        return self.line(f"tensor.extract_slice {name}{places} : {types[0]} to {types[1]}")
 
     def padded(
         self,
@@ -188,14 +212,7 @@ def divided(method: Text, name: str, made: Any, dtype: Attribute, count: int) ->
     body = Body(dtype, method.fresh, {})
     x = BodyValue(method.fresh(), dtype)
     part = body.of_two("divide", x, body.number(float(count), dtype))
-    return method.generic(
-        [],
-        (name, tensor_type(made, dtype), all_axes(len(made))),
-        ["parallel"] * len(made),
-        body.lines,
-        [f"{x.name}: {dtype}"],
-        f"{part.name} : {dtype}",
-    )
+    return method.generic([], name, made, body.lines, [x], part)
 
 
 def combined(
@@ -204,12 +221,4 @@ def combined(
     """Write a tensor plus another one, (name, type, indices), or divided by it."""
     body = Body(dtype, method.fresh, {})
     x, y = (BodyValue(method.fresh(), dtype) for _ in range(2))
-    both = body.of_two(word, y, x)
-    return method.generic(
-        [other],
-        (name, tensor_type(made, dtype), all_axes(len(made))),
-        ["parallel"] * len(made),
-        body.lines,
-        [f"{x.name}: {dtype}", f"{y.name}: {dtype}"],
-        f"{both.name} : {dtype}",
-    )
+    return method.generic([other], name, made, body.lines, [x, y], body.of_two(word, y, x))
