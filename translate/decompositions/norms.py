@@ -71,7 +71,7 @@ from stepwell.translate.rewrites.norms.row_statistics import (
 )
 from stepwell.translate.rewrites.xnnpack.nodes.guards import not_constant, not_for_xnnpack
 from stepwell.translate.rules import RuleSet, read_rules
-from stepwell.translate.scale_folding.own_weights import are_from_weights
+from stepwell.translate.scale_folding.layers import are_from_weights
 
 
 def are_of_element(of: Attribute, *values: SSAValue | None) -> bool:

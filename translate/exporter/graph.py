@@ -229,36 +229,34 @@ class GraphExporter:
     # -- control flow ------------------------------------------------------------------------
 
     def _control(self, op: Operation) -> None:
-        operator_name, stems, groups = _CONTROL[type(op)]
-        operands = [self.values[value] for value in op.operands]
-        examples = [value.meta["val"] if isinstance(value, Node) else value for value in operands]
-        body_inputs = [arg.type for arg in op.regions[-1].block.args]
-        if isinstance(op, control.CondOp):
-            examples = examples[1:]
-        elif isinstance(op, control.MapOp | control.ScanOp):
-            examples = [self.shared.symbols.fake(type_) for type_ in body_inputs]
+        operator_name, stems, names = _CONTROL[type(op)]
+        is_over_slices = isinstance(op, control.MapOp | control.ScanOp)
+        groups = [
+            self._group(getattr(op, name), list if is_over_slices else tuple) for name in names
+        ]
+        if is_over_slices:
+            body_inputs = op.regions[-1].block.args
+            examples = [self.shared.symbols.fake(arg.type) for arg in body_inputs]
+        else:
+            lists = groups[1:] if isinstance(op, control.CondOp) else groups
+            examples = [_examples(value) for group in lists for value in group]
         nodes: list[Node] = []
         returned: list[Any] = []
         for stem, region in zip(stems, op.regions, strict=True):
             single = isinstance(op, control.WhileLoopOp) and region is op.condition
             name, returned = self._subgraph(stem, region, examples, single)
             nodes.append(self.graph.get_attr(name))
-        if isinstance(op, control.MapOp | control.ScanOp):
+        if is_over_slices:
             returned = [self.shared.symbols.fake(result.type) for result in op.results]
-        sizes = _group_sizes(op, groups)
-        given: list[tuple[Any, ...]] = []
-        for size in sizes:
-            given.append(tuple(operands[:size]))
-            operands = operands[size:]
-        lists = (
-            [list(g) for g in given] if isinstance(op, control.MapOp | control.ScanOp) else given
-        )
-        if isinstance(op, control.CondOp):
-            args = (given[0][0], *nodes, given[1])
-        else:
-            args = (*nodes, *lists)
+        predicate = [groups.pop(0)] if isinstance(op, control.CondOp) else []
         target = getattr(torch.ops.higher_order, operator_name)
-        self.call(op, target, args, {}, (tuple(returned),))
+        self.call(op, target, (*predicate, *nodes, *groups), {}, (tuple(returned),))
+
+    def _group(self, values: Any, kind: type[list[Any]] | type[tuple[Any, ...]]) -> Any:
+        """Return the nodes of an operand, or of a group of operands as a list or a tuple."""
+        if isinstance(values, SSAValue):
+            return self.values[values]
+        return kind(self.values[value] for value in cast(Sequence[SSAValue], values))
 
     def _subgraph(
         self, stem: str, region: Region, examples: Sequence[Any], single: bool
@@ -294,14 +292,6 @@ _CONTROL: dict[type[Operation], tuple[str, tuple[str, ...], tuple[str, ...]]] = 
     control.ScanOp: ("scan", ("scan_combine_graph",), ("initial", "sequences", "additional")),
 }
 """Op → higher-order operator, the names of its sub-graphs, the groups of its operands."""
-
-
-def _group_sizes(op: Operation, groups: Sequence[str]) -> list[int]:
-    sizes: list[int] = []
-    for name in groups:
-        group = getattr(op, name)
-        sizes.append(1 if isinstance(group, SSAValue) else len(cast(Sequence[SSAValue], group)))
-    return sizes
 
 
 _VIEWS = (torch.ops.aten.view.default, torch.ops.aten._unsafe_view.default)

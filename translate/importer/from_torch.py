@@ -12,14 +12,17 @@ from typing import Any
 
 from torch.export import ExportedProgram
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Block, Region
 
 import stepwell.dialects.aten.level
+from stepwell.ir.compat.torch.torch_private import pytree
 from stepwell.ir.diagnostics import StepwellError, UnsupportedError
 from stepwell.ir.levels import set_level
 from stepwell.ir.platform.process_settings import without_collection
 from stepwell.ir.program import Program
+from stepwell.ir.signature import Port, Signature, set_signature
 from stepwell.ir.weights import WeightStore
-from stepwell.translate.importer.constant_method import constant_method
 from stepwell.translate.importer.context import Importing
 from stepwell.translate.importer.method import ExportedSource, import_method
 from stepwell.translate.importer.mutation import functional
@@ -53,7 +56,7 @@ def from_exported_program(
         methods = [
             import_method(shared, sources[name], name, mutable)
             if name in sources
-            else constant_method(name, value)
+            else _constant_method(name, value)
             for name, value in programs.items()
         ]
         if shared.problems:
@@ -77,3 +80,32 @@ def _check_names(programs: Mapping[Any, Any]) -> None:
             raise StepwellError(
                 f"{name!r} is no name of a method", help='give texts, such as {"forward": program}'
             )
+
+
+_PLAIN = (bool, int, float, str)
+
+
+def _constant_method(name: str, value: Any) -> FuncOp:
+    """Return a method without arguments that returns a plain value or a list of these.
+
+    ExecuTorch's runners query a model by such methods (`get_max_seq_len`, `get_eos_ids`). Results
+    are constants of the signature, so that the method has no op and, in a `.pte`, no instruction.
+
+    Raises:
+        StepwellError: the value is of another kind.
+    """
+    leaves, out_spec = pytree.tree_flatten(value)
+    for leaf in leaves:
+        if not isinstance(leaf, _PLAIN):
+            raise StepwellError(
+                f"method {name!r}: a {type(leaf).__name__} is no exported program and no plain "
+                "value",
+                help="give torch.export.export(module.eval(), example_inputs), or a number, a "
+                "truth value, a text, or a list of these",
+            )
+    func = FuncOp(name, ((), ()), Region(Block([ReturnOp()])))
+    _, in_spec = pytree.tree_flatten(((), {}))
+    ports = tuple(Port(f"output_{index}", constant=(leaf,)) for index, leaf in enumerate(leaves))
+    specs = (pytree.treespec_dumps(in_spec), pytree.treespec_dumps(out_spec))
+    set_signature(func, Signature((), ports, *specs))
+    return func
