@@ -10,8 +10,6 @@ Each level can also be raised again.
     open("model.pte", "wb").write(lowered.to_pte())
 """
 
-from __future__ import annotations
-
 import importlib
 from types import FunctionType
 from typing import TYPE_CHECKING, Any

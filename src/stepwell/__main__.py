@@ -3,8 +3,6 @@
 The handler of the interrupt is installed before any heavy import.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

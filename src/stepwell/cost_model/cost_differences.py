@@ -1,7 +1,5 @@
 """Differences in cost-based decisions between two CPUs: `stepwell explain MODEL --costs A B`."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -7,8 +7,6 @@ translated into another tool's patterns: most have conditions on types and numbe
 own matchers can check.
 """
 
-from __future__ import annotations
-
 import math
 from collections import deque
 from collections.abc import Iterator, Sequence

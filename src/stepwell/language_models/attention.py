@@ -1,7 +1,5 @@
 """ExecuTorch's attention, registered with transformers, and checks for unsupported features."""
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field

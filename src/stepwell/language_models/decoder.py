@@ -1,7 +1,5 @@
 """The exported modules: a causal model with internal state, or with caches as arguments."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, Literal
 

@@ -1,7 +1,5 @@
 """Export of a causal model of transformers, after a comparison of the exported form with it."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager

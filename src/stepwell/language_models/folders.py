@@ -1,7 +1,5 @@
 """Loading of a folder written by `save_pretrained`, or of a GGUF file."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

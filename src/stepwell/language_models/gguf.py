@@ -11,8 +11,6 @@ the bytes that are left, so that reading takes time linear in the file. Source: 
 specification of ggml, versions 2 and 3.
 """
 
-from __future__ import annotations
-
 import struct
 from collections import Counter
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Metadata of a model: its context length, and the constants that ExecuTorch's runner queries."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from stepwell.ir.diagnostics import StepwellError

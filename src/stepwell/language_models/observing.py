@@ -3,8 +3,6 @@
 The state in a cache (keys, values, any other) becomes locations for buffers.
 """
 
-from __future__ import annotations
-
 import inspect
 import sys
 from collections.abc import Iterator, MutableMapping, MutableSequence

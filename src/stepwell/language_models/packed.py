@@ -6,8 +6,6 @@ tensors, and `blocks` makes a layer of each packed one's integers. transformers 
 folders itself, as torchao tensors.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ fp32 unless another dtype is requested: XNNPACK's kernels for 4-bit and 8-bit we
 fp16, and bfloat16 is only a storage type there.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

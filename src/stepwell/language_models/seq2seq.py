@@ -7,8 +7,6 @@ The decoder's own keys and values are state of the program; the keys and values 
 states are recomputed in each call.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

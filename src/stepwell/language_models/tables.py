@@ -1,7 +1,5 @@
 """Low-bit embedding tables for ExecuTorch's kernels of quantized embeddings."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -5,8 +5,6 @@ embeddings that replace its tokens. `text_decoder` takes either embeddings `[1, 
 position of the first `[1]`, and returns logits `[1, vocabulary]`; its state is the program's.
 """
 
-from __future__ import annotations
-
 import inspect
 from typing import Any
 

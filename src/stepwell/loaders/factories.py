@@ -1,7 +1,5 @@
 """Model factories, `file.py:callable`: the forms of their results, and their errors."""
 
-from __future__ import annotations
-
 import importlib.util
 import sys
 import traceback

@@ -7,8 +7,6 @@ a mapping in place of the inputs for inputs by keyword; or a mapping with the na
 an `ExportedProgram`.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ A refusal states a fact about one operation. Most refusals lead to one of the fe
 `CHANGES`. Operations that no known change helps are only counted.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """Arm's targets: Cortex-M, Ethos-U, TOSA and VGF. Imported when one of them is named."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

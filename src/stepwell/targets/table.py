@@ -4,8 +4,6 @@ The module of a target is imported when the target is named. Lowering to XNNPACK
 the operators of Arm's targets nor the packages that they require.
 """
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Iterator, Mapping
 from dataclasses import replace

@@ -3,8 +3,6 @@
 stepwell's own targets are in `table.py`; a plug-in may define others.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any

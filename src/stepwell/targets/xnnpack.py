@@ -1,7 +1,5 @@
 """The target XNNPACK: its options, emitters and engine."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any

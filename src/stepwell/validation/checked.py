@@ -1,7 +1,5 @@
 """The state of `check` during a lowering: recorded runs, and the comparison of each pass."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress

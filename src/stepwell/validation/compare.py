@@ -1,7 +1,5 @@
 """Comparison of runtime values: bit for bit, or within a declared bound."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace

@@ -5,8 +5,6 @@ roundings, which `roundings` propagates through the removed and through the new 
 errors bounds the difference of the new value from the old one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """Comparison with what stepwell did not write: the artifact's engine, and eager PyTorch."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

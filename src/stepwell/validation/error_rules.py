@@ -1,7 +1,5 @@
 """Error propagation by operator family: the errors of the operands, and the operator's rounding."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, cast

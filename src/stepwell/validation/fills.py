@@ -1,7 +1,5 @@
 """The elements and the memory layout of test tensors, by the name of a fill."""
 
-from __future__ import annotations
-
 import math
 import zlib
 from collections.abc import Sequence

@@ -7,8 +7,6 @@ one call from any of these states gives the same outputs and leaves the same sta
 do as well.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Kernels with several roundings as sequences of operators, for the error analysis."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from typing import Any

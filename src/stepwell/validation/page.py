@@ -1,7 +1,5 @@
 """The result of a check as HTML."""
 
-from __future__ import annotations
-
 from html import escape
 
 from stepwell.inspection.viewer.tables import table

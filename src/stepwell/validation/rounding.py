@@ -6,8 +6,6 @@ happens where nearly equal numbers cancel. The effect is measured: the program i
 noise of that size in every float.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any

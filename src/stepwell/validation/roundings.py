@@ -10,8 +10,6 @@ cancellation and overflow, too.
 Sources: Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., sections 3.1 and 3.3.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 

@@ -9,8 +9,6 @@ neighbor, odd, prime, near a power of two, and the largest, within each range. S
 one another (`2*s77 + 1`) follow their symbols.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod

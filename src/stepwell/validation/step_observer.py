@@ -5,8 +5,6 @@ and compared with the recorded old one. A wrong rewrite is thus found at the op 
 even if little of the error reaches the outputs, and only the new ops are evaluated.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from contextlib import suppress

@@ -1,12 +1,15 @@
 """Arguments that several commands take."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 from typing import Any
 
 from stepwell.cli.terminal.completing import completed_by, quantizers, targets
+
+FLAG: dict[str, Any] = {"action": "store_true"}
+SEVERAL: dict[str, Any] = {"action": "append", "default": []}
+"""An option that may be repeated."""
+FILE: dict[str, Any] = {"type": Path, "metavar": "FILE"}
 
 
 def add_model(parser: argparse.ArgumentParser) -> None:
@@ -17,57 +20,51 @@ def add_model(parser: argparse.ArgumentParser) -> None:
 
 def add_model_options(parser: argparse.ArgumentParser) -> None:
     """Add the options for opening a `MODEL`."""
-    parser.add_argument(
+    add = parser.add_argument
+    add(
         "-v",
         "--verbose",
-        action="store_true",
+        **FLAG,
         help="every pass and every refusal with its place; the full error of a failed export",
     )
-    parser.add_argument("--trust", action="store_true", help="unpickle a .pt2's sample inputs")
-    quantize = parser.add_argument(
-        "--quantize", metavar="NAME", help="quantize the module of a file.py:callable first"
+    add("--trust", **FLAG, help="unpickle a .pt2's sample inputs")
+    completed_by(
+        add("--quantize", metavar="NAME", help="quantize the module of a file.py:callable first"),
+        quantizers,
     )
-    completed_by(quantize, quantizers)
 
 
 def add_language(parser: argparse.ArgumentParser) -> None:
     """Add the options for exporting a language model of transformers."""
     group = parser.add_argument_group("language models", "where MODEL is a folder of transformers")
-    group.add_argument("--context", type=int, metavar="TOKENS", help="length of the context (2048)")
-    group.add_argument(
+    add = group.add_argument
+    add("--context", type=int, metavar="TOKENS", help="length of the context (2048)")
+    add(
         "--attention",
         choices=("custom", "torch"),
         help="ExecuTorch's operators, or the model's own (by default the first that fits it)",
     )
-    group.add_argument(
+    add(
         "--cache",
         choices=("static", "dynamic"),
         help="inside the program (the default), or as inputs and outputs",
     )
-    group.add_argument(
-        "--one-token", action="store_true", help="one token at a time, instead of any number"
-    )
-    group.add_argument(
-        "--logits", choices=("last", "all"), help="tokens to return logits for (last)"
-    )
-    group.add_argument(
+    add("--one-token", **FLAG, help="one token at a time, instead of any number")
+    add("--logits", choices=("last", "all"), help="tokens to return logits for (last)")
+    add(
         "--dtype",
         choices=("fp32", "fp16", "bf16"),
         help="dtype of the computation (the folder's own)",
     )
-    group.add_argument(
+    add(
         "--cache-dtype",
         choices=("fp32", "fp16", "bf16"),
         help="dtype of keys and values (that of the computation)",
     )
-    group.add_argument(
-        "--embedding", type=int, choices=(8, 4), help="bits of an element of the token embedding"
-    )
-    group.add_argument(
-        "--group", type=int, metavar="N", help="number of weights that share a scale"
-    )
-    group.add_argument("--batch", type=int, metavar="N", help="number of sequences in a batch (1)")
-    group.add_argument(
+    add("--embedding", type=int, choices=(8, 4), help="bits of an element of the token embedding")
+    add("--group", type=int, metavar="N", help="number of weights that share a scale")
+    add("--batch", type=int, metavar="N", help="number of sequences in a batch (1)")
+    add(
         "--methods",
         type=lambda said: tuple(said.split(",")),
         metavar="NAME,NAME",
@@ -79,34 +76,30 @@ def add_load(parser: argparse.ArgumentParser) -> None:
     """Add the option `--load FILE`, which every command has."""
     parser.add_argument(
         "--load",
-        action="append",
-        default=[],
-        type=Path,
-        metavar="FILE",
+        **SEVERAL,
+        **FILE,
         help="execute a Python file as a plug-in (docs/plugins.md); may be repeated",
     )
 
 
 def add_options(parser: argparse.ArgumentParser, help: str) -> None:
     """Add `-O`, an option of a target, which may be repeated."""
-    parser.add_argument(
-        "-O", "--option", action="append", default=[], metavar="NAME=VALUE", help=help
-    )
+    parser.add_argument("-O", "--option", **SEVERAL, metavar="NAME=VALUE", help=help)
 
 
 def add_target(parser: argparse.ArgumentParser, default: str | None = "xnnpack") -> None:
     """Add the option `-t TARGET`, and those for target options and pipeline edits."""
-    target = parser.add_argument(
-        "-t",
-        "--target",
-        default=default,
-        help=(
-            "xnnpack (the default), cortex-m55, tosa-1.0+fp, a plug-in's, ..."
+    completed_by(
+        parser.add_argument(
+            "-t",
+            "--target",
+            default=default,
+            help="xnnpack (the default), cortex-m55, tosa-1.0+fp, a plug-in's, ..."
             if default
-            else "lower it first; --html then shows every pass"
+            else "lower it first; --html then shows every pass",
         ),
+        targets,
     )
-    completed_by(target, targets)
     add_options(parser, "an option of the target, as in Python (docs/options.md); may be repeated")
     group = parser.add_argument_group("the pipeline", "replace the target's own, or edit it")
     group.add_argument(

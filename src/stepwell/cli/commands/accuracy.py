@@ -1,7 +1,5 @@
 """`stepwell accuracy MODEL -t TARGET --data FILE`: which stage and layer lose accuracy, and why."""
 
-from __future__ import annotations
-
 import argparse
 
 from stepwell.cli.commands import options_of

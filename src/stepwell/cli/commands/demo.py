@@ -1,7 +1,5 @@
 """`stepwell demo`: lower a real model, run it, and print a table of results."""
 
-from __future__ import annotations
-
 import argparse
 import shutil
 import sys

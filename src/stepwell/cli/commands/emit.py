@@ -1,7 +1,5 @@
 """`stepwell emit`: a program at any level as an artifact."""
 
-from __future__ import annotations
-
 import argparse
 
 from stepwell.cli.commands import options_of

@@ -1,7 +1,5 @@
 """`stepwell explain MODEL -t TARGET`: what was each op lowered to, and why were some not?"""
 
-from __future__ import annotations
-
 import argparse
 from dataclasses import replace
 from pathlib import Path

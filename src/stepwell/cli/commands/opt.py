@@ -1,7 +1,5 @@
 """`stepwell opt FILE -p PASSES`: xDSL's driver, see `stepwell.integrations.xdsl.opt`."""
 
-from __future__ import annotations
-
 import argparse
 import io
 import sys

@@ -1,7 +1,5 @@
 """`stepwell play [MODEL]`: a page for experiments with a program, its passes and rules."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 import webbrowser

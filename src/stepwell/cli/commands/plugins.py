@@ -1,7 +1,5 @@
 """`stepwell plugins`: the loaded plug-ins, their registrations, and failures."""
 
-from __future__ import annotations
-
 import argparse
 
 from stepwell.cli.terminal.outcome import Outcome

@@ -1,7 +1,5 @@
 """`stepwell prove [RULE…]`: prove rules by a solver."""
 
-from __future__ import annotations
-
 import argparse
 from collections import Counter
 from dataclasses import replace

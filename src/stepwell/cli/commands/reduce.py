@@ -1,7 +1,5 @@
 """`stepwell reduce repro.mlir`: reduce a reproducer."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

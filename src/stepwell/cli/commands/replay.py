@@ -1,7 +1,5 @@
 """`stepwell replay BASE..HEAD`: compare the lowering of a fixed set of programs by two commits."""
 
-from __future__ import annotations
-
 import argparse
 
 from stepwell.cli.terminal.outcome import Outcome

@@ -1,7 +1,5 @@
 """`stepwell run FILE`: run an artifact on its engine, or a text in the interpreter."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """`stepwell verify-certificate FILE [PROGRAM] [--source MODEL]`: verify a certificate."""
 
-from __future__ import annotations
-
 import argparse
 
 from stepwell.cli.terminal.outcome import Outcome

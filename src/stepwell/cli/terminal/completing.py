@@ -6,8 +6,6 @@ The parser knows the commands, options and choices. The names that only stepwell
 module.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 from collections.abc import Callable, Iterable

@@ -1,7 +1,5 @@
 """The outcome of a command as JSON (`--json FILE`), in one shape for all commands."""
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import json

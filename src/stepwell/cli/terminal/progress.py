@@ -15,12 +15,12 @@ rich_progress = OnDemand("rich.progress")
 
 
 PATIENCE = 2.0
-"""Seconds after which rich_progress is shown."""
+"""Seconds after which progress is shown."""
 
 
 @contextmanager
 def counting(title: str, form: str) -> Generator[Callable[..., None]]:
-    """Show a line with the rich_progress of a task.
+    """Show a line with the progress of a task.
 
     Args:
         title: the task.
@@ -44,7 +44,7 @@ def stepping(title: str) -> Generator[Callable[[str, int, int], None]]:
 
 @contextmanager
 def waiting(title: str) -> Generator[None]:
-    """Show an animated line during a task that does not report rich_progress."""
+    """Show an animated line during a task that does not report progress."""
     with _Bar(title) as bar:
         timer = threading.Timer(PATIENCE, lambda: bar.say(title))
         timer.daemon = True
@@ -57,7 +57,7 @@ def waiting(title: str) -> Generator[None]:
 
 
 class _Bar:
-    """A rich_progress bar of rich that appears with a delay, on a terminal only."""
+    """A progress bar of rich that appears with a delay, on a terminal only."""
 
     def __init__(self, title: str) -> None:
         self.title = title
@@ -73,7 +73,7 @@ class _Bar:
             self.shown.stop()
 
     def say(self, text: str, number: int = 0, of: int | None = None) -> None:
-        """Show the current rich_progress."""
+        """Show the current progress."""
         is_late = time.monotonic() - self.started >= PATIENCE
         if self.shown is None and not (is_late and self._start()):
             return

@@ -1,7 +1,5 @@
 """The sources of commands as programs: a model, a saved program, or an artifact."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

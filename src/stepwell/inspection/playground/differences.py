@@ -5,8 +5,6 @@ the result of the model's op, unless rewrites moved a part of it (a scale, a lay
 A differing op is therefore a place to look at; only the outputs are guaranteed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import permutations

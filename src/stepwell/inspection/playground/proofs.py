@@ -3,8 +3,6 @@
 python -m stepwell.inspection.playground.proofs  # JSON lines: rules in, verdicts out
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib.util
 import json

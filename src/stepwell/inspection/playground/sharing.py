@@ -5,8 +5,6 @@ file also contains the weights: it is an archive of `play.json`, the programs' t
 weights as safetensors.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import io

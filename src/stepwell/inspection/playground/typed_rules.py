@@ -4,8 +4,6 @@ The text is parsed, not executed. It may name ops, and the functions and predica
 own rules name, but nothing else.
 """
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping

@@ -4,8 +4,6 @@ Unchanged ops around them are shown, too, for context. No part of a program is k
 converted to one line of text before it may be erased.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass

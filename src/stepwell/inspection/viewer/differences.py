@@ -6,8 +6,6 @@ programs run once more with every float widened to 64 bits, in which algebraical
 agree up to the last few digits.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -5,8 +5,6 @@ Model Explorer's adapter for MLIR text stops at dialects it does not know; its o
 modules as a hierarchy.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """MLIR text with terminal colors."""
 
-from __future__ import annotations
-
 import re
 
 _TOKENS = re.compile(

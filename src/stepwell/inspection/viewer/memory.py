@@ -1,7 +1,5 @@
 """The memory plan of a `.pte` as a picture: which bytes of the arena are in use, and when."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from string import ascii_letters, digits

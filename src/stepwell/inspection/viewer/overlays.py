@@ -5,8 +5,6 @@ One graph's data is `{"results": {key: {"value": 0.5, "bgColor": "gold"}}}`, wit
 key is a node's name, a value's, or an id that `stepwell show --model-explorer` writes.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

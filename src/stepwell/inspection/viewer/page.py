@@ -5,8 +5,6 @@ lines are rendered, so that a level of thousands of ops scrolls smoothly. The se
 URL, so that Back and a shared link restore it.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Callable

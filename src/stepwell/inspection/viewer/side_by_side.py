@@ -1,7 +1,5 @@
 """Comparison of two programs: which ops correspond."""
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_left
 from collections import defaultdict

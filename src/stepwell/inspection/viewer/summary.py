@@ -1,7 +1,5 @@
 """A program in a few tables: ops, weights by type and size, inputs and outputs, memory."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass
 

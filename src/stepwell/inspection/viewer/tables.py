@@ -1,7 +1,5 @@
 """HTML fragments that notebooks show for programs, reports, explanations and checks."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any

@@ -1,7 +1,5 @@
 """The weights of a program as rows: names, types and bytes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any

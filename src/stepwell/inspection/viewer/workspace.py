@@ -8,8 +8,6 @@ between the values that live at the same time, else above them. Inputs, outputs 
 stored elsewhere. The scratch memory of operators is not known from the graph, and is omitted.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from math import prod
 

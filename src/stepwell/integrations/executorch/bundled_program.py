@@ -1,7 +1,5 @@
 """Bundled programs (`.bpte`): a lowered program with test cases of the model or of a bundle."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -13,8 +13,6 @@ stepwell's `.pte`. The flow uses a delegate's `original_module` only for the sha
 so it returns zeros.
 """
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Sequence
 from functools import partial

@@ -11,8 +11,6 @@ A model is quantized as in ExecuTorch's recipe of the same name. The registry kn
 after an import of this module: ExecuTorch 1.5 does not search entry points.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -7,8 +7,6 @@ as in MLIR: `@+2`, `@-1`, `@above`, `@below`, `@unknown`; `expected-error-re` ta
 expression. A refusal of a rewrite is a remark: an expected one must occur, others may.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace

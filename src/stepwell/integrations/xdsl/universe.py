@@ -5,8 +5,6 @@ stepwell is installed, `xdsl-opt` uses our dialect in its place, with every op o
 ops are created from torch's schemas when their dialect is first named (about a third of a second).
 """
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Callable, Iterator
 from contextlib import suppress

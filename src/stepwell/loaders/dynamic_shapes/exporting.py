@@ -4,8 +4,6 @@ torch logs when it specializes a symbol, from inside the responsible call: the i
 outside torch is the model's line.
 """
 
-from __future__ import annotations
-
 import inspect
 import linecache
 import logging

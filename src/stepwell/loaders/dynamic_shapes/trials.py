@@ -5,8 +5,6 @@ If the model accepts a size and the program does not, a guard of the trace exclu
 be dynamic: the model behaves differently while it is traced.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """diffusers: denoisers, autoencoders and control networks, of a few channels each."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The repository's own models: audio, recurrent, microcontrollers, graphs, quantized programs."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from dataclasses import replace

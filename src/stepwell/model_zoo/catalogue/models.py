@@ -1,7 +1,5 @@
 """The catalogue: models by name, each a factory, from the registries of installed libraries."""
 
-from __future__ import annotations
-
 import importlib
 import os
 from collections.abc import Callable, Sequence

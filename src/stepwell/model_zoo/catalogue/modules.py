@@ -1,7 +1,5 @@
 """torch's own modules, as PyTorch's tests configure and call them (`common_modules.module_db`)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice

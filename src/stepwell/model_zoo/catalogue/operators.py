@@ -1,7 +1,5 @@
 """PyTorch's OpInfo database: each operator as its tests call it, in up to three calls."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Iterator
 from itertools import islice

@@ -1,7 +1,5 @@
 """Packages of models without a registry: a line a model, an expression and its inputs."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import re

@@ -1,7 +1,5 @@
 """Examples in integers and block-scaled floats, each quantized for its target."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 

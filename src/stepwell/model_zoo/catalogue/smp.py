@@ -1,7 +1,5 @@
 """segmentation-models-pytorch: every decoder on encoders of each kind."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import torch

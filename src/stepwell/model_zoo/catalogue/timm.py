@@ -1,7 +1,5 @@
 """timm: the smallest model of every size series of each architecture, at small images."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

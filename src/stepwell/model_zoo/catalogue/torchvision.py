@@ -1,7 +1,5 @@
 """torchvision: every registered model except the largest, at small images."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

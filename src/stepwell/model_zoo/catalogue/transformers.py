@@ -1,7 +1,5 @@
 """transformers: every architecture with a shrunk configuration and its relevant heads."""
 
-from __future__ import annotations
-
 import inspect
 import re
 from collections.abc import Iterator, Mapping

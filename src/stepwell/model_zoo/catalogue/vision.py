@@ -1,7 +1,5 @@
 """Import of torchvision, and of packages that use it, if its operators cannot be loaded."""
 
-from __future__ import annotations
-
 import importlib
 from functools import cache
 from typing import Any

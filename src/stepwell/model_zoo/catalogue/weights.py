@@ -1,7 +1,5 @@
 """Weights that resemble trained ones: not constant, with batch norms fitted to their inputs."""
 
-from __future__ import annotations
-
 import contextlib
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Wrappers of models with keyword arguments and object results, as functions of tensors."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

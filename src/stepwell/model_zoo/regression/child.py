@@ -6,8 +6,6 @@ It uses only parts of stepwell that every commit has: `lower`, the report, the p
 artifact. Each program is lowered in a fork, so that a crash becomes a line, too.
 """
 
-from __future__ import annotations
-
 import hashlib
 import importlib
 import json

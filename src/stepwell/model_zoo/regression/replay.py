@@ -1,7 +1,5 @@
 """Lower a fixed set of programs with two commits, each once, and compare the results."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

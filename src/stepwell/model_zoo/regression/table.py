@@ -1,7 +1,5 @@
 """The differences of a replay as a table."""
 
-from __future__ import annotations
-
 import io
 from typing import Any
 

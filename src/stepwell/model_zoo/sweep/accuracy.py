@@ -1,7 +1,5 @@
 """Comparison of an artifact's results with eager PyTorch, by the bound of `stepwell check`."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

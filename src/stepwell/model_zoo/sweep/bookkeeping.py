@@ -9,8 +9,6 @@ activation counts, even if its result is an integer (an `argmax` of scores, a ro
 Floats that are computed only from constants count as well, because these should be folded.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from enum import IntEnum
 

@@ -1,7 +1,5 @@
 """The jobs of a sweep; a job's name is a hash of everything that its row depends on."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable, Sequence

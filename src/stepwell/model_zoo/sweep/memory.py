@@ -1,7 +1,5 @@
 """Peak memory that a piece of work adds to this process (Linux)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar

@@ -1,7 +1,5 @@
 """A sweep as text, and in a notebook."""
 
-from __future__ import annotations
-
 from stepwell.ir.renderers import gives
 from stepwell.model_zoo.sweep.driver import Sweep
 from stepwell.model_zoo.sweep.tables import outcome_html, outcome_lines

@@ -1,7 +1,5 @@
 """Summary of a store of rows: as Markdown for a document, or as an HTML page with filters."""
 
-from __future__ import annotations
-
 import re
 import statistics
 from collections import Counter

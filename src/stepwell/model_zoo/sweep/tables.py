@@ -1,7 +1,5 @@
 """Rows as tables: in the terminal during a sweep, and at its end."""
 
-from __future__ import annotations
-
 import io
 from collections import Counter
 from collections.abc import Sequence

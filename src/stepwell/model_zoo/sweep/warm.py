@@ -7,8 +7,6 @@ each. The fork confines the effects of a task: a signal, a hang, a growing heap.
 input closes, the fork and this process end.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import json

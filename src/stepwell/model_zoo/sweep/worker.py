@@ -1,7 +1,5 @@
 """Execution on a worker: each task runs in a separate warm process, which may crash."""
 
-from __future__ import annotations
-
 import atexit
 import json
 import os

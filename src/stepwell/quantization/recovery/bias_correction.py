@@ -5,8 +5,6 @@ input has a mean of zero. Layers are corrected in program order, so that each on
 what the layers before it left (Nagel et al. 2019, from data).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from torch import Tensor

@@ -12,8 +12,6 @@ analysis interprets the program on these numbers: data movement runs on them unc
 attention heads, rotations of halves and residuals need no rules of their own.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field

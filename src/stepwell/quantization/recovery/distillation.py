@@ -6,8 +6,6 @@ batch by batch; roundings let gradients pass (Bengio et al. 2013). Activations a
 quantized program, so that the weights compensate for that too. No labels are needed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import cos, pi
 

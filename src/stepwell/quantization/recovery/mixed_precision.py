@@ -5,8 +5,6 @@ scale per row. The cost of a choice is counted in bits, or measured: the program
 change is lowered, and the size of its artifact is taken.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial

@@ -1,7 +1,5 @@
 """Recovery methods, each accepted only if it wins on batches that it was not fitted on."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial

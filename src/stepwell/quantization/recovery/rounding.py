@@ -5,8 +5,6 @@ target: `Xf Wᵀ ≈ Xq W'ᵀ`, so that a layer also compensates the error of th
 The scales are those of plain rounding.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import torch

@@ -7,8 +7,6 @@ layer's inputs. Scales keep their type and number (bfloat16 stays bfloat16), so 
 changes in constants only.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any

@@ -7,8 +7,6 @@ model's own answer (the Gauss-Newton term of the divergence, Hutchinson's estima
 classes). The points that rank first are then measured.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field

@@ -5,8 +5,6 @@ reported. The bounds are those of correct rounding: a number moves by at most ha
 keeps its direction, and a channel keeps its gain.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any

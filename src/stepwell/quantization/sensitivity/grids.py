@@ -1,7 +1,5 @@
 """The numbers that a quantized operand can take: rounding to them, and gradients past it."""
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor

@@ -1,7 +1,5 @@
 """Evaluation of a batch of results: a loss and a score per sample, and paired differences."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import sqrt

@@ -1,7 +1,5 @@
 """The HTML report of a measured accuracy, for notebooks and `--html`."""
 
-from __future__ import annotations
-
 from html import escape
 
 from stepwell.inspection.viewer.tables import table

@@ -6,8 +6,6 @@ op. For a weight or a bias it is the float model's own, from the same layer of t
 the layers of both programs are paired in program order, by their shapes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property

@@ -1,7 +1,5 @@
 """The cost of more bits at a quantization point, and the accuracy that they win back."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any

@@ -5,8 +5,6 @@ computed from these: only ops that depend on a change run again. MX products are
 products of rounded operands; the order of summation is not the artifact's.
 """
 
-from __future__ import annotations
-
 from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field

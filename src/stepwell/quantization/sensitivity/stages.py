@@ -1,7 +1,5 @@
 """Evaluation of a model on the same batches at every lowering stage, down to its artifact."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Checks of a statement: is it an instance of a proved rule, and does it hold when it is run?"""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import cache
 from typing import Any, cast, get_args

@@ -3,8 +3,6 @@
 Scalar constants are part of the functions, and so are lookup tables.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import prod
 from typing import Any

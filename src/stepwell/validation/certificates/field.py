@@ -8,8 +8,6 @@ as random.
 Sources: Wu et al., Mirage: A Multi-Level Superoptimizer for Tensor Programs, OSDI 2025, section 5.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Generator
 from contextlib import contextmanager

@@ -9,8 +9,6 @@ Sources: Nelson and Oppen, Fast decision procedures based on congruence closure,
 et al., egg, POPL 2021 (rebuilding).
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import count

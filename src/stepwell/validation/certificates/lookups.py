@@ -1,7 +1,5 @@
 """Transfer functions of places of extrema, and of casts with a scale."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

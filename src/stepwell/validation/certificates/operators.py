@@ -1,7 +1,5 @@
 """Transfer functions of PyTorch operators on expression numbers, by name."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from functools import cached_property

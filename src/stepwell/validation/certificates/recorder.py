@@ -1,7 +1,5 @@
 """Statements about a lowering, recorded from each application and after each pass."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any

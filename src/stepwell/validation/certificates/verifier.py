@@ -5,8 +5,6 @@ definitions of the program, and be provable again. Its pairs are then equal, and
 computed from them. The last text must then have the same results as the first.
 """
 
-from __future__ import annotations
-
 import re
 import secrets
 from collections import Counter

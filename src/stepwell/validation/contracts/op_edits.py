@@ -1,7 +1,5 @@
 """Edits of ops: their arguments, users and order, other ops, and constants for operands."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """The trial of one rewrite on one variant: dropped, not matched, refused, applied, or wrong."""
 
-from __future__ import annotations
-
 import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Edits of element types, shapes, quantization and layouts."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial

@@ -4,8 +4,6 @@ Each edit changes one property of a draft independently of the rewrite. Many edi
 valid program; building the draft detects this.
 """
 
-from __future__ import annotations
-
 import random
 from collections import defaultdict
 from collections.abc import Iterator, Sequence

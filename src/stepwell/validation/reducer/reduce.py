@@ -6,8 +6,6 @@ Hildebrandt, Simplifying and isolating failure-inducing input, 2002), as long as
 the same way: the same pass with the same failure, or as a user's command defines it.
 """
 
-from __future__ import annotations
-
 import shlex
 import subprocess
 import tempfile

@@ -1,7 +1,5 @@
 """Counterexamples: instances of a rule whose two sides differ on special numbers."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress

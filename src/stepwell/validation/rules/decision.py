@@ -1,7 +1,5 @@
 """Decision of one pair of values: elements are equal bit for bit, or as real numbers."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Normalized names, operands and arguments, under which different ops are the same."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from xdsl.ir import Operation, SSAValue

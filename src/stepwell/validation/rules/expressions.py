@@ -1,7 +1,5 @@
 """An element of an op's result by its declared semantics, as a term of the solver."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any

@@ -13,8 +13,6 @@ table of choices decides otherwise. The programs are those that the rule's text 
 and drafted ones.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import reduce

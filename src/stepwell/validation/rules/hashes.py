@@ -1,7 +1,5 @@
 """Hashes that identify a stored proof: the rule's text with its functions, and the prover."""
 
-from __future__ import annotations
-
 import ast
 import hashlib
 import re

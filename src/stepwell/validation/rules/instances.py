@@ -6,8 +6,6 @@ of other kinds. If all ops of a rule are elementwise, one axis represents any nu
 because broadcasting acts on each axis independently.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations, islice, permutations, product

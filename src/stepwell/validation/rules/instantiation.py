@@ -1,7 +1,5 @@
 """An instance as IR: the pattern's ops, and the replacement that the rule creates for them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import FunctionType

@@ -5,8 +5,6 @@ rule whose text or functions changed has no verdict here. `--new` proves everyth
 prover changed.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

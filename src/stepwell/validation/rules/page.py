@@ -1,7 +1,5 @@
 """The tables of `docs/proofs.md`: the verdict on each rule, and the purpose of its conditions."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Floats as real numbers, without rounding, NaN or infinities, with axioms about functions."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from itertools import combinations, permutations

@@ -3,8 +3,6 @@
 A recipe of data movement is run on the indices of its sources, as an op of data movement is.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from itertools import product
 from typing import Any, Protocol

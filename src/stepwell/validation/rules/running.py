@@ -4,8 +4,6 @@ A solver numbers its terms in the order of creation, and its search depends on t
 own process a rule has the same verdict regardless of the rules before it.
 """
 
-from __future__ import annotations
-
 import math
 import multiprocessing
 import os

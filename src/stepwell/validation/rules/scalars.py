@@ -5,8 +5,6 @@ wrap. `Reals` (`reals.py`) has real numbers for floats. A function that neither 
 `erf`, sums) is an uninterpreted function, for which `Reals` has axioms.
 """
 
-from __future__ import annotations
-
 import math
 import operator
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The solver, imported on the first proof; the extra `.[prove]` installs it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from stepwell.ir.compat.torch.lazy_imports import OnDemand

@@ -4,8 +4,6 @@ A continuous op moves a rounding by as much as its modulus says, for which error
 comparison, `floor`, a cast to integers or the place of an extremum may give something else.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

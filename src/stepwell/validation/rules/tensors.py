@@ -7,8 +7,6 @@ does not name one element is resolved by running it on the indices of the elemen
 static.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """The verdict on a rule, over all its forms, instances and paths."""
 
-from __future__ import annotations
-
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
