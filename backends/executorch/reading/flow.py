@@ -247,61 +247,53 @@ class Flow:
         raise self._refusal(end)
 
     def _counted(self, start: int, end: int, done: int) -> CountedLoop:
-        instructions = self.method.instructions
-        compare, count = instructions[end - 1], instructions[end - 2]
-        if (
-            end - 2 < start
-            or not isinstance(compare, KernelCall)
-            or not isinstance(count, KernelCall)
-            or (compare.kernel, count.kernel) != (_DONE, _COUNT)
-            or len(compare.args) != 3
-            or len(count.args) != 3
-            or compare.args[2] != done
-        ):
-            raise self._refusal(end)
-        counter, size, _ = compare.args
-        if count.args[0] != counter or count.args[2] != counter or self._number(count.args[1]) != 1:
-            raise self._refusal(end)
+        instructions, body = self.method.instructions, range(start, end - 2)
+        match instructions[max(start, end - 2) : end]:
+            case [
+                KernelCall(count, (counter, one, counted)),
+                KernelCall(compare, (compared, size, flag)),
+            ] if (count, compare) == (_COUNT, _DONE) and self._number(one) == 1:
+                is_count = (counted, compared, flag) == (counter, counter, done)
+            case _:
+                raise self._refusal(end)
         sliced: list[tuple[int, int]] = []
-        slicing: list[int] = []
         stored: list[int] = []
-        for step in range(start, end - 2):
+        selects: set[int] = set()
+        stores: set[int] = set()
+        for step in body:
             match instructions[step]:
                 case KernelCall(kernel, (whole, axis, index, part, *_)) if (
                     kernel == SELECT and index == counter and self._number(axis) == 0
                 ):
                     sliced.append((whole, part))
-                    slicing.append(step)
+                    selects.add(step)
                 case KernelCall(kernel, (whole, _, index)) if (
                     kernel == COPY_INDEX and index == counter
                 ):
                     stored.append(whole)
-                    slicing.append(step)
+                    stores.add(step)
                 case _:
                     continue
-        plain = [step for step in range(start, end - 2) if step not in slicing]
-        used = self.reads(plain) | self.writes(plain).keys() | {whole for whole, _ in sliced}
+        wholes = {whole for whole, _ in sliced}
+        plain = [step for step in body if step not in selects | stores]
+        written = self.writes(plain).keys()
+        used = self.reads(plain) | written | wholes
         sized = any(
             isinstance(i, KernelCall)
             and i.kernel == SIZE
             and len(i.args) == 3
             and i.args[2] == size
-            and i.args[0] in {whole for whole, _ in sliced}
+            and i.args[0] in wholes
             and self._number(i.args[1]) == 0
             for i in instructions[:start]
         )
-        fixed = not self.writes(plain).keys() & {whole for whole, _ in sliced}
+        fixed = not written & wholes
         apart = not used & set(stored) and len(set(stored)) == len(stored)
-        counted = counter not in used and self._number(counter) == 0
-        if not (sliced and sized and fixed and apart and counted):
+        from_zero = counter not in used and self._number(counter) == 0
+        if not (is_count and sliced and sized and fixed and apart and from_zero):
             raise self._refusal(end)
-        selects = frozenset(slicing) - {step for step in slicing if self._is_store(step)}
-        body = range(start, end - 2)
-        return CountedLoop(counter, size, tuple(sliced), selects, tuple(stored), body, end + 1)
-
-    def _is_store(self, step: int) -> bool:
-        call = self.method.instructions[step]
-        return isinstance(call, KernelCall) and call.kernel == COPY_INDEX
+        taken, kept = tuple(sliced), tuple(stored)
+        return CountedLoop(counter, size, taken, frozenset(selects), kept, body, end + 1)
 
     def _number(self, value: int) -> object:
         held = self.method.values[value]
