@@ -1,6 +1,7 @@
 """`check` and contracts name a rewrite whose new nodes lose special values on a family of CPUs."""
 
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from stepwell.program import from_exported_program
 from stepwell.targets.table import find_target
 from stepwell.translate.decompositions.values import Value
 from stepwell.translate.lowerings.lowering import lowers, step
+from stepwell.translate.rules import read_rules
 from stepwell.validation import CheckResult, check
 from stepwell.validation.checked import Checked
 from stepwell.validation.contracts.draft import draft_of
@@ -111,6 +113,22 @@ def test_rewrites_of_other_targets_are_tried_on_no_engine() -> None:
     assert any(not families_for(steps_of(name)) for name in names if name.startswith("tosa."))
 
 
+OF_INTEGERS = """
+rule cosh-of-integers-by-exp
+    Its operand is no float.
+Before:
+    %y = aten.cosh.default(%x) : (tensor<$*S x i64>) -> tensor<$*S x f32>
+After:
+    %f = aten._to_copy.default(%x, dtype=f32) : … -> tensor<$*S x f32>
+    %y = aten.exp.default(%f)
+"""
+
+
+class Integers(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.cosh(x)
+
+
 AS_STOCK = {
     "expand-log1p-of-power": "it applies where another summand is NaN too",
     "decompose-for-kernels": "the decompositions of the stock flow",
@@ -126,7 +144,7 @@ AS_STOCK = {
 def test_every_application_in_the_lowering_of_every_form_keeps_special_values(
     dtype: torch.dtype,
 ) -> None:
-    target, found = find_target("xnnpack"), list[str]()
+    target, found, counts = find_target("xnnpack"), list[str](), Counter[str]()
     options = target.settings(target.chosen({}))
     for start in range(0, len(FORMS), 40):
         some = FORMS[start : start + 40]
@@ -142,4 +160,22 @@ def test_every_application_in_the_lowering_of_every_form_keeps_special_values(
             for each in run.findings
             if each.what.startswith("on xnnpack/") and each.rewrite not in AS_STOCK
         ]
+        for name, counted in program.context.statistics.items():
+            counts.update({f"{name}: {k}": n for k, n in counted.items() if "on engines" in k})
     assert not found
+    assert not [line for line in counts if ": not tried" in line]
+    assert any(line.endswith(": tried on engines") for line in counts)
+
+
+def test_the_statistics_say_why_an_application_was_not_tried() -> None:
+    exported = torch.export.export(Integers(), (torch.arange(4),))
+    (rule,) = read_rules(OF_INTEGERS, {"__name__": __name__})
+    program = from_exported_program(exported)
+    program.context = Context("xnnpack", {}, judges=False)
+    run = Checked(program, 1 << 28, engines=engines())
+    run.start((torch.arange(4),), 0)
+    run.step(rule())
+    (counted,) = (found for found in program.context.statistics.values() if found)
+    assert dict(counted) == {
+        "not tried on engines: no operand is a float that may be any number": 1
+    }

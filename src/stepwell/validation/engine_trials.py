@@ -141,6 +141,8 @@ def engine_losses(
         rewriter: the application.
         replaced: names of the ops that it replaced.
         engines: the families of CPUs.
+
+    The statistics of the pass count the values that were tried, and the others by reason.
     """
     sides = (set(rewriter.inserted), rewriter.gone, recording, program.weights, _NotNoted())
     fresh, names = sides[0], {*replaced}
@@ -162,15 +164,19 @@ def engine_losses(
         return
     points = [edge for key in alike for losses in key for c in losses for edge in _edges(c)]
     for old, new in rewriter.replaced:
-        if old.type != new.type or new in rewriter.superseded or new.owner not in fresh:
+        if new in rewriter.superseded or new.owner not in fresh:
             continue
+        why = "no operand is a float that may be any number"
         try:
+            if old.type != new.type:
+                raise NotRecorded("the replacement has another type")
             roots = _roots(_OnEngine(*sides), old, new)
             seen, found = set[tuple[Any, int]](), defaultdict[EngineLoss, list[str]](list)
             for given, is_moderate in _fillings(roots, program, recording, points):
                 before, plain = _OnEngine(*sides).pair(old, new, given)
                 if not isinstance(before, Tensor):
-                    break
+                    raise NotRecorded("the value is no tensor")
+                why = ""
                 for key, families in alike.items():
                     side = _OnEngine(*sides, changes=dict(zip(nodes, key, strict=True)))
                     after = side.pair(old, new, given)[1]
@@ -180,8 +186,9 @@ def engine_losses(
                             found[loss] += families
             for loss, families in found.items():
                 yield new, replace(loss, engines=tuple(families))
-        except (NotRecorded, NoErrorRule, StepwellError):
-            continue  # One side cannot be computed again: nothing is known of it.
+        except (NotRecorded, NoErrorRule, StepwellError) as error:
+            why = str(error).partition("\n")[0] or "one side cannot be computed again"
+        rewriter.count(f"not tried on engines: {why}" if why else "tried on engines")
 
 
 def _losses(
@@ -222,7 +229,7 @@ def _roots(sides: _OnEngine, old: SSAValue, new: SSAValue) -> list[SSAValue]:
         and is_real(sides.recording.value(value))
     ]
     if not above.issuperset(free):
-        raise NotRecorded
+        raise NotRecorded("the new value depends on one that the old value does not")
     return free
 
 
