@@ -10,20 +10,23 @@ node that it becomes.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 from functools import cache
-from math import isnan
+from math import inf, isnan
 
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Operation
 
 from stepwell.dialects.quant.types import quantization
 from stepwell.dialects.xnnpack import NODES, XnnpackOp
-from stepwell.ir.declared.engine_behavior import Change, engine_behavior, engines
+from stepwell.ir.declared.engine_behavior import ZEROS, Change, engine_behavior, engines
 from stepwell.ir.declared.numerics import Deviation, Proof
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.inherited_deviations import JUDGES
 from stepwell.ir.types import element
 from stepwell.translate.range_analysis import interval
+from stepwell.translate.range_analysis.analysis import ENGINES
+from stepwell.translate.range_analysis.interval import Interval, hull
 from stepwell.translate.rewrites.xnnpack.nodes import lower_elementwise
 
 _BY_FUNCTIONS = {
@@ -125,6 +128,42 @@ def losses_of_nodes(
 
 
 JUDGES["xnnpack"] = losses_of_nodes
+
+
+@cache
+def _changes(name: str, dtype: str) -> tuple[Change, ...]:
+    """Return what the families of CPUs change of a node, each once."""
+    found = (c for e in engines() for c in engine_behavior(name, dtype, e).changes)
+    return tuple(dict.fromkeys(found))
+
+
+def widened_by_engines(op: Operation, found: Interval, values: Sequence[Interval]) -> Interval:
+    """Return an op's interval with what each family of CPUs makes of such operands."""
+    if (measured := measured_as(op)) is None:
+        return found
+    if measured[0] in ("xnnpack.maximum", "xnnpack.minimum"):  # Their meaning is that of x86.
+        found = replace(found, nan=any(held.nan for held in values))
+    is_limited = measured[0].split()[-1] in ("clamped", "xnnpack.clamp")
+    given = [(float(held.low), float(held.high), held.nan) for held in values]
+    for change in _changes(*measured):
+        if not change.may_meet(given):
+            continue
+        if change.result == "nan":
+            found = replace(found, nan=True)
+        elif change.result in ("left", "right"):
+            found = hull((found, replace(values[change.result == "right"], nan=False)))
+        elif is_limited:  # A limit, or what limits make of 0 for a denormal number.
+            is_limit = change.result not in ZEROS | {"denormal"}
+            found = replace(found, low=-inf, high=inf, whole=False) if is_limit else found
+        elif change.result in ("finite", "denormal"):
+            found = hull((found, *(replace(held, nan=False) for held in values)))
+        else:  # The result of one operand of the range; others give up to twice it, or half.
+            ends = [float(change.result) * factor for factor in (0.4, 2.5)]
+            found = hull((found, Interval(min(ends), max(ends), False, ends[0] == 0)))
+    return found
+
+
+ENGINES["xnnpack"] = widened_by_engines
 
 
 def losing_nodes(program: Program) -> dict[str, tuple[str, ...]]:

@@ -9,7 +9,7 @@ therefore the weights bound the projections and the scores of attention after a 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from math import inf, isnan
@@ -42,6 +42,9 @@ LARGEST_LAYER = 1 << 24
 LONGEST_ROW = 1 << 22
 """The most f32 products whose computed sum is, in any order, below twice its exact bound."""
 
+
+ENGINES: dict[str, Callable[[Operation, Interval, Sequence[Interval]], Interval]] = {}
+"""By target: widens an op's interval, given its operands' ones, by what engines make of it."""
 
 _T = TypeVar("_T")
 
@@ -170,6 +173,10 @@ class Values(Analysis[Interval]):
         return hull(parts) if parts else self.of(value)
 
     def _in_range(self, op: Operation, found: Interval) -> Interval:
+        target = "xnnpack" if isinstance(op, XnnpackOp) else self.program.context.target
+        if (widened := ENGINES.get(target)) is not None:
+            tensors = [v for v in operands_of(op) if isinstance(v.type, TensorType)]
+            found = widened(op, found, [self.of(value) for value in tensors])
         limits = op.output_range if isinstance(op, XnnpackOp) else range_of(op)
         if limits is None:
             return found

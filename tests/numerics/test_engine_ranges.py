@@ -1,0 +1,91 @@
+"""An interval contains what a node gives on every family of CPUs."""
+
+import itertools
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import stepwell
+import stepwell.translate.engine_losses
+from stepwell.dialects.xnnpack import NODES
+from stepwell.dialects.xnnpack.elementwise import Binary, Softmax, Unary
+from stepwell.ir.declared.engine_behavior import engines
+from stepwell.translate.range_analysis import Interval, Values
+
+INF = math.inf
+FIELDS = {
+    "xnnpack.clamp": ", output_min=-1.0, output_max=1.0",
+    "xnnpack.leaky_relu": ", negative_slope=0.1",
+    "xnnpack.elu": ", alpha=0.7",
+}
+ELEMENTWISE = {
+    cls.name: 1 if issubclass(cls, Unary) else 2
+    for cls in NODES.values()
+    if issubclass(cls, Unary | Binary) and cls is not Softmax and cls.name != "xnnpack.convert"
+}
+RANGES = (
+    (-INF, INF, True), (-INF, INF, False), (0.0, INF, False), (-INF, 0.0, True), (0.0, 1.0, True),
+    (-3.4e38, 3.4e38, False), (1.0, 3.4e38, False), (1e-6, 88.0, True), (-0.5, 60000.0, False),
+)  # fmt: skip
+ENDS = torch.tensor([3e38, 8.6e37, 1e30, 6e4, 2e4, 800.0, 88.5, 10.9, 2.0, 1.0, 1e-3, 1e-5, 1e-40])
+
+
+def samples(low: float, high: float, nan: bool, dtype: torch.dtype) -> Tensor:
+    """Numbers of a range: its ends, zeros, numbers of every size, a NaN."""
+    numbers = torch.cat([ENDS, -ENDS, torch.tensor([0.0, -0.0, INF, -INF, low, high])]).to(dtype)
+    held = numbers[(numbers.double() >= low) & (numbers.double() <= high)]
+    return torch.cat([held, torch.tensor([math.nan] if nan else [], dtype=dtype)])
+
+
+def of_node(name: str, sizes: list[int], element: str) -> Any:
+    """The program of one node, and the node."""
+    types = [f"tensor<{size}x{element}>" for size in sizes]
+    given = ", ".join(f"%x{at}: {type_}" for at, type_ in enumerate(types))
+    inner = ", ".join(f"%a{at}: {type_}" for at, type_ in enumerate(types))
+    outer, operands = (", ".join(f"%{p}{at}" for at in range(len(sizes))) for p in "xa")
+    listed, made = ", ".join(types), types[0]
+    program = stepwell.parse(f"""
+builtin.module attributes {{stepwell.level = "xnnpack"}} {{
+func.func @forward({given}) -> {made} {{
+    %y = xnnpack.delegate({outer}) {{
+    ^bb0({inner}):
+        %n = {name}({operands}{FIELDS.get(name, "")}) : ({listed}) -> {made}
+        xnnpack.yield %n : {made}
+    }} : ({listed}) -> {made}
+    func.return %y : {made}
+}}
+}}""")
+    return program, next(op for op in program.module.walk() if op.name == name)
+
+
+@pytest.mark.parametrize("element", ["f32", "f16"])
+@pytest.mark.parametrize("name", ELEMENTWISE)
+def test_results_on_every_engine_lie_in_the_interval(name: str, element: str) -> None:
+    dtype = torch.float32 if element == "f32" else torch.float16
+    for ranges in itertools.product(RANGES, repeat=ELEMENTWISE[name]):
+        lines = [samples(*held, dtype) for held in ranges]
+        inputs = [line.flatten() for line in torch.meshgrid(*lines, indexing="ij")]
+        program, node = of_node(name, [len(line) for line in inputs], element)
+        intervals = [Interval(*held) for held in ranges]
+        found = Values(program, assumed=dict(zip(node.operands, intervals, strict=True))).of(
+            node.results[0]
+        )
+        for engine in engines():
+            (got,) = program.run(*inputs, engine=engine)
+            inside = (got >= float(found.low)) & (got <= float(found.high))
+            lost = ~(inside | (got.isnan() & found.nan))
+            wrong = (
+                [*(float(x[lost][0]) for x in inputs), float(got[lost][0])] if lost.any() else []
+            )
+            assert not wrong, f"{engine}: operands and result {wrong} in {ranges}: {found}"
+
+
+def test_a_sigmoid_may_be_nan_only_of_numbers_beyond_its_kernels_limit() -> None:
+    """With AVX-512, XNNPACK's sigmoid of 1e30 is NaN."""
+    program, node = of_node("xnnpack.sigmoid", [4], "f32")
+    for most, nan in ((1e26, False), (1e30, True)):
+        values = Values(program, assumed={node.operands[0]: Interval(-1.0, most, False)})
+        assert values.of(node.results[0]).nan == nan
