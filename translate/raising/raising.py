@@ -177,31 +177,30 @@ class _Raiser:
     def block(self, old: Block, new: Block) -> Operation | None:
         """Raise the ops of a block into another; return the terminator of an opened region."""
         for op in old.ops:
-            if isinstance(op, XnnpackDelegate | EthosuDelegate):
-                self._open(op, new)
-            elif op.has_trait(IsTerminator) and isinstance(op.parent_op(), OPENED):
+            if op.has_trait(IsTerminator) and isinstance(op.parent_op(), OPENED):
                 return op
+            if self.scales is not None and isinstance(op, SCALED):
+                self._scaled(op, self.scales, new)
+            elif not self._is_ready(op):
+                continue  # The defining op of an operand is among the problems.
+            elif isinstance(op, XnnpackDelegate | EthosuDelegate):
+                self._open(op, new)
             elif isinstance(op, CondIfOp | TosaWhileLoopOp):
                 self._control(op, new)
             elif isinstance(op, StorageCast | QuantizeCast | DequantizeCast):
                 self._cast(op, new)
             elif isinstance(op, XnnpackOp) and is_quantized(op):
                 self._quantized(op, new)
-            elif self.scales is not None and isinstance(op, SCALED):
-                self._scaled(op, self.scales, new)
             elif isinstance(op, XnnpackOp | TosaOp):
                 if not self.problems or not any(o in self.shapes for o in op.operands):
                     self._raise(op, new)
             elif isinstance(op, CmsisOp):
-                if self._is_ready(op):
-                    self._problem(op, "the kernel stores ratios of scales only")
+                self._problem(op, "the kernel stores ratios of scales only")
             else:
                 self._copy(op, new)
         return None
 
     def _open(self, op: XnnpackDelegate | EthosuDelegate, new: Block) -> None:
-        if any(operand not in self.values for operand in op.operands):
-            return  # The defining op is among the problems.
         body = op.body.block
         for argument, operand in zip(body.args, op.operands, strict=True):
             self.values[argument] = self.values[operand]
@@ -213,8 +212,6 @@ class _Raiser:
 
     def _control(self, op: CondIfOp | TosaWhileLoopOp, new: Block) -> None:
         """Raise a target's branch or loop to PyTorch's."""
-        if any(operand not in self.values for operand in op.operands):
-            return
         regions: list[Region] = []
         for region in op.regions:
             inner = Block(arg_types=[real_type(arg.type) for arg in region.block.args])
@@ -237,8 +234,6 @@ class _Raiser:
 
     def _copy(self, op: Operation, new: Block) -> None:
         """Copy an op, with its operands replaced by their raised values."""
-        if any(operand not in self.values for operand in op.operands):
-            return  # The defining op is among the problems.
         copy = op.clone_without_regions(self._ported(op, new))
         for old, region in zip(op.regions, copy.regions, strict=True):
             for block in old.blocks:
@@ -317,8 +312,6 @@ class _Raiser:
             else:
                 self.shapes[op.results[0]] = value
             return
-        if not self._is_ready(op):
-            return
         shapes = [self.shapes[o] if o in self.shapes else self.values[o] for o in op.operands]
         found = self._written(op, op, shapes, b)
         for result, value in zip(op.results, found or (), strict=found is not None):
@@ -338,9 +331,7 @@ class _Raiser:
 
     def _cast(self, op: StorageCast | QuantizeCast | DequantizeCast, new: Block) -> None:
         """Raise a cast to `quantized_decomposed`; a quantized value is represented by its reals."""
-        value = self.values.get(op.input)
-        if value is None:
-            return
+        value = self.values[op.input]
         b, given, result_type = Appender(new, op, self.program), op.input.type, op.result.type
         if isinstance(op, QuantizeCast):
             value = self._rounded(b, value, result_type)
@@ -375,8 +366,6 @@ class _Raiser:
 
     def _quantized(self, op: XnnpackOp, new: Block) -> None:
         """Raise a node on quantized types to its twin on reals, with a rounded result."""
-        if not self._is_ready(op):
-            return
         b, result = Appender(new, op, self.program), op.results[0]
         operands = [self.values[operand] for operand in op.operands]
         bias_in_reals(b, op, operands)

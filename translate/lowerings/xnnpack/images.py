@@ -43,14 +43,14 @@ from stepwell.translate.rewrites.xnnpack.nodes.windows import (
     steps_by_sizes,
 )
 
+RESIZES = ("aten.upsample_bilinear2d.vec", "aten.upsample_bilinear2d.default")
 POOLINGS = (
     "aten.max_pool2d.default",
     "aten.avg_pool2d.default",
     "aten.adaptive_avg_pool2d.default",
     "aten._adaptive_avg_pool2d.default",
     "aten.mean.dim",
-    "aten.upsample_bilinear2d.vec",
-    "aten.upsample_bilinear2d.default",
+    *RESIZES,
 )
 """Ops that become a single node over images."""
 
@@ -60,7 +60,7 @@ class Pooling:
     """A node over images with its fields."""
 
     node: type[XnnpackOp]
-    fields: tuple[tuple[str, Any], ...]
+    fields: dict[str, Any]
     zeros: tuple[int, int] = (0, 0)
     """Rows and columns of zeros that are padded before the node: they are averaged too."""
 
@@ -101,7 +101,7 @@ def pooling(x: Value, *, op: Any, b: Rewriter) -> Value:
         image = node(b, xnnpack.StaticConstantPad, image, **fields).ssa
     is_global = form.node is xnnpack.GlobalAveragePooling2d
     made = None if is_global else channels_last(result)
-    y = node(b, form.node, image, result=made, **dict(form.fields))
+    y = node(b, form.node, image, result=made, **form.fields)
     return Value(to_nchw(b, y.ssa, result), b)
 
 
@@ -112,29 +112,24 @@ def pooling_of(op: SchemaOp) -> Pooling:
     if len(shape) != 4:
         refuse("the input is not a batch of images")
     if isinstance(op, aten.MeanDim):
-        return Pooling(xnnpack.GlobalAveragePooling2d, (("keep_dims", True),))
-    if isinstance(op, aten.AdaptiveAvgPool2dDefault | aten._AdaptiveAvgPool2dDefault):
-        return _of_several_elements(_adaptive(op))
-    if isinstance(op, aten.MaxPool2dDefault | aten.AvgPool2dDefault):
-        if any(isinstance(d, Size) for d in shape[2:]) and may_miss_the_image(op):
-            refuse("a size is symbolic, and the last window may be entirely in the padding")
-        is_max = isinstance(op, aten.MaxPool2dDefault)
-        return _of_several_elements(_max(op) if is_max else _average(op))
+        return Pooling(xnnpack.GlobalAveragePooling2d, {"keep_dims": True})
+    if op.name in RESIZES:
+        return _resized(op)
+    found = _adaptive(op) if "output_size" in op.SCHEMA.by_name else _windowed(op)
+    if found.fields.get("kernel") == (1, 1):
+        refuse("not every XNNPACK pools windows of one element, and a slice has them")
+    return found
+
+
+def _resized(op: SchemaOp) -> Pooling:
     size = dims(op.results[0].type)[2:]
     if any(isinstance(d, Size) for d in size):
         refuse("the resized image has a symbolic size; XNNPACK resizes to a constant one")
     corners = bool(op.arg("align_corners"))
     if not corners and not steps_by_sizes(op):
         refuse("the scale that is stated is not the ratio of the sizes, by which XNNPACK steps")
-    fields = (("new_size", size), ("align_corners", corners))
+    fields = {"new_size": size, "align_corners": corners}
     return Pooling(xnnpack.StaticResizeBilinear2d, fields)
-
-
-def _of_several_elements(elements: Pooling) -> Pooling:
-    """Refuse windows of one element: not every XNNPACK supports them; a slice runs on all."""
-    if dict(elements.fields).get("kernel") == (1, 1):
-        refuse("not every XNNPACK pools windows of one element, and a slice has them")
-    return elements
 
 
 def is_plane_mean(op: SchemaOp) -> bool:
@@ -150,51 +145,35 @@ def _adaptive(op: SchemaOp) -> Pooling:
     rows, columns = dims(op.operands[0].type)[2:]
     out_rows, out_columns = dims(op.results[0].type)[2:]
     if (out_rows, out_columns) == (1, 1):
-        return Pooling(xnnpack.GlobalAveragePooling2d, (("keep_dims", True),))
+        return Pooling(xnnpack.GlobalAveragePooling2d, {"keep_dims": True})
     if isinstance(rows, Size) or isinstance(columns, Size):
         refuse("the image has a symbolic size, and so have its windows")
     assert isinstance(out_rows, int) and isinstance(out_columns, int)
     if rows % out_rows or columns % out_columns:
         refuse(f"{rows}×{columns} become {out_rows}×{out_columns}, in windows of several sizes")
     window = (rows // out_rows, columns // out_columns)
-    return Pooling(xnnpack.AveragePooling2d, (("kernel", window), ("stride", window)))
+    return Pooling(xnnpack.AveragePooling2d, {"kernel": window, "stride": window})
 
 
-def _max(op: SchemaOp) -> Pooling:
-    kernel = tuple(op.arg("kernel_size"))
-    return Pooling(
-        xnnpack.MaxPooling2d,
-        (
-            ("kernel", kernel),
-            ("stride", tuple(op.arg("stride")) or kernel),
-            ("padding", edges(op, tuple(op.arg("padding")))),
-            ("dilation", tuple(op.arg("dilation"))),
-        ),
-    )
-
-
-def _average(op: SchemaOp) -> Pooling:
-    """Match an average: XNNPACK divides by the cells inside the image, as without counted padding."""
-    kernel = tuple(op.arg("kernel_size"))
-    padding = tuple(op.arg("padding"))
+def _windowed(op: SchemaOp) -> Pooling:
+    """Match windows: XNNPACK averages the cells inside the image, as without counted padding."""
+    if any(isinstance(d, Size) for d in dims(op.operands[0].type)[2:]) and may_miss_the_image(op):
+        refuse("a size is symbolic, and the last window may be entirely in the padding")
+    kernel, padding = tuple(op.arg("kernel_size")), tuple(op.arg("padding"))
+    fields = {"kernel": kernel, "stride": tuple(op.arg("stride")) or kernel}
+    if isinstance(op, aten.MaxPool2dDefault):
+        fields |= {"padding": edges(op, padding), "dilation": tuple(op.arg("dilation"))}
+        return Pooling(xnnpack.MaxPooling2d, fields)
     if op.arg("divisor_override") not in (None, kernel[0] * kernel[1]):
         refuse("divisor_override is not the window's size, which XNNPACK divides by")
-    counted = padding if op.arg("count_include_pad") else (0, 0)
+    counted = (padding[0], padding[1]) if op.arg("count_include_pad") else (0, 0)
     rest = (padding[0] - counted[0], padding[1] - counted[1])
     padding_of_node = edges(op, rest)
     if any(padding_of_node) and op.arg("divisor_override") is not None:
         refuse(
             "divisor_override is set and windows extend past the edge, where XNNPACK counts cells"
         )
-    return Pooling(
-        xnnpack.AveragePooling2d,
-        (
-            ("kernel", kernel),
-            ("stride", tuple(op.arg("stride")) or kernel),
-            ("padding", padding_of_node),
-        ),
-        counted,
-    )
+    return Pooling(xnnpack.AveragePooling2d, {**fields, "padding": padding_of_node}, counted)
 
 
 @lowers(

@@ -92,7 +92,7 @@ def quantized_elementwise(
     if pooling.node is not xnnpack.GlobalAveragePooling2d and changes_scale(layer, use):
         refuse("XNNPACK pools and resizes int8 without changing the scale")
     image, made = to_nhwc(b, sources[0]), channels_last(use.type)
-    y = node(b, pooling.node, image, result=made, **dict(pooling.fields))
+    y = node(b, pooling.node, image, result=made, **pooling.fields)
     return to_nchw(b, y.ssa, use.type)
 
 
