@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 import torch
+from eager import EXACT, Function, Model, assert_as_eager, exported
 from torch import Tensor, nn
 
 import stepwell
@@ -58,55 +59,48 @@ class Stores(nn.Module):
         return seen + told, self.cache + 0
 
 
-class Bumps(nn.Module):
+def bumps(x: Tensor) -> tuple[Tensor, Tensor]:
     """Writes to a temporary, and to a slice of one."""
-
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        y, z = x * 2, x * 3
-        OPS.bump(y, 4.0)
-        OPS.bump(z[1:3])
-        OPS.swap(y, z)
-        return y, z
+    y, z = x * 2, x * 3
+    OPS.bump(y, 4.0)
+    OPS.bump(z[1:3])
+    OPS.swap(y, z)
+    return y, z
 
 
-def told(model: nn.Module, *calls: Tensor) -> list[tuple[Tensor, ...]]:
-    return [tuple(map(torch.clone, model(x))) for x in calls]
+MODELS = {
+    "of state": (Stores, torch.randn(2, 2, 2)),
+    "of values": (lambda: Function(bumps), torch.randn(2, 4, 2)),
+}
 
 
-def export(model: nn.Module, *inputs: Any, decompose: bool = False) -> Any:
-    exported = torch.export.export(model, inputs)
-    return exported.run_decompositions({}) if decompose else exported
-
-
-def assert_equal(ours: Any, theirs: Any) -> None:
-    for one, other in zip(ours, theirs, strict=True):
-        assert torch.equal(one, other)
+def export(model: Model, *inputs: Any, decompose: bool = False) -> Any:
+    program = exported(model, *inputs)
+    return program.run_decompositions({}) if decompose else program
 
 
 @pytest.mark.parametrize("decompose", [False, True], ids=["as written", "made functional by torch"])
-@pytest.mark.parametrize("model", [Stores, Bumps])
+@pytest.mark.parametrize("name", MODELS)
 def test_what_a_custom_operator_writes_is_seen_by_later_reads_and_calls(
-    model: type[nn.Module], decompose: bool
+    name: str, decompose: bool
 ) -> None:
-    calls = [torch.randn(2, 2), torch.randn(2, 2)] if model is Stores else [torch.randn(4, 2)] * 2
-    program = stepwell.from_exported_program(export(model(), calls[0], decompose=decompose))
+    made, calls = MODELS[name]
+    program = stepwell.from_exported_program(export(made(), calls[0], decompose=decompose))
     program.verify()
-    session = program.start()
-    for want, x in zip(told(model(), *calls), calls, strict=True):
-        assert_equal(session.run(x), want)
+    session, model = program.start(), made()
+    for x in calls:
+        assert_as_eager(session, model, x, **EXACT)
 
 
-@pytest.mark.parametrize("model", [Stores, Bumps])
-def test_a_custom_operator_that_writes_survives_text_and_the_way_back_to_torch(
-    model: type[nn.Module],
-) -> None:
-    x = torch.randn(2, 2) if model is Stores else torch.randn(4, 2)
-    program = stepwell.from_exported_program(export(model(), x))
+@pytest.mark.parametrize("name", MODELS)
+def test_a_custom_operator_that_writes_survives_text_and_the_way_back_to_torch(name: str) -> None:
+    made, (x, _) = MODELS[name]
+    program = stepwell.from_exported_program(export(made(), x))
     again = stepwell.parse(str(program), weights=program.weights)
     assert str(again) == str(program)
-    want = told(model(), x)[0]
-    assert_equal(again.run(x), want)
-    assert_equal(again.to_exported_program().module()(x), want)
+    assert_as_eager(again, made(), x, **EXACT)
+    back = again.to_exported_program().module()
+    assert all(map(torch.equal, back(x), made()(x)))
 
 
 def test_a_call_that_nobody_reads_goes_and_one_that_writes_state_stays() -> None:
@@ -140,31 +134,24 @@ def test_writes_to_a_list_of_tensors_are_refused_by_name_and_line() -> None:
 # -- on the runtime ----------------------------------------------------------------------------
 
 
-class Opposite(nn.Module):
-    def forward(self, x: Tensor) -> Tensor:
-        return OPS.opposite(x * 3) + 1
-
-
-class Mystery(nn.Module):
-    def forward(self, x: Tensor) -> Tensor:
-        return OPS.mystery(x, 3) + 1
+def opposite(x: Tensor) -> Tensor:
+    return OPS.opposite(x * 3) + 1
 
 
 def test_an_operator_with_a_registered_kernel_runs_in_the_pte() -> None:
     x = torch.randn(2, 5)
-    exported = export(Opposite(), x)
+    program = export(opposite, x)
     with pytest.raises(UnsupportedError, match=r"stepwell_custom\.opposite.* no kernel"):
-        stepwell.lower(exported, "xnnpack").to_pte()
+        stepwell.lower(program, "xnnpack").to_pte()
     stepwell.register_op(OPS.opposite.default, kernel="aten::neg.out")
-    lowered = stepwell.lower(exported, "xnnpack")
-    assert torch.equal(lowered.run(x)[0], Opposite()(x))
+    assert_as_eager(stepwell.lower(program, "xnnpack"), opposite, x, **EXACT)
 
 
 def test_an_operator_that_torch_cannot_run_takes_its_meaning_and_shape_from_the_registration() -> (
     None
 ):
     x = torch.randn(2, 5)
-    program = stepwell.from_exported_program(export(Mystery(), x))
+    program = stepwell.from_exported_program(export(lambda x: OPS.mystery(x, 3) + 1, x))
     stepwell.register_op(
         OPS.mystery.default,
         meaning=lambda x, k=2: x.roll(k, 1),

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from eager import Function, Model
 from torch import Tensor, nn
 from torch.export import Dim
 from torch.utils import _pytree as pytree
@@ -16,22 +17,15 @@ from stepwell.translate.exporter.to_torch import to_exported_program
 from stepwell.translate.importer.from_torch import from_exported_program
 
 
-def as_module(function: Any) -> nn.Module:
-    class Wrapped(nn.Module):
-        def forward(self, *args: Any, **kwargs: Any) -> Any:
-            return function(*args, **kwargs)
-
-    return Wrapped()
-
-
 def same(one: Any, other: Any) -> bool:
     if isinstance(one, Tensor):
         return isinstance(other, Tensor) and one.dtype == other.dtype and torch.equal(one, other)
     return type(one) is type(other) and one == other
 
 
-def check(module: nn.Module, *inputs: Any, calls: int = 2, **options: Any) -> Program:
+def check(model: Model, *inputs: Any, calls: int = 2, **options: Any) -> Program:
     """Export, import, verify, run, go back and run: everything equals eager, state included."""
+    module = model if isinstance(model, nn.Module) else Function(model)
     with torch.no_grad():
         exported = torch.export.export(module, inputs, **options)
         program = from_exported_program(exported)
@@ -94,7 +88,7 @@ def test_a_user_input_that_is_written_is_written_for_the_caller() -> None:
         x.mul_(2)
         return x + 1
 
-    program = check(as_module(double), torch.randn(3), calls=1)
+    program = check(double, torch.randn(3), calls=1)
     assert "stepwell.mutate_input" in names(program)
 
 
@@ -106,7 +100,7 @@ def test_a_write_that_a_view_sees_is_seen(view: str) -> None:
         z.add_(1)
         return y * 2
 
-    check(as_module(write), torch.randn(2, 3))
+    check(write, torch.randn(2, 3))
 
 
 def test_a_write_that_nobody_else_sees_becomes_a_value() -> None:
@@ -116,7 +110,7 @@ def test_a_write_that_nobody_else_sees_becomes_a_value() -> None:
         y += 1
         return y.tanh()
 
-    program = check(as_module(write), torch.randn(2, 3))
+    program = check(write, torch.randn(2, 3))
     assert names(program)[1:3] == ["aten.relu.default", "aten.add.Scalar"]
 
 
@@ -127,7 +121,7 @@ def test_dropout_in_evaluation_may_return_its_operand_and_is_taken_as_an_alias()
         z.add_(1)
         return y, z
 
-    check(as_module(write), torch.randn(3))
+    check(write, torch.randn(3))
 
 
 def test_an_in_place_operator_keeps_the_dtype_it_writes_to() -> None:
@@ -136,7 +130,7 @@ def test_an_in_place_operator_keeps_the_dtype_it_writes_to() -> None:
         z.add_(y)
         return z
 
-    check(as_module(write), torch.randn(2), torch.randn(2, dtype=torch.float64))
+    check(write, torch.randn(2), torch.randn(2, dtype=torch.float64))
 
 
 def test_batch_norm_in_training_updates_its_statistics() -> None:
@@ -148,18 +142,18 @@ def test_nested_inputs_flags_and_none_keep_their_places() -> None:
     def nested(d: dict[str, Tensor], flag: bool) -> dict[str, Any]:
         return {"a": d["x"] + 1 if flag else d["x"], "b": [d["y"].t()], "n": None, "five": 5}
 
-    program = check(as_module(nested), {"x": torch.randn(2, 2), "y": torch.randn(2, 3)}, True)
+    program = check(nested, {"x": torch.randn(2, 2), "y": torch.randn(2, 3)}, True)
     with pytest.raises(StepwellError, match="exported with True"):
         program.run({"x": torch.randn(2, 2), "y": torch.randn(2, 3)}, False)
 
 
 def test_an_input_that_is_returned_and_a_view_of_it_come_back() -> None:
-    check(as_module(lambda x: (x, x.t(), x[0])), torch.randn(2, 3))
+    check(lambda x: (x, x.t(), x[0]), torch.randn(2, 3))
 
 
 def test_lists_of_optional_tensors_and_data_dependent_sizes() -> None:
     check(
-        as_module(lambda x, i: (x[:, i], x[i > 0], x.nonzero())),
+        lambda x, i: (x[:, i], x[i > 0], x.nonzero()),
         torch.randn(3, 3),
         torch.tensor([0, 1, 2]),
     )
@@ -172,17 +166,16 @@ def test_a_size_read_from_data_is_checked_at_run_time() -> None:
         torch._check(k <= x.shape[0])
         return x[:k] * 2
 
-    check(as_module(head), torch.randn(5, 3), torch.tensor(3))
+    check(head, torch.randn(5, 3), torch.tensor(3))
 
 
 def test_arithmetic_on_sizes_is_ops_with_expressions_in_their_types() -> None:
-    class Sizes(nn.Module):
-        def forward(self, x: Tensor) -> Any:
-            n = x.shape[0]
-            return torch.zeros(n * 2, x.shape[1] // 2), x.view(-1), x * n, n
+    def sizes(x: Tensor) -> Any:
+        n = x.shape[0]
+        return torch.zeros(n * 2, x.shape[1] // 2), x.view(-1), x * n, n
 
-    shapes = {"x": {0: Dim("a", min=2, max=32), 1: Dim("b", min=4, max=64)}}
-    program = check(Sizes(), torch.randn(4, 6), dynamic_shapes=shapes)
+    shapes = (({0: Dim("a", min=2, max=32), 1: Dim("b", min=4, max=64)},),)
+    program = check(sizes, torch.randn(4, 6), dynamic_shapes=shapes)
     assert "sym.mul" in names(program)
     assert program.run(torch.ones(3, 8))[0].shape == (6, 4)
     with pytest.raises(StepwellError, match="outside"):
@@ -194,7 +187,7 @@ def test_a_dtype_that_export_worked_out_is_no_value_of_the_program() -> None:
         return x.to(torch.promote_types(x.dtype, y.dtype)) + 1
 
     inputs = (torch.arange(3), torch.randn(3))
-    exported = torch.export.export(as_module(promoted), inputs)
+    exported = torch.export.export(Function(promoted), inputs)
     assert any("promote_types" in str(node.target) for node in exported.graph.nodes)
     program = from_exported_program(exported)
     assert "promote_types" not in str(program.module)
@@ -207,11 +200,11 @@ def test_map_and_scan_are_regions() -> None:
     from torch._higher_order_ops.scan import scan
 
     check(
-        as_module(lambda xs, y: torch_map(lambda x, y: x * 2 + y, xs, y)),
+        lambda xs, y: torch_map(lambda x, y: x * 2 + y, xs, y),
         *(torch.randn(4, 3), torch.randn(3)),
     )
     check(
-        as_module(lambda xs: scan(lambda c, x: (c + x, (c * x).clone()), torch.zeros(3), xs)),
+        lambda xs: scan(lambda c, x: (c + x, (c * x).clone()), torch.zeros(3), xs),
         torch.randn(4, 3),
     )
 
@@ -254,13 +247,14 @@ def test_everything_unsupported_is_reported_at_once() -> None:
         for x in xs:
             x.mul_(factor)
 
-    def write(x: Tensor) -> Tensor:
-        y = x * 1
-        torch.ops.stepwell_test.scale_all([y], 2.0)
-        torch.ops.stepwell_test.scale_all([y], 3.0)
-        return y
+    class Writes(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            y = x * 1
+            torch.ops.stepwell_test.scale_all([y], 2.0)
+            torch.ops.stepwell_test.scale_all([y], 3.0)
+            return y
 
-    exported = torch.export.export(as_module(write), (torch.randn(2),))
+    exported = torch.export.export(Writes(), (torch.randn(2),))
     with pytest.raises(UnsupportedError) as caught:
         from_exported_program(exported)
     assert len(caught.value.problems) == 2

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from eager import exported
 from torch import Tensor, nn
 
 import stepwell
@@ -85,13 +86,12 @@ def test_a_view_of_numbers_that_lie_otherwise_comes_back_as_a_reshape() -> None:
 
 
 def test_a_size_that_a_call_decides_is_not_fixed_on_the_way_back() -> None:
-    class Resized(nn.Module):
-        def forward(self, x: Tensor) -> Tensor:
-            return nn.functional.interpolate(x, size=(7,), mode="linear", align_corners=True)
+    def resized(x: Tensor) -> Tensor:
+        return nn.functional.interpolate(x, size=(7,), mode="linear", align_corners=True)
 
-    batch = {"x": {0: torch.export.Dim("batch", min=2, max=32)}}
-    exported = torch.export.export(Resized(), (torch.randn(5, 6, 9),), dynamic_shapes=batch)
-    again = stepwell.from_exported_program(exported).to_exported_program().module()
+    batch = {0: torch.export.Dim("batch", min=2, max=32)}
+    program = exported(resized, torch.randn(5, 6, 9), dynamic=batch)
+    again = stepwell.from_exported_program(program).to_exported_program().module()
     for count in (2, 5, 32):
         x = torch.randn(count, 6, 9)
-        assert torch.equal(again(x), Resized()(x))
+        assert torch.equal(again(x), resized(x))

@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from eager import lower
 from torch import nn
-from torch.export import export
 
-import stepwell
 from stepwell.ir.compat.torch import torch_private
 from stepwell.ir.compat.torch.torch_private import (
     FakeTensorMode,
@@ -160,17 +159,8 @@ def test_pairs_of_special_numbers_become_what_eager_makes_of_them(
     assert agree(lowered(function, a, b)[0], function(a, b))
 
 
-class Function(nn.Module):
-    def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, *given: torch.Tensor) -> Any:
-        return self.function(*given)
-
-
 def lowered(function: Callable[..., Any], *given: torch.Tensor) -> Any:
-    return stepwell.lower(export(Function(function), given), "xnnpack").run(*given)
+    return lower(function, *given).run(*given)
 
 
 VOLUME = (2, 4, 5, 6, 7)
@@ -226,8 +216,7 @@ def test_what_adds_up_nowhere_else_is_compared_on_tosa() -> None:
     def add(x: torch.Tensor, index: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
         return x.index_put((index,), values, accumulate=True)
 
-    program = export(Function(add), (x, index, values))
-    low = stepwell.lower(program, "tosa-1.0+fp+int", ranges={"given_1": (-3, 2)})
+    low = lower(add, x, index, values, target="tosa-1.0+fp+int", ranges={"inputs_1": (-3, 2)})
     assert agree(low.run(x, index, values)[0], add(x, index, values))
 
 
@@ -238,7 +227,7 @@ def test_a_nan_stays_in_what_runs_over_it(target: str) -> None:
     def running(x: torch.Tensor) -> Any:
         return x.logcumsumexp(1), *x.cummax(1), *x.cummin(1), *x.median(1), *x.sort(1)
 
-    found = stepwell.lower(export(Function(running), (x,)), target).run(x)
+    found = lower(running, x, target=target).run(x)
     for one, other in zip(found, running(x), strict=True):
         torch.testing.assert_close(
             one, other, rtol=RELATIVE, atol=ABSOLUTE, equal_nan=True, check_dtype=False

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from eager import EXACT, Function, Model, assert_as_eager, exported
 from torch import Tensor, nn
 
 import stepwell
@@ -83,9 +84,9 @@ def compare(seeds: range) -> None:
     for seed in seeds:
         lines = drawn(seed)
         model = model_of(lines)
-        exported = torch.export.export(model, (X,))
-        find_writes(exported)  # Raises where torch's functionalization is needed.
-        program = stepwell.from_exported_program(exported)
+        graph = exported(model, X)
+        find_writes(graph)  # Raises where torch's functionalization is needed.
+        program = stepwell.from_exported_program(graph)
         program.verify()
         session = program.start()
         for call in (X, X * 2):
@@ -108,103 +109,78 @@ class Buffers(nn.Module):
 
 
 def test_a_buffer_under_two_names_is_written_under_both() -> None:
-    model = Buffers(view=False)
-    session = stepwell.from_exported_program(torch.export.export(model, (X[0, :2],))).start()
+    model, x = Buffers(view=False), X[0, :2]
+    session = stepwell.from_exported_program(torch.export.export(model, (x,))).start()
     for _ in range(2):
-        for found, wanted in zip(session.run(X[0, :2]), model(X[0, :2]), strict=True):
-            assert torch.equal(found, wanted)
+        assert all(map(torch.equal, session.run(x), model(x)))
 
 
 def test_a_buffer_that_views_a_written_one_is_refused() -> None:
-    exported = torch.export.export(Buffers(view=True), (X[0, :2],))
+    graph = exported(Buffers(view=True), X[0, :2])
     with pytest.raises(UnsupportedError, match="of which another buffer is a view"):
-        stepwell.from_exported_program(exported)
+        stepwell.from_exported_program(graph)
 
 
-class OfAnyLength(nn.Module):
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        y = x * 1
-        y.view(-1)[1:].mul_(2)
-        y.unsqueeze(0)[0, :, 1].add_(x[:, 0])
-        z = y.T
-        z[0].zero_()
-        return y, z
+def of_any_length(x: Tensor) -> tuple[Tensor, Tensor]:
+    y = x * 1
+    y.view(-1)[1:].mul_(2)
+    y.unsqueeze(0)[0, :, 1].add_(x[:, 0])
+    z = y.T
+    z[0].zero_()
+    return y, z
 
 
 def test_what_views_of_open_sizes_write_is_where_eager_has_it() -> None:
-    shapes = ({0: torch.export.Dim("rows", min=2, max=9)},)
-    program = stepwell.from_exported_program(
-        torch.export.export(OfAnyLength(), (X,), dynamic_shapes=shapes)
-    )
+    rows = {0: torch.export.Dim("rows", min=2, max=9)}
+    program = stepwell.from_exported_program(exported(of_any_length, X, dynamic=rows))
     program.verify()
-    for rows in (2, 4, 9):
-        x = torch.randn(rows, 4)
-        for found, wanted in zip(program.run(x), OfAnyLength()(x), strict=True):
-            assert torch.equal(found, wanted)
+    for count in (2, 4, 9):
+        assert_as_eager(program, of_any_length, torch.randn(count, 4), **EXACT)
 
 
-class Statistics(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.norm = nn.BatchNorm1d(4)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.norm(x)
-
-
-class InBranches(nn.Module):
+def in_branches(x: Tensor) -> Tensor:
     """A write to what a branch made itself."""
 
-    def forward(self, x: Tensor) -> Tensor:
-        def yes(x: Tensor) -> Tensor:
-            y = x * 2
-            y[0].add_(1)
-            return y
+    def yes(x: Tensor) -> Tensor:
+        y = x * 2
+        y[0].add_(1)
+        return y
 
-        return torch.cond(x.sum() > 0, yes, lambda x: x * 1, (x,))
-
-
-class IntoAnOutput(nn.Module):
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        y = torch.zeros(4, 4, dtype=torch.float64)
-        torch.add(x, 1, out=y.T[1:].T[:, :0].new_zeros(4, 4))
-        z = torch.add(x, x, out=y)
-        return y * 2, z
+    return torch.cond(x.sum() > 0, yes, lambda x: x * 1, (x,))
 
 
-class OfItself(nn.Module):
+def into_an_output(x: Tensor) -> tuple[Tensor, Tensor]:
+    y = torch.zeros(4, 4, dtype=torch.float64)
+    torch.add(x, 1, out=y.T[1:].T[:, :0].new_zeros(4, 4))
+    z = torch.add(x, x, out=y)
+    return y * 2, z
+
+
+def of_itself(x: Tensor) -> Tensor:
     """`z[0] += 1` assigns what it has added to where it stands."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        z = x * 2
-        z[0] += 1
-        return z
+    z = x * 2
+    z[0] += 1
+    return z
 
 
-@pytest.mark.parametrize("model", [Statistics, InBranches, IntoAnOutput, OfItself])
-def test_it_needs_no_functionalization_of_torchs(model: type[nn.Module]) -> None:
-    module = model().train()
-    exported = torch.export.export(module, (X,))
-    find_writes(exported)
-    session = stepwell.from_exported_program(exported).start()
+@pytest.mark.parametrize("model", [nn.BatchNorm1d(4), in_branches, into_an_output, of_itself])
+def test_it_needs_no_functionalization_of_torchs(model: Model) -> None:
+    module = model if isinstance(model, nn.Module) else Function(model)
+    program = torch.export.export(module.train(), (X,))
+    find_writes(program)
+    session = stepwell.from_exported_program(program).start()
     for call in (X, X - 1):
-        wanted = module(call)
-        wanted = wanted if isinstance(wanted, tuple) else (wanted,)
-        for found, expected in zip(session.run(call), wanted, strict=True):
-            assert torch.equal(found, expected)
+        assert_as_eager(session, module, call, **EXACT)
 
 
 def test_what_is_assigned_to_where_it_stands_is_written_once() -> None:
-    program = stepwell.from_exported_program(torch.export.export(OfItself(), (X,)))
+    program = stepwell.from_exported_program(exported(of_itself, X))
     assert sum("scatter" in op.name for op in program.module.walk()) == 1
 
 
 @pytest.mark.parametrize("name", ["pow_", "float_power_"])
 def test_a_power_in_place_is_of_the_tensor_and_not_of_the_number(name: str) -> None:
-    class Power(nn.Module):
-        def forward(self, x: Tensor) -> Tensor:
-            held = (x.abs() + 1).double()
-            return getattr(held, name)(-0.5).float()
+    def power(x: Tensor) -> Tensor:
+        return getattr((x.abs() + 1).double(), name)(-0.5).float()
 
-    program = stepwell.from_exported_program(torch.export.export(Power(), (X,)))
-    torch.testing.assert_close(program.run(X)[0], Power()(X))
+    assert_as_eager(stepwell.from_exported_program(exported(power, X)), power, X)
