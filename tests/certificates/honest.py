@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 import torch.ao.quantization.fx._decomposed  # Registers the operators.
+from eager import Function, Stateful
 from torch import nn
 
 import stepwell
@@ -46,26 +47,16 @@ class Floats(nn.Module):
         return self.linear(y) - image, torch.softmax(y, -1)
 
 
-class Counts(nn.Module):
+def counts(m: Any, x: Any, y: Any) -> Any:
     """State that is written, and an input."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.register_buffer("total", torch.zeros(4))
-        self.register_buffer("last", torch.ones(4))
-
-    def forward(self, x: Any, y: Any) -> Any:
-        self.total.add_(x.sum(0))
-        self.last.copy_(x[0])
-        y.mul_(2)
-        return x * self.total
+    m.total.add_(x.sum(0))
+    m.last.copy_(x[0])
+    y.mul_(2)
+    return x * m.total
 
 
-class Branches(nn.Module):
-    """Control flow."""
-
-    def forward(self, x: Any) -> Any:
-        return torch.cond(x.sum() > 0, lambda x: x.relu() * 2, lambda x: (x - 1).exp(), (x,))
+def branches(x: Any) -> Any:
+    return torch.cond(x.sum() > 0, lambda x: x.relu() * 2, lambda x: (x - 1).exp(), (x,))
 
 
 class Sizes(nn.Module):
@@ -86,33 +77,28 @@ def stored(value: Any, scale: float, zero: int) -> Any:
     return decomposed.dequantize_per_tensor(kept, scale, zero, *limits)
 
 
-class Bytes(nn.Module):
+def in_bytes(m: Any, x: Any) -> Any:
     """A convolution with a scale for each channel, a sum, a curve and a linear layer in int8."""
+    decomposed = torch.ops.quantized_decomposed
+    limits = -127, 127, torch.int8
 
-    def __init__(self) -> None:
-        super().__init__()
-        draw = torch.Generator().manual_seed(3)
-        weights = (4, 2, 3, 3), (5, 4)
-        for name, shape in zip(("kernel", "matrix"), weights, strict=True):
-            stored = torch.randint(-127, 128, shape, generator=draw, dtype=torch.int8)
-            self.register_buffer(name, stored)
-        self.register_buffer("scales", torch.tensor([0.011, 0.004, 0.007, 0.009]))
-        self.register_buffer("zeros", torch.zeros(4, dtype=torch.int64))
-        self.register_buffer("bias", torch.tensor([0.5, -0.25, 0.125, 1.0]))
-
-    def forward(self, x: Any) -> Any:
-        decomposed = torch.ops.quantized_decomposed
-        limits = -127, 127, torch.int8
-
-        kernel = decomposed.dequantize_per_channel(self.kernel, self.scales, self.zeros, 0, *limits)
-        matrix = decomposed.dequantize_per_tensor(self.matrix, 0.008, 0, *limits)
-        x = stored(x.reshape(1, 2, 2, 3), 0.017, -3)
-        image = stored(torch.conv2d(x, kernel, self.bias, padding=1), 0.031, 7)
-        image = stored(image + stored(torch.sigmoid(image), 1 / 256, -128), 0.033, 5)
-        rows = stored(image.mean((2, 3)), 0.021, 2)
-        return stored(torch.nn.functional.linear(rows, matrix), 0.013, 11)
+    kernel = decomposed.dequantize_per_channel(m.kernel, m.scales, m.zeros, 0, *limits)
+    matrix = decomposed.dequantize_per_tensor(m.matrix, 0.008, 0, *limits)
+    x = stored(x.reshape(1, 2, 2, 3), 0.017, -3)
+    image = stored(torch.conv2d(x, kernel, m.bias, padding=1), 0.031, 7)
+    image = stored(image + stored(torch.sigmoid(image), 1 / 256, -128), 0.033, 5)
+    rows = stored(image.mean((2, 3)), 0.021, 2)
+    return stored(torch.nn.functional.linear(rows, matrix), 0.013, 11)
 
 
+DRAW = torch.Generator().manual_seed(3)
+HELD = {
+    "kernel": torch.randint(-127, 128, (4, 2, 3, 3), generator=DRAW, dtype=torch.int8),
+    "matrix": torch.randint(-127, 128, (5, 4), generator=DRAW, dtype=torch.int8),
+    "scales": torch.tensor([0.011, 0.004, 0.007, 0.009]),
+    "zeros": torch.zeros(4, dtype=torch.int64),
+    "bias": torch.tensor([0.5, -0.25, 0.125, 1.0]),
+}
 INT8 = """builtin.module attributes {stepwell.level = "aten"} {
   func.func @forward(%x: tensor<3x4xf32>) -> tensor<3x4xf32> {
     %a = quantized_decomposed.quantize_per_tensor.default(%x, 0.05, 3, -128, 127, i8) : (tensor<3x4xf32>) -> tensor<3x4xi8>
@@ -147,15 +133,21 @@ STEPS = ("cortex-m55", "xnnpack", "tosa-1.0+fp+int")
 """What the quantized layers are lowered for."""
 PROGRAMS: dict[str, tuple[Callable[[], stepwell.Program], str]] = {
     "floats": (lambda: _exported(Floats(), X, X), "xnnpack"),
-    "state": (lambda: _exported(Counts(), X, X), "xnnpack"),
-    "branches": (lambda: _exported(Branches(), X), "xnnpack"),
+    "state": (
+        lambda: _exported(Stateful(counts, total=torch.zeros(4), last=torch.ones(4)), X, X),
+        "xnnpack",
+    ),
+    "branches": (lambda: _exported(Function(branches), X), "xnnpack"),
     "sizes": (
         lambda: _exported(Sizes(), X, dynamic=({0: torch.export.Dim("n", min=2, max=8)},)),
         "xnnpack",
     ),
     "int8": (lambda: stepwell.Program.parse(INT8), "xnnpack"),
     "blocks": (_in_blocks, MX),
-    **{f"bytes, {target}": (partial(_exported, Bytes(), X), target) for target in STEPS},
+    **{
+        f"bytes, {target}": (partial(_exported, Stateful(in_bytes, **HELD), X), target)
+        for target in STEPS
+    },
 }
 EDITS: dict[str, dict[str, tuple[str, str]]] = {
     "floats": {

@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any, ClassVar
 
 import torch
+from eager import Model, Stateful, exported
 from torch import Tensor, nn
 from xdsl.dialects.builtin import UnitAttr
 from xdsl.ir import Operation, SSAValue
@@ -23,89 +24,38 @@ from stepwell.ir.rewriting.rewrite import Rewrite, Rewriter
 T = torch.export.Dim("t", min=1, max=40)
 
 
-class Cache(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.k = nn.Buffer(torch.zeros(1, 8, 4))
-        self.n = nn.Buffer(torch.zeros(1, dtype=torch.int64))
-
-    def forward(self, x: Tensor) -> Any:
-        self.k.index_copy_(1, self.n % 8, x)
-        self.n.add_(1)
-        return self.k.sum(1) + x
+def cached(m: Any, x: Tensor) -> Any:
+    m.k.index_copy_(1, m.n % 8, x)
+    m.n.add_(1)
+    return m.k.sum(1) + x
 
 
-class Recurrence(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.s = nn.Buffer(torch.zeros(40))
-
-    def forward(self, x: Tensor) -> Any:
-        self.s.copy_(self.s * 0.5 + x)
-        return self.s - x
+def recurrence(m: Any, x: Tensor) -> Any:
+    m.s.copy_(m.s * 0.5 + x)
+    return m.s - x
 
 
-class Most(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.m = nn.Buffer(torch.zeros(4))
-
-    def forward(self, x: Tensor) -> Any:
-        self.m.copy_(torch.maximum(self.m, x.relu()))
-        return x - self.m
+def most(m: Any, x: Tensor) -> Any:
+    m.m.copy_(torch.maximum(m.m, x.relu()))
+    return x - m.m
 
 
-class Wraps(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.c = nn.Buffer(torch.zeros(1, dtype=torch.uint8))
-
-    def forward(self, x: Tensor) -> Any:
-        self.c.add_(100)
-        return x * self.c
+def turns(m: Any, x: Tensor) -> Any:
+    turn, third = m.n % 2, m.n >= 2
+    m.n.add_(1)
+    return torch.where(turn == 0, x, -x), torch.where(third, x, x * 2)
 
 
-class Flag(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.f = nn.Buffer(torch.zeros(4, dtype=torch.bool))
-
-    def forward(self, x: Tensor) -> Any:
-        self.f.logical_not_()
-        return torch.where(self.f, x, -x)
+def pair(m: Any, x: Tensor) -> Any:
+    m.b.copy_(m.a * 1.5)
+    m.a.copy_(x)
+    return m.a + m.b
 
 
-class Turns(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.n = nn.Buffer(torch.zeros(1, dtype=torch.int64))
-
-    def forward(self, x: Tensor) -> Any:
-        turn, third = self.n % 2, self.n >= 2
-        self.n.add_(1)
-        return torch.where(turn == 0, x, -x), torch.where(third, x, x * 2)
-
-
-class Pair(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.a, self.b = nn.Buffer(torch.zeros(4)), nn.Buffer(torch.ones(4))
-
-    def forward(self, x: Tensor) -> Any:
-        self.b.copy_(self.a * 1.5)
-        self.a.copy_(x)
-        return self.a + self.b
-
-
-class Old(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.s = nn.Buffer(torch.zeros(4))
-
-    def forward(self, x: Tensor) -> Any:
-        old = self.s * 1.25
-        self.s.add_(x)
-        return old, self.s
+def old(m: Any, x: Tensor) -> Any:
+    held = m.s * 1.25
+    m.s.add_(x)
+    return held, m.s
 
 
 class Shared(nn.Module):
@@ -125,32 +75,12 @@ class Shared(nn.Module):
 
 
 class Second(nn.Module):
-    def __init__(self, core: Shared) -> None:
+    def __init__(self, core: Shared, name: str) -> None:
         super().__init__()
-        self.core = core
+        self.core, self.name = core, name
 
     def forward(self, x: Tensor) -> Any:
-        return self.core.second(x)
-
-
-class First(Second):
-    def forward(self, x: Tensor) -> Any:
-        return self.core(x)
-
-
-class Open(nn.Module):
-    def forward(self, x: Tensor) -> Any:
-        return x.cumsum(1)
-
-
-class Signs(nn.Module):
-    def forward(self, x: Tensor) -> Any:
-        return -x
-
-
-class Whole(nn.Module):
-    def forward(self, i: Tensor) -> Any:
-        return torch.fmod(i, 3), i * 2
+        return getattr(self.core, self.name)(x)
 
 
 class Tied(nn.Module):
@@ -162,18 +92,29 @@ class Tied(nn.Module):
         return (x.relu() @ self.w) - self.w[0]
 
 
-class Empty(nn.Module):
-    def forward(self, x: Tensor) -> Any:
-        return x.sum(0), x.amax(1)
+def writes(x: Tensor, y: Tensor) -> Any:
+    x.add_(y)
+    return y * 2
 
 
-class Writes(nn.Module):
-    def forward(self, x: Tensor, y: Tensor) -> Any:
-        x.add_(y)
-        return y * 2
-
-
-X = torch.linspace(-1, 2.2, 4)
+X, NOTHING, COUNT = torch.linspace(-1, 2.2, 4), torch.zeros(4), torch.zeros(1, dtype=torch.int64)
+BYTE, OFF = torch.zeros(1, dtype=torch.uint8), torch.zeros(4, dtype=torch.bool)
+MODELS: dict[str, tuple[Callable[[], Model], tuple[Tensor, ...]]] = {
+    "Cache": (lambda: Stateful(cached, k=torch.zeros(1, 8, 4), n=COUNT), (torch.ones(1, 1, 4),)),
+    "Recurrence": (lambda: Stateful(recurrence, s=torch.zeros(40)), (torch.linspace(-1, 2, 40),)),
+    "Most": (lambda: Stateful(most, m=NOTHING), (X,)),
+    "Wraps": (lambda: Stateful(lambda m, x: x * m.c.add_(100), c=BYTE), (X,)),
+    "Flag": (lambda: Stateful(lambda m, x: torch.where(m.f.logical_not_(), x, -x), f=OFF), (X,)),
+    "Turns": (lambda: Stateful(turns, n=COUNT), (X,)),
+    "Pair": (lambda: Stateful(pair, a=NOTHING, b=torch.ones(4)), (X,)),
+    "Old": (lambda: Stateful(old, s=NOTHING), (X,)),
+    "Tied": (Tied, (X,)),
+    "Open": (lambda: lambda x: x.cumsum(1), (torch.randn(2, 6, 4),)),
+    "Signs": (lambda: lambda x: -x, (X,)),
+    "Whole": (lambda: lambda i: (torch.fmod(i, 3), i * 2), (torch.tensor([-2, -1, 0, 1, 2, 5]),)),
+    "Empty": (lambda: lambda x: (x.sum(0), x.amax(1)), (torch.zeros(0, 3),)),
+    "Writes": (lambda: writes, (X, X + 1)),
+}
 
 
 @cache
@@ -181,21 +122,12 @@ def program(model: str) -> Program:
     """A model's program, with the inputs that it was exported with."""
     if model == "Shared":
         core = Shared()
-        methods = {"forward": First(core), "second": Second(core)}
         return stepwell.from_exported_program(
-            {name: torch.export.export(each, (X,)) for name, each in methods.items()}
+            {name: exported(Second(core, name), X) for name in ("forward", "second")}
         )
-    given: tuple[Tensor, ...] = {
-        "Cache": (torch.ones(1, 1, 4),),
-        "Recurrence": (torch.linspace(-1, 2, 40),),
-        "Open": (torch.randn(2, 6, 4),),
-        "Whole": (torch.tensor([-2, -1, 0, 1, 2, 5]),),
-        "Empty": (torch.zeros(0, 3),),
-        "Writes": (X, X + 1),
-    }.get(model, (X,))
-    shapes = ({1: T},) if model == "Open" else None
-    module: nn.Module = globals()[model]()
-    return stepwell.from_exported_program(torch.export.export(module, given, dynamic_shapes=shapes))
+    make, given = MODELS[model]
+    dynamic = {1: T} if model == "Open" else None
+    return stepwell.from_exported_program(exported(make(), *given, dynamic=dynamic))
 
 
 Meaning = Callable[..., Tensor]

@@ -32,6 +32,19 @@ class Function(nn.Module):
         return self.function(*inputs, *self.layers)
 
 
+class Stateful(nn.Module):
+    """A function of a module that holds buffers, and of tensors."""
+
+    def __init__(self, function: Callable[..., Any], **buffers: Tensor) -> None:
+        super().__init__()
+        self.function = function
+        for name, tensor in buffers.items():
+            self.register_buffer(name, tensor.clone())
+
+    def forward(self, *inputs: Tensor) -> Any:
+        return self.function(self, *inputs)
+
+
 def exported(model: Model, *inputs: Tensor, dynamic: Dynamic = None) -> ExportedProgram:
     """The program of a model in evaluation mode, or of a function."""
     module = model if isinstance(model, nn.Module) else Function(model)

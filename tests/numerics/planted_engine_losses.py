@@ -1,7 +1,7 @@
 """Lowerings that are right of ordinary numbers, and lose a class of numbers on some engine."""
 
+import eager
 import torch
-from torch import nn
 
 from stepwell.translate.rules import read_rules
 
@@ -121,7 +121,7 @@ MODELS = {
     "planted-erfc-by-exp": (torch.erfc, (X,)),
     "planted-logsumexp-by-log": (lambda x: torch.logsumexp(x, 1), (X,)),
     "planted-log10-by-log": (torch.log10, (X,)),
-    "planted-softplus-by-log": (nn.functional.softplus, (X,)),
+    "planted-softplus-by-log": (torch.nn.functional.softplus, (X,)),
     "planted-reciprocal-of-root": (lambda x: torch.reciprocal(torch.sqrt(x)), (X,)),
     "planted-clamp-by-maximum": (
         lambda x, y: torch.clamp(x, y, y + 1),
@@ -138,19 +138,4 @@ MODELS = {
 def exported(name: str) -> torch.export.ExportedProgram:
     """The program that a planted rule is for."""
     function, inputs = MODELS[name]
-
-    class Model(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.function = function
-
-        if len(inputs) == 1:
-
-            def forward(self, x: torch.Tensor) -> torch.Tensor:
-                return self.function(x)
-        else:
-
-            def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-                return self.function(x, y)
-
-    return torch.export.export(Model(), inputs)
+    return eager.exported(function, *inputs)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from eager import EXACT, Function, assert_as_eager, lower
 from torch import nn
 
 import stepwell
@@ -43,14 +44,6 @@ KEPT = (
 """Forms that once ended in a class which neither eager nor the stock flow gives."""
 
 
-def test_forms_that_once_lost_a_class_keep_it() -> None:
-    forms = [form for form in FORMS if form.name in KEPT]
-    assert len(forms) == len(KEPT)
-    found = stepwells(forms, torch.float32, "xnnpack")
-    verdicts = {f.name: judge(r, None, f, torch.float32) for f, r in zip(forms, found, strict=True)}
-    assert [name for name, v in verdicts.items() if v is None or bool(v.worse.any())] == []
-
-
 KEPT_OF_HALVES = (
     "sum(x, -1)",
     "mean(image, all)",
@@ -61,11 +54,14 @@ KEPT_OF_HALVES = (
 """Forms of halves that once did: XNNPACK limits a NaN to −∞, or each step was rounded."""
 
 
-def test_forms_of_halves_that_once_lost_a_class_keep_it() -> None:
-    forms = [form for form in FORMS if form.name in KEPT_OF_HALVES]
-    assert len(forms) == len(KEPT_OF_HALVES)
-    found = stepwells(forms, torch.float16, "xnnpack")
-    verdicts = {f.name: judge(r, None, f, torch.float16) for f, r in zip(forms, found, strict=True)}
+@pytest.mark.parametrize(
+    ("kept", "dtype"), [(KEPT, torch.float32), (KEPT_OF_HALVES, torch.float16)], ids=["f32", "f16"]
+)
+def test_forms_that_once_lost_a_class_keep_it(kept: tuple[str, ...], dtype: torch.dtype) -> None:
+    forms = [form for form in FORMS if form.name in kept]
+    assert len(forms) == len(kept)
+    found = stepwells(forms, dtype, "xnnpack")
+    verdicts = {f.name: judge(r, None, f, dtype) for f, r in zip(forms, found, strict=True)}
     assert [name for name, v in verdicts.items() if v is None or bool(v.worse.any())] == []
 
 
@@ -122,20 +118,15 @@ def test_where_eager_overflows_the_exact_class_is_right() -> None:
     assert severity(infinite, nan, one).item() == 0  # Nearer to the truth than eager.
 
 
-class Greatest(nn.Module):
-    """The greatest of each row."""
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x.amax(-1)
+X = torch.randn(3, 4)
 
 
-def lowered(numerics: str) -> stepwell.Lowered:
-    program = torch.export.export(Greatest(), (torch.randn(3, 4),))
-    return stepwell.lower(program, "xnnpack", numerics=numerics)
+def greatest(x: torch.Tensor) -> torch.Tensor:
+    return x.amax(-1)
 
 
 def test_a_deviation_is_taken_for_finite_activations_and_listed() -> None:
-    report = lowered("finite").report
+    report = lower(greatest, X, numerics="finite").report
     assert report.delegates == 1 and not report.outside
     assert [(d.rewrite, d.loses) for d in report.deviations] == [
         ("lower-greatest", "a NaN may be lost beside a number")
@@ -144,51 +135,30 @@ def test_a_deviation_is_taken_for_finite_activations_and_listed() -> None:
 
 
 def test_the_greatest_keeps_a_nan_within_the_delegate_by_default() -> None:
-    done = lowered("torch")
+    done = lower(greatest, X)
     assert (done.report.delegates, dict(done.report.outside), done.report.deviations) == (1, {}, ())
     x = torch.tensor(
         [[1.0, torch.nan, 3.0, 2.0], [-torch.inf] * 4, [torch.inf, -torch.inf, 0, -0.0]]
     )
-    torch.testing.assert_close(done.run(x)[0], x.amax(-1), rtol=0, atol=0, equal_nan=True)
-
-
-class Reciprocals(nn.Module):
-    """What is infinite for a denormal number that is read as zero."""
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return torch.reciprocal(x)
+    assert_as_eager(done, greatest, x, **EXACT)
 
 
 def test_a_deviation_is_refused_by_default_with_the_remedy() -> None:
-    program = torch.export.export(Reciprocals(), (torch.randn(3, 4),))
-    report = stepwell.lower(program, "xnnpack").report
+    """A reciprocal is infinite for a denormal number that is read as zero."""
+    report = lower(torch.reciprocal, X).report
     assert report.outside == {"aten.reciprocal.default": 1} and not report.deviations
     assert any("numerics='finite' allows it" in refusal.reason for refusal in report.refusals)
 
 
-class Bounded(nn.Module):
-    """What is proven to be away from zero."""
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return torch.reciprocal(x.square() + 0.5)
-
-
 def test_a_deviation_that_is_proven_not_to_occur_is_none() -> None:
-    program = torch.export.export(Bounded(), (torch.randn(3, 4),))
-    report = stepwell.lower(program, "xnnpack").report
+    report = lower(lambda x: torch.reciprocal(x.square() + 0.5), X).report
     assert (report.delegates, dict(report.outside), report.deviations) == (1, {}, ())
 
 
-class Attends(nn.Module):
+def attends(x: torch.Tensor, norm: nn.Module, project: nn.Module) -> torch.Tensor:
     """Attention, behind a norm or not."""
-
-    def __init__(self, norm: nn.Module) -> None:
-        super().__init__()
-        self.norm, self.project = norm, nn.Linear(8, 24)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        q, k, v = self.project(self.norm(x)).unflatten(-1, (3, 2, 4)).permute(2, 0, 3, 1, 4)
-        return nn.functional.scaled_dot_product_attention(q, k, v)
+    q, k, v = project(norm(x)).unflatten(-1, (3, 2, 4)).permute(2, 0, 3, 1, 4)
+    return nn.functional.scaled_dot_product_attention(q, k, v)
 
 
 @pytest.mark.parametrize(
@@ -197,13 +167,11 @@ class Attends(nn.Module):
     ids=["layer norm", "root mean square", "none"],
 )
 def test_scores_behind_a_norm_are_proven_to_be_finite(norm: nn.Module, taken: list[str]) -> None:
-    program = torch.export.export(Attends(norm), (torch.randn(1, 5, 8),))
-    report = stepwell.lower(program, "xnnpack").report
+    report = lower(Function(attends, norm, nn.Linear(8, 24)), torch.randn(1, 5, 8)).report
     assert report.delegates == 1
     found = [d.rewrite for d in report.deviations if "overflow to −∞" in d.loses]
     assert found == taken
 
 
 def test_nothing_in_floats_is_delegated_where_no_deviation_is_allowed() -> None:
-    program = torch.export.export(nn.Tanh(), (torch.randn(3, 4),))
-    assert stepwell.lower(program, "xnnpack", numerics="strict").report.delegates == 0
+    assert lower(torch.tanh, X, numerics="strict").report.delegates == 0

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from eager import Model, lower
+from eager import exported as exported_as_it_is
 
 import stepwell
 import stepwell.dialects.xnnpack
@@ -19,14 +21,9 @@ from measuring import exported as exported_forms
 from planted_engine_losses import PLANTED, exported
 
 
-def lowered(function: object, *inputs: torch.Tensor) -> stepwell.Program:
+def lowered(function: Model, *inputs: torch.Tensor) -> stepwell.Program:
     """A function's program of XNNPACK's nodes."""
-
-    class Model(torch.nn.Module):
-        def forward(self, *given: torch.Tensor) -> torch.Tensor:
-            return function(*given)  # type: ignore[operator]
-
-    return stepwell.lower(torch.export.export(Model(), inputs), "xnnpack").program
+    return lower(function, *inputs).program
 
 
 def test_a_node_follows_the_engine_that_is_asked_for() -> None:
@@ -48,8 +45,11 @@ def test_denormal_numbers_are_flushed_as_measured() -> None:
 
 
 def test_a_report_says_of_each_node_on_which_cpus_it_makes_other_numbers() -> None:
-    exported = torch.export.export(Lines(), (torch.ones(2, 4),))
-    report = stepwell.lower(exported, "xnnpack").report
+    def lines(x: torch.Tensor) -> torch.Tensor:
+        return x.sum(-1, keepdim=True).sin() + x.relu()
+
+    program = exported_as_it_is(lines, torch.ones(2, 4))
+    report = stepwell.lower(program, "xnnpack").report
     assert report.deviations == ()
     assert report.engine_losses == {
         "xnnpack.fully_connected f32": ("xnnpack/sse",),
@@ -58,12 +58,7 @@ def test_a_report_says_of_each_node_on_which_cpus_it_makes_other_numbers() -> No
     assert "engine     other special values on xnnpack/sse: xnnpack.fully_connected f32" in str(
         report
     )
-    assert not stepwell.lower(exported, "tosa-1.0+fp").report.engine_losses
-
-
-class Lines(torch.nn.Module):
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x.sum(-1, keepdim=True).sin() + x.relu()
+    assert not stepwell.lower(program, "tosa-1.0+fp").report.engine_losses
 
 
 def test_an_engine_that_was_not_measured_is_refused() -> None:
