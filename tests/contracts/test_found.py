@@ -137,7 +137,7 @@ FOUND: dict[str, tuple[str, ...]] = {
     "decompositions.norms: decompose-layer-norm": ("aten.layer_norm.default: eps=3.5e+38",),
     "decompositions.logarithms: expand-log-softmax": ("size 3 is 0 everywhere",),
     "attention.limit_by_mask": (
-        "#causal has its last 0 axes",
+        "m has its last 0 axes",
         "1 leading axes more",
         "aten.masked_fill.Scalar: value=-0.0",
         "size 3 is 2 everywhere",
@@ -156,7 +156,7 @@ FOUND: dict[str, tuple[str, ...]] = {
         "quantization 2: 2 scales along axis 0",
         "quantization 0: 2 scales along axis 0",
     ),
-    "decompositions.views: prelu-channels-last": (
+    "decompositions.activations_of_targets: prelu-channels-last": (
         "w holds special",
         "size 3 is 5 everywhere",
         "input 0 has one axis more",

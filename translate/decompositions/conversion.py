@@ -33,12 +33,12 @@ from stepwell.translate.decompositions import (
     scans,
     scatters,
     selections,
-    slices,
     statistics,
     sums,
     transforms,
     views,
 )
+from stepwell.translate.rewrites.slices import write_by_cat
 
 FAMILIES: tuple[ModuleType, ...] = (
     promotions,
@@ -46,7 +46,7 @@ FAMILIES: tuple[ModuleType, ...] = (
     complex,
     fills,
     scaled_number_to_sum,
-    slices,
+    write_by_cat,
     pools,
     statistics,
     floats,

@@ -37,10 +37,10 @@ from stepwell.translate.rewrites.xnnpack.nodes.guards import not_for_xnnpack, no
 X = "2x4xf16"
 
 
-def in_single(op: SchemaOp, b: Rewriter) -> tuple[Value, ...]:
-    """Compute the operator in f32 between casts."""
+def in_single(op: SchemaOp, b: Rewriter, dtype: Attribute = f16) -> tuple[Value, ...]:
+    """Compute the operator in f32 between casts from and to a dtype."""
     wide = [Value(widened(b, value), b) for value in op.operands]
-    return tuple(value.cast(f16) for value in again(op, wide, f32))
+    return tuple(value.cast(dtype) for value in again(op, wide, f32))
 
 
 @lowers(
@@ -414,8 +414,7 @@ def widen_rounded_halves(*, op: Any, out: Out, b: Rewriter) -> tuple[Value, ...]
 
     if is_image_mean(op, level_of(b.program.context.target)):
         return None
-    wide = [Value(widened(b, value, "tosa_single"), b) for value in op.operands]
-    return tuple(value.cast(out.dtype) for value in again(op, wide, f32))
+    return in_single(op, b, out.dtype)
 
 
 RULES = lowerings_of(__name__)

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate, pairwise
 from typing import Any
 
-import torch
 from xdsl.ir import SSAValue
 
 from stepwell.dialects import aten
@@ -32,7 +31,6 @@ from stepwell.translate.rewrites.building import (
 )
 from stepwell.translate.rewrites.sizes.sizes import SizeBuilder
 from stepwell.translate.rewrites.slices.picking import runs_of
-from stepwell.translate.rewrites.slices.written_place import place_of
 
 SLICES = ("aten.slice.Tensor", "aten.slice_copy.Tensor")
 
@@ -404,32 +402,6 @@ def _indexed_axis(op: Any) -> tuple[int, SSAValue | None]:
         return axis(op.arg("dim"), max(len(dims(op.operands[0].type)), 1)), op.operands[1]
     given = [(at, index) for at, index in enumerate(op.arg("indices")) if index is not None]
     return given[0] if len(given) == 1 else (0, None)
-
-
-@lowers(
-    "aten.slice_scatter.default",
-    "aten.select_scatter.default",
-    to="aten",
-    phases=("tosa/decompose", "tosa/arrange"),
-    formerly=("write-slice-by-cat-to-tosa",),
-    sample=("2x5xf32", "2x2xf32", 1, 1, 3),
-)
-def write_slice_by_cat(x: Value, new: Value, *, op: Any, b: Rewriter) -> Value:
-    """Concatenate the rows before the slice, the new values, and the rows after it.
-
-    A slice with a step is an `index_put` instead.
-    """
-    place = no_refusal(place_of(op))
-    at, start, stop = place.axis, place.start, place.stop
-    if place.step != 1:
-        rows = b.constant(torch.arange(start, stop, place.step), "rows")
-        return Value(emit(b, aten.IndexPutDefault.make(x.ssa, [*[None] * at, rows], new.ssa)), b)
-    length = x.shape[at]
-    written = [n if i != at else stop - start for i, n in enumerate(x.shape)]
-    parts = [x.slice(at, 0, start)] if start else []
-    parts += [new.view(*written)] if stop > start else []
-    parts += [x.slice(at, stop, length)] if stop < length else []
-    return cat(parts, at)
 
 
 RULES = lowerings_of(__name__)

@@ -2,11 +2,12 @@
 
 from rewrite_cases import cases
 
-from stepwell.translate.decompositions import promotions, slices
+from stepwell.translate.decompositions import promotions
 from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.lowerings.tosa import discrete, reductions, resizing
 from stepwell.translate.lowerings.tosa.indexed import indices, orders, scatters
 from stepwell.translate.lowerings.tosa.integers.reductions import int8_resize
+from stepwell.translate.rewrites.slices.write_by_cat import write_by_cat
 
 test_what_operators_leave = cases(resizing)("""
 an image of integers -> refused: uint8
@@ -16,7 +17,7 @@ an image computed at run time -> refused: the plane of the image is symbolic
 """)
 
 
-test_int8_resize_slices = cases(step(int8_resize), slices, promotions)("""
+test_int8_resize_slices = cases(step(int8_resize), step(write_by_cat, kernels=False), promotions)("""
 lower-int8-resize: a volume of int8 -> refused: RESIZE has two axes
     %r = quant.dcast(%x: i8<0.5>[1, 1, 1, 1, 1])
     %z = aten.upsample_nearest3d.default(%r, [2, 2, 2])
@@ -28,13 +29,13 @@ lower-int8-resize: int16 between pixels -> refused: 48 bits
     %r = quant.dcast(%x: i16<0.5>[1, 1, 2, 2])
     %z = aten.upsample_bilinear2d.default(%r, [4, 4], false)
     %y = quant.qcast(%z) -> i16<1.0>[1, 1, 4, 4]
-write-slice-by-cat: a slice known only at run time -> refused: known only at run time
+write-by-cat: a slice known only at run time -> refused: known only at run time
     %y = aten.slice_scatter.default(%x: f32[9], %z: f32[s0], 0, 0, %n: int<s0>)
-write-slice-by-cat: a row known only at run time -> refused: known only at run time
+write-by-cat: a row known only at run time -> refused: known only at run time
     %y = aten.select_scatter.default(%x: f32[9], %z: f32[], 0, %n: int<s0>)
-write-slice-by-cat: rows known only at run time -> refused: is symbolic
+write-by-cat: rows known only at run time -> refused: is symbolic
     %y = aten.select_scatter.default(%x: f32[s0], %s: f32[], 0, 0)
-write-slice-by-cat: a row of another type -> refused: several dtypes
+write-by-cat: a row of another type -> refused: several dtypes
     %y = aten.select_scatter.default(%x: f32[4], %s: f16[], 0, 0)
 promote-operands: one type -> unchanged
     %y = aten.add.Tensor(%x: f32[3], %x)

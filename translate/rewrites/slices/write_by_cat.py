@@ -9,17 +9,32 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from xdsl.ir import Operation, SSAValue
 
-from stepwell.dialects.aten import SliceScatterDefault as SliceScatter
+from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.core import StateOp
 from stepwell.ir.dtypes import is_float
 from stepwell.ir.rewriting.rewrite import Refusal, Rewriter
-from stepwell.ir.types import dims
+from stepwell.ir.types import dims, element
 from stepwell.translate.decompositions.values import Value, cat, no_refusal
 from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
-from stepwell.translate.rewrites.slices.written_place import WRITES, AxisSlice, place_of
+from stepwell.translate.rewrites.building import axis
+
+WRITES = (aten.SelectScatterDefault, aten.SliceScatterDefault)
+"""Ops that return their first operand with a part of it replaced by the second."""
+
+
+@dataclass(frozen=True)
+class AxisSlice:
+    """Every `step`th element of `[start, stop)` of an axis."""
+
+    axis: int
+    start: int
+    stop: int
+    step: int = 1
+
 
 MOST_APART = 16
 """The most elements that are written one by one because others are between them."""
@@ -39,30 +54,47 @@ class Part:
     "aten.select_scatter.default",
     "aten.slice_scatter.default",
     to="aten",
+    phases={
+        "xnnpack/normalize": {},
+        "tosa/decompose": {"kernels": False},
+        "tosa/arrange": {"kernels": False},
+    },
+    formerly=("write-slice-by-cat", "write-slice-by-cat-to-tosa"),
     sample="""
     %w = aten.slice_scatter.default(%x, %s, 1, 1, 3) : (tensor<2x5xf32>, tensor<2x2xf32>) -> tensor<2x5xf32>
     %y = aten.select_scatter.default(%w, %t, 1, 0) : (tensor<2x5xf32>, tensor<2xf32>) -> tensor<2x5xf32>
     """,
 )
-def write_by_cat(*, op: SchemaOp, out: Out, b: Rewriter) -> Value | None:
-    """Write a chain of `select_scatter` and `slice_scatter` of floats as slices and one `cat`."""
-    at = no_refusal(_range_of(op)).axis
+def write_by_cat(
+    x: Value, new: Value, *, op: SchemaOp, out: Out, b: Rewriter, kernels: bool = True
+) -> Value | None:
+    """Write a chain of `select_scatter` and `slice_scatter` as slices and one `cat`.
+
+    `kernels`: whether the target has kernels that write. They take integers, states, and many rows
+    that are apart; a target without them gathers such rows by an `index_put`.
+    """
+    place = no_refusal(place_of(op))
+    at = place.axis
+    if place.step != 1 and not kernels:
+        rows = b.constant(torch.arange(place.start, place.stop, place.step), "rows")
+        return x.call(aten.IndexPutDefault, [*[None] * at, rows], new)
+    no_refusal(_range_of(op))
     if any(_goes_on(use.operation, op, at) for use in op.results[0].uses):
         return None
-    if not is_float(out.dtype):
+    if kernels and not is_float(out.dtype):
         refuse("integers are written by a kernel, which copies once")
     writes = [op]
     while isinstance(base := writes[-1].operands[0].owner, SchemaOp) and _writes(base, at):
         writes.append(base)
     source = writes[-1].operands[0]
-    if isinstance(source.owner, StateOp):
+    if kernels and isinstance(source.owner, StateOp):
         refuse("a state is written in place")
     size = dims(source.type)[at]
     assert isinstance(size, int)
     parts = [Part(0, size, source, 0)]
     for write in reversed(writes):
-        for new in _parts_of(no_refusal(_range_of(write)), write.operands[1]):
-            parts = [*_outside(parts, new.start, new.stop), new]
+        for part in _parts_of(no_refusal(_range_of(write)), write.operands[1]):
+            parts = [*_outside(parts, part.start, part.stop), part]
     values: list[Value] = []
     for part in sorted(_held(parts), key=lambda part: part.start):
         value = Value(part.source, b)
@@ -70,6 +102,27 @@ def write_by_cat(*, op: SchemaOp, out: Out, b: Rewriter) -> Value | None:
             value = value.view(*out.shape[:at], 1, *out.shape[at + 1 :])
         values.append(value.slice(at, part.begin, part.begin + part.stop - part.start))
     return cat(values, at)
+
+
+def place_of(op: SchemaOp) -> AxisSlice | Refusal:
+    """Return the range that one of `WRITES` replaces, on an axis of known size."""
+    shape = dims(op.operands[0].type)
+    at = axis(op.arg("dim"), len(shape))
+    if not isinstance(size := shape[at], int):
+        return Refusal("the size of the axis is symbolic")
+    if element(op.operands[0].type) != element(op.operands[1].type):
+        return Refusal("the operands have several dtypes")
+    if isinstance(op, aten.SelectScatterDefault):
+        index = op.arg("index")
+        if not isinstance(index, int):
+            return Refusal("the index is known only at run time")
+        start = index % size
+        return AxisSlice(at, start, start + 1)
+    bounds = (op.arg("start"), op.arg("end"), op.arg("step"))
+    if not all(bound is None or isinstance(bound, int) for bound in bounds):
+        return Refusal("a bound is known only at run time")
+    start, stop, step = slice(*bounds).indices(size)
+    return AxisSlice(at, start, max(start, stop), step)
 
 
 def _range_of(op: SchemaOp) -> AxisSlice | Refusal:
@@ -81,7 +134,7 @@ def _range_of(op: SchemaOp) -> AxisSlice | Refusal:
     if place.step != 1 and rows > MOST_APART:
         return Refusal(f"{rows} elements that are not contiguous are written: that many slices")
     whole = [*dims(op.operands[0].type)]
-    whole[place.axis : place.axis + 1] = [rows] * isinstance(op, SliceScatter)
+    whole[place.axis : place.axis + 1] = [rows] * isinstance(op, aten.SliceScatterDefault)
     if [*dims(op.operands[1].type)] != whole:
         return Refusal("the size of the written value is symbolic")
     return place

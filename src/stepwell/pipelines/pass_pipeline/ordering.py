@@ -12,7 +12,6 @@ from stepwell.ir.rewriting.cleanup import RemoveDeadCode, ShareCommonSubexpressi
 from stepwell.ir.rewriting.forms import Form, Position
 from stepwell.ir.rewriting.rewrite import GreedyRewrites
 from stepwell.pipelines.arm import MEETING
-from stepwell.pipelines.xnnpack import TO_XNNPACK
 from stepwell.translate.canonicalize.pipeline import CANONICAL_FORM, FOLD_WEIGHTS
 from stepwell.translate.decompositions import attention, floats, promotions
 from stepwell.translate.lowerings.lowering import step
@@ -20,6 +19,7 @@ from stepwell.translate.rewrites.quant import TYPES
 from stepwell.translate.rewrites.tosa.layout.order import MEETING as TOSA_MEETING
 from stepwell.translate.rewrites.tosa.layout.order import TO_TOSA
 from stepwell.translate.rewrites.xnnpack import MERGES
+from stepwell.translate.rewrites.xnnpack.order import TO_XNNPACK
 
 PLAIN = Form(
     "plain", "each operation is in canonical form", GreedyRewrites("plain", CANONICAL_FORM)

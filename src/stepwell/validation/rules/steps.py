@@ -24,8 +24,8 @@ _STEPS = frozenset(
 )
 _CONTINUOUS = frozenset(("element", "unknown", *PRIMITIVES)) - _STEPS
 _PIECEWISE = frozenset(
-    """elu celu selu leaky_relu _prelu_kernel prelu softplus log_sigmoid softshrink hardsigmoid
-    hardswish hardtanh gelu silu mish huber_loss smooth_l1_loss logaddexp relu6 clamp""".split()
+    """elu celu selu leaky_relu _prelu_kernel prelu softplus softshrink huber_loss smooth_l1_loss
+    logaddexp clamp""".split()
 )
 """Ops whose pieces meet: their meanings choose between them by comparing."""
 _EXACT = frozenset(

@@ -25,11 +25,11 @@ def single(constant: torch.Tensor) -> torch.Tensor:
     return constant.float()
 
 
-def widened(rw: Rewriter, value: SSAValue, recipe: str = "single") -> SSAValue:
+def widened(rw: Rewriter, value: SSAValue) -> SSAValue:
     """Convert a value to f32: a constant at compile time."""
     key = weight_key(value)
     if key is not None:
-        return rw.weight(rw.weights.derive(recipe, [key]))
+        return rw.weight(rw.weights.derive("single", [key]))
     return cast(rw, value, f32)
 
 
