@@ -46,7 +46,6 @@ ANGLE = op_class("aten.angle.default")
 
 AS_IS = (aten.CloneDefault, aten.ResolveConjDefault, aten.ResolveNegDefault)
 SUMS = (aten.AddTensor, aten.SubTensor)
-BY_NUMBERS = (aten.MulScalar, aten.DivScalar)
 
 
 def _is_shaped(op: SchemaOp) -> bool:

@@ -15,10 +15,9 @@ from stepwell.ir.declared.bounds import roundings
 from stepwell.ir.declared.numerics import Deviation, loses_nans
 from stepwell.ir.dtypes import f16, i64, torch_dtype
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting.rewrite import EXACT, Bound, Rewriter
+from stepwell.ir.rewriting.rewrite import EXACT, Bound, Refusal, Rewriter
 from stepwell.ir.sizes.size import Size
 from stepwell.ir.types import dims, tensor
-from stepwell.translate.canonicalize.maxima import reads_their_indices
 from stepwell.translate.decompositions.values import Value, cat, needs_static, no_refusal
 from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
 from stepwell.translate.range_analysis import is_never_nan, is_summable
@@ -27,6 +26,14 @@ from stepwell.translate.rewrites.xnnpack.nodes.guards import (
     not_for_xnnpack,
 )
 from stepwell.translate.rewrites.xnnpack.nodes.windows import edges
+
+
+def reads_their_indices(op: SchemaOp) -> Refusal | None:
+    """The second result is used: the index of each maximum."""
+    if any(indices.uses for indices in op.results[1:]):
+        return Refusal("the indices of the maxima are used")
+    return None
+
 
 SPACES = {
     "aten.max_pool3d.default": 3,

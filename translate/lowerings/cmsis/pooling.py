@@ -30,7 +30,7 @@ from stepwell.dialects.cmsis.ops import (
 )
 from stepwell.ir.rewriting.rewrite import EXACT, Refusal, Rewriter
 from stepwell.ir.types import AnyTensor, dims, element, tensor
-from stepwell.translate.canonicalize.maxima import reads_their_indices
+from stepwell.translate.decompositions.pools import reads_their_indices
 from stepwell.translate.decompositions.values import Value
 from stepwell.translate.lowerings.cmsis.values import (
     AVERAGED,
