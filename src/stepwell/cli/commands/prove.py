@@ -63,10 +63,7 @@ def run(arguments: argparse.Namespace) -> Outcome:
     rows = [replace(every[name], rule=name) for name in known if name in every]
     if arguments.keep:
         keep(rows)
-    if arguments.table:
-        page = with_table(arguments.table.read_text(), rows, known_conditions())
-        write_atomically(arguments.table, page.encode())
-        files.append(arguments.table)
+    files += _tabled(arguments.table, rows, known_conditions())
     told = [{**vars(v), "counterexample": str(v.counterexample or "")} for v in verdicts]
     result = {"verdicts": told, "counts": counted}
     failed = any(verdict.reason.startswith(FAILED) for verdict in verdicts)
@@ -95,11 +92,14 @@ def _guards(arguments: argparse.Namespace, names: list[str], texts: dict[str, st
     rows = [row for each in texts for row in kept.get(each, ())]
     counted = Counter(row.kind for row in (rows if arguments.new else shown))
     print(", ".join(f"{count} {kind}" for kind, count in counted.items()) or "no conditions")
-    files: list[Path] = []
-    if arguments.table:
-        of_now = (hash_of(rewrite) for rewrite in rules().values())
-        verdicts = [stored()[text] for text in of_now if text in stored()]
-        page = with_table(arguments.table.read_text(), verdicts, rows)
-        write_atomically(arguments.table, page.encode())
-        files.append(arguments.table)
+    of_now = (hash_of(rewrite) for rewrite in rules().values())
+    files = _tabled(arguments.table, [stored()[text] for text in of_now if text in stored()], rows)
     return Outcome({"guards": [vars(row) for row in shown], "counts": counted}, files, 0)
+
+
+def _tabled(table: Path | None, verdicts: list[Verdict], rows: list[Dropped]) -> list[Path]:
+    """Write the tables of a page anew, if one is named; return the written files."""
+    if table is None:
+        return []
+    write_atomically(table, with_table(table.read_text(), verdicts, rows).encode())
+    return [table]

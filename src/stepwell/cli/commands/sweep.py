@@ -25,6 +25,9 @@ from stepwell.targets.table import find_target
 if TYPE_CHECKING:
     from stepwell.model_zoo.sweep.rows import Row
 
+PASSED = "quantize dtype symbolic payload latency stock tune store workers scheduler again".split()
+"""The arguments that `sweep` takes as they are."""
+
 
 def run(arguments: argparse.Namespace) -> Outcome:
     """Run the sweep, print the table, and exit with 1 if a result is wrong or a process died."""
@@ -56,19 +59,9 @@ def run(arguments: argparse.Namespace) -> Outcome:
                 arguments.models,
                 targets,
                 options=options,
-                quantize=arguments.quantize,
-                dtype=arguments.dtype,
-                symbolic=arguments.symbolic,
-                payload=arguments.payload,
-                latency=arguments.latency,
-                stock=arguments.stock,
-                tune=arguments.tune,
-                store=arguments.store,
-                workers=arguments.workers,
-                scheduler=arguments.scheduler,
                 limits=Limits(arguments.seconds, int(arguments.memory * (1 << 30))),
-                again=arguments.again,
                 progress=shown.update,
+                **{name: getattr(arguments, name) for name in PASSED},
             )
     except KeyboardInterrupt:
         print(f"\nstopped: {len(shown.rows)} rows are kept in {arguments.store}; the same command "

@@ -20,77 +20,41 @@ exportable = OnDemand("transformers.integrations.executorch")
 
 
 WIDTH, HEADS, LAYERS, TOKENS, VOCABULARY, PIXELS = 32, 4, 2, 12, 128, 64
-SMALL: dict[str, int] = {
-    **dict.fromkeys(
-        "hidden_size d_model n_embd dim embed_dim embedding_size model_dim d_embed emb_dim "
-        "word_embed_proj_dim projection_dim conv_dim decoder_hidden_size hidden_dim width "
-        "encoder_hidden_size fpn_hidden_size decoder_channels neck_hidden_size num_channels_neck "
-        "attention_hidden_size backbone_feature_size feature_size mask_feature_size text_embed_dim "
-        "reduced_hidden_size classifier_proj_size codebook_dim".split(),
-        WIDTH,
-    ),
-    **dict.fromkeys(
-        "intermediate_size ffn_dim d_ff encoder_ffn_dim decoder_ffn_dim n_inner d_inner "
-        "moe_intermediate_size shared_expert_intermediate_size ffn_hidden_size mlp_dim "
-        "dim_feedforward encoder_intermediate_size decoder_intermediate_size "
-        "intermediate_size_mlp".split(),
-        2 * WIDTH,
-    ),
-    **dict.fromkeys(
-        "num_hidden_layers n_layer n_layers num_layers encoder_layers decoder_layers depth "
-        "num_encoder_layers num_decoder_layers decoder_num_layers encoder_num_hidden_layers "
-        "decoder_num_hidden_layers decoder_depth num_blocks".split(),
-        LAYERS,
-    ),
-    **dict.fromkeys(
-        "num_attention_heads n_head n_heads num_heads encoder_attention_heads "
-        "decoder_attention_heads decoder_num_attention_heads encoder_num_attention_heads".split(),
-        HEADS,
-    ),
-    "num_key_value_heads": 2,
-    "num_kv_heads": 2,
-    "head_dim": WIDTH // HEADS,
-    "d_kv": WIDTH // HEADS,
-    "global_head_dim": WIDTH // HEADS,
-    "q_lora_rank": 16,
-    "kv_lora_rank": 16,
-    "qk_rope_head_dim": 8,
-    "qk_nope_head_dim": 8,
-    "qk_head_dim": 16,
-    "v_head_dim": 8,
-    **dict.fromkeys("num_experts num_local_experts n_routed_experts moe_num_experts".split(), 4),
-    **dict.fromkeys("num_experts_per_tok moe_k moe_topk top_k_experts".split(), 2),
-    "n_group": 1,
-    "topk_group": 1,
-    "vocab_size": VOCABULARY,
-    "vocab_size_per_layer_input": VOCABULARY,
-    "text_vocab_size": VOCABULARY,
-    "max_position_embeddings": 64,
-    "n_positions": 64,
-    "max_source_positions": 64,
-    "max_target_positions": 64,
-    "image_size": PIXELS,
-    "input_size": PIXELS,
-    "num_mel_bins": 16,
-    "mamba_n_heads": 8,
-    "mamba_d_head": 8,
-    "mamba_num_heads": 8,
-    "mamba_head_dim": 8,
-    "mamba_n_groups": 1,
-    "n_groups": 1,
-    "prediction_length": 8,
-    "state_size": 8,
-    "mamba_d_state": 8,
-    "time_step_rank": 4,
-    "num_queries": 6,
-    "num_query_tokens": 6,
-    "num_conv_pos_embeddings": 16,
-    "num_conv_pos_embedding_groups": 4,
-    "num_frames": 4,
-    "num_labels": 5,
-    "sliding_window": 8,
-    "attention_window": 8,
-}
+DEPTHS = (
+    "num_hidden_layers n_layer n_layers num_layers encoder_layers decoder_layers depth "
+    "num_encoder_layers num_decoder_layers decoder_num_layers encoder_num_hidden_layers "
+    "decoder_num_hidden_layers num_blocks"
+)
+_SIZES = (
+    (WIDTH, "hidden_size d_model n_embd dim embed_dim embedding_size model_dim d_embed emb_dim "
+            "word_embed_proj_dim projection_dim conv_dim decoder_hidden_size hidden_dim width "
+            "encoder_hidden_size fpn_hidden_size decoder_channels neck_hidden_size "
+            "num_channels_neck attention_hidden_size backbone_feature_size feature_size "
+            "mask_feature_size text_embed_dim reduced_hidden_size classifier_proj_size "
+            "codebook_dim"),
+    (2 * WIDTH, "intermediate_size ffn_dim d_ff encoder_ffn_dim decoder_ffn_dim n_inner d_inner "
+                "moe_intermediate_size shared_expert_intermediate_size ffn_hidden_size mlp_dim "
+                "dim_feedforward encoder_intermediate_size decoder_intermediate_size "
+                "intermediate_size_mlp"),
+    (LAYERS, f"{DEPTHS} decoder_depth"),
+    (HEADS, "num_attention_heads n_head n_heads num_heads encoder_attention_heads "
+            "decoder_attention_heads decoder_num_attention_heads encoder_num_attention_heads"),
+    (WIDTH // HEADS, "head_dim d_kv global_head_dim"),
+    (16, "q_lora_rank kv_lora_rank qk_head_dim num_mel_bins num_conv_pos_embeddings"),
+    (8, "qk_rope_head_dim qk_nope_head_dim v_head_dim mamba_n_heads mamba_d_head mamba_num_heads "
+        "mamba_head_dim prediction_length state_size mamba_d_state sliding_window "
+        "attention_window"),
+    (6, "num_queries num_query_tokens"),
+    (5, "num_labels"),
+    (4, "num_experts num_local_experts n_routed_experts moe_num_experts time_step_rank "
+        "num_conv_pos_embedding_groups num_frames"),
+    (2, "num_key_value_heads num_kv_heads num_experts_per_tok moe_k moe_topk top_k_experts"),
+    (1, "n_group topk_group mamba_n_groups n_groups"),
+    (VOCABULARY, "vocab_size vocab_size_per_layer_input text_vocab_size"),
+    (64, "max_position_embeddings n_positions max_source_positions max_target_positions"),
+    (PIXELS, "image_size input_size"),
+)  # fmt: skip
+SMALL = {name: size for size, names in _SIZES for name in names.split()}
 """Settings of a model's size, and their shrunk values."""
 COMPLETE = dict(SMALL)
 """The same, for configurations that leave open what their model needs: `MISSING`."""
@@ -109,12 +73,7 @@ NOT_WIDTHS = re.compile(
 """Parts of such names that are not widths."""
 SHARES = (16, 8)
 """Divisors of all widths, used if shrinking each alone breaks their relations."""
-SHALLOW = {
-    name: SMALL[name]
-    for name in "num_hidden_layers n_layer n_layers num_layers encoder_layers decoder_layers depth "
-    "num_encoder_layers num_decoder_layers decoder_num_layers encoder_num_hidden_layers "
-    "decoder_num_hidden_layers num_blocks vocab_size image_size".split()
-}
+SHALLOW = {name: SMALL[name] for name in f"{DEPTHS} vocab_size image_size".split()}
 """The settings among these that widths do not depend on, such as depth."""
 MOST = 100_000_000
 """Parameters that a shrunk model may have."""
