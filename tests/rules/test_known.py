@@ -6,8 +6,7 @@ import pytest
 
 from stepwell.translate.rewrites import building
 from stepwell.validation.rules.hashes import hash_of, whole_hash_of
-from stepwell.validation.rules.kept_verdicts import covers, known, known_conditions
-from stepwell.validation.rules.page import with_table
+from stepwell.validation.rules.kept_verdicts import covers, known, known_conditions, with_table
 from stepwell.validation.rules.verdicts import Verdict, rules
 
 PAGE = Path(__file__).parents[2] / "docs" / "proofs.md"

@@ -16,9 +16,9 @@ from stepwell.validation.rules.kept_verdicts import (
     keep,
     keep_conditions,
     known_conditions,
+    with_table,
 )
 from stepwell.validation.rules.kept_verdicts import known as stored
-from stepwell.validation.rules.page import with_table
 from stepwell.validation.rules.running import FAILED, LATE, prove_each, without_conditions
 from stepwell.validation.rules.verdicts import SAID, Verdict, rules
 

@@ -53,22 +53,29 @@ class Decision:
     counterexample: Mapping[str, int | float | bool] | None = None
 
 
-def decide(
-    one: SSAValue,
-    other: SSAValue,
-    weights: WeightStore,
-    tokens: Tokens,
-    path: Path,
-    bound: Bound,
-    most: Proof = Proof.BITS,
-    of_finite: bool = False,
-) -> Decision:
+@dataclass(frozen=True)
+class Question:
+    """Whether two values of one program, with the same arguments, are equal.
+
+    Attributes:
+        one, other: the values.
+        path: the conditions that hold.
+        bound: the rule's error bound. If it is exact, equality must be bitwise. Otherwise real
+            numbers are tried, too, and half of the relative bound is reserved for roundings.
+    """
+
+    one: SSAValue
+    other: SSAValue
+    weights: WeightStore
+    tokens: Tokens
+    path: Path
+    bound: Bound
+
+
+def decide(asked: Question, most: Proof = Proof.BITS, of_finite: bool = False) -> Decision:
     """Compare two values of the same arguments.
 
     Args:
-        one, other: values of one program.
-        bound: the rule's error bound. If it is exact, equality must be bitwise. Otherwise real
-            numbers are tried, too, and half of the relative bound is reserved for roundings.
         most: the strongest useful equality, because another instance allows no stronger one.
         of_finite: whether the rule applies to finite numbers only, so that real numbers are tried
             even if the bound is exact.
@@ -76,42 +83,35 @@ def decide(
     Raises:
         Unproven: the semantics of an op are unknown.
     """
-    if one is other:
+    if asked.one is asked.other:
         return Decision(Proof.BITS, True)
-    is_exact = bound.exact and not of_finite
-    is_exact |= not is_float(held_as(one.type))
-    given = (one, other, weights, tokens, path, bound)
-    if most is Proof.REALS and not is_exact:
-        return _in(Reals(), SLOW, *given)
-    decision = _in(Bits(), QUICK if bound.exact else GLANCE, *given)
-    if decision.proof is Proof.NONE and not is_exact:
-        return _in(Reals(), SLOW, *given)
-    return decision
+    is_exact = asked.bound.exact and not of_finite
+    is_exact |= not is_float(held_as(asked.one.type))
+    if most is not Proof.REALS or is_exact:
+        decision = _in(Bits(), QUICK if asked.bound.exact else GLANCE, asked)
+        if decision.proof is not Proof.NONE or is_exact:
+            return decision
+    return _in(Reals(), SLOW, asked)
 
 
-def _in(
-    domain: Domain,
-    patience: int,
-    one: SSAValue,
-    other: SSAValue,
-    weights: WeightStore,
-    tokens: Tokens,
-    path: Path,
-    bound: Bound,
-) -> Decision:
-    limits = (bound.relative, bound.absolute)
-    _preset(domain, path)
-    tensors = Tensors(domain, tokens, weights, *limits, maps_alone=True)
-    index = tensors.index_of(one)
+def _in(domain: Domain, patience: int, asked: Question) -> Decision:
+    one, other = asked.one, asked.other
+    _preset(domain, asked.path)
+
+    def tensors(maps_alone: bool) -> Tensors:
+        limits = (asked.bound.relative, asked.bound.absolute)
+        return Tensors(domain, asked.tokens, asked.weights, *limits, maps_alone=maps_alone)
+
+    general = tensors(maps_alone=True)
+    index = general.index_of(one)
     if any(d != e for d, e in zip(dims(one.type), dims(other.type), strict=False)):
-        return Decision(Proof.NONE, tensors.has_symbols, "the shapes differ")
+        return Decision(Proof.NONE, general.has_symbols, "the shapes differ")
     try:
-        return _at([index], one, other, tensors, path, patience)
+        return _at([index], asked, general, patience)
     except Unproven:
         if not all(isinstance(size, int) for size in dims(one.type)):
             raise
-    tensors = Tensors(domain, tokens, weights, *limits)
-    return _at(_indices(one), one, other, tensors, path, patience)
+    return _at(_indices(one), asked, tensors(maps_alone=False), patience)
 
 
 def _preset(domain: Domain, path: Path) -> None:
@@ -131,24 +131,19 @@ def _preset(domain: Domain, path: Path) -> None:
 
 
 def _at(
-    indices: list[tuple[Any, ...]],
-    one: SSAValue,
-    other: SSAValue,
-    tensors: Tensors,
-    path: Path,
-    patience: int,
+    indices: list[tuple[Any, ...]], asked: Question, tensors: Tensors, patience: int
 ) -> Decision:
     """Compare the elements at some indices; return the weakest equality proved for one of them."""
     domain = tensors.domain
     proofs: list[Proof] = []
     reason, counterexample = "", None
     for at in indices:
-        left, right = tensors.at(one, at), tensors.at(other, at)
+        left, right = tensors.at(asked.one, at), tensors.at(asked.other, at)
         if left.of != right.of:
             return Decision(Proof.NONE, tensors.has_symbols, f"{left.of} is no {right.of}")
-        conditions = [domain.condition(node, answer) for node, answer in path.conditions]
+        conditions = [domain.condition(node, answer) for node, answer in asked.path.conditions]
         proof, reason, counterexample = _equal(
-            domain, left.term, right.term, conditions, tensors, is_float(left.of), patience
+            left.term, right.term, conditions, tensors, is_float(left.of), patience
         )
         proofs.append(proof)
         if proof is Proof.NONE:
@@ -166,14 +161,9 @@ def _indices(value: SSAValue) -> list[tuple[Any, ...]]:
 
 
 def _equal(
-    domain: Domain,
-    left: Any,
-    right: Any,
-    conditions: list[Any],
-    tensors: Tensors,
-    are_floats: bool,
-    patience: int,
+    left: Any, right: Any, conditions: list[Any], tensors: Tensors, are_floats: bool, patience: int
 ) -> tuple[Proof, str, Mapping[str, int | float | bool] | None]:
+    domain = tensors.domain
     best = Proof.BITS if domain.is_exact else Proof.REALS
     left, right = z3.simplify(left), z3.simplify(right)
     if left.eq(right):

@@ -16,7 +16,7 @@ from stepwell.translate.rules import functions, predicates
 from stepwell.translate.rules.rewrite import RuleRewrite
 
 _NOT_FOR = re.compile(r"^not for (?:.*[,;]\n)*.*\n", re.M)
-_KEEPERS = ("hashes.py", "kept_verdicts.py", "page.py")
+_KEEPERS = ("hashes.py", "kept_verdicts.py")
 """Modules that store verdicts and prove nothing."""
 _OURS, _OF_REWRITES = "stepwell.", "stepwell.translate."
 

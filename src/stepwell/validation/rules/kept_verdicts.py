@@ -1,4 +1,4 @@
-"""Stored verdicts on rules, by the rule's hash, so that no solver is needed.
+"""Stored verdicts on rules, by the rule's hash, and their tables in `docs/proofs.md`.
 
 `make prove` writes `verdicts.json`, and `conditions.json` for the rules without each condition. A
 rule whose text or functions changed has no verdict here. `--new` proves everything again if the
@@ -6,7 +6,8 @@ prover changed.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any, Literal
 
 from stepwell.ir.platform.files import write_atomically
 from stepwell.validation.rules.hashes import hash_of_prover
-from stepwell.validation.rules.verdicts import Verdict
+from stepwell.validation.rules.verdicts import SAID, Verdict
 
 Kind = Literal["refuted", "labeled", "open"]
 
@@ -107,3 +108,39 @@ def covers(verdict: Verdict, rank: int) -> bool:
     prefix = "all sizes, up to rank "
     most = verdict.scope.removeprefix(prefix)
     return verdict.scope.startswith(prefix) and most.isdigit() and rank <= int(most)
+
+
+START = "<!-- written by `stepwell prove --table docs/proofs.md` -->"
+
+
+def table(verdicts: Sequence[Verdict]) -> str:
+    """Return the verdicts as Markdown: the counts by kind, and a row for each rule."""
+    counted = Counter(verdict.kind for verdict in verdicts)
+    lines = [START, "", "| verdict | rules |", "|---|---|"]
+    lines += [f"| {said} | {counted[kind]} |" for kind, said in SAID.items()]
+    lines += ["", "| rule | verdict | for |", "|---|---|---|"]
+    for verdict in verdicts:
+        why = verdict.scope if verdict.is_proved else verdict.reason.replace("|", "¦")
+        lines.append(f"| `{verdict.rule}` | {SAID[verdict.kind]} | {shortened(why, 140)} |")
+    return "\n".join(lines) + "\n"
+
+
+def conditions(rows: Sequence[Dropped]) -> str:
+    """Return the verdicts on rules without each condition: counts, and those that are not
+    refuted.
+    """
+    counted = Counter((row.kind, row.label) for row in rows)
+    lines = ["", "| condition | count |", "|---|---|"]
+    for (kind, label), count in sorted(counted.items(), key=lambda each: -each[1]):
+        lines.append(f"| {kind}{f', for {label}' if label else ''} | {count} |")
+    lines += ["", "| rule | condition | shown |", "|---|---|---|"]
+    for row in rows:
+        if row.kind != "refuted":
+            said = shortened(str(row).replace("|", "¦"), 140)
+            lines.append(f"| `{row.rule}` | `{row.condition}` | {said} |")
+    return "\n".join(lines) + "\n"
+
+
+def with_table(page: str, verdicts: Sequence[Verdict], rows: Sequence[Dropped]) -> str:
+    """Return a page with its tables replaced; the text before them is unchanged."""
+    return page.partition(START)[0] + table(verdicts) + conditions(rows)

@@ -24,7 +24,7 @@ from stepwell.validation.certificates.decision import decide as decide_expressio
 from stepwell.validation.certificates.exhaustive import NotOfBytes, apart_on_all
 from stepwell.validation.certificates.field import chosen_by
 from stepwell.validation.rules.counterexamples import Counterexample, failure_of, search
-from stepwell.validation.rules.decision import Decision, Proof, decide, go_together
+from stepwell.validation.rules.decision import Decision, Proof, Question, decide, go_together
 from stepwell.validation.rules.hashes import hash_of
 from stepwell.validation.rules.instances import Instance, Instances
 from stepwell.validation.rules.instantiation import NotWritten, RuleProgram, Statement
@@ -305,7 +305,8 @@ class _Case:
         weights, tokens = written.program.weights, statement.tokens
         try:
             of_finite = self.rewrite.deviation is not None
-            found = decide(*pair, weights, tokens, path, self.bound, self.worst, of_finite)
+            asked = Question(*pair, weights, tokens, path, self.bound)
+            found = decide(asked, self.worst, of_finite)
         except Unproven as error:
             found = Decision(Proof.NONE, False, error.problems[0].fact)
         if found.counterexample is not None:
