@@ -11,6 +11,8 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
 
 import torch
 from contract_driver import documented, steps_of, subject_of
@@ -26,7 +28,6 @@ from stepwell.validation.contracts.draft import Dropped, draft_of
 from stepwell.validation.fills import DECADES, inputs_of, is_real
 from stepwell.validation.recording import record
 from stepwell.validation.samples import Sample
-from stepwell.validation.step_observer import Margin
 
 KINDS = ("moderate", "hundreds", "each operand of a size", "sizes mixed", "canceling")
 """The fills of operands, each of which is tried several times."""
@@ -125,7 +126,7 @@ def sized(name: str, rounds: int = 2) -> Sized:
         except Dropped as reason:
             found.underived[str(reason)] += 1
             continue
-        run = Checked(program, 1 << 28, asks_for_margins=True)
+        run = Checked(program, 1 << 28, derived=partial(_add, found))
         func = run.program.method()
         run.recordings[func.sym_name.data] = kept = []
         for sample in samples(func, rounds):
@@ -139,37 +140,33 @@ def sized(name: str, rounds: int = 2) -> Sized:
                 found.underived[verdict.note.partition("bound: ")[2]] += 1
         for taken in run.history.deviations:
             found.declared[taken.loses] += 1
-        for margin in run.margins:
-            _add(found, margin)
     return found
 
 
-def _add(found: Sized, margin: Margin) -> None:
-    old, new = margin.old, margin.new
+def _add(found: Sized, sample: str, stated: Bound, old: Any, new: Any, allowance: Any) -> None:
     if not isinstance(old, Tensor) or not old.is_floating_point() or old.dtype.itemsize == 1:
         return
     before, after = old.double(), new.double()
     finite = before.isfinite() & after.isfinite()
-    derived = torch.zeros_like(before) if margin.allowance is None else margin.allowance
+    derived = torch.zeros_like(before) if allowance is None else allowance
     gap = torch.where(finite, (before - after).abs(), 0.0)
     found.elements += int(finite.sum())
     other = ~finite & ~((before == after) | (before.isnan() & after.isnan()))
     # If a bound overflows, too, the summation order of a kernel decides between an infinity and
     # NaN.
     other &= before.isfinite() | after.isfinite() | derived.isfinite()
-    found.classes[margin.sample] += int(other.sum())
+    found.classes[sample] += int(other.sum())
     over = gap > derived
     if bool(over.any()):
-        found.exceeded[margin.sample] += int(over.sum())
+        found.exceeded[sample] += int(over.sum())
         at = _worst(torch.where(over, gap / derived, 0.0), before, after, derived)
-        found.example = f"{margin.sample}: {at[0]!r} became {at[1]!r}, bound {at[2]:.3g}"
+        found.example = f"{sample}: {at[0]!r} became {at[1]!r}, bound {at[2]:.3g}"
     held = finite & (derived > 0) & derived.isfinite()
     if bool(held.any()):
         found.closest = max(found.closest, float((gap / derived)[held].max()))
     normal = held & (before.abs() > torch.finfo(old.dtype).smallest_normal)
     if bool(normal.any()):
         found.relative = max(found.relative, float((derived / before.abs())[normal].max()))
-    stated = margin.stated
     if stated.magnitudes or stated.relative or stated.absolute:
         found.is_stated = True
         found.stated = replace(stated, allowance=None)
@@ -180,11 +177,11 @@ def _add(found: Sized, margin: Margin) -> None:
         found.short += int(less.sum())
         if bool(less.any()):
             at = _worst(torch.where(less, derived / allowed, 0.0), before, allowed, derived)
-            found.example = f"{margin.sample}: at {at[0]!r} stated {at[1]:.3g}, derived {at[2]:.3g}"
+            found.example = f"{sample}: at {at[0]!r} stated {at[1]:.3g}, derived {at[2]:.3g}"
         usual = held & (derived > denormal)
         if bool(usual.any()):
             found.needed = max(found.needed, float((derived / allowed)[usual].max()))
-        if bool(usual.any()) and margin.sample.startswith("moderate"):
+        if bool(usual.any()) and sample.startswith("moderate"):
             found.width = max(found.width, float((allowed / derived)[usual].median()))
 
 

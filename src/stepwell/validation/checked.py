@@ -36,7 +36,7 @@ from stepwell.validation.recording import NotRecorded, Recording, record, record
 from stepwell.validation.result import CheckResult, Finding, StepVerdict
 from stepwell.validation.rounding import rounds_floats, with_noise
 from stepwell.validation.samples import Sample, make_samples
-from stepwell.validation.step_observer import Margin, Watcher
+from stepwell.validation.step_observer import Derived, Watcher
 
 Crossing = tuple[Sequence[Converted], Sequence[Converted]]
 """How a pass converts each input and each output of a method, if it does."""
@@ -59,9 +59,7 @@ class Checked:
     """The labels of each method's samples on which the program runs."""
     _left: int = 0
     """The remaining bytes for inner values."""
-    margins: list[Margin] = field(default_factory=list[Margin])
-    """The margin of each replaced value to its bounds, if requested."""
-    asks_for_margins: bool = False
+    derived: Derived | None = None
     engines: Sequence[str] = ()
     """The families of CPUs whose special values each application is tried on."""
 
@@ -124,8 +122,8 @@ class Checked:
         if not of_rewrites and any(run.followed_to for run in every):
             # A pass is compared with a real run, not with values that followed the rewrites.
             self._run_followed()
-        watcher = Watcher(self.program, self.history, self.recordings, name, engines=self.engines)
-        watcher.margins = [] if self.asks_for_margins else None
+        watcher = Watcher(self.program, self.history, self.recordings, name)
+        watcher.engines, watcher.derived = self.engines, self.derived
         crossings = {
             method: step.crossing(func) if isinstance(step, Pass) else ((), ())
             for method, func in self.program.methods.items()
@@ -162,7 +160,6 @@ class Checked:
                     difference = differs(old, new, floats, against="tensor")
                     if difference is not None and not watcher.findings:
                         findings.append(_located(name, what, difference, before, now, bound))
-        self.margins += watcher.margins or []
         said, seconds = describe_bound(bound), time.perf_counter() - started
         counts, note = (compared, watcher.compared), _note(watcher, not_followed)
         ok = not findings

@@ -6,7 +6,7 @@ even if little of the error reaches the outputs, and only the new ops are evalua
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -31,20 +31,10 @@ MOST_FINDINGS = 20
 """Findings kept per pass; one fault in a rewrite often appears at every application."""
 
 
-@dataclass(frozen=True)
-class Margin:
-    """The margin of one replaced value to its bounds.
-
-    Attributes:
-        stated: the declared bound, with the allowance for the actual magnitudes.
-        allowance: the derived bound; None if no difference is allowed.
-    """
-
-    sample: str
-    stated: Bound
-    old: Any
-    new: Any
-    allowance: Any
+Derived = Callable[[str, Bound, Any, Any, Any], None]
+"""Called with a derived bound: the sample, the declared bound with the allowance for the actual
+magnitudes, both values, and the derived bound; None if no difference is allowed.
+"""
 
 
 @dataclass
@@ -71,10 +61,8 @@ class Watcher:
     """The bound of every application, in order."""
     underived: list[str] = field(default_factory=list[str])
     """The reasons why bounds of some applications could not be derived."""
-    margins: list[Margin] | None = None
-    """If it is a list, every bound is derived, and its margin and that of the declared bound are
-    added.
-    """
+    derived: Derived | None = None
+    """Called for every bound; without it, one is derived only if a rounding does not suffice."""
     engines: Sequence[str] = ()
     """The families of CPUs whose special values each application is tried on."""
     promised: dict[int, Bound] = field(default_factory=dict[int, Bound])
@@ -229,7 +217,7 @@ class _Application:
         wider.
         """
         watcher = self.watcher
-        if watcher.margins is None and differs(old, new, ONE_ROUNDING) is None:
+        if watcher.derived is None and differs(old, new, ONE_ROUNDING) is None:
             return ONE_ROUNDING
         try:
             if of is None:
@@ -238,9 +226,8 @@ class _Application:
         except (NoErrorRule, NotRecorded) as error:
             watcher.underived.append(str(error))
             return replace(UNDERIVED, reason=stated.reason)
-        if watcher.margins is not None:
-            label = self.recording.sample.label
-            watcher.margins.append(Margin(label, stated, old, new, allowance))
+        if watcher.derived is not None:
+            watcher.derived(self.recording.sample.label, stated, old, new, allowance)
         return replace(stated, relative=0.0, absolute=0.0, allowance=allowance)
 
     def _failed(self, value: SSAValue, error: StepwellError) -> None:

@@ -41,6 +41,50 @@ class NotOfBytes(Exception):
     """The pairs are not elementwise functions of few bytes."""
 
 
+class _Asked:
+    """Pairs of values of a program, and what they are computed by.
+
+    Attributes:
+        ops: the ops that compute them, in the program's order.
+        inputs: the arguments that are read.
+    """
+
+    def __init__(
+        self, program: Program, pairs: Sequence[tuple[SSAValue, SSAValue]], bound: Bound
+    ) -> None:
+        self.program, self.pairs, self.bound = program, pairs, bound
+        self.values = [value for pair in pairs for value in pair]
+        found = producers(self.values)
+        if not all(map(is_repeatable, found)):
+            raise NotOfBytes("it draws random numbers")
+        (method,) = program.methods.values()
+        block = method.body.block
+        self.ops = [op for op in block.ops if op in found and not isinstance(op, ReturnOp)]
+        read = {*self.values, *(value for op in self.ops for value in op.operands)}
+        self.inputs = [argument for argument in block.args if argument in read]
+
+    def run(self, ops: Sequence[Operation], environment: dict[SSAValue, Any]) -> None:
+        """Evaluate ops."""
+        interpreter = Interpreter(self.program.weights)
+        with torch.no_grad():
+            for op in ops:
+                try:
+                    interpreter.step(op, environment)
+                except (StepwellError, RuntimeError, NotImplementedError) as error:
+                    raise NotOfBytes(str(error)) from error
+
+    def apart(self, environment: dict[SSAValue, Any], has_shape: bool) -> str | None:
+        """Return the difference on the inputs in the environment."""
+        self.run(self.ops, environment)
+        for old, new in self.pairs:
+            if has_shape and environment[old].shape != environment[new].shape:
+                raise NotOfBytes("an op computes in its own shape")
+            difference = differs(environment[old], environment[new], self.bound, against="tensor")
+            if difference is not None:
+                return str(difference)
+        return None
+
+
 def apart_on_all(
     program: Program,
     bound: Bound = EXACT,
@@ -56,17 +100,12 @@ def apart_on_all(
     Raises:
         NotOfBytes: it cannot be decided in this way.
     """
-    pairs = pairs_of(program) if pairs is None else pairs
-    ops = producers(value for pair in pairs for value in pair)
-    if not all(map(is_repeatable, ops)):
-        raise NotOfBytes("it draws random numbers")
-    (method,) = program.methods.values()
-    inputs = [a for a in method.body.block.args if _is_read(a, ops, pairs)]
+    asked = _Asked(program, pairs_of(program) if pairs is None else pairs, bound)
     try:
-        count, shape = _count(program, inputs, ops, pairs)
+        count, shape = _count(asked)
     except NotOfBytes as error:
-        return _apart_by_places(program, inputs, ops, pairs, bound, error)
-    numbers = [_all_of(value) for value in inputs]
+        return _apart_by_places(asked, error)
+    numbers = [_all_of(value) for value in asked.inputs]
     total = prod(map(len, numbers))
     if total > _MOST_VALUES:
         raise NotOfBytes("too many values")
@@ -78,47 +117,13 @@ def apart_on_all(
     for begin in range(0, total, count):
         places = torch.arange(begin, begin + count) % total
         environment: dict[SSAValue, Any] = {}
-        for value, number in zip(inputs, numbers, strict=True):
+        for value, number in zip(asked.inputs, numbers, strict=True):
             picked, places = number[places % len(number)], places // len(number)
             environment[value] = picked.reshape(shape or _shape(value))
-        difference = _apart(program, ops, environment, pairs, bound, has_shape=bool(shape))
+        difference = asked.apart(environment, has_shape=bool(shape))
         if difference is not None:
             return difference
     return None
-
-
-def _apart(
-    program: Program,
-    ops: dict[Operation, None],
-    environment: dict[SSAValue, Any],
-    pairs: Sequence[tuple[SSAValue, SSAValue]],
-    bound: Bound,
-    has_shape: bool,
-) -> str | None:
-    """Return the difference on the inputs in the environment."""
-    _run(program, _in_order(program, ops), environment)
-    for old, new in pairs:
-        if has_shape and environment[old].shape != environment[new].shape:
-            raise NotOfBytes("an op computes in its own shape")
-        difference = differs(environment[old], environment[new], bound, against="tensor")
-        if difference is not None:
-            return str(difference)
-    return None
-
-
-def _run(program: Program, ops: Sequence[Operation], environment: dict[SSAValue, Any]) -> None:
-    interpreter = Interpreter(program.weights)
-    with torch.no_grad():
-        for op in ops:
-            try:
-                interpreter.step(op, environment)
-            except (StepwellError, RuntimeError, NotImplementedError) as error:
-                raise NotOfBytes(str(error)) from error
-
-
-def _in_order(program: Program, ops: dict[Operation, None]) -> list[Operation]:
-    (method,) = program.methods.values()
-    return [op for op in method.body.block.ops if op in ops and not isinstance(op, ReturnOp)]
 
 
 def _shape(value: SSAValue) -> list[int]:
@@ -131,19 +136,13 @@ _FIRST = 1 << 40
 """The index number of the first element; no constant equals it."""
 
 
-def _apart_by_places(
-    program: Program,
-    inputs: Sequence[SSAValue],
-    ops: dict[Operation, None],
-    pairs: Sequence[tuple[SSAValue, SSAValue]],
-    bound: Bound,
-    otherwise: NotOfBytes,
-) -> str | None:
+def _apart_by_places(asked: _Asked, otherwise: NotOfBytes) -> str | None:
     """Decide pairs in which each element is a function of one byte at any index.
 
     If both sides read the same index, all inputs are filled with each value in turn.
     """
-    moving = {op for op in ops if is_of(op, "movement", "padding") or _is_shape(op)}
+    inputs = asked.inputs
+    moving = {op for op in asked.ops if is_of(op, "movement", "padding") or _is_shape(op)}
     if not moving or not inputs or not all(is_static(v.type) for v in inputs):
         raise otherwise
     numbers = [_all_of(value) for value in inputs]
@@ -153,15 +152,15 @@ def _apart_by_places(
         count = prod(_shape(value))
         places[value] = torch.arange(first, first + count).reshape(_shape(value))
         first += count
-    for op in _in_order(program, ops):
+    for op in asked.ops:
         if isinstance(op, WeightOp):
-            _is_part(op, program)
+            _is_part(op, asked.program)
             places[op.result] = torch.zeros(_shape(op.result), dtype=torch.int64)
         elif op in moving:
-            _run(program, [op], places)
+            asked.run([op], places)
         else:
             places[op.results[0]] = _place_of_operand(op, places, otherwise)
-    for old, new in pairs:
+    for old, new in asked.pairs:
         one, other = (torch.where(places[v] < _FIRST, 0, places[v]) for v in (old, new))
         if not torch.equal(one, other):
             raise otherwise
@@ -170,7 +169,7 @@ def _apart_by_places(
             value: number[at % len(number)].expand(_shape(value))
             for value, number in zip(inputs, numbers, strict=True)
         }
-        difference = _apart(program, ops, environment, pairs, bound, has_shape=True)
+        difference = asked.apart(environment, has_shape=True)
         if difference is not None:
             return difference
     return None
@@ -202,21 +201,17 @@ def _is_elementwise(op: Operation) -> bool:
 # -- what decides --------------------------------------------------------------------------------
 
 
-def _count(
-    program: Program,
-    inputs: Sequence[SSAValue],
-    ops: dict[Operation, None],
-    pairs: Sequence[tuple[SSAValue, SSAValue]],
-) -> tuple[int, tuple[int, ...]]:
+def _count(asked: _Asked) -> tuple[int, tuple[int, ...]]:
     """Return the common number of elements of all tensors, if the ops between them are elementwise.
 
     The common shape is returned, too, if there is one.
     """
+    inputs = asked.inputs
     if not 1 <= len(inputs) <= _MOST_INPUTS:
         raise NotOfBytes("it has no input, or many")
-    computed = [op for op in ops if not _is_part(op, program)]
+    computed = [op for op in asked.ops if not _is_part(op, asked.program)]
     made = [v for op in computed for v in op.results]
-    values = [*inputs, *made, *(v for pair in pairs for v in pair)]
+    values = [*inputs, *made, *asked.values]
     if not all(isinstance(value.type, TensorType) for value in values):
         raise NotOfBytes("a runtime number")
     if not all(is_static(value.type) for value in values):
@@ -257,9 +252,3 @@ def _all_of(value: SSAValue) -> Any:
     if stored is None or not stored.is_per_tensor or stored.high - stored.low >= _BYTE:
         raise NotOfBytes(f"{value.type} has more values than a byte")
     return torch.arange(stored.low, stored.high + 1).to(storage_dtype(stored))
-
-
-def _is_read(
-    value: SSAValue, ops: dict[Operation, None], pairs: Sequence[tuple[SSAValue, SSAValue]]
-) -> bool:
-    return any(value in op.operands for op in ops) or any(value in pair for pair in pairs)
