@@ -18,6 +18,7 @@ from stepwell.translate.mxfp.conversion import (
     Float,
     Layers,
     Payloads,
+    Products,
     Samples,
     as_program,
     assignment,
@@ -102,15 +103,16 @@ def to_mxfp(
             "attention products are chosen in a program, not in a module",
             help="export the module, then call to_mxfp(exported_program, attention=True)",
         )
+    products = Products(convolutions, attention, form)
     if error_budget is not None:
-        return within_budget(model, error_budget, samples, layers, convolutions, attention, form)
+        return within_budget(model, error_budget, samples, layers, products)
     assign = assignment(payload, layers)
     second = payload_named(weight_payload).name if weight_payload else None
     if isinstance(model, nn.Module):
-        return convert_module(model, assign, second, convolutions, form)
+        return convert_module(model, assign, products, second)
     program = prepared(as_program(model), attention)
     history = History()
-    found = convert(program, assign, second, convolutions, attention, form, history)
+    found = convert(program, assign, products, second, history)
     if not found:
         reasons = sorted({f"{r.op}: {r.reason}" for r in history.refusals.values()})
         why = f": {'; '.join(reasons)}" if reasons else ""

@@ -23,9 +23,9 @@ from stepwell.ir.platform.bar_charts import Plot, plot
 from stepwell.ir.platform.dataframes import frame
 from stepwell.ir.program import Program
 from stepwell.ir.renderers import Shown
-from stepwell.translate.importer.export_call import export
 from stepwell.translate.mxfp.conversion import (
     Float,
+    Products,
     Samples,
     as_program,
     check_samples,
@@ -147,10 +147,8 @@ def mx_accuracy(
         StepwellError: no samples.
     """
     check_samples(samples, "an error")
-    if isinstance(model, torch.nn.Module):
-        model = export(model.eval(), tuple(samples[0]))
-    program = prepared(as_program(model), attention)
-    errors = measure(program, samples, convolutions, attention, form)
+    program = prepared(as_program(model, samples), attention)
+    errors = measure(program, samples, Products(convolutions, attention, form))
     return MxAccuracy(tuple(_layer(op, found) for op, found in errors.items()))
 
 
@@ -161,15 +159,12 @@ def _layer(op: Operation, errors: Mapping[str, float]) -> LayerAccuracy:
 
 
 def measure(
-    program: Program,
-    samples: Sequence[Sequence[Any]],
-    convolutions: bool,
-    attention: bool,
-    form: str = TYPES,
+    program: Program, samples: Sequence[Sequence[Any]], products: Products
 ) -> dict[Operation, dict[str, float]]:
     """Return the errors of each layer of a prepared program, in program order."""
-    kinds = {"linear", *(["conv2d"] if convolutions else []), *(["matmul"] if attention else [])}
-    run = _Measuring(program.weights, kinds=kinds, form=form)
+    chosen = {"linear": True, "conv2d": products.convolutions, "matmul": products.attention}
+    kinds = {kind for kind, is_chosen in chosen.items() if is_chosen}
+    run = _Measuring(program.weights, kinds=kinds, form=products.form)
     func = program.method()
     for sample in samples:
         run.call(func, bind_inputs(func, list(sample)))
@@ -199,20 +194,13 @@ class _Measuring(Interpreter):
         norm = float(expected.norm()) or 1.0
         held = self.errors.setdefault(op, {})
         for payload in PAYLOADS:
-            form = _form(self.form, payload, expected.dtype, LAYERS[type(op)] == "conv2d")
-            if form is None:
+            is_image = LAYERS[type(op)] == "conv2d"
+            if self.form != TYPES_BF16 and form_refused(
+                self.form, payload, payload, expected.dtype, is_image
+            ):
                 continue
             moved = float((product(payload).double() - expected).norm()) / norm
             held[payload] = max(held.get(payload, 0.0), moved)
-
-
-def _form(form: str, payload: str, dtype: torch.dtype, convolution: bool) -> str | None:
-    """Return the form, or None if a payload lacks it: an mxint8 convolution by `operators`."""
-    if form == TYPES_BF16 and convolution:
-        return TYPES
-    if form == TYPES_BF16:
-        return form
-    return None if form_refused(form, payload, payload, dtype, convolution) else form
 
 
 def _product(op: SchemaOp, operands: Sequence[Any], form: str) -> Product | None:

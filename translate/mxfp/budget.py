@@ -11,6 +11,7 @@ within it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from math import prod
 from typing import Any
 
 from torch import Tensor, nn
@@ -21,12 +22,12 @@ from stepwell.ir.diagnostics import StepwellError, module_path
 from stepwell.ir.knapsack import least_cost
 from stepwell.ir.program import Program
 from stepwell.ir.types import dims
-from stepwell.translate.importer.export_call import export
 from stepwell.translate.mxfp.accuracy import LAYERS, measure
 from stepwell.translate.mxfp.conversion import (
     MATCHING,
     Float,
     Layers,
+    Products,
     Samples,
     as_program,
     check_samples,
@@ -42,9 +43,7 @@ def within_budget(
     budget: float,
     samples: Samples,
     layers: Layers,
-    convolutions: bool,
-    attention: bool,
-    form: str,
+    kinds: Products,
 ) -> nn.Module | Program:
     """Convert the model to MX; see `to_mxfp`.
 
@@ -52,22 +51,20 @@ def within_budget(
         StepwellError: no samples, or every layer in MX exceeds the budget.
     """
     check_samples(samples, "an error budget")
+    program = prepared(as_program(model, samples), kinds.attention)
     if not isinstance(model, nn.Module):
-        program = prepared(as_program(model), attention)
-        return _search(program, budget, samples, layers, convolutions, attention, form)[0]
-    exported = export(model.eval(), tuple(samples[0]))
-    program = prepared(as_program(exported), False)
+        return _search(program, budget, samples, layers, kinds)[0]
 
     def wanted(name: str, _: Any) -> bool:
         return chooses(layers, name, model.get_submodule(name))
 
-    chosen = _search(program, budget, samples, wanted, convolutions, False, form)[1]
+    chosen = _search(program, budget, samples, wanted, kinds)[1]
     by_name: dict[str, str] = {}
     for op, payload in zip(products(program), chosen, strict=True):
         name = module_path(op.location) or ""
         if payload is not None:
             by_name[name] = max(payload, by_name.get(name, payload), key=_bits)
-    return convert_module(model, lambda name, _: by_name.get(name), None, convolutions, form)
+    return convert_module(model, lambda name, _: by_name.get(name), kinds)
 
 
 def products(program: Program) -> list[Operation]:
@@ -85,18 +82,12 @@ Chosen = list[str | None]
 
 
 def _search(
-    program: Program,
-    budget: float,
-    samples: Samples,
-    layers: Layers,
-    convolutions: bool,
-    attention: bool,
-    form: str,
+    program: Program, budget: float, samples: Samples, layers: Layers, kinds: Products
 ) -> tuple[Program, Chosen]:
     """Return the converted program, and the payload of each of `products`."""
     ops = products(program)
     expected = [program.run(*sample) for sample in samples]
-    measured = measure(program, samples, convolutions, attention, form)
+    measured = measure(program, samples, kinds)
     own = [
         measured.get(op, {}) if chooses(layers, module_path(op.location) or "", op) else {}
         for op in ops
@@ -108,7 +99,7 @@ def _search(
         result = program.clone()
         held = dict(zip(products(result), chosen, strict=True))
         if any(chosen):
-            convert(result, lambda _, op: held.get(op), None, convolutions, attention, form)
+            convert(result, lambda _, op: held.get(op), kinds)
         return result
 
     def error(chosen: Chosen) -> float:
@@ -129,11 +120,8 @@ def _search(
 
 
 def _numbers(op: Operation) -> int:
-    """Count the elements of a layer's second operand; 1 if a size is dynamic."""
-    total = 1
-    for size in dims(op.operands[1].type):
-        total *= size if isinstance(size, int) else 1
-    return total
+    """Count the elements of a layer's second operand; a dynamic size counts as 1."""
+    return prod(size for size in dims(op.operands[1].type) if isinstance(size, int))
 
 
 def _losses(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, cast
 
@@ -18,6 +19,7 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import History, run_rewrites
 from stepwell.translate.canonicalize.pipeline import CANONICAL_FORM
 from stepwell.translate.decompositions.attention import expand_attention
+from stepwell.translate.importer.export_call import export
 from stepwell.translate.importer.from_torch import from_exported_program
 from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.mxfp.attention import MxMultiheadAttention
@@ -41,9 +43,17 @@ Payloads = str | Mapping[str, str]
 Assign = Callable[[str, Any], str | None]
 """The payload of a layer, by name and module or op; None leaves it unchanged."""
 
-
 Float = nn.Module | ExportedProgram | Program
 Samples = Sequence[Sequence[Tensor]]
+
+
+@dataclass(frozen=True)
+class Products:
+    """Which products are MX besides those of linear layers, and in which form; see `to_mxfp`."""
+
+    convolutions: bool
+    attention: bool
+    form: str
 
 
 def check_samples(samples: Any, what: str) -> None:
@@ -53,11 +63,11 @@ def check_samples(samples: Any, what: str) -> None:
         raise StepwellError(f"{what} is measured on samples", help="samples=[(x,), …]")
 
 
-def as_program(model: ExportedProgram | Program) -> Program:
-    """Return the stepwell program of an exported one, or the program itself."""
-    if isinstance(model, Program):
-        return model
-    return from_exported_program(model)
+def as_program(model: Float, samples: Samples = ()) -> Program:
+    """Return the program of a module, exported for the first sample, or of an exported program."""
+    if isinstance(model, nn.Module):
+        model = export(model.eval(), tuple(samples[0]))
+    return model if isinstance(model, Program) else from_exported_program(model)
 
 
 def assignment(payload: Payloads, layers: Layers) -> Assign:
@@ -109,14 +119,14 @@ def chooses(layers: Layers, name: str, layer: Any) -> bool:
 
 
 def convert_module(
-    model: nn.Module, assign: Assign, second: str | None, convolutions: bool, form: str
+    model: nn.Module, assign: Assign, products: Products, second: str | None = None
 ) -> nn.Module:
     """Return a copy of the module with MX layers, which shares the tensors."""
     shared: dict[int, Any] = {id(p): p for p in (*model.parameters(), *model.buffers())}
     converted = copy.deepcopy(model, shared)
     found = 0
     for name, child in list(converted.named_modules()):
-        new = _layer(name, child, assign, second, convolutions, form)
+        new = _layer(name, child, assign, products, second)
         if new is None:
             continue
         found += 1
@@ -131,34 +141,24 @@ def convert_module(
 
 
 def _layer(
-    name: str,
-    child: nn.Module,
-    assign: Assign,
-    second: str | None,
-    convolutions: bool,
-    form: str,
+    name: str, child: Any, assign: Assign, products: Products, second: str | None
 ) -> nn.Module | None:
     """Return the MX replacement of a layer, or None if it stays."""
-    if type(child) is nn.Linear or is_conv1d(child):
-        payload = assign(name, child)
-        if payload is None:
-            return None
-        weights = second or payload
-        linear = child if isinstance(child, nn.Linear) else of_conv1d(child)
-        return MxLinear(linear, payload, weights, form)
-    if isinstance(child, nn.MultiheadAttention) and type(child) is nn.MultiheadAttention:
-        payload = assign(name, child)
-        if payload is None:
-            return None
-        weights = second or payload
-        return MxMultiheadAttention(child, lambda linear: MxLinear(linear, payload, weights, form))
-    if not (convolutions and isinstance(child, nn.Conv2d) and type(child) is nn.Conv2d):
+    kind = type(child)
+    is_image = kind is nn.Conv2d and products.convolutions
+    if is_image and is_depthwise(child.weight.shape, child.groups):
         return None
-    payload = None if is_depthwise(child.weight.shape, child.groups) else assign(name, child)
+    if not (is_image or kind in (nn.Linear, nn.MultiheadAttention) or is_conv1d(child)):
+        return None
+    payload = assign(name, child)
     if payload is None:
         return None
-    weights = second or payload
-    return MxConv2d(child, payload, weights, form)
+    stated = payload, second or payload, products.form
+    if is_image:
+        return MxConv2d(child, *stated)
+    if kind is nn.MultiheadAttention:
+        return MxMultiheadAttention(child, lambda linear: MxLinear(linear, *stated))
+    return MxLinear(child if kind is nn.Linear else of_conv1d(child), *stated)
 
 
 def is_conv1d(child: nn.Module) -> bool:
@@ -195,10 +195,8 @@ def prepared(program: Program, attention: bool) -> Program:
 def convert(
     program: Program,
     assign: Assign,
-    second: str | None,
-    convolutions: bool,
-    attention: bool,
-    form: str,
+    products: Products,
+    second: str | None = None,
     history: History | None = None,
 ) -> int:
     """Convert the chosen products of a prepared program to MX in place; return their number.
@@ -207,8 +205,8 @@ def convert(
         StepwellError: a chosen layer has no such form.
     """
     kinds: list[type[RuleRewrite]] = [ChooseMxLinear]
-    kinds += [ChooseMxConv2d] if convolutions else []
-    kinds += [ChooseMxMatmul] if attention else []
+    kinds += [ChooseMxConv2d] if products.convolutions else []
+    kinds += [ChooseMxMatmul] if products.attention else []
     anchors = tuple(anchor for kind in kinds for anchor in kind.anchors)
     chosen: dict[Operation, str] = {}
     for method in program.methods.values():
@@ -219,10 +217,9 @@ def convert(
                     chosen[op] = held
     found = 0
     for payload in sorted(set(chosen.values())):
-        weights = second or payload
         of_payload = {op for op, held in chosen.items() if held == payload}
         for kind in kinds:
-            options = (payload, weights, form, of_payload.__contains__)
+            options = (payload, second or payload, products.form, of_payload.__contains__)
             rewrite = cast("Callable[..., RuleRewrite]", kind)(*options)
             own = History()
             found += run_rewrites(program, (rewrite,), own)

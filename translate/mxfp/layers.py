@@ -9,15 +9,22 @@ from stepwell.dialects.tosa_mxfp.operators import TYPES
 from stepwell.ir.diagnostics import StepwellError
 
 
-class MxLinear(nn.Module):
-    """`nn.Linear` computed in MX."""
+class _OfWeights(nn.Module):
+    """A layer of floats, whose operands are rounded to their payloads."""
 
     def __init__(
-        self, linear: nn.Linear, payload: str, weight_payload: str, form: str = TYPES
+        self, layer: nn.Linear | nn.Conv2d, payload: str, weight_payload: str, form: str = TYPES
     ) -> None:
         super().__init__()
-        self.weight, self.bias = linear.weight, linear.bias
+        self.weight, self.bias = layer.weight, layer.bias
         self.payload, self.weight_payload, self.form = payload, weight_payload, form
+
+    def extra_repr(self) -> str:
+        return f"payload={self.payload}, weight_payload={self.weight_payload}, form={self.form}"
+
+
+class MxLinear(_OfWeights):
+    """`nn.Linear` computed in MX."""
 
     def forward(self, x: Tensor) -> Tensor:
         """Map `[..., K]` to `[..., N]`."""
@@ -25,11 +32,8 @@ class MxLinear(nn.Module):
             x, self.weight, self.bias, self.payload, self.weight_payload, self.form
         )
 
-    def extra_repr(self) -> str:
-        return f"payload={self.payload}, weight_payload={self.weight_payload}, form={self.form}"
 
-
-class MxConv2d(nn.Module):
+class MxConv2d(_OfWeights):
     """`nn.Conv2d` with zero padding, computed in MX.
 
     Raises:
@@ -39,34 +43,20 @@ class MxConv2d(nn.Module):
     def __init__(
         self, conv: nn.Conv2d, payload: str, weight_payload: str, form: str = TYPES
     ) -> None:
-        super().__init__()
         if conv.padding_mode != "zeros" or isinstance(conv.padding, str):
             raise StepwellError(
                 f"padding {conv.padding!r} of mode {conv.padding_mode!r} has no MX convolution",
                 help="pad with zeros, by numbers",
             )
-        self.weight, self.bias = conv.weight, conv.bias
+        super().__init__(conv, payload, weight_payload, form)
         self.stride, self.padding = list(conv.stride), list(conv.padding)
         self.dilation, self.groups = list(conv.dilation), conv.groups
-        self.payload, self.weight_payload, self.form = payload, weight_payload, form
 
     def forward(self, x: Tensor) -> Tensor:
         """Map NCHW to NCHW."""
-        return operators.conv2d(
-            x,
-            self.weight,
-            self.bias,
-            self.stride,
-            self.padding,
-            self.dilation,
-            self.groups,
-            self.payload,
-            self.weight_payload,
-            self.form,
-        )
-
-    def extra_repr(self) -> str:
-        return f"payload={self.payload}, weight_payload={self.weight_payload}, form={self.form}"
+        window = self.stride, self.padding, self.dilation, self.groups
+        stated = self.payload, self.weight_payload, self.form
+        return operators.conv2d(x, self.weight, self.bias, *window, *stated)
 
 
 class MxMatmul(nn.Module):

@@ -7,12 +7,12 @@ floats do not mix, as in TOSA: `to` converts. NaN and rounding behave as in TOSA
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, reduce
 from math import copysign, frexp, isinf
 from typing import Any, NoReturn
 
 import torch
-from xdsl.dialects.builtin import IntegerAttr
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr, IntegerType
 from xdsl.ir import Attribute, SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
@@ -33,7 +33,6 @@ from stepwell.translate.rewrites.tosa.operators.building import (
     Builder,
     accumulator,
     broadcast,
-    narrow,
     shape_of,
 )
 from stepwell.translate.rewrites.tosa.operators.lowering import is_scalar, unfit
@@ -275,8 +274,15 @@ class Value:
         return self.reshape(*[1] * (rank - self.rank), *self.shape)
 
     def narrow(self, axis: int, start: int, size: Dim) -> Value:
-        """Return a part of one axis."""
-        return self._of(narrow(self.ssa, axis, start, size, self.b))
+        """Return a part of one axis; a constant's at compile time."""
+        shape = list(self.shape)
+        if shape[axis] == size:
+            return self
+        if self.key is not None and isinstance(size, int):
+            return self.derived("tosa_slice", axis=axis, start=start, size=size)
+        starts = [start if at == axis else 0 for at in range(self.rank)]
+        shape[axis] = size
+        return self.made(t.SliceOp, shape, self.b.sizes(starts), self.b.sizes(shape))
 
     def part(self, axis: int, index: int, count: int) -> Value:
         """Return one of `count` equal parts of an axis."""
@@ -356,11 +362,14 @@ ceil, exp, floor, log, reciprocal, rsqrt, tanh, erf, sin, cos = map(
 
 
 def where(condition: Value, a: Value | Number, other: Value | Number) -> Value:
-    """Insert SELECT; a number gets the other side's element type."""
+    """Insert SELECT of operands brought to one rank; a number gets the other side's type."""
     like = a if isinstance(a, Value) else other
     assert isinstance(like, Value), "one side is a value"
-    sides = [like.like(side).ssa for side in (a, other)]
-    return Value(like.b.select(condition.ssa, *sides), like.b)
+    values = condition, like.like(a), like.like(other)
+    rank = max(value.rank for value in values)
+    chooser, *sides = (value.of_rank(rank) for value in values)
+    shape = reduce(broadcast, (value.shape for value in (chooser, *sides)))
+    return chooser.made(t.SelectOp, shape, *sides, dtype=like.dtype)
 
 
 def maximum(a: Value, other: Value | Number) -> Value:
@@ -375,12 +384,19 @@ def minimum(a: Value, other: Value | Number) -> Value:
 
 def clamp(x: Value, low: float, high: float) -> Value:
     """Insert CLAMP between two numbers."""
-    return Value(x.b.clamp(x.ssa, low, high), x.b)
+    is_whole = isinstance(x.dtype, IntegerType)
+    number: Any = IntegerAttr if is_whole else FloatAttr
+    bounds = (number(int(side) if is_whole else side, x.dtype) for side in (low, high))
+    return x.made(t.ClampOp, x.shape, **dict(zip(("min_val", "max_val"), bounds, strict=True)))
 
 
 def concat(parts: Sequence[Value], axis: int, shape: Sequence[Dim] | None = None) -> Value:
     """Concatenate parts along an axis; `shape` overrides the result's shape."""
-    return Value(parts[0].b.concat([part.ssa for part in parts], axis, shape), parts[0].b)
+    first, *rest = parts
+    if shape is None:
+        shape = list(first.shape)
+        shape[axis] = settled(sum(part.shape[axis] for part in parts))
+    return first.made(t.ConcatOp, shape, *rest, axis=IntegerAttr(axis, i32))
 
 
 def inverse(number: float, info: torch.finfo) -> tuple[float, ...]:

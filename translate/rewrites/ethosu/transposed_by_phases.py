@@ -47,7 +47,8 @@ from stepwell.ir.rewriting.rewrite import Rewriter
 from stepwell.ir.rewriting.rewriter import remade
 from stepwell.ir.types import element, is_static, tensor
 from stepwell.ir.weights import recipe
-from stepwell.translate.rewrites.tosa.operators.building import Builder, i64s, narrow, shape_of
+from stepwell.translate.lowerings.tosa.values import Value, concat
+from stepwell.translate.rewrites.tosa.operators.building import Builder, i64s, shape_of
 from stepwell.translate.rules import read_rules
 
 
@@ -129,16 +130,15 @@ def by_phases(
     rw: Rewriter, convolution: SSAValue, result: SSAValue, axes: tuple[PhaseAxis, PhaseAxis]
 ) -> SSAValue:
     """Build the rescaled rows of each phase, and interleave all of them."""
-    b, (rows, columns) = Builder(rw), axes
+    rows, columns = axes
     batch, height, width, channels = shape_of(result)
-    across = columns.taps(range(columns.stride))
+    across, b = columns.taps(range(columns.stride)), Builder(rw)
     parts = [
-        _phase(b, convolution, result, (rows, columns), (rows.taps([at]), across))
-        for at in range(rows.stride)
+        _phase(b, convolution, result, axes, (rows.taps([at]), across)) for at in range(rows.stride)
     ]
-    y = parts[0] if len(parts) == 1 else b.concat(parts, 2)
-    shape = (batch, rows.pixels * rows.stride, columns.pixels * columns.stride, channels)
-    return narrow(narrow(b.reshape(y, shape), 1, 0, height, b), 2, 0, width, b)
+    y = concat(parts, 2) if len(parts) > 1 else parts[0]
+    y = y.reshape(batch, rows.pixels * rows.stride, columns.pixels * columns.stride, channels)
+    return y.narrow(1, 0, height).narrow(2, 0, width).ssa
 
 
 def _phase(
@@ -147,16 +147,14 @@ def _phase(
     result: SSAValue,
     axes: tuple[PhaseAxis, PhaseAxis],
     taps: tuple[Taps, Taps],
-) -> SSAValue:
+) -> Value:
     """Build the rows of a phase with all columns, which are adjacent as channels."""
     op, rescale = convolution.owner, result.owner
     assert isinstance(op, t.TransposeConv2dOp) and isinstance(rescale, t.RescaleOp)
-    x, weight, bias, *zeros = op.operands
-    key = weight_key(weight)
+    x, weight, bias, *zeros = (Value(operand, b) for operand in op.operands)
     for at, (axis, own) in enumerate(zip(axes, taps, strict=True), 1):
-        assert key is not None
         part = {"phases": list(own.phases), "first": own.first, "taps": own.count}
-        key = b.rw.weights.derive("filter_of_phases", [key], axis=at, stride=axis.stride, **part)
+        weight = weight.derived("filter_of_phases", axis=at, stride=axis.stride, **part)
     batch, *_, channels = shape_of(result)
     count, (down, across) = axes[1].stride, taps
     shape = (batch, axes[0].pixels, axes[1].pixels, count * channels)
@@ -165,26 +163,30 @@ def _phase(
         "stride": (1, 1),
         "dilation": (1, 1),
     }
-    sums = b.op(
+    integer = element(convolution.type)
+    sums = x.made(
         t.Conv2dOp,
-        [x, b.weight(cast("str", key)), _each(b, bias, channels, count), *zeros],
         shape,
-        element(convolution.type),
-        acc_type=element(convolution.type),
+        weight,
+        _each(bias, channels, count),
+        *zeros,
+        dtype=integer,
+        acc_type=integer,
         **{name: i64s(values) for name, values in lists.items()},
     )
-    factors = [_each(b, value, channels, count) for value in rescale.operands[1:3]]
+    factors = [_each(Value(value, b), channels, count).ssa for value in rescale.operands[1:3]]
     typed = tensor(shape, element(result.type))
-    return b.rw.insert(remade(rescale, [sums, *factors, *rescale.operands[3:]], [typed])).results[0]
+    new = remade(rescale, [sums.ssa, *factors, *rescale.operands[3:]], [typed])
+    return Value(b.rw.insert(new).results[0], b)
 
 
-def _each(b: Builder, value: SSAValue, channels: int, count: int) -> SSAValue:
+def _each(value: Value, channels: int, count: int) -> Value:
     """Repeat the parameters of each channel for all phases; shared parameters stay."""
-    if shape_of(value) != (channels,):
+    if value.shape != (channels,):
         return value
-    if (key := weight_key(value)) is None:
-        return b.concat([value] * count, 0)
-    return b.weight(b.rw.weights.derive("for_each_phase", [key], count=count))
+    if value.key is None:
+        return concat([value] * count, 0)
+    return value.derived("for_each_phase", count=count)
 
 
 (TransposedByPhases,) = RULES = read_rules(__doc__, globals())

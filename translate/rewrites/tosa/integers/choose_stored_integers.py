@@ -33,6 +33,7 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import EXACT, Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.rewriting.rewriter import remade
 from stepwell.ir.types import element, with_element
+from stepwell.translate.lowerings.tosa.values import Value, clamp
 from stepwell.translate.quantized.recognize import (
     Activation,
     Use,
@@ -147,7 +148,7 @@ class ChooseStoredIntegers(Rewrite[Chosen]):
             ]
             result = _on(op, match.places, integers, b)
             if (use.low, use.high) != (use.held.low, use.held.high):
-                result = b.clamp(result, use.low, use.high)
+                result = clamp(Value(result, b), use.low, use.high).ssa
             deliver(rw, group, rw.insert(StorageCast(result, use.type)).results[0])
 
 

@@ -37,8 +37,9 @@ from stepwell.ir import types
 from stepwell.ir.dtypes import f32
 from stepwell.ir.rewriting.rewrite import Rewriter
 from stepwell.translate.lowerings.tosa.casts import CASTS
+from stepwell.translate.lowerings.tosa.values import Value, where
 from stepwell.translate.rewrites.tosa.integers.integers import WIDTHS
-from stepwell.translate.rewrites.tosa.operators.building import Builder, shape_of
+from stepwell.translate.rewrites.tosa.operators.building import Builder
 from stepwell.translate.rules import read_rules
 
 CONVERSIONS = tuple(map(op_class, CASTS))
@@ -69,10 +70,10 @@ def is_of_whole_tensors(quantized_type: UniformQuantizedType) -> bool:
 
 def selected(rw: Rewriter, truths: SSAValue, quantized_type: UniformQuantizedType) -> SSAValue:
     """Return the stored integers of 1 and 0, selected by the truth values."""
-    b, shape = Builder(rw), shape_of(truths)
+    x = Value(truths, Builder(rw))
     codes = quantize(torch.tensor([1.0, 0.0]), quantized_type.data).tolist()
-    sides = [b.number(code, len(shape), WIDTHS[quantized_type.data.bits]) for code in codes]
-    return b.select(truths, *sides)
+    integer = WIDTHS[quantized_type.data.bits]
+    return where(x, *(Value(x.b.number(code, x.rank, integer), x.b) for code in codes)).ssa
 
 
 RULES = read_rules(__doc__, globals())

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache, reduce
+from functools import lru_cache
 from math import copysign, prod
 from typing import Any
 
 import torch
-from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr, IntegerType
+from xdsl.dialects.builtin import DenseArrayBase, IntegerType
 from xdsl.ir import Attribute, SSAValue
 
 from stepwell.dialects.tosa import generated as t
@@ -26,7 +26,7 @@ from stepwell.dialects.tosa.targets import level_of
 from stepwell.ir.core import WeightOp, weight_key
 from stepwell.ir.dtypes import bf16, f16, f32, i32, torch_dtype
 from stepwell.ir.rewriting.rewrite import Rewriter
-from stepwell.ir.sizes.size import Dim, settled
+from stepwell.ir.sizes.size import Dim
 from stepwell.ir.types import dims, element, tensor
 from stepwell.ir.weights import WeightStore, recipe
 from stepwell.translate.rewrites.tosa.operators.sizes import shape_constant
@@ -158,39 +158,6 @@ class Builder:
         shape = [value_shape[axis] for axis in order]
         return self.op(t.TransposeOp, [value], shape, element(value.type), perms=i32s(order))
 
-    def concat(
-        self, parts: Sequence[SSAValue], axis: int, shape: Sequence[Dim] | None = None
-    ) -> SSAValue:
-        """Concatenate parts along an axis; `shape` is the result's where a type states it."""
-        if shape is None:
-            shape = list(shape_of(parts[0]))
-            shape[axis] = settled(sum(shape_of(part)[axis] for part in parts))
-        number = IntegerAttr(axis, i32)
-        return self.op(t.ConcatOp, parts, shape, element(parts[0].type), axis=number)
-
-    # -- computing ---------------------------------------------------------------------------
-
-    def select(self, condition: SSAValue, a: SSAValue, other: SSAValue) -> SSAValue:
-        """Select one of two values, element by element, all brought to one rank."""
-        rank = max(len(shape_of(value)) for value in (condition, a, other))
-        operands = [
-            self.reshape(value, [1] * (rank - len(shape_of(value))) + list(shape_of(value)))
-            for value in (condition, a, other)
-        ]
-        shape = reduce(broadcast, map(shape_of, operands))
-        return self.op(t.SelectOp, operands, shape, element(a.type))
-
-    def clamp(self, value: SSAValue, low: float, high: float) -> SSAValue:
-        """Build a CLAMP to two numbers."""
-        value_element: Any = element(value.type)
-        is_whole = isinstance(value_element, IntegerType)
-        number: Any = IntegerAttr if is_whole else FloatAttr
-        bounds = {
-            name: number(int(side) if is_whole else side, value_element)
-            for name, side in (("min_val", low), ("max_val", high))
-        }
-        return self.op(t.ClampOp, [value], shape_of(value), value_element, **bounds)
-
 
 @lru_cache(maxsize=1024, typed=True)
 def _one_element(
@@ -213,17 +180,3 @@ def elements(shape: Sequence[Dim]) -> Any:
 def tosa_slice(weight: torch.Tensor, *, axis: int, start: int, size: int) -> torch.Tensor:
     """Slice along one axis."""
     return weight.narrow(axis, start, size)
-
-
-def narrow(x: SSAValue, axis: int, start: int, size: Dim, b: Builder) -> SSAValue:
-    """Return a part of one axis; a constant's at compile time."""
-    shape = list(shape_of(x))
-    if shape[axis] == size:
-        return x
-    key = weight_key(x)
-    if key is not None and isinstance(size, int):
-        part = {"axis": axis, "start": start, "size": size}
-        return b.weight(b.rw.weights.derive("tosa_slice", [key], **part))
-    starts = [start if i == axis else 0 for i in range(len(shape))]
-    shape[axis] = size
-    return b.op(t.SliceOp, [x, b.sizes(starts), b.sizes(shape)], shape, element(x.type))
