@@ -6,6 +6,9 @@ import stepwell
 from stepwell.ir.rewriting.history import History
 from stepwell.ir.rewriting.legalization import Legalize, ThenCanonicalize, ThenDecompose, ThenLower
 from stepwell.pipelines.pass_pipeline.pipeline_text import parse_steps, spell_step
+from stepwell.translate.decompositions.conversion import ConversionTarget
+from stepwell.translate.lowerings.lowering import step
+from stepwell.translate.lowerings.tosa import reductions
 from stepwell.translate.rules import read_rules
 
 RULES = read_rules(
@@ -79,3 +82,16 @@ def test_a_legalization_reads_back_from_its_text() -> None:
     assert isinstance(step, Legalize) and spell_step(step) == text
     names = [[rewrite.name for rewrite in phase] for phase in step.phases[ThenLower]]
     assert names == [["glu-to-sigmoid"], ["relu-to-clamp"]]
+
+
+def test_a_target_needs_decompositions_of_what_it_lacks_and_those_that_name_it():
+    def names(target: ConversionTarget, phase: str = "decompose") -> set[str]:
+        return {rewrite.name for rewrite in target.phase(phase)}
+
+    lacks_all = ConversionTarget("toy", ())
+    assert {"expand-power", "cumsum-to-additions"} <= names(lacks_all)
+    scans = ConversionTarget("toy", (step(reductions.cumsum),))
+    assert names(lacks_all) - names(scans) == {"cumsum-to-additions"}
+    assert "volumes-to-images" in names(ConversionTarget("xnnpack", ())) - names(lacks_all)
+    (expand,) = ConversionTarget("tosa", ()).phase("attention")
+    assert spell_step(expand) == "expand-attention{lays_out_triangles=true}"
