@@ -9,8 +9,6 @@ be expanded without limit. Reading therefore takes time linear in the size of an
 Source: the FlatBuffers binary format, https://flatbuffers.dev/internals/.
 """
 
-from __future__ import annotations
-
 import re
 import struct
 from collections.abc import Callable

@@ -8,8 +8,6 @@ The buffer grows from its end to its beginning, children before parents, because
 forward. Positions are distances from the end. Source: https://flatbuffers.dev/internals/.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The contents of a lowered program: delegates, and the ops outside them."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 

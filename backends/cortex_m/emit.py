@@ -5,8 +5,6 @@ and relabeled dimensions are further tensors over the same bytes. Multipliers an
 constant tensors. A constant method, `stepwell_target`, says which CPU a program is for.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any, cast

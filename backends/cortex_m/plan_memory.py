@@ -11,8 +11,6 @@ live bytes and the number of calls that it adds. For a limit in bytes, the path 
 additional calls over edges below the limit is used; the plan of the emitted program decides.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import inf, prod

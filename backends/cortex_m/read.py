@@ -5,8 +5,6 @@ int8. All numbers that the kernels use are fields of the ops, and the interprete
 bit-exactly. If a kernel ignores the dim order of its tensors, so does the op (`as_they_lie`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast

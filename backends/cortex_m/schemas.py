@@ -1,7 +1,5 @@
 """The `cortex_m` library's operator declarations, from the file that ExecuTorch ships."""
 
-from __future__ import annotations
-
 import functools
 import re
 

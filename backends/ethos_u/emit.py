@@ -4,8 +4,6 @@ A delegate for an Ethos-U contains Vela's result for its TOSA; one for a TOSA ta
 TOSA, as ExecuTorch's `TOSABackend` does.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from xdsl.dialects.builtin import FunctionType, ModuleOp, StringAttr

@@ -1,7 +1,5 @@
 """Read delegates of a `.pte`, ours and the stock flow's: Vela's commands, and TOSA operators."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import cast
 

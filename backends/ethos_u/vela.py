@@ -4,8 +4,6 @@ The payload is a sequence of blocks (`arm_vela.py` of the ExecuTorch wheel): a h
 (name, length, whether the data is stored elsewhere), then the data padded to 16 bytes.
 """
 
-from __future__ import annotations
-
 import csv
 import struct
 import subprocess

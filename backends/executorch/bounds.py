@@ -5,8 +5,6 @@ Python's grammar and never evaluated by Python. Intervals ignore that two terms 
 a bound may be larger than the largest value, never smaller.
 """
 
-from __future__ import annotations
-
 import ast
 import itertools
 import math

@@ -4,8 +4,6 @@ A `.pte` with an index out of range or a tensor beyond its arena can kill the pr
 so nothing is written, run or lifted before this check has passed.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 

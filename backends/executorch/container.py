@@ -7,8 +7,6 @@ Python packages (importing those takes seconds), so a container can be read and 
 Source: `schema/program.fbs` of ExecuTorch 1.5.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 from collections.abc import Mapping, Sequence

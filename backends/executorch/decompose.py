@@ -17,8 +17,6 @@ After:
     }
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Source: `extension/flat_tensor/serialize` of ExecuTorch 1.5: `flat_tensor.fbs`, 
 its file identifier in `flat_tensor_header.h`.
 """
 
-from __future__ import annotations
-
 import functools
 import struct
 from collections.abc import Mapping, Sequence

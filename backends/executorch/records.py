@@ -3,8 +3,6 @@
 Records that were read are untrusted: `ParseFailure` if a name or an index is missing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

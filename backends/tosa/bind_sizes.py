@@ -5,8 +5,6 @@ of each tensor come from a run of the interpreter on the same inputs. The operat
 so that the engine computes the shapes again and compares them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Convert a TOSA-level program to a `Graph`: one operator per op, one tensor or shape per value."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterator, Sequence

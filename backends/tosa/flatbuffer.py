@@ -1,7 +1,5 @@
 """`Graph` to bytes and back, by the schema that tosa-tools ships; the bytes are untrusted."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable
 from functools import cache
 from typing import Any

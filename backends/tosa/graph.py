@@ -1,7 +1,5 @@
 """A `.tosa` file as plain data: the contents of the flatbuffer schema, independent of the IR."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 AttributeValue = int | bool | str | bytes | tuple[int, ...]

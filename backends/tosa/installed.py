@@ -1,7 +1,5 @@
 """Commands installed with Python packages: TOSA's reference model, Arm's converter."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys

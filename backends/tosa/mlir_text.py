@@ -9,8 +9,6 @@ those of mxint8 strings, and a constant of a block-scaled type has its scales in
 `dense<tensor<1x32x!tosa.block_scaled<…, {0.5}>> : [[0x3 : f4E2M1FN, …]]>`.
 """
 
-from __future__ import annotations
-
 from io import StringIO
 from math import isnan
 

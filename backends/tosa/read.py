@@ -1,7 +1,5 @@
 """Read a `Graph` as a TOSA-level program."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 

@@ -5,8 +5,6 @@ other operands and the result of an elementwise operator, whose ranks are equal.
 rank is not determined this way stays `[1]`, and has the same elements.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 

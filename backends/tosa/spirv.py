@@ -5,8 +5,6 @@ TOSA.001000.1, whose operators take their attributes first, then their tensors, 
 TOSA specification.
 """
 
-from __future__ import annotations
-
 import math
 import struct
 from collections.abc import Mapping, Sequence

@@ -5,8 +5,6 @@ per element: int4 in int8, int48 in int64, fp6, fp4 and mxint8 codes in uint8. T
 and fp4 two to a byte (first in the low half), fp6 four to three bytes, int48 in six bytes.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

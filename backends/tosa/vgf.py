@@ -10,8 +10,6 @@ Arm's scenario runner (`ai-ml-sdk-scenario-runner`) runs the file as a Vulkan pr
 tensors of the file. Arrays are passed as `.npy` files.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os

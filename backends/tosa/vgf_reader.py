@@ -4,8 +4,6 @@ Source: the file format of Arm's ML SDK VGF library: a header of 128 bytes, thre
 (modules, the sequence of segments, resources) and a section of constants.
 """
 
-from __future__ import annotations
-
 import struct
 from functools import cache
 from typing import Any

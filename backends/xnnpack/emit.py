@@ -10,8 +10,6 @@ freed memory (executorch #17559, #18663, #22779). A constant that is not packed 
 refused here, unless the caller knows that the runtime keeps it; it should be an operand instead.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 from collections.abc import Collection, Iterator, Mapping

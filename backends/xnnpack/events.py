@@ -12,8 +12,6 @@ Source: `operator-type-defs.inc` and `src/subgraph` of XNNPACK, `XNNProfiler.cpp
 `tests/xnnpack/test_events.py` compares this with the runtime's reports.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any

@@ -4,8 +4,6 @@ Besides the fields handled here, a node's record holds the ids of its inputs and
 `INPUTS` and `OUTPUTS` give their names.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Emit a program at level `xnnpack` as a `.pte`."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path

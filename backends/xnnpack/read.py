@@ -4,8 +4,6 @@ The bytes are untrusted: offsets and vectors are checked as they are read, ids, 
 and sizes here, and every node is verified. Any inconsistency raises `ParseFailure`.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 Source: `schema.fbs` and `XNNHeader` in `executorch/backends/xnnpack/serialization`.
 """
 
-from __future__ import annotations
-
 import struct
 from functools import cache
 

@@ -1,7 +1,5 @@
 """A `.pte` as C source for firmware: an aligned array and its length."""
 
-from __future__ import annotations
-
 from stepwell.ir.diagnostics import StepwellError
 
 ALIGNMENT = 16

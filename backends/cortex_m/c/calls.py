@@ -1,7 +1,5 @@
 """Writers of C calls for the library's kernels and for copies."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 

@@ -5,8 +5,6 @@ The functions, their parameters and their order are those of the `.pte` (ExecuTo
 quotients, copies) use stepwell's own kernels.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The instructions of a method as C: calls in order, jumps, and dynamic numbers."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import cast
 

@@ -7,8 +7,6 @@ loops, the reductions are variables there, and the loops over the other axes com
     for (i0) { f0 = greatest; f1 = total of exp(x - f0); for (i1) y[…] = …/f1; }
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """The files of a program in C: header, source, a `main` and CMake's, around the written calls."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Look-ups and writes at indices from a tensor, and factories, as loops in C."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

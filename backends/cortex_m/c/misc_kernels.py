@@ -4,8 +4,6 @@ Lines are C with `{name}` for numbers known at compile time. Tensors are `x0`, `
 …, accessed by the strides of their axes, so that any dim order works.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from math import inf, prod
 from typing import TypeVar

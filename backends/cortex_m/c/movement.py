@@ -6,8 +6,6 @@ nested loops: a slice is one box, a padding two, a concatenation one for each op
 transposition of four axes one. Positions that fit no loops are stored in a table.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product

@@ -4,8 +4,6 @@ A tensor of the plan is an argument of the block. Meanings, axis maps and famili
 declared for ops, are then available for the call alone, without reading the rest of the program.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from xdsl.ir import Block, SSAValue

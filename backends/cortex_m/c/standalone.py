@@ -8,8 +8,6 @@ Operators without a function of the library become loops, generated from the ope
 Nothing is allocated; a program needs its constants in flash and its arena in RAM.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 
 from stepwell.backends.cortex_m.c.array import check_identifier

@@ -5,8 +5,6 @@ language says: to the result's element type, at each primitive. Integers are `in
 where it is stored.
 """
 
-from __future__ import annotations
-
 import math
 import struct
 from collections.abc import Callable, Mapping, Sequence

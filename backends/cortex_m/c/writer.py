@@ -1,7 +1,5 @@
 """Write the calls of a container's methods as C: constants, parameter structures, calls."""
 
-from __future__ import annotations
-
 import functools
 import math
 import os

@@ -5,8 +5,6 @@ int passed for a `float` becomes a double here. Layout arguments (memory format,
 have no meaning inside a program whose tensors are all row-major and are passed as None.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache

@@ -4,8 +4,6 @@ A user's kernel is added by its schema, with the module that registers it with t
 machine's runtime; `stepwell.register_op` does so.
 """
 
-from __future__ import annotations
-
 from stepwell.backends.executorch.kernels.stock import LLM, QUANTIZED, RUNTIME
 from stepwell.dialects.aten.schema import Schema, parse_schema
 from stepwell.ir.diagnostics import StepwellError

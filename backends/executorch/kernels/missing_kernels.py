@@ -1,7 +1,5 @@
 """What keeps a program from being emitted as a `.pte`; `lower` asks at its end, and `emit`."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping
 from math import prod
 

@@ -1,7 +1,5 @@
 """ExecuTorch's element types and torch's."""
 
-from __future__ import annotations
-
 import torch
 
 from stepwell.backends.executorch.container import ScalarType

@@ -4,8 +4,6 @@ A plan refers to bytes, a program to values: two tensors at one offset are the s
 nothing was written in between, and different values otherwise.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left, insort
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar

@@ -11,8 +11,6 @@ emitter and ours write:
     (cond)                       (while)                      (map, scan)
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass

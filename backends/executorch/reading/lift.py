@@ -6,8 +6,6 @@ written in place, turn into SSA values again. Delegates are opened by the reader
 a delegate without a reader stays opaque.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace

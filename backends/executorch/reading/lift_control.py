@@ -5,8 +5,6 @@ values that it writes and that are read later become results. A loop carries val
 iteration to the next. Copies to the memory of results express this in a plan, and become no ops.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 

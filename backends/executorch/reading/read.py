@@ -5,8 +5,6 @@ in a segment, delegates inline or in segments. Any inconsistency raises `ParseFa
 `VerificationError`; reading takes time linear in the file.
 """
 
-from __future__ import annotations
-
 import functools
 import importlib.util
 import struct

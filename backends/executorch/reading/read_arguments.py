@@ -1,7 +1,5 @@
 """Read a kernel call as the arguments of the functional operator that it computes."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

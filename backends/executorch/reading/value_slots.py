@@ -4,8 +4,6 @@ A place is a value of the plan or the bytes that it names; see `arena`. A weight
 is first read. Bytes that are read before they are written are state: the previous call left them.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, cast

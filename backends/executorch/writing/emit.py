@@ -6,8 +6,6 @@ converted where it enters or leaves. State is read in place and written when eve
 run, so each op sees the value at entry, as the program says.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field

@@ -5,8 +5,6 @@ memory planner sees everything that is read and written. Loop counters and carri
 when the loop is entered, because a plan's values keep what the previous call left in them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 

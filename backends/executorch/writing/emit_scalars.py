@@ -1,7 +1,5 @@
 """Emit arithmetic on dynamic numbers as calls of the runtime's scalar kernels."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 
 from xdsl.ir import SSAValue

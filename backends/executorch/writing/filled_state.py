@@ -5,8 +5,6 @@ this call or an earlier one. The initial bytes of a cache are then unused; at a 
 2048 they would be most of a small model's file.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from xdsl.dialects.func import FuncOp

@@ -5,8 +5,6 @@ to the memory of its operand if no later op reads the old value. For a state, th
 must also become the state's value at exit, by this write or by following writes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from xdsl.dialects.func import FuncOp

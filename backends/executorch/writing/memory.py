@@ -14,8 +14,6 @@ that bound, no other heuristic is tried. The second kind is not tried either if 
 are live together that it would be quadratic.
 """
 
-from __future__ import annotations
-
 import heapq
 from bisect import bisect_left, insort
 from collections import defaultdict

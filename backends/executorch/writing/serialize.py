@@ -5,8 +5,6 @@ it takes seconds. ExecuTorch's deserializer reads the result as an equal program
 compare the two on every kind of value.
 """
 
-from __future__ import annotations
-
 from stepwell.backends.executorch.check import check
 from stepwell.backends.executorch.container import (
     Container,

@@ -4,8 +4,6 @@ A weight in a separate file has its name as its key, so that another file with t
 can replace the file: one program and one base, and an adapter for each task.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 

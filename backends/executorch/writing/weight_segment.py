@@ -8,8 +8,6 @@ megabyte of padding, because moving it would be a second copy. If the bytes are 
 holds none of them: the operating system writes them out when it needs memory.
 """
 
-from __future__ import annotations
-
 import io
 import math
 import mmap
