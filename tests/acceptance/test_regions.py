@@ -2,42 +2,34 @@
 
 import pytest
 import torch
-from eager import assert_as_eager, lower
+from eager import Function, assert_as_eager, lower
 from torch import nn
 from torch._higher_order_ops.while_loop import while_loop
 
 
-class Branches(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.up, self.down = nn.Linear(8, 16), nn.Linear(16, 8)
+def branches(x: torch.Tensor, up: nn.Module, down: nn.Module) -> torch.Tensor:
+    def steep(x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(down(torch.relu(up(x))))
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        def steep(x: torch.Tensor) -> torch.Tensor:
-            return torch.relu(self.down(torch.relu(self.up(x))))
+    def smooth(x: torch.Tensor) -> torch.Tensor:
+        return down(torch.sigmoid(up(x))) * 2
 
-        def smooth(x: torch.Tensor) -> torch.Tensor:
-            return self.down(torch.sigmoid(self.up(x))) * 2
-
-        return torch.cond(x.sum() > 0, steep, smooth, (x,)) + 1
+    return torch.cond(x.sum() > 0, steep, smooth, (x,)) + 1
 
 
-class Loop(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.layer = nn.Linear(8, 8)
+def loop(x: torch.Tensor, layer: nn.Module) -> torch.Tensor:
+    def step(i: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return i + 1, torch.tanh(layer(y))
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        def going(i: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-            return i < 3
-
-        def step(i: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-            return i + 1, torch.tanh(self.layer(y))
-
-        return while_loop(going, step, (torch.zeros((), dtype=torch.int64), x))[1]
+    start = torch.zeros((), dtype=torch.int64), x
+    return while_loop(lambda i, y: i < 3, step, start)[1]
 
 
-@pytest.mark.parametrize("module", [Branches(), Loop()], ids=["cond", "while_loop"])
+BRANCHES = Function(branches, nn.Linear(8, 16), nn.Linear(16, 8))
+LOOP = Function(loop, nn.Linear(8, 8))
+
+
+@pytest.mark.parametrize("module", [BRANCHES, LOOP], ids=["cond", "while_loop"])
 def test_layers_inside_regions_stand_in_delegates_with_their_weights(module: nn.Module) -> None:
     x = torch.randn(4, 8)
     lowered = lower(module, x)

@@ -2,7 +2,9 @@
 
 import pytest
 import torch
+from eager import Function, exported
 from level_programs import program
+from torch import nn
 from torch.utils._pytree import tree_leaves
 
 import stepwell
@@ -37,24 +39,12 @@ def test_an_artifact_goes_to_another_target_and_to_torch(
         torch.testing.assert_close(got, wanted, atol=1e-4, rtol=1e-4)
 
 
-class Folded(torch.nn.Module):
-    """What torchao quantizes by groups of 32 inputs."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.layers = torch.nn.Sequential(
-            torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 32)
-        )
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.layers(x)
-
-
 def _by_groups() -> stepwell.Program:
     from quantized import by_groups
 
     torch.manual_seed(0)
-    made = by_groups(Folded().eval(), (torch.randn(4, 64),))
+    layers = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 32))
+    made = by_groups(layers.eval(), (torch.randn(4, 64),))
     return stepwell.from_exported_program(made)
 
 
@@ -154,23 +144,16 @@ def test_a_level_without_a_way_up_says_so() -> None:
         lowered.program.raise_to("xnnpack")
 
 
-class Halves(torch.nn.Module):
+def halves(x: torch.Tensor, layer: nn.Module) -> torch.Tensor:
     """A convolution over an open length, whose channels are parted in two."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.layer = torch.nn.Conv1d(4, 6, 3)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        first, second = self.layer(x).chunk(2, dim=1)
-        return torch.tanh(first) * second
+    first, second = layer(x).chunk(2, dim=1)
+    return torch.tanh(first) * second
 
 
 def test_what_a_kernel_reads_as_it_lies_goes_up_in_the_order_that_the_file_declares() -> None:
     """Its parts are `as_strided` of rows, and a convolution of XNNPACK gives them otherwise."""
-    net, x = Halves().eval(), torch.randn(1, 4, 32)
-    length = torch.export.Dim("length", min=8, max=32)
-    source = torch.export.export(net, (x,), dynamic_shapes=({2: length},))
+    net, x = Function(halves, nn.Conv1d(4, 6, 3)), torch.randn(1, 4, 32)
+    source = exported(net, x, dynamic={2: torch.export.Dim("length", min=8, max=32)})
     data = stepwell.emit(stepwell.from_exported_program(source), "cortex-m55")
     held = stepwell.read_pte(data, largest=True)
     assert "as_strided" in str(held)
@@ -192,8 +175,8 @@ def test_a_weight_that_is_read_twice_is_one_of_torchs() -> None:
     weights = WeightStore()
     w, x = torch.rand(3), torch.rand(2, 3)
     weights.add("w", w)
-    exported = stepwell.parse(text, weights=weights).to_exported_program()
-    assert torch.equal(exported.module()(x), x * w + w)
+    up = stepwell.parse(text, weights=weights).to_exported_program()
+    assert torch.equal(up.module()(x), x * w + w)
 
 
 def test_a_view_of_what_lies_otherwise_is_torchs_reshape() -> None:

@@ -1,8 +1,11 @@
 """Rows by index, integers, conversions, branches, loops and buffers, on the reference model."""
 
+from typing import Any
+
 import pytest
 import torch
-from torch import Tensor, nn
+from eager import EXACT, Stateful, assert_as_eager, exported, lower
+from torch import Tensor
 from torch.export import export
 
 import stepwell
@@ -240,32 +243,16 @@ def test_a_buffer_needs_the_extension() -> None:
         stepwell.lower(export(model.eval(), inputs), "tosa-1.1+fp")
 
 
-class _Counter(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.register_buffer("total", torch.ones(2, 3))
-
-    def forward(self, x: Tensor) -> Tensor:
-        self.total.add_(x)
-        return self.total * 2
+def counted(m: Any, x: Tensor) -> Tensor:
+    return m.total.add_(x) * 2
 
 
 def test_variables_are_read_back_with_their_initial_values() -> None:
-    x = torch.randn(2, 3)
-    graph = stepwell.lower(export(_Counter(), (x,)), "tosa-1.0+fp+variable")
-    back = stepwell.read_tosa(graph.to_tosa())
-    session = back.start()
-    for count in (1, 2):
-        (found,) = session.run(x, method="main")
-        assert torch.equal(found, graph_value(x, count))
-
-
-def graph_value(x: Tensor, calls: int) -> Tensor:
-    """What the counter gives at its n-th call."""
-    total = torch.ones(2, 3)
-    for _ in range(calls):
-        total = total + x
-    return total * 2
+    x, ones = torch.randn(2, 3), torch.ones(2, 3)
+    model = Stateful(counted, total=ones)
+    session = stepwell.read_tosa(lower(model, x, target="tosa-1.0+fp+variable").to_tosa()).start()
+    for wanted in ((ones + x) * 2, (ones + x + x) * 2):
+        assert torch.equal(session.run(x, method="main")[0], wanted)
 
 
 @pytest.mark.parametrize("make", [cond_model, while_loop_model], ids=lambda make: make.__name__)
@@ -293,12 +280,8 @@ def test_each_method_is_a_file_and_runs() -> None:
 
 
 def test_each_of_several_inputs_of_one_name_has_its_own_range() -> None:
-    class Sum(torch.nn.Module):
-        def forward(self, *numbers: torch.Tensor) -> torch.Tensor:
-            return numbers[0] * numbers[1]
-
     inputs = torch.tensor([[1, 2]]), torch.tensor([[70_000], [-70_000]])
-    source = stepwell.from_exported_program(torch.export.export(Sum(), inputs))
+    source = stepwell.from_exported_program(exported(torch.mul, *inputs))
     first, second = (port.name for port in get_signature(source.method()).inputs)
     ranges = {first: (0, 2), second: (-70_000, 70_000)}
     graph = stepwell.lower(source, "tosa-1.0+fp+int", ranges=ranges)
@@ -308,25 +291,14 @@ def test_each_of_several_inputs_of_one_name_has_its_own_range() -> None:
         stepwell.lower(source, "tosa-1.0+fp+int", ranges=wider)
 
 
-class ConstantsOnBothSides(torch.nn.Module):
+def test_a_branch_holds_the_constants_that_it_reads() -> None:
     """A product outside a branch, and one inside: both read TOSA's constant of no shift."""
 
-    def forward(self, n: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-        def yes(p: torch.Tensor) -> torch.Tensor:
-            return p * 2 + 1
+    def on_both_sides(n: Tensor, x: Tensor) -> Tensor:
+        return torch.cond(n.sum() % 3 == 0, lambda p: p * 2 + 1, lambda p: p - 1, (x * x,))
 
-        def no(p: torch.Tensor) -> torch.Tensor:
-            return p - 1
-
-        return torch.cond(n.sum() % 3 == 0, yes, no, (x * x,))
-
-
-def test_a_branch_holds_the_constants_that_it_reads() -> None:
-    inputs = torch.tensor([1]), torch.randn(3, 4)
-    exported = torch.export.export(ConstantsOnBothSides(), inputs)
-    lowered = stepwell.lower(exported, "tosa-1.1+fp+controlflow+int64")
+    x, target = torch.randn(3, 4), "tosa-1.1+fp+controlflow+int64"
+    lowered = lower(on_both_sides, torch.tensor([1]), x, target=target)
     for n in (0, 1, 3):
-        given = torch.tensor([n]), inputs[1]
-        (wanted,) = stepwell.from_exported_program(exported).run(*given)
-        for (result,) in (lowered.program.run(*given), lowered.run(*given)):
-            assert torch.equal(result, wanted)
+        for program in (lowered, lowered.program):
+            assert_as_eager(program, on_both_sides, torch.tensor([n]), x, **EXACT)

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from eager import Function, lower
 from torch import nn
 from torch._higher_order_ops.map import map as each
 from torch._higher_order_ops.scan import scan
@@ -9,35 +10,26 @@ from torch._higher_order_ops.scan import scan
 import stepwell
 from stepwell.dialects.tosa.limits import EIGHT_K
 
-from .graphs import Of, agree
+from .graphs import agree
 
 
-class Recurrence(nn.Module):
+def recurrence(x: torch.Tensor, cell: nn.Module) -> tuple[torch.Tensor, torch.Tensor]:
     """An Elman cell over time, and its states."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.cell = nn.RNNCell(3, 4)
+    def step(state: torch.Tensor, value: torch.Tensor):
+        state = cell(value, state)
+        return state, state * 2
 
-    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        def step(state: torch.Tensor, value: torch.Tensor):
-            state = self.cell(value, state)
-            return state, state * 2
-
-        last, states = scan(step, torch.zeros(2, 4), x)
-        return last, states
+    return scan(step, torch.zeros(2, 4), x)
 
 
-class Rows(nn.Module):
+def rows(x: torch.Tensor, layer: nn.Linear) -> torch.Tensor:
     """A layer for each row."""
+    linear = nn.functional.linear
+    return each(lambda row, w, b: linear(row, w, b).relu(), x, layer.weight, layer.bias)
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.layer = nn.Linear(3, 4)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        weights = self.layer.weight, self.layer.bias
-        return each(lambda row, w, b: nn.functional.linear(row, w, b).relu(), x, *weights)
+RECURRENCE, ROWS = Function(recurrence, nn.RNNCell(3, 4)), Function(rows, nn.Linear(3, 4))
 
 
 def totals(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -46,20 +38,18 @@ def totals(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 @pytest.mark.parametrize("steps", [1, 3, EIGHT_K.list + 1])
-@pytest.mark.parametrize("model", [Recurrence(), Rows()], ids=lambda model: type(model).__name__)
+@pytest.mark.parametrize("model", [RECURRENCE, ROWS], ids=["recurrence", "rows"])
 def test_a_loop_is_its_steps_one_after_the_other(model: nn.Module, steps: int) -> None:
     x = torch.randn(steps, 2, 3)
     agree(model, x, target="tosa-1.0+fp", rtol=2e-5, atol=1e-6)
 
 
 def test_a_loop_that_is_too_long_says_how_many_ops_it_would_be() -> None:
-    exported = torch.export.export(Rows(), (torch.randn(5000, 2, 3),))
     with pytest.raises(stepwell.StepwellError, match="5000 steps would be"):
-        stepwell.lower(exported, "tosa-1.1+fp+shape")
+        lower(ROWS, torch.randn(5000, 2, 3), target="tosa-1.1+fp+shape")
 
 
 def test_a_loop_of_a_symbolic_number_of_steps_is_refused() -> None:
-    shapes = (({0: torch.export.Dim("steps", min=2, max=9)},),)
-    exported = torch.export.export(Of(totals), (torch.randn(5, 3),), dynamic_shapes=shapes)
+    steps = {0: torch.export.Dim("steps", min=2, max=9)}
     with pytest.raises(stepwell.StepwellError, match="is symbolic"):
-        stepwell.lower(exported, "tosa-1.1+fp+shape")
+        lower(totals, torch.randn(5, 3), target="tosa-1.1+fp+shape", dynamic=steps)

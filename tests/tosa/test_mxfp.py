@@ -1,10 +1,11 @@
 """MX models compute in PyTorch, bit for bit, what the reference model computes."""
 
-from collections import Counter
+from collections import Counter, OrderedDict
 from typing import Any
 
 import pytest
 import torch
+from eager import Function, exported
 from torch import nn
 
 import stepwell
@@ -28,30 +29,23 @@ def of_types(*payloads: str) -> str:
     return "+".join(["tosa-1.1+fp+mx_common", *sorted({MX_EXTENSIONS[p] for p in payloads})])
 
 
-class Mlp(nn.Module):
+def mlp() -> nn.Module:
     """Two linear layers with a relu between; 100 and 160 inputs: one padded, one whole."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.first, self.second = nn.Linear(100, 160), nn.Linear(160, 40)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.second(torch.relu(self.first(x)))
+    layers = {"first": nn.Linear(100, 160), "relu": nn.ReLU(), "second": nn.Linear(160, 40)}
+    return nn.Sequential(OrderedDict(layers))
 
 
-class Encoder(nn.Module):
+def layer(x: torch.Tensor, norm: Any, qkv: Any, out: Any, up: Any, down: Any) -> torch.Tensor:
+    parts = qkv(norm(x)).reshape(*x.shape[:2], 3, 2, 32).permute(2, 0, 3, 1, 4)
+    y = nn.functional.scaled_dot_product_attention(*parts.unbind(0))
+    x = x + out(y.transpose(1, 2).reshape(x.shape))
+    return x + down(nn.functional.gelu(up(x)))
+
+
+def encoder() -> nn.Module:
     """One layer of a transformer."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.norm, self.qkv, self.out = nn.LayerNorm(64), nn.Linear(64, 192), nn.Linear(64, 64)
-        self.up, self.down = nn.Linear(64, 96), nn.Linear(96, 64)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        parts = self.qkv(self.norm(x)).reshape(*x.shape[:2], 3, 2, 32).permute(2, 0, 3, 1, 4)
-        y = nn.functional.scaled_dot_product_attention(*parts.unbind(0))
-        x = x + self.out(y.transpose(1, 2).reshape(x.shape))
-        return x + self.down(nn.functional.gelu(self.up(x)))
+    sizes = (64, 192), (64, 64), (64, 96), (96, 64)
+    return Function(layer, nn.LayerNorm(64), *(nn.Linear(*size) for size in sizes))
 
 
 def lowered(module: nn.Module, *inputs: torch.Tensor, target: str = TARGET) -> "stepwell.Lowered":
@@ -74,21 +68,21 @@ def assert_same_bits(module: nn.Module, *inputs: torch.Tensor, target: str = TAR
 
 @every_payload
 def test_an_eager_mx_model_equals_the_reference_model(payload: str) -> None:
-    assert_same_bits(to_mxfp(Mlp(), payload), torch.randn(2, 7, 100))
+    assert_same_bits(to_mxfp(mlp(), payload), torch.randn(2, 7, 100))
 
 
 @every_payload
 def test_block_scaled_types_add_up_over_the_axis_and_equal_the_reference_model(
     payload: str,
 ) -> None:
-    model = to_mxfp(Mlp(), payload, form="types")
+    model = to_mxfp(mlp(), payload, form="types")
     low = assert_same_bits(model, torch.randn(2, 7, 100), target=of_types(payload))
     assert operators(low)["tosa.matmul_t"] == 2
 
 
 @pytest.mark.parametrize("weights", ["fp4e2m1", "fp8e5m2", "mxint8"])
 def test_mixed_payloads_equal_the_reference_model(weights: str) -> None:
-    model = to_mxfp(Mlp(), "fp8e4m3", weight_payload=weights)
+    model = to_mxfp(mlp(), "fp8e4m3", weight_payload=weights)
     low = assert_same_bits(model, torch.randn(3, 100), target=of_types("fp8e4m3", weights))
     assert operators(low)["tosa.matmul_t"] == 2
 
@@ -141,7 +135,7 @@ def test_linear_layers_take_ranks_1_to_5(shape: list[int]) -> None:
     ],
 )
 def test_models_of_16_bits_equal_the_reference_model(dtype: torch.dtype, form: str) -> None:
-    model = to_mxfp(Mlp().to(dtype), "fp8e4m3", form=form)
+    model = to_mxfp(mlp().to(dtype), "fp8e4m3", form=form)
     target = TARGET if form == "operators" else of_types("fp8e4m3")
     target += "+bf16" if dtype == torch.bfloat16 else ""
     low = assert_same_bits(model, torch.randn(3, 100).to(dtype), target=target)
@@ -194,7 +188,7 @@ def test_special_blocks_go_through_convolutions_as_on_the_device(payload: str) -
 
 def test_a_whole_mx_transformer_equals_the_reference_model() -> None:
     x = torch.randn(1, 9, 64)
-    program = to_mxfp(torch.export.export(Encoder().eval(), (x,)), attention=True)
+    program = to_mxfp(torch.export.export(encoder().eval(), (x,)), attention=True)
     low = stepwell.lower(program, TARGET)
     counts = operators(low)
     assert counts["tosa.matmul"] == 0 and counts["tosa.matmul_t"] == 6
@@ -242,19 +236,12 @@ def test_a_quantized_value_comes_back_as_a_tensor() -> None:
 
 
 def test_no_weight_is_cast_at_run_time_and_a_shared_activation_once() -> None:
-    class Shared(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.a, self.b = nn.Linear(64, 32), nn.Linear(64, 32)
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return self.a(x) + self.b(x)
-
-    model = to_mxfp(Shared(), form="operators")
+    shared = Function(lambda x, a, b: a(x) + b(x), nn.Linear(64, 32), nn.Linear(64, 32))
+    model = to_mxfp(shared, form="operators")
     counts = operators(lowered(model, torch.randn(1, 4, 64), target=OPERATORS))
     assert counts["tosa.cast_to_block_scaled"] == 1
     assert counts["tosa.matmul_t_block_scaled"] == 2
-    model = to_mxfp(Shared())
+    model = to_mxfp(shared)
     counts = operators(lowered(model, torch.randn(1, 4, 64), target=of_types("fp8e4m3")))
     assert counts["tosa.cast"] == 1 and counts["tosa.matmul_t"] == 2
 
@@ -273,7 +260,7 @@ def test_a_weight_is_cast_once_however_often_it_is_asked_for(
         return cast(*arguments)
 
     monkeypatch.setattr(block_scaled, "cast_to_block_scaled", counted)
-    low = lowered(to_mxfp(Mlp()), torch.randn(3, 100))
+    low = lowered(to_mxfp(mlp()), torch.randn(3, 100))
     assert calls == 0, "lowering computes no weight"
     low.to_tosa()
     low.to_tosa()
@@ -311,13 +298,9 @@ def test_rows_may_be_open_where_the_blocks_axis_is_known(form: str) -> None:
 def test_why_no_layer_matches_is_said() -> None:
     x, depth = torch.randn(3, 40), torch.export.Dim("depth", min=2, max=64)
 
-    class Own(nn.Module):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return nn.functional.linear(x, x[:2])
-
-    exported = torch.export.export(Own(), (x,), dynamic_shapes=({1: depth},))
+    own = exported(lambda x: nn.functional.linear(x, x[:2]), x, dynamic={1: depth})
     with pytest.raises(stepwell.StepwellError, match="the weight is computed at run time"):
-        stepwell.to_mxfp(exported)
+        stepwell.to_mxfp(own)
 
 
 MASK = torch.ones(5, 7, dtype=torch.bool).triu(3)
@@ -377,7 +360,7 @@ def chosen(program: "stepwell.Program") -> list[str]:
 
 
 def test_layers_are_chosen_by_name_and_the_original_keeps_its_own() -> None:
-    original = Mlp()
+    original = mlp()
     model = to_mxfp(original, layers="sec*")
     assert type(model.first) is nn.Linear and type(model.second) is MxLinear
     assert type(original.second) is nn.Linear
@@ -399,8 +382,8 @@ def test_layers_are_chosen_by_type_and_by_predicate() -> None:
 
 
 def test_a_mapping_gives_each_layer_its_payload() -> None:
-    exported = torch.export.export(Mlp().eval(), (torch.randn(3, 100),))
-    for model in (Mlp(), exported, stepwell.from_exported_program(exported)):
+    exported = torch.export.export(mlp().eval(), (torch.randn(3, 100),))
+    for model in (mlp(), exported, stepwell.from_exported_program(exported)):
         given = to_mxfp(model, {"first": "fp4e2m1", "*": "mxint8"})
         if isinstance(given, nn.Module):
             found = [given.first.payload, given.second.payload]  # pyright: ignore
@@ -416,20 +399,20 @@ def test_a_depthwise_convolution_stays_float() -> None:
 
 
 def test_without_the_extension_an_mx_model_is_refused() -> None:
-    exported = torch.export.export(to_mxfp(Mlp()).eval(), (torch.randn(3, 100),))
+    exported = torch.export.export(to_mxfp(mlp()).eval(), (torch.randn(3, 100),))
     with pytest.raises(stepwell.StepwellError, match="mx_fp8e4m3"):
         stepwell.lower(exported, "tosa-1.1+fp")
 
 
 def test_types_of_two_payloads_need_their_extensions() -> None:
-    model = to_mxfp(Mlp(), "fp8e4m3", weight_payload="fp4e2m1")
+    model = to_mxfp(mlp(), "fp8e4m3", weight_payload="fp4e2m1")
     for target in (OPERATORS, of_types("fp8e4m3")):
         with pytest.raises(stepwell.StepwellError, match="mx_fp4e2m1"):
             lowered(model, torch.randn(3, 100), target=target)
 
 
 def test_a_target_with_types_alone_gets_types() -> None:
-    model, x = to_mxfp(Mlp(), "fp8e4m3"), torch.randn(3, 100)
+    model, x = to_mxfp(mlp(), "fp8e4m3"), torch.randn(3, 100)
     low = lowered(model, x, target=of_types("fp8e4m3"))
     assert operators(low)["tosa.matmul_t"] == 2
     torch.testing.assert_close(low.run(x)[0], model(x), rtol=1e-4, atol=1e-5)
@@ -438,11 +421,11 @@ def test_a_target_with_types_alone_gets_types() -> None:
 def test_a_form_that_does_not_exist_is_an_error() -> None:
     x = torch.randn(3, 100)
     with pytest.raises(stepwell.StepwellError, match="needs block-scaled types"):
-        to_mxfp(Mlp(), "fp8e4m3", weight_payload="mxint8", form="operators")(x)
+        to_mxfp(mlp(), "fp8e4m3", weight_payload="mxint8", form="operators")(x)
     with pytest.raises(stepwell.StepwellError, match="bfloat16"):
-        to_mxfp(Mlp(), form="types-bf16")(x)
+        to_mxfp(mlp(), form="types-bf16")(x)
     with pytest.raises(stepwell.StepwellError, match="forms are"):
-        to_mxfp(torch.export.export(Mlp().eval(), (x,)), form="tensors")
+        to_mxfp(torch.export.export(mlp().eval(), (x,)), form="tensors")
 
 
 def test_a_model_without_a_layer_that_matches_is_an_error() -> None:

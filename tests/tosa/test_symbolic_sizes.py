@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from eager import Function, assert_as_eager, lower
 from torch import nn
 from torch._higher_order_ops.while_loop import while_loop
 from torch.export import Dim
@@ -14,7 +15,7 @@ from dynamic import dynamic_batch, dynamic_length
 from resnet import resnet8
 
 from .arm_quantized import quantized_by_ours
-from .graphs import Of, assert_agree, assert_tosa_opt_accepts
+from .graphs import assert_agree, assert_tosa_opt_accepts
 
 TARGET = "tosa-1.1+fp+shape"
 DRAFT = "specification_version=1.1.draft profiles=pro_fp extensions=shape"
@@ -67,21 +68,16 @@ def test_a_target_without_the_extension_names_the_input_and_a_remedy() -> None:
     assert "image" in problem.fact and "tosa-1.1+fp+shape" in (problem.help or "")
 
 
-class _Sizes(nn.Module):
-    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        return torch.cat([x, y, x], 0).reshape(-1).view(-1, 2).sum(1)
+def _sizes(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return torch.cat([x, y, x], 0).reshape(-1).view(-1, 2).sum(1)
 
 
 def test_sizes_are_computed_by_shape_operators() -> None:
-    shapes = ({0: Dim("n", min=2, max=64)}, {0: Dim("m", min=2, max=64)})
-    inputs = (torch.randn(3, 4), torch.randn(5, 4))
-    exported = torch.export.export(_Sizes(), inputs, dynamic_shapes=shapes)
-    graph = stepwell.lower(exported, TARGET)
+    dynamic = {0: Dim("n", min=2, max=64)}, {0: Dim("m", min=2, max=64)}
+    graph = lower(_sizes, torch.randn(3, 4), torch.randn(5, 4), target=TARGET, dynamic=dynamic)
     names = {op.name for op in graph.program.method().body.block.ops}
     assert {"tosa.dim", "tosa.mul_shape", "tosa.add_shape"} <= names
-    x, y = torch.randn(7, 4), torch.randn(2, 4)
-    (found,) = graph.run(x, y)
-    torch.testing.assert_close(found, _Sizes()(x, y))
+    assert_as_eager(graph, _sizes, torch.randn(7, 4), torch.randn(2, 4))
 
 
 HEIGHT, WIDTH = Dim("height", min=5, max=64), Dim("width", min=5, max=64)
@@ -102,9 +98,7 @@ PLANES = {
 @pytest.mark.parametrize("name", PLANES)
 def test_one_graph_serves_images_of_every_size(name: str) -> None:
     model = PLANES[name].eval()
-    shapes = ({2: HEIGHT, 3: WIDTH},)
-    exported = torch.export.export(model, (torch.randn(1, 3, 8, 9),), dynamic_shapes=shapes)
-    graph = stepwell.lower(exported, TARGET)
+    graph = lower(model, torch.randn(1, 3, 8, 9), target=TARGET, dynamic={2: HEIGHT, 3: WIDTH})
     for size in ((8, 9), (13, 7)):
         assert_agree(graph, model, torch.randn(1, 3, *size), rtol=2e-5, atol=1e-6)
 
@@ -127,17 +121,15 @@ LENGTHS = {
 
 @pytest.mark.parametrize("name", LENGTHS)
 def test_one_graph_serves_rows_of_every_length(name: str) -> None:
-    model = Of(LENGTHS[name])
-    exported = torch.export.export(model, (torch.randn(2, 5, 4),), dynamic_shapes=(({1: LENGTH},),))
-    graph = stepwell.lower(exported, TARGET)
+    model = Function(LENGTHS[name])
+    graph = lower(model, torch.randn(2, 5, 4), target=TARGET, dynamic={1: LENGTH})
     for length in (5, 19):
         assert_agree(graph, model, torch.randn(2, length, 4), rtol=2e-5, atol=1e-6)
 
 
 def test_numbers_that_count_have_no_end_where_the_size_has_no_bound(tmp_path: Path) -> None:
-    model, shapes = Of(_counts), (({1: Dim("free", min=2)},),)
-    exported = torch.export.export(model, (torch.randn(2, 5, 4),), dynamic_shapes=shapes)
-    graph = stepwell.lower(exported, TARGET)
+    model = Function(_counts)
+    graph = lower(model, torch.randn(2, 5, 4), target=TARGET, dynamic={1: Dim("free", min=2)})
     for length in (5, 2500):
         assert_agree(graph, model, torch.randn(2, length, 4), rtol=2e-5, atol=1e-6)
     assert_tosa_opt_accepts(graph.to_tosa(), DRAFT, tmp_path)
@@ -156,23 +148,18 @@ def test_integer_images_may_have_any_size() -> None:
 
 def test_an_average_whose_counts_a_symbolic_size_decides_is_refused() -> None:
     model = nn.AvgPool2d(3, 2, 1, count_include_pad=False)
-    shapes = ({2: HEIGHT},)
-    exported = torch.export.export(model, (torch.randn(1, 3, 16, 16),), dynamic_shapes=shapes)
     with pytest.raises(stepwell.StepwellError, match="decides which elements of a window count"):
-        stepwell.lower(exported, TARGET)
+        lower(model, torch.randn(1, 3, 16, 16), target=TARGET, dynamic={2: HEIGHT})
 
 
-class MeanInLoop(nn.Module):
-    def forward(self, x: torch.Tensor, n: torch.Tensor) -> torch.Tensor:
+def test_a_size_in_a_loop_is_asked_of_what_the_loop_is_given() -> None:
+    def mean_in_loop(x: torch.Tensor, n: torch.Tensor) -> torch.Tensor:
         return while_loop(
             lambda i, h: i > 0, lambda i, h: (i - 1, h - h.mean(1, keepdim=True)), (n, x * 1)
         )[1]
 
-
-def test_a_size_in_a_loop_is_asked_of_what_the_loop_is_given() -> None:
-    inputs = torch.randn(2, 5, 6), torch.tensor(3, dtype=torch.int32)
-    exported = torch.export.export(MeanInLoop(), inputs, dynamic_shapes=({1: Dim("t")}, None))
-    lowered = stepwell.lower(exported, "tosa-1.1+fp+int+controlflow+shape")
+    steps, target = torch.tensor(3, dtype=torch.int32), "tosa-1.1+fp+int+controlflow+shape"
+    dynamic = {1: Dim("t")}, None
+    graph = lower(mean_in_loop, torch.randn(2, 5, 6), steps, target=target, dynamic=dynamic)
     for length in (2, 7):
-        x, steps = torch.randn(2, length, 6), torch.tensor(3, dtype=torch.int32)
-        torch.testing.assert_close(lowered.program.run(x, steps)[0], MeanInLoop()(x, steps))
+        assert_as_eager(graph.program, mean_in_loop, torch.randn(2, length, 6), steps)
