@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from eager import Function, Model, Stateful, assert_as_eager, exported
 from torch import nn
 from xdsl.ir import Attribute, Operation, SSAValue
 
@@ -37,27 +38,23 @@ def names(program: Program, method: str = "forward") -> list[str]:
     return [op.name for op in program.method(method).body.block.ops]
 
 
-def stock(model: nn.Module, *inputs: torch.Tensor, **options: Any) -> bytes:
+def stock(model: Model, *inputs: torch.Tensor, dynamic: Any = None) -> bytes:
     """The stock flow's .pte, with every op a portable kernel."""
     from executorch.exir import EdgeCompileConfig, to_edge
 
-    exported = torch.export.export(model.eval(), inputs, **options)
-    edge = to_edge(exported, compile_config=EdgeCompileConfig(_check_ir_validity=False))
+    program = exported(model, *inputs, dynamic=dynamic)
+    edge = to_edge(program, compile_config=EdgeCompileConfig(_check_ir_validity=False))
     return bytes(edge.to_executorch().buffer)
 
 
-class Net(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.conv = nn.Conv2d(3, 8, 3, padding=1)
-        self.norm = nn.BatchNorm2d(8)
-        self.head = nn.Linear(8, 5)
+def net(x: torch.Tensor, conv: Any, norm: Any, head: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    x = nn.functional.max_pool2d(norm(conv(x)).relu(), 2)
+    a, b = x.split(4, 1)
+    y = head(torch.cat([b, a], 1).mean((2, 3)))
+    return y.softmax(-1), y.argmax(-1)
 
-    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        x = nn.functional.max_pool2d(self.norm(self.conv(x)).relu(), 2)
-        a, b = x.split(4, 1)
-        y = self.head(torch.cat([b, a], 1).mean((2, 3)))
-        return y.softmax(-1), y.argmax(-1)
+
+NET = Function(net, nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.Linear(8, 5))
 
 
 def again(data: bytes) -> bytes:
@@ -66,33 +63,25 @@ def again(data: bytes) -> bytes:
 
 
 def test_a_stock_program_reads_back_as_aten_ops_and_runs_the_same() -> None:
-    model, x = Net(), torch.randn(2, 3, 8, 8)
-    data = stock(model, x)
+    x = torch.randn(2, 3, 8, 8)
+    data = stock(NET, x)
     program = lift(read_container(data))
     assert "aten.convolution.default" in names(program)
-    expected = model.eval()(x)
-    for ours, theirs in zip(PteSession.load(again(data)).run(x), expected, strict=True):
-        torch.testing.assert_close(ours, theirs)
+    assert_as_eager(PteSession.load(again(data)), NET, x)
 
 
 def test_what_was_read_prints_and_parses() -> None:
-    program = lift(read_container(stock(Net(), torch.randn(1, 3, 8, 8))))
+    program = lift(read_container(stock(NET, torch.randn(1, 3, 8, 8))))
     text = to_text(program.module)
     assert structurally_equal(parse_module(text), program.module)
 
 
-class Counter(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.register_buffer("seen", torch.zeros(3))
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        self.seen.add_(x)
-        return self.seen * 2
+def counted(m: Any, x: torch.Tensor) -> torch.Tensor:
+    return m.seen.add_(x) * 2
 
 
 def test_mutable_buffers_read_back_as_state() -> None:
-    data = stock(Counter(), torch.ones(3))
+    data = stock(Stateful(counted, seen=torch.zeros(3)), torch.ones(3))
     program = lift(read_container(data))
     block = program.method().body.block
     assert sum(isinstance(op, StateOp) for op in block.ops) == 1
@@ -103,12 +92,8 @@ def test_mutable_buffers_read_back_as_state() -> None:
 
 
 def test_channels_last_programs_keep_their_signature() -> None:
-    class Pool(nn.Module):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return (x + 1).relu()
-
     x = torch.randn(1, 3, 4, 5).to(memory_format=torch.channels_last)
-    data = stock(Pool(), x)
+    data = stock(lambda x: (x + 1).relu(), x)
     program = lift(read_container(data))
     assert program.signature().inputs[0].dim_order == (0, 2, 3, 1)
     (out,) = PteSession.load(again(data)).run(x)
@@ -282,19 +267,16 @@ def test_every_truncation_of_a_ptd_is_an_error() -> None:
 
 
 def test_dynamic_shapes_read_back_with_their_arithmetic_and_run() -> None:
-    class Flat(nn.Module):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            n = x.shape[0]
-            return torch.cat([x.exp(), x]).reshape(n * 2 * 3 // 2, 2)
+    def flat(x: torch.Tensor) -> torch.Tensor:
+        return torch.cat([x.exp(), x]).reshape(x.shape[0] * 2 * 3 // 2, 2)
 
-    shapes = ({0: torch.export.Dim("n", min=2, max=16)},)
-    data = stock(Flat(), torch.randn(4, 3), dynamic_shapes=shapes)
+    rows = {0: torch.export.Dim("n", min=2, max=16)}
+    data = stock(flat, torch.randn(4, 3), dynamic=rows)
     program = lift(read_container(data))
     assert any(name.startswith("sym.") for name in names(program))
     session = PteSession.load(again(data))
     for length in (2, 8, 16):
-        x = torch.randn(length, 3)
-        torch.testing.assert_close(session.run(x)[0], Flat()(x))
+        assert_as_eager(session, flat, torch.randn(length, 3))
 
 
 def test_a_state_of_absurd_size_is_refused() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from eager import assert_as_eager
+from eager import Function, assert_as_eager, exported
 from torch import Tensor, nn
 from torch._higher_order_ops.map import map as torch_map
 from torch._higher_order_ops.scan import scan
@@ -22,35 +22,20 @@ from stepwell.dialects.control import CondOp, MapOp, ScanOp, WhileLoopOp
 from stepwell.ir.diagnostics import UnsupportedError
 
 
-class Mapped(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.randn(4))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return torch_map(lambda row: torch.sin(row) * self.weight, x) + 1.0
+def mapped(x: Tensor, weight: nn.Linear) -> Tensor:
+    return torch_map(lambda row: torch.sin(row) * weight.weight[0], x) + 1.0
 
 
-class Scanned(nn.Module):
+def scanned(start: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
     """Stacks what is carried before it is changed, which a copy must keep."""
-
-    def forward(self, start: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-        def step(total: Tensor, row: Tensor) -> tuple[Tensor, Tensor]:
-            return total + row, total * row
-
-        return scan(step, start, x)
+    return scan(lambda total, row: (total + row, total * row), start, x)
 
 
-class Nested(nn.Module):
-    def forward(self, x: Tensor) -> Tensor:
-        def outer(x: Tensor) -> Tensor:
-            return torch.cond(x.max() > 1.0, lambda x: x * 2.0, lambda x: x.neg(), (x + 1.0,))
+def nested(x: Tensor) -> Tensor:
+    def outer(x: Tensor) -> Tensor:
+        return torch.cond(x.max() > 1.0, lambda x: x * 2.0, lambda x: x.neg(), (x + 1.0,))
 
-        return torch.cond(x.sum() > 0.0, outer, lambda x: x.abs().sqrt(), (x,)).exp()
-
-
-def exported(module: nn.Module, inputs: Sequence[Any]) -> torch.export.ExportedProgram:
-    return torch.export.export(module.eval(), tuple(inputs))
+    return torch.cond(x.sum() > 0.0, outer, lambda x: x.abs().sqrt(), (x,)).exp()
 
 
 def ours(program: torch.export.ExportedProgram) -> bytes:
@@ -62,7 +47,7 @@ def stock_pte(name: str) -> tuple[nn.Module, bytes]:
     make, samples, _ = CASES[name]
     torch.manual_seed(0)
     model = make()
-    return model, stock(exported(model, samples[0]))
+    return model, stock(exported(model, *samples[0]))
 
 
 def stock(program: torch.export.ExportedProgram) -> bytes:
@@ -97,9 +82,13 @@ CASES: dict[str, tuple[Callable[[], nn.Module], list[list[Tensor]], list[type]]]
         [[torch.randn(2, 16) + shift] for shift in (1.0, -1.0)],
         [CondOp],
     ),
-    "nested": (Nested, [[torch.full((3,), v)] for v in (2.0, -2.0, 0.01)], [CondOp, CondOp]),
-    "map": (Mapped, [[torch.randn(3, 4)]], [MapOp]),
-    "scan": (Scanned, [[torch.randn(4), torch.randn(5, 4)]], [ScanOp]),
+    "nested": (
+        lambda: Function(nested),
+        [[torch.full((3,), v)] for v in (2.0, -2.0, 0.01)],
+        [CondOp, CondOp],
+    ),
+    "map": (lambda: Function(mapped, nn.Linear(4, 1)), [[torch.randn(3, 4)]], [MapOp]),
+    "scan": (lambda: Function(scanned), [[torch.randn(4), torch.randn(5, 4)]], [ScanOp]),
 }
 
 
@@ -107,7 +96,7 @@ CASES: dict[str, tuple[Callable[[], nn.Module], list[list[Tensor]], list[type]]]
 def test_our_jumps_become_regions(name: str) -> None:
     make, samples, wanted = CASES[name]
     model = make()
-    check(model, ours(exported(model, samples[0])), samples, wanted)
+    check(model, ours(exported(model, *samples[0])), samples, wanted)
 
 
 @pytest.mark.parametrize("scratch", ["flags", "floats"])
@@ -151,7 +140,7 @@ def test_stock_jumps_become_regions(name: str) -> None:
 def test_a_loop_becomes_a_region_that_carries_what_it_changes() -> None:
     module, (x, _) = while_loop_model()
     samples = [(x, torch.tensor(steps)) for steps in (0, 1, 5)]
-    check(module, ours(exported(module, samples[0])), samples, [WhileLoopOp])
+    check(module, ours(exported(module, *samples[0])), samples, [WhileLoopOp])
 
 
 @pytest.mark.parametrize("name", CASES)
