@@ -101,9 +101,7 @@ EXACT: dict[str, Callable[[Tensor], Tensor]] = {
 
 ENDS = ("as it is", "linear", "flat", "run-time linear")
 STEPS = (*WEIGHTED, *PLAIN, *EXACT, "residual", "product", "run-time")
-STOCK_STEPS = tuple(
-    step for step in STEPS if step not in ("mean", "double", "run-time", "softmax")
-)
+STOCK_STEPS = tuple(step for step in STEPS if step not in ("mean", "double", "run-time", "softmax"))
 """Steps that stock puts into its delegate whatever stands around them.
 
 Behind a layer that it keeps channels-last, stock computes a softmax over another axis than eager.
