@@ -151,7 +151,7 @@ EXPECTED: dict[Any, torch.Tensor] = {}
 
 _FUNCTIONS: dict[str, Any] = {
     "copy": lambda x: x, "clamp": lambda x: x.clamp(-1.0, 1.0), "square": lambda x: x * x,
-    "gelu": torch.nn.functional.gelu, "hardswish": lambda x: (x / 6) * (x + 3).clamp(0, 6),
+    "hardswish": lambda x: (x / 6) * (x + 3).clamp(0, 6),
     "leaky_relu": lambda x: torch.where(x < 0, x * torch.tensor(0.1).double(), x),
     "elu": lambda x: torch.where(x < 0, torch.tensor(0.7).double() * torch.expm1(x), x),
 }  # fmt: skip
@@ -160,12 +160,13 @@ _FUNCTIONS: dict[str, Any] = {
 def function_of(node: str) -> Any:
     """Unary nodes as functions of float64 numbers; a result is rounded once."""
     from stepwell.dialects.xnnpack import NODES
+    from stepwell.dialects.xnnpack.meaning.elementwise import torch_function
 
     short = node.removeprefix("xnnpack.").split()[0]
     if short == "convert":
         return lambda x: x
-    return _FUNCTIONS.get(short) or getattr(
-        torch, {c.name: c for c in NODES.values()}[f"xnnpack.{short}"].TORCH
+    return _FUNCTIONS.get(short) or torch_function(
+        next(c for c in NODES.values() if c.name == f"xnnpack.{short}")
     )
 
 

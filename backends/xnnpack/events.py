@@ -32,26 +32,20 @@ from stepwell.dialects.xnnpack import (
     DepthwiseConvolution2d,
     Divide,
     FullyConnected,
-    Gelu,
     GlobalAveragePooling2d,
-    Hardswish,
     Maximum,
     MaxPooling2d,
     Minimum,
     Multiply,
     PReLU,
-    ReciprocalSquareRoot,
     ScaledDotProductAttention,
-    Softmax,
     Square,
-    SquareRoot,
     StaticConstantPad,
     StaticReshape,
     StaticResizeBilinear2d,
     StaticSlice,
     StaticTranspose,
     Subtract,
-    Tanh,
     XnnpackOp,
 )
 from stepwell.dialects.xnnpack.base import constant_of
@@ -121,6 +115,11 @@ def _elementwise(title: str) -> Callable[[XnnpackOp], list[Spellings]]:
         return [(title,), *([("Clamp (NC)",)] if clamped else [])]
 
     return name
+
+
+def _unary(op: Unary) -> list[Spellings]:
+    title = op.EVENT or type(op).__name__
+    return _once(f"{title} (NC, {_float(op)})") if op.MIXED else _elementwise(f"{title} (NC)")(op)
 
 
 def _multiply(op: XnnpackOp) -> list[Spellings]:
@@ -248,15 +247,6 @@ def _resize(op: XnnpackOp) -> list[Spellings]:
     return [resized]
 
 
-_UNARY: Mapping[type[XnnpackOp], str] = {
-    **{op: op.__name__ for op in NODES.values() if issubclass(op, Unary)},
-    Gelu: "GELU",
-    Hardswish: "HardSwish",
-    ReciprocalSquareRoot: "Reciprocal Square Root",
-    SquareRoot: "Square Root",
-    StaticReshape: "Static Reshape",
-    Tanh: "TanH",
-}
 _BINARY: Mapping[type[XnnpackOp], str] = {
     Add: "Add",
     Divide: "Divide",
@@ -273,7 +263,7 @@ _MOVED: Mapping[type[XnnpackOp], str] = {
     StaticTranspose: "Transpose (ND,",
 }
 _EVENTS: Mapping[type[XnnpackOp], Callable[[Any], list[Spellings]]] = {
-    **{cls: _elementwise(f"{title} (NC)") for cls, title in _UNARY.items()},
+    **{cls: _unary for cls in NODES.values() if issubclass(cls, Unary)},
     **{cls: _elementwise(f"{title} (ND)") for cls, title in _BINARY.items()},
     **{cls: _moved(title) for cls, title in _MOVED.items()},
     ArgMaxPooling2d: lambda op: _once("ArgMax Pooling (NHWC, F32)"),
@@ -288,7 +278,7 @@ _EVENTS: Mapping[type[XnnpackOp], Callable[[Any], list[Spellings]]] = {
     MaxPooling2d: _max_pooling,
     Multiply: _multiply,
     Square: _square,
-    Softmax: lambda op: _once(f"Softmax (NC, {_float(op)})"),
     ScaledDotProductAttention: lambda op: [],  # The runtime does not run it.
+    StaticReshape: _elementwise("Static Reshape (NC)"),
     StaticResizeBilinear2d: _resize,
 }

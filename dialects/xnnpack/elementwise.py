@@ -40,6 +40,12 @@ class Unary(XnnpackOp):
     DATATYPES: ClassVar[tuple[str, ...]] = ALL
     TORCH: ClassVar[str] = ""
     """The function of torch with the node's semantics on reals; empty if it has its own."""
+    MIXED: ClassVar[tuple[int, ...]] = ()
+    """The axes along which elements depend on each other: arguments of `TORCH` too."""
+    STARTS_FROM_DOUBLES: ClassVar[bool] = False
+    """Whether torch's function of float32 overflows where XNNPACK's kernel does not."""
+    EVENT: ClassVar[str] = ""
+    """The profiler's name of the node; empty if it is the class's."""
     input = operand_def(TensorType)
     result = result_def(TensorType)
 
@@ -48,7 +54,10 @@ class Unary(XnnpackOp):
         full_range(self.result.type)
 
     def axis_map(self, result: int = 0) -> AxisMap | None:
-        return elementwise(self)
+        if not self.MIXED:
+            return elementwise(self)
+        rank = len(dims(self.input.type))
+        return mapped(self, along_rows(rank, (rank + axis for axis in self.MIXED)))
 
 
 class Binary(XnnpackOp):
@@ -132,6 +141,9 @@ class Gelu(Unary):
     """`x · Φ(x)`, the erf form."""
 
     name = "xnnpack.gelu"
+    TORCH: ClassVar[str] = "nn.functional.gelu"
+    STARTS_FROM_DOUBLES: ClassVar[bool] = True
+    EVENT: ClassVar[str] = "GELU"
 
 
 @node
@@ -139,6 +151,7 @@ class Hardswish(Unary):
     """`x · clamp(x + 3, 0, 6) / 6`."""
 
     name = "xnnpack.hardswish"
+    EVENT: ClassVar[str] = "HardSwish"
 
 
 @node
@@ -163,6 +176,7 @@ class ReciprocalSquareRoot(Unary):
 
     name = "xnnpack.reciprocal_square_root"
     TORCH: ClassVar[str] = "rsqrt"
+    EVENT: ClassVar[str] = "Reciprocal Square Root"
 
 
 @node
@@ -195,6 +209,7 @@ class SquareRoot(Unary):
 
     name = "xnnpack.square_root"
     TORCH: ClassVar[str] = "sqrt"
+    EVENT: ClassVar[str] = "Square Root"
 
 
 @node
@@ -203,6 +218,7 @@ class Tanh(Unary):
 
     name = "xnnpack.tanh"
     TORCH: ClassVar[str] = "tanh"
+    EVENT: ClassVar[str] = "TanH"
 
 
 @node
@@ -293,10 +309,8 @@ class Softmax(Unary):
     name = "xnnpack.softmax"
     FAMILY: ClassVar[Family | None] = "distribution"
     DATATYPES: ClassVar[tuple[str, ...]] = FLOATS
-
-    def axis_map(self, result: int = 0) -> AxisMap | None:
-        rank = len(dims(self.input.type))
-        return mapped(self, along_rows(rank, (rank - 1,)))
+    TORCH: ClassVar[str] = "softmax"
+    MIXED: ClassVar[tuple[int, ...]] = (-1,)
 
 
 @node

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import Any, cast
 
 import numpy as np
@@ -19,14 +20,12 @@ from stepwell.dialects.xnnpack.elementwise import (
     Convert,
     Copy,
     Divide,
-    Gelu,
     Hardswish,
     LeakyReLU,
     Maximum,
     Minimum,
     Multiply,
     PReLU,
-    Softmax,
     Square,
     Subtract,
     Unary,
@@ -49,10 +48,8 @@ from stepwell.ir.types import element
 Tensor = torch.Tensor
 _UNARY: dict[type[XnnpackOp], Callable[[Any, Tensor], Tensor]] = {
     ELU: lambda op, x: torch.where(x < 0, op.number("alpha", 1.0) * torch.expm1(x), x),
-    Gelu: lambda op, x: torch.nn.functional.gelu(x),
     Hardswish: lambda op, x: (x / 6) * (x + 3).clamp(0, 6),
     LeakyReLU: lambda op, x: torch.nn.functional.leaky_relu(x, op.number("negative_slope", 0.0)),
-    Softmax: lambda op, x: x.softmax(-1),
     Square: lambda op, x: x * x,
 }
 _BINARY: dict[type[XnnpackOp], Callable[[Tensor, Tensor], Tensor]] = {
@@ -72,8 +69,13 @@ def clamp_float(value: Tensor, op: XnnpackOp) -> Tensor:
     return value if limits is None else value.clamp(*limits)
 
 
+def torch_function(node: type[Unary]) -> Callable[..., Tensor]:
+    """Return the function of torch that has a node's semantics on reals."""
+    return attrgetter(node.TORCH)(torch)
+
+
 def _by_torch(op: Unary, value: Tensor) -> Tensor:
-    return getattr(torch, op.TORCH)(value)
+    return torch_function(type(op))(value, *op.MIXED)
 
 
 @interprets(Unary)

@@ -12,16 +12,15 @@ from typing import Any
 import torch
 from xdsl.ir import Operation
 
-from stepwell.dialects.xnnpack.base import XnnpackOp
+from stepwell.dialects.xnnpack.base import NODES, XnnpackOp
 from stepwell.dialects.xnnpack.elementwise import (
     Binary,
-    Gelu,
     Maximum,
     Minimum,
     PReLU,
-    Softmax,
     Unary,
 )
+from stepwell.dialects.xnnpack.meaning.elementwise import torch_function
 from stepwell.dialects.xnnpack.spatial import MaxPooling2d
 from stepwell.ir.declared.engine_behavior import Change, Range
 from stepwell.ir.declared.interpretation import FOLLOWERS, Interpreter, rule_for
@@ -34,13 +33,17 @@ def _sloped(a: Tensor, b: Tensor) -> Tensor:
 
 
 OF_DOUBLES: dict[type[Operation], Callable[..., Tensor]] = {
-    Gelu: torch.nn.functional.gelu,
+    **{
+        n: torch_function(n)
+        for n in NODES.values()
+        if issubclass(n, Unary) and n.STARTS_FROM_DOUBLES
+    },
     Maximum: torch.maximum,
     Minimum: torch.minimum,
     PReLU: _sloped,
 }
 """Functions of float64 that the measured changes start from: the interpreter's maxima make the
-choice of one family of CPUs, and PyTorch's gelu of float32 overflows where XNNPACK's does not.
+choice of one family of CPUs. `STARTS_FROM_DOUBLES` says which functions of torch are among them.
 """
 
 
@@ -66,7 +69,7 @@ def with_changes(
         return results
     if (function := OF_DOUBLES.get(node)) is not None:
         first = function(*(value.double() for value in args)).to(first.dtype)
-    is_elementwise = issubclass(node, Unary | Binary) and not issubclass(node, Softmax)
+    is_elementwise = issubclass(node, Binary) or (issubclass(node, Unary) and not node.MIXED)
     changed = first.clone()
     for change in changes:
         pairs = [(a, r) for a, r in zip(args, change.operands, strict=False) if r is not None]

@@ -20,8 +20,8 @@ func.func @forward(%x: tensor<2x4xf32>) -> tensor<2x4xf32> {
   %scale = stepwell.weight <"scale"> "constant"
     = dense<[0.5, 1.0, 1.5, 2.0]> : tensor<4xf32> : tensor<4xf32>
   %mul = aten.mul.Tensor(%x, %scale) : (tensor<2x4xf32>, tensor<4xf32>) -> tensor<2x4xf32>
-  %gelu = aten.gelu.default(%mul) : (tensor<2x4xf32>) -> tensor<2x4xf32>
-  %add = aten.add.Tensor(%gelu, %x) : (tensor<2x4xf32>, tensor<2x4xf32>) -> tensor<2x4xf32>
+  %relu = aten.relu.default(%mul) : (tensor<2x4xf32>) -> tensor<2x4xf32>
+  %add = aten.add.Tensor(%relu, %x) : (tensor<2x4xf32>, tensor<2x4xf32>) -> tensor<2x4xf32>
   func.return %add : tensor<2x4xf32>
 }
 """
