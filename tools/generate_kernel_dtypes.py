@@ -1,4 +1,4 @@
-"""Generate `backends/executorch/kernels/kernel_dtypes.py`: element types that kernels refuse.
+"""Generate `backends/executorch/kernels/kernel_dtypes.json`: element types that kernels refuse.
 
     python tools/generate_kernel_dtypes.py
 
@@ -18,10 +18,10 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import torch
+from generate_kernels import as_json
 from kernel_samples import QUANTIZED, SAMPLES, UNPROBED
 from kernel_situations import (
     ARGUMENTS,
@@ -38,13 +38,13 @@ from kernel_situations import (
 from kernel_trials import in_forks, out_variant, program_of
 
 from stepwell.backends.executorch.container import KernelCall
-from stepwell.backends.executorch.kernels import kernel_dtypes
 from stepwell.backends.executorch.kernels.kernel_calls import (
     BROADCAST,
     EMPTY,
     EMPTY_RESULT,
     EXTREME,
     RANK,
+    REFUSALS,
     SPECIAL,
     signature_text,
 )
@@ -388,7 +388,7 @@ def is_limit(situation: str, text: str) -> bool:
 
 
 def generate() -> str:
-    """Return the text of `kernel_dtypes.py`."""
+    """Return the text of `kernel_dtypes.json`."""
     every = probes()
     refused: dict[str, dict[str, dict[str, str]]] = {}
     for index, situation, text, verdict in verdicts(range(len(every))):
@@ -396,49 +396,31 @@ def generate() -> str:
         if verdict != "runs" and is_limit(situation, text):
             stated = refused.setdefault(situation, {}).setdefault(kernel, {})
             stated[text] = max(stated.get(text, verdict), verdict, key=SEVERITY.index)
-    usual = refused.pop("", {})
-    for stated in refused.values():  # Types that never run are listed once.
-        for kernel, found in stated.items():
+    usual = refused.get("", {})
+    for situation, stated in refused.items():  # Types that never run are listed once.
+        for kernel, found in stated.items() if situation else ():
             for text in usual.get(kernel, {}).keys() & found.keys():
                 del found[text]
-    return table(usual, refused)
-
-
-def table(usual: dict[str, dict[str, str]], refused: dict[str, dict[str, dict[str, str]]]) -> str:
-    """The text of `kernel_dtypes.py`, of verdicts by kernel, or situation and kernel, and types."""
-    lines = [
-        '"""What the runtime\'s kernels refuse or get wrong; from generate_kernel_dtypes.py."""',
-        "", "# fmt: off", "# ruff: noqa: E501", "",
-        "REFUSED: dict[str, dict[str, str]] = {",
-        *_rows(usual, "    "), "}",
-        '"""Kernel → verdict → the element types of usual calls."""', "",
-        "SITUATIONS: dict[str, dict[str, dict[str, str]]] = {",
-    ]  # fmt: skip
-    for situation, stated in sorted(refused.items()):
-        rows = _rows(stated, "        ")
-        lines += [f"    {json.dumps(situation)}: {{", *rows, "    },"] if rows else []
-    said = '"""Situation → kernel → verdict → element types, beyond what usual calls refuse."""'
-    return "\n".join([*lines, "}", said]) + "\n"
+    rows = {situation: dict(_rows(stated)) for situation, stated in sorted(refused.items())}
+    return as_json({situation: stated for situation, stated in rows.items() if stated})
 
 
 SEVERITY = ["differs", "fails", "aborts"]
 
 
-def _rows(stated: dict[str, dict[str, str]], indent: str) -> list[str]:
-    """`kernel → verdict → element types`, one kernel a line."""
-    lines: list[str] = []
+def _rows(stated: dict[str, dict[str, str]]) -> Iterator[tuple[str, dict[str, str]]]:
+    """Kernel, and verdict → element types."""
     for kernel, found in sorted(stated.items()):
         by_verdict = {
             verdict: ", ".join(sorted(text for text in found if found[text] == verdict))
             for verdict in sorted(set(found.values()))
         }
         if by_verdict:
-            lines.append(f"{indent}{json.dumps(kernel)}: {json.dumps(by_verdict)},")
-    return lines
+            yield kernel, by_verdict
 
 
 if __name__ == "__main__":
     if "--probe" in sys.argv:
         _probe_here()
     else:
-        Path(kernel_dtypes.__file__).write_text(generate())
+        REFUSALS.write_text(generate(), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Generate `backends/executorch/kernels/stock.py`: the installed runtime's kernels, with schemas.
+"""Generate `backends/executorch/kernels/stock.json`: the installed runtime's kernels, with schemas.
 
     python tools/generate_kernels.py
 
@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import importlib
 import json
-from pathlib import Path
+from collections.abc import Mapping
+from typing import Any
 
-from stepwell.backends.executorch.kernels import stock
+from stepwell.backends.executorch.kernels.kernel_tables import STOCK
 from stepwell.ir.compat.torch import torch_private
 from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.translate import executorch_private
@@ -59,21 +60,25 @@ def schema_text(kernel: str) -> str:
 
 
 def generate() -> str:
-    """Return the text of `stock.py`."""
-    lines = [
-        '"""Kernels of the ExecuTorch 1.5 runtime, with schemas; from generate_kernels.py."""',
-        "",
-        "# fmt: off",
-        "# ruff: noqa: E501",
+    """Return the text of `stock.json`."""
+    return as_json(
+        {
+            table: {name: schema_text(name) for name in sorted(names)}
+            for table, names in runtime_kernels().items()
+        }
+    )
+
+
+def as_json(tables: Mapping[str, Mapping[str, Any]]) -> str:
+    """Write tables of kernels, one kernel a line."""
+    texts = [
+        f"{json.dumps(name)}: {{\n"
+        + ",\n".join(f"{json.dumps(kernel)}: {json.dumps(row)}" for kernel, row in table.items())
+        + "\n}"
+        for name, table in tables.items()
     ]
-    for table, names in runtime_kernels().items():
-        lines += ["", f"{table}: dict[str, str] = {{"]
-        lines += [
-            f"    {json.dumps(name)}: {json.dumps(schema_text(name))}," for name in sorted(names)
-        ]
-        lines += ["}"]
-    return "\n".join(lines) + "\n"
+    return "{\n" + ",\n".join(texts) + "\n}\n"
 
 
 if __name__ == "__main__":
-    Path(stock.__file__).write_text(generate())
+    STOCK.write_text(generate(), encoding="utf-8")

@@ -9,9 +9,13 @@ import torch
 from eager import EXACT, Function, Model, assert_as_eager, lower
 from rewrite_runs import program_of
 
-from stepwell.backends.executorch.kernels.kernel_calls import EMPTY_RESULT, kernel_limit
-from stepwell.backends.executorch.kernels.kernel_dtypes import REFUSED, SITUATIONS
-from stepwell.backends.executorch.kernels.stock import LLM, QUANTIZED, RUNTIME
+from stepwell.backends.executorch.kernels.kernel_calls import (
+    EMPTY_RESULT,
+    REFUSED,
+    SITUATIONS,
+    kernel_limit,
+)
+from stepwell.backends.executorch.kernels.kernel_tables import LLM, QUANTIZED, RUNTIME
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.diagnostics import UnsupportedError
 

@@ -5,15 +5,16 @@ int passed for a `float` becomes a double here. Layout arguments (memory format,
 have no meaning inside a program whose tensors are all row-major and are passed as None.
 """
 
+import json
 import math
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
+from pathlib import Path
 from typing import Any, cast
 
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, SSAValue
 
-from stepwell.backends.executorch.kernels.kernel_dtypes import REFUSED, SITUATIONS
 from stepwell.backends.executorch.kernels.kernel_tables import registrations
 from stepwell.backends.executorch.kernels.scalar_types import scalar_type
 from stepwell.backends.executorch.kernels.signatures import KernelSignature, kernel_for
@@ -51,6 +52,13 @@ EMPTY_RESULT, RANK = "an empty result", "rank {}"
 """By possible shapes."""
 FRACTION, BELOW, BEYOND = "a fraction", "a number below 0", "a number above 7"
 """By possible values of a number argument."""
+
+REFUSALS = Path(__file__).with_name("kernel_dtypes.json")
+"""What kernels refuse or get wrong, from `tools/generate_kernel_dtypes.py`."""
+SITUATIONS: dict[str, dict[str, dict[str, str]]] = json.loads(REFUSALS.read_text(encoding="utf-8"))
+"""Situation → kernel → verdict → element types, beyond what usual calls refuse."""
+REFUSED = SITUATIONS.pop("")
+"""Kernel → verdict → the element types of usual calls."""
 
 _LAYOUT = frozenset({"MemoryFormat", "Layout", "Device", "Generator"})
 

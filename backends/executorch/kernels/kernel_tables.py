@@ -4,10 +4,16 @@ A user's kernel is added by its schema, with the module that registers it with t
 machine's runtime; `stepwell.register_op` does so.
 """
 
-from stepwell.backends.executorch.kernels.stock import LLM, QUANTIZED, RUNTIME
+import json
+from pathlib import Path
+
 from stepwell.dialects.aten.schema import Schema, parse_schema
 from stepwell.ir.diagnostics import StepwellError
 
+STOCK = Path(__file__).with_name("stock.json")
+"""Kernels of the ExecuTorch 1.5 runtime and their schemas, from `tools/generate_kernels.py`."""
+_TABLES: dict[str, dict[str, str]] = json.loads(STOCK.read_text(encoding="utf-8"))
+RUNTIME, QUANTIZED, LLM = (_TABLES[table] for table in ("RUNTIME", "QUANTIZED", "LLM"))
 _SCHEMAS: dict[str, str] = {**RUNTIME, **QUANTIZED, **LLM}
 _LIBRARIES: dict[str, str] = dict.fromkeys(QUANTIZED, "executorch.kernels.quantized") | (
     dict.fromkeys(LLM, "executorch.extension.llm.custom_ops.custom_ops")

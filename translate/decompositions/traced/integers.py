@@ -1,6 +1,6 @@
 """What to call where a kernel computes something else than PyTorch: the same numbers by others.
 
-`kernel_dtypes.py` says which kernels go wrong, and when: remainders of negative integers are
+`kernel_dtypes.json` says which kernels go wrong, and when: remainders of negative integers are
 truncated, integers and doubles are summed in single precision, powers and truncating quotients go
 through double precision, shifts know no limit. Each form here is exact for integers, wraps around
 where PyTorch does, and calls nothing that goes wrong itself; `decompose.py` takes ops apart by it.
