@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from stepwell.dialects.tosa_mxfp.operators import NAMESPACE
 from stepwell.ir.compat.torch.torch_private import (
     TorchDispatchMode,
     decomposition_table,
@@ -70,6 +71,8 @@ class Roundings(TorchDispatchMode):
         known = {id(t): e for t in tensors if (e := self.of(t)) is not None}
         if schema_of(func).is_mutable:
             return self._in_place(func, args, given)
+        if func.namespace == NAMESPACE:  # Its products round operands to a payload.
+            raise NoErrorRule(str(func))
         result = func(*args, **given)
         floats = any(is_real(r) for r in flat([result]))
         if (not known and not floats) or func.namespace != "aten":
