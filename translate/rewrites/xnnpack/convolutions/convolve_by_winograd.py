@@ -55,7 +55,7 @@ G = ((1.0, 0.0, 0.0), (0.5, 0.5, 0.5), (0.5, -0.5, 0.5), (0.0, 0.0, 1.0))
 
 LARGEST_WEIGHT = torch.finfo(torch.float32).max / WINDOW**2
 """Sums of the weights of a window are finite up to this bound."""
-REORDERED = roundings("sums of a thousand products in another order")
+SUMS = roundings("sums of a thousand products in another order")
 
 
 @dataclass(frozen=True)
@@ -94,13 +94,13 @@ def _bound(op: Convolution2d, value: RunTime) -> Bound:
     terms = op.filter_shape[3]
     direct = growth(WINDOW * WINDOW * terms) * largest * reach
     tiled = 36 * growth(terms + 16) * largest * reach
-    return Bound(absolute=direct + tiled, reason=REORDERED.reason)
+    return Bound(absolute=direct + tiled, reason=SUMS.reason)
 
 
 @lowers(
     "xnnpack.convolution_2d",
     to="aten",
-    bound=REORDERED,
+    bound=SUMS,
     error_bound=_bound,
     deviation=lambda op, program: SPREADS,
     sample="""

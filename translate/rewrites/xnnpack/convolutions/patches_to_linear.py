@@ -35,6 +35,7 @@ from stepwell.translate.rewrites.xnnpack.quantized.quantized_bounds import finer
 TO_NHWC = (0, 2, 3, 1)
 PADDED_CHANNELS = 8
 """XNNPACK's int8 kernels for x86 and Arm read channels in groups of eight."""
+SUMS = roundings("sums in another order")
 
 
 @recipe("filter_rows", "of the first")
@@ -50,13 +51,13 @@ def _bound(op: Convolution2d, value: RunTime) -> Bound:
     if datatype(op.input.type) == "qdint8":
         assert held is not None
         return finer_tokens(value(op.input), value(op.filter), held)
-    return roundings("sums in another order") if quantization(op.input.type) is None else EXACT
+    return SUMS if quantization(op.input.type) is None else EXACT
 
 
 @lowers(
     "xnnpack.convolution_2d",
     to="aten",
-    bound=roundings("sums in another order"),
+    bound=SUMS,
     error_bound=_bound,
     sample="""
     %w = stepwell.weight <"w"> "parameter" : tensor<5x2x2x3xf32>

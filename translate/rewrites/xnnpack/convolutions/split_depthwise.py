@@ -43,6 +43,8 @@ from stepwell.translate.rewrites.xnnpack.floats.singles import ONCE, single
 from stepwell.translate.rewrites.xnnpack.nodes.lower_shape import clamps_of, slice_sizes
 from stepwell.translate.rewrites.xnnpack.quantized.quantized_bounds import growth
 
+SUMS = roundings("sums in another order")
+
 
 @recipe("filter_part")
 def filter_part(weight: torch.Tensor, *, rows: list[int], columns: list[int]) -> torch.Tensor:
@@ -55,7 +57,7 @@ def _bound(op: DepthwiseConvolution2d, value: RunTime) -> Bound:
     """Halves and integers are rounded once, in either form."""
     held = quantization(op.result.type)
     if held is None:
-        return ONCE if element(op.result.type) == f16 else roundings("sums in another order")
+        return ONCE if element(op.result.type) == f16 else SUMS
     given, weight = quantization(op.input.type), quantization(op.filter.type)
     assert given is not None and weight is not None
     largest = float((value(op.input).double() - given.zero_point).abs().max()) * given.scale
@@ -68,7 +70,7 @@ def _bound(op: DepthwiseConvolution2d, value: RunTime) -> Bound:
 @lowers(
     "xnnpack.depthwise_convolution_2d",
     to="aten",
-    bound=roundings("sums in another order"),
+    bound=SUMS,
     error_bound=_bound,
     deviation=lambda op, program: REORDERED,
     sample="""
