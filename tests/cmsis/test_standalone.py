@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import eager
 import pytest
 import torch
 import torch.nn.functional as F
@@ -218,18 +219,15 @@ def test_a_stock_program_read_back_computes_what_its_kernels_make_of_memory(
     assert builds.equals(read, made)
 
 
-class Floats(nn.Module):
+def floats(x: Tensor, at: Tensor) -> tuple[Tensor, ...]:
     """Elementwise functions, folds, movement, windows and a look-up, as floats and as integers."""
-
-    def forward(self, x: Tensor, at: Tensor) -> tuple[Tensor, ...]:
-        y = F.layer_norm(x.roll(1, 2).flip(1), (5,))
-        z = torch.where(y > 0, torch.log_softmax(x, 1), y.var(2, keepdim=True) / 3)
-        rows = torch.cat([z[:, ::2], F.pad(y, (1, 0))[:, 1:, :5].abs()], 1)
-        pooled = F.max_pool2d(x[None], 2, ceil_mode=True)
-        whole = (at * 3 - 7) // 2 % 5
-        gated = F.glu(x, 1)
-        picked = rows.index_select(1, whole.abs() % 3)
-        return rows @ rows.mT, pooled, rows.argmax(-1), picked, whole, gated
+    y = F.layer_norm(x.roll(1, 2).flip(1), (5,))
+    z = torch.where(y > 0, torch.log_softmax(x, 1), y.var(2, keepdim=True) / 3)
+    rows = torch.cat([z[:, ::2], F.pad(y, (1, 0))[:, 1:, :5].abs()], 1)
+    pooled = F.max_pool2d(x[None], 2, ceil_mode=True)
+    whole = (at * 3 - 7) // 2 % 5
+    picked = rows.index_select(1, whole.abs() % 3)
+    return rows @ rows.mT, pooled, rows.argmax(-1), picked, whole, F.glu(x, 1)
 
 
 @needs_gcc
@@ -238,10 +236,9 @@ def test_what_is_no_call_of_the_library_is_loops_made_of_its_meaning(
     tmp_path: Path, compiler: str
 ) -> None:
     inputs = (torch.randn(2, 6, 5), torch.tensor([0, 4, -3]))
-    lowered = stepwell.lower(torch.export.export(Floats(), inputs), "cortex-m7")
-    sources = lowered.to_c("model", runtime=None)
+    sources = eager.lower(floats, *inputs, target="cortex-m7").to_c("model", runtime=None)
     data = builds.run_on_host(sources, tmp_path, inputs, compiler=compiler)
-    for wanted in Floats()(*inputs):
+    for wanted in floats(*inputs):
         size = wanted.numel() * wanted.element_size()
         made = torch.frombuffer(bytearray(data[:size]), dtype=wanted.dtype)
         torch.testing.assert_close(made.reshape(wanted.shape), wanted, rtol=1e-5, atol=1e-6)
@@ -249,23 +246,17 @@ def test_what_is_no_call_of_the_library_is_loops_made_of_its_meaning(
     assert not data
 
 
-class Ring(nn.Module):
+def ring(m: Any, x: Tensor) -> Tensor:
     """The last three rows, kept between calls."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.register_buffer("rows", torch.ones(3, 4))
-
-    def forward(self, x: Tensor) -> Tensor:
-        rows = torch.cat([self.rows[1:], x])
-        self.rows.copy_(rows)
-        return rows.sum(0)
+    rows = torch.cat([m.rows[1:], x])
+    m.rows.copy_(rows)
+    return rows.sum(0)
 
 
 @needs_gcc
 def test_state_is_kept_between_calls_in_c_and_methods_share_memory(tmp_path: Path) -> None:
     x = torch.randn(1, 4)
-    exported = torch.export.export(Ring(), (x,))
+    exported = eager.exported(eager.Stateful(ring, rows=torch.ones(3, 4)), x)
     sources = stepwell.lower(exported, "cortex-m4").to_c("model", runtime=None)
     data = builds.run_on_host(sources, tmp_path / "one", [x, 2 * x, 3 * x])
     wanted = torch.cat([2 + x, 1 + 3 * x, 6 * x])
@@ -278,25 +269,17 @@ def test_state_is_kept_between_calls_in_c_and_methods_share_memory(tmp_path: Pat
     assert builds.equals(x, data)
 
 
-class Loops(nn.Module):
+def loops(x: Tensor, count: Tensor) -> Tensor:
     """A loop that ends when a number says so, and a choice."""
-
-    def forward(self, x: Tensor, count: Tensor) -> Tensor:
-        def again(at: Tensor, y: Tensor) -> Tensor:
-            return at < count
-
-        def double(at: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-            return at + 1, y * 2
-
-        _, y = torch.while_loop(again, double, (torch.zeros((), dtype=torch.int64), x))
-        return torch.cond(count > 2, lambda y: y - 1, lambda y: y + 1, (y,))
+    start = torch.zeros((), dtype=torch.int64), x
+    _, y = torch.while_loop(lambda at, y: at < count, lambda at, y: (at + 1, y * 2), start)
+    return torch.cond(count > 2, lambda y: y - 1, lambda y: y + 1, (y,))
 
 
 @needs_gcc
 def test_control_flow_is_jumps_in_c(tmp_path: Path) -> None:
     x, count = torch.randn(3), torch.tensor(3)
-    lowered = stepwell.lower(torch.export.export(Loops(), (x, count)), "cortex-m4")
-    sources = lowered.to_c("model", runtime=None)
+    sources = eager.lower(loops, x, count, target="cortex-m4").to_c("model", runtime=None)
     data = builds.run_on_host(sources, tmp_path, [x, count, x, count - 2])
     wanted = torch.cat([x * 8 - 1, x * 2 + 1])
     torch.testing.assert_close(torch.frombuffer(bytearray(data), dtype=x.dtype), wanted)

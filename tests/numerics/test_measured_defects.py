@@ -5,24 +5,11 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-
-import stepwell
-
-
-class Of(torch.nn.Module):
-    """A function as a module."""
-
-    def __init__(self, function: Any) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, *tensors: torch.Tensor) -> torch.Tensor:
-        return self.function(*tensors)
+from eager import lower
 
 
 def lowered_and_eager(function: Any, *inputs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    exported = torch.export.export(Of(function).eval(), inputs)
-    return stepwell.lower(exported, "xnnpack").run(*inputs)[0], function(*inputs)
+    return lower(function, *inputs).run(*inputs)[0], function(*inputs)
 
 
 @pytest.mark.parametrize(("size", "scale"), [(9, 0.5), (7, 1.5), (9, 2.0), (8, 0.5)])
