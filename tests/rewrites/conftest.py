@@ -79,21 +79,6 @@ def pytest_make_parametrize_id(val: Any, argname: str) -> str | None:
     return f"{op}, {reason or 'no business of it'}"
 
 
-class Method(Protocol):
-    def __call__(self, arguments: str, *lines: str, gives: str) -> str: ...
-
-
-@pytest.fixture
-def method() -> Method:
-    """The text of a method of these arguments and lines that returns `%y` of type `gives`."""
-
-    def text(arguments: str, *lines: str, gives: str) -> str:
-        body = "\n  ".join(lines)
-        return f"func.func @forward({arguments}) -> {gives} {{\n  {body}\n  func.return %y : {gives}\n}}\n"
-
-    return text
-
-
 @pytest.fixture
 def programs() -> Any:
     """Makes a program of a text, with random weights, and random inputs of it."""
