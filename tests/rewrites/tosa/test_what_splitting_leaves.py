@@ -122,14 +122,14 @@ def test_what_is_computed_from_a_wide_integer_is_no_further_problem() -> None:
 
 
 def test_an_index_that_only_names_rows_is_narrowed(programs: Any) -> None:
-    program, (index, values) = programs(
+    program, (values, index) = programs(
         """
         %y = tosa.gather(%v: f32[1, 5, 2], %i: i64[1, 3])
         """
     )
-    before = program.run(index, values)
+    before = program.run(values, index)
     assert NarrowIndices().apply(program, History()) == 1
-    assert program.run(index.int(), values)[0].equal(before[0])
+    assert program.run(values, index.int())[0].equal(before[0])
 
 
 def test_what_draws_numbers_is_taken_apart_into_nothing() -> None:
