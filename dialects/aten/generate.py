@@ -1,80 +1,31 @@
 """Generate `operators.txt`, the schema of every operator that rewrites and targets name, and
 `operators.pyi`, which declares the classes that `operators.py` creates from it.
 
-Run as `python -m stepwell.dialects.aten.generate`; a test regenerates and compares. The source is
-the schema that torch registers. The table contains ATen's core operators (tagged `torch.Tag.core`),
-the composite ones of a program before decomposition, those that lowering and edge programs add, and
-those of the quantization libraries. Every other functional overload has a class of the same kind,
-created on first use (`registry.find`).
+Run as `python -m stepwell.dialects.aten.generate [NAME …]`, where a name is that of an operator of
+`aten` to add; a test regenerates and compares. The source is the schema that torch registers. The
+table contains ATen's core operators (tagged `torch.Tag.core`), those of the quantization libraries,
+and all functional overloads of those that were added: composite ones of a program before
+decomposition, and those that lowering and edge programs add. Every other functional overload has a
+class of the same kind, created on first use (`registry.find`).
 """
 
 from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from stepwell.dialects.aten.operators import OPERATORS
 from stepwell.dialects.aten.registry import LIBRARIES, class_name, is_elementwise, is_pure
 from stepwell.dialects.aten.schema import Argument, Schema, parse_schema
 from stepwell.ir.compat.torch.torch_private import operator_names, schema_of
-from stepwell.ir.diagnostics import ParseFailure
+from stepwell.ir.diagnostics import ParseFailure, StepwellError
 
 FOLDER = Path(__file__).parent
-
-PACKETS = tuple(
-    """
-    __and__ __or__ __xor__ _adaptive_avg_pool2d _adaptive_avg_pool3d _assert_scalar
-    _assert_tensor_metadata _batch_norm_no_update _convolution _fused_rms_norm
-    _local_scalar_dense _log_softmax _native_batch_norm_legit_no_training _prelu_kernel
-    _reshape_copy _safe_softmax _softmax _to_copy _unsafe_view abs absolute acos
-    adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool2d add addcdiv
-    addcmul addmm addmv addr adjoint alias alias_copy all alpha_dropout aminmax any arange
-    arccos arctan argmax argmin argsort as_strided as_strided_copy asin atan atan2 avg_pool1d
-    avg_pool2d avg_pool3d baddbmm batch_norm bernoulli bitwise_and bitwise_not bitwise_or
-    bitwise_xor bmm broadcast_tensors broadcast_to bucketize cat cdist ceil celu channel_shuffle
-    chunk clamp clamp_max clamp_min clip clone col2im concat concatenate constant_pad_nd
-    contiguous conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d
-    convolution copy cos cosh cosine_similarity cross_entropy_loss cudnn_batch_norm cumprod
-    cumsum deg2rad detach detach_copy diag diagonal diagonal_copy diff div divide dot dropout
-    einsum elu embedding embedding_bag empty empty_like eq erf erfc erfinv exp exp2 expand
-    expand_as expand_copy expm1 eye feature_alpha_dropout feature_dropout fill flatten flip
-    floor floor_divide fmod frac full full_like gather ge gelu glu greater greater_equal
-    grid_sampler_2d group_norm gru gt hardshrink hardsigmoid hardswish hardtanh
-    hinge_embedding_loss hstack huber_loss hypot im2col index index_add index_copy index_fill
-    index_put index_select instance_norm is_nonzero isclose isfinite isinf isnan item kthvalue
-    layer_norm le leaky_relu lerp less less_equal lgamma lift_fresh lift_fresh_copy linalg_cross
-    linalg_matrix_norm linalg_norm linalg_vector_norm linear linspace log log10 log1p log2
-    log_sigmoid log_softmax logaddexp logical_and logical_not logical_or logical_xor logit
-    logsumexp lstm lt mT masked_fill masked_scatter masked_select matmul matrix_exp max
-    max_pool1d max_pool2d max_pool2d_with_indices max_pool3d max_pool3d_with_indices maximum
-    mean median meshgrid min minimum miopen_batch_norm mish mm moveaxis movedim mse_loss mul
-    multi_head_attention_forward multinomial multiply mv nan_to_num narrow narrow_copy
-    native_batch_norm native_dropout native_group_norm native_layer_norm ne neg negative
-    new_empty new_full new_ones new_zeros nll_loss nonzero norm normal not_equal numel numpy_T
-    one_hot ones ones_like outer pad permute permute_copy pixel_shuffle pixel_unshuffle pow
-    prelu prod rad2deg rand rand_like randint randn randn_like ravel reciprocal reflection_pad1d
-    reflection_pad2d reflection_pad3d relu relu6 remainder renorm repeat repeat_interleave
-    replication_pad1d replication_pad2d replication_pad3d reshape reshape_as resolve_conj
-    resolve_neg rms_norm rnn_tanh roll rot90 round rrelu rsqrt rsub scalar_tensor
-    scaled_dot_product_attention scatter scatter_add scatter_reduce searchsorted select
-    select_copy select_scatter selu sigmoid sign silu sin sinc sinh slice slice_copy
-    slice_scatter smooth_l1_loss soft_margin_loss softmax softplus softshrink sort split
-    split_copy split_with_sizes split_with_sizes_copy sqrt square squeeze squeeze_copy stack std
-    std_mean sub subtract sum swapaxes swapdims sym_constrain_range sym_constrain_range_for_size
-    sym_numel sym_size sym_storage_offset sym_stride t t_copy take_along_dim tan tanh
-    tensor_split threshold tile to topk trace transpose transpose_copy tril triu true_divide
-    trunc type_as unbind unbind_copy unflatten unfold unfold_copy unsafe_chunk unsafe_split
-    unsafe_split_with_sizes unsqueeze unsqueeze_copy upsample_bicubic2d upsample_bilinear2d
-    upsample_linear1d upsample_nearest1d upsample_nearest2d upsample_nearest3d
-    upsample_trilinear3d var var_mean vdot view view_as view_as_complex view_as_real view_copy
-    vstack where xlogy zeros zeros_like
-    """.split()
-)
-"""Operators of `aten`, with all functional overloads, in addition to those tagged core."""
 
 LIBRARY_OPERATORS: dict[str, tuple[str, ...]] = {
     "dim_order_ops": ("_clone_dim_order", "_empty_dim_order", "_to_dim_order_copy"),
@@ -109,15 +60,24 @@ OPERATORS: tuple[type[SchemaOp], ...]
 '''
 
 
-def listed_overloads() -> Iterator[tuple[Schema, str]]:
-    """Yield every overload of the table, and the notes on its line, ordered by name."""
+def listed_overloads(added: Sequence[str] = ()) -> Iterator[tuple[Schema, str]]:
+    """Yield every overload of the table, and the notes on its line, ordered by name.
+
+    An operator that was added is recognized by an overload in the table that is not a core one.
+    """
+    held = {cls.name for cls in OPERATORS}
     found: dict[str, tuple[Schema, str]] = {}
     registered = {
         n.split("::")[1].split(".")[0] for n in operator_names() if n.startswith("aten::")
     }
+    if unknown := sorted({*added} - registered):
+        raise StepwellError(f"aten has no operator {', '.join(unknown)}")
     for name in sorted(registered):
-        for schema, overload in _functional("aten", name):
-            if name in PACKETS or torch.Tag.core in overload.tags:
+        overloads = list(_functional("aten", name))
+        core = {schema.op_name for schema, o in overloads if torch.Tag.core in o.tags}
+        others = {schema.op_name for schema, _ in overloads} - core
+        for schema, overload in overloads:
+            if schema.op_name in core or name in added or others & held:
                 found[schema.op_name] = schema, _notes(overload)
     for namespace, names in LIBRARY_OPERATORS.items():
         importlib.import_module(LIBRARIES[namespace])
@@ -152,9 +112,9 @@ def _functional(namespace: str, name: str) -> Iterator[tuple[Schema, Any]]:
             yield schema, overload
 
 
-def render() -> dict[str, str]:
-    """Render the table and its stub: file name → text."""
-    listed = list(listed_overloads())
+def render(added: Sequence[str] = ()) -> dict[str, str]:
+    """Render the table, with operators to add, and its stub: file name → text."""
+    listed = list(listed_overloads(added))
     lines = ["# Generated by `python -m stepwell.dialects.aten.generate`; do not edit."]
     lines += [f"{schema.text}{notes}" for schema, notes in listed]
     names = "".join(f'    "{class_name(schema)}",\n' for schema, _ in listed)
@@ -189,7 +149,7 @@ def _fields(argument: Argument) -> Iterator[str]:
 
 def main() -> int:
     """Write both files."""
-    for name, text in render().items():
+    for name, text in render(sys.argv[1:]).items():
         (FOLDER / name).write_text(text, encoding="utf-8")
     return 0
 
