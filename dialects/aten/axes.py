@@ -309,9 +309,8 @@ def _gather(op: SchemaOp, result: int) -> AxisMap | None:
     return mapped(op, along_rows(rank, (_at(op.arg("dim"), rank),)), kept(rank))
 
 
-@_maps("softmax.int", "_softmax.default", "log_softmax.int", "_log_softmax.default",
-      "cumsum.default", "_safe_softmax.default")  # fmt: skip
-def _softmax(op: SchemaOp, result: int) -> AxisMap | None:
+@_maps("cumsum.default")
+def _along_axis(op: SchemaOp, result: int) -> AxisMap | None:
     rank = len(_shape(op.operands[0]))
     return mapped(op, along_rows(rank, (_at(op.arg("dim"), rank),)))
 
@@ -353,11 +352,12 @@ def _reduction(op: SchemaOp, result: int) -> AxisMap | None:
     return mapped(op, reduced(rank, (_at(n, rank) for n in numbers), bool(op.arg("keepdim"))))
 
 
-@_maps("layer_norm.default", "native_layer_norm.default", "rms_norm.default",
-       "_fused_rms_norm.default")  # fmt: skip
-def _layer_norm(op: SchemaOp, result: int) -> AxisMap | None:
+def normalization_axes(op: SchemaOp, result: int) -> AxisMap | None:
+    """Return the map of a normalization of rows: along `dim`, or along the trailing axes."""
     if result:
         return None
+    if "dim" in op.SCHEMA.by_name:
+        return _along_axis(op, result)
     rank = len(_shape(op.operands[0]))
     mixed = range(rank - len(op.arg("normalized_shape")), rank)
     parameters: Links = tuple(Along(axis) for axis in mixed)

@@ -8,10 +8,17 @@ and runs the data movements.
 
 from __future__ import annotations
 
-from stepwell.dialects.aten.axes import elementwise_axes
+from stepwell.dialects.aten.axes import elementwise_axes, normalization_axes
 from stepwell.ir.axes.maps import maps
 from stepwell.ir.declared.families import Family, belong
 
+_ROWS: dict[Family, str] = {
+    "distribution": "softmax.int _softmax",
+    "probabilities": "_safe_softmax",
+    "normalization": """
+        log_softmax.int _log_softmax layer_norm native_layer_norm rms_norm _fused_rms_norm""",
+}
+"""Normalizations along the axis `dim`, or along the trailing axes of `normalized_shape`."""
 _TABLE: dict[Family, str] = {
     "reshape": """
         view _unsafe_view _reshape_copy reshape view_as reshape_as flatten.using_ints
@@ -57,10 +64,7 @@ _TABLE: dict[Family, str] = {
         mm bmm matmul baddbmm addmm addmv mv dot linear einsum convolution _convolution conv1d
         conv2d conv3d conv1d.padding conv2d.padding conv3d.padding conv_transpose1d
         conv_transpose2d.input conv_transpose3d.input outer tensordot""",
-    "distribution": "softmax.int _softmax",
-    "probabilities": "_safe_softmax",
     "normalization": """
-        log_softmax.int _log_softmax layer_norm native_layer_norm rms_norm _fused_rms_norm
         group_norm native_group_norm batch_norm native_batch_norm
         _native_batch_norm_legit_no_training instance_norm""",
     "factory": """
@@ -94,6 +98,10 @@ def _name(overload: str, form: str = "") -> str:
     return f"aten.{operator}{form}.{spelled or 'default'}"
 
 
+for _family, _overloads in _ROWS.items():
+    for _overload in _overloads.split():
+        belong(_family, _name(_overload))
+        maps(_name(_overload))(normalization_axes)
 for _family, _overloads in _TABLE.items():
     for _overload in _overloads.split():
         belong(_family, _name(_overload))

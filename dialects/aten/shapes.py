@@ -15,6 +15,7 @@ from xdsl.dialects.builtin import ComplexType, TensorType
 from xdsl.ir import Attribute, SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.declared.families import Family, families_of
 from stepwell.ir.dtypes import bf16, f16, f32, f64, i1
 from stepwell.ir.sizes.size import UNKNOWN
 from stepwell.ir.types import Dim, dims, element, tensor
@@ -29,8 +30,16 @@ def is_float(kind: Attribute) -> bool:
 
 
 def rule_for(name: str) -> Rule | None:
-    """Return the rule of an operator."""
-    return _SHAPE_INFERENCE.get(name)
+    """Return the rule of an operator: its own, or that of its family."""
+    if (rule := _SHAPE_INFERENCE.get(name)) is not None:
+        return rule
+    families = families_of(name)
+    if "normalization" in families:
+        return _normalization
+    return _function if "elementwise" in families and families.isdisjoint(_OTHER_TYPES) else None
+
+
+_OTHER_TYPES: frozenset[Family] = frozenset(("comparison", "cast", "choice"))
 
 
 def _rule(*names: str) -> Callable[[Rule], Rule]:
@@ -69,37 +78,26 @@ def _axis(number: int, rank: int) -> int | None:
     return at if 0 <= at < rank else None
 
 
-@_rule(
-    *(
-        f"{name}.default"
-        for name in (
-            "relu hardswish hardsigmoid hardtanh relu6 clone detach alias dropout "
-            "leaky_relu clamp abs neg"
-        ).split()
-    ),
-    "mul.Scalar", "add.Scalar", "sub.Scalar",
-)  # fmt: skip
+@_rule("clone.default", "detach.default", "alias.default", "dropout.default")
 def _like_operand(op: SchemaOp) -> Sequence[Attribute] | None:
     type_ = op.operands[0].type
-    if len(op.operands) != 1 or not is_float(element(type_)):
+    return [type_] if len(op.operands) == 1 and is_float(element(type_)) else None
+
+
+def _function(op: SchemaOp) -> Sequence[Attribute] | None:
+    """A function of each element of one tensor."""
+    schema = op.SCHEMA
+    if len(schema.returns) != 1 or schema.operator in ("float_power", "__lshift__", "__rshift__"):
+        return None  # Some have a type of their own, or are for integers alone.
+    bases = [argument.type.base for argument in schema.arguments]
+    scalars = [op.arg(a.name) for a in schema.arguments if a.type.base == "Scalar"]
+    if bases.count("Tensor") != 1 or "ScalarType" in bases:
         return None
-    scalars = [op.arg(a.name) for a in op.SCHEMA.arguments if a.type.base == "Scalar"]
     if any(isinstance(scalar, complex) for scalar in scalars):
         return None
-    if op.name == "aten.clamp.default" and scalars == [None, None]:
-        return None
-    return [type_]
-
-
-@_rule(
-    *(
-        f"{name}.default"
-        for name in "gelu silu mish sigmoid tanh exp log sqrt rsqrt sin cos erf elu".split()
-    )
-)
-def _like_float(op: SchemaOp) -> Sequence[Attribute] | None:
-    type_ = op.operands[0].type
-    return [type_] if len(op.operands) == 1 and is_float(element(type_)) else None
+    if scalars and all(scalar is None for scalar in scalars):
+        return None  # Torch refuses a clamp without bounds.
+    return _like_operand(op)
 
 
 @_rule("add.Tensor", "sub.Tensor", "mul.Tensor", "div.Tensor", "maximum.default", "minimum.default")
@@ -247,33 +245,26 @@ def _convolution(op: SchemaOp) -> Sequence[Attribute] | None:
     return [tensor([batch, weight[0], *sizes], element(op.operands[0].type))]
 
 
-@_rule("batch_norm.default", "layer_norm.default")
-def _norm(op: SchemaOp) -> Sequence[Attribute] | None:
-    shape = _sizes(op.operands[0])
-    if not shape or not _one_float(op):
+def _normalization(op: SchemaOp) -> Sequence[Attribute] | None:
+    """Rows along an axis, along trailing axes, or along all axes but the channels."""
+    shape, arguments = _sizes(op.operands[0]), op.SCHEMA.by_name
+    if not shape or not _one_float(op) or len(op.results) != 1:
         return None
-    if op.name == "aten.layer_norm.default":
-        normalized = tuple(op.arg("normalized_shape"))
-        if not normalized or shape[-len(normalized) :] != normalized:
+    changing = [name for name in ("dtype", "half_to_float", "training") if name in arguments]
+    if any(op.arg(name) not in (None, False) for name in changing):
+        return None
+    if "dim" in arguments:
+        return None if _axis(op.arg("dim"), len(shape)) is None else [op.operands[0].type]
+    if "normalized_shape" in arguments:
+        expected: tuple[Dim, ...] = tuple(op.arg("normalized_shape"))
+        if not expected or shape[-len(expected) :] != expected:
             return None
-        expected: tuple[Dim, ...] = normalized
-    else:
-        if len(shape) < 2 or op.arg("training"):
-            return None
+    elif "training" in arguments and len(shape) > 1:
         expected = shape[1:2]
-    if any(_shape(value) != expected for value in op.operands[1:]):
+    else:
         return None
-    return [op.operands[0].type]
-
-
-@_rule("softmax.int", "_softmax.default", "log_softmax.int")
-def _softmax(op: SchemaOp) -> Sequence[Attribute] | None:
-    shape = _sizes(op.operands[0])
-    if not shape or _axis(op.arg("dim"), len(shape)) is None or not _one_float(op):
-        return None
-    if op.name == "aten._softmax.default":
-        return None if op.arg("half_to_float") else [op.operands[0].type]
-    return [op.operands[0].type] if op.arg("dtype") is None else None
+    fits = all(_shape(value) == expected for value in op.operands[1:])
+    return [op.operands[0].type] if fits else None
 
 
 @_rule("mean.dim", "sum.dim_IntList")

@@ -11,8 +11,9 @@ from xdsl.ir import Block
 
 from stepwell.dialects.aten import inference
 from stepwell.dialects.aten.inference import by_torch, infer_schema_op
+from stepwell.dialects.aten.operators import OPERATORS
 from stepwell.dialects.aten.registry import op_class
-from stepwell.dialects.aten.shapes import rule_for
+from stepwell.dialects.aten.shapes import _function, rule_for
 from stepwell.dialects.symbols import Symbols
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.dtypes import element_type, f32
@@ -38,6 +39,9 @@ CASES: list[tuple[str, list[tuple[int, ...]], tuple[Any, ...]]] = [
     ("aten.layer_norm.default", [(2, 3, 4), (3, 4), (3, 4)], ()),
     ("aten.softmax.int", [(2, 3)], (-1,)),
     ("aten._softmax.default", [(2, 3)], (1, False)),
+    ("aten._safe_softmax.default", [(2, 3)], (1,)),
+    ("aten._log_softmax.default", [(2, 3)], (1, False)),
+    ("aten.rms_norm.default", [(2, 3, 4)], ([4],)),
     *(("aten.mean.dim", [(2, 3, 4)], (d, k)) for d in ([1], [-1, 0]) for k in (False, True)),
     *(
         ("aten.conv2d.default", [(1, 4, 9, 8), (6, 4 // g, 3, 2), (6,)], (s, p, d, g))
@@ -74,6 +78,26 @@ def test_a_rule_says_what_torch_says(case: Any, dtype: torch.dtype) -> None:
         assert found is not None
     if found is not None:
         assert list(found) == list(by_torch(op))
+
+
+SCALARS = {"Scalar": 2.0, "int": 1, "float": 1.0, "str": "floor", "bool": False}
+
+
+def test_functions_of_one_tensor_keep_its_type_as_torch_does() -> None:
+    tried = 0
+    for cls in OPERATORS:
+        others = [a for a in cls.SCHEMA.arguments[1:] if not a.default]
+        if rule_for(cls.name) is not _function or any(a.type.is_tensor for a in others):
+            continue
+        rest = tuple(SCALARS[a.type.base] for a in others)
+        try:
+            op = make(cls.name, [(2, 3)], rest, torch.bfloat16)
+        except StepwellError:
+            continue  # It is for integers, or needs a bound.
+        if (found := _function(op)) is not None:
+            assert list(found) == list(by_torch(op)), cls.name
+            tried += 1
+    assert tried > 60
 
 
 SHAPES = st.lists(st.integers(0, 3), max_size=4).map(tuple)
