@@ -89,6 +89,8 @@ def with_changes(
         else:
             given = torch.tensor(float(change.result)).to(first.dtype)
         changed = torch.where(where, given, changed)
+    if isinstance(op, XnnpackOp) and (limits := op.output_range) is not None:
+        changed = changed.clamp(*limits)  # The changes were measured with other limits.
     return (changed, *results[1:])
 
 

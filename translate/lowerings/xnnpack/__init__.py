@@ -1,1 +1,3 @@
-"""Lowerings of ATen operations to XNNPACK's nodes."""
+"""Lowerings of ATen operations to XNNPACK's nodes; `values` registers the goal `xnnpack`."""
+
+import stepwell.translate.lowerings.xnnpack.values  # noqa: F401  # pyright: ignore[reportUnusedImport]
