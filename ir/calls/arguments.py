@@ -46,7 +46,7 @@ def validate_arguments(function: Callable[_P, _R]) -> Callable[_P, _R]:
         (name, kinds)
         for name, parameter in signature.parameters.items()
         if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
-        and (kinds := _kinds(str(parameter.annotation), function.__globals__))
+        and (kinds := _kinds(_text_of(parameter.annotation), function.__globals__))
     )
 
     @functools.wraps(function)
@@ -74,8 +74,10 @@ def takes(function: Any, count: int) -> TypeGuard[Callable[..., Any]]:
         return False
     try:
         inspect.signature(function).bind(*range(count))
-    except (TypeError, ValueError):
+    except TypeError:
         return False
+    except ValueError:  # A built-in function that does not say what it takes, such as `max`.
+        return True
     return True
 
 
@@ -90,6 +92,11 @@ def _problem(
     wanted = " or ".join(dict.fromkeys(description for _, description in kinds))
     text = "None" if value is None else f"a {type(value).__name__}"
     return Problem(f"{name} is {text}, not {wanted}", f"{function.__qualname__}()")
+
+
+def _text_of(annotation: Any) -> str:
+    """Return an annotation as text, in a module that evaluates annotations too."""
+    return annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
 
 
 def _kinds(
