@@ -12,11 +12,11 @@ from stepwell.dialects.aten.axes import elementwise_axes, normalization_axes
 from stepwell.ir.axes.maps import maps
 from stepwell.ir.declared.families import Family, belong
 
+_OF_SHAPE = "layer_norm native_layer_norm rms_norm _fused_rms_norm"
 _ROWS: dict[Family, str] = {
     "distribution": "softmax.int _softmax",
     "probabilities": "_safe_softmax",
-    "normalization": """
-        log_softmax.int _log_softmax layer_norm native_layer_norm rms_norm _fused_rms_norm""",
+    "normalization": f"log_softmax.int _log_softmax {_OF_SHAPE}",
 }
 """Normalizations along the axis `dim`, or along the trailing axes of `normalized_shape`."""
 _TABLE: dict[Family, str] = {
@@ -109,5 +109,7 @@ for _family, _overloads in _TABLE.items():
             maps(_name(_overload))(elementwise_axes)
         if _overload.partition(".")[0] in _COPIED:
             belong(_family, _name(_overload, "_copy"))
+NORMS = tuple(map(_name, _OF_SHAPE.split()))
+"""Norms over the trailing axes of `normalized_shape`, with a weight for each element of it."""
 belong("reshape", "dim_order_ops._clone_dim_order.default")
 belong("cast", "dim_order_ops._to_dim_order_copy.default")

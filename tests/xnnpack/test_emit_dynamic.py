@@ -16,6 +16,7 @@ from xdsl.ir import Block, Region, SSAValue
 import stepwell.dialects.xnnpack as xnn
 from stepwell.backends.executorch.running.runner import PteSession
 from stepwell.backends.xnnpack.pte import to_pte
+from stepwell.dialects.xnnpack.elementwise import Gelu, Softmax
 from stepwell.ir.diagnostics import InputMismatch
 from stepwell.ir.dtypes import f32
 from stepwell.ir.levels import set_level
@@ -31,9 +32,9 @@ ROW: tuple[Dim, ...] = ("s0", 8)
 IMAGE: tuple[Dim, ...] = ("s0", 9, 9, 6)
 
 NODES: tuple[tuple[str, tuple[tuple[Dim, ...], ...], Any], ...] = (
-    ("gelu", (ROW,), lambda w, x: xnn.Gelu.make(x)),
-    ("softmax", (ROW,), lambda w, x: xnn.Softmax.make(x)),
-    ("softmax over the dynamic axis", ((8, "s0"),), lambda w, x: xnn.Softmax.make(x)),
+    ("gelu", (ROW,), lambda w, x: Gelu.make(x)),
+    ("softmax", (ROW,), lambda w, x: Softmax.make(x)),
+    ("softmax over the dynamic axis", ((8, "s0"),), lambda w, x: Softmax.make(x)),
     ("add", (ROW, (8,)), lambda w, x, y: xnn.Add.make(x, y)),
     ("add of columns", (ROW, ("s0", 1)), lambda w, x, y: xnn.Add.make(x, y)),
     ("linear", (ROW,), lambda w, x: xnn.FullyConnected.make(x, w.weight(WEIGHT))),

@@ -18,6 +18,8 @@ from stepwell.translate.rewrites.sizes.keep_axes_apart import keep_axes_apart
         "gelu.default(%r)",
         "add.Tensor(%r, %r)",
         "mul.Tensor(%r, %v: f32[4])",
+        "rms_norm.default(%r, [4])",
+        "erf.default(%r)",
     ],
 )
 def test_the_merge_sinks_below(call: str, apply: Any) -> None:

@@ -14,9 +14,11 @@ from dataclasses import dataclass
 from xdsl.ir import SSAValue
 
 from stepwell.dialects import aten
+from stepwell.dialects.aten.families import NORMS
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.axes.maps import Flat, axis_map
 from stepwell.ir.declared.bounds import roundings
+from stepwell.ir.declared.families import families_of, ops_of
 from stepwell.ir.rewriting.rewrite import Rewriter
 from stepwell.ir.rewriting.rewriter import remade
 from stepwell.ir.sizes.size import Size
@@ -24,12 +26,6 @@ from stepwell.ir.types import Dim, dims, tensor
 from stepwell.translate.decompositions.values import Value
 from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers
 from stepwell.translate.rewrites.building import axis, emit, is_known, permute_op
-
-ELEMENTWISE = (
-    "add.Tensor add.Scalar sub.Tensor mul.Tensor mul.Scalar div.Tensor div.Scalar relu.default "
-    "gelu.default silu.default sigmoid.default tanh.default hardswish.default clamp.default"
-)
-"""Elementwise ops in the models that flatten images."""
 
 
 @dataclass(frozen=True)
@@ -69,8 +65,8 @@ def merged_axes(value: SSAValue) -> Merged | None:
 @lowers(
     "aten.permute.default",
     "aten.linear.default",
-    "aten.layer_norm.default",
-    *(f"aten.{name}" for name in ELEMENTWISE.split()),
+    *NORMS,
+    *(name for name in ops_of("elementwise", "aten") if len(families_of(name)) == 1),
     to="aten",
     bound=roundings("a batched GEMM may sum in another order"),
     sample="""
@@ -84,7 +80,7 @@ def keep_axes_apart(*, op: SchemaOp, out: Out, b: Rewriter) -> Value | None:
     merges = [merged_axes(operand) for operand in op.operands]
     merged = next((each for each in merges if each is not None), None)
     at = None if merged is None else kept_axis(op, merges)
-    if merged is None or at is None:
+    if merged is None or at is None or len(op.results) != 1:
         return None
     if isinstance(op, aten.PermuteDefault):
         new = permute_op(merged.source, spread(op.arg("dims"), merged.at, merged.count))

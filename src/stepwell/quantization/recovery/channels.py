@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 from xdsl.ir import Operation, SSAValue
 
+from stepwell.dialects.aten.families import NORMS
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.axes.maps import Along, axis_map
 from stepwell.ir.core import WeightOp
@@ -45,7 +46,6 @@ SUMS = ("aten.add.Tensor", "aten.sub.Tensor", "aten.maximum.", "aten.minimum.")
 LINEAR = ("aten.linear.", "stepwell_mx.linear.")
 CONVOLVES = ("aten.conv1d.default", "aten.conv2d.default", "aten.conv3d.default",
              "aten.convolution.", "stepwell_mx.conv2d.")  # fmt: skip
-NORMS = ("aten.layer_norm.", "aten.rms_norm.")
 PRODUCTS = ("aten.matmul.", "aten.bmm.", "stepwell_mx.matmul_t.")
 ATTENDS = "aten.scaled_dot_product_attention."
 

@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import StringAttr
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Operation
 
-from stepwell.dialects import aten
+from stepwell.dialects.aten.families import NORMS
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.registry import torch_overload
 from stepwell.dialects.quant import DequantizeCast, QuantizeCast, StorageCast
@@ -102,8 +102,8 @@ def _problem(op: Operation, history: History, target: TosaTarget) -> Problem:
     refusals = [r for r in history.refusals.values() if r.op == name and r.node == node]
     reasons = [record.reason for record in refusals if record.rewrite in LOWERINGS]
     pieces = [record.reason for record in refusals if record.rewrite == DecomposeComposites.name]
-    if isinstance(op, aten.LayerNormDefault) and "fp" not in target.profiles:
-        reason = "the root of its variance is no function of one stored integer"
+    if op.name in NORMS and "fp" not in target.profiles:
+        reason = "the root of a mean is no function of one stored integer"
         return Problem(
             f"{name}: {reason}",
             describe_op(op),
