@@ -29,7 +29,7 @@ from stepwell.backends.executorch.container import (
 from stepwell.backends.executorch.reading.lift import Readers, lift
 from stepwell.backends.executorch.reading.read import read_container
 from stepwell.dialects.cmsis.level import CMSIS_LEVEL
-from stepwell.dialects.cmsis.ops import CmsisOp, Pad
+from stepwell.dialects.cmsis.ops import LIBRARY_OPS, CmsisOp, Pad
 from stepwell.dialects.cmsis.ops.base import TARGET, to_attribute
 from stepwell.dialects.cmsis.ops.layout import NHWC_TO_NCHW
 from stepwell.dialects.cmsis.ops.movement import is_taken_as_channels_last
@@ -185,22 +185,16 @@ READERS = Readers(
 
 BLIND = frozenset(
     (
-        *(
-            f"cortex_m::{name}.out"
-            for name in "transpose softmax quantized_linear quantized_batch_matmul minimum "
-            "maximum".split()
-        ),
+        *(f"cortex_m::{cls.OPERATOR}.out" for cls in LIBRARY_OPS if cls.IGNORES_DIM_ORDER),
         "aten::cat.out",
         "aten::slice_copy.Tensor_out",
     )
 )
 """Kernels that ignore the dim order of their tensors and read memory from first to last.
 
-`cortex_m::transpose`, `softmax`, `linear` and similar kernels, and the portable `cat` and
-`slice_copy`, use a tensor's sizes in their logical order and its bytes from first to last
-(ExecuTorch's `backends/cortex_m/ops`, `kernels/portable/cpu`). For a channels-last tensor the
-result differs from what its sizes say. ExecuTorch's own flow emits such calls: its `conv → permute
-→ reshape → linear` and `cat(conv, conv)` are 121 and 155 units off on a device.
+Sources: ExecuTorch's `backends/cortex_m/ops`, `kernels/portable/cpu`. ExecuTorch's own flow emits
+such calls: its `conv → permute → reshape → linear` and `cat(conv, conv)` are 121 and 155 units off
+on a device.
 """
 
 

@@ -19,13 +19,6 @@ Q31_ONE = 1 << 31
 SHIFT_RANGE = (-31, 30)
 """The shifts for which `arm_nn_requantize` is defined."""
 
-SOFTMAX_INTEGER_BITS = 5
-SOFTMAX_SCALE, SOFTMAX_ZERO_POINT = 1.0 / 256.0, -128
-"""The output quantization that `arm_softmax_s8` requires."""
-
-SOFTMAX_SAFE_TOTAL = 1 << 28
-"""The sum of exponentials (Q12.19) from which on the exponent of its reciprocal is negative."""
-
 
 @dataclass(frozen=True)
 class Multiplier:
@@ -82,32 +75,6 @@ def add_parameters(
         second.negated() if coefficient < 0 else second,
         quantize_multiplier(common / (output_scale * (1 << LEFT_SHIFT))),
     )
-
-
-@dataclass(frozen=True)
-class SoftmaxParameters:
-    """The scaling of differences of logits in `arm_softmax_s8`, and the difference below which
-    terms are ignored.
-    """
-
-    input: Multiplier
-    diff_min: int
-
-
-def softmax_parameters(input_scale: float) -> SoftmaxParameters:
-    """Compute the parameters for logits of a scale (softmax's beta is 1)."""
-    factor = min(input_scale * (1 << (31 - SOFTMAX_INTEGER_BITS)), float(Q31_ONE - 1))
-    scaled = quantize_multiplier(factor)
-    span = ((1 << SOFTMAX_INTEGER_BITS) - 1) * (1 << (31 - SOFTMAX_INTEGER_BITS))
-    return SoftmaxParameters(scaled, -math.floor(math.ldexp(span, -scaled.shift)))
-
-
-def softmax_row_is_safe(row: int) -> bool:
-    """Whether no row of this length can reach the sum at which the kernel is undefined.
-
-    Each entry adds at most 2³¹ / 2¹² to the sum, when all entries are equal.
-    """
-    return row * ((Q31_ONE - 1 + (1 << 11)) >> 12) < SOFTMAX_SAFE_TOTAL
 
 
 def kernel_sum(

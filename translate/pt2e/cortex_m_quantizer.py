@@ -27,7 +27,7 @@ from torchao.quantization.pt2e.quantizer import (
     SharedQuantizationSpec,
 )
 
-from stepwell.dialects.cmsis.arithmetic import SOFTMAX_SCALE, SOFTMAX_ZERO_POINT
+from stepwell.dialects.cmsis.kernels.softmax import SOFTMAX_SCALE, SOFTMAX_ZERO_POINT
 from stepwell.translate.pt2e.decompose_for_annotation import decompose
 from stepwell.translate.quantized.functions import OF_ONE
 

@@ -21,7 +21,6 @@ from stepwell.dialects.cmsis.kernels.matmul import batch_matmul_s8, fully_connec
 from stepwell.dialects.cmsis.kernels.movement import pad_s8, transpose_s8
 from stepwell.dialects.cmsis.kernels.pooling import avgpool_s8, max_pool_s8
 from stepwell.dialects.cmsis.kernels.quantize import dequantize_per_tensor, quantize_per_tensor
-from stepwell.dialects.cmsis.kernels.softmax import softmax_s8
 
 __all__ = [
     "activation_table_s8",
@@ -37,7 +36,6 @@ __all__ = [
     "max_pool_s8",
     "pad_s8",
     "quantize_per_tensor",
-    "softmax_s8",
     "transpose_conv_s8",
     "transpose_s8",
 ]

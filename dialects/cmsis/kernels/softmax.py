@@ -1,7 +1,11 @@
-"""`arm_softmax_s8`: gemmlowp's fixed-point softmax over the last dimension."""
+"""`arm_softmax_s8`: gemmlowp's fixed-point softmax over the last dimension, and its parameters."""
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
+
+from stepwell.dialects.cmsis.arithmetic import Q31_ONE, Multiplier, quantize_multiplier
 from stepwell.dialects.cmsis.kernels.fixed_point import (
     INT32_MAX,
     INT32_MIN,
@@ -11,6 +15,13 @@ from stepwell.dialects.cmsis.kernels.fixed_point import (
     wrap32,
 )
 from stepwell.ir.compat.torch.lazy_imports import torch
+
+SOFTMAX_INTEGER_BITS = 5
+SOFTMAX_SCALE, SOFTMAX_ZERO_POINT = 1.0 / 256.0, -128
+"""The output quantization that `arm_softmax_s8` requires."""
+
+SOFTMAX_SAFE_TOTAL = 1 << 28
+"""The sum of exponentials (Q12.19) from which on the exponent of its reciprocal is negative."""
 
 ACCUM_BITS = 12
 """The integer bits of the accumulator of the sum of exponentials."""
@@ -30,6 +41,32 @@ _EXP_STEPS = (
 
 _48_OVER_17 = 1515870810
 _MINUS_32_OVER_17 = -1010580540
+
+
+@dataclass(frozen=True)
+class SoftmaxParameters:
+    """The scaling of differences of logits in `arm_softmax_s8`, and the difference below which
+    terms are ignored.
+    """
+
+    input: Multiplier
+    diff_min: int
+
+
+def softmax_parameters(input_scale: float) -> SoftmaxParameters:
+    """Compute the parameters for logits of a scale (softmax's beta is 1)."""
+    factor = min(input_scale * (1 << (31 - SOFTMAX_INTEGER_BITS)), float(Q31_ONE - 1))
+    scaled = quantize_multiplier(factor)
+    span = ((1 << SOFTMAX_INTEGER_BITS) - 1) * (1 << (31 - SOFTMAX_INTEGER_BITS))
+    return SoftmaxParameters(scaled, -math.floor(math.ldexp(span, -scaled.shift)))
+
+
+def softmax_row_is_safe(row: int) -> bool:
+    """Whether no row of this length can reach the sum at which the kernel is undefined.
+
+    Each entry adds at most 2³¹ / 2¹² to the sum, when all entries are equal.
+    """
+    return row * ((Q31_ONE - 1 + (1 << 11)) >> 12) < SOFTMAX_SAFE_TOTAL
 
 
 def softmax_s8(x: torch.Tensor, *, multiplier: int, shift: int, diff_min: int) -> torch.Tensor:

@@ -54,6 +54,10 @@ class CmsisOp(HasAxes, HasFamilies, IRDLOperation, ABC):
     """Whether the operator resizes its result to its operand at run time. Most do not (ExecuTorch's
     `backends/cortex_m/ops/*.cpp`): their results keep the planned size.
     """
+    IGNORES_DIM_ORDER: ClassVar[bool] = False
+    """Whether the kernel takes a tensor's sizes in their logical order and its bytes from first to
+    last, so that the result for a channels-last tensor differs from what its sizes say.
+    """
     MULTIPLIER_BITS: ClassVar[dict[str, int]] = {}
     """Integer list fields that are not 64 bits wide (multipliers and shifts are int32)."""
 

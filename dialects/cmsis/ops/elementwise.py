@@ -11,14 +11,13 @@ from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def, tra
 from xdsl.traits import Pure
 
 from stepwell.dialects.cmsis import kernels
-from stepwell.dialects.cmsis.arithmetic import (
+from stepwell.dialects.cmsis.arithmetic import Multiplier, add_parameters, quantize_multiplier
+from stepwell.dialects.cmsis.kernels.softmax import (
     SOFTMAX_SCALE,
     SOFTMAX_ZERO_POINT,
-    Multiplier,
-    add_parameters,
-    quantize_multiplier,
     softmax_parameters,
     softmax_row_is_safe,
+    softmax_s8,
 )
 from stepwell.dialects.cmsis.ops.base import (
     CmsisOp,
@@ -246,6 +245,7 @@ class Minimum(_Select):
     """`arm_minimum_s8`."""
 
     name = "cmsis.minimum"
+    IGNORES_DIM_ORDER: ClassVar[bool] = True
     OPERATOR: ClassVar[str] = "minimum"
 
 
@@ -254,6 +254,7 @@ class Maximum(_Select):
     """`arm_maximum_s8`."""
 
     name = "cmsis.maximum"
+    IGNORES_DIM_ORDER: ClassVar[bool] = True
     OPERATOR: ClassVar[str] = "maximum"
 
 
@@ -262,6 +263,7 @@ class Softmax(CmsisOp):
     """`arm_softmax_s8` over the last dimension."""
 
     name = "cmsis.softmax"
+    IGNORES_DIM_ORDER: ClassVar[bool] = True
     OPERATOR: ClassVar[str] = "softmax"
     FAMILY: ClassVar[Family | None] = "distribution"
     input = operand_def(TensorType)
@@ -371,7 +373,7 @@ def _maximum(op: Maximum, args: Sequence[Any], ctx: object) -> Sequence[Any]:
 @interprets(Softmax)
 def _softmax(op: Softmax, args: Sequence[Any], ctx: object) -> Sequence[Any]:
     return (
-        kernels.softmax_s8(
+        softmax_s8(
             args[0],
             multiplier=op.number("input_multiplier"),
             shift=op.number("input_shift"),

@@ -49,6 +49,7 @@ class QuantizedLinear(CmsisOp):
     """
 
     name = "cmsis.quantized_linear"
+    IGNORES_DIM_ORDER: ClassVar[bool] = True
     OPERATOR: ClassVar[str] = "quantized_linear"
     FAMILY: ClassVar[Family | None] = "product"
     input = operand_def(TensorType)
@@ -135,6 +136,7 @@ class QuantizedBatchMatmul(CmsisOp):
     """
 
     name = "cmsis.quantized_batch_matmul"
+    IGNORES_DIM_ORDER: ClassVar[bool] = True
     OPERATOR: ClassVar[str] = "quantized_batch_matmul"
     FAMILY: ClassVar[Family | None] = "product"
     lhs = operand_def(TensorType)

@@ -119,6 +119,7 @@ class Transpose(CmsisOp):
     """`arm_transpose_s8`: dimension i of the result is dimension perm[i] of the input."""
 
     name = "cmsis.transpose"
+    IGNORES_DIM_ORDER: ClassVar[bool] = True
     OPERATOR: ClassVar[str] = "transpose"
     FAMILY: ClassVar[Family | None] = "permutation"
     input = operand_def(TensorType)

@@ -17,14 +17,14 @@ from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
-from stepwell.dialects.cmsis.arithmetic import (
+from stepwell.dialects.cmsis.arithmetic import add_parameters
+from stepwell.dialects.cmsis.kernels.elementwise import LEFT_SHIFT
+from stepwell.dialects.cmsis.kernels.softmax import (
     SOFTMAX_SCALE,
     SOFTMAX_ZERO_POINT,
-    add_parameters,
     softmax_parameters,
     softmax_row_is_safe,
 )
-from stepwell.dialects.cmsis.kernels.elementwise import LEFT_SHIFT
 from stepwell.dialects.cmsis.ops import (
     CmsisOp,
     Maximum,
