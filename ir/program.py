@@ -201,7 +201,9 @@ class Program(Shown):
             UnsupportedError: lists every op that torch's operators cannot express.
         """
         if level != "aten":
-            raise StepwellError(f"no way leads up to level {level!r}", help="it is 'aten'")
+            raise StepwellError(
+                f"a program cannot be raised to level {level!r}", help="the only level is 'aten'"
+            )
         return self.render("brought-in" if self.level == UPSTREAM else "aten")
 
     @validate_arguments

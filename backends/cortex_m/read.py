@@ -2,7 +2,8 @@
 
 The bytes contain no scales except those of quantize and dequantize, so tensors are read as plain
 int8. All numbers that the kernels use are fields of the ops, and the interpreter runs them
-bit-exactly. If a kernel ignores the dim order of its tensors, so does the op (`as_they_lie`).
+bit-exactly. If a kernel ignores the dim order of its tensors, so does the op
+(`with_contiguous_tensors`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -68,7 +69,9 @@ def read_program(container: Container) -> Program:
     stated = _target_method(container)
     methods = tuple(method for method in container.methods if method is not stated)
     level = ETHOSU_LEVEL if any(method.delegates for method in methods) else CMSIS_LEVEL
-    program = lift(as_they_lie(replace(container, methods=methods)), READERS, level=level.name)
+    program = lift(
+        with_contiguous_tensors(replace(container, methods=methods)), READERS, level=level.name
+    )
     if stated is not None and len(stated.outputs) == 1:
         name = stated.values[stated.outputs[0]]
         if isinstance(name, str):
@@ -198,8 +201,8 @@ on a device.
 """
 
 
-def as_they_lie(container: Container) -> Container:
-    """Return the container with contiguous tensors, over the same bytes, in such calls.
+def with_contiguous_tensors(container: Container) -> Container:
+    """Return the container with contiguous tensors, over the same bytes, in calls of `BLIND`.
 
     A program that was read then computes what the device computes.
     """

@@ -96,7 +96,8 @@ def _corners(
             value = function(*corner)
         except (ZeroDivisionError, OverflowError, TypeError):
             raise UnsupportedError(
-                f"dimension {whole} divides by what may be zero, or grows too fast", help=_ABOVE
+                f"dimension {whole} has no upper bound: at a limit of its symbols it is no number",
+                help=_ABOVE,
             ) from None
         values.append(Fraction(0) if value != value else value)  # inf - inf, 0 * inf
     return min(values), max(values)

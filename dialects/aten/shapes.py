@@ -187,8 +187,9 @@ RECURRENT = ("lstm.input", "gru.input", "rnn_tanh.input", "rnn_relu.input")
 
 @_rule(*RECURRENT)
 def _recurrence(op: SchemaOp) -> Sequence[Attribute] | None:
-    """Steps as the input has them, features of the first hidden state; torch takes a symbolic
-    number of steps for the example's.
+    """Return the types of an RNN's results: time steps of the input, features of the hidden state.
+
+    torch's inference would replace a symbolic number of steps by that of the example.
     """
     sizes, hidden = _sizes(op.operands[0]), _sizes(op.operands[1])
     if sizes is None or hidden is None or not isinstance(hidden[-1], int):

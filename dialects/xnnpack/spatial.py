@@ -78,7 +78,7 @@ class _Window(XnnpackOp):
                 raise VerifyException(f"{name} is [height, width], both positive")
 
     def image_links(self, channels: Link) -> Links:
-        """Build the links of the image."""
+        """Return how batch, rows, columns and channels of the input map to axes of the result."""
         top, _, _, left = self.paddings
         extents = zip(self.window, self.pair("dilation"), strict=True)
         reach = [(size - 1) * dilation + 1 for size, dilation in extents]

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 import stepwell
 from stepwell.backends.cortex_m.c.calls_cmsis_nn import CMSIS_NN, CMSIS_NN_HANDLERS
 from stepwell.backends.cortex_m.c.standalone import write_files
-from stepwell.backends.cortex_m.read import as_they_lie
+from stepwell.backends.cortex_m.read import with_contiguous_tensors
 from stepwell.backends.executorch.reading.read import read_container
 from stepwell.dialects.cmsis.ops import CmsisOp
 
@@ -212,7 +212,7 @@ def test_a_stock_program_read_back_computes_what_its_kernels_make_of_memory(
     module, x = map(channels_last, net_of(model, 0))
     exported = quantized(module, (x,), StockQuantizer())
     data = stock_pte(exported, "cortex-m4")
-    container = as_they_lie(read_container(bytearray(data)))
+    container = with_contiguous_tensors(read_container(bytearray(data)))
     sources = write_files(container, container.methods, "model", CMSIS_NN, CMSIS_NN_HANDLERS)
     made = builds.run_on_host(sources, tmp_path, [x], cmsis_nn)
     (read,) = stepwell.read_pte(data).run(x)

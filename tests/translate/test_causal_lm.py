@@ -165,7 +165,7 @@ REFUSED: dict[str, tuple[str, dict[str, Any], dict[str, Any], str]] = {
         "JetMoe",
         {"kv_channels": 16, **EXPERTS},
         CUSTOM,
-        "not those of its cache",
+        "is not that of its cache",
     ),
     "any number of tokens for a recurrence": (
         "Mamba",

@@ -78,7 +78,7 @@ def test_styles_scale_the_image(case: str) -> None:
         (
             lambda x, weight, s: F.conv2d(x, weight[0] * s[:1, :1].view(1, 1, 1, 1), groups=3),
             (6, 1, 3, 3),
-            "repeated along its channels|batch is more than one",
+            "broadcast along its channels|batch size is not 1",
         ),
     ],
     ids=["windows", "groups"],

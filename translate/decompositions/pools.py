@@ -196,7 +196,7 @@ def unit_pooling_to_slice(x: Value, *, op: Any) -> Value | None:
     if set(stride) <= {1}:
         return None
     if isinstance(op, aten.AvgPool2dDefault) and op.arg("divisor_override") not in (None, 1):
-        refuse("the element is divided by another number")
+        refuse(f"divisor_override is {op.arg('divisor_override')}, not 1")
     for axis, step in enumerate(stride * 2 if len(stride) == 1 else stride, x.rank - 2):
         if step != 1:
             sizes = list(x.shape)

@@ -110,7 +110,9 @@ def _places(index: Value, at: int, x: Value, source: Value) -> torch.Tensor:
         refuse("nothing is written")
     if held.dim() > 1 or x.rank == 1:
         if tuple(held.shape) != source.shape:
-            refuse("not all that is given is written")
+            refuse(
+                f"the indices select a part of the source: {tuple(held.shape)} of {source.shape}"
+            )
         rows = held.movedim(at, 0).flatten(1) if held.dim() > 1 else held[:, None]
         if not bool((rows == rows[:, :1]).all()):
             refuse("the indices differ within a row")

@@ -44,7 +44,9 @@ LONGEST_ROW = 1 << 22
 
 
 ENGINES: dict[str, Callable[[Operation, Interval, Sequence[Interval]], Interval]] = {}
-"""By target: widens an op's interval, given its operands' ones, by what engines make of it."""
+"""Target → a function of an op, its interval and those of its operands. It returns the interval,
+widened by the results of the target's engines.
+"""
 
 _T = TypeVar("_T")
 

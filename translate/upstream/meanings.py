@@ -358,10 +358,10 @@ def _dim(op: Operation, args: Sequence[Any]) -> Any:
 
 
 def defined(value: Any) -> torch.Tensor:
-    """Return a tensor with elements.
+    """Return the value if its elements are defined.
 
     Raises:
-        Refused: its elements are undefined.
+        CannotImport: it is the result of `tensor.empty`, with undefined elements.
     """
     if isinstance(value, Undefined):
         raise CannotImport("it reads elements of an empty tensor, which are undefined")

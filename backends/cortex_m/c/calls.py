@@ -244,7 +244,7 @@ def _copy(w: MethodWriter, a: dict[str, Any]) -> None:
 
 
 def by_kernel(handlers: Mapping[str, Handler]) -> dict[str, Handler]:
-    """Writers by the name of a kernel, which says the layout of images, from those by operator."""
+    """Return handlers by kernel instead of operator: an operator has a kernel per image layout."""
     return {
         f"cortex_m::{name}{layout}.out": handler
         for name, handler in handlers.items()

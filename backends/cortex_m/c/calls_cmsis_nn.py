@@ -301,7 +301,7 @@ CMSIS_NN_HANDLERS: dict[str, Handler] = {
 """Kernel name → the writer of its calls, with CMSIS-NN's functions where they exist."""
 
 
-# -- of each call the kernel that needs fewer instructions -----------------------------------------
+# -- mixed programs: for each call, the kernel that needs fewer instructions ----------------------
 
 _FEWER: dict[Isa, frozenset[str]] = {
     Isa.MVE: frozenset(

@@ -293,7 +293,10 @@ def write_elements(w: MethodWriter, operator: KernelOperator) -> bool:
 def write_term(
     w: MethodWriter, operator: KernelOperator, term: Term, axes: AxisMap, result: int = 0
 ) -> None:
-    """Write a result of a call as the loops of a term, with elements located by an axis map."""
+    """Write a C function whose loops compute a term for each element of a call's result.
+
+    The axis map gives the positions of the operands' elements.
+    """
     op, index = operator.op, operator.results[result]
     value = w.tensor(index)
     places: dict[SSAValue, ElementPosition] = {}

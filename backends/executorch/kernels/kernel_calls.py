@@ -46,12 +46,12 @@ from stepwell.translate.decompositions.traced.integers import BY_LONG, JOINED, P
 from stepwell.translate.rewrites.views.memory import is_laid_out
 
 NEGATIVE, EXTREME, SPECIAL = "negative numbers", "large numbers", "special numbers"
-"""Situations in which kernels were tried, by possible contents of a tensor, which are dynamic."""
+"""Situations in which kernels were tested: contents of a tensor, known only at run time."""
 SCALAR, EMPTY, BROADCAST = "a tensor without axes", "an empty tensor", "shapes that broadcast"
 EMPTY_RESULT, RANK = "an empty result", "rank {}"
-"""By possible shapes."""
+"""Situations: shapes of tensors."""
 FRACTION, BELOW, BEYOND = "a fraction", "a number below 0", "a number above 7"
-"""By possible values of a number argument."""
+"""Situations: values of a number argument."""
 
 REFUSALS = Path(__file__).with_name("kernel_dtypes.json")
 """What kernels refuse or get wrong, from `tools/generate_kernel_dtypes.py`."""

@@ -207,7 +207,10 @@ class PteSession:
     def write_profile(self, path: Path) -> None:
         """Write the events of all calls so far as an ETDump, if loaded with `profile`."""
         if not isinstance(self._engine, _Here):
-            raise StepwellError("events are recorded by this machine's runtime alone")
+            raise StepwellError(
+                "an emulated core records no profile",
+                help="load the program with profile=True and without cpu=",
+            )
         self._engine.program.write_etdump_result_to_file(str(path), str(path) + ".debug")
 
 

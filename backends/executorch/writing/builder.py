@@ -347,7 +347,7 @@ class MethodBuilder:
         return self._values[index]
 
     def tensor_of(self, index: int) -> TensorValue:
-        """A value that is a tensor."""
+        """Return the value with this index, which must be a tensor."""
         value = self._values[index]
         assert isinstance(value, TensorValue), f"value {index} is no tensor"
         return value

@@ -163,7 +163,10 @@ def read_budgets(path: Path) -> list[Budget]:
     programs = document.pop("program", None)
     if document or not isinstance(programs, list):
         raise StepwellError(
-            f"{path} has {', '.join(document) or 'no program'}", help="it holds [[program]] tables"
+            f"{path}: unknown keys {', '.join(document)}"
+            if document
+            else f"{path} has no [[program]] table",
+            help="a file of budgets consists of [[program]] tables",
         )
     return [_read(entry, f"{path}, program {number}") for number, entry in enumerate(programs, 1)]
 

@@ -134,8 +134,8 @@ def _attend(
     batch, heads, count, size = query.shape
     if not is_cache or batch * heads % key.shape[0]:  # The operator would end the process.
         raise StepwellError(
-            f"{type(module).__name__} gives its attention keys {list(key.shape)}, not those of its "
-            f"cache, for queries {list(query.shape)}",
+            f"{type(module).__name__}: its attention reads keys of shape {list(key.shape)}, which "
+            f"is not that of its cache, for queries of shape {list(query.shape)}",
             help="attention='torch' keeps the model's own, over the whole cache",
         )
     rows = None if attention_mask is None else attention_mask[0, 0]

@@ -47,7 +47,7 @@ fold-bias-into-layer: a bias known only at run time -> refused: run time
 fold-bias-into-layer: a layer without output features takes no bias -> unchanged
     %l = aten.linear.default(%x: f32[4, 4], %w: weight f32[4])
     %y = aten.add.Tensor(%l, %c: weight f32[4])
-fold-bias-into-layer: a layer read without the constant keeps it -> refused: read without the constant
+fold-bias-into-layer: a layer read without the constant keeps it -> refused: used without the constant
     %l = aten.linear.default(%x: f32[2, 4], %w: weight f32[3, 4]); %a = aten.add.Scalar(%l, 0.25)
     %y = aten.mul.Tensor(%l, %a)
 fold-bias-into-layer: a constant added to what is no layer -> unchanged
@@ -236,7 +236,7 @@ a factor for each feature is taken in -> aten.linear.default
 a factor for each row -> unchanged
     %l = aten.linear.default(%x: f32[2, 4], %w: weight f32[3, 4], %b: weight f32[3])
     %y = aten.mul.Tensor(%l, %s: weight f32[2, 1])
-a product that is read unscaled -> refused: read without the factor
+a product that is read unscaled -> refused: used without the factor
     %l = aten.linear.default(%x: f32[2, 4], %w: weight f32[3, 4], %b: weight f32[3])
     %s = aten.mul.Scalar(%l, 0.25); %y = aten.add.Tensor(%l, %s)
 weights known only at run time -> refused: run time

@@ -22,7 +22,7 @@ unit-pooling-to-slice: steps are those of the windows -> aten.slice.Tensor, aten
 unit-pooling-to-slice: an average of one element is that element -> aten.slice.Tensor, aten.slice.Tensor
     - %y = aten.avg_pool2d.default(%x: f32[1, 2, 5, 4], [1, 1], [2, 3])
     - %y = aten.avg_pool2d.default(%x: f32[1, 2, 5, 4], [1, 1], [2, 3], [0, 0], true, false, 1)
-unit-pooling-to-slice: an element that is divided -> refused: divided
+unit-pooling-to-slice: an element that is divided -> refused: divisor_override is 2
     %y = aten.avg_pool2d.default(%x: f32[1, 2, 5, 4], [1, 1], [2, 3], [0, 0], false, true, 2)
 unit-pooling-to-slice: other windows and steps of one -> unchanged
     - %y = aten.max_pool2d.default(%x: f32[1, 2, 5, 4], [2, 1], [2, 2])

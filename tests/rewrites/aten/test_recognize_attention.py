@@ -28,7 +28,7 @@ a scaled mask -> refused: scaled
     %scores = aten.matmul.default(%q: f32[1, 2, 4, 8], %k: f32[1, 2, 8, 4])
     %b = aten.add.Tensor(%scores, %m: f32[1, 2, 4, 4]); %c = aten.mul.Scalar(%b, 0.5)
     %w = aten._softmax.default(%c, -1, false); %o = aten.matmul.default(%w, %v: f32[1, 2, 4, 8])
-weights read elsewhere keep the softmax -> refused: used elsewhere
+weights read elsewhere keep the softmax -> refused: other uses
     %scores = aten.matmul.default(%q: f32[1, 2, 4, 8], %k: f32[1, 2, 8, 4])
     %w = aten._softmax.default(%scores, -1, false)
     %o = aten.matmul.default(%w, %v: f32[1, 2, 4, 8]); %z = aten.sum.default(%o)

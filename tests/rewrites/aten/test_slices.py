@@ -129,7 +129,7 @@ crop-convolution: what is more than the padding -> unchanged
       %y = aten.slice.Tensor(%c, 2, 0, 3, 1)
     - %c = aten.convolution.default(%x: f32[1, 3, s], %w: weight f32[3, 3, 3], none, [1], [2], [1], false, [0], 1)
       %y = aten.slice.Tensor(%c, 2, -3, 9223372036854775807, 1)
-crop-convolution: what is more than the padding -> refused: a transposed convolution cannot end further inside
+crop-convolution: what is more than the padding -> refused: a transposed convolution cannot be cropped more at the end
     - %c = aten.convolution.default(%x: f32[1, 3, s], %w: weight f32[3, 3, 3], none, [1], [0], [1], true, [0], 1)
       %y = aten.slice.Tensor(%c, 2, 0, -1, 1)
     - %c = aten.convolution.default(%x: f32[1, 3, s], %w: weight f32[3, 3, 3], none, [1], [0], [1], true, [0], 1)
@@ -142,7 +142,7 @@ crop-convolution: a slice of the batch -> unchanged
     %y = aten.slice.Tensor(%c, 0, 0, -1, 1)
 crop-convolution: what is no convolution -> unchanged
     %c = aten.relu.default(%x: f32[1, 3, s]); %y = aten.slice.Tensor(%c, 2, 0, -1, 1)
-crop-convolution: a result that is read elsewhere -> refused: read elsewhere
+crop-convolution: a result that is read elsewhere -> refused: has other uses
     %c = aten.convolution.default(%x: f32[1, 3, s], %w: weight f32[3, 3, 3], none, [1], [2], [1], false, [0], 1)
     %a = aten.slice.Tensor(%c, 2, 0, -2, 1); %m = aten.mean.default(%c)
     %y = aten.add.Tensor(%a, %m)

@@ -112,7 +112,7 @@ lower-arithmetic: a number as operand is a tables business -> unchanged
 lower-arithmetic: an int16 division is the librarys -> cmsis.quantized_div
     %ar = quant.dcast(%a: i16<0.01>[4]); %br = quant.dcast(%b: i16<0.01>[4])
     %z = aten.div.Tensor(%ar, %br); %y = quant.qcast(%z) -> i16<0.01>[4]
-lower-arithmetic: a clamp after an int16 division has no table -> refused: the tables that clamp hold int8
+lower-arithmetic: a clamp after an int16 division has no table -> refused: only tables clamp
     %ar = quant.dcast(%a: i16<0.01>[4]); %br = quant.dcast(%b: i16<0.01>[4])
     %z = aten.div.Tensor(%ar, %br); %c = aten.relu.default(%z); %y = quant.qcast(%c) -> i16<0.01>[4]
 """)

@@ -52,7 +52,7 @@ def test_a_comparison_from_one_side_is_none() -> None:
         flat = at.flatten()
         return torch.where(flat >= 0, flat.long(), 0) * 2
 
-    with pytest.raises(stepwell.StepwellError, match="no proof makes smaller"):
+    with pytest.raises(stepwell.StepwellError, match="not proved to fit in 32"):
         lower(half, IMAGE, PLACES, target=TARGET)
 
 

@@ -109,7 +109,7 @@ integers of two types -> refused: several dtypes
     %y = aten.div.Tensor_mode(%x: i64[3], %z: constant "#ones" i32[3], rounding_mode="floor")
 a whole quotient of bytes -> refused: no quotient of int8
     %y = aten.div.Scalar_mode(%x: i8[3], 2, rounding_mode="floor")
-a whole quotient of floats -> refused: its quotient rounds
+a whole quotient of floats -> refused: its quotient is rounded
     %y = aten.div.Tensor_mode(%x: f32[3], %z: f32[3], rounding_mode="floor")
 an unsupported form -> refused: no power of two
     %y = aten.div.Scalar_mode(%x: f32[3], 3.0, rounding_mode="floor")

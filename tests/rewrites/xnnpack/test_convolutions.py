@@ -81,7 +81,7 @@ a value that its mask repeats -> refused: is broadcast
     %y = aten.where.ScalarOther(%m: constant "#causal" i1[3, 3], %x: f32[1, 3], 0.0)
 what is no matrix of a few floats -> refused: not int64
     %y = aten.tril.default(%x: i64[2, 3, 3])
-what is no matrix of a few floats -> refused: above 131072
+what is no matrix of a few floats -> refused: more than 131072
     %y = aten.tril.default(%x: f32[513, 16, 16])
 what is no matrix of a few floats -> refused: symbolic
     %y = aten.tril.default(%x: f32[2, s, 3])

@@ -29,11 +29,11 @@ a root that may be nan stays hidden -> refused: may make a NaN
     %y = aten.masked_fill.Scalar(%z, %m: constant "#causal" i1[2, 3], -inf)
 a mask computed at run time stays -> applied 0 times
     %y = aten.masked_fill.Scalar(%z: f32[2, 3], %m: i1[2, 3], -inf)
-a side of another dtype -> refused: XNNPACK cannot hold
+a side of another dtype -> refused: XNNPACK does not support
     %y = aten.where.self(%m: constant "#causal" i1[2, 3], %x: f32[2, 3], %z: f64[2, 3])
-integers -> refused: XNNPACK cannot hold
+integers -> refused: XNNPACK does not support
     %y = aten.masked_fill.Scalar(%x: i64[2, 3], %m: constant "#causal" i1[2, 3], 3)
-seven axes -> refused: cannot hold
+seven axes -> refused: does not support
     %y = aten.masked_fill.Scalar(%x: f32[1, 1, 1, 1, 1, 2, 3], %m: constant "#causal" i1[2, 3], 0.0)
 a fill that is no number -> refused: NaN
     %y = aten.masked_fill.Scalar(%x: f32[2, 3], %m: constant "#causal" i1[2, 3], nan)

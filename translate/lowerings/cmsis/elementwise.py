@@ -95,7 +95,7 @@ def arithmetic(
 ) -> SSAValue:
     """Lower to a kernel that can apply the factors, and a table if the range differs."""
     if use.held.bits == 16 and (use.low, use.high) != (use.held.low, use.held.high):
-        refuse("a clamp follows it; the tables that clamp hold int8")
+        refuse("an int16 result is clamped; only tables clamp, and they are of int8")
     fields = _fields(x, other, form, op, use)
     sides = (x.value, other.value)
     chooses = form in (Minimum, Maximum)

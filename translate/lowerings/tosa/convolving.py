@@ -76,7 +76,7 @@ class KernelWindow:
     extra: Sequence[int]
     made: Sequence[Dim]
 
-    def behind(self, held: Sequence[Dim], kernel: Sequence[int]) -> list[Dim]:
+    def end_padding(self, held: Sequence[Dim], kernel: Sequence[int]) -> list[Dim]:
         """Return the end padding with which the windows fill the axes exactly, as TOSA requires."""
         ends: list[Dim] = []
         for axis, size in enumerate(held):
@@ -123,8 +123,8 @@ def convolved(
     order, back = (TO_NDHWC, TO_NCDHW) if is_volume else (TO_NHWC, TO_NCHW)
     image, pad = x.permute(order), list[int]()
     if not op.arg("transposed"):
-        behind = window.behind(image.shape[1:-1], weight.shape[2:])
-        image, ends = evened(image, behind, window.padding, fill)
+        end = window.end_padding(image.shape[1:-1], weight.shape[2:])
+        image, ends = fit_to_windows(image, end, window.padding, fill)
         pad = [size for pair in zip(window.padding, ends, strict=True) for size in pair]
     lists = {"pad": pad, "stride": window.stride, "dilation": window.dilation}
     parts: list[Value] = []
@@ -147,8 +147,8 @@ def convolved(
     return y.permute(back).reshape(*shape_of(op.results[0]))
 
 
-def evened(
-    image: Value, behind: Sequence[Dim], most: Sequence[int], fill: float = 0.0
+def fit_to_windows(
+    image: Value, end: Sequence[Dim], most: Sequence[int], fill: float = 0.0
 ) -> tuple[Value, list[int]]:
     """Return an image whose windows fill its axes from 1 on exactly, and the remaining end padding.
 
@@ -157,13 +157,13 @@ def evened(
 
     Args:
         image: channels last.
-        behind: the padding at the end of each axis; negative where windows leave elements out.
+        end: the padding at the end of each axis; negative where windows leave elements out.
         most: its maximum where it is symbolic.
         fill: the padding value.
     """
-    pads = [most[i] if not isinstance(size, int) else 0 for i, size in enumerate(behind)]
-    cut = [min(size, 0) if isinstance(size, int) else size for size in behind]
-    left = [max(size, 0) if isinstance(size, int) else 0 for size in behind]
+    pads = [most[i] if not isinstance(size, int) else 0 for i, size in enumerate(end)]
+    cut = [min(size, 0) if isinstance(size, int) else size for size in end]
+    left = [max(size, 0) if isinstance(size, int) else 0 for size in end]
     n, *spatial, channels = image.shape
     image = image.pad([0, 0, *(one for pad in pads for one in (0, pad)), 0, 0], fill)
     if any(size != 0 for size in cut):
@@ -196,6 +196,6 @@ def _transposed(
     lists = {"out_pad": pads, "stride": window.stride}
     y = convolve(Placed(t.TransposeConv2dOp, image, kernel, shape, lists, group))
     for axis, size in ((1, rows), (2, columns)):
-        before, behind = (pads[i] - wanted[i] for i in (2 * axis - 2, 2 * axis - 1))
-        y = y.narrow(axis, before, size - before - behind)
+        before, end = (pads[i] - wanted[i] for i in (2 * axis - 2, 2 * axis - 1))
+        y = y.narrow(axis, before, size - before - end)
     return y

@@ -229,9 +229,9 @@ def whole_division(
 def _rounded_quotient(x: Value, divisor: Value | float, mode: str) -> Value:
     """Return the rounded quotient of floats by a power of two."""
     if isinstance(divisor, Value):
-        refuse("the divisor is known only at run time: its quotient rounds")
+        refuse("the divisor is known only at run time: its quotient is rounded")
     if not is_power_of_two(divisor):
-        refuse(f"the divisor {divisor} is no power of two: its quotient rounds")
+        refuse(f"the divisor {divisor} is no power of two: its quotient is rounded")
     given = x.single()
     quotient = given * (1 / divisor)
     down = floor(quotient)
@@ -271,9 +271,9 @@ def remainder(x: Value, other: Any, *, form: str, op: Any) -> Value:
     whole divisor.
     """
     if not isinstance(other, int | float):
-        refuse("the divisor is known only at run time: its quotient rounds")
+        refuse("the divisor is known only at run time: its quotient is rounded")
     if not is_power_of_two(other):
-        refuse(f"the divisor {other} is no power of two: its quotient rounds")
+        refuse(f"the divisor {other} is no power of two: its quotient is rounded")
     if not x.is_float:
         no_operator(op, x)
     given, divisor = x.single(), float(other)

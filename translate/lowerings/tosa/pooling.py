@@ -13,7 +13,7 @@ from stepwell.dialects.tosa.base import TosaOp
 from stepwell.ir.dtypes import i8, i16, torch_dtype
 from stepwell.ir.sizes.size import Dim, settled
 from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, no_refusal, refuse
-from stepwell.translate.lowerings.tosa.convolving import TO_NCHW, TO_NHWC, evened
+from stepwell.translate.lowerings.tosa.convolving import TO_NCHW, TO_NHWC, fit_to_windows
 from stepwell.translate.lowerings.tosa.movement import gathered
 from stepwell.translate.lowerings.tosa.values import Value, needs_floats, needs_known
 from stepwell.translate.rewrites.tosa.operators.building import accumulator, i64s
@@ -95,7 +95,7 @@ def _padded_pool(
     most = [sum(both) if is_maximum else 0 for both in zip(before, more, strict=True)]
     dtype = torch_dtype(x.dtype)
     least = -inf if dtype.is_floating_point else torch.iinfo(dtype).min
-    image, left = evened(x.permute(TO_NHWC), (pad[1], pad[3]), most, least)
+    image, left = fit_to_windows(x.permute(TO_NHWC), (pad[1], pad[3]), most, least)
     around = (pad[0], left[0], pad[2], left[1])
     return image_pool(image.permute(TO_NCHW), cls, kernel, stride, around, size)
 

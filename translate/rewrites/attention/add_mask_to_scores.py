@@ -77,7 +77,7 @@ def _loses(op: Any, program: Program) -> Deviation | None:
     """,
 )
 def add_mask_to_scores(*, op: SchemaOp, b: Rewriter) -> Value | None:
-    """Add 0, or a constant, to scores that a mask keeps, and the number to the others."""
+    """Write masked scores as a sum: 0 or a constant where the mask keeps them, the fill elsewhere."""
     found = masked_scores(op, b.program)
     if found is None:
         return None
@@ -112,7 +112,7 @@ def masked_scores(op: SchemaOp, program: Program) -> tuple[Selection, str | None
 
 
 def _added(sides: Selection, term: str | None, b: Rewriter) -> SSAValue:
-    """Build what is added to the scores; from a computed mask for each of its own elements."""
+    """Build the addend of the scores: a constant, or a selection by a mask that is computed."""
     key, dtype = weight_key(sides.mask), element(sides.value.type)
     if key is None:
         numbers = [torch.tensor([n], dtype=torch_dtype(dtype)) for n in (0.0, sides.other)]

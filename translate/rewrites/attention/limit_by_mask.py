@@ -73,7 +73,7 @@ def limit_by_mask(*, op: SchemaOp, b: Rewriter) -> Value | None:
     if weight_key(sides.mask) is None:
         return None
     if element(result.type) not in FLOATS or not_held(result):
-        refuse("XNNPACK cannot hold the result")
+        refuse("XNNPACK does not support the result's element type or rank")
     if number_of(sides.value, b.program) is not None:
         sides = sides.turned()
     value, other = sides.value, sides.other

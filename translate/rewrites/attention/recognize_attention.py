@@ -87,7 +87,8 @@ def _loses(op: Any, program: Program) -> Deviation | None:
 def recognize_attention(_: Value, v: Value, *, op: SchemaOp, out: Out, b: Rewriter) -> Value | None:
     """Write a product of a softmax of a product, guarded or not, as one attention op.
 
-    The layouts are applied without scale, with the batch axes that the mask or the softmax had.
+    Layout ops between the operands and the products are repeated before it, without their scale.
+    Batch axes are those of the mask or of the softmax.
     """
     found = attention_of(op, b.program)
     if found is None:
@@ -116,7 +117,7 @@ def attention_of(op: SchemaOp, program: Program) -> Attention | None:
     if scores is None:
         return None
     if not all(value.has_one_use() for value in values):
-        refuse("the attention weights are used elsewhere too")
+        refuse("the attention weights have other uses")
     if scores.mask is not None and not is_guarded:
         refusal = unopened_rows(scores.mask, program)
         if refusal is not None:
@@ -176,11 +177,11 @@ def scores_of(value: SSAValue) -> Scores | None:
             if side == [False, False]:
                 return None
             if side[0] == side[1] or owner.arg("alpha") != 1:
-                refuse("what is added to the scores is no mask")
+                refuse("the tensor that is added to the scores is no mask")
             value, mask = owner.operands[side.index(True)], owner.operands[side.index(False)]
             batch = dims(owner.results[0].type)[:-2]
             if not masks(mask, value, owner.results[0]):
-                refuse("what is added to the scores changes their dtype, so that it is no mask")
+                refuse("the tensor that is added to the scores changes their dtype: it is no mask")
         elif isinstance(owner, aten.ViewDefault) and splits_leading(owner):
             value = owner.operands[0]
         else:

@@ -71,7 +71,7 @@ class Block:
 
 
 def _loses(op: Any, program: Program) -> Deviation | None:
-    """Values that a mask hides, including infinity and NaN, are in no sum any more."""
+    """Values that a mask hides, including infinity and NaN, no longer enter a sum."""
     q, k, v = op.operands[:3]
     unseen = Deviation("a NaN or ∞ that the mask hides is not seen", accepted=True)
     finite = scores_are_finite(q, k, no_refusal(scale_of(op)), program), is_finite(v, program)

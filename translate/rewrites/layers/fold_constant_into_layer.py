@@ -132,7 +132,7 @@ def constant_after(op: SchemaOp, called: str) -> tuple[SchemaOp, Constant] | Non
         layer, kind = found
         no_refusal(kind.refuses_output(layer))
         if not value.has_one_use():
-            refuse(f"the {kind.WORD} is read without the {called} too")
+            refuse(f"the result of the {kind.WORD} is also used without the {called}")
         return layer, constant
     return None
 

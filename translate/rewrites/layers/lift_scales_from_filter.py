@@ -75,7 +75,7 @@ def lift_scales_from_filter(
 ) -> Value | None:
     """Scale an image, convolve it with a constant, scale the result, add the bias.
 
-    A filter is `[O, I, …]`, or `[I, O, …]` where it is transposed; there may be one an image.
+    A filter is `[O, I, …]`, or `[I, O, …]` where it is transposed; each image may have its own.
     """
     if not (x.is_static and filter_.is_static):
         return None
@@ -84,10 +84,10 @@ def lift_scales_from_filter(
         return None
     (base, scales), images, sizes = found, op.arg("groups"), filter_.shape
     if images > 1 and (x.shape[0] != 1 or sizes[0] % images):
-        refuse("the filters are a group each, and the batch is more than one")
+        refuse("each group has its own filter, and the batch size is not 1")
     one = [images, sizes[0] // images, *sizes[1:]]
     if tuple(one[1:]) != _without(base.shape, len(one) - 1):
-        refuse("the constant in the filter is repeated along its channels")
+        refuse("the constant factor of the filter is broadcast along its channels")
     outer, inner = _by_side(scales, one)
     if op.arg("transposed"):
         outer, inner = inner, outer

@@ -54,7 +54,10 @@ def multiplies_no_batches(value: SSAValue) -> Refusal | None:
 
 
 def other_form(value: SSAValue, form: str, extensions: frozenset[str]) -> str | Refusal | None:
-    """Return the form that the target has where it lacks this one, if the product has it too."""
+    """Return the other form of an MX product if the target lacks `form`; None if it has it.
+
+    Returns a `Refusal` if the target has neither, or the product cannot take the other.
+    """
     op = cast(SchemaOp, value.owner)
     if needed(op, form) <= extensions:
         return None

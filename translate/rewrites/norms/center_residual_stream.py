@@ -271,7 +271,7 @@ def takes_a_scale(op: Operation, stream: ResidualStream) -> bool:
 
 
 def _centerings(stream: ResidualStream) -> Iterator[tuple[SSAValue, str, int]]:
-    """Yield (value of a weight, key, axis) of every weight that is to lose its mean."""
+    """Yield every weight whose mean is to be subtracted: its value, key and the mean's axis."""
     for value, places in stream.writers.items():
         owner = value.owner
         assert isinstance(owner, Operation)

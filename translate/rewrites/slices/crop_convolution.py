@@ -46,7 +46,7 @@ def crop_convolution(x: Value, *, op: SchemaOp, out: Out) -> Value | None:
     if at < 2 or not isinstance(x.shape[at], Size) or front < 0 or 0 <= stop < TO_THE_END:
         return None
     if not x.ssa.has_one_use():
-        refuse("what the convolution gives is read elsewhere too")
+        refuse("the result of the convolution has other uses")
     end, space = 0 if stop == TO_THE_END else -stop, at - 2
     image, padding = Value(conv.operands[0], x.b), list(conv.arg("padding"))
     outer = list(conv.arg("output_padding"))
@@ -54,7 +54,7 @@ def crop_convolution(x: Value, *, op: SchemaOp, out: Out) -> Value | None:
         outer[space] += front - end
         padding[space] += front
         if not 0 <= outer[space] < conv.arg("stride")[space]:
-            refuse("a transposed convolution cannot end further inside than it begins")
+            refuse("a transposed convolution cannot be cropped more at the end than at the start")
     else:
         image = _padded(image, conv, space, (front, end))
         padding[space] = 0

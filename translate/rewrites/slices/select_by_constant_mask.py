@@ -86,7 +86,7 @@ def select_by_constant_mask(*, op: SchemaOp, b: Rewriter) -> Value | None:
     if chosen is None:
         refuse("a NaN that the mask hides would be seen in arithmetic")
     if not isinstance(chosen, SSAValue) or not same_type(chosen, op.results[0]):
-        refuse("the side that is always chosen is a number, or is broadcast or cast")
+        refuse("the side that is always selected is a number, or is broadcast or cast")
     return Value(chosen, b)
 
 

@@ -53,8 +53,8 @@ def playground_of(arguments: argparse.Namespace) -> Playground:
     )
     if arguments.pipeline:
         raise StepwellError(
-            "a playground changes a target's own pipeline",
-            help="edit it with --after, --before, --replace, --without and --move",
+            "a playground has no --pipeline: it edits the pipeline of a target",
+            help="give --target, with --after, --before, --replace, --without or --move",
         )
     if spec is None:
         return Playground(parse(FIRST), "first", asked)

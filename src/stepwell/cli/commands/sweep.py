@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from stepwell.model_zoo.sweep.rows import Row
 
 PASSED = "quantize dtype symbolic payload latency stock tune store workers scheduler again".split()
-"""The arguments that `sweep` takes as they are."""
+"""The arguments of the command line that `sweep` takes unchanged."""
 
 
 def run(arguments: argparse.Namespace) -> Outcome:

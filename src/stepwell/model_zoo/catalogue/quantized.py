@@ -35,7 +35,10 @@ OF = {
 
 
 def entries() -> Iterator[Entry]:
-    """Each as `quantized/FILE.CALLABLE@QUANTIZER`; none where the package is installed alone."""
+    """Yield the quantized examples, named `quantized/FILE.CALLABLE@QUANTIZER`.
+
+    There are none in an installed package, which does not contain the folder of examples.
+    """
     for quantizer, examples in OF.items():
         for example in examples.split():
             stem, callable_ = example.split(".")

@@ -259,7 +259,7 @@ def both(span: str | None) -> tuple[str, str]:
     """The commits of `BASE..HEAD`; without a base the last release, without an end HEAD."""
     base, dots, head = (span or "").partition("..")
     if base and not dots:
-        raise StepwellError(f"{span!r} is no span of commits", help="say BASE..HEAD, or BASE..")
+        raise StepwellError(f"{span!r} is no range of commits", help="write BASE..HEAD, or BASE..")
     named = (base or last_release(), head or "HEAD")
     first, second = (git("rev-parse", "--verify", f"{name}^{{commit}}") for name in named)
     return first, second

@@ -57,12 +57,12 @@ def rescaled(weights: Weights, batches: Sequence[Batch]) -> Weights:
 
 
 def searched(numbers: Tensor, steps: Steps, which: Tensor, rows: Tensor | None) -> Tensor:
-    """Return, for each scale, the factor of `PARTS` that loses least.
+    """Return, for each scale, the factor from `PARTS` with the least squared error of the results.
 
     Args:
         numbers: the weight, rows first.
         steps: its quantization grid.
-        which: the number of its scale, by element.
+        which: for each element, the index of its scale.
         rows: the layer's inputs, `[N, K]`; None: all errors have the same weight.
     """
     flat, share = numbers.flatten(1), which.flatten(1)

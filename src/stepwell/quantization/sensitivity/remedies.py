@@ -160,7 +160,7 @@ def with_int16(pair: Quantized, sites: Sequence[Site]) -> Quantized:
 
 
 def _narrow(pair: Quantized, sites: Sequence[Site]) -> list[SchemaOp]:
-    """Return the 8-bit static quantize ops of the operands of the points with these names."""
+    """Return the ops that quantize operands of these quantization points to 8 bits, statically."""
     named = {site.name: site for site in pair.sites}
     return [
         source

@@ -181,7 +181,7 @@ def runs(program: Program, bound: Bound, seed: int = 0, draw: Fill = "random") -
 
 def _input(type_: Any, generator: torch.Generator, draw: Fill) -> Any:
     if not isinstance(type_, TensorType):
-        raise StepwellError(f"an input of type {type_}")
+        raise StepwellError(f"an input of type {type_} cannot be sampled: it is no tensor")
     if not is_static(type_):
-        raise StepwellError("a symbolic size")
+        raise StepwellError(f"an input with a symbolic size, {type_}, cannot be sampled")
     return value_of(type_, draw, [*map(number_of, dims(type_))], generator)

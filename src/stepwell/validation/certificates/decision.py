@@ -188,11 +188,11 @@ class _Run:
         return None
 
     def input(self, name: str, type_: Any) -> Shadow:
-        """Return the shadow of an arbitrary tensor."""
+        """Return the symbolic tensor (shadow) of a program input, whose elements are variables."""
         if not isinstance(type_, TensorType):
             raise NotFollowed(f"an input of type {type_}")
         if not is_static(type_):
-            raise NotFollowed("a symbolic size")
+            raise NotFollowed(f"an input with a symbolic size, {type_}")
         return self.reading.variable(name, [*map(number_of, dims(type_))], stored_dtype(type_))
 
     def results(self, op: Operation, operands: Sequence[Any]) -> Sequence[Any]:

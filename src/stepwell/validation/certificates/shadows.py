@@ -341,10 +341,10 @@ def rows(tensor: Tensor, axis: int) -> Tensor:
 
 
 def _looked_up(reading: Reading, name: str, given: dict[str, Any]) -> Shadow | None:
-    """Return the result of an operator at unknown indices; None for other forms.
+    """Return the result of a lookup whose indices are not constants; None for other forms.
 
-    A lookup is a function of the index and of all elements it may select, each at its own index. A
-    lookup of rows is therefore the same for every operator.
+    A lookup is an uninterpreted function of the index and of all elements that it may select. Equal
+    lookups by `embedding`, `gather`, `index_select` and `index` therefore have equal results.
     """
     table = given["weight"] if name == "embedding" else given["self"]
     numbers = reading.numbers(table)

@@ -96,7 +96,7 @@ def by_command(command: str, header: Header) -> Interesting:
 
 
 def _fails_as(header: Header) -> Interesting:
-    """Return the predicate that the header's pass fails on a program in the header's way."""
+    """Return a predicate: whether the reproducer's pass fails on a program with the same error."""
     steps = header.steps()
 
     def interesting(program: Program) -> bool:

@@ -210,7 +210,7 @@ def explained(
 
 
 class _Stop(Exception):
-    """Raised before the requested application."""
+    """Stops a run of a pass just before the requested application of a rewrite."""
 
 
 @dataclass

@@ -104,7 +104,7 @@ class Tensors:
     # -- sizes and indices -------------------------------------------------------------------
 
     def size(self, dim: Any) -> Any:
-        """Return a size of a type as a term."""
+        """Return a dimension of a tensor type as an integer term of Z3."""
         if isinstance(dim, int):
             return z3.IntVal(dim)
         self.has_symbols = True

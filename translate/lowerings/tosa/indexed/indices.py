@@ -159,7 +159,10 @@ def argmax(x: Value, dim: int | None, *, op: Any, out: Out) -> Value:
 
 
 def _marked(x: Value, axis: int, least: bool) -> Value:
-    """Return a byte per integer, 1 at the maximum or minimum; bytes are compared as i32."""
+    """Return an int8 mask: 1 where an integer equals the maximum or minimum along an axis.
+
+    int8 operands are cast to i32 for the comparison.
+    """
     x = x.cast(i32) if x.dtype == i8 else x
     return x.equals(x.reduce(t.ReduceMinOp if least else t.ReduceMaxOp, axis)).cast(i8)
 

@@ -166,7 +166,7 @@ def _is_view(op: Operation) -> bool:
 
 
 def least(graph: OperatorGraph) -> list[int] | None:
-    """Return an order with the lowest peak; None beyond `MOST` states."""
+    """Return an order of the operators with the lowest peak memory; None beyond `MOST` states."""
     whole = (1 << graph.count) - 1
     queue: list[tuple[int, int, int, tuple[int, ...]]] = [(0, 0, 0, ())]
     seen: set[int] = set()

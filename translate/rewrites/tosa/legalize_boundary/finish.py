@@ -43,7 +43,10 @@ LOWERINGS = INTEGER_LOWERINGS | {rewrite.name for rewrite in (*DECOMPOSE, *TO_TO
 
 @dataclass(frozen=True)
 class FinishTosa(Pass):
-    """Set the level and the target; raise `UnsupportedError` if any other op is left."""
+    """Legalization check: set the level and the target.
+
+    `apply` raises `UnsupportedError` if an op is left that is not of the TOSA dialect.
+    """
 
     target: str = "tosa-1.1+fp"
     name: ClassVar[str] = "finish-tosa"

@@ -165,7 +165,7 @@ def problem(value: SSAValue, values: Values) -> Problem | None:
     reason = f"its values reach {interval.low} to {interval.high}"
     if interval == WIDE:
         reason = _why_any(owner)
-    return Problem(f"{name}: a 64-bit integer that no proof makes smaller: {reason}", where, HELP)
+    return Problem(f"{name}: a 64-bit integer is not proved to fit in 32: {reason}", where, HELP)
 
 
 def _why_any(owner: Operation | Block) -> str:

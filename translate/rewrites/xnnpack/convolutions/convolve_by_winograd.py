@@ -198,7 +198,7 @@ def _image(value: SSAValue) -> tuple[int, int]:
 
 
 def _least(batch: Dim) -> int:
-    """Return a lower bound of the number of images: a gain for one is a gain for more."""
+    """Return the least batch size: what is faster for one image is faster for more."""
     return batch if isinstance(batch, int) else 1
 
 

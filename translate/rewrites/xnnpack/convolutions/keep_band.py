@@ -65,7 +65,7 @@ def keep_band(*, op: SchemaOp, b: Rewriter) -> Value | None:
     # For one element of a dynamic batch: both forms take proportionally longer for all.
     count = prod(size for size in shape if isinstance(size, int))
     if count > largest:
-        refuse(f"the band of {count} elements is cut out in copies, above {largest}")
+        refuse(f"the band is cut out by copies: {count} elements are more than {largest}")
     low, high = _diagonals(op, mask, rows, columns)
     x, width = Value(value, b).view(extent_of(heads), rows, columns), rows + columns - 1
     x = _reread(_padded(x, (rows - 1, 0, 0, 1), 0.0), rows, width + 1)

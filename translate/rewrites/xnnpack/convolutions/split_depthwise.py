@@ -88,7 +88,7 @@ def split_depthwise(*, op: DepthwiseConvolution2d, b: Rewriter) -> Value | None:
     if height * width <= TAPS[-1]:
         return None
     if op.filter_shape[3] != op.channels:
-        refuse("several results a channel: each is an indirect product whatever its taps")
+        refuse("a channel has several results, which a kernel computes as products, of any window")
     rows, columns = axes_of(op)
     parts = _parts(op, rows, columns, b)
     filter_ = constant_of(op.filter)
@@ -152,7 +152,7 @@ def _parts(
         cost += costs.convert * (prices.image + prices.elements) + 2 * costs.node
     forms = {"whole": prices.whole(taps), "in parts": cost}
     if b.program.context.choose("split-depthwise", shape_of(op), forms) == "whole":
-        refuse("so few elements cost less than the nodes of the parts")
+        refuse("the convolution is so small that the nodes of its parts would cost more")
     return parts
 
 

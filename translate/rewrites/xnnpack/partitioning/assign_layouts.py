@@ -169,7 +169,7 @@ def stretches(whole: Sequence[Dim], part: Sequence[Dim]) -> int:
 
 
 def takes_elements(part: Sequence[Dim], order: Order, axis: int) -> bool:
-    """Whether the base has a thinly sliced axis last and the value does not.
+    """Whether an order puts a thinly sliced axis last that is not last in the value.
 
     A slice or concatenation along the last axis copies element by element. Along a leading axis it
     copies whole blocks.

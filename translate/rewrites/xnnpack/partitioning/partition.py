@@ -228,7 +228,7 @@ def _filled(ops: list[Operation], start: int, share: float) -> tuple[int | None,
 
 
 def _weights(ops: Iterable[Operation]) -> int:
-    """Return the bytes of the weights that ops pack."""
+    """Return the size in bytes of the weights that XNNPACK packs for these ops."""
     read = {
         operand for op in ops for index, operand in enumerate(op.operands) if _is_packed(op, index)
     }
@@ -236,7 +236,7 @@ def _weights(ops: Iterable[Operation]) -> int:
 
 
 def _bytes(type_: Attribute) -> int:
-    """Return the bytes of a tensor; symbolic sizes count as one."""
+    """Return the size of a tensor in bytes; symbolic sizes count as 1."""
     return dense_size(cast(AnyTensor, type_))
 
 

@@ -51,7 +51,7 @@ def not_static_int8(value: SSAValue) -> Refusal | None:
 
 
 def not_computed_range(value: SSAValue) -> Refusal | None:
-    """A computed value may take every value of its storage: kernels clamp to int8 only."""
+    """Refuse a result with a narrower range than its storage type: kernels clamp to int8 only."""
     value_quantization = quantization(value.type)
     assert value_quantization is not None
     if (value_quantization.low, value_quantization.high) != value_quantization.default_range:
