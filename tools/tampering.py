@@ -10,6 +10,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "notation"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "certificates"))
 
 from honest import honest

@@ -152,6 +152,8 @@ def widened_by_engines(op: Operation, found: Interval, values: Sequence[Interval
             found = replace(found, nan=True)
         elif change.result in ("left", "right"):
             found = hull((found, replace(values[change.result == "right"], nan=False)))
+        elif is_limited and change.result == "-1":  # The lower limit.
+            found = replace(found, low=-inf, whole=False)
         elif is_limited:  # A limit, or what limits make of 0 for a denormal number.
             is_limit = change.result not in ZEROS | {"denormal"}
             found = replace(found, low=-inf, high=inf, whole=False) if is_limit else found

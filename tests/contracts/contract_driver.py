@@ -66,7 +66,7 @@ DISTINCT: tuple[Filling, ...] = (("distinct", "distinct", "distinct", True),)
 ROWS: tuple[Filling, ...] = tuple((label, real, "rows", plain) for label, real, _, plain in SAMPLES)
 """Samples whose integers are row indices."""
 SECONDS = 20
-"""The time limit of one variant; the usual one takes some ten milliseconds."""
+"""The limit of a variant in CPU seconds; the usual one takes some ten milliseconds."""
 
 
 @dataclass
@@ -189,20 +189,20 @@ def tried(rewrites: tuple[Rewrite[Any] | Pass, ...], variant: Variant, name: str
                 samples = tuple(sample for sample in samples if sample[-1])
             return try_variant(rewrites, variant.draft, samples, families_for(rewrites))
     except _TooLong:
-        return Verdict("wrong", f"takes more than {SECONDS} seconds")
+        return Verdict("wrong", f"takes more than {SECONDS} CPU seconds")
 
 
 @contextmanager
 def _at_most(seconds: int) -> Generator[None]:
-    """Interrupt the main thread after a number of seconds."""
+    """Interrupt the main thread after a number of CPU seconds of this process."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         raise _TooLong
 
-    before = signal.signal(signal.SIGALRM, interrupt)
-    signal.alarm(seconds)
+    before = signal.signal(signal.SIGPROF, interrupt)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
         yield
     finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)

@@ -89,3 +89,16 @@ def test_a_sigmoid_may_be_nan_only_of_numbers_beyond_its_kernels_limit() -> None
     for most, nan in ((1e26, False), (1e30, True)):
         values = Values(program, assumed={node.operands[0]: Interval(-1.0, most, False)})
         assert values.of(node.results[0]).nan == nan
+
+
+def test_a_clamp_that_makes_its_lower_limit_of_nan_keeps_the_upper_one() -> None:
+    program = stepwell.parse("""
+builtin.module attributes {stepwell.level = "aten"} {
+func.func @forward(%x: tensor<4xf16>) -> tensor<4xf16> {
+    %y = aten.clamp.default(%x, min=-1.0, max=1.0) : (tensor<4xf16>) -> tensor<4xf16>
+    func.return %y : tensor<4xf16>
+}
+}""")
+    program.context.target = "xnnpack"
+    (clamp,) = (op for op in program.module.walk() if op.name == "aten.clamp.default")
+    assert Values(program).of(clamp.results[0]).high == 1.0

@@ -44,6 +44,20 @@ def test_denormal_numbers_are_flushed_as_measured() -> None:
         assert program.run(torch.tensor([1e-40, 4.0]), engine=engine)[0].tolist() == [0.0, 2.0]
 
 
+def test_a_result_is_flushed_only_where_it_is_denormal() -> None:
+    program = lowered(torch.div, torch.zeros(3), torch.zeros(3))
+    x, y = torch.tensor([[3e38, 1e38, 1e-30], [3e38, 2e38, 3e38]])
+    for engine in engines():
+        assert program.run(x, y, engine=engine)[0].tolist() == [1.0, 0.5, 0.0]
+
+
+def test_a_result_at_a_limit_is_at_the_limit_of_the_node() -> None:
+    x = torch.tensor([math.nan, 1.0, 8.0], dtype=torch.half)
+    program = lowered(lambda x: (x + x).clamp(-3.0, 6.0), torch.zeros_like(x))
+    for engine, nan in (("xnnpack/avx2", "-3.0"), ("xnnpack/neon", "nan")):
+        assert [str(n) for n in program.run(x, engine=engine)[0].tolist()] == [nan, "2.0", "6.0"]
+
+
 def test_a_report_says_of_each_node_on_which_cpus_it_makes_other_numbers() -> None:
     def lines(x: torch.Tensor) -> torch.Tensor:
         return x.sum(-1, keepdim=True).sin() + x.relu()

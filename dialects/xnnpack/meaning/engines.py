@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import Any
 
 import torch
@@ -70,6 +71,7 @@ def with_changes(
     if (function := OF_DOUBLES.get(node)) is not None:
         first = function(*(value.double() for value in args)).to(first.dtype)
     is_elementwise = issubclass(node, Binary) or (issubclass(node, Unary) and not node.MIXED)
+    limits = op.output_range if isinstance(op, XnnpackOp) else None
     changed = first.clone()
     for change in changes:
         pairs = [(a, r) for a, r in zip(args, change.operands, strict=False) if r is not None]
@@ -79,17 +81,22 @@ def with_changes(
         if not is_elementwise and (change.is_flush or change.expected in ("finite", "0", "-0")):
             continue  # Which elements it reaches depends on the kernel's window, and its order.
         if is_elementwise:
-            where = masks[0] if len(masks) == 1 else masks[0] & masks[1]
+            where = reduce(torch.logical_and, masks)
+            if change.expected == "denormal":  # Ordinary numbers may give other results.
+                small = [_of_class(value, "denormal") for value in (first, *args)]
+                where = where & reduce(torch.logical_or, small)
         else:
             where = _of_class(first, change.expected)
         if change.result in ("left", "right"):
             given: Any = args[change.result == "right"].to(first.dtype)
         elif change.result in ("finite", "denormal"):
             given = _without(op, args, change.operands, ctx, issubclass(node, MaxPooling2d))
+        elif limits is not None and change.result == "-1":  # The lower limit that was measured.
+            given = torch.tensor(limits[0]).to(first.dtype)
         else:
             given = torch.tensor(float(change.result)).to(first.dtype)
         changed = torch.where(where, given, changed)
-    if isinstance(op, XnnpackOp) and (limits := op.output_range) is not None:
+    if limits is not None:
         changed = changed.clamp(*limits)  # The changes were measured with other limits.
     return (changed, *results[1:])
 

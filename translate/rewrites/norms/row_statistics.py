@@ -60,7 +60,7 @@ def squares_overflow(op: SchemaOp, program: Program) -> Deviation | None:
     value = op.operands[0]
     sizes = [size if isinstance(size, int) else inf for size in dims(value.type)]
     # Eight: subtracting the mean at most doubles a number, and sums round.
-    largest = sqrt(torch.finfo(torch_dtype(element(value.type))).max / (8 * prod(sizes)))
+    largest = sqrt(torch.finfo(torch_dtype(element(value.type))).max / (8 * max(1, prod(sizes))))
     return REORDERED.unless(is_within(value, -largest, largest, program))
 
 
