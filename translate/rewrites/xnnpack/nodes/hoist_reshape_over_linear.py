@@ -13,7 +13,7 @@ with $chain = chain_of_rows(%x)
 for %w = weight : tensor<5 x 4 x f32>
 for %a = xnnpack.static_reshape(%z, new_shape=[6, 4]) : (…) -> $A
 for %b = xnnpack.fully_connected(%a, %w)
-for %x = xnnpack.gelu(%b)
+for %x = xnnpack.tanh(%b)
 for %z = "tensor<2x3x4xf32>", $A = "tensor<6x4xf32>", $S = [6], $T = [3, 2], $C = 5
 for $E = f32, $new_shape = [3, 2, 5]
 """
