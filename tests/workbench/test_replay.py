@@ -9,7 +9,7 @@ import torch
 
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.model_zoo.regression import Replay
-from stepwell.model_zoo.regression.replay import ROOT, Pair, both, content, git, run
+from stepwell.model_zoo.regression.replay import ROOT, Pair, commits_of, content, git, run
 
 FIGURES = {
     "ir": "a", "sha": "a", "ops": {"xnnpack.add": 2, "xnnpack.sub": 1}, "bytes": 100,
@@ -63,15 +63,15 @@ def test_this_checkout_lowers_what_a_child_is_asked_for(tmp_path: Path) -> None:
 
 def test_commits_of_equal_sources_have_one_name(checkout: None) -> None:
     head = git("rev-parse", "HEAD")
-    assert both("HEAD..") == (head, head)
+    assert commits_of("HEAD..") == (head, head)
     assert content(head) == content("HEAD")
 
 
-def test_what_is_no_span_is_refused(checkout: None) -> None:
-    with pytest.raises(StepwellError, match="no span"):
-        both("HEAD")
+def test_what_is_no_range_of_commits_is_refused(checkout: None) -> None:
+    with pytest.raises(StepwellError, match="no range of commits"):
+        commits_of("HEAD")
     with pytest.raises(StepwellError, match="git rev-parse"):
-        both("no-such-commit..HEAD")
+        commits_of("no-such-commit..HEAD")
 
 
 def test_the_child_needs_no_sweep_of_the_commit() -> None:

@@ -65,14 +65,14 @@ FAMILIES: tuple[ModuleType, ...] = (
     attention,
     constants,
 )
-"""Files of decompositions, in the order in which they are tried. Types come before what is computed
-in them: an operation of halves is widened before it is decomposed.
+"""Files of decompositions, in the order in which they are tried. Promotions of element
+types come first: a float16 operation is widened before it is decomposed.
 """
 
 
 @dataclass(frozen=True)
 class ConversionTarget:
-    """What a target computes as it is, and which decompositions it needs for the rest.
+    """The operations that a target supports, and the decompositions that it needs for the others.
 
     Attributes:
         name: the target's name in `Rewrite.phases`.

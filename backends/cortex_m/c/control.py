@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import cast
 
 from stepwell.backends.cortex_m.c.elements import write_elements
-from stepwell.backends.cortex_m.c.lookups import FURTHER
+from stepwell.backends.cortex_m.c.lookups import KERNEL_WRITERS
 from stepwell.backends.cortex_m.c.movement import write_movement
 from stepwell.backends.cortex_m.c.operators import operator_of
 from stepwell.backends.cortex_m.c.writer import Handler, MethodWriter, Shared
@@ -151,7 +151,7 @@ def write_operator(w: MethodWriter, call: KernelCall) -> bool:
     operator = operator_of(w.shared.container, w.method, call, w.variables)
     if operator is None:
         return False
-    if operator.op.name in FURTHER:
-        FURTHER[operator.op.name](w, operator)
+    if operator.op.name in KERNEL_WRITERS:
+        KERNEL_WRITERS[operator.op.name](w, operator)
         return True
     return write_movement(w, operator) or write_elements(w, operator)

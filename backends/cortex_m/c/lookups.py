@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from xdsl.ir import SSAValue
 
-from stepwell.backends.cortex_m.c.misc_kernels import FURTHER, index_at, index_of, writes
+from stepwell.backends.cortex_m.c.misc_kernels import KERNEL_WRITERS, index_at, index_of, writes
 from stepwell.backends.cortex_m.c.operators import KernelOperator
 from stepwell.backends.cortex_m.c.terms import C_KIND, constant, kind_of, loops
 from stepwell.backends.cortex_m.c.writer import MethodWriter
@@ -140,4 +140,4 @@ def _filled(w: MethodWriter, operator: KernelOperator) -> None:
     w.function(loops({"i": len(numbers)}, body), [], [("y0", result)])
 
 
-FURTHER.update(dict.fromkeys(ops_of("factory", "aten"), _filled))
+KERNEL_WRITERS.update(dict.fromkeys(ops_of("factory", "aten"), _filled))

@@ -35,17 +35,17 @@ from stepwell.ir.declared.scalar_semantics import (
 from stepwell.ir.diagnostics import UnsupportedError
 from stepwell.ir.types import element
 
-Further = Callable[[MethodWriter, KernelOperator], None]
-FURTHER: dict[str, Further] = {}
+KernelWriter = Callable[[MethodWriter, KernelOperator], None]
+KERNEL_WRITERS: dict[str, KernelWriter] = {}
 """Op's name → the writer of its calls."""
-_F = TypeVar("_F", bound=Further)
+_F = TypeVar("_F", bound=KernelWriter)
 
 
 def writes(*names: str) -> Callable[[_F], _F]:
     """Register a writer of calls of these ATen operators."""
 
     def register(function: _F) -> _F:
-        FURTHER.update({f"aten.{name}": function for name in names})
+        KERNEL_WRITERS.update({f"aten.{name}": function for name in names})
         return function
 
     return register
@@ -244,7 +244,7 @@ _BITS = {f"bitwise_{name}": f"{name}_" if name != "xor" else name for name in ("
 
 
 @writes("isinf.default", "logit.default")
-def _of_one(w: MethodWriter, found: KernelOperator) -> None:
+def _isinf_or_logit(w: MethodWriter, found: KernelOperator) -> None:
     x = element_of(found.op.operands[0])
     term = equal(absolute(x), inf)
     if found.op.name == "aten.logit.default":
@@ -266,7 +266,7 @@ def _own_function(w: MethodWriter, found: KernelOperator) -> None:
 @writes("var.correction", "var.dim", "var_mean.correction", "any.dim", "any.dims", "any.default",
          "all.dim", "all.dims", "all.default", "linalg_vector_norm.default", "max.default",
          "min.default", "mean.default", "sum.default")  # fmt: skip
-def _folded(w: MethodWriter, found: KernelOperator) -> None:
+def _reduction(w: MethodWriter, found: KernelOperator) -> None:
     op = found.op
     name, sizes = op.name.split(".")[1], w.tensor(found.operands[0]).sizes
     has = op.SCHEMA.by_name
@@ -307,7 +307,7 @@ def _folded(w: MethodWriter, found: KernelOperator) -> None:
 
 
 @writes("argmax.default", "argmin.default", "max.dim", "min.dim")
-def _greatest(w: MethodWriter, found: KernelOperator) -> None:
+def _extremum(w: MethodWriter, found: KernelOperator) -> None:
     """The maximum along an axis or all axes, and its first index; `argmax` gives only that."""
     op, source, places = found.op, found.operands[0], found.results[-1]
     sizes, dim = w.tensor(source).sizes, op.arg("dim")

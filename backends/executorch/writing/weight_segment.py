@@ -31,7 +31,7 @@ _STRETCH = 1 << 25
 """The number of bytes of a file for which write-out is requested at a time."""
 
 _RELEASE_LAG = 4 * _STRETCH
-"""The distance behind the last write from which pages are released."""
+"""Pages of a file are released when this number of bytes after them has been written."""
 
 Progress = Callable[[str, int, int], None]
 """Called with the current weight, the bytes of weights written, and the total bytes of weights."""

@@ -85,7 +85,7 @@ def make_samples(func: FuncOp, example: Sequence[Any] | None = None, seed: int =
     for label, fill, plain in FILLS:
         samples.append(_sample(label, types, ports, example, usual, fill, plain, random))
     samples += _integer_samples(types, ports, example, usual, random)
-    for label, point in telling_sizes(func, example):
+    for label, point in revealing_sizes(func, example):
         ends = label.endswith("shapes")
         sample = _sample(f"random, {label}", types, ports, None, point, "random", True, random)
         samples.append(sample if ends else replace(sample, followed=True))
@@ -219,7 +219,7 @@ def usual_sizes(func: FuncOp, example: Sequence[Any] | None) -> dict[str, int]:
     }
 
 
-def telling_sizes(func: FuncOp, example: Sequence[Any] | None) -> list[tuple[str, Point]]:
+def revealing_sizes(func: FuncOp, example: Sequence[Any] | None) -> list[tuple[str, Point]]:
     """Return sizes that reveal wrong rewrites, with labels, the ends of all ranges first."""
     symbols = _symbols(func, example)
     if not symbols:
@@ -230,7 +230,7 @@ def telling_sizes(func: FuncOp, example: Sequence[Any] | None) -> list[tuple[str
         ("smallest shapes", {name: low for name, (low, _, _) in symbols.items()}),
         ("largest shapes", {name: top for name, (_, top, _) in symbols.items()}),
     ]
-    each = {name: _telling(low, top, usual[name]) for name, (low, top, _) in symbols.items()}
+    each = {name: _revealing(low, top, usual[name]) for name, (low, top, _) in symbols.items()}
     for at in range(max(map(len, each.values()))):
         point = {
             name: sizes[(at + shift) % len(sizes)] if sizes else usual[name]
@@ -247,7 +247,7 @@ def telling_sizes(func: FuncOp, example: Sequence[Any] | None) -> list[tuple[str
     return kept
 
 
-def _telling(low: int, top: int, usual: int) -> list[int]:
+def _revealing(low: int, top: int, usual: int) -> list[int]:
     """Return a few sizes strictly between the ends and near `usual`, the most revealing first."""
     power = 4
     while power < usual and power * 2 + 1 < top:

@@ -100,7 +100,7 @@ def replay(
         StepwellError: this is not a checkout, or a name is unknown.
     """
     needs_fork("a replay")
-    base, head = both(span)
+    base, head = commits_of(span)
     place = cache or default_cache()
     say = tell or _silent
     entries = select(models)
@@ -255,7 +255,7 @@ def last_release() -> str:
     return changed.splitlines()[0]
 
 
-def both(span: str | None) -> tuple[str, str]:
+def commits_of(span: str | None) -> tuple[str, str]:
     """The commits of `BASE..HEAD`; without a base the last release, without an end HEAD."""
     base, dots, head = (span or "").partition("..")
     if base and not dots:

@@ -21,7 +21,7 @@ from stepwell.ir.types import dims, element, is_static
 from stepwell.pipelines.pass_pipeline.named_passes import step_classes
 from stepwell.translate.rules.rewrite import RuleRewrite
 from stepwell.validation.certificates.decision import FAILS, MOST_STEPS
-from stepwell.validation.certificates.graph import Definition, EqualityGraph, said_by
+from stepwell.validation.certificates.graph import Definition, EqualityGraph, text_of
 from stepwell.validation.certificates.statements import pairs_of
 from stepwell.validation.compare import differs
 from stepwell.validation.fills import Fill, value_of
@@ -124,7 +124,7 @@ def _interned(program: Program) -> tuple[EqualityGraph, dict[SSAValue, int]]:
         numbers.update(zip(op.results, results, strict=True))
         operands = tuple(numbers[value] for value in op.operands)
         unread = ("kind", "persistent") if isinstance(op, WeightOp) else ()
-        graph.define(Definition(op, {}, {}, operands, results, said_by(op, unread)))
+        graph.define(Definition(op, {}, {}, operands, results, text_of(op, unread)))
     return graph, numbers
 
 

@@ -29,7 +29,7 @@ from stepwell.ir.sizes.size import Size, number_of
 from stepwell.ir.types import dims, is_static, symbols_of
 from stepwell.ir.weights import WeightStore
 from stepwell.translate.rewrites.sizes.pin_symbolic_sizes import PinSymbolicSizes
-from stepwell.validation.certificates.graph import is_repeatable, said_by
+from stepwell.validation.certificates.graph import is_repeatable, text_of
 from stepwell.validation.certificates.shadows import NotFollowed, Reading, Shadow
 from stepwell.validation.certificates.statements import MOST_ELEMENTS, elements_of, pairs_of, read
 from stepwell.validation.derived import C_LIBRARY
@@ -219,7 +219,7 @@ class _Run:
             except FAILS:
                 pass
         names = ", ".join(self.reading.name_of(value) for value in operands)
-        text = f"{said_by(op, SCRATCH)}({names})"
+        text = f"{text_of(op, SCRATCH)}({names})"
         text += "" if is_repeatable(op) else f" at step {self._steps}"
         return [
             self.input(f"{text}#{number}", result.type) for number, result in enumerate(op.results)

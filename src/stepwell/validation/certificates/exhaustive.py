@@ -41,8 +41,8 @@ class NotOfBytes(Exception):
     """The pairs are not elementwise functions of few bytes."""
 
 
-class _Asked:
-    """Pairs of values of a program, and what they are computed by.
+class _Comparison:
+    """Pairs of values of a program, with the ops and arguments that they depend on.
 
     Attributes:
         ops: the ops that compute them, in the program's order.
@@ -100,12 +100,12 @@ def apart_on_all(
     Raises:
         NotOfBytes: it cannot be decided in this way.
     """
-    asked = _Asked(program, pairs_of(program) if pairs is None else pairs, bound)
+    comparison = _Comparison(program, pairs_of(program) if pairs is None else pairs, bound)
     try:
-        count, shape = _count(asked)
+        count, shape = _count(comparison)
     except NotOfBytes as error:
-        return _apart_by_places(asked, error)
-    numbers = [_all_of(value) for value in asked.inputs]
+        return _apart_by_places(comparison, error)
+    numbers = [_all_of(value) for value in comparison.inputs]
     total = prod(map(len, numbers))
     if total > _MOST_VALUES:
         raise NotOfBytes("too many values")
@@ -117,10 +117,10 @@ def apart_on_all(
     for begin in range(0, total, count):
         places = torch.arange(begin, begin + count) % total
         environment: dict[SSAValue, Any] = {}
-        for value, number in zip(asked.inputs, numbers, strict=True):
+        for value, number in zip(comparison.inputs, numbers, strict=True):
             picked, places = number[places % len(number)], places // len(number)
             environment[value] = picked.reshape(shape or _shape(value))
-        difference = asked.apart(environment, has_shape=bool(shape))
+        difference = comparison.apart(environment, has_shape=bool(shape))
         if difference is not None:
             return difference
     return None
@@ -136,13 +136,13 @@ _FIRST = 1 << 40
 """The index number of the first element; no constant equals it."""
 
 
-def _apart_by_places(asked: _Asked, otherwise: NotOfBytes) -> str | None:
+def _apart_by_places(comparison: _Comparison, otherwise: NotOfBytes) -> str | None:
     """Decide pairs in which each element is a function of one byte at any index.
 
     If both sides read the same index, all inputs are filled with each value in turn.
     """
-    inputs = asked.inputs
-    moving = {op for op in asked.ops if is_of(op, "movement", "padding") or _is_shape(op)}
+    inputs = comparison.inputs
+    moving = {op for op in comparison.ops if is_of(op, "movement", "padding") or _is_shape(op)}
     if not moving or not inputs or not all(is_static(v.type) for v in inputs):
         raise otherwise
     numbers = [_all_of(value) for value in inputs]
@@ -152,15 +152,15 @@ def _apart_by_places(asked: _Asked, otherwise: NotOfBytes) -> str | None:
         count = prod(_shape(value))
         places[value] = torch.arange(first, first + count).reshape(_shape(value))
         first += count
-    for op in asked.ops:
+    for op in comparison.ops:
         if isinstance(op, WeightOp):
-            _is_part(op, asked.program)
+            _is_part(op, comparison.program)
             places[op.result] = torch.zeros(_shape(op.result), dtype=torch.int64)
         elif op in moving:
-            asked.run([op], places)
+            comparison.run([op], places)
         else:
             places[op.results[0]] = _place_of_operand(op, places, otherwise)
-    for old, new in asked.pairs:
+    for old, new in comparison.pairs:
         one, other = (torch.where(places[v] < _FIRST, 0, places[v]) for v in (old, new))
         if not torch.equal(one, other):
             raise otherwise
@@ -169,7 +169,7 @@ def _apart_by_places(asked: _Asked, otherwise: NotOfBytes) -> str | None:
             value: number[at % len(number)].expand(_shape(value))
             for value, number in zip(inputs, numbers, strict=True)
         }
-        difference = asked.apart(environment, has_shape=True)
+        difference = comparison.apart(environment, has_shape=True)
         if difference is not None:
             return difference
     return None
@@ -201,17 +201,17 @@ def _is_elementwise(op: Operation) -> bool:
 # -- what decides --------------------------------------------------------------------------------
 
 
-def _count(asked: _Asked) -> tuple[int, tuple[int, ...]]:
+def _count(comparison: _Comparison) -> tuple[int, tuple[int, ...]]:
     """Return the common number of elements of all tensors, if the ops between them are elementwise.
 
     The common shape is returned, too, if there is one.
     """
-    inputs = asked.inputs
+    inputs = comparison.inputs
     if not 1 <= len(inputs) <= _MOST_INPUTS:
         raise NotOfBytes("it has no input, or many")
-    computed = [op for op in asked.ops if not _is_part(op, asked.program)]
+    computed = [op for op in comparison.ops if not _is_part(op, comparison.program)]
     made = [v for op in computed for v in op.results]
-    values = [*inputs, *made, *asked.values]
+    values = [*inputs, *made, *comparison.values]
     if not all(isinstance(value.type, TensorType) for value in values):
         raise NotOfBytes("a runtime number")
     if not all(is_static(value.type) for value in values):

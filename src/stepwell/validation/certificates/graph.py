@@ -58,7 +58,7 @@ def _drops_nothing(op: SchemaOp) -> bool:
     return is_off and bool(op.results) and not op.SCHEMA.is_mutable
 
 
-def said_by(op: Operation, unread: Collection[str] = ()) -> str:
+def text_of(op: Operation, unread: Collection[str] = ()) -> str:
     """Return the text of an op without its operands: name, attributes, types, and regions without
     value names.
 

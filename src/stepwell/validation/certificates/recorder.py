@@ -14,7 +14,7 @@ from stepwell.ir.rewriting.rewrite import Bound, Pass, Rewrite, Rewriter, Step, 
 from stepwell.ir.syntax.text import to_text
 from stepwell.ir.weights import WeightStore
 from stepwell.translate.rules import RuleRewrite
-from stepwell.validation.certificates.graph import Definition, EqualityGraph, said_by
+from stepwell.validation.certificates.graph import Definition, EqualityGraph, text_of
 from stepwell.validation.certificates.statements import Cone, TooLarge
 
 WHOLE = 1 << 30
@@ -30,7 +30,7 @@ class Application:
         statements: candidate texts; the first one that can be decided is the evidence.
         claims: the pairs of values that it makes equal.
         rule: the rewrite's class, if it is a rule.
-        hangs_on_step: whether it created values that supersede others, or have another type, so
+        depends_on_step: whether it created values that supersede others, or have another type, so
             that the pass as a whole must be decided.
     """
 
@@ -42,7 +42,7 @@ class Application:
     statements: list[str] = field(default_factory=list[str])
     claims: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     rule: type[Rewrite[Any]] | None = None
-    hangs_on_step: bool = False
+    depends_on_step: bool = False
 
 
 @dataclass
@@ -92,7 +92,7 @@ class StatementRecorder:
         results = tuple(map(self.number, op.results))
         held = dict(op.properties), dict(op.attributes)
         regions = tuple(region.clone() for region in op.regions)
-        return Definition(op, *held, read, results, said_by(op), regions)
+        return Definition(op, *held, read, results, text_of(op), regions)
 
     def _define(self, op: Operation) -> Definition:
         made = self._now(op, op.operands)
@@ -137,11 +137,11 @@ class StatementRecorder:
         application.claims = [
             pair for pair in pairs if not self.graph.are_equal(pair[:1], pair[1:])
         ]
-        application.hangs_on_step = bool(rewriter.superseded) or any(
+        application.depends_on_step = bool(rewriter.superseded) or any(
             self.type_of(a) != self.type_of(b) for a, b in application.claims
         )
         stated = application.claims or pairs  # Later statements read the values of either.
-        if stated and not application.hangs_on_step:
+        if stated and not application.depends_on_step:
             application.statements = list(self._statements(stated, fresh, rewriter))
         self.applications.append(application)
         if application.statements:
@@ -218,7 +218,7 @@ class StatementRecorder:
             application = Application(name, name, "the program", None, _bound(step))
             pairs = zip(self._outputs, outputs, strict=True)
             application.claims = [p for p in pairs if not self.graph.are_equal(p[:1], p[1:])]
-            application.hangs_on_step = any(each.hangs_on_step for each in mine)
+            application.depends_on_step = any(each.depends_on_step for each in mine)
             now = self._before
             cone = Cone(self.graph, lambda v: now.get(v) or before.get(v), set(), -1, WHOLE)
             cone.look(application.claims)

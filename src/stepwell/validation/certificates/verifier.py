@@ -46,7 +46,7 @@ from stepwell.validation.certificates.certificate import (
 from stepwell.validation.certificates.decision import KINDS, TRIED, Decisions, Undecided
 from stepwell.validation.certificates.exhaustive import NotOfBytes, apart_on_all
 from stepwell.validation.certificates.field import chosen_by
-from stepwell.validation.certificates.graph import ONCE, Definition, EqualityGraph, said_by
+from stepwell.validation.certificates.graph import ONCE, Definition, EqualityGraph, text_of
 from stepwell.validation.certificates.recorder import observed, signatures
 from stepwell.validation.certificates.statements import (
     MOST_ELEMENTS,
@@ -432,7 +432,7 @@ class _Check:
 def _definition(op: Operation, numbers: Mapping[SSAValue, int]) -> Definition:
     operands = tuple(numbers[value] for value in op.operands)
     results = tuple(numbers[value] for value in op.results)
-    return Definition(op, {}, {}, operands, results, said_by(op))
+    return Definition(op, {}, {}, operands, results, text_of(op))
 
 
 def _has_effect(op: Operation, made: Definition) -> bool:

@@ -42,9 +42,9 @@ class Decision:
 
     Attributes:
         has_symbols: whether sizes were symbols.
-        reason: why no more is.
-        counterexample: what elements and numbers are in a solver's counterexample, where every
-            function in what it was asked is what the op computes.
+        reason: why no stronger proof was found.
+        counterexample: values of elements and numbers in the solver's counterexample; None if a
+            function in the question is not what the op computes.
     """
 
     proof: Proof
@@ -297,7 +297,7 @@ def _with_equal_places(
 ) -> tuple[Any, Any, list[Any], bool]:
     """Elements of inputs as constants: one for those whose places are provably the same.
 
-    With them whether those that are two stand at two places for certain.
+    Also return whether different constants are certainly elements at different places.
     """
     found = _applications([left, right, *facts], tensors.weight_names | set(tensors.names.values()))
     constants: list[tuple[Any, Any]] = []
