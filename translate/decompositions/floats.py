@@ -76,7 +76,7 @@ def widen_halves(*, op: Any, b: Rewriter) -> tuple[Value, ...] | None:
         return None
     is_root = isinstance(op, aten.PowTensorScalar) and abs(op.arg("exponent")) == 0.5
     if is_root and interval(op.operands[0], b.program).low < 0:
-        refuse("torch computes this power of halves as C does: that of -inf is no NaN")
+        refuse("the operand may be -inf: torch's pow of halves gives no NaN, a square root does")
     if not isinstance(op, aten.LayerNormDefault):
         return in_single(op, b)
     wide = Value(widened(b, op.operands[0]), b)

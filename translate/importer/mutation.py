@@ -144,7 +144,7 @@ def functional(exported: ExportedProgram) -> tuple[ExportedProgram, Writes]:
     try:
         return rewritten, find_writes(rewritten)
     except AliasObserved as observed:
-        raise UnsupportedError(f"{observed}, also after torch made it functional") from None
+        raise UnsupportedError(f"{observed}, also after torch functionalized the program") from None
 
 
 def find_writes(exported: ExportedProgram) -> Writes:

@@ -232,7 +232,7 @@ def _leaves(program: Program) -> Iterator[Operation]:
 
 
 def _work(op: Operation) -> float:
-    """Count multiplications; one of floats counts as `FLOAT`. Depthwise: channels are last."""
+    """Estimate the work in integer multiplications; one of floats counts as `FLOAT`."""
     if op.name.startswith("aten."):
         return FLOAT * operations(op)
     result = op.results[0].type

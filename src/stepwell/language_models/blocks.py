@@ -65,7 +65,7 @@ class Blocks:
 
 
 class BlockLinear(nn.Module):
-    """A linear layer of four bits in groups, and the products of its groups' offsets."""
+    """A linear layer with 4-bit weights in groups: a layer of integers and a layer of offsets."""
 
     def __init__(self, products: nn.Linear, offsets: Tensor) -> None:
         """Add the offsets of groups to a layer.

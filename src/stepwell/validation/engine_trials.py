@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -144,10 +145,10 @@ def engine_losses(
 
     The statistics of the pass count the values that were tried, and the others by reason.
     """
-    sides = (set(rewriter.inserted), rewriter.gone, recording, program.weights, _NotNoted())
-    fresh, names = sides[0], {*replaced}
+    fresh, names = set(rewriter.inserted), {*replaced}
+    side_of = partial(_OnEngine, fresh, rewriter.gone, recording, program.weights, _NotNoted())
     for old, new in rewriter.replaced:
-        side = _OnEngine(*sides)
+        side = side_of()
         ops = {v.owner for v in side.above(old, FAR)} - {v.owner for v in side.shared(new)}
         names |= {op.name for op in ops if isinstance(op, Operation)}
     inherited = inherited_nodes(names)
@@ -163,6 +164,7 @@ def engine_losses(
     if not alike:
         return
     points = [edge for key in alike for losses in key for c in losses for edge in _edges(c)]
+    changes = [(dict(zip(nodes, key, strict=True)), families) for key, families in alike.items()]
     for old, new in rewriter.replaced:
         if new in rewriter.superseded or new.owner not in fresh:
             continue
@@ -170,25 +172,46 @@ def engine_losses(
         try:
             if old.type != new.type:
                 raise NotRecorded("the replacement has another type")
-            roots = _roots(_OnEngine(*sides), old, new)
-            seen, found = set[tuple[Any, int]](), defaultdict[EngineLoss, list[str]](list)
-            for given, is_moderate in _fillings(roots, program, recording, points):
-                before, plain = _OnEngine(*sides).pair(old, new, given)
-                if not isinstance(before, Tensor):
-                    raise NotRecorded("the value is no tensor")
-                why = ""
-                for key, families in alike.items():
-                    side = _OnEngine(*sides, changes=dict(zip(nodes, key, strict=True)))
-                    after = side.pair(old, new, given)[1]
-                    for kind, loss in _losses(side, given, before, plain, after, is_moderate):
-                        if (key, kind) not in seen:
-                            seen.add((key, kind))
-                            found[loss] += families
-            for loss, families in found.items():
+            fillings = _fillings(_roots(side_of(), old, new), program, recording, points)
+            found = _losses_of_value(old, new, side_of, fillings, changes)
+            why = why if found is None else ""
+            for loss, families in (found or {}).items():
                 yield new, replace(loss, engines=tuple(families))
         except (NotRecorded, NoErrorRule, StepwellError) as error:
             why = str(error).partition("\n")[0] or "one side cannot be computed again"
         rewriter.count(f"not tried on engines: {why}" if why else "tried on engines")
+
+
+def _losses_of_value(
+    old: SSAValue,
+    new: SSAValue,
+    side_of: Callable[..., _OnEngine],
+    fillings: Iterable[tuple[Given, bool]],
+    changes: Iterable[tuple[Mapping[Operation, Sequence[Change]], list[str]]],
+) -> Mapping[EngineLoss, list[str]] | None:
+    """Return each loss of a replaced value with its engines; None if there are no operands to try.
+
+    Args:
+        old, new: the replaced value and the new one.
+        side_of: creates the evaluation of both, with the changes of an engine or without.
+        fillings: operands, and whether they are of moderate size.
+        changes: the changes of each node, and the engines that make these.
+    """
+    seen, found = set[tuple[int, int]](), defaultdict[EngineLoss, list[str]](list)
+    is_tried = False
+    for given, is_moderate in fillings:
+        before, plain = side_of().pair(old, new, given)
+        if not isinstance(before, Tensor):
+            raise NotRecorded("the value is no tensor")
+        is_tried = True
+        for number, (changed, families) in enumerate(changes):
+            side = side_of(changes=changed)
+            after = side.pair(old, new, given)[1]
+            for kind, loss in _losses(side, given, before, plain, after, is_moderate):
+                if (number, kind) not in seen:
+                    seen.add((number, kind))
+                    found[loss] += families
+    return found if is_tried else None
 
 
 def _losses(

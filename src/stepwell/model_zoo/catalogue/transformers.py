@@ -378,7 +378,7 @@ def image_shape(config: Any) -> tuple[int, int, int]:
 
 
 def find(config: Any, name: str, otherwise: Any) -> Any:
-    """A setting of a configuration or of one inside it."""
+    """Return a setting of a configuration, or of one that is nested in it."""
     held = config.to_dict() if hasattr(config, "to_dict") else config
     waiting = [held]
     while waiting:

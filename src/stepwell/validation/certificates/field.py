@@ -73,7 +73,7 @@ def mixed(x: Tensor) -> Tensor:
 
 
 def word(text: str) -> int:
-    """Return a digest of a name, below the prime."""
+    """Return a digest of a name, as an element of the prime field."""
     return _word(text, *_CHOSEN.get())
 
 

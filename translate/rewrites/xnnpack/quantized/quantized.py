@@ -78,7 +78,7 @@ def not_of_integers(made: SSAValue, sources: Sequence[SSAValue]) -> Refusal | No
 
 
 def not_signed_alike(source: SSAValue, value: SSAValue) -> Refusal | None:
-    """Input and result are both qint8: with quint8 the weight would be unsigned too."""
+    """Refuse an input or result that is not qint8: XNNPACK needs an unsigned weight for quint8."""
     kinds = {datatype(source.type), datatype(value.type)}
     if kinds == {"qint8"}:
         return None
