@@ -237,7 +237,7 @@ def _work(op: Operation) -> float:
         return FLOAT * operations(op)
     result = op.results[0].type
     if "depthwise" in op.name and isinstance(result, TensorType) and result.get_shape():
-        return operations(op) / max(result.get_shape()[-1], 1)
+        return operations(op) / max(result.get_shape()[-1], 1)  # Channels are last.
     return operations(op)
 
 
