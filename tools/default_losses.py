@@ -1,13 +1,14 @@
 """What `numerics="torch"` leaves outside beside another checkout, and what ranges win back.
 
-    python tools/default_losses.py [--all] [--against WORKTREE]… [PATTERN …]
+    python tools/default_losses.py [--all | --node NAME] [--against WORKTREE]… [PATTERN …]
 
 Each model (of `stepwell.model_zoo.catalogue`, with random weights; decoders again with a dynamic
 length) is exported once, and lowered to XNNPACK by default, by the other checkouts in order and by
 this one.
-Rows whose ops outside differ (all, with `--all`) are printed, with what this one makes of them with
-ranges of float inputs (±8) and with `numerics="finite"`, and the p10 of 30 runs of the first
-program and of this one, in turns, on one thread.
+Rows whose ops outside differ are printed (`--all`: all; `--node`: those that have such a node):
+what this one makes of them with ranges of float inputs (±8) and with `numerics="finite"`, and for
+the first program and this one the bytes of the `.pte`, the nodes of that name (or of any), and the
+p10 of 30 or more runs in turns, on one thread, in ms of CPU time (other processes disturb it less).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +67,7 @@ def exported(patterns: tuple[str, ...], into: Path) -> list[str]:
     from stepwell.model_zoo.catalogue.models import select
 
     saved: list[str] = []
-    for entry in [one for pattern in patterns for one in found(select, pattern)]:
+    for entry in [one for pattern in patterns for one in entries(select, pattern)]:
         try:
             made = entry.make()
             if made.module is None:
@@ -86,7 +88,7 @@ def exported(patterns: tuple[str, ...], into: Path) -> list[str]:
     return saved
 
 
-def found(select: Any, pattern: str) -> list[Any]:
+def entries(select: Any, pattern: str) -> list[Any]:
     """Entries of a pattern; none where there is no such model in what is installed."""
     try:
         return select([pattern])
@@ -109,12 +111,14 @@ def lower(path: str, kind: str) -> dict[str, Any]:
         options["ranges"] = held
     lowered = stepwell.lower(program, "xnnpack", **options)
     file = f"{path}.{kind}.{os.environ['SIDE']}.pte"
-    Path(file).write_bytes(lowered.to_pte())
+    size = Path(file).write_bytes(lowered.to_pte())
     report = lowered.report
     return {
         "delegates": report.delegates,
         "outside": dict(report.outside),
         "deviations": sorted({d.rewrite for d in report.deviations}),
+        "nodes": Counter(op.name for op in lowered.program.module.walk()),
+        "bytes": size,
         "pte": file,
     }
 
@@ -128,17 +132,18 @@ def lowered_by(checkout: Path, side: str, jobs: list[tuple[str, str]]) -> dict[s
 
 
 def milliseconds(files: list[str], inputs: tuple[Any, ...]) -> list[float]:
-    """The p10 of each program, run in turns."""
+    """The p10 of each program, run in turns for two seconds of CPU time."""
     from stepwell.backends.executorch.running.runner import PteSession
 
     sessions = [PteSession.load(Path(file).read_bytes()) for file in files]
     times: list[list[float]] = [[] for _ in files]
-    for _ in range(30):
+    end = time.process_time() + 2
+    while len(times[0]) < 30 or time.process_time() < end:
         for session, taken in zip(sessions, times, strict=True):
-            start = time.perf_counter()
+            start = time.process_time()
             session.run(*inputs)
-            taken.append((time.perf_counter() - start) * 1e3)
-    return [sorted(taken)[3] for taken in times]
+            taken.append((time.process_time() - start) * 1e3)
+    return [sorted(taken)[len(taken) // 10] for taken in times]
 
 
 def main() -> None:
@@ -147,6 +152,7 @@ def main() -> None:
     parser.add_argument("patterns", nargs="*", default=MODELS)
     parser.add_argument("--against", type=Path, action="append", default=[])
     parser.add_argument("--all", action="store_true")
+    parser.add_argument("--node", default="")
     parser.add_argument("--jobs", type=json.loads)
     arguments = parser.parse_args()
     if arguments.jobs is not None:
@@ -167,9 +173,13 @@ def main() -> None:
         sides.append(lowered_by(ROOT, "here", jobs))
         differ = [file for file in files if not are_same([s[f"{file} torch"] for s in sides])]
         printed = files if arguments.all else differ
+        if arguments.node:
+            rows = [(file, side[f"{file} torch"]) for file in files for side in sides]
+            found = (file for file, row in rows if arguments.node in row.get("nodes", ()))
+            printed = list(dict.fromkeys(found))
         kinds = [kind for kind in KINDS if kind != "torch"]
         sides[-1] |= lowered_by(ROOT, "here", [(file, kind) for file in printed for kind in kinds])
-        report(printed, sides)
+        report(printed, sides, arguments.node)
         print(f"\n{len(files) - len(differ)} of {len(files)} programs have the same ops outside.")
 
 
@@ -178,26 +188,33 @@ def are_same(rows: list[dict[str, Any]]) -> bool:
     return all("error" not in row and row["outside"] == rows[0]["outside"] for row in rows)
 
 
-def report(files: list[str], sides: list[dict[str, Any]]) -> None:
+def report(files: list[str], sides: list[dict[str, Any]], node: str) -> None:
     """The rows of these programs."""
     import torch
 
     before = "".join(f" before {at} |" for at in range(len(sides) - 1))
-    print(f"| model |{before} torch | ranges | finite | ms before, torch |")
-    print("|---" * (len(sides) + 4) + "|")
+    print(f"| model |{before} torch | ranges | finite | bytes | {node or 'nodes'} | ms | ratio |")
+    print("|---" * (len(sides) + 7) + "|")
     for file in files:
         rows = [side[f"{file} torch"] for side in sides]
         cells = [
             shown(row)
             for row in (*rows, *(sides[-1][f"{file} {kind}"] for kind in list(KINDS)[1:]))
         ]
-        times = ""
         if "error" not in rows[0] and "error" not in rows[-1]:
+            ends = rows[0], rows[-1]
             inputs = torch.load(Path(file).with_suffix(".inputs"))
-            taken = milliseconds([rows[0]["pte"], rows[-1]["pte"]], inputs)
-            times = ", ".join(f"{one:.2f}" for one in taken)
+            first, last = milliseconds([row["pte"] for row in ends], inputs)
+            cells.append(", ".join(f"{row['bytes']:,}" for row in ends))
+            cells.append(", ".join(str(sum(of(row, node))) for row in ends))
+            cells += [f"{first:.3g}, {last:.3g}", f"{last / first:.3f}"]
         name = Path(file).with_suffix(".name").read_text()
-        print(f"| {name} | {' | '.join(cells)} | {times} |", flush=True)
+        print(f"| {name} | {' | '.join(cells)} |", flush=True)
+
+
+def of(row: dict[str, Any], node: str) -> list[int]:
+    """How many nodes there are of each name that this one is, or of all."""
+    return [count for name, count in row["nodes"].items() if node in ("", name)]
 
 
 def shown(row: dict[str, Any]) -> str:
