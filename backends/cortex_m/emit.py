@@ -213,20 +213,20 @@ class CortexMEmitter(MethodEmitter):
         schema = declarations()[op.OPERATOR]
         operands = self._operands(op)
         order = self._order(next(iter(operands.values())))
-        is_elementwise = dims(op.output.type) in {dims(v.type) for v in op.operands}
+        is_elementwise = dims(op.out.type) in {dims(v.type) for v in op.operands}
         like_input = is_elementwise and order != contiguous(len(order))
         if IN_PLACE in op.attributes:
             taken = cast("IntegerAttr[Any]", op.attributes[IN_PLACE]).value.data
             source = list(operands.values())[taken]
-            result = self._view(source, op.output.type, order)
+            result = self._view(source, op.out.type, order)
         else:
-            result = self.fresh(op.output.type, Port("", order) if like_input else None)
+            result = self.fresh(op.out.type, Port("", order) if like_input else None)
         args = [
             result if argument.name == "out" else self._argument(op, argument, operands)
             for argument in schema.arguments
         ]
         self.builder.call(f"cortex_m::{op.OPERATOR}.out", [*args, result], [self.handle])
-        self.values[op.output] = result
+        self.values[op.out] = result
 
     def _operands(self, op: CmsisOp) -> dict[str, int]:
         """Values of the tensors, the larger one first where channels broadcast."""

@@ -28,12 +28,20 @@ from xdsl.dialects.builtin import (
     i64,
 )
 from xdsl.ir import Attribute, Operation, SSAValue
-from xdsl.irdl import IRDLOperation, OptOperandDef, VarOperandDef
+from xdsl.irdl import (
+    IRDLOperation,
+    OptOperandDef,
+    VarOperandDef,
+    irdl_op_definition,
+    result_def,
+    traits_def,
+)
 from xdsl.parser import Parser, UnresolvedOperand
 from xdsl.printer import Printer
+from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
-from stepwell.dialects.cmsis.arithmetic import SHIFT_RANGE, Multiplier
+from stepwell.dialects.cmsis.arithmetic import SHIFT_RANGE, Multiplier, quantize_multiplier
 from stepwell.dialects.cmsis.target import Target, target
 from stepwell.dialects.quant.types import Quantization, quantization, storage_element, type_problem
 from stepwell.ir.axes.maps import HasAxes
@@ -47,9 +55,11 @@ _Op = TypeVar("_Op", bound="CmsisOp")
 
 
 class CmsisOp(HasAxes, HasFamilies, IRDLOperation, ABC):
-    """An operator of the `cortex_m` library. `OPERATOR` is its name in the library."""
+    """An operator of the `cortex_m` library. `OPERATOR` is its name there, empty for an op that is
+    only a view or a copy.
+    """
 
-    OPERATOR: ClassVar[str]
+    OPERATOR: ClassVar[str] = ""
     RESIZES: ClassVar[bool] = False
     """Whether the operator resizes its result to its operand at run time. Most do not (ExecuTorch's
     `backends/cortex_m/ops/*.cpp`): their results keep the planned size.
@@ -60,6 +70,8 @@ class CmsisOp(HasAxes, HasFamilies, IRDLOperation, ABC):
     """
     MULTIPLIER_BITS: ClassVar[dict[str, int]] = {}
     """Integer list fields that are not 64 bits wide (multipliers and shifts are int32)."""
+    out = result_def(TensorType)
+    traits = traits_def(Pure())
 
     @classmethod
     def make(cls, *operands: SSAValue | None, result: Attribute, **fields: Any) -> Self:
@@ -89,11 +101,6 @@ class CmsisOp(HasAxes, HasFamilies, IRDLOperation, ABC):
         """Return operands by their schema name in order, absent ones as None."""
         return {name: getattr(self, name) for name, _ in self.get_irdl_definition().operands}
 
-    @property
-    def output(self) -> SSAValue:
-        """The one result."""
-        return self.results[0]
-
     def number(self, field: str) -> int:
         """An integer field."""
         return cast("IntegerAttr[Any]", self.properties[field]).value.data
@@ -110,6 +117,11 @@ class CmsisOp(HasAxes, HasFamilies, IRDLOperation, ABC):
         """An integer list field."""
         values = cast("DenseArrayBase[Any]", self.properties[field]).get_values()
         return tuple(int(value) for value in values)
+
+    @property
+    def activation(self) -> tuple[int, int]:
+        """The range to which results are clamped."""
+        return self.number("activation_min"), self.number("activation_max")
 
     def multiplier(self, stem: str) -> Multiplier:
         """Return the fields `<stem>_multiplier` and `<stem>_shift` together."""
@@ -209,6 +221,13 @@ class CmsisOp(HasAxes, HasFamilies, IRDLOperation, ABC):
         )
 
 
+def operator(cls: type[_Op]) -> type[_Op]:
+    """Finish the class of an operator of the library, whose name there is the op's."""
+    defined = irdl_op_definition(cls)
+    defined.OPERATOR = cls.name.removeprefix("cmsis.")
+    return defined
+
+
 def to_attribute(value: Any, bits: int = 64) -> Attribute:
     """Convert a Python number, list of numbers, or string to an attribute."""
     if isinstance(value, Attribute):
@@ -260,6 +279,14 @@ def per_tensor(value: SSAValue | None) -> Quantization | None:
     return held if held is not None and held.is_per_tensor else None
 
 
+def product_multiplier(a: SSAValue, b: SSAValue, product: SSAValue) -> Multiplier | None:
+    """Return the multiplier that rescales a product to its type; None if a scale is not known."""
+    left, right, made = per_tensor(a), per_tensor(b), per_tensor(product)
+    if left is None or right is None or made is None:
+        return None
+    return quantize_multiplier(left.scale * right.scale / made.scale)
+
+
 def zero_point_problems(op: CmsisOp, **expected: tuple[SSAValue, int]) -> Iterator[str]:
     """Yield where a zero point field contradicts the type of its tensor.
 
@@ -290,8 +317,8 @@ def multiplier_problems(stem: str, stated: Multiplier, wanted: Multiplier | None
 
 def activation_problems(op: CmsisOp) -> Iterator[str]:
     """Yield why `activation_min` … `activation_max` is not a range within the result's."""
-    low, high = op.number("activation_min"), op.number("activation_max")
-    tensor = per_tensor(op.output)
+    low, high = op.activation
+    tensor = per_tensor(op.out)
     least, most = (tensor.low, tensor.high) if tensor is not None else (-128, 127)
     if not least <= low <= high <= most:
         yield f"the activation range {low}:{high} is not within {least}:{most}"
@@ -299,7 +326,7 @@ def activation_problems(op: CmsisOp) -> Iterator[str]:
 
 def result_problems(op: CmsisOp, shape: Sequence[Dim]) -> Iterator[str]:
     """Yield why the result's shape does not follow from the operands and fields."""
-    stated = dims(op.output.type)
+    stated = dims(op.out.type)
     if tuple(shape) != stated:
         yield f"the result has shape {list(stated)}, the operands imply {list(shape)}"
 
@@ -308,13 +335,13 @@ def same_quantization_problems(op: CmsisOp, *names: str) -> Iterator[str]:
     """Yield why an op that only selects or moves values changes their quantization."""
     for name in names:
         value = cast(SSAValue, getattr(op, name))
-        value_quantization, made = quantization(value.type), quantization(op.output.type)
+        value_quantization, made = quantization(value.type), quantization(op.out.type)
         if (
             value_quantization is not None
             and made is not None
             and not same_meaning(value_quantization, made)
         ):
-            yield f"{name} is {value.type} but the result {op.output.type}; the op does not rescale"
+            yield f"{name} is {value.type} but the result {op.out.type}; the op does not rescale"
 
 
 def same_meaning(a: Quantization, b: Quantization) -> bool:
@@ -326,14 +353,3 @@ def same_meaning(a: Quantization, b: Quantization) -> bool:
         b.bits,
         b.signed,
     )
-
-
-def static_dims(value: SSAValue) -> tuple[int, ...] | None:
-    """Return the dimensions of a tensor if all are numbers."""
-    shape = dims(value.type)
-    return cast("tuple[int, ...]", shape) if all(isinstance(d, int) for d in shape) else None
-
-
-def is_tensor(value: SSAValue) -> bool:
-    """Whether a value is a tensor."""
-    return isinstance(value.type, TensorType)

@@ -7,11 +7,10 @@ from typing import Any, ClassVar
 
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr, TensorType
 from xdsl.ir import SSAValue
-from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def, traits_def
-from xdsl.traits import Pure
+from xdsl.irdl import operand_def, prop_def
 
 from stepwell.dialects.cmsis import kernels
-from stepwell.dialects.cmsis.arithmetic import Multiplier, add_parameters, quantize_multiplier
+from stepwell.dialects.cmsis.arithmetic import add_parameters
 from stepwell.dialects.cmsis.kernels.softmax import (
     SOFTMAX_SCALE,
     SOFTMAX_ZERO_POINT,
@@ -24,7 +23,9 @@ from stepwell.dialects.cmsis.ops.base import (
     activation_problems,
     int8_problems,
     multiplier_problems,
+    operator,
     per_tensor,
+    product_multiplier,
     result_problems,
     same_quantization_problems,
     zero_point_problems,
@@ -57,8 +58,6 @@ class _Binary(CmsisOp):
     FAMILY: ClassVar[Family | None] = "elementwise"
     self_ = operand_def(TensorType)
     other = operand_def(TensorType)
-    out = result_def(TensorType)
-    traits = traits_def(Pure())
 
     @property
     def pair(self) -> tuple[SSAValue, SSAValue]:
@@ -67,6 +66,23 @@ class _Binary(CmsisOp):
 
     def axis_map(self, result: int = 0) -> AxisMap | None:
         return elementwise(self)
+
+
+class _Arithmetic(_Binary):
+    """A binary operator that rescales: each tensor has a zero point of its own."""
+
+    self_zero_point = prop_def(IntegerAttr)
+    other_zero_point = prop_def(IntegerAttr)
+    output_zero_point = prop_def(IntegerAttr)
+
+    def zero_point_problems(self) -> Iterator[str]:
+        """Yield where a zero point field contradicts the type of its tensor."""
+        yield from zero_point_problems(
+            self,
+            self_zero_point=(self.self_, 1),
+            other_zero_point=(self.other, 1),
+            output_zero_point=(self.out, 1),
+        )
 
 
 def _same_shape_problems(op: _Binary) -> Iterator[str]:
@@ -79,19 +95,15 @@ def _same_shape_problems(op: _Binary) -> Iterator[str]:
         yield f"shapes {list(first)} and {list(second)}: the kernel does not broadcast"
 
 
-@irdl_op_definition
-class QuantizedAdd(_Binary):
+@operator
+class QuantizedAdd(_Arithmetic):
     """`arm_elementwise_add_s8`; a negative multiplier subtracts."""
 
     name = "cmsis.quantized_add"
-    OPERATOR: ClassVar[str] = "quantized_add"
-    self_zero_point = prop_def(IntegerAttr)
     self_multiplier = prop_def(IntegerAttr)
     self_shift = prop_def(IntegerAttr)
-    other_zero_point = prop_def(IntegerAttr)
     other_multiplier = prop_def(IntegerAttr)
     other_shift = prop_def(IntegerAttr)
-    output_zero_point = prop_def(IntegerAttr)
     output_multiplier = prop_def(IntegerAttr)
     output_shift = prop_def(IntegerAttr)
     activation_min = prop_def(IntegerAttr)
@@ -102,12 +114,7 @@ class QuantizedAdd(_Binary):
         yield from int8_problems(self, "self_", "other", "out")
         yield from _same_shape_problems(self)
         yield from activation_problems(self)
-        yield from zero_point_problems(
-            self,
-            self_zero_point=(self.self_, 1),
-            other_zero_point=(self.other, 1),
-            output_zero_point=(self.out, 1),
-        )
+        yield from self.zero_point_problems()
         for stem in ("self", "other", "output"):
             yield from multiplier_problems(stem, self.multiplier(stem), None)
         a, b, out = per_tensor(self.self_), per_tensor(self.other), per_tensor(self.out)
@@ -135,15 +142,11 @@ def _add_scale_problems(op: QuantizedAdd, a: float, b: float, out: float) -> Ite
         yield from multiplier_problems(stem, op.multiplier(stem), expected)
 
 
-@irdl_op_definition
-class QuantizedMul(_Binary):
+@operator
+class QuantizedMul(_Arithmetic):
     """`arm_elementwise_mul_s8`."""
 
     name = "cmsis.quantized_mul"
-    OPERATOR: ClassVar[str] = "quantized_mul"
-    self_zero_point = prop_def(IntegerAttr)
-    other_zero_point = prop_def(IntegerAttr)
-    output_zero_point = prop_def(IntegerAttr)
     output_multiplier = prop_def(IntegerAttr)
     output_shift = prop_def(IntegerAttr)
 
@@ -151,28 +154,16 @@ class QuantizedMul(_Binary):
         yield from super().problems()
         yield from int8_problems(self, "self_", "other", "out")
         yield from _same_shape_problems(self)
-        yield from zero_point_problems(
-            self,
-            self_zero_point=(self.self_, 1),
-            other_zero_point=(self.other, 1),
-            output_zero_point=(self.out, 1),
-        )
-        a, b, out = per_tensor(self.self_), per_tensor(self.other), per_tensor(self.out)
-        wanted: Multiplier | None = None
-        if a is not None and b is not None and out is not None:
-            wanted = quantize_multiplier(a.scale * b.scale / out.scale)
+        yield from self.zero_point_problems()
+        wanted = product_multiplier(self.self_, self.other, self.out)
         yield from multiplier_problems("output", self.multiplier("output"), wanted)
 
 
-@irdl_op_definition
-class QuantizedDiv(_Binary):
+@operator
+class QuantizedDiv(_Arithmetic):
     """Division in float32 of int8 or int16 operands."""
 
     name = "cmsis.quantized_div"
-    OPERATOR: ClassVar[str] = "quantized_div"
-    self_zero_point = prop_def(IntegerAttr)
-    other_zero_point = prop_def(IntegerAttr)
-    output_zero_point = prop_def(IntegerAttr)
     output_scale = prop_def(FloatAttr)
 
     def problems(self) -> Iterator[str]:
@@ -182,12 +173,7 @@ class QuantizedDiv(_Binary):
         if first != second:
             yield f"shapes {list(first)} and {list(second)}: the kernel does not broadcast"
         yield from result_problems(self, first)
-        yield from zero_point_problems(
-            self,
-            self_zero_point=(self.self_, 1),
-            other_zero_point=(self.other, 1),
-            output_zero_point=(self.out, 1),
-        )
+        yield from self.zero_point_problems()
         a, b, out = per_tensor(self.self_), per_tensor(self.other), per_tensor(self.out)
         if a is not None and b is not None and out is not None:
             wanted = a.scale / (b.scale * out.scale)
@@ -195,17 +181,14 @@ class QuantizedDiv(_Binary):
                 yield f"output_scale is {self.real('output_scale')}, the types imply {wanted}"
 
 
-@irdl_op_definition
+@operator
 class QuantizedActivation(CmsisOp):
     """A 256-entry table: out = lut[x + 128]."""
 
     name = "cmsis.quantized_activation"
-    OPERATOR: ClassVar[str] = "quantized_activation"
     FAMILY: ClassVar[Family | None] = "elementwise"
     input = operand_def(TensorType)
     lut = operand_def(TensorType)
-    out = result_def(TensorType)
-    traits = traits_def(Pure())
 
     def problems(self) -> Iterator[str]:
         yield from super().problems()
@@ -240,31 +223,28 @@ class _Select(_Binary):
         yield from result_problems(self, shape)
 
 
-@irdl_op_definition
+@operator
 class Minimum(_Select):
     """`arm_minimum_s8`."""
 
     name = "cmsis.minimum"
     IGNORES_DIM_ORDER: ClassVar[bool] = True
-    OPERATOR: ClassVar[str] = "minimum"
 
 
-@irdl_op_definition
+@operator
 class Maximum(_Select):
     """`arm_maximum_s8`."""
 
     name = "cmsis.maximum"
     IGNORES_DIM_ORDER: ClassVar[bool] = True
-    OPERATOR: ClassVar[str] = "maximum"
 
 
-@irdl_op_definition
+@operator
 class Softmax(CmsisOp):
     """`arm_softmax_s8` over the last dimension."""
 
     name = "cmsis.softmax"
     IGNORES_DIM_ORDER: ClassVar[bool] = True
-    OPERATOR: ClassVar[str] = "softmax"
     FAMILY: ClassVar[Family | None] = "distribution"
     input = operand_def(TensorType)
     dim = prop_def(IntegerAttr)
@@ -273,8 +253,6 @@ class Softmax(CmsisOp):
     input_multiplier = prop_def(IntegerAttr)
     input_shift = prop_def(IntegerAttr)
     diff_min = prop_def(IntegerAttr)
-    out = result_def(TensorType)
-    traits = traits_def(Pure())
 
     def problems(self) -> Iterator[str]:
         yield from super().problems()
@@ -321,7 +299,7 @@ def _add(op: QuantizedAdd, args: Sequence[Any], ctx: object) -> Sequence[Any]:
             output_offset=op.number("output_zero_point"),
             output_multiplier=op.number("output_multiplier"),
             output_shift=op.number("output_shift"),
-            activation=(op.number("activation_min"), op.number("activation_max")),
+            activation=op.activation,
         ),
     )
 

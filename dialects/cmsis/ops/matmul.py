@@ -8,24 +8,21 @@ from typing import Any, ClassVar
 from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, TensorType
 from xdsl.irdl import (
     AttrSizedOperandSegments,
-    irdl_op_definition,
     operand_def,
     opt_operand_def,
     prop_def,
-    result_def,
-    traits_def,
 )
-from xdsl.traits import Pure
 
 from stepwell.dialects.cmsis import kernels
-from stepwell.dialects.cmsis.arithmetic import Multiplier, quantize_multiplier
+from stepwell.dialects.cmsis.arithmetic import Multiplier
 from stepwell.dialects.cmsis.kernels.matmul import fully_connected_kernel_sum_s8
 from stepwell.dialects.cmsis.ops.base import (
     CmsisOp,
     activation_problems,
     int8_problems,
     multiplier_problems,
-    per_tensor,
+    operator,
+    product_multiplier,
     result_problems,
     target_of,
     zero_point_problems,
@@ -40,7 +37,7 @@ from stepwell.ir.dtypes import i32
 from stepwell.ir.types import dims, element
 
 
-@irdl_op_definition
+@operator
 class QuantizedLinear(CmsisOp):
     """`arm_fully_connected_s8`: x [..., K] times weights [N, K] transposed.
 
@@ -50,7 +47,6 @@ class QuantizedLinear(CmsisOp):
 
     name = "cmsis.quantized_linear"
     IGNORES_DIM_ORDER: ClassVar[bool] = True
-    OPERATOR: ClassVar[str] = "quantized_linear"
     FAMILY: ClassVar[Family | None] = "product"
     input = operand_def(TensorType)
     weights = operand_def(TensorType)
@@ -63,9 +59,7 @@ class QuantizedLinear(CmsisOp):
     requantize_shifts = prop_def(DenseArrayBase)
     activation_max = prop_def(IntegerAttr)
     activation_min = prop_def(IntegerAttr)
-    out = result_def(TensorType)
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
-    traits = traits_def(Pure())
 
     @property
     def requantization(self) -> Multiplier:
@@ -99,10 +93,7 @@ class QuantizedLinear(CmsisOp):
             filter_offset=(self.weights, -1),
             output_offset=(self.out, 1),
         )
-        a, w, out = per_tensor(self.input), per_tensor(self.weights), per_tensor(self.out)
-        wanted_scale = None
-        if a is not None and w is not None and out is not None:
-            wanted_scale = quantize_multiplier(a.scale * w.scale / out.scale)
+        wanted_scale = product_multiplier(self.input, self.weights, self.out)
         yield from multiplier_problems("requantize", self.requantization, wanted_scale)
         yield from self._form_problems()
 
@@ -128,7 +119,7 @@ class QuantizedLinear(CmsisOp):
         return mapped(self, *links)
 
 
-@irdl_op_definition
+@operator
 class QuantizedBatchMatmul(CmsisOp):
     """`arm_batch_matmul_s8`: lhs [B, M, K] times rhs_transposed [B, N, K] transposed.
 
@@ -137,7 +128,6 @@ class QuantizedBatchMatmul(CmsisOp):
 
     name = "cmsis.quantized_batch_matmul"
     IGNORES_DIM_ORDER: ClassVar[bool] = True
-    OPERATOR: ClassVar[str] = "quantized_batch_matmul"
     FAMILY: ClassVar[Family | None] = "product"
     lhs = operand_def(TensorType)
     rhs_transposed = operand_def(TensorType)
@@ -147,8 +137,6 @@ class QuantizedBatchMatmul(CmsisOp):
     output_multiplier = prop_def(IntegerAttr)
     output_shift = prop_def(IntegerAttr)
     scratch = prop_def(IntegerAttr)
-    out = result_def(TensorType)
-    traits = traits_def(Pure())
 
     def problems(self) -> Iterator[str]:
         yield from super().problems()
@@ -164,10 +152,7 @@ class QuantizedBatchMatmul(CmsisOp):
             rhs_zero_point=(self.rhs_transposed, -1),
             output_zero_point=(self.out, 1),
         )
-        a, b, out = per_tensor(self.lhs), per_tensor(self.rhs_transposed), per_tensor(self.out)
-        wanted = None
-        if a is not None and b is not None and out is not None:
-            wanted = quantize_multiplier(a.scale * b.scale / out.scale)
+        wanted = product_multiplier(self.lhs, self.rhs_transposed, self.out)
         yield from multiplier_problems("output", self.multiplier("output"), wanted)
         yield from self.scratch_problems()
 
@@ -192,7 +177,7 @@ def _linear(op: QuantizedLinear, args: Sequence[Any], ctx: object) -> Sequence[A
         "output_offset": op.number("output_offset"),
         "multiplier": scale.multiplier,
         "shift": scale.shift,
-        "activation": (op.number("activation_min"), op.number("activation_max")),
+        "activation": op.activation,
     }
     target = target_of(op)
     from_sums = kernel_sum is not None if target is None else target.reads_kernel_sum

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr, StringAttr, TensorType
-from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def, traits_def
-from xdsl.traits import Pure
+from xdsl.irdl import irdl_op_definition, operand_def, prop_def
 
 from stepwell.dialects.cmsis import kernels
 from stepwell.dialects.cmsis.ops.base import (
     CmsisOp,
     int8_problems,
+    operator,
     per_tensor,
     result_problems,
     same_quantization_problems,
@@ -41,8 +41,6 @@ class _Convert(CmsisOp):
     quant_min = prop_def(IntegerAttr)
     quant_max = prop_def(IntegerAttr)
     dtype = prop_def(StringAttr)
-    out = result_def(TensorType)
-    traits = traits_def(Pure())
 
     def axis_map(self, result: int = 0) -> AxisMap | None:
         return elementwise(self)
@@ -78,24 +76,22 @@ class _Convert(CmsisOp):
                 yield f"scale, zero point and range are {stated}, the type implies {typed}"
 
 
-@irdl_op_definition
+@operator
 class QuantizePerTensor(_Convert):
     """float32 → int8 or int16: nearbyint(x · (1/scale)) + zero_point, clamped."""
 
     name = "cmsis.quantize_per_tensor"
-    OPERATOR: ClassVar[str] = "quantize_per_tensor"
 
     def problems(self) -> Iterator[str]:
         yield from super().problems()
         yield from self._check(self.out, self.input)
 
 
-@irdl_op_definition
+@operator
 class DequantizePerTensor(_Convert):
     """int8 or int16 → float32."""
 
     name = "cmsis.dequantize_per_tensor"
-    OPERATOR: ClassVar[str] = "dequantize_per_tensor"
 
     def problems(self) -> Iterator[str]:
         yield from super().problems()
@@ -114,18 +110,15 @@ def permuted(shape: Sequence[Dim], permutation: Sequence[int]) -> tuple[Dim, ...
     return tuple(shape[axis] for axis in permutation)
 
 
-@irdl_op_definition
+@operator
 class Transpose(CmsisOp):
     """`arm_transpose_s8`: dimension i of the result is dimension perm[i] of the input."""
 
     name = "cmsis.transpose"
     IGNORES_DIM_ORDER: ClassVar[bool] = True
-    OPERATOR: ClassVar[str] = "transpose"
     FAMILY: ClassVar[Family | None] = "permutation"
     input = operand_def(TensorType)
     perm = prop_def(DenseArrayBase)
-    out = result_def(TensorType)
-    traits = traits_def(Pure())
 
     def problems(self) -> Iterator[str]:
         yield from super().problems()
@@ -167,19 +160,16 @@ def pad_is_misread(shape: Sequence[Dim], *widths: Sequence[int]) -> bool:
     return not (one_channel or one_cell)
 
 
-@irdl_op_definition
+@operator
 class Pad(CmsisOp):
     """`arm_pad_s8`: constant cells around each dimension; the lists have four entries."""
 
     name = "cmsis.pad"
-    OPERATOR: ClassVar[str] = "pad"
     FAMILY: ClassVar[Family | None] = "padding"
     input = operand_def(TensorType)
     pre_pad = prop_def(DenseArrayBase)
     post_pad = prop_def(DenseArrayBase)
     pad_value = prop_def(IntegerAttr)
-    out = result_def(TensorType)
-    traits = traits_def(Pure())
 
     def widths(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Return the cells before and after each dimension of the tensor (without leading ones)."""
@@ -224,12 +214,9 @@ class Relabel(CmsisOp):
     """
 
     name = "cmsis.relabel"
-    OPERATOR: ClassVar[str] = ""
     FAMILY: ClassVar[Family | None] = "reshape"
     input = operand_def(TensorType)
     perm = prop_def(DenseArrayBase)
-    out = result_def(TensorType)
-    traits = traits_def(Pure())
 
     def problems(self) -> Iterator[str]:
         yield from super().problems()

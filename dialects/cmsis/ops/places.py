@@ -17,11 +17,8 @@ from xdsl.irdl import (
     irdl_op_definition,
     operand_def,
     prop_def,
-    result_def,
-    traits_def,
     var_operand_def,
 )
-from xdsl.traits import Pure
 
 from stepwell.dialects.aten import CatDefault
 from stepwell.dialects.cmsis.ops.base import CmsisOp, result_problems, to_attribute
@@ -42,8 +39,8 @@ def _places_problem(op: CmsisOp, value: SSAValue, axis: int) -> Iterator[str]:
     shape = dims(value.type)
     if not 0 <= axis < len(shape) or any(size != 1 for size in shape[:axis]):
         yield f"axis {axis} of {list(shape)} is not its outermost: its slices are not contiguous"
-    if element(value.type) != element(op.output.type):
-        yield f"{value.type} becomes {op.output.type}; the element type must not change"
+    if element(value.type) != element(op.out.type):
+        yield f"{value.type} becomes {op.out.type}; the element type must not change"
 
 
 @irdl_op_definition
@@ -51,13 +48,10 @@ class Part(CmsisOp):
     """`length` slices of the outermost axis in place: both tensors share their bytes."""
 
     name = "cmsis.part"
-    OPERATOR: ClassVar[str] = ""
     FAMILY: ClassVar[Family | None] = "part"
     input = operand_def(TensorType)
     axis = prop_def(IntegerAttr)
     start = prop_def(IntegerAttr)
-    out = result_def(TensorType)
-    traits = traits_def(Pure())
 
     def problems(self) -> Iterator[str]:
         yield from super().problems()
@@ -87,12 +81,9 @@ class Join(CmsisOp):
     """
 
     name = "cmsis.join"
-    OPERATOR: ClassVar[str] = ""
     FAMILY: ClassVar[Family | None] = "join"
     inputs = var_operand_def(TensorType)
     axis = prop_def(IntegerAttr)
-    out = result_def(TensorType)
-    traits = traits_def(Pure())
 
     @classmethod
     def of(cls, values: Sequence[SSAValue], axis: int, result: Attribute) -> Join:
@@ -127,11 +118,8 @@ class Copy(CmsisOp):
     """A copy of the elements in a buffer of its own."""
 
     name = "cmsis.copy"
-    OPERATOR: ClassVar[str] = ""
     FAMILY: ClassVar[Family | None] = "reshape"
     input = operand_def(TensorType)
-    out = result_def(TensorType)
-    traits = traits_def(Pure())
 
     def problems(self) -> Iterator[str]:
         yield from super().problems()

@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 from xdsl.dialects.builtin import BoolAttr, DenseArrayBase, IntegerAttr, TensorType
-from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def, traits_def
-from xdsl.traits import Pure
+from xdsl.irdl import operand_def, prop_def
 
 from stepwell.dialects.cmsis import kernels
 from stepwell.dialects.cmsis.ops.base import (
     CmsisOp,
     activation_problems,
     int8_problems,
+    operator,
     result_problems,
     same_quantization_problems,
     zero_point_problems,
@@ -36,14 +36,12 @@ from stepwell.ir.types import Dim, dims
 class _Pool(CmsisOp):
     """A window over height and width; scale and zero point are unchanged."""
 
-    IS_NHWC: ClassVar[bool]
+    IS_NHWC: ClassVar[bool] = False
     input = operand_def(TensorType)
     kernel_size = prop_def(DenseArrayBase)
     stride = prop_def(DenseArrayBase)
     padding = prop_def(DenseArrayBase)
     ceil_mode = prop_def(BoolAttr)
-    out = result_def(TensorType)
-    traits = traits_def(Pure())
 
     def problems(self) -> Iterator[str]:
         yield from super().problems()
@@ -100,21 +98,18 @@ class _AvgPool(_Pool):
         return {"scratch": avgpool_scratch(target.isa, output_width=width, channels=channels)}
 
 
-@irdl_op_definition
+@operator
 class QuantizedAvgPool2d(_AvgPool):
     """Average pooling of logical NCHW."""
 
     name = "cmsis.quantized_avg_pool2d"
-    OPERATOR: ClassVar[str] = "quantized_avg_pool2d"
-    IS_NHWC: ClassVar[bool] = False
 
 
-@irdl_op_definition
+@operator
 class QuantizedAvgPool2dNhwc(_AvgPool):
     """Average pooling of NHWC."""
 
     name = "cmsis.quantized_avg_pool2d_nhwc"
-    OPERATOR: ClassVar[str] = "quantized_avg_pool2d_nhwc"
     IS_NHWC: ClassVar[bool] = True
 
 
@@ -139,21 +134,18 @@ class _MaxPool(_Pool):
         )
 
 
-@irdl_op_definition
+@operator
 class QuantizedMaxPool2d(_MaxPool):
     """Maximum pooling of logical NCHW."""
 
     name = "cmsis.quantized_max_pool2d"
-    OPERATOR: ClassVar[str] = "quantized_max_pool2d"
-    IS_NHWC: ClassVar[bool] = False
 
 
-@irdl_op_definition
+@operator
 class QuantizedMaxPool2dNhwc(_MaxPool):
     """Maximum pooling of NHWC."""
 
     name = "cmsis.quantized_max_pool2d_nhwc"
-    OPERATOR: ClassVar[str] = "quantized_max_pool2d_nhwc"
     IS_NHWC: ClassVar[bool] = True
 
 
@@ -176,5 +168,6 @@ def _avg_pool(op: _AvgPool, args: Sequence[Any], ctx: object) -> Sequence[Any]:
 @interprets(_MaxPool)
 def _max_pool(op: _MaxPool, args: Sequence[Any], ctx: object) -> Sequence[Any]:
     x = to_nhwc(args[0], op.IS_NHWC)
-    limits = (op.number("activation_min"), op.number("activation_max"))
-    return (from_nhwc(kernels.max_pool_s8(x, activation=limits, **_window(op, x)), op.IS_NHWC),)
+    return (
+        from_nhwc(kernels.max_pool_s8(x, activation=op.activation, **_window(op, x)), op.IS_NHWC),
+    )

@@ -11,14 +11,10 @@ from typing import Any, ClassVar, cast
 from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, TensorType
 from xdsl.irdl import (
     AttrSizedOperandSegments,
-    irdl_op_definition,
     operand_def,
     opt_operand_def,
     prop_def,
-    result_def,
-    traits_def,
 )
-from xdsl.traits import Pure
 
 from stepwell.dialects.cmsis import kernels
 from stepwell.dialects.cmsis.arithmetic import SHIFT_RANGE, Multiplier, quantize_multiplier
@@ -27,6 +23,7 @@ from stepwell.dialects.cmsis.ops.base import (
     activation_problems,
     int8_problems,
     multiplier_problems,
+    operator,
     per_tensor,
     result_problems,
     zero_point_problems,
@@ -62,7 +59,7 @@ class Spatial(CmsisOp):
     """The base class of the three convolutions."""
 
     FAMILY: ClassVar[Family | None] = "product"
-    IS_NHWC: ClassVar[bool]
+    IS_NHWC: ClassVar[bool] = False
     CHANNEL_AXIS: ClassVar[int] = 0
     """The axis of output channels in the weight."""
     MULTIPLIER_BITS: ClassVar[dict[str, int]] = {
@@ -82,8 +79,7 @@ class Spatial(CmsisOp):
     activation_min = prop_def(IntegerAttr)
     activation_max = prop_def(IntegerAttr)
     scratch = prop_def(IntegerAttr)
-    out = result_def(TensorType)
-    traits = traits_def(Pure())
+    irdl_options = (AttrSizedOperandSegments(as_property=True),)
 
     @property
     def requantizations(self) -> tuple[Multiplier, ...]:
@@ -92,11 +88,6 @@ class Spatial(CmsisOp):
             self.numbers("requantize_multipliers"), self.numbers("requantize_shifts"), strict=True
         )
         return tuple(Multiplier(m, s) for m, s in pairs)
-
-    @property
-    def activation(self) -> tuple[int, int]:
-        """The range to which results are clamped."""
-        return self.number("activation_min"), self.number("activation_max")
 
     def nhwc(self) -> tuple[tuple[Dim, ...], tuple[Dim, ...]]:
         """Input and output shapes as NHWC."""
@@ -235,8 +226,6 @@ class Spatial(CmsisOp):
 class _Conv(Spatial):
     """`arm_convolve_wrapper_s8`; groups follow from the shapes."""
 
-    irdl_options = (AttrSizedOperandSegments(as_property=True),)
-
     def shape_problems(self) -> Iterator[str]:
         (n, h, w, c), _ = self.nhwc()
         o, kh, kw, ci = cast("tuple[int, ...]", dims(self.weight.type))
@@ -253,21 +242,18 @@ class _Conv(Spatial):
         return {"scratch": size}
 
 
-@irdl_op_definition
+@operator
 class QuantizedConv2d(_Conv):
     """Convolution of logical NCHW."""
 
     name = "cmsis.quantized_conv2d"
-    OPERATOR: ClassVar[str] = "quantized_conv2d"
-    IS_NHWC: ClassVar[bool] = False
 
 
-@irdl_op_definition
+@operator
 class QuantizedConv2dNhwc(_Conv):
     """Convolution of NHWC."""
 
     name = "cmsis.quantized_conv2d_nhwc"
-    OPERATOR: ClassVar[str] = "quantized_conv2d_nhwc"
     IS_NHWC: ClassVar[bool] = True
 
 
@@ -276,7 +262,6 @@ class _Depthwise(Spatial):
 
     CHANNEL_AXIS: ClassVar[int] = 3
     depth_multiplier = prop_def(IntegerAttr)
-    irdl_options = (AttrSizedOperandSegments(as_property=True),)
 
     def image_links(self, channels: Link) -> Links:
         """Channels are kept if each has one output."""
@@ -302,21 +287,18 @@ class _Depthwise(Spatial):
         return {"scratch": size}
 
 
-@irdl_op_definition
+@operator
 class QuantizedDepthwiseConv2d(_Depthwise):
     """Depthwise convolution of logical NCHW."""
 
     name = "cmsis.quantized_depthwise_conv2d"
-    OPERATOR: ClassVar[str] = "quantized_depthwise_conv2d"
-    IS_NHWC: ClassVar[bool] = False
 
 
-@irdl_op_definition
+@operator
 class QuantizedDepthwiseConv2dNhwc(_Depthwise):
     """Depthwise convolution of NHWC."""
 
     name = "cmsis.quantized_depthwise_conv2d_nhwc"
-    OPERATOR: ClassVar[str] = "quantized_depthwise_conv2d_nhwc"
     IS_NHWC: ClassVar[bool] = True
 
 
@@ -325,7 +307,6 @@ class _TransposeConv(Spatial):
 
     output_padding = prop_def(DenseArrayBase)
     output_scratch = prop_def(IntegerAttr)
-    irdl_options = (AttrSizedOperandSegments(as_property=True),)
 
     def image_links(self, channels: Link) -> Links:
         """A result's cell depends on the windows that reach it, which no stride can express."""
@@ -357,21 +338,18 @@ class _TransposeConv(Spatial):
         return dict(zip(("scratch", "output_scratch"), sizes, strict=True))
 
 
-@irdl_op_definition
+@operator
 class QuantizedTransposeConv2d(_TransposeConv):
     """Transposed convolution of logical NCHW."""
 
     name = "cmsis.quantized_transpose_conv2d"
-    OPERATOR: ClassVar[str] = "quantized_transpose_conv2d"
-    IS_NHWC: ClassVar[bool] = False
 
 
-@irdl_op_definition
+@operator
 class QuantizedTransposeConv2dNhwc(_TransposeConv):
     """Transposed convolution of NHWC."""
 
     name = "cmsis.quantized_transpose_conv2d_nhwc"
-    OPERATOR: ClassVar[str] = "quantized_transpose_conv2d_nhwc"
     IS_NHWC: ClassVar[bool] = True
 
 
@@ -392,23 +370,11 @@ def _operands(op: Spatial, args: Sequence[Any]) -> tuple[Any, Any, Any]:
     return to_nhwc(args[0], op.IS_NHWC), args[1], args[2] if op.bias is not None else None
 
 
-@interprets(_Conv)
-def _conv(op: _Conv, args: Sequence[Any], ctx: object) -> Sequence[Any]:
+@interprets(_Conv, _Depthwise)
+def _conv(op: _Conv | _Depthwise, args: Sequence[Any], ctx: object) -> Sequence[Any]:
     x, weight, bias = _operands(op, args)
-    out = kernels.conv_s8(
-        x,
-        weight,
-        dilation=op.numbers("dilation"),
-        output_size=op.output_size,
-        **_common(op, bias),
-    )
-    return (from_nhwc(out, op.IS_NHWC),)
-
-
-@interprets(_Depthwise)
-def _depthwise(op: _Depthwise, args: Sequence[Any], ctx: object) -> Sequence[Any]:
-    x, weight, bias = _operands(op, args)
-    out = kernels.depthwise_conv_s8(
+    kernel = kernels.conv_s8 if isinstance(op, _Conv) else kernels.depthwise_conv_s8
+    out = kernel(
         x,
         weight,
         dilation=op.numbers("dilation"),
