@@ -24,13 +24,24 @@ from stepwell.ir.axes.maps import All, Along, AxisMap, AxisRule, Links, Once, ke
 from stepwell.ir.declared.families import Family, belong
 from stepwell.ir.types import dims
 
+UNARY = (
+    t.AbsOp, t.BitwiseNotOp, t.CeilOp, t.ClzOp, t.CosOp, t.ErfOp, t.ExpOp, t.FloorOp, t.IdentityOp,
+    t.LogOp, t.LogicalNotOp, t.ReciprocalOp, t.RsqrtOp, t.SigmoidOp, t.SinOp, t.TanhOp,
+)  # fmt: skip
+"""Functions of one tensor with a result of the same type."""
+
+BINARY = (
+    t.AddOp, t.SubOp, t.PowOp, t.MaximumOp, t.MinimumOp, t.BitwiseAndOp, t.BitwiseOrOp,
+    t.BitwiseXorOp, t.LogicalAndOp, t.LogicalOrOp, t.LogicalXorOp, t.LogicalLeftShiftOp,
+    t.LogicalRightShiftOp, t.ArithmeticRightShiftOp, t.IntDivOp,
+)  # fmt: skip
+"""Functions of two tensors of one element type, which is the result's too."""
+
+COMPARISONS = (t.EqualOp, t.GreaterOp, t.GreaterEqualOp)
+
 ELEMENTWISE: tuple[type[TosaOp], ...] = (
-    t.AbsOp, t.AddOp, t.ArithmeticRightShiftOp, t.BitwiseAndOp, t.BitwiseNotOp, t.BitwiseOrOp,
-    t.BitwiseXorOp, t.CastOp, t.CeilOp, t.ClampOp, t.ClzOp, t.CosOp, t.EqualOp, t.ErfOp, t.ExpOp,
-    t.FloorOp, t.GreaterEqualOp, t.GreaterOp, t.IdentityOp, t.IntDivOp, t.LogOp, t.LogicalAndOp,
-    t.LogicalLeftShiftOp, t.LogicalNotOp, t.LogicalOrOp, t.LogicalRightShiftOp, t.LogicalXorOp,
-    t.MaximumOp, t.MinimumOp, t.MulOp, t.NegateOp, t.PowOp, t.ReciprocalOp, t.RescaleOp,
-    t.RsqrtOp, t.SelectOp, t.SigmoidOp, t.SinOp, t.SubOp, t.TableOp, t.TanhOp,
+    *UNARY, *BINARY, *COMPARISONS, t.CastOp, t.ClampOp, t.MulOp, t.NegateOp, t.RescaleOp,
+    t.SelectOp, t.TableOp,
 )  # fmt: skip
 """Operators that compute each element from the corresponding operand elements."""
 
@@ -43,7 +54,7 @@ REDUCTIONS = (
 
 FAMILIES: dict[Family, tuple[type[TosaOp], ...]] = {
     "elementwise": ELEMENTWISE,
-    "comparison": (t.EqualOp, t.GreaterOp, t.GreaterEqualOp),
+    "comparison": COMPARISONS,
     "choice": (t.SelectOp,),
     "cast": (t.CastOp,),
     "reshape": (t.ReshapeOp, t.IdentityOp),

@@ -28,6 +28,7 @@ from stepwell.dialects.tosa.forms import (
     spelled,
 )
 from stepwell.dialects.tosa.limits import EIGHT_K, NONE, LevelLimits, limits, tensor_limits
+from stepwell.dialects.tosa.meaning.shapes import BINARY, UNARY
 from stepwell.ir.core import MutateInputOp, StateOp, UpdateOp, WeightOp
 from stepwell.ir.diagnostics import Problem, StepwellError, describe_op
 from stepwell.ir.dtypes import dtype_name
@@ -80,17 +81,8 @@ _ONLY_IN_1_1 = (
 )
 _SHAPE_OPS = (
     t.DimOp,
-    t.AddShapeOp,
-    t.SubShapeOp,
-    t.MulShapeOp,
-    t.MaxShapeOp,
-    t.MinShapeOp,
-    t.ModShapeOp,
-    t.DivCeilShapeOp,
-    t.DivFloorShapeOp,
-    t.Exp2ShapeOp,
-    t.Log2CeilShapeOp,
-    t.Log2FloorShapeOp,
+    *BINARY,
+    *UNARY,
     t.ConcatShapeOp,
     t.SliceShapeOp,
     t.AssertEqualShapeOp,

@@ -13,7 +13,6 @@ from xdsl.irdl import (
     operand_def,
     opt_prop_def,
     prop_def,
-    result_def,
 )
 from xdsl.utils.exceptions import VerifyException
 
@@ -33,11 +32,23 @@ from stepwell.ir.types import dims, element
 ALL = FLOATS + STATIC_INT8
 
 
-class Unary(XnnpackOp):
-    """The base class of nodes with one tensor and a result of the same shape."""
+class _Elementwise(XnnpackOp):
+    """Tensors of one datatype; the result's axes are those of its tensors."""
 
     FAMILY: ClassVar[Family | None] = "elementwise"
     DATATYPES: ClassVar[tuple[str, ...]] = ALL
+
+    def check_datatypes(self, given: tuple[str, ...], made: tuple[str, ...]) -> None:
+        same_everywhere(given, made, self.DATATYPES, self.name)
+        full_range(self.result.type)
+
+    def axis_map(self, result: int = 0) -> AxisMap | None:
+        return elementwise(self)
+
+
+class Unary(_Elementwise):
+    """The base class of nodes with one tensor and a result of the same shape."""
+
     TORCH: ClassVar[str] = ""
     """The function of torch with the node's semantics on reals; empty if it has its own."""
     MIXED: ClassVar[tuple[int, ...]] = ()
@@ -47,34 +58,19 @@ class Unary(XnnpackOp):
     EVENT: ClassVar[str] = ""
     """The profiler's name of the node; empty if it is the class's."""
     input = operand_def(TensorType)
-    result = result_def(TensorType)
-
-    def check_datatypes(self, given: tuple[str, ...], made: tuple[str, ...]) -> None:
-        same_everywhere(given, made, self.DATATYPES, self.name)
-        full_range(self.result.type)
 
     def axis_map(self, result: int = 0) -> AxisMap | None:
         if not self.MIXED:
-            return elementwise(self)
+            return super().axis_map(result)
         rank = len(dims(self.input.type))
         return mapped(self, along_rows(rank, (rank + axis for axis in self.MIXED)))
 
 
-class Binary(XnnpackOp):
+class Binary(_Elementwise):
     """The base class of nodes with two tensors whose shapes broadcast as in numpy."""
 
-    FAMILY: ClassVar[Family | None] = "elementwise"
-    DATATYPES: ClassVar[tuple[str, ...]] = ALL
     left = operand_def(TensorType)
     right = operand_def(TensorType)
-    result = result_def(TensorType)
-
-    def check_datatypes(self, given: tuple[str, ...], made: tuple[str, ...]) -> None:
-        same_everywhere(given, made, self.DATATYPES, self.name)
-        full_range(self.result.type)
-
-    def axis_map(self, result: int = 0) -> AxisMap | None:
-        return elementwise(self)
 
 
 class ClampedBinary(Binary):

@@ -9,7 +9,6 @@ from xdsl.irdl import (
     operand_def,
     opt_operand_def,
     opt_prop_def,
-    result_def,
 )
 from xdsl.utils.exceptions import VerifyException
 
@@ -36,7 +35,6 @@ class FullyConnected(XnnpackOp):
     """
 
     name = "xnnpack.fully_connected"
-    NODE: ClassVar[str] = "XNNFullyConnected"
     FAMILY: ClassVar[Family | None] = "product"
     PACKED: ClassVar[frozenset[int]] = frozenset({1, 2})
     DATATYPES: ClassVar[frozenset[tuple[str, str, str | None, str]]] = frozenset(
@@ -65,7 +63,6 @@ class FullyConnected(XnnpackOp):
     output_min = opt_prop_def(FloatAttr)
     output_max = opt_prop_def(FloatAttr)
     transpose_weights = opt_prop_def(UnitAttr)
-    result = result_def(TensorType)
 
     def check_datatypes(self, given: tuple[str, ...], made: tuple[str, ...]) -> None:
         combination = (given[0], given[1], given[2] if len(given) > 2 else None, made[0])
@@ -111,7 +108,6 @@ class BatchMatrixMultiply(XnnpackOp):
     """
 
     name = "xnnpack.batch_matrix_multiply"
-    NODE: ClassVar[str] = "XNNBatchMatrixMultiply"
     FAMILY: ClassVar[Family | None] = "product"
     DATATYPES: ClassVar[tuple[tuple[str, str, str], ...]] = (
         ("fp32", "fp32", "fp32"),
@@ -123,7 +119,6 @@ class BatchMatrixMultiply(XnnpackOp):
     left = operand_def(TensorType)
     right = operand_def(TensorType)
     transpose_b = opt_prop_def(UnitAttr)
-    result = result_def(TensorType)
 
     def check_datatypes(self, given: tuple[str, ...], made: tuple[str, ...]) -> None:
         if (*given, *made) not in self.DATATYPES:
@@ -167,13 +162,11 @@ class ScaledDotProductAttention(XnnpackOp):
     """
 
     name = "xnnpack.scaled_dot_product_attention"
-    NODE: ClassVar[str] = "XNNScaledDotProductAttention"
     query = operand_def(TensorType)
     key = operand_def(TensorType)
     value = operand_def(TensorType)
     scale = operand_def(TensorType)
     mask = operand_def(TensorType)
-    result = result_def(TensorType)
 
     def check_datatypes(self, given: tuple[str, ...], made: tuple[str, ...]) -> None:
         same_everywhere(given, made, ("fp32", "fp16"), self.name)

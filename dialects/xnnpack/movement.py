@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr, TensorType
-from xdsl.irdl import operand_def, prop_def, result_def
+from xdsl.irdl import operand_def, prop_def
 from xdsl.utils.exceptions import VerifyException
 
 from stepwell.dialects.xnnpack.base import XnnpackOp, node, same_everywhere, same_parameters
@@ -40,11 +40,9 @@ class StaticReshape(_Movement):
     """
 
     name = "xnnpack.static_reshape"
-    NODE: ClassVar[str] = "XNNStaticReshape"
     FAMILY: ClassVar[Family | None] = "reshape"
     input = operand_def(TensorType)
     new_shape = prop_def(DenseArrayBase)
-    result = result_def(TensorType)
 
     def check(self) -> None:
         shape = self.ints("new_shape")
@@ -62,11 +60,9 @@ class StaticTranspose(_Movement):
     """Result axis i is input axis `perm[i]`."""
 
     name = "xnnpack.static_transpose"
-    NODE: ClassVar[str] = "XNNStaticTranspose"
     FAMILY: ClassVar[Family | None] = "permutation"
     input = operand_def(TensorType)
     perm = prop_def(DenseArrayBase)
-    result = result_def(TensorType)
 
     def check(self) -> None:
         perm = self.check_axes("perm")
@@ -84,12 +80,10 @@ class StaticSlice(_Movement):
     """`sizes[i]` elements of axis i, from `offsets[i]` on; size 0 at offset 0 is the whole axis."""
 
     name = "xnnpack.static_slice"
-    NODE: ClassVar[str] = "XNNStaticSlice"
     FAMILY: ClassVar[Family | None] = "part"
     input = operand_def(TensorType)
     offsets = prop_def(DenseArrayBase)
     sizes = prop_def(DenseArrayBase)
-    result = result_def(TensorType)
 
     def check(self) -> None:
         offsets, sizes = self.check_axes("offsets"), self.check_axes("sizes")
@@ -114,13 +108,11 @@ class StaticConstantPad(_Movement):
     """`pre_paddings[i]` elements before axis i, `post_paddings[i]` after, all `padding_value`."""
 
     name = "xnnpack.static_constant_pad"
-    NODE: ClassVar[str] = "XNNStaticConstantPad"
     FAMILY: ClassVar[Family | None] = "padding"
     input = operand_def(TensorType)
     pre_paddings = prop_def(DenseArrayBase)
     post_paddings = prop_def(DenseArrayBase)
     padding_value = prop_def(FloatAttr)
-    result = result_def(TensorType)
 
     def check(self) -> None:
         if not dims(self.input.type):
@@ -136,9 +128,7 @@ class Concatenate(_Movement):
     """Inputs one after another along `axis`."""
 
     FAMILY: ClassVar[Family | None] = "join"
-    COUNT: ClassVar[int]
     axis = prop_def(IntegerAttr)
-    result = result_def(TensorType)
 
     def check(self) -> None:
         rank = len(dims(self.operands[0].type))
@@ -155,8 +145,6 @@ class Concatenate2(Concatenate):
     """Two tensors one after another along `axis`."""
 
     name = "xnnpack.concatenate2"
-    NODE: ClassVar[str] = "XNNConcatenate2"
-    COUNT: ClassVar[int] = 2
     input1 = operand_def(TensorType)
     input2 = operand_def(TensorType)
 
@@ -166,8 +154,6 @@ class Concatenate3(Concatenate):
     """Three tensors one after another along `axis`."""
 
     name = "xnnpack.concatenate3"
-    NODE: ClassVar[str] = "XNNConcatenate3"
-    COUNT: ClassVar[int] = 3
     input1 = operand_def(TensorType)
     input2 = operand_def(TensorType)
     input3 = operand_def(TensorType)
@@ -178,8 +164,6 @@ class Concatenate4(Concatenate):
     """Four tensors one after another along `axis`."""
 
     name = "xnnpack.concatenate4"
-    NODE: ClassVar[str] = "XNNConcatenate4"
-    COUNT: ClassVar[int] = 4
     input1 = operand_def(TensorType)
     input2 = operand_def(TensorType)
     input3 = operand_def(TensorType)
@@ -191,8 +175,6 @@ class Concatenate5(Concatenate):
     """Five tensors one after another along `axis`."""
 
     name = "xnnpack.concatenate5"
-    NODE: ClassVar[str] = "XNNConcatenate5"
-    COUNT: ClassVar[int] = 5
     input1 = operand_def(TensorType)
     input2 = operand_def(TensorType)
     input3 = operand_def(TensorType)
@@ -201,6 +183,9 @@ class Concatenate5(Concatenate):
 
 
 CONCATENATES: dict[int, type[Concatenate]] = {
-    cls.COUNT: cls for cls in (Concatenate2, Concatenate3, Concatenate4, Concatenate5)
+    2: Concatenate2,
+    3: Concatenate3,
+    4: Concatenate4,
+    5: Concatenate5,
 }
 """The node that concatenates a number of tensors."""

@@ -103,7 +103,6 @@ class _Convolution(_Window):
     bias = opt_operand_def(TensorType)
     output_min = opt_prop_def(FloatAttr)
     output_max = opt_prop_def(FloatAttr)
-    result = result_def(TensorType)
 
     @property
     def filter_shape(self) -> tuple[int, int, int, int]:
@@ -283,10 +282,8 @@ class MaxPooling2d(_Pooling):
     """The maximum of each window; padding never wins."""
 
     name = "xnnpack.max_pooling_2d"
-    NODE: ClassVar[str] = "XNNMaxPooling2d"
     output_min = opt_prop_def(FloatAttr)
     output_max = opt_prop_def(FloatAttr)
-    result = result_def(TensorType)
 
     def check_datatypes(self, given: tuple[str, ...], made: tuple[str, ...]) -> None:
         same_everywhere(given, made, FLOATS + STATIC_INT8, self.name)
@@ -301,7 +298,6 @@ class AveragePooling2d(_Pooling):
     NODE: ClassVar[str] = "XNNAvgPooling2d"
     output_min = opt_prop_def(FloatAttr)
     output_max = opt_prop_def(FloatAttr)
-    result = result_def(TensorType)
 
     def check_datatypes(self, given: tuple[str, ...], made: tuple[str, ...]) -> None:
         same_everywhere(given, made, FLOATS, self.name)
@@ -321,7 +317,6 @@ class ArgMaxPooling2d(_Pooling):
     """
 
     name = "xnnpack.argmax_pooling_2d"
-    NODE: ClassVar[str] = "XNNArgMaxPooling2d"
     result = result_def(TensorType)
     index = result_def(TensorType)
 
@@ -348,7 +343,6 @@ class GlobalAveragePooling2d(XnnpackOp):
     output_min = opt_prop_def(FloatAttr)
     output_max = opt_prop_def(FloatAttr)
     keep_dims = opt_prop_def(UnitAttr)
-    result = result_def(TensorType)
 
     def check_datatypes(self, given: tuple[str, ...], made: tuple[str, ...]) -> None:
         same_everywhere(given, made, FLOATS + STATIC_INT8, self.name)
@@ -374,7 +368,6 @@ class StaticResizeBilinear2d(XnnpackOp):
     input = operand_def(TensorType)
     new_size = prop_def(DenseArrayBase)
     align_corners = opt_prop_def(UnitAttr)
-    result = result_def(TensorType)
 
     def check_datatypes(self, given: tuple[str, ...], made: tuple[str, ...]) -> None:
         same_everywhere(given, made, FLOATS + STATIC_INT8, self.name)

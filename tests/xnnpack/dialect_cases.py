@@ -358,8 +358,9 @@ def images() -> Iterator[Case]:
                 writer: Writer, x: SSAValue, y: SSAValue, cls: Any = cls, what: str = what
             ) -> SSAValue:
                 a, b = entered(writer, what, x, y)
-                parts = [a, b, a, b, b][: cls.COUNT]
-                return writer(cls.make(*parts, axis=cls.COUNT - 2))
+                count = len(cls.get_irdl_definition().operands)
+                parts = [a, b, a, b, b][:count]
+                return writer(cls.make(*parts, axis=count - 2))
 
             pair = (numbers(what, 2, 3, 4, 5), numbers(what, 2, 3, 4, 5))
             yield Case(f"{cls.name} {count} {what}", pair, join)

@@ -114,29 +114,17 @@ def _transpose_conv2d(op: t.TransposeConv2dOp, args: Args, ctx: Interpreter) -> 
     return (_with_bias(y, bias, op),)
 
 
-def _sum_dtype(op: TosaOp) -> torch.dtype:
-    """Return the accumulator dtype: sums of floats are rounded to the result's type at every
-    addition.
-    """
-    return torch_dtype(result_element(op))
-
-
-@interprets(t.MatMulOp)
-def _matmul(op: t.MatMulOp, args: Args, ctx: Interpreter) -> Args:
+@interprets(t.MatMulOp, t.MatMulTOp)
+def _matmul(op: t.MatMulOp | t.MatMulTOp, args: Args, ctx: Interpreter) -> Args:
+    """Multiply; sums of floats are rounded to the result's type at every addition."""
     a, b, a_zp, b_zp = args
-    left, right = _common(_centered(a, a_zp, op.a), _centered(b, b_zp, op.b))
-    if left.dtype == torch.float32:
-        return (sequential.product(left, right, _sum_dtype(op)),)
-    return (narrow(torch.matmul(left, right), op),)
-
-
-@interprets(t.MatMulTOp)
-def _matmul_t(op: t.MatMulTOp, args: Args, ctx: Interpreter) -> Args:
-    a, b, a_zp, b_zp = args
+    dtype = torch_dtype(result_element(op))
     if isinstance(a, BlockScaled) and isinstance(b, BlockScaled):
         left, right = (a.codes, a.scales, a.payload), (b.codes, b.scales, b.payload)
-        return (matmul_t_of_types(left, right, torch_dtype(result_element(op))),)
+        return (matmul_t_of_types(left, right, dtype),)
     left, right = _common(_centered(a, a_zp, op.a), _centered(b, b_zp, op.b))
+    if isinstance(op, t.MatMulTOp):
+        right = right.transpose(1, 2)
     if left.dtype == torch.float32:
-        return (sequential.product(left, right.transpose(1, 2), _sum_dtype(op)),)
-    return (narrow(torch.matmul(left, right.transpose(1, 2)), op),)
+        return (sequential.product(left, right, dtype),)
+    return (narrow(torch.matmul(left, right), op),)

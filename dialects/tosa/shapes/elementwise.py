@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr, TensorType
 
 from stepwell.dialects.tosa import generated as t
+from stepwell.dialects.tosa.axes import BINARY, COMPARISONS, UNARY
 from stepwell.dialects.tosa.base import TosaOp
 from stepwell.dialects.tosa.codes import i48
 from stepwell.dialects.tosa.constants import shape_value
+from stepwell.dialects.tosa.meaning import shapes as sizes
 from stepwell.dialects.tosa.meaning.values import element_of
 from stepwell.dialects.tosa.shapes.rules import (
     Expected,
@@ -28,45 +30,8 @@ from stepwell.dialects.tosa.shapes.zero_points import (
 from stepwell.ir.dtypes import i1, i8, i16, i32
 from stepwell.ir.sizes.size import UNKNOWN, Size
 
-_SAME_TYPE = (
-    t.AbsOp,
-    t.BitwiseNotOp,
-    t.CeilOp,
-    t.ClzOp,
-    t.CosOp,
-    t.ErfOp,
-    t.ExpOp,
-    t.FloorOp,
-    t.IdentityOp,
-    t.LogOp,
-    t.LogicalNotOp,
-    t.ReciprocalOp,
-    t.RsqrtOp,
-    t.SigmoidOp,
-    t.SinOp,
-    t.TanhOp,
-)
-_BINARY = (
-    t.AddOp,
-    t.SubOp,
-    t.PowOp,
-    t.MaximumOp,
-    t.MinimumOp,
-    t.BitwiseAndOp,
-    t.BitwiseOrOp,
-    t.BitwiseXorOp,
-    t.LogicalAndOp,
-    t.LogicalOrOp,
-    t.LogicalXorOp,
-    t.LogicalLeftShiftOp,
-    t.LogicalRightShiftOp,
-    t.ArithmeticRightShiftOp,
-    t.IntDivOp,
-)
-_COMPARISONS = (t.EqualOp, t.GreaterOp, t.GreaterEqualOp)
 
-
-@shaped(*_SAME_TYPE)
+@shaped(*UNARY)
 def _same_type(op: TosaOp) -> Sequence[Expected]:
     return [(shape_of(op.operands[0]), element_of(op.operands[0]))]
 
@@ -76,14 +41,14 @@ def _one_element(op: TosaOp) -> None:
     need(a == b, "the operands are {} and {}", a, b)
 
 
-@shaped(*_BINARY)
+@shaped(*BINARY)
 def _binary(op: TosaOp) -> Sequence[Expected]:
     _one_element(op)
     shape = broadcast(shape_of(op.operands[0]), shape_of(op.operands[1]))
     return [(shape, element_of(op.operands[0]))]
 
 
-@shaped(*_COMPARISONS)
+@shaped(*COMPARISONS)
 def _comparison(op: TosaOp) -> Sequence[Expected]:
     _one_element(op)
     return [(broadcast(shape_of(op.operands[0]), shape_of(op.operands[1])), i1)]
@@ -117,8 +82,8 @@ def _number(bound: IntegerAttr | FloatAttr) -> float:
 @shaped(t.NegateOp)
 def _negate(op: t.NegateOp) -> Sequence[Expected]:
     element = element_of(op.input1)
-    need_zero_point(op.input1_zp, element, element == i8, "input")
-    need_zero_point(op.output_zp, element, element == i8, "output")
+    need_zero_point(op.input1_zp, element, "input")
+    need_zero_point(op.output_zp, element, "output")
     return [(shape_of(op.input1), element)]
 
 
@@ -182,24 +147,9 @@ def _rescale(op: t.RescaleOp) -> Sequence[Expected]:
         need(2 <= shift <= 62, f"a shift of {shift:g} is not within 2 and 62")
     for number in constant_numbers(op.multiplier):
         need(number >= 0, f"a multiplier of {number:g} is negative")
-    allowed = source == i8 or (source == i16 and taken)
-    need_zero_point(op.input_zp, source, allowed, "input", unsigned=taken)
-    allowed = target == i8 or (target == i16 and given)
-    need_zero_point(op.output_zp, target, allowed, "output", unsigned=given)
+    need_zero_point(op.input_zp, source, "input", unsigned=taken)
+    need_zero_point(op.output_zp, target, "output", unsigned=given)
     return [(shape, target)]
-
-
-_SHAPE_BINARY = (
-    t.AddShapeOp,
-    t.SubShapeOp,
-    t.MulShapeOp,
-    t.MaxShapeOp,
-    t.MinShapeOp,
-    t.ModShapeOp,
-    t.DivCeilShapeOp,
-    t.DivFloorShapeOp,
-)
-_SHAPE_UNARY = (t.Exp2ShapeOp, t.Log2CeilShapeOp, t.Log2FloorShapeOp)
 
 
 def _shape_result(op: TosaOp, rank: int) -> Sequence[Expected]:
@@ -207,7 +157,7 @@ def _shape_result(op: TosaOp, rank: int) -> Sequence[Expected]:
     return [(None, None)]
 
 
-@shaped(*_SHAPE_BINARY, *_SHAPE_UNARY)
+@shaped(*sizes.BINARY, *sizes.UNARY)
 def _shape_arithmetic(op: TosaOp) -> Sequence[Expected]:
     ranks: set[int] = set()
     for value in op.operands:

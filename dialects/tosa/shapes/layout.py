@@ -9,6 +9,7 @@ from xdsl.ir import Attribute, SSAValue
 
 from stepwell.dialects.tosa import generated as t
 from stepwell.dialects.tosa.attributes import BlockScaledType, ShapeType
+from stepwell.dialects.tosa.axes import REDUCTIONS
 from stepwell.dialects.tosa.base import TosaOp
 from stepwell.dialects.tosa.codes import i48
 from stepwell.dialects.tosa.meaning.values import element_of, ints
@@ -37,14 +38,7 @@ def _axis(op: TosaOp, shape: Shape) -> int:
     return axis
 
 
-@shaped(
-    t.ReduceAllOp,
-    t.ReduceAnyOp,
-    t.ReduceMaxOp,
-    t.ReduceMinOp,
-    t.ReduceProductOp,
-    t.ReduceSumOp,
-)
+@shaped(*REDUCTIONS)
 def _reduce(op: TosaOp) -> Sequence[Expected]:
     shape = shape_of(op.operands[0])
     axis = _axis(op, shape)

@@ -48,7 +48,7 @@ _ACCUMULATORS: dict[Attribute, tuple[Attribute, ...]] = {
     f8e4m3: (f16, f32),
     f8e5m2: (f16, f32),
 }
-"""Accumulators of convolutions by the image's element type; averages of i16 have i32."""
+"""Sums of products by the (left) operand's element type; averages of i16 have i32."""
 
 _WEIGHTS: dict[Attribute, tuple[Attribute, ...]] = {
     i8: (i8, i4),
@@ -77,9 +77,7 @@ def _zero_points(op: TosaOp) -> None:
     pairs = (("input", op.operands[0], op.operands[3]), ("weight", op.operands[1], op.operands[4]))
     for what, value, zero in pairs:
         element = element_of(value)
-        if isinstance(element, BlockScaledType):
-            element = f32
-        need_zero_point(zero, element, element == i8, what)
+        need_zero_point(zero, f32 if isinstance(element, BlockScaledType) else element, what)
 
 
 def _bias(op: TosaOp, channels: Dim) -> None:
@@ -101,20 +99,11 @@ def _spatial(op: TosaOp, image: Sequence[Dim], kernel: Sequence[Dim]) -> tuple[D
     )
 
 
-@shaped(t.Conv2dOp)
-def _conv2d(op: t.Conv2dOp) -> Sequence[Expected]:
-    n, *image, channels = ranked(op.input, 4, "the input")
-    out, *kernel, per = ranked(op.weight, 4, "the weight")
-    need(same(channels, per), f"the input has {channels} channels, the weight {per}")
-    _zero_points(op)
-    _bias(op, out)
-    return [((n, *_spatial(op, image, kernel), out), None)]
-
-
-@shaped(t.Conv3dOp)
-def _conv3d(op: t.Conv3dOp) -> Sequence[Expected]:
-    n, *image, channels = ranked(op.input, 5, "the input")
-    out, *kernel, per = ranked(op.weight, 5, "the weight")
+@shaped(t.Conv2dOp, t.Conv3dOp)
+def _convolution(op: t.Conv2dOp | t.Conv3dOp) -> Sequence[Expected]:
+    rank = 4 if isinstance(op, t.Conv2dOp) else 5
+    n, *image, channels = ranked(op.input, rank, "the input")
+    out, *kernel, per = ranked(op.weight, rank, "the weight")
     need(same(channels, per), f"the input has {channels} channels, the weight {per}")
     _zero_points(op)
     _bias(op, out)
@@ -198,8 +187,8 @@ def _adaptive_pool(op: TosaOp) -> Sequence[Expected]:
 
 
 def _pool_zero_points(input_zp: SSAValue, output_zp: SSAValue, attribute: Attribute) -> None:
-    need_zero_point(input_zp, attribute, attribute == i8, "input")
-    need_zero_point(output_zp, attribute, attribute == i8, "output")
+    need_zero_point(input_zp, attribute, "input")
+    need_zero_point(output_zp, attribute, "output")
 
 
 def _product(op: TosaOp, transposed: bool) -> Sequence[Expected]:
@@ -214,28 +203,14 @@ def _product(op: TosaOp, transposed: bool) -> Sequence[Expected]:
         (op.operands[1], op.operands[3], "right"),
     ):
         element = element_of(value)
-        need_zero_point(
-            zero, f32 if isinstance(element, BlockScaledType) else element, element == i8, what
-        )
+        need_zero_point(zero, f32 if isinstance(element, BlockScaledType) else element, what)
     return [((batch, rows, columns), None)]
-
-
-_PRODUCTS: dict[Attribute, tuple[Attribute, ...]] = {
-    i8: (i32,),
-    i16: (i48,),
-    f32: (f32,),
-    f16: (f16, f32),
-    bf16: (f32,),
-    f8e4m3: (f16, f32),
-    f8e5m2: (f16, f32),
-}
-"""The possible element types of sums of products (specification, MATMUL)."""
 
 
 @shaped(t.MatMulOp)
 def _matmul(op: t.MatMulOp) -> Sequence[Expected]:
     element, result = element_of(op.a), element_of(op.results[0])
-    allowed = _PRODUCTS.get(element)
+    allowed = _ACCUMULATORS.get(element)
     need(allowed is not None, f"there is no product of {element}")
     need(result in (allowed or ()), f"a product of {element} does not give {result}")
     return _product(op, False)

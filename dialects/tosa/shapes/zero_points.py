@@ -10,7 +10,7 @@ from stepwell.dialects.tosa.shapes.rules import need, ranked
 from stepwell.dialects.tosa.structural import ConstOp
 from stepwell.ir.core import weight_key
 from stepwell.ir.declared.inference import stored
-from stepwell.ir.dtypes import i16
+from stepwell.ir.dtypes import i8, i16
 from stepwell.ir.sizes.size import Size
 from stepwell.ir.types import WeightAttr
 
@@ -37,9 +37,11 @@ def zero_point(value: SSAValue) -> float | None:
 
 
 def need_zero_point(
-    value: SSAValue, attribute: Attribute, allowed: bool, what: str, *, unsigned: bool = False
+    value: SSAValue, attribute: Attribute, what: str, *, unsigned: bool = False
 ) -> None:
-    """Check a zero point: one element of its operand's type, zero unless the type allows others."""
+    """Check a zero point: one element of its operand's type, zero unless that is i8 or an unsigned
+    i16.
+    """
     (size,) = ranked(value, 1, f"the {what} zero point")
     need(isinstance(size, Size) or size == 1, f"there are {size} {what} zero points, not one")
     element = element_of(value)
@@ -47,9 +49,9 @@ def need_zero_point(
     number = zero_point(value)
     if number is None:
         return
-    if not allowed:
+    if attribute != i8 and not (unsigned and attribute == i16):
         fact = "the {} zero point of {} must be 0, it is {:g}"
         need(number == 0, fact, what, attribute, number)
-    elif unsigned and attribute == i16:
+    elif attribute == i16:
         fits = number in (0, 32768, -32768)
         need(fits, f"the {what} zero point of an unsigned i16 is {number:g}")

@@ -52,36 +52,24 @@ def _padded(
     return F.pad(image, (left, right, top, bottom), mode=mode)
 
 
-@interprets(Convolution2d)
-def _convolution(op: Convolution2d, args: Sequence[Any], ctx: object) -> Sequence[Any]:
-    groups = op.integer("groups", 1)
+@interprets(Convolution2d, DepthwiseConvolution2d)
+def _convolution(
+    op: Convolution2d | DepthwiseConvolution2d, args: Sequence[Any], ctx: object
+) -> Sequence[Any]:
+    is_depthwise = isinstance(op, DepthwiseConvolution2d)
+    outputs_first = (3, 0, 1, 2) if is_depthwise else (0, 3, 1, 2)
 
     def product(image: Tensor, weight: Tensor) -> Tensor:
         made = F.conv2d(
             _padded(_channels_first(image), op.paddings),
-            weight.permute(0, 3, 1, 2),
+            weight.permute(outputs_first),
             stride=op.pair("stride"),
             dilation=op.pair("dilation"),
-            groups=groups,
+            groups=image.shape[-1] if is_depthwise else op.integer("groups", 1),
         )
         return _channels_last(made)
 
-    return (weighted(op, args, product, op.filter_shape[0]),)
-
-
-@interprets(DepthwiseConvolution2d)
-def _depthwise(op: DepthwiseConvolution2d, args: Sequence[Any], ctx: object) -> Sequence[Any]:
-    def product(image: Tensor, weight: Tensor) -> Tensor:
-        made = F.conv2d(
-            _padded(_channels_first(image), op.paddings),
-            weight.permute(3, 0, 1, 2),
-            stride=op.pair("stride"),
-            dilation=op.pair("dilation"),
-            groups=image.shape[-1],
-        )
-        return _channels_last(made)
-
-    return (weighted(op, args, product, op.filter_shape[3]),)
+    return (weighted(op, args, product, op.filter_shape[op.CHANNEL_AXIS]),)
 
 
 @interprets(Deconvolution2d)
