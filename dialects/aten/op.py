@@ -157,9 +157,6 @@ class SchemaOp(Verifies, HasAxes, HasFamilies, CallOp):
         offset = sum(sizes[:at])
         return operands_of(self)[offset : offset + sizes[at]]
 
-    def _has_dynamic(self) -> bool:
-        return self.SCHEMA.takes_runtime_scalars and self.group_sizes()[-1] > 0
-
     def _default(self, argument: Argument) -> Any:
         if argument.default or argument.type.nullable:
             return stated_default(argument)

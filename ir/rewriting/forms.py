@@ -6,11 +6,9 @@ be checked automatically, and the order of a pipeline can be checked without run
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from stepwell.ir.program import Program
-from stepwell.ir.rewriting.rewrite import History, Step, apply_step, step_name
+from stepwell.ir.rewriting.rewrite import Step
 
 
 @dataclass(frozen=True)
@@ -26,15 +24,6 @@ class Form:
     name: str
     says: str
     step: Step
-
-    def breach(self, program: Program) -> str | None:
-        """Return why a program is not of this form; None if it is."""
-        history = History()
-        if not apply_step(self.step, program.clone(), history):
-            return None
-        first = history.events[0] if history.events else None
-        where = f": {first.rewrite} applies to {first.where}" if first else ""
-        return f"the program is not {self.name} ({self.says}){where}"
 
 
 @dataclass(frozen=True)
@@ -52,23 +41,3 @@ class Position:
     needs: tuple[Form, ...] = ()
     leaves: tuple[Form, ...] = ()
     ends: tuple[Form, ...] = ()
-
-
-def misplaced(steps: Iterable[Step], places: Mapping[str, Position]) -> Iterator[str]:
-    """Yield a sentence for each pass without a reason, and for each whose required form is not
-    established.
-    """
-    forms: set[Form] = set()
-    for step in steps:
-        name = step_name(step)
-        place = places.get(name)
-        if place is None:
-            yield f"{name} states no reason for its position"
-            continue
-        yield from (
-            f"{name} needs a {form.name} program ({form.says}); no earlier pass leaves it so"
-            for form in place.needs
-            if form not in forms
-        )
-        forms.difference_update(place.ends)
-        forms.update(place.leaves)

@@ -84,12 +84,6 @@ def holds(relation: str, difference: Size, ranges: Ranges) -> bool:
     return relation == "!=" and ((low is not None and low > 0) or (high is not None and high < 0))
 
 
-def is_at_most(first: int | Size, second: int | Size, ranges: Ranges) -> bool:
-    """Whether `first` is never larger than `second` (False: not proved)."""
-    high = interval(within(Size.of(first) - second, ranges), ranges)[1]
-    return high is not None and high <= 0
-
-
 def settled_within(size: int | Size, ranges: Ranges) -> int | Size:
     """Return the constant that a size equals for all symbols within their ranges, else the size."""
     if (

@@ -9,26 +9,22 @@ results of the last line are returned, unless there is a `func.return`.
 
 from __future__ import annotations
 
-import re
 import textwrap
 from collections.abc import Mapping
 from typing import Any
 
 from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, ModuleOp
 from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.ir import Attribute, Block, Operation, Region
 from xdsl.parser import UnresolvedOperand
 from xdsl.utils.lexer import Input, Span
 
 from stepwell.ir.core import WeightOp
 from stepwell.ir.syntax.inline_values import take_values
 from stepwell.ir.syntax.parser import TextParser
-from stepwell.ir.syntax.printer import TextPrinter, float_text
 from stepwell.ir.syntax.text import TextContext
 from stepwell.ir.types import WeightAttr
 from stepwell.ir.weights import WeightStore
-
-_SCIENTIFIC = re.compile(r"-?\d\.\d+e[+-]\d+")
 
 
 def module_of_ops(text: str, arguments: Mapping[str, Attribute] | None = None) -> ModuleOp:
@@ -60,21 +56,6 @@ def module_of_ops(text: str, arguments: Mapping[str, Attribute] | None = None) -
     assert last is not None
     types = (list(arguments.values()), [value.type for value in last.operands])
     return ModuleOp([FuncOp("forward", types, Region(block))])
-
-
-def text_of_ops(method: FuncOp) -> str:
-    """Print the ops of a method, one a line; constants with known elements are inline."""
-    block = method.body.block
-    printer = _OpsPrinter()
-    for value in block.args:
-        printer.value_name(value)
-    shown = [op for op in block.ops if not _is_in_place(op)]
-    if len(shown) > 1 and list(shown[-1].operands) == list(shown[-2].results):
-        shown.pop()
-    for op in shown:
-        printer.print_op(op)
-        printer.print_string("\n")
-    return printer.text()
 
 
 class _OpsParser(TextParser):
@@ -127,18 +108,3 @@ def _constant(value: DenseIntOrFPElementsAttr, type_: Attribute) -> WeightOp:
     take_values(ModuleOp([op.clone()]), weights)
     op.properties["key"] = WeightAttr(weights.constant(weights.get("constant")))
     return op
-
-
-class _OpsPrinter(TextPrinter):
-    """Print constants inline instead of their names."""
-
-    def value_name(self, value: SSAValue) -> str:
-        op = value.owner
-        if isinstance(op, Operation) and _is_in_place(op):
-            literal = self.spelled(op.properties["value"]).rpartition(" : ")[0]
-            return _SCIENTIFIC.sub(lambda number: float_text(float(number[0])), literal)
-        return super().value_name(value)
-
-
-def _is_in_place(op: Operation) -> bool:
-    return isinstance(op, WeightOp) and "value" in op.properties

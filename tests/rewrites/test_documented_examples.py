@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from printed_ops import text_of_ops
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute
@@ -14,7 +15,6 @@ from stepwell.ir.core import WeightOp
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import Rewrite, run_rewrites
 from stepwell.ir.syntax.inline_values import take_values, with_values
-from stepwell.ir.syntax.snippets import text_of_ops
 from stepwell.ir.syntax.text import parse_module, structurally_equal
 from stepwell.ir.types import WeightAttr
 from stepwell.ir.weights import WeightStore

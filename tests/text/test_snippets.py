@@ -1,11 +1,12 @@
 """The ops of a method alone: what is free is an argument, constants stand where they are read."""
 
 import pytest
+from printed_ops import text_of_ops
 from xdsl.dialects.func import FuncOp
 from xdsl.utils.exceptions import ParseError
 
 import stepwell.dialects  # noqa: F401  (makes the dialects known)
-from stepwell.ir.syntax.snippets import module_of_ops, text_of_ops
+from stepwell.ir.syntax.snippets import module_of_ops
 from stepwell.ir.syntax.text import parse_module, structurally_equal
 
 X = "tensor<3xf32>"
