@@ -45,3 +45,14 @@ def test_attention_to_keys_that_are_all_masked_is_zero(
     found, wanted = lowered_and_eager(attend, q, k, v, *(() if constant else (mask,)))
     assert torch.equal(wanted, torch.zeros_like(wanted))
     assert torch.equal(found, wanted)
+
+
+@pytest.mark.parametrize(("second_is_bounded", "losses"), [(True, 0), (False, 1)])
+def test_distances_overflow_where_either_operand_is_large(
+    second_is_bounded: bool, losses: int
+) -> None:
+    def distances(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return torch.cdist(x.sigmoid(), y.sigmoid() if second_is_bounded else y)
+
+    made = lower(distances, torch.rand(3, 4), torch.rand(2, 4), target="tosa-1.0+fp")
+    assert len(made.report.deviations) == losses

@@ -15,7 +15,7 @@ import torch
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.declared.bounds import roundings
-from stepwell.ir.declared.numerics import REORDERED, Deviation
+from stepwell.ir.declared.numerics import REORDERED, Deviation, Proof
 from stepwell.ir.dtypes import torch_dtype
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import Refusal
@@ -55,13 +55,18 @@ def weighted_rows(value: Value, factor: float | None, plus: float | None = None)
     return value.call(aten.LinearDefault, weight, bias, shape=(*rows, 1))
 
 
-def squares_overflow(op: SchemaOp, program: Program) -> Deviation | None:
-    """Return the deviation of another order of a norm's squares: none, where all are small."""
-    value = op.operands[0]
-    sizes = [size if isinstance(size, int) else inf for size in dims(value.type)]
-    # Eight: subtracting the mean at most doubles a number, and sums round.
-    largest = sqrt(torch.finfo(torch_dtype(element(value.type))).max / (8 * max(1, prod(sizes))))
-    return REORDERED.unless(is_within(value, -largest, largest, program))
+def squares_overflow(op: SchemaOp, program: Program, count: int = 1) -> Deviation | None:
+    """Return the deviation of another order of squares: none, where the `count` first operands,
+    or the differences of two of them, are small.
+    """
+    small: list[Proof | None] = []
+    for value in op.operands[:count]:
+        sizes = [size if isinstance(size, int) else inf for size in dims(value.type)]
+        # Eight: subtracting a mean or a point at most doubles a number, and sums round.
+        most = torch.finfo(torch_dtype(element(value.type))).max
+        largest = sqrt(most / (8 * max(1, prod(sizes))))
+        small.append(is_within(value, -largest, largest, program))
+    return REORDERED.unless(*small)
 
 
 def less_first(value: Value) -> Value:
