@@ -1,12 +1,12 @@
 """`stepwell.lower` and the command line: nothing changed, nothing copied, errors in words."""
 
 import importlib.metadata
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from eager import lower
 from forking import Forks
 from torch.export import export
 
@@ -57,7 +57,7 @@ def test_all_unsupported_ops_are_listed_with_the_models_lines() -> None:
             return torch.linalg.inv(x), torch.linalg.eigvalsh(x)
 
     with pytest.raises(stepwell.StepwellError) as caught:
-        stepwell.lower(export(Odd(), (torch.eye(3),)), "xnnpack").to_pte()
+        lower(Odd(), torch.eye(3)).to_pte()
     text = str(caught.value)
     assert "aten.linalg_inv" in text and "aten.linalg_eigvalsh" in text
     assert text.count("test_front_door.py") >= 2
@@ -69,11 +69,6 @@ def test_wrong_inputs_are_all_named(program: Program) -> None:
         lowered.run(torch.randn(1, 4, 224, 224))
     with pytest.raises(stepwell.StepwellError, match="dtype"):
         lowered.run(torch.zeros(1, 3, 224, 224, dtype=torch.int64))
-
-
-def test_an_unknown_target_is_named(program: Program) -> None:
-    with pytest.raises(stepwell.StepwellError, match="there is no target 'gpu'"):
-        stepwell.lower(program, "gpu")
 
 
 @pytest.mark.parametrize("form", ["py", "pt2", "mlir"])
@@ -105,25 +100,6 @@ def test_the_command_line_lowers_shows_and_runs_a_model(
     assert "aten.linear.default" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["lower", "nothing.pt2"], "there is no file"),
-        (["lower", f"{EXAMPLES / 'tiny.py'}:nothing"], "no callable"),
-        (["lower", f"{EXAMPLES / 'tiny.py'}:mlp", "-t", "gpu"], "there is no target"),
-        (["run", "nothing.pte"], "nothing.pte"),
-    ],
-)
-def test_a_mistake_on_the_command_line_is_one_error_and_leaves_no_file(
-    arguments: list[str], words: str, tmp_path: Path, capsys: Any
-) -> None:
-    extra = ["-o", str(tmp_path / "out.pte")] if arguments[0] == "lower" else []
-    assert main([*arguments, *extra]) == 1
-    shown = capsys.readouterr().err
-    assert shown.startswith("error: ") and words in shown and "Traceback" not in shown
-    assert not Counter(tmp_path.iterdir())
-
-
 def test_an_artifact_takes_inputs_nested_as_the_model_does() -> None:
     class Nested(torch.nn.Module):
         def forward(self, pair: dict[str, Any], *, scale: torch.Tensor) -> torch.Tensor:
@@ -148,34 +124,32 @@ def test_the_package_runs_as_a_module(forks: Forks):
     assert done.stderr.startswith("error: ")
 
 
-class Scaled(torch.nn.Module):
+def scaled(
+    x: torch.Tensor, factor: int, double: bool, bias: torch.Tensor | None
+) -> tuple[Any, ...]:
     """A number, a switch and nothing go in; a number and nothing come out."""
-
-    def forward(
-        self, x: torch.Tensor, factor: int, double: bool, bias: torch.Tensor | None = None
-    ) -> tuple[Any, ...]:
-        y = x * factor * (2 if double else 1)
-        return 3, y if bias is None else y + bias, None
+    y = x * factor * (2 if double else 1)
+    return 3, y if bias is None else y + bias, None
 
 
 @pytest.mark.parametrize("target", ["xnnpack", "tosa-1.0+fp"])
 def test_frozen_inputs_are_given_and_constant_outputs_returned_on_every_engine(target: str) -> None:
-    inputs = (torch.randn(2, 3), 5, True, None)
-    lowered = stepwell.lower(export(Scaled(), inputs), target)
+    inputs: Any = (torch.randn(2, 3), 5, True, None)
+    lowered = lower(scaled, *inputs, target=target)
     first, y, last = lowered.run(*inputs)
     assert (first, last) == (3, None)
-    torch.testing.assert_close(y, Scaled()(*inputs)[1])
+    torch.testing.assert_close(y, scaled(*inputs)[1])
     with pytest.raises(stepwell.StepwellError, match=r"(with|for) 5 here, not 4"):
         lowered.run(inputs[0], 4, True, None)
 
 
 def test_a_frozen_string_is_given_though_the_runtime_takes_none() -> None:
-    class NamedPass(torch.nn.Module):
-        def forward(self, x: torch.Tensor, how: str) -> torch.Tensor:
-            return x.relu() if how == "relu" else x
+    def named_pass(x: torch.Tensor, how: str) -> torch.Tensor:
+        return x.relu() if how == "relu" else x
 
     x = torch.randn(3)
-    lowered = stepwell.lower(export(NamedPass(), (x, "relu")), "xnnpack")
+    inputs: Any = (x, "relu")
+    lowered = lower(named_pass, *inputs)
     torch.testing.assert_close(lowered.run(x, "relu")[0], x.relu())
     with pytest.raises(stepwell.StepwellError, match="exported with 'relu' here, not 'tanh'"):
         lowered.run(x, "tanh")
@@ -213,12 +187,11 @@ def test_the_package_shows_its_public_names_alone() -> None:
 
 
 def test_a_report_tells_what_was_done_and_each_refusal_once() -> None:
-    class Twice(torch.nn.Module):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            place = x.long().abs()
-            return x[place % 4] + x.neg()[place % 3]
+    def twice(x: torch.Tensor) -> torch.Tensor:
+        place = x.long().abs()
+        return x[place % 4] + x.neg()[place % 3]
 
-    report = stepwell.lower(torch.export.export(Twice(), (torch.randn(4),)), "xnnpack").report
+    report = lower(twice, torch.randn(4)).report
     idle = [step.name for step in report.steps if not step.applied]
     brief, whole = report.text().splitlines(), report.text(verbose=True).splitlines()
     assert str(report) == report.text()

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from eager import Function
 from executorch.exir import to_edge
 from torch.export import export
 from torch.nn import functional as F
@@ -17,16 +18,10 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import EXACT, Rewrite, Rewriter
 
 
-class Attending(torch.nn.Module):
+def attending(x: torch.Tensor, qkv: torch.nn.Module) -> torch.Tensor:
     """One small attention."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.qkv = torch.nn.Linear(8, 24)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        q, k, v = self.qkv(x).view(1, 4, 3, 2, 4).permute(2, 0, 3, 1, 4).unbind(0)
-        return F.scaled_dot_product_attention(q, k, v) * 0.5
+    q, k, v = qkv(x).view(1, 4, 3, 2, 4).permute(2, 0, 3, 1, 4).unbind(0)
+    return F.scaled_dot_product_attention(q, k, v) * 0.5
 
 
 def test_scalar_lifting_leaves_the_stock_flow_no_scalar_multiplication() -> None:
@@ -34,7 +29,7 @@ def test_scalar_lifting_leaves_the_stock_flow_no_scalar_multiplication() -> None
     from executorch.exir import to_edge_transform_and_lower
 
     logging.disable(logging.WARNING)
-    module, inputs = Attending().eval(), (torch.randn(1, 4, 8),)
+    module, inputs = Function(attending, torch.nn.Linear(8, 24)).eval(), (torch.randn(1, 4, 8),)
     edge = to_edge_transform_and_lower(
         export(module, inputs),
         transform_passes=[stepwell.transform_pass("lift-constant-scalar")],

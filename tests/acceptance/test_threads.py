@@ -20,7 +20,6 @@ from torch.nn import functional
 
 import stepwell
 from stepwell.ir.platform.process_settings import without_collection, without_logs, without_warnings
-from stepwell.ir.rewriting.rewrite import History, Pass
 
 THREADS = 8
 RANGE = (0.05, 3, -128, 127, torch.int8)
@@ -195,24 +194,3 @@ def test_a_class_that_many_threads_ask_for_is_made_once() -> None:
     name = "aten._linalg_check_errors.default"
     in_threads(lambda _: classes.append(find(name)), list(range(THREADS)))
     assert len(classes) == THREADS and len(set(classes)) == 1 and classes[0] is not None
-
-
-def test_a_context_is_of_one_lowering() -> None:
-    """The source of a lowering keeps its own, and so does each of several lowerings."""
-    seen: list[Any] = []
-
-    class Look(Pass):
-        """Notes the context."""
-
-        name = "look"
-
-        def apply(self, program: Any, history: History) -> int:
-            seen.append(program.context)
-            return 0
-
-    source = stepwell.from_exported_program(
-        torch.export.export(Function(lambda x: x.sin()), (torch.ones(3),))
-    )
-    pipeline = stepwell.PIPELINES["xnnpack"].before("normalize", Look)
-    in_threads(lambda _: stepwell.lower(source, "xnnpack", pipeline), list(range(4)))
-    assert len(set(map(id, seen))) == 4 and not source.context.target

@@ -3,29 +3,26 @@
 import cProfile
 
 import torch
+from eager import Function, exported
 from torch import nn
 
 import stepwell
 
 
-class Block(nn.Module):
+def block(x: torch.Tensor, norm: nn.Module, up: nn.Module, down: nn.Module) -> torch.Tensor:
     """A norm, two layers, an activation and a residual sum: each of the driver's groups fires."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.norm, self.up, self.down = nn.LayerNorm(8), nn.Linear(8, 8), nn.Linear(8, 8)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x + self.down(nn.functional.gelu(self.up(self.norm(x))))
+    return x + down(nn.functional.gelu(up(norm(x))))
 
 
 def calls_to_lower(blocks: int) -> int:
     """Calls of Python functions from an exported program to the bytes, once all is imported."""
-    module = nn.Sequential(*(Block() for _ in range(blocks))).eval()
-    exported = torch.export.export(module, (torch.randn(4, 8),))
-    stepwell.lower(exported, "xnnpack").to_pte()
+    layers = [
+        Function(block, nn.LayerNorm(8), nn.Linear(8, 8), nn.Linear(8, 8)) for _ in range(blocks)
+    ]
+    program = exported(nn.Sequential(*layers), torch.randn(4, 8))
+    stepwell.lower(program, "xnnpack").to_pte()
     profile = cProfile.Profile(builtins=False)
-    profile.runcall(lambda: stepwell.lower(exported, "xnnpack").to_pte())
+    profile.runcall(lambda: stepwell.lower(program, "xnnpack").to_pte())
     return sum(entry.callcount for entry in profile.getstats())
 
 

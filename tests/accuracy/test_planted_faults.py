@@ -2,17 +2,14 @@
 
 import copy
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
-from xdsl.ir import Operation
+from wrong_rewrites import HalveRelu
 
 import stepwell
-from stepwell.dialects import aten
-from stepwell.ir.rewriting.rewrite import Rewrite, Rewriter
 
 WIDTH = 24
 
@@ -166,21 +163,6 @@ def test_a_planted_fault_is_named(sound: Any, fault: Callable[[Any], Any]) -> No
     site, said = FAULTS[fault]
     assert f"`{site}`" in found.sentence or not site, str(found)
     assert said in found.sentence, str(found)
-
-
-@dataclass(frozen=True)
-class HalveRelu(Rewrite[Any]):
-    """A rewrite that is wrong: half of what comes in."""
-
-    name: ClassVar[str] = "halve-relu"
-    anchors: ClassVar[tuple[type[Operation], ...]] = (aten.ReluDefault,)
-
-    def match(self, op: Operation, program: Any) -> Any:
-        return op
-
-    def build(self, match: Any, rw: Rewriter) -> None:
-        half = aten.MulScalar.make(match.operands[0], 0.5, result_types=[match.results[0].type])
-        rw.replace(match, [rw.insert(half).results[0]])
 
 
 def test_a_wrong_step_of_the_lowering_is_named(sound: Any) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from eager import Function, lower
 
 import stepwell
 from stepwell.ir.diagnostics import InputMismatch, StepwellError
@@ -84,8 +85,7 @@ def test_five_axes_in_memory_as_the_example_had_them_reach_the_runtime() -> None
     function, numbers = MODELS["writes"][0], torch.arange(48.0).reshape(2, 3, 2, 2, 2)
     for order in ((0, 4, 1, 2, 3), (4, 1, 2, 3, 0)):
         example = numbers.permute(order)
-        exported = torch.export.export(Of(function), (example.clone(), example + 1))
-        lowered = stepwell.lower(exported, "xnnpack")
+        lowered = lower(Of(function), example.clone(), example + 1)
         for one in (example, example.contiguous()):
             given, wanted = one.clone(), one.clone()
             (found,) = lowered.run(given, one + 1)
@@ -116,13 +116,9 @@ class Numbered(torch.nn.Module):
         return x * n
 
 
-def numbered() -> torch.export.ExportedProgram:
-    shapes = (None, torch.export.Dim.DYNAMIC)
-    return torch.export.export(Numbered(), (torch.ones(3), 5), dynamic_shapes=shapes)
-
-
 def test_a_number_known_only_at_run_time_is_refused_where_the_runtime_takes_none() -> None:
-    exported, x = numbered(), torch.ones(3)
+    x, shapes = torch.ones(3), (None, torch.export.Dim.DYNAMIC)
+    exported = torch.export.export(Numbered(), (x, 5), dynamic_shapes=shapes)
     program = stepwell.from_exported_program(exported)
     assert torch.equal(program.run(x, 7)[0], x * 7)
     for other in (2.5, True, "7", torch.tensor(7), -1):
@@ -167,10 +163,9 @@ def test_a_class_that_no_text_names_is_refused() -> None:
         flatten_with_keys_fn=lambda own: ([(torch.utils._pytree.GetAttrKey("t"), own.t)], None),
     )
 
-    class Takes(torch.nn.Module):
-        def forward(self, own: Own) -> torch.Tensor:
-            return own.t * 2
+    def takes(own: Own) -> torch.Tensor:
+        return own.t * 2
 
-    exported = torch.export.export(Takes(), (Own(torch.ones(2)),))
+    exported = torch.export.export(Function(takes), (Own(torch.ones(2)),))
     with pytest.raises(StepwellError, match="nested in unregistered classes"):
         stepwell.from_exported_program(exported)

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from eager import Function, Model, exported
 from honest import stored
 from torch import nn
 from torch.nn import functional
@@ -20,17 +21,11 @@ from stepwell.validation.certificates.verifier import verify_certificate
 X = torch.randn(2, 3, 4)
 
 
-class Mixed(nn.Module):
+def mixed(x: Any, linear: nn.Module) -> Any:
     """An op of each kind that the planted rules are about."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.linear = nn.Linear(4, 4)
-
-    def forward(self, x: Any) -> Any:
-        y = functional.relu(self.linear(x)).permute(0, 2, 1)
-        z = torch.softmax(y - x.transpose(1, 2), -1)
-        return (z.abs() * 0.5).reshape(2, 12).mean(-1, keepdim=True) + z.flip([1])[:, :1, 0]
+    y = functional.relu(linear(x)).permute(0, 2, 1)
+    z = torch.softmax(y - x.transpose(1, 2), -1)
+    return (z.abs() * 0.5).reshape(2, 12).mean(-1, keepdim=True) + z.flip([1])[:, :1, 0]
 
 
 WRONG = {
@@ -49,7 +44,7 @@ WRONG = {
 
 
 def program() -> stepwell.Program:
-    return stepwell.from_exported_program(torch.export.export(Mixed().eval(), (X,)))
+    return stepwell.from_exported_program(exported(Function(mixed, nn.Linear(4, 4)), X))
 
 
 def rule(text: str) -> Any:
@@ -65,24 +60,20 @@ def lowered() -> stepwell.Lowered:
     return stepwell.lower(program(), "xnnpack", certify=True)
 
 
-class Residual(nn.Module):
+def residual(x: Any) -> Any:
     """A quantized value is read by a sum, and by what is computed for the sum."""
-
-    def forward(self, x: Any) -> Any:
-        x = stored(x, 0.05, 3)
-        return stored(x + stored(torch.softmax(x, -1).cumsum(-1), 0.02, 0), 0.07, 1)
+    x = stored(x, 0.05, 3)
+    return stored(x + stored(torch.softmax(x, -1).cumsum(-1), 0.02, 0), 0.07, 1)
 
 
-class Twice(nn.Module):
+def twice(x: Any) -> Any:
     """A value is stored in the same way twice, and each is read."""
-
-    def forward(self, x: Any) -> Any:
-        return stored(stored(x, 0.05, 3)[..., 0], 0.05, 3), stored(x, 0.05, 3)[..., 1]
+    return stored(stored(x, 0.05, 3)[..., 0], 0.05, 3), stored(x, 0.05, 3)[..., 1]
 
 
-@pytest.mark.parametrize("model", (Residual(), Twice()))
-def test_statements_relate_values_that_are_equal(model: nn.Module) -> None:
-    source = stepwell.from_exported_program(torch.export.export(model, (X,)))
+@pytest.mark.parametrize("model", (residual, twice))
+def test_statements_relate_values_that_are_equal(model: Model) -> None:
+    source = stepwell.from_exported_program(exported(model, X))
     lowered = stepwell.lower(source, "cortex-m55", certify=True)
     found = verify_certificate(lowered.certificate, lowered.program, source=source)
     assert found.ok, found
@@ -91,7 +82,7 @@ def test_statements_relate_values_that_are_equal(model: nn.Module) -> None:
 
 
 def test_a_lowering_that_changes_its_ports_has_no_certificate() -> None:
-    exported = torch.export.export(Twice(), (X,))
+    exported = torch.export.export(Function(twice), (X,))
     with pytest.raises(stepwell.StepwellError, match="another signature") as raised:
         stepwell.lower(exported, "cortex-m55", certify=True, io="int8")
     assert "io=" in str(raised.value)

@@ -14,9 +14,9 @@ import pytest
 import torch
 import torch.ao.quantization.fx._decomposed  # Registers the operators.
 import torch.nn.functional as F
+from eager import lower
 from torch import nn
 
-import stepwell
 from stepwell.backends.cortex_m.emit import emit, to_pte
 from stepwell.backends.cortex_m.read import read_pte
 from stepwell.backends.executorch.container import KernelCall
@@ -94,12 +94,11 @@ def test_steps_beyond_32_bits_wrap_with_the_zero_point(
     """Measured: the kernel's expression, compiled by gcc 12 for Arm (-O2, -O3), on an emulator."""
     x = torch.tensor([torch.nan, torch.inf, -torch.inf, 3e38, -3e38, 0.25, 0.75, 1e9, -1e9])
 
-    class Stored(nn.Module):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            quantize = torch.ops.quantized_decomposed.quantize_per_tensor
-            return quantize(x, 0.5, zero, -127, 127, torch.int8)
+    def rounded(x: torch.Tensor) -> torch.Tensor:
+        quantize = torch.ops.quantized_decomposed.quantize_per_tensor
+        return quantize(x, 0.5, zero, -127, 127, torch.int8)
 
-    lowered = stepwell.lower(torch.export.export(Stored(), (x,)), "cortex-m4")
+    lowered = lower(rounded, x, target="cortex-m4")
     (found,) = lowered.run(x)
     saturated = [127, -127]
     assert found.tolist() == [zero, *ends, *ends, zero, zero + 2, *saturated]

@@ -7,6 +7,7 @@ from typing import Any, get_args
 
 import pytest
 import torch
+from eager import Function
 from torch import Tensor, nn
 from torch.export import ExportedProgram, export
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
@@ -29,24 +30,18 @@ pytestmark = pytest.mark.usefixtures("forked")  # Vela is asked some thirty time
 U55, U85 = "ethos-u55-128", "ethos-u85-256"
 
 
-class Classifier(nn.Module):
+def classifier(x: Tensor, conv: nn.Module, fc: nn.Module) -> Tensor:
     """A convolution, a row of probabilities, and a quotient, which no Ethos-U has."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.conv = nn.Conv2d(3, 8, 3, padding=1)
-        self.fc = nn.Linear(8, 8)
-
-    def forward(self, x: Tensor) -> Tensor:
-        x = torch.relu(self.conv(x)).mean((2, 3))
-        x = torch.softmax(self.fc(x), -1)
-        return self.fc(x / (x * x + 2.0))
+    x = torch.relu(conv(x)).mean((2, 3))
+    x = torch.softmax(fc(x), -1)
+    return fc(x / (x * x + 2.0))
 
 
 @pytest.fixture(scope="module")
 def exported() -> ExportedProgram:
     torch.manual_seed(0)
-    return quantized(Classifier(), torch.randn(1, 3, 8, 8))
+    model = Function(classifier, nn.Conv2d(3, 8, 3, padding=1), nn.Linear(8, 8))
+    return quantized(model, torch.randn(1, 3, 8, 8))
 
 
 @pytest.fixture(scope="module")

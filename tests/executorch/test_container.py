@@ -8,7 +8,6 @@ import torch
 from stepwell.backends.executorch.check import check
 from stepwell.backends.executorch.container import (
     Container,
-    Dynamism,
     Method,
     Planned,
     ScalarType,
@@ -127,74 +126,6 @@ def test_two_sessions_of_one_program_do_not_share_state() -> None:
     first, second = PteSession.load(data), PteSession.load(data)
     first.run(torch.ones(4), method="add")
     assert torch.equal(second.run(torch.zeros(1000), method="read")[0], torch.ones(4))
-
-
-def _dynamic() -> bytes:
-    builder = ContainerBuilder()
-    method = builder.method("forward")
-    x = method.tensor(F, (16, 3), dynamism=Dynamism.BOUNDED)
-    y = method.tensor(F, (3, 16), dynamism=Dynamism.BOUNDED)
-    flat = method.tensor(F, (48,), dynamism=Dynamism.BOUNDED)
-    method.input(x)
-    method.call("aten::transpose_copy.int_out", [x, method.scalar(0), method.scalar(1), y, y])
-    length = method.variable(0)
-    method.call("aten::sym_size.int", [x, method.scalar(0), length])
-    total = method.variable(0)
-    method.call("executorch_prim::mul.Scalar", [length, method.scalar(3), total])
-    method.call("aten::view_copy.out", [y, method.list_of_ints([total]), flat, flat])
-    method.outputs([flat, total])
-    return to_bytes(builder.finish())
-
-
-@pytest.mark.parametrize("length", [1, 5, 16])
-def test_bounded_shapes_run_at_every_length_with_integers_computed_on_the_way(length: int) -> None:
-    x = torch.randn(length, 3)
-    flat, total = run_pte(_dynamic(), [x])
-    assert torch.equal(flat, x.t().reshape(-1))
-    assert total == 3 * length
-
-
-def test_a_length_past_its_bound_is_refused() -> None:
-    with pytest.raises(InputMismatch, match="dimension 0 is 17, may be at most 16"):
-        run_pte(_dynamic(), [torch.randn(17, 3)])
-
-
-def test_a_loop_runs_until_its_condition_and_keeps_what_it_needs() -> None:
-    """x doubles while its sum is below a limit, with other tensors competing for the memory."""
-    builder = ContainerBuilder()
-    method = builder.method("forward")
-    x, y, kept, z, out = (method.tensor(F, (4,)) for _ in range(5))
-    total = method.tensor(F, ())
-    stop = method.tensor(ScalarType.BOOL, ())
-    method.input(x)
-    two, one, none = method.scalar(2.0), method.scalar(1), method.scalar(None)
-    method.call("aten::mul.Scalar_out", [x, method.scalar(10.0), kept, kept])
-    start = method.here
-    method.call("aten::mul.Scalar_out", [x, two, y, y])
-    method.call("aten::copy_", [x, y, method.scalar(False), x])
-    method.call("aten::sum.IntList_out", [x, none, method.scalar(False), none, total, total])
-    method.call("aten::ge.Scalar_out", [total, method.scalar(100.0), stop, stop])
-    method.jump_back(stop, start)
-    method.call("aten::mul.Scalar_out", [x, method.scalar(1.0), z, z])
-    method.call("aten::add.out", [z, kept, one, out, out])
-    method.outputs([out])
-    (result,) = run_pte(to_bytes(builder.finish()), [torch.ones(4)])
-    assert torch.equal(result, torch.full((4,), 32.0 + 10.0))
-
-
-def test_a_channels_last_program_given_a_row_major_tensor_is_an_error() -> None:
-    builder = ContainerBuilder()
-    method = builder.method("forward")
-    x, y = (method.tensor(F, (1, 3, 4, 5), dim_order=(0, 2, 3, 1)) for _ in range(2))
-    method.input(x)
-    method.call("aten::relu.out", [x, y, y])
-    method.outputs([y])
-    data = to_bytes(builder.finish())
-    given = torch.randn(1, 3, 4, 5)
-    with pytest.raises(InputMismatch, match=r"strides .* do not follow the declared dim order"):
-        run_pte(data, [given])
-    (result,) = run_pte(data, [given.to(memory_format=torch.channels_last)])
-    assert torch.equal(result, given.relu())
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ from torch._higher_order_ops.scan import scan
 from torch._higher_order_ops.while_loop import while_loop
 from torch.export import Dim
 
-import stepwell
 from stepwell.backends.executorch.decompose import DecomposeForKernels
 from stepwell.backends.executorch.running.runner import PteSession, run_pte
 from stepwell.backends.executorch.writing.emit import emit
@@ -160,19 +159,15 @@ def test_an_output_in_any_dim_order_comes_out_in_it() -> None:
 
 
 def test_map_and_scan_take_rows_of_open_sizes_that_change_between_calls() -> None:
-    class Rows(torch.nn.Module):
-        def forward(self, x: torch.Tensor) -> Any:
-            doubled = torch_map(lambda row: row * 2 + 1, x)
-            total, sums = scan(lambda a, row: (a + row, a * row), x[0] * 0, x, dim=0)
-            return doubled, total, sums
+    def mapped(x: torch.Tensor) -> Any:
+        doubled = torch_map(lambda row: row * 2 + 1, x)
+        total, sums = scan(lambda a, row: (a + row, a * row), x[0] * 0, x, dim=0)
+        return doubled, total, sums
 
-    shapes = ({0: Dim("b", min=1, max=7), 1: Dim("t", min=1, max=9)},)
-    program = torch.export.export(
-        Rows(), (torch.randn(5, 3, 4),), dynamic_shapes=shapes, strict=False
-    )
-    running = PteSession.load(stepwell.lower(program, "xnnpack").to_pte())
+    sizes = {0: Dim("b", min=1, max=7), 1: Dim("t", min=1, max=9)}
+    running = PteSession.load(lower(mapped, torch.randn(5, 3, 4), dynamic=sizes).to_pte())
     for rows, length in ((5, 3), (3, 9), (7, 1), (1, 1), (7, 9)):
-        assert_as_eager(running, Rows(), torch.randn(rows, length, 4))
+        assert_as_eager(running, mapped, torch.randn(rows, length, 4))
 
 
 def test_a_remainder_has_the_sign_of_its_divisor() -> None:

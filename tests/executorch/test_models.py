@@ -1,9 +1,8 @@
 """Whole models run on the runtime's kernels alone, and again after being read back."""
 
-import importlib
-
 import pytest
 import torch
+from example_models import exported
 from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
@@ -30,15 +29,6 @@ _MODELS = [
 ]
 
 
-def _exported(name: str) -> ExportedProgram:
-    file, function = name.split(":")
-    made = getattr(importlib.import_module(file), function)()
-    if isinstance(made, ExportedProgram):
-        return made
-    module, inputs, *shapes = made
-    return torch.export.export(module.eval(), inputs, dynamic_shapes=shapes[0] if shapes else None)
-
-
 def _to_kernels(exported: ExportedProgram) -> Program:
     program = from_exported_program(exported)
     run_rewrites(program, (DecomposeForKernels(),))
@@ -47,44 +37,24 @@ def _to_kernels(exported: ExportedProgram) -> Program:
 
 @pytest.mark.parametrize("name", _MODELS)
 def test_a_model_on_kernels_alone_gives_what_pytorch_gives(name: str) -> None:
-    exported = _exported(name)
-    args, _ = exported.example_inputs
+    program = exported(name)
+    args, _ = program.example_inputs
     inputs = pytree.tree_leaves(args)
-    data = to_bytes(emit(_to_kernels(exported)))
+    data = to_bytes(emit(_to_kernels(program)))
     outputs = PteSession.load(data).run(*inputs)
-    expected = pytree.tree_leaves(exported.module()(*args))
+    expected = pytree.tree_leaves(program.module()(*args))
     for ours, theirs in zip(outputs, expected, strict=True):
         scale = float(theirs.abs().max())
         assert scale > 0.01
         torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5 * scale)
     if name.startswith("control_flow"):
         return  # Jumps are not read back.
-    program = read_pte(data)
-    again = PteSession.load(to_bytes(emit(program))).run(*inputs)
+    read = read_pte(data)
+    again = PteSession.load(to_bytes(emit(read))).run(*inputs)
     for first, second in zip(outputs, again, strict=True):
         assert torch.equal(first, second)
-    for ours, theirs in zip(program.run(*inputs), expected, strict=True):
+    for ours, theirs in zip(read.run(*inputs), expected, strict=True):
         scale = float(theirs.abs().max())
         torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5 * scale)
     if not name.startswith("dynamic"):  # Symbols of a .pte are unrelated to each other.
-        program.verify()
-
-
-def test_a_cache_lives_on_between_calls() -> None:
-    """Four layers of attention with a key-value cache, token by token, in eager and on kernels."""
-    from llama import llama_4layers
-
-    module, inputs = llama_4layers()
-    exported = torch.export.export(module.eval(), inputs)
-    container = emit(_to_kernels(exported))
-    assert any(
-        getattr(i, "kernel", "") == "aten::index_put_" for i in container.methods[0].instructions
-    )
-    session, eager = PteSession.load(to_bytes(container)), exported.module()
-    for step in range(4):
-        given = tuple(
-            torch.full_like(x, step) if x.shape == (1,) else (x + 3 * step) % 50
-            for x in pytree.tree_leaves(inputs)
-        )
-        (ours,), theirs = session.run(*given), eager(*given)
-        torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-4)
+        read.verify()

@@ -1,9 +1,11 @@
 """Reading bytes nobody vouches for: an error or a sound container, never a crash or a hang."""
 
 import struct
+from typing import Any
 
 import pytest
 import torch
+from eager import Stateful, exported
 
 from stepwell.backends.executorch.container import (
     Constant,
@@ -90,18 +92,12 @@ def test_the_reader_agrees_with_executorchs_own_on_a_stock_program() -> None:
     from executorch.exir import to_edge
     from executorch.exir._serialize._program import deserialize_pte_binary
 
-    class Model(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.linear = torch.nn.Linear(4, 4)
-            self.register_buffer("seen", torch.zeros(4))
+    def counts(held: Any, x: torch.Tensor) -> torch.Tensor:
+        held.seen.add_(x[0])
+        return torch.cat([(x @ held.weight).relu(), held.seen[None]])
 
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            self.seen.add_(x[0])
-            return torch.cat([self.linear(x).relu(), self.seen[None]])
-
-    exported = torch.export.export(Model(), (torch.randn(2, 4),))
-    data = to_edge(exported).to_executorch().buffer
+    model = Stateful(counts, seen=torch.zeros(4), weight=torch.randn(4, 4))
+    data = to_edge(exported(model, torch.randn(2, 4))).to_executorch().buffer
     container = read_container(data)
     stock = deserialize_pte_binary(data).program.execution_plan[0]
     method = container.methods[0]

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from eager import exported, lower
 from torch import nn
 
 import stepwell
@@ -63,29 +64,12 @@ def test_a_recurrence_of_symbolic_length_is_typed_and_refused(kind: str) -> None
 
 
 def test_a_size_without_an_upper_bound_is_refused() -> None:
-    class Doubled(nn.Module):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return x * 2
-
-    shapes = ({0: torch.export.Dim("n", min=2)},)
-    exported = torch.export.export(Doubled(), (torch.ones(3),), dynamic_shapes=shapes)
+    program = exported(nn.ReLU(), torch.ones(3), dynamic={0: torch.export.Dim("n", min=2)})
     with pytest.raises(UnsupportedError, match="no upper bound") as caught:
-        stepwell.lower(exported, "xnnpack")
-    assert "input x" in str(caught.value) or "@forward" in str(caught.value)
-    assert torch.equal(stepwell.lower(exported, "xnnpack", sizes=4).run(torch.ones(4))[0],
-                       torch.full((4,), 2.0))  # fmt: skip
-
-
-class ByVector(nn.Module):
-    def __init__(self, *, is_weight: bool, has_bias: bool) -> None:
-        super().__init__()
-        vector, bias = torch.randn(6), torch.randn(())
-        self.vector = nn.Parameter(vector) if is_weight else None
-        self.bias = nn.Parameter(bias) if has_bias else None
-
-    def forward(self, x: torch.Tensor, vector: torch.Tensor) -> torch.Tensor:
-        weight = vector if self.vector is None else self.vector
-        return nn.functional.linear(x, weight, self.bias)
+        stepwell.lower(program, "xnnpack")
+    assert "input input" in str(caught.value) or "@forward" in str(caught.value)
+    lowered = stepwell.lower(program, "xnnpack", sizes=4)
+    assert torch.equal(lowered.run(torch.ones(4))[0], torch.ones(4))
 
 
 @pytest.mark.parametrize("rank", range(1, 5))
@@ -95,15 +79,18 @@ class ByVector(nn.Module):
 def test_a_linear_layer_by_a_vector_runs(
     rank: int, is_weight: bool, is_open: bool, has_bias: bool
 ) -> None:
-    model = ByVector(is_weight=is_weight, has_bias=has_bias).eval()
+    held, bias = nn.Parameter(torch.randn(6)), nn.Parameter(torch.randn(())) if has_bias else None
+
+    def model(x: torch.Tensor, vector: torch.Tensor) -> torch.Tensor:
+        return nn.functional.linear(x, held if is_weight else vector, bias)
+
     x, vector = torch.randn((2, 3, 4, 6)[4 - rank :]), torch.randn(6)
     try:
         wanted = model(x, vector)
     except RuntimeError:
         pytest.skip("PyTorch refuses it")
     shapes = ({0: torch.export.Dim("n", min=2, max=8)}, {}) if is_open and rank > 1 else None
-    exported = torch.export.export(model, (x, vector), dynamic_shapes=shapes)
-    lowered = stepwell.lower(exported, "xnnpack")
+    lowered = lower(model, x, vector, dynamic=shapes)
     torch.testing.assert_close(lowered.run(x, vector)[0], wanted)
     assert lowered.report.delegates == 1
 
@@ -133,9 +120,8 @@ IMPOSSIBLE: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...], str]] 
 @pytest.mark.parametrize("name", IMPOSSIBLE)
 def test_a_tensor_that_no_artifact_holds_is_refused(name: str, target: str) -> None:
     function, inputs, fact = IMPOSSIBLE[name]
-    model = type("Model", (nn.Module,), {"forward": lambda self, x, *y: function(x, *y)})
     with pytest.raises(UnsupportedError, match=fact):
-        stepwell.lower(torch.export.export(model(), inputs), target)
+        lower(function, *inputs, target=target)
 
 
 @pytest.mark.parametrize(
@@ -149,6 +135,6 @@ def test_a_tensor_that_no_artifact_holds_is_refused(name: str, target: str) -> N
 def test_a_method_that_no_artifact_holds_is_refused(
     target: str, name: str, value: int | str, fact: str
 ) -> None:
-    exported = torch.export.export(nn.ReLU(), (torch.ones(4),))
+    methods = {"forward": exported(nn.ReLU(), torch.ones(4)), name: value}
     with pytest.raises(UnsupportedError, match=fact):
-        stepwell.lower({"forward": exported, name: value}, target)
+        stepwell.lower(methods, target)

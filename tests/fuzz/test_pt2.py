@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from eager import exported
 from forking import Forks
 
 import stepwell
@@ -156,13 +157,12 @@ def test_a_quantized_program_opens_in_a_process_that_has_quantized_nothing(
 ) -> None:
     from torch.ao.quantization.fx import _decomposed  # noqa: F401  # registers the operators
 
-    class Cast(torch.nn.Module):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            ops = torch.ops.quantized_decomposed
-            stored = ops.quantize_per_tensor(x, 0.5, 1, -128, 127, torch.int8)
-            return ops.dequantize_per_tensor(stored, 0.5, 1, -128, 127, torch.int8)
+    def cast(x: torch.Tensor) -> torch.Tensor:
+        ops = torch.ops.quantized_decomposed
+        stored = ops.quantize_per_tensor(x, 0.5, 1, -128, 127, torch.int8)
+        return ops.dequantize_per_tensor(stored, 0.5, 1, -128, 127, torch.int8)
 
-    torch.export.save(torch.export.export(Cast(), (torch.randn(3),)), tmp_path / "q.pt2")
+    torch.export.save(exported(cast, torch.randn(3)), tmp_path / "q.pt2")
     file = str(tmp_path / "q.pt2")
     code = f"from stepwell.translate.importer.pt2 import load_pt2; load_pt2({file!r})"
     done = forks.run(["-c", code], with_torch_alone=True)

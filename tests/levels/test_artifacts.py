@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from level_programs import program
+from eager import exported
+from example_models import program
 
 import stepwell
 from stepwell.cli.main import main
@@ -53,13 +54,9 @@ def test_a_file_of_the_stock_flow_runs_alike_when_it_is_written_again(name: str)
 
 
 def test_an_edited_pte_computes_what_was_edited() -> None:
-    class Net(torch.nn.Module):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return torch.tanh(x) + 1
-
     x = torch.randn(2, 4)
-    exported = torch.export.export(Net(), (x,))
-    read = stepwell.read_pte(stepwell.emit(stepwell.from_exported_program(exported), "xnnpack"))
+    source = stepwell.from_exported_program(exported(lambda x: torch.tanh(x) + 1, x))
+    read = stepwell.read_pte(stepwell.emit(source, "xnnpack"))
     edited = stepwell.parse(str(read).replace("xnnpack.tanh", "xnnpack.abs"), weights=read.weights)
     (got,) = stepwell.lower(edited, "xnnpack").run(x)
     assert torch.equal(got, x.abs() + 1)

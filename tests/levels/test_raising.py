@@ -3,7 +3,7 @@
 import pytest
 import torch
 from eager import Function, exported
-from level_programs import program
+from example_models import program
 from torch import nn
 from torch.utils._pytree import tree_leaves
 

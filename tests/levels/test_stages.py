@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from level_programs import program
+from example_models import program
 from torch.export import export
 
 import stepwell

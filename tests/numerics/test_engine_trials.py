@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from contract_driver import documented, families_for, steps_of
+from eager import exported as exported_of
 
 import stepwell
 from stepwell.dialects import aten
@@ -124,11 +125,6 @@ After:
 """
 
 
-class Integers(torch.nn.Module):
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return torch.cosh(x)
-
-
 AS_STOCK = {
     "expand-log1p-of-power": "it applies where another summand is NaN too",
     "decompose-for-kernels": "the decompositions of the stock flow",
@@ -168,7 +164,7 @@ def test_every_application_in_the_lowering_of_every_form_keeps_special_values(
 
 
 def test_the_statistics_say_why_an_application_was_not_tried() -> None:
-    exported = torch.export.export(Integers(), (torch.arange(4),))
+    exported = exported_of(torch.cosh, torch.arange(4))
     (rule,) = read_rules(OF_INTEGERS, {"__name__": __name__})
     program = from_exported_program(exported)
     program.context = Context("xnnpack", {}, judges=False)

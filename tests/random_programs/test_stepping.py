@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 import torch.ao.quantization.fx._decomposed  # It registers the operators.
+from eager import Function
 from torch.export import ExportedProgram
 
 import stepwell
@@ -85,14 +86,13 @@ def test_a_wrong_weight_is_found() -> None:
 
 
 def test_a_number_between_two_steps_may_be_either_and_no_other_may() -> None:
-    class Step(torch.nn.Module):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            ops = torch.ops.quantized_decomposed
-            steps = ops.quantize_per_tensor(x, 1.0, 0, -128, 127, torch.int8)
-            return ops.dequantize_per_tensor(steps, 1.0, 0, -128, 127, torch.int8)
+    def step(x: torch.Tensor) -> torch.Tensor:
+        ops = torch.ops.quantized_decomposed
+        steps = ops.quantize_per_tensor(x, 1.0, 0, -128, 127, torch.int8)
+        return ops.dequantize_per_tensor(steps, 1.0, 0, -128, 127, torch.int8)
 
     x = torch.tensor([0.5 + SLACK / 2, 0.5 - SLACK / 2, 0.5 + 2 * SLACK, 3.2])
-    ep = torch.export.export(Step(), (x,))
+    ep = torch.export.export(Function(step), (x,))
     assert grids(ep) == [True]
     right = expected((x,), ep)
     assert right.complaint([torch.tensor([0.0, 1.0, 1.0, 3.0])]) is None
@@ -157,17 +157,14 @@ def test_cmsis_nn_may_round_the_sum_of_a_layer_twice(layout: str) -> None:
 
 
 def test_roundings_in_doubt_may_fall_to_different_sides() -> None:
-    class Difference(torch.nn.Module):
-        def forward(self, x: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
-            ops = torch.ops.quantized_decomposed
-            kind = (1.0, 0, -128, 127, torch.int8)
-            x, z = (
-                ops.dequantize_per_tensor(ops.quantize_per_tensor(v, *kind), *kind) for v in (x, z)
-            )
-            return ops.dequantize_per_tensor(ops.quantize_per_tensor(x - z, *kind), *kind)
+    def difference(x: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
+        ops = torch.ops.quantized_decomposed
+        kind = (1.0, 0, -128, 127, torch.int8)
+        x, z = (ops.dequantize_per_tensor(ops.quantize_per_tensor(v, *kind), *kind) for v in (x, z))
+        return ops.dequantize_per_tensor(ops.quantize_per_tensor(x - z, *kind), *kind)
 
     given = (torch.full((8,), 0.5 - 0.9 * SLACK),) * 2
-    right = expected(given, torch.export.export(Difference(), given))
+    right = expected(given, torch.export.export(Function(difference), given))
     for value in (0.0, 1.0, -1.0):
         assert right.complaint([torch.full((8,), value)]) is None
     for value in (2.0, -2.0):

@@ -2,20 +2,17 @@
 
 import pytest
 import torch
-from torch import Tensor
+from eager import exported
 
 import stepwell
 from stepwell.cost_model.optimum import WORTH, optimum
 
 
-class Scaled(torch.nn.Module):
-    def forward(self, x: Tensor) -> Tensor:
-        return torch.sigmoid(x * 2.0 * 3.0)
-
-
 @pytest.fixture(scope="module")
 def program() -> stepwell.Program:
-    return stepwell.from_exported_program(torch.export.export(Scaled(), (torch.randn(4, 8),)))
+    return stepwell.from_exported_program(
+        exported(lambda x: torch.sigmoid(x * 2.0 * 3.0), torch.randn(4, 8))
+    )
 
 
 def test_a_rewrite_that_the_pipeline_lacks_is_shown_with_the_better_program(

@@ -263,9 +263,6 @@ def test_a_bad_text_is_a_parse_failure_with_its_place(text: str) -> None:
     assert len(str(caught.value)) < 2_000
 
 
-SAMPLE = to_text(method(["x", "y_1", "z"], {"test.a": StringAttr("é")}), locations=True)
-
-
 def test_an_undefined_value_is_reported_where_it_is_used() -> None:
     text = to_text(method(["x"])).replace("(%0)", "(%nowhere)")
     with pytest.raises(ParseFailure, match=r"%nowhere is used but not defined\n  at <text>:3:"):

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 import torch
+from eager import Function
 from executorch.backends.arm.tosa.compile_spec import TosaCompileSpec
 from torch import Tensor, nn
 from torch.export import export
@@ -22,29 +23,23 @@ from .arm_quantized import quantized_by_ours, rounded
 from .graphs import Of
 
 
-class Words(nn.Module):
+def words(
+    i: Tensor, embedding: nn.Module, norm: nn.Module, first: nn.Module, last: nn.Module
+) -> Tensor:
     """int64 indices, which TOSA of floats has not, between what it has."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.embedding, self.norm = nn.Embedding(20, 8), nn.LayerNorm(8)
-        self.first, self.last = nn.Linear(8, 8), nn.Linear(8, 4)
-
-    def forward(self, i: Tensor) -> Tensor:
-        x = self.norm(torch.relu(self.first(self.embedding(i))))
-        greatest = self.last(torch.tanh(x)).argmax(-1)
-        return torch.softmax(self.last(torch.tanh(self.embedding(greatest))), -1)
+    x = norm(torch.relu(first(embedding(i))))
+    greatest = last(torch.tanh(x)).argmax(-1)
+    return torch.softmax(last(torch.tanh(embedding(greatest))), -1)
 
 
-class Images(nn.Module):
+def of_words() -> Function:
+    layers = nn.Embedding(20, 8), nn.LayerNorm(8), nn.Linear(8, 8), nn.Linear(8, 4)
+    return Function(words, *layers).eval()
+
+
+def images(x: Tensor, first: nn.Module, last: nn.Module) -> Tensor:
     """A convolution, a running product of floats, a convolution."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.first, self.last = nn.Conv2d(3, 4, 3), nn.Conv2d(4, 4, 1)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.last(torch.cumprod(torch.sigmoid(self.first(x)), 2))
+    return last(torch.cumprod(torch.sigmoid(first(x)), 2))
 
 
 def delegates(lowered: Any) -> list[DelegateOp]:
@@ -70,7 +65,7 @@ def in_order_of_program(lowered: Any, inputs: tuple[Tensor, ...]) -> list[tuple[
 
 def test_floats_that_tosa_lacks_run_on_the_cpu_between_delegates() -> None:
     torch.manual_seed(0)
-    model, i = Words().eval(), torch.randint(0, 20, (2, 5))
+    model, i = of_words(), torch.randint(0, 20, (2, 5))
     exported = export(model, (i,))
     lowered = stepwell.lower(exported, "tosa-1.0+fp+cpu")
     assert lowered.report.delegates == 2
@@ -86,7 +81,8 @@ def test_floats_that_tosa_lacks_run_on_the_cpu_between_delegates() -> None:
 
 def test_integers_go_as_tosa_and_floats_between_them_to_the_cpu() -> None:
     torch.manual_seed(0)
-    exported = quantized_by_ours(Images(), torch.randn(1, 3, 8, 8))
+    model = Function(images, nn.Conv2d(3, 4, 3), nn.Conv2d(4, 4, 1))
+    exported = quantized_by_ours(model, torch.randn(1, 3, 8, 8))
     with pytest.raises(stepwell.StepwellError, match="cumprod"):
         stepwell.lower(exported, "tosa-1.0+int")
     lowered = stepwell.lower(exported, "tosa-1.0+int+cpu", io="int8")
@@ -144,7 +140,7 @@ def test_a_rewrite_for_some_ops_promises_what_it_does_for_all() -> None:
 
 
 def test_a_pte_holds_each_delegate_as_executorchs_tosa_backend_does() -> None:
-    exported = export(Words().eval(), (torch.randint(0, 20, (2, 5)),))
+    exported = export(of_words(), (torch.randint(0, 20, (2, 5)),))
     lowered = stepwell.lower(exported, "tosa-1.0+fp+cpu")
     held = read_container(lowered.to_pte()).methods[0].delegates
     assert [bytes(d.payload) for d in held] == lowered.emit("delegates")
@@ -157,7 +153,7 @@ def test_a_pte_holds_each_delegate_as_executorchs_tosa_backend_does() -> None:
 
 
 def test_what_has_no_engine_is_checked_up_to_its_artifact() -> None:
-    exported = export(Words().eval(), (torch.randint(0, 20, (2, 5)),))
+    exported = export(of_words(), (torch.randint(0, 20, (2, 5)),))
     stepwell.lower(exported, "tosa-1.0+fp+cpu", check=True)
     told = str(stepwell.check(exported, target="tosa-1.0+fp+cpu"))
     assert "no backend for TOSA" in told and "the engine fails" not in told

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from eager import Stateful
 from executorch.backends.xnnpack.quantizer.xnnpack_quantizer import (
     XNNPACKQuantizer,
     get_symmetric_quantization_config,
@@ -200,17 +201,13 @@ def test_a_border_with_a_scale_for_each_channel_rounds_as_torch_does() -> None:
 
 
 def test_a_quantized_constant_of_a_float_layer_is_computed_ahead_of_time() -> None:
-    class Layer(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.register_buffer("weight", torch.randint(-128, 128, (4, 8), dtype=torch.int8))
+    def layer(held: Any, x: Tensor) -> Tensor:
+        weight = LIBRARY.dequantize_per_tensor(held.weight, 0.1, 3, -128, 127, torch.int8)
+        return nn.functional.linear(x, weight)
 
-        def forward(self, x: Tensor) -> Tensor:
-            weight = LIBRARY.dequantize_per_tensor(self.weight, 0.1, 3, -128, 127, torch.int8)
-            return nn.functional.linear(x, weight)
-
+    model = Stateful(layer, weight=torch.randint(-128, 128, (4, 8), dtype=torch.int8))
     x = torch.randn(2, 8)
-    _, _, counts = results(export(Layer(), (x,)), (x,))
+    _, _, counts = results(export(model, (x,)), (x,))
     assert counts["tosa.cast"] == counts["tosa.sub"] == 0
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from eager import lower
 
 import stepwell
 from stepwell.integrations.executorch.stock import stock_pte
@@ -80,8 +81,7 @@ def test_what_is_no_budget_is_said(text: str, said: str, command: Commands) -> N
 
 
 def test_a_test_of_ones_own_holds_a_lowering_to_a_budget() -> None:
-    exported = torch.export.export(torch.nn.Linear(8, 8).eval(), (torch.ones(2, 8),))
-    lowered = stepwell.lower(exported, "xnnpack")
+    lowered = lower(torch.nn.Linear(8, 8), torch.ones(2, 8))
     assert stepwell.budget(lowered, delegates=1, outside=0).bytes == len(lowered.to_pte())
     with pytest.raises(stepwell.StepwellError, match=r"bytes is(.|\n)*arena is(.|\n)*report"):
         stepwell.budget(lowered, bytes=10, arena=1)

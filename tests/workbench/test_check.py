@@ -6,8 +6,9 @@ from typing import Any, ClassVar
 
 import pytest
 import torch
-from eager import exported
+from eager import Function, Stateful, exported
 from rewrite_runs import program_of
+from torch import Tensor, nn
 from xdsl.dialects.builtin import FloatAttr
 from xdsl.ir import Operation
 
@@ -24,16 +25,14 @@ from stepwell.validation.recording import record
 from stepwell.validation.samples import make_samples
 
 
-class Model(torch.nn.Module):
+class Model(nn.Module):
     """Linear, layer norm, relu, linear, and a product."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.first = torch.nn.Linear(8, 16)
-        self.norm = torch.nn.LayerNorm(16)
-        self.last = torch.nn.Linear(16, 4)
+        self.first, self.norm, self.last = nn.Linear(8, 16), nn.LayerNorm(16), nn.Linear(16, 4)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: Tensor) -> Tensor:
         y = torch.relu(self.norm(self.first(x)))
         return self.last(y) * torch.sigmoid(x[:, :4])
 
@@ -119,17 +118,17 @@ def test_a_lowering_to_xnnpack_keeps_every_promise() -> None:
     assert sum(step.applications for step in result.steps) > 5
 
 
-class OneColor(torch.nn.Module):
+class OneColor(nn.Module):
     """An instance norm, whose image of zeros cancels, and a layer on an expanded parameter."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.stem = torch.nn.Conv2d(1, 8, 5, padding=2)
-        self.norm = torch.nn.InstanceNorm2d(8, affine=True)
-        self.query = torch.nn.Parameter(torch.randn(1, 1, 8))
-        self.project = torch.nn.Linear(8, 8)
+        self.stem = nn.Conv2d(1, 8, 5, padding=2)
+        self.norm = nn.InstanceNorm2d(8, affine=True)
+        self.query = nn.Parameter(torch.randn(1, 1, 8))
+        self.project = nn.Linear(8, 8)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: Tensor) -> Tensor:
         tokens = self.norm(self.stem(x)).flatten(2)
         return self.project(self.query.expand(len(x), -1, -1)) @ tokens
 
@@ -249,7 +248,7 @@ def test_dynamic_dimensions_are_tried_at_both_ends_of_their_range(name: str) -> 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_steps_on_halves_may_round_to_the_next_half(dtype: torch.dtype) -> None:
-    model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.SiLU(), torch.nn.Linear(16, 4))
+    model = nn.Sequential(nn.Linear(8, 16), nn.SiLU(), nn.Linear(16, 4))
     inputs = (torch.randn(3, 8, generator=torch.Generator().manual_seed(0)).to(dtype),)
     assert check(exported(model.to(dtype), *inputs), "xnnpack", inputs=inputs).ok
 
@@ -274,24 +273,19 @@ def test_a_sum_may_move_by_the_size_of_its_channel_and_no_further() -> None:
     assert differs(before, after, Bound(1e-6)) is not None
 
 
-class Gates(torch.nn.Module):
+def gates(x: Tensor, scale: Tensor, *layers: nn.Module) -> Tensor:
     """Layers and gates in halves, scaled by a number of another type."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.layers = torch.nn.ModuleList(torch.nn.Linear(16, 16) for _ in range(12))
-        for layer in self.layers:
-            torch.nn.init.normal_(layer.weight, std=0.7)
-
-    def forward(self, x: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
-        for layer in self.layers:
-            x = torch.nn.functional.silu(layer(x))
-        return x * scale.to(x.dtype)
+    for layer in layers:
+        x = nn.functional.silu(layer(x))
+    return x * scale.to(x.dtype)
 
 
 def test_an_assertion_that_goes_does_not_leave_halves_to_be_judged_by_the_outputs() -> None:
     inputs = (torch.randn(4, 16).half(), torch.ones(1))
-    source = exported(Gates().half(), *inputs)
+    layers = [nn.Linear(16, 16) for _ in range(12)]
+    for layer in layers:
+        nn.init.normal_(layer.weight, std=0.7)
+    source = exported(Function(gates, *layers).half(), *inputs)
     found = check(source, "xnnpack", inputs=inputs, artifact=False)
     assert found.ok, found.findings
     (normalize,) = (step for step in found.steps if step.name == "normalize")
@@ -315,22 +309,16 @@ class RoundFactor(Rewrite[Any]):
         rw.replace(match, new.results)
 
 
-class Sums(torch.nn.Module):
+def sums(held: Any, x: Tensor) -> Tensor:
     """Adds up what it was called with, scaled."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.register_buffer("sum", torch.zeros(4))
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        self.sum += x * 1.51
-        return self.sum + 0
+    held.sum += x * 1.51
+    return held.sum + 0
 
 
 def test_what_a_bound_allowed_is_taken_over_where_nothing_hangs_on_the_state() -> None:
     """A sample from another state looks at the factor no more, and still ends with the new one."""
     inputs = (torch.linspace(1, 2, 4),)
-    source = exported(Sums(), *inputs)
+    source = exported(Stateful(sums, sum=torch.zeros(4)), *inputs)
     found = check(source, "xnnpack", only(RoundFactor()), inputs=inputs, artifact=False)
     assert found.ok, found.findings
     assert [step.name for step in found.steps] == ["round-factor", "all steps"]

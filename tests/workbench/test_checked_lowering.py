@@ -1,35 +1,14 @@
 """`lower(..., check=True)`: what check contradicts is not lowered."""
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
 
 import pytest
 import torch
-from xdsl.ir import Operation
+from wrong_rewrites import HalveRelu
 
 import stepwell
-from stepwell import Refusal, Rewrite, Rewriter
-from stepwell.dialects import aten
 
 from .commands import Commands
-
-
-@dataclass(frozen=True)
-class HalveRelu(Rewrite[Any]):
-    """A rewrite that is wrong: relu to x / 2."""
-
-    name: ClassVar[str] = "halve-relu"
-    anchors: ClassVar[tuple[type[Operation], ...]] = (aten.ReluDefault,)
-
-    def match(self, op: Any, program: Any) -> Any | Refusal | None:
-        """Every relu."""
-        return op
-
-    def build(self, match: Any, rw: Rewriter) -> None:
-        """Half of it."""
-        half = aten.MulScalar.make(match.operands[0], 0.5, result_types=[match.results[0].type])
-        rw.replace(match, [rw.insert(half).results[0]])
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from eager import assert_as_eager
+from eager import Function, assert_as_eager
 from torch import Tensor, nn
 
 import stepwell
@@ -38,17 +38,10 @@ class Counted(nn.Module):
         return total
 
 
-class Halved(nn.Module):
+def halved(x: Tensor, down: nn.Module, again: nn.Module) -> Tensor:
     """An image that is halved twice and added to what it was."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.down = nn.Conv2d(3, 4, 3, stride=2, padding=1)
-        self.again = nn.Conv2d(4, 4, 3, stride=2, padding=1)
-
-    def forward(self, x: Tensor) -> Tensor:
-        y = self.down(x)
-        return y + nn.functional.interpolate(self.again(y), scale_factor=2.0)
+    y = down(x)
+    return y + nn.functional.interpolate(again(y), scale_factor=2.0)
 
 
 class Pairs(nn.Module):
@@ -108,7 +101,9 @@ def test_the_line_that_pins_a_size_is_named(model: nn.Module, axis: int, code: s
 
 
 def test_a_size_that_is_halved_is_open_in_steps() -> None:
-    found = stepwell.dynamic_shapes(Halved().eval(), (torch.randn(1, 3, 16, 16),), dynamic="image")
+    down, again = (nn.Conv2d(n, 4, 3, stride=2, padding=1) for n in (3, 4))
+    model = Function(halved, down, again).eval()
+    found = stepwell.dynamic_shapes(model, (torch.randn(1, 3, 16, 16),), dynamic="image")
     assert {axis.step for axis in found.axes} == {4}
     assert [axis.most for axis in found.axes] == [32, 32]
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from eager import exported
 
 import stepwell
 from stepwell.ir.context import Context
@@ -32,14 +33,9 @@ KINDS = (
 )
 
 
-class Relu(torch.nn.Module):
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return torch.relu(x)
-
-
 @pytest.fixture(scope="module")
 def program() -> Any:
-    return stepwell.from_exported_program(torch.export.export(Relu(), (torch.ones(2, 3),)))
+    return stepwell.from_exported_program(exported(torch.relu, torch.ones(2, 3)))
 
 
 def said(call: Any, *args: Any, **kwargs: Any) -> str:
@@ -159,7 +155,7 @@ def test_an_option_that_shapes_the_own_pipeline_says_nothing_about_another(progr
         {"target": None},
         {"target": "xnpack"},
         {"pipeline": 3},
-        {"pipeline": [Relu]},
+        {"pipeline": [torch.nn.ReLU]},
         {"observer": 5},
         {"sizes": [2]},
         {"sizes": 2.5},
@@ -171,7 +167,7 @@ def test_arguments_of_another_type_are_errors_in_words(wrong: dict[str, Any], pr
     assert ("did you mean 'xnnpack'?" in told) == (wrong == {"target": "xnpack"})
 
 
-def test_steps_read_the_options_of_their_lowering() -> None:
+def test_steps_read_the_options_of_their_lowering(program: Any) -> None:
     """A step finds every option of the target in the context, with its default if not given."""
     seen: list[Context] = []
 
@@ -184,13 +180,13 @@ def test_steps_read_the_options_of_their_lowering() -> None:
             seen.append(program.context)
             return 0
 
-    source = stepwell.from_exported_program(torch.export.export(Relu(), (torch.ones(2, 3),)))
     pipeline = PIPELINES["tosa-1.0+fp"].before("normalize", Look)
-    stepwell.lower(source, "tosa-1.0+fp", pipeline)
-    stepwell.lower(source, "tosa-1.0+fp", pipeline, method="forward")
+    stepwell.lower(program, "tosa-1.0+fp", pipeline)
+    stepwell.lower(program, "tosa-1.0+fp", pipeline, method="forward")
     first, second = seen
     assert first is not second and first.target == "tosa-1.0+fp"
-    assert first.option("method") == "forward" and not source.context.options
+    assert first.option("method") == "forward"
+    assert not program.context.options and not program.context.target
     assert set(first.options) == {option.name for option in find_target("tosa-1.0+fp").options}
 
 

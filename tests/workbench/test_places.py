@@ -1,13 +1,11 @@
 """Every step of every pipeline stands where it does for a reason that programs bear out."""
 
-import importlib
 from collections.abc import Iterable, Iterator, Mapping
 
 import pytest
+from example_models import program
 from rewrite_runs import program_of
-from torch.export import export
 
-import stepwell
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.forms import Form, Position
 from stepwell.ir.rewriting.rewrite import History, Step, apply_step, step_name
@@ -24,14 +22,6 @@ PROGRAMS = (
     "transformer:transformer_encoder_2layers",
 )
 TARGETS = ("xnnpack", "tosa-1.1+fp+int+shape+controlflow", "cortex-m55")
-
-
-def program(name: str) -> Program:
-    file, function = name.split(":")
-    module, inputs, *shapes = getattr(importlib.import_module(file), function)()
-    return stepwell.from_exported_program(
-        export(module, inputs, dynamic_shapes=shapes[0] if shapes else None)
-    )
 
 
 def misplaced(steps: Iterable[Step], places: Mapping[str, Position]) -> Iterator[str]:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from eager import Function, exported
 
 import stepwell
 from stepwell.cli.commands.play import FIRST
@@ -31,18 +32,11 @@ ABS = RULE.format(name="relu-to-abs", after="aten.abs.default(%x)").replace("gel
 NO_GELU = "legalize/lower-gelu"
 
 
-class Block(torch.nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.norm, self.up = torch.nn.LayerNorm(8), torch.nn.Linear(8, 32)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return torch.atan(torch.nn.functional.gelu(self.up(self.norm(x))))
-
-
 @pytest.fixture(scope="module")
 def program() -> Any:
-    return stepwell.from_exported_program(torch.export.export(Block().eval(), (torch.ones(2, 8),)))
+    layers = torch.nn.LayerNorm(8), torch.nn.Linear(8, 32), torch.nn.GELU(), Function(torch.atan)
+    program = exported(torch.nn.Sequential(*layers), torch.ones(2, 8))
+    return stepwell.from_exported_program(program)
 
 
 @pytest.fixture

@@ -14,15 +14,6 @@ from stepwell.integrations.executorch.recipes import StepwellRecipeProvider, Ste
 from .versions import undecomposed
 
 
-class Classifier(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.first, self.second = nn.Linear(32, 64), nn.Linear(64, 32)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.second(self.first(x).relu())
-
-
 def exported_with(recipe: Any, model: nn.Module, inputs: tuple[torch.Tensor, ...]) -> bytes:
     return export(model, [inputs], recipe).get_pte_buffer()
 
@@ -39,7 +30,8 @@ def test_there_is_a_recipe_for_each_of_executorchs() -> None:
 )
 def test_a_recipe_gives_one_delegate_and_the_numbers_of_executorchs(name: str) -> None:
     torch.manual_seed(0)
-    model, inputs = Classifier().eval(), (torch.randn(4, 32),)
+    model = nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 32)).eval()
+    inputs = (torch.randn(4, 32),)
     ours = exported_with(ExportRecipe.get_recipe(StepwellRecipeType[name]), model, inputs)
     theirs = exported_with(ExportRecipe.get_recipe(XNNPackRecipeType[name]), model, inputs)
     (y,), (wanted,) = stepwell.run_pte(ours, inputs), stepwell.run_pte(theirs, inputs)

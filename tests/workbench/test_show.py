@@ -145,11 +145,6 @@ def test_an_artifact_is_shown_as_a_program(command: Commands) -> None:
     assert "fully_connected" in command("show m.pte").out
 
 
-def test_programs_and_reports_render_in_notebooks() -> None:
-    assert "aten.linear.default" in program()._repr_html_()
-    assert "<table" in stepwell.lower(program(), "xnnpack").report._repr_html_()
-
-
 def test_an_application_shows_what_a_rewrite_took_away_and_what_it_wrote(story: Story) -> None:
     made = {a.rewrite: a for level in story.levels for a in level.applications}
     lowered = made["lower-linear"]

@@ -6,9 +6,9 @@ import platform
 
 import pytest
 import torch
+from eager import lower
 from forking import Forks
 
-import stepwell
 from stepwell.backends.executorch.running import arm64
 from stepwell.dialects.xnnpack import DelegateOp
 from stepwell.inspection.viewer.memory import MemoryPlan
@@ -42,27 +42,21 @@ print(json.dumps(found))
 """
 
 
-class Shared(torch.nn.Module):
+def shared(x: torch.Tensor) -> torch.Tensor:
     """Values that write over each other, and one that outlives them."""
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        a = torch.tanh(x) * torch.exp(x)
-        padded = torch.nn.functional.pad(a, (0, 64))
-        turned = torch.softmax(padded.transpose(1, 2).contiguous(), -1)
-        return torch.sigmoid(turned.transpose(1, 2) * padded)[:, :, :32]
+    a = torch.tanh(x) * torch.exp(x)
+    padded = torch.nn.functional.pad(a, (0, 64))
+    turned = torch.softmax(padded.transpose(1, 2).contiguous(), -1)
+    return torch.sigmoid(turned.transpose(1, 2) * padded)[:, :, :32]
 
 
-class Below(torch.nn.Module):
+def below(x: torch.Tensor) -> torch.Tensor:
     """A value that fits under one that lives at the same time."""
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        pad = torch.nn.functional.pad
-        return pad(pad(x, (0, 128)) * pad(x, (128, 0)), (0, 300))[:, :, 5:25] + 1
+    pad = torch.nn.functional.pad
+    return pad(pad(x, (0, 128)) * pad(x, (128, 0)), (0, 300))[:, :, 5:25] + 1
 
 
-def _lowered(model: torch.nn.Module) -> stepwell.Lowered:
-    exported = torch.export.export(model.eval(), (torch.randn(1, 256, 512),))
-    return stepwell.lower(exported, "xnnpack")
+INPUT = torch.randn(1, 256, 512)
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="glibc counts what it allocates")
@@ -71,11 +65,11 @@ def test_the_workspace_is_as_large_as_what_the_runtime_allocates(
 ) -> None:
     paths: list[str] = []
     plans: list[MemoryPlan] = []
-    for model in (Shared(), Below()):
-        lowered = _lowered(model)
+    for model in (shared, below):
+        lowered = lower(model, INPUT)
         (plan,) = workspace_plans(lowered.program)
         plans.append(plan)
-        paths.append(f"{tmp_path}/{type(model).__name__}.pte")
+        paths.append(f"{tmp_path}/{model.__name__}.pte")
         with open(paths[-1], "wb") as file:
             file.write(lowered.to_pte())
     here = {name: value for name, value in os.environ.items() if name != arm64.VARIABLE}
@@ -86,7 +80,7 @@ def test_the_workspace_is_as_large_as_what_the_runtime_allocates(
 
 
 def test_values_that_live_at_once_share_no_bytes_and_dynamic_sizes_are_left_out() -> None:
-    lowered = _lowered(Shared())
+    lowered = lower(shared, INPUT)
     (plan,) = workspace_plans(lowered.program)
     for one in plan.held:
         assert one.offset + one.bytes <= plan.size
@@ -96,13 +90,7 @@ def test_values_that_live_at_once_share_no_bytes_and_dynamic_sizes_are_left_out(
             apart |= other.offset + other.bytes <= one.offset
             assert one is other or not together or apart
     rows = torch.export.Dim("rows", min=2, max=8)
-    exported = torch.export.export(
-        torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.GELU()).eval(),
-        (torch.randn(3, 4),),
-        dynamic_shapes=({0: rows},),
-    )
-    dynamic_shapes = stepwell.lower(exported, "xnnpack").program
-    delegates = [
-        op for op in dynamic_shapes.method("forward").body.block.ops if isinstance(op, DelegateOp)
-    ]
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.GELU())
+    ops = lower(model, torch.randn(3, 4), dynamic={0: rows}).program.method().body.block.ops
+    delegates = [op for op in ops if isinstance(op, DelegateOp)]
     assert delegates and all(workspace_plan(op, "forward") is None for op in delegates)

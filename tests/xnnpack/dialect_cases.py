@@ -223,7 +223,6 @@ _FILTERS: tuple[tuple[type[Any], str, tuple[int, ...], dict[str, Any]], ...] = (
     (xnn.Deconvolution2d, "", (8, 3, 2, 6), {}),
     (xnn.Deconvolution2d, " grouped", (8, 3, 2, 3), {"groups": 2}),
 )
-_WEIGHTS = {"qint8": "qint8", "quint8": "quint8", "qcint8": "qint8"}
 
 
 def convolutions() -> Iterator[Case]:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from dialect_cases import all_cases
+from eager import Function, lower
 
 import stepwell
 from stepwell.backends.executorch.container import NamedData
@@ -243,23 +244,17 @@ def test_a_tail_without_segments_is_its_front() -> None:
     assert Tail(0).file([b"front", b"", b" and more"]) == b"front and more"
 
 
-class Three(torch.nn.Module):
-    """Three large layers: one like the first, and one that differs where no sample is taken."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.layers = torch.nn.ModuleList(torch.nn.Linear(500, 600, bias=False) for _ in range(3))
-        for layer in self.layers[1:]:
-            layer.weight.data.copy_(self.layers[0].weight.data)
-        self.layers[2].weight.data.view(-1)[5] += 1
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return torch.cat([layer(x) for layer in self.layers], -1)
+def three(x: torch.Tensor, *layers: torch.nn.Module) -> torch.Tensor:
+    return torch.cat([layer(x) for layer in layers], -1)
 
 
 def test_large_weights_are_stored_once_where_they_are_equal_throughout(tmp_path: Path) -> None:
-    model, x = Three().eval(), torch.randn(2, 500)
-    lowered = stepwell.lower(torch.export.export(model, (x,)), "xnnpack")
+    """Three large layers: one like the first, and one that differs where no sample is taken."""
+    layer = torch.nn.Linear(500, 600, bias=False)
+    layers = [layer, copy.deepcopy(layer), copy.deepcopy(layer)]
+    layers[2].weight.data.view(-1)[5] += 1
+    model, x = Function(three, *layers).eval(), torch.randn(2, 500)
+    lowered = lower(model, x)
     lowered.save(tmp_path / "three.pte")
     pte = lowered.to_pte()
     assert (tmp_path / "three.pte").read_bytes() == pte

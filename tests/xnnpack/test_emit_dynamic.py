@@ -135,29 +135,24 @@ def test_the_frames_of_a_recurrence_of_bfloat16_are_cast_at_once() -> None:
     assert (lowered.run(given)[0] - net(given)).abs().max() < 2**-6
 
 
-class Segmenter(nn.Module):
+def segmenter(image: torch.Tensor, *layers: nn.Module) -> torch.Tensor:
     """An image to rows, attention of two heads to a reduced image, back, and resized."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.patches, self.reduce = nn.Conv2d(3, 8, 4, 4), nn.Conv2d(8, 8, 2, 2)
-        self.norm, self.q, self.kv = nn.LayerNorm(8), nn.Linear(8, 8), nn.Linear(8, 16)
-        self.mix = nn.Conv2d(8, 8, 3, padding=1, groups=8)
-
-    def forward(self, image: torch.Tensor) -> torch.Tensor:
-        patches = self.patches(image)
-        rows = patches.flatten(2).transpose(1, 2)
-        heads = self.q(self.norm(rows)).unflatten(-1, (2, 4)).transpose(1, 2)
-        reduced = self.reduce(patches).flatten(2).transpose(1, 2)
-        keys, values = self.kv(reduced).unflatten(-1, (2, 2, 4)).permute(2, 0, 3, 1, 4)
-        seen = functional.scaled_dot_product_attention(heads, keys, values)
-        rows = rows + seen.transpose(1, 2).flatten(2)
-        mixed = self.mix(rows.transpose(1, 2).unflatten(2, patches.shape[2:]))
-        return functional.interpolate(mixed, image.shape[2:], mode="bilinear")
+    split, reduce, norm, q, kv, mix = layers
+    patches = split(image)
+    rows = patches.flatten(2).transpose(1, 2)
+    heads = q(norm(rows)).unflatten(-1, (2, 4)).transpose(1, 2)
+    reduced = reduce(patches).flatten(2).transpose(1, 2)
+    keys, values = kv(reduced).unflatten(-1, (2, 2, 4)).permute(2, 0, 3, 1, 4)
+    seen = functional.scaled_dot_product_attention(heads, keys, values)
+    rows = rows + seen.transpose(1, 2).flatten(2)
+    mixed = mix(rows.transpose(1, 2).unflatten(2, patches.shape[2:]))
+    return functional.interpolate(mixed, image.shape[2:], mode="bilinear")
 
 
 def test_an_image_of_any_size_stays_in_one_delegate() -> None:
-    model, shape = Segmenter(), (1, 3, 24, 40)
+    layers = nn.Conv2d(3, 8, 4, 4), nn.Conv2d(8, 8, 2, 2), nn.LayerNorm(8), nn.Linear(8, 8)
+    mixing = nn.Linear(8, 16), nn.Conv2d(8, 8, 3, padding=1, groups=8)
+    model, shape = Function(segmenter, *layers, *mixing), (1, 3, 24, 40)
     dynamic = {axis: 8 * Open(f"size{axis}", min=2, max=8) for axis in (2, 3)}
     lowered = lower(model, torch.randn(shape), dynamic=dynamic, numerics="finite")
     assert lowered.report.delegates == 1

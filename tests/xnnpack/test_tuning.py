@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from eager import Function, exported
 
 import stepwell
 from stepwell.cost_model import tuning
@@ -13,16 +14,10 @@ from stepwell.ir.choices import read_table
 from stepwell.ir.diagnostics import StepwellError
 
 
-class Heads(torch.nn.Module):
+def heads(x: torch.Tensor, qkv: torch.nn.Module) -> torch.Tensor:
     """A fused projection whose output is taken apart."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.qkv = torch.nn.Linear(64, 192)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        q, k, v = self.qkv(x).chunk(3, dim=-1)
-        return q.tanh() * k.sigmoid() + v
+    q, k, v = qkv(x).chunk(3, dim=-1)
+    return q.tanh() * k.sigmoid() + v
 
 
 INPUTS = (torch.randn(2, 16, 64),)
@@ -31,7 +26,9 @@ INPUTS = (torch.randn(2, 16, 64),)
 @pytest.fixture(scope="module")
 def program() -> stepwell.Program:
     torch.manual_seed(0)
-    return stepwell.from_exported_program(torch.export.export(Heads().eval(), INPUTS))
+    return stepwell.from_exported_program(
+        exported(Function(heads, torch.nn.Linear(64, 192)), *INPUTS)
+    )
 
 
 def layers(lowered: stepwell.Lowered) -> int:

@@ -17,7 +17,7 @@ def exported(name: str) -> ExportedProgram:
     if isinstance(made, ExportedProgram):
         return made
     module, inputs, *shapes = made
-    return export(module, inputs, dynamic_shapes=shapes[0] if shapes else None)
+    return export(module.eval(), inputs, dynamic_shapes=shapes[0] if shapes else None)
 
 
 def program(name: str) -> stepwell.Program:
