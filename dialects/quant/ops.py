@@ -56,6 +56,12 @@ class _Cast(HasAxes, IRDLOperation):
                 raise VerifyException(problem)
 
 
+def _check_expressed(real: Attribute, quantized: Attribute) -> None:
+    expressed = _quantized(quantized).expressed
+    if element(real) != expressed:
+        raise VerifyException(f"{real} is not the type's expressed type, {expressed}")
+
+
 def _quantized(type_: Attribute) -> Quantization:
     type_quantization = quantization(type_)
     if type_quantization is None:
@@ -71,11 +77,7 @@ class QuantizeCast(_Cast):
 
     def verify_(self) -> None:
         self._check()
-        expressed = _quantized(self.result.type).expressed
-        if element(self.input.type) != expressed:
-            raise VerifyException(
-                f"{self.input.type} is not the type's expressed type, {expressed}"
-            )
+        _check_expressed(self.input.type, self.result.type)
 
 
 @irdl_op_definition
@@ -86,11 +88,7 @@ class DequantizeCast(_Cast):
 
     def verify_(self) -> None:
         self._check()
-        expressed = _quantized(self.input.type).expressed
-        if element(self.result.type) != expressed:
-            raise VerifyException(
-                f"{self.result.type} is not the type's expressed type, {expressed}"
-            )
+        _check_expressed(self.result.type, self.input.type)
 
 
 @irdl_op_definition

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import cast
 
@@ -224,18 +224,8 @@ def per_tensor(
     expressed: AnyFloat = f32,
 ) -> UniformQuantizedType:
     """Return the type of elements stored as `dtype` with one scale."""
-    limits = torch.iinfo(dtype)
-    return UniformQuantizedType(
-        Quantization(
-            limits.bits,
-            limits.min < 0,
-            limits.min if low is None else low,
-            limits.max if high is None else high,
-            expressed,
-            (float(scale),),
-            (int(zero_point),),
-        )
-    )
+    made = per_axis(dtype, 0, (scale,), (zero_point,), low, high, expressed).data
+    return UniformQuantizedType(replace(made, blocks=(), grid=()))
 
 
 def per_axis(

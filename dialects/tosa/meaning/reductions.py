@@ -30,14 +30,10 @@ def _product(op: t.ReduceProductOp, args: Args, ctx: Interpreter) -> Args:
     return (sequential.multiplied(args[0], op.axis.value.data),)
 
 
-@interprets(t.ReduceAllOp)
-def _all(op: t.ReduceAllOp, args: Args, ctx: Interpreter) -> Args:
-    return (args[0].all(dim=op.axis.value.data, keepdim=True),)
-
-
-@interprets(t.ReduceAnyOp)
-def _any(op: t.ReduceAnyOp, args: Args, ctx: Interpreter) -> Args:
-    return (args[0].any(dim=op.axis.value.data, keepdim=True),)
+@interprets(t.ReduceAllOp, t.ReduceAnyOp)
+def _all_or_any(op: t.ReduceAllOp | t.ReduceAnyOp, args: Args, ctx: Interpreter) -> Args:
+    reduce = torch.all if isinstance(op, t.ReduceAllOp) else torch.any
+    return (reduce(args[0], dim=op.axis.value.data, keepdim=True),)
 
 
 @interprets(t.ReduceMaxOp, t.ReduceMinOp)
