@@ -139,7 +139,7 @@ def refused(
         assert files() == before
         said = capsys.readouterr()
         assert "Traceback" not in said.err
-        assert status == 2 or said.err.startswith("error: "), said.err
+        assert status == 2 or "\nerror: " in f"\n{said.err}", said.err
         return said.err
 
     return run
