@@ -6,7 +6,9 @@ of all.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TypeAlias, TypeVar
 
 A = TypeVar("A")
@@ -79,3 +81,11 @@ def common(first: Powers[A], second: Powers[A]) -> Powers[A]:
     """Return the greatest common divisor of two monomials."""
     powers = dict(second)
     return tuple((a, min(p, powers[a])) for a, p in first if a in powers)
+
+
+def is_single(text: str) -> bool:
+    """Whether a text is one symbol, number or call: `Mod(s0, 2)`, not `Mod(s0, 2) + Min(1, s0)`."""
+    if not re.fullmatch(r"\w+(\(.*\))?", text):
+        return False
+    depths = accumulate({"(": 1, ")": -1}.get(character, 0) for character in text)
+    return "(" not in text or list(depths).index(0, text.index("(")) == len(text) - 1

@@ -30,7 +30,7 @@ from math import gcd
 from typing import Final
 
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.sizes.monomials import Computed, Symbol, common, over, term_order, times
+from stepwell.ir.sizes.monomials import Computed, Symbol, common, is_single, over, term_order, times
 
 
 @dataclass(frozen=True, slots=True)
@@ -496,4 +496,4 @@ def _factor(atom: Atom) -> str:
 
 def _operand(size: Size) -> str:
     text = _text(size)
-    return text if re.fullmatch(r"\w+|\w+\(.*\)", text) and size.terms[0][1] >= 0 else f"({text})"
+    return text if size.terms[0][1] >= 0 and is_single(text) else f"({text})"

@@ -4,7 +4,7 @@ import operator
 
 import pytest
 import sympy
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from torch.utils._sympy import functions as torch_functions
 
@@ -52,6 +52,7 @@ def test_a_size_has_the_value_that_python_computes(text: str, values: dict[str, 
 
 
 @given(EXPRESSIONS)
+@example("(((s0 % 2) + Min(0, s77)) // s77)")
 def test_what_is_printed_reads_back_as_the_same_size(text: str) -> None:
     size = parse_size(text)
     again = parse_size(str(size))
