@@ -171,10 +171,10 @@ def test_no_row_is_computed_twice() -> None:
                 low, high = there[op.inputs[0]]
                 assert low <= call.reads[0][0] < call.reads[0][1] <= high
                 if call.kept is not None:
-                    held = there[op.out]
+                    held = there[op.output]
                     assert held[0] <= call.kept[0] < call.kept[1] <= held[1]
-                there[op.out] = call.window
-                seen.setdefault(op.out, []).extend(range(*call.rows))
+                there[op.output] = call.window
+                seen.setdefault(op.output, []).extend(range(*call.rows))
             rows = range(shapes[stream.output].rows)
             assert sorted(seen[stream.output]) == list(rows)
             assert all(len(set(found)) == len(found) for found in seen.values())

@@ -67,7 +67,7 @@ def test_the_latency_is_held_against_executorchs_own_flow(net: Commands) -> None
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("delegates = 1", "has delegates"),
+        ("delegates = 1", "unknown keys delegates"),
         ("[[program]]\ndelegates = 1", "names no model"),
         ('[[program]]\nmodel = "m"\ndelegate = 1', "delegate = 1"),
         ('[[program]]\nmodel = "m"\ndelegates = "one"', "delegates = 'one'"),

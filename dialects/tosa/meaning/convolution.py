@@ -118,13 +118,12 @@ def _transpose_conv2d(op: t.TransposeConv2dOp, args: Args, ctx: Interpreter) -> 
 def _matmul(op: t.MatMulOp | t.MatMulTOp, args: Args, ctx: Interpreter) -> Args:
     """Multiply; sums of floats are rounded to the result's type at every addition."""
     a, b, a_zp, b_zp = args
-    dtype = torch_dtype(result_element(op))
     if isinstance(a, BlockScaled) and isinstance(b, BlockScaled):
         left, right = (a.codes, a.scales, a.payload), (b.codes, b.scales, b.payload)
-        return (matmul_t_of_types(left, right, dtype),)
+        return (matmul_t_of_types(left, right, torch_dtype(result_element(op))),)
     left, right = _common(_centered(a, a_zp, op.a), _centered(b, b_zp, op.b))
     if isinstance(op, t.MatMulTOp):
         right = right.transpose(1, 2)
     if left.dtype == torch.float32:
-        return (sequential.product(left, right, dtype),)
+        return (sequential.product(left, right, torch_dtype(result_element(op))),)
     return (narrow(torch.matmul(left, right), op),)
