@@ -22,9 +22,7 @@ from stepwell.ir.rewriting.rewrite import Rewriter
 from stepwell.ir.weights import recipe
 from stepwell.translate.decompositions.values import Value, cat, needs_static
 from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
-from stepwell.translate.rewrites.xnnpack.nodes.guards import (
-    not_for_xnnpack,
-)
+from stepwell.translate.rewrites.xnnpack.nodes.guards import not_for_xnnpack
 
 MOST_GROUPS = 8
 

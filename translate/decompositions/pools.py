@@ -22,9 +22,7 @@ from stepwell.translate.decompositions.values import Value, cat, needs_static, n
 from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
 from stepwell.translate.range_analysis import is_never_nan, is_summable
 from stepwell.translate.rewrites.xnnpack.floats.nans import carries_nans
-from stepwell.translate.rewrites.xnnpack.nodes.guards import (
-    not_for_xnnpack,
-)
+from stepwell.translate.rewrites.xnnpack.nodes.guards import not_for_xnnpack
 from stepwell.translate.rewrites.xnnpack.nodes.windows import edges
 
 

@@ -16,9 +16,7 @@ from stepwell.translate.lowerings.lowering import lowerings_of, lowers, refuse
 from stepwell.translate.range_analysis import is_finite
 from stepwell.translate.range_analysis.assumptions import trusts_finite
 from stepwell.translate.rewrites.building import axis
-from stepwell.translate.rewrites.xnnpack.nodes.guards import (
-    not_for_xnnpack,
-)
+from stepwell.translate.rewrites.xnnpack.nodes.guards import not_for_xnnpack
 
 MOST_STEPS = 12
 """The most additions of all elements that replace one pass of a kernel that adds one by one."""

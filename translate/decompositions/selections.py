@@ -15,9 +15,7 @@ from stepwell.ir.rewriting.rewrite import Bound, Rewriter
 from stepwell.translate.decompositions.values import Value, no_refusal
 from stepwell.translate.lowerings.lowering import lowerings_of, lowers, refuse
 from stepwell.translate.range_analysis.assumptions import trusts_finite
-from stepwell.translate.rewrites.xnnpack.nodes.guards import (
-    not_floats,
-)
+from stepwell.translate.rewrites.xnnpack.nodes.guards import not_floats
 
 SIDES: dict[type[SchemaOp], tuple[int, float]] = {
     aten.GeScalar: (0, 1.0),

@@ -17,9 +17,7 @@ from stepwell.translate.decompositions.values import Value, needs_static
 from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
 from stepwell.translate.range_analysis import interval
 from stepwell.translate.rewrites.building import axes
-from stepwell.translate.rewrites.norms.row_statistics import (
-    squares_overflow,
-)
+from stepwell.translate.rewrites.norms.row_statistics import squares_overflow
 from stepwell.translate.rewrites.sizes.sizes import size_as_tensor
 from stepwell.translate.rewrites.xnnpack.nodes.guards import not_for_xnnpack
 

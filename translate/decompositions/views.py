@@ -27,9 +27,7 @@ from stepwell.translate.rewrites.building import (
 )
 from stepwell.translate.rewrites.slices.moved_places import MOST_PLACES, longest_run, places
 from stepwell.translate.rewrites.views.memory import is_dense, is_row_major
-from stepwell.translate.rewrites.xnnpack.nodes.guards import (
-    not_floats,
-)
+from stepwell.translate.rewrites.xnnpack.nodes.guards import not_floats
 
 STRIDED = ("aten.as_strided.default", "aten.as_strided_copy.default")
 

@@ -10,9 +10,7 @@ from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.rewrites.attention import share_repeated_heads
 from stepwell.translate.rewrites.attention.add_mask_to_scores import add_mask_to_scores
 from stepwell.translate.rewrites.attention.attend_from_image import attend_from_image
-from stepwell.translate.rewrites.attention.fold_scale_into_projection import (
-    FoldScaleIntoProjection,
-)
+from stepwell.translate.rewrites.attention.fold_scale_into_projection import FoldScaleIntoProjection
 from stepwell.translate.rewrites.attention.limit_by_mask import limit_by_mask
 from stepwell.translate.rewrites.attention.recognize_attention import recognize_attention
 from stepwell.translate.rewrites.attention.skip_masked_attention import skip_masked_attention

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import stepwell.translate.engine_losses  # noqa: F401  # pyright: ignore[reportUnusedImport]
 from stepwell.ir.rewriting.cleanup import ShareCommonSubexpressions
-from stepwell.ir.rewriting.legalization import (
-    ThenLower,
-)
+from stepwell.ir.rewriting.legalization import ThenLower
 from stepwell.ir.rewriting.rewrite import GreedyRewrites, NamedPass
 from stepwell.translate.canonicalize.pipeline import CANONICAL_FORM
 from stepwell.translate.decompositions import (

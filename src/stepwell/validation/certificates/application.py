@@ -69,7 +69,7 @@ def writes_otherwise(program: Program, rewrite: type[Rewrite[Any]]) -> str | Non
     return None if None in said else next(iter(said), "nothing is before")
 
 
-def is_of_steps(program: Program) -> bool:
+def has_quantized_values(program: Program) -> bool:
     """Whether a statement is of quantized values or their storage.
 
     A run within a step does not see a multiplier, a zero point or a table that is off by one.
@@ -81,7 +81,7 @@ def is_of_steps(program: Program) -> bool:
     return bool(storage) or any(isinstance(kind, UniformQuantizedType) for kind in kinds)
 
 
-def is_written_by(program: Program, name: str) -> bool:
+def is_reproduced_by(program: Program, name: str) -> bool:
     """Whether a rewrite of this name, applied to the left side, gives the right side."""
     named = [c for c in step_classes().values() if c.name == name and issubclass(c, Rewrite)]
     return any(writes_otherwise(program, each) is None for each in named)

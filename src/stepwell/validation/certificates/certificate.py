@@ -27,9 +27,9 @@ from stepwell.ir.weights import WeightStore
 from stepwell.validation.certificates.application import (
     allowed,
     follows_rule,
+    has_quantized_values,
     hash_of_rule,
-    is_of_steps,
-    is_written_by,
+    is_reproduced_by,
     runs,
 )
 from stepwell.validation.certificates.decision import KINDS, Decisions, Undecided, is_constant
@@ -242,15 +242,16 @@ def _entry(application: Application, decisions: Decisions) -> Entry:
     for text in application.statements:
         with suppress(NotOfBytes, StepwellError):
             program = read(text, weights)[0]
-            if apart_on_all(program, held) is None and (
-                apart_on_all(program) is None or is_written_by(program, application.rewrite)
+            if apart_on_all(program) is None or (
+                apart_on_all(program, held) is None
+                and is_reproduced_by(program, application.rewrite)
             ):
                 return entry(VALUES, text)
     for text in application.statements:
         try:
             program, _ = read(text, weights)
             apart = runs(program, held)
-            if is_of_steps(program) and not is_written_by(program, application.rewrite):
+            if has_quantized_values(program) and not is_reproduced_by(program, application.rewrite):
                 apart = apart or f"{application.rewrite}, applied again, does not write this"
             if apart is None:
                 return entry("run", text, reason=reason)

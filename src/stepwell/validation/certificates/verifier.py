@@ -31,8 +31,8 @@ from stepwell.validation.certificates.application import (
     allowed,
     by_hash,
     follows_rule,
-    is_of_steps,
-    is_written_by,
+    has_quantized_values,
+    is_reproduced_by,
     runs,
     writes_otherwise,
 )
@@ -294,14 +294,14 @@ class _Check:
                 if apart_on_all(program) is None:
                     return None
                 why = apart_on_all(program, _bound_of(entry.rewrite))
-                if why is None and is_written_by(program, entry.rewrite):
+                if why is None and is_reproduced_by(program, entry.rewrite):
                     return "values"
                 why = why or f"{entry.rewrite}, applied again, does not write this"
             except NotOfBytes as error:
                 why = f"it is not of bytes: {error}"
         elif entry.by == "run":
-            bound, is_its = _bound_of(entry.rewrite), is_written_by(program, entry.rewrite)
-            if not is_its and is_of_steps(program):
+            bound, is_its = _bound_of(entry.rewrite), is_reproduced_by(program, entry.rewrite)
+            if not is_its and has_quantized_values(program):
                 raise FalseClaim(f"{entry.rewrite}, applied again, does not write this")
             draws = DRAWS[:1] if is_its else DRAWS * 4  # Small tensors hold few special numbers.
             found = (runs(program, bound, self.seed + n, draw) for n, draw in enumerate(draws))
