@@ -121,7 +121,7 @@ def delegate_problems(
             yield Problem(
                 f"{op.name}: ExecuTorch's runtime does not run it (Unhandled node type)",
                 describe_op(op),
-                "write it as batch matrix multiply, softmax, batch matrix multiply",
+                "decompose it, as the lowering of aten.scaled_dot_product_attention does",
             )
         if not isinstance(op, XnnpackOp):
             continue

@@ -109,6 +109,8 @@ for _family, _overloads in _TABLE.items():
             maps(_name(_overload))(elementwise_axes)
         if _overload.partition(".")[0] in _COPIED:
             belong(_family, _name(_overload, "_copy"))
+ROWS = tuple(_name(overload) for overloads in _ROWS.values() for overload in overloads.split())
+"""Normalizations along the axis `dim`, or along trailing axes."""
 NORMS = tuple(map(_name, _OF_SHAPE.split()))
 """Norms over the trailing axes of `normalized_shape`, with a weight for each element of it."""
 belong("reshape", "dim_order_ops._clone_dim_order.default")

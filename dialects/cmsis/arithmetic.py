@@ -16,6 +16,8 @@ from stepwell.dialects.cmsis.kernels.elementwise import LEFT_SHIFT
 from stepwell.ir.compat.torch.lazy_imports import torch
 
 Q31_ONE = 1 << 31
+PROBABILITY_SCALE, PROBABILITY_ZERO_POINT = 1.0 / 256.0, -128
+"""The quantization of probabilities that CMSIS-NN's kernels compute."""
 SHIFT_RANGE = (-31, 30)
 """The shifts for which `arm_nn_requantize` is defined."""
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stepwell.dialects.cmsis import arithmetic
-from stepwell.dialects.cmsis.kernels.softmax import softmax_parameters, softmax_row_is_safe
+from stepwell.dialects.cmsis.ops.softmax import softmax_parameters, softmax_row_is_safe
 from stepwell.dialects.cmsis.target import CPUS, Isa, fully_connected_scratch, target
 from stepwell.ir.diagnostics import UnsupportedError
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from stepwell.dialects.cmsis import kernels
-from stepwell.dialects.cmsis.kernels.softmax import softmax_s8
+from stepwell.dialects.cmsis.ops.softmax import softmax_s8
 
 DATA = Path(__file__).parent / "data" / "cmsis_nn_s8.npz"
 Case = dict[str, Any]

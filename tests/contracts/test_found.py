@@ -108,7 +108,7 @@ FOUND: dict[str, tuple[str, ...]] = {
         "aten.upsample_bilinear2d.default: scales_h=-inf",
         "aten.upsample_bilinear2d.default: scales_h=nan",
     ),
-    "tosa.integers.softmax: lower-int8-softmax": ("axis 1 of input 0 is 0",),
+    "tosa.integers.distributions: lower-int8-softmax": ("axis 1 of input 0 is 0",),
     "tosa.block_scaled: lower-mx-matmul-to-tosa": ("input 0 is led by [1]",),
     "tosa.indexed.orders: lower-order-to-tosa": (
         "aten.topk.default is aten.argsort.default",

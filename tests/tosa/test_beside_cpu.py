@@ -16,7 +16,7 @@ from stepwell.dialects.ethosu import DelegateOp
 from stepwell.ir.declared.interpretation import Interpreter
 from stepwell.ir.rewriting.rewrite import EXACT
 from stepwell.translate.lowerings.lowering import step
-from stepwell.translate.lowerings.tosa.integers.softmax import softmax_by_table
+from stepwell.translate.lowerings.tosa.integers.distributions import softmax_by_table
 from stepwell.translate.on_npu import OnNpu
 
 from .arm_quantized import quantized_by_ours, rounded

@@ -23,7 +23,7 @@ from stepwell.translate.rewrites.attention.arguments import (
     query_group,
     scale_of,
 )
-from stepwell.translate.rewrites.attention.row_guards import guarded_softmax
+from stepwell.translate.rewrites.attention.row_guards import guarded_rows
 from stepwell.translate.rewrites.building import emit, size_of
 from stepwell.translate.rewrites.sizes.open_rows import picked_rows, unopened_rows
 
@@ -300,7 +300,7 @@ def guard_softmax_in_floats(*, op: Any, b: Rewriter) -> Value | None:
     before the softmax, and multiplied by 0 after it. (An open row is lifted to −2M = −∞, that is,
     not at all.) A row with a NaN is NaN throughout.
     """
-    guarded = guarded_softmax(op, b.program)
+    guarded = guarded_rows(op, b.program)
     if guarded is None:
         return None
     scores = Value(guarded.scores, b)

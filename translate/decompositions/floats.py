@@ -11,12 +11,13 @@ from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, SSAValue
 
 from stepwell.dialects import aten
+from stepwell.dialects.aten.families import ROWS
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.xnnpack.costs import costs_of, estimated
 from stepwell.ir.choices import shape_of
 from stepwell.ir.core import WeightOp, weight_key
 from stepwell.ir.declared.bounds import roundings
-from stepwell.ir.declared.families import is_movement
+from stepwell.ir.declared.families import is_movement, ops_of
 from stepwell.ir.declared.numerics import Deviation, numerics_of
 from stepwell.ir.dtypes import bf16, f16, f32, i8
 from stepwell.ir.program import Program
@@ -249,7 +250,7 @@ OF_BFLOATS = """
     tanh.default add.Tensor add.Scalar sub.Tensor sub.Scalar mul.Tensor mul.Scalar div.Tensor
     div.Scalar neg.default abs.default exp.default rsqrt.default sqrt.default sigmoid.default
     silu.default gelu.default relu.default clamp.default maximum.default minimum.default
-    pow.Tensor_Scalar mean.dim sum.dim_IntList _softmax.default layer_norm.default rms_norm.default
+    pow.Tensor_Scalar mean.dim sum.dim_IntList layer_norm.default rms_norm.default
     linear.default mm.default bmm.default matmul.default convolution.default
     scaled_dot_product_attention.default view.default permute.default slice.Tensor cat.default
     expand.default stack.default unbind.int"""
@@ -309,6 +310,7 @@ def _is_read_wide(op: SchemaOp) -> bool:
 
 @lowers(
     *(f"aten.{name}" for name in OF_BFLOATS.split()),
+    *ops_of("distribution", "aten"),
     to="aten",
     unless=lambda op: not all(_is(result, bf16) for result in op.results),
     bound=roundings("torch rounds operands of its parts to bfloat16"),
@@ -377,10 +379,10 @@ def _total_or_nan(unsure: Sequence[Value]) -> Value:
 HALVES: tuple[Attribute, ...] = (f16, bf16)
 
 
-ROUNDS_OFTEN = """_softmax.default layer_norm.default group_norm.default rms_norm.default
-    _log_softmax.default logsumexp.default linalg_vector_norm.default sum.dim_IntList mean.dim
-    prod.dim_int prod.default gelu.default hardsigmoid.default square.default lerp.Scalar
-    softplus.default mish.default log_sigmoid.default elu.default selu.default celu.default"""
+ROUNDS_OFTEN = """group_norm.default logsumexp.default linalg_vector_norm.default
+    sum.dim_IntList mean.dim prod.dim_int prod.default gelu.default hardsigmoid.default
+    square.default lerp.Scalar softplus.default mish.default log_sigmoid.default elu.default
+    selu.default celu.default"""
 
 
 def _is_not_of_halves(op: SchemaOp) -> bool:
@@ -392,6 +394,7 @@ def _is_not_of_halves(op: SchemaOp) -> bool:
 
 
 @lowers(
+    *ROWS,
     *(f"aten.{name}" for name in ROUNDS_OFTEN.split()),
     *(anchor.name for anchor in step(statistics.variance_to_means).anchors),
     to="aten",
@@ -399,10 +402,10 @@ def _is_not_of_halves(op: SchemaOp) -> bool:
     formerly=("widen-halves-to-tosa",),
     unless=_is_not_of_halves,
     bound=roundings("a result next to the middle of two halves"),
-    sample=("2x4xf16", 1, False),
+    sample=("2x4xf16", 1),
 )
 def widen_rounded_halves(*, op: Any, out: Out, b: Rewriter) -> tuple[Value, ...] | None:
-    """Compute norms, softmax, sums, GELU, … of fp16 and bf16 in f32 between casts.
+    """Compute normalizations, sums, GELU, … of fp16 and bf16 in f32 between casts.
 
     PyTorch computes each operator on halves in f32 and rounds its result once. TOSA accumulates
     fp16 sums in fp16 (3000 ones add up to 2048), and a norm or an activation that is decomposed

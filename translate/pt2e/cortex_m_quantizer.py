@@ -27,7 +27,9 @@ from torchao.quantization.pt2e.quantizer import (
     SharedQuantizationSpec,
 )
 
-from stepwell.dialects.cmsis.kernels.softmax import SOFTMAX_SCALE, SOFTMAX_ZERO_POINT
+from stepwell.dialects.aten.registry import overload_of
+from stepwell.dialects.cmsis.arithmetic import PROBABILITY_SCALE, PROBABILITY_ZERO_POINT
+from stepwell.ir.declared.families import ops_of
 from stepwell.translate.pt2e.decompose_for_annotation import decompose
 from stepwell.translate.quantized.functions import OF_ONE
 
@@ -70,7 +72,7 @@ SHARING = _ops(
     "_upsample_nearest_exact2d.vec".split()
 )
 CONCATENATIONS = _ops("cat", "stack")
-SOFTMAX = _ops("softmax.int", "_softmax")
+DISTRIBUTIONS = frozenset(map(overload_of, ops_of("distribution", "aten")))
 EMBEDDINGS = _ops("embedding")
 CHOICES = _ops("where.self")
 ORDERS = _ops("argmax", "argmin") | _ops(
@@ -109,10 +111,10 @@ class CortexMQuantizer(Quantizer):
             observer_or_fake_quant_ctr=cast(Any, MinMaxObserver),
         )
         self.linear_weight = self._per_channel(0) if per_channel_linear else self.per_tensor
-        self.softmax = FixedQParamsQuantizationSpec(
+        self.probabilities = FixedQParamsQuantizationSpec(
             dtype=torch.int8,
-            scale=SOFTMAX_SCALE,
-            zero_point=SOFTMAX_ZERO_POINT,
+            scale=PROBABILITY_SCALE,
+            zero_point=PROBABILITY_ZERO_POINT,
             quant_min=-128,
             quant_max=127,
             qscheme=torch.per_tensor_affine,
@@ -152,8 +154,8 @@ class CortexMQuantizer(Quantizer):
             self._mark(node, {_first(node): self.activation}, shared)
         elif target in REDUCTIONS:
             self._mark(node, {_first(node): self.activation})
-        elif target in SOFTMAX:
-            self._mark(node, {_first(node): self.activation}, self.softmax)
+        elif target in DISTRIBUTIONS:
+            self._mark(node, {_first(node): self.activation}, self.probabilities)
         elif target in SHARING and _first(node).op != "get_attr":
             self._shared(node, [_first(node)])
         elif target in CONCATENATIONS:

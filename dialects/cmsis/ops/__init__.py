@@ -8,7 +8,6 @@ from stepwell.dialects.cmsis.ops.elementwise import (
     QuantizedAdd,
     QuantizedDiv,
     QuantizedMul,
-    Softmax,
 )
 from stepwell.dialects.cmsis.ops.matmul import QuantizedBatchMatmul, QuantizedLinear
 from stepwell.dialects.cmsis.ops.movement import (
@@ -25,6 +24,7 @@ from stepwell.dialects.cmsis.ops.pooling import (
     QuantizedMaxPool2d,
     QuantizedMaxPool2dNhwc,
 )
+from stepwell.dialects.cmsis.ops.softmax import Softmax
 from stepwell.dialects.cmsis.ops.spatial import (
     QuantizedConv2d,
     QuantizedConv2dNhwc,

@@ -1,4 +1,4 @@
-"""Elementwise operators and softmax: add, mul, div, min, max, table, softmax."""
+"""Elementwise operators: add, mul, div, min, max, table."""
 
 from __future__ import annotations
 
@@ -11,13 +11,6 @@ from xdsl.irdl import operand_def, prop_def
 
 from stepwell.dialects.cmsis import kernels
 from stepwell.dialects.cmsis.arithmetic import add_parameters
-from stepwell.dialects.cmsis.kernels.softmax import (
-    SOFTMAX_SCALE,
-    SOFTMAX_ZERO_POINT,
-    softmax_parameters,
-    softmax_row_is_safe,
-    softmax_s8,
-)
 from stepwell.dialects.cmsis.ops.base import (
     CmsisOp,
     activation_problems,
@@ -30,7 +23,7 @@ from stepwell.dialects.cmsis.ops.base import (
     same_quantization_problems,
     zero_point_problems,
 )
-from stepwell.ir.axes.forms import along_rows, elementwise, mapped
+from stepwell.ir.axes.forms import elementwise
 from stepwell.ir.axes.maps import AxisMap
 from stepwell.ir.declared.families import Family
 from stepwell.ir.declared.interpretation import interprets
@@ -239,51 +232,6 @@ class Maximum(_Select):
     IGNORES_DIM_ORDER: ClassVar[bool] = True
 
 
-@operator
-class Softmax(CmsisOp):
-    """`arm_softmax_s8` over the last dimension."""
-
-    name = "cmsis.softmax"
-    IGNORES_DIM_ORDER: ClassVar[bool] = True
-    FAMILY: ClassVar[Family | None] = "distribution"
-    input = operand_def(TensorType)
-    dim = prop_def(IntegerAttr)
-    input_zero_point = prop_def(IntegerAttr)
-    output_zero_point = prop_def(IntegerAttr)
-    input_multiplier = prop_def(IntegerAttr)
-    input_shift = prop_def(IntegerAttr)
-    diff_min = prop_def(IntegerAttr)
-
-    def problems(self) -> Iterator[str]:
-        yield from super().problems()
-        yield from int8_problems(self, "input", "out")
-        shape = dims(self.input.type)
-        yield from result_problems(self, shape)
-        if self.number("dim") not in (-1, len(shape) - 1):
-            yield f"dim {self.number('dim')} of rank {len(shape)}: the kernel takes the last"
-        row = shape[-1] if shape else 1
-        if isinstance(row, int) and not softmax_row_is_safe(row):
-            yield f"a row of {row} can reach a sum of 2**28, where the kernel is undefined"
-        if self.number("output_zero_point") != SOFTMAX_ZERO_POINT:
-            yield f"output_zero_point is {self.number('output_zero_point')}; the kernel's is -128"
-        yield from zero_point_problems(
-            self, input_zero_point=(self.input, 1), output_zero_point=(self.out, 1)
-        )
-        out, tensor = per_tensor(self.out), per_tensor(self.input)
-        if out is not None and out.scale != SOFTMAX_SCALE:
-            yield f"the result has scale {out.scale}; the kernel's is 1/256"
-        wanted = None if tensor is None else softmax_parameters(tensor.scale)
-        yield from multiplier_problems(
-            "input", self.multiplier("input"), wanted.input if wanted else None
-        )
-        if wanted is not None and wanted.diff_min != self.number("diff_min"):
-            yield f"diff_min is {self.number('diff_min')}, the type implies {wanted.diff_min}"
-
-    def axis_map(self, result: int = 0) -> AxisMap | None:
-        rank = len(dims(self.input.type))
-        return mapped(self, along_rows(rank, (rank - 1,)))
-
-
 @interprets(QuantizedAdd)
 def _add(op: QuantizedAdd, args: Sequence[Any], ctx: object) -> Sequence[Any]:
     return (
@@ -346,15 +294,3 @@ def _minimum(op: Minimum, args: Sequence[Any], ctx: object) -> Sequence[Any]:
 @interprets(Maximum)
 def _maximum(op: Maximum, args: Sequence[Any], ctx: object) -> Sequence[Any]:
     return (args[0].maximum(args[1]),)
-
-
-@interprets(Softmax)
-def _softmax(op: Softmax, args: Sequence[Any], ctx: object) -> Sequence[Any]:
-    return (
-        softmax_s8(
-            args[0],
-            multiplier=op.number("input_multiplier"),
-            shift=op.number("input_shift"),
-            diff_min=op.number("diff_min"),
-        ),
-    )

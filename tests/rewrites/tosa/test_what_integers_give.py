@@ -7,8 +7,8 @@ import torch
 from integer_texts import PRODUCT, SHORT, SOFTMAX, TANH, WIDE_NUMBER, computed
 
 from stepwell.translate.lowerings.lowering import step
+from stepwell.translate.lowerings.tosa.integers.distributions import int8_softmax
 from stepwell.translate.lowerings.tosa.integers.functions import int16_function, int16_scale
-from stepwell.translate.lowerings.tosa.integers.softmax import int8_softmax
 
 SCALES = [(4, 0.1, 1 / 256), (300, 0.5, 1 / 256), (1200, 0.02, 1 / 255), (197, 0.3, 1 / 1024), (9, 0.0, 0.01)]  # fmt: skip
 

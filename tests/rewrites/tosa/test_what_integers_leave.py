@@ -7,6 +7,7 @@ from integer_texts import computed
 from rewrite_cases import cases
 
 from stepwell.translate.lowerings.lowering import step
+from stepwell.translate.lowerings.tosa.integers.distributions import int8_softmax, softmax_by_table
 from stepwell.translate.lowerings.tosa.integers.elementwise import (
     int8_add,
     int8_extremum,
@@ -27,7 +28,6 @@ from stepwell.translate.lowerings.tosa.integers.reductions import (
     int8_reduction,
     int8_resize,
 )
-from stepwell.translate.lowerings.tosa.integers.softmax import int8_softmax, softmax_by_table
 from stepwell.translate.rewrites.tosa.integers.choose_stored_integers import ChooseStoredIntegers
 from stepwell.translate.rewrites.tosa.integers.compose_byte_functions import ComposeByteFunctions
 from stepwell.translate.rewrites.tosa.integers.fold_quantized_constant import FoldQuantizedConstant

@@ -17,14 +17,12 @@ from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
-from stepwell.dialects.cmsis.arithmetic import add_parameters
-from stepwell.dialects.cmsis.kernels.elementwise import LEFT_SHIFT
-from stepwell.dialects.cmsis.kernels.softmax import (
-    SOFTMAX_SCALE,
-    SOFTMAX_ZERO_POINT,
-    softmax_parameters,
-    softmax_row_is_safe,
+from stepwell.dialects.cmsis.arithmetic import (
+    PROBABILITY_SCALE,
+    PROBABILITY_ZERO_POINT,
+    add_parameters,
 )
+from stepwell.dialects.cmsis.kernels.elementwise import LEFT_SHIFT
 from stepwell.dialects.cmsis.ops import (
     CmsisOp,
     Maximum,
@@ -35,6 +33,7 @@ from stepwell.dialects.cmsis.ops import (
     QuantizedMul,
     Softmax,
 )
+from stepwell.dialects.cmsis.ops.softmax import softmax_parameters, softmax_row_is_safe
 from stepwell.dialects.quant import StorageCast, UniformQuantizedType, per_tensor
 from stepwell.dialects.quant.types import quantization, storage_element
 from stepwell.ir.rewriting.rewrite import EXACT, Bound, Refusal, Rewriter
@@ -284,17 +283,19 @@ def softmax(x: Activation, *, dim: int, layer: Layer, b: Rewriter) -> Callable[[
     p = softmax_parameters(x.held.scale)
     needs_shifts(p.input)
     for use in layer.uses:
-        if use.held.scale < SOFTMAX_SCALE * (1 - 1e-6):
+        if use.held.scale < PROBABILITY_SCALE * (1 - 1e-6):
             refuse(f"its result has scale {use.held.scale:g}, finer than the kernel's 1/256")
     rank = len(dims(x.value.type))
     order = [*(axis for axis in range(rank) if axis != dim % rank), dim % rank]
     rows = transposed(b, x.value, order)
     op = Softmax.make(
         rows,
-        result=with_element(rows.type, per_tensor(torch.int8, SOFTMAX_SCALE, SOFTMAX_ZERO_POINT)),
+        result=with_element(
+            rows.type, per_tensor(torch.int8, PROBABILITY_SCALE, PROBABILITY_ZERO_POINT)
+        ),
         dim=-1,
         input_zero_point=x.held.zero_point,
-        output_zero_point=SOFTMAX_ZERO_POINT,
+        output_zero_point=PROBABILITY_ZERO_POINT,
         input_multiplier=p.input.multiplier,
         input_shift=p.input.shift,
         diff_min=p.diff_min,

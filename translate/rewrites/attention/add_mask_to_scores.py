@@ -31,6 +31,7 @@ from stepwell.translate.decompositions.values import Value
 from stepwell.translate.lowerings.lowering import lowerings_of, lowers
 from stepwell.translate.range_analysis import is_never_nan, is_within
 from stepwell.translate.range_analysis.assumptions import trusts_no_nan
+from stepwell.translate.rewrites.attention.attention_pattern import SCORES, WEIGHTS
 from stepwell.translate.rewrites.attention.limit_by_mask import limits
 from stepwell.translate.rewrites.attention.recognize_attention import (
     leads_to_product,
@@ -67,13 +68,12 @@ def _loses(op: Any, program: Program) -> Deviation | None:
 @lowers(
     *SELECTIONS,
     to="aten",
-    formerly=("add-mask-before-softmax",),
     deviation=_loses,
-    sample="""
+    sample=f"""
     %m = stepwell.weight <"m"> "constant" : tensor<3x3xi1>
-    %s = aten.bmm.default(%q, %k) : (tensor<2x3x4xf32>, tensor<2x4x3xf32>) -> tensor<2x3x3xf32>
+    {SCORES}
     %f = aten.where.ScalarOther(%m, %s, -inf) : (tensor<3x3xi1>, tensor<2x3x3xf32>) -> tensor<2x3x3xf32>
-    %y = aten._softmax.default(%f, 2, false) : (tensor<2x3x3xf32>) -> tensor<2x3x3xf32>
+    {WEIGHTS.replace("%s", "%f")}
     """,
 )
 def add_mask_to_scores(*, op: SchemaOp, b: Rewriter) -> Value | None:
@@ -91,12 +91,12 @@ def add_mask_to_scores(*, op: SchemaOp, b: Rewriter) -> Value | None:
 
 
 def masked_scores(op: SchemaOp, program: Program) -> tuple[Selection, str | None] | None:
-    """Return the scores of a softmax that a mask fills, and the constant that is added to them.
+    """Return the scores that a mask fills, and the constant that is added to them.
 
     The fill is a number that no score exceeds: −∞, or the least one.
     """
     result = op.results[0]
-    if not feeds_softmax(result) or not_held(result):
+    if not is_read_as_scores(result) or not_held(result):
         return None
     sides = filled(op, program)
     if sides is None or sides.value.type != result.type:
@@ -156,10 +156,10 @@ def _sizes(weight: SSAValue) -> tuple[int, ...]:
     return tuple(size for size in dims(weight.type) if isinstance(size, int))
 
 
-def feeds_softmax(value: SSAValue) -> bool:
-    """Whether the one reader of scores, through views of leading axes, is a softmax of rows.
+def is_read_as_scores(value: SSAValue) -> bool:
+    """Whether the one reader of scores, through views of leading axes, normalizes rows.
 
-    Attention adds its mask to the scores of its softmax. An attention of dynamic length tests
+    Attention adds its mask to its scores. An attention of dynamic length tests
     outside whether rows are fully masked, so there the whole mask stays outside.
     """
     while len(users := [use.operation for use in value.uses]) == 1:

@@ -25,6 +25,11 @@ from stepwell.ir.program import Program
 from stepwell.ir.types import dims, element
 from stepwell.translate.range_analysis import most
 
+SCORES = (
+    "%s = aten.bmm.default(%a, %b) : (tensor<2x3x4xf32>, tensor<2x4x3xf32>) -> tensor<2x3x3xf32>"
+)
+WEIGHTS = "%w = aten._softmax.default(%s, 2, false) : (tensor<2x3x3xf32>) -> tensor<2x3x3xf32>"
+"""Decomposed attention in examples of rewrites."""
 SCALES = frozenset(f"aten.{name}" for name in "mul.Scalar div.Scalar mul.Tensor div.Tensor".split())
 SUMS = frozenset(f"aten.{name}" for name in "neg.default add.Tensor sub.Tensor".split())
 PRODUCTS = frozenset(

@@ -1,7 +1,7 @@
 """Raising: recompose decomposed attention as `scaled_dot_product_attention`.
 
-Decomposition splits the scale over q and k (√s each) and guards the softmax: rows that are all −inf
-give zeros. On 197×197 scores the guard's seven ops cost more than both products. Each target
+Decomposition splits the scale over q and k (√s each) and guards the weights: rows of scores that
+are all −inf give zeros. On 197×197 scores the guard's seven ops cost more than both products. Each target
 expands the recomposed attention in its fastest form, and `expand-attention` drops the guard where
 no row can be all −inf.
 
@@ -31,12 +31,14 @@ from stepwell.translate.decompositions.values import Value
 from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
 from stepwell.translate.rewrites.attention.attention_pattern import (
     PRODUCTS,
+    SCORES,
+    WEIGHTS,
     Traced,
     constant_factor,
     scores_are_finite,
     trace_scale,
 )
-from stepwell.translate.rewrites.attention.row_guards import guarded_softmax
+from stepwell.translate.rewrites.attention.row_guards import guarded_rows
 from stepwell.translate.rewrites.sizes.open_rows import unopened_rows
 
 
@@ -53,7 +55,7 @@ class Attention:
 
 @dataclass(frozen=True)
 class Scores:
-    """The softmax's operand: `scale` times `product`, plus `mask`; `batch` has its heads."""
+    """What the weights are computed from: `scale` times `product`, plus `mask`; `batch` has its heads."""
 
     product: SchemaOp
     mask: SSAValue | None
@@ -76,19 +78,19 @@ def _loses(op: Any, program: Program) -> Deviation | None:
     to="aten",
     bound=roundings("one scale factor instead of two; reassociation"),
     deviation=_loses,
-    sample="""
-    %qs = aten.mul.Scalar(%q, 0.5) : (tensor<1x2x4x8xf32>) -> tensor<1x2x4x8xf32>
-    %ks = aten.mul.Scalar(%k, 0.5) : (tensor<1x2x8x4xf32>) -> tensor<1x2x8x4xf32>
-    %scores = aten.matmul.default(%qs, %ks) : (tensor<1x2x4x8xf32>, tensor<1x2x8x4xf32>) -> tensor<1x2x4x4xf32>
-    %w = aten._softmax.default(%scores, -1, false) : (tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32>
-    %o = aten.matmul.default(%w, %v) : (tensor<1x2x4x4xf32>, tensor<1x2x4x8xf32>) -> tensor<1x2x4x8xf32>
+    sample=f"""
+    %a = aten.mul.Scalar(%x, 0.5) : (tensor<2x3x4xf32>) -> tensor<2x3x4xf32>
+    %b = aten.mul.Scalar(%y, 0.5) : (tensor<2x4x3xf32>) -> tensor<2x4x3xf32>
+    {SCORES}
+    {WEIGHTS}
+    %o = aten.bmm.default(%w, %v) : (tensor<2x3x3xf32>, tensor<2x3x4xf32>) -> tensor<2x3x4xf32>
     """,
 )
 def recognize_attention(_: Value, v: Value, *, op: SchemaOp, out: Out, b: Rewriter) -> Value | None:
-    """Write a product of a softmax of a product, guarded or not, as one attention op.
+    """Write a product of weights from a product, guarded or not, as one attention op.
 
     Layout ops between the operands and the products are repeated before it, without their scale.
-    Batch axes are those of the mask or of the softmax.
+    Batch axes are those of the mask or of the weights.
     """
     found = attention_of(op, b.program)
     if found is None:
@@ -107,13 +109,13 @@ def recognize_attention(_: Value, v: Value, *, op: SchemaOp, out: Out, b: Rewrit
 
 
 def attention_of(op: SchemaOp, program: Program) -> Attention | None:
-    """Return the attention whose last product is `op`: traced back to the softmax, then to QKᵀ."""
+    """Return the attention whose last product is `op`: traced back to the weights, then to QKᵀ."""
     weights, v = op.operands
-    found = softmax_of(weights, program)
+    found = probabilities_of(weights, program)
     if found is None:
         return None
-    softmax, is_guarded, values = found
-    scores = scores_of(softmax.operands[0])
+    normalized, is_guarded, values = found
+    scores = scores_of(normalized.operands[0])
     if scores is None:
         return None
     if not all(value.has_one_use() for value in values):
@@ -129,35 +131,35 @@ def attention_of(op: SchemaOp, program: Program) -> Attention | None:
     return Attention(q, k, scores.mask, q.scale * k.scale * scores.scale, scores.batch)
 
 
-def softmax_of(
+def probabilities_of(
     weights: SSAValue, program: Program
 ) -> tuple[SchemaOp, bool, tuple[SSAValue, ...]] | None:
-    """Return the softmax of rows that attention weights come from, and whether it is guarded.
+    """Return the op of rows of probabilities that weights come from, and whether it is guarded.
 
     A guard gives zeros for rows of scores that are all −∞. Also return the values from the weights
-    to the softmax; those that the guard itself reads are not among them.
+    to the op; those that the guard itself reads are not among them.
     """
     values = [weights]
     while isinstance(owner := values[-1].owner, aten.ViewDefault) and splits_leading(owner):
         values.append(owner.operands[0])
-    is_guarded = isinstance(owner, aten._SafeSoftmaxDefault)
+    is_guarded = False
     if isinstance(owner, aten.WhereSelf):
-        guard = guarded_softmax(owner, program)
-        if guard is None or guard.softmax is None:
+        guard = guarded_rows(owner, program)
+        if guard is None or (held := guard.probabilities) is None:
             return None
-        others = {use.operation for use in guard.softmax.uses} - {owner, owner.operands[1].owner}
-        values += [guard.softmax] * bool(others)
-        owner, is_guarded = guard.softmax.owner, True
+        others = {use.operation for use in held.uses} - {owner, owner.operands[1].owner}
+        values += [held] * bool(others)
+        owner, is_guarded = held.owner, True
     if not isinstance(owner, SchemaOp) or not is_of(owner, "probabilities"):
         return None
     result, rank = owner.results[0], len(dims(owner.results[0].type))
     if owner.arg("dim") % max(rank, 1) != rank - 1 or result.type != owner.operands[0].type:
         return None
-    return owner, is_guarded, tuple(values)
+    return owner, is_guarded or not is_of(owner, "distribution"), tuple(values)
 
 
 def scores_of(value: SSAValue) -> Scores | None:
-    """Return the QKᵀ product before a softmax's operand, with the mask and scale applied to it."""
+    """Return the QKᵀ product of scores, with the mask and scale applied to it."""
     mask: SSAValue | None = None
     scale = 1.0
     batch = dims(value.type)[:-2]

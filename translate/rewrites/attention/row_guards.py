@@ -88,12 +88,12 @@ class Guarded:
     """`op` gives `softmax(scores)`, or zeros where a row of the scores is all −∞."""
 
     op: SchemaOp
-    softmax: SSAValue | None
+    probabilities: SSAValue | None
     scores: SSAValue
     at: int
 
 
-def guarded_softmax(op: SchemaOp, program: Program) -> Guarded | None:
+def guarded_rows(op: SchemaOp, program: Program) -> Guarded | None:
     """Match the guard that ends in `op`, with any mask of the scores."""
     if isinstance(op, aten._SafeSoftmaxDefault):
         scores = op.operands[0]

@@ -8,13 +8,11 @@ selects the element. To take few of many, the maximum is removed again and again
 (`translate/rewrites/xnnpack/nodes/slots.py` has both forms).
 
 Before:
-    %s = aten._softmax.default(%x, 1, false) : (tensor<3x4xf32>) -> tensor<3x4xf32>
-    %v, %i = aten.topk.default(%s, 2) : (tensor<3x4xf32>) -> (tensor<3x2xf32>, tensor<3x2xi64>)
+    %v, %i = aten.topk.default(%x, 2) : (tensor<3x4xf32>) -> (tensor<3x2xf32>, tensor<3x2xi64>)
     %g = aten.gather.default(%t, 1, %i) : (tensor<3x4xf32>, tensor<3x2xi64>) -> tensor<3x2xf32>
     func.return %v, %g : tensor<3x2xf32>, tensor<3x2xf32>
 After:
-    %s = aten._softmax.default(%x, 1, false) : (tensor<3x4xf32>) -> tensor<3x4xf32>
-    %0 = aten.mul.Scalar(%s, 4.253529586511731e+37) : (tensor<3x4xf32>) -> tensor<3x4xf32>
+    %0 = aten.mul.Scalar(%x, 2.305843009213694e+18) : (tensor<3x4xf32>) -> tensor<3x4xf32>
     %1 = aten.view.default(%0, [3, 4, 1]) : (tensor<3x4xf32>) -> tensor<3x4x1xf32>
     %2 = aten.view.default(%0, [3, 1, 4]) : (tensor<3x4xf32>) -> tensor<3x1x4xf32>
     %3 = aten.sub.Tensor(%2, %1) : (tensor<3x1x4xf32>, tensor<3x4x1xf32>) -> tensor<3x4x4xf32>
@@ -27,7 +25,7 @@ After:
     %10 = aten.mul.Tensor(%9, %9) : (tensor<3x2x4xf32>, tensor<3x2x4xf32>) -> tensor<3x2x4xf32>
     %11 = aten.sub.Tensor(dense<1.0>, %10) : (tensor<1xf32>, tensor<3x2x4xf32>) -> tensor<3x2x4xf32>
     %12 = aten.relu.default(%11) : (tensor<3x2x4xf32>) -> tensor<3x2x4xf32>
-    %13 = aten.view.default(%s, [3, 4, 1]) : (tensor<3x4xf32>) -> tensor<3x4x1xf32>
+    %13 = aten.view.default(%x, [3, 4, 1]) : (tensor<3x4xf32>) -> tensor<3x4x1xf32>
     %14 = aten.bmm.default(%12, %13) : (tensor<3x2x4xf32>, tensor<3x4x1xf32>) -> tensor<3x2x1xf32>
     %v = aten.view.default(%14, [3, 2]) : (tensor<3x2x1xf32>) -> tensor<3x2xf32>
     %15 = aten.view.default(%t, [3, 4, 1]) : (tensor<3x4xf32>) -> tensor<3x4x1xf32>
@@ -160,4 +158,4 @@ def is_whole_in_rows(op: SchemaOp) -> Proof | None:
     rank = len(dims(op.operands[0].type))
     if axis(scores.arg("dim"), rank) != axis(op.arg("dim"), rank):
         return None
-    return Proof("a row of a softmax is NaN throughout, or finite")
+    return Proof("a row of probabilities is NaN throughout, or finite")

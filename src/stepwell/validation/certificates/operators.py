@@ -36,11 +36,7 @@ from stepwell.validation.error_rules import MOVEMENTS
 Operator = Callable[[Call], Any]
 HANDLERS.update(dict.fromkeys(MOVEMENTS, moved))
 STEPS.update({n: s for n, s in kernel_steps.STEPS.items() if n not in ("add", "sub", "rsub")})
-EXACT_STEPS.update(
-    """_softmax _log_softmax native_layer_norm native_group_norm native_batch_norm
-    _native_batch_norm_legit _native_batch_norm_legit_no_training var std var_mean addcmul addcdiv
-    _scaled_dot_product_flash_attention_for_cpu linalg_vector_norm""".split()
-)
+EXACT_STEPS.update(kernel_steps.FOLLOWED)
 
 
 def handles(*names: str) -> Callable[[Operator], Operator]:

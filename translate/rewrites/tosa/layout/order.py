@@ -25,11 +25,11 @@ from stepwell.translate.lowerings.tosa import (
     transforms,
 )
 from stepwell.translate.lowerings.tosa.indexed import indices, orders, patterns, scatters
+from stepwell.translate.lowerings.tosa.integers import distributions as int_distributions
 from stepwell.translate.lowerings.tosa.integers import elementwise as int_elementwise
 from stepwell.translate.lowerings.tosa.integers import functions as int_functions
 from stepwell.translate.lowerings.tosa.integers import layers as int_layers
 from stepwell.translate.lowerings.tosa.integers import reductions as int_reductions
-from stepwell.translate.lowerings.tosa.integers import softmax as int_softmax
 from stepwell.translate.rewrites.mxfp.remove_mx_recast import RemoveMxRecast
 from stepwell.translate.rewrites.tosa.integers.choose_stored_integers import ChooseStoredIntegers
 from stepwell.translate.rewrites.tosa.integers.compose_byte_functions import ComposeByteFunctions
@@ -102,9 +102,13 @@ def layouts(*merges: Rewrite[Any]) -> tuple[Step, ...]:
     )
 
 
+LAYERS = (
+    *(type_integers, int_functions, int_layers),
+    *(int_elementwise, int_reductions, int_distributions),
+)
 INTEGERS: tuple[Rewrite[Any], ...] = (
     FoldQuantizedConstant(),
-    *each(type_integers, int_functions, int_layers, int_elementwise, int_reductions, int_softmax),
+    *each(*LAYERS),
     ChooseStoredIntegers(),
 )
 """Lower quantized layers to integers."""
@@ -116,7 +120,7 @@ def integers_on_npu(rows: int_layers.Rows) -> tuple[Rewrite[Any], ...]:
     They include those that NPUs run faster. A maximum stays in bytes: a U55 has no other
     (`HoistRescaleOverMaximum` makes it int32).
     """
-    npu = tuple(rule() for rule in int_softmax.RULES if "npu" in rule.phases)
+    npu = tuple(rule() for family in LAYERS for rule in family.RULES if "npu" in rule.phases)
     linear = int_layers.int8_linear
     return (*npu, *(step(linear, rows=rows) if is_step(r, linear) else r for r in INTEGERS))
 

@@ -66,7 +66,7 @@ Reads = dict[UnrolledAxis, list[Read | None]]
     %b = aten.sym_size.int(%x, 0) : (tensor<?x?x6xf32, #stepwell.shape<["b", "n", 6]>>) -> !stepwell.int<"b">
     %n = aten.sym_size.int(%x, 1) : (tensor<?x?x6xf32, #stepwell.shape<["b", "n", 6]>>) -> !stepwell.int<"n">
     %p = aten.view.default(%x, [%b, %n, 2, 3]) : (tensor<?x?x6xf32, #stepwell.shape<["b", "n", 6]>>, !stepwell.int<"b">, !stepwell.int<"n">) -> tensor<?x?x2x3xf32, #stepwell.shape<["b", "n", 2, 3]>>
-    %s = xnnpack.softmax(%p) : (tensor<?x?x2x3xf32, #stepwell.shape<["b", "n", 2, 3]>>) -> tensor<?x?x2x3xf32, #stepwell.shape<["b", "n", 2, 3]>>
+    %s = xnnpack.tanh(%p) : (tensor<?x?x2x3xf32, #stepwell.shape<["b", "n", 2, 3]>>) -> tensor<?x?x2x3xf32, #stepwell.shape<["b", "n", 2, 3]>>
     %y = aten.view.default(%s, [%b, %n, 6]) : (tensor<?x?x2x3xf32, #stepwell.shape<["b", "n", 2, 3]>>, !stepwell.int<"b">, !stepwell.int<"n">) -> tensor<?x?x6xf32, #stepwell.shape<["b", "n", 6]>>
     """,
 )

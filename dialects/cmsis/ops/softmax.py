@@ -1,11 +1,22 @@
-"""`arm_softmax_s8`: gemmlowp's fixed-point softmax over the last dimension, and its parameters."""
+"""Softmax: gemmlowp's fixed-point kernel `arm_softmax_s8`, its parameters, and the operator."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
-from stepwell.dialects.cmsis.arithmetic import Q31_ONE, Multiplier, quantize_multiplier
+from xdsl.dialects.builtin import IntegerAttr, TensorType
+from xdsl.irdl import operand_def, prop_def
+
+from stepwell.dialects.cmsis.arithmetic import (
+    PROBABILITY_SCALE,
+    PROBABILITY_ZERO_POINT,
+    Q31_ONE,
+    Multiplier,
+    quantize_multiplier,
+)
 from stepwell.dialects.cmsis.kernels.fixed_point import (
     INT32_MAX,
     INT32_MIN,
@@ -14,12 +25,23 @@ from stepwell.dialects.cmsis.kernels.fixed_point import (
     doubling_high_mult,
     wrap32,
 )
+from stepwell.dialects.cmsis.ops.base import (
+    CmsisOp,
+    int8_problems,
+    multiplier_problems,
+    operator,
+    per_tensor,
+    result_problems,
+    zero_point_problems,
+)
+from stepwell.ir.axes.forms import along_rows, mapped
+from stepwell.ir.axes.maps import AxisMap
 from stepwell.ir.compat.torch.lazy_imports import torch
+from stepwell.ir.declared.families import Family
+from stepwell.ir.declared.interpretation import interprets
+from stepwell.ir.types import dims
 
 SOFTMAX_INTEGER_BITS = 5
-SOFTMAX_SCALE, SOFTMAX_ZERO_POINT = 1.0 / 256.0, -128
-"""The output quantization that `arm_softmax_s8` requires."""
-
 SOFTMAX_SAFE_TOTAL = 1 << 28
 """The sum of exponentials (Q12.19) from which on the exponent of its reciprocal is negative."""
 
@@ -67,6 +89,63 @@ def softmax_row_is_safe(row: int) -> bool:
     Each entry adds at most 2³¹ / 2¹² to the sum, when all entries are equal.
     """
     return row * ((Q31_ONE - 1 + (1 << 11)) >> 12) < SOFTMAX_SAFE_TOTAL
+
+
+@operator
+class Softmax(CmsisOp):
+    """`arm_softmax_s8` over the last dimension."""
+
+    name = "cmsis.softmax"
+    IGNORES_DIM_ORDER: ClassVar[bool] = True
+    FAMILY: ClassVar[Family | None] = "distribution"
+    input = operand_def(TensorType)
+    dim = prop_def(IntegerAttr)
+    input_zero_point = prop_def(IntegerAttr)
+    output_zero_point = prop_def(IntegerAttr)
+    input_multiplier = prop_def(IntegerAttr)
+    input_shift = prop_def(IntegerAttr)
+    diff_min = prop_def(IntegerAttr)
+
+    def problems(self) -> Iterator[str]:
+        yield from super().problems()
+        yield from int8_problems(self, "input", "out")
+        shape = dims(self.input.type)
+        yield from result_problems(self, shape)
+        if self.number("dim") not in (-1, len(shape) - 1):
+            yield f"dim {self.number('dim')} of rank {len(shape)}: the kernel takes the last"
+        row = shape[-1] if shape else 1
+        if isinstance(row, int) and not softmax_row_is_safe(row):
+            yield f"a row of {row} can reach a sum of 2**28, where the kernel is undefined"
+        if self.number("output_zero_point") != PROBABILITY_ZERO_POINT:
+            yield f"output_zero_point is {self.number('output_zero_point')}; the kernel's is -128"
+        yield from zero_point_problems(
+            self, input_zero_point=(self.input, 1), output_zero_point=(self.out, 1)
+        )
+        out, tensor = per_tensor(self.out), per_tensor(self.input)
+        if out is not None and out.scale != PROBABILITY_SCALE:
+            yield f"the result has scale {out.scale}; the kernel's is 1/256"
+        wanted = None if tensor is None else softmax_parameters(tensor.scale)
+        yield from multiplier_problems(
+            "input", self.multiplier("input"), wanted.input if wanted else None
+        )
+        if wanted is not None and wanted.diff_min != self.number("diff_min"):
+            yield f"diff_min is {self.number('diff_min')}, the type implies {wanted.diff_min}"
+
+    def axis_map(self, result: int = 0) -> AxisMap | None:
+        rank = len(dims(self.input.type))
+        return mapped(self, along_rows(rank, (rank - 1,)))
+
+
+@interprets(Softmax)
+def _softmax(op: Softmax, args: Sequence[Any], ctx: object) -> Sequence[Any]:
+    return (
+        softmax_s8(
+            args[0],
+            multiplier=op.number("input_multiplier"),
+            shift=op.number("input_shift"),
+            diff_min=op.number("diff_min"),
+        ),
+    )
 
 
 def softmax_s8(x: torch.Tensor, *, multiplier: int, shift: int, diff_min: int) -> torch.Tensor:
