@@ -38,6 +38,8 @@ class Context:
     """The target's name; empty outside a lowering."""
     options: Mapping[str, Any] = field(default_factory=lambda: NO_OPTIONS)
     """The value of every option of the target, including defaults."""
+    exact: frozenset[tuple[str, str]] = frozenset()
+    """Ops, with dtypes, that a rewrite of the pipeline keeps from their nodes' deviations."""
     choices: dict[str, Choice] = field(default_factory=dict[str, Choice])
     """The choices made by the cost model or by a table, by key."""
     left_alone: dict[Place, str] = field(default_factory=dict["Place", str])

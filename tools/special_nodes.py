@@ -14,6 +14,11 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "xnnpack"))
 
 
+def container_of(trials: list[Any]) -> Any:
+    """Trials as the methods of one program."""
+    return importlib.import_module("isolated_run").container_of(trials)
+
+
 def nodes() -> tuple[list[Any], list[dict[str, Any]]]:
     """Trials, and for each what it is: {node, dtype, kind, variant, method}."""
     cases = importlib.import_module("dialect_cases")

@@ -7,8 +7,9 @@
 Each node becomes a delegate of its own, and runs on this machine, under `qemu-x86_64` as CPUs with
 AVX2 or SSE alone, and on emulated Arm cores (`make arm64`). A unary node in f32 gets every number
 whose lower 16 bits are zero, then every number between two of these where the class of the result
-changes; in f16 every number; a binary node every pair of special values; other nodes one special
-value at each place of an operand or weight among ordinary numbers. The reference is PyTorch.
+changes (and with `DRAWN=16` in the environment, a million at random); in f16 every number; a binary
+node every pair of special values; other nodes one special value at each place of an operand or
+weight among ordinary numbers. The reference is PyTorch.
 Exit status 1 if a measured behavior differs from the table, or a family cannot be measured.
 """
 
@@ -16,7 +17,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import os
 import pickle
 import platform
@@ -32,6 +32,19 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from special_numbers import (
+    NAMES,
+    ORDINARY,
+    SPECIAL,
+    classes,
+    grid,
+    lower_limit_of,
+    named,
+    next_up,
+    ordered,
+    special,
+    text,
+)
 
 ROOT = Path(__file__).resolve().parents[1]
 TABLE = ROOT / "dialects" / "xnnpack" / "special_values.json"
@@ -44,6 +57,8 @@ CPUS: dict[str, str | None] = {
     "xnnpack/neonfp16": "cortex-a76",
 }
 """The CPU that stands for a family; None is this machine."""
+DRAWN = int(os.environ.get("DRAWN", "0"))
+"""Additional blocks of 65 536 random numbers for each unary node in f32."""
 DENSE = 12
 """So many deviations of one node are taken together where they lie close."""
 WORST = ("nan", "inf", "-inf", "finite", "denormal", "0", "-0")
@@ -52,12 +67,6 @@ MOST = 24
 Segment = tuple[float, float, int, float]
 """(lowest operand, highest, class of the result · 8 + that of PyTorch's, result of the lowest)."""
 Calls = list[tuple[int, list[torch.Tensor]]]
-SPECIAL = {
-    "nan": math.nan, "inf": math.inf, "-inf": -math.inf, "0": 0.0, "-0": -0.0,
-    "denormal": 0.25, "-denormal": -0.25,  # of the smallest normal number
-}  # fmt: skip
-ORDINARY = {"1.5": 1.5, "-1.5": -1.5, "big": 0.75, "-big": -0.75}
-"""Ordinary operands next to special ones; large ones as a fraction of the largest number."""
 
 
 def child(folder: Path) -> None:
@@ -109,33 +118,6 @@ def missing(cpu: str | None) -> str | None:
     return arm_missing(cpu)
 
 
-def special(name: str, dtype: torch.dtype) -> float:
-    """A special value by its name."""
-    info = torch.finfo(dtype)
-    factor = {"denormal": info.smallest_normal, "big": info.max}.get(name.lstrip("-"), 1.0)
-    return (SPECIAL | ORDINARY)[name] * factor
-
-
-def classes(value: torch.Tensor) -> torch.Tensor:
-    """0 NaN, 1 +inf, 2 -inf, 3 +0, 4 -0, 5 denormal, 6 any other number."""
-    tiny = torch.finfo(value.dtype).smallest_normal
-    found = torch.full(value.shape, 6)
-    found[(value.abs() < tiny) & (value != 0)] = 5
-    zero = value == 0
-    found[zero] = 3 + value[zero].signbit().long()
-    found[value == math.inf], found[value == -math.inf], found[value.isnan()] = 1, 2, 0
-    return found
-
-
-NAMES = ("nan", "inf", "-inf", "0", "-0", "denormal", "finite")
-
-
-def named(value: float, dtype: torch.dtype) -> str:
-    """The class of one number, or the number itself."""
-    found = NAMES[int(classes(torch.tensor([value], dtype=dtype))[0])]
-    return f"{value:.9g}" if found in ("finite", "denormal") else found
-
-
 NO_CANCELLATION = ("xnnpack.reciprocal_square_root",)
 """Nodes of which small results are compared as closely as others."""
 KILLED = ("xnnpack.argmax_pooling_2d",)
@@ -168,20 +150,6 @@ def function_of(node: str) -> Any:
     return _FUNCTIONS.get(short) or torch_function(
         next(c for c in NODES.values() if c.name == f"xnnpack.{short}")
     )
-
-
-def ordered(bits: torch.Tensor, width: int) -> torch.Tensor:
-    """Floats by their bits, in order of size: the negative ones first."""
-    low = -(1 << (width - 1))
-    return torch.where(bits < 0, low - 1 - bits, bits)
-
-
-def grid(dtype: torch.dtype) -> torch.Tensor:
-    """Every half; or every single whose lower 16 bits are zero; from −NaN to NaN."""
-    every = ordered(torch.arange(-(1 << 15), 1 << 15), 16).to(torch.int16)
-    if dtype == torch.float16:
-        return every.view(torch.float16)
-    return (every.to(torch.int32) << 16).view(torch.float32)
 
 
 def outcome(x: torch.Tensor, y: torch.Tensor, node: str) -> torch.Tensor:
@@ -224,6 +192,13 @@ def unary(run: Any, items: list[tuple[int, dict[str, Any]]]) -> dict[str, dict[s
     for (n, _, x), y in zip(finer, fine, strict=True):
         node = next(a["node"] for m, a in large if m == n)
         found[n] += runs(x, y, outcome(x, y, node))
+    drawn = torch.Generator().manual_seed(7)
+    for n, about in large if DRAWN else ():
+        bits = torch.randint(-(1 << 31), 1 << 31, (DRAWN, 1 << 16), generator=drawn)
+        blocks = ordered(bits.flatten().sort().values, 32).to(torch.int32).view(torch.float32)
+        for x in blocks.view(DRAWN, -1) if about["dtype"] == "f32" else ():
+            (y,) = run([(n, [x])])
+            found[n] += runs(x, y, outcome(x, y, about["node"]))
     tails = [(n, a, s) for n, a in items if a["size"] == 5 for s in (*SPECIAL, *ORDINARY)]
     inputs = [torch.full((5,), special(s, a["torch"]), dtype=a["torch"]) for _, a, s in tails]
     for (_, a, _), x, y in zip(
@@ -233,8 +208,27 @@ def unary(run: Any, items: list[tuple[int, dict[str, Any]]]) -> dict[str, dict[s
         found[owner] += runs(x, y, outcome(x, y, a["node"]))
     table: dict[str, dict[str, list[Any]]] = defaultdict(dict)
     for n, about in large:
-        table[about["node"]][about["dtype"]] = merged(found[n], about["torch"])
+        rows = merged(found[n], about["torch"], lower_limit_of(about["node"]))
+        for row in rows:
+            if row[0] != row[1] and row[3] not in (*NAMES, "lower limit"):
+                row[3] = least_and_greatest(run, n, about["torch"], float(row[0]), float(row[1]))
+        table[about["node"]][about["dtype"]] = rows
     return table
+
+
+def least_and_greatest(run: Any, n: int, dtype: torch.dtype, low: float, high: float) -> str:
+    """The least and the greatest result of every number between two."""
+    width = 16 if dtype == torch.float16 else 32
+    bits = torch.int16 if width == 16 else torch.int32
+    ends = torch.tensor([low, high], dtype=dtype).view(bits).long()
+    first, last = ordered(ends, width).tolist()
+    size = 1 << 16
+    blocks = (torch.arange(start, start + size) for start in range(first, last + 1, size))
+    chosen = (ordered(block.clamp(max=last), width).to(bits).view(dtype) for block in blocks)
+    numbers = torch.cat(run([(n, [x]) for x in chosen]))
+    numbers = numbers[numbers.isfinite()]
+    ends = dict.fromkeys(text(float(end)) for end in (numbers.min(), numbers.max()))
+    return " to ".join(ends)
 
 
 def runs(x: torch.Tensor, y: torch.Tensor, kinds: torch.Tensor) -> list[Segment]:
@@ -249,7 +243,7 @@ def runs(x: torch.Tensor, y: torch.Tensor, kinds: torch.Tensor) -> list[Segment]
     ]
 
 
-def merged(found: list[Segment], dtype: torch.dtype) -> list[Any]:
+def merged(found: list[Segment], dtype: torch.dtype, lower_limit: float) -> list[Any]:
     """Segments that meet, as one; numbers as text."""
     segments: list[list[Any]] = []
     points: set[tuple[str, str, str, str]] = set()
@@ -257,7 +251,7 @@ def merged(found: list[Segment], dtype: torch.dtype) -> list[Any]:
         last = segments[-1] if segments else None
         if low != low or low == 0 == high:
             at = named(low, dtype)
-            points.add((at, at, NAMES[kind % 8], named(y, dtype)))
+            points.add((at, at, NAMES[kind % 8], named(y, dtype, lower_limit)))
         elif last and last[2] == kind and low <= next_up(last[1], dtype):
             last[1] = max(last[1], high)
         else:
@@ -271,7 +265,7 @@ def merged(found: list[Segment], dtype: torch.dtype) -> list[Any]:
                 text(low),
                 text(high),
                 NAMES[kind % 8],
-                named(y, dtype) if kind // 8 in (5, 6) else NAMES[kind // 8],
+                named(y, dtype, lower_limit) if kind // 8 in (5, 6) else NAMES[kind // 8],
             ]
             for low, high, kind, y in segments
         ),
@@ -290,18 +284,6 @@ def widened(segments: list[list[Any]]) -> list[list[Any]]:
         else:
             made.append([low, high, kind, y])
     return made
-
-
-def next_up(value: float, dtype: torch.dtype) -> float:
-    """The next number of a dtype; past 0 and the zero between two segments."""
-    return float(
-        torch.nextafter(torch.tensor(value, dtype=dtype), torch.tensor(math.inf, dtype=dtype))
-    )
-
-
-def text(value: float) -> str:
-    """A number as short as reads back in float32."""
-    return f"{value:.9g}"
 
 
 def binary(
@@ -340,7 +322,7 @@ def binary(
                     if same(y[at], inputs[0].flatten()[0])
                     else "right"
                     if same(y[at], inputs[1].flatten()[0])
-                    else named(float(y[at]), about["torch"])
+                    else named(float(y[at]), about["torch"], lower_limit_of(about["node"]))
                 )
                 deviating.add((f"of {a}", f"of {b}", NAMES[theirs], kept))
     return {
@@ -450,8 +432,7 @@ def main() -> int:
     if options.child:
         child(options.child)
         return 0
-    from isolated_run import container_of
-    from special_nodes import nodes
+    from special_nodes import container_of, nodes
 
     from stepwell.backends.executorch.writing.serialize import to_bytes
 

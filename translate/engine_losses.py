@@ -20,7 +20,9 @@ from xdsl.ir import Operation
 from stepwell.dialects.quant.types import quantization
 from stepwell.dialects.xnnpack import NODES, XnnpackOp
 from stepwell.ir.declared.engine_behavior import ZEROS, Change, engine_behavior, engines
+from stepwell.ir.declared.families import is_of
 from stepwell.ir.declared.numerics import Deviation, Proof
+from stepwell.ir.dtypes import is_float
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.inherited_deviations import JUDGES
 from stepwell.ir.types import element
@@ -36,17 +38,20 @@ _BY_FUNCTIONS = {
     "aten.clip": "xnnpack.clamp",
     "aten.relu": "xnnpack.clamp",
     "aten.hardtanh": "xnnpack.clamp",
+    "aten.max.other": "xnnpack.maximum",
+    "aten.min.other": "xnnpack.minimum",
     "aten.upsample_bilinear2d": "xnnpack.static_resize_bilinear_2d",
     "quant.qcast": "xnnpack.convert",
 }
 """Prefixes of op names → their nodes, for ops that functions lower, or rules with other fields."""
 
-_EXACT = frozenset((("aten.sqrt.default", "f32"),))
-"""Ops, with dtypes, that a lowering keeps from what their nodes lose: `keep-large-roots`."""
 _PARTS = {
     "aten.silu": "xnnpack.sigmoid",
     "aten.glu": "xnnpack.sigmoid",
     "aten.std": "xnnpack.square_root",
+    "aten.pow.Tensor_Scalar": "xnnpack.square_root",
+    "aten.softplus": "xnnpack.log",
+    "aten.log_sigmoid": "xnnpack.log",
 }
 """Prefixes of op names → the node that the stock flow makes of a part of them."""
 PRODUCTS = frozenset(
@@ -92,11 +97,15 @@ def measured_as(op: Operation) -> tuple[str, str] | None:
     if isinstance(op, XnnpackOp):
         return op.measured_as()
     dtype, made = str(element(types[0])), str(element(op.results[0].type))
-    if (op.name, dtype) in _EXACT:
-        return None
     if name != "xnnpack.convert":
         return name, dtype
     return (f"{name} to {made}", dtype) if {dtype, made} == {"f16", "f32"} else None
+
+
+def is_exact(op: Operation, program: Program) -> bool:
+    """Whether a rewrite of the pipeline keeps an op from the deviations of its node."""
+    types = [v.type for v in op.operands if isinstance(v.type, TensorType)]
+    return bool(types) and (op.name, str(element(types[0]))) in program.context.exact
 
 
 def losses_of_nodes(
@@ -111,7 +120,8 @@ def losses_of_nodes(
     """
     known = inherited_nodes(replaced)
     for op in (inner for outer in made for inner in outer.walk()):
-        if node_of(op.name) in known or (measured := measured_as(op)) is None:
+        measured = None if node_of(op.name) in known else measured_as(op)
+        if measured is None or is_exact(op, program):
             continue
         (name, dtype), values = measured, [v for v in op.operands if isinstance(v.type, TensorType)]
         losses = [(e, c) for e in engines() for c in engine_behavior(name, dtype, e).losses]
@@ -137,14 +147,31 @@ def _changes(name: str, dtype: str) -> tuple[Change, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def widened_by_engines(op: Operation, found: Interval, values: Sequence[Interval]) -> Interval:
-    """Return an op's interval with what each family of CPUs makes of such operands."""
-    if (measured := measured_as(op)) is None:
+def widened_by_engines(
+    op: Operation, found: Interval, values: Sequence[Interval], program: Program
+) -> Interval:
+    """Return an op's interval with what each family of CPUs makes of such operands.
+
+    Some kernels of sums make an infinity of NaN. The ends of an interval that may be NaN are
+    therefore about the elements that are not NaN in PyTorch. An op that replaces NaN by numbers may
+    leave such an infinity, so that its result has no ends.
+    """
+    if not values or is_exact(op, program):
         return found
-    if measured[0] in ("xnnpack.maximum", "xnnpack.minimum"):  # Their meaning is that of x86.
-        found = replace(found, nan=any(held.nan for held in values))
-    is_limited = measured[0].split()[-1] in ("clamped", "xnnpack.clamp")
+    measured = measured_as(op)
+    if measured is not None and measured[0] in ("xnnpack.maximum", "xnnpack.minimum"):
+        found = replace(found, nan=any(held.nan for held in values))  # Their meaning is x86's.
+    drops_nan = not found.nan and any(held.nan for held in values) and not is_of(op, "factory")
+    if drops_nan and is_float(element(op.results[0].type)):
+        return replace(found, low=-inf, high=inf, whole=False)
     given = [(float(held.low), float(held.high), held.nan) for held in values]
+    if measured is None:
+        dtype = str(element(op.results[0].type))
+        parts = (node for start, node in _PARTS.items() if op.name.startswith(start))
+        changes = (c for node in parts for c in _changes(node, dtype) if c.is_loss)
+        is_lost = any(change.may_meet(given) for change in changes)
+        return replace(found, low=-inf, high=inf, nan=True, whole=False) if is_lost else found
+    is_limited = measured[0].split()[-1] in ("clamped", "xnnpack.clamp")
     for change in _changes(*measured):
         if not change.may_meet(given):
             continue
@@ -152,16 +179,17 @@ def widened_by_engines(op: Operation, found: Interval, values: Sequence[Interval
             found = replace(found, nan=True)
         elif change.result in ("left", "right"):
             found = hull((found, replace(values[change.result == "right"], nan=False)))
-        elif is_limited and change.result == "-1":  # The lower limit.
+        elif change.result == "lower limit":
             found = replace(found, low=-inf, whole=False)
         elif is_limited:  # A limit, or what limits make of 0 for a denormal number.
             is_limit = change.result not in ZEROS | {"denormal"}
             found = replace(found, low=-inf, high=inf, whole=False) if is_limit else found
         elif change.result in ("finite", "denormal"):
             found = hull((found, *(replace(held, nan=False) for held in values)))
-        else:  # The result of one operand of the range; others give up to twice it, or half.
-            ends = [float(change.result) * factor for factor in (0.4, 2.5)]
-            found = hull((found, Interval(min(ends), max(ends), False, ends[0] == 0)))
+        else:
+            is_number = change.result == "number"
+            low, high = change.numbers if is_number else [float(change.result)] * 2
+            found = hull((found, Interval(low, high, False, low == high == 0)))
     return found
 
 
@@ -185,4 +213,4 @@ def _told(change: Change) -> str:
     named = [
         "NaN" if isnan(a) else f"{a:.4g}" if a == b else f"{a:.4g} to {b:.4g}" for a, b in ranges
     ]
-    return f"{change.result} of {' and '.join(named)}"
+    return f"{change.said} of {' and '.join(named)}"

@@ -21,6 +21,7 @@ Range = tuple[float, float]
 """Numbers from the first to the second, zeros with their sign; two NaN are a NaN."""
 NAN: Range = (math.nan, math.nan)
 ZEROS, FINITE = frozenset(("0", "-0")), frozenset(("denormal", "finite"))
+_RESULTS = ZEROS | FINITE | {"nan", "inf", "-inf", "left", "right", "lower limit"}
 _TINY = {"f32": 2.0**-126, "f16": 2.0**-14}
 _MOST = {"f32": 3.4028234663852886e38, "f16": 65504.0}
 _TABLES: dict[str, Path] = {}
@@ -33,15 +34,25 @@ class Change:
     Attributes:
         operands: numbers of each operand, None for any; of a sum or a window one element's.
         expected: the class of PyTorch's result: nan, inf, -inf, 0, -0, denormal, finite.
-        result: the engine's class, a number, or `left` or `right`: that operand itself.
+        result: the engine's class, `left` or `right` (that operand itself), `lower limit`, or
+            `number`: the results are the `numbers`.
         is_flush: it comes of denormal numbers that are read or written as zero, or of the order in
             which large numbers are added up.
+        numbers: the least and the greatest result that was measured.
     """
 
     operands: tuple[Range | None, ...]
     expected: str
     result: str
     is_flush: bool = False
+    numbers: Range = NAN
+
+    @property
+    def said(self) -> str:
+        """The result in words: `inf`, `left`, `1.4e+19 to 1.8e+19`."""
+        if self.result != "number":
+            return self.result
+        return " to ".join(f"{end:.4g}" for end in sorted(set(self.numbers)))
 
     @property
     def is_loss(self) -> bool:
@@ -150,7 +161,11 @@ def _change(row: list[Any], dtype: str) -> Change:
         ranges = ((float(operands[0]), float(operands[1])),)
     is_small = any(r is not None and 0 < max(map(abs, r)) < _TINY[dtype] for r in ranges)
     is_order = isinstance(operands[0], int) and operands[1].endswith("big")
-    return Change(ranges, expected, result, is_small or is_order or expected == "denormal")
+    is_flush = is_small or is_order or expected == "denormal"
+    if result in _RESULTS:
+        return Change(ranges, expected, result, is_flush)
+    low, _, high = result.partition(" to ")
+    return Change(ranges, expected, "number", is_flush, (float(low), float(high or low)))
 
 
 def _range(name: str, dtype: str) -> Range:

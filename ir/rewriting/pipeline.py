@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from xdsl.ir import Operation
 
@@ -260,3 +261,13 @@ def _with_parts(step: Step, part: int, parts: tuple[Step, ...]) -> tuple[Step, .
         f"{wrong} cannot be part of {step_name(step)!r}, which consists of rewrites",
         help=f"put it before or after the pass: after('/{step_name(step)}', …)",
     )
+
+
+def exact_ops(steps: Iterable[Step]) -> frozenset[tuple[str, str]]:
+    """Return the ops, with dtypes, that a rewrite of a pipeline keeps exact (`Rewrite.exact`)."""
+    found: set[tuple[str, str]] = set()
+    for step in steps:
+        held: Any = step.held if isinstance(step, NamedPass) else step
+        found.update(getattr(held, "exact", ()))
+        found |= exact_ops(getattr(held, "rewrites", ()))
+    return frozenset(found)

@@ -84,6 +84,8 @@ class Rewrite(ABC, Generic[M, O]):
     """The phases of pipelines to which it belongs, with its options there: `decompose` of every
     target that lacks an op that it matches, `xnnpack/decompose` of one target.
     """
+    exact: ClassVar[tuple[tuple[str, str], ...]] = ()
+    """Ops, with dtypes, whose results have none of the deviations of their nodes after it."""
 
     @abstractmethod
     def match(self, op: O, program: Program) -> M | Refusal | None:

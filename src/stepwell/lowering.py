@@ -18,7 +18,7 @@ from stepwell.ir.options import OptionValue
 from stepwell.ir.platform.process_settings import without_collection
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.failures import StepFailure, leave_alone
-from stepwell.ir.rewriting.pipeline import Observer, Pipeline, PipelineRun
+from stepwell.ir.rewriting.pipeline import Observer, Pipeline, PipelineRun, exact_ops
 from stepwell.ir.rewriting.rewrite import History, Step
 from stepwell.ir.verification import find_problems
 from stepwell.lowered import Lowered
@@ -133,7 +133,8 @@ def lower_as_far(
             help="leave out check, or lower the imported program completely",
         )
     work.weights.require_data()
-    work.context = Context(chosen_target.name, chosen_target.settings(given))
+    exact = exact_ops(chosen.steps)
+    work.context = Context(chosen_target.name, chosen_target.settings(given), exact)
     declare_ranges(list(work.methods.values()), given.get("ranges") or {})
     checked = _checked(source, chosen_target, chosen, given, check) if check else None
     with without_collection():
@@ -235,7 +236,9 @@ def _again(
 
     def make() -> Program:
         program = source.clone()
-        program.context = Context(target.name, context.options, left_alone=context.left_alone)
+        program.context = Context(
+            target.name, context.options, context.exact, left_alone=context.left_alone
+        )
         declare_ranges(list(program.methods.values()), context.option("ranges") or {})
         return program
 

@@ -40,13 +40,14 @@ ask_for_more(load_entry_points)
 def _in_another_process(program: Program) -> Any:
     """Pickle a program as its text and its weights, as `save` does."""
     tensors = {key: program.weights.get(key) for key in sorted(program.used_weights())}
-    settings = (program.context.target, dict(program.context.options))
+    context = program.context
+    settings = (context.target, dict(context.options), context.exact)
     text = to_text(program.module, locations=True)
     return _restored, (text, pack_tensors(tensors), program.samples, settings)
 
 
 def _restored(
-    text: str, packed: bytes, samples: dict[str, Any], settings: tuple[str, dict[str, Any]]
+    text: str, packed: bytes, samples: dict[str, Any], settings: tuple[Any, ...]
 ) -> Program:
     make_known()
     module, weights = parse_module(text), WeightStore()

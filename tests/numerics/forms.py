@@ -11,7 +11,16 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from specials import images, pairs, rows, value_pairs, value_triples, values
+from specials import (
+    images,
+    measured_pairs,
+    measured_values,
+    pairs,
+    rows,
+    value_pairs,
+    value_triples,
+    values,
+)
 
 Function = Callable[..., torch.Tensor]
 INPUTS: dict[str, Callable[[torch.dtype], tuple[torch.Tensor, ...]]] = {
@@ -21,6 +30,8 @@ INPUTS: dict[str, Callable[[torch.dtype], tuple[torch.Tensor, ...]]] = {
     "values": values,
     "value pairs": value_pairs,
     "value triples": value_triples,
+    "measured values": measured_values,
+    "measured pairs": measured_pairs,
 }
 """What forms take: functions of `specials`."""
 

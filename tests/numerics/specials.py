@@ -1,6 +1,11 @@
 """Special numbers, singly and mixed, and the classes that results fall into."""
 
+import math
+
 import torch
+
+from stepwell.dialects.xnnpack import NODES
+from stepwell.ir.declared.engine_behavior import engine_behavior, engines
 
 NAMES = ("NaN", "+inf", "-inf", "+0", "-0", "denormal", "finite")
 """What an element can be; a denormal's or a finite number's sign is not told."""
@@ -96,6 +101,30 @@ def values(dtype: torch.dtype) -> tuple[torch.Tensor]:
     sizes += [0.0, torch.inf]
     listed = [torch.nan, *sizes, *(-size for size in sizes)]
     return (torch.tensor(listed, dtype=torch.float64).to(dtype),)
+
+
+def measured_values(dtype: torch.dtype) -> tuple[torch.Tensor]:
+    """[N]: `values`, and both ends and the middle of each range in which a node deviates."""
+    element = "f32" if dtype == torch.float32 else "f16"
+    behaviors = [engine_behavior(cls.name, element, e) for cls in NODES.values() for e in engines()]
+    ranges = [
+        c.operands[0] for behavior in behaviors if behavior.is_known for c in behavior.changes
+    ]
+    numbers = {
+        number
+        for low, high in filter(None, ranges)
+        if math.isfinite(low) and math.isfinite(high)
+        for number in (low, high, math.copysign(math.sqrt(abs(low * high)), low))
+    }
+    measured = torch.tensor(sorted(numbers), dtype=torch.float64).to(dtype)
+    return (torch.cat([*values(dtype), measured]),)
+
+
+def measured_pairs(dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
+    """[N²], twice: some of `measured_values` with each other."""
+    (measured,) = measured_values(dtype)
+    one = torch.cat([special_numbers(dtype), measured[::5]])
+    return one.repeat_interleave(len(one)), one.repeat(len(one))
 
 
 def value_pairs(dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:

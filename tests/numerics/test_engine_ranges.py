@@ -1,12 +1,17 @@
 """An interval contains what a node gives on every family of CPUs."""
 
+import dataclasses
 import itertools
 import math
+import sys
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
+from torch.utils import _pytree as pytree
 
 import stepwell
 import stepwell.translate.engine_losses
@@ -14,6 +19,11 @@ from stepwell.dialects.xnnpack import NODES
 from stepwell.dialects.xnnpack.elementwise import Binary, Softmax, Unary
 from stepwell.ir.declared.engine_behavior import engines
 from stepwell.translate.range_analysis import Interval, Values
+
+sys.path.insert(0, str(Path(__file__).parent))
+from elementwise import CHUNK, measurable
+from forms import FORMS, Form, Forms
+from measuring import by_parts
 
 INF = math.inf
 FIELDS = {
@@ -38,6 +48,105 @@ def samples(low: float, high: float, nan: bool, dtype: torch.dtype) -> Tensor:
     numbers = torch.cat([ENDS, -ENDS, torch.tensor([0.0, -0.0, INF, -INF, low, high])]).to(dtype)
     held = numbers[(numbers.double() >= low) & (numbers.double() <= high)]
     return torch.cat([held, torch.tensor([math.nan] if nan else [], dtype=dtype)])
+
+
+PARTS = "silu glu softplus log_sigmoid pow div.Tensor_mode div.Scalar_mode remainder max min sqrt"
+"""Operators, among those of the whole test, whose parts are nodes with other special values."""
+MEASURED = {"values": "measured values", "value pairs": "measured pairs"}
+
+
+def rows_of_each_range(x: Tensor) -> Tensor:
+    """Rows of a form's input and, for each range, six rows of its numbers."""
+    random, made = torch.Generator().manual_seed(1), [x]
+    for low, high, nan in RANGES:
+        numbers = x.flatten()
+        numbers = numbers[is_in(numbers, low, high, nan)]
+        made.append(numbers[torch.randint(0, len(numbers), (6, *x.shape[1:]), generator=random)])
+    return torch.cat(made)
+
+
+def is_in(x: Tensor, low: float, high: float, nan: bool) -> Tensor:
+    """Where numbers are of a range."""
+    return ((x.double() >= low) & (x.double() <= high)) | (x.isnan() & nan)
+
+
+def outside(forms: Sequence[Form], dtype: torch.dtype) -> list[str]:
+    """Results of forms, lowered for XNNPACK, that are outside their interval on an engine.
+
+    A result may be too small or too large by a denormal number, which engines flush or keep. Where
+    PyTorch's is NaN and the interval says so, it may be any.
+    """
+    tiny = torch.finfo(dtype).smallest_normal
+
+    def run(some: Sequence[Form]) -> list[str]:
+        inputs = [list(form.inputs(dtype)) for form in some]
+        inputs = [
+            group if form.kind in MEASURED.values() else [rows_of_each_range(x) for x in group]
+            for form, group in zip(some, inputs, strict=True)
+        ]
+        exported = torch.export.export(Forms(some, dtype), (inputs,))
+        program = stepwell.from_exported_program(exported)
+        program.context.target = "xnnpack"
+        lowered = stepwell.lower(exported, "xnnpack").program
+        plain = pytree.tree_leaves(lowered.run(inputs))
+        runs = {e: pytree.tree_leaves(lowered.run(inputs, engine=e)) for e in engines()}
+        block = program.methods["forward"].body.block
+        assert block.last_op is not None
+        found = [""] * len(some)
+        for numbers in RANGES:
+            of_inputs = dict.fromkeys(block.args, Interval(*numbers))
+            values = Values(program, assumed=of_inputs)
+            for at, (group, result) in enumerate(zip(inputs, block.last_op.operands, strict=True)):
+                of_form = torch.stack([is_in(x, *numbers).flatten(1).all(1) for x in group]).all(0)
+                limits = values.of(result)
+                low, high = float(limits.low) - tiny, float(limits.high) + tiny
+                for engine, results in runs.items():
+                    got = results[at]
+                    if not got.is_floating_point() or got.shape[:1] != of_form.shape:
+                        continue
+                    is_right = is_in(got, low, high, limits.nan) | (plain[at].isnan() & limits.nan)
+                    lost = ~is_right.flatten(1).all(1) & of_form
+                    if lost.any():
+                        operands = [x[lost][0].tolist() for x in group]
+                        said = f"{operands} of {numbers} give {got[lost][0].tolist()}"
+                        found[at] = f"{engine}: {said}, not in {limits}"
+        return found
+
+    chunks = [forms[at : at + CHUNK] for at in range(0, len(forms), CHUNK)]
+    answers = [
+        (form, answer)
+        for some in chunks
+        for form, answer in zip(some, by_parts(some, run), strict=True)
+    ]
+    return [f"{form.name}: {answer}" for form, answer in answers if answer.startswith("xnnpack/")]
+
+
+@pytest.mark.parametrize(
+    "names", [PARTS, pytest.param("", marks=pytest.mark.slow)], ids=["parts", "all"]
+)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_lowered_operators_stay_in_the_interval_on_every_engine(
+    dtype: torch.dtype, names: str
+) -> None:
+    forms = measurable(dtype, names.split() or [""])
+    forms = [dataclasses.replace(form, kind=MEASURED.get(form.kind, form.kind)) for form in forms]
+    assert not outside(forms, dtype)
+
+
+@pytest.mark.parametrize(
+    "names",
+    ["softmax norm linear amax", pytest.param("", marks=pytest.mark.slow)],
+    ids=["some", "all"],
+)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_lowered_reductions_stay_in_the_interval_on_every_engine(
+    dtype: torch.dtype, names: str
+) -> None:
+    forms = [form for form in FORMS if any(name in form.name for name in names.split() or [""])]
+    rows = [
+        form for form in forms if "y.T" not in form.name
+    ]  # Of all rows: each range has its own.
+    assert not outside(rows, dtype)
 
 
 def of_node(name: str, sizes: list[int], element: str) -> Any:

@@ -112,6 +112,7 @@ LAST_RIGHT = 2.0**124
     to="aten",
     requires=not_for_xnnpack,
     bound=roundings("beyond 2^124 the root is a quotient of two roots"),
+    exact=(("aten.sqrt.default", "f32"),),
     sample=("2x3xf32",),
     formerly=("keep-root-of-infinity",),
 )

@@ -387,6 +387,7 @@ def lowers(
     sample: tuple[Any, ...] | str | None = None,
     formerly: tuple[str, ...] = (),
     phases: Sequence[str] | Mapping[str, Mapping[str, Any]] = (),
+    exact: tuple[tuple[str, str], ...] = (),
     quantized_operands: int | Reads | None = None,
     name: str | None = None,
 ) -> Callable[[_F], _F]:
@@ -410,6 +411,7 @@ def lowers(
             with an empty line between. Small matrices and numbers if None.
         formerly: earlier names of the rewrite.
         phases: the phases of pipelines to which it belongs, with its options (`Rewrite.phases`).
+        exact: ops, with dtypes, that it keeps exact (`Rewrite.exact`).
         quantized_operands: of a layer between casts: the number of activations, or which they are.
         name: the name of the rewrite, if it differs from the function's.
     """
@@ -439,6 +441,7 @@ def lowers(
             "takes_empty": quantized_operands is None if takes_empty is None else takes_empty,
             "formerly": formerly,
             "phases": phases if isinstance(phases, Mapping) else {name: {} for name in phases},
+            "exact": exact,
             "function": staticmethod(function),
             "to": to,
             "forms": forms,

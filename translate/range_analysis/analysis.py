@@ -43,9 +43,9 @@ LONGEST_ROW = 1 << 22
 """The most f32 products whose computed sum is, in any order, below twice its exact bound."""
 
 
-ENGINES: dict[str, Callable[[Operation, Interval, Sequence[Interval]], Interval]] = {}
-"""Target → a function of an op, its interval and those of its operands. It returns the interval,
-widened by the results of the target's engines.
+ENGINES: dict[str, Callable[[Operation, Interval, Sequence[Interval], Program], Interval]] = {}
+"""Target → a function of an op, its interval, those of its operands, and the program. It returns
+the interval, widened by the results of the target's engines.
 """
 
 _T = TypeVar("_T")
@@ -178,7 +178,7 @@ class Values(Analysis[Interval]):
         target = "xnnpack" if isinstance(op, XnnpackOp) else self.program.context.target
         if (widened := ENGINES.get(target)) is not None:
             tensors = [v for v in operands_of(op) if isinstance(v.type, TensorType)]
-            found = widened(op, found, [self.of(value) for value in tensors])
+            found = widened(op, found, [self.of(value) for value in tensors], self.program)
         limits = op.output_range if isinstance(op, XnnpackOp) else range_of(op)
         if limits is None:
             return found

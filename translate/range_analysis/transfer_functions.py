@@ -232,13 +232,16 @@ def _divide(ask: Evaluation, term: Term) -> Interval:
 
 
 def _quotient(ask: Evaluation, term: Term) -> Interval:
-    found = _divide(ask, term)
-    return Interval(below(found.low), above(found.high), found.nan, True)
+    found, (x, y) = _divide(ask, term), map(ask, term.operands)
+    low = below(found.low) if y.is_bounded else min(below(found.low), -1)  # −tiny / ∞ is −1.
+    return Interval(low, above(found.high), found.nan or not x.is_bounded, True)
 
 
 def _modulo(ask: Evaluation, term: Term) -> Interval:
     x, y = (ask(operand) for operand in term.operands)
     nan = x.nan or y.nan or y.meets_zero or not x.is_bounded
+    if ask.is_float and not nan:  # A target subtracts a product of the quotient.
+        nan = x.most / y.least_size > ask.largest
     return Interval(min(y.low, 0), max(y.high, 0), nan, x.whole and y.whole)
 
 
@@ -253,7 +256,8 @@ def _pick(pick: Callable[[Number, Number], Number]) -> Rule:
 
 def _power(ask: Evaluation, term: Term) -> Interval:
     x, y = (ask(operand) for operand in term.operands)
-    return Interval(0, inf, x.nan or y.nan) if x.low >= 0 else ANY
+    is_positive = x.low > 0 or (x.low == 0 and y.low >= 0)  # −0 to the power of −1 is −∞.
+    return Interval(0, inf, x.nan or y.nan) if is_positive else ANY
 
 
 def _less(or_equal: bool) -> Rule:

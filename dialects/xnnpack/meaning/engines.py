@@ -91,10 +91,11 @@ def with_changes(
             given: Any = args[change.result == "right"].to(first.dtype)
         elif change.result in ("finite", "denormal"):
             given = _without(op, args, change.operands, ctx, issubclass(node, MaxPooling2d))
-        elif limits is not None and change.result == "-1":  # The lower limit that was measured.
-            given = torch.tensor(limits[0]).to(first.dtype)
+        elif change.result == "lower limit":
+            given = torch.tensor(-math.inf if limits is None else limits[0]).to(first.dtype)
         else:
-            given = torch.tensor(float(change.result)).to(first.dtype)
+            number = change.numbers[0] if change.result == "number" else float(change.result)
+            given = torch.tensor(number).to(first.dtype)
         changed = torch.where(where, given, changed)
     if limits is not None:
         changed = changed.clamp(*limits)  # The changes were measured with other limits.

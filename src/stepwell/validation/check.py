@@ -20,6 +20,7 @@ from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.options import OptionValue
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.failures import StepFailure, leave_alone
+from stepwell.ir.rewriting.pipeline import exact_ops
 from stepwell.ir.rewriting.rewrite import Step, step_name
 from stepwell.pipelines.pass_pipeline.pipeline_text import prepared
 from stepwell.program import from_exported_program
@@ -115,7 +116,8 @@ def check_steps(
     if engine is not None and known_engine(engine).partition("/")[0] != target.name:
         raise StepwellError(f"{engine} runs no program for {target.name}", help="leave out engine")
     # With an engine, a rewrite that loses special values there is a finding, and not withdrawn.
-    context = Context(target.name, target.settings(given), judges=engine is None)
+    judges = engine is None
+    context = Context(target.name, target.settings(given), exact_ops(steps), judges=judges)
 
     def fresh() -> Program:
         program = source.clone()

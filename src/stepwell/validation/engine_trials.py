@@ -28,7 +28,7 @@ from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewriter import Rewriter
 from stepwell.ir.types import TensorType
-from stepwell.translate.engine_losses import inherited_nodes, measured_as, node_of
+from stepwell.translate.engine_losses import inherited_nodes, is_exact, measured_as, node_of
 from stepwell.translate.range_analysis import interval
 from stepwell.validation.derived import FAR, Sides
 from stepwell.validation.error_rules import NoErrorRule, is_real
@@ -155,7 +155,8 @@ def engine_losses(
     nodes = {
         op: measured
         for op in fresh
-        if node_of(op.name) not in inherited and (measured := measured_as(op)) is not None
+        if node_of(op.name) not in inherited and not is_exact(op, program)
+        if (measured := measured_as(op)) is not None
     }
     alike: dict[tuple[tuple[Change, ...], ...], list[str]] = defaultdict(list)
     for engine in engines:

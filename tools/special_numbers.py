@@ -1,0 +1,74 @@
+"""Special numbers, their classes and their names, as `special_values.py` measures them."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+SPECIAL = {
+    "nan": math.nan, "inf": math.inf, "-inf": -math.inf, "0": 0.0, "-0": -0.0,
+    "denormal": 0.25, "-denormal": -0.25,  # of the smallest normal number
+}  # fmt: skip
+ORDINARY = {"1.5": 1.5, "-1.5": -1.5, "big": 0.75, "-big": -0.75}
+"""Ordinary operands next to special ones; large ones as a fraction of the largest number."""
+
+
+def special(name: str, dtype: torch.dtype) -> float:
+    """A special value by its name."""
+    info = torch.finfo(dtype)
+    factor = {"denormal": info.smallest_normal, "big": info.max}.get(name.lstrip("-"), 1.0)
+    return (SPECIAL | ORDINARY)[name] * factor
+
+
+def classes(value: torch.Tensor) -> torch.Tensor:
+    """0 NaN, 1 +inf, 2 -inf, 3 +0, 4 -0, 5 denormal, 6 any other number."""
+    tiny = torch.finfo(value.dtype).smallest_normal
+    found = torch.full(value.shape, 6)
+    found[(value.abs() < tiny) & (value != 0)] = 5
+    zero = value == 0
+    found[zero] = 3 + value[zero].signbit().long()
+    found[value == math.inf], found[value == -math.inf], found[value.isnan()] = 1, 2, 0
+    return found
+
+
+NAMES = ("nan", "inf", "-inf", "0", "-0", "denormal", "finite")
+
+
+def named(value: float, dtype: torch.dtype, lower_limit: float = math.nan) -> str:
+    """The class of one number, or the number itself, or `lower limit`."""
+    if value == lower_limit:
+        return "lower limit"
+    found = NAMES[int(classes(torch.tensor([value], dtype=dtype))[0])]
+    return f"{value:.9g}" if found in ("finite", "denormal") else found
+
+
+def lower_limit_of(node: str) -> float:
+    """The lower limit with which a node is measured."""
+    return -1.0 if node.split()[-1] in ("clamped", "xnnpack.clamp") else math.nan
+
+
+def ordered(bits: torch.Tensor, width: int) -> torch.Tensor:
+    """Floats by their bits, in order of size: the negative ones first."""
+    low = -(1 << (width - 1))
+    return torch.where(bits < 0, low - 1 - bits, bits)
+
+
+def grid(dtype: torch.dtype) -> torch.Tensor:
+    """Every half; or every single whose lower 16 bits are zero; from −NaN to NaN."""
+    every = ordered(torch.arange(-(1 << 15), 1 << 15), 16).to(torch.int16)
+    if dtype == torch.float16:
+        return every.view(torch.float16)
+    return (every.to(torch.int32) << 16).view(torch.float32)
+
+
+def next_up(value: float, dtype: torch.dtype) -> float:
+    """The next number of a dtype; past 0 and the zero between two segments."""
+    return float(
+        torch.nextafter(torch.tensor(value, dtype=dtype), torch.tensor(math.inf, dtype=dtype))
+    )
+
+
+def text(value: float) -> str:
+    """A number as short as reads back in float32."""
+    return f"{value:.9g}"
