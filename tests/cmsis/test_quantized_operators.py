@@ -30,6 +30,7 @@ class Images(nn.Module):
             F.adaptive_max_pool2d(x, (3, 2)),
             F.adaptive_max_pool2d(x, (4, 3)),
             F.adaptive_avg_pool2d(x, (3, 4)),
+            F.group_norm(F.interpolate(x, (4, 3), mode="bicubic"), 3),
             F.max_pool2d(x, 4, 3, ceil_mode=True),
             self.up(x),
         )
@@ -71,8 +72,21 @@ def test_decomposed_operators_are_the_same_function(module: type[nn.Module], inp
     model = module().eval()
     parts = decompose(export(model, inputs).module(check_guards=False))
     left = {str(node.target) for node in parts.graph.nodes if node.op == "call_function"}
-    for name in ("softmax", "bilinear", "adaptive", "masked_fill", "max.dim", "var", "glu"):
+    for name in ("softmax", "bilinear", "adaptive", "masked_fill", "max.dim", "var", "glu", "norm"):
         assert not any(name in target for target in left)
+    for made, wanted in zip(parts(*inputs), model(*inputs), strict=True):
+        torch.testing.assert_close(made, wanted)
+
+
+def test_a_choice_of_integers_and_a_norm_of_computed_scale_are_the_same_functions() -> None:
+    class Computed(nn.Module):
+        def forward(self, x: Tensor, at: Tensor) -> tuple[Tensor, ...]:
+            scale = x.mean((0, 2, 3))
+            return at.masked_fill(at > 1, 7), F.group_norm(x, 2, scale, scale), F.prelu(x, scale)
+
+    inputs = torch.randn(1, 4, 3, 2), torch.tensor([0, 1, 2])
+    model = Computed()
+    parts = decompose(export(model, inputs).module(check_guards=False))
     for made, wanted in zip(parts(*inputs), model(*inputs), strict=True):
         torch.testing.assert_close(made, wanted)
 

@@ -17,13 +17,13 @@ class GraphWriter:
     def __init__(self, model: GraphModule, before: Node) -> None:
         self.model, self.before = model, before
 
-    def call(self, target: Any, *args: Any) -> Node:
+    def call(self, target: Any, *args: Any, **kwargs: Any) -> Node:
         """Add a call of an operator."""
         with self.model.graph.inserting_before(self.before):
-            function = self.model.graph.call_function(target, args)
+            function = self.model.graph.call_function(target, args, kwargs)
         function.meta = {k: v for k, v in self.before.meta.items() if k in ("nn_module_stack",)}
-        values = map_arg(args, lambda node: node.meta.get("val"))
-        function.meta["val"] = target(*values)
+        values, named = map_arg((args, kwargs), lambda node: node.meta.get("val"))
+        function.meta["val"] = target(*values, **named)
         return function
 
     def constant(self, name: str, tensor: torch.Tensor) -> Node:
@@ -39,7 +39,7 @@ class GraphWriter:
             made = self.model.graph.get_attr(free)
         value = self.before.meta["val"]
         mode = getattr(value, "fake_mode", None)
-        made.meta["val"] = tensor if mode is None else mode.from_tensor(tensor)
+        made.meta["val"] = tensor if mode is None else mode.from_tensor(tensor, static_shapes=True)
         return made
 
     def replace(self, value: Node) -> None:

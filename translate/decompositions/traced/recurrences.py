@@ -1,7 +1,8 @@
 """Recurrent layers, unrolled: one product applies the input weights to the inputs of all steps.
 
 PyTorch's own decomposition for devices without fused layers multiplies each step's inputs alone.
-Gates with the same activation are computed together and split afterwards.
+Gates with the same activation are computed together and split afterwards. For int8 each gate is
+computed alone, with a range of its own, and an initial state of zeros is omitted.
 """
 
 from __future__ import annotations
@@ -13,12 +14,16 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear
 
+from stepwell.translate.decompositions.traced.resizes import is_static
+
 aten = torch.ops.aten
 
 State = tuple[Tensor, ...]
+Begin = tuple[Tensor | None, ...]
+"""A state before the first step; None for zeros."""
 Weights = Sequence[Tensor | None]
 """Weights of the inputs, of the state, their biases, and the projection."""
-Cell = Callable[[Tensor, State, Weights], State]
+Cell = Callable[[Tensor, Any, Weights], State]
 
 
 def lstm_cell(given: Tensor, state: State, weights: Weights) -> State:
@@ -49,12 +54,62 @@ def rnn_cell(function: Callable[[Tensor], Tensor]) -> Cell:
     return step
 
 
-def recurrence(cell: Cell) -> Callable[..., Any]:
-    """Return a function that unrolls layers of a cell over sequences of constant length."""
+def lstm_cell_of_bytes(given: Tensor, state: Begin, weights: Weights) -> State:
+    """Compute an LSTM step, gate by gate."""
+    hidden, cell = state
+    gates = _total(given, hidden, weights)
+    taken, kept, fresh, shown = (
+        torch.tanh(_gate(gates, at, 4)) if at == 2 else torch.sigmoid(_gate(gates, at, 4))
+        for at in range(4)
+    )
+    new = taken * fresh
+    new = new if cell is None else kept * cell + new
+    return shown * torch.tanh(new), new
+
+
+def gru_cell_of_bytes(given: Tensor, state: Begin, weights: Weights) -> State:
+    """Compute a GRU step, gate by gate."""
+    (hidden,), (_, recurrent, _, said, _) = state, weights
+    if hidden is not None:
+        said = linear(hidden, _held(recurrent), said)
+    reset, update = (
+        torch.sigmoid(part if said is None else part + _gate(said, at, 3))
+        for at, part in enumerate(_gate(given, at, 3) for at in range(2))
+    )
+    fresh = _gate(given, 2, 3)
+    fresh = torch.tanh(fresh if said is None else fresh + reset * _gate(said, 2, 3))
+    new = (1 - update) * fresh
+    return (new if hidden is None else new + update * hidden,)
+
+
+def rnn_cell_of_bytes(function: Callable[[Tensor], Tensor]) -> Cell:
+    """Return a cell that applies an activation to the sum of input and state products."""
+    return lambda given, state, weights: (function(_total(given, state[0], weights)),)
+
+
+def _gate(gates: Tensor, at: int, count: int) -> Tensor:
+    """Return one of `count` gates."""
+    size = gates.shape[-1] // count
+    return aten.slice.Tensor(gates, -1, at * size, (at + 1) * size)
+
+
+def _total(given: Tensor, hidden: Tensor | None, weights: Weights) -> Tensor:
+    """Return the sum of input and state products."""
+    _, recurrent, _, bias, _ = weights
+    if hidden is not None:
+        return given + linear(hidden, _held(recurrent), bias)
+    return given if bias is None else given + bias
+
+
+def recurrence(cell: Cell, of_bytes: bool = False) -> Callable[..., Any]:
+    """Return a function that unrolls layers of a cell over sequences of constant length.
+
+    A step keeps the axis of time, except in int8, where views of it would be ops of their own.
+    """
 
     def composed(
         x: Tensor,
-        begin: Tensor | Sequence[Tensor],
+        begin: Tensor | Sequence[Tensor | None] | None,
         params: Sequence[Tensor],
         has_biases: bool,
         num_layers: int,
@@ -66,35 +121,49 @@ def recurrence(cell: Cell) -> Callable[..., Any]:
         time, ways = int(batch_first), 1 + bidirectional
         if (train and dropout) or type(x.shape[time]) is not int or x.shape[time] == 0:
             return NotImplemented
-        states = [begin] if isinstance(begin, Tensor) else list(begin)
+        states = [begin] if begin is None or isinstance(begin, Tensor) else list(begin)
         each = len(params) // (num_layers * ways)
+        if of_bytes and (train or not is_static(x.shape) or each != 2 + 2 * has_biases):
+            return NotImplemented
         ends: list[State] = []
         for layer in range(num_layers):
             lines: list[Tensor] = []
             for way in range(ways):
                 at = layer * ways + way
                 weights = _sorted(params[at * each : (at + 1) * each], has_biases)
-                first = tuple(state.select(0, at).unsqueeze(time) for state in states)
-                line, last = _line(cell, x, first, weights, time, backwards=bool(way))
+                first = tuple(None if of is None else of.select(0, at) for of in states)
+                if not of_bytes:
+                    first = tuple(_held(state).unsqueeze(time) for state in first)
+                line, last = _line(cell, x, first, weights, time, bool(way), of_bytes)
                 lines.append(line)
                 ends.append(last)
             x = lines[0] if ways == 1 else torch.cat(lines, -1)
-        found = (torch.stack([v.squeeze(time) for v in of]) for of in zip(*ends, strict=True))
-        return x, *found
+        found = zip(*ends, strict=True)
+        if of_bytes:
+            return x, *(_stacked(values, 0) for values in found)
+        return x, *(torch.stack([value.squeeze(time) for value in values]) for values in found)
 
     return composed
 
 
+def _stacked(values: Sequence[Tensor], axis: int) -> Tensor:
+    """Stack values on a new axis: views, and one concatenation, which has a kernel of its own."""
+    rows = [value.unsqueeze(axis) for value in values]
+    return rows[0] if len(rows) == 1 else torch.cat(rows, axis)
+
+
 def _line(
-    cell: Cell, x: Tensor, state: State, weights: Weights, time: int, backwards: bool
+    cell: Cell, x: Tensor, state: Any, weights: Weights, time: int, backwards: bool, of_bytes: bool
 ) -> tuple[Tensor, State]:
     given = linear(x, _held(weights[0]), weights[2])
     order = list(range(x.shape[time]))
     found: dict[int, Tensor] = {}
     for step in reversed(order) if backwards else order:
-        state = cell(given.narrow(time, step, 1), state, weights)
+        here = given.select(time, step) if of_bytes else given.narrow(time, step, 1)
+        state = cell(here, state, weights)
         found[step] = state[0]
-    return torch.cat([found[step] for step in order], time), state
+    steps = [found[step] for step in order]
+    return _stacked(steps, time) if of_bytes else torch.cat(steps, time), state
 
 
 def _sorted(params: Sequence[Tensor], has_biases: bool) -> Weights:
@@ -148,3 +217,10 @@ RECURRENCES: Mapping[Any, Callable[..., Any]] = {
     aten.rnn_relu.input: recurrence(rnn_cell(torch.relu)),
     **CELLS,
 }
+QUANTIZABLE_RECURRENCES: Mapping[Any, Callable[..., Any]] = {
+    aten.lstm.input: recurrence(lstm_cell_of_bytes, of_bytes=True),
+    aten.gru.input: recurrence(gru_cell_of_bytes, of_bytes=True),
+    aten.rnn_tanh.input: recurrence(rnn_cell_of_bytes(torch.tanh), of_bytes=True),
+    aten.rnn_relu.input: recurrence(rnn_cell_of_bytes(torch.relu), of_bytes=True),
+}
+"""Those that PT2E annotates: every part has an int8 kernel."""
