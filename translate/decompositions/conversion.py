@@ -66,7 +66,8 @@ FAMILIES: tuple[ModuleType, ...] = (
     constants,
 )
 """Files of decompositions, in the order in which they are tried. Promotions of element
-types come first: a float16 operation is widened before it is decomposed.
+types come first: a float16 operation is widened before it is decomposed. Two decompositions of one
+operation state their order in `tests/rewrites/test_order_of_decompositions.py`.
 """
 
 

@@ -137,7 +137,7 @@ def recurrence(cell: Cell, of_bytes: bool = False) -> Callable[..., Any]:
                 line, last = _line(cell, x, first, weights, time, bool(way), of_bytes)
                 lines.append(line)
                 ends.append(last)
-            x = lines[0] if ways == 1 else torch.cat(lines, -1)
+            x = lines[0] if ways == 1 else torch.cat(lines, x.dim() - 1)
         found = zip(*ends, strict=True)
         if of_bytes:
             return x, *(_stacked(values, 0) for values in found)
