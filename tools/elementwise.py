@@ -1,11 +1,13 @@
 """Which elementwise operators of ATen give other classes than eager on special values.
 
-    python tools/elementwise.py [TARGET …] [--dtypes float32 float16] [--only PREFIX …]
+    python tools/elementwise.py [TARGET …] [--dtypes float32 float16] [--only PREFIX …] [--cpu CPU]
 
 Operators are those with PyTorch's tag `pointwise`, forms and excuses those of
-`tests/numerics/elementwise.py`. A row is a target: how many forms are as eager, excused by a
-declared deviation, no worse than the stock flow, refused, and none of these. Exit status 1 if any
-is none of these.
+`tests/numerics/elementwise.py`. XNNPACK's delegates run on this machine, as a CPU under
+`qemu-x86_64` (`--cpu "qemu-x86_64 Haswell"`), or on an emulated Arm core (`--cpu cortex-a53`,
+after `make arm64`); the lowering is the same for all. A row is a target: how many forms are as
+eager, excused by a declared deviation, no worse than the stock flow, refused, and none of these.
+Exit status 1 if any is none of these.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ def main() -> None:
     parser.add_argument("targets", nargs="*", default=["xnnpack", "tosa-1.0+fp", "cortex-m55"])
     parser.add_argument("--dtypes", nargs="+", default=["float32"])
     parser.add_argument("--only", nargs="+", default=[""])
+    parser.add_argument("--cpu", help="the CPU that runs XNNPACK's delegates (this machine)")
     arguments = parser.parse_args()
     counts = [field.name for field in fields(Found)]
     print(f"| target | dtype | forms | {' | '.join(name.replace('_', ' ') for name in counts)} |")
@@ -35,7 +38,7 @@ def main() -> None:
     for dtype in arguments.dtypes:
         forms = measurable(getattr(torch, dtype), arguments.only)
         for target in arguments.targets:
-            found = compared(forms, getattr(torch, dtype), target)
+            found = compared(forms, getattr(torch, dtype), target, arguments.cpu)
             numbers = [str(len(getattr(found, name))) for name in counts]
             print(f"| `{target}` | {dtype} | {len(forms)} | {' | '.join(numbers)} |", flush=True)
             for name in counts[1:]:

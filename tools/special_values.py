@@ -193,11 +193,11 @@ def unary(run: Any, items: list[tuple[int, dict[str, Any]]]) -> dict[str, dict[s
         node = next(a["node"] for m, a in large if m == n)
         found[n] += runs(x, y, outcome(x, y, node))
     drawn = torch.Generator().manual_seed(7)
-    for n, about in large if DRAWN else ():
+    for n, about in large:
         bits = torch.randint(-(1 << 31), 1 << 31, (DRAWN, 1 << 16), generator=drawn)
-        blocks = ordered(bits.flatten().sort().values, 32).to(torch.int32).view(torch.float32)
-        for x in blocks.view(DRAWN, -1) if about["dtype"] == "f32" else ():
-            (y,) = run([(n, [x])])
+        order = ordered(bits.flatten().sort().values, 32).to(torch.int32).view(torch.float32)
+        blocks = list(order.view(DRAWN, -1)) if about["dtype"] == "f32" else []
+        for x, y in zip(blocks, run([(n, [x]) for x in blocks]), strict=True) if blocks else ():
             found[n] += runs(x, y, outcome(x, y, about["node"]))
     tails = [(n, a, s) for n, a in items if a["size"] == 5 for s in (*SPECIAL, *ORDINARY)]
     inputs = [torch.full((5,), special(s, a["torch"]), dtype=a["torch"]) for _, a, s in tails]

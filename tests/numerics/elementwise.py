@@ -11,6 +11,7 @@ from itertools import zip_longest
 from typing import Any
 
 import torch
+from emulated import run_as
 from forms import Form, Weights
 from measuring import Result, by_parts, eager, exported, judge, stock
 from specials import flushed
@@ -201,14 +202,21 @@ def measurable(dtype: torch.dtype, names: Sequence[str] = ("",)) -> list[Form]:
     return kept
 
 
-def compared(forms: Sequence[Form], dtype: torch.dtype, target: str) -> Found:
-    """Compare the classes of the interpreter and, for XNNPACK, of the runtime with eager's."""
+def compared(
+    forms: Sequence[Form], dtype: torch.dtype, target: str, cpu: str | None = None
+) -> Found:
+    """Compare the classes of the interpreter and, for XNNPACK, of the runtime with eager's.
+
+    Args:
+        cpu: the CPU on which the runtime runs (`run_as`); None for this machine.
+    """
 
     def run(some: Sequence[Form]) -> list[tuple[torch.Tensor, ...]]:
         lowered = stepwell.lower(exported(some, dtype), target)
         inputs = [list(form.inputs(dtype)) for form in some]
         runs = [lowered.program.run(inputs)]
-        runs += [lowered.run(inputs)] if target == "xnnpack" else []
+        if target == "xnnpack":
+            runs.append(run_as(cpu, lowered.to_pte(), pytree.tree_leaves(inputs)))
         return list(zip(*map(pytree.tree_leaves, runs), strict=True))
 
     found = Found([], [], [], [], [])
@@ -232,7 +240,8 @@ def compared(forms: Sequence[Form], dtype: torch.dtype, target: str) -> Found:
             else:
                 worse.append((form, results, excused))
     has_stock = target != "tosa-1.0+fp"
-    beside = stock([form for form, _, _ in worse], dtype, target == "xnnpack") if has_stock else []
+    of_worse = [form for form, _, _ in worse]
+    beside = stock(of_worse, dtype, target == "xnnpack", [cpu]) if has_stock else []
     for (form, results, excused), theirs in zip_longest(worse, beside):
         wrong = [_worse(result, theirs, form, dtype) & ~excused for result in results]
         is_stock = not any(bool(one.any()) for one in wrong)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
+from emulated import run_as
 from forms import DEGREES, Form, Forms
 from specials import flushed, severity
 
@@ -89,12 +90,10 @@ def stock(
 
     Args:
         delegates: with its XNNPACK partitioner; else every op is the runtime's own kernel.
-        cores: what it runs on; of several, results stand side by side.
+        cores: the CPUs on which it runs (`run_as`); results of several are put side by side.
     """
     from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
     from executorch.exir import EdgeCompileConfig, to_edge_transform_and_lower
-
-    from stepwell.backends.executorch.running.runner import run_pte
 
     def run(some: Sequence[Form]) -> Sequence[torch.Tensor]:
         edge = to_edge_transform_and_lower(
@@ -104,7 +103,7 @@ def stock(
         )
         inputs = [x for form in some for x in form.inputs(dtype)]
         made = edge.to_executorch().buffer
-        return beside(run_pte(made, inputs, "forward", cpu=core) for core in cores)
+        return beside(run_as(core, made, inputs) for core in cores)
 
     return by_parts(forms, run)
 
