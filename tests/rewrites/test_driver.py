@@ -171,8 +171,6 @@ def test_a_rewrite_is_found_by_a_name_that_it_had() -> None:
         assert whole.find(path) == (1, 0)
     with pytest.raises(StepwellError, match="no pass 'other/relu-to-tangent'"):
         whole.find("other/relu-to-tangent")
-    own = stepwell.PIPELINES["xnnpack"]
-    assert own.find("absorb/fold-scale-into-linear") == own.find("absorb/fold-scale-into-layer")
 
 
 GROUPS = Pipeline(

@@ -30,7 +30,6 @@ REGROUPED = roundings("torch rounds the parts of the sum otherwise")
     phases=("tosa/decompose",),
     bound=REGROUPED,
     sample=("5xf32", "3x4xf32", "4x5xf32", {"beta": 0.5, "alpha": 2}),
-    formerly=("scaled-sum-to-products-to-tosa",),
 )
 def scaled_sum_to_products(
     added: Value, x: Value, other: Value, *, form: Any, alpha: Any, beta: Any, out: Out

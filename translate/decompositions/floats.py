@@ -399,7 +399,6 @@ def _is_not_of_halves(op: SchemaOp) -> bool:
     *(anchor.name for anchor in step(statistics.variance_to_means).anchors),
     to="aten",
     phases=("tosa/decompose",),
-    formerly=("widen-halves-to-tosa",),
     unless=_is_not_of_halves,
     bound=roundings("a result next to the middle of two halves"),
     sample=("2x4xf16", 1),

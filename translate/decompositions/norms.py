@@ -105,7 +105,6 @@ NORM = ("2x3x4xf32", None, None, "3xf32", "3xf32", False, 0.1, 1.0, False)
     takes_empty=False,
     bound=bounds.roundings("the scale is computed first"),
     sample=NORM,
-    formerly=("batch-norm-to-products-to-tosa",),
 )
 def batch_norm_to_products(
     x: Value,
@@ -150,7 +149,6 @@ def batch_norm_to_products(
     bound=bounds.roundings("sums in another order"),
     deviation=squares_overflow,
     sample=("2x3x4x4xf32", None, None, None, None, True, 0.1, 1.0e-5, False),
-    formerly=("norm-by-groups-to-tosa",),
 )
 def norm_by_groups(
     x: Value, weight: Value | None, bias: Value | None, *, op: Any, eps: float
@@ -182,7 +180,6 @@ def norm_by_groups(
     phases=("tosa/decompose",),
     bound=bounds.roundings("the scale rounds once more"),
     sample=("2x3x4xf32", [3, 4]),
-    formerly=("peel-norm-affine-to-tosa",),
 )
 def peel_norm_affine(
     x: Value, over: Any, weight: Value | None, bias: Value | None, *, op: Any, eps: float

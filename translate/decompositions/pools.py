@@ -51,7 +51,6 @@ SPACES = {
     phases=("tosa/decompose",),
     bound=roundings("an average of averages rounds twice"),
     sample=("1x2x4x6x6xf32", [2, 2, 2]),
-    formerly=("pool-by-images-to-tosa",),
 )
 def pool_by_images(x: Value, *, form: int, op: Any, out: Out) -> Any:
     """Rewrite pools of lines, of volumes, and of unbatched images as pools of images.
@@ -118,7 +117,6 @@ WITH_PLACES = {
     %m, %y = aten.adaptive_max_pool1d.default(%x, [2]) : (tensor<1x1x4xf32>) -> (tensor<1x1x2xf32>, tensor<1x1x2xi64>)
     func.return %y : tensor<1x1x2xi64>
     """,
-    formerly=("maxima-with-places-to-tosa",),
 )
 def maxima_with_places(x: Value, *, form: int, op: Any, out: Out, b: Rewriter) -> Any:
     """Compute maxima with indices by a constant table of the elements of each window.

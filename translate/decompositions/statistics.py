@@ -87,7 +87,6 @@ LARGEST = 1 << 24
     bound=roundings("torch multiplies matrices for long lists"),
     deviation=partial(squares_overflow, count=2),
     sample=("3x4xf32", "2x4xf32", 2.0, None),
-    formerly=("distance-to-norms-to-tosa",),
 )
 def distance_to_norms(x: Value, other: Value, p: float, *, out: Out) -> Value:
     """Decompose `cdist` of two lists of points into the norm of all differences."""
@@ -114,7 +113,6 @@ LAST_RIGHT = 2.0**124
     bound=roundings("beyond 2^124 the root is a quotient of two roots"),
     exact=(("aten.sqrt.default", "f32"),),
     sample=("2x3xf32",),
-    formerly=("keep-root-of-infinity",),
 )
 def keep_large_roots(x: Value, *, b: Rewriter) -> Value | None:
     """Keep XNNPACK's square root from infinity and, in float32, from numbers beyond 2¹²⁴.

@@ -52,7 +52,6 @@ def _window(length: int, window: Value | None, op: Any, b: Rewriter) -> Value | 
     "aten.stft.default",
     to="aten",
     phases=("tosa/decompose",),
-    formerly=("stft-to-frames-to-tosa",),
     bound=roundings("the same transform of frames that lie elsewhere"),
     sample=("12xf32", 4, 2, {"return_complex": True}),
 )
@@ -83,7 +82,6 @@ def stft_to_frames(x: Value, *, op: Any, out: Out, b: Rewriter) -> Value:
     "aten.istft.default",
     to="aten",
     phases=("tosa/decompose",),
-    formerly=("istft-to-frames-to-tosa",),
     bound=roundings("frames are added in another order"),
     sample="""
     %y = aten.istft.default(%x, 4, 2) : (tensor<3x4xcomplex<f32>>) -> tensor<6xf32>

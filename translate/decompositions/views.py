@@ -58,7 +58,6 @@ def as_strided_to_view(x: Value, size: Any, stride: Any, offset: Any, *, out: Ou
     to="aten",
     takes_empty=False,
     sample=("2x4xf32", [3, 2], [2, 1], 2),
-    formerly=("gather-strides-to-tosa",),
 )
 def gather_strides(x: Value, *, op: Any, out: Out, b: Rewriter) -> Value:
     """Rewrite `as_strided` as a gather from its operand's memory, if that is row-major.

@@ -84,11 +84,6 @@ class FoldAffineIntoLayer(Rewrite[AffineInFront]):
     """`layer(move(x * g + b))` to `layer(move(x))` with folded weights."""
 
     name: ClassVar[str] = "fold-affine-into-layer"
-    formerly: ClassVar[tuple[str, ...]] = (
-        "fold-affine-into-linear",
-        "fold-affine-into-convolution",
-        "fold-affine-through-layout",
-    )
     LAYERS: ClassVar[Layers] = LAYERS
     anchors: ClassVar[tuple[type[Operation], ...]] = tuple(LAYERS)
     bound: ClassVar[Bound] = roundings("products with the folded weight, reassociated")

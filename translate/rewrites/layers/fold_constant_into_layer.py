@@ -64,7 +64,6 @@ def _loses(op: Any, program: Program) -> Deviation:
     %c = aten.convolution.default(%x, %w, none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1) : (tensor<1x3x5x5xf32>, tensor<4x3x1x1xf32>) -> tensor<1x4x5x5xf32>
     %y = aten.mul.Tensor(%c, %s) : (tensor<1x4x5x5xf32>, tensor<4x1x1xf32>) -> tensor<1x4x5x5xf32>
     """,
-    formerly=("fold-scale-into-linear",),
 )
 def fold_scale_into_layer(*, op: SchemaOp, b: Rewriter) -> Value | None:
     """Write `layer(x) * s` as a layer with scaled weights."""
@@ -90,7 +89,6 @@ def fold_scale_into_layer(*, op: SchemaOp, b: Rewriter) -> Value | None:
     %l = aten.linear.default(%x, %w) : (tensor<2x4xf32>, tensor<3x4xf32>) -> tensor<2x3xf32>
     %y = aten.add.Tensor(%l, %b) : (tensor<2x3xf32>, tensor<3xf32>) -> tensor<2x3xf32>
     """,
-    formerly=("fold-bias-into-linear",),
 )
 def fold_bias_into_layer(*, op: SchemaOp, b: Rewriter) -> Value | None:
     """Write `layer(x, W, c) + b` as `layer(x, W, c + b)`."""

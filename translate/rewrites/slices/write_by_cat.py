@@ -59,7 +59,6 @@ class Part:
         "tosa/decompose": {"kernels": False},
         "tosa/arrange": {"kernels": False},
     },
-    formerly=("write-slice-by-cat", "write-slice-by-cat-to-tosa"),
     sample="""
     %w = aten.slice_scatter.default(%x, %s, 1, 1, 3) : (tensor<2x5xf32>, tensor<2x2xf32>) -> tensor<2x5xf32>
     %y = aten.select_scatter.default(%w, %t, 1, 0) : (tensor<2x5xf32>, tensor<2xf32>) -> tensor<2x5xf32>

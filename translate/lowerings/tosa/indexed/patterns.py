@@ -36,7 +36,6 @@ PATTERNS = (
     takes_symbols=False,
     bound=EXACT,
     sample=("3x3xf32",),
-    formerly=("move-by-pattern-to-tosa",),
 )
 def pattern(x: Value, *, op: Any, out: Out) -> Value:
     """Gather the rows of the pattern from the flattened elements, followed by padding."""
@@ -63,7 +62,6 @@ MOST_OF_A_KERNEL = 256
     takes_symbols=False,
     bound=EXACT,
     sample=("1x8x9xf32", [4, 4], [2, 2], [1, 1], [0, 0], [1, 1]),
-    formerly=("add-columns-to-tosa",),
 )
 def columns(x: Value, *, op: Any, out: Out) -> Value:
     """Add slices with PAD and ADD in PyTorch's order to the padded image, which is cropped last."""
