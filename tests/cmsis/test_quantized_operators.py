@@ -91,6 +91,23 @@ def test_a_choice_of_integers_and_a_norm_of_computed_scale_are_the_same_function
         torch.testing.assert_close(made, wanted)
 
 
+def test_attention_reads_the_buffer_that_a_step_has_written() -> None:
+    class Cached(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("keys", torch.zeros(1, 3, 4))
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.keys[:, 1:] = x[:, 1:]
+            return F.scaled_dot_product_attention(x, self.keys, self.keys)
+
+    x = torch.randn(1, 3, 4)
+    parts, model = decompose(export(Cached(), (x,)).module(check_guards=False)), Cached()
+    assert [name for name, _ in parts.named_buffers()] == ["keys"]
+    for factor in (1, 2):
+        torch.testing.assert_close(parts(factor * x), model(factor * x))
+
+
 @pytest.mark.parametrize("module, inputs", [IMAGES, ROWS], ids=["images", "rows"])
 def test_decomposed_operators_are_int8(module: type[nn.Module], inputs: Any, lower: Any) -> None:
     torch.manual_seed(0)

@@ -1,12 +1,13 @@
 """Decomposition, before PT2E annotates, of ops whose parts have int8 kernels but the whole has not.
 
 The decompositions are functions of tensors (`QUANTIZABLE`), whose calls are written into the graph.
-Users of a single step of a recurrent layer read that step. Batch norm after a linear layer is
-folded into it. Input and output are `torch.fx` graphs.
+Users of a single step of a recurrent layer read that step. Input and output are `torch.fx` graphs,
+in which torchao has folded batch norms into the layers before them.
 """
 
 from __future__ import annotations
 
+import operator
 from typing import Any, cast
 
 import torch
@@ -16,7 +17,6 @@ from torch.fx.node import map_arg
 from stepwell.ir.compat.torch.torch_private import TorchDispatchMode, pytree
 from stepwell.translate.decompositions.traced.quantizable import QUANTIZABLE
 from stepwell.translate.decompositions.traced.recurrences import QUANTIZABLE_RECURRENCES
-from stepwell.translate.pt2e.graph_writing import GraphWriter, tensor_of
 
 aten = torch.ops.aten
 ZEROS = frozenset((aten.zeros.default, aten.zeros_like.default, aten.new_zeros.default))
@@ -34,8 +34,6 @@ def decompose(model: GraphModule, recurrences: bool = True) -> GraphModule:
             continue
         if node.target in QUANTIZABLE:
             _Tracer(model, node).replace(QUANTIZABLE[node.target])
-        elif node.target is aten.batch_norm.default:
-            _fold_batch_norm(model, node)
         elif recurrences and node.target in QUANTIZABLE_RECURRENCES:
             _unroll(model, node)
     model.graph.eliminate_dead_code()
@@ -46,45 +44,50 @@ def decompose(model: GraphModule, recurrences: bool = True) -> GraphModule:
 class _Tracer(TorchDispatchMode):
     """Writes the calls of a function of tensors before a node that it replaces.
 
-    A tensor of the graph is a fake tensor; others are constants, and calls of constants alone are
-    computed. In inference mode PyTorch does not decompose composite operators before.
+    A tensor of the graph is a fake tensor. Parameters are constants; buffers are not, as the graph
+    may write them. Calls of constants alone are computed. In inference mode PyTorch decomposes no
+    composite operators.
     """
 
     def __init__(self, model: GraphModule, node: Node, omits_zeros: bool = False) -> None:
         super().__init__()
-        self.model, self.node, self.write = model, node, GraphWriter(model, node)
-        self.omits_zeros = omits_zeros
+        self.model, self.node, self.omits_zeros = model, node, omits_zeros
         self.nodes: dict[int, tuple[Node, torch.Tensor]] = {}
+        self.mode: Any = None
 
     def replace(self, function: Any) -> Node | None:
         """Replace the node by the results of a function, unless it returns `NotImplemented`.
 
         Return the first of them.
         """
-        args = map_arg((self.node.args, self.node.kwargs), self.tensor)
+        args, kwargs = map_arg((self.node.args, self.node.kwargs), self.tensor)
         with torch.inference_mode(), self:
-            found = function(*args[0], **args[1])
+            found = function(*args, **kwargs)
         if found is NotImplemented:
             return None
         if isinstance(found, torch.Tensor):
-            nodes = [self.node_of(found)]
-            self.write.replace(nodes[0])
-        else:
-            if any(found[user.args[1]] is None and user.users for user in self.node.users):
-                return None
-            nodes = [self.node_of(value) for value in found]
-            self.write.replace_results(nodes)
-        return nodes[0]
+            self.node.replace_all_uses_with(self.node_of(found))
+            self.model.graph.erase_node(self.node)
+            return self.node_of(found)
+        if any(found[user.args[1]] is None and user.users for user in self.node.users):
+            return None
+        for user in list(self.node.users):
+            assert user.target is operator.getitem
+            user.replace_all_uses_with(self.node_of(found[user.args[1]]))
+            self.model.graph.erase_node(user)
+        self.model.graph.erase_node(self.node)
+        return self.node_of(found[0])
 
     def tensor(self, node: Node) -> Any:
         """Return the constant of a node, or a fake tensor for its value; None for omitted zeros."""
         if self.omits_zeros and node.target in ZEROS:
             return None
-        constant = tensor_of(self.model, node)
-        value = node.meta["val"] if constant is None else constant
+        value = constant_of(self.model, node)
+        value = value if isinstance(value, torch.nn.Parameter) else node.meta["val"]
         if isinstance(value, torch.Tensor):
             value = value.detach()  # Two nodes may hold one tensor.
             self.nodes[id(value)] = node, value
+            self.mode = getattr(value, "fake_mode", self.mode)
         return value
 
     def node_of(self, value: Any) -> Any:
@@ -92,29 +95,51 @@ class _Tracer(TorchDispatchMode):
         if not isinstance(value, torch.Tensor):
             return value
         if id(value) not in self.nodes:
-            name = "x".join(map(str, value.shape))
-            node = self.write.constant(f"stepwell_{name}", value.detach())
-            self.nodes[id(value)] = node, value
+            self.nodes[id(value)] = self.buffer(value.detach()), value
         return self.nodes[id(value)][0]
 
-    def is_constant(self, value: Any) -> bool:
-        """Whether an argument is known now."""
-        known = self.nodes.get(id(value))
-        return known is None or known[0].op == "get_attr"
+    def buffer(self, tensor: torch.Tensor) -> Node:
+        """Add a buffer of the module; equal ones share it."""
+        free = "stepwell_" + "x".join(map(str, tensor.shape))
+        while hasattr(self.model, free):
+            if torch.equal(cast(torch.Tensor, getattr(self.model, free)), tensor):
+                break
+            free += "_"
+        else:
+            self.model.register_buffer(free, tensor)
+        with self.model.graph.inserting_before(self.node):
+            made = self.model.graph.get_attr(free)
+        made.meta["val"] = self.mode.from_tensor(tensor, static_shapes=True)
+        return made
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Write a call, or compute it."""
         with torch.inference_mode(False), torch.no_grad():
-            if all(map(self.is_constant, pytree.tree_leaves((args, kwargs)))):
+            if not any(hasattr(leaf, "fake_mode") for leaf in pytree.tree_leaves((args, kwargs))):
                 return func(*args, **(kwargs or {}))
             args, kwargs = pytree.tree_map(self.node_of, (args, kwargs or {}))
-            return self.tensor(self.write.call(func, *args, **kwargs))
+            with self.model.graph.inserting_before(self.node):
+                made = self.model.graph.call_function(func, args, kwargs)
+            made.meta = {k: v for k, v in self.node.meta.items() if k == "nn_module_stack"}
+            values, named = map_arg((args, kwargs), lambda node: node.meta["val"])
+            made.meta["val"] = func(*values, **named)
+            return self.tensor(made)
+
+
+def constant_of(model: GraphModule, node: Node) -> torch.Tensor | None:
+    """Return the parameter or buffer that a get_attr names."""
+    if node.op != "get_attr":
+        return None
+    found: Any = model
+    for part in str(node.target).split("."):
+        found = getattr(found, part)
+    return cast(torch.Tensor, found)
 
 
 def _unroll(model: GraphModule, node: Node) -> None:
     """Replace a recurrent layer with constant weights by its steps."""
     params, time = cast("list[Node]", node.args[2]), int(bool(node.args[8]))
-    if any(tensor_of(model, value) is None for value in params):
+    if any(constant_of(model, value) is None for value in params):
         return
     steps = _Tracer(model, node, omits_zeros=True).replace(QUANTIZABLE_RECURRENCES[node.target])
     if steps is None or steps.target is not aten.cat.default or (*steps.args, 0)[1] != time:
@@ -131,30 +156,3 @@ def _unroll(model: GraphModule, node: Node) -> None:
                 pending.append(user)
             elif user.target is aten.select.int and user.args[1] in (time, time - 3):
                 user.replace_all_uses_with(nodes[cast(int, user.args[2])])
-
-
-def _fold_batch_norm(model: GraphModule, node: Node) -> None:
-    """Fold a batch norm into the weight and bias of the linear layer that only it uses."""
-    linear: Any = node.args[0]
-    if linear.target is not aten.linear.default or len(linear.users) != 1:
-        return
-    if len(linear.meta["val"].shape) != 2 or node.args[5]:
-        return
-    attributes = [tensor_of(model, value) for value in node.args[1:5]]
-    weight = tensor_of(model, linear.args[1])
-    bias = tensor_of(model, (*linear.args, None)[2])
-    gamma, beta, mean, variance = attributes
-    if weight is None or mean is None or variance is None:
-        return
-    eps = cast(float, node.args[7])
-    factor = torch.rsqrt(variance + eps) * (1.0 if gamma is None else gamma)
-    shift = (0.0 if bias is None else bias) - mean
-    write = GraphWriter(model, node)
-    name = f"stepwell_{linear.name}"
-    folded = write.call(
-        aten.linear.default,
-        linear.args[0],
-        write.constant(f"{name}_weight", (weight * factor[:, None]).detach()),
-        write.constant(f"{name}_bias", (shift * factor + (0.0 if beta is None else beta)).detach()),
-    )
-    write.replace(folded)
