@@ -1,6 +1,6 @@
 """The ops of the `cmsis` dialect, one per operator of ExecuTorch's `cortex_m` library."""
 
-from stepwell.dialects.cmsis.ops.base import CmsisOp
+from stepwell.dialects.cmsis.ops.base import OPERATORS, CmsisOp
 from stepwell.dialects.cmsis.ops.elementwise import (
     Maximum,
     Minimum,
@@ -34,32 +34,7 @@ from stepwell.dialects.cmsis.ops.spatial import (
     QuantizedTransposeConv2dNhwc,
 )
 
-LIBRARY_OPS: tuple[type[CmsisOp], ...] = (
-    QuantizePerTensor,
-    DequantizePerTensor,
-    QuantizedAdd,
-    QuantizedMul,
-    QuantizedDiv,
-    QuantizedActivation,
-    Minimum,
-    Maximum,
-    QuantizedLinear,
-    Softmax,
-    Transpose,
-    Pad,
-    QuantizedConv2d,
-    QuantizedConv2dNhwc,
-    QuantizedDepthwiseConv2d,
-    QuantizedDepthwiseConv2dNhwc,
-    QuantizedTransposeConv2d,
-    QuantizedTransposeConv2dNhwc,
-    QuantizedAvgPool2d,
-    QuantizedAvgPool2dNhwc,
-    QuantizedMaxPool2d,
-    QuantizedMaxPool2dNhwc,
-    QuantizedBatchMatmul,
-)
-"""In the order of `operators.yaml`."""
+LIBRARY_OPS = tuple(OPERATORS)
 
 __all__ = [
     "LIBRARY_OPS",

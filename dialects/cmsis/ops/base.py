@@ -221,10 +221,15 @@ class CmsisOp(HasAxes, HasFamilies, IRDLOperation, ABC):
         )
 
 
+OPERATORS: list[type[CmsisOp]] = []
+"""Those of the library, one for each kernel."""
+
+
 def operator(cls: type[_Op]) -> type[_Op]:
     """Finish the class of an operator of the library, whose name there is the op's."""
     defined = irdl_op_definition(cls)
     defined.OPERATOR = cls.name.removeprefix("cmsis.")
+    OPERATORS.append(defined)
     return defined
 
 
