@@ -4,8 +4,8 @@ PT2E inserts its observers into `torch.fx` graphs, so these operators are decomp
 is imported (`translate/pt2e/decompose_for_annotation.py`). They have forms of their own, in which
 every part has an int8 kernel and a range of its own. Layer norm becomes two products with a constant
 matrix (mean and variance, each already broadcast over its row), a subtraction, two products and a
-table for 1/√: CMSIS-NN has no mean, and broadcasts along channels alone. Group norms and standard
-deviations use means. Attention without a mask becomes its two products and a softmax.
+table for 1/√. Means instead would be expanded by two operators, as CMSIS-NN broadcasts along
+channels alone. Group norms and standard deviations use means.
 """
 
 from __future__ import annotations
