@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.nn.functional import linear
 
 from stepwell.translate.decompositions.traced.resizes import RESIZES, is_static
+from stepwell.translate.decompositions.traced.statistics import native_group_norm, of_channels
 
 aten = torch.ops.aten
 
@@ -70,12 +71,6 @@ def attention(
     return torch.matmul(scores.softmax(-1), value)
 
 
-def _centered(x: Tensor, axes: list[int], keepdim: bool = True) -> tuple[Tensor, Tensor]:
-    """Return the difference to the mean along axes, and the mean of its squares."""
-    centered = x - x.mean(axes, True)
-    return centered, (centered * centered).mean(axes, keepdim)
-
-
 def group_norm(
     x: Tensor,
     groups: int,
@@ -87,16 +82,8 @@ def group_norm(
     """Compute means of rows, which are the groups."""
     if not is_static(x.shape) or x.dim() < 3:
         return NotImplemented
-    rows = x.reshape([x.shape[0], groups, math.prod(x.shape[1:]) // groups])
-    centered, variance = _centered(rows, [-1])
-    value = _scaled(centered, variance + eps, None).reshape(x.shape)
-    value = value if weight is None else value * _of_channels(weight, x)
-    return value if bias is None else value + _of_channels(bias, x)
-
-
-def _of_channels(parameter: Tensor, x: Tensor) -> Tensor:
-    """Return a parameter for each channel in the shape for images."""
-    return parameter.reshape(1, -1, *([1] * (x.dim() - 2)))
+    batch, channels, *sizes = x.shape
+    return native_group_norm(x, weight, bias, batch, channels, math.prod(sizes), groups, eps)[0]
 
 
 def instance_norm(
@@ -129,7 +116,8 @@ def variance(
     less = (1 if correction is None else correction) if unbiased else 0
     if not is_static(x.shape) or not dim or count <= less:
         return NotImplemented
-    found = _centered(x, dim, keepdim)[1]
+    centered = x - x.mean(dim, True)
+    found = (centered * centered).mean(dim, keepdim)
     return found * (count / (count - less)) if less else found
 
 
@@ -165,7 +153,7 @@ def prelu(x: Tensor, slope: Tensor) -> Any:
     """Compute a ReLU, and a product of what is below zero."""
     if x.dim() < 2:
         return NotImplemented
-    below = x.clamp_max(0.0) * _of_channels(slope, x)
+    below = x.clamp_max(0.0) * of_channels(slope, x)
     return x.relu() + below
 
 
