@@ -226,7 +226,8 @@ def split_layer_norm(
         x̂ = c · rsqrt(Σc² + C·ε),  y = x̂ · (√C·γ) + β,  c = x − Σx/C
 
     The mean of the squares needs no product of its own: √C is part of the scale, which
-    `fold-affine-into-layer` folds into the following layer.
+    `fold-affine-into-layer` folds into the following layer. XNNPACK has another form
+    (`decompose_layer_norm`), as it computes sums of rows by linear layers.
     """
     if not is_known(x.shape) or not isinstance(x.shape[-1], int):
         refuse("the shape is symbolic")
