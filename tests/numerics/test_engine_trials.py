@@ -104,7 +104,7 @@ def test_check_names_each_planted_rewrite_on_an_engine(name: str) -> None:
 
 
 def test_an_engine_of_another_target_is_refused() -> None:
-    with pytest.raises(stepwell.StepwellError, match="runs no program for tosa"):
+    with pytest.raises(stepwell.StepwellError, match="runs no programs of target tosa"):
         check(exported("planted-cosh-by-exp"), "tosa-1.0+fp", engine="xnnpack/avx2")
 
 

@@ -1,6 +1,6 @@
 """`check`: interpret a program before and after every step of its lowering, and compare.
 
-There are three comparisons. Each application of a rewrite is compared at the values that it
+There are three kinds of comparison. Each application of a rewrite is compared at the values that it
 replaces (`step_observer`). Each pass is compared at everything that a caller can observe: outputs,
 state, and inputs that it modifies. The artifact is compared on its real engine with the program
 from which it was emitted.
@@ -67,11 +67,11 @@ def check(
         inputs: inputs in the nesting that the model takes; samples vary them. They are needed where
             integer inputs have a meaning that their type does not express (token ids).
         reference: the PyTorch module, which is also compared with the imported program.
-        seed: of the random samples.
+        seed: the seed of the random samples.
         artifact: also emit the artifact and run it on its engine.
-        engine: also try each application on special values, as this family of CPUs treats the nodes
-            that it makes: `xnnpack/avx2` (`docs/special_values.md`). It runs on any CPU.
-        memory: bytes of intermediate values to keep.
+        engine: also try each application on special values, as the nodes that it creates behave on
+            this family of CPUs: `xnnpack/avx2` (`docs/special_values.md`). It runs on any CPU.
+        memory: the most bytes of intermediate values to keep.
         progress: called with each pass.
         options: as for `stepwell.lower`.
 
@@ -114,7 +114,9 @@ def check_steps(
     """Run `check` on the passes that a lowering is about to run, with its options."""
     started = time.perf_counter()
     if engine is not None and known_engine(engine).partition("/")[0] != target.name:
-        raise StepwellError(f"{engine} runs no program for {target.name}", help="leave out engine")
+        raise StepwellError(
+            f"{engine} runs no programs of target {target.name}", help="leave out engine"
+        )
     # With an engine, a rewrite that loses special values there is a finding, and not withdrawn.
     judges = engine is None
     context = Context(target.name, target.settings(given), exact_ops(steps), judges=judges)
@@ -158,7 +160,7 @@ def _take(
     tell: Progress,
     total: int,
 ) -> None:
-    """Run and compare every pass, then verify the result."""
+    """Run and compare every pass, then verify the lowered program."""
     tell("the program itself", 0, total)
     if reference is not None:
         run.add(*check_reference(reference, run.program, run.recordings))
@@ -176,13 +178,13 @@ def _take(
 
 
 def check_file(target: Target, artifact: bytes, program: Program, *, seed: int = 0) -> CheckResult:
-    """Compare a given artifact, on its engine, with the interpreter.
+    """Compare an artifact, run on its engine, with the interpreter.
 
     Args:
         target: the target whose engine runs it.
-        artifact: its bytes.
+        artifact: the bytes of the artifact.
         program: the program that was read from the artifact.
-        seed: of the random samples.
+        seed: the seed of the random samples.
 
     Raises:
         StepwellError: the program is invalid, runs on no sample, or has no engine on this machine.
@@ -208,7 +210,9 @@ def _silent(what: str, number: int, of: int) -> None:
 def _accuracy_of_payloads(
     source: Program, target: Target, recordings: Mapping[str, Sequence[Recording]]
 ) -> str:
-    """The error of each layer in each MX payload, on the first plain sample; "" without MX."""
+    """Return each layer's error in each MX payload type, on the first plain sample; "" without
+    MX.
+    """
     extensions = target.name.split("+")
     if "mxfp" not in extensions and "mx_common" not in extensions:
         return ""

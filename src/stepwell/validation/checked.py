@@ -64,7 +64,7 @@ class Checked:
     """The families of CPUs whose special values each application is tried on."""
 
     def _example(self, method: str) -> list[Any] | None:
-        """The example inputs of the export, if the program has them and still accepts them."""
+        """Return the example inputs of the export, if the program has and accepts them."""
         if method not in self.program.samples:
             return None
         args, kwargs = self.program.samples[method]
@@ -93,7 +93,7 @@ class Checked:
             self.tried[name] = tuple(run.sample.label for run in runs)
 
     def _recorded(self, method: str, samples: Sequence[Sample]) -> list[Recording]:
-        """Return the recorded runs of a method on the samples on which it runs."""
+        """Run a method on all samples; return the recordings of those on which it runs."""
         kept: list[Recording] = []
         for sample in samples:
             try:
@@ -108,7 +108,7 @@ class Checked:
         return kept
 
     def _within(self, recording: Recording, left: int) -> int:
-        """Drop a recording's inner values if they exceed the memory that is left."""
+        """Drop a recording's inner values if they exceed the remaining memory."""
         size = recorded_bytes(recording)
         if size > left and left < self.memory:
             recording.values.clear()
@@ -116,7 +116,7 @@ class Checked:
         return left - size
 
     def step(self, step: Step) -> None:
-        """Apply one pass and compare."""
+        """Apply one pass and compare the program before and after it."""
         name, of_rewrites = step_name(step), isinstance(step, Rewrite | GreedyRewrites)
         every = [run for runs in self.recordings.values() for run in runs]
         if not of_rewrites and any(run.followed_to for run in every):
@@ -170,8 +170,8 @@ class Checked:
     def _wanted(
         self, follow: bool, crossings: Mapping[str, Crossing]
     ) -> tuple[dict[int, dict[str, Any]], int]:
-        """Return the expected observations of each recording (by identity) after a pass, and the
-        number of recordings that cannot be compared.
+        """Return the expected observations of each recording (by identity) after a pass. Also
+        return the number of recordings that cannot be compared.
 
         A difference of one unit in an inner value may become any number of units at the outputs,
         and so may a last bit that decides a rounding to integers. In these cases each application
@@ -197,11 +197,11 @@ class Checked:
     def _again(
         self, step: str, crossings: Mapping[str, Crossing], is_whole: bool = False
     ) -> tuple[dict[str, dict[str, Recording]], list[Finding]]:
-        """Record every sample again; a sample that fails now is a finding.
+        """Run and record every sample again; report a sample that now fails as a finding.
 
         Args:
             step: the pass's name.
-            crossings: how it converts the inputs and outputs of each method.
+            crossings: how the pass converts the inputs and outputs of each method.
             is_whole: whether every application was compared at the values that it replaced.
                 Followed samples need not be run then.
         """
@@ -232,7 +232,7 @@ class Checked:
         return after, failures
 
     def finish(self) -> None:
-        """Run every followed sample completely at the end."""
+        """Run every followed sample completely after the last pass."""
         started, before = time.perf_counter(), len(self.findings)
         largest, compared = self._run_followed()
         if compared:
@@ -273,7 +273,7 @@ class Checked:
         return largest, compared
 
     def result(self, target: str, started: float, **more: Any) -> CheckResult:
-        """Return the outcome of a check that began at a time."""
+        """Return the result of a check; `begin` is its start time."""
         lists = (tuple(self.verdicts), tuple(self.findings), tuple(self.skipped))
         return CheckResult(target, *lists, time.perf_counter() - started, **more)
 
@@ -321,7 +321,7 @@ def _note(watcher: Watcher, not_followed: int) -> str:
 def _located(
     step: str, what: str, difference: Difference, before: Recording, after: Recording, bound: Bound
 ) -> Finding:
-    """Return the first node of the model whose value differs, for a pass that was not observed."""
+    """Return the first model node whose value differs, after a pass that was not observed."""
     label, said = before.sample.label, describe_bound(bound)
     old: dict[tuple[str, str], tuple[Any, Any]] = {}
     for value, held in before.values.items():

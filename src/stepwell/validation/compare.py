@@ -13,12 +13,12 @@ from stepwell.validation.result import Finding, StepVerdict
 
 @dataclass(frozen=True)
 class Difference:
-    """How a value differs from the one it replaced.
+    """How a value differs from the value that it replaced.
 
     Attributes:
         what: one sentence.
         index: the element with the largest difference; None for a difference of the whole values.
-        before, after: the two numbers there.
+        before, after: the two numbers at that index.
         largest: the largest absolute difference (infinite if only one value is finite).
         count, total: the number of elements that differ, and of all elements.
     """
@@ -165,7 +165,7 @@ def _outside(
 
 
 def _parts(value: torch.Tensor) -> torch.Tensor:
-    """Return real and imaginary parts on a new last axis."""
+    """Return the real and imaginary parts of a complex tensor along a new last axis."""
     return torch.view_as_real(value.resolve_conj())
 
 
@@ -202,11 +202,11 @@ def _worst(before: torch.Tensor, after: torch.Tensor, wrong: torch.Tensor, what:
 
 @dataclass
 class Comparison:
-    """The comparison of a step's results with those before it, on one sample after another.
+    """The comparison of a pass's results with those before it, over several samples.
 
     Attributes:
-        step: the name of the step.
-        bound: how far results may differ.
+        step: the name of the pass.
+        bound: the largest allowed difference of results.
         widest: the widest bound that was applied.
         largest: the largest deviation.
         compared: the number of samples.
@@ -226,7 +226,7 @@ class Comparison:
     def results(
         self, label: str, before: Sequence[Any], after: Sequence[Any], widen: Callable[[], Bound]
     ) -> None:
-        """Compare the tensors among results.
+        """Compare the results of both sides on one sample.
 
         Args:
             label: the label of the sample.
@@ -251,13 +251,13 @@ class Comparison:
                 self.add(label, fact, largest, describe_bound(allowed))
 
     def add(self, label: str, what: str, largest: float = 0.0, bound: str = "exact") -> None:
-        """Add a finding on a sample."""
+        """Record a finding on a sample."""
         self.findings.append(Finding(self.step, label, what, largest, bound))
 
     def outcome(
         self, name: str, note: str = ""
     ) -> tuple[list[StepVerdict], list[Finding], list[str]]:
-        """Return the verdict, the findings, and what was not compared."""
+        """Return the verdict, the findings, and a note about values that were not compared."""
         said, seconds = describe_bound(self.widest), time.perf_counter() - self.started
         ok = not self.findings
         verdict = StepVerdict(name, 1, said, self.compared, 0, self.largest, seconds, ok, note)
@@ -288,7 +288,7 @@ def describe_bound(bound: Bound, spelled: Callable[[float], str] = "{:g}".format
 
 
 def total_bound(bounds: Sequence[Bound]) -> Bound:
-    """Return the bound of a pass for an output: each application's bound once.
+    """Return the bound of a pass for an output: the sum of the bounds of its applications.
 
     Units are not added: `units` and `varies` state that an application has them. The outputs must
     then be compared with the recording that followed each application.
@@ -304,6 +304,6 @@ def total_bound(bounds: Sequence[Bound]) -> Bound:
 
 
 def tolerated(bounds: Sequence[Bound]) -> Bound:
-    """Return the numeric bound of outputs if each derived bound was checked at its own value."""
+    """Return the numeric bound of outputs when each derived bound was checked at its own value."""
     held = [UNDERIVED if bound.derived else bound for bound in bounds]
     return replace(total_bound(held), units=0, varies=False)

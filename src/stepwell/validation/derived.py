@@ -52,8 +52,8 @@ class Sides:
     """The ops before and after one application.
 
     Attributes:
-        fresh: the ops that it created.
-        gone: the ops that it erased, with their operands.
+        fresh: the ops that the application created.
+        gone: the ops that the application erased, with their operands.
     """
 
     fresh: set[Operation]
@@ -69,7 +69,7 @@ class Sides:
 
         Raises:
             NoErrorRule: an op's rounding errors are unknown, or it cannot be run again.
-            NotRecorded: a value is not available here.
+            NotRecorded: a value is not recorded.
         """
         shared = self.shared(new)
         after = self._error(new, shared)
@@ -99,7 +99,7 @@ class Sides:
         return found
 
     def above(self, value: SSAValue, depth: int) -> set[SSAValue]:
-        """Return a value and those from which a few ops compute it."""
+        """Return a value and the ops, up to a small depth, that compute it."""
         found, waiting = {value}, [value]
         for _ in range(depth):
             owners = {v.owner for v in waiting if isinstance(v.owner, Operation)}
@@ -125,7 +125,7 @@ class Sides:
         return self.noted.of(made)
 
     def _evaluated(self, value: SSAValue, shared: set[SSAValue], is_root: bool = False) -> Any:
-        """Evaluate a value again, and record its rounding error."""
+        """Evaluate a value again and record its rounding error."""
         if value in self._made:
             return self._made[value]
         owner = value.owner
@@ -199,5 +199,5 @@ def _apart(value: Any) -> Any:
 
 
 def _is_short(value: Tensor) -> bool:
-    """Whether its numbers are integers or short binary fractions, and not rounded constants."""
+    """Whether all numbers are integers or short binary fractions, not rounded constants."""
     return bool((value.bfloat16().to(value.dtype) == value).all())

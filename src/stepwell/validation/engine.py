@@ -1,4 +1,4 @@
-"""Comparison with what stepwell did not write: the artifact's engine, and eager PyTorch."""
+"""Comparison with independent implementations: the artifact's engine, and eager PyTorch."""
 
 import copy
 from collections.abc import Mapping, Sequence
@@ -38,7 +38,7 @@ def check_artifact(
     recordings: dict[str, list[Recording]],
     options: Mapping[str, Any],
 ) -> tuple[list[StepVerdict], list[Finding], list[str]]:
-    """Emit the artifact and run it on every plain sample (all samples of an exact engine)."""
+    """Emit the artifact and run it on every plain sample; an exact engine on all samples."""
     told = target.for_artifact(target.artifact, options, {})
     artifact = target.emitter(target.artifact)(program, **told)
     return compare_with_engine(target, artifact, program, recordings)
@@ -84,7 +84,7 @@ def _in_a_row(
     recordings: dict[str, list[Recording]],
     found: Comparison,
 ) -> None:
-    """Compare calls of all methods in turn in one session of the engine, to the first finding."""
+    """Call all methods in turn in one session of the engine, until the first finding."""
     many = target.per_method and len(program.methods) > 1
     state = state_of(program)
     if target.session is None or many or not state:

@@ -1,8 +1,9 @@
 """Trials of one application of a rewrite on special values, by family of CPUs.
 
 The old ops compute in PyTorch's arithmetic, the new ones as each engine treats special values. A
-node that the stock flow makes of the same ops too, which `docs/semantics.md` accepts, computes as
-PyTorch. Operands that both sides share get special values, as far as their intervals admit them.
+node that ExecuTorch's own flow also produces from the same ops (`docs/semantics.md` accepts those)
+computes as PyTorch does. Operands that both sides share get the special values that their intervals
+contain.
 """
 
 from __future__ import annotations
@@ -49,13 +50,13 @@ Given = Mapping[SSAValue, Tensor]
 
 @dataclass(frozen=True)
 class EngineLoss:
-    """Special values that a replacement does not keep on some engines.
+    """Special values that a replacement does not preserve on some engines.
 
     Attributes:
-        engines: where: `xnnpack/avx2`, ….
+        engines: the engines, such as `xnnpack/avx2`
         cause: the first new node that differs from PyTorch there, with its operand and result.
         operands: the shared operands of the element, in words.
-        result, expected: the element that the replacement gives, and the one that it replaced.
+        result, expected: the element of the replacement, and the original element.
     """
 
     engines: tuple[str, ...]
@@ -71,7 +72,7 @@ class EngineLoss:
 
 
 class _NotNoted(Roundings):
-    """No error analysis: a trial compares classes of numbers."""
+    """A mode without error analysis: a trial compares only classes of numbers."""
 
     def __enter__(self) -> _NotNoted:
         return self
@@ -85,7 +86,7 @@ class _NotNoted(Roundings):
 
 @dataclass
 class _OnEngine(Sides):
-    """Both sides of an application, the new one with the changes of an engine."""
+    """The evaluation of both sides of an application; the new side behaves as on one engine."""
 
     changes: Mapping[Operation, Sequence[Change]] = field(
         default_factory=dict[Operation, Sequence[Change]]
@@ -94,7 +95,7 @@ class _OnEngine(Sides):
     """Each node that differs from PyTorch: its name, where, its operands and its result."""
 
     def cause(self, at: tuple[int, ...], shape: torch.Size) -> str:
-        """Return the first node that differs, at an element of the result if it has its shape."""
+        """Return the first node whose result differs from PyTorch's."""
         here = [each for each in self.changed if each[1].shape == shape and bool(each[1][at])]
         for name, where, operands, result in (here or self.changed)[:1]:
             at = at if here else _first(where)
@@ -102,7 +103,7 @@ class _OnEngine(Sides):
         return AS_PYTORCH
 
     def pair(self, old: SSAValue, new: SSAValue, given: Given) -> tuple[Any, Any]:
-        """Return the old and the new value where shared operands are `given`."""
+        """Return the old and the new value for `given` values of the shared operands."""
         self._made.update(given)
         self._reaches.update(dict.fromkeys(given, True))
         after = self._evaluated(new, set(given))
@@ -137,10 +138,10 @@ def engine_losses(
     With the option `numerics="finite"`, operands are finite.
 
     Args:
-        program: the program after the application.
-        recording: a run, for the shapes of operands, and for those that are no floats.
+        program: the program after the observed application of a rewrite.
+        recording: a run that defines the operands' shapes, and the operands that are not floats.
         rewriter: the application.
-        replaced: names of the ops that it replaced.
+        replaced: names of the replaced ops.
         engines: the families of CPUs.
 
     The statistics of the pass count the values that were tried, and the others by reason.
@@ -190,13 +191,13 @@ def _losses_of_value(
     fillings: Iterable[tuple[Given, bool]],
     changes: Iterable[tuple[Mapping[Operation, Sequence[Change]], list[str]]],
 ) -> Mapping[EngineLoss, list[str]] | None:
-    """Return each loss of a replaced value with its engines; None if there are no operands to try.
+    """Return each loss of a replaced value with its engines; None if no operands can be tried.
 
     Args:
         old, new: the replaced value and the new one.
-        side_of: creates the evaluation of both, with the changes of an engine or without.
-        fillings: operands, and whether they are of moderate size.
-        changes: the changes of each node, and the engines that make these.
+        side_of: creates the evaluation of both sides, with or without the behavior of an engine.
+        fillings: operand values, and whether they are of moderate size.
+        changes: the changed behavior of each node, and the engines that have it.
     """
     seen, found = set[tuple[int, int]](), defaultdict[EngineLoss, list[str]](list)
     is_tried = False
@@ -224,7 +225,7 @@ def _losses(
         side: the evaluation of `after`.
         given: the operands.
         before, plain, after: the value replaced, and the new one by PyTorch and on the engine.
-        is_moderate: whether a loss counts that PyTorch's arithmetic causes, too.
+        is_moderate: whether losses that PyTorch's arithmetic also causes are counted.
     """
     lost, by_engine = _apart(before, after), _apart(plain, after)
     kinds = _classes(before) * 8 + _classes(after) * 2 + by_engine
@@ -236,10 +237,10 @@ def _losses(
 
 
 def _roots(sides: _OnEngine, old: SSAValue, new: SSAValue) -> list[SSAValue]:
-    """Return shared operands that may be chosen freely: floats from which both sides follow.
+    """Return the shared float operands that determine both sides and may be chosen freely.
 
     Raises:
-        NotRecorded: the new value depends on one that the old value does not.
+        NotRecorded: the new value depends on an operand that the old value does not use.
     """
     shared = sides.shared(new)
     above = sides.above(old, FAR)
@@ -260,7 +261,7 @@ def _roots(sides: _OnEngine, old: SSAValue, new: SSAValue) -> list[SSAValue]:
 def _fillings(
     roots: Sequence[SSAValue], program: Program, recording: Recording, points: Sequence[float]
 ) -> Iterator[tuple[Given, bool]]:
-    """Yield operands, and whether their finite numbers are of moderate size."""
+    """Yield values of the operands, and whether their finite numbers are of moderate size."""
     plain = {root: recording.value(root) for root in roots}
     sizes = [value.numel() for value in plain.values()]
     if not sizes or not min(sizes):
@@ -285,7 +286,7 @@ def _fillings(
 
 
 def _admitted(numbers: list[float], root: SSAValue, like: Tensor, program: Program) -> Tensor:
-    """Return a tensor of the numbers, those that the value cannot be within its interval."""
+    """Return the numbers as a tensor; numbers outside the value's interval are replaced."""
     held = interval(root, program)
     low, high = float(held.low), float(held.high)
     made = torch.tensor(numbers, dtype=torch.float64).reshape(like.shape)
@@ -296,14 +297,14 @@ def _admitted(numbers: list[float], root: SSAValue, like: Tensor, program: Progr
 
 
 def _edges(change: Change) -> Iterator[float]:
-    """Yield a number of each range of finite operands."""
+    """Yield a number from each range of finite operands."""
     for wanted in change.operands:
         if wanted is not None and math.isfinite(wanted[0]) and wanted[0] < wanted[1]:
             yield wanted[0] / 2 + wanted[1] / 2
 
 
 def _apart(before: Tensor, after: Tensor) -> Tensor:
-    """Return where numbers are of different classes, or finite and far from each other."""
+    """Return where numbers are of different classes, or are finite and far apart."""
     a, b = before.double(), after.double()
     finite = a.isfinite() & b.isfinite()
     far = (a - b).abs() > FAR_OFF * a.abs() + FAR_OFF
@@ -325,7 +326,7 @@ def _word(number: Tensor) -> str:
 
 
 def _words(values: Sequence[Any], at: tuple[int, ...], shape: torch.Size) -> str:
-    """Return the operands of an element, in words: `NaN and 1.5`, `numbers with inf among them`."""
+    """Describe the operands of an element: `NaN and 1.5`, `numbers with inf among them`."""
     said: list[str] = []
     for value in values:
         if not isinstance(value, Tensor):

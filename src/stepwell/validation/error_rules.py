@@ -1,4 +1,4 @@
-"""Error propagation by operator family: the errors of the operands, and the operator's rounding."""
+"""Error propagation by operator family: the operands' errors, plus the operator's own rounding."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ class NoErrorRule(Exception):
 
 
 def _of_families(*families: Family) -> frozenset[str]:
-    """Return PyTorch's operators of some families, without overloads."""
+    """Return the names of PyTorch's operators in some families, without overloads."""
     names = (name for family in families for name in ops_of(family, "aten"))
     return frozenset(name.split(".")[1] for name in names if "dropout" not in name)
 
@@ -65,7 +65,7 @@ def flat(values: Any) -> list[Any]:
 
 
 def is_real(value: Any) -> bool:
-    """Whether a value is a tensor of floats for arithmetic, not of MX codes."""
+    """Whether a value is a tensor of floats for arithmetic (not MX codes)."""
     return isinstance(value, Tensor) and value.is_floating_point() and value.dtype.itemsize > 1
 
 
@@ -75,9 +75,7 @@ def unit(dtype: torch.dtype) -> float:
 
 
 def least(dtype: torch.dtype, approximated: bool = False) -> float:
-    """Return the error of a denormal result: half a step, or the whole result if the function
-    flushes.
-    """
+    """Return the error of a denormal result: half a step, or all of it if it is flushed to 0."""
     if not dtype.is_floating_point:
         return 0.0
     info = torch.finfo(dtype)
@@ -87,7 +85,7 @@ def least(dtype: torch.dtype, approximated: bool = False) -> float:
 def moved(
     func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], known: Mapping[int, Tensor]
 ) -> Any:
-    """Move the errors as the operator moves the elements."""
+    """Move the errors in the same way as the operator moves the elements."""
     name = schema_of(func).name.removeprefix("aten::")
 
     def error(value: Any) -> Any:
@@ -141,7 +139,7 @@ def converted(value: Tensor, error: Tensor | None, result: Tensor) -> Tensor | N
 
 
 def _holds(narrow: torch.dtype, wide: torch.dtype) -> bool:
-    """Whether a float type represents all numbers of another type."""
+    """Whether a float type represents all numbers of another type exactly."""
     if not narrow.is_floating_point:
         info = torch.iinfo(narrow) if narrow != torch.bool else None
         return info is None or info.bits <= 1 - math.log2(torch.finfo(wide).eps)

@@ -53,9 +53,7 @@ def fill_of(key: str) -> Fill:
 def tensor_of(
     shape: Sequence[int], dtype: torch.dtype, fill: Fill, random: torch.Generator | None = None
 ) -> torch.Tensor:
-    """Return a tensor with a fill; a value that the dtype lacks becomes the nearest one of its
-    kind.
-    """
+    """Return a tensor of a fill; its values are rounded to those that the dtype represents."""
     if fill in ("ones", "zeros"):
         return torch.full(shape, fill == "ones", dtype=dtype)
     if fill == "rolled":
@@ -135,7 +133,7 @@ def _floats(
 
 
 def value_of(type_: Any, fill: Fill, shape: Sequence[int], random: torch.Generator) -> torch.Tensor:
-    """Return a value of a tensor type; stored integers if it is quantized."""
+    """Return a value of a tensor type; for a quantized type, its stored integers."""
     stored = quantization(type_)
     if stored is None:
         return tensor_of(shape, torch_dtype(element(type_)), fill, random)
@@ -165,9 +163,9 @@ def inputs_of(
 
     Args:
         types: the types of a method's inputs.
-        real: the fill of floats, and of quantized numbers.
-        whole: the fill of integers.
-        random: draws the numbers.
+        real: the fill of float and quantized inputs.
+        whole: the fill of integer inputs.
+        random: the random number generator.
     """
     made: list[Any] = []
     for type_ in types:

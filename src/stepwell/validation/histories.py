@@ -1,10 +1,10 @@
 """Initial states of a program's mutable buffers, and sequences of calls, for checking.
 
 A pass that loses an update of a cache is still correct on the first call. Each method is therefore
-also tested from states that it cannot have yet (random, special, counters near a buffer's length),
-and from those after calls of all methods whose outputs were fed back as inputs of the same type. If
-one call from any of these states gives the same outputs and leaves the same state, all later calls
-do as well.
+also tested from arbitrary states (random, special, counters near a buffer's length), and from the
+states after calls of all methods whose outputs were fed back as inputs of the same type. If one
+call from any of these states gives the same outputs and leaves the same state, all later calls do
+as well.
 """
 
 from collections.abc import Mapping, Sequence
@@ -60,12 +60,12 @@ def read_by(func: FuncOp) -> set[str]:
 def make_histories(
     program: Program, samples: Mapping[str, Sequence[Sample]], seed: int
 ) -> dict[str, list[Sample]]:
-    """Return samples of each method from other states, the most revealing first.
+    """Return samples of each method that begin in other states, the most revealing first.
 
     Args:
         program: the source program.
         samples: the samples of each method from the initial state, on which it runs.
-        seed: of the random numbers.
+        seed: the seed of the random numbers.
     """
     first = state_of(program)
     if not first:
@@ -118,7 +118,7 @@ def _drawn(first: State, random: torch.Generator) -> list[tuple[str, State, bool
 
 
 def _counts(first: State) -> list[tuple[str, int]]:
-    """Return integers to try: small, odd, at and near the lengths of buffers, and the extremes."""
+    """Return integers to try: small, odd, near and at the lengths of buffers, and the extremes."""
     lengths = {size for value in first.values() for size in value.shape if size > 1}
     longest = max(lengths, default=4)
     every = dict.fromkeys((1, 2, longest - 1, longest, 2 * longest + 1))
@@ -161,7 +161,7 @@ def calls_of(samples: Mapping[str, Sequence[Sample]]) -> list[MethodCall]:
 def _after_calls(
     program: Program, samples: Mapping[str, Sequence[Sample]]
 ) -> list[tuple[str, State, bool]]:
-    """Return the state of the buffers after the first call, and after the last."""
+    """Return the state of the buffers after the first call and after the last."""
     found: list[tuple[str, State, bool]] = []
     state, last = dict(state_of(program)), ()
     calls = calls_of(samples)
@@ -179,15 +179,13 @@ def _after_calls(
 def called(
     func: FuncOp, weights: WeightStore, inputs: Sequence[Any], state: State
 ) -> tuple[tuple[Any, ...], dict[str, torch.Tensor]]:
-    """Call a method from a state; return the outputs and the next state."""
+    """Call a method in a state; return the outputs and the next state."""
     outcome = Interpreter(weights, dict(state)).call(func, inputs)
     return outcome.outputs, {**state, **outcome.state}
 
 
 def fed(inputs: Sequence[Any], outputs: Sequence[Any]) -> tuple[Any, ...]:
-    """Return the inputs; the first that has an output's type and shape is replaced by that
-    output.
-    """
+    """Return inputs; the first one of an output's type and shape is replaced by that output."""
     for index, value in enumerate(inputs):
         for output in outputs:
             if (

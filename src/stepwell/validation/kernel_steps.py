@@ -1,4 +1,4 @@
-"""Kernels with several roundings as sequences of operators, for the error analysis."""
+"""Kernels with several roundings, written as sequences of operators for the error analysis."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -29,12 +29,12 @@ def _gelu(x: Tensor, approximate: str = "none") -> Tensor:
 
 
 def _times(x: Tensor, factor: float) -> Tensor:
-    """Return a product, which is exact if the factor is 1."""
+    """Return a product; a product with 1 is exact."""
     return x if factor == 1 else x * factor
 
 
 def _approximated(x: Tensor, roundings: int) -> Tensor:
-    """Return a value with the error of a number of roundings, each recorded by a product with 1."""
+    """Return a value with the error of a number of roundings; a product with 1 records each."""
     for _ in range(roundings):
         x = x * 1.0
     return x
@@ -199,7 +199,7 @@ def _lerp(a: Tensor, b: Tensor, w: Any) -> Tensor:
 
 
 def _product(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """Return a product with the error of its logarithm, n roundings, relative to the product."""
+    """Return a product whose logarithm has an error of n roundings relative to the product."""
     result = torch.prod(x, *args, **kwargs)
     return _approximated(result, x.numel() // max(result.numel(), 1))
 

@@ -1,4 +1,4 @@
-"""The result of a check as HTML."""
+"""Render the result of `stepwell check` as HTML."""
 
 from html import escape
 
@@ -45,7 +45,7 @@ def fragment(result: CheckResult) -> str:
 
 @gives("page", CheckResult)
 def page(result: CheckResult) -> str:
-    """Return one self-contained page."""
+    """Return the result of a check as one self-contained HTML page."""
     title = escape(f"{result.model} → {result.target}".strip(" →"))
     return (
         "<!doctype html><html lang='en'><head><meta charset='utf-8'>"

@@ -60,9 +60,7 @@ class RecordingInterpreter(Interpreter):
 
 
 def as_real(value: SSAValue, number: Any) -> Any:
-    """Return the runtime value as real numbers; the integers of a quantized type are
-    dequantized.
-    """
+    """Return a runtime value as real numbers; the integers of a quantized type are dequantized."""
     stored = quantization(value.type) if isinstance(value.type, TensorType) else None
     is_stored = isinstance(number, torch.Tensor) and not number.is_floating_point()
     return dequantize(number, stored) if stored is not None and is_stored else number
@@ -137,7 +135,7 @@ class Recording:
         return seen
 
     def on(self, func: FuncOp) -> Recording:
-        """Return the recording after a pass that was followed.
+        """Return the recording after a pass whose applications were followed.
 
         Raises:
             NotRecorded: an inner value was dropped, or cannot be computed outside its region.
@@ -146,8 +144,8 @@ class Recording:
         return replace(self, followed_to=self.followed(func))
 
     def has_history(self, value: SSAValue) -> bool:
-        """Whether a value depends on the buffers that the sample fills; otherwise another sample
-        has it.
+        """Whether a value depends on the buffers that the sample fills; a value that does not is
+        compared on another sample.
 
         Apart from its state, this sample is the method's random one, which is compared completely.
         """
@@ -177,7 +175,7 @@ class Recording:
         """Return the runtime value of an SSA value; evaluate ops that were created since the run.
 
         Raises:
-            NotRecorded: it depends on a value that this run does not have.
+            NotRecorded: the value depends on one that this run did not record.
         """
         if wanted not in self.values:
             owner = wanted.owner
@@ -188,7 +186,7 @@ class Recording:
         return self.values[wanted]
 
     def invalidate(self, value: SSAValue) -> None:
-        """Invalidate the users of a value, so that they are computed from the new one."""
+        """Mark the users of a value as stale, so that they are evaluated again."""
         waiting = [use.operation for use in value.uses]
         while waiting:
             op = waiting.pop()
@@ -234,7 +232,7 @@ class Recording:
 
 
 def _is_within(block: Block) -> bool:
-    """Whether a block is nested in an op of a method, so that its arguments are unknown."""
+    """Whether a block is nested in an op of a method, so that its arguments were not recorded."""
     return not isinstance(block.parent_op(), FuncOp)
 
 
@@ -248,7 +246,7 @@ def record(func: FuncOp, weights: WeightStore, sample: Sample) -> Recording:
 
 
 def recorded_bytes(recording: Recording) -> int:
-    """Return the bytes of a recording, without the program's own weights."""
+    """Return the number of bytes of a recording, without the program's own weights."""
     own: set[int] = set()
     total = 0
     for key, value in recording.values.items():

@@ -1,4 +1,4 @@
-"""The result of a check: the verdict of each pass and, if it is wrong, the op and both values."""
+"""The result of a check: the verdict of each pass and, for a wrong pass, the op and both values."""
 
 from __future__ import annotations
 
@@ -28,8 +28,7 @@ class Finding:
         largest: the largest absolute difference.
         bound: the bound that the pass declared.
         rewrite: the rewrite that was applied; None if only the pass is known.
-        op, node, where: the op that was rewritten: its name, its node name and source line in the
-            model.
+        op, node, where: the rewritten op's name, and its node name and source line in the model.
         replacement: the text of the new op.
     """
 
@@ -62,7 +61,7 @@ class StepVerdict:
     Attributes:
         name: the pass's name.
         applied: the number of its applications; 0 means that there was nothing to compare.
-        bound: its declared error bound.
+        bound: the declared error bound of the pass.
         samples: the number of samples on which all outputs were compared.
         applications: the number of applications that were compared at the values they replaced.
         deviation: the largest difference, relative to the largest value of its tensor.
@@ -83,7 +82,7 @@ class StepVerdict:
 
     @property
     def mark(self) -> str:
-        """✗ if a value differs, ✓ if values were compared and none differs, else ·."""
+        """Return ✗ if a value differs, ✓ if values were compared and none differs, else ·."""
         if not self.ok:
             return "✗"
         return "✓" if self.samples or self.applications else "·"
@@ -119,7 +118,7 @@ class CheckResult(Shown):
         return f"<check of a lowering to {self.target}: {text}; print it>"
 
     def _tried(self) -> list[str]:
-        """Return the samples of each method, as lines."""
+        """Return lines of text with the samples of each method."""
         return [
             line
             for method, labels in self.tried.items()
@@ -145,7 +144,7 @@ class CheckResult(Shown):
         return json.dumps({"ok": self.ok, **asdict(self)}, indent=1, default=str)
 
     def to_html(self) -> str:
-        """Return one self-contained page."""
+        """Return the result as one self-contained HTML page."""
         return self.render("page")
 
     def __str__(self) -> str:

@@ -1,9 +1,9 @@
 """Amplification of the last bits of floats through a program.
 
-Two float kernels agree to about 1e-6. Where a program quantizes their results, this decides the
-rounding of some elements, and the outputs of a deep network then differ by far more. The same
-happens where nearly equal numbers cancel. The effect is measured: the program is interpreted with
-noise of that size in every float.
+Two float kernels agree to about 1e-6. Where a program quantizes their results, that difference
+decides how some elements are rounded, and the outputs of a deep network then differ by far more.
+The same happens where nearly equal numbers cancel. The effect is measured: the program is
+interpreted with noise of that size in every float.
 """
 
 from collections.abc import Mapping
@@ -90,7 +90,7 @@ def sensitivity(
     state: Mapping[str, torch.Tensor] | None = None,
     interpreter: type[NoisyInterpreter] = NoisyInterpreter,
 ) -> float:
-    """Return the effect of float noise on the outputs, relative to the largest number in each, with
+    """Return how much float noise changes the outputs, relative to the largest number in each, with
     a margin.
 
     Args:
@@ -98,7 +98,7 @@ def sensitivity(
         weights: the weights of its program.
         inputs: the inputs of the call.
         state: the values of mutable buffers; by default their initial values.
-        interpreter: adds the noise.
+        interpreter: the interpreter that adds the noise.
     """
     held = dict(state or {})
     exact = Interpreter(weights, dict(held)).call(func, inputs).outputs
@@ -112,7 +112,7 @@ def sensitivity(
 
 
 def with_noise(bound: Bound, program: Program, method: str, sample: Sample) -> Bound:
-    """Return a bound, wider by the effect of float noise on a sample.
+    """Return a bound that is widened by the effect of float noise on a sample.
 
     The effect is large where floats are rounded to integers, and where nearly equal numbers cancel,
     as in the instance norm of an image of one color.

@@ -42,7 +42,7 @@ INTEGERS = frozenset("arange full zeros ones empty scalar_tensor rand randn rand
 
 
 class Roundings(TorchDispatchMode):
-    """A dispatch mode; `of(tensor)` is the distance of each element from the exact result."""
+    """A dispatch mode that records errors; `of(tensor)` is the distance from the exact result."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -122,7 +122,7 @@ class Roundings(TorchDispatchMode):
                 self.put(one, error)
 
     def _in_place(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        """`x.add_(y)` is `x.copy_(x.add(y))`."""
+        """Run an in-place operator: `x.add_(y)` becomes `x.copy_(x.add(y))`."""
         name = schema_of(func).name.removeprefix("aten::").removesuffix("_")
         target = args[0]
         if name in ("zero", "fill") and target.numel():
@@ -168,13 +168,11 @@ def _parts(func: Any) -> Callable[..., Any]:
 
 
 def _is_index(name: str) -> bool:
-    """Whether an operator returns indices, which may differ where elements nearly tie: not
-    analyzed.
-    """
+    """Whether an operator returns indices, which are not analyzed: near ties may differ."""
     return name in INTEGERS or name.startswith(("arg", "new_", "nonzero")) or name.endswith("_like")
 
 
 def _is_plain(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-    """Whether a sum has no factor and therefore rounds once."""
+    """Whether a sum has no factors and therefore rounds once."""
     factor = kwargs.get("alpha", args[2] if len(args) > 2 and name == "rsub" else 1)
     return name in ("add", "sub", "rsub") and factor == 1

@@ -35,12 +35,12 @@ class Sample:
 
     Attributes:
         label: the description in reports.
-        inputs: the inputs.
+        inputs: the input values.
         plain: whether its numbers are finite and of moderate size.
         state: the values of mutable buffers before the call, by key; by default their initial
             values.
-        followed: run completely before the first and after the last pass. In between, only replaced
-            values are computed. There are many such samples, and they are cheap.
+        followed: whether the method is run completely only before the first and after the last
+            pass; in between only replaced values are computed, so that many such samples are cheap.
         guessed: whether the program may be undefined on it; a failure is then no finding.
     """
 
@@ -73,7 +73,7 @@ def make_samples(func: FuncOp, example: Sequence[Any] | None = None, seed: int =
         func: the method; its signature defines dtypes, dim orders and ranges of symbols.
         example: runtime inputs known to be valid. Integer inputs (token ids, masks, positions) keep
             their values if given; otherwise they are small and non-negative.
-        seed: of the random numbers.
+        seed: the seed of the random numbers.
     """
     random = torch.Generator().manual_seed(seed)
     types = func.function_type.inputs.data
@@ -198,7 +198,7 @@ def _number(type_: Attribute, given: Any, symbols: Mapping[str, int]) -> Any:
     if isinstance(type_, BoolType | FloatType):
         return True if isinstance(type_, BoolType) else 0.5
     raise StepwellError(
-        f"no sample can be made of type {type_}", help="give inputs: check(..., inputs=...)"
+        f"no sample can be created for type {type_}", help="give inputs: check(..., inputs=...)"
     )
 
 
@@ -212,7 +212,7 @@ Point = Mapping[str, int]
 
 
 def usual_sizes(func: FuncOp, example: Sequence[Any] | None) -> dict[str, int]:
-    """Return the sizes of the example, or ordinary ones."""
+    """Return the symbol values of the example, or ordinary ones."""
     return {
         symbol: min(low + 1, top) if given is None else given
         for symbol, (low, top, given) in _symbols(func, example).items()
@@ -248,7 +248,7 @@ def revealing_sizes(func: FuncOp, example: Sequence[Any] | None) -> list[tuple[s
 
 
 def _revealing(low: int, top: int, usual: int) -> list[int]:
-    """Return a few sizes strictly between the ends and near `usual`, the most revealing first."""
+    """Return a few sizes between the ends and near `usual`, the most revealing first."""
     power = 4
     while power < usual and power * 2 + 1 < top:
         power *= 2
@@ -259,7 +259,7 @@ def _revealing(low: int, top: int, usual: int) -> list[int]:
 
 
 def _symbols(func: FuncOp, example: Sequence[Any] | None) -> dict[str, tuple[int, int, int | None]]:
-    """Return the smallest and largest value to try for each input symbol, and the example's."""
+    """Return, for each input symbol, the smallest and largest value to try and the example's."""
     ranges = dict(get_signature(func).ranges)
     symbols: dict[str, tuple[int, int, int | None]] = {}
     for index, type_ in enumerate(func.function_type.inputs.data):
@@ -303,5 +303,5 @@ def shape_at(type_: Attribute, point: Point) -> tuple[int, ...]:
 
 
 def elements(types: Sequence[Attribute], point: Point) -> int:
-    """Return the number of elements of all tensors among some types."""
+    """Return the total number of elements of the tensors among some types."""
     return sum(prod(shape_at(type_, point)) for type_ in types if isinstance(type_, TensorType))

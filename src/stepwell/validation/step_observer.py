@@ -39,7 +39,7 @@ magnitudes, both values, and the derived bound; None if no difference is allowed
 
 @dataclass
 class Watcher:
-    """An observer of a history that compares each replaced value on every recording."""
+    """An observer that compares each replaced value on every recording."""
 
     program: Program
     history: History
@@ -73,7 +73,7 @@ class Watcher:
         return [run for runs in self.recordings.values() for run in runs]
 
     def before(self, rewrite: Rewrite[Any], op: Operation, match: Any) -> None:
-        """Update the values of the op while its operands still exist."""
+        """Evaluate the values of the op while its operands still exist."""
         self.promised.clear()
         for recording in self._runs:
             with suppress(NotRecorded):
@@ -85,7 +85,7 @@ class Watcher:
                 recording.has_history(result)
 
     def after(self, rewrite: Rewrite[Any], rewriter: Rewriter) -> None:
-        """Check one application."""
+        """Check one application after it happened."""
         units = (bound.units for bound in self.promised.values())
         self.bounds.append(replace(rewrite.bound, units=max(units, default=rewrite.bound.units)))
         event, fresh = self.history.events[-1], set(rewriter.inserted)
@@ -105,12 +105,14 @@ class Watcher:
         self.not_compared += not looked and bool(rewriter.replaced or rewriter.modified)
 
     def _is_declared(self, rewrite: Rewrite[Any], event: Event) -> bool:
-        """Whether the rewrite declared that this application loses special values."""
+        """Whether the rewrite declared that this application loses NaN, infinities or signed
+        zeros.
+        """
         found = self.history.deviations
         return any((d.rewrite, d.op, d.node) == (rewrite.name, *event.root) for d in found)
 
     def _on_engines(self, rewrite: Rewrite[Any], rewriter: Rewriter, event: Event) -> None:
-        """Try the application on special values, as each engine treats its new nodes."""
+        """Try the application on special values, with the new nodes behaving as on each engine."""
         names = (event.root[0], *(name for name, _ in rewriter.erased))
         bound = "the classes of PyTorch's numbers"
         for recording in self._runs[:1]:
@@ -148,7 +150,7 @@ class _Application:
     sides: Sides
 
     def replaced(self) -> bool:
-        """Compare the values that were replaced; return whether there were any to compare."""
+        """Compare the replaced values; return whether any could be compared."""
         recording, looked = self.recording, False
         for old, new in self.rewriter.replaced:
             if old.type != new.type or old not in recording.values:
@@ -173,9 +175,7 @@ class _Application:
         return looked
 
     def modified(self) -> bool:
-        """Update ops that were changed in place: they keep their values, unless an operand was
-        replaced.
-        """
+        """Update ops that were changed in place: values stay unless an operand was replaced."""
         recording, looked = self.recording, False
         taking_over = {new for _, new in self.rewriter.replaced}
         for op in self.rewriter.modified:
@@ -199,7 +199,7 @@ class _Application:
         return looked
 
     def _compare(self, old: Any, new: Any, value: SSAValue, of: SSAValue | None = None) -> None:
-        """Compare two runtime values: that of the replaced value `of`, and that of `value`."""
+        """Compare the runtime value of the replaced value `of` with that of `value`."""
         watcher, bound = self.watcher, self.watcher.promised.get(id(self.recording))
         if bound is None or not (bound.exact or self.recording.sample.plain):
             return
@@ -213,9 +213,7 @@ class _Application:
     def _derived(
         self, stated: Bound, old: Any, new: Any, of: SSAValue | None, value: SSAValue
     ) -> Bound:
-        """Return the derived bound; that of a single rounding if it suffices, since any other is
-        wider.
-        """
+        """Return the derived bound, or that of a single rounding if it suffices."""
         watcher = self.watcher
         if watcher.derived is None and differs(old, new, ONE_ROUNDING) is None:
             return ONE_ROUNDING
@@ -244,9 +242,7 @@ _MISSING: Any = object()
 
 
 def _refresh(recording: Recording, op: Operation, further: int = NEAR) -> None:
-    """Evaluate a stale op and its users: a rewrite of a layer also replaces the quantization after
-    it.
-    """
+    """Evaluate a stale op and its users again: quantization after a layer may be replaced."""
     with suppress(NotRecorded, StepwellError):
         for result in op.results:
             recording.value(result)

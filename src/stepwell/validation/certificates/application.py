@@ -1,4 +1,6 @@
-"""Checks of a statement: is it an instance of a proved rule, and does it hold when it is run?"""
+"""Two checks of a statement: whether it is an instance of a proved rule, and whether both sides
+agree when it is run on numbers.
+"""
 
 from collections.abc import Iterator
 from functools import cache
@@ -61,7 +63,7 @@ def follows_rule(program: Program, hash_: str) -> str | None:
 
 
 def writes_otherwise(program: Program, rewrite: type[Rewrite[Any]]) -> str | None:
-    """Return why a rewrite of the left side does not give the right side, or None if it does."""
+    """Return why the rewrite does not turn the left side into the right side; None if it does."""
     old = [one.owner for one, _ in pairs_of(program) if isinstance(one.owner, Operation)]
     ops = list(program.method("equal").body.block.ops)
     places = dict.fromkeys(ops.index(op) for op in (*old, *ops[:-1]))
@@ -70,7 +72,7 @@ def writes_otherwise(program: Program, rewrite: type[Rewrite[Any]]) -> str | Non
 
 
 def has_quantized_values(program: Program) -> bool:
-    """Whether a statement is of quantized values or their storage.
+    """Whether a statement contains quantized values or the integers that store them.
 
     A run within a step does not see a multiplier, a zero point or a table that is off by one.
     """
@@ -88,7 +90,7 @@ def is_reproduced_by(program: Program, name: str) -> bool:
 
 
 def _forms(rewrite: type[Rewrite[Any]]) -> Iterator[Rewrite[Any]]:
-    """Yield a rewrite without options, and with each value of an option that lists its values."""
+    """Yield a rewrite without options, and with each listed value of each option."""
     yield rewrite()
     for name in getattr(rewrite, "options", ()):
         kind = rewrite.__annotations__[name]
@@ -96,7 +98,7 @@ def _forms(rewrite: type[Rewrite[Any]]) -> Iterator[Rewrite[Any]]:
 
 
 def _writes_otherwise(program: Program, rewrite: Rewrite[Any], place: int) -> str | None:
-    """As `writes_otherwise`, at one op."""
+    """Return why the rewrite does not give the right side at one op; None if it does."""
     work = Program(program.module.clone(), program.weights)
     root = list(work.method("equal").body.block.ops)[place]
     try:
@@ -129,7 +131,9 @@ def _interned(program: Program) -> tuple[EqualityGraph, dict[SSAValue, int]]:
 
 
 def allowed(bound: Bound) -> Bound:
-    """Return the tolerance of a statement that is run: its bound, or a thousandth for roundings."""
+    """Return the error bound for running a statement; 1/1000 if both sides differ only by
+    roundings.
+    """
     if bound.exact or not (bound.is_local or bound.magnitudes):
         return bound
     return Bound(max(bound.relative, 1e-3), max(bound.absolute, 1e-4), units=bound.units)
@@ -144,7 +148,7 @@ class _Bounded(Interpreter):
         """Evaluate one op, binding its results."""
         self.steps += 1
         if self.steps > MOST_STEPS:
-            raise StepwellError(f"it takes more than {MOST_STEPS} steps")
+            raise StepwellError(f"the statement takes more than {MOST_STEPS} steps")
         super().step(op, environment)
 
 
@@ -153,13 +157,14 @@ DRAWS: tuple[Fill, ...] = ("random", "sizes mixed", "infinities")
 
 
 def runs(program: Program, bound: Bound, seed: int = 0, draw: Fill = "random") -> str | None:
-    """What differs if a statement is run on random numbers; None: nothing beyond its bound.
+    """Run a statement on random numbers. Return the difference of its sides beyond the bound, or
+    None.
 
     Args:
         draw: one of `DRAWS`.
 
     Raises:
-        StepwellError: it cannot be run here.
+        StepwellError: the statement cannot be run in this process.
     """
     generator = torch.Generator().manual_seed(seed)
     block = program.method("equal").body.block
@@ -171,7 +176,7 @@ def runs(program: Program, bound: Bound, seed: int = 0, draw: Fill = "random") -
                 if not isinstance(op, ReturnOp):
                     interpreter.step(op, environment)
     except FAILS as error:
-        raise StepwellError(f"it cannot be run: {error}") from error
+        raise StepwellError(f"the statement cannot be run: {error}") from error
     for old, new in pairs_of(program):
         difference = differs(environment[old], environment[new], bound, against="tensor")
         if difference is not None:

@@ -52,12 +52,14 @@ class Entry:
     """An application, and the evidence for it.
 
     Attributes:
-        step, rewrite, op, node: which application, and where.
+        step, rewrite, op, node: the pass, the rewrite, and the op and model node to which it was
+            applied.
         by: the label of the evidence. `rule`: a proof of the rule. `bits`, `reals`: this instance
             was decided, for any weights or `by the numbers of small weights`; a statement of
-            symbolic sizes `at sizes that were tried`. `values`: its sides are within its bound for
-            all values of their bytes. `follows`: nothing had to be proved. `step`: the pass as a
-            whole was decided. `run`: it was run. `nothing`: there is no evidence.
+            symbolic sizes `at sizes that were tried`. `values`: its sides were compared within its
+            bound for all values of its 8-bit operands. `follows`: nothing had to be proved. `step`:
+            only the pass as a whole was decided. `run`: the statement was run on random numbers.
+            `nothing`: there is no evidence.
         statement: the text of the statement.
         rule: the hash of the rule's text.
         reason: why it is not proved.
@@ -105,7 +107,7 @@ class Certificate:
         return json.dumps({**rows, "digest": _digest(rows)}, indent=1)
 
     def save(self, path: Any) -> None:
-        """Write it to a file."""
+        """Write the certificate to a file."""
         write_atomically(as_path(path), self.to_json().encode())
 
     @classmethod
@@ -143,7 +145,7 @@ def _has_types(row: Any, wanted: Mapping[str, Any]) -> None:
     """Check that a part of a certificate has the required fields, and no others.
 
     Raises:
-        ValueError: it does not.
+        ValueError: a field is missing or unknown.
     """
     if not isinstance(row, dict) or set(cast("dict[str, Any]", row)) != set(wanted):
         raise ValueError(f"an object with the fields {', '.join(wanted)} is missing")
@@ -200,7 +202,7 @@ PORTS = (
 
 
 def changed_signature(first: Mapping[str, Any], last: Program) -> str | None:
-    """Return which method has another signature than in the first program, or None."""
+    """Return the name of a method whose signature differs from the first program's, or None."""
     found = signatures(last)
     names = [name for name in {**first, **found} if found.get(name) != first.get(name)]
     return f"method @{names[0]} has another signature than the first program's" if names else None
@@ -211,10 +213,10 @@ def _place(application: Application) -> tuple[str, str, str, str | None]:
 
 
 def _decided(text: str, decisions: Decisions) -> str:
-    """Return the reading in which a statement holds.
+    """Return the reading (bitwise or real arithmetic) in which a statement holds.
 
     Raises:
-        Undecided: it holds in none; the reason is that for arbitrary weights.
+        Undecided: it holds in no reading; the reason is the one for arbitrary weights.
     """
     try:
         return decisions.decide(text, KINDS[:2])
@@ -296,7 +298,7 @@ def _weights(store: WeightStore, texts: list[str], ends: list[str]) -> dict[str,
 
 
 def _named(store: WeightStore, texts: list[str]) -> list[str]:
-    """Return the weights that texts name, in the store's order."""
+    """Return the weights to which texts refer, in the store's order."""
     names = {name for text in texts for name in QUOTED.findall(text)}
     return [key for key in store if key in names]
 
@@ -324,7 +326,9 @@ def store_of(rows: Mapping[str, Any], given: Sequence[WeightStore]) -> tuple[Wei
             return
         row = rows.get(key)
         if row is None or key in begun:
-            raise StepwellError(f"the weight {quoted(key)} is not described, or made of itself")
+            raise StepwellError(
+                f"the weight {quoted(key)} is not described, or is derived from itself"
+            )
         begun.add(key)
         holders = [each for each in given if key in each and each.is_known(key)]
         if "recipe" in row:
@@ -333,7 +337,9 @@ def store_of(rows: Mapping[str, Any], given: Sequence[WeightStore]) -> tuple[Wei
                 add(source)
             derived_key = store.derive(row["recipe"], row["sources"], **row["parameters"])
             if derived_key != key:
-                raise StepwellError(f"the weight {quoted(key)} is none that {row['recipe']} makes")
+                raise StepwellError(
+                    f"the weight {quoted(key)} is not a result of the recipe {row['recipe']}"
+                )
         else:
             type_ = _type_of(row)
             if "data" in row:

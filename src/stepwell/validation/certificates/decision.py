@@ -1,7 +1,8 @@
-"""Decision of a statement: its pairs are equal by expression numbering, or by running it.
+"""Decide a statement: its pairs of values are equal by expression numbering, or by running the
+program on all inputs.
 
-Layers of a model repeat, and so do the applications in them: statements that differ only in names
-are decided once (`Decisions`).
+Layers of a model repeat, and so do the applications in them: so statements that differ only in
+names are decided once (`Decisions`).
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ def decide(
         numbers: plain numbers that represent arbitrary ones, with their names.
 
     Raises:
-        Undecided: they are equal in none, with the reason.
+        Undecided: the pairs are equal in no reading; the message has the reason.
     """
     sizes = [] if pairs is not None else list(_at_sizes(program))
     if sizes:
@@ -129,7 +130,7 @@ def _at_sizes(program: Program) -> Iterator[Program]:
 
 
 class _Shadows:
-    """A store of shadows."""
+    """A weight store whose tensors are symbolic (shadows)."""
 
     def __init__(self, run: _Run) -> None:
         self._run = run
@@ -143,7 +144,7 @@ class _Shadows:
 
 
 class _Shadowing(Interpreter):
-    """An interpreter of regions whose weights are shadows too."""
+    """An interpreter of regions that reads symbolic weights."""
 
     run: _Run
 
@@ -154,7 +155,7 @@ class _Shadowing(Interpreter):
 
 
 class _Run:
-    """One run of a statement on shadows."""
+    """One run of a statement on symbolic tensors (shadows)."""
 
     def __init__(self, weights: WeightStore, reading: Reading, given: bool) -> None:
         self.weights, self.reading, self.given = weights, reading, given
@@ -165,7 +166,7 @@ class _Run:
         self._steps = 0
 
     def apart(self, program: Program, pairs: Pairs) -> str | None:
-        """Return the difference, or None."""
+        """Return the difference of the first unequal pair, or None."""
         environment: dict[SSAValue, Any] = {}
         (method,) = program.methods.values()
         block = method.body.block
@@ -196,9 +197,7 @@ class _Run:
         return self.reading.variable(name, [*map(number_of, dims(type_))], stored_dtype(type_))
 
     def results(self, op: Operation, operands: Sequence[Any]) -> Sequence[Any]:
-        """Return the results of an op: by its own rule, or as an uninterpreted function of its
-        text.
-        """
+        """Return an op's results, by its transfer function or as an uninterpreted function."""
         self._steps += 1
         if self._steps > MOST_STEPS:
             raise NotFollowed(f"more than {MOST_STEPS} steps")
@@ -226,7 +225,7 @@ class _Run:
         ]
 
     def _fitting(self, op: Operation, results: Sequence[Any]) -> Sequence[Any]:
-        """Return the results with the declared shapes."""
+        """Return the results reshaped to the declared shapes."""
         for value, result in zip(results, op.results, strict=True):
             is_tensor = isinstance(value, Tensor) and isinstance(result.type, TensorType)
             if is_tensor and list(value.shape) != list(dims(result.type)):
@@ -234,7 +233,7 @@ class _Run:
         return results
 
     def weight(self, key: str) -> Any:
-        """Return a weight: arbitrary, unless it is derived by a recipe or a small constant."""
+        """Return a weight: arbitrary elements, unless it is derived or a small constant."""
         if key not in self._made:
             self._made[key] = self._weight(key)
         return self._made[key]
@@ -259,11 +258,12 @@ def _read_by(steps: Any) -> int:
 
 
 def is_constant(weights: WeightStore, key: str, given: bool = False) -> bool:
-    """Whether an underived weight is a small constant that is read by its elements.
+    """Whether a given (not derived) weight is a small constant whose elements are part of the
+    statement.
 
     Args:
         weights: the store.
-        key: its key.
+        key: the weight's key.
         given: whether the model's own weights are included.
     """
     if weights.recipe_of(key) is not None or not weights.is_known(key):
@@ -278,7 +278,7 @@ _NAMED = re.compile(r'stepwell\.weight <"((?:[^"\\]|\\.)*)">|"(?:[^"\\]|\\.)*"|%
 
 @dataclass
 class Decisions:
-    """Decisions on statements with one weight store, each made once."""
+    """A cache of decisions on statements over one weight store."""
 
     weights: WeightStore
     seed: int = 0
@@ -288,7 +288,7 @@ class Decisions:
         """Return the first reading in which a statement holds.
 
         Raises:
-            Undecided: it holds in none.
+            Undecided: it holds in no reading.
         """
         given = any(kind.endswith(GIVEN) for kind in kinds)
         key = renamed(text, self.weights, given), tuple(kinds)

@@ -1,4 +1,5 @@
-"""Exhaustive decision of elementwise pairs of a few bytes and bools: run on all values.
+"""Exhaustive comparison of elementwise functions of a few 8-bit or bool operands, on all their
+values.
 
 Scalar constants are part of the functions, and so are lookup tables.
 """
@@ -38,7 +39,7 @@ _TABLES = ("tosa.table", "cmsis.quantized_activation")
 
 
 class NotOfBytes(Exception):
-    """The pairs are not elementwise functions of few bytes."""
+    """The pairs are not elementwise functions of a few 8-bit operands."""
 
 
 class _Comparison:
@@ -64,7 +65,7 @@ class _Comparison:
         self.inputs = [argument for argument in block.args if argument in read]
 
     def run(self, ops: Sequence[Operation], environment: dict[SSAValue, Any]) -> None:
-        """Evaluate ops."""
+        """Evaluate ops and record their results."""
         interpreter = Interpreter(self.program.weights)
         with torch.no_grad():
             for op in ops:
@@ -74,7 +75,7 @@ class _Comparison:
                     raise NotOfBytes(str(error)) from error
 
     def apart(self, environment: dict[SSAValue, Any], has_shape: bool) -> str | None:
-        """Return the difference on the inputs in the environment."""
+        """Return the difference of the pairs on the current inputs, or None."""
         self.run(self.ops, environment)
         for old, new in self.pairs:
             if has_shape and environment[old].shape != environment[new].shape:
@@ -90,7 +91,8 @@ def apart_on_all(
     bound: Bound = EXACT,
     pairs: Sequence[tuple[SSAValue, SSAValue]] | None = None,
 ) -> str | None:
-    """Return a difference of more than a bound for some values of the bytes; None if there is none.
+    """Return a difference beyond the bound for some values of the 8-bit operands; None if there is
+    none.
 
     Args:
         program: a program with one method.
@@ -98,7 +100,7 @@ def apart_on_all(
         pairs: the pairs to compare; by default those of the method's results.
 
     Raises:
-        NotOfBytes: it cannot be decided in this way.
+        NotOfBytes: the pairs are not functions of a few 8-bit operands.
     """
     comparison = _Comparison(program, pairs_of(program) if pairs is None else pairs, bound)
     try:
@@ -137,7 +139,8 @@ _FIRST = 1 << 40
 
 
 def _apart_by_places(comparison: _Comparison, otherwise: NotOfBytes) -> str | None:
-    """Decide pairs in which each element is a function of one byte at any index.
+    """Decide pairs in which each result element is a function of one byte, which may be at another
+    index.
 
     If both sides read the same index, all inputs are filled with each value in turn.
     """
@@ -176,14 +179,12 @@ def _apart_by_places(comparison: _Comparison, otherwise: NotOfBytes) -> str | No
 
 
 def _is_shape(op: Operation) -> bool:
-    """Whether an op has no operands and no tensor result: sizes for data movement."""
+    """Whether an op computes a shape: it has no operands and no tensor result."""
     return not op.operands and not any(isinstance(v.type, TensorType) for v in op.results)
 
 
 def _place_of_operand(op: Operation, places: dict[SSAValue, Any], otherwise: NotOfBytes) -> Any:
-    """Return the index numbers of an elementwise op's operand, if it is one tensor of the result's
-    shape.
-    """
+    """Return the index numbers of an elementwise op's only operand that depends on the inputs."""
     read = [v for v in op.operands if bool((places[v] >= _FIRST).any())]
     if not _is_elementwise(op) or len(op.results) != 1 or len(read) != 1:
         raise otherwise
@@ -202,9 +203,9 @@ def _is_elementwise(op: Operation) -> bool:
 
 
 def _count(comparison: _Comparison) -> tuple[int, tuple[int, ...]]:
-    """Return the common number of elements of all tensors, if the ops between them are elementwise.
+    """Return the number of elements that all tensors have, if the ops between them are elementwise.
 
-    The common shape is returned, too, if there is one.
+    If the tensors also have one shape, return it as well.
     """
     inputs = comparison.inputs
     if not 1 <= len(inputs) <= _MOST_INPUTS:
@@ -231,7 +232,7 @@ def _is_part(op: Operation, program: Program) -> bool:
     """Whether an op is a scalar constant or a lookup table.
 
     Raises:
-        NotOfBytes: it is another weight.
+        NotOfBytes: the op is a weight of another kind.
     """
     if not isinstance(op, WeightOp):
         return False

@@ -121,7 +121,7 @@ def bilinear(product: Callable[[Tensor, Tensor], Tensor], one: Tensor, other: Te
     """Return a sum of products of two tensors exactly, by a float64 kernel.
 
     Args:
-        product: the kernel; it sums fewer than 2²⁰ products.
+        product: the matrix product or convolution kernel; it sums fewer than 2²⁰ products.
     """
     low, high = (
         ((t % _HALF).double() for t in (one, other)),
@@ -150,10 +150,10 @@ _MOST = 4096
 
 
 def of_number(value: float, bits: int = 53) -> int:
-    """Return the simplest number near a float: 0.1 is 1/10 in every type.
+    """Return the simplest number that a float approximates: 0.1 becomes 1/10 in every float type.
 
-    It is within a unit in the last place: a fraction, or a second or fourth root of one, such as
-    32^-½.
+    The number is a fraction, or its square root or fourth root (32^-½), within one unit in the last
+    place of the float.
     """
     return _of_number(value, bits, _CHOSEN.get())
 
@@ -183,12 +183,12 @@ def _of_fraction(value: Fraction) -> int:
 
 
 def _is_short(value: Fraction, bits: int) -> bool:
-    """Whether a fraction is too short to be a coincidence."""
+    """Whether numerator and denominator are so small that the match cannot be a coincidence."""
     return abs(value.numerator) * value.denominator < 1 << (bits * 3 // 5)
 
 
 def _simplest(value: Fraction, slack: Fraction) -> Fraction:
-    """Return the fraction with the smallest denominator within `slack`."""
+    """Return the fraction with the smallest denominator within `slack` of a number."""
     found = _between(abs(value) - slack, abs(value) + slack)
     return found if value > 0 else -found
 
@@ -205,7 +205,7 @@ _BITS = {torch.float64: 53, torch.float32: 24, torch.float16: 11, torch.bfloat16
 
 
 def of_tensor(value: Tensor) -> Tensor:
-    """Return known elements as numbers modulo the prime."""
+    """Return the elements of a constant tensor as numbers modulo the prime."""
     if value.dtype == torch.bool or not value.is_floating_point():
         return value.long() % prime()
     if value.dtype not in _BITS:
@@ -219,7 +219,7 @@ def of_tensor(value: Tensor) -> Tensor:
 
 
 def _exactly(value: Tensor) -> Tensor:
-    """Return each float as its exact fraction: an integer times a power of two."""
+    """Return each float as an exact fraction modulo the prime: an integer times a power of two."""
     fraction, exponent = torch.frexp(value)
     whole = (fraction * (1 << 53)).long() % prime()
     powers = torch.tensor([pow(2, (k - 53) % (prime() - 1), prime()) for k in range(-1100, 1100)])
@@ -227,7 +227,7 @@ def _exactly(value: Tensor) -> Tensor:
 
 
 def of_bits(value: Tensor) -> Tensor:
-    """Return known elements such that 0 and −0 differ; −x is the negative of x."""
+    """Return a number for the bits of each element: 0 and −0 differ, −x is the negative of x."""
     if value.dtype == torch.bool or not value.is_floating_point():
         return value.long() % prime()
     if value.dtype not in _BITS:

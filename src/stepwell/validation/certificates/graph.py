@@ -25,10 +25,10 @@ class Definition:
     """An op at the time it was recorded.
 
     Attributes:
-        op: an op of its class, whose operands may have changed meanwhile.
+        op: an op of the recorded class, whose operands may have changed since.
         operands, results: the numbers of its values.
-        said: its other attributes, as text.
-        regions: its regions at that time.
+        said: the op's other attributes, as text.
+        regions: the op's regions when it was recorded.
     """
 
     op: Operation
@@ -45,13 +45,13 @@ ONCE = "each time anew: "
 
 
 def is_repeatable(op: Operation) -> bool:
-    """Whether an op is deterministic: nothing in it is random or has a side effect."""
+    """Whether an op is deterministic: no op in it is random or has a side effect."""
     calls = (each for each in op.walk() if isinstance(each, SchemaOp))
     return all(is_pure(each) or _drops_nothing(each) for each in calls)
 
 
 def _drops_nothing(op: SchemaOp) -> bool:
-    """Whether an operator is random only for dropout, and has none."""
+    """Whether an operator's only randomness is dropout, and the dropout is disabled."""
     options = op.SCHEMA.by_name
     is_off = any(op.arg(n) == 0.0 for n in ("dropout_p", "dropout", "p") if n in options)
     is_off |= any(op.arg(n) is False for n in ("train", "training") if n in options)
@@ -112,7 +112,7 @@ class EqualityGraph:
         return len(self._parents) - 1
 
     def of(self, value: int) -> int:
-        """Return the equivalence class of a value."""
+        """Return the equivalence class of a value's number."""
         root = value
         while self._parents[root] != root:
             root = self._parents[root]
@@ -121,11 +121,11 @@ class EqualityGraph:
         return root
 
     def are_equal(self, one: Sequence[int], other: Sequence[int]) -> bool:
-        """Whether values are known to be equal, pair by pair."""
+        """Whether two lists of values are known to be equal, pair by pair."""
         return [self.of(v) for v in one] == [self.of(v) for v in other]
 
     def find(self, definition: Definition) -> Definition | None:
-        """Return the congruent definition."""
+        """Return the recorded definition with the same attributes and operand classes, or None."""
         return self._known.get(self._key(definition))
 
     def define(self, definition: Definition) -> None:

@@ -1,4 +1,4 @@
-"""Transfer functions of places of extrema, and of casts with a scale."""
+"""Transfer functions of `argmax`, `argmin` and similar index results, and of casts with a scale."""
 
 from typing import Any
 
@@ -38,7 +38,7 @@ EXACT_STEPS.update(("max", "min"))
 def _quantization(args: tuple[Any, ...]) -> Quantization | None:
     """Return the quantized type of a cast's arguments: x, scale, zero, an axis, low, high, dtype.
 
-    None if its numbers are unknown or represent others.
+    None if its scale or zero point is not a known number.
     """
     _, scale, zero, *axis, low, high, of = args
     if is_shadow(scale) or is_shadow(zero) or of.itemsize > 4:

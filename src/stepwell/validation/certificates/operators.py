@@ -52,7 +52,7 @@ def handles(*names: str) -> Callable[[Operator], Operator]:
 
 
 class Numbers:
-    """Arithmetic of expression numbers in a reading, in an element type."""
+    """Arithmetic of expression numbers in one element type and one reading (bitwise or real)."""
 
     def __init__(self, reading: Reading, of: torch.dtype) -> None:
         self.reading, self.of = reading, of
@@ -84,7 +84,7 @@ class Numbers:
         return torch.where(y == self.one, x, digest(f"div:{self.of}", x, y))
 
     def scaled(self, value: Any, factor: Any) -> Tensor:
-        """Return a value times a factor; a factor of 1 does not round."""
+        """Return a value times a factor; the product with 1 is not rounded."""
         numbers = self.reading.numbers(value, self.of)
         return (
             numbers
@@ -104,11 +104,11 @@ class Numbers:
         return self.summed(self.terms(x).sum(axes, keep) % prime())
 
     def terms(self, x: Tensor) -> Tensor:
-        """Return the terms of a sum; where it rounds, those of a product with ones."""
+        """Return the terms of a sum; in bitwise arithmetic, those of a sum of products with 1."""
         return times(mixed(x), mixed(self.one)) if self.rounds else x
 
     def summed(self, total: Tensor) -> Tensor:
-        """Return the number of a sum of `terms`."""
+        """Return the expression number of a sum of `terms`."""
         return digest(f"dot:{self.of}", total) if self.rounds else total
 
     def product(self, kernel: Callable[[Tensor, Tensor], Tensor], x: Tensor, y: Tensor) -> Tensor:
@@ -285,7 +285,7 @@ def _chosen(call: Call) -> Any:
 
 @handles("tril", "triu")
 def _triangle(call: Call) -> Any:
-    """Return elements where a known mask is true, else 0."""
+    """Return the elements where a known mask is true, and 0 elsewhere."""
     x = call.args[0]
     mask = call.func(torch.ones(x.shape, dtype=torch.bool), *call.args[1:], **call.kwargs)
     zero = call.numbers(torch.zeros((), dtype=x.dtype))
@@ -382,7 +382,7 @@ def _convolved(call: Call) -> Any:
 
 
 def _windows(tensor: Tensor, size: Any, stride: Any, padding: Any, ceil: bool) -> Tensor:
-    """Return sums over windows; padding adds nothing."""
+    """Return sums over windows; padding contributes 0."""
     pooled = torch.nn.functional.avg_pool2d(
         tensor.double(), size, stride or size, padding, ceil, True, divisor_override=1
     )

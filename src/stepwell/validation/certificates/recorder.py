@@ -25,12 +25,13 @@ class Application:
     """One application of a rewrite, or one run of a pass over the whole program.
 
     Attributes:
-        step, rewrite, op, node: which application, and where.
+        step, rewrite, op, node: the pass, the rewrite, and the op and model node to which it was
+            applied.
         bound: its error bound.
         statements: candidate texts; the first one that can be decided is the evidence.
-        claims: the pairs of values that it makes equal.
+        claims: the pairs of values that the rewrite declares equal.
         rule: the rewrite's class, if it is a rule.
-        depends_on_step: whether it created values that supersede others, or have another type, so
+        depends_on_step: whether the application changed values in place or changed their types, so
             that the pass as a whole must be decided.
     """
 
@@ -72,7 +73,7 @@ class StatementRecorder:
     # -- numbers and definitions -------------------------------------------------------------
 
     def number(self, value: SSAValue) -> int:
-        """Return the number of a value."""
+        """Return the expression number of an SSA value."""
         if value not in self._numbers:
             self._renumber(value)
         return self._numbers[value]
@@ -87,7 +88,7 @@ class StatementRecorder:
         return self._types[number]
 
     def _now(self, op: Operation, operands: Sequence[SSAValue]) -> Definition:
-        """Return the current definition of an op."""
+        """Return an op's definition with the current numbers of its operands."""
         read = tuple(map(self.number, operands))
         results = tuple(map(self.number, op.results))
         held = dict(op.properties), dict(op.attributes)
@@ -100,7 +101,7 @@ class StatementRecorder:
         return made
 
     def _taken(self) -> list[int]:
-        """Record the whole program; a value whose definition changed gets a new number."""
+        """Record all ops of the program; a value whose definition changed gets a new number."""
         self._before = {}
         self.weights.entries.update(self.program.weights.entries)
         for func in self.program.methods.values():
@@ -186,7 +187,7 @@ class StatementRecorder:
                 return
 
     def _made(self, value: int, rewriter: Rewriter) -> Definition | None:
-        """Return the current definition of a value, or the last one of an erased op."""
+        """Return the current definition of a value; for an erased op, the last one."""
         held = self._values[value]
         op = held.owner
         if not isinstance(op, Operation):
@@ -205,9 +206,7 @@ class StatementRecorder:
     # -- steps -------------------------------------------------------------------------------
 
     def behind(self, step: Step, program: Program, applied: int) -> None:
-        """Record the program after a pass; the pass itself explains changes that no application
-        does.
-        """
+        """Record the program after a pass, with changes that no application made."""
         before = self._before
         outputs = self._taken()
         mine = self.applications[self._seen :]
@@ -253,7 +252,7 @@ def observed(program: Program) -> Iterator[tuple[str, SSAValue]]:
 
 
 def numbered(program: Program, number: Any) -> str:
-    """Return a program's text with numbered values."""
+    """Return a program's text in which values are named by their numbers."""
     copy = program.module.clone()
     for old, new in zip(program.module.walk(), copy.walk(), strict=True):
         for one, other in zip(_values(old), _values(new), strict=True):

@@ -1,9 +1,9 @@
 """Tensors of expressions, on which PyTorch operators are followed symbolically.
 
 A `Shadow` has a shape, an element type, and for each element the value of its expression modulo a
-prime (`field`). The interpreter's own rules and the recipes of weights run on shadows as they run
-on tensors, so no second semantics of an op is written. Nothing reads a shadow's elements: an
-operation that requires elements or writes in place is not followed.
+prime (`field`). The interpreter and the recipes of weights run on shadows as they run on tensors,
+so that ops need no second semantics. A shadow has no elements to read: an operation that requires
+elements or writes in place is not followed.
 
 A `Reading` defines the transfer function of a PyTorch operator on such numbers:
 
@@ -53,9 +53,9 @@ class Shadow(torch.Tensor):
     """A tensor whose elements are expressions.
 
     Attributes:
-        held: their numbers, int64, of the same shape.
+        held: the expression number of each element, int64, of the same shape.
         reading: the transfer functions of operators.
-        is_whole: whether they are floats that are known to be integers.
+        is_whole: whether the elements are floats that are known to be integers.
     """
 
     held: Tensor
@@ -98,7 +98,7 @@ def is_whole(value: Any) -> bool:
 
 
 def is_shadow(value: Any) -> bool:
-    """Whether a value's elements are unknown."""
+    """Whether a value is symbolic: its elements are expressions, not numbers."""
     return isinstance(value, Shadow)
 
 
@@ -121,11 +121,11 @@ class Call:
 
     @cached_property
     def bare(self) -> Any:
-        """The result without elements."""
+        """Return a tensor of the result's type without elements."""
         return self.func(*mapped(bare, self.args), **mapped_values(bare, self.kwargs))
 
     def option(self, name: str, at: int, default: Any = None) -> Any:
-        """Return an argument that is given by name or by place."""
+        """Return an argument that is passed by name or by position."""
         return self.kwargs.get(name, self.args[at] if len(self.args) > at else default)
 
     def numbers(self, value: Any) -> Tensor:
@@ -133,7 +133,7 @@ class Call:
         return self.reading.numbers(value, self.bare.dtype)
 
     def made(self, held: Tensor) -> Shadow:
-        """Return the result of some numbers."""
+        """Return the call's result from expression numbers."""
         return self.reading.made(held.expand(self.bare.shape), self.bare.dtype)
 
 
@@ -150,22 +150,22 @@ class Reading:
 
     @property
     def is_exact(self) -> bool:
-        """Whether each rounding counts."""
+        """Whether roundings are part of the expressions (bitwise equality)."""
         return self.kind == "bits"
 
     # -- values ------------------------------------------------------------------------------
 
     def variable(self, name: str, shape: Sequence[int], dtype: torch.dtype) -> Shadow:
-        """Return an arbitrary tensor."""
+        """Return a symbolic tensor with arbitrary elements."""
         return Shadow(random(name, shape, self.seed), dtype, self)
 
     def made(self, held: Tensor, dtype: torch.dtype) -> Shadow:
-        """Return a shadow of some numbers."""
+        """Return a shadow with these expression numbers."""
         return Shadow((held % prime()).contiguous(), dtype, self)
 
     def numbers(self, value: Any, dtype: torch.dtype | None = None) -> Tensor:
-        """Return the expression numbers of a tensor or a number, in an element type if one is
-        given.
+        """Return the expression numbers of a tensor or number, converted to a stated element
+        type.
         """
         if isinstance(value, Shadow):
             return value.held if dtype is None else self.cast(value.held, value.dtype, dtype)
@@ -181,7 +181,7 @@ class Reading:
         return of_bits(torch.tensor(value, dtype=dtype or wide))
 
     def cast(self, held: Tensor, given: torch.dtype, wanted: torch.dtype) -> Tensor:
-        """Convert numbers to another element type."""
+        """Convert expression numbers to another element type."""
         if given == wanted:
             return held
         if wanted == torch.bool:
@@ -237,7 +237,7 @@ class Reading:
         return self.opaque(call) if made is NotImplemented else made
 
     def pointwise(self, call: Call) -> Shadow:
-        """Return an uninterpreted elementwise function."""
+        """Apply an uninterpreted elementwise function."""
         tensors: list[Tensor] = []
         said: list[str] = []
         for each in [*call.args, *call.kwargs.values()]:
@@ -249,14 +249,14 @@ class Reading:
         return call.made(digest(f"{call.name}{rounds}({said})", *tensors))
 
     def opaque(self, call: Call) -> Any:
-        """Return an uninterpreted function of whole tensors."""
+        """Apply an uninterpreted function of whole tensors."""
         named = [(n, str(v)) for n, v in mapped_values(self.name_of, call.kwargs).items()]
         text = f"{call.func}({mapped(self.name_of, call.args)}{sorted(named)})"
         results = [self.unknown(f"{text}#{n}", b) for n, b in enumerate(flat([call.bare]))]
         return results[0] if isinstance(call.bare, Tensor) else tuple(results)
 
     def unknown(self, said: str, like: Any) -> Any:
-        """Return a tensor that is a function of its name."""
+        """Return a tensor that depends only on its name."""
         if not isinstance(like, Tensor):
             raise NotFollowed(said)
         return Shadow(random(said, like.shape, 0), like.dtype, self)
@@ -284,9 +284,7 @@ def bare(value: Any) -> Any:
 
 
 def _shaped(made: Any, bare: Any) -> Any:
-    """Return the results of steps, some of which may be missing, with the types of the operator's
-    own.
-    """
+    """Return results with the types that the operator infers; some may be missing."""
     if isinstance(bare, Tensor):
         found = made[0] if isinstance(made, tuple) else made
         return found if found.dtype == bare.dtype else found.to(bare.dtype)
@@ -298,7 +296,7 @@ def _shaped(made: Any, bare: Any) -> Any:
 
 
 def moved(call: Call) -> Any:
-    """Return the numbers, moved like the elements."""
+    """Apply an operator that moves elements to their expression numbers."""
     reading, func, name = call.reading, call.func, call.name
     names = [argument.name for argument in schema_of(func).arguments]
     given = dict(zip(names, call.args, strict=False)) | call.kwargs
@@ -333,7 +331,7 @@ def _double(value: Any) -> Any:
 
 
 def rows(tensor: Tensor, axis: int) -> Tensor:
-    """Return for each line along an axis a number of all its elements, each at its index."""
+    """Return one number for all elements of a line along an axis, mixed with each index."""
     shape = [1] * tensor.dim()
     shape[axis] = tensor.shape[axis]
     places = torch.arange(tensor.shape[axis]).reshape(shape)

@@ -28,7 +28,7 @@ NEAR = 12
 
 
 class TooLarge(Exception):
-    """A statement with too many ops."""
+    """The statement has too many ops."""
 
 
 Made = Callable[[int], Definition | None]
@@ -37,14 +37,14 @@ Made = Callable[[int], Definition | None]
 
 @dataclass
 class Cone:
-    """The definitions that lead to the values of a statement.
+    """The ops from which the values of a statement are computed.
 
     Attributes:
         graph: the graph of all definitions.
-        made: returns definitions.
+        made: a function that returns the definition of a value.
         fresh: the values that are defined by the application to prove.
-        deep: how many ops before the ones that were read are included; −1: all.
-        most: the limit of ops in a statement.
+        deep: how many more ops before the statement's operands are included; −1: all.
+        most: the largest number of ops in a statement.
     """
 
     graph: EqualityGraph
@@ -60,7 +60,7 @@ class Cone:
         """Collect the definitions of a statement, each after its operands.
 
         Raises:
-            TooLarge: there are more than `most`.
+            TooLarge: the statement has more than `most` ops.
         """
         if self.deep >= 0:
             shared = self._shared([new for _, new in pairs])
@@ -75,7 +75,9 @@ class Cone:
         return () if made is None else made.operands
 
     def _reached(self, values: Iterable[int], through: set[int] | None = None) -> set[int]:
-        """Return values and their operands, recursively; only through given values if stated."""
+        """Return values and their operands, recursively; with `through`, only operands in that
+        set.
+        """
         found: set[int] = set()
         waiting = list(values)
         while waiting:
@@ -87,7 +89,7 @@ class Cone:
         return found
 
     def _computed_from(self, shared: set[int]) -> set[int]:
-        """Return the values before shared ones that are computed from shared ones themselves."""
+        """Return the values before shared values that are computed from shared values."""
         readers: dict[int, list[int]] = {}
         for value in self._above:
             for operand in self._read_by(value):
@@ -100,7 +102,7 @@ class Cone:
         return found
 
     def _shared(self, values: Sequence[int]) -> set[int]:
-        """Return the operands of new definitions that existed before, without weights."""
+        """Return the operands of new definitions that are not weights and existed before."""
         made = {value: self.made(value) for value in self._reached(values, self.fresh)}
         return {
             value
@@ -142,7 +144,7 @@ class Cone:
     def module(
         self, pairs: Sequence[tuple[int, int]], types: Callable[[int], Attribute]
     ) -> ModuleOp:
-        """Return the statement."""
+        """Return the statement as a module."""
         of = self.graph.of
         inputs = {of(value): value for value in self.inputs}
         block = Block(arg_types=[types(value) for value in inputs.values()])
@@ -175,13 +177,13 @@ def remade(definition: Definition, operands: Sequence[SSAValue]) -> Operation:
 
 
 def read(text: str, weights: WeightStore) -> tuple[Program, list[tuple[SSAValue, SSAValue]]]:
-    """Parse a statement: a program, and the pairs of its results."""
+    """Parse a statement; return its program and the pairs of its results."""
     program = Program.parse(text, weights)
     return program, pairs_of(program)
 
 
 def pairs_of(program: Program) -> list[tuple[SSAValue, SSAValue]]:
-    """Return the pairs of a statement."""
+    """Return the pairs of values that a statement claims to be equal."""
     last = program.method("equal").body.block.last_op
     assert isinstance(last, ReturnOp)
     operands = list(last.operands)

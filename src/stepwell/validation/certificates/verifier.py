@@ -1,8 +1,9 @@
 """Verification of a certificate from its texts, without the pipeline that produced it.
 
-The ops of its first text are definitions. Each statement must begin at known values, match the
-definitions of the program, and be provable again. Its pairs are then equal, and so are all values
-computed from them. The last text must then have the same results as the first.
+The ops of its first text are definitions. The operands of each statement must be known values, its
+ops must match the program's definitions, and its proof must succeed again. Its pairs of values are
+then equal, and so are all values computed from them. The last text must then have the same results
+as the first.
 """
 
 import re
@@ -83,8 +84,8 @@ class Verified:
 
     Attributes:
         proved: the number of statements that were proved again.
-        implied: the number of applications without a statement; the last program follows without
-            them.
+        implied: the number of applications without a statement; their equality follows from the
+            other ones.
         trusted: the number of unproved assumptions, by label of `TRUSTED`.
         faults: the errors of the certificate; empty if it holds.
     """
@@ -101,7 +102,7 @@ class Verified:
 
     @property
     def is_proved(self) -> bool:
-        """Whether every step is proved, and none only trusted."""
+        """Whether every step is proved, so that none is only trusted."""
         return self.ok and not self.trusted
 
     def __str__(self) -> str:
@@ -153,9 +154,7 @@ def verify_certificate(
 
 
 def _bound_of(name: str) -> Bound:
-    """Return the error bound of a stepwell rewrite for a run; the certificate does not define
-    it.
-    """
+    """Return the error bound that stepwell's rewrite declares; a certificate cannot define it."""
     found = [bound_of(cast(Step, each)) for each in step_classes().values() if each.name == name]
     if not found:
         raise FalseClaim(f"there is no step {name[:40]!r}, so nothing is run for it")
@@ -184,7 +183,7 @@ class _Check:
     _types: dict[int, Attribute] = field(default_factory=dict[int, Attribute])
 
     def tried(self, place: str, step: Callable[[], None]) -> bool:
-        """Run a step of the verification; record any error as a fault."""
+        """Run a step of the verification and record any error as a fault."""
         try:
             step()
         # The text is not trusted, so a statement that cannot be checked is rejected.
@@ -195,7 +194,7 @@ class _Check:
         return True
 
     def begin(self) -> None:
-        """Add the definitions of the first text."""
+        """Record the definitions of the first text."""
         by_hash()  # Importing the rules registers the recipes.
         self.certificate = Certificate.from_json(self.certificate.to_json())  # Of its types.
         self.store, self.trusted["recipes"] = store_of(self.certificate.weights, self.given)
@@ -237,7 +236,7 @@ class _Check:
             raise FalseClaim(f"the last program is for {said.data}, not {name}")
 
     def _number(self, value: SSAValue) -> int:
-        """Return the number of a value that a text names."""
+        """Return the graph's number of a value that is named in a text."""
         name = value.name_hint or ""
         if _NAME.fullmatch(name) is None:
             raise FalseClaim(f"%{name[:40]} has no number")
@@ -253,7 +252,7 @@ class _Check:
         return number
 
     def entry(self, entry: Entry) -> None:
-        """Verify one application, and merge its pairs."""
+        """Verify one application and merge the classes of its pairs of values."""
         if not entry.statement:
             if entry.by not in _IMPLIED:
                 raise FalseClaim(f"it states nothing, and is said to rest on {entry.by[:40]!r}")
@@ -279,7 +278,7 @@ class _Check:
         """Return why a statement is trusted; None if it is proved.
 
         Raises:
-            Refused: it is neither proved nor trusted.
+            Refused: the statement is neither proved nor trusted.
         """
         if entry.by == "rule":
             why = follows_rule(program, entry.rule) if entry.rule else "no rule is named"
@@ -319,7 +318,7 @@ class _Check:
         return None
 
     def _with_remedy(self, program: Program, error: Exception) -> Exception:
-        """Return the error; if elements of weights are missing, state how to provide them."""
+        """Return the error; if elements of weights are missing, its help states the remedy."""
         leaves = [k for k in weights_of(program) if self.store.recipe_of(k) is None]
         bare = [key for key in leaves if not self.store.is_known(key)]
         hint = f"; no program that is given holds {bare[0]!r}: give the source" if bare else ""
@@ -330,7 +329,7 @@ class _Check:
         types.
 
         Raises:
-            Refused: it is not a statement.
+            Refused: the text does not have this form.
         """
         (method,) = program.methods.values()
         last = method.body.block.last_op
@@ -348,9 +347,7 @@ class _Check:
             raise FalseClaim(f"its values have {count} elements, more than {MOST_ELEMENTS}")
 
     def _placed(self, program: Program) -> list[tuple[int, int]]:
-        """Return the pairs of a statement in the program, whose definitions must match the
-        statement.
-        """
+        """Return a statement's pairs as values of the program, whose definitions must match."""
         numbers: dict[SSAValue, int] = {}
         block = program.method("equal").body.block
         for argument in block.args:
@@ -386,7 +383,7 @@ class _Check:
         """Check that a program has the inputs, results and side effects of the first text.
 
         Raises:
-            Refused: it does not.
+            Refused: the program differs from the first text.
         """
         if (problem := changed_signature(signatures(self.start), program)) is not None:
             raise FalseClaim(problem)
@@ -412,9 +409,7 @@ class _Check:
             raise FalseClaim("it does not follow from the first program")
 
     def _next(self, effects: Iterator[Definition], wanted: Definition | None) -> Definition:
-        """Return the next side effect of the first program, which must equal that of the last;
-        None: no more.
-        """
+        """Return the first program's next side effect; the last program's must be equal."""
         for effect in effects:
             is_same = wanted is not None and effect.said == wanted.said
             if wanted and is_same and self.graph.are_equal(effect.operands, wanted.operands):

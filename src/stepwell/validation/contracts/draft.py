@@ -40,12 +40,12 @@ MOST_ELEMENTS = 1 << 16
 
 
 class Dropped(Exception):
-    """A variant that is not a program: it does not verify, or the interpreter rejects it."""
+    """The variant is not a program: it does not verify, or the interpreter rejects it."""
 
 
 @dataclass(frozen=True)
 class Ref:
-    """A reference to a value, by number."""
+    """A reference to a value by its number."""
 
     number: int
 
@@ -55,7 +55,7 @@ class DraftInput:
     """An input (no key) or a weight.
 
     Attributes:
-        value: its number.
+        value: the number of the input's value.
         type: the type of a tensor or of a runtime number.
         key: the key of a weight; None for an input.
         kind: the kind of a weight.
@@ -75,7 +75,8 @@ class DraftInput:
 
 @dataclass
 class Step:
-    """An op. `arguments` are by schema for an op of PyTorch, else `operands` in order.
+    """An op. For a PyTorch op, `arguments` follow the schema; for other ops they are `operands` in
+    order.
 
     Attributes:
         cls: the class of the op.
@@ -95,7 +96,7 @@ class Step:
     regions: Operation | None
 
     def copy(self) -> Step:
-        """An independent copy; attributes are shared."""
+        """Return an independent copy; attributes are shared."""
         return replace(
             self,
             arguments={
@@ -127,7 +128,7 @@ class Draft:
     """The dim orders of the outputs, from the first one."""
 
     def copy(self) -> Draft:
-        """An independent copy; ops and attributes are shared."""
+        """Return an independent copy; ops and attributes are shared."""
         return replace(
             self,
             sources=[replace(source) for source in self.sources],
@@ -147,13 +148,13 @@ class Draft:
         """Build the program.
 
         Raises:
-            Dropped: it is no program, because types cannot be inferred, or do not verify.
+            Dropped: the draft is not a program: types cannot be inferred or do not verify.
         """
         return _Builder(self).build()
 
 
 def mapped(value: Any, change: Callable[[Any], Any], of: type[Any] = Ref) -> Any:
-    """Return an argument with `change` applied to each `Ref`, or value of a class, in lists too."""
+    """Return an argument with `change` applied to each `Ref` or value of a class, also in lists."""
     if isinstance(value, of):
         return change(value)
     if isinstance(value, list):
@@ -210,7 +211,7 @@ def draft_of(text: str) -> Draft:
 
 
 class _Builder:
-    """Builds the program of a draft, and interprets it on zeros meanwhile."""
+    """Builds the program of a draft and interprets it on zeros."""
 
     def __init__(self, draft: Draft) -> None:
         self.draft = draft
@@ -320,7 +321,7 @@ class _Builder:
         return op
 
     def _evaluated(self, op: Operation) -> None:
-        """Give an op the result shapes of the interpreter, on zeros of its operands' types."""
+        """Set an op's result shapes to those that the interpreter computes on zeros."""
         if any(not _is_static(value.type) for value in (*op.operands, *op.results)):
             return
         rule = rule_for(type(op))
@@ -341,9 +342,7 @@ def _is_static(type_: Attribute) -> bool:
 
 
 def zeros_of(type_: Attribute) -> Any:
-    """Return zeros of a tensor type (of its storage type, if it is quantized), or the number
-    zero.
-    """
+    """Return zeros of a tensor type (of the storage type, if it is quantized), or the number 0."""
     if not isinstance(type_, TensorType):
         return 0
     return torch.zeros([d for d in dims(type_) if isinstance(d, int)], dtype=stored_dtype(type_))

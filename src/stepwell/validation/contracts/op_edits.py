@@ -1,4 +1,4 @@
-"""Edits of ops: their arguments, users and order, other ops, and constants for operands."""
+"""Edits of ops: other arguments, users, order or op classes, and constants in place of operands."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -106,7 +106,7 @@ def _drop_argument(at: int, name: str, draft: Draft) -> None:
 
 
 def _values(argument: Argument, value: Any, rank: int) -> Iterator[Any]:
-    """Yield values to try for an argument's kind."""
+    """Yield values to try for an argument of a kind."""
     base = argument.type.base
     if argument.type.nullable:
         yield None
@@ -200,7 +200,7 @@ def _attributes(attr: Attribute) -> Iterator[Attribute]:
 
 
 def operator_edits(draft: Draft, anchors: Sequence[type[Operation]]) -> Edits:
-    """Yield edits that replace an op by another op that the rewrite matches."""
+    """Yield edits that replace an op by another op class that the rewrite also matches."""
     for at, step in enumerate(draft.steps):
         if not issubclass(step.cls, tuple(anchors)):
             continue
@@ -229,9 +229,7 @@ _NUMBERS: dict[str, Any] = {
 
 
 def _translated(step: Step, other: type[SchemaOp], draft: Draft) -> dict[str, Any]:
-    """Return the arguments of an op for another one: tensors in order, the rest by name or
-    default.
-    """
+    """Return arguments for another op: tensors in order, the rest by name or default."""
     tensors = [ref for value in step.arguments.values() for ref in refs_in(value)]
     made: dict[str, Any] = {}
     last = tensors[-1] if tensors else Ref(draft.sources[0].value)
@@ -254,9 +252,7 @@ def _translated(step: Step, other: type[SchemaOp], draft: Draft) -> dict[str, An
 
 
 def reader_edits(draft: Draft) -> Edits:
-    """Yield edits with more users, fewer outputs, shared and exchanged operands, or another order
-    of ops.
-    """
+    """Yield edits with other users, outputs or orders of ops, and shared or exchanged operands."""
     made = [(at, number) for at, step in enumerate(draft.steps) for number in step.results]
     for at, number in made:
         step = draft.steps[at]
@@ -347,9 +343,7 @@ FILLS = (
 
 
 def constant_edits(draft: Draft) -> Edits:
-    """Yield edits with constants for inputs, inputs for constants, and other numbers in
-    constants.
-    """
+    """Yield edits that replace inputs by constants, constants by inputs, or constants' numbers."""
     for index, source in tensors_of(draft):
         name = name_of(draft, source)
         if source.key is None:
@@ -379,7 +373,7 @@ def _all_inputs(draft: Draft) -> None:
 
 
 def blind_edits(draft: Draft) -> Edits:
-    """Yield edits with weights without data, as in a text without its `.safetensors`."""
+    """Yield edits that remove the data of weights, as in a text without its `.safetensors`."""
     if any(source.key is not None for source in draft.sources):
         yield "weights have no data", _blind
 

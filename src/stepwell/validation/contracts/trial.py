@@ -60,8 +60,8 @@ def try_variant(
     Args:
         rewrites: rewrites that are applied together to a fixed point; or one pass.
         draft: the variant.
-        samples: the fillings of inputs.
-        engines: families of CPUs whose special values the new nodes follow, too.
+        samples: the fills (kinds of elements) of the inputs.
+        engines: families of CPUs on whose special-value behavior the new nodes are also tried.
 
     Returns:
         "dropped" if the variant is not a program, or if the interpreter rejects every sample.
@@ -156,8 +156,8 @@ def _without_data(step: Pass, run: Checked) -> Verdict:
 
 
 def _awaits_narrowing(problem: Problem) -> bool:
-    """Whether a problem is a 64-bit integer, which the end of TOSA's pipeline narrows to 32 bits or
-    refuses.
+    """Whether a problem is a 64-bit integer, which TOSA's pipeline narrows or refuses at its
+    end.
     """
     return "has no form on" in problem.fact and "i64" in problem.fact.split("; it")[0]
 
@@ -179,7 +179,7 @@ def is_unruly(draft: Draft) -> bool:
 
 
 def _traced(error: Exception) -> str:
-    """Return an exception with its stack, innermost frame last."""
+    """Return an exception with its stack trace, innermost frame last."""
     frames = [
         f"{frame.filename.rsplit('/', 1)[-1]}:{frame.lineno} {frame.name}"
         for frame in traceback.extract_tb(error.__traceback__)[-4:]
@@ -188,7 +188,7 @@ def _traced(error: Exception) -> str:
 
 
 def _recorded(work: Program, samples: Sequence[Filling], unruly: bool) -> Checked:
-    """Return a check with recorded runs of the variant on every sample on which it runs."""
+    """Return a check whose recordings are runs of the variant on every sample that it accepts."""
     run = Checked(work, 1 << 28)
     func = work.method()
     floats = any(is_real(v.type) for op in func.walk() for v in (*op.operands, *op.results))
@@ -206,9 +206,9 @@ def _recorded(work: Program, samples: Sequence[Filling], unruly: bool) -> Checke
     if kept and _draws(func):
         again = record(func, work.weights, kept[0].sample).observed()
         if any(differs(v, again[k], EXACT) for k, v in kept[0].observed().items()):
-            raise StepwellError("it draws random numbers")
+            raise StepwellError("the variant draws random numbers")
     if not kept:
-        raise StepwellError(f"it runs on no sample: {failure}")
+        raise StepwellError(f"the variant runs on no sample: {failure}")
     run.recordings[func.sym_name.data] = kept
     return run
 
@@ -255,11 +255,11 @@ def samples_of(
 
     Args:
         func: the method.
-        samples: the fillings of its inputs.
-        floats: whether it computes with floats. A bound applies to floats; integer-only variants
-            must be correct at their extremes, too.
-        unruly: whether its weights overflow or are NaN, so that only exact passes guarantee
-            anything.
+        samples: the fills (kinds of elements) of its inputs.
+        floats: whether the method computes with floats. A bound applies to floats; integer-only
+            variants must be correct at their extremes, too.
+        unruly: whether the method's weights overflow or are NaN, so that only exact passes
+            guarantee anything.
     """
     random = torch.Generator().manual_seed(0)
     types = func.function_type.inputs.data

@@ -1,4 +1,4 @@
-"""Edits of element types, shapes, quantization and layouts."""
+"""Edits of a draft's element types, shapes, quantization and layouts."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -30,12 +30,12 @@ ELEMENTS = (
 
 
 def name_of(draft: Draft, source: DraftInput) -> str:
-    """Return the name of a source in labels."""
+    """Return the name of an input or weight for labels."""
     return source.key or f"input {[s for s in draft.sources if s.key is None].index(source)}"
 
 
 def tensors_of(draft: Draft) -> Iterator[tuple[int, DraftInput]]:
-    """Yield the tensor sources with their index."""
+    """Yield the inputs and weights that are tensors, with their index."""
     for index, source in enumerate(draft.sources):
         if isinstance(source.type, TensorType):
             yield index, source
@@ -47,13 +47,13 @@ def numbers_of(attr: Any) -> list[Any]:
 
 
 def set_source(index: int, draft: Draft, **fields: Any) -> None:
-    """Set fields of a source."""
+    """Set fields of an input or weight of a draft."""
     for name, value in fields.items():
         setattr(draft.sources[index], name, value)
 
 
 def set_type(index: int, type_: Attribute, draft: Draft) -> None:
-    """Set the type of a source."""
+    """Set the type of an input or weight of a draft."""
     source = draft.sources[index]
     source.type = type_
     if source.order is not None and len(source.order) != len(dims(type_)):
@@ -61,7 +61,7 @@ def set_type(index: int, type_: Attribute, draft: Draft) -> None:
 
 
 def dtype_edits(draft: Draft) -> Edits:
-    """Yield edits of the element type, of one source or everywhere."""
+    """Yield edits of the element type, of one input or weight or of all."""
     elements = {element(s.type) for _, s in tensors_of(draft) if quantization(s.type) is None}
     elements |= {
         element(t)
@@ -111,7 +111,7 @@ def _change_types(changed: Callable[[Attribute], Attribute], draft: Draft) -> No
 
 
 def shape_edits(draft: Draft) -> Edits:
-    """Yield edits of sizes and ranks, of one source or of all."""
+    """Yield edits of sizes and ranks, of one input or weight or of all."""
     sizes = {d for _, s in tensors_of(draft) for d in dims(s.type) if isinstance(d, int)}
     for old in sorted(sizes):
         for new in (0, 1, 2, 3, 5, 16, 33):
@@ -141,7 +141,7 @@ def shape_edits(draft: Draft) -> Edits:
 
 
 def set_shape(index: int, shape: list[Any], draft: Draft) -> None:
-    """Set the shape of a source."""
+    """Set the shape of an input or weight of a draft."""
     set_type(index, tensor(shape, element(draft.sources[index].type)), draft)
 
 
@@ -166,7 +166,7 @@ def _resize(old: int, new: int, draft: Draft) -> None:
 
 
 def _restate(step: Step, old: int, new: int) -> None:
-    """Update the constant shapes of TOSA, which are in a separate op."""
+    """Update TOSA's constant shapes, which are separate ops, after an edit of sizes."""
     values = step.properties.get("values")
     if values is None or step.cls.name != "tosa.const_shape":
         return
@@ -184,7 +184,7 @@ def _all_ones(draft: Draft) -> None:
 
 
 def _lead_all(count: int, draft: Draft) -> None:
-    """Add leading axes to every input and to the lists of sizes; negative axes are unchanged."""
+    """Add leading axes to every input and to lists of sizes; negative axes stay valid."""
     for index, source in tensors_of(draft):
         if source.key is not None:
             continue
@@ -217,7 +217,7 @@ SYMBOLS = ("s101", "s102", "s103", "s104")
 
 
 def _fresh_symbol(draft: Draft) -> str | None:
-    """Return a new symbol with the range from 1."""
+    """Return a new symbol whose range begins at 1."""
     name = next((symbol for symbol in SYMBOLS if symbol not in draft.ranges), None)
     if name is not None:
         draft.ranges[name] = (1, 64)

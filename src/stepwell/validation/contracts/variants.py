@@ -38,10 +38,10 @@ class Edit:
     """One change.
 
     Attributes:
-        kind: the property that it varies: "dtypes", "shapes", "arguments", "readers", "constants",
+        kind: the varied property: "dtypes", "shapes", "arguments", "readers", "constants",
             "quantized", "layouts", "operators", "symbols" or "no data".
         label: the description of the edit.
-        change: applies it to a draft in place.
+        change: a function that applies the edit to a draft in place.
     """
 
     kind: str

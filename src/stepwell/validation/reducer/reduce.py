@@ -1,9 +1,9 @@
 """`reduce`: delta debugging of a failing pass to a minimal program.
 
-Any part of a method is a method: the results of removed ops become arguments, and unused values are
-returned. So ops are removed in ever smaller runs, as in Lithium and `ddmin` (Zeller and
-Hildebrandt, Simplifying and isolating failure-inducing input, 2002), as long as the rest fails in
-the same way: the same pass with the same failure, or as a user's command defines it.
+Any part of a method is a method again: the results of removed ops become arguments, and unused
+values are returned. Ops are therefore removed in ever shorter sequences, as in Lithium and `ddmin`
+(Zeller and Hildebrandt, Simplifying and isolating failure-inducing input, 2002), as long as the
+rest fails in the same way: the same pass with the same failure, or as a user's command defines it.
 """
 
 import shlex
@@ -34,7 +34,7 @@ class Reduced:
 
     Attributes:
         reproducer: the reduced reproducer.
-        before, after: the number of ops.
+        before, after: the number of ops before and after.
         tried: the number of programs that were tried.
     """
 
@@ -53,8 +53,8 @@ def reduce(
 
     Args:
         reproducer: the reproducer to reduce; it is not modified.
-        interesting: whether a program still shows the failure; by default that the pass fails in
-            the way that the header states.
+        interesting: whether a program still shows the failure; by default, whether the pass fails
+            as the header states.
         progress: called for each program that is tried.
 
     Raises:
@@ -79,8 +79,8 @@ def reduce(
 
 
 def by_command(command: str, header: Header) -> Interesting:
-    """Return the predicate that a command exits with 0, given the program as a file (`{}` in it, or
-    at its end).
+    """Return a predicate: whether a command exits with 0 on a program's file (`{}` in the
+    command).
     """
     words = shlex.split(command)
 
@@ -96,7 +96,7 @@ def by_command(command: str, header: Header) -> Interesting:
 
 
 def _fails_as(header: Header) -> Interesting:
-    """Return a predicate: whether the reproducer's pass fails on a program with the same error."""
+    """Return a predicate: whether the reproducer's pass fails with the same error on a program."""
     steps = header.steps()
 
     def interesting(program: Program) -> bool:
@@ -107,11 +107,11 @@ def _fails_as(header: Header) -> Interesting:
 
 
 def _with_failure(reproducer: Reproducer) -> Header:
-    """Return the header with the failure of the pass, which is found by running it."""
+    """Return the header with the failure of the pass, which is determined by running the pass."""
     found = fails(reproducer.program, reproducer.header.steps())
     if found is None:
         raise StepwellError(
-            "the step does not fail on the program",
+            "the pass does not fail on the program",
             help="--test COMMAND defines another failure",
         )
     return replace(reproducer.header, fails=found.signature)
@@ -146,7 +146,7 @@ class _Search:
         return program
 
     def ops(self, program: Program, method: str) -> Program:
-        """Remove ops of a method, in ever shorter runs, until every remaining op is needed."""
+        """Remove ops of a method in ever shorter sequences, until every remaining op is needed."""
         kept = list(range(len(list(program.method(method).body.block.ops)) - 1))
         best = program
         size = max(len(kept) // 2, 1)
@@ -166,7 +166,7 @@ class _Search:
 
 
 def cut(program: Program, method: str, kept: Collection[int]) -> Program:
-    """Return the program with only some ops of a method, by their numbers in its block."""
+    """Return the program with only the ops of a method that have these numbers in its block."""
     copy = program.clone()
     func = copy.method(method)
     block = func.body.block

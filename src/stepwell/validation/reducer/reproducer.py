@@ -58,7 +58,7 @@ Make = Callable[[], Program]
 
 @dataclass(frozen=True)
 class Header:
-    """The first lines of a reproducer."""
+    """The comment lines at the start of a reproducer."""
 
     step: str
     load: tuple[str, ...] = ()
@@ -80,7 +80,7 @@ class Header:
             context = json.loads(said.get("context", ["{}"])[0])
             step, kind = json.loads(said["fails"][0]) if "fails" in said else ("", "")
         except ValueError as error:
-            raise StepwellError(f"the reproducer's header does not read: {error}") from None
+            raise StepwellError(f"the reproducer's header does not parse: {error}") from None
         fails = (step, kind) if step else None
         return cls(said["step"][0], tuple(said.get("load", ())), context, fails)
 
@@ -101,7 +101,7 @@ class Header:
         """Return the pass.
 
         Raises:
-            StepwellError: it is defined in a file that was not loaded.
+            StepwellError: the pass is defined in a file that was not loaded.
         """
         missing = [file for file in self.load if str(Path(file).resolve()) not in REGISTRY.plugins]
         if missing:
@@ -125,12 +125,12 @@ class Reproducer:
     header: Header
 
     def text(self, constants: int = 64) -> str:
-        """Return the text; larger constants are keys."""
+        """Return the reproducer's text; larger constants are only named in it."""
         module = with_values(self.program.module, self.program.weights, constants)
         return f"{self.header}{to_text(module, locations=True)}\n"
 
     def save(self, path: str | Path) -> None:
-        """Write the text, and a file with the constants that are not in the text."""
+        """Write the reproducer's text, and a file with the larger constants."""
         place = Path(path)
         weights = self.program.weights
         large = sorted(too_large(self.program.module, weights, 64))
@@ -140,7 +140,7 @@ class Reproducer:
         write_atomically(place, self.text().encode())
 
     def command(self, path: str | Path) -> str:
-        """Return the command that replays it."""
+        """Return the command line that runs the reproducer again."""
         return " ".join(["stepwell opt", str(path), *(f"--load {f}" for f in self.header.load)])
 
     @classmethod
@@ -172,7 +172,7 @@ class Reproducer:
 
 
 def fails(program: Program, steps: Sequence[Step]) -> StepFailure | None:
-    """Return the failure of passes on a copy of a program, or None."""
+    """Run passes on a copy of a program; return their failure, or None."""
     copy = program.clone()
     try:
         for step in steps:
@@ -189,10 +189,10 @@ def fails(program: Program, steps: Sequence[Step]) -> StepFailure | None:
 def explained(
     make: Make, steps: Sequence[Step], error: StepwellError, *, reproduce: bool = True
 ) -> StepwellError:
-    """Find the pass that caused an error; return the error with the cause and a reproducer.
+    """Find the pass that caused an error; return the error with that pass and a reproducer.
 
     Args:
-        make: creates the program with which the passes began.
+        make: creates the program on which the passes began.
         steps: the passes of the pipeline.
         error: the error of the pipeline. A `StepFailure` states its pass. For a `VerificationError`
             at the end, or a failure on a program that was invalid before, the pass that broke the
@@ -210,7 +210,7 @@ def explained(
 
 
 class _Stop(Exception):
-    """Stops a run of a pass just before the requested application of a rewrite."""
+    """Raised to stop a pass just before the requested application of a rewrite."""
 
 
 @dataclass
@@ -275,7 +275,7 @@ class _Verifying:
 
 
 def _breaking_application(make: Make, steps: Sequence[Step], at: int) -> StepFailure | None:
-    """Return the failure of the application in a pass that broke the program."""
+    """Return the failure of the first application in a pass that broke the program."""
     program = _before(make, steps, at, 0)
     try:
         steps[at].apply(program, History(watch=_Verifying(program)))
@@ -305,9 +305,7 @@ def _broken(
 def _reproducer(
     make: Make, steps: Sequence[Step], at: int, failure: StepFailure
 ) -> Reproducer | None:
-    """Return the smallest of three candidates that fails in the same way: one rewrite, its pass, or
-    all passes.
-    """
+    """Return the smallest that fails in the same way: one rewrite, its pass, or all passes."""
     part = next((p for p in parts_of(steps[at]) if step_name(p) == failure.step), None)
     tries: list[tuple[Program, Sequence[Step]]] = []
     if failure.kind != "endless" and (part is not None or isinstance(steps[at], Rewrite)):
@@ -324,7 +322,7 @@ def _reproducer(
 
 
 def _before(make: Make, steps: Sequence[Step], at: int, applications: int) -> Program:
-    """Return the program before an application in a pass."""
+    """Return the program just before an application in a pass."""
     program = make()
     for step in steps[:at]:
         apply_step(step, program, History())
@@ -335,7 +333,7 @@ def _before(make: Make, steps: Sequence[Step], at: int, applications: int) -> Pr
 
 
 def _spelled(steps: Sequence[Step]) -> tuple[str, tuple[str, ...]]:
-    """Return the text of passes, and the files that must be loaded for it."""
+    """Return passes as a textual pipeline, and the files that must be loaded to parse it."""
     files: dict[str, None] = {}
     texts: list[str] = []
     for step in steps:
@@ -346,7 +344,7 @@ def _spelled(steps: Sequence[Step]) -> tuple[str, tuple[str, ...]]:
 
 
 def _files_of(cls: type[Step]) -> list[str]:
-    """Return the file that must be loaded for a pass class; none for a known one."""
+    """Return the file that must be loaded for a pass class; none for a registered pass."""
     for plugin in REGISTRY.plugins.values():
         if cls.name in plugin.brings.get("steps", ()) and REGISTRY.steps.get(cls.name) is cls:
             return [plugin.origin] if plugin.digest else []
@@ -357,6 +355,6 @@ def _files_of(cls: type[Step]) -> list[str]:
 
 
 def load_for(header: Header, trust: bool) -> None:
-    """Load the files that a reproducer names, if the user trusts them."""
+    """Load the files that a reproducer names; the caller vouches that the user trusts them."""
     for file in header.load if trust else ():
         load_plugin(file)

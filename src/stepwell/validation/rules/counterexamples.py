@@ -61,7 +61,7 @@ class Counterexample:
     found: Any
 
     def as_test(self, rule: str) -> str:
-        """Return the text of a test that fails as long as the rule is wrong."""
+        """Return the text of a test that fails while the rule is wrong."""
         given = ", ".join(_literal(value) for value in self.inputs)
         name = rule.replace("-", "_")
         return (
@@ -100,9 +100,11 @@ def search(
     """Run an instance on special numbers, and search for a difference.
 
     Args:
-        numbers: of a solver's counterexample, by names of elements and of numbers of the rule.
+        numbers: the numbers of a solver's counterexample, by the names of elements and of the
+            rule's numbers.
 
-    `does not run` says that what stands before is no program that runs, whatever the numbers are.
+    The reason `does not run` means that the rule's pattern is not an executable program for any
+    numbers.
     """
     runs = fails = False
     elements = tuple(value for name, value in numbers.items() if not name.startswith("$"))
@@ -130,7 +132,7 @@ def search(
 
 
 def _runs(program: Program) -> bool:
-    """Whether the left side is a program that runs, on special values or on ones."""
+    """Whether the pattern is an executable program, on special values or on ones."""
     special = inputs_of(program)
     ones = tuple(torch.ones_like(v) if isinstance(v, torch.Tensor) else v for v in special)
     for inputs in (special, ones):
@@ -143,7 +145,7 @@ def _runs(program: Program) -> bool:
 def concrete(
     instance: Instance, numbers: Mapping[str, int | float | bool] = MappingProxyType({})
 ) -> Iterator[Mapping[str, Any]]:
-    """The instance with numbers for numbers and for sizes: those given, then small ones first."""
+    """Yield the instance with concrete numbers and sizes: the counterexample's, then small ones."""
     unknown = [name for name, value in instance.given.items() if isinstance(value, Unknown)]
     if any(instance.given[name].is_late for name in unknown):
         return
@@ -190,15 +192,15 @@ def differs(
     first: tuple[int | float | bool, ...] = (),
     turn: int | None = None,
 ) -> Counterexample | Literal["agrees", "does not run"]:
-    """Run both sides on numbers.
+    """Run the program with both sides on numbers and return the difference, or None.
 
     Args:
         written: both sides.
-        bound: how far they may be apart.
-        is_strict: whether numbers that the bound states count for every element type.
-        of_classes: look only for what is infinite, or zero, on one side alone.
-        first: elements that are tried ahead of others.
-        turn: which of the special numbers tensors of few elements hold; none where none is said.
+        bound: the largest allowed difference.
+        is_strict: whether the numeric bound applies to every element type.
+        of_classes: report only elements that are infinite, or zero, on one side alone.
+        first: elements to try first.
+        turn: which special numbers small tensors contain; by default none.
     """
     program = written.program
     is_special = bound.exact or (bound.absolute and not bound.derived) or of_classes
@@ -271,7 +273,7 @@ def _apart(one: Any, other: Any, bound: Bound, inputs: tuple[Any, ...]) -> Any:
 def _shrunk(
     written: RuleProgram, inputs: tuple[Any, ...], wrong: Any, one: Any, other: Any
 ) -> Counterexample:
-    """Reduce the inputs to the first wrong element, if the elements are independent."""
+    """Reduce the inputs to the first wrong element, if elements are independent of each other."""
     at = int(wrong.reshape(-1).nonzero()[0])
     whole = wrong.numel()
     ops = [op for op in written.program.method().body.block.ops if not isinstance(op, ReturnOp)]
@@ -330,7 +332,7 @@ def sizes_of(program: Program) -> dict[str, int] | None:
 def inputs_of(
     program: Program, numbers: tuple[float, ...] = SPECIAL, turn: int | None = None
 ) -> tuple[Any, ...]:
-    """Inputs of special numbers, in sizes that are chosen where they are symbolic."""
+    """Return inputs of special numbers; symbolic sizes are replaced by concrete ones."""
     sizes = sizes_of(program) or {}
     types = [a.type for a in program.method().body.block.args]
     return tuple(input_of(type_, at, numbers, sizes, turn) for at, type_ in enumerate(types))
@@ -343,7 +345,7 @@ def input_of(
     sizes: Mapping[str, int] = MappingProxyType({}),
     turn: int | None = None,
 ) -> Any:
-    """Return special numbers in a permuted order, so that two inputs form all pairs."""
+    """Return special numbers in a permuted order, so that two inputs cover all pairs."""
     if isinstance(type_, IntType) and not isinstance(type_.size, int) and sizes:
         return type_.size.evaluate(sizes) if type_.size.symbols <= {*sizes} else 3
     if not isinstance(type_, TensorType):
@@ -390,7 +392,7 @@ def _example(
     found: Any,
     resized: Collection[tuple[int, ...]] = (),
 ) -> Counterexample:
-    """Return a counterexample; tensors of the shapes `resized` have one element in it."""
+    """Return a counterexample; tensors with the shapes `resized` are reduced to one element."""
     olds, news = [[pair[side] for pair in written.pairs] for side in (0, 1)]
     texts = [_text_of(written.program, values) for values in (olds, news)]
     for shape in resized:
@@ -409,7 +411,7 @@ def _text_of(program: Program, values: list[SSAValue]) -> str:
 
 
 def return_instead(program: Program, values: Sequence[SSAValue]) -> list[SSAValue]:
-    """Make a program return other values; return those that it returned before."""
+    """Make a program return other values; return the values that it returned before."""
     method = program.method()
     block = method.body.block
     last = block.last_op

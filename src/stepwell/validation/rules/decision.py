@@ -1,4 +1,4 @@
-"""Decision of one pair of values: elements are equal bit for bit, or as real numbers."""
+"""Decide one pair of values: elements are equal bit for bit, or as real numbers."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -41,10 +41,10 @@ class Decision:
     """The proof for one pair of values.
 
     Attributes:
-        has_symbols: whether sizes were symbols.
+        has_symbols: whether the sizes were symbolic.
         reason: why no stronger proof was found.
-        counterexample: values of elements and numbers in the solver's counterexample; None if a
-            function in the question is not what the op computes.
+        counterexample: values of elements and numbers in the solver's counterexample; None if the
+            question contains an uninterpreted function.
     """
 
     proof: Proof
@@ -58,8 +58,8 @@ class Question:
     """Whether two values of one program, with the same arguments, are equal.
 
     Attributes:
-        one, other: the values.
-        path: the conditions that hold.
+        one, other: the two values.
+        path: the conditions on numbers that hold on this path.
         bound: the rule's error bound. If it is exact, equality must be bitwise. Otherwise real
             numbers are tried, too, and half of the relative bound is reserved for roundings.
     """
@@ -115,7 +115,7 @@ def _in(domain: Domain, patience: int, asked: Question) -> Decision:
 
 
 def _preset(domain: Domain, path: Path) -> None:
-    """Fix the numbers that a condition determines; 0.0 may be −0.0, too."""
+    """Fix the numbers that a condition determines; a number that equals 0.0 may also be −0.0."""
     for node, answer in path.conditions:
         if answer and node.function == "equal":
             for one, other in (node.operands, node.operands[::-1]):
@@ -153,7 +153,7 @@ def _at(
 
 
 def _indices(value: SSAValue) -> list[tuple[Any, ...]]:
-    """Return every index, if all sizes are static."""
+    """Return every index of a tensor of static sizes, or None."""
     found: list[tuple[Any, ...]] = [()]
     for size in dims(value.type):
         found = [(*at, z3.IntVal(i)) for at in found for i in range(int(size))]  # pyright: ignore[reportArgumentType]
@@ -202,7 +202,9 @@ def _equal(
 
 
 def _is_concrete(assertions: list[Any], tensors: Tensors) -> bool:
-    """Whether all that is not interpreted are elements of inputs, numbers of the rule, indices."""
+    """Whether a term's free symbols are only elements of inputs, numbers of the rule, and
+    indices.
+    """
     inputs = set(tensors.names.values())
     for term in _subterms(assertions):
         if z3.is_app_of(term, z3.Z3_OP_DIV) and not z3.is_rational_value(term.arg(1)):
@@ -227,7 +229,7 @@ def _subterms(terms: list[Any]) -> Iterator[Any]:
 
 
 def _model_of(assertions: list[Any], patience: int) -> dict[str, int | float | bool]:
-    """The numbers of a counterexample, by the names of elements and of numbers of the rule."""
+    """Return the numbers of the solver's counterexample, by name."""
     solver = _solver(assertions, patience)
     found: dict[str, int | float | bool] = {}
     if solver.check() != z3.sat:
@@ -259,7 +261,7 @@ def go_together(conditions: list[tuple[Number, bool]]) -> bool:
 
 
 def _reached(facts: list[Any], left: Any, right: Any) -> list[Any]:
-    """Return the facts, without those about places only if no place occurs in the comparison."""
+    """Return the facts; those about indices only if an index occurs in the comparison."""
     if any(_has_places(term) for term in (left, right)):
         return facts
     return [fact for fact in facts if not _has_places(fact)]
@@ -295,9 +297,10 @@ def _solver(assertions: list[Any], patience: int) -> Any:
 def _with_equal_places(
     left: Any, right: Any, facts: list[Any], tensors: Tensors
 ) -> tuple[Any, Any, list[Any], bool]:
-    """Elements of inputs as constants: one for those whose places are provably the same.
+    """Replace elements of inputs by constants; elements at provably equal indices share one
+    constant.
 
-    Also return whether different constants are certainly elements at different places.
+    Also return whether different constants are certainly elements at different indices.
     """
     found = _applications([left, right, *facts], tensors.weight_names | set(tensors.names.values()))
     constants: list[tuple[Any, Any]] = []
@@ -328,7 +331,7 @@ def _at_one_place(one: Any, other: Any, tensors: Tensors) -> bool:
 
 
 def _applications(terms: list[Any], names: set[str]) -> list[Any]:
-    """Return the elements of inputs in some terms, the innermost first."""
+    """Return the elements of inputs that occur in some terms, the innermost first."""
     found: dict[int, Any] = {}
     seen: set[int] = set()
 

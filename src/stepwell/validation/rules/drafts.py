@@ -1,6 +1,4 @@
-"""Candidate programs for a rule's pattern: each shape and type, varied numbers, and other
-arguments, types and users.
-"""
+"""Candidate programs for a rule's pattern, with varied shapes, numbers, arguments and users."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -32,8 +30,8 @@ _DRAFTS = 700
 
 
 def drafts(rewrite: type[RuleRewrite], form: Rule) -> Iterator[Iterator[Program]]:
-    """Yield candidate programs by instance: each shape, type and number; then values with further
-    users, constant operands, and dynamic sizes.
+    """Yield candidate programs: each shape, type and number; then users, constants, dynamic
+    sizes.
     """
     kept: list[Mapping[str, Any]] = []
     first: Instance | None = None
@@ -63,7 +61,7 @@ def _where_written(programs: Iterator[Program]) -> Iterator[Program]:
 
 
 def _drawn(instance: Instance) -> Iterator[Mapping[str, Any]]:
-    """Yield several numbers at once, small ones in random orders."""
+    """Yield programs in which several numbers vary at once, small ones in random orders."""
     unknown = [n for n, v in instance.given.items() if isinstance(v, Unknown) and not v.is_late]
     draw = Random(0)
     for _ in range(300 if len(unknown) > 1 else 0):
@@ -195,7 +193,7 @@ def _numbers(
 
 
 def _read_again(draft: Callable[[], Program]) -> Iterator[Program]:
-    """Yield programs that also return each intermediate value and each result."""
+    """Yield programs that also return every intermediate value and every result."""
     count = sum(len(op.results) for op in draft().method().body.block.ops)
     for at in range(count):
         program = draft()
@@ -207,7 +205,7 @@ def _read_again(draft: Callable[[], Program]) -> Iterator[Program]:
 
 
 def _of_the_model(draft: Callable[[], Program]) -> Iterator[Program]:
-    """Yield programs in which each op is a node of the source model."""
+    """Yield programs in which each op is attributed to a node of the source model."""
     program = draft()
     for number, op in enumerate(program.method().body.block.ops):
         op.location = NameLoc(StringAttr(f"node{number}"), UnknownLoc())
@@ -215,7 +213,7 @@ def _of_the_model(draft: Callable[[], Program]) -> Iterator[Program]:
 
 
 def _of_constants(draft: Callable[[], Program]) -> Iterator[Program]:
-    """Yield programs whose operands are all weights."""
+    """Yield programs whose operands are all constants."""
     program = draft()
     block = program.method().body.block
     first = block.first_op

@@ -1,4 +1,4 @@
-"""Normalized names, operands and arguments, under which different ops are the same."""
+"""Canonical names, operands and arguments that make equivalent ops compare as equal."""
 
 from dataclasses import dataclass, field
 
@@ -51,7 +51,7 @@ UNROUNDED = frozenset(f"stepwell_mx.{name}.default" for name in ("linear", "matm
 
 
 def unrounded(op: Operation) -> SSAValue:
-    """Return the value of such an op without the rounding, as the result of new ops."""
+    """Return the value of a rounding op without its rounding, as the result of new ops."""
     types = [op.results[0].type]
     x, y, *_ = op.operands
     if op.name == "stepwell_mx.conv2d.default" and isinstance(op, SchemaOp):

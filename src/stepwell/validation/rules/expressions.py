@@ -1,4 +1,4 @@
-"""An element of an op's result by its declared semantics, as a term of the solver."""
+"""Translate an element of an op's result, by its declared semantics, to a term of the solver."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -36,7 +36,7 @@ def held_as(type_: Attribute) -> Attribute:
 
 @dataclass
 class Expression:
-    """An element of one op's result by its declared semantics, with the types of its numbers."""
+    """An element of one op's result by its declared semantics, and the types of its computation."""
 
     tensors: Any
     """The `Tensors` to which it belongs."""
@@ -47,7 +47,7 @@ class Expression:
 
     @cached_property
     def axes(self) -> AxisMap | None:
-        """The op's axis map, or that of its family if it is elementwise."""
+        """Return the op's axis map; for an elementwise op without one, that of its family."""
         found = axis_map(self.op)
         if found is None and is_of(self.op, "elementwise"):
             tensors = sum(isinstance(v.type, TensorType) for v in self.op.operands)
@@ -55,7 +55,7 @@ class Expression:
         return found
 
     def links(self, value: SSAValue) -> Links | None:
-        """Return the links of an operand's axes."""
+        """Return the axis map's links for an operand's axes."""
         return None if self.axes is None else self.axes.links[[*self.op.operands].index(value)]
 
     @cached_property
@@ -91,9 +91,10 @@ class Expression:
 
     @cached_property
     def free(self) -> int:
-        """Return the number of the first bound index that does not occur in this one.
+        """Return the number of the first bound index that is unused at this index.
 
-        The reductions of one element all begin there, so that equal ones have equal terms.
+        The reductions of one element all number their indices from there, so that equal reductions
+        have equal terms.
         """
         found, waiting = 0, list(self.index)
         while waiting:
@@ -117,7 +118,7 @@ class Expression:
         return self.tensors.domain.converted(made, held_as(self.op.results[0].type))
 
     def of(self, term: Any, bound: dict[tuple[SSAValue, int], Any] | None) -> Typed:
-        """Translate a term; `bound` are the indices of an enclosing reduction."""
+        """Translate a term of the semantics; `bound` are the indices of an enclosing reduction."""
         tensors, domain, of = self.tensors, self.tensors.domain, self.computed_in
         if isinstance(term, SSAValue):
             return domain.converted(self.tensors.scalar(term), of)
@@ -159,7 +160,7 @@ class Expression:
         return Typed(made, i1 if term.function in _COMPARES else of)
 
     def element(self, value: SSAValue, bound: dict[tuple[SSAValue, int], Any] | None) -> Typed:
-        """Return the element of an operand at the index of the axis map."""
+        """Return the operand's element at the index that the axis map states."""
         tensors, shape = self.tensors, dims(value.type)
         if not shape:
             return tensors.at(value, ())
@@ -184,7 +185,7 @@ class Expression:
         return tensors.at(value, tuple(found))
 
     def fold(self, term: Term) -> Typed:
-        """Return a sum, an average or an extremum over the axes that the maps reduce."""
+        """Return a sum, an average or an extremum over the axes that the axis maps reduce."""
         tensors, domain, of = self.tensors, self.tensors.domain, self.computed_in
         values = _read_by(term)
         bound: dict[tuple[SSAValue, int], Any] = {}
@@ -232,7 +233,7 @@ class Expression:
 
 
 def _is_of_numbers(term: Any) -> bool:
-    """Whether a term does not depend on any element."""
+    """Whether a term depends on no tensor element."""
     if not isinstance(term, Term):
         return isinstance(term, int | float)
     return bool(term.operands) and all(map(_is_of_numbers, term.operands))

@@ -1,4 +1,5 @@
-"""Verification of a rule's conditions: without each one, the rule is wrong, or its label is right.
+"""Verification of a rule's conditions: each one is either necessary, or serves the purpose that its
+label states.
 
 A condition excludes the programs that match without it but not with it. Without the condition, one
 of these programs must change its result or be impossible to construct. A condition with a label
@@ -58,7 +59,7 @@ _TRIED, _ALIKE = 60, 3
 
 
 def conditions(rule: Rule) -> list[Where]:
-    """Return the conditions of a rule that can be dropped; those that compute a hole cannot."""
+    """Return the conditions of a rule that can be dropped; those that bind a hole cannot."""
     return [clause for clause in rule.where if not clause.binds]
 
 
@@ -81,7 +82,7 @@ def taken(rewrite: type[RuleRewrite]) -> list[str]:
     """Return the `not for` examples of a rule's text to which it applies nevertheless.
 
     Raises:
-        NotWritten: an example is not a program.
+        NotWritten: an example cannot be built as a program.
     """
     found: list[str] = []
     for form in rewrite.rule.forms:
@@ -122,7 +123,7 @@ class _Without:
         """Compile the form with and without the condition.
 
         Raises:
-            StepwellError: without the condition, the rule is invalid.
+            StepwellError: the rule does not compile without the condition.
         """
         left = tuple(c for c in self.form.where if c is not self._mine())
         self.bare = replace(self.form, where=left)
@@ -150,7 +151,7 @@ class _Without:
         return chain(drafts(self.rewrite, self.form), [self._by_tables()])
 
     def _by_tables(self) -> Iterator[Program]:
-        """Yield programs for which a table of choices disagrees with the costs."""
+        """Yield programs in which a tuned choice overrides the one of least estimated cost."""
         if "program" not in signature(self.rewrite.namespace[self.clause.predicate]).parameters:
             return
         for program in islice(chain.from_iterable(drafts(self.rewrite, self.form)), _TRIED):
@@ -161,11 +162,12 @@ class _Without:
                     yield program
 
     def root(self, program: Program) -> Operation:
-        """Return the op that is replaced."""
+        """Return the last op of the pattern, which the rule replaces."""
         return root_of(program, self.form)
 
     def programs(self) -> Iterator[tuple[Program, Refusal | None]]:
-        """Yield programs that only this condition excludes, with the reason if it gives one.
+        """Yield programs that only this condition excludes, with the condition's reason if it
+        states one.
 
         Raises:
             Unproven: without the condition, other conditions fail.
@@ -185,7 +187,7 @@ class _Without:
                 return
 
     def applications(self) -> Iterator[tuple[Program, None]]:
-        """Yield a few programs to which the unchanged rule applies."""
+        """Yield a few programs to which the complete rule applies."""
         count = 0
         for instance in self.drafts():
             for program in instance:
@@ -202,7 +204,7 @@ class _Without:
             return False
 
     def _refused(self, program: Program) -> tuple[Refusal | None] | None:
-        """Return the condition's refusal of a program, if it alone excludes the program."""
+        """Return the condition's reason for refusing a program that no other condition refuses."""
         root = self.root(program)
         try:
             whole = self.whole(root, program)
@@ -217,7 +219,7 @@ class _Without:
 
 
 def _make_last(root: Operation) -> None:
-    """Move the root's operands that only it uses and that need no other op directly before it."""
+    """Move the root's operands directly before it, if no other op uses or needs them."""
     for value in root.operands:
         maker = value.owner
         is_free = isinstance(maker, Operation) and not any(
@@ -235,7 +237,7 @@ def _named(name: str, namespace: Namespace) -> Any:
 
 
 def _withouts(rewrite: type[RuleRewrite], clause: Where) -> Iterator[_Without]:
-    """Yield each form of a rule without a condition, for the programs of its text first."""
+    """Yield each form of a rule without a condition, first for its `not for` examples."""
     for form in rewrite.rule.forms:
         for miss in (*form.misses, None):
             yield _Without(rewrite, form, clause, miss)
@@ -263,7 +265,7 @@ def _needed(rewrite: type[RuleRewrite], clause: Where) -> tuple[Kind, str]:
 
 
 def _wrong(form: _Without, program: Program) -> str | None:
-    """Return the error in the rule's replacement without a condition."""
+    """Return the error that the rule's replacement has without a condition."""
     lost = _lost(form, program)
     if lost:
         return lost
@@ -290,13 +292,13 @@ def _wrong(form: _Without, program: Program) -> str | None:
 
 
 def _fails(assertion: Operation, program: Program) -> str | None:
-    """Return the failure of an op without results that the rule would erase."""
+    """Run an op without results that the rule would erase; return its failure, or None."""
     error = failure_of(assertion, program)
     return None if error is None else f"it fails, and nothing would: {error}"
 
 
 def _lies_otherwise(written: RuleProgram) -> str | None:
-    """Return how the memory order of a replaced value changes; None if it does not."""
+    """Return how the memory order of a replaced value changes; None if it is unchanged."""
     arguments = written.program.method().body.block.args
     for pair in written.pairs:
         one, other = values_of(written.program, inputs_of(written.program), list(pair))
@@ -306,12 +308,12 @@ def _lies_otherwise(written: RuleProgram) -> str | None:
 
 
 def _can_run(program: Program) -> bool:
-    """Whether its inputs have static sizes, or symbols without constraints."""
+    """Whether the program's inputs have static sizes, or symbols without constraints."""
     return sizes_of(program) is not None
 
 
 def _lost(form: _Without, program: Program) -> str | None:
-    """Return a result with users that has no replacement."""
+    """Return a pattern result that has users but no replacement."""
     defined = {name for line in form.bare.after for name in line.results}
     root = form.root(program)
     for name, result in zip(form.bare.root.results, root.results, strict=True):
@@ -331,7 +333,7 @@ def _labeled(rewrite: type[RuleRewrite], clause: Where) -> tuple[Kind, str]:
 
 
 def _of_statement(rewrite: type[RuleRewrite], clause: Where) -> tuple[Kind, str]:
-    """Verify that the rule is correct without the condition, by its proof or on the excluded
+    """Verify that the rule is correct without the condition: proved, or right on excluded
     programs.
     """
     proof = known().get(hash_of(rewrite))
@@ -352,7 +354,7 @@ def _of_statement(rewrite: type[RuleRewrite], clause: Where) -> tuple[Kind, str]
 
 @dataclass
 class _Ran:
-    """The results of running the programs that a condition excludes, without the condition.
+    """The results of running, without the condition, the programs that it excludes.
 
     Attributes:
         same: the number of programs that stay within the rule's bound.
@@ -391,9 +393,7 @@ def _run(rewrite: type[RuleRewrite], clause: Where) -> _Ran:
 
 
 def _of_target(rewrite: type[RuleRewrite], clause: Where) -> tuple[Kind, str]:
-    """Verify that the excluded programs compute the same without it, or are no programs of the
-    target.
-    """
+    """Verify that the excluded programs compute the same, or are not at the target's level."""
     ran = _run(rewrite, clause)
     if ran.wrong:
         return "open", ran.wrong.removeprefix("; ")
@@ -409,7 +409,7 @@ def _of_target(rewrite: type[RuleRewrite], clause: Where) -> tuple[Kind, str]:
 
 
 def _rounds_more(written: RuleProgram) -> str:
-    """Return how many ops round to halves, and how many did before."""
+    """Return the number of ops that round to 16-bit floats after and before the rewrite."""
     of = element(written.pairs[0][1].type)
     if of not in (f16, bf16):
         return ""
@@ -425,7 +425,7 @@ cancellation.
 
 
 def _is_further_off(written: RuleProgram, rewrite: type[RuleRewrite]) -> str:
-    """Return a counterexample that loses digits within the bound on its magnitudes; else ""."""
+    """Return a counterexample that loses digits within the bound; "" if there is none."""
     if not rewrite.bound.magnitudes or not _can_run(written.program):
         return ""
     of_result = replace(rewrite.bound, magnitudes=(), relative=_DIGITS)
@@ -434,7 +434,7 @@ def _is_further_off(written: RuleProgram, rewrite: type[RuleRewrite]) -> str:
 
 
 def _fires_again(form: _Without, program: Program) -> str | None:
-    """Whether a rule's result matches the rule again, without the condition."""
+    """Whether a rule without the condition matches its own result again."""
     written = applied(form.bare, program, form.matcher, form.writer)
     if written is None:
         return None

@@ -79,7 +79,7 @@ def _source(function: FunctionType) -> str:
 
 
 def _meant(names: Iterable[str], namespace: Mapping[str, Any]) -> Iterator[FunctionType]:
-    """Yield the functions that names refer to, including those in classes and modules."""
+    """Yield the functions to which names refer, including those in classes and modules."""
     known = [*dict.fromkeys(names)]
     held = [namespace[name] for name in known if name in namespace]
     within = [module for module in held if isinstance(module, ModuleType)]
@@ -94,13 +94,13 @@ def _meant(names: Iterable[str], namespace: Mapping[str, Any]) -> Iterator[Funct
 
 
 def _is_written(function: FunctionType) -> bool:
-    """Whether a stepwell module contains its source; that of `dataclass` methods is not in one."""
+    """Whether a function's source is in a stepwell module; generated methods have no source."""
     module = function.__module__
     return module.startswith(_OURS) and function.__code__.co_filename == modules[module].__file__
 
 
 def names_in(code: CodeType) -> Iterator[str]:
-    """Yield the global names and attributes that a function's code reads, nested functions' too."""
+    """Return the global names and attributes that a function and its nested functions read."""
     yield from code.co_names
     for constant in code.co_consts:
         if isinstance(constant, CodeType):

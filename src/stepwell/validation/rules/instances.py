@@ -51,7 +51,7 @@ _ORDERS = frozenset("dims perm perms".split())
 
 @dataclass(frozen=True)
 class Unknown:
-    """An arbitrary number of a rule, a float or an int; `is_late` if it is a runtime value."""
+    """An arbitrary float or int of a rule; `is_late` if it is computed at runtime."""
 
     name: str
     is_int: bool = False
@@ -63,8 +63,8 @@ class Instance:
     """A rule's form with values for its types and arguments.
 
     Attributes:
-        given: the types of values, and the values of holes.
-        unstated: arguments after `…`, by the name of the line's result.
+        given: the types of values, and the assigned values of the rule's holes.
+        unstated: arguments that `…` leaves open, by the name of the line's result.
         is_partial: whether not all arguments for this shape are tried.
     """
 
@@ -104,9 +104,7 @@ class Instances:
     """The instances of one form of a rule."""
 
     def __init__(self, rewrite: type[RuleRewrite], rule: Rule, as_example: bool = False) -> None:
-        """Enumerate the instances of a form; `as_example`: with its example's shapes and similar
-        ones.
-        """
+        """Enumerate the instances of a form; with `as_example`, of shapes like the example's."""
         self.rewrite, self.rule, self.as_example = rewrite, rule, as_example
         self.example = {name: meant(value) for name, value in rule.example.items()}
         self.pointwise = is_pointwise(rule)
@@ -132,7 +130,7 @@ class Instances:
                 yield Instance(self.rule, given, self.pointwise, step > 1)
 
     def _led(self, name: str, choices: list[Any]) -> list[Any]:
-        """Return choices of an argument; for a templated rule the example's own comes first."""
+        """Return the choices of an argument; for example shapes its own value comes first."""
         if not (self.as_example or self._is_templated()) or name not in self.example:
             return choices
         own = self.example[name]
@@ -142,7 +140,7 @@ class Instances:
     # -- types -------------------------------------------------------------------------------
 
     def _pattern(self, name: str) -> Any:
-        """Return the type pattern of an input."""
+        """Return the pattern of an input's type."""
         for line in self.rule.before:
             if line.op == WEIGHT:
                 continue
@@ -157,7 +155,7 @@ class Instances:
         return None
 
     def _types(self) -> Iterator[tuple[dict[str, Any], int]]:
-        """Yield types of inputs and of the holes in them, and the number of arguments to try."""
+        """Yield types of the inputs, and the number of argument choices to try for each."""
         if self.as_example or self._is_templated():
             yield from ((types, MOST) for types in self._templated())
             return
@@ -191,7 +189,7 @@ class Instances:
                 yield f"{pattern.name if isinstance(pattern, Hole) else name}.of"
 
     def _is_templated(self) -> bool:
-        """Whether shapes are related in a way that only the example shows."""
+        """Whether the shapes are related in a way that only the example shows, not the types."""
         lines = (*self.rule.beside, *self.rule.before)
         if any(line.op == WEIGHT for line in lines) or self.rule.root.family:
             return True
@@ -238,7 +236,7 @@ class Instances:
                 yield dict.fromkeys(keys, shape)
 
     def _templated(self) -> Iterator[dict[str, Any]]:
-        """Yield the example's types, with symbolic sizes, and with ones."""
+        """Yield the example's types, also with symbolic sizes and with sizes of 1."""
         yield self._of_example({})
         sizes = sorted(
             {s for v in self._of_example({}).values() if _is_tensor(v) for s in dims(v)}, key=str
@@ -297,7 +295,7 @@ class Instances:
     # -- arguments ---------------------------------------------------------------------------
 
     def _arguments(self) -> dict[str, Any]:
-        """Return (parameter, schema's argument, whether late, …) of each open argument."""
+        """Return (parameter, schema argument, whether a runtime value, …) of each open argument."""
         found: dict[str, Any] = {}
         for line in self.rule.before:
             if line.op == WEIGHT or line.is_again:
@@ -321,7 +319,7 @@ class Instances:
         return {name: kind for name, kind in found.items() if name not in types}
 
     def _choices(self, name: str, kind: Any, rank: int, shape: Sequence[Dim]) -> list[Any]:
-        """Return the choices of an argument."""
+        """Return the values to try for an argument."""
         parameter, argument, is_late, in_list = kind
         if is_late is None:  # It is after `…`.
             kind = (parameter, argument, False, in_list)
@@ -360,7 +358,7 @@ class Instances:
         shape: Sequence[Dim],
         parameter_size: int | None,
     ) -> list[Any]:
-        """Return permutations, axes or sizes."""
+        """Return the permutations, axes or sizes to try for a list argument."""
         if parameter.name in _ORDERS and example and isinstance(example, list) and self._permutes():
             count = self._axes(example, rank)
             turned = [[axis - count for axis in order] for order in permutations(range(count))]
@@ -386,7 +384,7 @@ class Instances:
         return any("permutation" in families_of(line.op) for line in self.rule.before)
 
     def _axes(self, example: Any, rank: int) -> int:
-        """Return the number of permuted axes: that of the example, if its shapes are used."""
+        """Return the number of permuted axes: the example's, if its shapes are used."""
         count = len(example) if isinstance(example, list) else 0
         return count if count and (self.as_example or self._is_templated()) else rank
 
@@ -407,7 +405,7 @@ def _holes(term: Any) -> Iterator[Hole]:
 
 
 def _kinds(keys: list[str]) -> Iterator[dict[str, Attribute]]:
-    """Yield element types: a single one, and pairs in which one input differs from the others."""
+    """Yield element types: the same one for all inputs, then pairs in which one input differs."""
     for of in ELEMENTS:
         yield dict.fromkeys(keys, of)
     if len(keys) > 1:
@@ -421,7 +419,7 @@ _SIZES = ((), (1,), (0,), (1, 2), (1, 1), (0, 1), (1, 2, 3), (1, 1, 1), (0, 1, 1
 
 
 def _sized(blocks: tuple[int, ...]) -> Iterator[tuple[Dim, ...]]:
-    """Yield static sizes; and symbols, if all sizes differ or all are equal."""
+    """Yield static sizes; also symbolic ones if all sizes differ or all are equal."""
     yield tuple(b + 1 for b in blocks)
     if blocks in ((1, 2), (1, 1), (1, 2, 3)):
         yield tuple(Size.symbol(f"n{b}") for b in blocks)

@@ -29,7 +29,7 @@ FAILS = (TypeError, ValueError, AttributeError, KeyError, IndexError, AssertionE
 
 
 class NotWritten(StepwellError):
-    """An instance that is not a program, because no op takes its shapes or element types."""
+    """The instance is not a program, because an op rejects its shapes or element types."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class RuleProgram:
 
 
 class _Draft(Example):
-    """An example built from an instance; results have the types that their ops infer."""
+    """An example program built from an instance; the types of results are inferred."""
 
     def __init__(
         self, rewrite: type[RuleRewrite], rule: Rule, given: Mapping[str, Any], states: bool
@@ -72,10 +72,10 @@ class _Draft(Example):
 def drafted(
     rewrite: type[RuleRewrite], rule: Rule, given: Mapping[str, Any], *, states: bool = False
 ) -> Program:
-    """Return the pattern's program; `states`: with the types in the rule's text.
+    """Return the pattern's program; with `states`, results have the types in the rule's text.
 
     Raises:
-        NotWritten: no op takes such types.
+        NotWritten: an op rejects the types.
     """
     refused: Exception | None = None
     for stated in (states, not states):
@@ -97,14 +97,14 @@ def drafted(
 
 
 class _SymbolicWriter(RuleWriter):
-    """A writer whose functions compute with symbolic numbers, and whose ops contain tokens."""
+    """A writer of replacements that computes with symbolic numbers; ops contain their tokens."""
 
     def __init__(self, rule: Rule, namespace: Namespace, tokens: Tokens) -> None:
         self.tokens = tokens
         super().__init__(rule, namespace)
 
     def value(self, term: Term, values: Found) -> Any:
-        """Return the value of a term, in the form that ops contain."""
+        """Return the value of a term in the form that an op's attributes contain."""
         found = super().value(term, values)
         is_record = isinstance(term, Computed) and isinstance(found, Mapping)
         return found if is_record else self.tokens.lowered(found)
@@ -129,7 +129,7 @@ class Statement:
         """Return both sides on one path; None if a condition does not hold.
 
         Raises:
-            NotWritten: no op takes such types.
+            NotWritten: an op rejects the types.
         """
         self.tokens.__init__()
         self.tokens.path = path
@@ -198,8 +198,8 @@ def _misfits(
     *,
     is_sure: bool = False,
 ) -> list[str]:
-    """Return types that differ from those they replace, or from the inferred ones; `is_sure`: a
-    type that is stated and cannot be inferred is not an error, because the model knows more.
+    """Return result types that differ from the replaced or the inferred types. With `is_sure`, an
+    op whose types cannot be inferred is accepted.
     """
     found = [f"{old.type} becomes {new.type}" for old, new in pairs if old.type != new.type]
     for op in fresh:

@@ -28,7 +28,8 @@ class Dropped:
         rule, condition: the rule's name, and the abbreviated condition.
         label: the purpose of the condition in the rule's text.
         kind: whether the condition is necessary, has its label's purpose, or neither was shown.
-        reason: a program that is wrong without it; the evidence for the label; or why it is open.
+        reason: a program that is wrong without the condition; the evidence for the label; or why
+            neither was shown.
         hash: the rule's hash (`hashes.whole_hash_of`).
     """
 
@@ -41,7 +42,7 @@ class Dropped:
 
     @property
     def is_right(self) -> bool:
-        """Whether it is necessary, or has its label's purpose."""
+        """Whether the condition is necessary, or has its label's purpose."""
         return self.kind != "open"
 
     def __str__(self) -> str:
@@ -74,12 +75,12 @@ def _write(file: Path, rows: Iterable[Mapping[str, Any]]) -> None:
 
 
 def is_of_this_prover(file: Path = FILE) -> bool:
-    """Whether the stored answers are from the current prover."""
+    """Whether the stored verdicts are from the current version of the prover."""
     return _read(file)["prover"] == hash_of_prover()
 
 
 def keep(verdicts: Iterable[Verdict]) -> None:
-    """Write the file of verdicts."""
+    """Write the file of verdicts on rules."""
     names = ("rule", "kind", "scope", "reason", "instances", "pairs", "partial", "hash",
              "of_labels")  # fmt: skip
     _write(FILE, ({name: getattr(verdict, name) for name in names} for verdict in verdicts))
@@ -126,9 +127,7 @@ def table(verdicts: Sequence[Verdict]) -> str:
 
 
 def conditions(rows: Sequence[Dropped]) -> str:
-    """Return the verdicts on rules without each condition: counts, and those that are not
-    refuted.
-    """
+    """Return the verdicts on rules without each condition: counts, and those not refuted."""
     counted = Counter((row.kind, row.label) for row in rows)
     lines = ["", "| condition | count |", "|---|---|"]
     for (kind, label), count in sorted(counted.items(), key=lambda each: -each[1]):

@@ -1,4 +1,4 @@
-"""Symbolic numbers with which the project's own predicates compute.
+"""Symbolic numbers on which the conditions and functions of rules run.
 
 A rule's `$c` becomes a `SymbolicFloat` or a `SymbolicInt`. Arithmetic on one gives another, and a
 comparison gives a `Truth`. Converting a `Truth` to bool forks the run: it is true in one run and
@@ -33,7 +33,7 @@ class Number:
 
 
 class Unproven(StepwellError):
-    """The raiser can be neither proved nor refuted by the available means."""
+    """A claim that can be neither proved nor refuted by the available means."""
 
 
 @dataclass
@@ -47,7 +47,7 @@ class Path:
     possible: Callable[[list[tuple[Number, bool]]], bool] | None = None
 
     def ask(self, question: Number) -> bool:
-        """Return the answer of this run: the prescribed one, else yes."""
+        """Return the answer of this run to a question: the prescribed answer, else yes."""
         at = len(self.asked)
         self.asked.append(question)
         if at == len(self.answers):
@@ -68,7 +68,7 @@ class Path:
 
     @property
     def conditions(self) -> list[tuple[Number, bool]]:
-        """Return the facts of this path."""
+        """Return the facts about numbers that hold on this path."""
         return list(zip(self.asked, self.answers, strict=False))
 
 
@@ -97,7 +97,7 @@ class Tokens:
         return made
 
     def lifted(self, value: Any) -> Any:
-        """Return the symbolic value of a token; other values unchanged."""
+        """Return the symbolic number of a token; other values unchanged."""
         if isinstance(value, Symbolic | bool):
             return value
         if isinstance(value, float):
@@ -109,7 +109,7 @@ class Tokens:
         return value
 
     def lowered(self, value: Any) -> Any:
-        """Return the token of a symbolic value."""
+        """Return the token of a symbolic number; other values unchanged."""
         if isinstance(value, SymbolicFloat):
             return float.__float__(value)
         if isinstance(value, SymbolicInt):
@@ -252,11 +252,11 @@ def paths(
 
     Args:
         run: the function.
-        most: the limit of paths.
+        most: the largest number of paths.
         possible: whether answers are consistent, called when many paths are pending.
 
     Raises:
-        Unproven: there are more than `most`.
+        Unproven: there are more than `most` paths.
     """
     waiting: list[list[bool]] = [[]]
     for count in range(most):
@@ -295,7 +295,7 @@ def _copysign(size: Any, sign: Any) -> Any:
 
 
 def _frexp(value: Any) -> Any:
-    """Only the mantissa is useful: ±½ exactly for powers of two."""
+    """Apply `math.frexp`; only the mantissa is defined: ±½ exactly for powers of two."""
     if not isinstance(value, Symbolic):
         return math.frexp(value)
     return value._with("mantissa", is_int=False), value._with("exponent", is_int=True)  # pyright: ignore[reportPrivateUsage]
@@ -316,7 +316,7 @@ class _FloatType(type):
 
 
 class _Float(float, metaclass=_FloatType):
-    """`float` for functions that run on symbolic numbers."""
+    """A replacement of `float` for functions that run on symbolic numbers."""
 
     def __new__(cls, value: Any = 0.0) -> Any:
         if isinstance(value, SymbolicFloat):
@@ -358,7 +358,7 @@ class Rebound:
         self._made: dict[FunctionType, FunctionType] = {}
 
     def __call__(self, value: Any) -> Any:
-        """Return the value, or the function that replaces it."""
+        """Return the replacement of a function; other values unchanged."""
         if value is math:
             return _MATH
         if value is torch:
@@ -391,7 +391,7 @@ class Rebound:
 
 
 def taking(function: Callable[..., Any], tokens: Tokens) -> Callable[..., Any]:
-    """Wrap a function so that it receives the symbolic numbers of tokens."""
+    """Wrap a function so that it receives symbolic numbers in place of tokens."""
     if isinstance(function, FunctionType) and "program" in _arguments(function):
 
         def with_program(*given: Any, program: Any) -> Any:

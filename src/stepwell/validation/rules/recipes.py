@@ -1,6 +1,6 @@
 """The elements of derived weights: recipes that move elements or compute tables from tables.
 
-A recipe of data movement is run on the indices of its sources, as an op of data movement is.
+A recipe that moves data is run on the indices of its sources' elements.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,7 +24,7 @@ Place = tuple[int, ...]
 
 
 class Tensors(Protocol):
-    """What recipes need of `rules.tensors`, which imports this module."""
+    """The protocol of `rules.tensors` as seen by this module, which it imports."""
 
     domain: Domain
     tokens: Tokens
@@ -67,9 +67,7 @@ def at_key(tensors: Tensors, key: str, index: tuple[Any, ...]) -> Typed:
 
 
 def _zero_of_affine(tensors: Tensors, key: str, index: tuple[Any, ...]) -> Typed:
-    """Return -b/g, or b/g, in float64, rounded to the type of b; both have the shape of the
-    result.
-    """
+    """Return -b/g, or b/g, in float64, rounded to the type of b; both have the result's shape."""
     _, (shift, scale), options = tensors.weights.recipe_of(key)  # pyright: ignore[reportGeneralTypeIssues]
     domain = tensors.domain
     parts = [at_key(tensors, source, index) for source in (shift, scale)]
@@ -100,7 +98,7 @@ def _shift_of_norm(tensors: Tensors, key: str, index: tuple[Any, ...]) -> Typed:
 def _norm(
     tensors: Tensors, key: str, index: tuple[Any, ...]
 ) -> tuple[Attribute, Any, dict[str, Any]]:
-    """Return the type, the scale and the statistics of the channel at an index."""
+    """Return the element type, the scale and the statistics of the channel at an index."""
     _, sources, options = tensors.weights.recipe_of(key) or ("", (), {})
     domain, at = tensors.domain, index[list(options["shape"]).index(-1)]
     typed = [at_key(tensors, source, (at,)) for source in sources]
@@ -123,7 +121,7 @@ _COMPUTED: dict[str, Callable[[Tensors, str, tuple[Any, ...]], Typed]] = {
 
 
 def given(tensors: Tensors, key: str, index: tuple[Any, ...]) -> Typed:
-    """Return an element of an arbitrary weight."""
+    """Return an element of a weight with arbitrary elements."""
     of = element_type(tensors.weights.get(key).dtype)
     is_positive = key.endswith(POSITIVE)
     if (
@@ -144,13 +142,13 @@ def given(tensors: Tensors, key: str, index: tuple[Any, ...]) -> Typed:
 
 
 def _only(held: Any) -> Any:
-    """Return the number to which all elements of a tensor are equal."""
+    """Return the single number that all elements of a tensor equal, or None."""
     first = held.reshape(-1)[:1]
     return first.item() if first.numel() and bool((held == first).all()) else None
 
 
 def _places(tensors: Tensors, key: str) -> dict[Place, tuple[str, Place]]:
-    """Return the source and its index for each index of a recipe's result."""
+    """Return, for each index of a recipe's result, the source and the index in it."""
     name, sources, _ = tensors.weights.recipe_of(key) or ("", (), {})
     numbers, where = numbered([tensors.weights.get(source).shape for source in sources])
     runs: list[Any] = []
@@ -169,7 +167,7 @@ def _places(tensors: Tensors, key: str) -> dict[Place, tuple[str, Place]]:
 
 
 def numbered(shapes: Sequence[Sequence[int]]) -> tuple[list[Any], list[tuple[int, Place]]]:
-    """Return tensors of consecutive numbers, and the tensor and the index of each number."""
+    """Return tensors of consecutive numbers, and a map from each number to its tensor and index."""
     tensors: list[Any] = []
     where: list[tuple[int, Place]] = []
     for number, shape in enumerate(shapes):

@@ -1,4 +1,5 @@
-"""Verdicts on many rules, each in its own process, so that they do not depend on earlier ones.
+"""Compute verdicts on many rules, each in its own process, so that they are independent of each
+other.
 
 A solver numbers its terms in the order of creation, and its search depends on the numbers. In its
 own process a rule has the same verdict regardless of the rules before it.
@@ -32,12 +33,12 @@ T = TypeVar("T")
 def prove_each(
     names: Sequence[str], jobs: int | None = None, seconds: float = math.inf
 ) -> Iterator[Verdict]:
-    """The verdicts on rules, in their order.
+    """Return the verdicts on rules, in the order of `names`.
 
     Args:
-        names: of rules, as `rules()` has them.
-        jobs: processes at once; as many as there are cores where none is given.
-        seconds: of wall time for all; a rule without a verdict by then is open.
+        names: names of rules, as in `rules()`.
+        jobs: the number of concurrent processes; by default the number of cores.
+        seconds: the wall time for all rules; a rule without a verdict by then is open.
     """
     for name, found in zip(names, _each(_proved, names, jobs, seconds), strict=True):
         yield Verdict(name, "open", reason=found) if isinstance(found, str) else found
@@ -46,7 +47,7 @@ def prove_each(
 def without_conditions(
     names: Sequence[str], jobs: int | None = None, seconds: float = math.inf
 ) -> Iterator[list[Dropped]]:
-    """For each rule what becomes of it without each of its conditions."""
+    """Return, for each rule, the verdicts on the rule without each of its conditions."""
     for name, found in zip(names, _each(_dropped, names, jobs, seconds), strict=True):
         yield [Dropped(name, "", "", "open", found)] if isinstance(found, str) else found
 
@@ -64,8 +65,8 @@ def _each(
 ) -> Iterator[T | str]:
     """Call a function on each name in a forked process, which inherits all imports.
 
-    A result comes as bytes: tensors would otherwise be shared with a process that has ended. The
-    string in place of a result says why there is none.
+    Results are sent as bytes, because tensors would otherwise be shared with a process that has
+    ended. If a process has no result, the string in its place states why.
     """
     rules()
     _import_all()
@@ -103,7 +104,9 @@ LATE, FAILED = "there is no verdict within the limit", "the prover failed"
 
 
 def _send(sender: Any, function: Callable[[str], T], name: str) -> None:
-    """Send the pickled result of a function; what it raises as a sentence, traceback on stderr."""
+    """Send a function's pickled result; an exception as a sentence, with its traceback on
+    stderr.
+    """
     try:
         found: T | str = function(name)
     except StepwellError as error:

@@ -50,7 +50,7 @@ def is_signed(of: Attribute) -> bool:
 
 
 class Domain:
-    """The representation of floats; integers and bools are the same in all domains."""
+    """A representation of floats as solver terms; integers and bools are the same in each."""
 
     is_exact: bool
 
@@ -201,13 +201,13 @@ class Domain:
     # -- numbers of rules --------------------------------------------------------------------
 
     def number(self, node: Number) -> Any:
-        """Return a number of a rule as a term: a float64 or an integer."""
+        """Return a number of a rule as a solver term: a float64 or an integer."""
         if node not in self.numbers:
             self.numbers[node] = self._number(node)
         return self.numbers[node]
 
     def as_type(self, node: Number, of: Attribute) -> Any:
-        """Return a number of a rule in an element type."""
+        """Return a number of a rule converted to an element type."""
         return self.converted(Typed(self.number(node), i64 if node.is_int else f64), of).term
 
     def _number(self, node: Number) -> Any:
@@ -232,11 +232,11 @@ class Domain:
         return self.of_number(function, terms, node)
 
     def of_number(self, function: str, terms: list[Any], node: Number) -> Any:
-        """Apply a function of numbers, whether or not it is a primitive."""
+        """Apply a function to numbers of a rule, whether or not it is a primitive."""
         return self.apply(function, terms, i64 if node.is_int else f64)
 
     def condition(self, node: Number, answer: bool) -> Any:
-        """Return the fact that a question about numbers has an answer."""
+        """Return the fact that a question about numbers has a particular answer."""
         held = self._asked(node)
         if answer and node.function == "equal":
             for one, other in (node.operands, node.operands[::-1]):
@@ -277,12 +277,12 @@ def _is_zero(term: Any) -> bool:
 
 
 def place_of(term: Any) -> int:
-    """Return the sort key of a term."""
+    """Return the sort key that orders terms."""
     return term.get_id()
 
 
 class Bits(Domain):
-    """IEEE floats, rounded to nearest even at each primitive."""
+    """The domain of IEEE floats, rounded to nearest even after each primitive."""
 
     is_exact = True
 
@@ -358,9 +358,7 @@ class Bits(Domain):
         return make(z3.RNE(), term, self.float_sort(of))
 
     def _whole(self, term: Any) -> Any:
-        """Return an integer of the rule in float64, which is exact, by order, sign and small
-        values.
-        """
+        """Return an integer of the rule as an exact float64: its order, sign and small values."""
         key = (term.get_id(), "whole")
         if key not in self.narrow:
             made = z3.Const(f"{term.decl().name()}.whole", z3.Float64())
@@ -429,7 +427,7 @@ class Bits(Domain):
                 return self.function(f"{function}:{of}", *(sort for _ in terms), sort)(*terms)
 
     def _nought(self, x: Any, y: Any) -> Any:
-        """Return a product with a factor of zero."""
+        """Return the product of a number with zero, including its sign and NaN."""
         sort = x.sort()
         is_nan = z3.Or(z3.fpIsNaN(x), z3.fpIsNaN(y), z3.fpIsInf(x), z3.fpIsInf(y))
         is_below = z3.Xor(z3.fpIsNegative(x), z3.fpIsNegative(y))
@@ -437,14 +435,14 @@ class Bits(Domain):
         return z3.If(is_nan, z3.fpNaN(sort), zero)
 
     def alone(self, x: Any, of: Attribute) -> Any:
-        """A sum of one number: 0 of −0 where the sum begins with 0, as kernels may or may not."""
+        """Return a sum of one number; if a kernel's sum begins with 0, −0 becomes 0."""
         sort = self.float_sort(of)
         is_below = self.function(f"alone:{of}", sort, z3.BoolSort())(x)
         zero = z3.If(is_below, z3.fpZero(sort, True), z3.fpZero(sort, False))
         return z3.If(z3.fpIsZero(x), zero, x)
 
     def _extremum(self, x: Any, y: Any, takes_other: Any) -> Any:
-        """Return PyTorch's extremum: NaN if either is; of equal numbers the first."""
+        """Return PyTorch's extremum: NaN if either operand is NaN; of equal numbers the first."""
         return z3.If(z3.fpIsNaN(x), x, z3.If(z3.Or(z3.fpIsNaN(y), takes_other), y, x))
 
     def of_number(self, function: str, terms: list[Any], node: Number) -> Any:

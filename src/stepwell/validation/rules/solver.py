@@ -12,7 +12,7 @@ class _Solver(OnDemand):
             return super().__getattr__(attribute)
         except ImportError as error:
             raise StepwellError(
-                "z3 is not installed, and proves rules", help="pip install 'stepwell[prove]'"
+                "z3, which proves rules, is not installed", help="pip install 'stepwell[prove]'"
             ) from error
 
 

@@ -1,7 +1,8 @@
-"""Whether what both sides round differently passes a step: then real numbers prove nothing.
+"""Whether a rounding difference of both sides can cross a discontinuity; real numbers then prove
+nothing.
 
-A continuous op moves a rounding by as much as its modulus says, for which error bounds account. A
-comparison, `floor`, a cast to integers or the place of an extremum may give something else.
+A continuous op scales a rounding error by its modulus of continuity, which error bounds include. A
+comparison, `floor`, a cast to integers or the index of an extremum may change by a whole step.
 """
 
 from collections.abc import Sequence
@@ -37,7 +38,7 @@ _PICKS = ("movement", "padding", "lookup", "choice")
 
 
 def step_between(pair: Sequence[SSAValue], weights: WeightStore) -> str | None:
-    """The op with a step that a rounding of one side alone may cross; None where there is none."""
+    """Return the discontinuous op that a rounding of one side may cross; None if there is none."""
     keys: dict[SSAValue, Any] = {}
     reached = [_reached(value, keys) for value in pair]
     shared = set.intersection(*({keys[value] for value in values} for values in reached))
@@ -61,7 +62,7 @@ def step_between(pair: Sequence[SSAValue], weights: WeightStore) -> str | None:
 
 
 def _reached(value: SSAValue, keys: dict[SSAValue, Any]) -> dict[SSAValue, None]:
-    """A value and its operands, operands first; equal ops of equal operands are equal."""
+    """Return a value and its operands, operands first; equal ops of equal operands are equal."""
     found: dict[SSAValue, None] = {}
 
     def visit(each: SSAValue) -> None:
@@ -90,7 +91,7 @@ def _is_float(value: SSAValue) -> bool:
 
 
 def _is_continuous(op: Operation, value: SSAValue) -> bool:
-    """Whether a result is a continuous function of the operands that are floats."""
+    """Whether a result is a continuous function of its float operands."""
     if not _is_float(value) or op.regions:
         return False
     if is_of(op, *_PICKS, "product", "normalization") or _short(op) in _PIECEWISE:

@@ -61,7 +61,7 @@ _RANKINGS = frozenset(("aten.topk.default", "aten.sort.default"))
 
 @dataclass
 class Fold:
-    """A reduction represented by a constant; provably equal ones share it."""
+    """A constant that represents a reduction; provably equal reductions share it."""
 
     function: str
     body: Any
@@ -142,7 +142,7 @@ class Tensors:
     # -- elements ----------------------------------------------------------------------------
 
     def at(self, value: SSAValue, index: Index) -> Typed:
-        """Return the element of a value at an index."""
+        """Return the term for a value's element at an index."""
         index = tuple(z3.simplify(each) for each in index)
         key = (value, *(each.get_id() for each in index))
         if key not in self._known:
@@ -186,7 +186,7 @@ class Tensors:
         return self.opaque(owner, number, index)
 
     def _of_one(self, op: Operation, number: int, index: Index) -> Typed | None:
-        """Return the result of a ranking of rows with one element: the element, and its index."""
+        """Return the result of a `topk` or `sort` over one element: the element, and its index."""
         assert isinstance(op, SchemaOp)
         shape = dims(op.operands[0].type)
         if shape and shape[op.arg("dim")] != 1:
@@ -225,7 +225,7 @@ class Tensors:
         return str(id(value))
 
     def scalar(self, value: SSAValue) -> Typed:
-        """Return a runtime number."""
+        """Return the term of a runtime number."""
         of = _NUMBERS.get(type(value.type))
         if of is None:
             raise Unproven(f"{value.type} is no number")
@@ -249,7 +249,7 @@ class Tensors:
         return self._by_running(op, number, index)
 
     def _mapped(self, axes: AxisMap, operand: int, index: Index) -> Index | None:
-        """Return the one index that a map names; None if it names several, or none."""
+        """Return the single index that an axis map names; None if it names several, or none."""
         links: Links | None = axes.links[operand]
         if links is None:
             return None
@@ -324,7 +324,7 @@ class Tensors:
         return lifted.node if isinstance(lifted, Symbolic) else lifted
 
     def _at_any(self, op: Operation, number: int, index: Index) -> Typed:
-        """Return a case distinction over an unknown index."""
+        """Return a case distinction over an unknown index of a small tensor."""
         shape = [int(size) for size in dims(op.results[number].type)]  # pyright: ignore[reportArgumentType]
         found: Typed | None = None
         grid = list(torch.cartesian_prod(*(torch.arange(s) for s in shape)).reshape(-1, len(shape)))
@@ -337,7 +337,7 @@ class Tensors:
         return found
 
     def _table(self, op: Operation, number: int) -> list[tuple[Any, ...]]:
-        """Return for each element ("place", operand, index) or ("number", the number there)."""
+        """Return each element's source: ("place", operand, index) or ("number", the constant)."""
         if rule_for(type(op)) is None:
             raise Unproven(f"{op.name} cannot be run")
         for value in op.operands:
@@ -370,7 +370,7 @@ class Tensors:
         return found
 
     def _run(self, op: Operation, given: list[Any], offset: int) -> Sequence[Any]:
-        """Run an op on index numbers: as integers, else in its own types."""
+        """Run an op on tensors of index numbers: as integers, else in the op's own types."""
         rule = rule_for(type(op))
         assert rule is not None
         refused: Exception | None = None
@@ -396,7 +396,7 @@ class Tensors:
         return None
 
     def _looked_up(self, op: Operation, index: Index) -> Typed:
-        """Return an element at an index given by an element of another tensor."""
+        """Return an operand's element at an index that another tensor contains (a gather)."""
         if op.name == "aten.embedding.default":
             rows = len(dims(op.operands[1].type))
             at = self.at(op.operands[1], index[:rows])
@@ -418,7 +418,7 @@ class Tensors:
         return self.opaque(op, 0, index)
 
     def _scattered(self, op: Operation, index: Index) -> Typed:
-        """Return the element scattered to a row; TOSA forbids two writes to one row."""
+        """Return the element that a scatter writes to a row; TOSA forbids two writes to one row."""
         values, indices, given = op.operands
         n, k, c = index
         count = dims(indices.type)[1]
@@ -438,7 +438,7 @@ class Tensors:
 
     @property
     def finite(self) -> list[Any]:
-        """Return that inputs, sums and extrema are finite, if a type's limit is a constant."""
+        """Return that inputs, sums and extrema are finite, if the type's limit is a constant."""
         if not isinstance(self.domain, Reals):
             return []
         terms = [fold.value for fold in self.folds] + list(self.elements.values())
@@ -456,7 +456,7 @@ class Tensors:
     def folded(
         self, function: str, body: Any, counts: Sequence[Any], same: Callable[[Any, Any], bool]
     ) -> Any:
-        """Return the constant of a reduction: the same one for all that are provably equal."""
+        """Return the constant of a reduction: the same one for all provably equal reductions."""
         for known in self.folds:
             if known.function == function and len(known.counts) == len(counts):
                 pairs = zip(known.counts, counts, strict=True)
@@ -468,7 +468,7 @@ class Tensors:
 
     @cached_property
     def equal(self) -> Callable[[Any, Any], bool]:
-        """Return a predicate that tells whether two terms are provably equal."""
+        """Whether two terms are provably equal."""
 
         def same(one: Any, other: Any) -> bool:
             if one.sort() != other.sort():

@@ -75,7 +75,7 @@ class Verdict:
 
     @property
     def is_proved(self) -> bool:
-        """Whether it is proved, for the shapes of the scope."""
+        """Whether the rule is proved, for the shapes in its scope."""
         return self.kind in ("bits", "zeros", "reals")
 
     def __str__(self) -> str:
@@ -93,16 +93,16 @@ UNNEEDED = ("target", "accuracy", "choice")
 
 
 def without_labels(rule: Rule) -> Rule:
-    """Return a form without the conditions that are not part of the statement."""
+    """Return a form without the labeled conditions, which are not part of the proved statement."""
     return replace(rule, where=tuple(c for c in rule.where if not c.label or c.label in UNNEEDED))
 
 
 def prove(rewrite: type[RuleRewrite], forms: tuple[Rule, ...] | None = None) -> Verdict:
-    """The verdict on a rule.
+    """Return the verdict on a rule.
 
     Args:
         rewrite: the rule.
-        forms: replaces its own forms, for example with other conditions.
+        forms: forms to prove in place of the rule's own, for example with other conditions.
     """
     begun = time.process_time()
     whole = forms or rewrite.rule.forms
@@ -114,7 +114,7 @@ def prove(rewrite: type[RuleRewrite], forms: tuple[Rule, ...] | None = None) -> 
 
 
 def limits(rewrite: type[RuleRewrite]) -> str:
-    """Return the restrictions of a proof to the example: ops of a family, quantized types."""
+    """Return how a proof is restricted to the example: to ops of a family, or quantized types."""
     if any(line.is_again for form in rewrite.rule.forms for line in form.before):
         return ", operators and their arguments as in its example"
     if "!quant" in str(rewrite.rule.example):
@@ -131,7 +131,7 @@ def _is_symbolic(reason: str) -> bool:
 
 
 def _is_said(size: IntType, written: RuleProgram) -> bool:
-    """Whether the type of an integer defines its value, in symbols of the input types."""
+    """Whether a dynamic integer's type determines its value by symbols of the input types."""
     symbols = symbols_of(a.type for a in written.program.method().body.block.args)
     value = size.size
     return isinstance(value, int) or {*value.symbols} <= symbols - UNKNOWN.symbols
@@ -192,14 +192,14 @@ class _Case:
         return replace(self._of(_KINDS[self.worst], ""), rule=name, scope=self.scope())
 
     def _is_hopeless(self, begun: float) -> bool:
-        """Whether enough instances are open; one suffices once the others have taken long."""
+        """Whether enough instances are open; one is enough if the others took long."""
         took = time.process_time() - begun
         if all(map(_is_symbolic, self.doubts)) and took < _LONG:
             return False
         return len(self.doubts) >= (1 if took > _LONG else _MOST_DOUBTS)
 
     def _tried(self, statement: Statement, instance: Instance) -> Counterexample | None:
-        """Decide an instance; run it on numbers if it is not proved."""
+        """Decide an instance; run it on numbers if the solver does not prove it."""
         self.loses_signs = False
         try:
             self.instance(statement, instance)
@@ -229,7 +229,9 @@ class _Case:
         return _is_symbolic(reason) and self.of_numbers + self.of_symbols > 0
 
     def scope(self) -> str:
-        """For which shapes it is proved, and of which nodes an engine does otherwise."""
+        """Return the shapes for which the rule is proved, and the nodes with other engine
+        behavior.
+        """
         nodes = " and ".join(sorted(self.changed_by_engines))
         return self._of_shapes() + (
             f", but for special values that engines change at {nodes}" if nodes else ""
@@ -245,7 +247,7 @@ class _Case:
         return found + (", some arguments of each" if self.partial else "") + limits(self.rewrite)
 
     def instance(self, statement: Statement, instance: Instance) -> None:
-        """Decide every pair on every path of an instance."""
+        """Decide every pair of values on every path of an instance."""
         found = paths(lambda path: statement.written(instance, path), possible=go_together)
         for path, written in found:
             if written is None:
@@ -282,7 +284,7 @@ class _Case:
         values.
 
         Raises:
-            Unproven: it fails, or depends on a value that no type defines.
+            Unproven: the op fails, or depends on a value that no type defines.
         """
         root = root_of(written.program)
         if root.name not in _OF_TYPES:
@@ -298,7 +300,7 @@ class _Case:
     def _decided(
         self, statement: Statement, path: Path, written: RuleProgram, pair: Pair
     ) -> Decision:
-        """Decide a pair by the solver, by all possible values, or by expression numbering."""
+        """Decide a pair of values by the solver, by all values, or by expression numbering."""
         with suppress(NotOfBytes):
             if apart_on_all(written.program, pairs=[pair]) is None:
                 return Decision(Proof.BITS, False)
@@ -324,7 +326,7 @@ class _Case:
         """Decide a pair of static sizes by expression numbering (`validation.certificates`).
 
         Raises:
-            Unproven: it depends on unknown numbers or sizes, or is not decided.
+            Unproven: the pair depends on unknown numbers or sizes, or is not decided.
         """
         arguments = written.program.method().body.block.args
         if any(key.endswith(POSITIVE) for key in keys_of(written.program)):
@@ -350,9 +352,7 @@ class _Case:
 
 @cache
 def rules() -> dict[str, type[RuleRewrite]]:
-    """Return every rule that is defined by its text, by name and module, in the order of
-    modules.
-    """
+    """Return every rule that is defined by its text, by (name, module), in the order of modules."""
     found: dict[str, type[RuleRewrite]] = {}
     for module in pass_modules():
         for rewrite in getattr(module, "RULES", ()):
