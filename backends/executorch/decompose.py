@@ -71,12 +71,12 @@ class DecomposeForKernels(Rewrite[Decomposition]):
         for value in (*op.operands, *op.results):
             type_ = value.type
             if isinstance(type_, TensorType) and not has_torch_dtype(element(type_)):
-                return Refusal(f"it takes or gives {type_}, which PyTorch does not have")
+                return Refusal(f"the op takes or gives {type_}, which PyTorch does not have")
         signature = kernel_of(type(op))
         if signature is not None and (reason := uncomputed(op, signature)):
             return Refusal(reason)
         if not all(isinstance(result.type, TensorType) for result in op.results):
-            return Refusal("it gives a number known only at run time")
+            return Refusal("the op gives a number known only at run time")
         pieces = trace(op, _function_of)
         return pieces if isinstance(pieces, Refusal) else Decomposition(op, pieces)
 

@@ -199,7 +199,7 @@ def test_a_piece_that_needs_a_number_no_value_holds_is_refused() -> None:
     program, history = program_of(LERP.replace("NUMBER", '!stepwell.int<"u0">')), History()
     assert run_rewrites(program, (DecomposeForKernels(),), history) == 0
     (refusal,) = history.refusals.values()
-    assert refusal.reason.startswith("its decomposition needs the number ToFloat(u0)")
+    assert refusal.reason.startswith("the decomposition needs the number ToFloat(u0)")
 
 
 SYMBOLIC: dict[str, Any] = {

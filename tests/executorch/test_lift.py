@@ -174,7 +174,9 @@ def test_a_state_of_which_a_part_is_overwritten_keeps_that(size: int, offset: in
 
 
 def test_a_state_that_ends_as_another_type_is_refused() -> None:
-    with pytest.raises(UnsupportedError, match="state s holds at the end is known in part"):
+    with pytest.raises(
+        UnsupportedError, match="only a part of the final content of state s is known"
+    ):
         lift(_partly_written(ScalarType.INT, "aten::abs.out", 2, 8))
 
 

@@ -105,7 +105,7 @@ def test_the_reference_model_has_none_and_says_so() -> None:
     ("function", "reason"),
     [
         (lambda x: OPS.nameless(x), "it has no lowering|TOSA has no operator"),
-        (lambda x: OPS.typed(x, torch.float32), "its arguments have no bytes"),
+        (lambda x: OPS.typed(x, torch.float32), "the arguments cannot be encoded as bytes"),
     ],
 )
 def test_what_has_no_name_or_no_bytes_is_refused(function: Any, reason: str) -> None:
@@ -135,7 +135,10 @@ def test_a_name_that_nobody_registered_is_named() -> None:
 
 
 LEFT = {
-    "a number of run time": ("packed.default(%x: f32[2], %n: int<2>)", "what only the run knows"),
+    "a number of run time": (
+        "packed.default(%x: f32[2], %n: int<2>)",
+        "an argument is known only at run time",
+    ),
     "any length": ("packed.default(%x: f32[s], 3)", "symbolic"),
     "doubles": ("packed.default(%x: f64[2], 3)", "no element type float64"),
     "a list": ("joined.default([%x: f32[2]], %x)", "xs is a list of tensors"),

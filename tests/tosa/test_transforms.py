@@ -61,7 +61,7 @@ def test_a_transform_is_torchs(name: str, target: str) -> None:
         (lambda x: fft.rfft(x, n=4096).abs(), "tosa-1.0+fp", "needs the extension fft"),
         (lambda x: fft.rfft(x, n=2049).abs(), TARGET, "TOSA's are of powers of two"),
         (fft.rfft, TARGET, "TOSA has no complex numbers"),
-        (lambda x: fft.rfft(x) * 1j, TARGET, "scaled by a complex|complex numbers"),
+        (lambda x: fft.rfft(x) * 1j, TARGET, "factor is a complex|complex numbers"),
     ],
 )
 def test_what_has_no_form_says_why(function: Function, target: str, reason: str) -> None:

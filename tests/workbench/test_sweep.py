@@ -165,7 +165,7 @@ def test_integer_programs_take_the_models_floats_as_their_integers(warm: Warm, t
         ("aten.msort.default: the ExecuTorch runtime has no kernel for it, nor for what PyTorch "
          "computes it by: aten.sort.default has no kernel and no decomposition", True),
         ("aten.diagonal_scatter.default: the ExecuTorch runtime has no kernel for it, nor for what "
-         "PyTorch computes it by: its decomposition writes in place (prims.copy_to.default)",
+         "PyTorch computes it by: the decomposition writes in place (prims.copy_to.default)",
          False),
     ],
 )  # fmt: skip

@@ -135,7 +135,7 @@ def asks_for_layout(wanted: object) -> Refusal | None:
     """Return a requested memory format other than row-major or the operand's."""
     if wanted is None or str(wanted).rsplit(".", 1)[-1] in KEPT:
         return None
-    return Refusal(f"it asks for memory format {wanted}")
+    return Refusal(f"the op asks for memory format {wanted}")
 
 
 def strides_are_observed(copy: SSAValue) -> Refusal | None:

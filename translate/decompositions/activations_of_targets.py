@@ -64,7 +64,7 @@ def split_gelu(x: Value, *, op: Any, approximate: str, b: Rewriter) -> Value:
     if x.dtype != f32:
         refuse("1 + erf loses too much in float16 and bfloat16")
     if not all(_is_layer_of(use.operation, op) for use in op.results[0].uses):
-        refuse("it is read by another op than a linear layer")
+        refuse("the value is read by another op than a linear layer")
     curve = (x * 0.7071067811865476).call(aten.ErfDefault)
     return (curve + 1.0) * x * Value(b.constant(torch.full([1], 0.5)), b)
 

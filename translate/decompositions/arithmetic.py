@@ -38,7 +38,7 @@ def scaled_sum_to_products(
     for factor in (alpha, beta):
         known(factor, "alpha or beta")
     if not is_float(out.dtype):
-        refuse("it multiplies integers")
+        refuse("the op multiplies integers")
     product = x.call(form, other, shape=out.shape)
     product = product if alpha == 1 else product * alpha
     if beta == 0:  # PyTorch ignores the summand then, even a NaN.

@@ -115,7 +115,7 @@ def _refuses(op: SchemaOp) -> Refusal | None:
                 return Refusal("alpha is not 1, or one term is real, the other complex")
         case aten.MulScalar() | aten.DivScalar():
             if not isinstance(op.arg("other"), int | float):
-                return Refusal("it is scaled by a complex or a dynamic number")
+                return Refusal("the factor is a complex or a dynamic number")
         case aten.SliceTensor() | aten.SelectInt():
             names = ("start", "end", "index")
             named = [op.arg(name) for name in names if name in op.SCHEMA.by_name]
@@ -125,7 +125,7 @@ def _refuses(op: SchemaOp) -> Refusal | None:
             if any(element(v.type) != COMPLEX for v in op.operands):
                 return Refusal("one part is real, another complex")
         case aten._ToCopyDefault() if result_element != COMPLEX:
-            return Refusal("it drops imaginary parts")
+            return Refusal("the op drops imaginary parts")
         case _:
             pass
     return None
@@ -148,7 +148,7 @@ def _refuses_open(op: SchemaOp) -> Refusal | None:
             for value in op.operands:
                 held = dims(value.type) if isinstance(value.type, TensorType) else shape
                 if any(-at > len(held) or held[at] != shape[at] for at in of_size):
-                    return Refusal("it is repeated as often as is known only at run time")
+                    return Refusal("the number of repetitions is known only at run time")
         case _:
             pass
     return None

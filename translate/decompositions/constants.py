@@ -109,7 +109,7 @@ def lift_constant_scalar(
     no_refusal(rounds(op))
     is_scale = protect_attention and isinstance(op, aten.MulScalar | aten.DivScalar)
     if is_scale and scales_attention(op):
-        refuse("it scales an attention: recognize-attention takes the scale")
+        refuse("the op scales an attention: recognize-attention takes the scale")
     number = Value(b.weight(b.weights.number(other, torch_dtype(x.dtype), 1 if x.rank else 0)), b)
     first, second = (number, x) if isinstance(op, aten.RsubScalar) else (x, number)
     return first.call(form, second, shape=out.shape)

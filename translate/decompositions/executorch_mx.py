@@ -58,16 +58,16 @@ def adopt_executorch_mx(
     uses torchao's RCEIL: a block's scale may differ by a factor of two.
     """
     if (size := op.arg("block_size")) != BLOCK:
-        refuse(f"its blocks have {size} elements, TOSA's {BLOCK}")
+        refuse(f"the blocks have {size} elements, TOSA's have {BLOCK}")
     word = op.arg("weight_payload_dtype")
     dtype, scale = torch_dtype(codes.dtype), torch_dtype(scales.dtype)
     payload = payload_of(word, dtype)
     if payload is None:
         refuse(f"{word!r} is not an MX payload")
     if dtype != codes_dtype(payload):
-        refuse(f"its codes are {dtype}, those of {payload} {codes_dtype(payload)}")
+        refuse(f"the codes are {dtype}; codes of {payload} are {codes_dtype(payload)}")
     if scale.itemsize != 1 or scale == torch.bool:
-        refuse(f"its scales are {scale}, no bytes")
+        refuse(f"the scales are {scale}, not bytes")
     if codes.key is None or scales.key is None:
         refuse("the weight is computed at run time")
     x, bias = x.cast(f32), op.operand("bias")

@@ -57,7 +57,7 @@ def convolution_by_products(
     """Multiply patches of an image or line by a filter; split groups; depthwise, one tap a time."""
     needs_static(x, weight)
     if transposed or x.rank not in (3, 4) or x.dtype != f32:
-        refuse("it is transposed, of volumes or of halves")
+        refuse("the convolution is transposed, or of volumes or halves")
     is_line = x.rank == 3
     if is_line:
         x, weight = (value.view(*value.shape[:2], 1, value.shape[2]) for value in (x, weight))
@@ -73,7 +73,7 @@ def convolution_by_products(
     elif groups <= MOST_GROUPS:
         y = cat([_group(taps, weight, group, groups) for group in range(groups)], 1)
     else:
-        refuse(f"it has {groups} groups: that many products")
+        refuse(f"the convolution has {groups} groups, each of which would be a product")
     if bias is not None:
         y = y + bias.view(1, made, 1, 1)
     return y.view(*out.shape)

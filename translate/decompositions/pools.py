@@ -131,7 +131,7 @@ def maxima_with_places(x: Value, *, form: int, op: Any, out: Out, b: Rewriter) -
     spans = [list(_spans(op, at, *pair)) for at, pair in enumerate(zip(sizes, made, strict=True))]
     count = prod(max(map(len, axis)) for axis in spans) * prod(made)
     if count > MOST:
-        refuse(f"its windows hold {count} elements, more than {MOST}")
+        refuse(f"the windows hold {count} elements, more than {MOST}")
     table = _table(sizes, spans)
     planes, (windows, longest) = prod(x.shape) // prod(sizes), table.shape
     places = Value(b.constant(table.reshape(-1), "places"), b)
@@ -288,7 +288,9 @@ def adaptive_pool_to_pool(x: Value, *, form: Any, op: Any, out: Out) -> Any:
             refuse(f"{before} elements become {after}, in windows of several lengths")
         windows.append(before // after)
     if space != 2:
-        refuse(f"it pools over {space} axes to more than one element; its forms have two")
+        refuse(
+            f"the op pools over {space} axes to more than one element; the supported forms pool over two"
+        )
     return x.call(form[1], windows, windows, shape=out.shape), *others
 
 
@@ -322,7 +324,7 @@ def adaptive_pool_by_parts(
     if any(isinstance(size, Size) for size in (*x.shape[-space:], *out.shape[-space:])):
         refuse("the spatial axes are symbolic")
     if (most := max(out.shape[-space:])) > MOST_PARTS:
-        refuse(f"it has {most} windows, more than {MOST_PARTS}")
+        refuse(f"the op has {most} windows, more than {MOST_PARTS}")
     sizes = list(zip(x.shape[-space:], out.shape[-space:], strict=True))
     if only_uneven and not is_uneven(sizes):
         return None

@@ -384,7 +384,7 @@ def unmerge_batch(left: Value, right: Value, *, op: Any, out: Out) -> Value | No
         return None
     batch = min((source.shape[:-2] for source in merged), key=len)
     if len(merged) == 1 and not (_split_again(op, batch) or _stands_between_views(op)):
-        refuse("one operand is a merged stack, the other and the result are not")
+        refuse("one operand is a merged stack; the other operand and the result are not")
     pairs = zip(sources, (left, right), strict=True)
     stacks = [(source or given).view(*batch, *given.shape[-2:]) for source, given in pairs]
     product = stacks[0].call(aten.MatmulDefault, stacks[1], shape=(*batch, *out.shape[-2:]))
@@ -446,7 +446,7 @@ def stacked_sum_to_additions(x: Value, *, op: Any, out: Out) -> Value | None:
         return None
     at = axis(joined.arg("dim"), x.rank)
     if not is_normal(op, (at,)):
-        refuse("it reduces over other axes than the one that is joined")
+        refuse("the op reduces over other axes than the one that is joined")
     parts = [Value(part, x.b) for part in joined.operands]
     if out.dtype != f32:
         refuse("torch sums up in float32 and rounds once")

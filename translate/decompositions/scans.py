@@ -63,7 +63,7 @@ def _short_axis(x: Value, dim: int) -> tuple[int, int]:
     at = x.axis(dim)
     size = x.shape[at]
     if (steps := (size - 1).bit_length()) > MOST_STEPS:
-        refuse(f"it takes {steps} additions, above {MOST_STEPS}")
+        refuse(f"the op takes {steps} additions, above {MOST_STEPS}")
     return at, size
 
 

@@ -95,7 +95,7 @@ def distance_to_norms(x: Value, other: Value, p: float, *, out: Out) -> Value:
     if batch != others:
         refuse("the points are of different batches")
     if (total := points * prod(other.shape)) > LARGEST:
-        refuse(f"its {total} differences are more than {LARGEST}")
+        refuse(f"the {total} differences are more than {LARGEST}")
     difference = x.view(*batch, points, 1, width) - other.view(*batch, 1, count, width)
     return difference.call(
         aten.LinalgVectorNormDefault, p, [len(batch) + 2], False, shape=out.shape

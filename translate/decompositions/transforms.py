@@ -28,7 +28,7 @@ def _frames(op: Any, b: Rewriter) -> tuple[int, int, Value | None]:
         refuse("the shape is symbolic")
     window = op.operand("window")
     if window is not None and element(window.type) != f32:
-        refuse("its window is not of single precision")
+        refuse("the window is not of single precision")
     length = op.arg("n_fft")
     hop, wide = op.arg("hop_length") or length // 4, op.arg("win_length") or length
     if not all(isinstance(number, int) for number in (length, hop, wide)):
@@ -63,7 +63,7 @@ def stft_to_frames(x: Value, *, op: Any, out: Out, b: Rewriter) -> Value:
     if x.dtype != f32:
         refuse("TOSA transforms real numbers of single precision")
     if op.arg("align_to_window"):
-        refuse("its frames are aligned to the window")
+        refuse("the frames are aligned to the window")
     length, hop, window = _frames(op, b)
     batch = x.shape[:-1]
     at = len(batch)
@@ -94,7 +94,7 @@ def istft_to_frames(x: Value, *, op: Any, out: Out, b: Rewriter) -> Value:
     ones and so on, are added as whole rows. The sum is divided by the sum of the windows.
     """
     if x.dtype != COMPLEX or op.arg("return_complex"):
-        refuse("its operand or result is not complex64 or float32")
+        refuse("an operand or the result is neither complex64 nor float32")
     length, hop, window = _frames(op, b)
     *batch, points, count = x.shape
     if points != length // 2 + 1:  # For two points the one-sided transform is the full one.

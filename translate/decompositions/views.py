@@ -74,7 +74,7 @@ def gather_strides(x: Value, *, op: Any, out: Out, b: Rewriter) -> Value:
     if not is_row_major(x.ssa, b.program):
         refuse("the memory format of the operand is not known to be row-major")
     if element_count(shape) > MOST_PLACES:
-        refuse(f"its {element_count(shape)} places would be a constant that large")
+        refuse(f"the {element_count(shape)} positions would be a constant that large")
     pattern, count = places(op), element_count(x.shape)
     run = longest_run(pattern, count)
     rows = x.view(count // run, run)

@@ -39,7 +39,9 @@ def import_python_call(importer: Importer, node: Node, target: Any) -> None:
         if _name(target) in NAMES:
             import_functionalized(importer, node)
             return
-        raise UnsupportedError("it has no form in the IR", help=_REASONS.get(_name(target)))
+        raise UnsupportedError(
+            "the operator has no form in the IR", help=_REASONS.get(_name(target))
+        )
     importer.append(_control(importer, node, kind), node)
 
 

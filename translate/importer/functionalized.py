@@ -39,7 +39,7 @@ def import_functionalized(importer: Importer, node: Node) -> None:
     overload, *rest = node.args
     given = dict(node.kwargs)
     if rest or not hasattr(overload, "_schema"):
-        raise UnsupportedError(f"it calls {overload}, which is no operator with a schema")
+        raise UnsupportedError(f"the operator calls {overload}, which is no operator with a schema")
     cls = of_overload(overload)
     written = [argument.name for argument in cls.SCHEMA.written]
     if "_all_bases" not in given:
@@ -51,7 +51,9 @@ def import_functionalized(importer: Importer, node: Node) -> None:
     views: dict[str, SSAValue] = {}
     for name, (base, view) in described.items():
         if base is None:
-            raise UnsupportedError(f"it allocates the tensor that it writes to argument {name}")
+            raise UnsupportedError(
+                f"the operator allocates the tensor that it writes to argument {name}"
+            )
         views[name] = _cut(importer, node, bases[base], view)
     op = _called(importer, node, overload, given, views)
     after = dict(zip(written, op.results[-len(written) :], strict=True))
@@ -69,7 +71,7 @@ def _description(given: dict[str, Any], name: str) -> tuple[int | None, dict[str
     names = (*_SLICE, *_STRIDED)
     view = {key: given.pop(prefix + key) for key in names if prefix + key in given}
     if f"{prefix}length" in given:
-        raise UnsupportedError(f"it writes to argument {name}, a list of tensors")
+        raise UnsupportedError(f"the operator writes to argument {name}, a list of tensors")
     return base, view
 
 

@@ -91,7 +91,7 @@ class GraphImporter(Importer):
         if writes is not None:
             import_write(self, node, writes)
         elif is_written(overload):
-            raise StepwellError("it writes in place and has no functional overload")
+            raise StepwellError("the operator writes in place and has no functional overload")
         elif not node.users and node.meta.get("val") is None and schema_of(overload).returns:
             return  # A dtype of `promote_types`; export has used its value.
         elif (op := self.operator_call(node, overload)) is not None:
@@ -169,7 +169,7 @@ class GraphImporter(Importer):
             sizes.append(len(dynamic))
             operands.extend(dynamic)
         elif dynamic:
-            raise StepwellError("it takes no numbers known only at run time")
+            raise StepwellError("the operator takes no numbers known only at run time")
         if cls.HAS_SEGMENTS:
             properties[SEGMENTS] = segments(tuple(sizes))
         attributes = _call_style(cls.SCHEMA.arguments, args, kwargs) if nones or named else {}
@@ -253,7 +253,7 @@ class GraphImporter(Importer):
     def _number(self, value: int | float | complex, node: Node) -> SSAValue:
         """Return a number as a tensor, if no overload takes a number."""
         if isinstance(value, complex):
-            raise StepwellError("it is given a complex number where it takes a tensor")
+            raise StepwellError("the operator is given a complex number where it takes a tensor")
         op = sym.ConstantOp(value)
         self.insert(op, node)
         return op.result

@@ -65,11 +65,11 @@ def byte_chain(op: QuantizeCast) -> Chain | Refusal | None:
     if chain is None or dims(chain.source.type) != dims(op.result.type):
         return None
     if reason := not_int8(result_quantization):
-        return Refusal(f"its result is quantized {reason}")
+        return Refusal(f"the result is quantized {reason}")
     source_quantization = quantization(chain.source.type)
     assert source_quantization is not None
     if reason := not_int8(source_quantization):
-        return Refusal(f"its operand is quantized {reason}")
+        return Refusal(f"the operand is quantized {reason}")
     return chain
 
 

@@ -62,7 +62,7 @@ def quantized_input(argument: SSAValue) -> Attribute | str:
     if others:
         return f"{others[0]} reads it as floats"
     kinds = {user.results[0].type for user in users}
-    return kinds.pop() if len(kinds) == 1 else f"it is quantized in {len(kinds)} ways"
+    return kinds.pop() if len(kinds) == 1 else f"the value is quantized in {len(kinds)} ways"
 
 
 def quantized_output(value: SSAValue) -> Attribute | str:

@@ -75,7 +75,7 @@ def quantized_uses(
                 result_quantization = quantization(user.result.type)
                 assert result_quantization is not None
                 if reason := not_integers(result_quantization, bits, unsigned):
-                    return Refusal(f"its result is quantized {reason}")
+                    return Refusal(f"the result is quantized {reason}")
                 uses.append(
                     Use(
                         user,
@@ -87,8 +87,8 @@ def quantized_uses(
             elif isinstance(user, SchemaOp) and (bounds := clamp_bounds(user)) is not None:
                 pending.append((user.results[0], (bounds, *clamps)))
             else:
-                return Refusal(f"its result is used as a float by {op_name(user)}")
-    return tuple(uses) if uses else Refusal("its result is not used")
+                return Refusal(f"the result is used as a float by {op_name(user)}")
+    return tuple(uses) if uses else Refusal("the result is not used")
 
 
 def not_int8(parameters: Quantization) -> str | None:
@@ -191,14 +191,14 @@ def activation(value: SSAValue, bits: int = 8, unsigned: bool = False) -> Activa
     if source is None:
         if isinstance(maker, SchemaOp) and is_dynamic(maker):
             return Refusal(
-                "its operand's scale is computed at run time; the kernels take constants"
+                "the operand's scale is computed at run time; the kernels take constants"
             )
         what = op_name(maker) if isinstance(maker, Operation) else "an input"
-        return Refusal(f"its operand comes from {what} and is not quantized")
+        return Refusal(f"the operand comes from {what} and is not quantized")
     source_quantization = quantization(source.type)
     assert source_quantization is not None
     if reason := not_integers(source_quantization, bits, unsigned):
-        return Refusal(f"its operand is quantized {reason}")
+        return Refusal(f"the operand is quantized {reason}")
     return Activation(source, source_quantization)
 
 
@@ -231,14 +231,14 @@ def stored_constant(value: SSAValue) -> StoredWeight | None:
 def stored_weight(value: SSAValue | None) -> StoredWeight | Refusal:
     """Return the int8 constant of a float operand, or why there is none."""
     if value is None or quantized_source(value) is None:
-        return Refusal("its weight is not quantized")
+        return Refusal("the weight is not quantized")
     constant = stored_constant(value)
     if constant is None:
-        return Refusal("its weight is computed at run time")
+        return Refusal("the weight is computed at run time")
     if constant.held.bits != 8 or not constant.held.signed:
-        return Refusal(f"its weight is {dtype_name(constant.held.storage)}, not int8")
+        return Refusal(f"the weight is {dtype_name(constant.held.storage)}, not int8")
     if constant.held.sub_channel:
-        return Refusal("its weight has a scale for each block; the kernel takes one for each row")
+        return Refusal("the weight has a scale for each block; the kernel takes one for each row")
     return constant
 
 
@@ -246,7 +246,7 @@ def not_for_each_output(weight: StoredWeight, axis: int) -> Refusal | None:
     """Refuse a filter unless it is symmetric, with one scale or one per output index."""
     if weight.held.axis in (None, axis) and weight.held.is_symmetric:
         return None
-    return Refusal("its weight is not quantized symmetrically for each output channel")
+    return Refusal("the weight is not quantized symmetrically for each output channel")
 
 
 @dataclass(frozen=True)
@@ -266,10 +266,10 @@ def bias_operand(value: SSAValue | None) -> Bias | Refusal | None:
         return Bias(key, None)
     constant = stored_constant(value)
     if constant is None:
-        return Refusal("its bias is computed at run time")
+        return Refusal("the bias is computed at run time")
     held = constant.held
     if not held.is_symmetric:
-        return Refusal("its bias has a zero point")
+        return Refusal("the bias has a zero point")
     return Bias(constant.key, tuple(held.scales))
 
 

@@ -36,18 +36,18 @@ def axes(numbers: Sequence[int], rank: int) -> tuple[int, ...]:
 
 
 def overflows(number: float, attribute: Attribute) -> Refusal | None:
-    """A finite number is finite as a constant of a float type too."""
+    """Refuse a finite number that becomes infinite as a constant of a float type."""
     if abs(number) < inf and abs(number) > torch.finfo(torch_dtype(attribute)).max:
         return Refusal(f"{number!r} does not fit {dtype_name(attribute)}")
     return None
 
 
 def promotes(number: object, attribute: Attribute) -> Refusal | None:
-    """A number keeps an integer tensor of integers: a float would promote it to floats."""
+    """Refuse a float number for an integer tensor, whose type it would promote to float."""
     is_late = isinstance(number, SSAValue) and isinstance(number.type, FloatType)
     if (is_late or isinstance(number, float)) and not is_float(attribute):
         said = "of run time" if is_late else repr(number)
-        return Refusal(f"{dtype_name(attribute)} and the float {said} would give floats")
+        return Refusal(f"the float {said} would promote {dtype_name(attribute)} to a float type")
     return None
 
 
@@ -58,12 +58,12 @@ def static_dims(value: SSAValue) -> tuple[int, ...] | None:
 
 
 def is_known(shape: Sequence[Dim]) -> bool:
-    """Whether every dimension is a number or an expression: a bare `?` states nothing."""
+    """Whether every dimension is a number or an expression (a bare `?` is unknown)."""
     return not any(d == UNKNOWN for d in shape if not isinstance(d, int))
 
 
 def is_open_once(shape: Sequence[Dim]) -> bool:
-    """Whether XNNPACK can infer a shape: one size at most is symbolic."""
+    """Whether XNNPACK can infer a shape, that is, at most one size is symbolic."""
     return sum(isinstance(size, Size) for size in shape) <= 1
 
 
@@ -84,7 +84,7 @@ def emit_as(rw: Rewriter, op: SchemaOp, like: SSAValue) -> SSAValue:
 
 
 def cannot_be_viewed_as(value: SSAValue, shape: Sequence[Dim]) -> Refusal | None:
-    """At most one dimension of a view may be unknown to its operand: it is written -1."""
+    """Refuse a view with several sizes that the operand lacks: only one can be written as -1."""
     if not is_known(shape):
         return Refusal("the shape is not known, not even as an expression")
     value_dims = dims(value.type)
@@ -97,14 +97,14 @@ def cannot_be_viewed_as(value: SSAValue, shape: Sequence[Dim]) -> Refusal | None
 
 
 def view(rw: Rewriter, value: SSAValue, shape: Sequence[Dim]) -> SSAValue:
-    """Build `aten.view.default`; a symbolic size is -1, further ones are read from the operand."""
+    """Build `aten.view.default`; the first symbolic size is -1, others come from the operand."""
     if tuple(shape) == dims(value.type) and is_known(shape):
         return value
     return emit(rw, view_op(rw, value, shape))
 
 
 def view_op(rw: Rewriter, value: SSAValue, shape: Sequence[Dim]) -> SchemaOp:
-    """Build the view as an op that is not inserted yet (the size queries that it reads are)."""
+    """Build the view as an op that is not inserted yet, unlike the size queries for its sizes."""
     value_dims = dims(value.type)
     symbolic = [d for d in shape if isinstance(d, Size)]
     loose = [d for d in symbolic if d not in value_dims]
@@ -129,12 +129,12 @@ def size_of(rw: Rewriter, value: SSAValue, at: int) -> SSAValue:
 
 
 def kept(shape: Sequence[Dim], over: Sequence[int]) -> tuple[Dim, ...]:
-    """Return the shape of a reduction that keeps its axes."""
+    """Return the shape of a reduction that keeps the reduced axes with size 1."""
     return tuple(1 if at in over else size for at, size in enumerate(shape))
 
 
 def reduced(rw: Rewriter, cls: type[SchemaOp], value: SSAValue, over: Sequence[int]) -> SSAValue:
-    """Insert a reduction that keeps its axes, which are counted from the front."""
+    """Insert a reduction that keeps the reduced axes; axes are counted from the front."""
     types = [tensor(kept(dims(value.type), over), element(value.type))]
     return emit(rw, cls.make(value, list(over), True, result_types=types))
 
@@ -148,14 +148,14 @@ def cast(rw: Rewriter, value: SSAValue, attribute: Attribute) -> SSAValue:
 
 
 def permute(rw: Rewriter, value: SSAValue, order: Sequence[int]) -> SSAValue:
-    """Build `aten.permute.default`, or return the value itself where nothing moves."""
+    """Build `aten.permute.default`, or return the value itself if the permutation moves nothing."""
     if list(order) == list(range(len(order))):
         return value
     return emit(rw, permute_op(value, order))
 
 
 def permute_op(value: SSAValue, order: Sequence[int]) -> SchemaOp:
-    """Build the permutation as an op that is not inserted yet."""
+    """Build the permutation op without inserting it."""
     value_dims = dims(value.type)
     result = tensor([value_dims[i] for i in order], element(value.type))
     return aten.PermuteDefault.make(value, list(order), result_types=[result])
@@ -187,9 +187,9 @@ def cat(rw: Rewriter, values: Sequence[SSAValue], at: int) -> SSAValue:
 
 
 def expand(rw: Rewriter, value: SSAValue, shape: Sequence[Dim]) -> SSAValue:
-    """Build `aten.expand.default`, or return the value itself where it has the shape.
+    """Build `aten.expand.default`, or return the value itself if it has the shape already.
 
-    An axis of symbolic size stays as it is.
+    An axis of symbolic size is unchanged.
     """
     if tuple(shape) == dims(value.type):
         return value

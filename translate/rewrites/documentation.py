@@ -29,7 +29,7 @@ _EXAMPLE = re.compile(
 
 
 def module_names() -> list[str]:
-    """Every module that defines passes, without importing any: `views.merge_views`.
+    """List every module that defines passes, such as `views.merge_views`, without importing any.
 
     The name of a module below `rewrites` or `lowerings` is relative to these, any other name is
     relative to `stepwell.translate`: `canonicalize.sums`.
@@ -50,12 +50,12 @@ def _modules() -> dict[str, str]:
 
 
 def module_of(name: str) -> ModuleType:
-    """The module that `module_names` calls so."""
+    """Import the module that has this name in `module_names`."""
     return importlib.import_module(_modules()[name])
 
 
 def rewrites_of(module: ModuleType) -> list[type[Rewrite[Any]]]:
-    """The rewrites a module defines, rules among them; bases and what holds others left out."""
+    """Return the rewrites that a module defines, including rules, without base classes."""
     return [
         held
         for held in (*vars(module).values(), *getattr(module, "RULES", ()))
@@ -68,7 +68,7 @@ def rewrites_of(module: ModuleType) -> list[type[Rewrite[Any]]]:
 
 
 def examples_of(module: ModuleType) -> list[tuple[str, str]]:
-    """The (before, after) texts of a module's docstring, or of each of its rules."""
+    """Return the (before, after) texts of a module's docstring, or of each of its rules."""
     if rules := getattr(module, "RULES", ()):
         return [example for rule in rules for example in examples_of_rule(rule)]
     text = module.__doc__ or ""
@@ -76,14 +76,14 @@ def examples_of(module: ModuleType) -> list[tuple[str, str]]:
 
 
 def examples_of_rule(rule: type[Rewrite[Any]]) -> list[tuple[str, str]]:
-    """The (before, after) texts of a rule, or of a lowering's sample."""
+    """Return the (before, after) texts of a rule, or of a lowering's sample."""
     if issubclass(rule, Lowering):
         return samples.examples_of(rule)
     return examples.examples_of(cast(Any, rule))
 
 
 def _complete(before: str, after: str) -> tuple[str, str]:
-    """Return both texts as whole modules: texts of ops alone get the same arguments."""
+    """Complete both texts to whole modules; texts that consist of ops get the same arguments."""
     if "func.func" in before:
         return before, after
     first = module_of_ops(before)

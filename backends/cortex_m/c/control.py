@@ -122,7 +122,7 @@ def _call(w: MethodWriter, call: KernelCall, handlers: Mapping[str, Handler]) ->
     elif kernel == _SELECT and args[2] in w.variables:
         _select(w, call)
     elif not write_operator(w, call):
-        raise UnsupportedError("its operator declares no meaning from which C can be generated")
+        raise UnsupportedError("the operator declares no meaning from which C can be generated")
 
 
 def _item(w: MethodWriter, index: int) -> str:

@@ -83,7 +83,7 @@ def place_of(
             case Along(at, stride, offset, 1):
                 ends = (offset, offset + stride * (shape[at] - 1))
                 if min(ends) < 0 or max(ends) >= size:
-                    raise UnsupportedError("it reads beyond an operand's bounds")
+                    raise UnsupportedError("the op reads beyond an operand's bounds")
                 step(at, stride * apart[axis])
                 place.offset += offset * apart[axis]
             case Once():
@@ -101,7 +101,7 @@ def place_of(
                     inner = prod(shape[t] for t in targets[position + 1 :])
                     step(target, inner * apart[sources[-1]])
             case _:
-                raise UnsupportedError("it reads windows of an operand")
+                raise UnsupportedError("the op reads windows of an operand")
     return place
 
 
@@ -195,7 +195,7 @@ class _Nest:
             if id(term) in self.folds:
                 return self.folds[id(term)]
             if term.function == "unknown":
-                raise UnsupportedError("it takes a dynamic number")
+                raise UnsupportedError("the op takes a dynamic number")
             if term.function != "element":
                 return None
             assert term.value is not None

@@ -415,7 +415,7 @@ class Places:
         gathered = self._gathered(arena, index, declared)
         if gathered is None:
             raise UnsupportedError(
-                f"what state {key} holds at the end is known in part",
+                f"only a part of the final content of state {key} is known",
                 f"method {self.method.name}",
             )
         return gathered

@@ -64,7 +64,7 @@ def written(x: torch.Tensor) -> torch.Tensor:
         (lambda overload, is_root: fused if is_root else None, "it is a layer of an engine's own"),
         (
             lambda overload, is_root: written if is_root else None,
-            "its decomposition writes in place (aten.add.out)",
+            "the decomposition writes in place (aten.add.out)",
         ),
     ],
 )

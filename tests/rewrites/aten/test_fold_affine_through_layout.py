@@ -27,7 +27,7 @@ a shift passes a roll and windows -> aten.slice.Tensor, aten.slice.Tensor, aten.
     %r1 = aten.slice.Tensor(%t, 0, 1, 2, 1); %u = aten.slice.Tensor(%t, 0, 0, 1, 1)
     %r = aten.cat.default([%r1, %u], 0); %v = aten.view.default(%r, [8, 4])
     %y = aten.linear.default(%v, %w: weight f32[3, 4])
-rows joined with others -> refused: joins scaled rows and others
+rows joined with others -> refused: joins scaled rows and other rows
     %s = aten.mul.Tensor(%x: f32[2, 4, 4], %g: weight f32[4])
     %r1 = aten.slice.Tensor(%s, 0, 1, 2, 1); %u = aten.slice.Tensor(%s, 0, 0, 1, 1)
     %r = aten.cat.default([%r1, %z: f32[1, 4, 4]], 0); %rest = aten.cat.default([%u, %u], 0)

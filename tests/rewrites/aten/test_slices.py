@@ -113,13 +113,13 @@ crop-convolution: 1, -1, 1-s -> aten.constant_pad_nd.default, aten.convolution.d
 crop-convolution: ends are cut off the padding -> aten.constant_pad_nd.default, aten.convolution.default
     %c = aten.convolution.default(%x: f32[1, 3, s], %w: weight f32[3, 3, 3], none, [1], [2], [1], false, [0], 1)
     %y = aten.slice.Tensor(%c, 2, 0, -1, 1)
-crop-convolution: s-options0-2, 9223372036854775807, 1-s - 2-more is cut off than -> refused: more is cut off than
+crop-convolution: s-options0-2, 9223372036854775807, 1-s - 2-more is cut off than -> refused: cuts off more than
     %c = aten.convolution.default(%x: f32[1, 3, s], %w: weight f32[3, 3, 3], none, [1], [1], [1], false, [0], 1)
     %y = aten.slice.Tensor(%c, 2, 2, 9223372036854775807, 1)
-crop-convolution: s-options1-0, -2, 1-s - 2-more is cut off than -> refused: more is cut off than
+crop-convolution: s-options1-0, -2, 1-s - 2-more is cut off than -> refused: cuts off more than
     %c = aten.convolution.default(%x: f32[1, 3, s], %w: weight f32[3, 3, 3], none, [1], [1], [1], false, [0], 1)
     %y = aten.slice.Tensor(%c, 2, 0, -2, 1)
-crop-convolution: what is more than the padding -> refused: a step of 2
+crop-convolution: what is more than the padding -> refused: stride 2
     %c = aten.convolution.default(%x: f32[1, 3, s], %w: weight f32[3, 3, 3], none, [2], [1], [1], false, [0], 1)
     %y = aten.slice.Tensor(%c, 2, 0, -1, 1)
 crop-convolution: what is more than the padding -> unchanged
@@ -129,7 +129,7 @@ crop-convolution: what is more than the padding -> unchanged
       %y = aten.slice.Tensor(%c, 2, 0, 3, 1)
     - %c = aten.convolution.default(%x: f32[1, 3, s], %w: weight f32[3, 3, 3], none, [1], [2], [1], false, [0], 1)
       %y = aten.slice.Tensor(%c, 2, -3, 9223372036854775807, 1)
-crop-convolution: what is more than the padding -> refused: a transposed convolution cannot be cropped more at the end
+crop-convolution: what is more than the padding -> refused: a transposed convolution cannot be cropped by more at the end
     - %c = aten.convolution.default(%x: f32[1, 3, s], %w: weight f32[3, 3, 3], none, [1], [0], [1], true, [0], 1)
       %y = aten.slice.Tensor(%c, 2, 0, -1, 1)
     - %c = aten.convolution.default(%x: f32[1, 3, s], %w: weight f32[3, 3, 3], none, [1], [0], [1], true, [0], 1)

@@ -83,7 +83,7 @@ transposes: the transpose of a vector is the identity permute -> aten.permute.de
     %y = aten.t.default(%x: f32[3])
 complex-to-pairs: complex numbers that -> refused: of single precision
     %y = aten.abs.default(%x: complex<f64>[3])
-complex-to-pairs: rows repeated as often as is known at run time -> refused: repeated as often as is known only at run time
+complex-to-pairs: rows repeated as often as is known at run time -> refused: number of repetitions is known only at run time
     %n = aten.sym_size.int(%z: f32[s0, 3], 0)
     %y = aten.expand.default(%x: complex<f32>[1, 3], [%n, 3])
 complex-to-pairs: dynamic rows next to one another -> refused: the shape is symbolic

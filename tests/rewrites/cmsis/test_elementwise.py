@@ -52,10 +52,10 @@ tabulate: a constant of many elements -> unchanged
 tabulate: a result of another shape -> unchanged
     %xr = quant.dcast(%x: i8<0.5>[4]); %z = aten.mul.Tensor(%xr, %w: weight f32[1, 1])
     %y = quant.qcast(%z) -> i8<0.25>[1, 4]
-tabulate: an int16 result -> refused: its result is quantized to int16
+tabulate: an int16 result -> refused: the result is quantized to int16
     %xr = quant.dcast(%x: i8<0.5>[4]); %z = aten.tanh.default(%xr)
     %y = quant.qcast(%z) -> i16<0.25>[4]
-tabulate: an int16 source -> refused: its operand is quantized to int16
+tabulate: an int16 source -> refused: the operand is quantized to int16
     %xr = quant.dcast(%x: i16<0.5>[4]); %z = aten.tanh.default(%xr)
     %y = quant.qcast(%z) -> i8<0.25>[4]
 compose-tables: three tables are one -> cmsis.quantized_activation

@@ -9,9 +9,9 @@ without a bias the sums are alone -> writes kernel_sum; omits bias
     %y = cmsis.quantized_linear(%x: i8[2, 4], %w: weight i8[3, 4], input_offset=5, filter_offset=0, output_offset=0, requantize_multipliers=[1073741824], requantize_shifts=[-3], activation_max=127, activation_min=-128) -> i8[2, 3]
 sums that are there -> unchanged
     %y = cmsis.quantized_linear(%x: i8[2, 4], %w: weight i8[3, 4], kernel_sum = %s: weight i32[1, 3], input_offset=5, filter_offset=0, output_offset=0, requantize_multipliers=[1073741824], requantize_shifts=[-3], activation_max=127, activation_min=-128) -> i8[2, 3]
-what is computed at run time has no known sums -> refused: its weight is computed at run time
+what is computed at run time has no known sums -> refused: the weight is computed at run time
     %y = cmsis.quantized_linear(%x: i8[2, 4], %w: i8[3, 4], input_offset=5, filter_offset=0, output_offset=0, requantize_multipliers=[1073741824], requantize_shifts=[-3], activation_max=127, activation_min=-128) -> i8[2, 3]
-what is computed at run time has no known sums -> refused: its bias is computed at run time
+what is computed at run time has no known sums -> refused: the bias is computed at run time
     %y = cmsis.quantized_linear(%x: i8[2, 4], %w: weight i8[3, 4], bias = %b: i32[3], input_offset=5, filter_offset=0, output_offset=0, requantize_multipliers=[1073741824], requantize_shifts=[-3], activation_max=127, activation_min=-128) -> i8[2, 3]
 """)
 

@@ -161,7 +161,7 @@ lower-permute: a sum -> unchanged
 lower-pad: a value that only the result rounds is padded with -> cmsis.pad
     %xr = quant.dcast(%x: i8<0.5:3>[2, 3]); %z = aten.constant_pad_nd.default(%xr, [0, 1], 0.6)
     %y = quant.qcast(%z) -> i8<0.5:3>[2, 4]
-lower-pad: what the kernel does not do -> refused: its mode is replicate
+lower-pad: what the kernel does not do -> refused: the mode is replicate
     %xr = quant.dcast(%x: i8<0.5:3>[2, 3]); %z = aten.pad.default(%xr, [1, 1], "replicate")
     %y = quant.qcast(%z) -> i8<0.5:3>[2, 5]
 lower-pad: rank 5 -> refused: rank 4 at most
@@ -213,7 +213,7 @@ def test_one_port_is_an_integer_and_the_other_stays_a_float(programs: Any):
         ("int8", (IN, OUT, "%n = aten.neg.default(%x) : (tensor<4xf32>) -> tensor<4xf32>"),
          "aten.neg.default reads it as floats"),
         ("int8", (IN, OUT, f"%p = quant.qcast %x : tensor<4xf32> to tensor<4x{OTHER}>"),
-         "it is quantized in 2 ways"),
+         "the value is quantized in 2 ways"),
         ("int8", ("%y = aten.neg.default(%x) : (tensor<4xf32>) -> tensor<4xf32>",),
          "aten.neg.default gives floats"),
         ("int16", (IN, OUT), "the program quantizes it to int8"),

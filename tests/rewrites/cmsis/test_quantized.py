@@ -62,18 +62,18 @@ lower-linear: a result with scales along an axis keeps the float -> refused: alo
     %w = quant.scast(%ws: weight "w" i8[3, 4]) -> i8<0.25>[3, 4]; %wr = quant.dcast(%w)
     %xr = quant.dcast(%x: i8<0.5:3>[2, 4]); %z = aten.linear.default(%xr, %wr)
     %y = quant.qcast(%z) -> i8<:1, {1.0, 2.0, 3.0}>[2, 3]
-lower-linear: an operand in other integers keeps the float -> refused: its operand is quantized
+lower-linear: an operand in other integers keeps the float -> refused: the operand is quantized
     %w = quant.scast(%ws: weight "w" i8[3, 4]) -> i8<0.25>[3, 4]; %wr = quant.dcast(%w)
     %xr = quant.dcast(%x: i16<0.5>[2, 4]); %z = aten.linear.default(%xr, %wr)
     %y = quant.qcast(%z) -> i8<2.0>[2, 3]
 lower-linear: an operand that is not quantized keeps the float -> refused: is not quantized
     %w = quant.scast(%ws: weight "w" i8[3, 4]) -> i8<0.25>[3, 4]; %wr = quant.dcast(%w)
     %z = aten.linear.default(%xr: f32[2, 4], %wr); %y = quant.qcast(%z) -> i8<1.0>[2, 3]
-lower-linear: 0.25-i16-its weight is int16 -> refused: its weight is int16
+lower-linear: 0.25-i16-the weight is int16 -> refused: the weight is int16
     %w = quant.scast(%ws: weight "w" i16[3, 4]) -> i16<0.25>[3, 4]; %wr = quant.dcast(%w)
     %xr = quant.dcast(%x: i8<0.5:3>[2, 4]); %z = aten.linear.default(%xr, %wr)
     %y = quant.qcast(%z) -> i8<2.0>[2, 3]
-lower-linear: 0.25-u8-its weight is uint8 -> refused: its weight is uint8
+lower-linear: 0.25-u8-the weight is uint8 -> refused: the weight is uint8
     %w = quant.scast(%ws: weight "w" ui8[3, 4]) -> !quant.uniform<u8:f32, 0.25>[3, 4]
     %wr = quant.dcast(%w); %xr = quant.dcast(%x: i8<0.5:3>[2, 4])
     %z = aten.linear.default(%xr, %wr); %y = quant.qcast(%z) -> i8<2.0>[2, 3]
@@ -81,18 +81,18 @@ lower-linear: a weight the kernel does not take keeps the float -> refused: a sc
     %w = quant.scast(%ws: weight "w" i8[3, 4]) -> i8<:{0:1, 1:2}, {{0.1, 0.2}, {0.1, 0.3}, {0.2, 0.2}}>[3, 4]
     %wr = quant.dcast(%w); %xr = quant.dcast(%x: i8<0.5:3>[2, 4])
     %z = aten.linear.default(%xr, %wr); %y = quant.qcast(%z) -> i8<2.0>[2, 3]
-lower-linear: a float weight keeps the float -> refused: its weight is not quantized
+lower-linear: a float weight keeps the float -> refused: the weight is not quantized
     %xr = quant.dcast(%x: i8<0.5:3>[2, 4]); %z = aten.linear.default(%xr, %wr: weight "w" f32[3, 4])
     %y = quant.qcast(%z) -> i8<2.0>[2, 3]
-lower-linear: an int16 weight that is computed keeps the float -> refused: its weight is computed at run time
+lower-linear: an int16 weight that is computed keeps the float -> refused: the weight is computed at run time
     %wr = quant.dcast(%w: i16<0.25>[3, 4]); %xr = quant.dcast(%x: i8<0.5:3>[2, 4])
     %z = aten.linear.default(%xr, %wr); %y = quant.qcast(%z) -> i8<2.0>[2, 3]
-lower-linear: a bias with a zero point -> refused: its bias has a zero point
+lower-linear: a bias with a zero point -> refused: the bias has a zero point
     %w = quant.scast(%ws: weight "w" i8[3, 4]) -> i8<0.25>[3, 4]; %wr = quant.dcast(%w)
     %b = quant.scast(%bs: weight "b" i32[3]) -> i32<0.125:1>[3]; %br = quant.dcast(%b)
     %xr = quant.dcast(%x: i8<0.5:3>[2, 4]); %z = aten.linear.default(%xr, %wr, %br)
     %y = quant.qcast(%z) -> i8<2.0>[2, 3]
-lower-linear: a computed bias -> refused: its bias is computed at run time
+lower-linear: a computed bias -> refused: the bias is computed at run time
     - %w = quant.scast(%ws: weight "w" i8[3, 4]) -> i8<0.25>[3, 4]; %wr = quant.dcast(%w)
       %br = quant.dcast(%b: i32<0.125>[3]); %xr = quant.dcast(%x: i8<0.5:3>[2, 4])
       %z = aten.linear.default(%xr, %wr, %br); %y = quant.qcast(%z) -> i8<2.0>[2, 3]

@@ -89,7 +89,7 @@ SHORT = ("quant_min = -128 : i64, quant_max = 127 : i64, dtype = \"int8\"",
 def test_integers_of_16_bits_have_no_transpose(refused: Any):
     line = Q.replace("%q", "%y").replace(*SHORT).replace("xi8", "xi16")
     text = entering(IN, line).replace("tensor<1x3x4x2xi8>", "tensor<1x2x3x4xi16>")
-    refused(text, RelabelInput(), reason="it is quantized to i16, not int8")
+    refused(text, RelabelInput(), reason="the value is quantized to i16, not int8")
 
 
 def test_a_volume_has_no_transpose(refused: Any):

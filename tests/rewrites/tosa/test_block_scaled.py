@@ -24,9 +24,9 @@ blocks of another size -> refused: blocks have 16 elements
     %y = tosa_mxfp.linear.default(%x: f32[2, 32], %c: buffer f8E4M3FN[1, 3, 32], %s: buffer f8E8M0FNU[1, 3, 2], none, 16, "f8e4m3")
 no payload -> refused: not an MX payload
     %y = tosa_mxfp.linear.default(%x: f32[2, 32], %c: buffer f8E4M3FN[1, 3, 32], %s: buffer f8E8M0FNU[1, 3, 1], none, 32, "f3")
-scales that are floats -> refused: its scales are torch.float32
+scales that are floats -> refused: the scales are torch.float32
     %y = tosa_mxfp.linear.default(%x: f32[2, 32], %c: buffer f8E4M3FN[1, 3, 32], %s: buffer f32[1, 3, 1], none, 32, "f8e4m3")
-scales that are truths -> refused: its scales are torch.bool
+scales that are truths -> refused: the scales are torch.bool
     %y = tosa_mxfp.linear.default(%x: f32[2, 32], %c: buffer f8E4M3FN[1, 3, 32], %s: buffer i1[1, 3, 1], none, 32, "f8e4m3")
 codes of run time -> refused: computed at run time
     %y = tosa_mxfp.linear.default(%x: f32[2, 32], %c: f8E4M3FN[1, 3, 32], %s: buffer f8E8M0FNU[1, 3, 1], none, 32, "f8e4m3")
@@ -45,7 +45,7 @@ def test_codes_are_taken_in_the_dtype_of_their_payload_only(
         %s: buffer f8E8M0FNU[1, 3, {blocks}], none, 32, "{word}") -> f32[2, 3]"""
     count, (found,) = asked(text, step(executorch_mx.adopt_executorch_mx))
     taken = codes == HELD.get(word, "ui8")
-    assert ("computed at run time" if taken else f"those of {PAYLOADS[word]}") in found
+    assert ("computed at run time" if taken else f"codes of {PAYLOADS[word]}") in found
     assert count == 0
 
 

@@ -46,7 +46,7 @@ a product of integers -> refused: reduces int64 to int64
     %y = aten.prod.dim_int(%x: i64[2, 3], 1)
 a product in another type -> refused: reduces float16 to float32
     %y = aten.prod.dim_int(%x: f16[2, 3], 1, dtype=f32)
-a running sum in another type -> refused: it sums float16 to float32
+a running sum in another type -> refused: the op sums float16 to float32
     %y = aten.cumsum.default(%x: f16[3], 0, dtype=f32)
 a running sum of unsigned integers -> refused: TOSA has no element type uint8
     %y = aten.cumsum.default(%x: ui8[3], 0)
@@ -54,11 +54,11 @@ a running sum of one number -> refused: a scalar, which has no axis
     %y = aten.cumsum.default(%x: f32[], 0)
 a sum whose axes are not listed -> refused: not listed
     %y = aten.sum.default(%x: f32[2])
-a running sum of integers in floats -> refused: it sums int64 to float32
+a running sum of integers in floats -> refused: the op sums int64 to float32
     %y = aten.cumsum.default(%x: i64[2], 0, dtype=f32)
 a sum of fp8 -> refused: does not compute with float8_e4m3fn
     %y = aten.sum.dim_IntList(%x: f8E4M3FN[2, 3], [0], dtype=i64)
-a running sum of 16 bits -> refused: it sums int16 to int16
+a running sum of 16 bits -> refused: the op sums int16 to int16
     %y = aten.cumsum.default(%x: i16[2], 0, dtype=i16)
 """)
 

@@ -90,7 +90,7 @@ lower-int8-requantize: a cast of four bits -> refused: quantized to int4
     %z = quant.dcast(%x: i4<0.5>[4]); %y = quant.qcast(%z) -> i8<1.0>[4]
 lower-int8-function: a cast of a float -> unchanged
     %y = quant.qcast(%x: f32[4]) -> i8<1.0>[4]
-lower-int8-function: a function of bytes to 16 bits -> refused: its result is quantized to int16
+lower-int8-function: a function of bytes to 16 bits -> refused: the result is quantized to int16
     %xr = quant.dcast(%x: i8<0.5>[4]); %z = aten.tanh.default(%xr)
     %y = quant.qcast(%z) -> i16<0.001>[4]
 lower-int16-function: a function of 16 bits of any length -> refused: a size is symbolic
@@ -131,10 +131,10 @@ lower-int8-add: 16 bits of halves -> refused: coarser than 16-bit integers
 lower-int8-pad: a padding that cuts -> refused: the padding is negative
     %xr = quant.dcast(%x: i8<0.5:3>[4]); %z = aten.constant_pad_nd.default(%xr, [-1, 0])
     %y = quant.qcast(%z) -> i8<1.0>[3]
-lower-int8-linear: a layer of one row -> refused: its weight is one row
+lower-int8-linear: a layer of one row -> refused: the weight is one row
     %xr = quant.dcast(%x: i8<0.5:3>[2, 4]); %t = quant.scast(%n: constant i8[4]) -> i8<0.1>[4]
     %c = quant.dcast(%t); %z = aten.linear.default(%xr, %c); %y = quant.qcast(%z) -> i8<1.0>[2]
-lower-int8-reduction: a sum without its axes -> refused: its axes are not kept
+lower-int8-reduction: a sum without its axes -> refused: the axes are not kept
     %xr = quant.dcast(%x: i8<0.5:3>[2, 4]); %z = aten.sum.dim_IntList(%xr, [1], false)
     %y = quant.qcast(%z) -> i8<1.0>[2]
 lower-int8-cumsum: a running sum of one byte -> refused: a scalar

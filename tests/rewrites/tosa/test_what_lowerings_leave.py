@@ -20,7 +20,7 @@ from stepwell.translate.lowerings.tosa.integers.layers import int8_convolution, 
 from stepwell.translate.lowerings.tosa.integers.reductions import int8_pool
 
 test_what_lowerings_leave = cases(elementwise)("""
-a number known only at run time -> refused: takes or gives
+a number known only at run time -> refused: an operand or result is
     %n = sym.constant 2.000000e+00 : f64 : !stepwell.float<"2.0">
     %y = aten.mul.Scalar(%x: f32[3], %n)
 an op without operators -> refused: no element type float64
@@ -47,7 +47,7 @@ a sum of bytes -> refused: tosa.add does not take int8
     %y = aten.add.Tensor(%x: i8[3], %x)
 a function of integers -> refused: tosa.exp does not take int32
     %y = aten.exp.default(%x: i32[3])
-integers and a fraction -> refused: its operands are integers
+integers and a fraction -> refused: the operands are integers
     %y = aten.add.Scalar(%x: i32[3], 0.5)
 integers and a number past their bits -> refused: 1099511627776 does not fit 32 bits
     %y = aten.add.Scalar(%x: i32[3], 1099511627776)
@@ -145,7 +145,7 @@ lower-int8-linear: a zero point of 16 bits -> refused: TOSA takes zero points fo
     %w = quant.scast(%ws: weight "w" i8[3, 4]) -> i8<0.25>[3, 4]; %wr = quant.dcast(%w)
     %xr = quant.dcast(%x: i16<0.5:3>[2, 4]); %z = aten.linear.default(%xr, %wr)
     %y = quant.qcast(%z) -> i16<1.0>[2, 3]
-lower-int8-linear: a weight's zero point -> refused: its weight has a zero point
+lower-int8-linear: a weight's zero point -> refused: the weight has a zero point
     %w = quant.scast(%ws: weight "w" i8[3, 4]) -> i8<0.25:1>[3, 4]; %wr = quant.dcast(%w)
     %xr = quant.dcast(%x: i8<0.5:3>[2, 4]); %z = aten.linear.default(%xr, %wr)
     %y = quant.qcast(%z) -> i8<2.0>[2, 3]
@@ -188,7 +188,7 @@ lower-int8-pool: rows no window reads -> refused: belong to no window
 lower-int8-clamp: a bound known only at run time -> refused: a bound is computed at run time
     %xr = quant.dcast(%x: i8<0.5>[4]); %n = sym.constant 2.000000e+00 : f64 : !stepwell.float<"2.0">
     %z = aten.clamp.default(%xr, %n); %y = quant.qcast(%z) -> i8<1.0>[4]
-lower-int8-requantize: a byte without a sign -> refused: its result is quantized to uint8
+lower-int8-requantize: a byte without a sign -> refused: the result is quantized to uint8
     %xr = quant.dcast(%x: i8<0.5>[4]); %y = quant.qcast(%xr) -> !quant.uniform<u8:f32, 1.0>[4]
 lower-int8-requantize: what no cast gave -> unchanged
     %y = quant.qcast(%x: f32[4]) -> i8<1.0>[4]

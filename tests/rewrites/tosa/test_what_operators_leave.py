@@ -73,7 +73,7 @@ many writes -> refused: 33 writes to indices that may be equal
     %y = aten.scatter.src(%x: f32[4], 0, %i: i64[33], %s: f32[33])
 many comparisons -> refused: comparisons, above
     %y = aten.scatter_add.default(%x: f32[5000], 0, %i: i64[5000], %s: f32[5000])
-a sum of bytes -> refused: it writes into a scalar, or int8
+a sum of bytes -> refused: the op writes into a scalar, or int8
     %y = aten.scatter_add.default(%x: i8[4], 0, %i: i64[1], %s: i8[1])
 a scatter into a number -> refused: a scalar
     %y = aten.scatter.value(%x: f32[], 0, %i: constant "#zeros" i64[], 3)
@@ -103,7 +103,7 @@ truth alone -> unchanged
     %y = aten.logical_not.default(%x: i1[3])
 a quotient that is not rounded -> refused: not rounded
     %y = aten.div.Scalar_mode(%x: f32[3], 2.0, rounding_mode=none)
-integers by a fraction -> refused: its operands are integers
+integers by a fraction -> refused: the operands are integers
     %y = aten.div.Scalar_mode(%x: i32[3], 0.5, rounding_mode="floor")
 integers of two types -> refused: several dtypes
     %y = aten.div.Tensor_mode(%x: i64[3], %z: constant "#ones" i32[3], rounding_mode="floor")

@@ -72,7 +72,7 @@ scaled-sum-to-products: a size that scales a product -> refused: known only at r
     %y = aten.addmm.default(%x: f32[3, 3], %x, %x, alpha=%n: int<s0>)
 scaled-sum-to-products: a size that scales a sum -> refused: known only at run time
     %y = aten.addmm.default(%x: f32[3, 3], %x, %x, beta=%n: int<s0>)
-scaled-sum-to-products: a product of integers -> refused: it multiplies integers
+scaled-sum-to-products: a product of integers -> refused: the op multiplies integers
     %y = aten.addmm.default(%x: i32[3, 3], %x, %x)
 distance-to-norms: points computed at run time -> refused: is symbolic
     %y = aten._cdist_forward.default(%x: f32[s0, 4], %z: f32[2, 4], 2.0, none)

@@ -88,7 +88,7 @@ another axis -> refused: another axis
     %y, %i = aten.topk.default(%x: f32[4, 3], 2, 0); return %y
 what ranks do not say -> refused: too small a range
     %y, %i = aten.topk.default(%x: f16[3, 4], 2); return %y
-a long row -> refused: 2 of 999 by arithmetic
+a long row -> refused: 2 of 999 elements by arithmetic
     %y, %i = aten.topk.default(%x: f32[3, 999], 2); return %y
 places that are read as integers -> refused: read by aten.add.Scalar
     %v, %p = aten.topk.default(%x: f32[3, 4], 2); %y = aten.add.Scalar(%p, 1)
@@ -102,19 +102,19 @@ of no rows -> refused: a dimension is 0
     %y, %i = aten.topk.default(%x: f32[0, 4], 2); return %y
 of a size that nobody knows -> refused: a dimension is not known
     %y, %i = aten.topk.default(%x: f32[?, 4], 2) -> (f32[?, 2], i64[?, 2]); return %y
-of rows of any length -> refused: how many it chooses from
+of rows of any length -> refused: the number of elements to choose from
     %y, %i = aten.topk.default(%x: f32[3, s0], 2); return %y
 places of any width -> refused: the chosen indices are read by aten.gather
     %v, %i = aten.topk.default(%x: f32[3, 4], 2); %j = aten.view.default(%i, [3, 2, 1])
     %n = aten.sym_size.int(%z: f32[3, 4, s0], 2); %k = aten.expand.default(%j, [-1, -1, %n])
     %y = aten.gather.default(%z, 1, %k)
-of one number -> refused: there is no dimension
+of one number -> refused: the operand has no dimension
     %y, %i = aten.topk.default(%x: f32[], 1); return %y
-what arithmetic does not choose -> refused: it takes nothing
+what arithmetic does not choose -> refused: the op chooses no elements
     %y, %i = aten.topk.default(%x: f32[4], 0); return %y
-as many as are known at run time -> refused: known at run time
+as many as are known at run time -> refused: known only at run time
     %n = aten.sym_size.int(%w: f32[2], 0); %y, %i = aten.topk.default(%x: f32[4], %n); return %y
-many of a long row -> refused: to take 40 of 200
+many of a long row -> refused: taking 40 of 200
     %y, %i = aten.topk.default(%x: f32[200], 40); return %y
 places that are a result -> refused: read by func.return
     %v, %y = aten.topk.default(%x: f32[4], 2); return %y

@@ -70,12 +70,12 @@ def test_a_mask_that_is_no_band_is_refused(refused: Any):
     refused(
         '%y = aten.masked_fill.Scalar(%x: f32[2, 3, 3], %m: constant "random" i1[3, 3], 0.0)',
         step(keep_band),
-        "no band",
+        "not a band",
     )
 
 
 test_keep_band = cases(step(keep_band))("""
-a value of which nothing is kept -> refused: nothing of the value
+a value of which nothing is kept -> refused: the mask keeps no element
     %y = aten.tril.default(%x: f32[2, 3, 3], -3)
 a value that its mask repeats -> refused: is broadcast
     %y = aten.where.ScalarOther(%m: constant "#causal" i1[3, 3], %x: f32[1, 3], 0.0)
@@ -108,7 +108,7 @@ columns left out -> refused: out
     %y = xnnpack.convolution_2d(%x: f32[1, 4, 5, 3], %w: weight f32[5, 2, 2, 3], groups=1, padding=[0, 0, 0, 0], stride=[2, 2], dilation=[1, 1])
 an unknown number of images -> refused: is symbolic
     %y = xnnpack.convolution_2d(%x: f32[s0, 4, 4, 3], %w: weight f32[5, 2, 2, 3], groups=1, padding=[0, 0, 0, 0], stride=[2, 2], dilation=[1, 1])
-an image whose integers others read too is not quantized twice -> refused: read by others
+an image whose integers others read too is not quantized twice -> refused: also read the image
     %w = quant.scast(%i: weight "w" i8[5, 2, 2, 3]) -> i8<:0, {0.1, 0.2, 0.3, 0.4, 0.5}>[5, 2, 2, 3]
     %q = xnnpack.convert(%x: f32[1, 4, 4, 3]) -> !xnnpack.dynamic_int8<3>[1, 4, 4, 3]
     %a = xnnpack.convolution_2d(%q, %w, groups=1, padding=[0, 0, 0, 0], stride=[2, 2], dilation=[1, 1]) -> f32[1, 2, 2, 5]

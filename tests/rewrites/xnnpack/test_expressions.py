@@ -81,7 +81,7 @@ ROOT = "0.7071067811865476"
 OF_B = "%c = aten.erf.default(%b); %d = aten.add.Scalar(%c, 1); %y = aten.mul.Tensor(%x, %d)"
 
 test_recognize_gelu = cases(step(recognize_gelu))(f"""
-a function of another product -> refused: it is no product
+a function of another product -> refused: the op is not a product
     - %b = aten.mul.Scalar(%x: f32[3], 0.707); {OF_B}
     - %b = aten.mul.Scalar(%x: f32[3], 1.0); {OF_B}
     - %b = aten.mul.Scalar(%x: f32[3], 0); {OF_B}
@@ -114,7 +114,7 @@ decompose-group-norm: a group norm with a computed scale -> refused: the scale i
     %y = aten.group_norm.default(%x: f32[2, 4, 3], 2, %w: f32[4])
 decompose-group-norm: a group norm of lines of dynamic length is of images -> applied once
     %y = aten.group_norm.default(%x: f32[2, 4, s0], 2, %w: weight f32[4])
-decompose-group-norm: a group norm of an dynamic volume -> refused: of no image, are symbolic
+decompose-group-norm: a group norm of an dynamic volume -> refused: not an image, are symbolic
     %y = aten.group_norm.default(%x: f32[2, 4, 3, 3, s0], 2, %w: weight f32[4])
 decompose-group-norm: a group norm of a constant scale is decomposed -> applied once
     %y = aten.group_norm.default(%x: f32[2, 4, 3], 2, %w: weight f32[4])

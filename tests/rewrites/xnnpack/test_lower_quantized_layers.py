@@ -57,7 +57,7 @@ NEAR_MISSES: dict[str, tuple[dict[str, str], str]] = {
     "a result in a part of int8": ({"made": "i8<-100:127; 0.25>"}, "XNNPACK uses the whole range"),
     "an unsigned weight": (
         {"held": "!quant.uniform<u8:f32, 0.125>", "storage": "ui8"},
-        "its weight is uint8, not int8",
+        "the weight is uint8, not int8",
     ),
     "a weight of int16": ({"held": "i16<0.125>", "storage": "i16"}, "weight is int16, not int8"),
     "a weight with a zero point": ({"held": "i8<0.125:1>"}, "not quantized symmetrically"),
@@ -66,7 +66,7 @@ NEAR_MISSES: dict[str, tuple[dict[str, str], str]] = {
         {"held": "i8<:{0:1, 1:2}, {{0.1, 0.2}, {0.3, 0.4}, {0.5, 0.6}}>"},
         "a scale for each block",
     ),
-    "a computed bias": ({"bias": "%b: f32[3]"}, "its bias is computed"),
+    "a computed bias": ({"bias": "%b: f32[3]"}, "the bias is computed"),
     "a bias that overflows": (
         {"bias": "%b: weight f32[3]", "source": "i8<1.0e-08>", "held": "i8<1.0e-08>"},
         "the bias overflows",

@@ -110,7 +110,7 @@ lower-matmul: a product of other ranks is a node -> aten.view.default, xnnpack.b
     %y = aten.matmul.default(%x: f32[5, 2, 4], %z: f32[4, 3])
 unmerge-batch: a product of stacks that no view merged -> unchanged
     %y = aten.bmm.default(%a: f32[6, 4, 4], %z: f32[6, 4, 4])
-unmerge-batch: a product with one merged stack -> refused: the other and the result are not
+unmerge-batch: a product with one merged stack -> refused: the other operand and the result are not
     %a = aten.view.default(%x: f32[2, 3, 4, 4], [6, 4, 4])
     %y = aten.bmm.default(%a, %z: f32[6, 4, 4])
 unmerge-batch: stacks merged from other batches give the same product -> applied once

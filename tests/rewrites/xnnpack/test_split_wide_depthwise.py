@@ -73,11 +73,11 @@ a filter that stays at hand stays whole -> applied 0 times
     - %i = xnnpack.convolution_2d(%x: f32[1, 24, 24, 8], %l: weight "l#positive" f32[400, 1, 1, 8], %b: weight "b#positive" f32[400], groups=1, padding=[0, 0, 0, 0], stride=[1, 1], dilation=[1, 1])
       %d = xnnpack.depthwise_convolution_2d(%i, %w: weight "w#positive" f32[1, 7, 7, 400], %b, padding=[3, 3, 3, 3], stride=[1, 1], dilation=[1, 1])
       %y = xnnpack.abs(%d)
-an image that something else reads is not made twice -> refused: slices of it cost
+an image that something else reads is not made twice -> refused: slicing the image costs
     %i = xnnpack.convolution_2d(%x: f32[1, 24, 24, 8], %l: weight "l#positive" f32[400, 1, 1, 8], %b: weight "b#positive" f32[400], groups=1, padding=[0, 0, 0, 0], stride=[1, 1], dilation=[1, 1])
     %d = xnnpack.depthwise_convolution_2d(%i, %w: weight "w#positive" f32[1, 5, 5, 400], %b, padding=[2, 2, 2, 2], stride=[1, 1], dilation=[1, 1])
     %y = xnnpack.add(%d, %i)
-an image from outside is not sliced -> refused: slices of it cost
+an image from outside is not sliced -> refused: slicing the image costs
     %i = xnnpack.convolution_2d(%x: f32[1, 24, 24, 8], %l: weight "l#positive" f32[400, 1, 1, 8], %b: weight "b#positive" f32[400], groups=1, padding=[0, 0, 0, 0], stride=[1, 1], dilation=[1, 1])
     %m = xnnpack.max_pooling_2d(%i, kernel=[3, 3], padding=[1, 1, 1, 1], stride=[1, 1], dilation=[1, 1])
     %d = xnnpack.depthwise_convolution_2d(%m, %w: weight "w#positive" f32[1, 5, 5, 400], %b, padding=[2, 2, 2, 2], stride=[1, 1], dilation=[1, 1])

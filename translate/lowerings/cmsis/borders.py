@@ -35,11 +35,11 @@ QUANTIZE, DEQUANTIZE = (
 def _padded(op: SchemaOp) -> Parts | Refusal:
     """Match constant mode without cropping, of rank at most 4."""
     if op.name == "aten.pad.default" and op.arg("mode") != "constant":
-        return Refusal(f"its mode is {op.arg('mode')}; the kernel pads with a constant")
+        return Refusal(f"the mode is {op.arg('mode')}; the kernel pads with a constant")
     if len(dims(op.operands[0].type)) > 4 or not is_static(op.results[0].type):
-        return Refusal(f"its input is {op.operands[0].type}; the kernel takes rank 4 at most")
+        return Refusal(f"the input is {op.operands[0].type}; the kernel takes rank 4 at most")
     if any(width < 0 for width in cast("list[int]", op.arg("pad"))):
-        return Refusal("it crops; the kernel does not")
+        return Refusal("the op crops; the kernel does not")
     return Parts(op.operands[:1])
 
 
@@ -60,11 +60,11 @@ def pad(x: Activation, *, pad: Any, value: Any, layer: Layer, b: Rewriter) -> An
     """Pad the stored integers, and add a table if the result's quantization differs."""
     number = float(value or 0)
     if isnan(number):
-        refuse("it pads with NaN, which no quantized type represents")
+        refuse("the op pads with NaN, which no quantized type represents")
     cell = narrowed(x.held, [(number, number)])[0]
     is_exact = (cell - x.held.zero_point) * x.held.scale == number
     if not is_exact and any(use.held != x.held for use in layer.uses):
-        refuse(f"it pads with {number:g}, which its input's quantized type does not represent")
+        refuse(f"the op pads with {number:g}, which its input's quantized type does not represent")
     missing = [0] * (len(dims(x.value.type)) - len(pad) // 2)
     before, after = (*missing, *reversed(pad[0::2])), (*missing, *reversed(pad[1::2]))
     y = padded(b, x.value, before, after, cell) if any((*before, *after)) else x.value
@@ -93,7 +93,7 @@ def boundary(x: Value, *, op: Any, b: Rewriter) -> Value:
     result_quantization = quantization((op.result if quantizes else op.input).type)
     assert result_quantization is not None
     if result_quantization.expressed == f64:
-        refuse("it expresses float64; the operators take float32")
+        refuse("the quantized type expresses float64; the operators take float32")
     maker = op.input.owner
     key = None
     if not quantizes and isinstance(maker, StorageCast):

@@ -161,7 +161,7 @@ def _of_one_scale(op: SchemaOp) -> tuple[SSAValue, ...]:
     read = op.operands[: 2 if op.name.endswith(".Tensor") else 1]
     activations = [no_refusal(activation(value)) for value in read]
     if len({x.held for x in activations}) != 1:
-        refuse("its operands have two scales, so that their integers do not compare")
+        refuse("the operands have two scales, so that their integers do not compare")
     if dequantize(_CODES, activations[0].held).unique().numel() != len(_CODES):
         refuse(f"a scale of {activations[0].held.scale:g} maps different integers to equal reals")
     return tuple(x.value for x in activations)

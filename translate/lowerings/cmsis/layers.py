@@ -273,7 +273,7 @@ def _linear(op: SchemaOp) -> Parts | Refusal | None:
     """Match (input, weight, bias), with the outputs along an axis of the weight."""
     if op.name == "aten.linear.default":
         if len(dims(op.operands[1].type)) != 2:
-            return Refusal("its weight is one row, so that there is no axis of outputs")
+            return Refusal("the weight is one row, so that there is no axis of outputs")
         parts = weighted(op)
     elif op.name == "aten.addmm.default":
         if op.arg("beta") != 1 or op.arg("alpha") != 1:
@@ -314,9 +314,9 @@ def linear(x: Activation, *, op: SchemaOp, layer: Layer, b: Rewriter) -> OfUse:
         weight = StoredWeight(key, replace(weight.held, blocks=blocks))
     held = weight.held
     if held.axis not in (None, 0):
-        refuse("its weight has a scale for each input, not for each output")
+        refuse("the weight has a scale for each input, not for each output")
     if held.axis == 0 and not held.is_symmetric:
-        refuse("its weight has a zero point for each row; the kernel takes none")
+        refuse("the weight has a zero point for each row; the kernel takes none")
     if held.axis == 0 and not is_static(op.results[0].type):
         refuse("a convolution, which per-channel weights need, has a fixed shape")
     scales = {use: multipliers(layer, use) for use in layer.uses}
@@ -380,7 +380,7 @@ def _matmul(op: SchemaOp) -> Parts | Refusal | None:
     one, other = dims(lhs.type), dims(rhs.type)
     if len(one) < 2 or len(other) < 2 or one[:-2] != other[:-2]:
         return Refusal(
-            f"it multiplies {list(one)} by {list(other)}; the kernel broadcasts no batch"
+            f"the op multiplies {list(one)} by {list(other)}; the kernel broadcasts no batch"
         )
     if cast(int, one[-1]) > SAFE_INNER:
         return Refusal(f"a dot product of {one[-1]} can overflow int32")

@@ -129,7 +129,7 @@ def _summing(window: PoolWindow, x: Activation, value: SSAValue, use: Use) -> Mu
     whole = window.counts_padding or not any(window.padding)
     if not whole or window.ceil or dims(value.type)[0] != 1 or len(dims(value.type)) != 4:
         refuse(
-            f"its result has scale {use.held.scale:g}, finer than its input's "
+            f"the result has scale {use.held.scale:g}, finer than its input's "
             f"{x.held.scale:g}, which the kernel passes through"
         )
     factor, reach = factor_of(x.held.scale / prod(window.kernel) / use.held.scale), 255
@@ -201,7 +201,7 @@ def window_of(op: Operation, form: str) -> PoolWindow:
     assert isinstance(op, SchemaOp)
     shape = cast("tuple[int, ...]", dims(op.operands[0].type))
     if len(shape) != (3 if op.name.endswith("1d.default") else 4):
-        refuse(f"its input is {op.operands[0].type}; the kernel takes batches of images")
+        refuse(f"the input is {op.operands[0].type}; the kernel takes batches of images")
     if form == ADAPTIVE:
         target, sizes = pair(op.arg("output_size")), (shape[2], shape[3])
         if any(size % cells for size, cells in zip(sizes, target, strict=True)):
@@ -217,7 +217,7 @@ def window_of(op: Operation, form: str) -> PoolWindow:
             refuse(f"dilation is {op.arg('dilation')}; the kernel has none")
         return PoolWindow(kernel, stride, padding, ceil, False)
     if not is_flat and op.arg("divisor_override") is not None:
-        refuse("its divisor is overridden; the kernel divides by the cells it sees")
+        refuse("the divisor is overridden; the kernel divides by the cells it sees")
     counts = bool(op.arg("count_include_pad")) and any(padding)
     if counts and ceil:
         refuse("padding counts and the output size is rounded up; the kernel has one or the other")
@@ -262,7 +262,7 @@ def _run_of(shape: tuple[int, ...], dim: Any) -> tuple[int, int, int, bool] | No
 def mean(x: Activation, *, form: bool, dim: Any, dtype: Any, layer: Layer, b: Rewriter) -> OfUse:
     """Lower to rows of ones, an average pool, or a convolution with ones."""
     if dtype is not None:
-        refuse("it changes the element type")
+        refuse("the op changes the element type")
     shape = cast("tuple[int, ...]", dims(x.value.type))
     run = _run_of(shape, dim)
     if run is None:

@@ -85,7 +85,7 @@ def _border(real: SSAValue, integers: SSAValue) -> Quantization:
         refuse(f"TOSA has no {dtype_name(border.storage)}; quantize to signed integers")
     if border.bits not in WIDTHS:
         refuse(
-            f"its activations are {dtype_name(border.storage)}; TOSA's layers take int8 or int16"
+            f"the activations are {dtype_name(border.storage)}; TOSA's layers take int8 or int16"
         )
     return border
 

@@ -130,7 +130,7 @@ def shift(x: Value, other: Any, *, form: str, out: Out) -> Value:
     if not isinstance(other, Value | int):
         refuse("the shift count is no integer, or known only at run time")
     if isinstance(other, int) and not -(1 << 31) <= other < 1 << 31:
-        refuse(f"it shifts by {other} bits, which exceeds the 32 bits of the type")
+        refuse(f"the op shifts by {other} bits, which exceeds the 32 bits of the type")
     width = torch.iinfo(torch_dtype(x.dtype)).bits
     shifted = operator.lshift if form == "left" else operator.rshift
     places = _places(other, width)
@@ -205,13 +205,13 @@ def whole_division(
     if isinstance(divisor, SSAValue):
         refuse("the divisor is known only at run time")
     if mode is None:
-        refuse("its quotient is not rounded")
+        refuse("the quotient is not rounded")
     if x.is_float:
         return _rounded_quotient(x, divisor, mode)
     if x.dtype not in WHOLE:
         refuse(f"TOSA has no quotient of {dtype_name(x.dtype)}")
     if out.dtype != x.dtype:
-        refuse("its operands are integers, its result is not")
+        refuse("the operands are integers, its result is not")
     if not isinstance(divisor, Value) and not fits(divisor, x.dtype):
         refuse(f"{divisor} does not fit {dtype_name(x.dtype)}")
     y = divisor if isinstance(divisor, Value) else x.like(int(divisor))

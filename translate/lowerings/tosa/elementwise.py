@@ -98,7 +98,7 @@ def with_number(x: Value, other: float, *, form: Any, out: Out, alpha: float = 1
     if x.dtype in WHOLE:
         reach = 31 if x.dtype == i32 else 53
         if out.dtype not in (x.dtype, i1):
-            refuse("its operands are integers, its result is not")
+            refuse("the operands are integers, its result is not")
         if not number.is_integer():
             refuse("integers are compared with a fraction")
         if not -(1 << reach) <= number < 1 << reach:

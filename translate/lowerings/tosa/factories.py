@@ -112,7 +112,7 @@ def _counting(op: Any, out: Out, b: Builder) -> Value:
         op.arg(name) if name in stated else default for name, default in (("start", 0), ("step", 1))
     )
     if not (isinstance(start, int) and isinstance(step, int)):
-        refuse("it does not count by constant integers")
+        refuse("the op does not count by constant integers")
     most = largest_size(op.results[0])
     if most is not None and most <= LONGEST_COUNT:
         numbers = torch.arange(most).mul(step).add(start).to(torch_dtype(out.dtype))

@@ -54,7 +54,9 @@ def bmm(x: Value, other: Value, *, op: Any, out: Out) -> Value:
     """Lower to one MATMUL, with reshapes for a `matmul` of equal batches (symbolic shapes)."""
     left, right = x.shape, other.shape
     if len(left) < 2 or left[:-2] != right[:-2] or len(left) != len(right):
-        refuse(f"it multiplies {list(left)} by {list(right)}; MATMUL takes two of equal batches")
+        refuse(
+            f"the op multiplies {list(left)} by {list(right)}; MATMUL takes two of equal batches"
+        )
     needs_floats(op, x)
     batch = elements(left[:-2])
     one, another = (side.reshape(batch, *side.shape[-2:]) for side in (x, other))

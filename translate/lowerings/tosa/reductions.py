@@ -70,7 +70,7 @@ def mean(x: Value, *, op: Any, out: Out) -> Value:
 def of_one_number(x: Value, *, op: Any, out: Out) -> Value:
     """Lower `sum` and `mean` of rank 0: REDUCE_SUM turns -0.0 into 0.0, as PyTorch does."""
     if x.shape:
-        refuse("its axes are not listed; normalize-reduction lists them")
+        refuse("the axes are not listed; normalize-reduction lists them")
     if op.name == "aten.mean.default":
         needs_floats(op, x)
     else:
@@ -132,7 +132,7 @@ def cumsum(x: Value, dim: int, *, out: Out) -> Value:
         is_convertible(x.dtype)
     elif not x.is_float or x.dtype != out.dtype:
         refuse(
-            f"it sums {dtype_name(x.dtype)} to {dtype_name(out.dtype)}; both must be one float "
+            f"the op sums {dtype_name(x.dtype)} to {dtype_name(out.dtype)}; both must be one float "
             f"type, or the sums i32 or i64"
         )
     if not x.shape:
@@ -208,7 +208,7 @@ def vector_norm(x: Value, order: float, *, op: Any, out: Out) -> Value:
 def _is_of_floats(x: Value, out: Out) -> None:
     if not x.is_float or out.dtype != x.dtype:
         refuse(
-            f"it reduces {dtype_name(x.dtype)} to {dtype_name(out.dtype)}; "
+            f"the op reduces {dtype_name(x.dtype)} to {dtype_name(out.dtype)}; "
             f"both must be one float type"
         )
 

@@ -251,7 +251,7 @@ def pixel_shuffle(x: Value, factor: int, *, op: Any, b: Rewriter) -> Value:
     result = op.results[0]
     channels = dims(result.type)[1]
     if x.rank != 4 or not isinstance(channels, int):
-        refuse("it is no batch of images with a static number of channels")
+        refuse("the value is no batch of images with a static number of channels")
     places = torch.eye(factor * factor).reshape(1, factor, factor, -1)
     return _spread(x, places.repeat(channels, 1, 1, 1), result.type, op, b)
 

@@ -77,7 +77,7 @@ def _layer(op: SchemaOp, parts: Parts, program: Program, symbols: bool) -> Layer
     if isinstance(layer, Refusal):
         return layer
     if len(distinct(layer.uses)) > 1:
-        return Refusal("its result is quantized in several ways; a node has one")
+        return Refusal("the result is quantized in several ways; a node has one")
     result = layer.uses[0].cast.result
     refusal = not_of_integers(result, sources_of(layer))
     if refusal is not None or layer.constant is None:

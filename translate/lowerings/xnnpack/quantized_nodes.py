@@ -86,7 +86,7 @@ def quantized_elementwise(
         return node(b, xnnpack.Clamp, *sources, result=use.type, **limits(use, bounds)).ssa
     pooling = pooling_of(op)
     if fields:
-        refuse("there is a clamp between it and its quantization")
+        refuse("there is a clamp between the op and the quantization of its result")
     if pooling.node is xnnpack.AveragePooling2d:
         refuse("XNNPACK averages windows of floats only")
     if pooling.node is not xnnpack.GlobalAveragePooling2d and changes_scale(layer, use):
@@ -118,7 +118,7 @@ def quantized_movement(
 ) -> SSAValue:
     """Move int8 instead of floats, if both sides have the same quantization."""
     if limits(use):
-        refuse("its result is clamped; XNNPACK's data movement cannot clamp")
+        refuse("the result is clamped; XNNPACK's data movement cannot clamp")
     if changes_scale(layer, use):
         refuse(
             "input and result have different scales, which requires float data movement between casts"

@@ -38,14 +38,14 @@ from stepwell.ir.rewriting.rewrite import EXACT, Bound, Refusal, Rewrite, Rewrit
 
 @dataclass(frozen=True)
 class Inlined:
-    """The operands of `op` at `positions` are weights."""
+    """A branch or loop whose operands at `positions` are weights."""
 
     op: CondOp | WhileLoopOp
     positions: tuple[int, ...]
 
 
 def _taken(op: CondOp | WhileLoopOp) -> Sequence[SSAValue]:
-    """Return the values that become arguments of the regions."""
+    """Return the operands that become arguments of the regions."""
     if isinstance(op, CondOp):
         return op.inputs
     return (*op.carried, *op.additional)
@@ -60,7 +60,7 @@ class BringWeightsInside(Rewrite[Inlined]):
     bound: ClassVar[Bound] = EXACT
 
     def match(self, op: CondOp | WhileLoopOp, program: Program) -> Inlined | Refusal | None:
-        """Return weights that no loop changes."""
+        """Match operands that are weights and that no loop iteration changes."""
         first = len(op.carried) if isinstance(op, WhileLoopOp) else 0
         taken = _taken(op)
         found = tuple(i for i in range(first, len(taken)) if weight_key(taken[i]) is not None)
@@ -100,7 +100,7 @@ def _rebuilt(op: CondOp | WhileLoopOp, kept: Sequence[SSAValue]) -> Operation:
 
 
 def take_weights_outside(program: Program) -> None:
-    """Do the inverse: weights that regions read become arguments, as in torch programs."""
+    """Undo `BringWeightsInside`: weights in regions become arguments, as in torch programs."""
     for op in reversed(list(program.module.walk())):  # Nested ops come first.
         if not isinstance(op, CondOp | WhileLoopOp):
             continue

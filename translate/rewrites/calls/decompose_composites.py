@@ -1,4 +1,4 @@
-"""Decomposition: write operators that PyTorch computes from other operators as those.
+"""Decomposition: replace operators by the operators from which PyTorch computes them.
 
 A composite operator has no kernel: PyTorch's dispatcher runs a function over other operators. That
 function, run here on tensors without data, shows which. The result is therefore that of eager
@@ -46,8 +46,8 @@ TABLED = frozenset(
 def composite_function(overload: Any, is_root: bool = False) -> Callable[..., Any] | None:
     """Return the decomposition of an operator, if PyTorch has one.
 
-    A composite is recognized by its name; `is_root` (whether it is the op being decomposed) is
-    unused.
+    A composite is recognized by its name; `is_root` (whether `overload` is the op that is
+    decomposed) is unused.
     """
     name = schema_of(overload).name.partition("::")[2]
     overload_name = schema_of(overload).overload_name
@@ -88,10 +88,11 @@ class Composite:
 
 @dataclass(frozen=True)
 class DecomposeComposites(Rewrite[Composite]):
-    """A composite operator to the operators that it consists of.
+    """Replace a composite operator by the operators that its decomposition calls.
 
     Attributes:
-        function_of: returns an operator's decomposition; a function at the top of a module.
+        function_of: the function that returns an operator's decomposition, defined at the top of a
+            module.
     """
 
     name: ClassVar[str] = "decompose-composites"
@@ -100,7 +101,7 @@ class DecomposeComposites(Rewrite[Composite]):
     function_of: FunctionOf = composite_function
 
     def match(self, op: SchemaOp, program: Program) -> Composite | Refusal | None:
-        """Guards: composite, of known sizes, and no view in it is written in place."""
+        """Match composite ops of static sizes whose decomposition writes no operand's view."""
         overload = torch_overload(type(op))
         if (op.SCHEMA.namespace != "aten" and overload not in DECOMPOSITIONS) or self.function_of(
             overload, True
@@ -109,11 +110,11 @@ class DecomposeComposites(Rewrite[Composite]):
         values = (*op.operands, *op.results)
         if not all(is_plain(value.type) for value in values):
             return Refusal(
-                "its shape is symbolic, or its result is a number known only at run time"
+                "the shape is symbolic, or its result is a number known only at run time"
             )
         pieces = trace(op, self.function_of)
         return pieces if isinstance(pieces, Refusal) else Composite(op, pieces)
 
     def build(self, match: Composite, rw: Rewriter) -> None:
-        """Write the calls in order."""
+        """Write the recorded calls in order."""
         match.pieces.write(match.op, rw)

@@ -37,7 +37,8 @@ With None, its call is recorded. A function that returns `NotImplemented` decomp
 
 @dataclass(frozen=True)
 class RecordedCall:
-    """One call. Arguments, by schema name, hold fake tensors, which represent values by identity.
+    """One recorded operator call. Arguments, by schema name, hold fake tensors, which represent
+    values by identity.
 
     `types` are the types of the results at their creation: `transpose_` changes a shape later.
     """
@@ -49,11 +50,11 @@ class RecordedCall:
 
 
 class CannotTraceError(Exception):
-    """Carries the reason for a refusal out of the dispatcher."""
+    """Carries the reason why a decomposition cannot be traced out of the dispatcher."""
 
 
 class FusedLayerError(CannotTraceError):
-    """PyTorch chose a fused layer, which it does only for tensors that are on a CPU."""
+    """PyTorch chose a fused layer, as it does only for tensors on a CPU."""
 
 
 FUSED_ATTENTION = "aten::_scaled_dot_product_flash_attention_for_cpu"
@@ -86,7 +87,7 @@ class Recorder(TorchDispatchMode):
             return value
         writer, by = self._written.get(self._memory(value), (id(value), ""))
         if writer != id(value):
-            raise CannotTraceError(f"its decomposition writes in place ({by})")
+            raise CannotTraceError(f"the decomposition writes in place ({by})")
         return self._current.get(id(value), value)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -98,7 +99,7 @@ class Recorder(TorchDispatchMode):
         return result
 
     def _memory(self, tensor: torch.Tensor) -> int:
-        """Return the key that tensors sharing memory, and no others, have in common."""
+        """Return a key of a tensor's memory; tensors that share memory have the same key."""
         return id(tensor) if id(tensor) in self._alone else _storage(tensor)
 
     def _dispatched(self, func: Any, args: Any, kwargs: Any) -> Any:
@@ -151,7 +152,7 @@ class Recorder(TorchDispatchMode):
         return result
 
     def _guards_kept(self, func: Any) -> AbstractContextManager[Any]:
-        """A convolution's fake kernel reads sizes only to guess strides, which are no condition."""
+        """Return whether a call's guards count: a convolution's fake kernel guards only strides."""
         if func is torch.ops.aten.convolution.default:
             return self._env.suppress_guards()
         return nullcontext()
@@ -167,7 +168,7 @@ class Recorder(TorchDispatchMode):
         written = [a for a in schema_of(func).arguments if a.is_write]
         is_in_place = len(written) == 1 and not written[0].is_out
         if functional is None or not is_in_place or not isinstance(target, torch.Tensor):
-            raise CannotTraceError(f"its decomposition writes in place ({_spelled(func)})")
+            raise CannotTraceError(f"the decomposition writes in place ({_spelled(func)})")
         with self:
             before = self.latest(target)
             result = functional(before, *args[1:], **kwargs)
@@ -208,7 +209,7 @@ class Recorder(TorchDispatchMode):
 
 
 def _storage(tensor: torch.Tensor) -> int:
-    """Return the key that tensors of one storage, and no others, have in common."""
+    """Return a key that identifies the storage of a tensor."""
     return memory_of(tensor.untyped_storage())
 
 

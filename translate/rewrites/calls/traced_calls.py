@@ -1,4 +1,4 @@
-"""An operator as the sequence of calls by which PyTorch computes it.
+"""Trace an operator as the sequence of calls by which PyTorch computes it.
 
 PyTorch computes most operators from others: by composite kernels, decomposition tables and
 functions in Python, which reveal the calls when they run on tensors without data. The caller passes
@@ -59,7 +59,7 @@ _FAILURES = (RuntimeError, TypeError, ValueError, LookupError, ArithmeticError, 
 
 @dataclass(frozen=True)
 class Trace:
-    """The calls of every op of the same name, types and arguments.
+    """The recorded calls that compute an op; ops of equal name, types and arguments share them.
 
     `operands[i]` represents the i-th operand, `outputs[i]` the i-th result.
     """
@@ -93,7 +93,7 @@ _CAPACITY = 10_000
 
 
 def trace(op: SchemaOp, function_of: FunctionOf) -> Trace | Refusal:
-    """Return the calls that compute an op, or why there are none; equal ops are traced once."""
+    """Return the calls that compute an op, or why there are none; equal ops share one trace."""
     order = {value: index for index, value in enumerate(reversed(op.operands))}
     shared = tuple(order[value] for value in op.operands)
     types = tuple(value.type for value in (*op.operands, *op.results))
@@ -117,7 +117,7 @@ def _is_static_tensor(type_: Attribute) -> bool:
 def _traced(
     op: SchemaOp, function_of: FunctionOf, ranges: Ranges, inputs: Collection[Dim]
 ) -> Trace | Refusal:
-    """Return the calls, if they compute the op for all sizes within ranges."""
+    """Return the calls, if they compute the op for all sizes within their ranges."""
     found = _followed(op, function_of, ranges)
     if isinstance(found, Refusal):
         return found
@@ -125,7 +125,7 @@ def _traced(
     reason = _where_else(trace, op, function_of, env, ranges) or _what_is_missing(
         trace, op, inputs, ranges
     )
-    return Refusal(f"its decomposition {reason}") if reason else trace
+    return Refusal(f"the decomposition {reason}") if reason else trace
 
 
 def _followed(
@@ -133,9 +133,9 @@ def _followed(
 ) -> tuple[Trace, ShapeEnv] | Refusal:
     """Return the calls on a device, and the conditions on sizes that they assume.
 
-    On a CPU PyTorch may use a fused layer of oneDNN's or its own, which is no operator of a target.
-    A tensor on the device `meta` has no such layers: an LSTM is decomposed there, and attention
-    under a computed mask, without changing any global setting.
+    On a CPU, PyTorch may use a fused layer (its own or oneDNN's) for which targets have no
+    operator. A tensor on the device `meta` has no such layers: an LSTM is decomposed there, and
+    attention under a computed mask, without changing any global setting.
     """
     symbols = Symbols(ranges, device)
     symbols.mode.allow_non_fake_inputs = True
@@ -199,7 +199,8 @@ def _has_values(held: Any) -> bool:
 def _where_else(
     found: Trace, op: SchemaOp, function_of: FunctionOf, env: ShapeEnv, ranges: Ranges
 ) -> str | None:
-    """Return why the calls do not compute the op for some size within its range.
+    """Return the sizes, within their ranges, for which the calls do not compute the op; None if
+    none.
 
     Guards are proved from the ranges. A guard that fails at the first few sizes alone (`96*s0 >
     96`, `Ne(s0 - 1, 1)`) may concern strides, which are no condition here. Those sizes are traced
@@ -276,13 +277,13 @@ def _what_is_missing(
 
 
 def _dispatcher(op: SchemaOp) -> AbstractContextManager[Any]:
-    """Composite kernels in C++ take no symbolic sizes, those of the Python dispatcher do."""
+    """Enable the Python dispatcher, because composite kernels in C++ take no symbolic sizes."""
     static = all(_is_static_tensor(value.type) for value in op.operands)
     return nullcontext() if static else enable_python_dispatcher()
 
 
 def _to_torch(value: Any, fakes: Mapping[SSAValue, Any]) -> Any:
-    """Return an op's argument as PyTorch takes it: fake tensors, and dtypes for element types."""
+    """Return an op's argument for PyTorch: fake tensors for values, dtypes for element types."""
     if isinstance(value, SSAValue):
         return fakes[value]
     if isinstance(value, Attribute):
@@ -298,7 +299,7 @@ def _to_torch(value: Any, fakes: Mapping[SSAValue, Any]) -> Any:
 def to_ir(
     call: RecordedCall, values: Mapping[int, SSAValue], sizes: SizeBuilder | None
 ) -> dict[str, Any]:
-    """Return the arguments of a call for the IR, those of layout only if required."""
+    """Return a call's arguments for the IR; layout arguments only if the operator requires them."""
 
     def held(value: Any) -> Any:
         if isinstance(value, torch.Tensor):

@@ -55,7 +55,7 @@ class Unrolled:
 
 @dataclass(frozen=True)
 class UnrollLoop(Rewrite[Unrolled]):
-    """`map` and `scan` to their bodies, one after the other."""
+    """Replace `map` and `scan` by copies of their bodies, one after the other."""
 
     name: ClassVar[str] = "unroll-loop"
     anchors: ClassVar[tuple[type[Operation], ...]] = (MapOp, ScanOp)
@@ -63,10 +63,10 @@ class UnrollLoop(Rewrite[Unrolled]):
     takes_empty: ClassVar[bool] = False
 
     def match(self, op: MapOp | ScanOp, program: Program) -> Unrolled | Refusal | None:
-        """Guards: a known number of steps, not too many ops in all of them."""
+        """Match loops with a static number of steps whose copies are not too many ops."""
         steps = dims(op.sequences[0].type)[0]
         if not isinstance(steps, int):
-            return Refusal(f"its number of steps, {steps}, is symbolic")
+            return Refusal(f"the number of steps, {steps}, is symbolic")
         count = steps * sum(1 for _ in op.body.walk())
         if count > MOST_OPS:
             return Refusal(f"{steps} steps would be {count} ops, more than {MOST_OPS}")

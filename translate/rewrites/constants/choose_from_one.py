@@ -1,7 +1,7 @@
-"""Constant folding: selections of one element from one, as with a single group of experts.
+"""Constant folding: a selection of one element among one, as with a single group of experts.
 
 Routers that are limited to some groups of experts are often configured with a single group. The
-known index determines the masks that depend on it during lowering.
+index is then known, and so are the masks that depend on it.
 
 rule choose-from-one
     `topk` of rows of one element, which have the result's type, takes it, at place 0.

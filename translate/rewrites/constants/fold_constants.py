@@ -52,7 +52,7 @@ FILLS = {
 
 @dataclass(frozen=True)
 class Constant:
-    """The call that computes each used result, over the weights `keys`."""
+    """The call that computes each used result from the weights `keys`."""
 
     op: SchemaOp
     keys: tuple[str, ...]
@@ -62,14 +62,14 @@ class Constant:
 
 @dataclass(frozen=True)
 class FoldConstants(Rewrite[Constant]):
-    """A pure op over weights to a derived weight."""
+    """Replace a pure op over weights by a derived weight."""
 
     largest: int = 16 << 20
     name: ClassVar[str] = "fold-constants"
     anchors: ClassVar[tuple[type[Operation], ...]] = (SchemaOp,)
 
     def match(self, op: SchemaOp, program: Program) -> Constant | Refusal | None:
-        """Guards: pure, static, torch dtypes, all operands weights, not too large."""
+        """Match pure ops of static torch dtypes over weights, unless the result is too large."""
         fills = op.name in FILLS or is_empty(op)
         keys: list[str] = []
         if not fills:
@@ -103,7 +103,7 @@ class FoldConstants(Rewrite[Constant]):
         return Constant(op, tuple(dict.fromkeys(keys)), call, fills)
 
     def build(self, match: Constant, rw: Rewriter) -> None:
-        """Derive each result that is used."""
+        """Derive each used result as a weight."""
         for index, result in enumerate(match.op.results):
             if not result.uses:
                 continue
@@ -139,7 +139,7 @@ def size_in_bytes(type_: Attribute) -> int:
 
 
 def fill_call(op: SchemaOp) -> dict[str, Any] | None:
-    """Return the `aten.full` call for the result of a `full_like` or similar, or of no elements."""
+    """Return the `aten.full` call for a `full_like` or similar op, or for an empty result."""
     number = FILLS.get(op.name, 0)
     if number is None:
         number = op.arg("fill_value")

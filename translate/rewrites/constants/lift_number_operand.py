@@ -30,7 +30,7 @@ from stepwell.ir.types import dims, element
 
 @dataclass(frozen=True)
 class NumberOperand:
-    """A number that only tensor arguments read, whose other operands share a dtype and a rank."""
+    """A number that only tensor arguments read; the other operands share one dtype and rank."""
 
     op: sym.ConstantOp
     dtype: torch.dtype
@@ -39,13 +39,15 @@ class NumberOperand:
 
 @dataclass(frozen=True)
 class LiftNumberOperand(Rewrite[NumberOperand]):
-    """`sym.constant` as a tensor operand to a constant tensor."""
+    """Replace a `sym.constant` that is a tensor operand by a constant tensor."""
 
     name: ClassVar[str] = "lift-number-operand"
     anchors: ClassVar[tuple[type[Operation], ...]] = (sym.ConstantOp,)
 
     def match(self, op: sym.ConstantOp, program: Program) -> NumberOperand | Refusal | None:
-        """Guards: every reader takes a tensor, of one dtype that represents the number exactly."""
+        """Match a number that its readers take as a tensor of a dtype that represents it
+        exactly.
+        """
         readers = [use.operation for use in op.result.uses]
         if not all(isinstance(r, SchemaOp) and reads_as_tensor(r, op) for r in readers):
             return None
@@ -60,7 +62,9 @@ class LiftNumberOperand(Rewrite[NumberOperand]):
         ((held, rank),) = others
         dtype = torch_dtype(held)
         if not holds(dtype, op.number):
-            return Refusal(f"{op.number} promotes {dtype_name(held)}, or is no such number")
+            return Refusal(
+                f"{op.number} promotes {dtype_name(held)}, or cannot be represented in it"
+            )
         return NumberOperand(op, dtype, rank)
 
     def build(self, match: NumberOperand, rw: Rewriter) -> None:
@@ -71,7 +75,7 @@ class LiftNumberOperand(Rewrite[NumberOperand]):
 
 
 def reads_as_tensor(reader: SchemaOp, op: sym.ConstantOp) -> bool:
-    """Whether an operator reads the number as a tensor argument, and in no other place."""
+    """Whether an operator reads the number as a tensor argument only."""
     as_tensor = [
         name
         for name, argument in reader.SCHEMA.by_name.items()
@@ -81,7 +85,7 @@ def reads_as_tensor(reader: SchemaOp, op: sym.ConstantOp) -> bool:
 
 
 def holds(dtype: torch.dtype, number: float) -> bool:
-    """Whether a dtype is of the number's kind or wider, and represents the number torch uses.
+    """Whether a dtype is of the number's kind or wider, and represents the number as torch does.
 
     In float32 and float64 torch rounds the number as the constant is rounded; in halves it may not.
     """

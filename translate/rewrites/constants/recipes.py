@@ -34,10 +34,10 @@ def operator(
 
     Args:
         sources: the tensors that `{"source": i}` in the arguments refer to.
-        op: its name in the IR, `aten.mul.Scalar`.
+        op: the operator's name in the IR, such as `aten.mul.Scalar`.
         arguments: by schema name, as JSON; dtypes as `{"dtype": "float32"}`, layouts, devices
             and memory formats by name.
-        result: which of its results.
+        result: the index of the operator's result.
     """
     if (
         "as_strided" not in op

@@ -1,7 +1,7 @@
-"""Hoisting: reshape bytes, not the int32 that a RESCALE computes from them.
+"""Hoisting: reshape int8 values before a RESCALE, not the int32 values after it.
 
-Vela makes one operator on bytes of RESCALE, ADD and RESCALE. A RESHAPE between them forces int32,
-and an ADD of int32.
+Vela fuses RESCALE, ADD and RESCALE into one int8 operator. With a RESHAPE between them, the ADD
+runs on int32.
 
 rule hoist-reshape-over-rescale
     Reshape, then rescale, where one factor is for all elements.

@@ -1,7 +1,7 @@
 """Partitioning: lower to TOSA the ops that the NPU runs, and leave every other op unchanged.
 
-The operators that an op becomes are known only once it is lowered: a `where` becomes a SELECT among
-others, which an Ethos-U55 lacks. The passes are therefore tried on a copy of the program. Ops of
+Which operators an op becomes is known only after lowering: a `where` becomes, among others, a
+SELECT, which an Ethos-U55 lacks. The passes are therefore tried on a copy of the program. Ops of
 the model that became an operator that the accelerator lacks are recorded, and the passes run again
 without them. Such an op keeps its casts, and the CPU's lowering sees it unchanged.
 
@@ -71,7 +71,7 @@ def refuses(accelerator: str, op: Operation) -> str | None:
 
 @dataclass(frozen=True)
 class LowerForNpu(Pass):
-    """Run the passes to TOSA, without the ops of which the accelerator lacks a part."""
+    """Run the passes to TOSA, leaving out ops that need an operator that the accelerator lacks."""
 
     name: ClassVar[str] = "lower-for-npu"
     accelerator: str = "ethos-u55-128"
@@ -104,7 +104,7 @@ class LowerForNpu(Pass):
         return self._run(program, history, left)
 
     def _compiled(self, trial: Program) -> dict[str, str]:
-        """Return the nodes that the compiler refuses."""
+        """Return the model's nodes for which the NPU's compiler refuses a delegate."""
         if self.refused is None:
             return {}
         for step in self.behind:
@@ -112,7 +112,7 @@ class LowerForNpu(Pass):
         return self.refused(trial)
 
     def _fewest(self, program: Program) -> LowerForNpu:
-        """Return the form with the compiler's lowest estimate of cycles."""
+        """Return the form for which the NPU's compiler estimates the fewest cycles."""
         assert self.cycles is not None
         forms = {"": self.steps, **dict(self.others)}
         alone = replace(self, others=(), cycles=None)
@@ -140,7 +140,7 @@ class LowerForNpu(Pass):
 
 
 def _misused(cast: StorageCast) -> Iterator[tuple[str, str]]:
-    """Return the nodes that compute with bytes and are not TOSA's: no other target has them."""
+    """Return the nodes that compute with int8 values and did not become TOSA operators."""
     for user in misusers(cast):
         node = node_name(user.location)
         if node is not None and not isinstance(user, TosaOp):

@@ -1,9 +1,9 @@
 """Partitioning: group TOSA operators into as few NPU delegates as the data flow allows.
 
-Every op gets a stage. The stage of a TOSA operator is at least that of the operators that it reads,
-and one more than that of any other op that it reads. Any other op is in the latest stage that it
-reads. The operators of one stage are one delegate (as in `partition-xnnpack`). Constants and shapes
-are copied into each delegate that reads them.
+Every op gets a stage. A TOSA operator is at least in the stage of its TOSA operands, and one stage
+after its other operands. Any other op is in the latest stage of its operands. The operators of one
+stage are one delegate (as in `partition-xnnpack`). Constants and shapes are copied into each
+delegate that reads them.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class PartitionEthosu(Pass):
 
 
 def _is_constant(op: Operation | Block) -> bool:
-    """Whether an op is a weight, or a shape of TOSA's."""
+    """Whether an op is a weight or a TOSA shape constant."""
     return isinstance(op, WeightOp) or (isinstance(op, TosaOp) and not op.operands)
 
 

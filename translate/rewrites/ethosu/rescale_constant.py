@@ -1,7 +1,7 @@
-"""Rewrite a constant int32 operand as bytes and a RESCALE, if bytes represent it.
+"""Rewrite a constant int32 operand as int8 values and a RESCALE, if int8 represents it.
 
-Vela makes one operator on bytes of RESCALE, ADD (or SUB, MUL) and RESCALE, where both operands are
-rescaled bytes. With an operand of int32 it makes four, on int32.
+Vela fuses RESCALE, ADD (or SUB, MUL) and RESCALE into one int8 operator if both operands are
+rescaled int8 values. With an int32 operand it creates four operators on int32.
 
 rule rescale-constant
     The bytes, in the operand's shape, and one RESCALE by one factor.
@@ -51,13 +51,13 @@ Bytes = tuple[str, dict[str, Any]]
 
 
 def bytes_behind(constant: SSAValue, program: Program) -> Bytes | None:
-    """Return the bytes that one RESCALE turns into a constant."""
+    """Return the int8 values from which one RESCALE computes an int32 constant."""
     key = weight_key(constant)
     return None if key is None else bytes_of(key, program.weights)
 
 
 def bytes_of(key: str, weights: WeightStore) -> Bytes | None:
-    """Return the weight whose bytes one RESCALE turns into this one, and its parameters."""
+    """Return the int8 weight from which a RESCALE computes an int32 weight, and its parameters."""
     made_by = weights.recipe_of(key)
     if made_by is not None and made_by[0] == "tosa_reshape":
         made_by = weights.recipe_of(made_by[1][0])
@@ -76,7 +76,7 @@ def bytes_of(key: str, weights: WeightStore) -> Bytes | None:
 
 
 def rescaled(rw: Rewriter, source: Bytes, shape: Sequence[Dim]) -> SSAValue:
-    """Build bytes in a shape, and their RESCALE to int32."""
+    """Build an int8 constant of a shape, and its RESCALE to int32."""
     (key, numbers), b = source, Builder(rw)
     if element(rw.weights.type_of(key)) == i32:
         key = rw.weights.derive("tosa_bytes", [key])
@@ -88,7 +88,7 @@ def rescaled(rw: Rewriter, source: Bytes, shape: Sequence[Dim]) -> SSAValue:
 
 @recipe("tosa_bytes")
 def tosa_bytes(weight: torch.Tensor) -> torch.Tensor:
-    """Return small integers as one byte each."""
+    """Convert small integers to int8."""
     return weight.to(torch.int8)
 
 

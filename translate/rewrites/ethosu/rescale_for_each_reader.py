@@ -1,9 +1,9 @@
-"""Rematerialization: rescale bytes for each reader, not once for all of them.
+"""Rematerialization: rescale int8 values separately for each reader, not once for all of them.
 
-Vela makes one operator on bytes of a RESCALE and the ADD, MUL or REDUCE_SUM that alone reads it. A
-RESCALE with several readers leaves int32, and operators on int32. An attention of ExecuTorch's
-quantized encoder (the sum of exponentials and the product with its reciprocal) took twelve times
-the cycles on a U85.
+Vela fuses a RESCALE with the ADD, MUL or REDUCE_SUM that is its only reader into one int8 operator.
+A RESCALE with several readers produces int32, and its readers run on int32. An attention of
+ExecuTorch's quantized encoder (the sum of exponentials and the product with its reciprocal) took
+twelve times the cycles on a U85.
 
 rule rescale-for-each-term
     One operand of a sum, a difference or a product.
@@ -78,12 +78,12 @@ REDUCTIONS = (t.ReduceSumOp, t.ReduceMaxOp, t.ReduceMinOp)
 
 
 def are_two(one: SSAValue, other: SSAValue) -> bool:
-    """The values are different."""
+    """The two values are different."""
     return one is not other
 
 
 def is_read_beside(value: SSAValue, result: SSAValue) -> bool:
-    """Whether a second operator reads a value too."""
+    """Whether a value has a second reader."""
     return any(use.operation is not result.owner for use in value.uses)
 
 

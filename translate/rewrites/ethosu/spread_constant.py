@@ -1,4 +1,4 @@
-"""Store a broadcast constant of bytes in flash in its full shape.
+"""Materialize a broadcast int8 constant in flash in its full shape.
 
 By Vela's estimate a broadcast constant is fetched again and again: scale and shift of a group norm
 of 90 pixels in eight channels took 92 160 of a network's 102 206 cycles on a U55-128. In its full
@@ -45,7 +45,7 @@ MOST = 16 * 1024
 
 
 def spread_sizes(constant: SSAValue, result: SSAValue) -> list[int] | Refusal | None:
-    """Return the sizes of a result that broadcasts more than one byte, if they fit in flash."""
+    """Return the sizes of a result that broadcasts several bytes, if its constant fits in flash."""
     if not is_static(result.type):
         return None
     own, whole = shape_of(constant), [int(size) for size in shape_of(result)]

@@ -48,7 +48,7 @@ from stepwell.translate.rules import read_rules
 
 
 def without_units(value: SSAValue, order: Sequence[int]) -> Simplest | None:
-    """Return the same transpose without axes of size 1, if it has such an axis after another."""
+    """Return the same transpose without axes of size 1, if one of them follows another axis."""
     shape = shape_of(value)
     if 1 not in shape[1:]:
         return None

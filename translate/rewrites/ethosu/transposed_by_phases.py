@@ -1,12 +1,13 @@
 """Decompose a transposed convolution with a scale per channel into parallel convolutions.
 
-Vela makes one operator of CONV2D and the RESCALE after it. After a TRANSPOSE_CONV2D, a RESCALE by
-channels is a product of int32 with as many factors, read from flash for each element: 92 160 of 98
-727 cycles on a U55-128, for 1 440 results. But with stride s the results of one remainder by s, a
-*phase*, are a convolution of the operand by the taps that reach them. Phases of columns are the
-channels of one CONV2D, so that the columns are adjacent. Each phase of rows has its own CONV2D, and
-their results are concatenated along the columns, which is row by row. Missing taps are 0, padding
-is the operand's zero point: the sums are the same, and so is the RESCALE.
+Vela fuses a CONV2D and the RESCALE after it into one operator. After a TRANSPOSE_CONV2D, a RESCALE
+by channels is a product of int32 with as many factors, read from flash for each element: 92 160 of
+98 727 cycles on a U55-128, for 1 440 results. With stride s, however, the results whose position
+has the same remainder modulo s (a *phase*) are a convolution of the operand with some of the taps.
+Phases of columns are the channels of one CONV2D, so that the columns are adjacent. Each phase of
+rows has its own CONV2D, and their results are concatenated along the columns, which is row by row.
+Missing taps are 0, padding is the operand's zero point: the sums are the same, and so is the
+RESCALE.
 
 rule transposed-by-phases
     A convolution of s · C channels for each of s rows.
@@ -76,12 +77,12 @@ def for_each_phase(values: torch.Tensor, *, count: int) -> torch.Tensor:
 
 @dataclass(frozen=True)
 class Taps:
-    """Which pixels of the operand the results of some phases read along an axis.
+    """The operand pixels that the results of some phases read along an axis.
 
     Attributes:
         phases: remainders of the result's position, less the amount removed at the begin.
-        first: the last pixel that is read, relative to the result's.
-        count: how many are read.
+        first: the last pixel that is read, relative to the result's position.
+        count: the number of pixels that are read.
         behind: padding after the operand.
     """
 
@@ -93,7 +94,7 @@ class Taps:
 
 @dataclass(frozen=True)
 class PhaseAxis:
-    """An axis of a transposed convolution: pixels, results, results before the first tap's."""
+    """An axis of a transposed convolution: pixels, results, and results before the first tap."""
 
     held: int
     made: int
@@ -107,7 +108,9 @@ class PhaseAxis:
         return -(-self.made // self.stride)
 
     def taps(self, phases: Sequence[int]) -> Taps:
-        """Return the pixels of some phases; at least one tap, zero taps for negative padding."""
+        """Return the operand pixels that some phases read: at least one tap, possibly a zero
+        tap.
+        """
         places = tuple(phase - self.lead for phase in phases)
         first = max(0, *((self.kernel - 1 - place) // self.stride for place in places))
         more = self.pixels - self.held
@@ -116,7 +119,7 @@ class PhaseAxis:
 
 
 def axes_of(convolution: SSAValue) -> tuple[PhaseAxis, PhaseAxis] | None:
-    """Return rows and columns, if there are several phases of a constant kernel."""
+    """Return the row and column axes, if the kernel is constant and there are several phases."""
     op = cast("t.TransposeConv2dOp", convolution.owner)
     if not is_static(op.operands[0].type) or weight_key(op.operands[1]) is None:
         return None
@@ -129,7 +132,7 @@ def axes_of(convolution: SSAValue) -> tuple[PhaseAxis, PhaseAxis] | None:
 def by_phases(
     rw: Rewriter, convolution: SSAValue, result: SSAValue, axes: tuple[PhaseAxis, PhaseAxis]
 ) -> SSAValue:
-    """Build the rescaled rows of each phase, and interleave all of them."""
+    """Build the rescaled rows of each phase and interleave them."""
     rows, columns = axes
     batch, height, width, channels = shape_of(result)
     across, b = columns.taps(range(columns.stride)), Builder(rw)
@@ -181,7 +184,7 @@ def _phase(
 
 
 def _each(value: Value, channels: int, count: int) -> Value:
-    """Repeat the parameters of each channel for all phases; shared parameters stay."""
+    """Repeat per-channel parameters for all phases; shared parameters are unchanged."""
     if value.shape != (channels,):
         return value
     if value.key is None:

@@ -30,7 +30,7 @@ from stepwell.translate.rewrites.experts.experts import WeightedSum, unready, we
 
 
 def _loses(op: Any, program: Program) -> Deviation | None:
-    """A factor is applied to a product's operand instead of its result."""
+    """Deviation: a factor is applied to a product's operand instead of its result."""
     found = weighted_sum(op)
     return REORDERED if found is not None and found.factor is not None else None
 
@@ -89,7 +89,7 @@ def zeros(rows: Value, sizes: tuple[int, int]) -> Value:
 
 
 def weighed(found: WeightedSum, rows: SSAValue, b: Rewriter) -> Value:
-    """Return the rows of each token separately, each times its factor."""
+    """Return the rows of each token, each multiplied by its factor."""
     choice = found.expert.weights.choice
     width = settled(extent_of(dims(rows.type)) // Size.of(choice.every))
     value = Value(rows, b).view(choice.rows, choice.taken, width)

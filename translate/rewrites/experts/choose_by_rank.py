@@ -1,10 +1,10 @@
 """Legalization: decompose `topk` and the readers of its indices into arithmetic on ranks.
 
 XNNPACK has no comparison. The difference of two numbers, scaled until it is 0 or beyond 1 and
-clamped, says which is greater: `clamp((a − b) · 2ᵐ · 2¹²⁷, 0, 1)` is exactly 0 or 1. An element's
-rank is the count of those that come before it; of equal elements the first does. Slot `s` of the
-result is the element of rank `s`: a row that is one there and zero elsewhere, and a product with it
-selects the element. To take few of many, the maximum is removed again and again
+clamped, states which is greater: `clamp((a − b) · 2ᵐ · 2¹²⁷, 0, 1)` is exactly 0 or 1. An element's
+rank is the count of those that come before it; of equal elements the first comes first. Slot `s` of
+the result is the element of rank `s`: a row that is one there and zero elsewhere, and a product
+with it selects the element. To take few of many, the maximum is removed again and again
 (`translate/rewrites/xnnpack/nodes/slots.py` has both forms).
 
 Before:
@@ -72,7 +72,7 @@ from stepwell.translate.rewrites.xnnpack.nodes.slots import slots_of
 
 @dataclass(frozen=True)
 class Ranked:
-    """A choice, and the readers of its indices."""
+    """A `topk`, and the readers of its indices."""
 
     choice: Choice
     readings: tuple[Reading, ...]
@@ -80,14 +80,14 @@ class Ranked:
 
 @dataclass(frozen=True)
 class ChooseByRank(Rewrite[Ranked]):
-    """`topk` and the gathers by its indices to comparisons by arithmetic and products."""
+    """Replace `topk`, and gathers by its indices, by comparisons in arithmetic and products."""
 
     name: ClassVar[str] = "choose-by-rank"
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.TopkDefault,)
     bound: ClassVar[Bound] = Bound(0.0, 5e-324, "a sum of zeros is +0")
 
     def match(self, op: SchemaOp, program: Program) -> Ranked | Refusal | None:
-        """Guards: short rows of float32; every reader of the indices has a form."""
+        """Match short rows of float32, if every reader of the indices has an arithmetic form."""
         choice = choice_of(op)
         if not isinstance(choice, Choice):
             return choice
@@ -110,7 +110,7 @@ class ChooseByRank(Rewrite[Ranked]):
         return spread.unless(scores, *(is_finite(source, program) for source in sources))
 
     def build(self, match: Ranked, rw: Rewriter) -> None:
-        """Build ranks, slots, and a product for the numbers and for each reader."""
+        """Build the ranks, the slots, and a product for the values and for each reader."""
         choice, op = match.choice, match.choice.op
         scores = op.operands[0]
         slots = slots_of(choice, rw).ssa
@@ -151,7 +151,7 @@ def _product(left: SSAValue, right: SSAValue) -> SchemaOp:
 
 
 def is_whole_in_rows(op: SchemaOp) -> Proof | None:
-    """Prove that a row to choose from is all NaN or finite: then so are its greatest numbers."""
+    """Prove that a row is all NaN or has no NaN, and that its greatest elements are finite."""
     scores = op.operands[0].owner
     if not isinstance(scores, SchemaOp) or not is_of(scores, "distribution"):
         return None

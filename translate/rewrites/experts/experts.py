@@ -59,7 +59,7 @@ class Expert:
 
 
 def expert_of(op: Operation) -> Expert | None:
-    """Return the experts that a batched product multiplies by, one row each."""
+    """Return the experts by which a batched product multiplies, one for each row."""
     if not isinstance(op, aten.BmmDefault) or not is_single(op.results[0]):
         return None
     for turned in (False, True):
@@ -81,8 +81,7 @@ def costs_more(choice: Choice, program: Program) -> Refusal | None:
     if every <= each:
         return None
     return Refusal(
-        f"{choice.taken} of {choice.among} for {choice.rows} rows: to look them up costs less than "
-        "to multiply by all"
+        f"{choice.taken} of {choice.among} for {choice.rows} rows: looking up these weights costs less than multiplying by all"
     )
 
 
@@ -110,7 +109,7 @@ class WeightedSum:
         op: the sum, over axis 1, which stays with size one.
         expert: the product.
         bias: rows of each expert's bias, if there is one.
-        factor: a number for each that is chosen, `[chosen, 1]`, if there is one.
+        factor: a number for each chosen expert, `[chosen, 1]`, if there is one.
     """
 
     op: SchemaOp
@@ -132,7 +131,7 @@ def weighted_sum(op: Operation) -> WeightedSum | None:
 
 
 def _terms(value: SSAValue, kind: type[SchemaOp]) -> Iterator[tuple[SSAValue, SSAValue | None]]:
-    """Return the operands of the binary op under views: each paired with the other."""
+    """Return a binary op's operands, seen through views: each operand paired with the other."""
     while isinstance(value.owner, aten.ViewDefault):
         value = value.owner.operands[0]
     if not isinstance(op := value.owner, kind):
@@ -145,7 +144,7 @@ def _terms(value: SSAValue, kind: type[SchemaOp]) -> Iterator[tuple[SSAValue, SS
 
 
 def _fits(op: SchemaOp, expert: Expert, factor: SSAValue | None, bias: SSAValue | None) -> bool:
-    """Whether a token's rows are summed, each with one factor and its own expert's bias."""
+    """Whether the rows of a token are summed, each with one factor and the bias of its expert."""
     choice, outer = expert.weights.choice, expert.sizes[1]
     if dims(op.operands[0].type) != (choice.rows, choice.taken, outer):
         return False
@@ -164,7 +163,7 @@ def _fits(op: SchemaOp, expert: Expert, factor: SSAValue | None, bias: SSAValue 
 
 
 def unready(choice: Choice, program: Program) -> Refusal | None:
-    """Every reader of the indices has a form with all experts that costs less than look-ups."""
+    """Refuse unless all readers have a form with all experts that costs less than look-ups."""
     for reader in readers(choice.op.results[1]):
         if reading_of(reader, choice, program) is None and not _is_multiplied(reader, program):
             return Refusal(f"the chosen indices are read by {op_name(reader)} as well")
@@ -172,7 +171,7 @@ def unready(choice: Choice, program: Program) -> Refusal | None:
 
 
 def _is_multiplied(op: Operation, program: Program) -> bool:
-    """Whether the reader of looked-up rows is a product that all experts can do at once."""
+    """Whether looked-up rows are read by a product that all experts can do at once."""
     if not isinstance(op, aten.IndexTensor):
         return False
     reader = _only_reader(op)
@@ -185,7 +184,7 @@ def _is_multiplied(op: Operation, program: Program) -> bool:
 
 
 def is_summed(expert: Expert) -> bool:
-    """Whether a weighted sum is the only reader of an expert's result."""
+    """Whether the only reader of an expert's result is a weighted sum."""
     reader: Operation | None = expert.op
     while isinstance(reader, aten.BmmDefault | aten.ViewDefault | aten.AddTensor | aten.MulTensor):
         reader = _only_reader(reader)
@@ -194,7 +193,7 @@ def is_summed(expert: Expert) -> bool:
 
 
 def each_costs_more(expert: Expert, program: Program) -> Refusal | None:
-    """All experts cost less, though each row that is multiplied is of one expert alone."""
+    """Multiplying by all experts costs less, although each row needs one expert only."""
     choice = expert.weights.choice
     return costs_more(replace(choice, rows=choice.every, taken=1), program)
 

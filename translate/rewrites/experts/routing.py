@@ -1,4 +1,4 @@
-"""The choice of `topk`, and the readers of its indices."""
+"""Analysis of `topk` as a choice of experts, and of the readers of its indices."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Choice:
 
 
 def choice_of(op: SchemaOp) -> Choice | Refusal:
-    """Return the choice of a `topk`, if ranks can express it."""
+    """Return the choice that a `topk` makes, or why ranks cannot express it."""
     if refusal := not_held(op.operands[0]):
         return refusal
     if element(op.operands[0].type) != f32:
@@ -62,23 +62,25 @@ def choice_of(op: SchemaOp) -> Choice | Refusal:
         return Refusal(f"differences of {name} have too small a range to be scaled to 0 and 1")
     shape = dims(op.operands[0].type)
     if not shape:
-        return Refusal("there is no dimension")
+        return Refusal("the operand has no dimension")
     at = axis(op.arg("dim"), len(shape))
     if at != len(shape) - 1:
-        return Refusal("it chooses along another axis than the last")
+        return Refusal("the op chooses along another axis than the last")
     among = shape[at]
     if not isinstance(among, int):
-        return Refusal("how many it chooses from is known only at run time")
+        return Refusal("the number of elements to choose from is known only at run time")
     taken = op.arg("k")
     if not isinstance(taken, int) or not taken:
-        return Refusal("it takes nothing, or as much as is known at run time")
+        return Refusal(
+            "the op chooses no elements, or a number of them that is known only at run time"
+        )
     if among > LONGEST or (among > COMPARED and taken > MOST_TAKEN):
-        return Refusal(f"to take {taken} of {among} by arithmetic costs more than by a kernel")
+        return Refusal(f"taking {taken} of {among} elements by arithmetic costs more than a kernel")
     return Choice(op, settled(extent_of(shape[:at])), among, taken)
 
 
 def chosen_by(places: SSAValue) -> Choice | None:
-    """Return the choice whose indices, all in order, a value holds."""
+    """Return the choice whose indices a value contains, all of them in order."""
     while isinstance(owner := places.owner, aten.ViewDefault):
         places = owner.operands[0]
     if not isinstance(owner, aten.TopkDefault):
@@ -88,7 +90,7 @@ def chosen_by(places: SSAValue) -> Choice | None:
 
 
 def readers(places: SSAValue) -> Iterator[Operation]:
-    """Return the readers of indices, through views."""
+    """Return the ops that read indices, also through views."""
     for use in places.uses:
         if isinstance(use.operation, aten.ViewDefault | aten.ExpandDefault):
             yield from readers(use.operation.results[0])
@@ -151,7 +153,7 @@ class Reading:
 
 
 def reading_of(op: Operation, choice: Choice, program: Program) -> Reading | None:
-    """Return how an op reads the indices of a choice: it selects, looks up or adds up."""
+    """Return how an op reads the indices of a choice: as a gather, a look-up or a scatter-add."""
     if not op.results or not is_single(op.results[0]):
         return None
     if isinstance(op, aten.GatherDefault):
@@ -163,7 +165,7 @@ def reading_of(op: Operation, choice: Choice, program: Program) -> Reading | Non
 
 
 def _adds_up(op: SchemaOp, choice: Choice, program: Program) -> Reading | None:
-    """The rows are added to zeros."""
+    """Match a `scatter_add` of rows to zeros."""
     operand, rows = op.operands[0], op.operands[2]
     width = _width(op, rows, None, choice)
     if width is None or _width(op, operand, choice.among, choice) is None:
@@ -174,7 +176,7 @@ def _adds_up(op: SchemaOp, choice: Choice, program: Program) -> Reading | None:
 
 
 def _looks_up(op: SchemaOp, choice: Choice) -> Reading | None:
-    """Return rows of a table that are no matrices: a product with all matrices costs too much."""
+    """Match a look-up of table rows that are not matrices; products with all cost too much."""
     found, shape = looked_up(op.results[0]), static_dims(op.operands[0]) or ()
     if found is None or len(shape) > 2:
         return None
@@ -182,7 +184,7 @@ def _looks_up(op: SchemaOp, choice: Choice) -> Reading | None:
 
 
 def _width(op: SchemaOp, source: SSAValue, along: Dim | None, choice: Choice) -> int | None:
-    """Return the numbers at each index, if an op reads a source along the whole index axis.
+    """Return the number of elements at each index, if an op indexes a whole axis of its source.
 
     That axis of the source has `along` elements, or as many as there are indices.
     """
@@ -210,6 +212,6 @@ def _rows(op: SchemaOp) -> Dim:
 
 
 def is_chosen(shape: Sequence[Dim], at: int, choice: Choice) -> bool:
-    """Whether rows take a choice's elements, or each chosen element is a row of its own."""
+    """Whether the rows are a choice's elements, or one row for each chosen element."""
     taken = (settled(extent_of(shape[:at])), shape[at])
     return taken in ((choice.rows, choice.taken), (choice.every, 1))

@@ -66,7 +66,8 @@ from stepwell.translate.scale_folding.layers import LAYERS, Layers, layer_of, wi
 
 @dataclass(frozen=True)
 class AffineInFront:
-    """`source * scale + shift`, the ops that move its channels, and the layers that read them.
+    """`source * scale + shift`, the ops that move its channels, and the layers that read the
+    result.
 
     One of the two constants may be missing; `affine` is the op that is moved.
     """
@@ -81,7 +82,7 @@ class AffineInFront:
 
 @dataclass(frozen=True)
 class FoldAffineIntoLayer(Rewrite[AffineInFront]):
-    """`layer(move(x * g + b))` to `layer(move(x))` with folded weights."""
+    """Replace `layer(move(x * g + b))` by `layer(move(x))` with folded weights."""
 
     name: ClassVar[str] = "fold-affine-into-layer"
     LAYERS: ClassVar[Layers] = LAYERS
@@ -90,7 +91,7 @@ class FoldAffineIntoLayer(Rewrite[AffineInFront]):
     deviation: ClassVar[Deviation | None] = REORDERED
 
     def match(self, op: SchemaOp, program: Program) -> AffineInFront | Refusal | None:
-        """Guards: a constant along the channels, moved whole, no reader but layers."""
+        """Match a constant along channels that are moved as a whole and read by layers only."""
         value, axis = op.operands[0], self.LAYERS[type(op)].channels_read(op)
         while (moved := channels_before(value.owner, axis)) is not None:
             value, axis = moved
@@ -116,7 +117,7 @@ class FoldAffineIntoLayer(Rewrite[AffineInFront]):
         movements = tuple(cast(SchemaOp, result.owner) for result in axes if result is not value)
         for movement in movements:
             if any(part not in axes for part in movement.operands):
-                return Refusal("a concatenation joins scaled rows and others")
+                return Refusal("a concatenation joins scaled rows and other rows")
         for layer in layers:
             refusal = self.LAYERS[type(layer)].refuses_input(layer, shift is not None)
             if refusal is not None:

@@ -137,10 +137,12 @@ class Constants:
 
 
 def constants_of(value: SSAValue) -> Constants | Refusal:
-    """Guards: evaluation mode; statistics and affine parameters are weights."""
+    """Refuse unless in evaluation mode with weights as statistics and affine parameters."""
     op = cast(SchemaOp, value.owner)
     if op.arg("training"):
-        return Refusal("exported in training mode: it normalizes by the batch; call model.eval()")
+        return Refusal(
+            "the batch norm was exported in training mode and normalizes by the batch; call model.eval()"
+        )
     values = {name: op.arg(name) for name in STATISTICS if op.arg(name) is not None}
     keys = {name: weight_key(value) for name, value in values.items()}
     known = {name: key for name, key in keys.items() if key is not None}
@@ -152,12 +154,12 @@ def constants_of(value: SSAValue) -> Constants | Refusal:
 
 
 def takes_in_constants(value: SSAValue) -> bool:
-    """The value is a layer's result that the layer's weights can scale and shift."""
+    """The value is the result of a layer whose weights can absorb a scale and a shift."""
     return layer_before(value) is not None
 
 
 def scaled(rw: Rewriter, weight: SSAValue, constants: Constants, value: SSAValue) -> SSAValue:
-    """Return the weight of the layer that produces a value, every output channel scaled."""
+    """Return the weight of the layer whose result is `value`, with every output channel scaled."""
     layer, key = cast(SchemaOp, value.owner), weight_key(weight)
     assert key is not None
     transposed = isinstance(layer, aten.ConvolutionDefault) and layer.arg("transposed")
@@ -176,12 +178,12 @@ def shifted(rw: Rewriter, constants: Constants, value: SSAValue) -> SSAValue:
 
 
 def scale_of(rw: Rewriter, constants: Constants, like: SSAValue) -> SSAValue:
-    """Return the factor of every channel."""
+    """Return the factor of every channel, as a weight."""
     return _of_channels(rw, "batch-norm-scale", constants, like)
 
 
 def shift_of(rw: Rewriter, constants: Constants, like: SSAValue) -> SSAValue:
-    """Return the addend of every channel."""
+    """Return the addend of every channel, as a weight."""
     return _of_channels(rw, "batch-norm-shift", constants, like)
 
 

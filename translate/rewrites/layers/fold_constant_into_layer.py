@@ -42,7 +42,7 @@ Constant = str | float
 
 
 def _loses(op: Any, program: Program) -> Deviation:
-    """Products that grow by the factor may overflow before they cancel."""
+    """Deviation: products that grow by the factor may overflow before they cancel."""
     found = constant_after(op, "factor")
     assert found is not None, "it is a match"
     return grows(found[1], program)
@@ -111,7 +111,7 @@ def fold_bias_into_layer(*, op: SchemaOp, b: Rewriter) -> Value | None:
 
 
 def _with(layer: SchemaOp, weight: str | None, bias: str | None, b: Rewriter) -> Value:
-    """Return a layer's result with other weights."""
+    """Return a layer's result computed with other weights."""
     new = with_weights(b, layer, layer.operands[0], weight, bias)
     return Value(b.insert(new).results[0], b)
 
@@ -119,7 +119,7 @@ def _with(layer: SchemaOp, weight: str | None, bias: str | None, b: Rewriter) ->
 def constant_after(op: SchemaOp, called: str) -> tuple[SchemaOp, Constant] | None:
     """Return the float layer and the constant, along its output features, of a product or sum.
 
-    It refuses a layer's result that another op reads too.
+    A layer result that another op also reads is refused.
     """
     for value in op.operands:
         found = layer_of(value.owner)
@@ -136,7 +136,7 @@ def constant_after(op: SchemaOp, called: str) -> tuple[SchemaOp, Constant] | Non
 
 
 def constant_of(op: SchemaOp, value: SSAValue, axis: int) -> Constant | None:
-    """Return the number, or the key of the constant along an axis, that is the other operand."""
+    """Return the other operand, if it is a number or a constant along an axis."""
     if isinstance(op, aten.MulTensor | aten.AddTensor):
         found = constant_along(op, axis)
         return found[1] if found is not None and found[0] is value else None
@@ -155,7 +155,7 @@ def scaled(store: WeightStore, key: str, factor: Constant) -> str:
 
 
 def makes_weights_infinite(factor: Constant, type_: Attribute, program: Program) -> Refusal | None:
-    """The factor is finite in a tensor's element type.
+    """Refuse a factor that is infinite in the tensor's element type.
 
     Infinity times a layer's sum is infinity. Infinity times each of its weights gives ∞ − ∞.
     """

@@ -36,7 +36,7 @@ LAYOUTS = tuple(op_class(name) for family in FAMILIES for name in ops_of(family,
 
 
 def is_laid_out(value: SSAValue) -> bool:
-    """Whether the op returns the elements of its operand in another layout, each once."""
+    """Whether the op returns each element of its operand once, in another layout."""
     return is_of(value.owner, *FAMILIES)
 
 

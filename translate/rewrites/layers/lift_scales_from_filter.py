@@ -8,7 +8,7 @@ along its output channels. Both may be done to the image instead:
 The result is a convolution with a constant filter, which targets pack. With a filter computed at
 run time ExecuTorch's kernel takes about a hundred times as long. A batch of styles is a filter for
 each image, written as groups: `x[B, I, H, W]` as `[1, B·I, H, W]`, the filters `[B, O, I, h, w]` as
-`[B·O, I, h, w]`. The rewrite restores the batch.
+`[B·O, I, h, w]`. The rewrite restores the batch afterwards.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from stepwell.translate.rewrites.building import axis
 
 @dataclass(frozen=True)
 class Turned:
-    """A factor of a filter, and the permutations between it and the filter, the last one first."""
+    """A factor of a filter, and the permutations between both, the last one first."""
 
     value: SSAValue
     orders: tuple[tuple[int, ...], ...] = ()
@@ -48,7 +48,7 @@ class Turned:
         return shape
 
     def written(self, b: Rewriter) -> Value:
-        """Build the factor with its axes in the order of the filter's."""
+        """Build the factor with its axes in the filter's order."""
         value = Value(self.value, b)
         for order in reversed(self.orders):
             value = value.view(*[1] * (len(order) - value.rank), *value.shape).permute(order)
@@ -132,7 +132,7 @@ def _by_side(scales: Sequence[Turned], filters: Sequence[int]) -> tuple[list[Sca
 
 
 def scales_of(value: SSAValue) -> tuple[Turned, list[Turned]] | None:
-    """Return a constant and the factors that a filter multiplies it by; None if there is none."""
+    """Return the constant filter and its factors; None if the filter is not constant."""
     scales: list[Turned] = []
     orders: tuple[tuple[int, ...], ...] = ()
     while weight_key(value) is None:

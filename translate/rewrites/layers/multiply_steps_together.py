@@ -56,7 +56,8 @@ def leaves_features(part: SSAValue, bounds: Part) -> bool:
 
 
 def is_less_in_one(product: SSAValue, part: SSAValue, bounds: Part, program: Program) -> bool:
-    """Whether one layer and slices of its result cost less than a layer for each part.
+    """Whether one layer on the whole value, with slices of its result, costs less than a layer per
+    part.
 
     Other ops may read the value that the parts are sliced from: its slices count in both costs.
     """
@@ -73,12 +74,12 @@ def is_less_in_one(product: SSAValue, part: SSAValue, bounds: Part, program: Pro
 
 
 def is_done(result: SSAValue, part: SSAValue) -> bool:
-    """Whether the op on a part is applied to the whole value already."""
+    """Whether the op is already applied to the whole value."""
     return any(_do_alike(use.operation, _op(result)) for use in _readers(_op(part).operands[0]))
 
 
 def results_alike(result: SSAValue, part: SSAValue, bounds: Part) -> list[SSAValue]:
-    """Return the results of the same op on parts along the same axis."""
+    """Return the results of equal ops on parts along the same axis."""
     found = list[SSAValue]()
     for use in _readers(_op(part).operands[0]):
         other = (

@@ -35,7 +35,7 @@ from stepwell.translate.rules import read_rules
 
 
 def rows(value: SSAValue) -> Sequence[Dim]:
-    """Return the sizes before the last one."""
+    """Return the sizes of all axes but the last."""
     return dims(value.type)[:-1]
 
 
@@ -51,7 +51,7 @@ def is_matrix(value: SSAValue) -> bool:
 
 
 def is_read_by_others(view: SSAValue) -> Refusal | None:
-    """An op that is not a linear layer reads the view, or a layer reads it as its weight."""
+    """Refuse if the view is read by other ops than linear layers, or as a layer's weight."""
     for use in view.uses:
         if not isinstance(use.operation, aten.LinearDefault) or use.index != 0:
             return Refusal(f"{use.operation.name} reads the view too")

@@ -52,7 +52,7 @@ def rows(tensor: torch.Tensor, *, start: int, stop: int) -> torch.Tensor:
 
 
 def own_part(fused: SSAValue, part: SSAValue) -> Mapping[str, int] | Refusal:
-    """Return the features that only this slice reads, where all readers are such slices."""
+    """Return the features that only this slice reads, if only such slices read the layer."""
     last, ranges = len(dims(fused.type)) - 1, list[tuple[int, int]]()
     own: Mapping[str, int] = {}
     for use in fused.uses:
@@ -75,20 +75,20 @@ def are_constants(*values: SSAValue | None) -> bool:
 
 
 def cost_less_in_parts(fused: SSAValue, program: Program) -> bool:
-    """Whether no cost table rejects the split of a layer and its slices."""
+    """Whether no cost table says that a split layer costs more than a layer with slices."""
     linear = cast(SchemaOp, fused.owner)
     costs = costs_in_parts(linear, fused.uses.get_length(), costs_of(program.context))
     return program.context.choose("split-linear", shape_of(linear), costs) != "fused"
 
 
 def rows_of(rw: Rewriter, bias: SSAValue | None, part: Mapping[str, int]) -> SSAValue | None:
-    """Return the elements of a bias, if there is one, that belong to some features."""
+    """Return the elements of an optional bias that belong to some features."""
     key = None if bias is None else weight_key(bias)
     return None if key is None else rw.weight(rw.weights.derive("rows", [key], **part))
 
 
 def costs_in_parts(linear: SchemaOp, parts: int, costs: Costs) -> dict[str, float]:
-    """Return the nanoseconds of a linear layer in parts, and of a fused one with slices."""
+    """Return the nanoseconds of a linear layer in parts, and of the whole layer with slices."""
     *rows, features = dims(linear.results[0].type)
     count, width = estimated(rows), estimated([features])
     dim = dims(linear.operands[1].type)[-1]

@@ -46,17 +46,17 @@ ALL = frozenset(("mx_common", *MX_EXTENSIONS.values()))
 
 
 def multiplies_no_batches(value: SSAValue) -> Refusal | None:
-    """The product of activations is not one of two batches of matrices."""
+    """Refuse unless the product is of two batches of matrices."""
     op = cast(SchemaOp, value.owner)
     if isinstance(op, MxMatmulOp) and any(len(dims(v.type)) != 3 for v in op.operands[:2]):
-        return Refusal("it multiplies no two batches of matrices")
+        return Refusal("the op multiplies no two batches of matrices")
     return None
 
 
 def other_form(value: SSAValue, form: str, extensions: frozenset[str]) -> str | Refusal | None:
     """Return the other form of an MX product if the target lacks `form`; None if it has it.
 
-    Returns a `Refusal` if the target has neither, or the product cannot take the other.
+    Returns a `Refusal` if the target has neither form, or the product cannot take the other one.
     """
     op = cast(SchemaOp, value.owner)
     if needed(op, form) <= extensions:

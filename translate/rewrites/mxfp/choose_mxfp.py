@@ -1,4 +1,4 @@
-"""Quantization: linear layers, convolutions and products of activations compute in MX.
+"""Quantization: choose MX for linear layers, convolutions and products of activations.
 
 rule choose-mx-linear
     `aten.linear` to `stepwell_mx.linear`.
@@ -108,7 +108,7 @@ MxConv2dOp = op_class(f"{operators.NAMESPACE}.conv2d.default")
 
 
 def payload_fields(op: Operation) -> tuple[str, str]:
-    """Return the fields with the payloads of a product's first operand and of its second."""
+    """Return the fields with the payload types of a product's first and second operand."""
     return "payload", "b_payload" if isinstance(op, MxMatmulOp) else "weight_payload"
 
 
@@ -125,17 +125,17 @@ TYPES_BF16 = operators.TYPES_BF16
 
 
 def no_layer(layer: SchemaOp) -> bool:
-    """The configuration selects nothing."""
+    """The configuration selects no layer."""
     return False
 
 
 def is_chosen(value: SSAValue, chosen: Chooser | None) -> bool:
-    """The value is the result of a layer that is to be MX."""
+    """The value is the result of a layer that is configured to compute in MX."""
     return chosen is None or chosen(cast(SchemaOp, value.owner))
 
 
 def multiplies_no_floats(one: SSAValue, other: SSAValue) -> Refusal | None:
-    """Refuse a product unless both operands have the same float type, one that TOSA has."""
+    """Refuse a product unless both operands have the same float type, and TOSA has that type."""
     first, second = element(one.type), element(other.type)
     if first in FLOATS and first == second:
         return None
@@ -151,13 +151,13 @@ def is_static(*values: SSAValue) -> bool:
 def has_no_form(
     form: str, payload: str, other: str, value: SSAValue, convolves: bool = False
 ) -> Refusal | None:
-    """TOSA has no product of such payloads."""
+    """TOSA has no product of these payload types."""
     reason = form_refused(form, payload, other, torch_dtype(element(value.type)), convolves)
     return None if reason is None else Refusal(reason)
 
 
 def convolves_in_no_form(form: str, payload: str, other: str, value: SSAValue) -> Refusal | None:
-    """TOSA has no convolution of such payloads."""
+    """TOSA has no convolution of these payload types."""
     return has_no_form(form, payload, other, value, convolves=True)
 
 
@@ -177,7 +177,7 @@ def are_two(numbers: Sequence[int]) -> bool:
 
 
 def has_whole_blocks(weight: SSAValue, groups: int) -> bool:
-    """The filter has more than one channel a group."""
+    """The filter has more than one channel per group."""
     return not is_depthwise(dims(weight.type), groups)
 
 

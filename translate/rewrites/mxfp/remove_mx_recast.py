@@ -48,7 +48,7 @@ def holds_singles(value: SSAValue) -> bool:
 
 
 def stays_small(value: SSAValue) -> bool:
-    """Whether no number of a tensor reaches 2**127 (NaN and infinity are allowed)."""
+    """Whether every finite number of a tensor is below 2**127."""
     op = value.owner
     while isinstance(op, Operation) and moves_one(op):
         op = op.operands[0].owner

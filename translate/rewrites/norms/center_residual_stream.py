@@ -66,7 +66,7 @@ def centered(weight: torch.Tensor, *, axis: int) -> torch.Tensor:
 
 
 class Stays(Exception):
-    """Carries the reason why a stream is not centered."""
+    """Carries the reason why a residual stream is not centered."""
 
 
 @dataclass
@@ -153,14 +153,14 @@ Place = tuple[SSAValue, int]
 
 
 def carries_means(op: Operation | Block) -> TypeGuard[SchemaOp]:
-    """Whether an op preserves the mean of each row, where it leaves rows whole."""
+    """Whether an op preserves the mean of each row, provided that it does not cut rows."""
     if not isinstance(op, SchemaOp):
         return False
     return isinstance(op, SUMS) or (is_movement(op) and len(op.results) == 1)
 
 
 def _sources(value: SSAValue, channel: int, stream: ResidualStream) -> Iterator[Place]:
-    """Return the values that need zero mean for `value` to have it; record its writer if any."""
+    """Return the values that must have zero mean so that `value` has; record the writer, if any."""
     op = value.owner
     if carries_means(op):
         axes = axis_map(op)
@@ -195,7 +195,7 @@ def _sources(value: SSAValue, channel: int, stream: ResidualStream) -> Iterator[
 
 
 def _continued(op: Operation, index: int, channel: int, stream: ResidualStream) -> Iterator[Place]:
-    """Follow the stream through a reader; a layer norm over the channels ends it.
+    """Follow the stream through a reader; a layer norm over the channels ends the search.
 
     Raises:
         Stays: the reader's result depends on the mean.
@@ -219,7 +219,7 @@ def _continued(op: Operation, index: int, channel: int, stream: ResidualStream) 
 
 
 def _tensors(op: SchemaOp) -> int:
-    """Return how many leading operands are tensors; run-time sizes follow."""
+    """Return the number of leading operands that are tensors; dynamic sizes come after them."""
     return sum(isinstance(value.type, TensorType) for value in op.operands)
 
 
@@ -234,7 +234,8 @@ def _weights(op: SchemaOp, weight: int) -> tuple[tuple[int, int], ...]:
 
 
 def check_sharing(weights: Mapping[str, Sequence[WeightOp]], stream: ResidualStream) -> None:
-    """Check that this stream alone reads every weight to center: otherwise it would be kept twice.
+    """Check that only this stream reads the weights to center; a weight with other readers would be
+    stored twice.
 
     A layer after a scaled norm of the stream folds the scale into its weight, and so has a weight
     of its own: a language model's head may be tied to its embedding.
@@ -261,7 +262,7 @@ def check_sharing(weights: Mapping[str, Sequence[WeightOp]], stream: ResidualStr
 
 
 def takes_a_scale(op: Operation, stream: ResidualStream) -> bool:
-    """Whether a layer reads a scaled norm of the stream that only layers read."""
+    """Whether a layer reads a scaled norm of the stream whose only readers are layers."""
     norm = op.operands[0].owner if isinstance(op, aten.LinearDefault) else None
     if not isinstance(norm, aten.LayerNormDefault) or norm not in stream.norms:
         return False
@@ -271,7 +272,7 @@ def takes_a_scale(op: Operation, stream: ResidualStream) -> bool:
 
 
 def _centerings(stream: ResidualStream) -> Iterator[tuple[SSAValue, str, int]]:
-    """Yield every weight whose mean is to be subtracted: its value, key and the mean's axis."""
+    """Yield each weight from which a mean is subtracted: value, key and the mean's axis."""
     for value, places in stream.writers.items():
         owner = value.owner
         assert isinstance(owner, Operation)
@@ -285,7 +286,7 @@ def _centerings(stream: ResidualStream) -> Iterator[tuple[SSAValue, str, int]]:
 def center(
     stream: ResidualStream, program: Program, history: History, scopes: dict[Any, Any]
 ) -> None:
-    """Derive the weights, and write each layer norm without its mean."""
+    """Derive the centered weights, and rewrite each layer norm without subtracting the mean."""
     for value, places in stream.writers.items():
         owner = value.owner
         assert isinstance(owner, Operation)

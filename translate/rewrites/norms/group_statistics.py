@@ -1,4 +1,4 @@
-"""Means over the channels of a group, by pooling planes and a convolution within each group."""
+"""Compute means over the channels of a group: pool planes, then convolve within each group."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from stepwell.translate.rewrites.norms.row_statistics import row_mean
 
 
 def summed_up(shape: tuple[Dim, ...], groups: int) -> int:
-    """The most elements a constant may sum: of a group, or of a group's channels of planes."""
+    """The largest number of elements that a constant may sum."""
     behind = shape[1:2] if len(shape) == 4 else shape[1:]
     return prod(d for d in behind if isinstance(d, int)) // groups
 
@@ -52,13 +52,15 @@ def first_of_groups(value: Value, groups: int) -> Value:
 
 
 def in_groups(planes: Value, kernel: Value, bias: Value | None, groups: int) -> Value:
-    """Build a convolution of planes of one pixel in which a channel reads its own group."""
+    """Build a grouped convolution of one-pixel planes in which a channel reads its own group."""
     window = [1, 1], [0, 0], [1, 1], False, [0, 0]
     return planes.call(aten.ConvolutionDefault, kernel, bias, *window, groups)
 
 
 def cannot_be_grouped(shape: tuple[Dim, ...]) -> Refusal | None:
-    """Pooling averages planes of any size; other sums need static sizes."""
+    """Refuse symbolic sizes, except for planes, which pooling averages at any size."""
     if all(isinstance(d, int) for d in shape[1 : 2 if len(shape) == 4 else None]):
         return None
-    return Refusal("the channels, or sizes behind the channels of no image, are symbolic")
+    return Refusal(
+        "the channels, or the sizes after the channels of a tensor that is not an image, are symbolic"
+    )

@@ -1,8 +1,8 @@
-"""Means over the last axis as linear layers: XNNPACK reduces over no axes but image planes.
+"""Compute means over the last axis by linear layers: XNNPACK reduces image planes only.
 
 `mean(x) = x · (1/C, …, 1/C)ᵀ`. A fully-connected node with one output was faster here than a
 centering matrix or global pooling (measured); its bias adds epsilon for free. The weight is packed,
-so nothing depends on memory that a runtime may free.
+so XNNPACK does not point to memory that a runtime may free.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ WIDEST_ROW = 1 << 24
 
 
 def too_wide(width: int) -> Refusal | None:
-    """The constant that sums a row is as wide as the row."""
+    """Refuse a row whose sum would need a constant as wide as a very wide row."""
     if width <= WIDEST_ROW:
         return None
-    return Refusal(f"the row that sums up {width} elements would be a constant of as many")
+    return Refusal(f"a sum of {width} elements would need a constant of {width} elements")
 
 
 def weighted_rows(value: Value, factor: float | None, plus: float | None = None) -> Value:
@@ -56,7 +56,7 @@ def weighted_rows(value: Value, factor: float | None, plus: float | None = None)
 
 
 def squares_overflow(op: SchemaOp, program: Program, count: int = 1) -> Deviation | None:
-    """Return the deviation of another order of squares: none, where the `count` first operands,
+    """Return the deviation of summing squares in another order: none if the `count` first operands,
     or the differences of two of them, are small.
     """
     small: list[Proof | None] = []
@@ -70,9 +70,9 @@ def squares_overflow(op: SchemaOp, program: Program, count: int = 1) -> Deviatio
 
 
 def less_first(value: Value) -> Value:
-    """Build `x − x[0]` along the last axis: a constant row becomes zero, and so does its mean.
+    """Build `x − x[0]` along the last axis, so that a constant row and its mean become zero.
 
-    For every row this loses less than a rounding of its largest number, which is at most √n times
+    The error is less than one rounding of the row's largest number, which is at most √n times
     the divisor of the norm.
     """
     return value - value.slice(value.rank - 1, 0, 1)
@@ -89,7 +89,7 @@ def normalize(
 ) -> Value:
     """Build `(x − mean) / sqrt(var + eps)` with means as `mean` builds them.
 
-    The mean of `x` is not built if it is known to be zero.
+    If the mean of `x` is known to be zero, it is not computed.
     """
     if not is_centered:
         value = value - mean(value)

@@ -1,9 +1,9 @@
-"""From quantize and dequantize ops to casts between quantized types, and cancellation of casts.
+"""Replace quantize and dequantize ops by casts between quantized types, and cancel casts.
 
 PT2E's `quantized_decomposed.quantize_*` and torchao's `quantize_affine` carry scale, zero point and
-range as arguments, and their result is a plain integer tensor that any op may misread. Here the
-numbers move into the type; `quant.scast` returns the plain integers to the remaining readers.
-Parameters must be constants and express a quantization; other rewrites handle dynamic ones.
+range as arguments, and their result is a plain integer tensor without them. Here these parameters
+move into the type; `quant.scast` returns the plain integers to the remaining readers. Parameters
+must be constants and express a quantization; other rewrites handle dynamic ones.
 
 rule type-quantize
     The integers under their type, and plain for those who use them.
@@ -88,13 +88,13 @@ DEQUANTIZE = tuple(
 def type_of(
     value: SSAValue, stored: SSAValue, program: Program
 ) -> UniformQuantizedType | Refusal | None:
-    """Return the element type of the integers that the op of `value` produces or reads."""
+    """Return the type of the integers that the op whose result is `value` produces or reads."""
     op = cast(SchemaOp, value.owner)
     return None if is_dynamic(op) else quantization_of(op, stored.type, program)
 
 
 def expresses(attribute: Attribute, value: SSAValue) -> bool:
-    """Whether a quantized type represents the elements of a tensor."""
+    """Whether a quantized type dequantizes to the element type of a tensor."""
     assert isinstance(attribute, UniformQuantizedType)
     return element(value.type) == attribute.data.expressed
 

@@ -1,4 +1,4 @@
-"""Constant folding: quantize weights and move constants at compile time.
+"""Constant folding: quantize weights and apply data movement to them at compile time.
 
 Graphs converted without folding quantize their weights at run time; `W.t()` and reshaped weights
 reach an op through data movement. Both become derived weights: a recipe over the program's tensor.
@@ -74,7 +74,7 @@ from stepwell.translate.rules import read_rules
 
 
 def stored_as(attribute: Attribute) -> Mapping[str, Any]:
-    """Return the parameters of a quantized element type, as recipes take them."""
+    """Return the parameters of a quantized element type in the form that recipes take."""
     assert isinstance(attribute, UniformQuantizedType)
     return store_parameters(attribute.data)
 
@@ -90,13 +90,13 @@ def expresses_single(attribute: Attribute) -> bool:
 
 
 def order_of(value: SSAValue) -> list[int] | None:
-    """Return the axis order that a movement op produces, if it only permutes."""
+    """Return the axis order of a data movement op that only permutes."""
     order = permutation(cast(SchemaOp, value.owner))
     return None if order is None else list(order)
 
 
 def shape_of(value: SSAValue) -> list[Dim] | None:
-    """Return the shape that a movement op produces, if it only reshapes."""
+    """Return the shape of a data movement op that only reshapes."""
     return list(dims(value.type)) if only_reshapes(value.owner) else None
 
 

@@ -40,23 +40,23 @@ from stepwell.translate.rules import read_rules
 
 
 def only_moves_its_operands(value: SSAValue) -> bool:
-    """Whether the op of a value moves values and computes nothing."""
+    """Whether the op that computes a value only moves data."""
     return only_moves(value.owner)
 
 
 def is_for_the_whole(of: UniformQuantizedType) -> bool:
-    """The tensor has one scale."""
+    """The tensor is quantized with one scale."""
     return of.data.is_per_tensor
 
 
 def are_only_quantized(value: SSAValue) -> bool:
-    """Whether every use of all results of a value's op quantizes them."""
+    """Whether every use of the results of the op that computes a value quantizes them."""
     results = cast("SchemaOp", value.owner).results
     return all(isinstance(use.operation, QuantizeCast) for r in results for use in r.uses)
 
 
 def moved_as_integers(rw: Rewriter, value: SSAValue, of: UniformQuantizedType) -> SSAValue:
-    """Build the movement of stored integers, with quantized operands, in place of a result."""
+    """Replace a result by the same data movement of its quantized operands' stored integers."""
     op = cast("SchemaOp", value.owner)
     operands = list(op.operands)
     for index, operand in moved(op):
@@ -71,7 +71,7 @@ def raw_of(value: SSAValue, of: UniformQuantizedType) -> StorageCast:
 
 
 def on_integers(op: SchemaOp, operands: list[SSAValue], of: UniformQuantizedType) -> SchemaOp:
-    """Build the same movement of stored integers."""
+    """Build the same data movement on integers."""
     stored = storage_element(of.data)
     return remade(op, operands, [with_element(result.type, stored) for result in op.results])
 

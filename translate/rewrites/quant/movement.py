@@ -1,6 +1,6 @@
-"""Float ops that only move values: quantizing before or after them is the same.
+"""Float ops that only move values, so that they commute with quantization.
 
-For these, q(op(x)) = op(q(x)) and op(dq(x)) = dq(op(x)), bit for bit.
+For these ops, q(op(x)) = op(q(x)) and op(dq(x)) = dq(op(x)), bit for bit.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ MOVEMENT: tuple[type[SchemaOp], ...] = tuple(
 
 
 def only_moves(op: Operation | Block) -> TypeGuard[SchemaOp]:
-    """Whether an op moves values and computes nothing."""
+    """Whether an op only moves values."""
     return isinstance(op, SchemaOp) and (is_movement(op) or op.name == "aten.index_select.default")
 
 
 def moved(op: SchemaOp) -> Iterator[tuple[int, SSAValue]]:
-    """Yield the operands whose values are moved (not an `index_select`'s indices), by index."""
+    """Yield (index, operand) of the operands whose values are moved."""
     count = 1 if op.name == "aten.index_select.default" else len(op.operands)
     for index, value in enumerate(op.operands[:count]):
         if isinstance(value.type, TensorType):
@@ -36,6 +36,6 @@ def moved(op: SchemaOp) -> Iterator[tuple[int, SSAValue]]:
 
 
 def permutation(op: SchemaOp) -> tuple[int, ...] | None:
-    """Return the permutation of a permute, transpose or t, or None for other movement ops."""
+    """Return the permutation of a permute, transpose or t; None for other ops."""
     axes = axis_map(op) if is_of(op, "permutation") else None
     return None if axes is None else axes.order_after(0, tuple(range(len(axes.shape))))

@@ -68,7 +68,7 @@ def quantization_of(
 
 
 def is_dynamic(op: SchemaOp) -> bool:
-    """Whether `choose_qparams` computes the parameters at run time: no type has those."""
+    """Whether `choose_qparams` computes the parameters at run time, which no type can state."""
     return any(
         isinstance(value.owner, SchemaOp) and "choose_qparams" in value.owner.name
         for value in op.operands[1:]
@@ -101,7 +101,7 @@ def _expressed(op: SchemaOp) -> AnyFloat:
 def _affine_blocks(
     block_size: Sequence[int], shape: Sequence[object]
 ) -> tuple[tuple[tuple[int, int], ...], tuple[int, ...], bool]:
-    """Torchao states the block's extent along every dimension."""
+    """Return the (axis, extent) pairs of torchao's blocks, which state an extent per dimension."""
     blocks: list[tuple[int, int]] = []
     grid: list[int] = []
     for axis, (block, size) in enumerate(zip(block_size, shape, strict=True)):

@@ -51,13 +51,13 @@ from stepwell.translate.rules import read_rules
 
 
 def are_dequantized_alike(value: SSAValue, of: UniformQuantizedType) -> bool:
-    """Whether all operands that an op moves are dequantized, from one type."""
+    """Whether all moved operands of an op are dequantized from one type."""
     makers = [operand.owner for _, operand in moved(cast("SchemaOp", value.owner))]
     return all(isinstance(m, DequantizeCast) and element(m.input.type) == of for m in makers)
 
 
 def order_of(value: SSAValue, of: UniformQuantizedType) -> tuple[int, ...] | Refusal | None:
-    """Return the permutation of scales along an axis."""
+    """Return the permutation that a data movement op applies to scales along an axis."""
     if of.data.is_per_tensor:
         return None
     order = permutation(cast("SchemaOp", value.owner))
@@ -73,7 +73,7 @@ def permuted(of: UniformQuantizedType, order: Sequence[int]) -> UniformQuantized
 def dequantized_behind(
     rw: Rewriter, value: SSAValue, of: UniformQuantizedType
 ) -> Sequence[SSAValue]:
-    """Build the movement of the stored integers, and dequantize each result."""
+    """Build the data movement on stored integers, and dequantize each result."""
     op = cast("SchemaOp", value.owner)
     operands = list(op.operands)
     for index, operand in moved(op):

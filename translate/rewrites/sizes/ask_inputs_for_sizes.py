@@ -1,4 +1,4 @@
-"""Query a symbolic size from an input of the method that has it too, or a multiple of it.
+"""Read a symbolic size from a method input that has the same size, or a multiple of it.
 
 A size that is queried from a delegate's result is known only after that delegate. Every op that
 needs the size (positions, a mask computed from them) then splits what could be one delegate.
@@ -31,14 +31,14 @@ def is_computed(value: SSAValue) -> bool:
 
 
 def input_of_size(value: SSAValue) -> InputSize | None:
-    """Return the input of the method that has a size, or a multiple of it."""
+    """Return the method input that has a size, or a multiple of it."""
     op, asked_for = value.owner, value.type
     assert isinstance(op, Operation) and isinstance(asked_for, IntType)
     return size_of_input(op.parent_block(), asked_for.size)
 
 
 def asked(rw: Rewriter, size: SSAValue, of: InputSize) -> SSAValue:
-    """Build the size from the input's size."""
+    """Build the size from an input's size."""
     return of.value(rw)
 
 

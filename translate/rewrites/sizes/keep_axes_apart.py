@@ -1,9 +1,9 @@
-"""Sinking: merge height and width of an image only after the ops that do not look along them.
+"""Sinking: move a view that merges height and width after the ops that keep these axes apart.
 
 Vision transformers flatten an image `[N, C, H, W]` to rows `[N, H·W, C]`, and unflatten it before
 the next convolution. Where height and width are symbolic, XNNPACK can merge them (it infers one
-size of a reshape) but cannot split them again. After norms, linear layers, permutations and
-elementwise ops, the view that merges meets the view that splits, and both are removed.
+size of a reshape) but cannot split them again. If the merging view moves after norms, linear
+layers, permutations and elementwise ops, it meets the splitting view, and both are removed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from stepwell.translate.rewrites.building import axis, emit, is_known, permute_o
 
 @dataclass(frozen=True)
 class Merged:
-    """A view of `source` in which `count` of its axes from `at` on are one."""
+    """A view of `source` that merges `count` of its axes, from axis `at` on."""
 
     source: SSAValue
     at: int
@@ -43,7 +43,7 @@ class Merged:
 
 
 def merged_axes(value: SSAValue) -> Merged | None:
-    """Return the merge of a view, if it merges one run of axes with two or more symbolic sizes."""
+    """Return the merge that a view does, if it merges one group of axes with symbolic sizes."""
     if not isinstance(value.owner, aten.ViewDefault):
         return None
     source = value.owner.operands[0]
@@ -95,9 +95,9 @@ def keep_axes_apart(*, op: SchemaOp, out: Out, b: Rewriter) -> Value | None:
 
 
 def kept_axis(op: SchemaOp, merges: Sequence[Merged | None]) -> int | None:
-    """Return the result's axis of merged axes, if an op does the same for each index along it.
+    """Return the result axis of the merged axes, if an op treats each index along it alike.
 
-    Operands that are not merged have no such axis, and all that are merge the same sizes.
+    Operands without a merge have no such axis; all others merge the same sizes.
     """
     axes, kept = axis_map(op), set[int | None]()
     if axes is None or len({each.apart for each in merges if each is not None}) > 1:
@@ -115,7 +115,7 @@ def kept_axis(op: SchemaOp, merges: Sequence[Merged | None]) -> int | None:
 
 
 def spread(order: Sequence[int], at: int, count: int) -> list[int]:
-    """Return a permutation in which the axis at `at` is `count` separate axes."""
+    """Return a permutation in which the axis at `at` is replaced by `count` adjacent axes."""
     made: list[int] = []
     for each in (axis(number, len(order)) for number in order):
         first = each + count - 1 if each > at else each

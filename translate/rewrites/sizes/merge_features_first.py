@@ -1,8 +1,7 @@
 """Merge the features of a linear layer but not its rows, where a view merges both.
 
-`[n, b, h, d]` viewed as `[n·b, h·d]` is right for the layer, but where rows are merged XNNPACK
-cannot split them again. The layer works on rows in any shape: only the features have to be one
-axis.
+`[n, b, h, d]` viewed as `[n·b, h·d]` is valid for the layer, but XNNPACK cannot split merged rows
+of symbolic sizes again. The layer accepts rows in any shape; only the features must be one axis.
 
 rule merge-features-first
     `linear(view(x))` to `view(linear(view(x)))`, the inner view of features alone.
@@ -44,14 +43,14 @@ from stepwell.translate.rules import read_rules
 
 
 def rows_of(value: SSAValue, merged: SSAValue) -> tuple[Dim, ...] | None:
-    """Return the axes before the features, two of symbolic size, that a view merges too."""
+    """Return the axes before the features, two of them symbolic, that a view also merges."""
     (*leading, features), shape = dims(merged.type), dims(value.type)
     rows = _rows(shape, features)
     return None if is_open_once(shape) or rows == (*leading,) else rows
 
 
 def only_layers_read(merged: SSAValue) -> bool:
-    """Whether linear layers alone read a view."""
+    """Whether only linear layers read a view."""
     return all(isinstance(use.operation, aten.LinearDefault) for use in merged.uses)
 
 
@@ -66,12 +65,12 @@ def element_of(value: SSAValue) -> Attribute:
 
 
 def in_rows(rw: Rewriter, value: SSAValue, rows: Sequence[Dim], weight: SSAValue) -> SSAValue:
-    """Return a value with its features as one axis."""
+    """Return a value with its features merged into one axis."""
     return view(rw, value, (*rows, dims(weight.type)[-1]))
 
 
 def _rows(shape: tuple[Dim, ...], features: Dim) -> tuple[Dim, ...] | None:
-    """Return the sizes before the two or more axes whose product is the number of features."""
+    """Return the sizes before the axes whose product is the number of features."""
     count, axes = 1, len(shape)
     while axes > 1 and count != features and isinstance(size := shape[axes - 1], int):
         count, axes = count * size, axes - 1

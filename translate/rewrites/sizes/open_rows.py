@@ -28,12 +28,12 @@ from stepwell.translate.range_analysis.evaluation import ABSORBED
 def unopened_rows(mask: SSAValue, program: Program, trusts: bool = True) -> Refusal | None:
     """Return None if every row of `mask` (along its last axis) has an unmasked element.
 
-    This is proven for constants by inspection, for whole rows taken from a proven tensor, for the
-    first parts of rows whose first element is unmasked, and for values that are never −∞, for
-    example positions relative to a query after a norm. For a sum with numbers that are too small to
-    make a finite number infinite, the other operand decides. If `numerics` declares activations to
-    be finite numbers, a mask that layers compute has no fully masked row, unless `trusts` is false;
-    the caller declares the deviation (`arguments.overflows`).
+    The proof covers constants (by inspection), whole rows of a proven tensor, beginnings of rows
+    whose first element is unmasked, and values that are never −∞, such as positions relative to a
+    query after a norm. For a sum with numbers that are too small to make a finite number infinite,
+    the other operand decides. If `numerics` declares activations to be finite numbers, a mask that
+    layers compute has no fully masked row, unless `trusts` is false; the caller declares the
+    deviation (`arguments.overflows`).
     """
     if element(mask.type) != i1:
         if interval(mask, program).low > float("-inf"):
@@ -61,12 +61,12 @@ def unopened_rows(mask: SSAValue, program: Program, trusts: bool = True) -> Refu
         open_cells = open_cells[..., :1]
     if not bool(open_cells.any(dim=-1).all()):
         rows = "whose beginning" if begins else "that"
-        return Refusal(f"the constant mask has a row {rows} is all −inf")
+        return Refusal(f"row {rows} of the constant mask is all −inf")
     return None
 
 
 def keeps_beginnings(op: SchemaOp) -> bool:
-    """Whether an op cuts rows after their first element, and keeps at least one element."""
+    """Whether an op cuts rows after their first element and keeps that element."""
     if op.name != "aten.slice.Tensor":
         return False
     rank = len(dims(op.operands[0].type))
@@ -78,7 +78,7 @@ def keeps_beginnings(op: SchemaOp) -> bool:
 
 
 def keeps_rows(op: SchemaOp) -> bool:
-    """Whether each row that an op takes from a tensor is a whole row of that tensor."""
+    """Whether each row that an op takes from a tensor is a whole row of the tensor."""
     axes = axis_map(op)
     if axes is None or element(op.operands[0].type) != element(op.results[0].type):
         return False
@@ -96,7 +96,7 @@ def picks_elements(op: SchemaOp) -> bool:
 
 
 def picked_rows(mask: SSAValue) -> tuple[list[SchemaOp], SSAValue]:
-    """Return the ops that select a mask's rows, last first, and the tensor they select from."""
+    """Return the ops that select a mask's rows, last first, and the tensor that has the rows."""
     ops: list[SchemaOp] = []
     while isinstance(owner := mask.owner, SchemaOp) and picks_elements(owner):
         ops.append(owner)

@@ -1,8 +1,8 @@
-"""Hoisting: split an axis before a permutation, where the split meets the view that merged it.
+"""Hoisting: split an axis before a permutation, so that the split meets the view that merged it.
 
 `torch.nn.MultiheadAttention` merges batch and heads, permutes, and splits them again. With static
-sizes those views cost nothing. XNNPACK infers one symbolic size, and both views have two. Before
-the permutation the view that splits merges with the view that merges.
+sizes these views cost nothing. XNNPACK infers one symbolic size, but both views have two. Before
+the permutation, the splitting view cancels the merging view.
 
 rule part-before-permute
     `view(permute(x))` to `permute(view(x))` where two sizes are symbolic and one axis is parted.
@@ -42,7 +42,7 @@ from stepwell.translate.rules import read_rules
 
 @dataclass(frozen=True)
 class Parted:
-    """Return the shape that splits axis `at` of a permutation into `count` axes before it."""
+    """The shape that splits axis `at` of a permutation's result into `count` axes."""
 
     order: tuple[int, ...]
     at: int
@@ -53,7 +53,7 @@ class Parted:
 def parted(
     value: SSAValue, order: Sequence[int], permuted: SSAValue, made: SSAValue
 ) -> Parted | Refusal | None:
-    """Return the axes of a view that XNNPACK cannot infer; the other axes stay."""
+    """Return the axes that a view splits with sizes that XNNPACK cannot infer."""
     given, shape = dims(permuted.type), dims(made.type)
     count = len(shape) - len(given) + 1
     if count < 2 or is_open_once(shape) or not is_known((*given, *shape)):
@@ -69,7 +69,7 @@ def parted(
 
 
 def apart(rw: Rewriter, value: SSAValue, match: Parted) -> SSAValue:
-    """Build the view of the permutation's operand."""
+    """Build the splitting view on the permutation's operand."""
     return view(rw, value, match.shape)
 
 

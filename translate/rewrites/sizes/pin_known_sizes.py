@@ -44,20 +44,20 @@ from stepwell.translate.rewrites.sizes.pin_symbolic_sizes import Pinning
 
 @dataclass(frozen=True)
 class PinKnownSizes(Pass):
-    """Unbacked sizes that weights alone decide, to numbers."""
+    """Replace data-dependent sizes that weights alone determine by numbers."""
 
     name: ClassVar[str] = "pin-known-sizes"
 
     @staticmethod
     def concerns(program: Program) -> bool:
-        """Whether a method has a data-dependent size, or a size with one value in all calls."""
+        """Whether a method has a data-dependent size, or a size that is the same in all calls."""
         return any(
             _has_settled_sizes(func) or any(map(_has_sizes_of_data, func.body.walk()))
             for func in program.methods.values()
         )
 
     def apply(self, program: Program, history: History) -> int:
-        """Pin one size after the other; return the number of symbols."""
+        """Pin one size after another; return the number of pinned symbols."""
         return sum(self._pinned(func, program) for func in program.methods.values())
 
     def _pinned(self, func: FuncOp, program: Program) -> int:
@@ -76,7 +76,7 @@ class PinKnownSizes(Pass):
 
 
 class _Settling(Pinning):
-    """Return sizes that have one value for every permitted input."""
+    """Return the sizes that have one value for every permitted input."""
 
     def new_type(self, type_: Attribute) -> Attribute:
         if isinstance(type_, IntType):
@@ -99,7 +99,7 @@ def _has_settled_sizes(func: FuncOp) -> bool:
 
 
 def _sizes(type_: Attribute) -> Sequence[Dim]:
-    """Return the sizes of a tensor, or the number that a type states."""
+    """Return the sizes of a tensor type, or the size that a number type states."""
     if isinstance(type_, TensorType):
         return dims(type_)
     return [type_.size] if isinstance(type_, IntType) else [0]
@@ -115,7 +115,7 @@ def _has_sizes_of_data(op: Operation) -> bool:
 
 
 def _decided(func: FuncOp, program: Program) -> tuple[dict[str, int], dict[SSAValue, Any]] | None:
-    """Yield data-dependent sizes that ops compute from weights or numbers alone, with results."""
+    """Yield data-dependent sizes that ops compute from weights and numbers, with their values."""
     interpreter = Interpreter(program.weights)
     for op in func.body.block.ops:
         if not _has_sizes_of_data(op):
@@ -143,7 +143,7 @@ def _decided(func: FuncOp, program: Program) -> tuple[dict[str, int], dict[SSAVa
 
 
 def _inferred(op: Operation) -> Sequence[Attribute]:
-    """Return torch's result for an op of numbers alone: a slice up to a number known now."""
+    """Return torch's result for an op of numbers alone, such as a slice up to a known number."""
     given = [value.type for value in op.operands]
     if not isinstance(op, SchemaOp) or not all(
         isinstance(type_, TensorType) and is_static(type_) for type_ in given
@@ -165,7 +165,7 @@ def _stands_for(result: SSAValue, value: torch.Tensor, program: Program) -> None
 
 
 def _values(op: Operation, interpreter: Interpreter) -> dict[SSAValue, Any] | None:
-    """Compute an op's result and everything it depends on, if that is weights alone."""
+    """Compute an op's result and all values on which it depends, if these are weights alone."""
     way: set[Operation] = set()
     waiting = [op]
     while waiting:

@@ -44,7 +44,7 @@ MAX = "max"
 
 @dataclass(frozen=True)
 class PinSymbolicSizes(Pass):
-    """Symbolic sizes to numbers.
+    """Replace symbolic sizes by numbers.
 
     Args:
         sizes: `max` (each symbol at its upper bound), `4` (the program's only symbol), or
@@ -65,8 +65,8 @@ class PinSymbolicSizes(Pass):
         """Pin the sizes; return the number of symbols.
 
         Raises:
-            StepwellError: a size is out of its range, has no bound, is unknown or not a caller's
-                to choose, or an assertion of the program forbids it.
+            StepwellError: a size is out of its range, has no bound, is unknown or data-dependent,
+                or contradicts an assertion of the program.
         """
         sizes = {name: _sizes_of_inputs(func) for name, func in program.methods.items()}
         pins = self._pins({s: r for ranges in sizes.values() for s, r in ranges.items()})
@@ -112,7 +112,7 @@ def _spelled(name: str, low: int, high: int | None) -> str:
 
 
 def _sizes_of_inputs(func: FuncOp) -> dict[str, tuple[int, int | None]]:
-    """Return the symbols that a caller chooses, with their ranges; not those of data (`u0`)."""
+    """Return the symbols that a caller determines (not data-dependent ones) with their ranges."""
     ranges = get_signature(func).ranges
     sizes: dict[str, tuple[int, int | None]] = {}
     for argument in func.body.block.args:
@@ -141,7 +141,7 @@ def _out_of_range(
 
 
 class Pinning:
-    """The rewriting of one method."""
+    """Pins the sizes of one method."""
 
     def __init__(self, func: FuncOp, pins: Mapping[str, int]) -> None:
         self.func, self.pins = func, pins
@@ -150,7 +150,7 @@ class Pinning:
         self.known: dict[SSAValue, Number] = {}
 
     def apply(self) -> None:
-        """Rewrite types first, then readers of numbers that are known now, then the signature."""
+        """Rewrite types first, then readers of numbers that are now known, then the signature."""
         for block in walk_blocks(self.func.body):
             for argument in block.args:
                 self._retype(argument)
@@ -195,7 +195,7 @@ class Pinning:
                 return type_
 
     def new_size(self, dim: Dim) -> Dim:
-        """Return a size with numbers for the symbols that are pinned."""
+        """Return a size in which pinned symbols are replaced by numbers."""
         if isinstance(dim, int) or dim == UNKNOWN:
             return dim
         pinned = self.symbols.stated(str(dim), self.pins)
@@ -204,7 +204,7 @@ class Pinning:
     # -- numbers -------------------------------------------------------------------------------
 
     def _state_arguments(self, op: SchemaOp) -> None:
-        """Replace run-time scalars of a call that are known now."""
+        """Replace dynamic scalar arguments of a call that are now known."""
         tensors = {argument.name for argument in op.SCHEMA.tensor_arguments}
         values = {
             name: value if name in tensors else self._stated(value)
@@ -238,7 +238,7 @@ class Pinning:
         op.operands = taken
 
     def _remove_proven(self) -> None:
-        """Decide assertions about a pinned size."""
+        """Remove assertions about a pinned size, or report those that fail."""
         problems: list[Problem] = []
         for op in list(self.func.body.walk()):
             if op.name != "aten._assert_scalar.default" or not isinstance(op, SchemaOp):
@@ -257,7 +257,7 @@ class Pinning:
     # -- the signature -------------------------------------------------------------------------
 
     def _seal(self) -> None:
-        """Freeze known inputs and outputs into the signature; other uses read a constant."""
+        """Freeze known inputs and outputs in the signature; other uses read a constant."""
         func, block = self.func, self.func.body.block
         last = block.last_op
         assert last is not None
@@ -292,7 +292,7 @@ class Pinning:
         )
 
     def _materialize(self) -> None:
-        """Give remaining readers of a known number (a branch's operand) a constant of it."""
+        """Give remaining readers of a known number, such as a branch, a constant."""
         for value, number in self.known.items():
             for use in list(value.uses):
                 constant = ConstantOp(number)

@@ -1,7 +1,7 @@
 """Dead-code elimination: remove assertions about a tensor that its type proves.
 
 `torch.export` records `_assert_tensor_metadata` before casts. Types here are verified, so a dtype
-that agrees needs no check at run time. The target decides about the device.
+that agrees needs no check at run time. The device is ignored, because the target defines it.
 
 rule remove-proven-assert
     `_assert_tensor_metadata` of what the type says to nothing.
@@ -28,10 +28,12 @@ from stepwell.translate.rules import read_rules
 
 
 def asserts_another_dtype(value: SSAValue, dtype: Attribute | None) -> Refusal | None:
-    """The asserted dtype differs from the tensor's."""
+    """Refuse if the asserted dtype differs from the tensor's."""
     if dtype is None or dtype == element(value.type):
         return None
-    return Refusal(f"it asserts dtype {dtype} of {value.type}: it fails at run time")
+    return Refusal(
+        f"the asserted dtype {dtype} is not that of {value.type}: the assertion fails at run time"
+    )
 
 
 def has_sizes(value: SSAValue, sizes: Sequence[Dim] | None) -> bool:

@@ -31,7 +31,7 @@ def can_compute(
 
     Args:
         size: the requested size.
-        types: of the values.
+        types: the types of the values.
         inputs: the sizes of inputs of the method, which are always available.
     """
     known: set[Dim] = set()
@@ -44,7 +44,7 @@ def can_compute(
 
 
 def _source(size: Size, known: Collection[Dim], inputs: Collection[Dim]) -> int | None:
-    """The sources of a size: 0, known sizes; 1, fractions of them too; 2, those of inputs too."""
+    """Return the sources of a size: 0 known sizes; 1 also their fractions; 2 also inputs' sizes."""
     for source, sizes in enumerate(((), known, (*known, *inputs))):
 
         def leaf(part: Size, sizes: Collection[Dim] = sizes) -> bool | None:
@@ -59,7 +59,7 @@ def _source(size: Size, known: Collection[Dim], inputs: Collection[Dim]) -> int 
 
 
 def sizes_of_inputs(block: Block | None) -> frozenset[Dim]:
-    """Return the symbolic sizes of the inputs of a method, for use in its own block."""
+    """Return the symbolic sizes of a method's inputs, for use in the method's own block."""
     if block is None or not isinstance(block.parent_op(), FuncOp):
         return frozenset()
     types = [argument.type for argument in block.args]
@@ -68,7 +68,7 @@ def sizes_of_inputs(block: Block | None) -> frozenset[Dim]:
 
 
 def _stated(type_: IntType | FloatType | BoolType) -> Dim:
-    """Return the expression of a run-time number; for one that is no integer, its text alone."""
+    """Return the expression of a dynamic number; only its text if it is not an integer."""
     return type_.size if isinstance(type_, IntType) else Size.computed(type_.data)
 
 
@@ -102,7 +102,7 @@ class InputSize:
 
 
 def share_as_value(rw: Rewriter, size: Dim, value: SSAValue, share: Fraction) -> SSAValue:
-    """Multiply and divide a size that a value holds."""
+    """Build the multiplication and division of a size that a value holds."""
     for name, number in (("mul", share.numerator), ("floordiv", share.denominator)):
         if number != 1:
             size = FUNCTIONS[name](size, number)
@@ -112,7 +112,7 @@ def share_as_value(rw: Rewriter, size: Dim, value: SSAValue, share: Fraction) ->
 
 
 def size_of_input(block: Block | None, size: Dim) -> InputSize | None:
-    """Return the first axis of a method's input that a size is a fraction of."""
+    """Return the first method input and axis of which a size is a fraction."""
     if block is None:
         return None
     for argument in block.args:
@@ -126,7 +126,7 @@ def size_of_input(block: Block | None, size: Dim) -> InputSize | None:
 
 
 def size_as_tensor(rw: Rewriter, size: Size, source: SSAValue) -> SSAValue:
-    """Build a size as one element of a value's type, from an input or else from the value."""
+    """Build a size as a one-element tensor of a value's type, from an input or the value."""
     owner = source.owner
     asked = size_of_input(owner if isinstance(owner, Block) else owner.parent_block(), size)
     count = asked.value(rw) if asked else size_of(rw, source, dims(source.type).index(size))
@@ -169,7 +169,7 @@ class SizeBuilder:
         """Return the value of a size, a plain int where it is static.
 
         Raises:
-            StepwellError: `can_compute` says that there is none.
+            StepwellError: no value has the size, which `can_compute` reports beforehand.
         """
         if isinstance(size, int):
             return size

@@ -34,7 +34,7 @@ from stepwell.translate.rewrites.building import TO_THE_END, axis
     """,
 )
 def crop_convolution(x: Value, *, op: SchemaOp, out: Out) -> Value | None:
-    """Write a slice of a convolution's ends, on a dynamic axis, as a convolution of less padding."""
+    """Replace a slice of a convolution's ends, on a dynamic axis, by less padding."""
     conv = x.owner
     if not isinstance(conv, aten.ConvolutionDefault) or op.arg("step") != 1:
         return None
@@ -54,7 +54,9 @@ def crop_convolution(x: Value, *, op: SchemaOp, out: Out) -> Value | None:
         outer[space] += front - end
         padding[space] += front
         if not 0 <= outer[space] < conv.arg("stride")[space]:
-            refuse("a transposed convolution cannot be cropped more at the end than at the start")
+            refuse(
+                "a transposed convolution cannot be cropped by more at the end than at the start"
+            )
     else:
         image = _padded(image, conv, space, (front, end))
         padding[space] = 0
@@ -73,13 +75,13 @@ def crop_convolution(x: Value, *, op: SchemaOp, out: Out) -> Value | None:
 
 
 def _padded(x: Value, conv: SchemaOp, space: int, cropped: tuple[int, int]) -> Value:
-    """Pad a spatial axis with as many zeros as a convolution adds, less those that are cropped."""
+    """Pad a spatial axis with the zeros that a convolution adds, less those that are cropped."""
     if (stride := conv.arg("stride")[space]) != 1:
-        refuse(f"a step of {stride} along the axis")
+        refuse(f"the convolution has stride {stride} along the axis")
     own, padding = padding_of(x.ssa, space), conv.arg("padding")[space]
     amounts = [zeros + padding - cut for zeros, cut in zip(own, cropped, strict=True)]
     if min(amounts) < 0:
-        refuse("more is cut off than the padding adds")
+        refuse("the slice cuts off more than the padding adds")
     if any(own):
         x = Value(x.owner.operands[0], x.b)
     if not any(amounts):
@@ -91,7 +93,7 @@ def _padded(x: Value, conv: SchemaOp, space: int, cropped: tuple[int, int]) -> V
 
 
 def padding_of(x: SSAValue, space: int) -> tuple[int, int]:
-    """Return the zeros that a separate pad adds at both ends of one spatial axis alone."""
+    """Return the zeros that a separate pad adds at both ends of a single spatial axis."""
     owner = x.owner
     if not isinstance(owner, aten.ConstantPadNdDefault) or not x.has_one_use():
         return 0, 0

@@ -62,17 +62,17 @@ Part = tuple[int, int, int]
 
 
 def only_slices_read(value: SSAValue) -> bool:
-    """Whether slices alone read a value."""
+    """Whether only slices read a value."""
     return all(isinstance(use.operation, aten.SliceTensor) for use in value.uses)
 
 
 def bounds_of(part: SSAValue) -> Part | None:
-    """The slice has step 1 and static axis, begin and end."""
+    """The slice has step 1 and a static axis, begin and end."""
     return static_bounds(cast(SchemaOp, part.owner))
 
 
 def is_gain(value: SSAValue, bounds: Part) -> bool:
-    """Whether less data moves after the slices, or they split a layer's outputs."""
+    """Whether hoisted slices move less data, or split a layer's outputs."""
     return drops_some(cast(SchemaOp, value.owner), bounds[0]) or cuts_outputs(value, bounds[0])
 
 
@@ -107,12 +107,11 @@ def in_shape_of(rw: Rewriter, value: SSAValue, like: SSAValue) -> SSAValue:
 
 
 def drops_some(layout: SchemaOp, at: int) -> bool:
-    """Whether a layout op that comes after the slices of its result moves less than it does now.
+    """Whether a layout op moves less data if it comes after the slices of its result.
 
-    It does not if the slices together are as large as its result, as each part is moved separately.
-    It does not if another op reads the source whole, because the other layout op may become the
-    same as this one. More than `MOST_READERS` are not examined, since each slice checks, and there
-    would be as many layout ops.
+    This is false if the slices together are as large as the result, or if another op reads the
+    whole source, because its layout op may become equal to this one. More than `MOST_READERS`
+    readers are not examined, since each slice repeats the check.
     """
     (value,), source = layout.results, layout.operands[0]
     around, cuts = (
@@ -130,7 +129,7 @@ def drops_some(layout: SchemaOp, at: int) -> bool:
 
 
 def cuts_outputs(value: SSAValue, at: int) -> bool:
-    """Whether an axis, followed up through layout ops, is of a linear layer's outputs."""
+    """Whether an axis, followed up through layout ops, is the output axis of a linear layer."""
     while isinstance(owner := value.owner, aten.PermuteDefault | aten.ViewDefault):
         shape, source = dims(value.type), dims(owner.operands[0].type)
         if isinstance(owner, aten.PermuteDefault):
@@ -164,7 +163,8 @@ def static_bounds(op: SchemaOp) -> tuple[int, int, int] | None:
 def leading_factor(
     source: tuple[Dim, ...], viewed: tuple[Dim, ...], at: int
 ) -> tuple[int, int] | None:
-    """Return (source axis, elements per step) if axis `at` of a view leads one source axis.
+    """Return (source axis, elements per step) if axis `at` of a view is the leading part of a
+    source axis.
 
     Row-major strides decide: the source axis must start where the viewed axis starts, so its outer
     extent is equal, and the viewed axis's stride must be a multiple of the source axis's. Symbolic
@@ -189,7 +189,7 @@ def leading_factor(
 
 
 def _extent(shape: tuple[Dim, ...]) -> tuple[int, list[Size]]:
-    """Return the product of the static sizes, and the symbolic sizes."""
+    """Return the product of the static sizes, and the list of symbolic sizes."""
     symbols = sorted((d for d in shape if isinstance(d, Size)), key=str)
     return prod(d for d in shape if isinstance(d, int)), symbols
 

@@ -1,4 +1,4 @@
-"""Ops that only move elements: the operand element of each element of the result."""
+"""Compute, for ops that only move elements, the operand element of each result element."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def places(op: SchemaOp) -> torch.Tensor:
 
 
 def longest_run(pattern: torch.Tensor, count: int) -> int:
-    """Return the most adjacent elements that always move together."""
+    """Return the largest number of adjacent elements that always move together."""
     breaks = (pattern.diff() != 1).nonzero().reshape(-1) + 1
     run = gcd(count, pattern.numel())
     for place in [*breaks.tolist(), *pattern[breaks].tolist(), int(pattern[0])]:

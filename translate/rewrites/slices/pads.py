@@ -33,22 +33,22 @@ from stepwell.translate.rules.terms import at_run_time
 
 
 def stated(value: float | None) -> float:
-    """Return the padding value, 0 where none is stated."""
+    """Return the padding value, 0 by default."""
     return 0 if value is None else value
 
 
 def are_known(*arguments: object) -> bool:
-    """Whether the program states the numbers, and lists of them."""
+    """Whether all numbers, also those in lists, are static."""
     return not any(map(at_run_time, arguments))
 
 
 def is_constant(mode: str) -> bool:
-    """Whether the padding value is one number."""
+    """Whether the padding mode is constant."""
     return mode == "constant"
 
 
 def leaves_value_out(padded: SSAValue) -> bool:
-    """Whether a padding does not state its value."""
+    """Whether a padding op does not state its value."""
     return "value" not in cast(SchemaOp, padded.owner).properties
 
 

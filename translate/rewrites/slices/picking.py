@@ -44,7 +44,7 @@ class Runs:
 
 @dataclass(frozen=True)
 class Split:
-    """The elements from `start` to `stop`, viewed as `[…, period]`: picked on both axes."""
+    """The elements from `start` to `stop`, viewed as `[…, period]` and picked on both axes."""
 
     start: int
     stop: int
@@ -56,7 +56,7 @@ class Split:
 
 @dataclass(frozen=True)
 class Columns:
-    """The picked elements, viewed as `[n, len(columns)]`, a column at a time."""
+    """The picked elements, viewed as `[n, len(columns)]` and picked column by column."""
 
     count: int
     columns: tuple[Plan, ...]
@@ -65,7 +65,7 @@ class Columns:
 
 @dataclass(frozen=True)
 class Parts:
-    """The elements that parts of the indices pick, concatenated."""
+    """The concatenation of the elements that parts of the indices pick."""
 
     parts: tuple[Plan, ...]
     cost: int
@@ -75,13 +75,13 @@ Plan = Runs | Split | Columns | Parts
 
 
 def joins(count: int) -> int:
-    """Return the number of concatenations that join some tensors."""
+    """Return the number of concatenations that join this many tensors."""
     return -(-(count - 1) // (AT_ONCE - 1))
 
 
 @dataclass
 class Planner:
-    """Finds plans; create one for each rewrite of an op, because it caches plans."""
+    """Finds plans; create one planner for each rewrite of an op, because it caches plans."""
 
     known: dict[tuple[Indices, int, int], Plan] = field(default_factory=dict)
 

@@ -1,4 +1,4 @@
-"""Constant folding: a selection by a mask that is the same everywhere is one of its sides."""
+"""Constant folding: a selection by a uniform mask is one of its sides."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SELECTIONS = (
 
 @dataclass(frozen=True)
 class Selection:
-    """`value` where `mask` equals `kept`, `other` elsewhere; each side is a value or a number."""
+    """The selection of `value` where `mask` equals `kept`, else `other` (values or numbers)."""
 
     mask: SSAValue
     kept: bool
@@ -35,7 +35,7 @@ class Selection:
     other: Any
 
     def turned(self) -> Selection:
-        """Return the same selection, described by its other side."""
+        """Return the same selection with its sides exchanged."""
         return Selection(self.mask, not self.kept, self.other, self.value)
 
 
@@ -47,7 +47,7 @@ def selection(op: SchemaOp) -> Selection:
 
 
 def filled(op: SchemaOp, program: Program) -> Selection | None:
-    """Return one of `SELECTIONS` with a number as its other side, if one side is a known number."""
+    """Return one of `SELECTIONS` in which one side is a number, if that side is known."""
     sides = selection(op)
     for side in (sides, sides.turned()) if sides.kept else (sides,):
         if (fill := number_of(side.other, program)) is not None:
@@ -76,7 +76,7 @@ def number_of(value: object, program: Program) -> float | None:
     """,
 )
 def select_by_constant_mask(*, op: SchemaOp, b: Rewriter) -> Value | None:
-    """Return the side that a constant mask always selects."""
+    """Replace a selection by the side that its constant mask always selects."""
     sides = selection(op)
     if (key := weight_key(sides.mask)) is None:
         return None
@@ -84,7 +84,7 @@ def select_by_constant_mask(*, op: SchemaOp, b: Rewriter) -> Value | None:
     both = (sides, sides.turned())
     chosen = next((side.value for side in both if bool((mask == side.kept).all())), None)
     if chosen is None:
-        refuse("a NaN that the mask hides would be seen in arithmetic")
+        refuse("arithmetic would propagate a NaN that the mask hides")
     if not isinstance(chosen, SSAValue) or not same_type(chosen, op.results[0]):
         refuse("the side that is always selected is a number, or is broadcast or cast")
     return Value(chosen, b)

@@ -54,7 +54,7 @@ def row_in_table(table: torch.Tensor, row: torch.Tensor, *, place: int) -> torch
 
 
 def number_compared(condition: SSAValue, ids: SSAValue) -> Iterable[Any] | None:
-    """Return the number that ids are compared with, in a list, if a row's axis follows."""
+    """Return the number with which ids are compared, as a list, if a row's axis follows."""
     compared = compared_ids(condition)
     if compared is None or compared.operands[0] is not ids:
         return None
@@ -62,7 +62,7 @@ def number_compared(condition: SSAValue, ids: SSAValue) -> Iterable[Any] | None:
 
 
 def is_row(row: SSAValue, table: SSAValue) -> bool:
-    """The tensor has the width of a table, and otherwise axes of size one."""
+    """The tensor has the width of a table, and its other axes have size one."""
     *ones, width = dims(row.type) or (1,)
     return all(size == 1 for size in ones) and width == dims(table.type)[1]
 
@@ -72,7 +72,7 @@ def place_in(table: SSAValue, number: list[Any]) -> int | Refusal:
     rows, (place,) = dims(table.type)[0], number
     if isinstance(rows, int) and isinstance(place, int) and 0 <= place < rows:
         return place
-    return Refusal("the table has no row for the number that ids are compared with")
+    return Refusal("the table has no row for the number with which ids are compared")
 
 
 def is_read_here_alone(look_up: SSAValue, table: SSAValue, program: Program) -> bool:
@@ -82,7 +82,7 @@ def is_read_here_alone(look_up: SSAValue, table: SSAValue, program: Program) -> 
 
 
 def compared_ids(condition: SSAValue) -> SchemaOp | None:
-    """Return the comparison with a number before an axis of size one for the row, or None."""
+    """Return the comparison of ids with a number, through an added unit axis; else None."""
     shape = dims(condition.type)
     while isinstance(owner := condition.owner, aten.ViewDefault | aten.UnsqueezeDefault):
         condition = owner.operands[0]

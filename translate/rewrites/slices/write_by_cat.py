@@ -42,7 +42,7 @@ MOST_APART = 16
 
 @dataclass(frozen=True)
 class Part:
-    """Elements `[start, stop)` of the axis, which are those of `source` from `begin` on."""
+    """The elements `[start, stop)` of the axis, copied from `source` at offset `begin`."""
 
     start: int
     stop: int
@@ -67,7 +67,7 @@ class Part:
 def write_by_cat(
     x: Value, new: Value, *, op: SchemaOp, out: Out, b: Rewriter, kernels: bool = True
 ) -> Value | None:
-    """Write a chain of `select_scatter` and `slice_scatter` as slices and one `cat`.
+    """Replace a chain of `select_scatter` and `slice_scatter` by slices and one `cat`.
 
     `kernels`: whether the target has kernels that write. They take integers, states, and many rows
     that are apart; a target without them gathers such rows by an `index_put`.
@@ -104,7 +104,7 @@ def write_by_cat(
 
 
 def place_of(op: SchemaOp) -> AxisSlice | Refusal:
-    """Return the range that one of `WRITES` replaces, on an axis of known size."""
+    """Return the range that one of the ops in `WRITES` replaces, on an axis of static size."""
     shape = dims(op.operands[0].type)
     at = axis(op.arg("dim"), len(shape))
     if not isinstance(size := shape[at], int):
@@ -125,7 +125,7 @@ def place_of(op: SchemaOp) -> AxisSlice | Refusal:
 
 
 def _range_of(op: SchemaOp) -> AxisSlice | Refusal:
-    """Return the written range if the value is as large; with gaps it has few elements."""
+    """Return the written range, if the value is as large; a range with gaps must be short."""
     place = place_of(op)
     if isinstance(place, Refusal):
         return place
@@ -140,7 +140,7 @@ def _range_of(op: SchemaOp) -> AxisSlice | Refusal:
 
 
 def _parts_of(place: AxisSlice, value: SSAValue) -> list[Part]:
-    """Return the written parts: all at once, or each element where others are between them."""
+    """Return the written parts: one, or one per element if other elements are in between."""
     if place.step == 1:
         return [Part(place.start, place.stop, value, 0)]
     rows = range(place.start, place.stop, place.step)

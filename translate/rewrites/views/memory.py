@@ -23,7 +23,7 @@ QUANTIZERS = frozenset(
 
 
 def is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
-    """Whether strides are the dense row-major ones; axes of size 1 are free."""
+    """Whether strides are dense and row-major; axes of size 1 may have any stride."""
     expected = 1
     for size, stride in zip(reversed(shape), reversed(strides), strict=True):
         if size != 1 and stride != expected:
@@ -33,13 +33,13 @@ def is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
 
 
 def is_fresh(value: SSAValue) -> bool:
-    """Whether the op that computes a value writes new memory, and hence densely."""
+    """Whether the op that computes a value allocates its result, which is then dense."""
     owner = value.owner
     return isinstance(owner, SchemaOp) and not owner.SCHEMA.returns[0].aliases_input
 
 
 def is_laid_out(value: SSAValue) -> bool:
-    """Whether an op whose result is always row-major computed a value."""
+    """Whether a value is computed by an op whose result is always row-major."""
     op = value.owner
     if not isinstance(op, ContiguousDefault | CloneDefault):
         return False
@@ -47,9 +47,9 @@ def is_laid_out(value: SSAValue) -> bool:
 
 
 def keeps_layout(value: SSAValue) -> bool:
-    """Whether an elementwise op, of operands as large as it or of one element, computed a value.
+    """Whether a value is computed elementwise, so that PyTorch lays it out like its operands.
 
-    PyTorch gives its result the memory layout of its operands.
+    The operands have the result's shape, or one element.
     """
     owner = value.owner
     if not isinstance(owner, SchemaOp):

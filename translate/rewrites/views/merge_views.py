@@ -76,12 +76,12 @@ from stepwell.translate.rules import read_rules
 
 
 def has_no_view(value: SSAValue, like: SSAValue) -> Refusal | None:
-    """A view of this value cannot state the sizes of the other value."""
+    """Refuse if a view of this value cannot state the sizes of the other value."""
     return cannot_be_viewed_as(value, dims(like.type))
 
 
 def viewed(rw: Rewriter, value: SSAValue, like: SSAValue) -> SSAValue:
-    """Return a value in the shape of another: itself, where it provably has that shape."""
+    """Return a value viewed in the shape of another; unchanged if it provably has that shape."""
     if same_type(value, like):
         return value
     op = view_op(rw, value, dims(like.type))
@@ -103,7 +103,7 @@ def is_open_once(value: SSAValue) -> bool:
 
 
 def axes_that_stay(value: SSAValue, order: Sequence[int], view: SSAValue) -> list[int] | None:
-    """Return the axes that a view after a permute keeps; None where it does more than drop axes."""
+    """Return the axes that a view after a permute keeps; None if it does more than drop axes."""
     shape = dims(value.type)
     normal = [axis(d, len(shape)) for d in order]
     dropped = dropped_units(tuple(shape[d] for d in normal), dims(view.type))
@@ -111,18 +111,18 @@ def axes_that_stay(value: SSAValue, order: Sequence[int], view: SSAValue) -> lis
 
 
 def with_axes(rw: Rewriter, value: SSAValue, kept: Sequence[int]) -> SSAValue:
-    """Build a view without the axes of size one that are not kept."""
+    """Build a view with only the kept axes and without the others, which have size one."""
     return view(rw, value, [dims(value.type)[at] for at in kept])
 
 
 def among(order: Sequence[int], kept: Sequence[int]) -> list[int]:
-    """Return the permutation of the axes that are kept."""
+    """Return the permutation restricted to the kept axes."""
     rank = len(order)
     return [kept.index(axis(d, rank)) for d in order if axis(d, rank) in kept]
 
 
 def permuted(rw: Rewriter, value: SSAValue, order: Sequence[int]) -> SSAValue:
-    """Build a permute, where something moves."""
+    """Build a permute, unless it moves nothing."""
     return permute(rw, value, order)
 
 

@@ -97,7 +97,7 @@ def is_complex(of: Attribute) -> bool:
 
 
 def swapped(value: SSAValue, first: int, second: int) -> list[int]:
-    """Return the identity with two axes exchanged; a tensor of rank 0 or 1 keeps its one order."""
+    """Return the identity permutation with two axes exchanged; for rank 0 or 1 the identity."""
     order = list(range(len(dims(value.type))))
     if len(order) > 1:
         a, b = axis(first, len(order)), axis(second, len(order))
@@ -106,12 +106,12 @@ def swapped(value: SSAValue, first: int, second: int) -> list[int]:
 
 
 def reversed_axes(value: SSAValue) -> list[int]:
-    """Return all axes, the last one first."""
+    """Return all axes in reverse order."""
     return list(reversed(range(len(dims(value.type)))))
 
 
 def moved(value: SSAValue, source: Sequence[int], destination: Sequence[int]) -> list[int]:
-    """Return `torch.movedim`: `source` axes go to `destination`, the others keep their order."""
+    """Return the permutation of `torch.movedim`: `source` axes go to `destination`."""
     rank = len(dims(value.type))
     if not rank:
         return []

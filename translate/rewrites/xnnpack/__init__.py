@@ -1,4 +1,4 @@
-"""aten → xnnpack: what XNNPACK runs, and how the rest is written with it."""
+"""aten → xnnpack: lowering to XNNPACK's nodes, and expressing other ops by them."""
 
 from __future__ import annotations
 

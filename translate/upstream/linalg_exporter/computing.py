@@ -75,7 +75,7 @@ class OpWriter:
                     if plain and dims(value.type)[at] == shape[link.axis]:
                         self.sizes.setdefault(link.axis, (value, at))
                 if isinstance(link, Along) and (link.reach != 1 or link.offset < 0):
-                    raise UnsupportedError("it reads windows, or beyond an end")
+                    raise UnsupportedError("the op reads windows, or beyond an end")
         self.folded: dict[Term, tuple[str, tuple[int, ...], Attribute]] = {}
 
     def leaves(self, term: Any) -> list[Term]:
@@ -113,7 +113,7 @@ class OpWriter:
                 if isinstance(link, All)
             ]
             if read and sizes and read != sizes:
-                raise UnsupportedError("its operands are folded over other axes")
+                raise UnsupportedError("the operands are reduced over other axes")
             sizes = read or sizes
             kept_axes |= {link.axis for link in self.links[value] if isinstance(link, Along)}
         axes = tuple(sorted(kept_axes))
@@ -194,7 +194,7 @@ class OpWriter:
                 case Once():
                     found.append("0")
                 case _:
-                    raise UnsupportedError("it reads all of an axis without folding it")
+                    raise UnsupportedError("the op reads a whole axis without reducing over it")
         return ", ".join(found)
 
     def pointwise(self, term: Term, compute: Attribute, dtype: Attribute) -> str:

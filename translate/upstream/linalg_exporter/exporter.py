@@ -127,7 +127,7 @@ class _Outgoing(Text):
             raise UnsupportedError("MLIR has no such op")
         elif not op.results:
             if op.name not in STATED:
-                raise UnsupportedError("it gives nothing")
+                raise UnsupportedError("the op has no result")
         elif not any(isinstance(value.type, TensorType) for value in op.operands):
             self.known(op)
         elif op.name in WRITERS:
@@ -154,7 +154,7 @@ class _Outgoing(Text):
             found = meaning(asked)
             term = truth_of(asked) if found is None else found.element
             if term is None or any(result.uses for result in op.results[1:]):
-                raise UnsupportedError("its semantics is not declared as an expression")
+                raise UnsupportedError("the semantics is not declared as an expression")
             self.names[op.results[0]] = computed(self, asked, term)
         finally:
             if asked is not op:

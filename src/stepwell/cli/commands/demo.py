@@ -68,7 +68,7 @@ def demo(output: Path, quick: bool = False) -> dict[str, Any]:
     """
     if not MODEL.exists():
         raise StepwellError(
-            f"there is no {MODEL}", help="install stepwell again, or use a checkout"
+            f"the file {MODEL} is missing", help="install stepwell again, or use a checkout"
         )
     console = Console(highlight=False, soft_wrap=True)
     console.print("DeiT-Tiny, a vision transformer with random weights, from PyTorch to XNNPACK\n")

@@ -47,7 +47,7 @@ def order(x: Value, *, op: Any) -> tuple[Value, ...]:
     length = x.shape[axis]
     wanted = op.arg("k") if is_topk else length
     if length > LONGEST_ORDERED and wanted > MOST_TAKEN:
-        refuse(f"it puts {wanted} of {length} in order; TOSA has no operator that sorts")
+        refuse(f"the op puts {wanted} of {length} in order; TOSA has no operator that sorts")
     needs_floats(op, x)
     from_the_top = bool(op.arg("largest" if is_topk else "descending"))
     ordered = _taken if length > LONGEST_ORDERED or wanted == 1 else _ranked

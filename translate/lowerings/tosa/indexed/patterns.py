@@ -41,7 +41,7 @@ def pattern(x: Value, *, op: Any, out: Out) -> Value:
     """Gather the rows of the pattern from the flattened elements, followed by padding."""
     number = elements(out.shape)
     if number > MOST_PLACES:
-        refuse(f"its {number} places would be a constant of {4 * number} bytes")
+        refuse(f"the {number} indices would be a constant of {4 * number} bytes")
     count, moved = elements(x.shape), places(op)
     if bool((moved < 0).any()):
         values = x.reshape(count, 1).pad((0, 1, 0, 0))
@@ -71,7 +71,7 @@ def columns(x: Value, *, op: Any, out: Out) -> Value:
         refuse("the columns have no batch axis")
     count = kernel[0] * kernel[1]
     if count > MOST_OF_A_KERNEL:
-        refuse(f"its kernel has {count} cells, each an operator")
+        refuse(f"the kernel has {count} cells, each an operator")
     needs_floats(op, x)
     batch, channels, height, width = out.shape
     windows = [

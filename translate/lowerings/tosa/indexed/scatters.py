@@ -57,14 +57,14 @@ def scatter_along(x: Value, dim: int, index: Value, source: Any, *, op: Any) -> 
     is_value = op.name == "aten.scatter.value"
     held = (i1, i8, i16, i64) if kind == "scatter" else ()
     if x.dtype not in (*FLOATS, i32, *held) or not x.shape:
-        refuse(f"it writes into a scalar, or {dtype_name(x.dtype)}")
+        refuse(f"the op writes into a scalar, or {dtype_name(x.dtype)}")
     how = _combination(op, x, axis, index)
     writes = elements(index.shape) if kind == "index_add" else index.shape[axis]
     is_once = writes == 1 or _is_distinct(index, 0 if kind == "index_add" else axis)
     if not is_once or x.dtype == i1:
         count = elements(x.shape) * writes
         if count > MOST_COMPARED:
-            refuse(f"its indices would take {count} comparisons, above {MOST_COMPARED}")
+            refuse(f"the indices would take {count} comparisons, above {MOST_COMPARED}")
         is_sum = how is operator.add and x.is_float
         if writes > MOST_WRITES and not is_sum and not is_value:
             refuse(f"{writes} writes to indices that may be equal")
@@ -101,7 +101,7 @@ def _combination(op: Any, x: Value, axis: int, index: Value) -> Combined:
     if op.name != "aten.scatter_reduce.two":
         return operator.add if op.name == "aten.scatter_add.default" else None
     if op.arg("reduce") not in REDUCTIONS:
-        refuse(f"it reduces the written values by {op.arg('reduce')}")
+        refuse(f"the op reduces the written values by {op.arg('reduce')}")
     if not op.arg("include_self"):
         refuse("include_self is false: the old value must be ignored")
     return REDUCTIONS[op.arg("reduce")]

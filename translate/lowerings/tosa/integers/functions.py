@@ -85,7 +85,7 @@ def int8_requantize(x: Value, *, op: Any, b: Builder) -> Value:
     assert result_quantization is not None
     reason = not_integers(result_quantization, 16 if result_quantization.bits == 16 else 8)
     if reason is not None:
-        refuse(f"its result is quantized {reason}")
+        refuse(f"the result is quantized {reason}")
     factor = found.held.scale / result_quantization.scale
     no_refusal(beyond_rescale(factor, 1 << found.held.bits))
     y = requantized(stored(found.value, b), found.held, result_quantization, b)
@@ -269,7 +269,7 @@ def int8_comparison(
         return looked_up(Value(stored(first.value, b), b), answers).cast(i1)
     second = no_refusal(activation(op.operands[1], bits))
     if _meaning(first.held) != _meaning(second.held):
-        refuse("its operands have several scales, whose integers have no common order")
+        refuse("the operands have several scales, whose integers have no common order")
     return _compared(form, first, second, out, b)
 
 

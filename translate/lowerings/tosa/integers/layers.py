@@ -176,7 +176,7 @@ def int8_linear(
     Its rows are a `batch` of images of one element, or the `height` or `width` of one image.
     """
     if len(shape_of(op.operands[1])) != 2:
-        refuse("its weight is one row, so that there is no axis of outputs")
+        refuse("the weight is one row, so that there is no axis of outputs")
     width, depth = shape_of(op.operands[1])
     _needs_sums(layer, use, depth)
     count = elements(x.shape) // depth

@@ -163,9 +163,9 @@ def int8_reduction(
     """Lower to one REDUCE per axis, between RESCALEs for a sum; means of images are pools."""
     axes = reduced_axes(op)
     if is_image_mean(op, level_of(b.rw.program.context.target)):
-        refuse("it is a mean of images, which a pool computes")
+        refuse("the op is a mean of images, which a pool computes")
     if "keepdim" in op.SCHEMA.by_name and not op.arg("keepdim"):
-        refuse("its axes are not kept; normalize-reduction keeps them")
+        refuse("the axes are not kept; normalize-reduction keeps them")
     needs_scales(use, x)
     count = prod(x.shape[axis] for axis in axes)
     factor = x.held.scale / use.held.scale
@@ -212,11 +212,11 @@ def int8_resize(x: Integers, *, form: str, op: Any, use: Use, out: Out) -> Value
     axes, is_linear = axes_of(op), form == "linear"
     no_refusal(not_resized(op))
     if len(axes) > 2:
-        refuse("it resizes a volume; RESIZE has two axes")
+        refuse("the op resizes a volume; RESIZE has two axes")
     if any(axis.parameters() is None for axis in axes):
         refuse("RESIZE has no numbers for these sizes")
     if is_linear and x.held.bits == 16:
-        refuse("its sums would have 48 bits with a zero point")
+        refuse("the sums would have 48 bits with a zero point")
     needs_scales(use, x, times=4)  # Interpolated sums exceed the inputs by this factor.
     image, plane = as_image(x.stored(), axes)
     zero, factor = x.held.zero_point, x.held.scale / use.held.scale

@@ -102,7 +102,7 @@ def is_of_one_value(op: SchemaOp) -> bool:
 def needs_two(op: SchemaOp) -> None:
     """Refuse an op that a TABLE can compute."""
     if is_of_one_value(op):
-        refuse("it is a function of one value, which a TABLE computes")
+        refuse("the op is a function of one value, which a TABLE computes")
 
 
 def _layer(op: SchemaOp, parts: Parts, program: Program, symbols: bool) -> Layer | Refusal:
@@ -113,7 +113,7 @@ def _layer(op: SchemaOp, parts: Parts, program: Program, symbols: bool) -> Layer
         return layer
     held = [item.held for item in (*layer.inputs, *layer.uses)]
     if bits == 16 and any(each.expressed != f32 for each in held):
-        return Refusal("its reals are halves, which are coarser than 16-bit integers")
+        return Refusal("the reals are halves, which are coarser than 16-bit integers")
     if bits == 16 and any(each.zero_point for each in held):
         return Refusal("TOSA takes zero points for 8-bit integers only")
     for value in (*op.operands, *op.results):
@@ -122,9 +122,9 @@ def _layer(op: SchemaOp, parts: Parts, program: Program, symbols: bool) -> Layer
             if reason is not None:
                 return Refusal(reason)
     if layer.constant is not None and not layer.constant.held.is_symmetric:
-        return Refusal("its weight has a zero point")
+        return Refusal("the weight has a zero point")
     if layer.constant is not None and layer.constant.held.axis not in (None, parts.axis):
-        return Refusal("its weight has a scale for each input, not for each output")
+        return Refusal("the weight has a scale for each input, not for each output")
     return layer
 
 

@@ -1,4 +1,5 @@
-"""Flatten a layer's image in its memory order, and permute the weight's columns accordingly.
+"""Layout: flatten a layer's image in its memory order, and permute the weight's columns
+accordingly.
 
 `flatten` after a convolution reads NCHW, so the NHWC result would be transposed first. A linear
 layer's sum does not depend on the order of its terms. The columns of the constant weight are
@@ -56,17 +57,17 @@ LAYERS = (QuantizedLinear, QuantizedConv2dNhwc)
 
 
 def is_of_images(value: SSAValue, transpose: Transpose) -> bool:
-    """The rows of a layer are whole images."""
+    """The rows of the linear layer's operand are whole images."""
     return flattens(cast(Layer, value.owner), transpose.out, transpose.numbers("perm"))
 
 
 def own_weight_of(value: SSAValue) -> str | Refusal:
-    """Return the key of the weight of the layer that produces a value."""
+    """Return the key of the weight of the layer whose result is `value`."""
     return own_weight(cast(Layer, value.owner))
 
 
 def in_order_of_memory(rw: Rewriter, transpose: Transpose, like: SSAValue) -> SSAValue:
-    """Return the image that was transposed, flattened in its memory order."""
+    """Return the image before its transpose, flattened in its memory order."""
     return reshaped(rw, transpose.input, dims(like.type))
 
 
@@ -83,7 +84,7 @@ def permuted_columns(rw: Rewriter, key: str, transpose: Transpose, weight: SSAVa
 
 
 def flattens(op: Layer, image: SSAValue, order: Sequence[int]) -> bool:
-    """Whether a layer's rows are whole images, transposed in an order that keeps them separate."""
+    """Whether the rows of a linear layer are whole images whose transpose keeps them separate."""
     weight = dims(op.operands[1].type)
     if order[0] != 0 or not is_static(image.type):
         return False
@@ -97,14 +98,14 @@ def own_weight(op: Layer) -> str | Refusal:
     typed = op.operands[1].owner
     key = weight_key(typed.input) if isinstance(typed, StorageCast) else None
     if key is None:
-        return Refusal("its weight is computed at run time, and keeps its columns")
+        return Refusal("the weight is computed at run time, so its columns cannot be permuted")
     if not (op.operands[1].has_one_use() and cast(StorageCast, typed).input.has_one_use()):
-        return Refusal("its weight is used elsewhere too, with its columns as they are")
+        return Refusal("the weight is also used elsewhere, with its columns in the original order")
     return key
 
 
 def absorbs_order(value: SSAValue, order: Sequence[int]) -> bool:
-    """Whether the one layer that reads a value, flattened, accepts it in any order."""
+    """Whether the only layer that reads a flattened value accepts its elements in any order."""
     image = value
     while value.has_one_use():
         op = next(iter(value.uses)).operation
@@ -118,12 +119,12 @@ def absorbs_order(value: SSAValue, order: Sequence[int]) -> bool:
 
 
 def is_view(op: Operation | Block) -> bool:
-    """Whether an op returns the elements that it reads, in their order."""
+    """Whether an op returns its operand's elements in unchanged order."""
     return isinstance(op, StorageCast) or only_reshapes(op)
 
 
 def flattened_transpose(value: SSAValue) -> Transpose | None:
-    """Return the transpose that a value is a view of, if only that view reads it."""
+    """Return the transpose of which a value is a view, if only that view reads the transpose."""
     while True:
         maker = value.owner
         if not value.has_one_use():

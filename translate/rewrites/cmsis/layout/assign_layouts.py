@@ -63,7 +63,7 @@ CAT, SLICE = op_class("aten.cat.default"), op_class("aten.slice.Tensor")
 
 
 class CmsisLayouts(Layouts):
-    """CMSIS-NN's table: operators that work in any order, and transposes that vanish."""
+    """CMSIS-NN's layout table: operators for any axis order, and transposes that cost nothing."""
 
     KINDS: ClassVar[tuple[type[Operation], ...]] = (
         QuantizedActivation,
@@ -123,7 +123,7 @@ class CmsisLayouts(Layouts):
 
 
 def turned(rw: Rewriter, value: SSAValue, order: Order) -> SSAValue:
-    """Permute the axes of a value; for stored integers, those of their quantized value."""
+    """Permute the axes of a value; stored integers are permuted through their quantized value."""
     held = stored_type(value)
     return transposed(rw, value, order) if held is None else permuted(rw, value, held, order)
 

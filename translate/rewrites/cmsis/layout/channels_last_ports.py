@@ -52,7 +52,7 @@ AS_EXPORTED, CHANNELS_LAST = "as exported", "channels last"
 
 @dataclass(frozen=True)
 class ChannelsLastPorts(Pass):
-    """Images that are transposed at entry or exit are channels last in the caller's memory."""
+    """Inputs and outputs that are transposed images are channels last in the caller's memory."""
 
     name: ClassVar[str] = "channels-last-ports"
 
@@ -83,7 +83,7 @@ def _laid(ports: Sequence[Port], is_turned: Sequence[bool]) -> tuple[Port, ...]:
 
 
 def _is_turned(value: SSAValue, order: tuple[int, ...]) -> bool:
-    """Whether all elementwise results of a value are next transposed to one order."""
+    """Whether all values computed elementwise from a value are then transposed to one order."""
     uses = [use.operation for use in value.uses]
     return bool(uses) and all(
         _order(op) == order if _order(op) is not None else _is_kept(op) and _is_turned(
@@ -94,7 +94,7 @@ def _is_turned(value: SSAValue, order: tuple[int, ...]) -> bool:
 
 
 def _was_turned(value: SSAValue) -> bool:
-    """Whether a value is computed, element by element, from a value transposed back to NCHW."""
+    """Whether a value is computed elementwise from a value that was transposed back to NCHW."""
     op = value.owner
     while isinstance(op, Operation) and _is_kept(op):
         op = op.operands[0].owner
@@ -102,12 +102,12 @@ def _was_turned(value: SSAValue) -> bool:
 
 
 def _order(op: Operation) -> tuple[int, ...] | None:
-    """Return the order that a transpose permutes its operand into."""
+    """Return the order to which a transpose permutes its operand."""
     return tuple(op.numbers("perm")) if isinstance(op, Transpose) else None
 
 
 def _is_kept(op: Operation) -> bool:
-    """Whether an op has one operand and one result, and computes element by element."""
+    """Whether an op has one operand and one result and is elementwise."""
     if isinstance(op, StorageCast):
         return True
     if len(op.operands) != 1 or len(op.results) != 1:

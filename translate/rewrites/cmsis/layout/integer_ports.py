@@ -1,9 +1,9 @@
 """Boundary legalization: a quantized program takes and returns integers if its caller wants them.
 
-A float input of a network for microcontrollers is four times the bytes that the first layer reads,
-and is in the arena together with them. If an input is only quantized, the caller may pass the
-integers. If an output was dequantized last, the caller may take the integers. The function's
-attributes `cmsis.input_quantization` and `cmsis.output_quantization` state their quantization.
+A float input takes four times the bytes of the int8 input of the first layer, and both are in the
+arena at once. If an input is only quantized, the caller may pass the integers. If an output was
+dequantized last, the caller may take the integers. The function's attributes
+`cmsis.input_quantization` and `cmsis.output_quantization` state their quantization.
 
 Before:
     builtin.module {
@@ -78,7 +78,7 @@ class IntegerPorts(TakeIntegers):
         return super().apply(program, history)
 
     def _wanted(self, port: str, type_: Attribute) -> str:
-        """Return the element type requested for a port: by default, and for non-floats, float32."""
+        """Return the element type requested for a port; by default, and for non-floats, float32."""
         if not isinstance(type_, TensorType) or not isinstance(element(type_), AnyFloat):
             return FLOAT
         return self.io if isinstance(self.io, str) else self.io.get(port, FLOAT)
@@ -99,11 +99,11 @@ class IntegerPorts(TakeIntegers):
             if fact is not None:
                 where = f"method @{func.sym_name.data}, {side} {name}"
                 remedy = f'leave it a float: io={{"{name}": "{FLOAT}", …}}, others by name'
-                yield Problem(f"it cannot be {wanted}: {fact}", where, remedy)
+                yield Problem(f"the port cannot be {wanted}: {fact}", where, remedy)
 
 
 def _ports(func: FuncOp) -> Iterator[tuple[str, str, Attribute, Attribute | str]]:
-    """Yield the side of each port, its name, its type, and its quantized type or why it has none."""
+    """Yield each port's side, name and type, and its quantized type or why it has none."""
     signature, block = get_signature(func), func.body.block
     for port, value in zip(signature.runtime_inputs, block.args, strict=True):
         yield "input", port.name, value.type, quantized_input(value)

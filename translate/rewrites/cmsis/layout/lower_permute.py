@@ -46,7 +46,9 @@ def order_of(value: SSAValue) -> tuple[int, ...] | Refusal | None:
     """Return the permutation that produces a value."""
     order = permutation(cast("SchemaOp", value.owner))
     if order is not None and len(order) > MOST_AXES:
-        return Refusal(f"it permutes {len(order)} dimensions; the kernel takes {MOST_AXES} at most")
+        return Refusal(
+            f"the op permutes {len(order)} dimensions; the kernel takes {MOST_AXES} at most"
+        )
     return order
 
 

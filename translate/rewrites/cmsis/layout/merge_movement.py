@@ -89,22 +89,22 @@ from stepwell.translate.rules import read_rules
 
 
 def is_quantized(of: Attribute) -> bool:
-    """The element type is quantized."""
+    """Whether the element type is quantized."""
     return isinstance(of, UniformQuantizedType)
 
 
 def are_numbers(shape: Sequence[Dim]) -> bool:
-    """The sizes are known."""
+    """Whether the sizes are static."""
     return all(isinstance(size, int) for size in shape)
 
 
 def is_reshape(value: SSAValue) -> bool:
-    """The op returns the elements that it reads in their order."""
+    """Whether the op returns the elements that it reads in unchanged order."""
     return only_reshapes(value.owner)
 
 
 def is_view(value: SSAValue) -> bool:
-    """The op returns the elements that it reads in their order, with a known shape."""
+    """Whether the op returns the elements that it reads in unchanged order, with a static shape."""
     return is_reshape(value) and is_static(value.type)
 
 

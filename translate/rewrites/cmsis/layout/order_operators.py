@@ -1,10 +1,10 @@
 """Scheduling: order the operators so that the peak of live bytes is least.
 
-The search is exact for graphs with few branches. Every set of operators that can have run is a
-state, a transition runs one more operator, and best-first search finds the path with the lowest
-peak. Graphs of more than `MOST` states keep their order, and so do graphs whose own order is as
-good. If the peak is that of one operator's operands and results alone (most chains), no search is
-done.
+The search is exact for graphs with few branches. Every set of operators that have run is a state,
+and a transition runs one more operator: and best-first search finds the path with the lowest peak
+of live bytes. Graphs of more than `MOST` states keep their order, and so do graphs whose own order
+is as good. If the peak is that of one operator's operands and results alone (most chains), no
+search is done.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ class OrderOperators(Pass):
 def lower_bound(func: FuncOp) -> int | None:
     """Return a lower bound on the peak of bytes over all orders; None where ops run row by row.
 
-    It is found by search over all orders, and where there are too many, from the largest operator.
+    It is the optimum of a search over all orders, or, if there are too many orders, the size of the
+    largest operator.
     """
     graph = _graph_of(func)
     if graph is None:
@@ -58,7 +59,7 @@ def lower_bound(func: FuncOp) -> int | None:
 
 
 def _graph_of(func: FuncOp) -> OperatorGraph | None:
-    """Return the operators of a method, if all of them are known."""
+    """Return the operators of a method as a graph, if all of them are known."""
     block = func.body.block
     operators = [op for op in block.ops if not isinstance(op, WeightOp | ReturnOp)]
     is_known = bool(operators) and all(map(_is_known, operators))
@@ -94,7 +95,7 @@ def _is_known(op: Operation) -> bool:
 
 
 class OperatorGraph:
-    """Operators by index: the values each reads, produces and needs in addition."""
+    """Operators by index, with the values that each one reads, writes and needs as scratch."""
 
     def __init__(self, held: Sequence[Operation], last: Operation | None) -> None:
         index = {op: i for i, op in enumerate(held)}
@@ -153,7 +154,7 @@ class OperatorGraph:
         )
 
     def busiest(self, order: Sequence[int]) -> int:
-        """Return the peak of live bytes of an order."""
+        """Return the peak number of live bytes of an order."""
         done = most = 0
         for index in order:
             most = max(most, self.step(done, index))
@@ -166,7 +167,7 @@ def _is_view(op: Operation) -> bool:
 
 
 def least(graph: OperatorGraph) -> list[int] | None:
-    """Return an order of the operators with the lowest peak memory; None beyond `MOST` states."""
+    """Return an order of the operators with the lowest peak; None beyond `MOST` states."""
     whole = (1 << graph.count) - 1
     queue: list[tuple[int, int, int, tuple[int, ...]]] = [(0, 0, 0, ())]
     seen: set[int] = set()

@@ -1,7 +1,7 @@
 """Take channels-last inputs and outputs in their memory order; transpose bytes, not floats.
 
-A model traced with channels-last inputs declares them NCHW over NHWC memory. Seen as NHWC they are
-row-major already, so the layout change at the boundary is a relabeling, which runs nothing. Where
+A model traced with channels-last inputs declares NCHW inputs in NHWC memory. As NHWC tensors they
+are row-major, so the layout change at the boundary only relabels the axes and runs nothing. Where
 the op at the boundary needs NCHW, the integers are transposed: a quarter of the floats' bytes.
 
 rule relabel-input
@@ -62,12 +62,12 @@ LEAVES = (DequantizePerTensor, StorageCast)
 
 
 def order_taken(value: SSAValue) -> tuple[int, ...] | None:
-    """Return the dim order that an input declares, if it differs from its axes'."""
+    """Return the dim order that an input declares, if it differs from the order of its axes."""
     return _of_its_own(value, input_order(value))
 
 
 def order_given(value: SSAValue) -> tuple[int, ...] | None:
-    """Return the dim order of a value's only output, if it differs from its axes'."""
+    """Return the dim order of a value's only output, if it differs from the order of its axes."""
     return _of_its_own(value, output_order(value))
 
 
@@ -76,16 +76,18 @@ def _of_its_own(value: SSAValue, order: tuple[int, ...] | None) -> tuple[int, ..
 
 
 def has_no_kernel(integers: Attribute, shape: Sequence[Dim]) -> Refusal | None:
-    """The library cannot transpose these integers: it does int8, up to four axes."""
+    """Refuse integers that the kernel cannot transpose: it takes int8 of at most four axes."""
     if len(shape) > MOST_AXES:
-        return Refusal(f"it has {len(shape)} axes; the kernel that transposes takes {MOST_AXES}")
+        return Refusal(
+            f"the value has {len(shape)} axes; the kernel that transposes takes {MOST_AXES}"
+        )
     held = integers.data if isinstance(integers, UniformQuantizedType) else None
     other = not_int8(held) if held else None if integers == i8 else f"to {integers}, not int8"
-    return Refusal(f"it is quantized {other}") if other else None
+    return Refusal(f"the value is quantized {other}") if other else None
 
 
 def is_relabeled(value: SSAValue, order: tuple[int, ...]) -> bool:
-    """Whether a transpose between a value and its base in this order becomes a relabeling."""
+    """Whether the transpose between a value and its source becomes a relabeling in this order."""
     step = value.owner
     if isinstance(step, ENTERS):
         return input_order(step.operands[0]) == inverse(order)
@@ -96,7 +98,7 @@ def is_relabeled(value: SSAValue, order: tuple[int, ...]) -> bool:
 
 
 def output_order(value: SSAValue) -> tuple[int, ...] | None:
-    """Return the dim order of the port that alone takes a value, or None for row-major."""
+    """Return the dim order of the output that is a value's only use, or None for row-major."""
     use = next(iter(value.uses)) if value.has_one_use() else None
     if use is None or not isinstance(use.operation, ReturnOp):
         return None
@@ -105,7 +107,7 @@ def output_order(value: SSAValue) -> tuple[int, ...] | None:
 
 
 def input_order(value: SSAValue) -> tuple[int, ...] | None:
-    """Return the dim order of an argument's port; None for row-major, or if it is no port."""
+    """Return the dim order of an argument; None if it is row-major or not a program input."""
     func = value.owner.parent_op() if isinstance(value, BlockArgument) else None
     if not isinstance(func, FuncOp):
         return None

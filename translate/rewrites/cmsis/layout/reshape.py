@@ -33,7 +33,7 @@ def raw(rw: Rewriter, value: SSAValue) -> SSAValue:
 def moved_bytes(
     rw: Rewriter, value: SSAValue, cls: type[SchemaOp], shape: Sequence[Dim], **arguments: Any
 ) -> SSAValue:
-    """Move the stored integers of a quantized value by an op; the result has its element type."""
+    """Apply a data movement op to a quantized value's stored integers; keep its element type."""
     stored = raw(rw, value)
     result = tensor(shape, element(stored.type))
     made = rw.insert(cls.from_arguments({"self": stored, **arguments}, [result])).results[0]
@@ -41,7 +41,7 @@ def moved_bytes(
 
 
 def reshaped(rw: Rewriter, value: SSAValue, shape: Sequence[Dim]) -> SSAValue:
-    """Reshape a quantized value: a view of its stored integers, which moves nothing."""
+    """Reshape a quantized value by a view of its stored integers, which moves no data."""
     if tuple(shape) == dims(value.type):
         return value
     return moved_bytes(rw, value, VIEW, shape, size=list(shape))
@@ -52,9 +52,9 @@ def padded(
 ) -> SSAValue:
     """Pad a quantized value around each dimension, in a form that the kernel reads correctly.
 
-    The kernel would take some rank-4 tensors for channels-last. Two dimensions of them are joined:
-    padding dimension i pads the product of i and its unpadded neighbor i + 1, by as many times
-    more.
+    The kernel misreads some rank-4 tensors as channels-last. Two dimensions of such a tensor are
+    merged: dimension i and its unpadded neighbor i + 1 are padded as one dimension, by the amount
+    times the neighbor's size.
     """
     shape = cast("tuple[int, ...]", dims(value.type))
     if not pad_is_misread(shape, before, after):
@@ -98,7 +98,7 @@ def sliced(rw: Rewriter, value: SSAValue, dim: int, start: int, end: int) -> SSA
 
 
 def transposed(rw: Rewriter, value: SSAValue, order: Sequence[int]) -> SSAValue:
-    """Permute the dimensions of a quantized value, or of the stored integers of one."""
+    """Permute the dimensions of a quantized value, or of its stored integers."""
     if list(order) == sorted(order):
         return value
     shape = dims(value.type)
@@ -125,7 +125,7 @@ def permuted(
 
 
 def stored_type(value: SSAValue) -> UniformQuantizedType | None:
-    """Return the quantized type of a plain value's integers, through data movement ops."""
+    """Return the quantized type of stored integers, found through data movement ops."""
     maker = value.owner
     if isinstance(maker, StorageCast):
         held = element(maker.input.type)

@@ -69,28 +69,28 @@ MOST_AXES = 3
 
 
 def is_copied(value: SSAValue, part: SSAValue) -> Refusal | None:
-    """Guards: the offset is static, and the kernel that wrote the memory wrote it row by row."""
+    """Refuse a slice whose offset is dynamic, or whose memory was not written row by row."""
     op = cast("SchemaOp", part.owner)
     if not is_static(value.type) or len(op.operands) > 1:
-        return Refusal("a size or a place is known only at run time")
+        return Refusal("a size or an offset is known only at run time")
     if (rank := len(dims(value.type))) > MOST_AXES:
         return Refusal(f"a tensor of {rank} axes may be stored channels last")
     if weight_key(source := _source(value)) is not None or isinstance(source, BlockArgument):
-        return Refusal("it is an input's or a constant's")
+        return Refusal("the memory is an input's or a constant's")
     if _is_given_back(part):
-        return Refusal("it is a result, which needs memory of its own")
+        return Refusal("the value is a result, which needs memory of its own")
     return None
 
 
 def outermost(value: SSAValue, dim: int) -> int | Refusal:
-    """The axis, counted from the front, if every axis before it has size one."""
+    """Return the axis, counted from the front, if every axis before it has size one."""
     shape = dims(value.type)
     at = axis(dim, len(shape))
     return at if all(size == 1 for size in shape[:at]) else Refusal("the slice is not contiguous")
 
 
 def start_of(part: SSAValue) -> int | Refusal:
-    """Return the begin of a slice with step one."""
+    """Return the begin of a slice whose step is one."""
     op = cast("SchemaOp", part.owner)
     bounds = static_bounds(op)
     return Refusal(f"the step is {op.arg('step')}") if bounds is None else bounds[1]
@@ -102,7 +102,7 @@ def at_index(shape: Sequence[int], at: int, index: int) -> int:
 
 
 def one_of(shape: Sequence[Dim], at: int) -> list[Dim]:
-    """Return the sizes of one step of an axis."""
+    """Return the sizes of one index of an axis."""
     return [*shape[:at], 1, *shape[at + 1 :]]
 
 
@@ -115,7 +115,7 @@ def _is_given_back(value: SSAValue) -> bool:
 
 
 def _source(value: SSAValue) -> SSAValue:
-    """Return the value whose bytes a view names."""
+    """Return the value whose bytes a view refers to."""
     while isinstance(value.owner, VIEWS):
         value = value.owner.operands[0]
     return value

@@ -29,10 +29,11 @@ class StateTarget(Pass):
     level: str = CMSIS_LEVEL.name
 
     def apply(self, program: Program, history: History) -> int:
-        """Return the number of ops given scratch sizes.
+        """Return the number of ops whose scratch size was set.
 
         Raises:
-            UnsupportedError: lists every cast between floats and integers that has no form here.
+            UnsupportedError: lists every cast between floats and integers that the target cannot
+                run.
         """
         left = [op for op in program.module.walk() if isinstance(op, QuantizeCast | DequantizeCast)]
         if left:

@@ -66,7 +66,7 @@ WHOLE_ROWS = (QuantizedTransposeConv2dNhwc, CatDefault)
 
 
 def images(op: Operation) -> tuple[SSAValue, ...]:
-    """Return the operands whose rows determine the result's rows; none if the op has no such form.
+    """Return the operands whose rows determine the result's rows; none if rows do not correspond.
 
     The op reads and writes images of batch 1 and at least two rows, which a kernel writes as a
     whole.
@@ -96,14 +96,14 @@ def images(op: Operation) -> tuple[SSAValue, ...]:
 
 
 def stored(value: SSAValue) -> SSAValue:
-    """Return the value whose bytes casts to and from quantized types name."""
+    """Return the value whose bytes a chain of casts to and from quantized types refers to."""
     while isinstance(value.owner, StorageCast):
         value = value.owner.operands[0]
     return value
 
 
 def rows_given(op: QuantizedTransposeConv2dNhwc) -> int | None:
-    """Return how many rows one row produces if windows neither overlap nor are cropped."""
+    """Return the number of result rows per operand row, for windows without overlap or crop."""
     stride, kernel = op.numbers("stride"), dims(op.weight.type)[1:3]
     is_apart = kernel[0] == stride[0] and not any(op.numbers("padding"))
     return stride[0] if is_apart and dims(op.operands[0].type)[0] == 1 else None
@@ -115,7 +115,7 @@ def _joins_channels(op: CatDefault) -> bool:
 
 
 def rows_read(links: Links | None) -> Along | None:
-    """Return which rows of an operand a row of the result reads, if its number determines that."""
+    """Return the operand rows that a result row reads, if its row number determines them."""
     link = links[ROWS] if links is not None and len(links) == 4 else None
     return link if isinstance(link, Along) and link.axis == ROWS else None
 
@@ -125,7 +125,7 @@ def _is_constant(value: SSAValue) -> bool:
 
 
 def row_op(op: Operation, inputs: tuple[int, ...], output: int) -> RowOp:
-    """Describe an op of `images` as a function of rows; its scratch is stated if it has any."""
+    """Describe an op of `images` as a function of rows, with its scratch size if it needs any."""
     scratch = scratch_of(op)
     if isinstance(op, QuantizedTransposeConv2dNhwc):
         return RowOp(inputs, output, scratch=scratch, gives=rows_given(op) or 1)
@@ -150,7 +150,7 @@ def image_of(value: SSAValue) -> Image:
 
 @dataclass(frozen=True)
 class Segment:
-    """Consecutive ops of a program, and the stream that they form."""
+    """Consecutive ops of a program, and the stream of row operations that they form."""
 
     ops: tuple[Operation, ...]
     values: tuple[SSAValue, ...]
@@ -180,7 +180,7 @@ def segment_of(ops: Sequence[Operation]) -> Segment | None:
 
 
 def _readers(value: SSAValue) -> Iterator[Operation]:
-    """Return the ops that read a value, under any type."""
+    """Return the ops that read a value, also through casts."""
     for use in value.uses:
         if isinstance(use.operation, StorageCast):
             yield from _readers(use.operation.results[0])
@@ -276,7 +276,7 @@ def _over_rows(
     read: Sequence[SSAValue],
     target: Target,
 ) -> Operation:
-    """Build the op over some rows of its result."""
+    """Build the op for some rows of its result."""
     result_dims = dims(op.results[0].type)
     result_type = tensor(
         [result_dims[0], run[1] - run[0], *result_dims[2:]], element(op.results[0].type)

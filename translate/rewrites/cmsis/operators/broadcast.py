@@ -47,19 +47,19 @@ def is_along_last(small: Sequence[Dim], large: Sequence[Dim]) -> bool:
 
 
 def rows_view(rw: Rewriter, value: SSAValue) -> SSAValue:
-    """View a value as rows of channels, [1, C, rows, 1] over row-major memory."""
+    """View a value as rows of channels, [1, C, rows, 1] in row-major memory."""
     shape = cast("tuple[int, ...]", dims(value.type))
     image = reshaped(rw, value, (1, math.prod(shape[:-1]), 1, shape[-1]))
     return _relabeled(rw, image, NHWC_TO_NCHW)
 
 
 def from_rows_view(rw: Rewriter, value: SSAValue, shape: Sequence[Dim]) -> SSAValue:
-    """Restore the shape that `rows_view` was built from."""
+    """Restore the shape from which `rows_view` made its view."""
     return reshaped(rw, _relabeled(rw, value, NCHW_TO_NHWC), shape)
 
 
 def expanded(rw: Rewriter, value: SSAValue, shape: Sequence[Dim]) -> SSAValue:
-    """Broadcast a quantized value to a shape in memory: at compile time if it is a constant."""
+    """Materialize the broadcast of a quantized value; at compile time if it is a constant."""
     value_dims = dims(value.type)
     if value_dims == tuple(shape):
         return value
@@ -81,7 +81,7 @@ def channels_last_view(rw: Rewriter, value: SSAValue) -> SSAValue:
 
 
 def channel_vector(rw: Rewriter, value: SSAValue, channels: int) -> SSAValue:
-    """Return one number for each channel, as the channel broadcast takes it: [1, C, 1, 1]."""
+    """Return one number per channel in the shape of the channel broadcast: [1, C, 1, 1]."""
     return reshaped(rw, value, (1, channels, 1, 1))
 
 

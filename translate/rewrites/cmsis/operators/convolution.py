@@ -14,10 +14,10 @@ from stepwell.ir.types import dims, is_static
 
 
 def not_fixed(*values: SSAValue) -> Refusal | None:
-    """Most of the library's operators do not resize results: shapes are static."""
+    """Refuse dynamic shapes, because most operators of the library do not resize results."""
     if all(is_static(value.type) for value in values):
         return None
-    return Refusal("its shape is known only at run time, and the operator resizes nothing")
+    return Refusal("the shape is known only at run time, and the operator resizes nothing")
 
 
 Pair = tuple[int, int]
@@ -42,7 +42,7 @@ class Geometry:
 
     @property
     def is_depthwise(self) -> bool:
-        """Whether to use CMSIS-NN's depthwise kernel: it is fast for one image only."""
+        """Whether to use CMSIS-NN's depthwise kernel, which is fast for one image only."""
         channels = self.input_shape[1]
         return (
             self.groups == channels
@@ -53,7 +53,7 @@ class Geometry:
 
 
 def geometry(op: SchemaOp) -> Geometry | Refusal | None:
-    """Return how a convolution moves over its input, or why the kernels cannot compute it."""
+    """Return the geometry of a convolution, or why the kernels cannot compute it."""
     if op.name == "aten.convolution.default" and op.arg("transposed"):
         return None
     if refusal := not_fixed(op.operands[0], op.operands[1], op.results[0]):
@@ -61,7 +61,7 @@ def geometry(op: SchemaOp) -> Geometry | Refusal | None:
     spatial = len(dims(op.operands[1].type)) - 2
     if spatial not in (1, 2):
         return Refusal(
-            f"its input is {op.operands[0].type}; the kernels convolve one or two dimensions"
+            f"the input is {op.operands[0].type}; the kernels convolve one or two dimensions"
         )
     is_flat = spatial == 1
     given, weight, made = (
@@ -86,7 +86,7 @@ def geometry(op: SchemaOp) -> Geometry | Refusal | None:
 
 
 def four(shape: Sequence[int], is_flat: bool) -> tuple[int, int, int, int]:
-    """Return (N, C, H, W), or (N, C, W) if flat, as NCHW; an unbatched image is a batch of one."""
+    """Return (N, C, H, W), or (N, C, W) if flat, as NCHW sizes; an unbatched image gets batch 1."""
     if len(shape) == (2 if is_flat else 3):
         shape = (1, *shape)
     n, c, *size = shape
@@ -94,7 +94,7 @@ def four(shape: Sequence[int], is_flat: bool) -> tuple[int, int, int, int]:
 
 
 def pair(value: Any, is_flat: bool = False, default: int = 0) -> Pair:
-    """Return an `int[2]` argument, for which PyTorch also accepts one number; a line's is flat."""
+    """Return an `int[2]` argument, also from one number; 1-D ops get height 1."""
     items = cast("list[int]", value if isinstance(value, list) else [value])
     if is_flat:
         return (default, items[0])

@@ -1,7 +1,8 @@
 """Analysis: state why each op that stays a float is not int8, where no lowering has stated it.
 
-Nothing changes. A lowering that examined an op and did not match has its own refusal. The remaining
-ops are functions of values that are not quantized, and ops for which the library has no operator.
+The pass changes nothing. A lowering that examined an op and did not match has its own refusal. The
+remaining ops are functions of values that are not quantized, and ops for which the library has no
+operator.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class ExplainFloats(Pass):
 
 
 def computes_floats(op: Operation) -> bool:
-    """Whether an op computes with reals: it reads some and is no data movement."""
+    """Whether an op computes with reals: it reads reals and is not a data movement op."""
     if not isinstance(op, SchemaOp) or only_moves(op) or not op.name.startswith("aten."):
         return False
     return any(

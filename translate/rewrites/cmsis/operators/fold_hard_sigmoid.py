@@ -75,12 +75,12 @@ def has_other_rows(value: SSAValue) -> Refusal | None:
     """The layer is a transposed convolution."""
     layer = cast(SchemaOp, value.owner)
     if isinstance(layer, aten.ConvolutionDefault) and layer.arg("transposed"):
-        return Refusal("a transposed convolution's outputs are no rows of its weight")
+        return Refusal("the outputs of a transposed convolution are not rows of its weight")
     return None
 
 
 def quantized_constants(value: SSAValue, gate: SSAValue) -> Constants | Refusal:
-    """Return the weight and bias of a layer that could be integers but for the next op."""
+    """Return the layer's weight and bias, which could be integers without the hard sigmoid."""
     layer = cast(SchemaOp, value.owner)
     found = activation(layer.operands[0])
     weight, bias = stored_weight(layer.operand("weight")), bias_operand(layer.operand("bias"))

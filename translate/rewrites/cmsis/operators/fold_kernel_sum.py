@@ -47,7 +47,7 @@ from stepwell.translate.rules import read_rules
 
 
 class BiasForm(StrEnum):
-    """Where a linear layer's bias is kept."""
+    """The place of a linear layer's bias: in the kernel sums, in the bias, or both."""
 
     BIAS = "bias"
     KERNEL_SUM = "kernel-sum"
@@ -56,7 +56,7 @@ class BiasForm(StrEnum):
 
     @staticmethod
     def of(target: Target) -> BiasForm:
-        """Return the form that a target's kernels read."""
+        """Return the form of bias that a target's kernels read."""
         return BiasForm.KERNEL_SUM if target.reads_kernel_sum else BiasForm.BIAS
 
 
@@ -64,12 +64,12 @@ KERNEL_SUM = BiasForm.KERNEL_SUM
 
 
 def is_missing(sums: SSAValue | None, form: BiasForm) -> bool:
-    """The sums are needed, and are not computed yet."""
+    """The target needs kernel sums, and they are not computed yet."""
     return sums is None and form is not BiasForm.BIAS
 
 
 def is_summed_at_run_time(form: BiasForm) -> Refusal | None:
-    """The operator has no operand for this form."""
+    """Refuse a form for which the operator has no operand."""
     if form is not BiasForm.RUN_TIME:
         return None
     return Refusal(
@@ -82,12 +82,12 @@ def constants_of(weight: SSAValue, bias: SSAValue | None) -> list[str] | Refusal
     """Return the keys of a layer's weight, and of its bias if any."""
     key = constant_key(weight)
     if key is None:
-        return Refusal("its weight is computed at run time, so its sums are not known")
+        return Refusal("the weight is computed at run time, so its sums are not known")
     if bias is None:
         return [key]
     of_bias = constant_key(bias)
     if of_bias is None:
-        return Refusal("its bias is computed at run time, so its sums are not known")
+        return Refusal("the bias is computed at run time, so its sums are not known")
     return [key, of_bias]
 
 
@@ -101,7 +101,7 @@ def summed(rw: Rewriter, constants: list[str], value: SSAValue) -> SSAValue:
 def kept_bias(
     rw: Rewriter, bias: SSAValue | None, form: BiasForm, weight: SSAValue
 ) -> SSAValue | None:
-    """Return the bias, even where it is zero: sums alone would imply that they contain one."""
+    """Return the bias, also if it is zero: sums alone would imply that they contain a bias."""
     if form is not BiasForm.BOTH or bias is not None:
         return bias if form is BiasForm.BOTH else None
     channels = cast(int, dims(weight.type)[0])
@@ -109,7 +109,7 @@ def kept_bias(
 
 
 def constant_key(value: SSAValue) -> str | None:
-    """Return the key of a constant, plain or typed."""
+    """Return the key of a constant, also through a cast to a quantized type."""
     maker = value.owner
     return weight_key(maker.input if isinstance(maker, StorageCast) else value)
 

@@ -79,7 +79,7 @@ SOURCES: dict[type[Operation], tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Chosen:
-    """A selection among quantized elements; `uses` of its result if the scales differ."""
+    """A selection among quantized elements, and the `uses` of its result if the scales differ."""
 
     op: SchemaOp
     sources: tuple[Activation, ...]
@@ -96,9 +96,9 @@ class ChooseStoredIntegers(Rewrite[Chosen]):
     bound: ClassVar[Bound] = IN_UNITS
 
     def match(self, op: SchemaOp, program: Program) -> Chosen | Refusal | None:
-        """Guards: operands quantized per tensor, equally or with a quantized result."""
+        """Match operands that are quantized per tensor, equally or with a quantized result."""
         if "accumulate" in op.SCHEMA.by_name and op.arg("accumulate"):
-            return Refusal("it adds to existing elements")
+            return Refusal("the op adds to existing elements instead of selecting")
         values = [op.operand(name) for name in SOURCES[type(op)]]
         if not any(v is not None and isinstance(v.owner, DequantizeCast) for v in values):
             return None
@@ -119,16 +119,16 @@ class ChooseStoredIntegers(Rewrite[Chosen]):
             return Chosen(op, tuple(activations), places)
         uses = quantized_uses(op.results[0], bits)
         if isinstance(uses, Refusal):
-            return Refusal(f"its operands have several scales, and {uses.reason}")
+            return Refusal(f"the operands have several scales, and {uses.reason}")
         made = Chosen(op, tuple(activations), places, uses)
         return out_of_reach(made.sources, uses) or made
 
     def bound_at(self, match: Chosen, value: object) -> Bound:
-        """The rewrite is exact where nothing is rescaled."""
+        """Return the error bound: exact if nothing is rescaled."""
         return IN_UNITS if match.uses else EXACT
 
     def build(self, match: Chosen, rw: Rewriter) -> None:
-        """Build the op on integers; once for each distinct quantization where its uses need one."""
+        """Build the op on integers, once for each distinct quantization of its uses."""
         b, op = Builder(rw), match.op
         if not match.uses:
             source_element = element(match.sources[0].value.type)
@@ -153,7 +153,7 @@ class ChooseStoredIntegers(Rewrite[Chosen]):
 
 
 def _on(op: SchemaOp, places: Sequence[int], integers: Sequence[SSAValue], b: Builder) -> SSAValue:
-    """Build the same op on these integers."""
+    """Build the same op on integer operands."""
     operands = list(op.operands)
     for place, value in zip(places, integers, strict=True):
         operands[place] = value

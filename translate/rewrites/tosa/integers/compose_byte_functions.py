@@ -1,6 +1,6 @@
 """Fusion: consecutive functions of one int8 value become one TABLE.
 
-A TABLE, a RESCALE between integers of 8 bits and a CLAMP are such functions.  The division, the
+TABLE, CLAMP and a RESCALE between 8-bit integers are such functions. The division, the
 epsilon and the root of a layer norm that is quantized op by op become one TABLE.
 
 rule compose-byte-functions
@@ -51,7 +51,7 @@ def tabulated(rw: Rewriter, x: SSAValue, inner: SSAValue, outer: SSAValue) -> SS
 
 
 def are_byte_functions(inner: SSAValue, outer: SSAValue, program: Program) -> bool:
-    """Operators that compute a function of int8 from constants, element by element."""
+    """Whether the operators compute functions of int8 and constants, element by element."""
     return all(_is_byte_function(value, program) for value in (inner, outer))
 
 

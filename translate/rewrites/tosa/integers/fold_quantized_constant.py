@@ -37,7 +37,7 @@ from stepwell.translate.rules import read_rules
 
 
 def ops_of_constants(value: SSAValue, program: Program) -> tuple[Operation, ...] | None:
-    """Return the ops, in order, that compute a quantized value from constants alone."""
+    """Return, in order, the ops that compute a quantized value from constants alone."""
     found = followed(cast(QuantizeCast, value.owner), is_stored)
     if found is None or found[1]:
         return None
@@ -48,7 +48,7 @@ def ops_of_constants(value: SSAValue, program: Program) -> tuple[Operation, ...]
 
 
 def computed(rw: Rewriter, ops: Sequence[Operation], value: SSAValue) -> SSAValue:
-    """Compute the integers of a value that ops compute from constants."""
+    """Compute the integers of a value from its constants."""
     environment: dict[SSAValue, Any] = {}
     interpreter = Interpreter(rw.program.weights)
     with torch.no_grad():

@@ -41,13 +41,13 @@ EXTREMES = (t.ReduceMaxOp, t.ReduceMinOp)
 
 
 def is_rescaled_alike(value: SSAValue, like: SSAValue) -> bool:
-    """Whether an operator rescales a value with the parameters of another operator, to its type."""
+    """Whether an op rescales a value by the same parameters, to the same type, as another op."""
     assert isinstance(like.owner, t.RescaleOp)
     return any(is_alike(use.operation, like.owner) for use in value.uses)
 
 
 def is_alike(other: Operation, op: t.RescaleOp) -> bool:
-    """Whether an operator rescales by the same parameters to the same type."""
+    """Whether two RESCALE ops have the same parameters and type."""
     if not isinstance(other, t.RescaleOp):
         return False
     if other.properties != op.properties or element(other.output.type) != element(op.output.type):

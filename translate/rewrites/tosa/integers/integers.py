@@ -1,4 +1,4 @@
-"""Quantized layers as integers: their operands, their scales, and the rescaling of results."""
+"""Quantized layers on integers: operands, scales, and the rescaling of results."""
 
 from __future__ import annotations
 
@@ -84,14 +84,16 @@ def is_rescaled(factor: float, reach: float, bits: int = 31) -> bool:
 def beyond_rescale(
     factor: float, reach: float, bits: int = 31, most: float = 2.0**32
 ) -> Refusal | None:
-    """Return why RESCALE cannot scale values up to `reach` by a factor, at most `most`, or None."""
+    """Return why RESCALE cannot scale values up to `reach` by a factor of at most `most`, or
+    None.
+    """
     if is_rescaled(factor, reach, bits) and factor <= most:
         return None
     return Refusal(f"a factor of {factor:g} is beyond what RESCALE reaches")
 
 
 def out_of_reach(inputs: tuple[Activation, ...], uses: tuple[Use, ...]) -> Refusal | None:
-    """Return why values at a result's scale exceed int32 or the range of RESCALE, or None."""
+    """Return why values at a result's scale exceed int32 or RESCALE's range, or None."""
     for x in inputs:
         for use in uses:
             factor = x.held.scale / use.held.scale
@@ -129,7 +131,7 @@ def rescale(
     output_zp: int,
     b: Builder,
 ) -> SSAValue:
-    """RESCALE by one factor, or one for each index of the last axis; fold it for a constant.
+    """Build a RESCALE by one factor, or by one for each index of the last axis; fold a constant.
 
     Signed integers of 16 bits have no zero point in TOSA (1.0, RESCALE). SUB and ADD of int32 apply
     it.
@@ -164,7 +166,7 @@ def rescale_op(
     zero_points: tuple[int, int],
     b: Builder,
 ) -> SSAValue:
-    """Build the operator with the factors of `fixed_point`: one, or one for each channel."""
+    """Build the RESCALE operator with factors as returned by `fixed_point`."""
     source = element(value.type)
     wide = source != i48
     multipliers, shifts = factors

@@ -44,7 +44,7 @@ ALONG_AXIS = (*REDUCTIONS, t.ConcatOp, t.ReverseOp)
 
 
 class TosaLayouts(Layouts):
-    """TOSA's table."""
+    """TOSA's layout table."""
 
     KINDS: ClassVar[tuple[type[Operation], ...]] = (
         *ELEMENTWISE,

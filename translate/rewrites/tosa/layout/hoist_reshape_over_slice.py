@@ -1,4 +1,4 @@
-"""Hoisting: one reshape before several slices replaces the reshape after each of them.
+"""Hoisting: one reshape before several slices replaces the reshapes after them.
 
 `qkv` as `[3, 1, H, N, D]` is sliced into q, k and v, and each is reshaped to `[H, N, D]`. One
 reshape before the slices serves all three.
@@ -46,14 +46,14 @@ from stepwell.translate.rules import read_rules
 
 
 def start_of(part: SSAValue) -> Sequence[int] | Refusal:
-    """Return the begin of a slice."""
+    """Return the begin of a slice of the leading axis."""
     cut = part.owner
     assert isinstance(cut, t.SliceOp)
     return shape_value(cut.start) or Refusal("the slice is not of the leading axis alone")
 
 
 def is_of_the_leading_axis(value: SSAValue, part: SSAValue) -> bool:
-    """Whether a slice takes every axis whole except the first."""
+    """Whether a slice takes all axes but the first as a whole."""
     return shape_of(part)[1:] == shape_of(value)[1:]
 
 
@@ -63,12 +63,12 @@ def is_laid_out(value: SSAValue) -> bool:
 
 
 def has_axes(value: SSAValue) -> bool:
-    """The tensor is no scalar."""
+    """The tensor is not a scalar."""
     return bool(shape_of(value))
 
 
 def starts_at_a_row(value: SSAValue, start: Sequence[int], rows: SSAValue) -> bool:
-    """Whether rows of a result, counted from the first, start at the begin of a slice."""
+    """Whether a slice begins at the start of a row in the shape of the reshaped result."""
     row, unit = _row(rows), prod(shape_of(value)[1:])
     return not ((start[0] * unit) % row or prod(shape_of(value)) % row)
 
@@ -78,14 +78,14 @@ def _row(rows: SSAValue) -> Any:
 
 
 def in_rows(value: SSAValue, rows: SSAValue) -> tuple[Any, ...]:
-    """Return the shape of a value, cut into rows of another value."""
+    """Return the source's shape, cut into rows of the reshaped result."""
     return prod(shape_of(value)) // _row(rows), *shape_of(rows)[1:]
 
 
 def sliced(
     rw: Rewriter, value: SSAValue, source: SSAValue, start: Sequence[int], rows: SSAValue
 ) -> SSAValue:
-    """Slice as many rows, from where the slice of the source began."""
+    """Slice the same elements out of the reshaped source."""
     b, result = Builder(rw), shape_of(rows)
     first = start[0] * prod(shape_of(source)[1:]) // _row(rows)
     places = b.sizes([first, *[0] * (len(result) - 1)])

@@ -88,12 +88,12 @@ def transposed(value: SSAValue, order: Sequence[int], b: Builder) -> SSAValue:
 
 
 def in_order(rw: Rewriter, value: SSAValue, order: Sequence[int]) -> SSAValue:
-    """Permute the axes of a value with the cheapest operator."""
+    """Permute the axes of a value by the cheapest operator."""
     return transposed(value, order, Builder(rw))
 
 
 def in_shape(rw: Rewriter, value: SSAValue, shape: Sequence[Size]) -> SSAValue:
-    """Reshape a value, unless it has the shape; reshape a constant at compile time."""
+    """Reshape a value, unless it has the shape already; reshape a constant at compile time."""
     return Builder(rw).reshape(value, shape)
 
 

@@ -45,7 +45,7 @@ from stepwell.translate.rewrites.tosa.legalize_boundary import type_integers
 
 
 def each(*families: ModuleType) -> tuple[Rewrite[Any], ...]:
-    """The lowerings in files of functions, in their order, but for those of special phases."""
+    """Return the lowerings in files of functions, in order, without those of special phases."""
     return tuple(rule() for family in families for rule in family.RULES if not rule.phases)
 
 
@@ -115,7 +115,7 @@ INTEGERS: tuple[Rewrite[Any], ...] = (
 
 
 def integers_on_npu(rows: int_layers.Rows) -> tuple[Rewrite[Any], ...]:
-    """Return the lowerings to integers for an NPU; the rows of linear layers are on an axis.
+    """Return the lowerings to integers for an NPU, which keep a linear layer's rows on one axis.
 
     They include those that NPUs run faster. A maximum stays in bytes: a U55 has no other
     (`HoistRescaleOverMaximum` makes it int32).

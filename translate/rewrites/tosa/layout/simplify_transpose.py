@@ -1,4 +1,4 @@
-"""Canonicalization: transpose the fewest axes, where the reshapes that this needs exist already.
+"""Canonicalization: transpose as few axes as possible, if the required reshapes exist already.
 
 Axes of size 1, and axes that stay adjacent, need no transpose.  Attention's `[1, 3, 197, 64]` to
 `[1, 197, 3, 64]` between reshapes is `[3, 197, 64]` to `[197, 3, 64]`.
@@ -41,19 +41,19 @@ Simplest = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 def of_fewer_axes(value: SSAValue, order: Sequence[int]) -> Simplest | None:
-    """Return the same transpose of fewer axes, if there is one."""
+    """Return the same transpose over fewer axes, if there is one."""
     shape = shape_of(value)
     found = simplest(shape, order)
     return None if len(found[0]) == len(shape) else found
 
 
 def shape_in(found: Simplest) -> tuple[int, ...]:
-    """Return the shape that is transposed."""
+    """Return the shape on which the smaller transpose works."""
     return found[0]
 
 
 def order_in(found: Simplest) -> tuple[int, ...]:
-    """Return the permutation of its axes."""
+    """Return the permutation of the smaller transpose."""
     return found[1]
 
 
@@ -63,12 +63,12 @@ def in_place(rw: Rewriter, value: SSAValue, order: Sequence[int]) -> SSAValue:
 
 
 def only_reshapes_read(value: SSAValue) -> bool:
-    """Whether every reader of a value is a reshape."""
+    """Whether all readers of a value are reshapes."""
     return all(isinstance(use.operation, t.ReshapeOp) for use in value.uses)
 
 
 def takes_reshape(value: SSAValue) -> bool:
-    """Whether a reshape after this value merges: into another reshape, or over a slice."""
+    """Whether a reshape of this value would merge into another reshape, or move over a slice."""
     owner = value.owner
     if isinstance(owner, t.SliceOp):
         owner = owner.input1.owner
@@ -92,7 +92,7 @@ def simplest(shape: Sequence[int], order: Sequence[int]) -> Simplest:
 
 
 def _follows(first: int, second: int, shape: Sequence[int]) -> bool:
-    """Whether only axes of size 1 are between two axes, in rising order."""
+    """Whether only axes of size 1 are between two axes, which are in rising order."""
     return first < second and all(shape[axis] == 1 for axis in range(first + 1, second))
 
 

@@ -1,8 +1,8 @@
 """Sinking: move a reshape after the operators that follow it, until it meets another and merges.
 
-Batched products need rank 3, and what is between two of them may be written for rank 4: after it the two
-reshapes meet. The other operands of an operator must be reshaped too, or be constants that fit both
-shapes.
+Batched products need rank 3, but the operators between two of them may have rank 4; after the move,
+the two reshapes meet. The other operands of an operator must be reshaped too, or be constants that
+fit both shapes.
 
 rule sink-added-axes
     Axes of size 1 that reshapes added, behind what keeps those axes.
@@ -60,18 +60,18 @@ Shape = tuple[Dim, ...]
 
 
 def cannot_follow(value: SSAValue) -> Refusal | None:
-    """The shapes are known, and the elements are not blocks."""
+    """Refuse if a shape is unknown, or if elements are block-scaled."""
     data = data_of(value)
     sources = [v.owner.input1 for v in data if isinstance(v.owner, t.ReshapeOp)]
     if not is_spelled(*data, value, *sources):
         return Refusal("a shape is not known")
     if is_block_scaled(cast("TosaOp", value.owner)):
-        return Refusal("its blocks run along the last axis")
+        return Refusal("the blocks run along the last axis")
     return None
 
 
 def axes_added(value: SSAValue) -> tuple[int, ...] | Refusal | None:
-    """Return the axes of size 1 that all operands' reshapes added, if they did nothing else."""
+    """Return the unit axes that all operands' reshapes added, if the reshapes do nothing else."""
     op, data, first = cast("TosaOp", value.owner), data_of(value), _reshaped(value)
     if first is None:
         return None
@@ -111,7 +111,7 @@ def shape_before(value: SSAValue) -> Shape | Refusal | None:
             return Refusal("a constant varies along an axis that the reshape changes")
     per_channel = isinstance(op, t.RescaleOp) and op.per_channel.value.data
     if per_channel and source[-1:] != result[-1:]:
-        return Refusal("it rescales each channel, which must be the last axis")
+        return Refusal("the op rescales each channel, which must be the last axis")
     return source
 
 
@@ -121,13 +121,13 @@ def _reshaped(value: SSAValue) -> SSAValue | None:
 
 
 def data_of(value: SSAValue) -> list[SSAValue]:
-    """Return the operands whose axes are the result's: the others are parameters."""
+    """Return the operands that share the result's axes; the others are parameters."""
     op = cast("TosaOp", value.owner)
     return list(op.operands[: DATA.get(type(op))])
 
 
 def keeps_last(shape: Sequence[Dim], result: Sequence[Dim], source: Sequence[Dim]) -> bool:
-    """Whether a constant varies along the last axis alone, which the reshape keeps."""
+    """Whether a constant varies along the last axis only, and the reshape keeps that axis."""
     return elements(shape[:-1]) == 1 and bool(source) and source[-1] == result[-1] == shape[-1]
 
 
@@ -137,7 +137,7 @@ def without(shape: Sequence[Dim], axes: Sequence[int]) -> Shape:
 
 
 def without_axes(rw: Rewriter, value: SSAValue, added: Sequence[int]) -> SSAValue:
-    """Build an operator on operands without the axes that were added."""
+    """Build an operator on operands from which the added axes were removed."""
     b = Builder(rw)
     operands = [_source(v) or b.reshape(v, without(shape_of(v), added)) for v in data_of(value)]
     fields: dict[str, Any] = {}
@@ -148,7 +148,7 @@ def without_axes(rw: Rewriter, value: SSAValue, added: Sequence[int]) -> SSAValu
 
 
 def in_source_shape(rw: Rewriter, value: SSAValue, source: Shape) -> SSAValue:
-    """Build an operator on operands in the shape that they had before the reshape."""
+    """Build an operator on operands in their shape before the reshape."""
     b = Builder(rw)
     operands = [
         _source(v)
@@ -161,7 +161,7 @@ def in_source_shape(rw: Rewriter, value: SSAValue, source: Shape) -> SSAValue:
 def _again(
     b: Builder, value: SSAValue, operands: list[SSAValue], shape: Shape, fields: dict[str, Any]
 ) -> SSAValue:
-    """Build the operator on other data, in another shape."""
+    """Build the same operator on other data, in another shape."""
     op = cast("TosaOp", value.owner)
     rest, properties = op.operands[len(operands) :], {**op.properties, **fields}
     new = b.op(type(op), [*operands, *rest], shape, element(value.type), **properties)

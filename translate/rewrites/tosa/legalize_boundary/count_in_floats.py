@@ -57,7 +57,7 @@ _ARITHMETIC = (
 
 @recipe("as_whole_floats")
 def as_whole_floats(weight: torch.Tensor) -> torch.Tensor:
-    """Integers up to 2^24 in single precision."""
+    """A map of integers up to 2^24 to single precision."""
     return weight.to(torch.float32)
 
 
@@ -133,7 +133,7 @@ def _convert(
 
 
 def _as_floats(value: SSAValue, weights: WeightStore) -> Operation:
-    """Return the operators that give the same numbers as floats."""
+    """Return the float operators that compute the same numbers."""
     owner, type_ = value.owner, with_element(value.type, f32)
     if isinstance(owner, WeightOp):
         key = weights.derive("as_whole_floats", [owner.key.data])

@@ -1,4 +1,4 @@
-"""The end of the lowering: every op is TOSA's, or the program is refused with all the reasons."""
+"""End of the lowering: check that every op is a TOSA op, or refuse the program with all reasons."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class FinishTosa(Pass):
     name: ClassVar[str] = "finish-tosa"
 
     def apply(self, program: Program, history: History) -> int:
-        """Always return one change: the level."""
+        """Return 1 always, because the level changes."""
         left = [op for method in program.methods.values() for op in not_lowered(method)]
         if left:
             causes = [op for op in left if not isinstance(op, StorageCast)] or left
@@ -70,7 +70,7 @@ class FinishTosa(Pass):
 
 
 def not_lowered(method: FuncOp) -> Iterator[Operation]:
-    """Return the ops that are not TOSA's; an op with regions counts without the ops in them."""
+    """Return the ops that are not TOSA ops; regions of an op are counted with the op."""
     pending = [op for block in method.body.blocks for op in block.ops]
     for op in pending:
         if isinstance(op, TosaOp):
@@ -122,7 +122,7 @@ def _problem(op: Operation, history: History, target: TosaTarget) -> Problem:
 
 
 def integer_reasons(near: Iterable[Operation | Block], history: History) -> list[str]:
-    """Return the recorded reasons why the ops around these floats have no integer form."""
+    """Return the recorded reasons why the ops around float values have no integer form."""
     nodes = {node_name(op.location) for op in near if isinstance(op, Operation)} - {None}
     return sorted(
         {

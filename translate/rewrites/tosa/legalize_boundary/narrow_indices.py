@@ -62,7 +62,7 @@ _INDEXED: dict[type[Operation], int] = {t.GatherOp: 1, t.ScatterOp: 1}
 
 @recipe("as_int32")
 def as_int32(weight: torch.Tensor) -> torch.Tensor:
-    """64-bit integers that fit in 32 bits."""
+    """Convert 64-bit integers that fit in 32 bits."""
     return weight.to(torch.int32)
 
 
@@ -182,7 +182,7 @@ def fits(interval: Interval) -> bool:
 
 
 def assumed(method: FuncOp, program: Program) -> dict[SSAValue, Interval]:
-    """Return the range of each 64-bit input: as declared, the rows that it indexes, or 32 bits."""
+    """Return each 64-bit input's range: declared, or of the rows that it indexes, or 32 bits."""
     values = Values(program)
     inputs: dict[SSAValue, Interval] = {}
     for value, declared in zip(method.body.block.args, declared_ranges(method), strict=True):
@@ -224,7 +224,7 @@ def demanded(value: SSAValue, values: Values) -> Rows | None:
 
 
 def _from_either_end(op: t.SelectOp, values: Values) -> Rows | None:
-    """Return the values of i in `i < 0 ? i + n : i` as a row index, alone or with other indices."""
+    """Return the values of i in the row index `i < 0 ? i + n : i`, also among other indices."""
     wrap = op.operands[1].owner
     if not isinstance(wrap, t.AddOp) or not _names_rows(op.results[0]):
         return None
@@ -240,7 +240,7 @@ def _changes_width(op: Operation) -> bool:
 
 
 def _names_rows(value: SSAValue) -> bool:
-    """Whether a value is only used as row indices, possibly joined with other indices."""
+    """Whether a value is only used as row indices, possibly concatenated with other indices."""
     return bool(value.uses) and all(
         _INDEXED.get(type(use.operation)) == use.index
         or (
@@ -256,7 +256,7 @@ def _names_rows(value: SSAValue) -> bool:
 
 
 def _counts_from_the_end(op: Operation, value: SSAValue) -> bool:
-    """Whether an addition or comparison only serves `i < 0 ? i + n : i`."""
+    """Whether an addition or comparison is only part of `i < 0 ? i + n : i`."""
     return all(
         isinstance(use.operation, t.SelectOp) and use.operation.operands[2] is value
         for use in op.results[0].uses

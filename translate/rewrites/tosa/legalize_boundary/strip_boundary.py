@@ -23,7 +23,7 @@ from stepwell.translate.quantized.ports import (
 
 @dataclass(frozen=True)
 class StripBoundary(TakeIntegers):
-    """Make quantized inputs and outputs those of the method."""
+    """Replace quantized inputs and outputs by integers in the method's signature."""
 
     name: ClassVar[str] = "strip-boundary"
     LEVEL: ClassVar[str] = "tosa"

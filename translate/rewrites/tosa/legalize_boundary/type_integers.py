@@ -1,4 +1,4 @@
-"""Integers that become floats are quantized values already: of scale 1, without a zero point.
+"""Integers that are converted to floats become quantized values of scale 1 without a zero point.
 
 rule type-integers
     A conversion from 8 or 16 bits is a dequantization of these very integers; what reads it lowers
@@ -46,12 +46,12 @@ CONVERSIONS = tuple(map(op_class, CASTS))
 
 
 def is_short(attribute: Attribute) -> bool:
-    """The value has an integer type of activations."""
+    """The value has an integer type that activations may have."""
     return attribute in WIDTHS.values()
 
 
 def units(attribute: Attribute) -> Attribute:
-    """Return the quantized type whose values equal its integers."""
+    """Return the quantized type whose real values equal the stored integers."""
     (bits,) = (bits for bits, one in WIDTHS.items() if one == attribute)
     reach = 1 << (bits - 1)
     return UniformQuantizedType(Quantization(bits, True, -reach, reach - 1, f32, (1.0,), (0,)))
@@ -63,13 +63,13 @@ def is_static(value: SSAValue) -> bool:
 
 
 def is_of_whole_tensors(quantized_type: UniformQuantizedType) -> bool:
-    """The values are signed integers of 8 or 16 bits with one scale."""
+    """The values are signed 8-bit or 16-bit integers with one scale."""
     numbers = quantized_type.data
     return numbers.is_per_tensor and numbers.signed and numbers.bits in WIDTHS
 
 
 def selected(rw: Rewriter, truths: SSAValue, quantized_type: UniformQuantizedType) -> SSAValue:
-    """Return the stored integers of 1 and 0, selected by the truth values."""
+    """Return the stored integers of 1 and 0, selected by a condition."""
     x = Value(truths, Builder(rw))
     codes = quantize(torch.tensor([1.0, 0.0]), quantized_type.data).tolist()
     integer = WIDTHS[quantized_type.data.bits]

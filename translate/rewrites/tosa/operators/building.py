@@ -54,17 +54,17 @@ def tosa_single(weight: torch.Tensor) -> torch.Tensor:
 
 
 def shape_of(value: SSAValue) -> tuple[Any, ...]:
-    """Return the sizes of a tensor value: ints, and a `Size` where guards allow one."""
+    """Return the sizes of a tensor value: ints, and a `Size` for each dynamic dimension."""
     return dims(value.type)
 
 
 def i64s(values: Sequence[int]) -> DenseArrayBase:
-    """`array<i64: …>`"""
+    """Return an `array<i64: …>` attribute."""
     return DenseArrayBase.from_list(IntegerType(64), list(values))
 
 
 def i32s(values: Sequence[int]) -> DenseArrayBase:
-    """`array<i32: …>`"""
+    """Return an `array<i32: …>` attribute."""
     return DenseArrayBase.from_list(IntegerType(32), list(values))
 
 
@@ -80,13 +80,13 @@ def accumulator(attribute: Attribute) -> Attribute:
 
 @dataclass(frozen=True)
 class Builder:
-    """Builds operators before the op that is being lowered."""
+    """Builds operators in front of the op that is being lowered."""
 
     rw: Rewriter
 
     @property
     def level(self) -> LevelLimits:
-        """The target that the program is lowered to."""
+        """Return the target to which the program is lowered."""
         return level_of(self.rw.program.context.target)
 
     def op(
@@ -124,7 +124,7 @@ class Builder:
         return self.number(number, len(dims(like.type)), element(like.type))
 
     def zero(self, attribute: Attribute) -> SSAValue:
-        """Build `[0]`: a zero point."""
+        """Build the zero point `[0]`."""
         return self.number(0.0, 1, attribute)
 
     def sizes(self, values: Sequence[Dim]) -> SSAValue:
@@ -165,7 +165,7 @@ def _one_element(
 ) -> tuple[torch.Tensor, str]:
     """Return a tensor of one element and its key in a weight store.
 
-    `sign` is the number's own: 0.0 == -0.0, and a cache must distinguish them.
+    `sign` is the number's sign, because 0.0 == -0.0 and the cache must distinguish both.
     """
     value = torch.full([1] * rank, number, dtype=torch_dtype(held))
     return value, WeightStore().constant(value)
@@ -178,5 +178,5 @@ def elements(shape: Sequence[Dim]) -> Any:
 
 @recipe("tosa_slice")
 def tosa_slice(weight: torch.Tensor, *, axis: int, start: int, size: int) -> torch.Tensor:
-    """Slice along one axis."""
+    """Slice a tensor along one axis."""
     return weight.narrow(axis, start, size)

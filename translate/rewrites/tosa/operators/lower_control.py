@@ -45,24 +45,24 @@ class Lowerable:
 
 @dataclass(frozen=True)
 class LowerControl(Rewrite[Lowerable]):
-    """`cond` to COND_IF, `while_loop` to WHILE_LOOP, which also carries read-only values."""
+    """Lower `cond` to COND_IF and `while_loop` to WHILE_LOOP with read-only values carried."""
 
     name: ClassVar[str] = "lower-control-to-tosa"
     anchors: ClassVar[tuple[type[Operation], ...]] = (CondOp, WhileLoopOp)
     bound: ClassVar[Bound] = EXACT
 
     def match(self, op: CondOp | WhileLoopOp, program: Program) -> Lowerable | Refusal | None:
-        """Guards: tensors only."""
+        """Match branches and loops of tensors only."""
         values = (*op.operands, *op.results)
         other = next((v for v in values if not isinstance(v.type, TensorType)), None)
         if other is not None:
-            return Refusal(f"it takes or gives {other.type}, which is not a tensor")
+            return Refusal(f"an operand or result has type {other.type}, which is not a tensor")
         if isinstance(op, CondOp) and element(op.predicate.type) != i1:
-            return Refusal("its condition is a number, not a truth value")
+            return Refusal("the condition is a number, not a truth value")
         return Lowerable(op)
 
     def build(self, match: Lowerable, rw: Rewriter) -> None:
-        """Return the same regions, ended by TOSA's terminator."""
+        """Build the same regions with TOSA's terminator."""
         op = match.op
         if isinstance(op, CondOp):
             regions = [_region(region, 0) for region in op.regions]
@@ -81,7 +81,7 @@ class LowerControl(Rewrite[Lowerable]):
 
 
 def _region(region: Region, invariant: int) -> Region:
-    """Return a copy whose end also yields the last `invariant` arguments."""
+    """Return a copy of a region that also yields its last `invariant` arguments."""
     copy = region.clone()
     last = copy.block.last_op
     assert isinstance(last, YieldOp)

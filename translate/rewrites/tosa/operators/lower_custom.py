@@ -18,7 +18,7 @@ from stepwell.translate.rewrites.tosa.operators.lowering import unfit
 
 @dataclass(frozen=True)
 class LowerCustom(Pass):
-    """Build one CUSTOM for each op; its arguments that are no tensors become its bytes."""
+    """Build one CUSTOM operator per op; arguments that are not tensors become its bytes."""
 
     name: ClassVar[str] = "lower-custom-to-tosa"
 
@@ -49,7 +49,7 @@ def _lowered(op: SchemaOp) -> t.CustomOp | Refusal:
     assert custom is not None
     for value in (*op.operands, *op.results):
         if not isinstance(value.type, TensorType) or not is_static(value.type):
-            return Refusal("a tensor's shape is symbolic, or it takes what only the run knows")
+            return Refusal("a tensor's shape is symbolic, or an argument is known only at run time")
         if (refusal := unfit(value)) is not None:
             return refusal
     bytes_ = _attributes(op, custom)
@@ -67,14 +67,14 @@ def _lowered(op: SchemaOp) -> t.CustomOp | Refusal:
 
 
 def _attributes(op: SchemaOp, custom: Custom) -> bytes | Refusal:
-    """Return the arguments that are no tensors; no tensor may be missing, for CUSTOM names none."""
+    """Return the arguments that are not tensors; CUSTOM requires that all tensors are present."""
     held: dict[str, object] = {}
     for argument in op.SCHEMA.arguments:
         if not argument.type.is_tensor:
             held[argument.name] = op.arg(argument.name)
         elif argument.type.is_list or op.operand(argument.name) is None:
-            return Refusal(f"{argument.name} is a list of tensors, or one that is not given")
+            return Refusal(f"{argument.name} is a list of tensors, or an absent tensor")
     try:
         return custom.pack(held)
     except (TypeError, ValueError) as error:
-        return Refusal(f"its arguments have no bytes: {error}")
+        return Refusal(f"the arguments cannot be encoded as bytes: {error}")

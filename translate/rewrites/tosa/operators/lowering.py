@@ -16,15 +16,15 @@ from stepwell.translate.rewrites.tosa.operators.sizes import inexpressible
 
 
 def is_scalar(value: SSAValue) -> bool:
-    """Whether a value is a size: an argument of a view, which the result's type also states."""
+    """Whether a value is a size argument, such as a view's, which the result's type also states."""
     return isinstance(value.type, IntType)
 
 
 def unfit(value: SSAValue, symbols: bool = False, level: LevelLimits = EIGHT_K) -> Refusal | None:
-    """Return why TOSA has no such tensor."""
+    """Return why TOSA cannot represent a tensor, or None."""
     type_ = value.type
     if not isinstance(type_, TensorType):
-        return Refusal(f"it takes or gives {type_}, a number known only at run time")
+        return Refusal(f"an operand or result is {type_}, a number known only at run time")
     attribute: Attribute = element(type_)
     if code_of_element(attribute) is None:
         return Refusal(f"TOSA has no element type {dtype_name(attribute)}")
@@ -42,7 +42,7 @@ def unfit(value: SSAValue, symbols: bool = False, level: LevelLimits = EIGHT_K) 
 
 
 def reduced_axes(op: SchemaOp) -> list[int]:
-    """Return the axes that a reduction runs over, from first to last; all if none is named."""
+    """Return the axes over which a reduction runs, in order; all axes if the op names none."""
     rank = len(shape_of(op.operands[0]))
     named = op.arg("dim") if "dim" in op.SCHEMA.by_name else None
     listed = [named] if isinstance(named, int) else list(named or range(rank))

@@ -22,9 +22,9 @@ LARGEST_IMAGE = 16384
 
 @dataclass(frozen=True)
 class ResizedAxis:
-    """One axis of an image: its size, its new size, and the scale that the op states, if any.
+    """An axis of a resized image: its size, its new size, and the scale that the op states, if any.
 
-    `mode` is `nearest`, `nearest-exact` or `linear`; `corners`: its corners are aligned.
+    `mode` is `nearest`, `nearest-exact` or `linear`; `corners`: `align_corners` is set.
     """
 
     size: int
@@ -34,7 +34,7 @@ class ResizedAxis:
     corners: bool = False
 
     def scale_is_its_own(self) -> bool:
-        """Whether the stated scale gives the wanted size."""
+        """Whether the stated scale results in the wanted size."""
         scale = self.scale
         if scale is None or not 0 < scale <= LARGEST_IMAGE:
             return scale is None
@@ -82,7 +82,7 @@ def _places(axis: ResizedAxis) -> torch.Tensor:
 
 
 def _parameters(axis: ResizedAxis) -> tuple[int, int, int, int]:
-    """Return numbers for which position `i` is `(i · denominator + offset) / numerator`."""
+    """Return integers with which position `i` is `(i · denominator + offset) / numerator`."""
     if axis.corners and axis.size > 1:
         if axis.wanted == 1:
             return 1, 1, 0, 1 - axis.size
@@ -102,7 +102,7 @@ def _parameters(axis: ResizedAxis) -> tuple[int, int, int, int]:
 
 
 def neighbors(places: torch.Tensor, size: int) -> tuple[Sequence[int], Sequence[int], torch.Tensor]:
-    """Return the elements around each position, and the weight of the second, `f64`."""
+    """Return the two elements around each position, and the weight of the second, `f64`."""
     lower = places.floor().long().clamp(0, size - 1)
     upper = (lower + 1).clamp(max=size - 1)
     return lower.tolist(), upper.tolist(), places - lower

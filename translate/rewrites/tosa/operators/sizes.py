@@ -60,7 +60,7 @@ def inexpressible(value: SSAValue) -> str | None:
 
 
 def _source(symbol: str, near: SSAValue | Operation) -> tuple[SSAValue, int] | None:
-    """Return the argument and axis whose size a symbol is: of the nearest isolated body."""
+    """Return the argument and axis whose size a symbol is, in the nearest isolated region."""
     size = Size.symbol(symbol)
     for argument in _arguments_around(near):
         if is_static_or_scalar(argument) or size == UNKNOWN:
@@ -72,7 +72,7 @@ def _source(symbol: str, near: SSAValue | Operation) -> tuple[SSAValue, int] | N
 
 
 def _arguments_around(near: SSAValue | Operation) -> Iterator[SSAValue]:
-    """Yield the arguments of the blocks around an op or a value, up to an isolated body."""
+    """Yield the arguments of the blocks around an op or value, up to an isolated region."""
     at = near.owner if isinstance(near, SSAValue) else near
     block = at if isinstance(at, Block) else at.parent_block()
     while block is not None:
@@ -83,12 +83,12 @@ def _arguments_around(near: SSAValue | Operation) -> Iterator[SSAValue]:
 
 
 def is_static_or_scalar(value: SSAValue) -> bool:
-    """Whether a value is no tensor, or a tensor of static sizes."""
+    """Whether a value is either no tensor or a tensor of static sizes."""
     return not hasattr(value.type, "element_type") or is_static(value.type)
 
 
 def shape_constant(sizes: Sequence[int | Size], rw: Rewriter) -> SSAValue:
-    """Build a list of sizes as a value: a CONST_SHAPE, or shape operators and a CONCAT_SHAPE."""
+    """Build a list of sizes as a value: a CONST_SHAPE, or shape operators and CONCAT_SHAPE."""
     stated = [settled(size) for size in sizes]
     if is_known(stated):
         return rw.insert(const_shape(stated)).results[0]

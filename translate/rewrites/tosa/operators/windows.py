@@ -24,7 +24,7 @@ def is_image_mean(op: SchemaOp, level: LevelLimits) -> bool:
 
 
 def pair(values: Sequence[int]) -> list[int]:
-    """Return a number for each axis."""
+    """Return a pair of numbers, one for each axis."""
     return list(values) * 2 if len(values) == 1 else list(values)
 
 
@@ -43,19 +43,19 @@ Window = tuple[Sequence[int], Sequence[int], Sequence[int]]
 
 
 def counts_padding(op: SchemaOp) -> bool:
-    """Whether the zeros around an image count in its averages, as TOSA's never do."""
+    """Whether the zeros around an image count in its averages; in TOSA they never do."""
     is_average = isinstance(op, aten.AvgPool2dDefault)
     return is_average and op.arg("count_include_pad") and any(pair(op.arg("padding")))
 
 
 def is_dilated(op: SchemaOp) -> bool:
-    """Whether the cells of a pool's windows are apart: its dilation is not 1."""
+    """Whether a pool's dilation is not 1."""
     is_maximum = isinstance(op, aten.MaxPool2dDefault)
     return is_maximum and any(d != 1 for d in pair(op.arg("dilation")))
 
 
 def window_places(op: SchemaOp) -> tuple[list[int], list[int]] | None:
-    """Return the rows, and the columns, that the windows of a pool read, window after window.
+    """Return the rows and the columns that the windows of a pool read, window by window.
 
     Padding, which is never a maximum, is replaced by another cell of its window. Return None if a
     window has no other cell.
@@ -76,7 +76,7 @@ def window_places(op: SchemaOp) -> tuple[list[int], list[int]] | None:
 
 
 def not_pooled(op: SchemaOp) -> Refusal | None:
-    """Return why TOSA has no such pool, whatever is padded and sliced off before."""
+    """Return why TOSA has no such pool, even with padding and slices before it."""
     if len(shape_of(op.operands[0])) != 4:
         return Refusal("the input is not a batch of images")
     if isinstance(op, aten.AvgPool2dDefault) and op.arg("divisor_override") is not None:
@@ -92,7 +92,7 @@ def not_pooled(op: SchemaOp) -> Refusal | None:
 
 
 def pool_window(op: SchemaOp) -> Window | Refusal:
-    """Return the window of a pool that TOSA's pools can express directly, or why they cannot."""
+    """Return the window of a pool that a TOSA pool can express directly, or why none can."""
     refusal = not_pooled(op)
     if refusal is not None:
         return refusal

@@ -49,9 +49,9 @@ BEYOND = frozenset(
 
 
 def piece_function(overload: Any, is_root: bool = False) -> Callable[..., Any] | None:
-    """Return the decomposition of an operator without a lowering, if there is one.
+    """Return PyTorch's decomposition of an operator without a lowering, or None.
 
-    An operator that a lowering refuses is decomposed here, if possible.
+    An operator that a lowering refuses is also decomposed here, if possible.
     """
     composed = DECOMPOSITIONS.get(overload)
     if overload.namespace == "prims":
@@ -73,11 +73,12 @@ def piece_function(overload: Any, is_root: bool = False) -> Callable[..., Any] |
 
 
 def absence(overload: Any, pieces: str = "") -> str:
-    """Return why an operator without a lowering has no form in TOSA, as far as PyTorch knows.
+    """Return why an operator without a lowering cannot be expressed in TOSA, as far as PyTorch
+    knows.
 
     Args:
         overload: the operator.
-        pieces: why PyTorch's own decomposition was not used, if that was tried.
+        pieces: why PyTorch's own decomposition was not used, if it was tried.
     """
     if torch.Tag.nondeterministic_seeded in overload.tags:
         return "TOSA draws no random numbers"
@@ -109,7 +110,7 @@ def _is_lowered(overload: Any) -> bool:
 
 @dataclass(frozen=True)
 class DecomposeRest(DecomposeComposites):
-    """Decomposition: an operator without a lowering, whether it is composite or not."""
+    """Decompose operators without a lowering, composite or not."""
 
     name: ClassVar[str] = "decompose-rest"
     function_of: FunctionOf = piece_function

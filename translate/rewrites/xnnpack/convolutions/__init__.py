@@ -1,1 +1,1 @@
-"""Convolutions that another form computes faster."""
+"""Convolutions that are computed faster in another form."""

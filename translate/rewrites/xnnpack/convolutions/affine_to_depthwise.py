@@ -55,12 +55,12 @@ from stepwell.translate.scale_folding import recipes  # noqa: F401  # pyright: i
 
 @recipe("filter_of_pixel")
 def filter_of_pixel(factors: torch.Tensor) -> torch.Tensor:
-    """Return factors of channels as the filter `[1, 1, 1, channels]` of a depthwise convolution."""
+    """Return the channels' factors as a depthwise convolution's filter `[1, 1, 1, channels]`."""
     return factors.reshape(1, 1, 1, -1)
 
 
 def are_images(value: SSAValue) -> bool:
-    """The value is a tensor of float32 with four axes."""
+    """The value is a float32 tensor of four axes."""
     return len(dims(value.type)) == 4 and element(value.type) == f32
 
 
@@ -72,7 +72,7 @@ def is_of_channels(constant: SSAValue, images: SSAValue) -> bool:
 
 
 def is_unclamped(value: SSAValue) -> bool:
-    """Return the result of a node that has no output range."""
+    """Return the result of a node that has no output range, or None."""
     return cast(XnnpackOp, value.owner).output_range is None
 
 
@@ -82,7 +82,7 @@ def channels(images: SSAValue) -> Dim:
 
 
 def has_channels(images: SSAValue) -> bool:
-    """The images have more than one channel."""
+    """The image has more than one channel."""
     return channels(images) != 1
 
 

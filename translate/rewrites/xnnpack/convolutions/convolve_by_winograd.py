@@ -78,7 +78,7 @@ B = (
 
 @recipe("winograd_filter", "of the first")
 def winograd_filter(weight: torch.Tensor, *, row: int, column: int) -> torch.Tensor:
-    """Transform `[out, 3, 3, in]` to an element of G g Gᵀ, `[out, in]`, in float64."""
+    """Transform a filter `[out, 3, 3, in]` to one element of G g Gᵀ, `[out, in]`, in float64."""
     factors = torch.outer(*(torch.tensor(G[index], dtype=torch.float64) for index in (row, column)))
     return torch.einsum("ohwi,hw->oi", weight.double(), factors.to(weight.device)).float()
 
@@ -88,7 +88,7 @@ SPREADS = Deviation("an infinity or NaN makes NaN of every result of the tiles t
 
 
 def _bound(op: Convolution2d, value: RunTime) -> Bound:
-    """An element of V is at most 4 max|x|, Σ|U| over inputs at most Σ|w|; a result sums nine."""
+    """Bound: an element of V is at most 4 max|x|, Σ|U| at most Σ|w|; a result sums nine."""
     largest = float(value(op.input).abs().max())
     reach = float(value(op.filter).double().abs().sum((1, 2, 3)).max())
     terms = op.filter_shape[3]
@@ -119,7 +119,7 @@ def convolve_by_winograd(
     Args:
         op: a convolution of 3×3.
         b: the builder.
-        costs: decides instead of the cost model of the target CPU.
+        costs: a cost model that replaces that of the target CPU.
     """
     if op.window != (WINDOW, WINDOW) or element(op.input.type) != f32:
         return None
@@ -138,10 +138,10 @@ def convolve_by_winograd(
     forms = {"directly": (1 - 2 * costs.worth) * directly(op, costs)}
     forms["by tiles"] = by_tiles(op, tiles, costs)
     if b.program.context.choose("convolve-by-winograd", shape_of(op), forms) == "directly":
-        refuse("its sums cost more than the products that they save")
+        refuse("the sums cost more than the products that they save")
     key = weight.key.data
     if not bool((b.weights.get(key).abs() <= LARGEST_WEIGHT).all()):
-        refuse("a weight is not finite, or sums of weights would not be")
+        refuse("a weight, or a sum of weights, is not finite")
     columns = [_column(op, tiles, key, column, b) for column in range(ELEMENTS)]
     rows: list[SSAValue] = []
     for row in range(TILE):
@@ -159,7 +159,7 @@ def convolve_by_winograd(
 
 
 def directly(op: Convolution2d, costs: Costs) -> float:
-    """Return the nanoseconds of the node as it is."""
+    """Return the nanoseconds of the unchanged node."""
     outputs, height, width, inputs = op.filter_shape
     results = _least(dims(op.result.type)[0]) * prod(_image(op.result))
     return results * height * width * outputs * inputs * costs.product + costs.node
@@ -192,20 +192,20 @@ def _column(
 
 
 def _image(value: SSAValue) -> tuple[int, int]:
-    """Return height and width, which are known."""
+    """Return the height and width of an image, which are static."""
     _, height, width, _ = dims(value.type)
     return cast("int", height), cast("int", width)
 
 
 def _least(batch: Dim) -> int:
-    """Return the least batch size: what is faster for one image is faster for more."""
+    """Return the smallest possible batch size; a gain for one image grows with more images."""
     return batch if isinstance(batch, int) else 1
 
 
 def _pair(
     b: Rewriter, elements: Sequence[SSAValue], clamped_as: Convolution2d | None = None
 ) -> tuple[SSAValue, SSAValue]:
-    """Apply Aᵀ: the sum of the first three, and the second less the third and the fourth."""
+    """Apply Aᵀ to four elements: first + second + third, and second − third − fourth."""
     first, second, third, fourth = elements
     fields = {} if clamped_as is None else clamps_of(clamped_as)
     total = node(b, xnnpack.Add, node(b, xnnpack.Add, first, second).ssa, third, **fields)

@@ -41,7 +41,7 @@ The kernel for a triangle copies rows; the kernel for a selection tests each ele
     sample=("2x3x3xf32",),
 )
 def keep_band(*, op: SchemaOp, b: Rewriter) -> Value | None:
-    """Turn diagonals into columns; cut out those of the band, pad them and read them back."""
+    """Build a matrix's band: diagonals become columns that are cut out, padded and read back."""
     is_triangle = isinstance(op, aten.TrilDefault | aten.TriuDefault)
     value, fill, mask = op.operands[0], 0.0, None
     if not is_triangle:
@@ -55,12 +55,12 @@ def keep_band(*, op: SchemaOp, b: Rewriter) -> Value | None:
     no_refusal(not_for_xnnpack(op) if is_triangle else not_floats((value, *op.results)))
     no_refusal(overflows(fill, element(value.type)))
     if len(dims(value.type)) < 2:
-        refuse("it is no matrix")
+        refuse("the value is not a matrix")
     *heads, rows, columns = shape = dims(value.type)
     if not isinstance(rows, int) or not isinstance(columns, int) or not is_open_once(heads):
         refuse("the matrix, or more than one size before it, is symbolic")
     if weight_key(value) is not None:
-        refuse("it is a constant")
+        refuse("the value is a constant")
     largest = MOST_OF_TRIANGLES if is_triangle else MOST_OF_CHOICES
     # For one element of a dynamic batch: both forms take proportionally longer for all.
     count = prod(size for size in shape if isinstance(size, int))
@@ -76,24 +76,24 @@ def keep_band(*, op: SchemaOp, b: Rewriter) -> Value | None:
 
 
 def _diagonals(op: SchemaOp, mask: torch.Tensor | None, rows: int, columns: int) -> tuple[int, int]:
-    """Return the least and the greatest column − row that an op keeps of a matrix."""
+    """Return the smallest and largest `column − row` of the elements that an op keeps."""
     low, high = 1 - rows, columns - 1
     if mask is not None:
         band = band_of(mask, rows, columns)
         if band is None:
-            refuse("the mask is no band between two diagonals of its matrix")
+            refuse("the mask is not a band between two diagonals")
         low, high = band
     elif isinstance(op, aten.TrilDefault):
         high = min(op.arg("diagonal"), high)
     else:
         low = max(op.arg("diagonal"), low)
     if low > high:
-        refuse("nothing of the value is kept")
+        refuse("the mask keeps no element")
     return low, high
 
 
 def band_of(mask: torch.Tensor, rows: int, columns: int) -> tuple[int, int] | None:
-    """Return the least and the greatest column − row of a mask, if it is that band."""
+    """Return the smallest and largest `column − row` of a mask, if the mask is such a band."""
     if mask.shape[-2:] != (rows, columns) or mask.numel() != rows * columns:
         return None
     matrix = mask.reshape(rows, columns)

@@ -46,7 +46,7 @@ def filter_rows(weight: torch.Tensor, *, channels_first: bool) -> torch.Tensor:
 
 
 def _bound(op: Convolution2d, value: RunTime) -> Bound:
-    """Sums of integers are the same in any order; rows have finer steps than their image."""
+    """Bound: sums of integers are the same in any order; rows have finer steps than their image."""
     held = quantization(op.filter.type)
     if datatype(op.input.type) == "qdint8":
         assert held is not None
@@ -66,7 +66,7 @@ def _bound(op: Convolution2d, value: RunTime) -> Bound:
     """,
 )
 def patches_to_linear(*, op: Convolution2d, b: Rewriter) -> Value | None:
-    """Write a convolution with stride = kernel as a layer over a row for each patch."""
+    """Replace a convolution whose stride equals its kernel by a linear layer over patches."""
     weight = constant_of(op.filter)
     assert weight is not None, "filters are constants"
     if op.window == (1, 1) or op.pair("stride") != op.window:
@@ -84,7 +84,7 @@ def patches_to_linear(*, op: Convolution2d, b: Rewriter) -> Value | None:
     image, is_dynamic = op.input, datatype(op.input.type) == "qdint8"
     if is_dynamic:
         if not image.has_one_use():
-            refuse("the image's integers are read by others too")
+            refuse("other ops also read the image's integers")
         assert isinstance(image.owner, xnnpack.Convert), "nothing else makes such values"
         image = image.owner.input
     maker, channels_first = image.owner, False

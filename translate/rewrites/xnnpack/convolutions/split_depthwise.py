@@ -48,13 +48,13 @@ SUMS = roundings("sums in another order")
 
 @recipe("filter_part")
 def filter_part(weight: torch.Tensor, *, rows: list[int], columns: list[int]) -> torch.Tensor:
-    """Return some taps of a filter `[1, h, w, channels]`: from, to, and by; a view."""
+    """Return taps of a filter `[1, h, w, channels]` as a view: `from`, `to`, `by` on both axes."""
     down, across = slice(*rows), slice(*columns)
     return weight[:, down, across]
 
 
 def _bound(op: DepthwiseConvolution2d, value: RunTime) -> Bound:
-    """Halves and integers are rounded once, in either form."""
+    """Bound: halves and integers are rounded once in either form."""
     held = quantization(op.result.type)
     if held is None:
         return ONCE if element(op.result.type) == f16 else SUMS
@@ -80,15 +80,17 @@ def _bound(op: DepthwiseConvolution2d, value: RunTime) -> Bound:
     """,
 )
 def split_depthwise(*, op: DepthwiseConvolution2d, b: Rewriter) -> Value | None:
-    """Write a convolution of more than 25 taps as a sum of such with at most 25.
+    """Replace a convolution of more than 25 taps by a sum of convolutions with at most 25.
 
-    Each part is added to the sum so far; the first has the bias.
+    Each part is added to the previous sum; the first part includes the bias.
     """
     height, width = op.window
     if height * width <= TAPS[-1]:
         return None
     if op.filter_shape[3] != op.channels:
-        refuse("a channel has several results, which a kernel computes as products, of any window")
+        refuse(
+            "a channel has several results: a kernel computes these as products, with windows of any size"
+        )
     rows, columns = axes_of(op)
     parts = _parts(op, rows, columns, b)
     filter_ = constant_of(op.filter)
@@ -144,15 +146,14 @@ def _parts(
     found = least(rows, columns, prices)
     if found is None:
         refuse(
-            "parts of the window read slices of the image, whose height or width is symbolic "
-            "or less than what they leave out"
+            "parts of the window read slices of the image, and its height or width is symbolic or too small"
         )
     cost, parts = found
     if element(op.input.type) != f32:
         cost += costs.convert * (prices.image + prices.elements) + 2 * costs.node
     forms = {"whole": prices.whole(taps), "in parts": cost}
     if b.program.context.choose("split-depthwise", shape_of(op), forms) == "whole":
-        refuse("the convolution is so small that the nodes of its parts would cost more")
+        refuse("the convolution is so small that computing it in parts would cost more")
     return parts
 
 
@@ -167,7 +168,7 @@ def axes_of(op: DepthwiseConvolution2d) -> tuple[WindowAxis, WindowAxis]:
 def inner(
     rw: Rewriter, image: SSAValue, rows: tuple[int, int], columns: tuple[int, int]
 ) -> SSAValue:
-    """Return an image `[N, H, W, C]` without some rows and columns at its ends."""
+    """Return an image `[N, H, W, C]` with some rows and columns cropped at its ends."""
     if not any((*rows, *columns)):
         return image
     shape = list(dims(image.type))
@@ -185,7 +186,7 @@ def inner(
 
 
 def reals(store: WeightStore, value: SSAValue, key: str) -> str:
-    """Return a constant of halves or stored integers as float32."""
+    """Return a constant of halves or stored integers converted to float32."""
     if (value_quantization := quantization(value.type)) is not None:
         return store.derive("quant.reals", [key], **store_parameters(value_quantization))
     return store.derive(single.__name__, [key]) if element(value.type) == f16 else key

@@ -47,7 +47,7 @@ WIDTH = 32
     """,
 )
 def split_wide_depthwise(*, op: DepthwiseConvolution2d, b: Rewriter) -> Value | None:
-    """Convolve some channels at a time, each part from its layer on, so that few values are live."""
+    """Convolve some channels at a time, including their layer, so that few values are live."""
     height, width = op.window
     taps, channels = height * width, op.channels
     if taps > TAPS[-1] or op.filter_shape[3] != channels or element(op.input.type) != f32:
@@ -62,8 +62,7 @@ def split_wide_depthwise(*, op: DepthwiseConvolution2d, b: Rewriter) -> Value | 
     makers = makers_alone(op)
     if _is_sliced(op.input, makers):
         refuse(
-            "its image is not computed for it alone by layers and elementwise nodes: slices "
-            "of it cost what a cached filter saves"
+            "the image is not computed for this op alone by layers and elementwise nodes: slicing the image costs as much as a cached filter saves"
         )
     count = -(-channels // max(most, WIDTH))
     each = -(-channels // (count * WIDTH)) * WIDTH
@@ -71,20 +70,20 @@ def split_wide_depthwise(*, op: DepthwiseConvolution2d, b: Rewriter) -> Value | 
     undivided = (1 - costs.worth) * _cost(op, 1, makers, costs)
     forms = {"whole": undivided, "in parts": _cost(op, len(parts), makers, costs)}
     if b.program.context.choose("split-wide-depthwise", shape_of(op), forms) == "whole":
-        refuse("joining the parts costs what a cached filter saves, or little less")
+        refuse("joining the parts costs about as much as a cached filter saves")
     joined = [_Part(part, makers, b).of(op) for part in parts]
     return Value(concatenate(b, joined, 3), b)
 
 
 class _Part:
-    """Some channels of a convolution and of the nodes that compute its image."""
+    """Some channels of a convolution, together with the nodes that compute its image."""
 
     def __init__(self, channels: tuple[int, int], makers: set[Operation], b: Rewriter) -> None:
         self.channels, self.makers, self.b = channels, makers, b
         self.known: dict[SSAValue, SSAValue] = {}
 
     def of(self, op: XnnpackOp) -> SSAValue:
-        """Build the channels of a node's result, from those of its operands."""
+        """Build some channels of a node's result from the same channels of its operands."""
         if op.output not in self.known:
             box, axes = whole(op.output.type), axis_map(op)
             assert axes is not None, "nodes that are split by channels have axis maps"
@@ -97,7 +96,7 @@ class _Part:
         return self.known[op.output]
 
     def _operand(self, value: SSAValue, at: int | None) -> SSAValue:
-        """Return the channels of an operand, which are on axis `at`, if it has them."""
+        """Return some channels of an operand, which are on axis `at` if the operand has them."""
         if at is None:
             return value
         if value.owner in self.makers:
@@ -107,7 +106,7 @@ class _Part:
 
 
 def makers_alone(op: DepthwiseConvolution2d) -> set[Operation]:
-    """Return the elementwise nodes and layers to split by channels, which only `op` reads."""
+    """Return the elementwise nodes and layers that only `op` reads, to be split by channels."""
     found: dict[Operation, None] = {}
     waiting = [op.input]
     while waiting:
@@ -153,7 +152,7 @@ def _images(op: XnnpackOp) -> list[SSAValue]:
 
 
 def _is_sliced(image: SSAValue, makers: set[Operation]) -> bool:
-    """Whether an image that parts read is, somewhere, not computed in parts."""
+    """Whether some image that the parts read is not computed in parts."""
     seen: set[SSAValue] = set()
     waiting = [image]
     while waiting:
@@ -173,7 +172,7 @@ def _count(value: SSAValue) -> int:
 
 
 def _cost(op: DepthwiseConvolution2d, parts: int, makers: set[Operation], costs: Costs) -> float:
-    """Return the nanoseconds of the convolution and its image's ops, in some parts."""
+    """Return the nanoseconds of the convolution and its image's ops, computed in parts."""
     made = _count(op.result)
     height, width = op.window
     taps = height * width

@@ -1,8 +1,8 @@
 """Divisions of a window of taps into disjoint parts, each a lattice of rows and columns.
 
 The rows of a part are a fixed step apart, and so are its columns. The part is then a window of its
-own, dilated by the step, over the same image with other paddings. The taps that it omits at an edge
-reduce the padding there, and where the padding is smaller than that, crop the image (a slice).
+own, dilated by the step, over the same image with other paddings. Taps that a part omits at an edge
+reduce the padding at that edge; if the padding is too small, the image is cropped (a slice).
 Interleaved parts extend over the whole window, so most parts need no slice.
 """
 
@@ -20,7 +20,7 @@ MOST = TAPS[-1]
 
 @dataclass(frozen=True)
 class Run:
-    """The taps `first`, `first + step`, …: `count` of them."""
+    """Equally spaced taps: `first`, `first + step`, …, `count` of them."""
 
     first: int
     step: int
@@ -34,7 +34,7 @@ class Run:
 
 @dataclass(frozen=True)
 class WindowAxis:
-    """An axis of a window: taps, paddings and dilation, and the image's size where it is known."""
+    """An axis of a window: taps, paddings and dilation, and the image's size if it is static."""
 
     taps: int
     before: int
@@ -48,7 +48,7 @@ class WindowAxis:
         return before, self.after - (self.taps - 1 - run.last) * self.dilation
 
     def cut(self, run: Run) -> tuple[int, int] | None:
-        """Return the amounts cropped off both ends; None if nothing would be left."""
+        """Return the amounts that are cropped off both ends; None if nothing would remain."""
         before, after = (max(0, -padding) for padding in self.paddings(run))
         if (before or after) and (self.size is None or before + after >= self.size):
             return None
@@ -61,7 +61,7 @@ Part = tuple[Run, Run]
 
 @dataclass(frozen=True)
 class Prices:
-    """The cost of parts, in nanoseconds: for each element of the result, and for each node."""
+    """The cost of parts in nanoseconds: for each element of the result, and for each node."""
 
     costs: Costs
     elements: int
@@ -70,20 +70,20 @@ class Prices:
     """Elements of the image."""
 
     def part(self, taps: int, is_sliced: bool) -> float:
-        """Return the cost of a part, its addition, and the slice that it reads, if any."""
+        """Return the cost of a part with its addition and the slice that it reads, if any."""
         costs = self.costs
         work = self.elements * (costs.window(taps) + costs.addition) + 2 * costs.node
         return work + is_sliced * (self.image * costs.slice + costs.node)
 
     def whole(self, taps: int) -> float:
-        """Return the undivided window."""
+        """Return the cost of the undivided window."""
         return self.elements * self.costs.window(taps) + self.costs.node
 
 
 def least(
     rows: WindowAxis, columns: WindowAxis, prices: Prices
 ) -> tuple[float, tuple[Part, ...]] | None:
-    """Return the cheapest parts with their cost; None if there are none."""
+    """Return the cheapest division into parts and its cost; None if there is none."""
     found = [
         parts
         for parts in (
@@ -107,7 +107,7 @@ def _turned(
 def _down(
     rows: WindowAxis, columns: WindowAxis, prices: Prices
 ) -> tuple[float, tuple[Part, ...]] | None:
-    """Return the cheapest parts, where parts with the same rows differ in columns alone."""
+    """Return the cheapest parts such that parts with equal rows differ only in their columns."""
     across: dict[tuple[int, bool], tuple[float, tuple[Run, ...]] | None] = {}
     best: tuple[float, tuple[Part, ...]] | None = None
     for down in divisions(rows.taps):
@@ -149,7 +149,7 @@ def _across(
 
 
 def divisions(taps: int) -> Iterator[tuple[Run, ...]]:
-    """Yield divisions of an axis into runs of one step and at most one length, each once."""
+    """Yield divisions of an axis into runs of one step and limited length, each once."""
     seen: set[tuple[Run, ...]] = set()
     for step in range(1, min(STEPS, taps) + 1):
         for most in range(1, min(MOST, taps) + 1):

@@ -35,7 +35,7 @@ MOST = 64
 
 @dataclass(frozen=True)
 class Places:
-    """The operand viewed as `seen`, from whose axes of known sizes elements are picked."""
+    """The view of the operand from whose static axes elements are picked."""
 
     seen: tuple[Dim, ...]
     picked: tuple[tuple[int, tuple[int, ...]], ...]
@@ -65,7 +65,7 @@ def pick_by_slices(x: Value, *, op: SchemaOp, out: Out) -> Value | None:
         no_refusal(places)
         return None
     if len(places.seen) + 1 > MAX_RANK:
-        refuse(f"with an axis more, rank {x.rank} is above XNNPACK's {MAX_RANK}")
+        refuse(f"one more axis than rank {x.rank} exceeds XNNPACK's limit of {MAX_RANK}")
     sizes = _sizes_of(places.seen, [at for at, _ in places.picked])
     assert sizes is not None, "places are on axes of known sizes"
     plans = [
@@ -85,7 +85,7 @@ def pick_by_slices(x: Value, *, op: SchemaOp, out: Out) -> Value | None:
 
 
 def places_of(op: SchemaOp, shape: tuple[Dim, ...], program: Program) -> Places | Refusal | None:
-    """Return the positions that are picked, or the reason why slices cannot express them."""
+    """Return the picked positions, or why slices cannot express them."""
     if isinstance(op, aten.FlipDefault):
         flipped = sorted({axis(at, len(shape)) for at in op.arg("dims")})
         sizes = _sizes_of(shape, flipped)
@@ -107,7 +107,7 @@ def places_of(op: SchemaOp, shape: tuple[Dim, ...], program: Program) -> Places 
     return _indexed(given, shape, program)
 
 
-_OPEN = Refusal("it picks from an axis of symbolic size")
+_OPEN = Refusal("the op picks from an axis of symbolic size")
 
 
 def _sizes_of(shape: Sequence[Dim], over: Sequence[int]) -> tuple[int, ...] | None:
@@ -119,7 +119,7 @@ def _sizes_of(shape: Sequence[Dim], over: Sequence[int]) -> tuple[int, ...] | No
 def _windows(op: SchemaOp, shape: tuple[Dim, ...]) -> Places | Refusal | None:
     size, step = op.arg("size"), op.arg("step")
     if not shape or not isinstance(size, int) or not isinstance(step, int):
-        return Refusal("a window's size is known only at run time, or there is no axis")
+        return Refusal("a window's size is known only at run time, or the operand is a scalar")
     at = axis(op.arg("dimension"), len(shape))
     whole = shape[at]
     if not isinstance(whole, int):
@@ -145,17 +145,19 @@ def _nearest(op: SchemaOp, shape: tuple[Dim, ...]) -> Places | Refusal | None:
 
 
 def _gathered(op: SchemaOp, shape: tuple[Dim, ...], program: Program) -> Places | Refusal | None:
-    """Return positions in the rows of a matrix, equal for all heads, as relative ones are."""
+    """Return the picked positions in the rows of a matrix, which must be equal for all heads."""
     key = weight_key(op.operands[1])
     assert key is not None, "match asks for constant places"
     places, rank = program.weights.get(key), len(shape)
     if rank < 2 or axis(op.arg("dim"), rank) != rank - 1:
-        return Refusal("it gathers along another axis than the last, or of one axis")
+        return Refusal(
+            "the op gathers along another axis than the last, or its operand has one axis"
+        )
     if tuple(places.shape[:-1]) != shape[:-1]:
         return Refusal("there are fewer indices than rows")
     matrices = places.flatten(0, -3) if rank > 2 else places[None]
     if not bool((matrices == matrices[:1]).all()):
-        return Refusal("the places are not the same for all matrices")
+        return Refusal("the indices are not the same for all matrices")
     matrix = _sizes_of(shape, (rank - 2, rank - 1))
     if matrix is None:
         return _OPEN
@@ -170,7 +172,7 @@ def _gathered(op: SchemaOp, shape: tuple[Dim, ...], program: Program) -> Places 
 def _indexed(
     values: Sequence[SSAValue | None], shape: tuple[Dim, ...], program: Program
 ) -> Places | Refusal | None:
-    """Return constant indices of adjacent axes: for each axis alone, or for the axes as one."""
+    """Return constant indices of adjacent axes: per axis, or for the axes merged into one."""
     axes = [at for at, index in enumerate(values) if index is not None]
     keys = [weight_key(index) for index in values if index is not None]
     if any(key is None for key in keys):
@@ -207,7 +209,7 @@ def _indexed(
 
 
 def _is_mesh(tensors: Sequence[torch.Tensor]) -> bool:
-    """Whether index i varies along axis i of the broadcast shape, alone, in order."""
+    """Whether index i varies only along axis i of the broadcast shape, in order."""
     rank = max(tensor.dim() for tensor in tensors)
     shapes = [(1,) * (rank - tensor.dim()) + tuple(tensor.shape) for tensor in tensors]
     own = [[at for at, size in enumerate(shape) if size > 1] for shape in shapes]

@@ -47,7 +47,7 @@ def recognize_gelu(one: Value, other: Value) -> Value | None:
                     refuse("the error bound of this rewrite holds for float32 only")
                 found = _same(value.ssa, inside)
                 if found is None:
-                    refuse("it is no product of x and 1 + erf(x / sqrt(2))")
+                    refuse("the op is not a product of x and 1 + erf(x / sqrt(2))")
                 factor, x = 2 * found[0] * outer, Value(found[1], value.b)
                 gelu = x.call(aten.GeluDefault)
                 return gelu if factor == 1 else gelu * factor

@@ -4,9 +4,9 @@
     relu(x * g + b) = relu(x + b/g) * g
 
 Networks that normalize and rectify before they convolve (DenseNet, ResNet v2) leave such a batch
-norm: three passes over the image where one is enough. `fold-affine-into-layer` then absorbs the
-scale and shift that follow the maximum. Where the convolution pads, which a shift may not pass, it
-absorbs the factor alone.
+norm: three passes over the image instead of one. `fold-affine-into-layer` then absorbs the
+scale and shift that follow the maximum. A convolution with padding absorbs only the factor, because
+a shift would change the padding.
 
 rule rectify-before-scale
     The maximum, then factor and shift.
@@ -108,24 +108,24 @@ CHANNELS = 1
 
 @recipe("zero-of-affine")
 def zero_of_affine(shift: torch.Tensor, scale: torch.Tensor, *, negated: bool) -> torch.Tensor:
-    """−b/g, where x·g + b is zero, or b/g."""
+    """Return −b/g, where x·g + b is zero, or b/g."""
     ratio = (shift.double() / scale.double()).to(shift.dtype)
     return ratio if negated else -ratio
 
 
 def is_of_channels(value: SSAValue, made: SSAValue) -> bool:
-    """Whether a sum or product has a constant for each channel as operand, and keeps its type."""
+    """Whether a sum or product has one constant per channel as an operand, and keeps its type."""
     found = constant_along(cast(SchemaOp, made.owner), CHANNELS)
     return found is not None and found[0] is value
 
 
 def has_quotients(value: SSAValue) -> bool:
-    """A tensor of floats."""
+    """The tensor has a float type."""
     return is_float(element(value.type))
 
 
 def is_no_input_of_convolutions(value: SSAValue) -> Refusal | None:
-    """An op reads the value that is not a convolution that absorbs constants."""
+    """Refuse if a reader of the value is not a convolution that absorbs constants."""
     for use in value.uses:
         reader = use.operation
         if not isinstance(reader, aten.ConvolutionDefault) or use.index != 0:
@@ -136,7 +136,7 @@ def is_no_input_of_convolutions(value: SSAValue) -> Refusal | None:
 
 
 def pads(value: SSAValue) -> bool:
-    """Whether a convolution that reads a value cannot absorb a shift."""
+    """Whether a convolution that reads a value cannot absorb a shift because it pads."""
     readers = [use.operation for use in value.uses]
     return any(
         LAYERS[type(reader)].refuses_input(reader, shifted=True) is not None

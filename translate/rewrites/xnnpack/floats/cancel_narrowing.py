@@ -1,7 +1,7 @@
 """Keep single precision where a value is rounded to bfloat16 and widened again at once.
 
 The rewrite applies where one of the two casts belongs to an op that was widened (`widen-bfloat`).
-If both casts are the model's own, the model asks for the rounding, and it stays.
+If both casts are in the model itself, the rounding is intended and is kept.
 
 rule cancel-narrowing
     `x.to(bfloat16).to(float32)` to `x`.
@@ -44,13 +44,13 @@ BEYOND = Deviation("a single beyond 3.39e38 stays finite between bfloat16s", Tru
 
 
 def are_of_the_model(source: SSAValue, narrow: SSAValue, wide: SSAValue) -> bool:
-    """Whether two consecutive casts both have nodes of their own."""
+    """Whether both of two consecutive casts are nodes of the model."""
     readers = [use.operation for use in wide.uses]
     return is_of_its_own(narrow, [source.owner]) and is_of_its_own(wide, readers)
 
 
 def is_of_its_own(value: SSAValue, beside: Sequence[object]) -> bool:
-    """Whether a cast has a node of its own: an op that is widened gives its casts the op's node."""
+    """Whether a cast is a node of the model; casts of a widened op have that op's node."""
     assert isinstance(value.owner, Operation)
     name = node_name(value.owner.location)
     if name is None:
@@ -59,7 +59,7 @@ def is_of_its_own(value: SSAValue, beside: Sequence[object]) -> bool:
 
 
 def changes_more(value: SSAValue) -> Refusal | None:
-    """The cast is of more than elements."""
+    """The op does more than change the element type."""
     return changes_layout(cast(SchemaOp, value.owner))
 
 

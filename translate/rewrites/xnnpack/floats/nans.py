@@ -1,8 +1,7 @@
-"""Compute +0 for numbers and NaN for NaN: the arithmetic that keeps NaNs inside a delegate.
+"""Compute +0 for numbers and NaN for NaN, to keep NaNs inside a delegate.
 
-XNNPACK's maximum and minimum may return the number where one of two operands is NaN. An expression
-that keeps every NaN, and only a NaN, is `0 / (1 + |x|)`: it is 0 for every number, including
-infinities, and NaN for a NaN.
+XNNPACK's maximum and minimum may return the number where one of two operands is NaN. The expression
+`0 / (1 + |x|)` keeps NaNs: it is 0 for every number, including infinities, and NaN for a NaN.
 """
 
 from __future__ import annotations
@@ -22,10 +21,10 @@ from stepwell.translate.rewrites.norms.row_statistics import too_wide, weighted_
 
 
 def carries_nans(values: Sequence[SSAValue], program: Program) -> bool:
-    """Whether the lowering has to keep NaNs of values that may be NaN, by additional arithmetic.
+    """Whether the lowering must add arithmetic that keeps NaNs of values that may be NaN.
 
-    Where activations are finite numbers, no NaN is kept. Where no deviation is allowed, the kernels
-    outside keep it.
+    If activations are declared finite, no NaN needs to be kept. If no deviation is allowed, kernels
+    outside delegates keep the NaN.
     """
     if numerics_of(program.context) != "torch":
         return False
@@ -33,7 +32,7 @@ def carries_nans(values: Sequence[SSAValue], program: Program) -> bool:
 
 
 def keeps_nans(value: SSAValue, program: Program) -> Proof | None:
-    """The maximum of a row keeps a NaN, so that the row is all NaN; or there is no NaN."""
+    """Whether the maximum of a row keeps a NaN, or the row has none."""
     if carries_nans([value], program):
         return Proof("additional arithmetic keeps a NaN")
     return is_never_nan(value, program)
@@ -50,7 +49,7 @@ def _zero_over(divisor: Value) -> Value:
 
 
 def nans_along(x: Value, axes: Sequence[int], program: Program) -> Value:
-    """Compute +0 for each row along some axes, kept with size one; NaN for a row with NaN.
+    """Compute +0 for each row along some axes (kept with size one); NaN for a row that has a NaN.
 
     A sum of squares, or of nonnegative values, is NaN only if an element is NaN. Halves are summed
     in single precision: XNNPACK's sums of halves are limited, and on some CPUs they turn a NaN into

@@ -34,7 +34,7 @@ def widened(rw: Rewriter, value: SSAValue) -> SSAValue:
 
 
 def not_halves(op: SchemaOp) -> bool:
-    """Whether no tensor that an operator reads or produces is of halves that XNNPACK represents."""
+    """Whether no operand or result is a tensor of halves that XNNPACK supports."""
     values = (*op.operands, *op.results)
     return any(
         not isinstance(value.type, TensorType)

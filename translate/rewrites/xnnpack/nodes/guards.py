@@ -23,12 +23,12 @@ FLOATS = (f32, f16)
 
 
 def not_for_xnnpack(op: SchemaOp) -> Refusal | None:
-    """All tensors are f32, or all are f16; ranks are at most 6 and no dimension is empty."""
+    """Refuse unless all tensors are f32 or all f16, of rank at most 6 and not empty."""
     return not_floats((*op.operands, *op.results))
 
 
 def not_floats(values: Iterable[SSAValue]) -> Refusal | None:
-    """All values are tensors of one of XNNPACK's float types that it can hold."""
+    """Refuse unless all values are tensors of a float type and shape that XNNPACK supports."""
     seen = None
     for value in values:
         type_ = value.type
@@ -51,7 +51,7 @@ def not_floats(values: Iterable[SSAValue]) -> Refusal | None:
 
 
 def not_held(value: SSAValue) -> Refusal | None:
-    """Rank at most 6, no empty dimension, every dimension known as a number or expression."""
+    """Refuse a rank above 6, an empty dimension, or an unknown dimension."""
     return _not_held(value.type)
 
 
@@ -71,31 +71,30 @@ def _not_held(type_: Attribute) -> Refusal | None:
 
 
 def may_be_empty(near: Operation | SSAValue, sizes: Iterable[Dim]) -> Refusal | None:
-    """A size that only data determine may be 0, and a node of an empty tensor fails."""
+    """Refuse a data-dependent size that may be 0, because a node of an empty tensor fails."""
     for size in sizes:
         if is_of_data(size) and least_of(size, near) < 1:
             return Refusal(
-                f"{size}, which only data say, may be 0, and XNNPACK fails then; torch._check in "
-                "the model says that it is not"
+                f"the data-dependent size {size} may be 0, for which XNNPACK fails; a torch._check in the model excludes this"
             )
     return None
 
 
 def not_static(value: SSAValue) -> Refusal | None:
-    """Every dimension is a number."""
+    """Refuse a dimension that is not a number."""
     symbolic = [d for d in dims(value.type) if isinstance(d, Size)]
     return Refusal(f"dimension {symbolic[0]} is symbolic") if symbolic else None
 
 
 def not_constant(value: SSAValue | None, what: str) -> Refusal | None:
-    """The operand is a weight (or absent)."""
+    """Refuse an operand that is not a weight; an absent operand is accepted."""
     if value is None or weight_key(value) is not None:
         return None
     return Refusal(f"the {what} is computed at run time; XNNPACK packs constant ones only")
 
 
 def stands_among_integers(op: SchemaOp) -> bool:
-    """Whether an op computes a few floats between integers, and only integer ops read it.
+    """Whether an op computes a few floats from integers, and only integer ops read them.
 
     An example are the positions relative to a query, which T5 sorts into buckets by their
     logarithm. A delegate that computes them returns them at once. The nodes that it could contain
@@ -109,7 +108,7 @@ def stands_among_integers(op: SchemaOp) -> bool:
 
 
 def moves_among_integers(op: SchemaOp) -> bool:
-    """Whether an op moves data from integers or inputs that an op outside delegates reads.
+    """Whether an op moves data that comes from integers or inputs and is read outside delegates.
 
     Outside a delegate a view costs nothing. Inside, it would need one more delegate, before the
     others.
@@ -130,7 +129,7 @@ def _stays_outside(reader: Operation) -> bool:
 
 
 def is_made_of_integers(value: SSAValue, depth: int = 0) -> bool:
-    """Whether a value is a constant, or is computed from integers by ops that no delegate has."""
+    """Whether a value is constant, or computed from integers by ops that no delegate contains."""
     if depth == _FAR:
         return False
     owner = value.owner

@@ -1,7 +1,7 @@
-"""Hoisting: move a reshape of rows before the layers that work on them, to meet another reshape.
+"""Hoisting: move a reshape of rows before the layers that work on rows, to meet another reshape.
 
-A linear layer, and the ops between layers, work on rows in any shape. A reshape after a chain of
-them that keeps whole rows meets the reshape before the chain, however long the chain is.
+A linear layer, and the ops between layers, work on rows in any shape. A reshape that keeps whole
+rows can therefore move before a chain of such ops of any length, where it meets another reshape.
 
 rule hoist-reshape-over-linear
     The rows in their later shape, then the chain.
@@ -38,7 +38,8 @@ Chain = tuple[XnnpackOp, ...]
 
 
 def chain_of_rows(value: SSAValue) -> Chain | None:
-    """Return the nodes between a value and a reshape, each read by the next alone; one is a layer.
+    """Return the nodes between a value and a reshape; each is read only by the next, and one is a
+    layer.
 
     Rows that a layer reads dynamically quantized have one scale each, whatever their shape.
     """
@@ -55,7 +56,7 @@ def chain_of_rows(value: SSAValue) -> Chain | None:
 
 
 def worked_through(rw: Rewriter, chain: Chain, leading: Sequence[Dim]) -> SSAValue:
-    """Return the rows that a chain reads in another shape, and the chain."""
+    """Return the chain, and the rows in another shape that it reads."""
     value = chain[-1].operands[0]
     value = reshaped(rw, value, tensor([*leading, dims(value.type)[-1]], element(value.type)))
     for node in reversed(chain):

@@ -47,7 +47,7 @@ from stepwell.translate.rules import read_rules
 
 
 def is_not_for_xnnpack(value: SSAValue) -> Refusal | None:
-    """The value's op has operands, or a dynamic number, that XNNPACK does not represent."""
+    """Refuse if the op has operands, or a dynamic number, that XNNPACK does not support."""
     return not_for_xnnpack(cast(SchemaOp, value.owner))
 
 
@@ -56,12 +56,12 @@ def single(number: float) -> float: ...
 @overload
 def single(number: None) -> None: ...
 def single(number: float | None) -> float | None:
-    """Return the nearest float32, the type in which XNNPACK keeps and compares bounds."""
+    """Return the nearest float32, the type in which XNNPACK stores and compares bounds."""
     return None if number is None else torch.tensor(number, dtype=torch.float32).item()
 
 
 def is_no_range(low: float | None, high: float | None) -> Refusal | None:
-    """The bounds admit no number between them in float32."""
+    """Refuse bounds that admit no number between them in float32."""
     least, most = single(low), single(high)
     if (-math.inf if least is None else least) < (math.inf if most is None else most):
         return None

@@ -178,19 +178,19 @@ from stepwell.translate.rules import read_rules
 
 
 def stays_outside(value: SSAValue) -> Refusal | None:
-    """The value's op has an unsupported type, only constant operands, or integer neighbors."""
+    """Refuse an unsupported type, constant operands only, or integer neighbors."""
     op = cast(SchemaOp, value.owner)
     if refusal := not_for_xnnpack(op):
         return refusal
     if all(isinstance(operand.owner, WeightOp) for operand in op.operands):
         return Refusal("all operands are constants; XNNPACK needs one that is computed")
     if stands_among_integers(op):
-        return Refusal("its floats are computed from integers and become integers")
+        return Refusal("the floats are computed from integers and become integers")
     return None
 
 
 def do_not_broadcast(one: SSAValue, other: SSAValue) -> Refusal | None:
-    """Dynamic sizes that only the model knows to be equal."""
+    """Refuse dynamic sizes whose equality only the model knows."""
     try:
         broadcast(dims(one.type), dims(other.type))
     except StepwellError as error:
@@ -199,12 +199,12 @@ def do_not_broadcast(one: SSAValue, other: SSAValue) -> Refusal | None:
 
 
 def are_two(one: SSAValue, other: SSAValue) -> bool:
-    """Whether two values are different."""
+    """The two values are different."""
     return one is not other
 
 
 def is_exact(form: str) -> bool:
-    """Whether a gelu is computed with erf."""
+    """Whether a gelu uses erf (not the tanh approximation)."""
     return form == "none"
 
 
@@ -214,14 +214,14 @@ def fitting(number: float) -> float | Refusal:
 
 
 def positive(alpha: float) -> float | Refusal:
-    """An alpha that a node accepts."""
+    """Return alpha, or a refusal if it is not positive."""
     if not alpha > 0:
         return Refusal(f"alpha is {float(alpha)}; XNNPACK's is positive")
     return fitting(alpha)
 
 
 def slopes_stand_elsewhere(value: SSAValue, weight: SSAValue) -> Refusal | None:
-    """The slopes are on no axis, or on an axis that is not the last."""
+    """Refuse slopes on no axis, or on an axis that is not the last."""
     shape, slopes = dims(value.type), dims(weight.type)
     if not shape and slopes:
         return Refusal("a single number has no axis for slopes")
@@ -236,19 +236,19 @@ def are_single_and_half(one: Attribute, other: Attribute) -> bool:
 
 
 def is_a_constant(value: SSAValue) -> Refusal | None:
-    """The operand is a weight, which is cast at compile time."""
+    """Refuse a weight as operand, because it is cast at compile time."""
     if weight_key(value) is None:
         return None
-    return Refusal("its operand is a constant; XNNPACK needs one that is computed")
+    return Refusal("the operand is a constant; XNNPACK needs one that is computed")
 
 
 def asks_for_another_layout(value: SSAValue) -> Refusal | None:
-    """The cast also changes the memory format."""
+    """Refuse a cast that also changes the memory format."""
     return changes_layout(cast(SchemaOp, value.owner))
 
 
 def axis_last(value: SSAValue, number: int) -> list[int] | Refusal:
-    """Return the axis order that puts one axis last."""
+    """Return the axis order that moves one axis to the end."""
     rank = len(dims(value.type))
     if rank == 0:
         return Refusal("the operand is a scalar, which has no axis")

@@ -105,7 +105,7 @@ MOST_ONES = 1 << 24
 
 
 def stays_outside(value: SSAValue) -> Refusal | None:
-    """The op moves a type that XNNPACK does not represent, constants, or a value read outside."""
+    """Refuse unsupported types, constants only, and values that are read outside delegates."""
     op = cast(SchemaOp, value.owner)
     is_view = isinstance(op, aten.ViewDefault)
     refusal = not_floats((op.operands[0], value)) if is_view else not_for_xnnpack(op)
@@ -114,7 +114,7 @@ def stays_outside(value: SSAValue) -> Refusal | None:
     if all(isinstance(operand.owner, WeightOp) for operand in op.operands):
         return Refusal("all operands are constants; XNNPACK needs one that is computed")
     if moves_among_integers(op):
-        return Refusal("it moves data that integers look up and that is read outside")
+        return Refusal("the op moves data that integers index and that is read outside delegates")
     return None
 
 
@@ -124,15 +124,14 @@ def from_front_all(value: SSAValue, order: Sequence[int]) -> list[int]:
 
 
 def has_known_bounds(value: SSAValue) -> bool:
-    """The slice has step 1 and static bounds, which every size of a dynamic axis contains."""
+    """The slice has step 1 and static bounds that are within every possible size of the axis."""
     return slice_bounds(cast(SchemaOp, value.owner)) is not None
 
 
 def slice_bounds(op: SchemaOp) -> tuple[int, int] | None:
-    """Return the axis and the begin of a slice that a node can do.
+    """Return the axis and the begin of a slice that a node can compute.
 
-    The type of a slice along a dynamic axis states a number only where the least size contains all
-    of it.
+    The result's size along a dynamic axis is static only if the slice is within the smallest size.
     """
     bounds = static_bounds(op)
     if bounds is not None:
@@ -146,14 +145,14 @@ def slice_bounds(op: SchemaOp) -> tuple[int, int] | None:
 
 
 def offsets_of(value: SSAValue) -> list[int]:
-    """Return the begin of a slice on each axis."""
+    """Return the begin of a slice along each axis."""
     bounds = slice_bounds(cast(SchemaOp, value.owner))
     assert bounds is not None
     return [bounds[1] if at == bounds[0] else 0 for at in range(len(dims(value.type)))]
 
 
 def are_too_many(parts: Sequence[SSAValue], number: int) -> Refusal | None:
-    """More tensors than one node takes, where no group of them has a static size."""
+    """Refuse more tensors than one node takes, unless they can be concatenated in static groups."""
     if is_symbolic_along(parts, number) and len(parts) not in xnnpack.CONCATENATES:
         return Refusal("more than five tensors are concatenated along a symbolic axis")
     return None
@@ -165,7 +164,7 @@ def is_symbolic_along(parts: Sequence[SSAValue], number: int) -> bool:
 
 
 def are_no_crops(amounts: Sequence[int]) -> bool:
-    """Whether no amount of padding is negative."""
+    """Whether all amounts of padding are non-negative."""
     return min(amounts, default=0) >= 0
 
 
@@ -184,20 +183,20 @@ def _from_first(value: SSAValue, amounts: Sequence[int]) -> list[int]:
 
 
 def single(number: float) -> float:
-    """Return a number in the form of an attribute."""
+    """Return a number as an attribute."""
     return float(number)
 
 
 def takes_too_many_ones(value: SSAValue) -> Refusal | None:
-    """The tensor is repeated more often than the artifact should hold ones."""
+    """Refuse a repetition that would need too many ones in the artifact."""
     count = prod(d for d in dims(value.type) if isinstance(d, int))
     if count <= MOST_ONES:
         return None
-    return Refusal(f"it repeats by a product with {count} ones, above {MOST_ONES}")
+    return Refusal(f"the op repeats by a product with {count} ones, above {MOST_ONES}")
 
 
 def unknown_sizes(op: SchemaOp) -> Refusal | None:
-    """The shapes are static, except where a node takes axes whole or infers one size."""
+    """Refuse dynamic shapes, unless a node takes whole axes or infers one size."""
     if isinstance(op, FOLLOWING):
         return next(
             (
@@ -222,7 +221,7 @@ def unknown_sizes(op: SchemaOp) -> Refusal | None:
             len(result_dims) > len(operand_dims)
             and sum(isinstance(size, Size) for size in operand_dims) > 1
         )
-        return Refusal("it adds an axis next to two of symbolic sizes") if added else None
+        return Refusal("the op adds an axis next to two of symbolic sizes") if added else None
     return next((r for v in (*op.operands, *op.results) if (r := not_static(v))), None)
 
 
@@ -231,7 +230,7 @@ def _put(rw: Rewriter, node: XnnpackOp) -> SSAValue:
 
 
 def reshape(rw: Rewriter, value: SSAValue, shape: tuple[Dim, ...]) -> SSAValue:
-    """Build `xnnpack.static_reshape`, or return the value where it has the shape already."""
+    """Build `xnnpack.static_reshape`, or return the value itself if it has the shape already."""
     if dims(value.type) == shape:
         return value
     if sum(isinstance(size, Size) for size in shape) > 1:
@@ -263,10 +262,10 @@ def _larger(shape: Sequence[Dim]) -> list[Dim]:
 
 
 def with_units(rw: Rewriter, value: SSAValue, shape: tuple[Dim, ...]) -> SSAValue:
-    """Add and remove axes of size one next to any dynamic sizes, without a reshape.
+    """Add and remove axes of size one next to dynamic sizes, without a reshape.
 
-    A product with a one of higher rank adds axes in front. A transpose moves them to their places,
-    and a mean over two of them removes both.
+    A product with a higher-rank one adds leading axes, a transpose moves them into place, and a
+    mean over two axes removes both.
     """
     units = dims(value.type).count(1) - shape.count(1)
     added = -units if units < 0 else units % 2
@@ -287,14 +286,14 @@ def with_units(rw: Rewriter, value: SSAValue, shape: tuple[Dim, ...]) -> SSAValu
 
 
 def transpose(rw: Rewriter, value: SSAValue, order: list[int]) -> SSAValue:
-    """Build `xnnpack.static_transpose`, or return the value where the order does not change."""
+    """Build `xnnpack.static_transpose`, or return the value itself if the order does not change."""
     if order == list(range(len(order))):
         return value
     return _put(rw, xnnpack.StaticTranspose.make(value, perm=order))
 
 
 def to_nhwc(rw: Rewriter, value: SSAValue) -> SSAValue:
-    """`[N, C, H, W]` to `[N, H, W, C]`; `[N, C, W]` to `[N, 1, W, C]`."""
+    """Transpose `[N, C, H, W]` to `[N, H, W, C]`, or `[N, C, W]` to `[N, 1, W, C]`."""
     shape = dims(value.type)
     if len(shape) == 3:
         value = reshape(rw, value, (shape[0], shape[1], 1, shape[2]))
@@ -302,23 +301,23 @@ def to_nhwc(rw: Rewriter, value: SSAValue) -> SSAValue:
 
 
 def to_nchw(rw: Rewriter, value: SSAValue, type_: Attribute) -> SSAValue:
-    """`[N, H, W, C]` to `[N, C, H, W]`, without the height where the type has none."""
+    """Transpose `[N, H, W, C]` to `[N, C, H, W]`, without the height if the type has none."""
     return reshape(rw, transpose(rw, value, [0, 3, 1, 2]), dims(type_))
 
 
 def clamps_of(node: XnnpackOp) -> dict[str, float]:
-    """Return the fields of a node's output range, for the node that computes its result instead."""
+    """Return the fields of a node's output range, for another node that computes its result."""
     names = [name for name in ("output_min", "output_max") if name in node.properties]
     return {name: node.number(name, 0.0) for name in names}
 
 
 def slice_sizes(shape: tuple[Dim, ...]) -> list[int]:
-    """Return a slice's sizes as the node takes them: 0 for a whole axis of symbolic size."""
+    """Return a slice's sizes as the node takes them: 0 stands for a whole symbolic axis."""
     return [0 if isinstance(d, Size) else d for d in shape]
 
 
 def concatenated(rw: Rewriter, parts: Sequence[SSAValue], number: int, like: SSAValue) -> SSAValue:
-    """Concatenate tensors along an axis: by one node where a size is dynamic."""
+    """Concatenate tensors along an axis; by a single node if a size is dynamic."""
     at = axis(number, len(dims(like.type)))
     if not is_symbolic_along(parts, number):
         return concatenate(rw, parts, at)
@@ -330,7 +329,7 @@ MOST_JOINED = max(xnnpack.CONCATENATES)
 
 
 def concatenate(rw: Rewriter, parts: Sequence[SSAValue], at: int) -> SSAValue:
-    """Concatenate groups as large as a node takes, then groups of groups."""
+    """Concatenate groups of as many tensors as a node takes, then groups of groups."""
     values = list(parts)
     while len(values) > 1:
         values = [

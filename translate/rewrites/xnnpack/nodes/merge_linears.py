@@ -71,11 +71,11 @@ def are_matrices(*values: SSAValue) -> bool:
 
 
 def multiplies_more(inner: SSAValue, outer: SSAValue) -> Refusal | None:
-    """The merged layer takes more products than the two layers."""
+    """Refuse a merge whose layer needs more products than the two layers."""
     (out, hidden), (_, given) = dims(outer.type), dims(inner.type)
     assert isinstance(out, int) and isinstance(hidden, int) and isinstance(given, int)
     if out * given > hidden * (out + given):
-        return Refusal(f"one layer of {out}×{given} multiplies more than the two")
+        return Refusal(f"one layer of {out}×{given} needs more products than the two layers")
     return None
 
 

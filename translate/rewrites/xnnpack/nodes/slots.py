@@ -1,10 +1,11 @@
-"""Decompose `topk` into arithmetic: which element is in which slot, as ones and zeros.
+"""Decompose `topk` into arithmetic: a matrix of ones and zeros selects the element of each slot.
 
-Either every two elements of a row are compared, and an element's rank is the count of those before
-it; or the maximum is found, marked and removed, as often as elements are taken. The cheaper form is
-written: pairs for short rows, maxima for few of many. Both put the first of equal elements first.
-Numbers are scaled to less than 2¹²⁶ in magnitude first. Two of them that differ, differ by 2⁻²³ or
-more, which no node flushes to zero, and a factor of 2¹²⁷ makes the difference greater than 1.
+There are two forms. Either all pairs of elements of a row are compared, and an element's rank is
+the number of elements before it; or the maximum is found and removed once for each slot. The
+cheaper form is used: pairs for short rows, maxima for a few elements of many. In both, equal
+elements keep their order. Numbers are scaled to less than 2¹²⁶ in magnitude first. Two different
+numbers then differ by at least 2⁻²³, which no node flushes to zero, and a factor of 2¹²⁷ makes the
+difference greater than 1.
 """
 
 from __future__ import annotations
@@ -42,13 +43,13 @@ def slots_of(choice: Choice, b: Rewriter) -> Value:
 
 
 def maxima_cost_less(choice: Choice, costs: Costs) -> bool:
-    """Whether removing the maximum again and again costs less than comparing every two elements."""
+    """Whether removing the maximum repeatedly costs less than comparing all pairs of elements."""
     maxima = choice.taken * PASSES * costs.element
     return maxima < choice.among * (3 * costs.addition + costs.element)
 
 
 def _scaled(choice: Choice, b: Rewriter) -> Value:
-    """Scale the numbers below 2¹²⁶, the greatest first: `[rows, among]`."""
+    """Scale numbers `[rows, among]` below 2¹²⁶, the greatest first."""
     scores = Value(choice.op.operands[0], b).view(choice.rows, choice.among)
     most = interval(choice.op.operands[0], b.program).most
     power = EXPONENT - max(floor(log2(ORDINARY if most == inf else max(most, 2.0**-100))) + 1, -1)
@@ -56,7 +57,7 @@ def _scaled(choice: Choice, b: Rewriter) -> Value:
 
 
 def _by_pairs(choice: Choice, scaled: Value) -> Value:
-    """Compare every two elements, and select the element whose rank is the slot's."""
+    """Compare all pairs of elements, and select the element whose rank is the slot's."""
     rows, among, taken = choice.rows, choice.among, choice.taken
     one, other = scaled.view(rows, among, 1), scaled.view(rows, 1, among)
     # +1 above the diagonal, -1 below: there `not less` is counted, as 1 - `greater`.
@@ -70,7 +71,7 @@ def _by_pairs(choice: Choice, scaled: Value) -> Value:
 
 
 def _by_maxima(choice: Choice, left: Value) -> Value:
-    """Select the first of the greatest, slot by slot; a selected element falls below all others."""
+    """Select the greatest element slot by slot; a selected element is lowered below the others."""
     rows, among = choice.rows, choice.among
     ones = left.constant(torch.ones(1), "one")
     in_front = left.constant(torch.ones(among, among).tril(-1), "in_front")

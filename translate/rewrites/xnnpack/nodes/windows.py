@@ -1,4 +1,4 @@
-"""The conditions that windows and image resizing place on sizes."""
+"""Conditions on sizes for window ops and image resizing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from stepwell.ir.types import AnyTensor, dims, element, tensor
 
 
 def channels_last(type_: Attribute) -> AnyTensor:
-    """The type `[N, H, W, C]` of images `[N, C, H, W]`, or of lines `[N, C, W]` of height one."""
+    """Return the type `[N, H, W, C]` of images `[N, C, H, W]` or lines `[N, C, W]` of height
+    one.
+    """
     batch, channels, *space = dims(type_)
     height, width = space if len(space) == 2 else (1, *space)
     return tensor([batch, height, width, channels], element(type_))
@@ -21,8 +23,8 @@ def channels_last(type_: Attribute) -> AnyTensor:
 def steps_by_sizes(op: SchemaOp) -> bool:
     """Whether torch samples a resized image in steps of old size divided by new size.
 
-    If a scale is given, torch steps by its inverse, and the new size is rounded down: 9 pixels at
-    half the size are 4, each 2 apart and not 9/4.
+    If a scale is stated, torch uses its inverse as the step and rounds the new size down: 9 pixels
+    at scale 1/2 become 4 that are 2 apart, not 9/4.
     """
     for at in (0, 1):
         scale = stated_scale(op, at)
@@ -37,7 +39,7 @@ def steps_by_sizes(op: SchemaOp) -> bool:
 
 
 def stated_scale(op: SchemaOp, at: int) -> float | None:
-    """Return the scale, down (0) or across (1), of a resize; torch prefers it to sizes."""
+    """Return the scale of a resize, down (0) or across (1); a stated scale precedes sizes."""
     if "scale_factors" in op.SCHEMA.by_name:
         scales = op.arg("scale_factors")
         return None if scales is None else float(scales[at])
@@ -46,13 +48,13 @@ def stated_scale(op: SchemaOp, at: int) -> float | None:
 
 
 def may_miss_the_image(op: SchemaOp) -> bool:
-    """Whether `ceil_mode` may start a window after the image's end, which torch then drops."""
+    """Whether `ceil_mode` may start a window after the image's end; torch drops such windows."""
     rows = zip(*_steps_and_extents(op), op.arg("padding"), strict=True)
     return bool(op.arg("ceil_mode")) and any(step + pad > extent for step, extent, pad in rows)
 
 
 def _steps_and_extents(op: SchemaOp) -> tuple[list[int], list[int]]:
-    """Return the distance between windows and the extent of one, down and across."""
+    """Return the distance between windows and the extent of a window, down and across."""
     kernel = op.arg("kernel_size")
     dilation = op.arg("dilation") if "dilation" in op.SCHEMA.by_name else [1, 1]
     extents = [apart * (cells - 1) + 1 for apart, cells in zip(dilation, kernel, strict=True)]
@@ -60,7 +62,7 @@ def _steps_and_extents(op: SchemaOp) -> tuple[list[int], list[int]]:
 
 
 def edges(op: SchemaOp, padding: tuple[int, ...]) -> tuple[int, ...]:
-    """Return top, right, bottom, left padding; `ceil_mode` windows may pass the edge."""
+    """Return top, right, bottom, left padding; with `ceil_mode`, windows may exceed the image."""
     padded, (steps, extents) = op.arg("padding"), _steps_and_extents(op)
     over: list[int] = []
     for at in (0, 1):

@@ -2,10 +2,10 @@
 
 A convolution is lowered between a transpose to channels-last and a transpose back. Some nodes
 between these transposes work in any order: elementwise nodes, slices, pads, concatenations,
-reshapes, linear layers, and normalizations over an axis that stays last. Each of them may work on its
-values as they are or on their bases (the values before the transpose). `translate/layout` finds the
-minimum cut; this file is XNNPACK's table for it. A second run removes transposes that are left
-between two values that can both be transposed.
+reshapes, linear layers, and normalizations over an axis that stays last. Each of these may work on
+its values or on the values before the transpose. `translate/layout` finds the minimum cut; this
+file is XNNPACK's table for it. A second run removes transposes that are left between two values
+that can both be transposed.
 
 Before:
     func.func @forward(%x: tensor<1x2x3x4xf32>) -> tensor<1x2x12xf32> {
@@ -54,7 +54,7 @@ FEW = 2
 
 
 class XnnpackLayouts(Layouts):
-    """XNNPACK's table: nodes for any order, nodes that keep the last axis last, copy costs."""
+    """XNNPACK's layout table: nodes for any order, nodes with a fixed last axis, copy costs."""
 
     def __init__(self, moving: LayoutCost = LAYOUT, run: float = 0.0) -> None:
         self.moving, self.run = moving, run
@@ -115,7 +115,7 @@ class XnnpackLayouts(Layouts):
         return self.moving.of(dims(value.type), moves_units_only(value, inverse(order)))
 
     def gain(self, op: Operation, turning: Turning) -> float:
-        """A slice copies one contiguous run at a time: with channels last, one for each pixel."""
+        """Return the cost that another order of a slice saves: a slice copies contiguous runs."""
         if not isinstance(op, xnnpack.StaticSlice):
             return 0.0
         whole, part = dims(op.input.type), dims(op.output.type)
@@ -169,7 +169,7 @@ def stretches(whole: Sequence[Dim], part: Sequence[Dim]) -> int:
 
 
 def takes_elements(part: Sequence[Dim], order: Order, axis: int) -> bool:
-    """Whether an order puts a thinly sliced axis last that is not last in the value.
+    """Whether an order puts a thinly sliced axis last that is not the last axis of the value.
 
     A slice or concatenation along the last axis copies element by element. Along a leading axis it
     copies whole blocks.

@@ -1,6 +1,6 @@
 """Canonicalization: merge consecutive transposes and reshapes into one, or remove them.
 
-`AssignLayouts` decides where transposes are. These rules merge the ones that meet.
+`AssignLayouts` decides where transposes are. These rules merge adjacent transposes.
 
 rule merge-transposes
     Two transposes in a row are one, a reshape, or none.
@@ -67,13 +67,13 @@ from stepwell.translate.rules import read_rules
 
 @recipe("transposed_to")
 def transposed_to(constant: torch.Tensor, *, order: list[int]) -> torch.Tensor:
-    """Return a constant with leading axes of size one added and its axes permuted."""
+    """Return a constant with added leading axes of size one and permuted axes."""
     missing = len(order) - constant.dim()
     return constant.reshape(*([1] * missing), *constant.shape).permute(order).contiguous()
 
 
 def in_order(rw: Rewriter, value: SSAValue, order: Sequence[int], like: SSAValue) -> SSAValue:
-    """Permute the axes of a value: with no node, a reshape, or one transpose."""
+    """Permute the axes of a value by no node, a reshape, or one transpose."""
     if list(order) == list(range(len(order))):
         return value
     if moves_units_only(value, tuple(order)):

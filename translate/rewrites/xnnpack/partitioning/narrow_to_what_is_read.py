@@ -55,7 +55,7 @@ from stepwell.translate.rewrites.xnnpack.partitioning.parts import cut_out, rebu
 
 @dataclass(frozen=True)
 class Narrowed:
-    """The part that an op will compute, and the parts of its operands that it reads."""
+    """The part of a result that an op will compute, and the parts of its operands that it reads."""
 
     made: Box
     reads: tuple[Box, ...]
@@ -69,7 +69,7 @@ class NarrowToWhatIsRead(Pass):
     bound: ClassVar[Bound] = Bound(1e-5, 1e-6, "a product of fewer rows sums in another order")
 
     def apply(self, program: Program, history: History) -> int:
-        """Returns the number of nodes narrowed."""
+        """Return the number of nodes that compute a smaller part of their result."""
         count, copy = 0, costs_of(program.context).products_a_copy
         for func in program.methods.values():
             block = func.body.block
@@ -87,7 +87,7 @@ class NarrowToWhatIsRead(Pass):
 
 
 def demands(block: Block) -> dict[Operation, Narrowed]:
-    """Return the nodes of a block of whose results only a part is read."""
+    """Return the nodes of a block whose results are read only in part."""
     asked: dict[SSAValue, Box] = {}
     found: dict[Operation, Narrowed] = {}
     for op in reversed(tuple(block.ops)):
@@ -112,7 +112,8 @@ def demands(block: Block) -> dict[Operation, Narrowed]:
 
 
 def _reads(op: XnnpackOp, box: Box) -> tuple[Box, tuple[Box, ...]] | None:
-    """Return the box that a node then computes and the operand boxes; None if it computes all.
+    """Return the boxes that a narrowed node computes and reads; None if it computes its whole
+    result.
 
     A node whose result is unused reads nothing.
     """
@@ -144,7 +145,7 @@ NARROWED = (
 
 
 def _takes_parts(op: XnnpackOp) -> bool:
-    """Whether a node can be rebuilt for a part, and a part of each operand can be obtained.
+    """Whether a node can be rebuilt for a part of its result, with parts of its operands.
 
     A constant that gets its type from a cast cannot be cut. The shape of a reshape cannot be
     written where a size that no field states is symbolic.
@@ -159,7 +160,7 @@ def _takes_parts(op: XnnpackOp) -> bool:
 
 
 def cut_by_kernel(op: Operation) -> Box | None:
-    """Return the part that a slice reads at constant distances from a dynamic axis' ends."""
+    """Return the part of a slice that reads constant distances from a dynamic axis' ends."""
     if not isinstance(op, aten.SliceTensor):
         return None
     shape = dims(op.operands[0].type)
@@ -175,7 +176,7 @@ def cut_by_kernel(op: Operation) -> Box | None:
 
 
 def gains(part: Iterable[Operation], found: Mapping[Operation, Narrowed], copy: float) -> bool:
-    """Whether a set of narrowed nodes and the slices at its edge cost less than the nodes do now.
+    """Whether the narrowed nodes with the slices at their edge cost less than the original nodes.
 
     `copy` is the cost of reading and writing one element, in multiplications of a matrix product.
     """
@@ -201,7 +202,7 @@ def gains(part: Iterable[Operation], found: Mapping[Operation, Narrowed], copy: 
 def _edges(
     values: Iterable[SSAValue], boxes: Iterable[Box], found: Mapping[Operation, Narrowed]
 ) -> set[tuple[SSAValue, Box]]:
-    """Return the operands that must be sliced, with the part of each that is read."""
+    """Return the operands that must be sliced, with the box that is read of each."""
 
     def has(value: SSAValue) -> Box:
         maker = value.owner
@@ -216,7 +217,7 @@ def _edges(
 
 
 def sliced(op: xnnpack.StaticSlice, box: Box | None = None) -> Box:
-    """Return the box of a slice's input that corresponds to a box or to all of its result."""
+    """Return the box of a slice's input for a box of its result (by default all of it)."""
     axes = axis_map(op)
     assert axes is not None
     return axes.reads(0, whole(op.output.type) if box is None else box)
@@ -234,7 +235,7 @@ def _work(op: Operation, box: Box, copy: float) -> float:
 def _write(
     block: Block, found: dict[Operation, Narrowed], program: Program, history: History
 ) -> None:
-    """Rebuild narrowed nodes in order, and the slices that read them; each slice once."""
+    """Rebuild narrowed nodes in order, and the slices that they read, each slice once."""
     scopes: dict[Any, Any] = {}
     made: dict[SSAValue, tuple[SSAValue, Box]] = {}
     cuts: dict[tuple[SSAValue, Box], SSAValue] = {}

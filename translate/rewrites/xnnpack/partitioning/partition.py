@@ -1,18 +1,18 @@
 """Partitioning: form as few XNNPACK delegates as the data flow and the memory of loading allow.
 
-Every op gets a stage. The stage of an xnnpack op is at least that of the xnnpack ops that it reads,
-and one more than that of any op outside that it reads. The stage of an op outside is the latest
-stage that it reads. All xnnpack ops of one stage can form one delegate: an edge never goes back a
-stage, and goes through an op outside only to a later stage, so no cycle can form. The number of
-delegates is the longest chain of alternations, which is a lower bound for every partition. With
-`optimize="memory"` a stage with many weights becomes several delegates, because packing their
-weights then takes less memory (`PartitionXnnpack`).
+Every op gets a stage. An xnnpack op is at least in the stage of its xnnpack operands, and one stage
+after its other operands. Any other op is in the latest stage of its operands. All xnnpack ops of
+one stage can form one delegate: an edge never goes back a stage, and goes through an op outside
+only to a later stage, so no cycle can form. The number of delegates is the longest chain of
+alternations, which is a lower bound for every partition. With `optimize="memory"` a stage with many
+weights becomes several delegates, because packing their weights then takes less memory
+(`PartitionXnnpack`).
 
 Outside delegates a quantized value is represented by its stored integers. The casts that state its
 quantized type (`quant.scast`) are inside the delegates that read or produce it, and nowhere else.
 
 Packed weights move into the delegate. A constant that XNNPACK does not copy stays outside and is
-passed as an input (facts: runtimes free what XNNPACK only points to).
+passed as an input, because runtimes free constant data to which XNNPACK only points.
 
 Before:
     func.func @forward(%x: tensor<1x4xf32>) -> tensor<1x4xf32> {
@@ -72,15 +72,15 @@ class PartitionXnnpack(Pass):
     the peak with n delegates is W · 2ⁿ / (2ⁿ - 1).
 
     Attributes:
-        spares: bytes by which a further delegate must lower the peak. None means one delegate a stage,
-            except in a lowering with `optimize="memory"`, where it means 2 MiB.
+        spares: the bytes by which one more delegate must lower the peak. None means one delegate
+            per stage, except in a lowering with `optimize="memory"`, where it means 2 MiB.
     """
 
     name: ClassVar[str] = "partition-xnnpack"
     spares: int | None = None
 
     def apply(self, program: Program, history: History) -> int:
-        """Returns the number of delegates made."""
+        """Return the number of created delegates."""
         spares = self.spares
         if spares is None and program.context.option("optimize") == MEMORY:
             spares = SPARES
@@ -134,10 +134,10 @@ class _Memory:
     """The memory in use while delegates are loaded one after another, in bytes.
 
     Attributes:
-        most: weights, packed or not, that should be in memory at once; None for no limit.
+        most: the weight bytes, packed or not, that should be in memory at once; None for no limit.
         least: the smallest share of all weights for which a delegate is ended.
-        spares: bytes by which a further delegate must lower the peak.
-        packed: weights of the delegates loaded so far.
+        spares: the bytes by which one more delegate must lower the peak.
+        packed: the weight bytes of the delegates loaded so far.
     """
 
     most: float | None = None
@@ -147,7 +147,7 @@ class _Memory:
 
     @staticmethod
     def of(stages: Sequence[list[Operation]], spares: int | None) -> _Memory:
-        """Set the budget for stages in order; memory in use at run time is no loading peak."""
+        """Set the budget for stages in order; memory used at run time adds no loading peak."""
         weights = [_weights(ops) for ops in stages]
         total, packed, peak = sum(weights), 0, 0
         for weight in weights:
@@ -168,7 +168,7 @@ class _Memory:
         return _Memory(reached(parts), total / (2**parts - 1), max(spares, 1))
 
     def share(self, rest: int) -> float:
-        """Return the weight bytes that the next delegate may take: they are in memory twice."""
+        """Return the weight bytes that the next delegate may have; they are in memory twice."""
         assert self.most is not None
         if self.packed + 2 * rest < self.most + self.spares:
             return rest
@@ -176,7 +176,7 @@ class _Memory:
 
 
 def _parts(ops: list[Operation], memory: _Memory) -> list[list[Operation]]:
-    """Split the ops of a stage, in order, so that weights fit and the fewest values are live."""
+    """Split a stage's ops, in order, so that the weights fit and few values are live in between."""
     if memory.most is None:
         return [ops]
     alive = _alive(ops)
@@ -191,7 +191,7 @@ def _parts(ops: list[Operation], memory: _Memory) -> list[list[Operation]]:
 
 
 def _end(ops: list[Operation], start: int, share: float, alive: Sequence[int | None]) -> int | None:
-    """Return where a delegate that begins at `start` ends; None if at the end of its stage."""
+    """Return the end of a delegate that begins at `start`; None if it is the end of its stage."""
     full, held = _filled(ops, start, share)
     if full is None:
         return None
@@ -206,7 +206,7 @@ def _end(ops: list[Operation], start: int, share: float, alive: Sequence[int | N
 
 
 def _filled(ops: list[Operation], start: int, share: float) -> tuple[int | None, list[int]]:
-    """Return where ops from `start` on have read a share of the weights; None if all of them fit.
+    """Return where ops from `start` on have read a share of the weights; None if all weights fit.
 
     Also return the weights that are read up to and including each op.
     """
@@ -241,13 +241,14 @@ def _bytes(type_: Attribute) -> int:
 
 
 def bytes_in_memory(value: SSAValue) -> int:
-    """Return the bytes of a value between delegates; never rows with one scale each."""
+    """Return the bytes of a value between delegates; None for rows with one scale each."""
     is_dynamic = isinstance(element(value.type), DynamicInt8Type)
     return 0 if is_dynamic else _bytes(_stored(value.type))
 
 
 def _alive(ops: list[Operation]) -> list[int | None]:
-    """Return the bytes that ops before each index pass to later ops; None if not allowed.
+    """Return the bytes that pass each index from earlier to later ops; None if a cut is not
+    allowed.
 
     Dynamically quantized rows stay in their delegate: their scales have no type outside.
     """
@@ -293,7 +294,7 @@ def _take_casts_away(block: Block) -> Wanted:
 
 
 def _storage_root(value: SSAValue) -> SSAValue:
-    """Return the value that a chain of storage casts starts from: the same integers."""
+    """Return the value at the start of a chain of storage casts, which has the same integers."""
     while isinstance(value.owner, StorageCast):
         value = value.owner.input
     return value
@@ -329,14 +330,14 @@ def _stages(block: Block, wanted: Wanted) -> dict[Operation, int]:
 
 
 def _reads(op: Operation) -> Sequence[SSAValue]:
-    """Operands of an op and of everything in its regions."""
+    """Return the operands of an op and of all ops in its regions."""
     if not op.regions:
         return operands_of(op)
     return [operand for inner in op.walk() for operand in inner.operands]
 
 
 def _delegate(ops: list[Operation], wanted: Wanted) -> DelegateOp:
-    """Create a delegate op around `ops`, which move into it; uses outside read its results."""
+    """Move `ops` into a new delegate op; outside uses read its results."""
     members = set(ops)
     inputs: dict[tuple[SSAValue, Attribute], int] = {}
     packed: dict[tuple[SSAValue, Attribute], None] = {}

@@ -1,4 +1,4 @@
-"""Parts of values: cut a box out of a value, or build a node that computes only a box."""
+"""Cut a box out of a value, or build a node that computes only a box."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ STATED: dict[type[XnnpackOp], str] = {
 
 @recipe("box_of")
 def box_of(constant: torch.Tensor, *, starts: list[int], stops: list[int]) -> torch.Tensor:
-    """Return a part of a constant, as a view."""
+    """Return a box of a constant, as a view."""
     return constant[tuple(slice(a, b) for a, b in zip(starts, stops, strict=True))]
 
 
@@ -55,7 +55,7 @@ def cut_out(rw: Rewriter, value: SSAValue, have: Box, box: Box) -> SSAValue:
 
 
 def rebuilt(op: XnnpackOp, operands: list[SSAValue], box: Box) -> Operation:
-    """Build a node of the same kind for a part of its result."""
+    """Build a node of the same kind that computes a box of the result."""
     new = remade(op, operands, [tensor(shape_of(box), element(op.output.type))])
     if (field := STATED.get(type(op))) is not None:
         sizes = [size for size in shape_of(box) if isinstance(size, int)]

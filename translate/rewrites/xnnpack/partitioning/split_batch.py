@@ -5,7 +5,8 @@ the next node reads them from there. Computed in pieces, the result of a node is
 when the next node reads it, and less memory is in use by the same factor. The axis maps say which
 nodes can be split: each row of the result's first axis depends on the same part of the first axis
 of each operand, or on all of an operand that is not split. Each piece costs the start of its nodes,
-and each node packs weights of its own. A run of nodes is split only if it saves more.
+and each node packs weights of its own. A sequence of nodes is split only if the savings exceed
+these costs.
 
 Before:
     %a = xnnpack.batch_matrix_multiply(%x, %w) : (tensor<2x16384x1xf32>, tensor<1x1x128xf32>) -> tensor<2x16384x128xf32>
@@ -56,13 +57,13 @@ WORD = 4
 
 @dataclass(frozen=True)
 class SplitBatch(Pass):
-    """Compute runs of nodes for a part of the batch at a time, where the cost model favors it."""
+    """Compute sequences of nodes for a part of the batch at a time, if the cost model favors it."""
 
     name: ClassVar[str] = "split-batch"
     bound: ClassVar[Bound] = Bound(1e-5, 1e-6, "a product of fewer rows may sum in another order")
 
     def apply(self, program: Program, history: History) -> int:
-        """Returns the number of nodes that were split."""
+        """Return the number of nodes that were split."""
         costs, count = costs_of(program.context), 0
         for func in program.methods.values():
             block = func.body.block
@@ -76,7 +77,7 @@ class SplitBatch(Pass):
 
 @dataclass(frozen=True)
 class Stretch:
-    """Consecutive nodes, each with the operands that it reads in pieces, and the savings."""
+    """Consecutive nodes with the operands that they read in pieces, and the savings of a split."""
 
     nodes: Mapping[XnnpackOp, tuple[bool, ...]]
     before: Operation
@@ -85,7 +86,7 @@ class Stretch:
 
 
 def _best(block: Block, costs: Costs) -> Stretch | None:
-    """Return the most profitable run, if the values of a block exceed the cache at all."""
+    """Return the most profitable sequence, if the values of a block exceed the cache."""
     rows = [
         cast("int", dims(value.type)[0])
         for op in block.ops
@@ -101,9 +102,10 @@ def _best(block: Block, costs: Costs) -> Stretch | None:
 
 @dataclass(frozen=True)
 class Nodes:
-    """The ops of a block in order, with the operands read in pieces; None if not split.
+    """The ops of a block in order, with the operands that each reads in pieces; None for an op that
+    cannot be split.
 
-    `opening` and `closing` are the costs of beginning and of ending a run before each op.
+    `opening` and `closing` are the costs of beginning and ending a split sequence before each op.
     """
 
     ops: Sequence[Operation]
@@ -120,7 +122,7 @@ class Nodes:
         return cls(ops, reads, *_edges(block, ops, pieces, costs), pieces, costs)
 
     def best(self) -> Stretch | None:
-        """Return the run that saves most; no node in it reads a split value as a whole."""
+        """Return the sequence that saves most and in which no node reads a whole split value."""
         span, most = None, 0.0
         made: set[Operation] = set()
         start, saved, work = 0, -inf, 0.0
@@ -147,7 +149,7 @@ class Nodes:
         return Stretch(nodes, self.ops[end], self.pieces, most)
 
     def _saved(self, op: Operation, reads: Sequence[bool]) -> float:
-        """Return the memory traffic saved, less the starts of nodes and their own weights."""
+        """Return the saved memory traffic, less the cost of additional nodes and packed weights."""
         values = [*(v for v, part in zip(op.operands, reads, strict=True) if part), op.results[0]]
         weights = [v for v, part in zip(op.operands, reads, strict=True) if not part]
         more = self.costs.node + self.costs.weight * sum(
@@ -156,12 +158,12 @@ class Nodes:
         return sum(map(self._way, values)) - (self.pieces - 1) * more
 
     def _way(self, value: SSAValue) -> float:
-        """Return the traffic of a whole value to memory and back, beyond that of its pieces."""
+        """Return the memory traffic of a whole value beyond that of its pieces."""
         size = bytes_in_memory(value)
         return self.costs.missed(size) - self.pieces * self.costs.missed(size / self.pieces)
 
     def _work(self, op: Operation) -> float:
-        """Return a lower bound of a node's nanoseconds: its elements, and a layer's products."""
+        """Return a lower bound of a node's nanoseconds from its elements and a layer's products."""
         made = bytes_in_memory(op.results[0]) / WORD
         weights = max(
             (bytes_in_memory(v) / WORD for v in op.operands if constant_of(v) is not None),
@@ -172,7 +174,7 @@ class Nodes:
 
 
 def pieces_read(op: Operation, pieces: int) -> tuple[bool, ...] | None:
-    """Which operands a piece of the result reads in pieces; None if the result cannot be split."""
+    """Return the operands that a piece of the result reads in pieces; None if it has none."""
     axes = axis_map(op) if isinstance(op, XnnpackOp) and len(op.results) == 1 else None
     if axes is None or not _has_pieces(op.results[0], pieces):
         return None
@@ -193,7 +195,7 @@ def _has_pieces(value: SSAValue, pieces: int) -> bool:
 
 
 def piece(value: SSAValue, index: int, pieces: int) -> Box:
-    """Return the box of one of the pieces."""
+    """Return the box of one piece."""
     (_, rows), *rest = whole(value.type)
     step = cast("int", rows) // pieces
     return ((index * step, (index + 1) * step), *rest)
@@ -202,7 +204,7 @@ def piece(value: SSAValue, index: int, pieces: int) -> Box:
 def _edges(
     block: Block, ops: Sequence[Operation], pieces: int, costs: Costs
 ) -> tuple[list[float], list[float]]:
-    """Return the nanoseconds of cutting the values that cross each op's start, and of joining.
+    """Return the nanoseconds of cutting and joining the values that are live at each op's start.
 
     Dynamically quantized rows have one scale each and can be neither cut nor joined.
     """
@@ -228,7 +230,7 @@ def _edges(
 
 
 def _write(stretch: Stretch, program: Program, history: History) -> None:
-    """Build every node for one piece after the other, then join values that others read."""
+    """Build every node for one piece after another, then join the values that other ops read."""
     anchor, pieces = Rewriter(stretch.before, program), stretch.pieces
     made: dict[SSAValue, list[SSAValue]] = {op.results[0]: [] for op in stretch.nodes}
     cuts: dict[tuple[SSAValue, int], SSAValue] = {}

@@ -1,9 +1,9 @@
 """Unrolling: compute each index of an axis separately where XNNPACK cannot split or merge the axis.
 
 XNNPACK infers one size of a reshape. Where batch and length are both symbolic, it can neither split
-the channels of `[b, n, h·d]` into heads nor merge them again, though every op in between keeps that
-axis. Each head therefore becomes a slice of the channels, every op is done for each head, and the
-results are concatenated along the channels. The axis maps of the ops say what to do for each head.
+the channels of `[b, n, h·d]` into heads nor merge the heads again, although every op in between
+keeps the head axis. Each head therefore becomes a slice of the channels, every op is computed for
+each head by its axis map, and the results are concatenated along the channels.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ BLIND = (Unary, Binary, BatchMatrixMultiply, FullyConnected)
 
 @dataclass(frozen=True)
 class UnrolledAxis:
-    """A value, and the axis of it along which each index is computed separately."""
+    """A value, and the axis along which each index is computed separately."""
 
     value: SSAValue
     at: int
@@ -48,7 +48,7 @@ class UnrolledAxis:
 
 @dataclass(frozen=True)
 class Read:
-    """The axis of an operand that corresponds to one of the result, or is of size 1 there."""
+    """The operand axis that corresponds to a result axis, or has size 1 there."""
 
     at: int
     is_one: bool = False
@@ -71,7 +71,7 @@ Reads = dict[UnrolledAxis, list[Read | None]]
     """,
 )
 def unroll_axis(x: Value, *, op: aten.ViewDefault, out: Out, b: Rewriter) -> Value | None:
-    """Write `merge(op(part(x)))` as `cat(op(slice(x)), …)` where no reshape can merge and split."""
+    """Replace `merge(op(part(x)))` by `cat(op(slice(x)), …)` where no reshape can do both."""
     at = _first_of_two(out.shape, x.shape)
     if at is None:
         return None
@@ -79,7 +79,7 @@ def unroll_axis(x: Value, *, op: aten.ViewDefault, out: Out, b: Rewriter) -> Val
     _collect(axis, reads)
     count = number_of(x.shape[at])
     if count * len(reads) > MOST_NODES:
-        refuse(f"{count} times {len(reads)} nodes are too many")
+        refuse(f"unrolling {count} times {len(reads)} nodes is too much")
     nodes = {axis.value.owner for axis in reads} | {op}
     if any(use.operation not in nodes for axis in reads for use in axis.value.uses):
         refuse("a value between the views is read elsewhere, too")
@@ -89,7 +89,7 @@ def unroll_axis(x: Value, *, op: aten.ViewDefault, out: Out, b: Rewriter) -> Val
 
 
 def _first_of_two(merged: tuple[Dim, ...], apart: tuple[Dim, ...]) -> int | None:
-    """Return the first of two axes that `merged` joins: of static size, or of size 1.
+    """Return the first of two axes that `merged` joins, of static size or of size 1.
 
     None where XNNPACK can infer the sizes.
     """
@@ -113,7 +113,7 @@ def _is_parted(axis: UnrolledAxis) -> bool:
 
 
 def _collect(axis: UnrolledAxis, reads: Reads) -> None:
-    """Collect the nodes that an axis passes through, up to the views that split it."""
+    """Collect the nodes through which an axis passes, up to the views that split it off."""
     if _is_parted(axis) or is_open_once(dims(axis.value.type)):
         return
     node = axis.value.owner
@@ -143,7 +143,7 @@ def _read(links: AxisMap, operand: int, axis: int) -> Read | None:
 
 @dataclass(frozen=True)
 class _Index:
-    """One index of the axis, as computed so far; `without` are operands of size 1 there."""
+    """The values at one index of the axis; `without` are operands that have size 1 there."""
 
     index: int
     reads: Mapping[UnrolledAxis, list[Read | None]]
@@ -176,7 +176,9 @@ class _Index:
         return self.b.insert(new).results[0]
 
     def _part(self, axis: UnrolledAxis) -> SSAValue:
-        """Return the index of a view's operand, or of a shape that XNNPACK can infer."""
+        """Return the slice for an index, from a view's operand or a shape that XNNPACK can
+        infer.
+        """
         value, at = axis.value, axis.at
         shape, merge = dims(value.type), value.owner
         if not isinstance(merge, aten.ViewDefault) or not _is_parted(axis):
@@ -192,7 +194,7 @@ class _Index:
         return slice_axis(self.b, source, at, start, start + step)
 
     def _outputs(self, layer: FullyConnected, start: int, stop: int) -> SSAValue:
-        """Build a layer for some outputs of a layer: with those rows of the weight."""
+        """Build a layer for some outputs of another layer, with those rows of the weight."""
         store, part = self.b.weights, {"start": start, "stop": stop}
         weights = [self.b.weight(store.derive("rows", [key], **part)) for key in _keys(layer)]
         (*before, _), of = dims(layer.output.type), element(layer.output.type)
@@ -222,7 +224,7 @@ class _Index:
 
 
 def _layer(value: SSAValue, at: int) -> FullyConnected | None:
-    """Return the layer whose outputs form an axis, if unused elsewhere and of constant rows."""
+    """Return the layer whose outputs form an axis, if its constant rows have no other use."""
     layer = value.owner
     if not isinstance(layer, FullyConnected) or at != len(dims(value.type)) - 1:
         return None

@@ -76,7 +76,7 @@ from stepwell.translate.rules import read_rules
 
 
 def has_an_operator(of: UniformQuantizedType) -> bool:
-    """Return one scale, or one for each index of an axis."""
+    """Return the cast's scale, or its scales along an axis."""
     return not of.data.sub_channel
 
 
@@ -86,12 +86,12 @@ def conversion_to(of: UniformQuantizedType) -> Bound:
 
 
 def called_quantize(rw: Rewriter, value: SSAValue, of: UniformQuantizedType) -> SSAValue:
-    """Return the plain integers that a real value is quantized to."""
+    """Build the `quantized_decomposed` op that quantizes a real value to plain integers."""
     return quantized(rw, value, of.data)
 
 
 def called_dequantize(rw: Rewriter, stored: SSAValue, of: UniformQuantizedType) -> SSAValue:
-    """Return the real value that plain integers represent."""
+    """Build the `quantized_decomposed` op that dequantizes plain integers."""
     return dequantized(rw, stored, of.data)
 
 

@@ -42,7 +42,7 @@ MAX_RESCALE = 256.0
 
 
 def not_static_int8(value: SSAValue) -> Refusal | None:
-    """The value is a tensor of qint8 or quint8 that XNNPACK represents."""
+    """Refuse unless the value is a tensor of qint8 or quint8 that XNNPACK supports."""
     if datatype(value.type) not in STATIC_INT8:
         return Refusal(
             f"XNNPACK has no static int8 kernel for values of {dtype_name(element(value.type))}"
@@ -56,13 +56,13 @@ def not_computed_range(value: SSAValue) -> Refusal | None:
     assert value_quantization is not None
     if (value_quantization.low, value_quantization.high) != value_quantization.default_range:
         return Refusal(
-            f"its values stay in {value_quantization.low}:{value_quantization.high}; XNNPACK uses the whole range of the type"
+            f"the values stay in {value_quantization.low}:{value_quantization.high}; XNNPACK uses the whole range of the type"
         )
     return None
 
 
 def not_of_integers(made: SSAValue, sources: Sequence[SSAValue]) -> Refusal | None:
-    """Operands and result have the same int8 kind; uncopied constants are rejected."""
+    """Refuse operands of other int8 kinds than the result, and constants that are not copied."""
     for refusal in (
         not_static_int8(made),
         not_computed_range(made),
@@ -78,7 +78,7 @@ def not_of_integers(made: SSAValue, sources: Sequence[SSAValue]) -> Refusal | No
 
 
 def not_signed_alike(source: SSAValue, value: SSAValue) -> Refusal | None:
-    """Refuse an input or result that is not qint8: XNNPACK needs an unsigned weight for quint8."""
+    """Refuse an input or result that is not qint8, because quint8 needs an unsigned weight."""
     kinds = {datatype(source.type), datatype(value.type)}
     if kinds == {"qint8"}:
         return None
@@ -88,14 +88,16 @@ def not_signed_alike(source: SSAValue, value: SSAValue) -> Refusal | None:
 
 
 def not_a_filter(weight: StoredWeight, axis: int) -> Refusal | None:
-    """A weight of float32 values, symmetric, with one scale or one for each output."""
+    """Refuse unless the weight is symmetric, of float32, with one scale or one per output."""
     if weight.held.expressed != f32:
-        return Refusal("its weight is not of float32 values; XNNPACK's quantized weights are")
+        return Refusal(
+            "the weight does not dequantize to float32, as XNNPACK's quantized weights do"
+        )
     return not_for_each_output(weight, axis)
 
 
 def not_rescalable(source: SSAValue, weight: StoredWeight, value: SSAValue) -> Refusal | None:
-    """Products must shrink, or grow by less than 256, on their way to the result's scale."""
+    """Refuse products that grow by 256 or more when they are rescaled to the result's scale."""
     result = quantization(value.type)
     assert result is not None
     ratio = product_step(source, weight) / result.scale
@@ -105,7 +107,7 @@ def not_rescalable(source: SSAValue, weight: StoredWeight, value: SSAValue) -> R
 
 
 def product_step(source: SSAValue, weight: StoredWeight) -> float:
-    """The largest step of a product: the input's scale times the weight's largest."""
+    """Return the largest step of a product: the input's scale times the weight's largest scale."""
     source_quantization = quantization(source.type)
     assert source_quantization is not None
     return source_quantization.scale * max(weight.held.scales)
@@ -114,7 +116,7 @@ def product_step(source: SSAValue, weight: StoredWeight) -> float:
 def not_within_sums(
     bias: Bias | None, source: SSAValue, weight: StoredWeight, program: Program
 ) -> Refusal | None:
-    """A bias fits int32 in units of the products' scales."""
+    """Refuse a bias that overflows int32 in units of the products' scales."""
     source_quantization = quantization(source.type)
     assert source_quantization is not None
     if bias is None:
@@ -129,12 +131,12 @@ def not_within_sums(
 
 
 def of_singles(parameters: Quantization) -> Quantization:
-    """Return the same integers under a type that expresses float32."""
+    """Return the same integers under a quantized type of float32."""
     return replace(parameters, expressed=f32)
 
 
 def typed_constant(rw: Rewriter, key: str, parameters: Quantization) -> SSAValue:
-    """Return a weight's stored integers under their type."""
+    """Return a weight's stored integers with their quantized type."""
     stored = rw.weight(key)
     type_ = with_element(stored.type, UniformQuantizedType(parameters))
     return rw.insert(StorageCast(stored, type_)).results[0]
@@ -157,7 +159,7 @@ def typed_bias(rw: Rewriter, layer: Layer) -> SSAValue | None:
 
 
 def bias_type(input_scale: float, weight: Quantization) -> Quantization:
-    """Return int32 with the product of both scales, for each output if the weight has such."""
+    """Return int32 with the product of both scales, one per output if the weight has those."""
     scales = tuple(
         (weight.scale_values() * input_scale).tolist()
         if not weight.is_per_tensor
@@ -184,7 +186,7 @@ def on_axis(parameters: Quantization, axis: int) -> Quantization:
 
 
 def per_channel(parameters: Quantization, axis: int, channels: int) -> Quantization:
-    """Return a scale for every channel: kernels with run-time scales take no others."""
+    """Return one scale for every channel, as kernels with dynamic scales require."""
     if not parameters.is_per_tensor:
         return on_axis(parameters, axis)
     return replace(

@@ -40,7 +40,7 @@ _HALF_SLACK = 255 * 2.0**-10
 
 
 def growth(terms: int) -> float:
-    """Return γ(terms + a few)."""
+    """Return γ(terms + a few), the relative error of a sum of `terms` products."""
     steps = (terms + _FEW) * _UNIT_ROUNDOFF
     return steps / (1.0 - steps)
 
@@ -53,7 +53,7 @@ def terms(op: SchemaOp) -> int:
 
 
 def magnitude(op: SchemaOp, value: Value) -> float:
-    """Return the largest Σ|xᵢwᵢ| + |b| over a layer's results, for the given values."""
+    """Return the largest Σ|xᵢwᵢ| + |b| over a layer's results, for given operands."""
     rule = rule_for(type(op))
     assert rule is not None
     absolute = [value(operand).abs() for operand in op.operands]
@@ -62,7 +62,8 @@ def magnitude(op: SchemaOp, value: Value) -> float:
 
 
 def static_layer(op: SchemaOp, products: float, made: SSAValue, value: Value) -> Bound:
-    """Bound the units between q(layer(dq(x), dq(w), b)) and the kernel that sums integers.
+    """Bound the difference, in integer units, of q(layer(dq(x), dq(w), b)) and the kernel that sums
+    integers.
 
     The kernel's bias is rounded to a whole number of products (half a product's step); the rest of
     the distance is the float rounding of both forms. If the distance is d units before the last
@@ -72,7 +73,7 @@ def static_layer(op: SchemaOp, products: float, made: SSAValue, value: Value) ->
         op: the layer, with a dequantized input and weight.
         products: the largest step of a product, input scale times weight scale.
         made: the quantized result.
-        value: the given values.
+        value: the operands' values.
     """
     held = quantization(made.type)
     assert held is not None
@@ -89,13 +90,14 @@ STATIC_LAYER = Bound(
 
 
 def stored_layer(op: SchemaOp, step: float, value: Value, scales_rounded: bool = False) -> Bound:
-    """Bound the reals between layer(x̂, dq(w), b) and a kernel that quantizes each token.
+    """Bound the difference of layer(x̂, dq(w), b) and a kernel that quantizes each token, as real
+    numbers.
 
-    Both quantize an element to within half a step, of the tensor and of the token. A token's range
-    is within the tensor's, so its step is no greater: inputs differ by one `step` at most, and
-    results by that times Σ|w|. With `step` 0 (float inputs) only the sums differ. Scales of groups
-    rounded to bfloat16 move each product by a further part of itself. So do halves: torch rounds
-    both factors of a product and its sum to halves, and this layer rounds the sum.
+    The first quantizes an element to within half a step of the tensor, the second of the token. A
+    token's range is within the tensor's, so its step is no greater: inputs differ by one `step` at
+    most, and results by that times Σ|w|. With `step` 0 (float inputs) only the sums differ. Scales
+    of groups rounded to bfloat16 move each product by a further part of itself. So do halves: torch
+    rounds both factors of a product and its sum to halves, and this layer rounds the sum.
     """
     of_halves = element(op.results[0].type) == f16
     weight = cast(torch.Tensor, value(op.operands[1])).abs().double()
@@ -110,7 +112,7 @@ def stored_layer(op: SchemaOp, step: float, value: Value, scales_rounded: bool =
 
 
 def finer_tokens(given: DynamicTensor, filter: torch.Tensor, held: Quantization) -> Bound:
-    """Bound the reals between products of tokens quantized together and in parts.
+    """Bound the difference of products of tokens that are quantized together or in parts.
 
     As in `stored_layer`, a part's step is no greater than the whole's.
 
@@ -136,7 +138,7 @@ STORED_LAYER = Bound(
 
 
 def conversion(parameters: Quantization) -> Bound:
-    """PT2E multiplies by 1/scale computed in float64, XNNPACK by 1/scale of the float32 scale."""
+    """Bound for a conversion by 1/scale from float64 (PT2E) or from float32 (XNNPACK)."""
     scales = parameters.scale_values(torch.float64)
     is_single = bool((scales.float() == scales).all())
     return EXACT if is_single else ROUNDED_ONCE

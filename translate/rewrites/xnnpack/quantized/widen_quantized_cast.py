@@ -42,12 +42,12 @@ from stepwell.translate.rules import read_rules
 
 
 def is_half(attribute: Attribute) -> bool:
-    """Whether the type is float16 or bfloat16."""
+    """The type is float16 or bfloat16."""
     return attribute in (f16, bf16)
 
 
 def of_singles(quantized_type: UniformQuantizedType) -> UniformQuantizedType:
-    """Return the same quantization with float32 as its expressed type."""
+    """Return the same quantized type with float32 as its expressed type."""
     return UniformQuantizedType(quantized.of_singles(quantized_type.data))
 
 
