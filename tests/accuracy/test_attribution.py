@@ -93,7 +93,7 @@ def test_measuring_goes_on_where_it_stopped(pair: Quantized, tmp_path: Path) -> 
     assert whole.loss == fresh.loss and whole.shares == fresh.shares
     assert json.loads(place.read_text())["batches"] == 3
     place.write_text("{}")
-    with pytest.raises(stepwell.StepwellError, match="holds no measurements"):
+    with pytest.raises(stepwell.StepwellError, match="contains no measurements"):
         attribute(pair, data, resume=place)
 
 
@@ -109,9 +109,9 @@ def test_a_difference_within_noise_is_said_to_be_none() -> None:
     ("data", "said"),
     [
         ([], "no data"),
-        (torch.ones(3), "batches one after the other"),
-        ([torch.ones(2, 4)], "a batch is"),
-        ([(torch.ones(2, 4), torch.ones(3).long())], "not one for each"),
+        (torch.ones(3), "not a sequence of batches"),
+        ([torch.ones(2, 4)], "a batch is not a pair"),
+        ([(torch.ones(2, 4), torch.ones(3).long())], "do not match the outputs"),
         ([(torch.ones(3, 4), None), (torch.ones(2, 4), None)], "dimension 0 is 2, must be 3"),
     ],
 )

@@ -118,7 +118,7 @@ def test_channels_of_different_size_are_made_alike(form: str, target: str) -> No
 
 
 def test_where_a_function_ends_every_channel_nothing_is_scaled() -> None:
-    with pytest.raises(stepwell.StepwellError, match="lets none be scaled"):
+    with pytest.raises(stepwell.StepwellError, match="the ops in between do not allow it"):
         stepwell.accuracy(
             uneven(nn.ReLU6), "xnnpack", images(1, 2), levels=0, most=2, cures=("balancing",)
         )

@@ -226,7 +226,7 @@ def test_the_example_is_complete_ir():
         ("%y = aten.relu.default(%x)", "", "", "nothing after"),
         ("aten.relu.default(%x)", "%y = %x", "", "no `%y = op"),
         ("%y = aten.relu.default(%x)", "%z = %x", "", "different values"),
-        ("%y = aten.nope.default(%x)", "%y = %x", "", "no op 'aten.nope"),
+        ("%y = aten.nope.default(%x)", "%y = %x", "", "the op 'aten.nope"),
         ("%y = aten.relu.default(%x)", "%y = %x", "so what", "no valid line of a rule"),
         ("%y = aten.relu.default(%x)", "%y = %x", 'bound 1 ulp: "x"', "relative or absolute"),
     ],

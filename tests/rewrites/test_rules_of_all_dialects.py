@@ -231,9 +231,9 @@ PLAIN = "rule a\nBefore:\n    %y = aten.relu.default(%x)\nAfter:\n    {}\n{}"
 @pytest.mark.parametrize(
     ("after", "clause", "reason"),
     [
-        ("%y = aten.nope.default(%x)", "", "no op 'aten.nope.default'"),
-        ("%y = xnnpack.nope(%x)", "", "no op 'xnnpack.nope'"),
-        ("%y = nowhere.clamp(%x)", "", "no op 'nowhere.clamp'"),
+        ("%y = aten.nope.default(%x)", "", "the op 'aten.nope.default' does not exist"),
+        ("%y = xnnpack.nope(%x)", "", "the op 'xnnpack.nope' does not exist"),
+        ("%y = nowhere.clamp(%x)", "", "the op 'nowhere.clamp' does not exist"),
         ("%y = aten.neg.default(%x, 2)", "", "too many arguments"),
         ("%y = xnnpack.clamp(%x, output_most=2.0)", "", "no argument 'output_most'"),
         ("%y = aten.add.Tensor(%x)", "", "other is missing"),

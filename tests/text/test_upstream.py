@@ -257,7 +257,7 @@ REFUSED = {
     "an empty tensor that is read": (
         MATRIX.replace("outs(%init", "outs(%empty"), "adds to an empty tensor"),
     "a diagonal": (
-        SOFT.replace(IDENTITY, "affine_map<(d0, d1) -> (d0, d0)>", 1), "takes a diagonal"),
+        SOFT.replace(IDENTITY, "affine_map<(d0, d1) -> (d0, d0)>", 1), "a diagonal"),
     "an op without a meaning": (SOFT.replace("math.exp", "math.cbrt"), "math.cbrt in its body"),
     "unsigned integers": (INDEXED.replace("sge", "uge"), "compared with their sign"),
 }  # fmt: skip

@@ -190,11 +190,11 @@ REFUSED: dict[str, str] = {
     "_local_scalar_dense": "_local_scalar_dense.default: what it gives is as large",
     "_native_batch_norm_legit": "_native_batch_norm_legit_functional.default: TOSA has no",
     "_pdist_forward": "_pdist_forward.default: TOSA has no operator for it",
-    "div.Tensor_mode": "the divisor is known only at run time: its quotient is rounded",
-    "fmod.Tensor": "the divisor is known only at run time: its quotient is rounded",
+    "div.Tensor_mode": "the divisor is known only at run time, so the quotient may be rounded",
+    "fmod.Tensor": "the divisor is known only at run time, so the quotient may be rounded",
     "masked_scatter": "masked_scatter.default: TOSA has no operator for it",
     "nonzero": "nonzero.default: what it gives is as large",
-    "remainder.Tensor": "the divisor is known only at run time: its quotient is rounded",
+    "remainder.Tensor": "the divisor is known only at run time, so the quotient may be rounded",
 }
 """What is said of the calls that have no TOSA form."""
 

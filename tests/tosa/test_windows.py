@@ -57,7 +57,7 @@ def test_windows_sums_and_reversals_compute_what_pytorch_does(shape: tuple[int, 
     [
         (nn.ConvTranspose2d(4, 6, 3, dilation=2), "dilation is not 1"),
         (lambda x: F.adaptive_avg_pool2d(x.repeat(1, 1, 9, 1), (70, 4)), "70 windows"),
-        (lambda x: x % 3.0, "no power of two"),
+        (lambda x: x % 3.0, "not a power of two"),
     ],
 )
 def test_what_has_no_operator_is_refused_by_its_name(function: Function, reason: str) -> None:

@@ -165,7 +165,7 @@ REFUSED: dict[str, tuple[str, dict[str, Any], dict[str, Any], str]] = {
         "JetMoe",
         {"kv_channels": 16, **EXPERTS},
         CUSTOM,
-        "is not that of its cache",
+        "which differs from the cache's",
     ),
     "any number of tokens for a recurrence": (
         "Mamba",
@@ -174,18 +174,23 @@ REFUSED: dict[str, tuple[str, dict[str, Any], dict[str, Any], str]] = {
         "takes one token at a time",
     ),
     "a state that no cache holds": ("Rwkv", {}, {}, "takes no cache of transformers"),
-    "a growing cache for custom attention": ("Llama", {}, DYNAMIC | CUSTOM, "a dynamic one grows"),
+    "a growing cache for custom attention": (
+        "Llama",
+        {},
+        DYNAMIC | CUSTOM,
+        "a dynamic cache grows",
+    ),
     "a type of the caller's cache": (
         "Llama",
         {},
         {**DYNAMIC, "cache_dtype": "bf16"},
-        "a dynamic cache has the dtype",
+        "a dynamic cache has the compute dtype",
     ),
     "a type of a cache that the model keeps": (
         "Llama",
         {},
         {"attention": "torch", "cache_dtype": "bf16"},
-        "keeps its cache in the type",
+        "keeps its cache in the compute dtype",
     ),
     "a type of a cache that there is not": ("Llama", {}, {"cache_dtype": "int8"}, "not of int8"),
     "windows that forget": (

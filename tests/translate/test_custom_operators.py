@@ -179,7 +179,7 @@ def test_a_registration_that_cannot_be_right_is_refused(given: dict[str, str], s
 
 
 def test_what_is_registered_twice_or_is_no_operator_is_refused() -> None:
-    with pytest.raises(StepwellError, match="no operator with a schema"):
+    with pytest.raises(StepwellError, match="not an operator with a schema"):
         stepwell.register_op(torch.relu)
     stepwell.register_op(OPS.swap.default, meaning=swap)
     with pytest.raises(StepwellError, match="already"):

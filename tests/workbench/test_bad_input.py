@@ -80,7 +80,7 @@ OTHER = {
     "show models.py:good --profile": "give --html and --target",
     "show models.py:good --difference": "give --html and --target",
     "show models.py:good --beside m.pte": "give --html",
-    "show models.py:good --html m.html --overlay garbage.mlir": "is no JSON",
+    "show models.py:good --html m.html --overlay garbage.mlir": "is not valid JSON",
     "show models.py:good -t tosa-1.0+fp --html m.html --profile": "has no etrecord artifact",
     "explain models.py:good --json missing/m.json": "cannot write",
     "run nothing.pte": "nothing.pte",

@@ -71,7 +71,7 @@ def test_the_latency_is_held_against_executorchs_own_flow(net: Commands) -> None
         ("[[program]]\ndelegates = 1", "names no model"),
         ('[[program]]\nmodel = "m"\ndelegate = 1', "delegate = 1"),
         ('[[program]]\nmodel = "m"\ndelegates = "one"', "delegates = 'one'"),
-        ("[[program", "is no TOML"),
+        ("[[program", "is not valid TOML"),
         ('[[program]]\nmodel = "m.pte"\nlatency_ratio = 1.0', "no program to time"),
     ],
 )

@@ -113,7 +113,7 @@ def test_the_command_line_writes_a_record_and_profiles_with_it(
     assert main(command) == 0
     assert "Fully Connected" in capsys.readouterr().out
     assert main([*command, "--etrecord", pte]) == 1
-    assert "is no ETRecord" in capsys.readouterr().err
+    assert "is not an ETRecord" in capsys.readouterr().err
     assert main(["lower", model, "-t", "tosa-1.0+fp", "--etrecord", record]) == 1
     assert "has no etrecord artifact" in capsys.readouterr().err
 

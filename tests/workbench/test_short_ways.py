@@ -91,7 +91,7 @@ LINEAR, ROW = nn.Linear(4, 4), torch.randn(1, 4)
     [
         (
             torch.export.export(LINEAR, (ROW,)), "int8-xnnpack", [ROW],
-            "only a module can be quantized, and this is of type",
+            "only a module can be quantized, not an object of type",
         ),
         (LINEAR, "int8-xnnpack", [], "no data to calibrate on"),
         (LINEAR, "int8-xnnpack", ROW, r"is a Tensor(.|\n)*a list of tensors"),

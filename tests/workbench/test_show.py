@@ -268,7 +268,7 @@ def test_the_difference_from_eager_is_that_of_each_node() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("nothing", "is no JSON"),
+        ("nothing", "is not valid JSON"),
         ("[]", "has no results"),
         ('{"results": {"a": {}}}', "'a' has no value"),
     ],

@@ -1,1 +1,1 @@
-"""Canonicalization of ops: neutral arithmetic is removed, and variants become one form."""
+"""Canonicalization of ops: remove neutral arithmetic, and give variants of an op one form."""

@@ -161,12 +161,12 @@ SMALLEST = 2.0**-25
 
 
 def promotes(value: SSAValue, bound: object) -> Refusal | None:
-    """A float bound would promote integers."""
+    """Whether a float bound would promote integers."""
     return building.promotes(bound, element(value.type))
 
 
 def keeps_nans(*values: SSAValue | Program) -> Proof | None:
-    """The target's maxima keep a NaN, as the runtime's own clamp does; or there is no NaN."""
+    """Whether the target's extrema keep a NaN, as the runtime's clamp does, or there is no NaN."""
     *tensors, program = values
     assert isinstance(program, Program)
     if not loses_nans(program.context):
@@ -175,14 +175,14 @@ def keeps_nans(*values: SSAValue | Program) -> Proof | None:
 
 
 def clamp_keeps_nan(value: SSAValue, program: Program) -> Proof | None:
-    """The target's clamp keeps a NaN, which that of halves may not; or there is no NaN."""
+    """Whether the target's clamp keeps a NaN (for halves it may not), or there is no NaN."""
     if element(value.type) != f16:
         return Proof("the target's clamp keeps a NaN")
     return keeps_nans(value, program)
 
 
 def is_interval(low: object, high: object) -> bool:
-    """Whether two bounds are plain numbers, or absent, and the lower is not above the upper."""
+    """Whether two bounds are plain numbers or absent, and the lower is not above the upper."""
     limits = [limit for limit in (low, high) if limit is not None]
     plain = [limit for limit in limits if isinstance(limit, int | float) and not isnan(limit)]
     return len(plain) == len(limits) and plain == sorted(plain)
@@ -191,9 +191,8 @@ def is_interval(low: object, high: object) -> bool:
 def keeps_zeros(value: SSAValue, low: Limit, high: Limit, least: Limit, most: Limit) -> bool:
     """Whether merging two clamps keeps the sign of zeros: no bound is −0, and no zero is skipped.
 
-    Where the inner range has no zero and the outer range ends at it, every number becomes that end,
-    but a zero that is clamped once stays as it is. A number that a narrow type may round to zero
-    counts as zero.
+    If the inner range excludes zero and the outer range ends at zero, both clamps give that end,
+    whereas a single clamp keeps a −0. A number that a narrow type may round to zero counts as zero.
     """
     ends = [end for end in (low, high, least, most) if end is not None and abs(end) <= SMALLEST]
     has_zero = (low is None or low <= 0) and (high is None or high >= 0)
@@ -202,17 +201,17 @@ def keeps_zeros(value: SSAValue, low: Limit, high: Limit, least: Limit, most: Li
 
 
 def wraps(bound: object) -> bool:
-    """Whether a bound is a number that unsigned bytes represent as another number."""
+    """Whether an unsigned byte represents a bound as another number."""
     return isinstance(bound, int) and bound < 0
 
 
 def any_wraps(*bounds: object) -> bool:
-    """Whether unsigned bytes represent at least one of some bounds as another number."""
+    """Whether unsigned bytes represent some bound as another number."""
     return any(map(wraps, bounds))
 
 
 def as_byte(bound: Limit) -> Limit:
-    """Return the number that unsigned bytes represent a bound as."""
+    """Return the number that an unsigned byte holds for a bound."""
     return bound % 256 if bound is not None and wraps(bound) else bound
 
 
@@ -222,12 +221,12 @@ def all_fit(value: SSAValue, *bounds: Limit) -> bool:
 
 
 def lower_of(limit: Limit, lowest: Limit, highest: Limit) -> Limit:
-    """Return a lower bound after an outer clamp."""
+    """Return the merged lower bound of a clamp of a clamp."""
     return lowest if limit is None else _moved(limit, lowest, highest)
 
 
 def upper_of(limit: Limit, lowest: Limit, highest: Limit) -> Limit:
-    """Return an upper bound after an outer clamp."""
+    """Return the merged upper bound of a clamp of a clamp."""
     return highest if limit is None else _moved(limit, lowest, highest)
 
 

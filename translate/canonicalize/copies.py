@@ -4,7 +4,7 @@ A value of the IR is immutable, so its copy is the value itself. `clone`, `conti
 `alias` and `lift_fresh_copy` matter to eager PyTorch, where tensors are written to and have
 strides. Here a value has elements in a shape, and the signature states the memory format of inputs
 and outputs. A copy to another memory format is kept, and so is a copy whose strides `as_strided`
-reads. Importers of half-precision models and attention decompositions write `x.to(x.dtype)` freely.
+reads. Casts `x.to(x.dtype)` occur often in half-precision models and attention decompositions.
 
 rule remove-copy
     A copy whose memory format asks for nothing new.
@@ -125,21 +125,21 @@ KEPT = ("preserve_format", "contiguous_format", "0", "1")
 
 
 def changes_layout(op: SchemaOp) -> Refusal | None:
-    """The op requests a memory format other than row-major or its operand's."""
+    """Whether the op requests a memory format other than row-major or its operand's."""
     return (
         asks_for_layout(op.arg("memory_format")) if "memory_format" in op.SCHEMA.by_name else None
     )
 
 
 def asks_for_layout(wanted: object) -> Refusal | None:
-    """Return a requested memory format other than row-major or the operand's."""
+    """Refuse a requested memory format other than row-major or the operand's."""
     if wanted is None or str(wanted).rsplit(".", 1)[-1] in KEPT:
         return None
-    return Refusal(f"the op asks for memory format {wanted}")
+    return Refusal(f"the op requests memory format {wanted}")
 
 
 def strides_are_observed(copy: SSAValue) -> Refusal | None:
-    """An `as_strided` reads the copy, possibly through views."""
+    """Refuse a copy whose strides an `as_strided` reads, possibly through views."""
     stack = [copy]
     while stack:
         for use in stack.pop().uses:

@@ -31,12 +31,12 @@ from stepwell.translate.rules import read_rules
 
 
 def is_static(value: SSAValue) -> bool:
-    """The tensor has static sizes."""
+    """Whether the tensor has static sizes."""
     return types.is_static(value.type)
 
 
 def spread(rw: Rewriter, value: SSAValue, like: SSAValue) -> SSAValue:
-    """Cast and broadcast a value to the element type and the sizes of another one."""
+    """Cast and broadcast a value to the element type and the sizes of another value."""
     return expand(rw, cast(rw, value, element(like.type)), dims(like.type))
 
 

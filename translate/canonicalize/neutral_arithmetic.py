@@ -1,8 +1,8 @@
 """Remove arithmetic with a neutral number, where removing it is exact.
 
 Removing `x + 0` is not exact for floats: it turns −0.0 into 0.0, while `x + (−0.0)` does not. For
-integers both are exact. A float number that promotes an integer tensor changes the type, which
-forwarding checks.
+integers both are exact. A float number that promotes an integer tensor changes the type, which the
+driver checks when it replaces the result by the operand.
 
 rule remove-neutral-product
     x·1.
@@ -61,16 +61,16 @@ from stepwell.translate.rules import read_rules
 def loses_negative_zero(
     value: SSAValue, zero: float, alpha: float | SSAValue, sign: int
 ) -> Refusal | None:
-    """A sum with +0.0 turns −0.0 into +0.0; the sign depends on `alpha` too.
+    """Refuse a sum with +0.0, which turns −0.0 into +0.0; the sign also depends on `alpha`.
 
-    For a difference torch negates `alpha`; an integer alpha of 0 stays 0, without a sign.
+    For a difference, torch negates `alpha`; the negative of an integer 0 has no sign.
     """
     if not is_float(element(value.type)):
         return None
     if isinstance(alpha, SSAValue):
         return Refusal("alpha is known only at run time")
     if not isfinite(alpha):
-        return Refusal(f"alpha is {alpha}, and 0 times that is NaN")
+        return Refusal(f"alpha is {alpha}, and 0 times alpha is NaN")
     added = copysign(1.0, float(zero)) * copysign(1.0, float(sign * alpha))
     return Refusal("−0.0 + 0.0 is 0.0, not −0.0") if added > 0 else None
 

@@ -1,8 +1,8 @@
-"""Remove ops that return their operand: reshapes, slices, poolings and dropout without effect.
+"""Remove ops that return their operand: reshapes, slices, pools and dropout without effect.
 
-The result must have exactly the operand's type, which forwarding checks; a `where` states further
-conditions. A slice that keeps the type keeps every element: fewer would be a shorter axis. A
-permutation must be the identity; equal types prove nothing, because `[4, 4]` may be transposed.
+The result must have exactly the operand's type, which the driver checks; a `where` states further
+conditions. A slice of unchanged type keeps every element. A permutation must be the identity; equal
+types prove nothing, because `[4, 4]` may be transposed.
 
 rule remove-noop-view
     A reshape to the shape its operand has.
@@ -152,17 +152,17 @@ from stepwell.translate.rules import read_rules
 
 
 def is_identity(order: Sequence[int]) -> bool:
-    """The permutation moves no axis."""
+    """Whether the permutation moves no axis."""
     return all(axis(at, len(order)) == index for index, at in enumerate(order))
 
 
 def drops_nothing(share: object, training: object) -> bool:
-    """Dropout is in evaluation mode, or drops no element."""
+    """Whether dropout is in evaluation mode, or drops no element."""
     return training is False or share == 0
 
 
 def divides_by_one(divisor: object) -> bool:
-    """The average is of one element that is not divided by another number."""
+    """Whether the average is of one element and its divisor is 1."""
     return divisor is None or divisor == 1
 
 

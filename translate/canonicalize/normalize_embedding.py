@@ -18,7 +18,7 @@ from stepwell.translate.rules import read_rules
 
 
 def states_options(rows: SSAValue) -> bool:
-    """The embedding has more than its two operands."""
+    """Whether the embedding has more than its two operands."""
     assert isinstance(rows.owner, Operation)
     return bool({"padding_idx", "scale_grad_by_freq", "sparse"} & set(rows.owner.properties))
 

@@ -1,7 +1,7 @@
 """Canonicalization of normalizations to the operator that a model writes, with one result.
 
-The `native` forms also return mean and reciprocal deviation, which only training reads. A softmax
-is along an axis from the front, and a cast is before it.
+The `native` forms also return mean and reciprocal deviation, which only training reads. The axis of
+a softmax is counted from the front, and a cast precedes it.
 
 rule native-layer-norm-to-layer-norm
     The statistics are the tensor's own.
@@ -144,7 +144,7 @@ from stepwell.translate.rules import read_rules
 
 
 def are_of_channels(value: SSAValue, *parameters: SSAValue | None) -> bool:
-    """Parameters, where present, have one number for each channel of a batch `[N, C, …]`."""
+    """Whether the parameters that are present have one number per channel of `[N, C, …]`."""
     channels = dims(value.type)[1:2]
     return all(
         dims(parameter.type) == channels for parameter in parameters if parameter is not None
@@ -152,31 +152,31 @@ def are_of_channels(value: SSAValue, *parameters: SSAValue | None) -> bool:
 
 
 def has_kernel(value: SSAValue, *parameters: SSAValue | None) -> bool:
-    """All tensors have one type, or parameters are float32 and the data are halves."""
+    """Whether all tensors have one type, or the data are halves and parameters float32."""
     of = element(value.type)
     elements = {element(parameter.type) for parameter in parameters if parameter is not None}
     return elements <= {of} or (of in (f16, bf16) and elements == {f32})
 
 
 def has_many_elements(value: SSAValue) -> bool:
-    """The value is a batch `[N, C, …]` with more than one element a channel."""
+    """Whether the value is a batch `[N, C, …]` with several elements per channel."""
     return any(size != 1 for size in dims(value.type)[2:])
 
 
 def has_known_channels(value: SSAValue) -> bool:
-    """The value is a batch `[N, C, …]` of static C."""
+    """Whether the value is a batch `[N, C, …]` with static C."""
     return isinstance(dims(value.type)[1], int)
 
 
 def channels(value: SSAValue) -> int:
-    """Return C of a batch `[N, C, …]`."""
+    """Return the size C of a batch `[N, C, …]`."""
     size = dims(value.type)[1]
     assert isinstance(size, int)
     return size
 
 
 def keeps_element(wanted: Attribute | None, attribute: Attribute) -> bool:
-    """No element type is requested, or the operand has it already."""
+    """Whether no element type is requested, or the operand has it already."""
     return wanted is None or wanted == attribute
 
 

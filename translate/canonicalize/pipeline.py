@@ -1,7 +1,7 @@
 """aten → aten: canonicalize every variant of an operation, for all targets.
 
-A pipeline runs `CANONICAL_FORM` together, then `FOLD_WEIGHTS`. Every target reads the remaining
-ops:
+A pipeline runs `CANONICAL_FORM` together, then `FOLD_WEIGHTS`. The remaining ops are the input of
+every target:
 
     view permute slice cat expand constant_pad_nd    move elements
     linear bmm convolution                           multiply

@@ -120,7 +120,7 @@ from stepwell.translate.rules.predicates import is_power_of_two
 
 
 def has_right_inverse_root(value: SSAValue, program: Program) -> Proof | None:
-    """Return a proof that no number is so large that XNNPACK's reciprocal root is not its own."""
+    """Prove that no number is so large that XNNPACK's reciprocal root is inaccurate."""
     if flushes(program.context):
         return is_within(value, -inf, 2.0**126, program)
     return Proof("the target's reciprocal root is right for every number")
@@ -140,7 +140,9 @@ def stays_in_range(first: float, second: float, of: Attribute) -> bool:
 
 
 def are_to_one_side(first: float, second: float) -> bool:
-    """Whether both factors grow a number, or both shrink it: then a first overflow stays one."""
+    """Whether both factors increase a number or both decrease it, so that an overflow remains
+    one.
+    """
     return (abs(first) <= 1) == (abs(second) <= 1) or 1 in (abs(first), abs(second))
 
 

@@ -18,7 +18,7 @@ from stepwell.translate.rules import read_rules
 
 
 def scaled(number: float, alpha: float) -> float:
-    """Return number·alpha, an integer for integers."""
+    """Return `number * alpha`; an integer if both are integers."""
     return number * alpha
 
 

@@ -1,4 +1,4 @@
-"""Canonicalize sums: a difference in order, and no factor of 1.
+"""Canonicalize sums: order the operands of a difference, and drop a factor of 1.
 
 rule rsub-to-sub
     `rsub` without a factor.
@@ -36,7 +36,7 @@ from stepwell.translate.rules import read_rules
 
 
 def states_alpha(total: SSAValue) -> bool:
-    """The sum states its factor."""
+    """Whether the sum states its factor `alpha`."""
     owner = total.owner
     return isinstance(owner, Operation) and "alpha" in owner.properties
 

@@ -5,7 +5,7 @@ Three notations, in the same files where families meet:
 - a rule as text (`read_rules`), which the prover verifies;
 - a function over values (`@lowers(…, to="aten")`), which looks at types, constants and users;
 - in `traced`, a function over PyTorch's tensors, for operators that PyTorch has no decomposition of,
-  and for those of which PT2E quantizes the parts, before a program is imported.
+  and for those whose parts PT2E quantizes before a program is imported.
 
 A decomposition declares what it needs of a target: element types and ranks that the target's nodes
 have (`requires=`, or a rule's `unless … for target`), and the special values that must survive

@@ -143,7 +143,7 @@ from stepwell.translate.rules import read_rules
 
 
 def is_axis_of_known_size(value: SSAValue, at: int) -> bool:
-    """The size of an axis is static."""
+    """Whether the size of an axis is static."""
     return isinstance(dims(value.type)[at], int)
 
 
@@ -160,12 +160,12 @@ def half(value: SSAValue, at: int) -> int:
 
 
 def is_beyond_half_an_ulp(threshold: float) -> bool:
-    """Above it log(1 + e⁻ˣ) is below half an ulp of a single x: e⁻¹⁶ < 16·2⁻²⁴/2."""
+    """Whether log(1 + e⁻ˣ) is below half an ulp of x in float32: e⁻¹⁶ < 16·2⁻²⁴/2."""
     return threshold >= 16
 
 
 def is_gate_of_hardswish(gate: SSAValue) -> bool:
-    """Every reader multiplies it with its own operand: the hardswish recognizer handles this."""
+    """Whether each user multiplies the value by its operand, which is recognized as hardswish."""
     x = gate.owner.operands[0]  # pyright: ignore
     users = [use.operation for use in gate.uses]
     return bool(users) and all(isinstance(u, aten.MulTensor) and x in u.operands for u in users)

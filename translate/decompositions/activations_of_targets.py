@@ -1,4 +1,4 @@
-"""Decompositions of activations for one target, which has them in other forms.
+"""Decompositions of activations for a single target, which has other forms of them.
 
 rule expand-tanh-gelu
     gelu(x) = x/2 · (1 + tanh u) = x · sigmoid(2u) with u = √(2/π) · (x + 0.044715 x³), so that
@@ -43,7 +43,7 @@ from stepwell.translate.rules import RuleSet, read_rules
 
 
 def are_not_for_xnnpack(*values: SSAValue) -> Refusal | None:
-    """Values that XNNPACK does not represent as floats."""
+    """Refuse values that XNNPACK does not represent as floats."""
     return not_floats(values)
 
 
@@ -60,7 +60,7 @@ def are_not_for_xnnpack(*values: SSAValue) -> Refusal | None:
 def split_gelu(x: Value, *, op: Any, approximate: str, b: Rewriter) -> Value:
     """Split GELU to `(x · (1 + erf(x/√2))) · ½` before a linear layer, which absorbs the ½."""
     if approximate != "none":
-        refuse("the tanh form has no factor that the layer could take")
+        refuse("the tanh form has no constant factor that the layer could absorb")
     if x.dtype != f32:
         refuse("1 + erf loses too much in float16 and bfloat16")
     if not all(_is_layer_of(use.operation, op) for use in op.results[0].uses):

@@ -47,7 +47,9 @@ def scaled_sum_to_products(
 
 
 def _loses_denormals(op: Any, program: Program) -> Deviation | None:
-    """An engine that flushes denormal numbers to zero gives infinity for their reciprocals."""
+    """Deviation: an engine that flushes denormal numbers to zero computes infinity as
+    reciprocal.
+    """
     lost = Deviation("the reciprocal of a denormal number becomes that of zero, an infinity")
     return lost.unless(keeps_denormals(op.operands[0], program))
 
@@ -82,17 +84,19 @@ def expand_power(x: Value, exponent: Any) -> Value:
 
     `canonicalize/powers.py` rewrites x², x³ and x^−2 as PyTorch's kernel computes them; PyTorch
     uses the C library for other exponents. No square is larger than the result, so infinities are
-    at the same elements. A fractional power stays a kernel: a square root would keep the sign that
-    `pow` drops for −0, and lose the infinity that it gives for −inf.
+    at the same elements. A fractional power stays a kernel, because a square root differs from
+    `pow` at −0 (sign) and at −inf (NaN).
     """
     if not isinstance(exponent, int | float):
         refuse("the exponent is known only at run time")
     if x.dtype != f32:
         refuse("XNNPACK computes products in float32")
     if not float(exponent).is_integer():
-        refuse(f"x ** {exponent} is no product: roots lose the sign of powers of -0")
+        refuse(f"x ** {exponent} is not a product: roots lose the sign of powers of -0")
     if not 1 < abs(exponent) <= LARGEST_EXPONENT:
-        refuse(f"the size of the exponent {exponent} is not from 2 to {LARGEST_EXPONENT}")
+        refuse(
+            f"the magnitude of the exponent {exponent} is not in the range 2 to {LARGEST_EXPONENT}"
+        )
     square, value, left = x, None, abs(int(exponent))
     while True:
         if left & 1:

@@ -37,7 +37,7 @@ share keys. For a larger mask, views give the scores an axis for the heads of a 
 
 @recipe("additive_mask")
 def additive_mask(mask: torch.Tensor, *, dtype: str) -> torch.Tensor:
-    """Return zeros where a boolean mask is true, −inf where it is false."""
+    """Return zeros where a boolean mask is true, and −inf where it is false."""
     zeros = torch.zeros(mask.shape, dtype=getattr(torch, dtype), device=mask.device)
     return zeros.masked_fill(~mask, float("-inf"))
 
@@ -65,8 +65,8 @@ def expand_attention(
     The scale is applied to q, the smaller operand. Grouped-query attention needs no repeated keys:
     the query heads of a group are rows of one product, since `[B, Hk·G, N, D]` and `[B, Hk, G·N,
     D]` have the same elements in the same order. A constant causal or boolean mask becomes a
-    constant of zeros and −inf. A causal mask of symbolic length is the triangle of a `full`, for
-    targets that compute it (`lays_out_triangles`). The softmax is plain: a row that may be all −inf
+    constant of zeros and −inf. For targets with `lays_out_triangles`, a causal mask of symbolic
+    length is computed as a triangle of a `full`. The softmax is plain: a row that may be all −inf
     is refused.
     """
     no_refusal(drops_out(op) or causal_needs_shape(op, lays_out_triangles))
@@ -78,7 +78,7 @@ def expand_attention(
     if len({value.shape[:-2] for value in (q, k, v)}) > 1 and not op.arg("enable_gqa"):
         refuse("queries, keys and values have different numbers of heads")
     if k.shape[:-1] != v.shape[:-1]:
-        refuse("there are more keys than values, or heads of them")
+        refuse("keys and values differ in their number or in the number of heads")
     group, scale = no_refusal(query_group(op)), no_refusal(scale_of(op))
     q = q * scale if scale != 1.0 else q
     whole = q.shape
@@ -99,7 +99,7 @@ def expand_attention(
 
 
 def turned(k: Value) -> Value:
-    """Transpose the last two axes."""
+    """Transpose the last two axes of a tensor."""
     return k.permute([*range(k.rank - 2), k.rank - 1, k.rank - 2])
 
 
@@ -134,7 +134,9 @@ def _mask(op: Any, q: Value, scores: tuple[Dim, ...]) -> Value | None:
 
 
 def _triangle(op: Any, q: Value) -> Value:
-    """Return `[queries, keys]`: −inf above the diagonal, 0 elsewhere; one size is dynamic."""
+    """Return a `[queries, keys]` mask of −inf above the diagonal and 0 elsewhere; one size is
+    dynamic.
+    """
     sides = [Value(value, q.b) for value in op.operands[:2]]
     shape = [side.shape[-2] for side in sides]
     sizes = [
@@ -173,14 +175,14 @@ def expand_attention_of_any_length(q: Value, k: Value, v: Value, *, op: Any, out
     """Decompose attention over a symbolic number of tokens into products, a mask and a softmax.
 
     XNNPACK's nodes accept symbolic sizes, but a reshape infers only one, not two. Therefore scores
-    `[…, n, n]` are never reshaped here. Query heads that share keys are on an axis of their own,
-    along which the product broadcasts.
+    `[…, n, n]` are never reshaped here. Query heads that share keys get a separate axis, along
+    which the product broadcasts.
 
     The mask is computed with integers, outside the delegate and once for all layers. A causal mask
     is computed from positions; a boolean mask becomes zeros and −inf where it is defined. A row
     that is masked out entirely gives zeros (PyTorch's `_safe_softmax`). Unless such a row is proved
     impossible, the mask adds half of the lowest finite number instead of −inf, so that the softmax
-    stays finite, and the result is multiplied by 0 or 1 for a masked-out or other row.
+    stays finite, and the result is multiplied by 0 for a masked-out row, by 1 for others.
     """
     no_refusal(drops_out(op))
     scale = no_refusal(scale_of(op))
@@ -193,7 +195,7 @@ def expand_attention_of_any_length(q: Value, k: Value, v: Value, *, op: Any, out
         group = q.shape[-3] // heads
     if group > 1:
         if not all(isinstance(size, int) for size in lead):
-            refuse("enable_gqa is set, and the batch is symbolic as the length is")
+            refuse("enable_gqa is set, and both the batch and the length are symbolic")
         lead = () if all(size == 1 for size in lead) else lead
     added, opened = _added_and_opened(op, q, k, (lead, heads, group))
     q = q * scale if scale != 1.0 else q
@@ -214,7 +216,7 @@ Axes = tuple[tuple[Dim, ...], Dim, int]
 
 
 def _added_and_opened(op: Any, q: Value, k: Value, axes: Axes) -> tuple[Value | None, Value | None]:
-    """Return the additive mask, and a factor per row: 0 if it is masked out, else 1."""
+    """Return the additive mask, and a factor for each row: 0 if the row is masked out, else 1."""
     held = q.dtype
     if op.arg("is_causal"):
         return _added(_causal(q, k), held, is_open=True), None
@@ -232,7 +234,7 @@ def _added_and_opened(op: Any, q: Value, k: Value, axes: Axes) -> tuple[Value | 
 
 
 def _aligned(mask: Value, axes: Axes) -> Value:
-    """Return a mask that broadcasts to the scores, which have two axes for shared heads."""
+    """Return a mask that broadcasts to the scores, in which shared heads take two axes."""
     before, shared, group = axes
     if group == 1 or mask.rank < 3:
         return mask
@@ -247,7 +249,7 @@ def _aligned(mask: Value, axes: Axes) -> Value:
 
 
 def _causal(q: Value, k: Value) -> Value:
-    """Return whether key j is at or before query i: booleans `[queries, keys]`."""
+    """Return a boolean `[queries, keys]`: whether key j is at or before query i."""
     rows, columns = _positions(q), _positions(k)
     shape = (*rows.shape, *columns.shape)
     column = rows.call(aten.UnsqueezeDefault, 1, shape=(*rows.shape, 1))
@@ -269,9 +271,9 @@ def _number(value: float, attribute: Attribute, b: Rewriter) -> Value:
 
 
 def _added(mask: Value, attribute: Attribute, *, is_open: bool) -> Value:
-    """Return zeros where a boolean mask is true; else −inf, or a finite number if rows may close.
+    """Return a boolean mask as 0 for true, and −inf or (if rows may be masked out) a finite number.
 
-    A mask that is additive already is kept, except that it is limited to the finite number.
+    An additive mask is kept, but limited to the finite number.
     """
     least = float("-inf") if is_open else torch.finfo(torch_dtype(attribute)).min / 2
     closed = _number(least, attribute, mask.b)
@@ -295,10 +297,11 @@ def guard_softmax_in_floats(*, op: Any, b: Rewriter) -> Value | None:
 
     The guard must stay where a mask is known only at run time, and float engines have no
     comparisons. A score s is −∞ exactly if `s/2 + M` is, where M is the largest finite number.
-    Clamped to [0, 1], that is 0 for −∞ and 1 for other scores. A row's sum of these numbers,
-    clamped again, is 0 if the row is closed and 1 if it is open. A closed row is lifted to −M
-    before the softmax, and multiplied by 0 after it. (An open row is lifted to −2M = −∞, that is,
-    not at all.) A row with a NaN is NaN throughout.
+    Clamped to [0, 1], s/2 + M is 0 for −∞ and 1 for other scores. The sum of a row's numbers,
+    clamped again, is 0 if the row is −∞ throughout (closed) and else 1 (open). The maximum of a
+    closed row with −M replaces its scores before the softmax, and the result is multiplied by 0.
+    (An open row's maximum is with −2M = −∞, which has no effect.) A row with a NaN is NaN
+    throughout.
     """
     guarded = guarded_rows(op, b.program)
     if guarded is None:

@@ -49,7 +49,7 @@ SUMS = (aten.AddTensor, aten.SubTensor)
 
 
 def _is_shaped(op: SchemaOp) -> bool:
-    """Whether an operation only changes the shape and keeps the elements in their order."""
+    """Whether an op only changes the shape and keeps the elements in order."""
     return is_of(op, "reshape") and not isinstance(op, AS_IS)
 
 
@@ -82,7 +82,8 @@ def _has_none(op: Any) -> bool:
     """,
 )
 def complex_to_pairs(*, op: Any, b: Rewriter) -> Value | None:
-    """Decompose complex operators into real ones; a last axis has the real and imaginary parts.
+    """Decompose complex operators into real ones; the last axis of size 2 has the real and
+    imaginary parts.
 
     `view_as_real(view_as_complex(x))` is x, and vice versa. No complex value is left between an
     operator that creates it and one that reads its parts.
@@ -93,7 +94,7 @@ def complex_to_pairs(*, op: Any, b: Rewriter) -> Value | None:
         return Value(owner.operands[0], b) if is_pair else None
     values = [v for v in (*op.operands, *op.results) if isinstance(v.type, TensorType)]
     if not {element(v.type) for v in values} <= {COMPLEX, f32}:
-        refuse("parts of complex numbers are of single precision")
+        refuse("the parts of the complex numbers are not of single precision")
     if not all(is_known(dims(v.type)) for v in values):
         refuse("the shape is not known, not even as an expression")
     no_refusal(_refuses(op) or _refuses_open(op))
@@ -112,7 +113,7 @@ def _refuses(op: SchemaOp) -> Refusal | None:
     match op:
         case aten.AddTensor() | aten.SubTensor():
             if op.arg("alpha") != 1 or any(element(v.type) != COMPLEX for v in op.operands):
-                return Refusal("alpha is not 1, or one term is real, the other complex")
+                return Refusal("alpha is not 1, or one term is real and the other complex")
         case aten.MulScalar() | aten.DivScalar():
             if not isinstance(op.arg("other"), int | float):
                 return Refusal("the factor is a complex or a dynamic number")
@@ -120,10 +121,10 @@ def _refuses(op: SchemaOp) -> Refusal | None:
             names = ("start", "end", "index")
             named = [op.arg(name) for name in names if name in op.SCHEMA.by_name]
             if any(isinstance(number, SSAValue) for number in named):
-                return Refusal("a place is known only at run time")
+                return Refusal("an index is known only at run time")
         case aten.CatDefault():
             if any(element(v.type) != COMPLEX for v in op.operands):
-                return Refusal("one part is real, another complex")
+                return Refusal("one concatenated tensor is real and another complex")
         case aten._ToCopyDefault() if result_element != COMPLEX:
             return Refusal("the op drops imaginary parts")
         case _:
@@ -155,7 +156,7 @@ def _refuses_open(op: SchemaOp) -> Refusal | None:
 
 
 def _of_pairs(op: SchemaOp, rw: Rewriter) -> SSAValue:
-    """Return the parts of the result; a magnitude or an angle is computed from the operand's."""
+    """Return the result's parts; magnitudes and angles are computed from the operand's parts."""
     shape = dims(op.results[0].type)
     rank = len(shape)
     if isinstance(op, aten.MulTensor):

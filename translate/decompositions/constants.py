@@ -1,4 +1,4 @@
-"""Lifting of scalars to constant tensors, and tensors of rank 0."""
+"""Lift scalars to constant tensors, and give tensors of rank 0 an axis."""
 
 from __future__ import annotations
 
@@ -86,10 +86,9 @@ def lift_constant_scalar(
 ) -> Value:
     """Lift the scalar of a multiplication, addition, … into a constant tensor.
 
-    XNNPACK has no scalar operands: `aten.mul.Scalar` stays outside every delegate and splits it in
-    two. With the number as a constant tensor the op is an ordinary multiply. The constant is an
-    entry of the weight store, shared by equal numbers, and never computed at run time by
-    `aten.full`.
+    XNNPACK has no scalar operands: an `aten.mul.Scalar` stays outside and splits a delegate in two.
+    With the number as a constant tensor the op is an ordinary multiply. The constant is an entry of
+    the weight store, shared by equal numbers, and never computed at run time by `aten.full`.
 
     Multipliers that scale attention scores are left for the attention recognizer if the pipeline
     has one (`protect_attention`), which needs their value. In doubt a multiplier counts as such a
@@ -98,12 +97,12 @@ def lift_constant_scalar(
     if isinstance(other, SSAValue):
         refuse("the scalar is known only at run time")
     if torch_dtype(out.dtype).is_complex:
-        refuse("complex numbers stay with their scalar")
+        refuse("the tensor is complex")
     if "alpha" in op.SCHEMA.by_name and op.arg("alpha") != 1:
-        refuse(f"alpha is {op.arg('alpha')}, so the number is not the only factor")
+        refuse(f"alpha is {op.arg('alpha')}, which also scales the number")
     if x.dtype != out.dtype:
         name, made = dtype_name(x.dtype), dtype_name(out.dtype)
-        refuse(f"the scalar promotes {name} to {made}; cast the tensor first")
+        refuse(f"the scalar promotes {name} to {made}; cast the tensor before")
     if x.dtype == i1:
         refuse("bool tensors have no arithmetic")
     no_refusal(rounds(op))
@@ -116,7 +115,7 @@ def lift_constant_scalar(
 
 
 def rounds(op: SchemaOp) -> Refusal | None:
-    """Return a refusal unless the number keeps its value in the tensor's dtype.
+    """Refuse a number that the tensor's dtype does not represent exactly.
 
     PyTorch computes half-precision ops with the scalar in f32; a constant tensor would be rounded
     first. For f32 tensors, PyTorch rounds the scalar to f32, which is the constant's value.

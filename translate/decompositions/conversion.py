@@ -1,8 +1,8 @@
 """Conversion targets: which decompositions a target needs (MLIR's dialect conversion).
 
-A decomposition declares in `phases` where pipelines run it. `decompose` is for every target without
-an operation that it matches. `xnnpack/decompose` is for one target, which has the operations in
-other forms only, or whose nodes lose special values.
+A decomposition declares in `phases` where pipelines run it. The phase `decompose` is for every
+target that lacks the matched operation. `xnnpack/decompose` is for a single target, which has the
+operation in other forms only, or whose nodes lose special values.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class ConversionTarget:
 
     @cached_property
     def native(self) -> frozenset[type[Operation]]:
-        """The operations that a lowering takes, in some form."""
+        """Return the operations that a lowering accepts in some form."""
         return frozenset(anchor for rewrite in self.lowerings for anchor in rewrite.anchors)
 
     def phase(self, name: str) -> tuple[Rewrite[Any], ...]:

@@ -1,9 +1,9 @@
-"""The last rows of a dynamic axis: products with one-hot markers, which a convolution computes.
+"""The last rows of a dynamic axis: products with one-hot markers that a convolution computes.
 
 XNNPACK's slices have static bounds. A line of ones followed by zeros changes from 1 to 0 at its
-end. A convolution with taps 1 and −1 finds that position, and further taps find the positions
-before it. Products with such markers extract the rows. Reflecting and replicating padding of a
-dynamic axis is built from these rows; it would otherwise cut a delegate in two.
+end. A convolution with taps 1 and −1 finds that position, and other taps find the positions before
+it. Products with such markers extract the rows. Reflecting and replicating padding of a dynamic
+axis is built from these rows; it would otherwise cut a delegate in two.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def last_rows_by_product(x: Value, dim: int, *, op: Any, out: Out) -> Value:
 
 
 def _ends_with_its_axis(op: Any) -> bool:
-    """Whether a slice starts a constant number of rows before the end of a dynamic axis."""
+    """Whether a slice is a constant number of rows at the end of a dynamic axis."""
     start, end, shape = op.arg("start"), op.arg("end"), dims(op.operands[0].type)
     if not isinstance(start, int) or start >= 0 or op.arg("step") != 1 or not shape:
         return False
@@ -109,9 +109,9 @@ def _check(x: Value, op: Any, count: int) -> None:
     no_refusal(not_for_xnnpack(op))
     no_refusal(may_be_empty(op, x.shape))
     if x.dtype != f32:
-        refuse("only single precision is marked")
+        refuse("the dtype is not single precision")
     if count > WIDEST_BORDER:
-        refuse(f"{count} rows are that many products")
+        refuse(f"{count} rows would need {count} products")
     if x.rank < 2:
         refuse("a vector has no rows")
 
@@ -121,7 +121,7 @@ def _repeated(row: Value, at: int, count: int) -> Value:
 
 
 def _from_the_end(x: Value, at: int, places: Sequence[int]) -> list[Value]:
-    """Return the rows at these distances from the last one, in order, as at most one tensor."""
+    """Return the rows at these distances from the last row, in order, as at most one tensor."""
     if not places:
         return []
     size = x.shape[at]
@@ -140,7 +140,7 @@ def _from_the_end(x: Value, at: int, places: Sequence[int]) -> list[Value]:
 
 
 def _ones(x: Value, at: int) -> Value:
-    """Return a line of ones as long as an axis, independent of its values (by padding)."""
+    """Return a line of ones of an axis' length, computed without reading the axis' values."""
     line = x
     for axis in range(x.rank):
         if axis != at and line.shape[axis] != 1:
@@ -151,7 +151,7 @@ def _ones(x: Value, at: int) -> Value:
 
 
 def _marks(x: Value, at: int, places: Sequence[int]) -> Value:
-    """Return one-hot lines `[1, places, size]` along an axis: 1 at one position each, else 0."""
+    """Return lines `[1, places, size]` along an axis that are 1 at one position each, else 0."""
     deepest, size = max(places), x.shape[at]
     ones = _ones(x, at).view(1, 1, size)
     longer = (1, 1, size + deepest + 1)
@@ -177,7 +177,7 @@ def _marks(x: Value, at: int, places: Sequence[int]) -> Value:
     """,
 )
 def expand_by_line(x: Value, *, op: Any, out: Out) -> Value:
-    """Expand along a dynamic axis: multiply by ones, as many as an available tensor has."""
+    """Expand along a dynamic axis: multiply by as many ones as an available tensor has rows."""
     no_refusal(not_floats((x.ssa, *op.results)))
     shape = (*[1] * (len(out.shape) - x.rank), *x.shape)
     open_ = [at for at, (old, new) in enumerate(zip(shape, out.shape, strict=True)) if old != new]
@@ -188,7 +188,7 @@ def expand_by_line(x: Value, *, op: Any, out: Out) -> Value:
     no_refusal(may_be_empty(op, [size]))
     source = next(_of_size(size, op), None)
     if source is None:
-        refuse(f"no tensor of floats has an axis of {size}")
+        refuse(f"no float tensor has an axis of size {size}")
     held = Value(source, x.b)
     ones = _ones(held, held.shape.index(size))
     along = [size if at == open_[0] else 1 for at in range(len(shape))]
@@ -196,7 +196,7 @@ def expand_by_line(x: Value, *, op: Any, out: Out) -> Value:
 
 
 def _of_size(size: Size, op: Any) -> Iterator[SSAValue]:
-    """Yield values before an op, from the method's inputs on, with an axis of a given size."""
+    """Yield values defined before an op, inputs first, that have an axis of a certain size."""
     block = op.parent
     before = takewhile(lambda other: other is not op, block.ops)
     for value in chain(block.args, *(other.results for other in before)):

@@ -1,4 +1,4 @@
-"""Conversion of ExecuTorch's MX operators: quantized weights, and activations cast at run time."""
+"""Convert ExecuTorch's MX operators, with quantized weights and activations cast at run time."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Convolutions by a computed filter, as windows side by side and a product.
+"""Decompose convolutions whose filter is computed into windows side by side and a product.
 
-XNNPACK convolves with constant filters only. A filter that a router mixes from several, as in
-CondConv, leaves each layer to the runtime's kernel, which reads memory element by element. In a
+XNNPACK convolves with constant filters only. A filter that a router mixes from several (CondConv)
+would leave each layer to the runtime's kernel, which reads memory element by element. In a
 depthwise convolution, each tap is a product with a shifted image.
 """
 
@@ -54,7 +54,7 @@ def convolution_by_products(
     op: Any,
     out: Out,
 ) -> Value:
-    """Multiply patches of an image or line by a filter; split groups; depthwise, one tap a time."""
+    """Multiply the patches of an image or line by a computed filter, for each group."""
     needs_static(x, weight)
     if transposed or x.rank not in (3, 4) or x.dtype != f32:
         refuse("the convolution is transposed, or of volumes or halves")
@@ -64,7 +64,7 @@ def convolution_by_products(
         stride, padding, dilation = [1, *stride], [0, *padding], [1, *dilation]
     channels, (made, of_group, height, width) = x.shape[1], weight.shape
     if height * width > MOST_TAPS:
-        refuse(f"a window has {height * width} elements: that many slices")
+        refuse(f"a window has {height * width} elements, each of which would be a slice")
     taps = _taps(x, (height, width), stride, padding, dilation)
     if of_group == 1 and made == channels == groups:
         columns = weight.view(1, made, height * width, 1).permute((0, 1, 3, 2))
@@ -86,7 +86,9 @@ def _taps(
     padding: Sequence[int],
     dilation: Sequence[int],
 ) -> list[Value]:
-    """Return, for each element of a window in row-major order, its input for all windows."""
+    """Return, for each element of a window in row-major order, the inputs that it reads in all
+    windows.
+    """
     rows, columns = padding
     if rows or columns:
         batch, channels, height, width = x.shape
@@ -133,7 +135,7 @@ SWAP_DEPTH = (0, 2, 1, 3, 4)
 
 @recipe("depth")
 def depth(kernel: torch.Tensor, *, at: int) -> torch.Tensor:
-    """Return slice `[C', C, KH, KW]` of a kernel `[C', C, KD, KH, KW]`: a view, no copy."""
+    """Return slice `[C', C, KH, KW]` of a kernel `[C', C, KD, KH, KW]` as a view."""
     return kernel[:, :, at]
 
 
@@ -155,14 +157,14 @@ def volumes_to_images(
     """Decompose a 3-D convolution into a sum of 2-D convolutions.
 
     Neither XNNPACK nor ExecuTorch's kernels convolve in three dimensions. The kernel's slices in
-    depth are 2-D filters: each is applied to the planes that it covers, and their results are
+    depth are 2-D filters. Each filter is applied to the planes that it covers, and the results are
     added.
     """
     needs_static(x, what="the size of the volume is symbolic")
     if not isinstance(kernel.owner, WeightOp):
         refuse("the kernel is computed at run time")
     if op.arg("transposed"):
-        refuse("a transposed convolution of volumes has no form in images")
+        refuse("a transposed convolution of volumes is not a sum of 2-D convolutions")
     stride, padding, dilation = (list(op.arg(n)) for n in ("stride", "padding", "dilation"))
     batch, filters, planes, *space = out.shape
     value = x.permute(SWAP_DEPTH)

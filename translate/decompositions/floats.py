@@ -39,7 +39,7 @@ X = "2x4xf16"
 
 
 def in_single(op: SchemaOp, b: Rewriter, dtype: Attribute = f16) -> tuple[Value, ...]:
-    """Compute the operator in f32 between casts from and to a dtype."""
+    """Compute an operator in f32, between casts from and to a dtype."""
     wide = [Value(widened(b, value), b) for value in op.operands]
     return tuple(value.cast(dtype) for value in again(op, wide, f32))
 
@@ -65,9 +65,9 @@ def widen_halves(*, op: Any, b: Rewriter) -> tuple[Value, ...] | None:
     PyTorch computes each operator on halves in f32 and rounds its result once. XNNPACK has no
     transposed convolution of halves, and accepts no scalars that are not exact in half precision
     (0.0447…, 1/6, an epsilon of 1e-6). A norm written in halves overflows beyond 65504 as soon as a
-    value is 256 from the mean. So these operators are computed in f32 between two casts, inside the
-    delegate, as PyTorch does. The scale and shift of a layer norm stay in halves after the norm, so
-    that the following linear layers can absorb them.
+    value is 256 from the mean. These operators are therefore computed in f32 between two casts,
+    inside the delegate, as PyTorch does. The scale and shift of a layer norm stay in halves after
+    the norm, so that the following linear layers can absorb them.
     """
     if isinstance(op, aten.GeluDefault) and op.arg("approximate") != "tanh":
         return None
@@ -77,7 +77,9 @@ def widen_halves(*, op: Any, b: Rewriter) -> tuple[Value, ...] | None:
         return None
     is_root = isinstance(op, aten.PowTensorScalar) and abs(op.arg("exponent")) == 0.5
     if is_root and interval(op.operands[0], b.program).low < 0:
-        refuse("the operand may be -inf: torch's pow of halves gives no NaN, a square root does")
+        refuse(
+            "the operand may be -inf, for which torch's pow of halves is not NaN, but a square root is"
+        )
     if not isinstance(op, aten.LayerNormDefault):
         return in_single(op, b)
     wide = Value(widened(b, op.operands[0]), b)
@@ -107,13 +109,13 @@ def widen_measured_range(*, op: Any, b: Rewriter) -> tuple[Value, ...]:
 def limit_before_quantization(
     x: Value, *, op: Any, b: Rewriter, even_if_finite: bool = True
 ) -> tuple[Value, ...] | None:
-    """Clamp what ExecuTorch's kernels quantize, if it may be 2⁶² steps or more.
+    """Clamp the operand of ExecuTorch's quantization kernels, if it may be 2⁶² steps or more.
 
-    They convert a number of steps to int64 before they clamp it. From 2⁶³ on the conversion is
-    undefined: on x86, infinity becomes the least integer. The ends of the clamp are 2²⁴ steps,
+    The kernels convert a number of steps to int64 before they clamp it. From 2⁶³ on the conversion
+    is undefined: on x86, infinity becomes the least integer. The ends of the clamp are 2²⁴ steps,
     which is beyond any range of 16 bits around a zero point of up to 2²³. Scales and zero points
     must be known, and scales differ by less than 2³⁸.
-    `even_if_finite`: apply it even if the user states that activations are finite.
+    `even_if_finite`: clamp even if the user states that activations are finite.
     """
     if (not even_if_finite and numerics_of(b.program.context) == "finite") or x.dtype != f32:
         return None
@@ -153,7 +155,7 @@ def limit_before_quantization(
 def widen_scalar_of_halves(*, op: Any, b: Rewriter) -> tuple[Value, ...] | None:
     """Compute arithmetic of halves with a scalar that is not exact in half, in f32 between casts.
 
-    It runs after the passes that fold such scalars into weights.
+    This pass runs after the passes that fold such scalars into weights.
     """
     return in_single(op, b) if rounds(op) is not None else None
 
@@ -242,7 +244,7 @@ def widen_attention_of_halves(q: Value, *, op: Any, out: Out, b: Rewriter) -> Va
 
 
 def is_exact_in_halves(scale: float) -> bool:
-    """Whether it is a power of two below 1, which scales all but the smallest halves exactly."""
+    """Whether a scale is a power of two below 1, which is exact for all but the smallest halves."""
     return 2**-8 <= scale < 1.0 and math.frexp(scale)[0] == 0.5
 
 
@@ -271,7 +273,7 @@ NO_INFINITE_ROOT = Deviation("the root of zero, a denormal number or an infinity
 
 
 def _loses(op: Any, program: Program) -> Deviation | None:
-    """Return what XNNPACK's node may lose, which the kernel of the stock flow keeps."""
+    """Return the deviation of XNNPACK's node from the kernel of the stock flow."""
     match op:
         case aten.MaximumDefault() | aten.MinimumDefault() | aten.ExpDefault():
             return NO_NAN.unless(*(is_never_nan(value, program) for value in op.operands))
@@ -296,7 +298,7 @@ def _is_widened(result: SSAValue) -> bool:
 
 
 def _is_read_wide(op: SchemaOp) -> bool:
-    """Whether casts after data movement may move before it, with no more elements to cast."""
+    """Whether casts after a data movement op may move before it, without casting more elements."""
     if not all(map(_is_widened, op.results)):
         return False
     for value in op.operands:
@@ -318,16 +320,16 @@ def _is_read_wide(op: SchemaOp) -> bool:
     sample=("2x4xbf16",),
 )
 def widen_bfloat(*, op: Any, b: Rewriter) -> tuple[Value, ...] | None:
-    """Compute layers, arithmetic and data movement of bfloat16 in f32, which XNNPACK has nodes for.
+    """Compute layers, arithmetic and data movement of bfloat16 in f32, the type of XNNPACK's nodes.
 
     Every bfloat16 is exact in f32, so weights and inputs keep their values. A result is rounded to
     bfloat16 where it leaves the program, and where a node outside reads it. Between widened ops
     nothing is rounded (`cancel-narrowing`): a result is at least as near to the exact one as
     PyTorch's, which rounds each. Exponentials, roots and maxima stay with the runtime's kernels, as
     in the stock flow, unless their operands provably exclude the numbers that XNNPACK's nodes lose.
-    A sigmoid is 0 or 1 long before 10³⁰, and from there on XNNPACK's may be NaN: its operand is
-    clamped. Data movement is widened only if its operand was computed in f32, or if it is read as
-    f32 only and no more elements are cast than otherwise: the frames of a recurrence.
+    XNNPACK's sigmoid may be NaN from 10³⁰ on, where a sigmoid is 0 or 1: its operand is clamped.
+    Data movement is widened only if its operand was computed in f32, or if it is read as f32 only
+    and no more elements are cast than otherwise: the frames of a recurrence.
     """
     narrow = [value for value in op.operands if _is(value, bf16)]
     if is_movement(op) and not any(map(_was_narrowed, narrow)) and not _is_read_wide(op):
@@ -351,11 +353,11 @@ def widen_bfloat(*, op: Any, b: Rewriter) -> tuple[Value, ...] | None:
 def carry_nans(
     value: Value, low: Value | None, high: Value | None, *, op: Any, b: Any
 ) -> Value | None:
-    """Clamp by tensors within a delegate and keep each NaN: maximum and minimum, minus 0 or NaN.
+    """Clamp by tensors within a delegate and keep NaNs: extrema, minus a term that is 0 or NaN.
 
     XNNPACK's maximum and minimum may return the number if one of two operands is NaN. Arithmetic
     keeps every NaN, and only NaNs: `0 / (1 + |x|)` is 0 for every number, infinities included, and
-    NaN for a NaN. It is subtracted, since −0 − 0 is −0.
+    NaN for a NaN. The term is subtracted, because −0 − 0 is −0.
     """
     if b.program.context.option("numerics", "torch") != "torch":
         return None  # The user named the pass and accepts its deviation.
@@ -386,7 +388,7 @@ ROUNDS_OFTEN = """group_norm.default logsumexp.default linalg_vector_norm.defaul
 
 
 def _is_not_of_halves(op: SchemaOp) -> bool:
-    """Whether its tensors are not all of a single half-precision type."""
+    """Refuse tensors that are not all of a single half-precision type."""
     types = [value.type for value in (*op.results, *op.operands)]
     if any(not isinstance(type_, TensorType) for type_ in types):
         return True

@@ -1,4 +1,4 @@
-"""Decompositions of logarithms, of sums of exponentials and of softmaxes: a NaN or an infinity stays one.
+"""Decompositions of logarithms, log-sum-exps and softmaxes that keep NaNs and infinities.
 
 rule expand-log-softmax
     The logarithm of a softmax would lose what the softmax rounds to zero. torch subtracts the
@@ -150,13 +150,15 @@ from stepwell.translate.rules.functions import from_front
 
 
 def log_keeps_classes(value: SSAValue, program: Program) -> Proof | None:
-    """No NaN or infinity reaches XNNPACK's logarithm: NEON's and AVX2's return 88.8."""
+    """Prove that no NaN or infinity reaches XNNPACK's logarithm, which returns 88.8 for them."""
     is_below = range_analysis.is_within(value, -inf, float_info.max, program)
     return all_of(is_below, range_analysis.is_never_nan(value, program))
 
 
 def is_beside_its_nan(value: SSAValue, source: SSAValue, program: Program) -> Proof | None:
-    """Each user of a value adds a clamp of the source, which keeps a NaN; or there is no NaN."""
+    """Whether each user of a value adds a clamp of the source, which keeps a NaN, or no NaN
+    occurs.
+    """
     if all(
         isinstance(use.operation, aten.AddTensor | aten.SubTensor)
         and any(_unclamped(operand) is _unclamped(source) for operand in use.operation.operands)
@@ -167,7 +169,7 @@ def is_beside_its_nan(value: SSAValue, source: SSAValue, program: Program) -> Pr
 
 
 def _unclamped(value: SSAValue) -> SSAValue:
-    """Return the value of which a value is a clamp, with or without its sign."""
+    """Return the value whose clamp (or negated clamp) a value is."""
     while isinstance(value.owner, aten.ClampDefault | aten.ReluDefault | aten.NegDefault):
         value = value.owner.operands[0]
     return value
@@ -184,7 +186,7 @@ def dropped(value: SSAValue, axes: Sequence[int], keeps: bool) -> list[int]:
 
 
 def names_axes(axes: Sequence[int]) -> bool:
-    """Whether a reduction is along some axes; an empty list may mean all."""
+    """Whether a reduction states its axes; an empty list may mean all axes."""
     return bool(axes)
 
 

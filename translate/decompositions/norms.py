@@ -75,23 +75,23 @@ from stepwell.translate.scale_folding.layers import are_from_weights
 
 
 def are_of_element(of: Attribute, *values: SSAValue | None) -> bool:
-    """The tensors that are present have an element type."""
+    """Whether the tensors that are present have an element type."""
     return all(element(value.type) == of for value in values if value is not None)
 
 
 def normalizes_axes(value: SSAValue, result: SSAValue, sizes: Sequence[object]) -> bool:
-    """There is an axis, and the result has the type."""
+    """Whether the norm has an axis, and its result has the operand's type."""
     return bool(sizes) and value.type == result.type
 
 
 def last_axes(value: SSAValue, sizes: Sequence[object]) -> list[int]:
-    """Return as many of the last axes as there are sizes."""
+    """Return the last axes, as many as there are sizes."""
     rank = len(dims(value.type))
     return list(range(rank - len(sizes), rank))
 
 
 def epsilon(given: float | None, of: Attribute) -> float:
-    """Return the epsilon, or the type's own if none is given."""
+    """Return the epsilon, or that of the element type if it is None."""
     return torch.finfo(torch_dtype(of)).eps if given is None else given
 
 
@@ -159,11 +159,11 @@ def norm_by_groups(
         return None
     needs_static(x)
     if prod(x.shape[2:]) * (1 if is_of_images else x.shape[0]) == 1:
-        refuse("a channel has one element, whose deviation is rounding alone")
+        refuse("a channel has one element, so that its deviation is only rounding")
     if not eps > 0:
-        refuse(f"eps is {eps}, so that a constant channel divides by nothing")
+        refuse(f"eps is {eps}, so that a constant channel is divided by 0")
     if any(saved.uses for saved in op.results[1:]):
-        refuse("the mean or deviation that it saves for training is used")
+        refuse("the mean or deviation that the norm saves for training is used")
     channels, order = x.shape[1], (1, 0, *range(2, x.rank))
     is_batched = x.shape[0] > 1 and not is_of_images
     sizes = [x.shape[at] for at in order]
@@ -225,9 +225,9 @@ def split_layer_norm(
 
         x̂ = c · rsqrt(Σc² + C·ε),  y = x̂ · (√C·γ) + β,  c = x − Σx/C
 
-    The mean of the squares needs no product of its own: √C is part of the scale, which
-    `fold-affine-into-layer` folds into the following layer. XNNPACK has another form
-    (`decompose_layer_norm`), as it computes sums of rows by linear layers.
+    The mean of the squares needs no product by 1/C: √C is part of the scale, which
+    `fold-affine-into-layer` folds into the following layer. For XNNPACK,
+    `decompose_layer_norm` is used instead, because sums of rows are linear layers there.
     """
     if not is_known(x.shape) or not isinstance(x.shape[-1], int):
         refuse("the shape is symbolic")
@@ -261,14 +261,14 @@ def split_layer_norm(
 def decompose_layer_norm(x: Value, *, op: Any, b: Rewriter, eps: float) -> Value:
     """Decompose layer normalization into row statistics and separate affine operations.
 
-    `native_layer_norm` stays outside every delegate in the stock flow: 25 of them cut DeiT-Tiny in
-    pieces. Scale and shift are separate ops here; `fold_affine_into_layer` folds them into the
+    In the stock flow, `native_layer_norm` stays outside delegates: the 25 norms of DeiT-Tiny cut it
+    in pieces. Scale and shift are separate ops here; `fold_affine_into_layer` folds them into the
     following linear layers.
 
     The first element of a row is subtracted before its mean. A constant row, such as padding, is
     then exactly zero as in PyTorch, and not the rounding error of its mean times 1/√eps. Rows
-    across the outputs of a layer are not constant and skip this: it costs a ConvNeXt 4 % of its
-    time.
+    across the outputs of a layer are not constant and skip the subtraction, which costs a ConvNeXt
+    4 % of its time.
     """
     if x.dtype not in (f32, f16):
         refuse(f"XNNPACK computes in float32 or float16, not {dtype_name(x.dtype)}")

@@ -1,4 +1,4 @@
-"""Pools as pools of images, as slices, or by a table of the elements of each window."""
+"""Decompositions of pools into pools of images, slices, or tables of the elements of windows."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from stepwell.translate.rewrites.xnnpack.nodes.windows import edges
 
 
 def reads_their_indices(op: SchemaOp) -> Refusal | None:
-    """The second result is used: the index of each maximum."""
+    """Refuse if the second result, the indices of the maxima, is used."""
     if any(indices.uses for indices in op.results[1:]):
         return Refusal("the indices of the maxima are used")
     return None
@@ -81,7 +81,7 @@ def pool_by_images(x: Value, *, form: int, op: Any, out: Out) -> Any:
 def _pooled(
     op: Any, x: Value, space: int, axes: Sequence[int | None], made: Sequence[int]
 ) -> Value:
-    """Return the pool over two axes of an image; None is an axis that is not pooled."""
+    """Return the pool over two axes of an image; an axis that is None is not pooled."""
 
     def numbers(name: str, alone: int) -> list[int]:
         given = list(op.arg(name) or op.arg("kernel_size"))
@@ -119,10 +119,10 @@ WITH_PLACES = {
     """,
 )
 def maxima_with_places(x: Value, *, form: int, op: Any, out: Out, b: Rewriter) -> Any:
-    """Compute maxima with indices by a constant table of the elements of each window.
+    """Compute maxima with indices, by a constant table of the elements of each window.
 
     The table selects the elements to gather, and maps the position of a window's maximum to an
-    index. A window that is cut off, or shorter than others, repeats its last element at its end.
+    index. A shorter window repeats its last element at its end.
     """
     if not op.results[1].uses:
         return None
@@ -246,7 +246,9 @@ ADAPTIVE = {
 
 
 def _pool_loses(op: Any, program: Program) -> Deviation | None:
-    """Return the NaN that the engine's pool may lose; averages of whole planes lose none."""
+    """Return the deviation of the engine's pool, which may lose a NaN; means of planes lose
+    none.
+    """
     if not loses_nans(program.context):
         return None
     space, is_max = len(op.arg("output_size")), isinstance(op, aten.AdaptiveMaxPool2dDefault)
@@ -272,7 +274,7 @@ def adaptive_pool_to_pool(x: Value, *, form: Any, op: Any, out: Out) -> Any:
 
     An adaptive average to one element is the mean of the spatial axes. If the output size divides
     the input's, it is an average pool with kernel and stride of the quotient. Other sizes have
-    windows of several lengths and stay.
+    windows of several lengths and are not rewritten.
     """
     no_refusal(reads_their_indices(op))
     space, others = len(op.arg("output_size")), [None] * (len(op.results) - 1)
@@ -338,7 +340,7 @@ def adaptive_pool_by_parts(
 
 
 def is_uneven(sizes: Sequence[tuple[int, int]]) -> bool:
-    """Whether some windows are longer than others, or all have one element."""
+    """Whether windows have several lengths, or all have one element."""
     return any(held % count for held, count in sizes) or all(held == count for held, count in sizes)
 
 
@@ -364,11 +366,11 @@ def average_by_convolution(x: Value, *, op: Any, out: Out, b: Rewriter) -> Value
     """Replace average pooling by a depthwise convolution, where XNNPACK's pooling would lose a NaN.
 
     XNNPACK's average pooling clamps its results to ±∞, and on some CPUs that turns NaN into −∞. The
-    stock flow accepts this for plain windows. If padding is counted, or windows are fitted to a
-    size, it has no pooling node, and a sum of products, which keeps NaN, costs about as much.
+    stock flow accepts this for plain windows. For counted padding and adaptive windows it has no
+    pooling node, and a sum of products, which keeps NaN, costs about as much as a pool.
     """
     if out.dtype == f16 and carries_nans(op.operands, b.program):
-        refuse("on some CPUs a convolution of halves makes −∞ of a NaN")
+        refuse("on some CPUs a convolution of halves turns a NaN into −∞")
     if x.rank != 4 or not isinstance(x.shape[1], int):
         refuse("the input is not a batch of images with a static number of channels")
     if isinstance(op, aten.AvgPool2dDefault):
@@ -399,7 +401,7 @@ def average_by_convolution(x: Value, *, op: Any, out: Out, b: Rewriter) -> Value
 
 
 def _pair(numbers: Sequence[int]) -> list[int]:
-    """Return the numbers for height and width; a single number is for both."""
+    """Return (height, width) from a list of one or two numbers."""
     return [numbers[0], numbers[-1]]
 
 

@@ -39,7 +39,8 @@ def matmul_to_linear(*, op: Any, out: Out, b: Any) -> Value | None:
 
     `addmm(b, x, wᵀ)`, `mm(x, wᵀ)` and `matmul(x, w)` with a matrix on the right are decompositions
     of a linear layer. If the right side is a weight that is not transposed, its transpose is a
-    derived weight: a recipe, no copy. A bias of one row is the linear's; any other is added after.
+    derived weight: a recipe, no copy. A bias of one row becomes the bias of the linear layer; any
+    other bias is added after it.
     """
     *first, x, right = (Value(value, b) for value in op.operands[:3])
     if right.rank != 2:
@@ -66,9 +67,9 @@ def matmul_to_linear(*, op: Any, out: Out, b: Any) -> Value | None:
     """,
 )
 def linear_by_vector(x: Value, weight: Value, bias: Value | None, *, out: Out) -> Value | None:
-    """Rewrite a layer whose weight is a vector as one with a single output, and drop that axis.
+    """Rewrite a linear layer with a vector as weight to one with a single output row.
 
-    The runtime's kernel refuses such a weight: its operand and its result must have equal ranks.
+    The runtime's kernel refuses such a weight: operand and result must have equal ranks.
     """
     if weight.rank != 1:
         return None
@@ -96,11 +97,11 @@ def transposed(value: SSAValue) -> SSAValue | None:
     sample=("2x5x3x4xf32", "5x4x6xf32"),
 )
 def matmul_to_bmm(*, op: Any, out: Out, b: Any) -> Value | None:
-    """Rewrite every other product as `aten.bmm.default` on batches of matrices.
+    """Rewrite every other matrix product as `aten.bmm.default` on batches of matrices.
 
-    Vectors get an axis of 1; batch axes are broadcast to each other and flattened to one. A matrix
-    on the right of a batch is not repeated: the rows of all batches form one matrix. `baddbmm` is
-    the product and a sum.
+    Vectors get an axis of 1; batch axes are broadcast to each other and flattened to one. A single
+    matrix on the right is not repeated: the rows of all batches form one matrix. `baddbmm` becomes
+    a product and a sum.
     """
     *first, left, right = (Value(value, b) for value in op.operands)
     (added,) = first or (None,)
@@ -138,26 +139,25 @@ def _batches(value: Value, batch: Sequence[int], matrix: tuple[int, int]) -> Val
 def einsum_to_bmm(equation: str, operands: list[Value], *, out: Out) -> Value:
     """Rewrite a two-tensor `einsum` as permutes, views and `aten.bmm.default` (dynamic: `matmul`).
 
-    Every letter belongs to one of four kinds: in both operands and the result (batch), in both but
-    not in the result (summed), in one operand and the result (free). Each operand is permuted to
-    [batch, free, summed] and flattened to three axes. A letter that is in only one operand and not
-    in the result is refused.
+    A letter is in both operands and the result (batch), in both operands only (summed), or in one
+    operand and the result (free). Each operand is permuted to [batch, free, summed] and flattened
+    to three axes. A letter that is in only one operand and not in the result is refused.
     """
     letters, result = _spelled_out(equation.replace(" ", ""), [len(x.shape) for x in operands])
     if len(letters) != 2:
-        refuse(f"the equation multiplies {len(letters)} tensors, bmm two")
+        refuse(f"the equation multiplies {len(letters)} tensors; bmm multiplies two")
     if any(len(set(part)) != len(part) for part in (*letters, result)):
-        refuse("a letter repeats in one term, which takes a diagonal")
+        refuse("a letter occurs twice in one term (a diagonal)")
     if any(value.dtype != out.dtype for value in operands):
         refuse("the operands have several dtypes")
     sizes: dict[str, Any] = {}
     for part, value in zip(letters, operands, strict=True):
         for letter, size in zip(part, value.shape, strict=True):
             if sizes.setdefault(letter, size) != size:
-                refuse("an axis of 1 is broadcast")
+                refuse("an axis of size 1 is broadcast")
     one, other = (set(part) for part in letters)
     if (one ^ other) - set(result):
-        refuse("a letter is summed within one operand")
+        refuse("a letter is summed that occurs in one operand only")
     batch = "".join(letter for letter in letters[0] if letter in other and letter in result)
     summed = "".join(letter for letter in letters[0] if letter in other and letter not in result)
     left = "".join(letter for letter in letters[0] if letter not in other)
@@ -182,7 +182,9 @@ def einsum_to_bmm(equation: str, operands: list[Value], *, out: Out) -> Value:
 
 
 def _spelled_out(equation: str, ranks: list[int]) -> tuple[list[str], str]:
-    """Return the terms and the result; letters replace an ellipsis and an implied result."""
+    """Return the operands' terms and the result's, with letters for ellipses and an implied
+    result.
+    """
     terms, arrow, result = equation.partition("->")
     parts = terms.split(",")
     counts = [
@@ -213,7 +215,7 @@ def _product_of_axes(
     """
     batch, left, summed, right = groups
     if not summed:
-        refuse("the shapes are symbolic, and nothing is summed")
+        refuse("the shapes are symbolic, and no letter is summed")
     if not batch and len(left) < len(right):
         letters, operands, left, right = letters[::-1], operands[::-1], right, left
     apart = "" if batch else left
@@ -302,7 +304,7 @@ def conv_to_convolution(
 
 
 def spread(numbers: Sequence[int], space: int) -> list[int]:
-    """Return one number per spatial axis."""
+    """Return one number for each spatial axis, from one number or a list."""
     return list(numbers) * space if len(numbers) == 1 else list(numbers)
 
 
@@ -327,7 +329,7 @@ REDUCTIONS: dict[str, type[SchemaOp]] = {
     sample="%y = aten.sum.default(%x) : (tensor<2x3x4xf32>) -> tensor<f32>",
 )
 def normalize_reduction(x: Value, *, form: Any, op: Any, out: Out) -> Any:
-    """Rewrite a mean, sum, maximum or minimum with listed axes and `keepdim`; a view drops them.
+    """Canonicalize a mean, sum, maximum or minimum: listed axes, kept, then dropped by a view.
 
     This includes the values of `max` and `min` along an axis. A `dtype` argument casts the operand
     first, as in PyTorch.
@@ -342,7 +344,7 @@ def normalize_reduction(x: Value, *, form: Any, op: Any, out: Out) -> Any:
     if form is aten.SumDimIntList:
         dtype = out.dtype if dtype is None else dtype
         if not (is_float(dtype) or dtype == i64):
-            refuse(f"a sum in {dtype_name(dtype)} has no form that does not state its dtype")
+            refuse(f"a sum in {dtype_name(dtype)} must state its dtype")
     dtype = None if dtype == x.dtype else dtype
     if x.rank == 0 or (isinstance(op, form) and dtype is None and is_normal(op, over)):
         return None
@@ -375,7 +377,7 @@ def is_normal(op: SchemaOp, over: tuple[int, ...]) -> bool:
 def unmerge_batch(left: Value, right: Value, *, op: Any, out: Out) -> Value | None:
     """Let a batched product read `[B, H, N, D]` where views merged it to `[B·H, N, D]`.
 
-    XNNPACK multiplies stacks of any rank, so the views would only cost copies. The view after the
+    XNNPACK multiplies stacks of any rank, so that the views only cost copies. The view after the
     product cancels with the one that restores the heads.
     """
     sources = [_merged_from(left), _merged_from(right)]
@@ -392,7 +394,7 @@ def unmerge_batch(left: Value, right: Value, *, op: Any, out: Out) -> Value | No
 
 
 def _split_again(op: SchemaOp, batch: Sequence[Dim]) -> bool:
-    """Whether every user of a product is a view that splits the batch as it was."""
+    """Whether every user of a product is a view that restores the split batch axes."""
     readers = [use.operation for use in op.results[0].uses]
     return bool(readers) and all(
         isinstance(reader, aten.ViewDefault) and dims(reader.results[0].type)[:-2] == batch
@@ -401,9 +403,9 @@ def _split_again(op: SchemaOp, batch: Sequence[Dim]) -> bool:
 
 
 def _stands_between_views(op: SchemaOp) -> bool:
-    """Whether operands and users of a product are views, so that another view is free.
+    """Whether operands and users of a product are views, so that one more view is free.
 
-    This is the case where query heads share keys: the queries' rows are merged, the keys' are not.
+    This occurs if query heads share keys: the queries' rows are merged, the keys' are not.
     """
     readers = [use.operation for use in op.results[0].uses]
     around = [*(value.owner for value in op.operands), *readers]
@@ -411,7 +413,7 @@ def _stands_between_views(op: SchemaOp) -> bool:
 
 
 def _merged_from(value: Value) -> Value | None:
-    """Return the stack of higher rank that a view merged along its batch axes, else None."""
+    """Return the higher-rank value whose batch axes a view merged, else None."""
     if not isinstance(value.owner, aten.ViewDefault):
         return None
     source = Value(value.owner.operands[0], value.b)
@@ -439,23 +441,23 @@ def stacked_sum_to_additions(x: Value, *, op: Any, out: Out) -> Value | None:
     """Replace the sum or mean of stacked values by additions, without copying them to a stack.
 
     `torch.stack(skips).sum(0)` is a common form of skip connections, ensembles and experts. XNNPACK
-    copies each part and reduces over an outer axis; it cannot do so if sizes are symbolic.
+    copies each part and reduces over an outer axis; symbolic sizes prevent the reduction.
     """
     joined = x.owner
     if not isinstance(joined, aten.CatDefault):
         return None
     at = axis(joined.arg("dim"), x.rank)
     if not is_normal(op, (at,)):
-        refuse("the op reduces over other axes than the one that is joined")
+        refuse("the op reduces over other axes than the stacked axis")
     parts = [Value(part, x.b) for part in joined.operands]
     if out.dtype != f32:
-        refuse("torch sums up in float32 and rounds once")
+        refuse("torch sums in float32 and rounds once")
     if not all(same_type(part.ssa, op.results[0]) for part in parts):
         refuse("a part has several elements along the axis")
     if len(parts) > MOST_PARTS:
         refuse(f"there are more than {MOST_PARTS} parts")
     if not x.ssa.has_one_use():
-        refuse("the joined value is read elsewhere")
+        refuse("the stacked value is also read elsewhere")
     total, *rest = _before_views(parts)
     for part in rest:
         total = total.call(aten.AddTensor, part)
@@ -465,7 +467,7 @@ def stacked_sum_to_additions(x: Value, *, op: Any, out: Out) -> Value | None:
 
 
 def _before_views(parts: list[Value]) -> list[Value]:
-    """Return the operands of the parts' views, if they have one type: `stack` adds a unit axis."""
+    """Return the operands of the parts' views, if all have one type: `stack` adds a unit axis."""
     views = [part.owner for part in parts if isinstance(part.owner, aten.ViewDefault)]
     seen = [Value(view.operands[0], parts[0].b) for view in views]
     if len(seen) != len(parts) or not all(same_type(seen[0].ssa, one.ssa) for one in seen):

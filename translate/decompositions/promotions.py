@@ -1,4 +1,4 @@
-"""Type promotion made explicit: operands of several types are cast to the one that PyTorch computes in."""
+"""Make type promotion explicit: cast operands to the type in which PyTorch computes."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def promote_operands(*, form: str, op: Any, b: Rewriter) -> tuple[Value, ...] | 
 
 
 def _of_type(value: Value) -> torch.Tensor:
-    """Return a tensor of the type; PyTorch's promotion distinguishes tensors of rank 0."""
+    """Return a tensor converted to a type; PyTorch's promotion treats rank 0 separately."""
     return torch.empty([1] * value.rank, dtype=torch_dtype(value.dtype), device="meta")
 
 
@@ -109,9 +109,9 @@ def widen_mixed_norm(x: Value, *, op: Any, out: Out, b: Rewriter) -> Value | Non
     """Compute a norm of halves with wider parameters in the type of its parameters.
 
     A half-precision network usually keeps its norms in float32. PyTorch computes such a norm in the
-    wider type and rounds its result once. No target has a norm of two element types. PyTorch
-    exports other mixtures (bfloat16 with float16) without having a kernel for them: they are
-    computed in float32, or in float64 if that is one of the types.
+    wider type and rounds its result once. No target has a norm of two element types. Other mixtures
+    (bfloat16 with float16), for which PyTorch has no kernel, are computed in float32, or in float64
+    if that is one of the types.
     """
     elements = {element(value.type) for value in op.operands}
     if len(elements) == 1:

@@ -51,7 +51,7 @@ FILLS = {
     """,
 )
 def fill_by_expand(*, form: int | None, op: Any, out: Out, b: Rewriter) -> Value:
-    """Rewrite a tensor of one number and dynamic sizes as a constant of one element, expanded."""
+    """Rewrite a tensor of dynamic shape and equal elements as an expanded one-element constant."""
     number = op.arg("fill_value") if form is None else form
     if isinstance(number, SSAValue):
         refuse("the number is known only at run time")
@@ -79,7 +79,7 @@ def fill_by_expand(*, form: int | None, op: Any, out: Out, b: Rewriter) -> Value
     """,
 )
 def expand_by_sizes(x: Value, *, op: Any, out: Out, b: Rewriter) -> Value:
-    """Let an expand to a tensor's shape read that tensor's dynamic sizes, which an input has."""
+    """Let an expand to another tensor's shape read dynamic sizes, which an input has."""
     if UNKNOWN in out.shape:
         refuse("the shape is not known")
     given = (*[1] * (len(out.shape) - x.rank), *x.shape)
@@ -104,7 +104,7 @@ def expand_by_sizes(x: Value, *, op: Any, out: Out, b: Rewriter) -> Value:
     """,
 )
 def merge_expands(x: Value, *, op: Any, out: Out) -> Value:
-    """Merge an expand of an expand, whatever the sizes."""
+    """Merge an expand of an expand, for any sizes."""
     first: Any = x.owner
     inner, outer = list(first.arg("size")), list(op.arg("size"))
     ahead = len(outer) - len(inner)
@@ -116,7 +116,7 @@ def merge_expands(x: Value, *, op: Any, out: Out) -> Value:
 
 
 def is_constant(value: SSAValue) -> bool:
-    """Whether a value is a weight, or becomes one when its computation is folded."""
+    """Whether a value is a weight, or becomes one by constant folding."""
     owner = value.owner
     if isinstance(owner, SchemaOp):
         return is_pure(owner) and bool(owner.operands) and all(map(is_constant, owner.operands))
@@ -154,14 +154,14 @@ def repeats_nothing(op: SchemaOp) -> bool:
 def compute_before_expand(*, op: Any, out: Out, b: Rewriter) -> Value:
     """Move an expand of weights along dynamic axes after an op of these weights.
 
-    The op's axis map says which axis of the result each repeated axis is. An axis that is reduced,
-    moved or merged into another stays repeated.
+    The op's axis map states the result axis of each repeated axis. Expands of an axis that is
+    reduced, moved or merged are not rewritten.
     """
     if len(op.results) != 1 or not is_pure(op):
-        refuse("several results, or it does more than compute")
+        refuse("the op has several results, or side effects")
     axes: AxisMap | None = axis_map(op)
     if axes is None:
-        refuse("which axis of the result is which of an operand is not known")
+        refuse("the op has no axis map")
     once: dict[SSAValue, SSAValue] = {}
     counts: dict[int, SSAValue] = {}
     for at, operand in enumerate(op.operands):
@@ -171,7 +171,7 @@ def compute_before_expand(*, op: Any, out: Out, b: Rewriter) -> Value:
             refuse("an argument is known only at run time")
         if not is_repeated(operand):
             if not is_constant(operand):
-                refuse("another operand is no constant")
+                refuse("another operand is not a constant")
             continue
         expand: Any = operand.owner
         for axis, size in _opened(expand):
@@ -195,14 +195,14 @@ def compute_before_expand(*, op: Any, out: Out, b: Rewriter) -> Value:
 
 
 def _in_place_of(value: Any, once: dict[SSAValue, SSAValue]) -> Any:
-    """Return an argument in which unrepeated values replace the repeated ones."""
+    """Return an argument in which repeated values are replaced by their sources."""
     if isinstance(value, list):
         return [_in_place_of(each, once) for each in value]
     return once.get(value, value) if isinstance(value, SSAValue) else value
 
 
 def _opened(expand: Any) -> Iterator[tuple[int, SSAValue]]:
-    """Yield the axes that an expand of a weight makes dynamic, and the repetitions of each."""
+    """Yield the axes that an expand of a weight makes dynamic, with each number of repetitions."""
     for axis, (size, made) in enumerate(
         zip(expand.arg("size"), dims(expand.results[0].type), strict=True)
     ):
@@ -211,7 +211,7 @@ def _opened(expand: Any) -> Iterator[tuple[int, SSAValue]]:
 
 
 def _unrepeated(expand: Any, b: Rewriter) -> Value:
-    """Return a weight expanded along static axes only."""
+    """Return a weight that is expanded along static axes only."""
     weight = Value(expand.operands[0], b)
     made = dims(expand.results[0].type)
     ahead = weight.view(*[1] * (len(made) - weight.rank), *weight.shape)
@@ -235,14 +235,14 @@ def _unrepeated(expand: Any, b: Rewriter) -> Value:
     """,
 )
 def pick_before_expand(*, op: Any, out: Out, b: Rewriter) -> Value:
-    """Select the first element along a repeated axis, for every index, and repeat the result."""
+    """Select the element 0 of a repeated axis for all indices, and repeat the result."""
     expand = op.operands[0].owner
     counts = dict(_opened(expand))
     indices = list(op.arg("indices"))
     for axis in counts:
         index = indices[axis] if axis < len(indices) else None
         if index is None or element(index.type) not in (i32, i64):
-            refuse("an axis that is repeated is none that is picked along")
+            refuse("a repeated axis is not the indexed axis")
         zero = torch.zeros([1] * len(dims(index.type)), dtype=torch_dtype(element(index.type)))
         indices[axis] = b.constant(zero, "first")
     made = _unrepeated(expand, b)

@@ -1,4 +1,4 @@
-"""Decompositions of cumulative sums into operations on all of an axis."""
+"""Decompositions of cumulative sums into operations on a whole axis."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def cumsum_to_additions(x: Value, dim: int) -> Value:
 
     XNNPACK has no scan, and the portable kernel cuts the delegate once more. An element never
     depends on later ones, so a NaN or an infinity propagates as in PyTorch. A product with a
-    triangle of ones would multiply it by zero, and spread it backwards.
+    triangular matrix would multiply it by zero and so spread a NaN to earlier elements.
     """
     at, size = _short_axis(x, dim)
     in_front, moved = [0] * (2 * (x.rank - 1 - at)), 1
@@ -57,13 +57,13 @@ def cumsum_to_additions(x: Value, dim: int) -> Value:
 def _short_axis(x: Value, dim: int) -> tuple[int, int]:
     """Return the axis of a scan and its size."""
     if x.dtype != f32:
-        refuse("torch sums up in float32 and rounds once")
+        refuse("torch sums in float32 and rounds once")
     if not x.rank or not isinstance(x.shape[x.axis(dim)], int):
-        refuse("the size is symbolic, or there is no axis")
+        refuse("the size is symbolic, or the tensor is a scalar")
     at = x.axis(dim)
     size = x.shape[at]
     if (steps := (size - 1).bit_length()) > MOST_STEPS:
-        refuse(f"the op takes {steps} additions, above {MOST_STEPS}")
+        refuse(f"the decomposition takes {steps} additions, more than {MOST_STEPS}")
     return at, size
 
 

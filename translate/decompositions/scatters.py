@@ -1,9 +1,9 @@
 """Gathers and scatter reductions at constant indices, as products with a matrix of ones and zeros.
 
-Graph layers over a fixed graph select a row for each edge, and add or take the maximum at each
-node. XNNPACK has neither, and the kernels cut its delegates in two. A product takes positions ·
-rows · columns multiplications of about 25 ps each; the kernel that adds takes 9 ns an element
-(measured on Zen 5). The product is faster for up to `MOST_PLACES`.
+Graph layers over a fixed graph gather a row for each edge, and add rows (or take their maximum) at
+each node. XNNPACK has neither operation, and the runtime's kernels cut delegates in two. A product
+takes positions · rows · columns multiplications of about 25 ps each; the kernel that adds takes 9
+ns an element (measured on Zen 5). The product is faster for up to `MOST_PLACES`.
 """
 
 from __future__ import annotations
@@ -66,15 +66,17 @@ def scatter_by_product(
     reduce = form or op.arg("reduce")
     no_refusal(not_floats((x.ssa, source.ssa, *op.results)))
     if not x.is_static or not source.is_static or not x.rank:
-        refuse("a size is symbolic, or there is no axis")
+        refuse("a size is symbolic, or the tensor is a scalar")
     if x.dtype != f32 and reduce != "sum":
-        refuse("halves have no number that is below every element")
+        refuse("no half-precision number is provably below every element")
     if reduce not in ("sum", "amax", "amin"):
-        refuse(f"the {reduce} of the values at an index is no product")
+        refuse(f"a {reduce} over the values at an index is not a product")
     at = x.axis(dim)
     places = _places(index, at, x, source)
     if x.shape[at] > MOST_PLACES:
-        refuse(f"there are {x.shape[at]} indices: the kernel costs less than products with all")
+        refuse(
+            f"the axis has {x.shape[at]} indices: the kernel costs less than products with all of them"
+        )
     if op.name == "aten.index_add.default" and op.arg("alpha") not in (None, 1):
         source = source * float(op.arg("alpha"))
     keeps = form is not None or op.arg("include_self") is not False
@@ -102,30 +104,32 @@ _LARGEST = torch.finfo(torch.float32).max
 
 
 def _places(index: Value, at: int, x: Value, source: Value) -> torch.Tensor:
-    """Return the position of each source row; positions that differ along a row are refused."""
+    """Return the row to which each source row is written; refuse indices that differ within a
+    row.
+    """
     if index.key is None:
         refuse("the indices are known only at run time")
     held = index.b.weights.get(index.key)
     if not held.numel():
-        refuse("nothing is written")
+        refuse("the index tensor is empty")
     if held.dim() > 1 or x.rank == 1:
         if tuple(held.shape) != source.shape:
             refuse(
-                f"the indices select a part of the source: {tuple(held.shape)} of {source.shape}"
+                f"the indices use only a part of the source: {tuple(held.shape)} of {source.shape}"
             )
         rows = held.movedim(at, 0).flatten(1) if held.dim() > 1 else held[:, None]
         if not bool((rows == rows[:, :1]).all()):
             refuse("the indices differ within a row")
         held = rows[:, 0]
     if any(n != m for a, (n, m) in enumerate(zip(x.shape, source.shape, strict=True)) if a != at):
-        refuse("not all that is there is written to")
+        refuse("the source and the operand differ in another axis than the indexed one")
     if not 0 <= int(held.min()) <= int(held.max()) < x.shape[at]:
         refuse("an index is out of bounds")
     return held.long()
 
 
 def _product(source: Value, at: int, matrix: torch.Tensor, name: str) -> Value:
-    """Return a matrix times the rows along an axis."""
+    """Return a constant matrix times the rows along an axis."""
     order = [*(axis for axis in range(source.rank) if axis != at), at]
     rows = source.permute(order)
     weight = rows.constant(matrix.to(torch_dtype(rows.dtype)), name)
@@ -134,7 +138,9 @@ def _product(source: Value, at: int, matrix: torch.Tensor, name: str) -> Value:
 
 
 def _greatest(source: Value, at: int, places: torch.Tensor, hit: torch.Tensor, name: str) -> Value:
-    """Return the maximum row at each position, or 0, from as many slots as rows share one."""
+    """Return the maximum of the rows at each position, or 0, by one product per row that shares
+    it.
+    """
     count = len(hit)
     ranks = torch.zeros_like(places)
     seen = [0] * count
@@ -179,7 +185,7 @@ def pick_by_product(x: Value, *, op: Any, out: Out, b: Rewriter) -> Value | None
         return None
     seen = x.view(*places.seen)
     if prod(seen.shape) * len(rows) > MOST_PRODUCTS:
-        refuse("the kernel that copies rows costs less than products with all of them")
+        refuse("the kernel that copies rows costs less than products with all rows")
     matrix = torch.zeros(len(rows), size)
     matrix[torch.arange(len(rows)), torch.tensor(rows)] = 1.0
     name = f"{weight_key(op.operands[-1])}#places"

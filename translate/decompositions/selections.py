@@ -31,7 +31,7 @@ STEEP = 2.0**126
 
 
 def _asked(op: SchemaOp) -> SSAValue:
-    """Return the boolean operand by which an op selects."""
+    """Return the boolean operand of a selection."""
     return cast(SSAValue, op.arg("condition" if "condition" in op.SCHEMA.by_name else "mask"))
 
 
@@ -50,10 +50,10 @@ def _asked(op: SchemaOp) -> SSAValue:
     """,
 )
 def choose_by_step(*, form: bool, op: Any, b: Rewriter) -> Value:
-    """Decompose a selection by a comparison into a sum of both operands times steps of 0 or 1.
+    """Decompose a selection by a comparison into a sum of both operands times 0 or 1.
 
     XNNPACK has no comparison, and a selection outside cuts a delegate in two. The operand that is
-    not selected is multiplied by zero, so it must provably be finite, unlike a guarded logarithm.
+    not selected is multiplied by zero, so it must provably be finite; a guarded logarithm is not.
     """
     asked = cast(SchemaOp, _asked(op).owner)
     x, number = Value(asked.operands[0], b), asked.arg("other")
@@ -64,10 +64,10 @@ def choose_by_step(*, form: bool, op: Any, b: Rewriter) -> Value:
     elif isinstance(filled := op.arg("value"), int | float):
         chosen = x.constant(torch.full((1,) * len(x.shape), filled, dtype=torch.float32), "filled")
     else:
-        refuse("the number that is filled in is known only at run time")
+        refuse("the fill value is known only at run time")
     no_refusal(not_floats((chosen.ssa,)))
     if x.dtype != f32:
-        refuse("a step as steep as it has to be is no half")
+        refuse("the factor that makes a step from a difference overflows half precision")
     if not isinstance(number, int | float):
         refuse("the number is known only at run time")
     why = "what is not chosen may be infinite or NaN, and would be multiplied by zero"

@@ -67,7 +67,8 @@ def normalize_slice(x: Value, dim: int, *, op: Any, out: Out) -> Value | None:
     """,
 )
 def slice_whole_share(x: Value, dim: int, *, op: Any, out: Out) -> Value | None:
-    """Rewrite a slice of a fixed share of a dynamic axis, say the second quarter, as a selection.
+    """Rewrite a slice of a fixed fraction of a dynamic axis, such as its second quarter, as a
+    selection.
 
     TimeSformer selects a frame's rows, `x[:batch]`, from those of all frames.
     """
@@ -78,7 +79,7 @@ def slice_whole_share(x: Value, dim: int, *, op: Any, out: Out) -> Value | None:
     begin = start.type.size if isinstance(start, SSAValue) else start or 0
     count, first = (Size.of(size).exact_quotient(part) for size in (whole, begin))
     if count is None or first is None or count.number is None or first.number is None:
-        refuse("the slice is no integer fraction of the axis")
+        refuse("the slice is not an integer fraction of the axis")
     apart = [*x.shape[:at], count.number, part, *x.shape[at + 1 :]]
     if not is_open_once(apart):
         refuse("several sizes are dynamic")
@@ -111,7 +112,7 @@ def _ranged(op: Any, size: Dim) -> tuple[int, int, int]:
 def normalize_selection(x: Value, dim: int, index: Any, *, out: Out, b: Any) -> Value:
     """Rewrite a selection as a slice of length 1 and a view that drops the axis.
 
-    On a symbolic axis, an index from the front and the last element are provable.
+    On a symbolic axis, indices counted from the front and the last element are supported.
     """
     at = x.axis(dim)
     size = x.shape[at]
@@ -173,7 +174,7 @@ def split_to_slices(x: Value, *, op: Any, dim: int) -> tuple[Value | None, ...]:
 
 
 def _by_sizes_of_run_time(x: Value, at: int, op: Any) -> tuple[Value | None, ...]:
-    """Return slices with computed bounds (running sums of sizes), as for mixture-of-experts."""
+    """Return slices whose bounds are running sums of dynamic sizes, as in mixtures of experts."""
     sizes, parts = SizeBuilder(x.b, op.operands, None), list[Value | None]()
     lengths = [n.type.size if isinstance(n, SSAValue) else n for n in op.arg("split_sizes")]
     ends = [settled(end) for end in accumulate(map(Size.of, lengths), initial=Size.of(0))]
@@ -236,7 +237,7 @@ def roll_to_cat(x: Value, shifts: Sequence[Any], *, op: Any, out: Out) -> Value:
     (`pick-by-slices`).
     """
     if isinstance(op, aten.FlipDefault):
-        refuse("a flip written in slices would cost more than a gather")
+        refuse("a flip by slices would cost more than a gather")
     if any(isinstance(shift, SSAValue) for shift in shifts):
         refuse("the shift is known only at run time")
     at = list(op.arg("dims"))
@@ -260,8 +261,8 @@ def roll_to_cat(x: Value, shifts: Sequence[Any], *, op: Any, out: Out) -> Value:
 def crop_to_slice(x: Value, amounts: Sequence[Any], *, op: Any, out: Out, b: Any) -> Value | None:
     """Rewrite negative padding as slices, and keep a pad for the rest.
 
-    `F.pad` with a negative amount crops. No target's pad does, and ExecuTorch's own kernel refuses
-    it at run time.
+    `F.pad` with a negative amount crops. No target's pad can crop, and ExecuTorch's kernel refuses
+    such a pad at run time.
     """
     if any(isinstance(amount, SSAValue) for amount in amounts):
         refuse("the padding is known only at run time")
@@ -311,14 +312,14 @@ def pad_to_slices(x: Value, amounts: Sequence[Any], *, form: str | None, op: Any
     if min(amounts) < 0:
         refuse(f"{mode} padding with a negative amount crops")
     if mode == "reflect" and max(amounts) > WIDEST_BORDER:
-        refuse(f"a border of {max(amounts)} rows is that many slices")
+        refuse(f"padding of {max(amounts)} rows would need one slice per row")
 
     def rows(x: Value, at: int, before: int, after: int) -> _Rows:
         size = x.shape[at]
         if isinstance(size, int):
             return _ROWS[mode](x, at, size, before, after)
         if mode != "circular":
-            refuse("the size is dynamic, and the runtime has a kernel")
+            refuse("the size is dynamic, and the runtime has a kernel for the pad")
         return _circular_of_any(x, at, before, after)
 
     return bordered(x, amounts, rows)
@@ -327,7 +328,7 @@ def pad_to_slices(x: Value, amounts: Sequence[Any], *, form: str | None, op: Any
 def bordered(
     x: Value, amounts: Sequence[int], rows: Callable[[Value, int, int, int], _Rows]
 ) -> Value:
-    """Concatenate rows before and after each axis; amounts start with the last axis."""
+    """Concatenate padding rows before and after each axis; amounts begin with the last axis."""
     for index, (before, after) in enumerate(zip(amounts[::2], amounts[1::2], strict=True)):
         at = x.rank - 1 - index
         if before or after:
@@ -377,7 +378,7 @@ _ROWS = {"reflect": _reflected, "replicate": _replicated, "circular": _circular}
     """,
 )
 def index_to_slices(x: Value, *, op: Any, b: Rewriter, most_runs: int = 4) -> Value | None:
-    """Rewrite a selection by constant indices as slices, if the indices form a few runs.
+    """Rewrite a selection by constant indices as slices, if the indices form a few ranges.
 
     `roll` decomposes to `index_select` with indices that wrap around once; every second channel of
     a tensor is one run. Indices are read from the weight. Other selections remain a gather.
@@ -392,12 +393,12 @@ def index_to_slices(x: Value, *, op: Any, b: Rewriter, most_runs: int = 4) -> Va
         refuse("a mask selects the elements, not indices")
     runs = runs_of([axis(int(n), x.shape[at]) for n in numbers.tolist()])
     if not 0 < len(runs) <= most_runs:
-        refuse(f"the indices form {len(runs)} runs: a gather costs less than that many slices")
+        refuse(f"the indices form {len(runs)} ranges: a gather costs less than a slice for each")
     return cat([x.slice(at, *run) for run in runs], at)
 
 
 def _indexed_axis(op: Any) -> tuple[int, SSAValue | None]:
-    """Return the axis that is selected from, and the indices; None if there are several."""
+    """Return the indexed axis and the indices; None if several axes are indexed."""
     if isinstance(op, aten.IndexSelectDefault):
         return axis(op.arg("dim"), max(len(dims(op.operands[0].type)), 1)), op.operands[1]
     given = [(at, index) for at, index in enumerate(op.arg("indices")) if index is not None]

@@ -43,14 +43,14 @@ VARIANCES = {
 def variance_to_means(x: Value, *, form: bool, op: Any) -> tuple[Value | None, ...]:
     """Decompose var(x) = Σ(x − mean(x))² / (n − correction) into means."""
     if x.dtype not in (f32, f64):
-        refuse("torch accumulates this dtype in float32")
+        refuse("torch accumulates this dtype in float32 and rounds once")
     listed = op.arg("dim") if "dim" in op.SCHEMA.by_name else None
     over = axes(listed, x.rank) if listed else tuple(range(x.rank))
     count, correction = settled(prod(x.shape[at] for at in over)), correction_of(op)
     if isinstance(count, Size) and (count not in x.shape or correction not in (0, 1)):
-        refuse("several axes are reduced of which one is symbolic, or the correction is no 0 or 1")
+        refuse("one of several reduced axes is symbolic, or the correction is neither 0 nor 1")
     if isinstance(count, int) and count <= correction:
-        refuse(f"{count} elements less {correction} give a divisor of 0")
+        refuse(f"{count} elements minus the correction {correction} is a divisor of 0")
     average = x.reduce(aten.MeanDim, over)
     centered = x - average
     value = (centered * centered).reduce(aten.MeanDim, over)
@@ -68,7 +68,9 @@ def variance_to_means(x: Value, *, form: bool, op: Any) -> tuple[Value | None, .
 
 
 def correction_of(op: Any) -> float:
-    """Return the number that is subtracted from the count, by default 1."""
+    """Return the correction of a variance, which its divisor subtracts from the count; by default
+    1.
+    """
     if "correction" in op.SCHEMA.by_name:
         arg = op.arg("correction")
         return 1 if arg is None else arg
@@ -93,7 +95,7 @@ def distance_to_norms(x: Value, other: Value, p: float, *, out: Out) -> Value:
     needs_static(x, other)
     (*batch, points, width), (*others, count, _) = x.shape, other.shape
     if batch != others:
-        refuse("the points are of different batches")
+        refuse("the two lists of points have different batch axes")
     if (total := points * prod(other.shape)) > LARGEST:
         refuse(f"the {total} differences are more than {LARGEST}")
     difference = x.view(*batch, points, 1, width) - other.view(*batch, 1, count, width)
@@ -117,13 +119,13 @@ LAST_RIGHT = 2.0**124
 def keep_large_roots(x: Value, *, b: Rewriter) -> Value | None:
     """Keep XNNPACK's square root from infinity and, in float32, from numbers beyond 2¹²⁴.
 
-    On x86, the estimate of the reciprocal root is too large beyond 2¹²⁶, and multiplied by the
-    number: ∞ · 0 is NaN. In float32, √x is √min(x, 2¹²⁴) / rsqrt(max(x, 2¹²⁴) / 2¹²⁴): the divisor
-    is 1 up to 2¹²⁴, more than ¼ beyond, and 0 for ∞. Halves have no inaccurate roots; their number
-    is first limited to the largest finite one. Then the excess is added back: zero, or infinity. It
-    is subtracted as `limited − x`, which is +0 where nothing was cut off: −0 − (+0) is −0, as √−0
-    is, but −0 + (+0) would be +0. A norm of numbers beyond 10¹⁹ is then infinite, and `x / norm` is
-    zero instead of NaN.
+    On x86, XNNPACK multiplies a number by an estimate of its reciprocal root: beyond 2¹²⁶ the
+    estimate is too large, and ∞ · 0 is NaN. In float32, √x is √min(x, 2¹²⁴) / rsqrt(max(x, 2¹²⁴) /
+    2¹²⁴): the divisor is 1 up to 2¹²⁴, more than ¼ beyond, and 0 for ∞. Roots of halves are
+    accurate; infinity is first limited to the largest finite number, and the excess (0 or ∞) is
+    then added back. The excess is subtracted as `limited − x`, which is +0 where nothing was cut
+    off: −0 − (+0) is −0, as √−0 is, but −0 + (+0) would be +0. A norm of numbers beyond 10¹⁹ is
+    then infinite, and `x / norm` is zero instead of NaN.
     """
     largest = LAST_RIGHT if x.dtype == f32 else torch.finfo(torch_dtype(x.dtype)).max
     if interval(x.ssa, b.program).high <= largest:

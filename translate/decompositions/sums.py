@@ -134,17 +134,17 @@ from stepwell.translate.rules import RuleSet, read_rules
 
 
 def promotes(value: SSAValue, factor: object) -> Refusal | None:
-    """A float factor would promote integers."""
+    """Whether a float factor would promote integers."""
     return building.promotes(factor, element(value.type))
 
 
 def is_half(of: Attribute) -> bool:
-    """The type is f16 or bf16."""
+    """Whether the type is f16 or bf16."""
     return of in (f16, bf16)
 
 
 def is_nearer_to_start(weight: float) -> bool:
-    """Whether torch interpolates from the first end, by its own choice."""
+    """Whether torch interpolates from the first end, which it does for small weights."""
     return abs(weight) < 0.5
 
 
@@ -162,7 +162,7 @@ def complement(weight: float) -> float:
     sample=("2x3xf32", "2x3xf32", "3xf32"),
 )
 def lerp_by_weights(first: Value, last: Value, weight: Value) -> Value:
-    """Interpolate from first to last; PyTorch starts at the nearer end, which it selects."""
+    """Interpolate between two tensors from the end that is nearer, as PyTorch does."""
     return first + weight * (last - first)
 
 

@@ -22,7 +22,7 @@ BY_ROOT, BY_COUNT = 1, 2
 
 
 def _frames(op: Any, b: Rewriter) -> tuple[int, int, Value | None]:
-    """Return length and hop of the frames of an `stft` or `istft`, and its window, if any."""
+    """Return the length and the hop of an `stft`'s or `istft`'s frames, and the window, if any."""
     tensors = [Value(v, b) for v in (*op.operands, *op.results) if isinstance(v.type, TensorType)]
     if not all(value.is_static for value in tensors):
         refuse("the shape is symbolic")
@@ -58,12 +58,12 @@ def _window(length: int, window: Value | None, op: Any, b: Rewriter) -> Value | 
 def stft_to_frames(x: Value, *, op: Any, out: Out, b: Rewriter) -> Value:
     """Decompose `stft` into overlapping frames, a window, and a transform of each frame.
 
-    PyTorch cuts frames by strides of memory; `unfold` does the same independent of the layout.
+    PyTorch cuts frames by strides in memory; `unfold` does so independently of the memory layout.
     """
     if x.dtype != f32:
         refuse("TOSA transforms real numbers of single precision")
     if op.arg("align_to_window"):
-        refuse("the frames are aligned to the window")
+        refuse("the frames are aligned to the window (`align_to_window`)")
     length, hop, window = _frames(op, b)
     batch = x.shape[:-1]
     at = len(batch)
@@ -98,11 +98,11 @@ def istft_to_frames(x: Value, *, op: Any, out: Out, b: Rewriter) -> Value:
     length, hop, window = _frames(op, b)
     *batch, points, count = x.shape
     if points != length // 2 + 1:  # For two points the one-sided transform is the full one.
-        refuse("both halves of the points are given")
+        refuse("the spectrum is two-sided (`onesided=False`)")
     start = length // 2 if op.arg("center") else 0
     stop = start + out.shape[-1]
     if stop > length + hop * (count - 1):
-        refuse("the requested length exceeds its frames")
+        refuse("the requested length exceeds the frames")
     at = len(batch)
     rows = x.permute([*range(at), at + 1, at])
     scaled, shape = BY_ROOT if op.arg("normalized") else BY_COUNT, (*batch, count, length)

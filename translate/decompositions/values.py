@@ -1,7 +1,7 @@
 """Tensor values with arithmetic operators, which write ATen ops.
 
 Shapes are written in the canonical form that every target reads (`rewrites/building.py`); types are
-stated, not inferred. An operation of a value and a number becomes the operator for tensor and
+stated, not inferred. An operation on a value and a Python number becomes the operator on tensor and
 scalar.
 """
 
@@ -29,7 +29,7 @@ _T = TypeVar("_T")
 
 
 class Value:
-    """A tensor in the IR, with the rewriter that inserts operations on it."""
+    """A tensor value of the IR, with the rewriter that inserts operations on it."""
 
     __slots__ = ("b", "ssa")
 
@@ -60,12 +60,12 @@ class Value:
 
     @property
     def key(self) -> str | None:
-        """The key of the weight, if the value is one."""
+        """Return the weight's key; None if the value is not a weight."""
         return weight_key(self.ssa)
 
     @property
     def owner(self) -> Operation | Any:
-        """The defining operation, or the block if the value is a block argument."""
+        """Return the operation that defines the value, or the block if it is a block argument."""
         return self.ssa.owner
 
     def axis(self, dim: int) -> int:
@@ -76,7 +76,7 @@ class Value:
         return Value(ssa, self.b)
 
     def constant(self, values: torch.Tensor, name: str = "constant") -> Value:
-        """Insert a small constant before this value's user."""
+        """Insert a small constant before the op that uses this value."""
         return self._of(self.b.constant(values, name))
 
     def derived(self, recipe: str, **options: Any) -> Value:
@@ -165,7 +165,7 @@ class Value:
 def again(
     op: SchemaOp, operands: Sequence[Value], dtype: Attribute | None = None
 ) -> tuple[Value, ...]:
-    """Insert a copy of an op with other operands; results may have another element type."""
+    """Insert a copy of an op with other operands; its results may have another element type."""
     b = operands[0].b
     types = [r.type if dtype is None else with_element(r.type, dtype) for r in op.results]
     new = b.insert(remade(op, [value.ssa for value in operands], types))

@@ -34,12 +34,12 @@ STRIDED = ("aten.as_strided.default", "aten.as_strided_copy.default")
 
 @lowers(*STRIDED, to="aten", sample=("2x6xf32", [3, 4], [4, 1]))
 def as_strided_to_view(x: Value, size: Any, stride: Any, offset: Any, *, out: Out, b: Any) -> Value:
-    """Rewrite `as_strided` as a view where that is proved.
+    """Rewrite `as_strided` as a view, if it provably is one.
 
     Strides are not part of the IR: the elements that `as_strided` reads are known only if the
-    memory format of its operand is. That holds for an input, whose signature states it, a weight,
-    or a new tensor with at most one axis longer than 1. It is a view only if the requested strides
-    are the dense row-major ones of as many elements, from the first on.
+    memory format of its operand is. The memory format is known for an input (by the signature), a
+    weight, or a new tensor with at most one axis longer than 1. The op is a view only if the
+    requested strides are dense and row-major, with offset 0 and the same number of elements.
     """
     shape = static_dims_of(out.shape)
     if not x.is_static or shape is None:
@@ -63,8 +63,8 @@ def gather_strides(x: Value, *, op: Any, out: Out, b: Rewriter) -> Value:
     """Rewrite `as_strided` as a gather from its operand's memory, if that is row-major.
 
     The elements that `as_strided` reads depend on strides, which are not part of the IR: the
-    strides of a transposed value do not follow from its shape. It becomes an `index_select` only if
-    the value is provably row-major, and is refused otherwise.
+    strides of a transposed value do not follow from its shape. The op becomes an `index_select`
+    only if its operand is provably row-major.
     """
     shape = static_dims_of(out.shape)
     if not x.is_static or shape is None:
@@ -74,7 +74,7 @@ def gather_strides(x: Value, *, op: Any, out: Out, b: Rewriter) -> Value:
     if not is_row_major(x.ssa, b.program):
         refuse("the memory format of the operand is not known to be row-major")
     if element_count(shape) > MOST_PLACES:
-        refuse(f"the {element_count(shape)} positions would be a constant that large")
+        refuse(f"the positions would be a constant of {element_count(shape)} elements")
     pattern, count = places(op), element_count(x.shape)
     run = longest_run(pattern, count)
     rows = x.view(count // run, run)
@@ -112,7 +112,7 @@ RESHAPES = (
 
 
 def is_view_in_form(op: Any) -> bool:
-    """Whether an op is a view that states its sizes, or computes them."""
+    """Whether an op is a view whose sizes are stated or computed in the program."""
     if type(op) is not aten.ViewDefault:
         return False
     sizes = op.arg("size")
@@ -123,9 +123,10 @@ def is_view_in_form(op: Any) -> bool:
 def reshape_to_view(x: Value, *, op: Any, out: Out, b: Rewriter) -> Value:
     """Rewrite every reshape as `aten.view.default` with its sizes written out.
 
-    `reshape`, `flatten`, `unflatten`, `squeeze`, `unsqueeze`, `view_copy` and the rest all keep the
-    elements in row-major order and state another shape, so one op is enough. A symbolic size is
-    written −1, a second one is read from the operand; sizes that a view computes itself stay.
+    `reshape`, `flatten`, `unflatten`, `squeeze`, `unsqueeze`, `view_copy` and the rest keep the
+    elements in row-major order and state another shape, so that one op is enough. The first
+    symbolic size is written as −1, others are read from the operand; sizes that the program
+    computes are unchanged.
     """
     sizes = stated_sizes(op)
     if any(isinstance(size, SSAValue) for size in sizes):
@@ -135,7 +136,7 @@ def reshape_to_view(x: Value, *, op: Any, out: Out, b: Rewriter) -> Value:
 
 
 def stated_sizes(op: Any) -> Sequence[int | SSAValue]:
-    """Return the sizes of the result that an op states; none unless it states them all."""
+    """Return the result's sizes as an op states them; None unless it states all."""
     for name in ("size", "shape"):
         if name in op.SCHEMA.by_name:
             return op.arg(name)
@@ -149,7 +150,7 @@ def stated_sizes(op: Any) -> Sequence[int | SSAValue]:
 
 
 def is_written_out(sizes: Sequence[int | SSAValue], shape: Sequence[Dim]) -> bool:
-    """Whether a view states every static size as a number (and one symbolic size as -1)."""
+    """Whether a view states every static size as a number, and one symbolic size as -1."""
     return all(
         size == dim if isinstance(dim, int) else size == -1
         for size, dim in zip(sizes, shape, strict=True)
@@ -205,7 +206,7 @@ def repeat_to_expand(x: Value, *, form: str | None, op: Any, out: Out) -> Value:
     dynamic, a view cannot infer them, and the repeated parts of one axis are concatenated.
     """
     if UNKNOWN in x.shape:
-        refuse("the repeated shape is not known")
+        refuse("the result's shape is unknown")
     counts = op.arg(form) if form is not None else ()
     if any(isinstance(count, SSAValue) for count in counts):
         return _of_open_counts(x, counts, out.shape)
@@ -219,7 +220,7 @@ def repeat_to_expand(x: Value, *, form: str | None, op: Any, out: Out) -> Value:
 
 
 def _of_open_counts(x: Value, counts: Sequence[Any], made: Sequence[Dim]) -> Value:
-    """Expand axes of one element to repetition counts that the program computes."""
+    """Expand axes of one element by repetition counts that the program computes."""
     shape = (*[1] * (len(counts) - x.rank), *x.shape)
     pairs = list(zip(shape, counts, strict=True))
     if not all(size == 1 or count == 1 for size, count in pairs):
@@ -235,7 +236,7 @@ MOST_PARTS = 64
 def _repeated_parts(
     x: Value, made: Sequence[Dim], form: str | None
 ) -> tuple[int, list[Value]] | None:
-    """Return the one repeated axis with several elements, and its copies in the result."""
+    """Return the only repeated axis with several elements, and the number of copies."""
     if x.rank != len(made):
         return None
     longer = [at for at, (size, new) in enumerate(zip(x.shape, made, strict=True)) if size != new]
@@ -274,7 +275,7 @@ def _interleaved(x: Value, count: Any, dim: int | None) -> tuple[list[Dim], list
     if isinstance(count, SSAValue):
         refuse("the count is known only at run time")
     if dim is None:
-        refuse("repeat_interleave without a dim flattens its operand first")
+        refuse("repeat_interleave without dim flattens its operand")
     at = x.axis(dim)
     if isinstance(x.shape[at], Size):
         refuse("an axis of symbolic size is repeated")
@@ -330,9 +331,9 @@ def fold_to_permute(
     if not x.is_static or not all(isinstance(n, int) for n in size):
         refuse("a size is symbolic")
     if any(n != 1 for n in dilation) or any(padding) or list(kernel) != list(stride):
-        refuse("windows overlap, or have gaps")
+        refuse("the windows overlap, or have gaps")
     if any(n % k for n, k in zip(size, kernel, strict=True)):
-        refuse("the windows leave something out")
+        refuse("the windows do not cover the whole image")
     lead, (rows, columns) = x.shape[:-2], kernel
     down, across = size[0] // rows, size[1] // columns
     n = len(lead)
@@ -356,8 +357,9 @@ def merge_permuted_axes(x: Value, order: Sequence[int], *, out: Out) -> Value:
     """Permute fewer axes: drop those of size one, and merge those that stay neighbors.
 
     Engines move tensors of up to six axes. A video's patches have eight, `[B, T, H, W, t, h, w,
-    C]`, of which some are of size one. If more than six are left, blocks of axes are exchanged one
-    after the other, each of which takes four axes. One axis may be dynamic.
+    C]`, of which some are of size one. If more than six axes are left, adjacent blocks of axes are
+    exchanged one pair after another; each exchange is a permute of four axes. One axis may be
+    dynamic.
     """
     if not is_open_once(x.shape):
         refuse("several sizes are known only at run time")
@@ -396,8 +398,8 @@ def strided_slice_to_view(x: Value, dim: int, start: Any, end: Any, step: Any) -
 
     `x[0::2]` of a length-8 axis is column 0 of the axis viewed as `[4, 2]`. Swin's patch merging
     takes four such slices per stage, LeViT's sub-sampling attention one of an odd axis; XNNPACK and
-    CMSIS-NN slice with step one only. An axis whose length is no multiple of the step is cut or
-    padded; the elements of the padding are never selected.
+    CMSIS-NN slice with step one only. If the axis length is not a multiple of the step, the axis is
+    cut or padded; padding is never selected.
     """
     at, shape = x.axis(dim), x.shape
     size, start = shape[at], start or 0
@@ -431,7 +433,9 @@ SHORT = 4
 
 
 def _is_short_and_last(shape: Sequence[Any], dim: int) -> bool:
-    """Whether an axis is the last one, short, and the rank leaves an axis to spare in XNNPACK."""
+    """Whether an axis is the last one, short, and XNNPACK's rank limit leaves room for one more
+    axis.
+    """
     if not 2 <= len(shape) < MAX_RANK or axis(dim, len(shape)) != len(shape) - 1:
         return False
     return isinstance(shape[-1], int) and 2 <= shape[-1] <= SHORT
@@ -441,7 +445,7 @@ def _is_short_and_last(shape: Sequence[Any], dim: int) -> bool:
 def unbind_by_permute(x: Value, dim: int, *, op: Any, b: Rewriter) -> tuple[Value, ...] | None:
     """Move a short last axis to the front before unbinding or after stacking (layout optimization).
 
-    Rotary embeddings of neighboring pairs unbind a last axis of two and stack one there again.
+    Rotary embeddings of neighboring pairs unbind a last axis of two and later stack one.
     XNNPACK slices and concatenates there element by element; a transposition to the front and
     slices of the first axis move whole blocks. (128 tokens of 8 heads of 64: a fifth of a layer.)
     """

@@ -62,7 +62,7 @@ class GraphExporter:
         self.names: set[str] = set()
 
     def placeholder(self, name: str, value: SSAValue | None, example: Any) -> Node:
-        """Add an input of the graph."""
+        """Add an input to the graph."""
         node = self.graph.placeholder(name)
         if node.name != name and name not in self.names:
             node.name = name  # FX renames Python's builtins; export does not.
@@ -89,7 +89,7 @@ class GraphExporter:
             self.refuse(op, "it has no form in a torch program")
 
     def refuse(self, op: Operation, reason: str) -> None:
-        """Record an op that cannot be written; all of them are reported together."""
+        """Record an op that cannot be exported; all such ops are reported together."""
         self.shared.problems.append(Problem(f"{op_name(op)}: {reason}", describe_op(op)))
         for result in op.results:
             self.values[result] = None
@@ -115,7 +115,7 @@ class GraphExporter:
             self.call(op, target, args, kwargs)
 
     def _functionalized(self, op: SchemaOp, target: Any, given: dict[str, Any]) -> None:
-        """Write a custom operator with side effects on its bases, as torch's functionalization."""
+        """Export a custom operator with side effects as torch's functionalization of its bases."""
         bases: list[Any] = []
         for argument in op.SCHEMA.written:
             given[f"_{argument.name}_base_index"] = len(bases)
@@ -134,7 +134,9 @@ class GraphExporter:
         kwargs: dict[str, Any],
         example: tuple[Any] | None = None,
     ) -> None:
-        """Append a call; `example` is its example value if running it would not give it."""
+        """Append a call; `example` is its example value if running the call would not compute
+        it.
+        """
         node = self.graph.create_node(
             "call_function", target, args, kwargs, name=node_name(op.location)
         )
@@ -159,8 +161,8 @@ class GraphExporter:
     ) -> Any:
         """Compute the call's example value by PyTorch's own shape functions.
 
-        Their conditions on symbolic sizes were checked when the program was exported: a new guard
-        would fix an input's size (as for `upsample_linear1d`).
+        New guards on symbolic sizes are ignored: they were checked when the program was exported,
+        and a guard could fix an input's size (as in `upsample_linear1d`).
         """
         examples, named = _examples(args), _examples(kwargs)
         symbols = self.shared.symbols
@@ -199,7 +201,7 @@ class GraphExporter:
                 self.values[taken[0]] = part
 
     def _describe(self, node: Node, op: Operation) -> None:
-        """Set source line and module path as export records them."""
+        """Set the source line and module path of a node as export records them."""
         if (line := source_line(op.location)) is not None:
             file, _, number = line.rpartition(":")
             node.meta["stack_trace"] = f'File "{file}", line {number}, in forward'
@@ -318,7 +320,7 @@ def _is_viewable(operand: Any, sizes: Any) -> bool:
 
 
 def _hints(sizes: Sequence[int | torch.SymInt]) -> list[int] | None:
-    """Return sizes, for symbolic ones their value at export; None if one was unknown."""
+    """Return sizes, symbolic ones as their values at export; None if a value is unknown."""
     hints = [size if isinstance(size, int) else size.node.hint for size in sizes]
     return None if None in hints else hints
 

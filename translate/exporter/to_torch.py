@@ -1,9 +1,9 @@
 """`to_exported_program`: exports a method at the aten level as a PyTorch program.
 
-A method that came from a functional graph gives that graph back node for node: names, targets,
-arguments, order and signature. State is written the functional way, by returned values, so that a
-module refuses to write to an input that shares memory with another. Constants that rewrites made
-are registered as buffers, which every consumer of programs accepts.
+A method that was imported from a functional graph is exported as the same graph, node for node:
+names, targets, arguments, order and signature. State is written functionally, by returned values; a
+module therefore refuses to write to an input that shares memory with another. Constants from
+rewrites are registered as buffers, which every consumer of programs accepts.
 """
 
 from __future__ import annotations
@@ -59,7 +59,9 @@ _PREFIXES = {InputKind.PARAMETER: "p", InputKind.BUFFER: "b", InputKind.CONSTANT
 
 
 class _Writing(ExportedProgram):
-    """Write to inputs after all computation; this equals eager only if inputs share no memory."""
+    """A module that writes to inputs after all computation, as eager does if no inputs share
+    memory.
+    """
 
     def module(self, check_guards: bool = True) -> torch.fx.GraphModule:
         found = super().module(check_guards)
@@ -68,7 +70,7 @@ class _Writing(ExportedProgram):
 
 
 def _lies_apart(program: ExportedProgram, _: Any, args: Any, kwargs: Mapping[str, Any]) -> None:
-    """Refuse a call that writes to an input which shares memory (`argument_marshalling`)."""
+    """Refuse a call that writes to an input that shares memory (`argument_marshalling`)."""
     signature, in_spec = program.graph_signature, program.call_spec.in_spec
     assert in_spec is not None
     ordered = [kwargs[name] for name in in_spec.children()[1].context if name in kwargs]
@@ -95,7 +97,7 @@ def to_exported_program(program: Program, method: str = "forward") -> ExportedPr
     """Export a method of a program at the aten level as a PyTorch program.
 
     Args:
-        program: it is not changed, and its weights are not copied.
+        program: the program, which is not changed; its weights are not copied.
         method: the method's name.
 
     Raises:
@@ -105,7 +107,7 @@ def to_exported_program(program: Program, method: str = "forward") -> ExportedPr
     if program.level != "aten":
         raise StepwellError(
             f"the program is at level {program.level!r}",
-            help="only the aten level is a torch program; export before lowering",
+            help="only a program at the aten level is a torch program; export before lowering",
         )
     return exported_with(program, method, {})
 
@@ -117,7 +119,7 @@ def exported_with(
 
     Args:
         program, method: as for `to_exported_program`.
-        writers: how ops are written that are not PyTorch's.
+        writers: functions that export ops that are not PyTorch's.
 
     Raises:
         UnsupportedError: lists every op that has no equivalent in a PyTorch program.
@@ -248,7 +250,7 @@ class _Method:
             self.placeholders[key] = node
 
     def _user_inputs(self) -> dict[int, str]:
-        """Return placeholders of the user's inputs; run-time ones by their index."""
+        """Return placeholders of the user's inputs; dynamic ones by their index."""
         names: dict[int, str] = {}
         arguments = iter(self.func.body.block.args)
         for port in self.signature.inputs:
@@ -289,7 +291,7 @@ class _Method:
 
 
 def _argument_names(in_spec: pytree.TreeSpec, leaves: list[str]) -> list[str] | None:
-    """Return the names of `forward`'s arguments, if each is one leaf."""
+    """Return the names of `forward`'s arguments, if none of them is nested."""
     args, kwargs = in_spec.children()
     names: list[str] = []
     for child in args.children():

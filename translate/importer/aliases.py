@@ -136,7 +136,7 @@ class Aliases:
         return tensor
 
     def path(self, tensor: Node) -> list[View]:
-        """Return the views from a tensor to its root."""
+        """Return the views that lead from a tensor to the tensor that owns its memory."""
         views: list[View] = []
         while tensor in self.views:
             views.append(self.views[tensor])
@@ -144,7 +144,7 @@ class Aliases:
         return views
 
     def same(self, tensor: Node) -> tuple[Node, ...]:
-        """Return every node that is this tensor."""
+        """Return all nodes that are this very tensor."""
         return tuple(node for node, is_ in self.tensors.items() if is_ is tensor)
 
     def is_read_after(self, tensor: Node, at: int) -> bool:
@@ -163,7 +163,7 @@ class Aliases:
             self.views[node] = found
 
     def _of(self, node: Node) -> Node | View | None:
-        """Return the node that this one is, the view that it is, or None if it owns its memory."""
+        """Return the node that a node renames or views, or None if it owns its memory."""
         if node.op != "call_function":
             return self.owners.get(node)
         if node.target is operator.getitem:
@@ -230,7 +230,7 @@ class Aliases:
 def _flat(
     module: GraphModule, returns: dict[Node, list[Any]]
 ) -> Iterator[tuple[Node, Node | None]]:
-    """Yield every node in order of execution, with the node that it only renames, if any."""
+    """Yield every node in order of execution, with the node that it merely renames, if any."""
     for node in module.graph.nodes:
         if node.op == "call_function" and is_wrapper(node.target):
             graph, inputs = wrapped(node)
@@ -300,8 +300,8 @@ def twins(exported: ExportedProgram) -> tuple[dict[Node, Node], set[Node]]:
     """Return placeholders of tensors that share memory.
 
     Returns:
-        Placeholder → an earlier one with the identical tensor; and the placeholders whose tensors
-        share memory with another's in any other way.
+        A map from placeholders to an earlier placeholder of the identical tensor; and the
+            placeholders that share memory in any other way.
     """
     signature = exported.graph_signature
     names = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}

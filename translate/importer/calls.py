@@ -1,4 +1,4 @@
-"""Import of calls that are no operators: arithmetic on run-time numbers, and control flow."""
+"""Import of calls that are not operators: arithmetic on dynamic numbers, and control flow."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def import_python_call(importer: Importer, node: Node, target: Any) -> None:
             import_functionalized(importer, node)
             return
         raise UnsupportedError(
-            "the operator has no form in the IR", help=_REASONS.get(_name(target))
+            "the call has no equivalent in the IR", help=_REASONS.get(_name(target))
         )
     importer.append(_control(importer, node, kind), node)
 
@@ -57,14 +57,14 @@ _REASONS = {
 
 def _values(importer: Importer, nodes: Any) -> list[SSAValue]:
     if any(not isinstance(item, Node) for item in nodes):
-        raise UnsupportedError("a constant is given to a sub-graph", help="capture it as a tensor")
+        raise UnsupportedError("a constant is passed to a sub-graph", help="capture it as a tensor")
     return [importer.value(item) for item in nodes]
 
 
 def _sub_graph(
     importer: Importer, graph: Node, block: Block
 ) -> tuple[Importer, GraphModule, list[Node]]:
-    """Return an importer of a sub-graph of the graph module, the sub-graph and its inputs."""
+    """Return an importer for a sub-graph of the graph module, the sub-graph and its inputs."""
     module = sub_graph(importer.module, graph)
     placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
     inner = importer.inner(module, block, f"{importer.prefix}{graph.target}.")
@@ -72,7 +72,7 @@ def _sub_graph(
 
 
 def _inline(importer: Importer, node: Node) -> None:
-    """Inline a wrapped sub-graph at its call: no mode changes the results of its ops."""
+    """Inline a wrapped sub-graph at its call, since modes do not change the results of its ops."""
     graph, inputs = wrapped(node)
     inner, module, placeholders = _sub_graph(importer, graph, importer.block)
     values = _values(importer, inputs)
@@ -120,7 +120,9 @@ def _control(importer: Importer, node: Node, kind: ControlFlow) -> Operation:
 
 @dataclass(frozen=True)
 class ControlFlow:
-    """An op of control flow, which arguments of its call are sub-graphs, and its operand groups."""
+    """An op of control flow, with the arguments of its call that are sub-graphs and operand
+    groups.
+    """
 
     op: type[IRDLOperation]
     graphs: slice

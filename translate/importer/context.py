@@ -1,4 +1,4 @@
-"""What the import of a single call reads and writes: the block, and what one import shares."""
+"""State of an import: the block to which a call is appended, and what a whole import shares."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class Importing:
     def hold(self, key: str, tensor: torch.Tensor, node: Node) -> None:
         """Add a tensor of the program to the store; methods share tensors by name.
 
-        A tensor that is no array of numbers is refused where a node reads it. A lazy negation or
-        conjugation of the tensor is materialized.
+        A tensor that is not a plain array of numbers is refused when a node reads it. A lazy
+        negation or conjugation is materialized.
         """
         reason = why_not_plain(tensor) if node.users else None
         if reason is not None:
@@ -90,7 +90,9 @@ class Importer(ABC):
 
     @abstractmethod
     def operator_call(self, node: Node, overload: Any) -> SchemaOp | None:
-        """Return the op of an overload for a node, not inserted; None if an operand is missing."""
+        """Return the op for a node that calls an overload, not inserted; None if an operand is
+        missing.
+        """
 
     @abstractmethod
     def inner(self, module: GraphModule, block: Block, prefix: str) -> Importer:
@@ -136,7 +138,9 @@ class Importer(ABC):
 
 
 def _regroup(shape: Any, results: list[SSAValue]) -> list[Any]:
-    """Nest results in getitem's structure: `(Tensor[], Tensor)` is a list and a value."""
+    """Nest results as a schema's `getitem` indexes them: `(Tensor[], Tensor)` is a list and a
+    value.
+    """
     rest = iter(results)
 
     def take(item: Any) -> Any:

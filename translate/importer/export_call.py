@@ -1,4 +1,4 @@
-"""Calls `torch.export.export`, which replaces PyTorch's globals, apart from other code."""
+"""Call `torch.export.export` exclusively, because it replaces PyTorch's globals."""
 
 from __future__ import annotations
 

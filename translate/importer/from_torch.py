@@ -78,7 +78,8 @@ def _check_names(programs: Mapping[Any, Any]) -> None:
     for name in programs:
         if not isinstance(name, str) or not name or not name.isprintable():
             raise StepwellError(
-                f"{name!r} is no name of a method", help='give texts, such as {"forward": program}'
+                f"{name!r} is not a valid method name",
+                help='give texts, such as {"forward": program}',
             )
 
 
@@ -88,8 +89,9 @@ _PLAIN = (bool, int, float, str)
 def _constant_method(name: str, value: Any) -> FuncOp:
     """Return a method without arguments that returns a plain value or a list of these.
 
-    ExecuTorch's runners query a model by such methods (`get_max_seq_len`, `get_eos_ids`). Results
-    are constants of the signature, so that the method has no op and, in a `.pte`, no instruction.
+    ExecuTorch's runners query a model by such methods (`get_max_seq_len`, `get_eos_ids`). The
+    results are stored in the signature, so that the method has no op and, in a `.pte`, no
+    instruction.
 
     Raises:
         StepwellError: the value is of another kind.

@@ -39,7 +39,9 @@ def import_functionalized(importer: Importer, node: Node) -> None:
     overload, *rest = node.args
     given = dict(node.kwargs)
     if rest or not hasattr(overload, "_schema"):
-        raise UnsupportedError(f"the operator calls {overload}, which is no operator with a schema")
+        raise UnsupportedError(
+            f"the operator calls {overload}, which is not an operator with a schema"
+        )
     cls = of_overload(overload)
     written = [argument.name for argument in cls.SCHEMA.written]
     if "_all_bases" not in given:
@@ -64,7 +66,7 @@ def import_functionalized(importer: Importer, node: Node) -> None:
 
 
 def _description(given: dict[str, Any], name: str) -> tuple[int | None, dict[str, Any]]:
-    """Pop from the arguments which base a written argument is or views, and by which view."""
+    """Pop from the arguments which base a written argument is or views, and the view."""
     prefix = f"_{name}_"
     base = given.pop(f"{prefix}base_index", None)
     given.pop(f"{prefix}alias", None)
@@ -96,14 +98,14 @@ def written_call(
     views: dict[str, SSAValue],
     returned: Any,
 ) -> SchemaOp:
-    """Return the op of an operator that writes; its results are its returns, then written values.
+    """Return the op for an operator that writes; its results are the returns, then written values.
 
     Args:
         importer: maps nodes to values.
         overload: the operator.
         given: arguments by name.
-        views: those of them that are values already.
-        returned: example values of its returns.
+        views: those arguments that are IR values already.
+        returned: example values of the returns.
     """
     cls = of_overload(overload)
     arguments: dict[str, Any] = dict(views)
@@ -135,7 +137,7 @@ def _in_order(cls: type[SchemaOp], op: SchemaOp, bases: list[Any]) -> list[Any]:
 
 
 def _cut(importer: Importer, node: Node, base: SSAValue, view: dict[str, Any]) -> SSAValue:
-    """Return the part of a base that is a written argument."""
+    """Return the part of a base that is the written argument."""
     if not view:
         return base
     is_slice, place = _place(view)

@@ -39,7 +39,7 @@ WRITTEN_AS = "aten.written_as"
 
 @cache
 def _scalar_twin(overload: Any) -> Any:
-    """Return `aten.add.Scalar` for `aten.add.Tensor`: `x + 2.0` means a call of the former."""
+    """Return `aten.add.Scalar` for `aten.add.Tensor`, the overload that `x + 2.0` means."""
     schema = schema_of(overload)
     namespace, operator_name = schema.name.split("::")
     if schema.overload_name not in ("Tensor", "Tensor_mode"):
@@ -98,7 +98,9 @@ class GraphImporter(Importer):
             self.append(op, node)
 
     def operator_call(self, node: Node, overload: Any) -> SchemaOp | None:
-        """Return the op of an overload for a node, not inserted; None if an operand is missing."""
+        """Return the op for a node that calls an overload, not inserted; None if an operand is
+        missing.
+        """
         twin = _scalar_twin(overload)
         if twin is None or len(node.args) < 2 or not self._is_number(node.args[1]):
             return self.schema_op(of_overload(overload), node.args, node.kwargs, node)
@@ -116,7 +118,9 @@ class GraphImporter(Importer):
     def schema_op(
         self, cls: type[SchemaOp], args: Sequence[Any], kwargs: dict[str, Any], node: Node
     ) -> SchemaOp | None:
-        """Return the op of a call, not inserted; None if an operand could not be imported."""
+        """Return the op of a call without inserting it; None if an operand could not be
+        imported.
+        """
         values = self.values
         operands: list[SSAValue] = []
         sizes: list[int] = []
@@ -169,7 +173,9 @@ class GraphImporter(Importer):
             sizes.append(len(dynamic))
             operands.extend(dynamic)
         elif dynamic:
-            raise StepwellError("the operator takes no numbers known only at run time")
+            raise StepwellError(
+                "an argument is a number known only at run time, which the operator does not take"
+            )
         if cls.HAS_SEGMENTS:
             properties[SEGMENTS] = segments(tuple(sizes))
         attributes = _call_style(cls.SCHEMA.arguments, args, kwargs) if nones or named else {}
@@ -219,7 +225,7 @@ class GraphImporter(Importer):
             self.values[node] = None
 
     def _skipped(self, node: Node) -> None:
-        """Skip a node that reads an unsupported one, whose reason is recorded."""
+        """Skip a node that reads the result of an unsupported node, whose reason is recorded."""
         if not self.shared.problems:
             self.shared.refuse(node, f"{spelled(node.target)}: an operand has no value")
         self.values[node] = None
@@ -251,7 +257,7 @@ class GraphImporter(Importer):
         return True
 
     def _number(self, value: int | float | complex, node: Node) -> SSAValue:
-        """Return a number as a tensor, if no overload takes a number."""
+        """Return a number as a tensor, if no overload of the operator takes a number."""
         if isinstance(value, complex):
             raise StepwellError("the operator is given a complex number where it takes a tensor")
         op = sym.ConstantOp(value)
@@ -272,7 +278,7 @@ class GraphImporter(Importer):
 def _call_style(
     arguments: Sequence[Argument], args: Sequence[Any], kwargs: dict[str, Any]
 ) -> dict[str, Attribute]:
-    """Return how the call was written, if it matters: names used, None passed explicitly."""
+    """Return how the call was written: arguments that were named, and None passed explicitly."""
     passed: dict[str, Manner] = {}
     nones: list[str] = []
     keyword: str | None = None

@@ -67,7 +67,8 @@ def _named(name: str, place: Location) -> NameLoc:
 
 
 def users_frame(trace: str) -> re.Match[str] | None:
-    """Match the innermost frame that is neither generated code (`<eval_with_key>`) nor PyTorch's.
+    """Match the innermost stack frame that is neither generated code (`<eval_with_key>`) nor
+    PyTorch's.
 
     Group 1 is the file, group 2 the line.
     """
@@ -82,7 +83,7 @@ def users_frame(trace: str) -> re.Match[str] | None:
 
 
 def _file(path: str) -> str:
-    """Return a file without its folders, or the number of a notebook's cell."""
+    """Return a file name without its folders, or the number of a notebook's cell."""
     if cell := _CELL.fullmatch(path):
         return f"cell [{cell[1] or cell[2]}]"
     # ipykernel stores cells in separate files, and IPython knows which cell ran as which file.

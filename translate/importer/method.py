@@ -63,7 +63,7 @@ class ExportedSource:
 
     @property
     def mutable(self) -> set[str]:
-        """Return the names of the buffers that it changes."""
+        """Return the names of the buffers that the program changes."""
         signature = self.exported.graph_signature
         names = signature.inputs_to_buffers
         written = {names[n.name] for n in self.writes.placeholders if n.name in names}
@@ -76,10 +76,10 @@ def import_method(
     """Import a method from an exported program.
 
     Args:
-        shared: the import this method belongs to.
+        shared: the state of the import.
         source: the program; it is not modified.
         name: the method's name.
-        mutable: the buffers that any method changes; this one reads them as state.
+        mutable: the buffers that any method changes, which this method reads as state.
     """
     exported, writes = source.exported, source.writes
     signature = exported.graph_signature
@@ -146,7 +146,7 @@ _READ_STRIDES = frozenset(
 
 
 def _reads_strides(node: Node) -> bool:
-    """Whether a program has such an operator, also in a branch or a loop."""
+    """Whether a program has an operator that reads strides, also in a branch or a loop."""
     whole = node.graph.owning_module
     graphs = [m.graph for m in whole.modules() if isinstance(m, GraphModule)] if whole else []
     targets = (str(other.target).split(".") for graph in graphs for other in graph.nodes)
@@ -226,7 +226,7 @@ def _refuse_shared_elements(importer: GraphImporter, nodes: list[Node], method: 
 def _outputs(
     importer: GraphImporter, exported: ExportedProgram, returned: Node, method: _Method
 ) -> tuple[list[Port], list[SSAValue]]:
-    """Return the ports and operands of the return; writes to buffers and inputs come first."""
+    """Return the ports and operands of the return op; writes to buffers and inputs come first."""
     ports: list[Port] = []
     operands: list[SSAValue] = []
     values = returned.args[0]
@@ -260,7 +260,7 @@ def _outputs(
 
 
 def _output_order(node: Node) -> tuple[int, ...] | None:
-    """Return the dim order of an output; one that is not dense is a view, returned row-major."""
+    """Return the dim order of an output; an output that is not dense is returned row-major."""
     value = node.meta.get("val")
     if not isinstance(value, torch.Tensor):
         return None
@@ -282,7 +282,7 @@ def _spec_text(spec: pytree.TreeSpec | None) -> str | None:
     """Return the nesting in PyTorch's serialized form.
 
     Raises:
-        StepwellError: it contains a class that is not registered with PyTorch.
+        StepwellError: the nesting contains a class that is not registered with PyTorch.
     """
     if spec is None:
         return None
@@ -298,7 +298,9 @@ def _spec_text(spec: pytree.TreeSpec | None) -> str | None:
 
 
 def _ranges(exported: ExportedProgram) -> dict[str, tuple[int, int | None]]:
-    """Return the bounds of each symbol; an expression's (`2*s77`) follow from its symbols'."""
+    """Return the bounds of each symbol; bounds of an expression (`2*s77`) determine its
+    symbols'.
+    """
     ranges: dict[str, tuple[int, int | None]] = {}
     for symbol, bounds in exported.range_constraints.items():
         if not symbol.is_Symbol:

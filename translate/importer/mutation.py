@@ -1,8 +1,8 @@
 """Functionalization of in-place operators.
 
-Export keeps `x.add_(1)` as it is written. In SSA form the write is a new value, which replaces the
-tensor from there on. A write to a view is written back to the viewed tensor, up to the tensor that
-owns the memory. Every other view that is read later is recomputed from the new value:
+Export keeps in-place operators such as `x.add_(1)`. In SSA form the write is a new value, which
+replaces the tensor from there on. A write to a view is written back to the viewed tensor, up to the
+tensor that owns the memory. Every other view that is read later is recomputed from the new value:
 
     y = x.t()[0]; z = x[1]; y.add_(1); z * 2
     y' = y + 1; x' = select_scatter(x.t(), y', 0, 0).t(); z' = x'[1]; z' * 2
@@ -50,7 +50,7 @@ _OF_SHAPE = frozenset(
 
 @dataclass(frozen=True)
 class Renewal:
-    """A tensor whose value changes after a write to its memory."""
+    """A tensor that gets a new value after a write to its memory."""
 
     nodes: tuple[Node, ...]
     """All nodes that are this tensor."""
@@ -82,7 +82,9 @@ class Writes:
 
 
 class AliasObserved(Exception):
-    """Only PyTorch may be able to functionalize the program. The message names the node."""
+    """The alias analysis failed, so that only PyTorch can functionalize the program. The message
+    names the node.
+    """
 
 
 def _needs_torch(node: Node) -> str | None:
@@ -139,7 +141,7 @@ def functional(exported: ExportedProgram) -> tuple[ExportedProgram, Writes]:
     except Exception as error:  # PyTorch may raise any exception here.
         first = (str(error).splitlines() or [type(error).__name__])[0]
         raise UnsupportedError(
-            f"{reason}, and torch cannot make the program functional: {first}"
+            f"{reason}, and torch cannot functionalize the program: {first}"
         ) from error
     try:
         return rewritten, find_writes(rewritten)
@@ -151,8 +153,8 @@ def find_writes(exported: ExportedProgram) -> Writes:
     """Return the in-place writes of a graph.
 
     Raises:
-        AliasObserved: the memory that one of them writes is not certain.
-        UnsupportedError: one writes to memory that two buffers view differently.
+        AliasObserved: the memory that a write changes is not certain.
+        UnsupportedError: a write changes memory that two buffers view differently.
     """
     writes = Writes()
     graphs = list(_graphs(exported.graph_module))
@@ -288,7 +290,7 @@ class _Planner:
         return sorted(wanted, key=aliases.order.__getitem__)
 
     def _check_shape_alone(self, node: Node, target: Node) -> None:
-        """Check that a tensor that changes its own shape shares its memory with no other."""
+        """Check that a tensor whose own shape changes shares its memory with no other tensor."""
         aliases = self.aliases
         tensor = aliases.tensors[target]
         alone = all(aliases.root(other) is not tensor for other in aliases.views)
@@ -317,7 +319,9 @@ def _written_arguments(node: Node) -> dict[str, Node]:
 
 
 def _is_custom(target: Any) -> bool:
-    """Whether a custom operator writes, and returns none of the written tensors."""
+    """Whether a node calls a custom operator that writes and returns none of the written
+    tensors.
+    """
     schema = schema_of(target)
     return target.namespace not in ("aten", "prims", "prim") and not any(
         result.alias_info is not None for result in schema.returns
@@ -325,7 +329,9 @@ def _is_custom(target: Any) -> bool:
 
 
 def _copies_onto_itself(node: Node, aliases: Aliases) -> bool:
-    """Whether this is the second half of `x[i] += y`: it assigns the written view to itself."""
+    """Whether a node is the second half of `x[i] += y`, which assigns the written view to
+    itself.
+    """
     if base_name(node.target) != "copy_":
         return False
     given = arguments(node)
@@ -336,7 +342,7 @@ def _copies_onto_itself(node: Node, aliases: Aliases) -> bool:
 
 
 def _place(aliases: Aliases, node: Node) -> tuple[Any, ...]:
-    """Return a key that is equal for two tensors with the same part of the same memory."""
+    """Return a key that is equal for two tensors over the same part of the same memory."""
     tensor = aliases.tensors[node]
     found: list[Any] = [aliases.root(tensor)]
     for view in aliases.path(tensor):
@@ -356,5 +362,5 @@ _RENAMED: dict[str, str] = {
 
 
 def functional_form(target: Any) -> Any:
-    """Return the functional overload of an operator that writes, also if its name differs."""
+    """Return the functional overload of an operator that writes, also under another name."""
     return functional_overload(target, _RENAMED.get(base_name(target)))

@@ -2,8 +2,8 @@
 
 `torch.export.load` unpickles sample inputs, tensor subclasses and custom objects, evaluates
 symbolic expressions as Python (through sympy), and looks up operators by dotted names. Here the
-archive is inspected first. Contents that would require any of that are refused by name, sample
-inputs are dropped, expressions may contain only arithmetic, and targets only operators.
+archive is inspected first. Contents that need any of these are refused by name, sample inputs are
+dropped, expressions may contain only arithmetic, and call targets must be operators.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def load_pt2(path: str | os.PathLike[str], *, trust: bool = False) -> ExportedPr
         trust: let PyTorch unpickle the file's contents, including sample inputs.
 
     Raises:
-        ParseFailure: the file is no `.pt2`, is damaged, or would have to be trusted.
+        ParseFailure: the file is not a `.pt2`, is damaged, or requires `trust`.
         StepwellError: the file cannot be read.
     """
     place = Path(path)
@@ -98,7 +98,7 @@ def _look_through(place: Path) -> str:
     if len(models) != 1:
         raise ParseFailure(f"the archive holds {len(models)} models, one is needed", place.name)
     problems = [
-        Problem(f"{quoted(name)} holds pickled weights", place.name, _TRUST)
+        Problem(f"{quoted(name)} contains pickled weights", place.name, _TRUST)
         for name in names
         if name.startswith(("data/weights/", "data/constants/")) and name.endswith(".pt")
     ]
@@ -114,7 +114,7 @@ def _look_through(place: Path) -> str:
 
 
 def _refuse_names(names: list[str], place: Path) -> None:
-    """Refuse duplicate entry names: torch might read the entry that was not inspected."""
+    """Refuse duplicate entry names, because torch might read the entry that was not inspected."""
     seen: set[str] = set()
     for name in names:
         inner = name.partition("/")[2].casefold()
@@ -153,7 +153,7 @@ def _dangers(content: Any) -> Iterator[str]:
 def is_arithmetic(expression: str) -> bool:
     """Whether sympy, which evaluates Python, can safely evaluate an expression.
 
-    Allowed are numbers, symbols, operators and calls of sympy's and torch's arithmetic functions,
+    Numbers, symbols, operators are allowed, and calls of sympy's and torch's arithmetic functions,
     in sympy's `srepr` form too: `Mul(Integer(3), Symbol('s77', positive=True, integer=True))`.
     """
     if len(expression) > _LONGEST:

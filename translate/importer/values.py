@@ -22,7 +22,7 @@ _NUMBERS = (int, float, bool)
 
 
 def constant(value: Any, argument: Argument) -> Attribute:
-    """Return the attribute of an argument that contains no value of the graph."""
+    """Return the attribute of an argument that contains no graph node."""
     kind = type(value)
     wants_float = argument.type.base == "float"
     if kind in _NUMBERS:
@@ -43,7 +43,7 @@ def constant(value: Any, argument: Argument) -> Attribute:
 
 
 def _plain(value: Any) -> Any:
-    """Return the IR's equivalent of a PyTorch object: an element type, or the object's name."""
+    """Return the IR's form of a PyTorch object: an element type, or the object's name."""
     if isinstance(value, torch.dtype):
         return element_type(value)
     if isinstance(value, torch.layout | torch.memory_format):
@@ -54,7 +54,7 @@ def _plain(value: Any) -> Any:
 
 
 def why_not_plain(tensor: torch.Tensor) -> tuple[str, str] | None:
-    """Return why a weight is no array of numbers in memory, and the remedy; or None."""
+    """Return why a weight is not a plain array of numbers in memory, and the remedy; or None."""
     if tensor.layout != torch.strided:
         return (
             f"has layout {str(tensor.layout).removeprefix('torch.').removeprefix('_')}",

@@ -27,7 +27,7 @@ def put_back(write: Appends, view: View, base: SSAValue, part: SSAValue) -> SSAV
     """Return the base after a write to a view of it.
 
     Args:
-        write: appends ops.
+        write: the function that appends an op.
         view: a view for which `can_be_put_back` is true.
         base: the base before the write.
         part: the new value of the view.
@@ -107,7 +107,7 @@ def _written_piece(write: Appends, view: View, base: SSAValue, part: SSAValue) -
 
 
 def _piece(view: View) -> tuple[int, int, int | None] | None:
-    """Return axis, start and end of one of the pieces of a split; end is None for a single row."""
+    """Return axis, start and end of one of the parts of a split; end is None for a single row."""
     given = arguments(view.node)
     name = base_name(view.node.target)
     rank = view.base.meta["val"].dim()

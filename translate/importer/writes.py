@@ -21,7 +21,7 @@ from stepwell.translate.importer.view_inverses import is_reshape, put_back
 
 
 def import_write(importer: Importer, node: Node, writes: tuple[Write, ...]) -> None:
-    """Import a call that writes, as planned. Earlier reads keep the old value.
+    """Import a call that writes, as planned; earlier users keep the old value.
 
     Raises:
         StepwellError: the IR has no equivalent of the operator.
@@ -41,7 +41,7 @@ def import_write(importer: Importer, node: Node, writes: tuple[Write, ...]) -> N
 
 
 def _renew(importer: Importer, node: Node, write: Write, value: SSAValue) -> None:
-    """Set the new value of a tensor after a write, for its nodes and all that share its memory."""
+    """Set the new value of a tensor after a write, for all nodes that share its memory."""
     for member in write.same:
         importer.values[member] = value
     emit = partial(importer.emit, node)

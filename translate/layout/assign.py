@@ -1,4 +1,6 @@
-"""The layout pass: rebuilds the ops on one side of a minimum cut to run before the transposes."""
+"""The layout pass: rebuild the ops on one side of a minimum cut so that they run before
+transposes.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ class PlaceTransposes(Pass):
     TABLE: ClassVar[Layouts]
 
     def table(self, program: Program) -> Layouts:
-        """Return the table, for the optimization goal of this lowering."""
+        """Return the target's layout table, for the optimization goal of this lowering."""
         return self.TABLE
 
     def apply(self, program: Program, history: History) -> int:
@@ -53,7 +55,7 @@ def _blocks(func: Operation) -> Iterator[Block]:
 def _write(
     block: Block, turned: Turnings, by: PlaceTransposes, program: Program, history: History
 ) -> None:
-    """Rebuild ops in order on bases, each followed by its transpose back."""
+    """Rebuild ops in order on the values before transposes, and transpose each result back."""
     table = by.TABLE
     scopes: dict[Any, Any] = {}
     bases: dict[tuple[SSAValue, Order], SSAValue] = {}

@@ -1,8 +1,9 @@
-"""The minimum cut: which ops of a block run on bases, so that the least data is transposed.
+"""The minimum cut: which ops of a block run on *bases* (values before transposes) at least cost.
 
-A value that is read in its other order is transposed once for all users of that order. This cost is
-the cost of a cut of a graph whose nodes are ops, so the optimum is a minimum cut. It is exact if
-values have only one other order; of several orders, the first that reaches an op counts.
+A value that is read in another order is transposed once for all users of that order. The cost of
+all transposes is the cost of a cut in a graph of ops, so that the optimum is a minimum cut. The
+result is optimal if values have only one other order; of several orders, only the first that
+reaches an op is used.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ INFINITE = float("inf")
 
 
 def candidates(block: Block, table: Layouts) -> dict[Operation, Turning]:
-    """Return each op that a transpose's order reaches, with its orders after rebuilding."""
+    """Return each op that the order of a transpose reaches, with its axis orders after
+    rebuilding.
+    """
     found: dict[Operation, Turning] = {}
     waiting: deque[tuple[SSAValue, Order]] = deque()
     for op in block.ops:
@@ -67,13 +70,13 @@ def _is_transpose(op: Operation, table: Layouts) -> bool:
 
 
 def parts(turnings: Turnings, table: Layouts) -> Iterator[list[Operation]]:
-    """Yield connected sets of ops; values between sets keep their order, so each is cut alone.
+    """Yield connected sets of ops, each of which is cut separately.
 
-    A value that has any order for free connects no ops.
+    Values between sets keep their order. A value that is free in any order connects no ops.
     """
 
     def sharing(op: Operation) -> Iterator[object]:
-        """Yield the ops that define or use the same values in another order."""
+        """Yield the other ops that define or use the op's values in another order."""
         for value in (*(op.operands[index] for index in turnings[op].operands), op.results[0]):
             if not table.is_free(value):
                 yield value.owner
@@ -100,7 +103,9 @@ def least_cost(part: list[Operation], turnings: Turnings, table: Layouts) -> set
 
 @lru_cache(maxsize=256)
 def _kept(edges: tuple[tuple[int, int, float], ...]) -> frozenset[int]:
-    """Return the nodes on 0's side of the cheapest cut from 1, cached for identical layers."""
+    """Return the nodes on node 0's side of the cheapest cut from node 1, cached for identical
+    layers.
+    """
     graph: Any = networkx.DiGraph()
     for other, one, capacity in edges:  # Reversed: of equal cuts, choose the fewest rebuilt ops.
         if graph.has_edge(one, other):
@@ -158,7 +163,9 @@ class _Graph:
         return 0.0 if is_as_it_is(order) else self.table.cost(value, order)
 
     def _readers(self, value: SSAValue, order: Order) -> Iterator[tuple[Any, Order | None]]:
-        """Yield the graph nodes of a value's users, and the third order that each reads."""
+        """Yield the graph nodes of a value's users, and any third order in which each user
+        reads.
+        """
         for use in value.uses:
             op = use.operation
             read = self._reads(op, use.index)

@@ -1,4 +1,4 @@
-"""The interface of a target to the layout engine."""
+"""The interface between a target and the layout engine."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from stepwell.ir.types import dims
 
 @dataclass(frozen=True)
 class Turning:
-    """An op on bases: the orders of its result, and of operands that are read in another order."""
+    """An op rebuilt on bases: the axis orders of its result and of its reordered operands."""
 
     order: Order
     operands: dict[int, Order]
 
 
 class Layouts(ABC):
-    """The table of a target. Orders are those of `ir.axes`: a value is `transpose(base, order)`.
+    """A target's layout table. A value is `transpose(base, order)`, as in `ir.axes`.
 
     Abstract methods are specific to a target; axis maps determine how orders pass through ops.
     """
@@ -41,7 +41,7 @@ class Layouts(ABC):
         """Whether the target has an equivalent op on these bases that is as fast."""
 
     def data(self, op: Operation, axes: AxisMap) -> list[int]:
-        """Return the operands that change order with the result; the others are parameters."""
+        """Return the operands whose order changes with the result's; the others are parameters."""
         return [index for index, links in enumerate(axes.links) if links is not None]
 
     def is_constant(self, value: SSAValue) -> bool:
@@ -53,7 +53,7 @@ class Layouts(ABC):
         return self.is_constant(value) or is_one(value)
 
     def can_be_had(self, value: SSAValue, order: Order) -> bool:
-        """Whether the base of a value can be written at all."""
+        """Whether the base of a value can be computed."""
         return len(dims(value.type)) == len(order)
 
     @abstractmethod
@@ -61,16 +61,16 @@ class Layouts(ABC):
         """Return the cost of a transpose between a value and its base."""
 
     def gain(self, op: Operation, turning: Turning) -> float:
-        """Return the savings of an op on bases compared with the original; negative for a cost."""
+        """Return the savings of an op on bases compared with the original; negative for a loss."""
         return 0.0
 
     @abstractmethod
     def base(self, rw: Rewriter, value: SSAValue, order: Order) -> SSAValue:
-        """Return the base of a value: computed for a constant, else transposed."""
+        """Return the base of a value, computed for a constant and else transposed."""
 
     @abstractmethod
     def back(self, rw: Rewriter, base: SSAValue, order: Order, type_: Attribute) -> SSAValue:
-        """Return the value of this type that has this base."""
+        """Return the value of this type whose base is given."""
 
     @abstractmethod
     def rebuilt(
@@ -81,7 +81,7 @@ class Layouts(ABC):
     # -- derived from axis maps ------------------------------------------------------------------
 
     def turning(self, op: Operation, value: SSAValue, order: Order) -> Turning | None:
-        """Return how an op is rebuilt so that `value`, an operand or result, has this order."""
+        """Return how to rebuild an op so that `value`, an operand or result, has this order."""
         is_kind = len(op.results) == 1 and is_one_of(type(op), self.KINDS)
         axes = axis_map(op) if is_kind else None
         if axes is None:
@@ -107,8 +107,8 @@ class Layouts(ABC):
     def _read(self, op: Operation, axes: AxisMap, index: int, order: Order) -> Order | None:
         """Return the order in which an operand is read if the result has `order`.
 
-        Around a reshape, axes of size 1 may be in any position; if a transpose already has them,
-        they stay. An operand that is broadcast from fewer axes has no other order, since its axes
+        Next to a reshape, axes of size 1 may be at any position, and keep the one that a transpose
+        gives them. An operand that is broadcast from fewer axes has no other order, since its axes
         are last in every order.
         """
         value = op.operands[index]

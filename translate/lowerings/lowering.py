@@ -53,7 +53,7 @@ _T = TypeVar("_T")
 
 
 class Refused(Exception):
-    """Raised by `refuse`, and caught by the lowering."""
+    """Raised by `refuse`, and caught by the lowering that runs the function."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -61,19 +61,19 @@ class Refused(Exception):
 
 
 def refuse(reason: str) -> NoReturn:
-    """Refuse the op, for the given reason."""
+    """Refuse to lower the op, for the stated reason."""
     raise Refused(reason)
 
 
 def no_refusal(found: _T | Refusal) -> _T:
-    """Return the result of a guard; refuse the op, for its reason, if it is a refusal."""
+    """Return the result of a guard; if it is a refusal, refuse the op for its reason."""
     if isinstance(found, Refusal):
         refuse(found.reason)
     return found
 
 
 def known(argument: Any, what: str) -> Any:
-    """Return a constant argument; `what` names it in the refusal of another one."""
+    """Return an argument that must be a constant; `what` names the argument in the refusal."""
     if not isinstance(argument, int | float | None):
         refuse(f"{what} is known only at run time")
     return argument
@@ -85,7 +85,7 @@ class Goal:
 
     Attributes:
         bound: the default error bound of a lowering's results.
-        writer: makes the builder that writes operators onto a pad.
+        writer: creates the builder that writes operators onto a pad.
         value: wraps an SSA value in the target's value type.
         shape: the sizes of an SSA value, in the target's types.
         unfit: why the target does not support values: (values, program, sizes may be symbolic);
@@ -104,8 +104,9 @@ class Grammar:
     """How the engine lowers layers between casts to a target.
 
     Attributes:
-        layer: (op, its parts, program, sizes may be symbolic) to the layer, or why it stays a
-        float. value: wraps the integers of an activation. delivered: computes the replacement of a
+        layer: (op, its parts, program, sizes may be symbolic) to the layer, or why the layer stays
+            a float. value: wraps the integers of an activation. delivered: computes the replacement
+            of a
         use from a function's result for it. bound: the default error bound of a lowering's results.
     """
 
@@ -117,7 +118,9 @@ class Grammar:
 
 @dataclass(frozen=True)
 class Drawn:
-    """A match: the operations on the pad, and the replacement of each result or use of a `layer`."""
+    """A match: the operations on the scratch pad, and the replacement of each result (or layer
+    use).
+    """
 
     op: Operation
     pad: Pad
@@ -203,7 +206,7 @@ class Lowering(Rewrite[Drawn]):
         program: Program,
         made: Callable[[Any], Sequence[SSAValue | None] | None],
     ) -> Drawn | Refusal | None:
-        """Run a function on a pad, which is emptied after a refusal or None."""
+        """Run a function on a scratch pad, which is emptied after a refusal or None."""
         pad = Pad(op, program)
         values = None
         try:
@@ -216,7 +219,7 @@ class Lowering(Rewrite[Drawn]):
         return None if values is None else Drawn(op, pad, tuple(values))
 
     def called(self, op: Operation, given: Sequence[Any], b: Any, **more: Any) -> Any:
-        """Call the function with these values and the other arguments that it takes."""
+        """Call a lowering function with these values and the other arguments that it takes."""
         cls = type(self)
         return cls.function(*given, **_named(self, op, _GOALS[cls.to], b), **more)
 
@@ -248,7 +251,7 @@ class Lowering(Rewrite[Drawn]):
 
 @dataclass(frozen=True)
 class LayerLowering(Lowering):
-    """A function of the integers of an op between casts."""
+    """A rewrite of a function that takes the integers of an op between casts."""
 
     reads: ClassVar[Reads]
 
@@ -394,7 +397,7 @@ def lowers(
     """Register a function as the lowering of ops, and return the function.
 
     Args:
-        ops: their names; a mapping has the function's `form` for each.
+        ops: the names of the ops; a mapping has the function's `form` for each.
         to: the target.
         bound: the error bound of the results; the target's default if None.
         error_bound: computes the bound from run-time values, the op, and its evaluator.
@@ -403,16 +406,16 @@ def lowers(
         if_dtype: element types of the first tensor that match; others do not match.
         check: whether the target must support all operands and results, the first operand, or none.
         takes_symbols: whether sizes may be symbolic.
-        unless: whether the function ignores an op; it is tested first because it is cheap.
-        requires: why the target of a decomposition does not have the types of the op at hand.
-        takes_empty: whether it is called for tensors without elements; layers are not.
+        unless: a cheap test, run first, of whether the function ignores an op.
+        requires: returns why the target of a decomposition lacks the types of the op at hand.
+        takes_empty: whether the function is called for tensors without elements; layers are not.
         sample: arguments of a call of the first op, for its example: a tensor as `2x4xf32`, a
             dictionary at the end for arguments by name; or the lines of a method, or of several
             with an empty line between. Small matrices and numbers if None.
         formerly: earlier names of the rewrite.
         phases: the phases of pipelines to which it belongs, with its options (`Rewrite.phases`).
-        exact: ops, with dtypes, that it keeps exact (`Rewrite.exact`).
-        quantized_operands: of a layer between casts: the number of activations, or which they are.
+        exact: ops, with dtypes, that the rewrite keeps exact (`Rewrite.exact`).
+        quantized_operands: for a layer between casts, the number of its activations or their roles.
         name: the name of the rewrite, if it differs from the function's.
     """
     forms: dict[type[Operation], Any] = {}
@@ -476,17 +479,19 @@ def lowers(
 def _class_named(name: str) -> type[Operation]:
     found = op_named(name)
     if found is None:
-        raise StepwellError(f"there is no op {name}", help="a lowering names the ops that it takes")
+        raise StepwellError(
+            f"the op {name} does not exist", help="a lowering names the ops that it takes"
+        )
     return found
 
 
 def step(function: Function, **options: Any) -> Lowering:
-    """Return the rewrite of a function, for a pipeline."""
+    """Return the rewrite of a lowering function, for a pipeline."""
     return _OF_FUNCTION[function](**options)
 
 
 def is_step(rewrite: object, function: Function) -> bool:
-    """Whether a rewrite is that of a function."""
+    """Whether a rewrite runs this lowering function."""
     return type(rewrite) is _OF_FUNCTION[function]
 
 

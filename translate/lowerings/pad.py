@@ -1,7 +1,8 @@
 """The scratch pad on which a lowering runs while it matches.
 
 Operations are created without being inserted. A refusal drops them, and the weights that were
-referenced. After a match they are inserted in place of the op as they are: a function runs once.
+referenced. After a match, the collected operations are inserted in place of the op, so that a
+function runs only once.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from stepwell.ir.rewriting.rewriter import Rewriter
 
 
 class Pad(Rewriter):
-    """A rewriter that inserts only when `splice` is called; it cannot replace or erase."""
+    """A rewriter that collects ops until `splice` inserts them; it cannot replace or erase."""
 
     def __init__(self, root: Operation, program: Program) -> None:
         self.root, self.program = root, program
@@ -38,11 +39,11 @@ class Pad(Rewriter):
         return weight_op.result
 
     def replace_value(self, old: SSAValue, new: SSAValue) -> None:
-        """Fail: a lowering replaces nothing while matching."""
+        """Raise an error, because a lowering replaces nothing while matching."""
         raise AssertionError("a lowering replaces nothing: it returns its results")
 
     def erase(self, op: Operation) -> None:
-        """Fail: a lowering erases nothing while matching."""
+        """Raise an error, because a lowering erases nothing while matching."""
         raise AssertionError("a lowering erases nothing: it returns its results")
 
     def drop(self) -> None:

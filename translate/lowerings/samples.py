@@ -29,7 +29,7 @@ _NUMBERS: dict[str, Any] = {"Scalar": 2.0, "float": 2.0, "int": 1, "SymInt": 1, 
 
 
 def examples_of(lowering: type[Lowering]) -> list[tuple[str, str]]:
-    """Return (before, after) as IR texts; the second is the first after the lowering."""
+    """Return (before, after) as IR texts: the sample call, and the result of the lowering."""
     if isinstance(lowering.sample, str):
         texts = dedent(lowering.sample).strip().split("\n\n")
         return [_example(lowering, module_of_ops(text)) for text in texts]
@@ -52,7 +52,7 @@ def _example(lowering: type[Lowering], method: ModuleOp) -> tuple[str, str]:
 
 
 def _filled(op: WeightOp) -> torch.Tensor:
-    """Return a weight's contents: zeros, or what its name requests."""
+    """Return a weight's contents: zeros, or the elements that its name requests."""
     shape = [number_of(size) for size in dims(op.result.type)]
     dtype = torch_dtype(element(op.result.type))
     if op.key.data.endswith("#rolled"):
@@ -63,7 +63,7 @@ def _filled(op: WeightOp) -> torch.Tensor:
 
 
 def called(lowering: type[Lowering]) -> ModuleOp:
-    """Return a method that calls the lowering's first op with the arguments that it states."""
+    """Return a method that calls the lowering's first op with the arguments of its sample."""
     assert not isinstance(lowering.sample, str)
     cls = cast("type[SchemaOp]", lowering.anchors[0])
     block = Block()
@@ -101,7 +101,7 @@ def _argument(argument: Argument, value: Any, block: Block) -> Any:
 
 
 def _tensor(text: str, block: Block) -> SSAValue:
-    """Return `2x4xf32` as a block argument; a size that is no number is a symbol."""
+    """Return a block argument for a text such as `2x4xf32`; a word as size is a symbol."""
     *sizes, element = text.split("x")
     shape: list[Dim | str] = [int(size) if size.isdigit() else size for size in sizes if size]
     arg = block.insert_arg(tensor(shape, element_named(element, cast(Any, None))), len(block.args))

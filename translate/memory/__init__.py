@@ -1,4 +1,4 @@
-"""Memory planning: which ops run row by row, their order, and the buffers in the arena."""
+"""Memory planning: the ops that run row by row, their order, and buffers in the arena."""
 
 SPEED, MEMORY = "speed", "memory"
 """Optimization goals of a lowering."""

@@ -1,4 +1,4 @@
-"""Scheduling of ops that run row by row: the order of calls, and the bytes alive at each.
+"""Schedule ops that run row by row: the order of calls, and the live bytes at each call.
 
 Ops over images (convolutions, pools, elementwise) need a window of operand rows for each result
 row. A *stream* computes its last result in tiles of rows. Before each tile it computes the missing
@@ -21,11 +21,11 @@ class RowOp:
     """An op as a function of rows.
 
     Attributes:
-        inputs: values whose rows it reads, by number.
-        output: its result.
+        inputs: the numbers of the values whose rows it reads.
+        output: the number of its result.
         reach: input rows that one output row reads, `stride` apart, from `-padding` on.
         scratch: bytes that its kernel needs while it runs.
-        gives: output rows per input row, for an op that computes them together; other ops have
+        gives: output rows per input row, for an op that computes several at once; other ops use
             `reach`, `stride` and `padding`.
     """
 
@@ -38,11 +38,13 @@ class RowOp:
     gives: int = 1
 
     def whole(self, stop: int) -> int:
-        """Return the end of the output rows that are computed for those before `stop`."""
+        """Return the end of the output rows that are computed to obtain the rows before `stop`."""
         return -(-stop // self.gives) * self.gives
 
     def reads(self, first: int, last: int, rows: int) -> tuple[int, int]:
-        """Return the input rows (of `rows`) for output rows `first` to `last` (exclusive)."""
+        """Return the input rows (of `rows` in all) for output rows `first` to `last`
+        (exclusive).
+        """
         if self.gives > 1:
             return first // self.gives, self.whole(last) // self.gives
         low = first * self.stride - self.padding
@@ -60,7 +62,7 @@ class RowOp:
 
 @dataclass(frozen=True)
 class Image:
-    """A value's rows, and the bytes of one."""
+    """The number of rows of a value, and the bytes of one row."""
 
     rows: int
     row_bytes: int
@@ -139,7 +141,7 @@ def _wanted(
     done: Mapping[int, int],
     wanted: dict[int, int],
 ) -> dict[int, int]:
-    """Return the rows of each value, from the first on, that a tile of the last one requires."""
+    """Return, for each value, the end of the rows that are required for a tile of the result."""
     for op in reversed(ops):
         stop, start = op.whole(wanted.get(op.output, 0)), done[op.output]
         if stop <= start:
@@ -178,12 +180,12 @@ class Usage:
 
 
 def usage(stream: RowChain, calls: Sequence[RowCall], dying: frozenset[int]) -> Usage:
-    """Return the peak bytes alive while a stream runs, without values that outlive it.
+    """Return the peak number of live bytes while a stream runs, without values that outlive it.
 
     Args:
         stream: the stream.
-        calls: its schedule, from the first row to the last.
-        dying: the inputs that are unused later; the others are not counted.
+        calls: the stream's schedule, from the first row to the last.
+        dying: the inputs that are not used after the stream; other inputs are not counted.
     """
     change: dict[int, int] = defaultdict(int)
 

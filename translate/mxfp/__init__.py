@@ -82,7 +82,8 @@ def to_mxfp(
         layers: which linear layers (and convolutions): patterns of names, a module type
             (`nn.Linear`, `nn.Conv2d`), or a predicate of name and module (in a program: the op).
             All by default. The four projections of an `nn.MultiheadAttention` module are one layer.
-        convolutions: convert `nn.Conv2d` too. Depthwise ones stay: a block would hold one channel.
+        convolutions: convert `nn.Conv2d` too, except depthwise ones, in which a block would have
+            one channel.
         attention: convert products of two activations too: QKᵀ and PV (programs only).
         form: `operators` on separate data and scales, block-scaled `types`, or `types-bf16`, which
             accumulates in bf16; they round differently. `types` by default: the specification has
@@ -100,7 +101,7 @@ def to_mxfp(
     """
     if attention and isinstance(model, nn.Module):
         raise StepwellError(
-            "attention products are chosen in a program, not in a module",
+            "attention products can be converted in a program only, not in a module",
             help="export the module, then call to_mxfp(exported_program, attention=True)",
         )
     products = Products(convolutions, attention, form)

@@ -75,7 +75,7 @@ class LayerAccuracy:
     payload: str | None = None
 
     def smallest(self, limit: float) -> str | None:
-        """Return the best payload of the fewest bits whose error is within a limit."""
+        """Return the most accurate payload of the fewest bits whose error is within a limit."""
         return smallest(self.errors, limit)
 
 
@@ -87,13 +87,13 @@ def smallest(errors: Mapping[str, float], limit: float) -> str | None:
 
 @dataclass(frozen=True)
 class MxAccuracy(Shown):
-    """The errors of every layer that could be MX. `str()` is a table."""
+    """The errors of every layer that can be MX. `str()` is a table."""
 
     layers: tuple[LayerAccuracy, ...]
 
     def cells(self) -> Iterator[tuple[Any, ...]]:
-        """Yield each layer's name, kind, error in each of `PAYLOADS` (None if it has none), and
-        current payload.
+        """Yield each layer's name, kind, errors by payload (None if not supported) and current
+        payload.
         """
         for layer in self.layers:
             errors = (layer.errors.get(name) for name in PAYLOADS)
@@ -144,7 +144,7 @@ def mx_accuracy(
         form: the form of the products, as for `to_mxfp`.
 
     Raises:
-        StepwellError: no samples.
+        StepwellError: no samples were passed.
     """
     check_samples(samples, "an error")
     program = prepared(as_program(model, samples), attention)
@@ -182,7 +182,7 @@ class _Measuring(Interpreter):
     )
 
     def step(self, op: Operation, environment: dict[SSAValue, Any]) -> None:
-        """Evaluate an op as it is, then measure it."""
+        """Evaluate an op unchanged, then measure its error in each payload."""
         super().step(op, environment)
         if LAYERS.get(type(op)) not in self.kinds:
             return

@@ -19,11 +19,12 @@ Convert = Callable[[nn.Linear], MxLinear]
 class MxMultiheadAttention(nn.Module):
     """`nn.MultiheadAttention` with query, key, value and output projections in MX.
 
-    The products of two activations stay floats (`to_mxfp` of a program converts those too). Weights
-    are views of the module's own.
+    The products of two activations stay floats (`to_mxfp` of a program converts these products
+    too). Weights are views of the module's weights.
 
     Raises:
-        StepwellError: it has learned keys, or adds a zero to them, which no projection computes.
+        StepwellError: the module has `add_bias_kv` or `add_zero_attn`, which no projection
+            computes.
     """
 
     in_proj_bias = None
@@ -93,7 +94,7 @@ class MxMultiheadAttention(nn.Module):
         return x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
 
     def _mask(self, mask: Tensor | None, padding: Tensor | None, q: Tensor) -> Tensor | None:
-        """Return the sum of both masks, which is added to the scores `[B, H, L, S]`."""
+        """Return the sum of both masks, to be added to the scores `[B, H, L, S]`."""
         held = None if mask is None else _added(mask, q.dtype)
         if held is not None and held.dim() == 3:
             held = held.unflatten(0, (-1, self.num_heads))
@@ -111,7 +112,7 @@ def _added(mask: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def _projections(attention: nn.MultiheadAttention) -> list[nn.Linear]:
-    """Return query, key and value projections; they share the module's memory."""
+    """Return the query, key and value projections, which share the module's memory."""
     own = dict(attention.named_parameters(recurse=False))
     joined, bias = own.get("in_proj_weight"), own.get("in_proj_bias")
     if joined is not None:

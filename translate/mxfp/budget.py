@@ -1,11 +1,11 @@
 """Assignment of payloads with the fewest bits that keep a model's outputs within an error budget.
 
-Each layer alone is converted to fp4, and the error of the outputs is measured. In another payload
-the error changes in proportion to the layer's own error (`accuracy`). The squared errors of layers
-add up, so an exact knapsack over bits times elements gives payloads for any bound on their sum. The
-bound is adjusted until the whole model, run in MX, is just within the budget on every sample. Then
-every layer in turn gets fewer bits, or exchanges bits with another layer, while the model stays
-within it.
+Each layer is converted to fp4 separately, and the error of the outputs is measured. The error in
+another payload is assumed proportional to the layer's own error (`accuracy`). The squared errors of
+layers add up, so an exact knapsack over bits times elements gives payloads for any bound on their
+sum. The bound is adjusted until the whole model, run in MX, is just within the budget on every
+sample. Then every layer in turn gets fewer bits, or exchanges bits with another layer, while the
+model stays within it.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def within_budget(
     """Convert the model to MX; see `to_mxfp`.
 
     Raises:
-        StepwellError: no samples, or every layer in MX exceeds the budget.
+        StepwellError: no samples were passed, or every single layer in MX exceeds the budget.
     """
     check_samples(samples, "an error budget")
     program = prepared(as_program(model, samples), kinds.attention)
@@ -112,8 +112,8 @@ def _search(
     chosen = _bounded(losses, sizes, budget, error)
     if not any(chosen):
         raise StepwellError(
-            f"with any layer in MX the outputs move by more than {budget:g} of themselves",
-            help="mx_accuracy(model, samples) tells how far each layer moves in each payload",
+            f"any layer in MX changes the outputs by more than the relative error {budget:g}",
+            help="mx_accuracy(model, samples) returns the error of each layer in each payload",
         )
     chosen = _improved(chosen, losses, sizes, lambda trial: error(trial) <= budget)
     return converted(chosen), chosen
@@ -146,7 +146,7 @@ def _bounded(
     budget: float,
     error: Callable[[Chosen], float],
 ) -> Chosen:
-    """Return the knapsack's payloads for the largest tried bound that keeps the budget."""
+    """Return the knapsack's payloads for the largest tried bound that stays within the budget."""
     names = [list(options) for options in losses]
     things = [
         [(float(_bits(name) * size), options[name] ** 2) for name in options]

@@ -49,7 +49,9 @@ Samples = Sequence[Sequence[Tensor]]
 
 @dataclass(frozen=True)
 class Products:
-    """Which products are MX besides those of linear layers, and in which form; see `to_mxfp`."""
+    """The products that become MX in addition to those of linear layers, and their form; see
+    `to_mxfp`.
+    """
 
     convolutions: bool
     attention: bool
@@ -64,7 +66,7 @@ def check_samples(samples: Any, what: str) -> None:
 
 
 def as_program(model: Float, samples: Samples = ()) -> Program:
-    """Return the program of a module, exported for the first sample, or of an exported program."""
+    """Return a module's program, exported for the first sample, or that of an exported program."""
     if isinstance(model, nn.Module):
         model = export(model.eval(), tuple(samples[0]))
     return model if isinstance(model, Program) else from_exported_program(model)
@@ -99,7 +101,7 @@ KINDS: dict[type[nn.Module], tuple[type[Operation], ...]] = {
 
 
 def chooses(layers: Layers, name: str, layer: Any) -> bool:
-    """Whether a layer, a module or an op of a program, is chosen."""
+    """Whether a layer (a module, or an op of a program) is selected."""
     if layers is None:
         return True
     if isinstance(layers, str):
@@ -143,7 +145,7 @@ def convert_module(
 def _layer(
     name: str, child: Any, assign: Assign, products: Products, second: str | None
 ) -> nn.Module | None:
-    """Return the MX replacement of a layer, or None if it stays."""
+    """Return the MX replacement of a layer, or None if the layer is not converted."""
     kind = type(child)
     is_image = kind is nn.Conv2d and products.convolutions
     if is_image and is_depthwise(child.weight.shape, child.groups):
@@ -168,7 +170,7 @@ def is_conv1d(child: nn.Module) -> bool:
 
 
 def of_conv1d(child: Any) -> nn.Linear:
-    """Return the same layer over the same memory, with its weight transposed."""
+    """Return an equal linear layer over the same memory, with its weight transposed."""
     inputs, outputs = child.weight.shape
     linear = nn.Linear(inputs, outputs, device="meta")
     linear.weight = nn.Parameter(child.weight.detach().t(), child.weight.requires_grad)
@@ -177,11 +179,13 @@ def of_conv1d(child: Any) -> nn.Linear:
 
 
 def prepared(program: Program, attention: bool) -> Program:
-    """Return a copy in canonical form; optionally decompose attention into its two products."""
+    """Return a copy in canonical form, optionally with attention decomposed into its two
+    products.
+    """
     if program.level != "aten":
         raise StepwellError(
             f"the program is at level {program.level!r}, not 'aten'",
-            help="convert the program that was imported, then lower it",
+            help="convert the imported program, then lower it",
         )
     result = program.clone()
     run_rewrites(result, CANONICAL_FORM)
@@ -202,7 +206,7 @@ def convert(
     """Convert the chosen products of a prepared program to MX in place; return their number.
 
     Raises:
-        StepwellError: a chosen layer has no such form.
+        StepwellError: a selected layer cannot be MX.
     """
     kinds: list[type[RuleRewrite]] = [ChooseMxLinear]
     kinds += [ChooseMxConv2d] if products.convolutions else []

@@ -10,7 +10,7 @@ from stepwell.ir.diagnostics import StepwellError
 
 
 class _OfWeights(nn.Module):
-    """A layer of floats, whose operands are rounded to their payloads."""
+    """A float layer whose operands are rounded to their payloads."""
 
     def __init__(
         self, layer: nn.Linear | nn.Conv2d, payload: str, weight_payload: str, form: str = TYPES
@@ -37,7 +37,7 @@ class MxConv2d(_OfWeights):
     """`nn.Conv2d` with zero padding, computed in MX.
 
     Raises:
-        StepwellError: another padding mode, or padding that is not given by numbers.
+        StepwellError: the padding mode is not zeros, or the padding is not numeric.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class MxConv2d(_OfWeights):
     ) -> None:
         if conv.padding_mode != "zeros" or isinstance(conv.padding, str):
             raise StepwellError(
-                f"padding {conv.padding!r} of mode {conv.padding_mode!r} has no MX convolution",
+                f"padding {conv.padding!r} of mode {conv.padding_mode!r} is not supported in MX",
                 help="pad with zeros, by numbers",
             )
         super().__init__(conv, payload, weight_payload, form)

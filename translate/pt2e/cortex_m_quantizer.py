@@ -1,4 +1,4 @@
-"""A PT2E quantizer that annotates everything that the Cortex-M backend lowers.
+"""A PT2E quantizer that annotates every op that the Cortex-M backend lowers.
 
     graph = torch.export.export(model, inputs).module(check_guards=False)
     prepared = prepare_pt2e(graph, CortexMQuantizer())
@@ -82,7 +82,9 @@ ORDERS = _ops("argmax", "argmin") | _ops(
 
 
 class CortexMQuantizer(Quantizer):
-    """int8 activations per tensor; weights per channel for convolutions, per tensor for linear."""
+    """Quantize activations to int8 per tensor; weights per channel for convolutions, else per
+    tensor.
+    """
 
     def __init__(
         self,
@@ -92,7 +94,7 @@ class CortexMQuantizer(Quantizer):
     ) -> None:
         """`per_channel_linear` gives linear layers a scale per row; they then lower to 1×1
         convolutions. `observer` is the class that observes activations. `recurrences`: whether
-        `LSTM`, `GRU` and `RNN` become int8, step by step; otherwise they stay floats.
+        `LSTM`, `GRU` and `RNN` become int8, step by step, or stay floats.
         """
         super().__init__()
         self.recurrences = recurrences

@@ -1,7 +1,7 @@
-"""Decomposition, before PT2E annotates, of ops whose parts have int8 kernels but the whole has not.
+"""Decompose, before PT2E annotates, ops that have no int8 kernel but whose parts have one.
 
 The decompositions are functions of tensors (`QUANTIZABLE`), whose calls are written into the graph.
-Users of a single step of a recurrent layer read that step. Input and output are `torch.fx` graphs,
+Users that select one step of a recurrent layer read that step. Input and output are `torch.fx` graphs,
 in which torchao has folded batch norms into the layers before them.
 """
 

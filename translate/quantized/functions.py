@@ -27,14 +27,14 @@ from stepwell.translate.quantized.recognize import not_int8
 def is_function(op: object) -> bool:
     """Whether an op is elementwise arithmetic, a comparison or a choice.
 
-    One or several such ops, of one value and constants of one element, form a chain.
+    Such ops form a chain if they read one value and constants of one element.
     """
     is_elementwise = isinstance(op, SchemaOp) and is_of(op, "elementwise")
     return is_elementwise and not is_of(op, "movement", "cast")
 
 
 def _is_of_one(cls: type[SchemaOp]) -> bool:
-    """Whether an operator, and not only one of its overloads, is arithmetic of one tensor."""
+    """Whether an operator, in all its overloads, is arithmetic of one tensor."""
     tensors = [argument for argument in cls.SCHEMA.arguments if argument.type.is_tensor]
     if cls.SCHEMA.overload or len(tensors) != 1 or not is_of(cls, "elementwise"):
         return False
@@ -50,7 +50,9 @@ MOST_OPS = 64
 
 @dataclass(frozen=True)
 class Chain:
-    """A quantization, the value of which it is a function, and the ops between, in order."""
+    """A quantization, the quantized value from which it is computed, and the ops between, in
+    order.
+    """
 
     cast: QuantizeCast
     source: SSAValue
@@ -58,7 +60,7 @@ class Chain:
 
 
 def byte_chain(op: QuantizeCast) -> Chain | Refusal | None:
-    """Match a quantization that is a function of one int8 value of the same shape."""
+    """Match a quantization that is an elementwise function of one int8 value."""
     result_quantization = quantization(op.result.type)
     assert result_quantization is not None
     chain = chain_of(op)
@@ -74,7 +76,7 @@ def byte_chain(op: QuantizeCast) -> Chain | Refusal | None:
 
 
 def chain_of(cast: QuantizeCast) -> Chain | None:
-    """Return the ops from a quantized value to a quantization, or None for two sources."""
+    """Return the ops from a quantized value to a quantization, or None if it has two sources."""
     found = followed(cast, is_one_element)
     if found is None or len(found[1]) != 1:
         return None
@@ -120,13 +122,13 @@ def followed(
 
 
 def is_stored(value: SSAValue) -> bool:
-    """Whether a value is a constant, real or quantized."""
+    """Whether a value is a constant, also a quantized one."""
     maker = value.owner.input.owner if isinstance(value.owner, StorageCast) else value.owner
     return isinstance(maker, WeightOp)
 
 
 def is_one_element(value: SSAValue) -> bool:
-    """Whether a value is a constant of one element, real or quantized."""
+    """Whether a value is a constant of one element, also a quantized one."""
     return is_stored(value) and all(size == 1 for size in dims(value.type))
 
 
@@ -140,5 +142,5 @@ def table_of(chain: Chain, program: Program) -> torch.Tensor:
             interpreter.step(op, environment)
     table = environment[chain.cast.result]
     if table.numel() != 256:
-        raise StepwellError(f"a table came out with shape {list(table.shape)}, not 256 entries")
+        raise StepwellError(f"the function's table has shape {list(table.shape)}, not 256 entries")
     return table.reshape(256)

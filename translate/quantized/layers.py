@@ -1,8 +1,8 @@
 """Recognition of quantized layers, shared by all targets.
 
 A layer is an op that is float in the program and located between casts. `Parts` states which of its
-operands are activations, stored weight and bias; `Layer` states the integers of these. Further
-requirements of a target's kernels (zero points, signs, static shapes) are in the target.
+operands are activations, stored weight and bias; `Layer` states their integers. Other requirements
+of kernels (zero points, signs, static shapes) are checked by the target.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ class Parts:
 
     Attributes:
         activations: the computed operands.
-        weight: the constant operand; None if it has none.
-        bias: the bias that is added to its sums.
+        weight: the constant operand, or None.
+        bias: the bias that is added to the sums, or None.
         axis: the output axis of the weight.
-        bits: the bit width of its activations.
+        bits: the bit width of the activations.
     """
 
     activations: Sequence[SSAValue]
@@ -61,7 +61,7 @@ class Layer:
 
     @property
     def weight(self) -> StoredWeight:
-        """Return the constant of a layer that has one."""
+        """Return the layer's weight, which must exist."""
         assert self.constant is not None
         return self.constant
 
@@ -72,18 +72,18 @@ def first(count: int) -> Reads:
 
 
 def weighted(op: SchemaOp) -> Parts:
-    """Match an activation, a weight and perhaps a bias, in the order of PyTorch's layers."""
+    """Match an activation, a weight and an optional bias, in the order of PyTorch's layers."""
     is_transposed = "transposed" in op.SCHEMA.by_name and op.arg("transposed")
     return Parts(op.operands[:1], op.operands[1], op.operand("bias"), int(is_transposed))
 
 
 def layer_of(op: SchemaOp, parts: Parts, bits: int = 8, unsigned: bool = False) -> Layer | Refusal:
-    """Return the layer, or why it must stay a float.
+    """Return the layer, or why the op must stay a float.
 
     Args:
         op: the op between casts.
         parts: the roles of its operands.
-        bits: the bit width of its activations.
+        bits: the bit width of the activations.
         unsigned: whether activations may be unsigned.
     """
     inputs: list[Activation] = []

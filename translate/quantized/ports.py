@@ -33,7 +33,7 @@ output is dequantized, for each output. None leaves a port unchanged.
 
 @dataclass(frozen=True)
 class TakeIntegers(Pass):
-    """A pass after which methods take and return integers."""
+    """A pass that makes methods take and return integers."""
 
     LEVEL: ClassVar[str]
     """One of `LEVELS`, whose attribute states the quantizations."""
@@ -48,13 +48,13 @@ class TakeIntegers(Pass):
         return sum(_take_integers(func, self.LEVEL, *self.types(func)) for func in methods)
 
     def crossing(self, func: FuncOp) -> tuple[Sequence[Converted], Sequence[Converted]]:
-        """Return the leading quantizers and the trailing dequantizers that move to the caller."""
+        """Return the quantizers of inputs and dequantizers of outputs that move to the caller."""
         taken, given = self.types(func)
         return _quantizers(taken), _quantizers(given)
 
 
 def quantized_input(argument: SSAValue) -> Attribute | str:
-    """Return the type that an input is quantized to by every reader, or why there is none."""
+    """Return the type to which every reader quantizes an input, or why there is none."""
     users = [use.operation for use in argument.uses]
     if not users:
         return "nothing reads it"
@@ -66,7 +66,7 @@ def quantized_input(argument: SSAValue) -> Attribute | str:
 
 
 def quantized_output(value: SSAValue) -> Attribute | str:
-    """Return the type that an output was dequantized from, or why there is none."""
+    """Return the type from which an output was dequantized, or why there is none."""
     if isinstance(value.owner, DequantizeCast):
         return value.owner.input.type
     return f"{getattr(value.owner, 'name', 'an input')} gives floats"
@@ -107,7 +107,7 @@ def _take_integers(
 
 
 def _quantizers(types: Sequence[Attribute | None]) -> list[Converted]:
-    """Return the conversion of each port's value; None if it is unchanged."""
+    """Return the conversion of each port's value; None if the port is unchanged."""
     quantizations = [None if typed is None else quantization(typed) for typed in types]
     return [
         None if parameters is None else partial(quantize, parameters=parameters)

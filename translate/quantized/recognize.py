@@ -2,8 +2,8 @@
 
 An op of a quantized program is float between casts. A target calls `activation` for its inputs,
 `stored_weight` and `bias_operand` for its constants and `quantized_uses` for its result, and emits
-its op for those integers. If one of them returns a reason, the layer stays a float and the report
-states it.
+its op for those integers. If one of these returns a reason, the layer stays a float and the report
+states the reason.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Reals = tuple[float | None, float | None]
 class Use:
     """A quantization of a result, with clamps in between folded into the range `low` … `high`.
 
-    `bounds` is the same range in reals, None if no clamp bounds it.
+    `bounds` is the same range in reals, None without a clamp.
     """
 
     cast: QuantizeCast
@@ -51,17 +51,17 @@ class Use:
 
     @property
     def key(self) -> tuple[Attribute, int, int]:
-        """Return a key; one op serves all uses with equal keys."""
+        """Return a key; uses with equal keys share one op."""
         return self.type, self.low, self.high
 
 
 def quantized_uses(
     value: SSAValue, bits: int = 8, unsigned: bool = False
 ) -> tuple[Use, ...] | Refusal:
-    """Return how a float result is quantized, or why it must stay a float.
+    """Return how a float result is quantized, or why the op must stay a float.
 
     Every use has to be an int8 quantization (or one of `bits`, or an `unsigned` one too, if a
-    kernel has that form), directly or through clamps whose every use is.
+    kernel has that form), directly or through clamps all of whose uses are quantized.
     """
     uses: list[Use] = []
     pending: list[tuple[SSAValue, tuple[Reals, ...]]] = [(value, ())]
@@ -109,7 +109,7 @@ def not_integers(parameters: Quantization, bits: int, unsigned: bool = False) ->
 def clamp_bounds(op: SchemaOp) -> Reals | None:
     """Return the bounds of an op that only clamps (relu, relu6, hardtanh, clamp), or None.
 
-    It is also None if a bound is computed at run time, or is not a number.
+    The result is also None if a bound is dynamic or NaN.
     """
     low: Any = None
     high: Any = None
@@ -139,7 +139,7 @@ def _real(value: Any) -> float | None:
 
 
 def narrowed(parameters: Quantization, clamps: Sequence[Reals]) -> tuple[int, int]:
-    """Return the stored range after clamps, innermost last: quantization is monotone."""
+    """Return the stored range after clamps, innermost last; quantization is monotone."""
     low, high = parameters.low, parameters.high
     for least, most in reversed(clamps):
         if least is not None:
@@ -152,7 +152,9 @@ def narrowed(parameters: Quantization, clamps: Sequence[Reals]) -> tuple[int, in
 
 
 def common_bounds(clamps: Sequence[Reals]) -> Reals:
-    """Return the bounds of one clamp equivalent to all, outermost first; None without a bound."""
+    """Return the bounds of one clamp that is equivalent to several, outermost first; None without
+    bounds.
+    """
     low, high = -math.inf, math.inf
     for least, most in reversed(clamps):
         if least is not None:
@@ -181,12 +183,12 @@ class Activation:
 
 
 def is_finer(use: Use, given: Activation) -> bool:
-    """Whether a use has finer steps than its operand, to which kernels of averages round."""
+    """Whether a use has finer steps than its operand, to which averaging kernels round."""
     return use.held.scale < given.held.scale * (1 - 1e-6)
 
 
 def activation(value: SSAValue, bits: int = 8, unsigned: bool = False) -> Activation | Refusal:
-    """Return the int8 value of a float operand (or one of `bits`, or an `unsigned` one)."""
+    """Return the int8 value of a float operand (or one of `bits`, optionally `unsigned`)."""
     maker, source = value.owner, quantized_source(value)
     if source is None:
         if isinstance(maker, SchemaOp) and is_dynamic(maker):
@@ -204,7 +206,7 @@ def activation(value: SSAValue, bits: int = 8, unsigned: bool = False) -> Activa
 
 @dataclass(frozen=True)
 class StoredWeight:
-    """A constant that is dequantized: the key of its stored integers, and their quantization."""
+    """A dequantized constant: the key of its stored integers, and their quantization."""
 
     key: str
     held: Quantization
@@ -251,14 +253,16 @@ def not_for_each_output(weight: StoredWeight, axis: int) -> Refusal | None:
 
 @dataclass(frozen=True)
 class Bias:
-    """A bias in the store: stored integers of scales `unit`, or reals if `unit` is None."""
+    """A constant bias: stored integers with scales `unit`, or reals if `unit` is None."""
 
     key: str
     unit: tuple[float, ...] | None
 
 
 def bias_operand(value: SSAValue | None) -> Bias | Refusal | None:
-    """Return a bias as in the graph: reals, or int32 with scales; None if there is none."""
+    """Return the bias as the graph states it: reals, or int32 with scales; None if there is
+    none.
+    """
     if value is None:
         return None
     key = weight_key(value)
@@ -292,7 +296,7 @@ def integer_bias(
 
 
 def distinct(uses: Sequence[Use]) -> list[tuple[Use, list[Use]]]:
-    """Return uses grouped by the ops that can serve them, in order."""
+    """Return groups of uses that the same ops can serve, in order."""
     groups: dict[tuple[Attribute, int, int], list[Use]] = {}
     for use in uses:
         groups.setdefault(use.key, []).append(use)
@@ -306,5 +310,5 @@ def deliver(rw: Rewriter, group: Sequence[Use], value: SSAValue) -> None:
 
 
 def typed_weight(rw: Rewriter, key: str, type_: AnyTensor) -> SSAValue:
-    """Return a stored weight under its quantized type."""
+    """Return a stored weight with its quantized type."""
     return rw.insert(StorageCast(rw.weight(key), type_)).results[0]

@@ -1,4 +1,4 @@
-"""Recognizes dynamically quantized values: their range is measured at run time."""
+"""Recognize dynamically quantized values, whose range is measured at run time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class RunTimeQuantized:
 
     Attributes:
         source: the float tensor.
-        scale: the value of its scale, or of one scale per token.
+        scale: the value of the scale, or of one scale per token.
         by_token: whether every index before the last axis has its own scale.
     """
 
@@ -59,7 +59,7 @@ def _in_int8(op: SchemaOp) -> bool:
 
 
 def _is_by_token(op: SchemaOp, source: SSAValue) -> bool:
-    """Whether torchao's block is one index of every axis but the last, and the whole last axis."""
+    """Whether torchao's block is a whole last axis, one for every index of the other axes."""
     *leading, last = op.arg("block_size")
     return last == dims(source.type)[-1] and all(size == 1 for size in leading)
 

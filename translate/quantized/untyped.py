@@ -1,6 +1,7 @@
 """Casts between reals and integers in `quantized_decomposed` form: parameters as arguments.
 
-This is the inverse of `translate/rewrites/quant/casts.py`, which moves them into the type.
+This is the inverse of `translate/rewrites/quant/casts.py`, which moves the parameters into the
+type.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ _OF = "quantized_decomposed"
 
 
 def quantized(b: Rewriter, value: SSAValue, held: Quantization) -> SSAValue:
-    """Return a real value's plain stored integers; `held` has one scale, or one per channel."""
+    """Return the plain stored integers of a real value; `held` has one scale, or one per
+    channel.
+    """
     return _called(b, "quantize", value, held)
 
 
@@ -37,12 +40,12 @@ def dequantized(b: Rewriter, stored: SSAValue, quantization: Quantization) -> SS
 
 
 def is_spelled(quantization: Quantization, stored: SSAValue) -> bool:
-    """Whether the library can dequantize such integers."""
+    """Whether `quantized_decomposed` can dequantize such integers."""
     return not quantization.sub_channel or _group(quantization, stored) is not None
 
 
 def _group(quantization: Quantization, stored: SSAValue) -> int | None:
-    """Return how many elements of a row share a scale, if rows have several."""
+    """Return how many elements of a row share a scale, if a row has several scales."""
     blocks, shape = dict(quantization.blocks), dims(stored.type)
     if not quantization.sub_channel or len(shape) != 2 or blocks.get(0) != 1:
         return None

@@ -1,9 +1,9 @@
 """Raising of nodes on quantized types to a float program between dequantize and quantize.
 
-An XNNPACK node on integers computes on the reals that they represent and rounds once. So it is
-raised to the same node on reals, its *twin*, between casts, as PT2E writes quantized programs. A
-lowering recognizes that as the node again; PyTorch computes it with a rounding or two of
-difference.
+An XNNPACK node on integers computes on the reals that they represent and rounds once. It is
+therefore raised to the same node on reals, its *twin*, between casts, as in PT2E's quantized
+programs. A lowering recognizes this as the quantized node again; PyTorch's result differs by one or
+two roundings.
 
 Before:
     %y = xnnpack.add(%a, %b) : (tensor<2x!quant.uniform<i8:f32, 0.5>>, …) -> tensor<2x!quant…>
@@ -69,13 +69,13 @@ def real_type(type_: Attribute) -> Attribute:
 
 
 def twin(op: XnnpackOp, operands: Sequence[SSAValue]) -> XnnpackOp:
-    """Return the node on reals; the caller drops its references."""
+    """Return the equivalent node on reals; the caller drops its references."""
     types = [real_type(result.type) for result in op.results]
     return type(op).create(operands=operands, result_types=types, properties=dict(op.properties))
 
 
 def spell_movements(program: Program, casts: Casts) -> None:
-    """Quantize the results of data movement like its operands, as PT2E does; move constants first.
+    """Quantize the results of data movement like its operands, as PT2E does, constants first.
 
     This changes no value: a real that is exactly represented is rounded to itself.
     """
@@ -179,9 +179,9 @@ def _clamped(op: XnnpackOp, value: Any) -> Any:
 
 
 def whole(op: XnnpackOp) -> Callable[[Any, Sequence[Any], Call], Any] | None:
-    """Return a function that writes a float layer as one operator, which lowerings recognize.
+    """Return a function that computes a float layer by one operator, which lowerings recognize.
 
-    The interpreter's rules add a bias separately, and PyTorch decomposes a `linear`.
+    The interpreter's rules would add a bias separately, and PyTorch would decompose a `linear`.
     """
     held = element(op.output.type)
     if held != f32 or any(element(value.type) != f32 for value in op.operands):

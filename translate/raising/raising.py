@@ -1,11 +1,10 @@
 """Raising: converts a program at a target's level to PyTorch's operators.
 
 An op of a target is raised by its semantics. The interpreter's rule computes it with PyTorch;
-traced on tensors without data, the rule gives the sequence of operators. So there is no second
-table to keep consistent, and the result computes what the target does. For example,
-`xnnpack.convolution_2d` is a `convolution` between two permutes, which a target's own canonical
-form removes. If TOSA's rules state more than PyTorch's operators can (the order of a sum),
-`raising/tosa.py` defines the operators.
+traced on tensors without data, the rule gives the sequence of operators. No second table of
+semantics is therefore needed. For example, `xnnpack.convolution_2d` is a `convolution` between two
+permutes, which a target's own canonical form removes. If TOSA's rules state more than PyTorch's
+operators can (the order of a sum), `raising/tosa.py` defines the operators.
 
 Before:
     %y = xnnpack.square_root(%x) : (tensor<2xf32>) -> tensor<2xf32>
@@ -109,10 +108,10 @@ MERGED = Pipeline(
 
 @gives("aten", Program)
 def raised(program: Program) -> Program:
-    """Return an equivalent program at the aten level of a program at a target's level.
+    """Return a program at the aten level that is equivalent to a program at a target's level.
 
     Args:
-        program: it is not changed; weights are shared.
+        program: the program, which is not changed; weights are shared.
 
     Raises:
         StepwellError: the level cannot be raised.
@@ -123,8 +122,8 @@ def raised(program: Program) -> Program:
         return program
     if program.level not in RAISED and not is_on_its_way:
         raise StepwellError(
-            f"a program at level {program.level!r} has no way up to aten",
-            help="levels with one are " + ", ".join(RAISED),
+            f"a program at level {program.level!r} cannot be raised to aten",
+            help="levels that can be raised are " + ", ".join(RAISED),
         )
     made = program.clone()
     raiser = _Raiser(made)
@@ -168,14 +167,16 @@ class _Raiser:
     """Scales of TOSA's integers, if they can be read as reals."""
 
     def take_scales(self, func: FuncOp, new: Block) -> None:
-        """Infer the units of a method's integers; its inputs become reals."""
+        """Infer the scales of a method's integers; its inputs become reals."""
         self.scales = scales_of(func, self.program.weights)
         for arg in func.body.block.args if self.scales is not None else ():
             if element(arg.type) in (i8, i16):
                 self._rounded_to(Appender(new, func, self.program), arg, self.values[arg])
 
     def block(self, old: Block, new: Block) -> Operation | None:
-        """Raise the ops of a block into another; return the terminator of an opened region."""
+        """Raise the ops of a block into another block; return the terminator of an opened
+        region.
+        """
         for op in old.ops:
             if op.has_trait(IsTerminator) and isinstance(op.parent_op(), OPENED):
                 return op
@@ -259,7 +260,7 @@ class _Raiser:
         return values
 
     def _scaled(self, op: Operation, scales: Scales, new: Block) -> None:
-        """Raise an operator of integers to that of the reals that they represent."""
+        """Raise an operator on integers to the operator on the reals that they represent."""
         if isinstance(op, LAYERS):
             return  # The following rescale writes it.
         b, result = Appender(new, op, self.program), op.results[0]
@@ -346,7 +347,7 @@ class _Raiser:
             self.values[op.result] = value
 
     def _reals(self, b: Appender, stored: SSAValue, type_: Attribute) -> SSAValue | str:
-        """Return the reals of plain stored integers."""
+        """Return the reals that plain stored integers represent."""
         type_quantization = quantization(type_)
         assert type_quantization is not None
         if not is_spelled(type_quantization, stored):
@@ -356,7 +357,7 @@ class _Raiser:
         return value
 
     def _rounded(self, b: Appender, value: SSAValue, type_: Attribute) -> SSAValue | str:
-        """Round reals to those that a quantized type represents."""
+        """Round reals to numbers that a quantized type represents."""
         type_quantization = quantization(type_)
         return (
             value
@@ -385,7 +386,9 @@ class _Raiser:
             value.name_hint = value.name_hint or result.name_hint
 
     def _of_layer(self, b: Appender, value: SSAValue, type_: Attribute) -> SSAValue | str:
-        """Round a result; if it ends in a permute to the node's layout, round before it."""
+        """Round a layer's result; before its final permute to the node's layout, if it ends in
+        one.
+        """
         last = value.owner
         if not isinstance(last, PermuteDefault) or quantization(type_) is None:
             return self._rounded(b, value, type_)
@@ -405,7 +408,9 @@ class _Raiser:
     def _written(
         self, op: Operation, said: XnnpackOp | TosaOp, given: Sequence[Any], b: Appender
     ) -> Sequence[Any] | None:
-        """Return the results of an op, written as the calls of `said`, or a problem."""
+        """Append the recorded calls of `said` for an op and return their results, or report a
+        problem.
+        """
         try:
             return self._traced(said, given, b)
         except (CannotTraceError, StepwellError) as error:
@@ -464,7 +469,7 @@ class _Raiser:
 def _computed(
     op: XnnpackOp | TosaOp, rule: Rule, given: Sequence[Any], recorder: Recorder
 ) -> Sequence[Any]:
-    """Compute an op with PyTorch."""
+    """Compute an op with PyTorch, on tensors without data."""
     if isinstance(op, XnnpackOp) and (layer := whole(op)) is not None:
         return (layer(op, given, recorder.call),)
     if (other := in_torch(op)) is not None:

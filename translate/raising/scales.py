@@ -1,10 +1,8 @@
-"""Inference of scales for integers of which TOSA's RESCALE keeps only ratios, to raise them to
-reals.
+"""Infer the scales of integers in TOSA programs, whose RESCALE states only ratios of scales.
 
-A rescale does not change the real number that an integer represents, but multiplies its unit by its
-factor. So all units follow from those of inputs, which are 1 unless stated, and from one free unit
-per layer, that of its weights. A layer's factors are the ratio of its units, which a lowering
-computes again. The operands of a sum have the same unit.
+A rescale keeps the real number that an integer represents, and multiplies the integer's unit
+(scale) by a factor. All units therefore follow from the units of inputs, which are 1 unless stated,
+and from one free unit per layer, that of its weights. The operands of a sum have the same unit.
 
 Before:
     %acc = tosa.conv2d %x, %w, %b, … : (tensor<…xi8>, …) -> tensor<…xi32>
@@ -99,7 +97,7 @@ class Scales:
         return held[0].double() * torch.exp2(-held[1].double())
 
     def root(self, value: SSAValue) -> tuple[SSAValue, float]:
-        """Return the value that determines the unit, and the factor to it."""
+        """Return the value that determines a value's unit, and the factor between both units."""
         factor = 1.0
         while value in self.units:
             value, by = self.units[value]
@@ -107,7 +105,9 @@ class Scales:
         return value, factor
 
     def is_joined(self, value: SSAValue, other: SSAValue, by: float = 1.0) -> bool:
-        """State that a unit is another's times a factor; return whether that is consistent."""
+        """State that a value's unit is another's times a factor; return whether that is
+        consistent.
+        """
         (one, mine), (two, others) = self.root(value), self.root(other)
         if one is two:
             return abs(mine / (others * by) - 1) < _ALIGNED
@@ -120,7 +120,7 @@ class Scales:
         return True
 
     def is_at(self, value: SSAValue, zero: int) -> bool:
-        """State a zero point; return whether that is consistent."""
+        """State the zero point of a value; return whether that is consistent."""
         return self.zeros.setdefault(value, zero) == zero
 
     def scale(self, value: SSAValue) -> float:
@@ -233,7 +233,7 @@ def _is_rescale(op: t.RescaleOp, scales: Scales) -> bool:
 
 
 def layer_in_reals(b: Rewriter, op: t.RescaleOp, x: SSAValue, scales: Scales) -> SSAValue:
-    """Return the layer `[N, C, H, W]` on reals that a rescale ends; `x` is `[N, H, W, C]`."""
+    """Return the layer `[N, C, H, W]` on reals that ends in a rescale; `x` is `[N, H, W, C]`."""
     layer = scales.layers[op]
     quantization = scales.constant(layer.operands[1]), scales.constant(layer.operands[2])
     weight, bias = cast("tuple[torch.Tensor, torch.Tensor]", quantization)
@@ -268,9 +268,9 @@ def layer_in_reals(b: Rewriter, op: t.RescaleOp, x: SSAValue, scales: Scales) ->
 
 
 def _is_even(layer: Operation, weight: torch.Tensor) -> bool:
-    """Whether symmetric padding gives the same number of windows.
+    """Whether symmetric padding results in the same number of windows.
 
-    TOSA omits elements that no window reads.
+    TOSA requires that windows read all elements.
     """
     pads, strides = ints(layer.properties["pad"]), ints(layer.properties["stride"])
     dilations = ints(layer.properties["dilation"])
@@ -285,12 +285,12 @@ def _is_even(layer: Operation, weight: torch.Tensor) -> bool:
 
 
 def axis_of(op: t.ReduceSumOp) -> int:
-    """Return the axis of a sum."""
+    """Return the axis of a reduction."""
     return int(op.axis.value.data)
 
 
 def sum_of(op: t.ReduceSumOp) -> tuple[SSAValue, list[int]]:
-    """Return the operand of a sum, or of several in a row, and their axes."""
+    """Return the operand of a sum, or of several successive sums, and their axes."""
     axes = [axis_of(op)]
     while isinstance(owner := op.input.owner, t.ReduceSumOp) and op.input.has_one_use():
         op, axes = owner, [axis_of(owner), *axes]

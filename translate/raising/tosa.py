@@ -1,7 +1,7 @@
 """Raising of TOSA operators whose rules are more precise than PyTorch's operators.
 
 The interpreter adds up in the order of TOSA's reference model and calls the C library for
-functions, which no PyTorch operator does. After raising, the order of a sum and the last bit of a
+functions, which PyTorch's operators do not. After raising, the order of a sum and the last bit of a
 function are unspecified.
 """
 
@@ -91,7 +91,9 @@ _OTHERS: dict[type[Operation], Rule] = {
 
 
 def in_torch(op: Operation) -> Rule | None:
-    """Return a function that computes a float operator in PyTorch, if its rule does not."""
+    """Return a function that computes a float operator by PyTorch's operators, if its rule does
+    not.
+    """
     type_ = op.results[0].type if op.results else None
     operand = op.operands[0].type if op.operands else None
     if not _is_float(type_) or not _is_float(operand):
@@ -107,7 +109,7 @@ def _is_float(type_: Any) -> bool:
 
 
 def fake_of(symbols: Symbols, value: SSAValue, weights: WeightStore) -> Any:
-    """Return a fake of an operand; a known constant of one number has that number."""
+    """Return a fake tensor of an operand; a known constant of one number keeps its value."""
     if isinstance(value.owner, WeightOp):
         known = weights.get(value.owner.key.data)
         if known.numel() == 1:

@@ -1,7 +1,7 @@
 """Checks the names in a rule when its text is read.
 
-Names are ops and their arguments, values and holes, predicates, functions, families, recipes and
-deviations: everything that a matcher or a writer resolves later. Nothing is compiled here.
+Names refer to ops and their arguments, values, holes, predicates, functions, families, recipes and
+deviations. Nothing is compiled here.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def check(rule: Rule, namespace: Namespace) -> None:
     """Check one form of a rule.
 
     Raises:
-        StepwellError: it uses an undefined name.
+        StepwellError: the rule uses an undefined name.
     """
     _Check(rule, namespace).run()
 
@@ -70,7 +70,9 @@ class _Check:
             self.known |= {f"%{name}" for name in line.results}
 
     def reached(self) -> None:
-        """Check that the last line before reads every other line, directly or indirectly."""
+        """Check that the pattern's last line depends on every other line, directly or
+        indirectly.
+        """
         makers = {name: line for line in self.rule.before for name in line.results}
         led, lines = set[str](), [self.rule.root]
         while lines:
@@ -86,7 +88,7 @@ class _Check:
             raise self.error(f"the last line does not depend on %{lost[0]}")
 
     def before(self, line: Line) -> None:
-        """Check the names of a line before, and what it states about them."""
+        """Check the names in a line of the pattern, and the facts stated about them."""
         if line.forwards is not None or line.recipe:
             raise self.error("a line before names an op")
         if line is self.rule.root or line.family not in FAMILIES:
@@ -105,7 +107,7 @@ class _Check:
                 terms += term
 
     def after(self, line: Line) -> None:
-        """Check the names of a line after, and of its arguments."""
+        """Check the names in a line of the replacement, and its arguments."""
         if line.forwards is not None:
             self.is_known(line.forwards)
             return
@@ -127,7 +129,7 @@ class _Check:
             self.is_known(term)
 
     def again(self, line: Line) -> None:
-        """Check that a redefined value has no other user, for which it would change."""
+        """Check that a redefined value has no other user, which would read the new value."""
         alone = [w.arguments for w in self.rule.where if w.predicate == "reads_once"]
         for name in line.results:
             stood = any(name in other.results for other in self.rule.before[:-1])

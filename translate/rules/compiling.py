@@ -1,4 +1,5 @@
-"""Compiles a rule's `Before:` to Python code that matches an op and its operands' defining ops.
+"""Compile a rule's `Before:` to Python code that matches an op and the ops that define its
+operands.
 
 The code is straight-line: first op classes, then arguments, types and conditions, each of which may
 end the match. It is compiled when an op of the rule's class is first matched.
@@ -48,7 +49,7 @@ from stepwell.translate.rules.terms import at_run_time, equal
 
 @dataclass(frozen=True)
 class Matched:
-    """A match: the op that is replaced, the form of the rule, each `%x` and each `$c`."""
+    """A match: the replaced op, the form of the rule, and the values of each `%x` and `$c`."""
 
     op: Operation
     rule: Rule
@@ -64,17 +65,17 @@ def operator(line: Line, rule: Rule) -> OperatorReader:
     """Return the parameters of a line's op; the line names as many results as it has."""
     cls = op_named(line.op)
     if cls is None:
-        raise StepwellError(f"rule {rule.name}: there is no op {line.op!r}")
+        raise StepwellError(f"rule {rule.name}: the op {line.op!r} does not exist")
     found = operator_of(cls)
     if found.results is not None and found.results != len(line.results):
         raise StepwellError(
-            f"rule {rule.name}: {line.op} does not give {len(line.results)} results"
+            f"rule {rule.name}: {line.op} does not have {len(line.results)} results"
         )
     return found
 
 
 def classes(line: Line, rule: Rule, namespace: Namespace) -> tuple[type[Operation], ...]:
-    """Return the classes of the op of a line before; a family has several."""
+    """Return the op classes that a line of the pattern matches; a family has several."""
     if line.op == WEIGHT:
         return (WeightOp,)
     if not line.is_again:
@@ -137,7 +138,7 @@ def first_of(matchers: Sequence[Matcher]) -> Matcher:
 
 
 class _Compiler:
-    """Generates the code of one rule, with the unordered arguments of some lines swapped."""
+    """Generates the code of one rule; the unordered arguments of some lines may be swapped."""
 
     def __init__(
         self, rule: Rule, namespace: Namespace, swapped: frozenset[str], options: Mapping[str, Any]
@@ -180,7 +181,9 @@ class _Compiler:
         unread = [a for w in self.rule.where if w.predicate == "is_unread" for a in w.arguments]
         defined = {name for line in self.rule.after for name in line.results}
         if any(n not in defined and ValueName(n) not in unread for n in root.results):
-            raise StepwellError(f"rule {self.rule.name}: nothing says that no other result is read")
+            raise StepwellError(
+                f"rule {self.rule.name}: no clause states that the other results are unused"
+            )
         if root.op == WEIGHT:
             raise StepwellError(f"rule {self.rule.name}: a rule cannot replace a weight")
         names = [f"v_{name} = at(op.results, {at})" for at, name in enumerate(root.results)]
@@ -207,7 +210,7 @@ class _Compiler:
         return name
 
     def look(self, op: str, line: Line) -> None:
-        """Generate the code for one op and, through its operands, those before it."""
+        """Generate the code that matches one op and, through its operands, the ops before it."""
         if line.op == WEIGHT:
             if line.result_types:
                 self.type(f"at({op}.results, 0)", line.result_types[0])
@@ -244,14 +247,14 @@ class _Compiler:
         self.result_types(op, line)
 
     def result_types(self, op: str, line: Line) -> None:
-        """Generate the checks of an op's result types."""
+        """Generate the code that checks an op's result types."""
         for index, stated in enumerate(line.result_types[: len(line.results)]):
             self.type(f"at({op}.results, {index})", stated)
 
     def tensor(
         self, source: str, parameter: Parameter, written: dict[str, Term], line: Line, index: int
     ) -> None:
-        """Generate the code for one operand, or a list of them."""
+        """Generate the code that matches one operand, or a list of operands."""
         term = written.get(parameter.name)
         if term is None:
             if line.is_open and parameter.name not in written:
@@ -288,7 +291,7 @@ class _Compiler:
     def value(
         self, source: str, term: Term, line: Line, index: int, may_be_absent: bool = False
     ) -> None:
-        """Generate the code for one operand, and through it for its defining op."""
+        """Generate the code that matches one operand and the op that defines it."""
         if not isinstance(term, ValueName):
             raise StepwellError(f"rule {self.rule.name}: {line.op} takes a tensor, not {term!r}")
         name = f"v_{term.name}"
@@ -306,7 +309,7 @@ class _Compiler:
             self.maker(name, *self.makers[term.name])
 
     def maker(self, value: str, line: Line, index: int) -> None:
-        """Generate the code for the op that defines a value as a given result."""
+        """Generate the code that gets the op that defines a value as a certain result."""
         if line.result in self.seen:
             self.shapes.append(f"if {value}.owner is not {self.seen[line.result]}: return None")
         else:
@@ -333,7 +336,7 @@ class _Compiler:
         written: dict[str, Term],
         is_open: bool,
     ) -> None:
-        """Generate the code for one argument that is no tensor."""
+        """Generate the code that matches one argument that is not a tensor."""
         name = parameter.name
         if name not in written:
             if not is_open:
@@ -366,7 +369,7 @@ class _Compiler:
                 self.numbers.append(f"{inner} = {found}[{index}]")
                 self.term(inner, item, name)
         elif isinstance(term, ValueName | Computed):
-            raise StepwellError(f"rule {self.rule.name}: {name} cannot be {term!r} before")
+            raise StepwellError(f"rule {self.rule.name}: {name} cannot be {term!r} in the pattern")
         else:
             self.numbers.append(f"if not equal({found}, {self.constant(term)}): return None")
 
@@ -382,7 +385,7 @@ class _Compiler:
         self.patterns[pattern] = value
         text = f"element({value}.type)"
         if isinstance(pattern.rest, Computed) or isinstance(pattern.element, Computed):
-            raise StepwellError(f"rule {self.rule.name}: a type before cannot be computed")
+            raise StepwellError(f"rule {self.rule.name}: a type in the pattern cannot be computed")
         if isinstance(pattern.element, Hole):
             self.same(pattern.element.name, text)
         else:
@@ -449,7 +452,7 @@ class _Compiler:
         if isinstance(term, ValueName | Hole):
             name = f"%{term.name}" if isinstance(term, ValueName) else f"${term.name}"
             if name not in self.known:
-                raise StepwellError(f"rule {self.rule.name}: {name} is not defined before")
+                raise StepwellError(f"rule {self.rule.name}: {name} is not defined by the pattern")
             return local(name)
         if isinstance(term, Computed):
             text = ", ".join(map(self.passed, term.arguments))
@@ -488,7 +491,7 @@ def _used_shapes(rule: Rule) -> set[str]:
 
 
 def local(name: str) -> str:
-    """Return the variable of `%x` or `$c`."""
+    """Return the Python variable of `%x` or `$c`."""
     return ("v_" if name.startswith("%") else "h_") + name[1:]
 
 

@@ -1,7 +1,7 @@
 """The example of a rule as complete IR, with values for its holes, sizes and types.
 
-`for` clauses give the values of holes; missing sizes and types are chosen. The IR after is the
-rule's result for the IR before. A weight has the key that `for` gives it. Its elements are all
+`for` clauses state the values of holes; missing sizes and types are chosen. The second program is
+the rule's result for the first. A weight has the key that `for` states. Its elements are all
 different, or one number for a key with a suffix such as `"#ones"`.
 """
 
@@ -106,7 +106,9 @@ def _number_of(key: str) -> float | None:
 
 
 def missed(rule: Rule, miss: Miss) -> Rule:
-    """Return a rule whose example is a program that it does not match (`not for …`)."""
+    """Return a variant of a rule whose example is a program that the rule does not match (`not for
+    …`).
+    """
     types = {n for n, v in miss.example.items() if isinstance(v, str) and v.startswith("tensor<")}
     instead = types.union(*(line.results for line in miss.beside))
     options = {option.name for option in rule.options}
@@ -123,7 +125,7 @@ def missed(rule: Rule, miss: Miss) -> Rule:
 
 
 def _renamed(line: Line, names: Mapping[str, Any]) -> Line:
-    """Return a line that reads another value, if one is renamed (`%z = %x`)."""
+    """Return a line in which one value is replaced by another (`%z = %x`)."""
 
     def other(term: Term) -> Term:
         held = names.get(term.name) if isinstance(term, ValueName) else None
@@ -133,7 +135,7 @@ def _renamed(line: Line, names: Mapping[str, Any]) -> Line:
 
 
 class Example:
-    """A method whose arguments are the values that no line defines."""
+    """A method for an example; its arguments are the values that no line defines."""
 
     def __init__(self, rewrite: type[RuleRewrite], rule: Rule) -> None:
         self.rewrite, self.rule = rewrite, rule
@@ -167,7 +169,9 @@ class Example:
         return arg
 
     def behind_dots(self, parameter: Parameter) -> Term:
-        """Return an argument matched by `…`: the value in `for`, or for a type a new argument."""
+        """Return an argument matched by `…`: the value in `for`, else a new argument for its
+        type.
+        """
         name, hole = parameter.name, self.holes[parameter.name]
         if _names((hole,)):
             return hole
@@ -225,13 +229,13 @@ class Example:
         )
 
     def known(self, held: Any) -> Any:
-        """Return the value of a hole, with its names resolved to values."""
+        """Return the value of a hole, with names in it resolved to values."""
         if isinstance(held, list):
             return list(map(self.known, cast("list[Any]", held)))
         return self.values.get(f"%{held.name}", held) if isinstance(held, ValueName) else held
 
     def returned(self) -> list[str]:
-        """Return the root's results that the lines after define, and other unused values."""
+        """Return the root's results that the replacement defines, and other unused values."""
         defined = {name for line in self.rule.after for name in line.results}
         results = [name for name in self.rule.root.results if name in defined]
         read = {name for line in (*self.rule.beside, *self.rule.before) for name in _read(line)}
@@ -240,9 +244,9 @@ class Example:
         return [name for name in (*results, *beside) if name not in read]
 
     def line(self, line: Line) -> Line:
-        """Return a line before with a concrete op; for a family, the op that `for` names.
+        """Return a line of the pattern with a concrete op; for a family, the op that `for` names.
 
-        Of the arguments that `…` matches, those are written that `for` names.
+        Arguments that `…` matches are included if `for` names them.
         """
         if line.is_again:
             line = replace(line, op=cast(str, self.holes[line.op[1:]]), family="")
@@ -253,7 +257,7 @@ class Example:
         return replace(line, arguments=(*line.arguments, *more), is_open=False)
 
     def weight(self, line: Line) -> None:
-        """Add a weight with the key that `for` gives, else with its name."""
+        """Add a weight with the key that `for` states, or else with its name."""
         key = self.holes.get(line.result, line.result)
         stated = next(iter(line.result_types), None)
         type_ = self.concrete(stated) if stated else self.type(line.result)
@@ -320,7 +324,7 @@ def _operands(line: Line, rule: Rule) -> Iterator[tuple[int, str]]:
 
 
 def optional_of(rule: Rule) -> list[str]:
-    """Return the holes for optional tensors; examples that state no shape for them omit them."""
+    """Return the holes for optional tensors, which examples without a shape for them omit."""
     found: list[str] = []
     for line in rule.before:
         if line.op == WEIGHT or line.is_again:
@@ -347,7 +351,7 @@ def lists_of(rule: Rule) -> list[str]:
 
 
 def inputs_of(rule: Rule) -> list[str]:
-    """Return the values before that no line defines, in order."""
+    """Return the values in the pattern that no line defines, in order."""
     lines = (*rule.beside, *rule.before)
     defined = {name for line in lines for name in line.results}
     read = dict.fromkeys(name for line in lines for name in _read(line))
@@ -366,7 +370,7 @@ def _names(terms: Iterable[Any]) -> list[str]:
 
 
 def _ordered(rule: Rule) -> list[Line]:
-    """Return the lines before, and additional ones after their operands; users are last."""
+    """Return the pattern's lines and additional ones such that operands precede users."""
     waiting, lines = list(rule.beside), list[Line]()
     late = {name for line in (*rule.beside, *rule.before) for name in line.results}
     for line in rule.before:

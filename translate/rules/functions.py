@@ -1,4 +1,4 @@
-"""Functions that several rules use: numbers from numbers, axes from axes."""
+"""Functions that several rules use, on numbers and axes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def product(one: float, other: float) -> float:
 
 
 def itself(rw: Rewriter, value: SSAValue) -> SSAValue:
-    """Return a value that replaces one of its type and provably of its sizes, dynamic or not."""
+    """Return a value that replaces another of equal type and provably equal sizes."""
     return value
 
 
@@ -43,10 +43,10 @@ def sizes_of(value: SSAValue) -> tuple[Dim, ...]:
 
 
 def composed(first: Sequence[Dim], second: Sequence[int]) -> list[Dim]:
-    """Return sizes, or an order of axes, in another order."""
+    """Return sizes, or an axis order, permuted by another order."""
     return [first[axis] for axis in second]
 
 
 def from_front(value: SSAValue, at: int) -> int:
-    """Return an axis counted from the front; a scalar has the axis 0 too."""
+    """Return an axis counted from the front; for a scalar, axis 0."""
     return at + max(len(dims(value.type)), 1) if at < 0 else at

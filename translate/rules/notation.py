@@ -88,7 +88,7 @@ from stepwell.translate.rules.terms import Computed, Hole, Term, Terms, ValueNam
 
 @dataclass(frozen=True)
 class TypePattern:
-    """`tensor<$*S x 4 x $E>`: sizes and the element, each a hole or itself."""
+    """The pattern `tensor<$*S x 4 x $E>`: sizes and the element type, each a hole or a literal."""
 
     sizes: tuple[int | Hole | Computed, ...]
     rest: Hole | Computed | None
@@ -129,12 +129,12 @@ class Line:
 
     @property
     def results(self) -> tuple[str, ...]:
-        """The names of its results."""
+        """Return the names of the line's results."""
         return (self.result, *self.more) if self.result else ()
 
     @property
     def is_again(self) -> bool:
-        """Whether it is an op of a family."""
+        """Whether the line copies an op of a family."""
         return self.op.startswith("$")
 
 
@@ -199,12 +199,12 @@ class Rule:
 
     @property
     def forms(self) -> tuple[Rule, ...]:
-        """The rule, and the others that `for each` expands its text to."""
+        """The rule, and the other rules to which `for each` expands its text."""
         return (self, *self.others)
 
     @property
     def root(self) -> Line:
-        """The line that the rule replaces."""
+        """The line whose op the rule replaces."""
         return self.before[-1]
 
 
@@ -250,7 +250,7 @@ def read(text: str) -> Iterator[Rule]:
 
 
 def _forms(text: str) -> Iterator[str]:
-    """Yield the texts that `for each` expands a rule's text to."""
+    """Yield the texts to which `for each` expands a rule's text."""
     match = _EACH.search(text)
     if match is None:
         yield text
@@ -451,7 +451,7 @@ def _read_type(text: str) -> AnyType:
 
 
 def _part(text: str) -> Hole | Computed:
-    """Parse a size or an element type that is no literal."""
+    """Parse a size or an element type that is not a literal."""
     part = Terms(text).one()
     if not isinstance(part, Hole | Computed):
         raise ParseFailure(f"{text!r} is no part of a type")

@@ -5,7 +5,7 @@ first, in the order of their declaration, and then fields, by name:
 
     %y = xnnpack.convolution_2d(%x, %w, %b, stride=[2, 2])
 
-A field is a number, a list of numbers, a word or a type; an absent one is none. An operand of a
+A field is a number, a list of numbers, a word or a type; an absent field is none. An operand of a
 TOSA operator that is a list of sizes is written in place: `tosa.reshape(%x, [2, 3])`.
 """
 
@@ -75,7 +75,9 @@ class OperatorReader(ABC):
         self.values = tuple(p for p in parameters if p.is_value)
 
     def operand(self, op: str, parameter: Parameter) -> str:
-        """Return code for an operand, or a list of them, of the op in the variable `op`."""
+        """Return code that reads an operand, or a list of operands, of the op in the variable
+        `op`.
+        """
         before = self.values[: self.values.index(parameter) + 1]
         if any(p.is_list or p.may_be_absent for p in before):
             return self.named_operand(op, parameter.name)
@@ -83,11 +85,11 @@ class OperatorReader(ABC):
 
     @abstractmethod
     def named_operand(self, op: str, name: str) -> str:
-        """Return code for an operand whose position depends on which others are present."""
+        """Return code that reads an operand whose position depends on which others are present."""
 
     @abstractmethod
     def field(self, op: str, name: str) -> str:
-        """Return code for a field, as a Python value."""
+        """Return code that reads a field as a Python value."""
 
     def is_written(self, op: str, name: str) -> str:
         """Return code that is true if a field is present."""
@@ -139,7 +141,7 @@ class SchemaOperator(OperatorReader):
 
 
 class DeclaredOperator(OperatorReader):
-    """An op whose operands and fields are declared one by one."""
+    """An op whose operands and fields are declared individually."""
 
     def __init__(self, cls: type[IRDLOperation]) -> None:
         known = cls.get_irdl_definition()
@@ -205,7 +207,7 @@ class DeclaredOperator(OperatorReader):
     def _inferred(
         self, operands: list[SSAValue], properties: dict[str, Attribute]
     ) -> Sequence[Attribute]:
-        """Return the inferred types; unknown parts are those of the operand."""
+        """Return the inferred types; unknown parts are copied from the operand's type."""
         if inference_rule(self.cls) is None or not operands or self.results is None:
             raise StepwellError(f"{self.cls.name}: result types cannot be inferred; state them")
         types: Sequence[Attribute] = []
@@ -220,7 +222,7 @@ class DeclaredOperator(OperatorReader):
 
 
 def _unsized(type_: Attribute) -> Attribute:
-    """Return a tensor's type with symbolic sizes, which inference replaces by known ones."""
+    """Return a tensor's type with symbolic sizes, which inference then replaces."""
     if not isinstance(type_, TensorType):
         return type_
     return tensor([GUESS] * len(dims(type_)), element(type_))
@@ -231,7 +233,7 @@ def operator_of(cls: type[Operation]) -> OperatorReader:
     """Return the parameters of an op class.
 
     Raises:
-        StepwellError: it does not declare them.
+        StepwellError: the class does not declare its parameters.
     """
     if SchemaOp in cls.__mro__:  # `issubclass` of an ABC would query every class.
         return SchemaOperator(cast("type[SchemaOp]", cls))
@@ -277,7 +279,7 @@ _I1 = IntegerType(1)
 
 
 def sizes_in_place(value: SSAValue) -> list[int] | None:
-    """Return the list of sizes of a value, if it is constant."""
+    """Return the list of sizes that a value contains, if it is constant."""
     owner = value.owner
     if not isinstance(owner, Operation) or owner.name != _SIZES:
         return None

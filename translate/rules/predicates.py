@@ -13,17 +13,17 @@ from stepwell.ir.types import element, is_known
 
 
 def is_float(of: Attribute) -> bool:
-    """Whether it is a floating-point element type."""
+    """Whether an element type is a floating-point type."""
     return dtypes.is_float(of)
 
 
 def is_single_or_double(of: Attribute) -> bool:
-    """Whether PyTorch computes in this element type itself; halves are computed in f32."""
+    """Whether PyTorch computes in an element type itself; halves are computed in f32."""
     return of in (f32, f64)
 
 
 def is_single(of: Attribute) -> bool:
-    """Whether it is f32."""
+    """Whether an element type is f32."""
     return of == f32
 
 
@@ -33,22 +33,22 @@ def is_bool(value: SSAValue) -> bool:
 
 
 def is_one(value: object) -> bool:
-    """Whether it is 1, as an integer or a float."""
+    """Whether a number is 1, as an integer or a float."""
     return is_number(value) and value == 1
 
 
 def is_zero(value: object) -> bool:
-    """Whether it is 0, as an integer or a float of either sign."""
+    """Whether a number is 0, as an integer or a float of either sign."""
     return is_number(value) and value == 0
 
 
 def are_zeros(values: Sequence[object]) -> bool:
-    """Whether all are zero."""
+    """Whether all numbers are zero."""
     return all(is_zero(value) for value in values)
 
 
 def are_ones(values: Sequence[object]) -> bool:
-    """Whether all are one."""
+    """Whether all numbers are one."""
     return all(is_one(value) for value in values)
 
 
@@ -58,27 +58,27 @@ def is_true(value: object) -> bool:
 
 
 def is_negative(value: object) -> bool:
-    """Whether it is a number below 0."""
+    """Whether a number is below 0."""
     return isinstance(value, int | float) and value < 0
 
 
 def is_positive(value: object) -> bool:
-    """Whether it is a number above 0."""
+    """Whether a number is above 0."""
     return isinstance(value, int | float) and value > 0
 
 
 def is_number(value: object) -> bool:
-    """Whether it is a real number, neither bool nor complex."""
+    """Whether a value is a real number, neither bool nor complex."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def is_finite(value: object) -> bool:
-    """Whether it is a real number that is neither infinite nor NaN."""
+    """Whether a value is a real number that is neither infinite nor NaN."""
     return isinstance(value, int | float) and isfinite(value)
 
 
 def is_power_of_two(value: object) -> bool:
-    """Whether it is ±2ᵏ."""
+    """Whether a number is ±2ᵏ."""
     return is_number(value) and isfinite(value) and abs(frexp(value)[0]) == 0.5  # pyright: ignore
 
 

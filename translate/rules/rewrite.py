@@ -54,11 +54,11 @@ class RuleRewrite(Rewrite[Matched]):
         return {id(rule): RuleWriter(rule, self.namespace) for rule in self.rule.forms}
 
     def match(self, op: Operation, program: Program) -> Matched | Refusal | None:
-        """Match the lines before."""
+        """Match the pattern."""
         return self.asked_of(type(op))(op, program)
 
     def asked_of(self, cls: type[Operation]) -> Matcher:
-        """Return the matcher of the class, or of the class that it was derived from."""
+        """Return the matcher for an op class, or for the class from which it was derived."""
         matcher = self._matchers.get(cls)
         return matcher or next(m for base, m in self._matchers.items() if issubclass(cls, base))
 
@@ -73,7 +73,9 @@ class RuleRewrite(Rewrite[Matched]):
         return self.deviation
 
     def bound_at(self, match: Matched, value: Value) -> Bound:
-        """Return the bound of the text for the magnitudes at hand, or of the text's function."""
+        """Return the error bound for the values at hand, from the text's numbers or its
+        function.
+        """
         if match.rule.bound_by is not None:
             return self._writers[id(match.rule)].value(match.rule.bound_by, match.found)
         allowance: Any = None
@@ -84,11 +86,11 @@ class RuleRewrite(Rewrite[Matched]):
         return replace(self.bound, allowance=allowance)
 
     def build(self, match: Matched, rw: Rewriter) -> None:
-        """Write the lines after."""
+        """Build the replacement."""
         self.written(match, rw)
 
     def written(self, match: Matched, rw: Rewriter) -> Mapping[str, Any]:
-        """Write the lines after, and return the values of all names."""
+        """Build the replacement, and return the values of all names."""
         values = self._writers[id(match.rule)].write(match.op, match.found, rw)
         defined = {name for line in match.rule.after for name in line.results}
         named = [values[f"%{n}"] if n in defined else None for n in match.rule.root.results]
@@ -133,11 +135,11 @@ def read_rules(
 
     Args:
         text: a module's docstring.
-        namespace: its predicates and functions: the module's `globals()`.
+        namespace: the module's `globals()`, with predicates and functions.
         phases: the phases of pipelines to which the rules belong (`Rewrite.phases`).
 
     Raises:
-        ParseFailure: the text is no rule, or uses an undefined name.
+        ParseFailure: the text does not parse, or uses an undefined name.
     """
     known = {**vars(functions), **vars(predicates), **namespace}
     name = str(namespace["__name__"])

@@ -18,14 +18,14 @@ from stepwell.ir.diagnostics import ParseFailure
 
 @dataclass(frozen=True)
 class ValueName:
-    """`%x`."""
+    """A value in a rule, `%x`."""
 
     name: str
 
 
 @dataclass(frozen=True)
 class Hole:
-    """`$c`, or `$?c` if it may be known only at run time."""
+    """A hole in a rule: `$c`, or `$?c` if its number may be known only at run time."""
 
     name: str
     is_late: bool = field(default=False, compare=False)
@@ -33,7 +33,7 @@ class Hole:
 
 @dataclass(frozen=True)
 class Computed:
-    """`function(arguments)`."""
+    """An argument that is computed: `function(arguments)`."""
 
     function: str
     arguments: tuple[Term, ...]
@@ -60,7 +60,7 @@ class Terms:
         self.is_open = False
 
     def one(self) -> Term:
-        """Return the only term."""
+        """Return the term, if it is the only one."""
         found = self.term()
         if self.rest():
             raise ParseFailure(f"unexpected {self.rest()!r} after it")
@@ -125,7 +125,7 @@ def at_run_time(value: Any) -> bool:
 
 
 def equal(one: Any, other: Any) -> bool:
-    """Whether two arguments are the same: 2 is 2.0, 0.0 is not -0.0, true is not 1, NaN is NaN."""
+    """Whether two arguments are equal: 2 is 2.0, 0.0 is not -0.0, true is not 1, NaN is NaN."""
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     if isinstance(one, int | float) and isinstance(other, int | float):

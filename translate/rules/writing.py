@@ -1,4 +1,4 @@
-"""Writes a rule's `After:`: ops on the values and numbers that its matcher found."""
+"""Build a rule's `After:`: ops on the values and numbers that its matcher found."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ MATCHED = ""
 
 
 class RuleWriter:
-    """Writes the lines after of one form of a rule."""
+    """Builds the replacement of one form of a rule."""
 
     def __init__(self, rule: Rule, namespace: Namespace) -> None:
         self.rule, self.namespace = rule, namespace
@@ -52,7 +52,7 @@ class RuleWriter:
         self.turns = any(f"%{line.result}" in self.again for line in rule.after)
 
     def write(self, root: Operation, found: Found, rw: Rewriter) -> dict[str, Any]:
-        """Insert the lines before `root`, and return the values of all names."""
+        """Insert the replacement before `root`, and return the values of all names."""
         values: dict[str, Any] = {**found, MATCHED: found}
         is_strict = not self.rule.root.is_every
         results = dict(zip(self.rule.root.results, root.results, strict=is_strict))
@@ -81,7 +81,7 @@ class RuleWriter:
     def _step(
         self, line: Line
     ) -> Callable[[Found, Sequence[Attribute | None], Rewriter], Sequence[SSAValue]]:
-        """Return a function that writes one line: its results have the types that they replace."""
+        """Return a function that builds one line; its results have the types that they replace."""
         if line.forwards is not None:
             source = f"%{line.forwards.name}"
             return lambda values, _, rw: [values[source]]
@@ -116,7 +116,7 @@ class RuleWriter:
         return write
 
     def _like(self, line: Line) -> str:
-        """Return the name of a result of the op before that has the line's op name."""
+        """Return the result of the pattern's op that has the same name as the line's op."""
         if line.op not in self.alike:
             what = f"there is no {line.op} before for the arguments `…`"
             raise StepwellError(f"rule {self.rule.name}: {what}")

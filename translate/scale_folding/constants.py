@@ -17,7 +17,8 @@ Constants = tuple[SSAValue, str | None, str | None]
 
 
 def constant_along(op: SchemaOp, axis: int) -> tuple[SSAValue, str] | None:
-    """Return (tensor, key of the constant) of a sum or product that keeps the tensor's type.
+    """Return (tensor, key of the constant) of a sum or product with a constant, if the result has
+    the tensor's type.
 
     The constant has one element, or one for each index of an axis of the tensor.
     """
@@ -46,7 +47,7 @@ def constant_side(value: SSAValue, cls: type[SchemaOp], axis: int) -> tuple[SSAV
 
 
 def constants_of(value: SSAValue, axis: int) -> Constants:
-    """Return the parts of a sum, a product, or a sum of a product without other users."""
+    """Return the constants of a sum, a product, or a sum of a product without other users."""
     shift = scale = None
     shifted = constant_side(value, aten.AddTensor, axis)
     if shifted is not None:
@@ -58,19 +59,19 @@ def constants_of(value: SSAValue, axis: int) -> Constants:
 
 
 def _axes(op: Operation | Block) -> AxisMap | None:
-    """Return the axis map of an op that passes scales and shifts on with their axis whole."""
+    """Return the axis map of an op that passes on scales and shifts of whole channels."""
     moves = isinstance(op, Operation) and is_movement(op) and len(op.results) == 1
     return axis_map(op) if moves else None
 
 
 def channels_before(op: Operation | Block, axis: int) -> tuple[SSAValue, int] | None:
-    """Return the operand of data movement, and its axis that a whole axis of the result is."""
+    """Return the operand of a data movement op, and its axis that a whole result axis is."""
     axes = _axes(op)
     at = None if axes is None or not axes.shapes[0] else axes.before(0, axis)
     return None if at is None or not isinstance(op, SchemaOp) else (op.operands[0], at)
 
 
 def channels_behind(op: Operation, index: int, axis: int) -> int | None:
-    """Return the axis of a data movement's result that a whole axis of its operand is."""
+    """Return the result axis of a data movement op that a whole operand axis is."""
     axes = _axes(op)
     return None if axes is None else axes.after(index, axis)

@@ -33,18 +33,18 @@ class Layer(ABC):
 
     @abstractmethod
     def channels_read(self, op: SchemaOp) -> int:
-        """Return the channel axis of its input."""
+        """Return the channel axis of the layer's input."""
 
     @abstractmethod
     def channels_made(self, op: SchemaOp) -> int | None:
-        """Return the channel axis of its result, if it has float output features."""
+        """Return the channel axis of the layer's result, if it has float output features."""
 
     @abstractmethod
     def refuses_input(self, op: SchemaOp, shifted: bool) -> Refusal | None:
         """Return why weights cannot absorb a scale, or also a shift, of each input channel."""
 
     def refuses_output(self, op: SchemaOp) -> Refusal | None:
-        """Return why weights cannot absorb constants after the op."""
+        """Return why weights cannot absorb constants that follow the op."""
         return None
 
     @abstractmethod
@@ -105,10 +105,10 @@ class Convolution(Layer):
 
     def refuses_input(self, op: SchemaOp, shifted: bool) -> Refusal | None:
         if op.arg("transposed"):
-            return Refusal("the convolution is transposed: at its borders fewer inputs are summed")
+            return Refusal("the convolution is transposed: fewer inputs are summed at the borders")
         if shifted and any(op.arg("padding")):
             return self.runs_on(op, bias=False) or Refusal(
-                "the convolution pads with zeros, which the shift would have to leave alone"
+                "the convolution pads with zeros, which the shift would change"
             )
         return self.runs_on(op, bias=shifted)
 
@@ -135,7 +135,7 @@ def layer_of(op: Operation | Block, layers: Layers = LAYERS) -> tuple[SchemaOp, 
 
 
 def key_of(op: SchemaOp, name: str) -> str:
-    """Return the key of an operand that is known to be a constant."""
+    """Return the key of an operand that is known to be a weight."""
     value = op.operand(name)
     key = None if value is None else weight_key(value)
     assert key is not None, f"{op.name}: {name} is no constant"
@@ -150,7 +150,7 @@ def bias_of(op: SchemaOp) -> list[str]:
 def with_weights(
     rw: Rewriter, op: SchemaOp, value: SSAValue, weight: str | None, bias: str | None
 ) -> SchemaOp:
-    """Return a copy of the layer, not inserted yet, with another input and optionally weights."""
+    """Return a copy of the layer, not inserted, with another input and optionally other weights."""
     arguments = {**op.present(), "input": value}
     for name, key in (("weight", weight), ("bias", bias)):
         if key is not None:
@@ -165,10 +165,10 @@ FAR = 64
 
 
 def are_from_weights(value: SSAValue, axes: Iterable[int]) -> bool:
-    """Whether some axis is that of a layer's output features, or of something added to these.
+    """Whether some axis is an axis of a layer's output features, or of a sum with them.
 
-    A norm's operand is constant along its axes where inputs are (padding, a plane of one color),
-    but not across the outputs of a layer, each of which has its own weights.
+    A norm's operand may be constant along an axis of inputs (padding, a plane of one color), but
+    not across the outputs of a layer, each of which has different weights.
     """
     waiting, seen = [(value, axis) for axis in axes], set[tuple[SSAValue, int]]()
     while waiting and len(seen) < FAR:

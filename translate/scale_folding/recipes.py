@@ -35,7 +35,7 @@ def scale_input_channels(kernel: torch.Tensor, scale: torch.Tensor, *, groups: i
 def shift_through_convolution(
     kernel: torch.Tensor, shift: torch.Tensor, *bias: torch.Tensor, groups: int
 ) -> torch.Tensor:
-    """Return the effect of an input channel shift on every output, plus the bias; summed in f64."""
+    """Return the effect of an input shift on every output, plus the bias; summed in f64."""
     moved = (kernel.double() * _of_inputs(kernel, shift, groups)).flatten(1).sum(1)
     for held in bias:
         moved = moved + held.double()
@@ -43,7 +43,7 @@ def shift_through_convolution(
 
 
 def _of_inputs(kernel: torch.Tensor, constant: torch.Tensor, groups: int) -> torch.Tensor:
-    """Expand a constant per input channel to the kernel's elements that read that channel."""
+    """Expand a constant per input channel to the shape of the kernel."""
     outputs, inputs, *space = kernel.shape
     spread = constant.double().reshape(-1).expand(groups * inputs).reshape(groups, inputs)
     return spread.repeat_interleave(outputs // groups, 0).reshape(

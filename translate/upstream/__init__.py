@@ -1,1 +1,1 @@
-"""Import and export of programs in MLIR's own dialects and in torch-mlir's `torch` dialect."""
+"""Import and export of programs in MLIR's own dialects and torch-mlir's `torch` dialect."""

@@ -4,7 +4,7 @@
     %add = torch.aten.add.Tensor %x, %y, %int1 : …
 
 Arguments are written in the order of the operator's schema, including defaults; each number and
-list is an op of its own. Weights are literals.
+list is a separate op. Weights are literals.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ def to_torch_mlir(program: Program) -> str:
     """Return the text of a program.
 
     Args:
-        program: at level aten.
+        program: a program at level aten.
 
     Raises:
-        StepwellError: it is at another level.
+        StepwellError: the program is at another level.
         UnsupportedError: lists every op that the dialect cannot express.
     """
     if program.level != "aten":
         raise StepwellError(
-            f"a program at level {program.level!r} is not said in torch-mlir's dialect",
-            help='program.raise_to("aten") may lead up',
+            f"a program at level {program.level!r} cannot be exported to torch-mlir's dialect",
+            help='program.raise_to("aten") may raise it first',
         )
     problems: list[Problem] = []
     lines = ["module {"]
@@ -94,7 +94,7 @@ class _Outgoing:
         yield "  }"
 
     def problem(self, op: Operation, reason: str) -> None:
-        """Record something that cannot be expressed."""
+        """Record a construct that cannot be exported."""
         fact = f"{op_name(op)}: {reason}"
         self.problems.append(Problem(fact, describe_op(op), "docs/mlir.md lists the supported ops"))
 
@@ -142,7 +142,7 @@ class _Outgoing:
         """Return the name and the type of an argument.
 
         Raises:
-            ValueError: it cannot be written as text.
+            ValueError: the argument cannot be written as text.
         """
         if isinstance(value, SSAValue):
             if not isinstance(value.type, TensorType):

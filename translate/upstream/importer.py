@@ -1,4 +1,4 @@
-"""A program of MLIR's own dialects, or of torch-mlir's, as one of torch's operators.
+"""Import a program in MLIR's own dialects, or torch-mlir's, to PyTorch's operators.
 
 Before:
     %m = arith.mulf %x, %y : tensor<2xf32>
@@ -60,7 +60,7 @@ HELP = "docs/mlir.md lists the supported ops"
 
 
 def _of_tosa(op: TosaOp) -> Rule:
-    """Return the semantics of a TOSA operator among other dialects, in PyTorch's operators."""
+    """Return the semantics, in PyTorch's operators, of a TOSA operator among other dialects."""
     if op.regions or (rule := rule_for(type(op))) is None:
         raise CannotImport("it is unsupported among other dialects")
     written = in_torch(op)
@@ -74,7 +74,7 @@ def brought_in(program: Program) -> Program:
     """Import a program at level `upstream` to level aten.
 
     Args:
-        program: it is not changed; weights are shared.
+        program: the program, which is not changed; weights are shared.
 
     Raises:
         UnsupportedError: lists every op without an equivalent.
@@ -89,7 +89,7 @@ def brought_in(program: Program) -> Program:
         op.callee.root_reference.data for op in program.module.walk() if isinstance(op, CallOp)
     }
     if not methods:
-        raise StepwellError("the text has no function", help="a program is made of func.func")
+        raise StepwellError("the text has no function", help="a program consists of func.func")
     for op in program.module.body.block.ops:
         if not isinstance(op, FuncOp):
             problems.append(_problem(op, "it is outside of functions"))
@@ -166,7 +166,7 @@ class _Incoming:
         return []
 
     def _returned(self, value: Any, old: Block, new: Block) -> SSAValue:
-        """Return a result; a number of the text becomes a tensor of rank 0."""
+        """Return a result; a number becomes a tensor of rank 0."""
         if isinstance(value, bool | int | float):
             value = self.constant(torch.tensor(value))
             new.add_op(value)
@@ -211,7 +211,9 @@ class _Incoming:
         return region
 
     def _chosen(self, condition: SSAValue, one: Any, other: Any, new: Block) -> SSAValue:
-        """Select one of two values: ops on tensors have no effects, so both are computed."""
+        """Select one of two values; ops on tensors have no side effects, so that both are
+        computed.
+        """
         if not isinstance(one, SSAValue) or not isinstance(other, SSAValue):
             raise CannotImport("it chooses between numbers")
         made = op_class("aten.where.self").make(condition, one, other)
@@ -327,7 +329,7 @@ class _Incoming:
         return found
 
     def _placed(self, value: torch.Tensor, op: Operation, new: Block) -> SSAValue:
-        """Insert a constant that a function computed from the text's."""
+        """Insert a constant that a function computed from constants of the text."""
         held = getattr(value, "constant", None)
         held = value if held is None and type(value) is torch.Tensor else held
         if held is None:
@@ -339,6 +341,6 @@ class _Incoming:
 
 
 def is_static_value(value: SSAValue) -> bool:
-    """Whether all sizes of a value of the text are numbers."""
+    """Whether all sizes of a value's type are numbers."""
     type_ = torch_dialect.builtin_type(value.type)
     return not isinstance(type_, TensorType) or is_static(type_)

@@ -1,6 +1,6 @@
 """Semantics of ops of MLIR's `arith`, `math` and `tensor`, as functions of PyTorch tensors.
 
-If operands are numbers of the text, so are results. An op on tensors computes elementwise.
+Numbers in the text are computed as Python numbers; ops on tensors compute elementwise.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ Rule = Callable[[Any, Sequence[Any]], Any]
 
 
 class CannotImport(Exception):
-    """Why an op cannot be imported."""
+    """An op cannot be imported; the message states why."""
 
 
 @dataclass(frozen=True)
 class Undefined:
-    """`tensor.empty`: a shape without elements."""
+    """The result of `tensor.empty`: a shape without elements."""
 
     shape: tuple[int, ...]
     dtype: torch.dtype
@@ -57,7 +57,7 @@ def elements_of(value: DenseIntOrFPElementsAttr) -> torch.Tensor:
 
 
 def number_of(value: Attribute) -> Any:
-    """Return the number of an attribute."""
+    """Return the Python number of an attribute."""
     if isinstance(value, FloatAttr):
         return value.value.data
     assert isinstance(value, IntegerAttr)
@@ -112,7 +112,7 @@ _WITHOUT_SIGN = ("arith.extui", "arith.uitofp", "arith.index_castui")
 
 
 def _without_sign(op: Operation, value: Any) -> Any:
-    """Return an unsigned integer in a wider type."""
+    """Return an unsigned integer, represented in a wider signed type."""
     operand_type = op.operands[0].type
     held = element(operand_type) if isinstance(operand_type, TensorType) else operand_type
     width = held.width.data if isinstance(held, IntegerType) else 64
@@ -158,7 +158,7 @@ _TURNED = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le", "eq": "eq", "ne": "ne
 
 
 def _compared(word: str, args: Sequence[Any]) -> Any:
-    """Return a comparison; PyTorch requires a tensor as the first operand."""
+    """Return a comparison, whose first operand PyTorch requires to be a tensor."""
     one, other = args
     if isinstance(other, torch.Tensor) and not isinstance(one, torch.Tensor):
         return getattr(torch, _TURNED[word])(other, one)
@@ -197,7 +197,7 @@ def _whole(one: Any, other: Any) -> Any:
 
 
 def _tensors(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Make a function convert its arguments to tensors."""
+    """Wrap a function so that its arguments are converted to tensors."""
 
     def taking(*args: Any) -> Any:
         like = next(value for value in args if isinstance(value, torch.Tensor))
@@ -361,7 +361,7 @@ def defined(value: Any) -> torch.Tensor:
     """Return the value if its elements are defined.
 
     Raises:
-        CannotImport: it is the result of `tensor.empty`, with undefined elements.
+        CannotImport: the value is a `tensor.empty`, whose elements are undefined.
     """
     if isinstance(value, Undefined):
         raise CannotImport("it reads elements of an empty tensor, which are undefined")

@@ -1,6 +1,6 @@
 """Semantics of named `linalg` operators in PyTorch: products, convolutions, pools and tiles.
 
-An operator adds its result to its output in the output's element type: `i8 × i8` into `i32`.
+Each operator accumulates into its output, in the output's element type (`i8 × i8` into `i32`).
 """
 
 from __future__ import annotations
@@ -47,19 +47,19 @@ def einsum(equation: str) -> Product:
 
 
 def _laid(value: torch.Tensor, given: str, wanted: str) -> torch.Tensor:
-    """Permute a tensor from one order of letters, one for each axis, to another."""
+    """Permute a tensor from one order of axes to another, each written as letters."""
     return value.permute([given.index(letter) for letter in wanted])
 
 
 def stated(op: Operation, name: str, rank: int) -> list[int]:
-    """Return `strides` or `dilations`, one by default."""
+    """Return the attribute `strides` or `dilations`, by default 1 along each axis."""
     attribute: Attribute | None = op.attributes.get(name) or op.properties.get(name)
     values = numbers_of(attribute) or [1]
     return values * rank if len(values) == 1 else values
 
 
 def conv(image: str, kernel: str) -> Product:
-    """Return a convolution; the letters are its operands' layouts: `w`, `hw` or `dhw` slide."""
+    """Return a convolution; letters name its operands' axes, of which `w`, `hw` or `dhw` slide."""
     moving = image.replace("n", "").replace("c", "")
     function = {1: torch.conv1d, 2: torch.conv2d, 3: torch.conv3d}[len(moving)]
 
@@ -79,7 +79,7 @@ def conv(image: str, kernel: str) -> Product:
 
 
 def depthwise(image: str, kernel: str) -> Product:
-    """Return a depthwise convolution; the kernel's `m` counts the results per channel."""
+    """Return a depthwise convolution; the kernel's axis `m` counts the results per channel."""
     moving = image.replace("n", "").replace("c", "")
     function = {1: torch.conv1d, 2: torch.conv2d}[len(moving)]
 
@@ -135,7 +135,7 @@ def _softmax(op: Operation, args: Sequence[Any]) -> Any:
 
 
 def _tiling(op: Operation, rank: int) -> tuple[list[int], list[int], list[int]]:
-    """Return (the order of outer axes, tiled axes, tile sizes)."""
+    """Return (the order of the outer axes, the tiled axes, the tile sizes)."""
     order = numbers_of(op.attributes.get("outer_dims_perm")) or list(range(rank))
     return (
         order,

@@ -44,7 +44,7 @@ FOLDS = {
 
 
 def _axes(affine_map: AffineMap) -> list[int | None]:
-    """Return the axis of the space for each axis of an operand; None if it is constant 0."""
+    """Return the iteration-space axis for each axis of an operand; None for the constant 0."""
     axes: list[int | None] = []
     for result in affine_map.results:
         if isinstance(result, AffineDimExpr):
@@ -60,7 +60,7 @@ def _axes(affine_map: AffineMap) -> list[int | None]:
 
 
 def _along(value: torch.Tensor, axes: Sequence[int | None], rank: int) -> torch.Tensor:
-    """Return a tensor with its axes in the space's order, and size 1 for the others."""
+    """Return a tensor with its axes in the iteration space's order, and size 1 for the others."""
     kept = [(at, axis) for at, axis in enumerate(axes) if axis is not None]
     still = [at for at, axis in enumerate(axes) if axis is None]
     for at in reversed(still):
@@ -76,7 +76,7 @@ def _along(value: torch.Tensor, axes: Sequence[int | None], rank: int) -> torch.
 
 
 def generic(op: linalg.GenericOp, args: Sequence[Any]) -> Any:
-    """Compute `linalg.generic` whose maps select axes."""
+    """Compute a `linalg.generic` whose indexing maps select axes."""
     maps = [held.data for held in op.indexing_maps.data]
     kinds = [held.data.value for held in op.iterator_types.data]
     return looped(op, op.body.block, maps, kinds, args, len(op.inputs))
@@ -147,7 +147,7 @@ def _sizes(op: Operation, axes: Sequence[Sequence[int | None]], rank: int) -> li
 
 
 def _given_back(value: Any, sizes: Sequence[int], axes: Sequence[int | None], type_: Any) -> Any:
-    """Convert a value over the whole space to a result's axes."""
+    """Reduce a value over the whole iteration space to a result's axes."""
     dtype, shape = dtype_of(type_), shape_of(type_)
     if not isinstance(value, torch.Tensor):
         return torch.full(shape, value, dtype=dtype)
@@ -160,7 +160,7 @@ def _given_back(value: Any, sizes: Sequence[int], axes: Sequence[int | None], ty
 
 
 def _value(wanted: SSAValue, values: dict[SSAValue, Any], sizes: Sequence[int]) -> Any:
-    """Return a value of a body, whose ops are computed on whole tensors."""
+    """Return a value of a body, computed on whole tensors."""
     if wanted not in values:
         owner = wanted.owner
         if not isinstance(owner, Operation):
@@ -229,7 +229,7 @@ def _einsum(
 
 
 def _with_initial(of_two: Any, tensor: torch.Tensor, initial: Any) -> Any:
-    """Combine with the initial output; zeros are added too, for the sign of a zero."""
+    """Combine a reduction with its initial output; zeros are also added, for the sign of zero."""
     if isinstance(initial, Undefined):
         raise CannotImport("it adds to an empty tensor, which is undefined")
     return of_two(initial, tensor) if isinstance(initial, torch.Tensor) else tensor

@@ -57,11 +57,11 @@ def taken(op: Operation, given: Sequence[Any], constant: Constant) -> Sequence[A
 
     Args:
         op: the op.
-        given: its operands: values, numbers, lists, None.
-        constant: creates a constant.
+        given: the operands: values, numbers, lists, None.
+        constant: a function that creates a constant.
 
     Raises:
-        Refused: it has no equivalent.
+        Refused: the op has no equivalent.
     """
     word = op.name.removeprefix("torch.")
     value = op.properties.get("value")
@@ -104,7 +104,7 @@ def _tensor(value: Attribute | None) -> torch.Tensor:
 
 
 def _call(op: Operation, word: str, given: Sequence[Any]) -> Operation:
-    """Return the PyTorch operator of the same name, with the same arguments."""
+    """Call the PyTorch operator of the same name with the same arguments."""
     name = word if word.count(".") >= 2 else f"{word}.default"
     cls = find(name)
     if cls is None:

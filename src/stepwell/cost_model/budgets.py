@@ -1,4 +1,4 @@
-"""Budgets: limits of a program's costs, in a committed file that a build is checked against.
+"""Budgets: cost limits of programs in a committed file, against which a build is checked.
 
     [[program]]
     model = "net.py:make"
@@ -9,7 +9,7 @@
     arena = 65536
     latency_ratio = 0.6
 
-A figure that is absent is not checked. `budget` checks one lowering against limits in Python.
+Absent figures are not checked. `budget` checks one lowering against limits in Python.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ class Figures:
     """The costs of a program, or their limits; None means unknown, or not checked.
 
     Attributes:
-        delegates: number of delegates.
-        outside: number of ops that the runtime's own kernels run.
-        bytes: size of the artifact.
-        arena: bytes planned for activations in a `.pte`, of the method that needs most.
-        latency_ratio: time of a call, divided by that of the program of ExecuTorch's own flow.
+        delegates: the number of delegates.
+        outside: the number of ops that the runtime's own kernels run.
+        bytes: the size of the artifact in bytes.
+        arena: the bytes that a `.pte` plans for activations, for the method that needs most.
+        latency_ratio: the time of a call, divided by that of a program from ExecuTorch's own flow.
     """
 
     delegates: int | None = None
@@ -52,7 +52,7 @@ class Figures:
     latency_ratio: float | None = None
 
     def passed(self, limits: Figures) -> dict[str, tuple[float, float]]:
-        """Return each figure that is greater than its limit: (limit, figure)."""
+        """Return each figure that exceeds its limit, as (limit, figure)."""
         pairs = {one.name: (getattr(limits, one.name), getattr(self, one.name)) for one in FIELDS}
         return {
             name: (limit, figure)
@@ -70,7 +70,7 @@ class Budget:
 
     Attributes:
         model: a MODEL argument (`net.py:make`, `net.pt2`), or a `.pte` of any producer.
-        target, quantize, options: how it is lowered; unused for a `.pte`.
+        target, quantize, options: how the model is lowered; unused for a `.pte`.
         limits: the greatest allowed figures.
     """
 
@@ -82,7 +82,7 @@ class Budget:
 
     @property
     def key(self) -> tuple[str, str, str | None, tuple[str, ...]]:
-        """Its identity within a file."""
+        """Return the key that identifies the budget within a file."""
         return self.model, self.target, self.quantize, self.options
 
     def __str__(self) -> str:
@@ -92,7 +92,7 @@ class Budget:
 
 
 def measure(lowered: Lowered) -> Figures:
-    """Return the costs of a lowering, without its latency, which is measured separately."""
+    """Return the costs of a lowered program, without its latency, which is measured separately."""
     data = lowered.artifact
     is_pte = lowered.target.artifact == "pte"
     figures = Figures(lowered.report.delegates, lowered.report.outside.total(), len(data))
@@ -132,14 +132,14 @@ def budget(
         delegates, outside, bytes, arena: the limits (`Figures`); None: no limit.
 
     Returns:
-        Its costs.
+        The costs of the lowered program.
 
     Raises:
         StepwellError: a limit is exceeded; the message names every such figure.
     """
     figures = measure(lowered)
     problems = [
-        Problem(f"{name} is {figure:,}, and {limit:,} is what it may be")
+        Problem(f"{name} is {figure:,}, above its limit of {limit:,}")
         for name, (limit, figure) in figures.passed(
             Figures(delegates, outside, bytes, arena)
         ).items()
@@ -154,12 +154,12 @@ def read_budgets(path: Path) -> list[Budget]:
     """Read the budgets of a file.
 
     Raises:
-        StepwellError: it cannot be read, is not TOML, or has an unknown key.
+        StepwellError: the file cannot be read, is not TOML, or has an unknown key.
     """
     try:
         document = tomllib.loads(read_bytes(path).decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise StepwellError(f"{path} is no TOML: {error}") from None
+        raise StepwellError(f"{path} is not valid TOML: {error}") from None
     programs = document.pop("program", None)
     if document or not isinstance(programs, list):
         raise StepwellError(
@@ -173,7 +173,7 @@ def read_budgets(path: Path) -> list[Budget]:
 
 def _read(entry: Any, where: str) -> Budget:
     if not isinstance(entry, Mapping):
-        raise StepwellError("a program is a table", where, "[[program]]")
+        raise StepwellError("`program` is not an array of tables", where, "[[program]]")
     given = dict(cast("Mapping[str, Any]", entry))
     limits = {one.name: given.pop(one.name) for one in FIELDS if one.name in given}
     named: dict[str, type] = {"model": str, "target": str, "quantize": str, "options": list}

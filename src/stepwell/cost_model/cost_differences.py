@@ -15,8 +15,7 @@ class Flipped:
     """A choice that the costs of two CPUs decide differently.
 
     Attributes:
-        first, second: the choice on each; None if the choice does not arise there.
-
+        first, second: the alternative chosen on each CPU; None if the choice does not arise there.
     """
 
     first: Choice | None
@@ -24,7 +23,9 @@ class Flipped:
 
     @property
     def gain(self) -> float | None:
-        """How many times faster the second CPU's form is there than the first CPU's form."""
+        """Return how many times faster, on the second CPU, its alternative is than the first
+        CPU's.
+        """
         if self.first is None or self.second is None:
             return None
         costs = self.second.costs
@@ -43,12 +44,11 @@ class CostDifferences:
     """The choices of one program on two CPUs.
 
     Attributes:
-        cpus: their names; None is the default costs.
-        asked: number of choices on each.
+        cpus: the names of the CPUs; None stands for the default costs.
+        asked: the number of choices on each CPU.
         flipped: the choices that differ.
-        nodes: difference in the number of each node, the second's less the first's. It shows
-            decisions by cost that have no named choice (layouts, narrowed types).
-
+        nodes: the number of each node on the second CPU minus that on the first, which shows
+            decisions without a named choice (layouts, narrowed types).
     """
 
     cpus: tuple[str | None, str | None]
@@ -77,7 +77,7 @@ def cost_differences(
         options: further options of the target.
 
     Raises:
-        StepwellError: no such CPU, or the program cannot be lowered.
+        StepwellError: a CPU is unknown, or the program cannot be lowered.
     """
     first, second = (lower(program, target, cpu=cpu, **options).program for cpu in cpus)
     before, after = first.context.choices, second.context.choices

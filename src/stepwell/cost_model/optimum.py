@@ -43,7 +43,7 @@ DIALECTS = ("aten.", "quant.")
 
 @dataclass(frozen=True, eq=False)
 class RuleDirection:
-    """A proved rule in one direction."""
+    """A proved rule, applied forwards or backwards."""
 
     name: str
     rewrite: RuleRewrite
@@ -55,14 +55,14 @@ class RuleDirection:
 
     @cached_property
     def turned(self) -> Rule:
-        """The inverted rule, without its conditions."""
+        """Return the inverted rule, without its conditions."""
         return replace(
             self.form, before=self.form.after, after=self.form.before, where=(), proven=()
         )
 
     @cached_property
     def matcher(self) -> Matcher:
-        """The matcher that is applied to an op."""
+        """Return the matcher that is applied to an op."""
         if self.backwards:
             return compile_rule(self.turned, self.rewrite.namespace)
         return lambda op, program: (
@@ -71,7 +71,7 @@ class RuleDirection:
 
     @property
     def root(self) -> str:
-        """The operator at which matching starts."""
+        """Return the operator at which matching starts."""
         return (self.turned if self.backwards else self.form).root.op
 
     def applied(self, program: Program, at: int) -> Program | None:
@@ -115,7 +115,7 @@ def ops(program: Program) -> Sequence[Operation]:
 
 
 def _names(lines: Any) -> set[str]:
-    """Return the values and holes that lines name, except types."""
+    """Return the values and holes that occur in lines, except in types."""
     return {str(term) for line in lines for _, term in line.arguments for term in _terms(term)}
 
 
@@ -124,7 +124,7 @@ def _terms(term: Any) -> list[Any]:
 
 
 def _is_plain(rule: Rule) -> bool:
-    """Whether the replacement has only ops, which name all that the pattern names."""
+    """Whether the replacement consists of ops that name all that the pattern names."""
     only_ops = bool(rule.after) and all(
         "." in line.op and not line.recipe and not line.is_again for line in rule.after
     )
@@ -181,10 +181,10 @@ class Optimum:
         target: the target of the lowering.
         pipeline: the cost of the lowered original program.
         best: the least cost of a lowered equivalent program.
-        steps: the rules that lead to this program.
-        program: this program, before it was lowered.
-        tried, refused: number of programs that were lowered, and that could not be lowered.
-        applications: number of rule applications.
+        steps: the rules that lead to the program of the least cost.
+        program: the program of the least cost, before lowering.
+        tried, refused: the number of programs that were lowered, and that could not be lowered.
+        applications: the number of rule applications.
     """
 
     target: str
@@ -198,7 +198,7 @@ class Optimum:
 
     @property
     def gain(self) -> float:
-        """The part of the pipeline's cost that the best program saves."""
+        """Return the fraction of the pipeline's cost that the best program saves."""
         return 1 - self.best / self.pipeline if self.pipeline else 0.0
 
     def __str__(self) -> str:
@@ -232,7 +232,7 @@ def _leaves(program: Program) -> Iterator[Operation]:
 
 
 def _work(op: Operation) -> float:
-    """Estimate the work in integer multiplications; one of floats counts as `FLOAT`."""
+    """Estimate the work in integer multiplications; a float multiplication counts as `FLOAT`."""
     if op.name.startswith("aten."):
         return FLOAT * operations(op)
     result = op.results[0].type
@@ -258,12 +258,12 @@ def _nanoseconds(op: Operation) -> float:
 
 
 def optimum(program: Program, target: str, most: int = 64, **options: Any) -> Optimum:
-    """Lower programs that are equivalent to one, and return the cheapest result.
+    """Lower programs that are equivalent to a program, and return the cheapest result.
 
     Args:
         program: a program of torch's operators.
         target: as for `lower`.
-        most: greatest number of programs that are lowered.
+        most: the largest number of programs that are lowered.
         options: options of `lower`.
 
     Raises:

@@ -1,4 +1,4 @@
-"""`tune`: measure close alternatives of the cost model on this CPU; keep those that win clearly.
+"""`tune`: measure close alternatives of the cost model on this CPU, and keep clear winners.
 
 Passes of a lowering record their alternatives, with an estimate of each (`ir/choices.py`). Each
 alternative within `choices.CLOSE` of the least estimate is tried, one choice at a time: the program
@@ -49,9 +49,10 @@ class Tuned:
     """The result of tuning a program.
 
     Attributes:
-        measured: each choice that was tried.
-        ratio: time of the tuned program divided by the untuned one's, the median of pairs.
-        untuned_ms: time of a run with the choices of the cost model.
+        measured: the result of each choice that was tried.
+        ratio: the time of the tuned program divided by that of the untuned one, the median over
+            pairs.
+        untuned_ms: the time of a run with the choices of the cost model.
     """
 
     measured: Measured
@@ -60,25 +61,25 @@ class Tuned:
 
     @property
     def choices(self) -> dict[str, str]:
-        """The table of this program, for `lower(..., tuned=…)`."""
+        """Return the table of choices for this program, for `lower(..., tuned=…)`."""
         return table_of([self.measured])
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Pairs of runs of two programs."""
+    """Pairs of timed runs of two programs."""
 
     ratios: tuple[float, ...]
     first_ms: float
 
     @property
     def ratio(self) -> float:
-        """Time of the second divided by the first's, the median."""
+        """Return the second program's time divided by the first's, the median over pairs."""
         return statistics.median(self.ratios)
 
     @property
     def wins(self) -> bool:
-        """Whether the second is faster beyond noise."""
+        """Whether the second program is faster beyond noise."""
         faster = sum(ratio < 1.0 for ratio in self.ratios)
         return self.ratio <= 1.0 - NOISE and faster >= SURE * len(self.ratios)
 
@@ -94,8 +95,8 @@ def tune(
 
     Args:
         program: the program to lower; it is not changed.
-        inputs: inputs of its method `forward`, flat.
-        pairs: number of pairs of runs for each comparison.
+        inputs: the inputs of its method `forward`, flat.
+        pairs: the number of pairs of runs for each comparison.
         options: as for `lower`.
 
     Raises:
@@ -131,7 +132,7 @@ def tune(
 def table_of(found: Sequence[Measured]) -> dict[str, str]:
     """Merge the measurements of several programs into one table.
 
-    A choice is taken if it wins in one of them and is clearly slower in none.
+    A choice is taken if it wins in one program and is clearly slower in none.
     """
     ratios: dict[str, dict[str, list[float]]] = {}
     for measured in found:
@@ -148,7 +149,7 @@ def table_of(found: Sequence[Measured]) -> dict[str, str]:
 
 
 def choices_of(lowered: Lowered) -> list[Choice]:
-    """Return the alternatives of a lowering, those with the longest time first."""
+    """Return the alternatives of a lowering, those of the slowest nodes first."""
     choices = lowered.program.context.choices.values()
     return sorted(choices, key=lambda choice: -min(choice.costs.values()))
 
@@ -159,7 +160,7 @@ def compared(
     inputs: Sequence[Any],
     pairs: int = PAIRS,
 ) -> Comparison:
-    """Run two programs in turn, each as often as needed for `BATCH` seconds.
+    """Run two programs in turn, each as often as `BATCH` seconds allow.
 
     Equal programs are not run unless requested.
     """
@@ -188,7 +189,7 @@ def runner(lowered: Lowered, inputs: Sequence[Any]) -> Callable[[], object]:
 
 
 def timed(run: Callable[[], object], count: int) -> float:
-    """Return the seconds that some runs take; CPU seconds of this thread if it works alone."""
+    """Return the seconds that some runs take: CPU seconds of this thread if only it works."""
     clock = time.thread_time if executorch_private.count_threads() == 1 else time.perf_counter
     started = clock()
     for _ in range(count):
@@ -200,11 +201,11 @@ def write_table(path: Path, choices: Mapping[str, str]) -> None:
     """Save choices for this kind of CPU in a file for `lower(..., tuned=path)`.
 
     Raises:
-        StepwellError: the file exists and holds choices for another kind of CPU.
+        StepwellError: the file exists and contains choices for another kind of CPU.
     """
     if path.exists() and (kind := read_table(path)[0]) != cpu_kind():
         raise StepwellError(
-            f"{path} holds what was measured on {kind}, and this CPU is {cpu_kind()}",
+            f"{path} contains measurements of {kind}, but this CPU is {cpu_kind()}",
             help="keep a table for each kind of CPU",
         )
     held = {"cpu": cpu_kind(), "choices": dict(sorted(choices.items()))}

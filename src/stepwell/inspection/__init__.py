@@ -1,1 +1,1 @@
-"""What became of a program: reports, explanations, pages and the playground."""
+"""Inspection of lowered programs: reports, explanations, pages and the playground."""

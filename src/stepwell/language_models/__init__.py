@@ -7,10 +7,10 @@ tokens `[1, n]` and the position of the first one `[1]`, and returns the logits 
 
 The state and the attention are observed in a run, not derived from the configuration: `observing`
 runs the model once, records the arguments of its attention, and makes buffers of the state of its
-layers. `attention` checks which attentions ExecuTorch's operators can replace,
-`decoder` has the module that is exported, and `exporting` compares it with the model. `seq2seq`
-does the same for models with an encoder, as two methods. `gguf` and `folders` read files; `blocks`
-and `tables` keep the integers of these files.
+layers. `attention` checks whether ExecuTorch's operators can replace the model's attention,
+`decoder` contains the exported module, and `exporting` compares it with the model. `seq2seq` does
+the same for models with an encoder, as two methods. `gguf` and `folders` read files; `blocks` and
+`tables` keep the integers of these files.
 """
 
 from stepwell.language_models.attention import Attention

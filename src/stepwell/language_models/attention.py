@@ -1,4 +1,4 @@
-"""ExecuTorch's attention, registered with transformers, and checks for unsupported features."""
+"""Register ExecuTorch's attention with transformers, and check for unsupported features."""
 
 import importlib
 from collections.abc import Iterator, Mapping
@@ -33,7 +33,7 @@ _UNDERSTOOD = frozenset(
 
 @dataclass
 class Positions:
-    """The position of the first token of the current call, a value of the program."""
+    """The position of the call's first token, as a value of the program."""
 
     context: int
     """The length of a cache, in tokens."""
@@ -42,7 +42,7 @@ class Positions:
 
 @dataclass(frozen=True)
 class AttentionCall:
-    """One layer's call of its attention, as it was observed."""
+    """The observed call of one layer's attention."""
 
     sizes: tuple[int, int, int]
     """Of a head: of queries, keys, values."""
@@ -51,7 +51,7 @@ class AttentionCall:
 
 
 def meaningful(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of an attention that change what it computes."""
+    """Return the arguments of an attention that affect its result."""
     neutral: dict[str, tuple[Any, ...]] = {"dropout": (None, 0.0, 0), "is_causal": (None, True)}
     return {
         name: value
@@ -101,7 +101,7 @@ def _mask(**how: Any) -> Tensor | None:
     asked: dict[str, Any] = {**how, "allow_is_causal_skip": False}
     mask: Any = masking_utils.sdpa_mask(**asked)
     if mask is None:
-        raise StepwellError("the model's attention is not causal: it reads later tokens")
+        raise StepwellError("the model's attention is not causal: queries read later tokens")
     return torch.where(mask, 0.0, -torch.inf)
 
 
@@ -114,11 +114,11 @@ def _attend(
     scaling: float | None = None,
     **more: Any,
 ) -> tuple[Tensor, None]:
-    """Queries `[batch, heads, n, size]` over caches `[batch · heads, context, 1, size]`, causally.
+    """Attend with queries `[batch, heads, n, size]` to caches `[batch · heads, context, 1, size]`,
+    causally.
 
-    The heads of the caches are the operator's batch axis, each with the queries that share it. The
-    keys of a head are then contiguous, which is faster to read than strided rows of a cache of
-    tokens.
+    The operator's batch axis holds the heads of the caches, each with the queries that share it, so
+    that the keys of a head are contiguous, which is faster to read.
 
     Raises:
         StepwellError: the operators do not support an argument.
@@ -134,8 +134,8 @@ def _attend(
     batch, heads, count, size = query.shape
     if not is_cache or batch * heads % key.shape[0]:  # The operator would end the process.
         raise StepwellError(
-            f"{type(module).__name__}: its attention reads keys of shape {list(key.shape)}, which "
-            f"is not that of its cache, for queries of shape {list(query.shape)}",
+            f"{type(module).__name__}: the attention reads keys of shape {list(key.shape)}, "
+            f"which differs from the cache's, for queries of shape {list(query.shape)}",
             help="attention='torch' keeps the model's own, over the whole cache",
         )
     rows = None if attention_mask is None else attention_mask[0, 0]
@@ -152,17 +152,17 @@ def _attend(
 def custom_layer(
     keys: Tensor, values: Tensor, positions: Positions, dtype: torch.dtype | None = None
 ) -> Any:
-    """A cache layer that ExecuTorch's operators write and read.
+    """Return a cache layer that ExecuTorch's operators write and read.
 
     Args:
-        keys, values: of a static layer, `[batch, heads, context, size]`.
+        keys, values: the keys and values of a static layer, `[batch, heads, context, size]`.
         positions: the positions that the operators write to.
-        dtype: dtype of the cache and of the attention; by default the model's.
+        dtype: the dtype of the cache and of the attention; by default the model's.
     """
     context = keys.shape[2]
 
     class Layer(cache_utils.CacheLayerMixin):  # pyright: ignore[reportUntypedBaseClass]
-        """Keys and values `[batch · heads, context, 1, size]`, by `llama::update_cache`."""
+        """A cache layer `[batch · heads, context, 1, size]` that `llama::update_cache` writes."""
 
         is_compileable = True
         is_sliding = False
@@ -175,10 +175,10 @@ def custom_layer(
             self.is_initialized = True
 
         def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
-            """Do nothing: there is no pending state."""
+            """Do nothing, because the layer is initialized when it is created."""
 
         def update(self, key_states: Tensor, value_states: Tensor, *_: Any, **__: Any) -> Any:
-            """Write the new rows, and return the caches themselves."""
+            """Write the new keys and values, and return the whole caches."""
             write = torch.ops.llama.update_cache
             kept: tuple[Any, Any] = (self.keys, self.values)
             for rows, held in zip((key_states, value_states), kept, strict=True):
@@ -186,7 +186,7 @@ def custom_layer(
             return kept
 
         def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
-            """A mask, where one is needed, covers the cache."""
+            """Return the sizes of a mask, which covers the whole cache."""
             return context, 0
 
         def get_seq_length(self) -> Any:

@@ -1,9 +1,9 @@
-"""Linear layers that keep the integers of a file: a scale and an offset per group.
+"""Linear layers that keep a file's low-bit integers, with a scale and an offset per group.
 
-XNNPACK's 4-bit kernel has only a scale per group: `s · (u − 8)`. If a file has `s · u + m`
-(GGUF's Q4_1 and Q4_K, GPTQ, AWQ; Q4_0 with a negative scale), the remainder is one number per
-group. Its product with the inputs is a product with the inputs' sums per group; this matrix is
-smaller by a factor of the group's length. 8-bit weights have a scale per row.
+XNNPACK's 4-bit kernel has only a scale per group: `s · (u − 8)`. If a file has `s · u + m` (GGUF's
+Q4_1 and Q4_K, GPTQ, AWQ; Q4_0 with a negative scale), the remainder `m + 8s` is one offset per
+group. The matrix of offsets is multiplied by the inputs' sums per group. 8-bit weights have a scale
+per row.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ class Blocks:
 
     @property
     def middle(self) -> int:
-        """The zero point that XNNPACK subtracts from an integer."""
+        """Return the zero point that XNNPACK subtracts from an integer."""
         return 1 << self.bits - 1
 
     @property
     def group(self) -> int:
-        """Weights of a row that share a scale."""
+        """Return the number of weights of a row that share a scale."""
         return self.integers.shape[1] // self.scales.shape[1]
 
     @property
@@ -46,12 +46,12 @@ class Blocks:
         return not (self.least + self.middle * self.scales).any()
 
     def numbers(self) -> Tensor:
-        """The dequantized matrix, `[rows, columns]`."""
+        """Return the dequantized matrix, `[rows, columns]`."""
         scales, least = (x.repeat_interleave(self.group, 1) for x in (self.scales, self.least))
         return scales * self.integers + least
 
     def upright(self) -> Blocks:
-        """Return the same numbers with positive scales, as XNNPACK requires."""
+        """Return an equal matrix with positive scales, as XNNPACK requires."""
         is_negative = self.scales < 0
         wide = is_negative.repeat_interleave(self.group, 1)
         most = 2 * self.middle - 1
@@ -71,8 +71,8 @@ class BlockLinear(nn.Module):
         """Add the offsets of groups to a layer.
 
         Args:
-            products: the layer with `s · (u − 8)` for its weights, and its bias.
-            offsets: `[rows, groups]`.
+            products: the layer of the weights `s · (u − 8)`, with the bias.
+            offsets: the offsets, `[rows, groups]`.
         """
         super().__init__()
         self.products = products
@@ -82,7 +82,7 @@ class BlockLinear(nn.Module):
         self.group = products.in_features // offsets.shape[1]
 
     def forward(self, x: Tensor) -> Tensor:
-        """`[…, columns]` to `[…, rows]`."""
+        """Map `[…, columns]` to `[…, rows]`."""
         sums = x.unflatten(-1, (-1, self.group)).sum(-1)
         return self.products(x) + self.offsets(sums)
 
@@ -91,32 +91,33 @@ class Reordered(nn.Module):
     """A layer whose groups consist of inputs that are not adjacent."""
 
     def __init__(self, layer: nn.Module, order: Tensor) -> None:
-        """Give a layer its inputs in an order, `[columns]`."""
+        """Wrap a layer that reads its inputs in the order `order`, `[columns]`."""
         super().__init__()
         self.layer = layer
         self.order: Tensor
         self.register_buffer("order", order, persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """`[…, columns]` to `[…, rows]`."""
+        """Map `[…, columns]` to `[…, rows]`."""
         return self.layer(x.index_select(-1, self.order))
 
 
 def has_kernel(blocks: Blocks) -> bool:
-    """Whether XNNPACK has a kernel: four bits in groups of a multiple of 32, or in whole rows."""
+    """Whether XNNPACK has a kernel: 4 bits in groups of a multiple of 32, or in whole rows."""
     is_row = blocks.scales.shape[1] == 1
     return is_row or (blocks.bits <= 4 and blocks.group % 32 == 0)
 
 
 def layer_of(blocks: Blocks, bias: Tensor | None, order: Tensor | None = None) -> nn.Module:
-    """Make a layer that computes with the integers of a file; its inputs are int8 per token.
+    """Create a layer that computes with a file's integers; its inputs are quantized to int8 per
+    token.
 
     Group scales are rounded to bfloat16, the type in XNNPACK's kernel; offsets are 8-bit integers
     with a scale per row, for rows that have any.
 
     Args:
-        blocks: a matrix that XNNPACK has a kernel for.
-        bias: `[rows]`.
+        blocks: a matrix for which XNNPACK has a kernel.
+        bias: the bias, `[rows]`.
         order: for each column of the blocks, the column of the layer's inputs.
     """
     assert has_kernel(blocks)
@@ -137,7 +138,7 @@ def layer_of(blocks: Blocks, bias: Tensor | None, order: Tensor | None = None) -
 
 
 def sentence(kept: Mapping[str, int], left: Mapping[str, int]) -> str:
-    """Describe the result for a file's matrices, with the number of each kind."""
+    """Describe which of a file's matrices keep their integers, with the number of each kind."""
 
     def counted(counts: Mapping[str, int]) -> str:
         return ", ".join(f"{count} of {kind}" for kind, count in sorted(counts.items()))

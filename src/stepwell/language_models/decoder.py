@@ -26,7 +26,7 @@ Takes = Literal["tokens", "embeddings"]
 
 @dataclass(frozen=True)
 class Form:
-    """The inputs, outputs and attention of a decoder."""
+    """The form of a decoder: its inputs, outputs and attention."""
 
     context: int
     """Greatest number of tokens of a conversation."""
@@ -53,22 +53,24 @@ class Form:
 
     @property
     def rows(self) -> dict[int, Any] | None:
-        """Return the dynamic axis of the tokens."""
+        """Return the dynamic axis of the tokens, for the export."""
         if not self.any_length:
             return None
         return {1: torch.export.Dim("tokens", min=1, max=self.context - 1)}
 
 
 class Decoder(nn.Module):
-    """Tokens `[1, n]` and where they begin `[1]` to logits, `[1, vocabulary]` or of all tokens."""
+    """A module from tokens `[1, n]` and their start `[1]` to logits, `[1, vocabulary]` or of all
+    tokens.
+    """
 
     def __init__(self, model: Any, observed: Observed, form: Form) -> None:
-        """Register the state that a run showed as buffers, next to a causal model.
+        """Wrap a causal model, and register the observed state as buffers.
 
         Args:
             model: a `PreTrainedModel` with a language model's head, in eval mode.
-            observed: its cache, which this module writes to from now on.
-            form: its inputs and outputs.
+            observed: the model's observed cache, to which this module then writes.
+            form: the inputs and outputs of the decoder.
         """
         super().__init__()
         self.model, self.form, context = model, form, form.context
@@ -103,7 +105,7 @@ class Decoder(nn.Module):
                 module.stepwell_positions = self.positions
 
     def forward(self, tokens: Tensor, input_pos: Tensor) -> Tensor:
-        """Return the logits of the last token, or of all; the tokens may be embeddings."""
+        """Return the logits of the last token, or of all tokens; the inputs may be embeddings."""
         count = tokens.shape[1]
         # A position outside the cache has no row here: the program ends before it writes one.
         ends = torch.cat([input_pos, input_pos + (count - 1)])
@@ -154,11 +156,11 @@ class Growing(nn.Module):
     def forward(
         self, tokens: Tensor, keys: list[Tensor], values: list[Tensor]
     ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
-        """Append tokens `[1, n]` to caches of p tokens; return the last logits and longer caches.
+        """Append tokens to caches of p tokens; return the last logits and the longer caches.
 
         Args:
-            tokens: `[1, n]`.
-            keys, values: `[1, heads, p, size]` of each layer.
+            tokens: the tokens, `[1, n]`.
+            keys, values: the caches of each layer, `[1, heads, p, size]`.
 
         Returns:
             Logits `[1, vocabulary]`; keys and values `[1, heads, p + n, size]` of each layer.
@@ -183,7 +185,7 @@ class Growing(nn.Module):
         return model.logits[:, -1], [x.keys for x in layers], [x.values for x in layers]
 
     def caches(self, length: int) -> tuple[list[Tensor], list[Tensor]]:
-        """Keys and values of as many tokens, all zeros."""
+        """Return caches of zeros for a number of tokens."""
         keys, values = zip(*self.shapes, strict=True)
         return (
             [torch.zeros_like(key[:, :, :length]) for key in keys],

@@ -1,4 +1,4 @@
-"""Export of a causal model of transformers, after a comparison of the exported form with it."""
+"""Export a causal model of transformers, and compare the exported form with the model."""
 
 import warnings
 from collections.abc import Generator, Mapping, Sequence
@@ -52,7 +52,7 @@ def export_causal_lm(
 
     Args:
         model: a `PreTrainedModel` with a language model's head.
-        context: tokens of a conversation; by default the model's maximum, at most 2048.
+        context: the most tokens of a conversation; by default the model's maximum, at most 2048.
         attention: see `Decoder`; by default `custom` if ExecuTorch's operators support the model's
             attention, else `torch`.
         any_length: whether a call takes any number of tokens, or one; by default any number, but
@@ -74,8 +74,8 @@ def export_causal_lm(
         Each method as an `ExportedProgram`, and the values that ExecuTorch's LLM runner queries.
 
     Raises:
-        StepwellError: the model has no such form, torch cannot export it, or the form disagrees
-            with the model.
+        StepwellError: the model does not support the options, torch cannot export it, or the
+            exported form disagrees with the model.
     """
     config = model.config.get_text_config()
     size = context_of(config, context, _USUAL_CONTEXT)
@@ -86,16 +86,17 @@ def export_causal_lm(
         takes_any = _wants_any_length(methods)
         if observed.is_recurrent and (any_length or takes_any):
             raise StepwellError(
-                f"{config.model_type} has layers with state that each token rewrites, "
-                "and takes one token at a time",
-                help="any_length=False (--one-token) and decode are such, or leave it out",
+                f"{config.model_type} takes one token at a time, because each token rewrites the "
+                "state of some layers",
+                help="use any_length=False (--one-token), or the method decode",
             )
         if cache == "dynamic":
             _refuse_what_does_not_grow(config, observed, attention, methods)
             if cache_dtype is not None:
                 raise StepwellError(
-                    "a dynamic cache has the dtype that the model computes in",
-                    help="cache='static' with ExecuTorch's attention has a cache of its own type",
+                    "a dynamic cache has the compute dtype of the model; cache_dtype cannot "
+                    "change it",
+                    help="use cache='static' with ExecuTorch's attention",
                 )
             form = Form(size, any_length is not False, "torch", "last", batch=batch)
             programs = {"forward": _with_caches_given(model, observed, form)}
@@ -118,28 +119,28 @@ def export_causal_lm(
 
 
 def _attentions(asked: Attention | None, cache_dtype: str | None) -> tuple[Attention, ...]:
-    """Those to try.
+    """Return the attentions to try, in order.
 
     Raises:
-        StepwellError: no such type of a cache, or one that the attention asked for does not have.
+        StepwellError: the cache type is unknown, or the requested attention does not support it.
     """
     if cache_dtype is None:
         return (asked,) if asked else _ATTENTIONS
     if cache_dtype not in DTYPES:
-        raise StepwellError(f"a cache is of {', '.join(DTYPES)}, not of {cache_dtype}")
+        raise StepwellError(f"cache_dtype is {cache_dtype}, must be one of {', '.join(DTYPES)}")
     if asked == "torch":
         raise StepwellError(
-            "the model's own attention keeps its cache in the type that the model computes in",
-            help="attention='custom' (ExecuTorch's operators) has a cache of its own type",
+            "the model's own attention keeps its cache in the compute dtype of the model",
+            help="use attention='custom' (ExecuTorch's operators)",
         )
     return ("custom",)
 
 
 def _wants_any_length(methods: Sequence[str]) -> bool:
-    """Whether a method takes any number of tokens, for methods that fix it.
+    """Return, for each method that determines it, whether it takes any number of tokens.
 
     Raises:
-        StepwellError: there is no such method.
+        StepwellError: a method name is unknown.
     """
     unknown = sorted(set(methods) - set(METHODS))
     if unknown or not methods:
@@ -188,7 +189,7 @@ def _first_that_agrees(
 
 
 def as_taken(model: Any, form: Form, tokens: torch.Tensor) -> torch.Tensor:
-    """Tokens as a form takes them."""
+    """Return tokens in the form in which a method takes them."""
     return tokens if form.takes == "tokens" else model.get_input_embeddings()(tokens)
 
 
@@ -216,7 +217,7 @@ def as_it_was(model: Any) -> Generator[None]:
 
 
 def _make_experts_exportable(model: Any) -> None:
-    """Replace the default experts, products of groups whose sizes depend on values."""
+    """Replace the default experts, whose group sizes depend on values and cannot be exported."""
     if getattr(model.config, "_experts_implementation", None) is not None:
         model.set_experts_implementation("batched_mm")
 
@@ -239,12 +240,13 @@ def _refuse_what_does_not_grow(
 ) -> None:
     if tuple(methods) != ("forward",):
         raise StepwellError(
-            f"{', '.join(methods)} share a state, and a dynamic cache is given and given back",
+            f"{', '.join(methods)} share a state, but a dynamic cache is an argument and result "
+            "of each call",
             help="cache='static', or methods=('forward',)",
         )
     if attention == "custom":
         raise StepwellError(
-            "ExecuTorch's attention writes to a cache in place, and a dynamic one grows",
+            "ExecuTorch's attention writes to a cache in place, but a dynamic cache grows",
             help="attention='torch', or cache='static'",
         )
     layers = observed.cache.layers
@@ -257,8 +259,8 @@ def _refuse_what_does_not_grow(
         lacks = "layers that keep something else than keys and values"
     if lacks is not None:
         raise StepwellError(
-            f"{config.model_type} has {lacks}, and a dynamic cache keeps every token",
-            help="cache='static' with attention='torch' has the model's own attention",
+            f"{config.model_type} has {lacks}, but a dynamic cache keeps every token",
+            help="use cache='static' with attention='torch', the model's own attention",
         )
 
 
@@ -266,7 +268,7 @@ def _compare(model: Any, decoder: Decoder) -> None:
     """Compare the decoder and the model on some tokens, and restore the state.
 
     Raises:
-        StepwellError: they disagree.
+        StepwellError: the results disagree.
     """
     vocabulary, form = model.config.get_text_config().vocab_size, decoder.form
     count = min(8, form.context)
@@ -303,7 +305,7 @@ def exported(model: Any, module: Any, given: tuple[Any, ...], shapes: Any) -> An
     """Export a module around a model of transformers.
 
     Raises:
-        StepwellError: torch cannot export it, or it has state that was not found.
+        StepwellError: torch cannot export the module, or the module has unknown state.
     """
     with kept_stderr() as stderr, warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
@@ -321,7 +323,7 @@ def exported(model: Any, module: Any, given: tuple[Any, ...], shapes: Any) -> An
     )
     if lost:
         raise StepwellError(
-            f"{_kind(model)} has state that was not found: {lost.split(' were ')[0]}"
+            f"{_kind(model)} has state that the observation did not find: {lost.split(' were ')[0]}"
         )
     return program
 
@@ -340,9 +342,9 @@ def insist_on_agreement(
     """Check that logits are those of the model, within the bound of its dtype and its cache's.
 
     Raises:
-        StepwellError: they are not; the message begins with `what`.
+        StepwellError: the logits differ; the message begins with `what`.
     """
     want = wanted.float()
     error = float((found.float() - want).abs().max() / want.abs().max())
     if error > max(_AGREEMENT.get(of, 0.05) for of in (model.dtype, cache_dtype or model.dtype)):
-        raise StepwellError(f"{what} is off by {error:.2g} of the largest logit", help=help)
+        raise StepwellError(f"{what} differs by {error:.2g} of the largest logit", help=help)

@@ -43,7 +43,7 @@ def is_seq2seq(folder: Path) -> bool:
 
 
 def _read(file: Path) -> Mapping[str, Any]:
-    """Read a JSON file; empty if there is none."""
+    """Read a JSON file; a missing file is an empty mapping."""
     if not file.is_file():
         return {}
     try:
@@ -57,13 +57,13 @@ def load_causal_lm(folder: Path, notes: list[str] | None = None) -> Any:
     """Load the model of a folder; safetensors weights stay memory-mapped, nothing is downloaded.
 
     Args:
-        folder: a folder written by `save_pretrained`, also PEFT's (the model is then the one that
-            the adapter names, with the adapter's products added to its layers), with packed layers
-            or not; or a `.gguf` file.
-        notes: receives a sentence on the use of a file's integers.
+        folder: a folder written by `save_pretrained`, possibly with packed layers, or PEFT's (the
+            adapter's base model with the adapter's products added to its layers); or a `.gguf`
+            file.
+        notes: a list that receives a sentence on which integers of the file are kept.
 
     Raises:
-        StepwellError: transformers is not installed, or cannot read it.
+        StepwellError: transformers is not installed, or cannot read the folder.
     """
     if folder.suffix == ".gguf":
         return load_gguf(folder, notes)

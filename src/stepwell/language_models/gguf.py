@@ -1,10 +1,10 @@
-"""Loading of a `.gguf` file: the model as transformers reads it, with the integers of the file.
+"""Load a `.gguf` file: the model as transformers reads it, with the integers of the file.
 
 transformers dequantizes every matrix, renames it and permutes its rows for the architecture. Rows
-are matched by their numbers, so that no mapping of names has to be guessed: the `gguf` package
-dequantizes the rows of the file's matrices, and a layer whose rows are all among them gets their
-integers. The byte layout of a type is derived from the same package: with all bits of its integers
-zero, and with all of them one, a block dequantizes to its least and its greatest numbers.
+are matched by their numbers, so that no mapping of names is needed: the `gguf` package dequantizes
+the rows of the file's matrices, and a layer whose rows are all among these gets their integers. The
+byte layout of a type is derived from the same package: with all bits of its integers zero, and with
+all of them one, a block dequantizes to its least and its greatest numbers.
 
 Before packages that trust the header read the file, each count and length in it is compared with
 the bytes that are left, so that reading takes time linear in the file. Source: the GGUF
@@ -72,7 +72,7 @@ def load_gguf(file: Path, notes: list[str] | None = None) -> Any:
 
     Args:
         file: a `.gguf` file of a causal language model.
-        notes: receives a sentence about which integers were kept.
+        notes: a list that receives a sentence about the kept integers.
 
     Raises:
         ParseFailure: the header does not fit the file.
@@ -103,7 +103,7 @@ def load_gguf(file: Path, notes: list[str] | None = None) -> Any:
 
 
 def give_integers(model: Any, package: Any, tensors: Sequence[Any]) -> str | None:
-    """Replace a model's layers and its table by ones with the integers of a file's matrices.
+    """Replace a model's layers and table by ones with the integers of a file's matrices.
 
     Args:
         model: a model with the dequantized numbers of the file's matrices.
@@ -176,7 +176,7 @@ def _blocks(package: Any, weight: Array, rows: Sequence[Row]) -> Blocks:
 
 
 def _unpacked(package: Any, data: Array, kind: Any) -> Array:
-    """The numbers of matrices, `[rows, columns]`."""
+    """Return the dequantized numbers of matrices, `[rows, columns]`."""
     return package.dequantize(data.reshape(-1, data.shape[-1]), kind)
 
 
@@ -189,10 +189,10 @@ MOST_PARTS = 4096
 
 
 def check_header(data: memoryview) -> None:
-    """Check that a header's counts and lengths fit the file, and that it has a tensor a layer.
+    """Check that a header's counts and lengths fit the file, and that each layer has a tensor.
 
     Raises:
-        ParseFailure: they do not, or the bytes are no `.gguf`.
+        ParseFailure: the counts do not fit the file, or the file is not a `.gguf`.
     """
     _Header(data).check()
 
@@ -228,7 +228,7 @@ class _Header:
         return struct.unpack("<" + code, self.take(struct.calcsize("<" + code)))[0]
 
     def count(self, least: int) -> int:
-        """Read a count of items that take at least a given number of bytes each."""
+        """Read a count, checked for items that take at least a certain number of bytes each."""
         count: int = self.number("Q")
         if count * least > len(self.data) - self.at:
             raise ParseFailure(f"the .gguf has {len(self.data)} bytes, too few for {count} entries")

@@ -7,7 +7,7 @@ from stepwell.language_models.attention import Attention
 
 
 def context_of(config: Any, asked: int | None, usual: int) -> int:
-    """Return the number of tokens that a program has space for.
+    """Return the number of tokens for which a program has space.
 
     Args:
         config: configuration of the part that generates tokens.
@@ -22,7 +22,7 @@ def context_of(config: Any, asked: int | None, usual: int) -> int:
     size = asked or min(longest or usual, usual)
     if longest is not None and size > longest:
         raise StepwellError(
-            f"a context of {size} tokens is longer than the {longest} that the model was made for"
+            f"a context of {size} tokens exceeds the {longest} tokens that the model supports"
         )
     return size
 

@@ -1,6 +1,6 @@
-"""Observation of a model in one run on one token: its state, and its attention's arguments.
+"""Observe a model in one run on one token: its state, and the arguments of its attention.
 
-The state in a cache (keys, values, any other) becomes locations for buffers.
+Each tensor in a cache (keys, values or other state) gets a location, for which a buffer is made.
 """
 
 import inspect
@@ -43,12 +43,12 @@ class CacheLocation:
 
     @property
     def is_length(self) -> bool:
-        """Whether it counts tokens."""
+        """Whether the tensor counts tokens."""
         return str(self.key).endswith(LENGTH)
 
     @property
     def is_recurrent(self) -> bool:
-        """Whether it has no axis of tokens: each call rewrites it whole."""
+        """Whether the tensor has no axis of tokens, so that each call rewrites all of it."""
         return self.in_model or "states" in self.name
 
     @property
@@ -79,11 +79,10 @@ def _within(held: Any, name: str, seen: set[int]) -> Iterator[CacheLocation]:
 
 
 def loose_tensors(model: Any) -> dict[tuple[str, str], Any]:
-    """Collect attributes of modules that are tensors or may become one, except parameters and
-    buffers.
+    """Collect attributes of modules that are or may become tensors, except parameters and buffers.
 
     Returns:
-        By the module's name and the attribute's.
+        A mapping from the module's and the attribute's name.
     """
     return {
         (name, key): value
@@ -109,7 +108,7 @@ def _is_of_cache(value: Any) -> bool:
 
 
 def remembers(cache: Any) -> None:
-    """Mark recurrent layers as initialized; their zero state is that before any token."""
+    """Mark recurrent layers as initialized, because their zero state is that before any token."""
     for layer in cache.layers:
         seen = getattr(layer, "has_previous_state", None)
         if isinstance(seen, MutableMapping):
@@ -136,7 +135,7 @@ class Observed:
 
     @property
     def states(self) -> list[CacheLocation]:
-        """The state that has to persist between calls."""
+        """Return the state that must persist between calls."""
         return [*(at for at in places(self.cache) if not at.is_length), *self.in_modules]
 
     @property
@@ -146,12 +145,12 @@ class Observed:
 
 
 def own_attention(model: Any) -> str:
-    """The name of transformers' attention that a model has and torch exports."""
+    """Return the name of an attention of transformers that the model supports and torch exports."""
     return "sdpa" if model._supports_sdpa else "eager"
 
 
 def accepted(model: Any, arguments: dict[str, Any]) -> dict[str, Any]:
-    """The arguments that a model's `forward` has."""
+    """Return the names of the arguments of a model's `forward`."""
     known = inspect.signature(model.forward).parameters
     takes_any = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in known.values())
     return {
@@ -172,18 +171,18 @@ def observe(model: Any, context: int, batch: int = 1) -> Observed:
     """Run a model on one token, with a static cache of `context` tokens.
 
     Args:
-        model: with a language model's head.
-        context: length of the cache, in tokens.
-        batch: number of conversations, one token each.
+        model: the model, with a language model's head.
+        context: the length of the cache, in tokens.
+        batch: the number of conversations, one token each.
 
     Raises:
-        StepwellError: its state is not accessible.
+        StepwellError: the model's state is not accessible.
     """
     config = model.config.get_text_config()
     cache_name = cache_argument(model)
     if not cache_name:
         raise StepwellError(
-            f"{config.model_type} takes no cache of transformers, and its state cannot be kept",
+            f"{config.model_type} takes no cache of transformers, so its state cannot be kept",
             help="export the model yourself, with its state as buffers or arguments",
         )
     found = Observed(static_cache(config, context), cache_name)
@@ -238,7 +237,8 @@ def _look_at_attention(model: Any, calls: list[AttentionCall]) -> None:
 
 
 def static_cache(config: Any, context: int) -> Any:
-    """Make a static cache in which every layer stores all keys: a window is applied by its mask.
+    """Create a static cache in which every layer stores all keys; the mask applies a sliding
+    window.
 
     Raises:
         StepwellError: transformers has no static cache layer of some kind.

@@ -1,9 +1,9 @@
-"""Loading of folders with packed layers that keeps their integers: GPTQ, AWQ, torchao.
+"""Load folders with packed layers (GPTQ, AWQ, torchao), and keep the layers' integers.
 
 A GPTQ or AWQ layer is a matrix of integers in 32-bit words, with scales and zeros by groups of a
-row. transformers needs GPU kernel packages to read such folders. Here it reads only the unpacked
-tensors, and `blocks` makes a layer of each packed one's integers. transformers reads torchao's
-folders itself, as torchao tensors.
+row. transformers needs GPU kernel packages to read such folders. Here transformers reads only the
+unpacked tensors, and `blocks` creates a layer from the integers of each packed layer. Folders of
+torchao are read by transformers, as torchao tensors.
 """
 
 from collections import Counter
@@ -35,10 +35,10 @@ def _fields(words: Tensor, bits: int, axis: int, order: Sequence[int]) -> Tensor
     """Unpack the unsigned integers of 32-bit words.
 
     Args:
-        words: `[…, words, …]`.
-        bits: of an integer.
-        axis: along which neighbors share a word.
-        order: which neighbor each field of a word is, from the lowest bits on.
+        words: the words, `[…, words, …]`.
+        bits: the bits of an integer.
+        axis: the axis along which adjacent integers share a word.
+        order: the index of the integer in each field of a word, from the lowest bits on.
     """
     shifts = torch.empty(len(order), dtype=torch.int32)
     shifts[list(order)] = torch.arange(len(order), dtype=torch.int32) * bits
@@ -48,15 +48,16 @@ def _fields(words: Tensor, bits: int, axis: int, order: Sequence[int]) -> Tensor
 
 
 def _blocks(integers: Tensor, scales: Tensor, zeros: Tensor, bits: int) -> Blocks:
-    """Of integers `[columns, rows]`, scales and zeros `[groups, rows]`."""
+    """Return a matrix from integers `[columns, rows]`, scales and zeros `[groups, rows]`."""
     steps = scales.T.float().contiguous()
     return Blocks(integers.T.contiguous(), steps, -steps * zeros.T, bits)
 
 
 def _gptq(layer: Mapping[str, Tensor], told: Told) -> Unpacked:
-    """`qweight` `[columns / n, rows]`, `qzeros` `[groups, rows / n]`, `g_idx` `[columns]`.
+    """Unpack GPTQ: `qweight` `[columns / n, rows]`, `qzeros` `[groups, rows / n]`, `g_idx`
+    `[columns]`.
 
-    The first form of the files has zeros that are one too small.
+    In the first version of the format, stored zeros are one too small.
     """
     bits = told["bits"]
     straight = range(32 // bits)
@@ -73,7 +74,7 @@ def _gptq(layer: Mapping[str, Tensor], told: Told) -> Unpacked:
 
 
 def _awq(layer: Mapping[str, Tensor], told: Told) -> Unpacked:
-    """`qweight` `[columns, rows / 8]`, `qzeros` `[groups, rows / 8]`; neighbors are interleaved."""
+    """Unpack AWQ: `qweight` `[columns, rows / 8]`, `qzeros` `[groups, rows / 8]`, interleaved."""
     order = (0, 2, 4, 6, 1, 3, 5, 7)
     integers, zeros = (_fields(layer[name], 4, 1, order) for name in ("qweight", "qzeros"))
     return _blocks(integers, layer["scales"], zeros, 4), None
@@ -93,7 +94,7 @@ def _no_gemm(told: Told) -> str | None:
 
 @dataclass(frozen=True)
 class Packing:
-    """How a method packs a layer."""
+    """How a quantization method packs a layer."""
 
     unpack: Callable[[Mapping[str, Tensor], Told], Unpacked]
     lacks: Callable[[Told], str | None]
@@ -131,9 +132,9 @@ def load_packed(
     Args:
         folder: a folder written by `save_pretrained`.
         packing: the packing of its layers.
-        told: its `quantization_config`.
-        kind: the model's class.
-        notes: receives a sentence on the use of the integers.
+        told: the folder's `quantization_config`.
+        kind: the class of the model.
+        notes: a list that receives a sentence on the kept integers.
     """
     tensors: dict[str, Tensor] = {}
     for file in sorted(folder.glob("*.safetensors")):
@@ -173,11 +174,11 @@ def load_packed(
 
 @torch.no_grad()
 def give_kernels(model: Any, notes: list[str] | None) -> Any:
-    """Replace layers and a table with torchao tensors by ones that have kernels.
+    """Replace layers and tables of torchao tensors by ones for which kernels exist.
 
     Args:
-        model: the model as transformers reads it.
-        notes: receives a sentence on the use of the integers, if there are any.
+        model: the model that transformers read.
+        notes: a list that receives a sentence on the kept integers, if there are any.
 
     Raises:
         StepwellError: a tensor is of an unsupported kind.
@@ -214,8 +215,9 @@ def _of_torchao(name: str, weight: Any) -> Blocks:
     is_known = kind in ("IntxUnpackedToInt8Tensor", "Int8Tensor")
     if bits is None or not is_known or getattr(weight, "act_pre_scale", None) is not None:
         raise StepwellError(
-            f"layer {name} is a {kind} of torchao, which is not supported",
-            help="Int8DynamicActivationIntxWeightConfig, IntxWeightOnlyConfig, Int8Tensor are",
+            f"layer {name} has a torchao {kind}, which is not supported",
+            help="supported are Int8DynamicActivationIntxWeightConfig, IntxWeightOnlyConfig, "
+            "Int8Tensor",
         )
     scales = weight.scale.float().reshape(len(weight.qdata), -1)
     zeros = weight.zero_point

@@ -37,18 +37,18 @@ def prepare(
     """Quantize a causal model's layers and its table, and set its compute dtype.
 
     Args:
-        model: a `PreTrainedModel`; it is changed.
+        model: a `PreTrainedModel`, which is changed.
         quantize: the name of a quantizer.
-        group: weights of a row that share a scale, for `8da4w` and `8da8w`; by default 32 for four
-            bits and a row for eight.
-        embedding: bits of a number of the embedding table: 8 (a scale per row) or 4 (a scale per
-            group).
-        dtype: `fp32`, `fp16` or `bf16`; by default that of the file, and fp32 if something is
+        group: the number of weights of a row that share a scale, for `8da4w` and `8da8w`; by
+            default 32 for four bits and a row for eight.
+        embedding: the bits of a number in the embedding table: 8 (a scale per row) or 4 (a scale
+            per group).
+        dtype: `fp32`, `fp16` or `bf16`; by default that of the file, or fp32 if the model is
             quantized.
 
     Raises:
-        StepwellError: there is no such quantizer, no layer for it, or a group or table does not
-            fit.
+        StepwellError: the quantizer is unknown or has no layer to quantize, or a group or table
+            does not fit.
     """
     has_integers = any(
         isinstance(layer, nn.Linear) and is_quantized(layer) for layer in model.modules()
@@ -57,7 +57,7 @@ def prepare(
         dtype = None if model.dtype is torch.float32 else "fp32"
     if group is not None and quantize not in BITS:
         raise StepwellError(
-            f"{quantize or 'no quantizer'} has no groups of weights",
+            f"{quantize or 'the unquantized model'} has no groups of weights",
             help=f"--group is for --quantize {' and '.join(BITS)}",
         )
     table = model.get_input_embeddings()
@@ -88,7 +88,7 @@ def prepare(
 
 
 def _computing_in(module: Any, dtype: str | None) -> Any:
-    """Cast a module's floating-point numbers; integers of quantized weights stay."""
+    """Cast a module's floating-point numbers; integers of quantized weights are unchanged."""
     return module if dtype is None else module.to(DTYPES[dtype])
 
 

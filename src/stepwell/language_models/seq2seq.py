@@ -1,10 +1,10 @@
 """Models with an encoder and a decoder (T5, BART, Whisper) as a program of two methods.
 
-`encoder` takes the input (tokens `[1, n]`, or audio features) and returns the encoder's states.
-`text_decoder` takes a token `[1, 1]`, these states and the token's position `[1]`, and returns
-logits `[1, vocabulary]`. ExecuTorch's runner of speech models requires these names and this order.
-The decoder's own keys and values are state of the program; the keys and values of the encoder's
-states are recomputed in each call.
+The method `encoder` takes the input (tokens `[1, n]`, or audio features) and returns the encoder's
+states. `text_decoder` takes a token `[1, 1]`, these states and the token's position `[1]`, and
+returns logits `[1, vocabulary]`. ExecuTorch's runner of speech models requires these names and this
+order. The decoder's own keys and values are state of the program; the keys and values of the
+encoder's states are recomputed in each call.
 """
 
 from typing import Any
@@ -34,27 +34,27 @@ _USUAL_CONTEXT = 512
 
 
 class Encoder(nn.Module):
-    """What a model reads, to its encoder's states `[1, n, size]`."""
+    """A module from the model's input to the encoder's states `[1, n, size]`."""
 
     def __init__(self, model: Any) -> None:
         super().__init__()
         self.encoder, self.name = model.get_encoder(), model.main_input_name
 
     def forward(self, given: Tensor) -> Tensor:
-        """Tokens `[1, n]`, or features `[1, bins, frames]`."""
+        """Return the states for tokens `[1, n]`, or for features `[1, bins, frames]`."""
         return self.encoder(**{self.name: given}).last_hidden_state
 
 
 class TextDecoder(nn.Module):
-    """A token `[1, 1]`, states `[1, n, size]` and a position `[1]` to logits `[1, vocabulary]`."""
+    """A module from a token `[1, 1]`, states and a position `[1]` to logits `[1, vocabulary]`."""
 
     def __init__(self, model: Any, cache: Any, context: int) -> None:
-        """Register the decoder's state as buffers, next to a model.
+        """Wrap a model, and register the decoder's state as buffers.
 
         Args:
             model: a `PreTrainedModel` with an encoder and a decoder, in eval mode.
-            cache: a static one of its decoder, initialized; this module writes to it.
-            context: tokens of an answer.
+            cache: an initialized static cache of the decoder, to which this module writes.
+            context: the most tokens of an answer.
         """
         super().__init__()
         self.model, self.cache = model, cache
@@ -104,14 +104,14 @@ def export_seq2seq(model: Any, *, context: int | None = None) -> dict[str, Any]:
 
     Args:
         model: a `PreTrainedModel` with a head of a language model.
-        context: tokens of an answer, and of an input text; by default the model's maximum, at most
-            512.
+        context: the most tokens of an answer, and of an input text; by default the model's maximum,
+            at most 512.
 
     Returns:
         `encoder` and `text_decoder` as `ExportedProgram`, and the values that runners query.
 
     Raises:
-        StepwellError: torch cannot export it, or the methods disagree with the model.
+        StepwellError: torch cannot export the model, or the methods disagree with the model.
     """
     config = model.config.get_text_config(decoder=True)
     size = context_of(config, context, _USUAL_CONTEXT)
@@ -152,7 +152,7 @@ def _compare(model: Any, decoder: TextDecoder, given: Tensor, states: Tensor) ->
     """Compare the decoder and the model on some tokens, and restore the state.
 
     Raises:
-        StepwellError: they disagree.
+        StepwellError: the results disagree.
     """
     config = model.config.get_text_config(decoder=True)
     count = min(6, len(decoder.rows))

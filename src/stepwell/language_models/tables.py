@@ -14,7 +14,7 @@ llama_quantize = OnDemand("executorch.examples.models.llama.source_transformatio
 
 
 class Scaled(nn.Module):
-    """A table whose rows are multiplied by a number, as Gemma's."""
+    """A table whose rows are multiplied by a number, as Gemma's are."""
 
     def __init__(self, table: nn.Module, scale: Any) -> None:
         super().__init__()
@@ -22,7 +22,7 @@ class Scaled(nn.Module):
         self.register_buffer("scale", torch.as_tensor(scale), persistent=False)
 
     def forward(self, indices: Tensor) -> Tensor:
-        """Rows, scaled."""
+        """Return the scaled rows."""
         rows = self.table(indices)
         return rows * self.scale.to(rows.dtype)
 
@@ -43,12 +43,12 @@ class OfHalves(nn.Module):
         self.dtype = torch.float32
 
     def _apply(self, fn: Any, recurse: bool = True) -> Any:
-        """Cast to another dtype; scales keep the file's dtype."""
+        """Cast the module to another dtype; scales keep the file's dtype."""
         self.dtype = fn(torch.zeros((), dtype=self.dtype)).dtype
         return self
 
     def forward(self, indices: Tensor) -> Tensor:
-        """Rows."""
+        """Return the dequantized rows of indices."""
         integers = nn.functional.embedding(indices, self.weight).float()
         scales = nn.functional.embedding(indices, self.scales).float()
         rows = integers.unflatten(-1, (scales.shape[-1], -1)) * scales[..., None]
@@ -56,23 +56,26 @@ class OfHalves(nn.Module):
 
 
 def quantized_table(table: nn.Module, bits: int, group: int | None) -> nn.Module:
-    """Make a low-bit table that replaces an embedding.
+    """Create a low-bit table that replaces an embedding.
 
     Args:
         table: the embedding.
         bits: 4 or 8.
-        group: numbers of a row that share a scale; by default 32 for four bits and a row for eight.
+        group: the count of numbers in a row that share a scale; by default 32 for four bits and a
+            row for eight.
 
     Raises:
-        StepwellError: the layer does more than look rows up, or a group does not fit.
+        StepwellError: the layer does more than look up rows, or a group does not fit.
     """
     weight: Any = getattr(table, "weight", None)
     if not isinstance(table, nn.Embedding):
-        raise StepwellError(f"the model looks tokens up in a {type(table).__name__}, not a table")
+        raise StepwellError(
+            f"the model looks up tokens in a {type(table).__name__}, not in a table"
+        )
     rows, columns = weight.shape
     size = group or (32 if bits == 4 else columns)
     if columns % size:
-        raise StepwellError(f"rows of {columns} numbers are no whole groups of {size}")
+        raise StepwellError(f"rows of {columns} numbers do not consist of whole groups of {size}")
     plain = nn.Embedding(rows, columns, _weight=weight.detach().float())
     granularity = granularities.PerAxis(0) if size == columns else granularities.PerGroup(size)
     config = quantization.IntxWeightOnlyConfig(
@@ -91,17 +94,17 @@ def _is_table(module: nn.Module, name: str) -> bool:
 def table_of(
     table: nn.Embedding, bits: int, integers: Tensor, scales: Tensor, numbers: Tensor
 ) -> nn.Module:
-    """Make a table from integers.
+    """Create a table from integers.
 
     Args:
-        table: the embedding that it replaces.
+        table: the embedding that is replaced.
         bits: 4 or 8.
-        integers: `[rows, columns]`, int8, within the range of `bits`.
-        scales: `[rows, groups]`.
-        numbers: `[rows, columns]`: the dequantized numbers.
+        integers: the integers `[rows, columns]`, int8, within the range of `bits`.
+        scales: the scales, `[rows, groups]`.
+        numbers: the dequantized numbers, `[rows, columns]`.
 
     Raises:
-        StepwellError: the embedding does more than look rows up.
+        StepwellError: the embedding does more than look up rows.
     """
     halves = scales.half()
     are_halves = (
@@ -115,7 +118,7 @@ def table_of(
 
 
 def _of_kernel(bits: int, integers: Tensor, scales: Tensor) -> nn.Module:
-    """A table that ExecuTorch's kernels of quantized embeddings look up."""
+    """Return a table from which ExecuTorch's kernels of quantized embeddings look up."""
     rows, columns = integers.shape
     made: Any = llama_quantize.QuantizedGroupEmbedding(
         "cpu",
@@ -135,7 +138,7 @@ def _of_kernel(bits: int, integers: Tensor, scales: Tensor) -> nn.Module:
 
 
 def _refuse_another_lookup(table: nn.Embedding, module: nn.Module, numbers: Tensor) -> None:
-    """Compare some rows of both; the table must have the dequantized numbers."""
+    """Compare some rows of both tables: the new table must return the dequantized numbers."""
     tokens = torch.arange(min(16, table.num_embeddings))[None]
     kept = table.weight
     try:
@@ -145,6 +148,6 @@ def _refuse_another_lookup(table: nn.Embedding, module: nn.Module, numbers: Tens
         table.weight = kept
     if not torch.allclose(module(tokens), want.float(), rtol=1e-6, atol=0):
         raise StepwellError(
-            f"{type(table).__name__} does more than look rows up, and its table stays as it is",
-            help="leave --embedding out",
+            f"{type(table).__name__} does more than look up rows, so its table cannot be quantized",
+            help="omit --embedding",
         )

@@ -1,8 +1,8 @@
 """Models that read images among the tokens, as the methods that `MultimodalRunner` requires.
 
-`token_embedding` looks tokens `[1, n]` up. `vision_encoder` maps an image `[1, 3, h, w]` to the
+`token_embedding` looks up tokens `[1, n]`. `vision_encoder` maps an image `[1, 3, h, w]` to the
 embeddings that replace its tokens. `text_decoder` takes either embeddings `[1, n, size]` and the
-position of the first `[1]`, and returns logits `[1, vocabulary]`; its state is the program's.
+position of the first `[1]`, and returns logits `[1, vocabulary]`; its state is part of the program.
 """
 
 import inspect
@@ -33,19 +33,19 @@ _OTHERWISE = {
 
 
 class TokenEmbedding(nn.Module):
-    """Tokens `[1, n]` to embeddings `[1, n, size]`."""
+    """A module from tokens `[1, n]` to embeddings `[1, n, size]`."""
 
     def __init__(self, model: Any) -> None:
         super().__init__()
         self.table = model.get_input_embeddings()
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Rows of the table."""
+        """Return the tokens' rows of the table."""
         return self.table(tokens)
 
 
 class VisionEncoder(nn.Module):
-    """An image `[1, channels, h, w]` to embeddings `[1, n, size]`."""
+    """A module from an image `[1, channels, h, w]` to embeddings `[1, n, size]`."""
 
     def __init__(self, model: Any) -> None:
         super().__init__()
@@ -71,9 +71,10 @@ def export_vision_language(
 
     Args:
         model: a `PreTrainedModel` with a language model's head and `get_image_features`.
-        context: tokens of a conversation, including those of images; as for `export_causal_lm`.
-        attention: attention of the decoder, as for `export_causal_lm`.
-        notes: receives a sentence for each choice that the model required.
+        context: the most tokens of a conversation, including those of images; as for
+            `export_causal_lm`.
+        attention: the attention of the decoder, as for `export_causal_lm`.
+        notes: a list that receives a sentence for each choice that the model required.
 
     Returns:
         `token_embedding`, `vision_encoder` and `text_decoder` as `ExportedProgram`, and the values
@@ -81,14 +82,14 @@ def export_vision_language(
 
     Raises:
         StepwellError: the model treats an image as more than a sequence of embeddings, torch cannot
-            export it, or the methods disagree with the model on an image.
+            export the model, or the methods disagree with the model on an image.
     """
     known = inspect.signature(model.forward).parameters
     otherwise = next((said for name, said in _OTHERWISE.items() if name in known), None)
     if otherwise is not None or not hasattr(model, "get_image_features"):
         raise StepwellError(
-            f"{model.config.model_type} {otherwise or 'has no known embedding of an image'}, "
-            "and a runner passes a sequence of embeddings",
+            f"{model.config.model_type} {otherwise or 'has no known embedding of an image'}, but "
+            "a runner passes a sequence of embeddings",
             help="lower its language model alone: save_pretrained(model.language_model)",
         )
     told = export_causal_lm(

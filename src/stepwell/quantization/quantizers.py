@@ -1,7 +1,7 @@
 """Quantizers by name, for `--quantize NAME`: the built-in ones and those of plug-ins.
 
-Each takes a module and example inputs for calibration, and returns the module with quantize and
-dequantize operators in it. `quantize` does the same from Python, on any number of inputs.
+A quantizer takes a module and example inputs for calibration, and returns the module with quantize
+and dequantize operators. The function `quantize` does the same with any number of inputs.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _xnnpack(**how: bool) -> Any:
 def without_training(quantizer: Any) -> Any:
     """Remove the patterns for quantization-aware training from an `XNNPACKQuantizer`.
 
-    They are exported again for every model, and never match a model in evaluation mode.
+    These patterns are exported again for every model, and never match a model in evaluation mode.
     """
     of_all = type(quantizer).SUPPORTED_PATTERNS
     quantizer.SUPPORTED_PATTERNS = [pattern for pattern in of_all if not pattern.is_qat]
@@ -91,11 +91,11 @@ def by_torchao(
     (`xnn_define_blockwise_quantized_tensor_value`), and the integers are chosen for these scales.
 
     Args:
-        bits: bits of a weight.
-        group: weights that share a scale; None: a row. A layer whose row length is not a multiple
-            of it is not quantized.
+        bits: the bits of a weight.
+        group: the number of weights that share a scale; None: a row. Layers whose row length is not
+            a multiple are not quantized.
         inputs: whether inputs are int8; they stay floats otherwise.
-        dtype: the dtype that weights are converted to first; by default their own.
+        dtype: the dtype that weights are converted to first; by default unchanged.
     """
 
     def quantize(module: Any, example: Sequence[Any], *more: Sequence[Any]) -> Any:
@@ -148,7 +148,7 @@ def _of_parts(parts: Sequence[Any]) -> Any:
 
 
 def _round_scales(weight: Any, numbers: Any, bits: int) -> None:
-    """Round the scales of quantized weights to bfloat16, and choose the nearest integers anew."""
+    """Round the scales of quantized weights to bfloat16, and recompute the nearest integers."""
     top = 1 << bits - 1
     scale = weight.scale.to(torch.bfloat16).to(weight.scale.dtype)
     weight.qdata = quant_primitives.quantize_affine(
@@ -190,7 +190,7 @@ def in_floats(model: Any) -> Generator[None]:
 
 
 def is_quantized(layer: Any) -> bool:
-    """Whether a layer's weight is a quantized torchao tensor already."""
+    """Whether a layer's weight already is a quantized torchao tensor."""
     return isinstance(layer.weight, torchao_utils.TorchAOBaseTensor)
 
 
@@ -220,10 +220,10 @@ BY_TARGET = {
 
 
 def quantizer_for(name: str, target: str) -> str:
-    """Resolve a quantizer's name: `int8` is the target's own quantizer.
+    """Return the quantizer of a name, where `int8` means the target's own quantizer.
 
     Raises:
-        StepwellError: there is no such quantizer.
+        StepwellError: no quantizer has this name.
     """
     own = next((value for start, value in BY_TARGET.items() if target.startswith(start)), name)
     chosen = own if name == "int8" else name
@@ -235,7 +235,7 @@ def find_quantizer(name: str) -> Quantizer:
     """Return the quantizer of a name.
 
     Raises:
-        StepwellError: there is no such quantizer; the message lists the known ones.
+        StepwellError: no quantizer has this name; the message lists the known names.
     """
     known = {**QUANTIZERS, **registry().quantizers}
     if name not in known:
@@ -255,37 +255,37 @@ def quantize(model: Any, name: str, data: Iterable[object]) -> Any:
         model: a module; it is put into evaluation mode and otherwise not changed.
         name: `int8-xnnpack`, `int8-xnnpack-dynamic`, `int8-cortex-m`, `int8-tosa`, `int16-tosa`,
             `8da4w`, `8da8w`, `4w`, or a plug-in's.
-        data: inputs, each a tensor or the tuple of the model's arguments. A quantizer that works
-            on an exported program exports the model with the first one.
+        data: calibration inputs, each a tensor or the tuple of the model's arguments. A quantizer
+            that works on an exported program exports the model with the first one.
 
     Raises:
-        StepwellError: there is no such quantizer or no data, a plug-in's quantizer takes fewer
-            inputs, or the model is not a module.
+        StepwellError: no quantizer has this name, there is no data, a plug-in's quantizer takes
+            fewer inputs, or the model is not a module.
     """
     quantizer = find_quantizer(name)
     if not hasattr(model, "eval"):
         raise StepwellError(
-            f"only a module can be quantized, and this is of type {type(model).__name__}",
+            f"only a module can be quantized, not an object of type {type(model).__name__}",
             help="quantize first, then export the result",
         )
     batches = [tuple(b) if isinstance(b, tuple | list) else (b,) for b in _looked_over(data)]
     if not takes(quantizer, 1 + len(batches)):
         raise StepwellError(
-            f"the quantizer {name!r} calibrates on one input, and there are {len(batches)}",
-            help="give one, of all rows; or let it take more: quantize(module, inputs, *more)",
+            f"the quantizer {name!r} calibrates on one input, not on {len(batches)}",
+            help="pass one input with all rows, or declare it as quantize(module, inputs, *more)",
         )
     # torchao's quantizers change modules in place.
     return quantizer(copy.deepcopy(model).eval(), *batches)
 
 
 def _looked_over(data: Any) -> list[Any]:
-    """Collect the inputs in a list, or raise if there are none."""
+    """Return the inputs as a list, or raise an error if there are none."""
     if hasattr(data, "shape") or not isinstance(data, Iterable):
         raise StepwellError(
-            f"the data is a {type(data).__name__}, and should be inputs one after the other",
-            help="a list of tensors, or of tuples of them",
+            f"the data is a {type(data).__name__}, not a sequence of inputs",
+            help="pass a list of tensors, or of tuples of tensors",
         )
     held = list(data)
     if not held:
-        raise StepwellError("there is no data to calibrate on", help="one input at least")
+        raise StepwellError("there is no data to calibrate on", help="pass at least one input")
     return held

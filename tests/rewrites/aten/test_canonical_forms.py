@@ -69,7 +69,7 @@ merge-scalar-products: factors of which one grows and one shrinks -> refused: sh
 merge-scalar-products: a factor known only at run time -> unchanged
     - %a = aten.mul.Scalar(%x: f32[3], %n: int<n>); %y = aten.mul.Scalar(%a, 2.0)
     - %a = aten.mul.Scalar(%x: f32[3], 2.0); %y = aten.mul.Scalar(%a, %n: int<n>)
-variance-to-means: a variance of one element has nothing to divide by -> refused: give a divisor of 0
+variance-to-means: a variance of one element has nothing to divide by -> refused: is a divisor of 0
     %y = aten.var.correction(%x: f32[2, 1], [1], correction=1)
 variance-to-means: half precision -> refused: accumulates
     %y = aten.var.dim(%x: f16[2, 3], [1])

@@ -119,7 +119,7 @@ def test_whole_division_by_a_number_runs_on_the_runtime():
 
 
 test_lift_constant_scalar = cases(constants)("""
-lift-constant-scalar: alpha multiplies too -> refused: not the only factor
+lift-constant-scalar: alpha multiplies too -> refused: alpha is 3, which also scales the number
     %y = aten.add.Scalar(%x: f32[2, 3], 2.0, 3)
 lift-constant-scalar: a float promotes integers -> refused: cast the tensor
     %y = aten.mul.Scalar(%x: i64[2, 3], 0.5)

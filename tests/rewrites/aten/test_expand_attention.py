@@ -49,7 +49,7 @@ expand-attention-of-any-length: attention stays whole with -> refused: eval mode
     %y = aten.scaled_dot_product_attention.default(%q: f32[1, 4, n, 8], %k: f32[1, 4, n, 8], %k, none, 1.0)
 expand-attention-of-any-length: any number of heads -> refused: number of heads
     %y = aten.scaled_dot_product_attention.default(%q: f32[1, h, n, 8], %k: f32[1, h, n, 8], %k, enable_gqa=true)
-expand-attention-of-any-length: heads that share keys in any batch -> refused: batch is
+expand-attention-of-any-length: heads that share keys in any batch -> refused: enable_gqa is set
     %y = aten.scaled_dot_product_attention.default(%q: f32[b, 4, n, 8], %k: f32[b, 2, n, 8], %k, enable_gqa=true)
 expand-attention-of-any-length: a scale of any head size -> refused: head size
     %y = aten.scaled_dot_product_attention.default(%q: f32[1, 4, n, d], %k: f32[1, 4, n, d], %k)

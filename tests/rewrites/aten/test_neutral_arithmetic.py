@@ -19,6 +19,6 @@ adding negative zero goes -> aten.neg.default
     %a = aten.add.Scalar(%x: f32[2, 3], -0.0); %y = aten.neg.default(%a)
 adding zero to integers goes -> aten.neg.default
     %a = aten.add.Scalar(%x: i64[2, 3], 0); %y = aten.neg.default(%a)
-remove-neutral-difference: zero times an infinite alpha is no zero -> refused: times that is NaN
+remove-neutral-difference: zero times an infinite alpha is no zero -> refused: times alpha is NaN
     %y = aten.sub.Scalar(%x: f32[2, 3], 0.0, inf)
 """)

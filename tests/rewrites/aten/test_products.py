@@ -56,7 +56,7 @@ einsum-to-bmm: a diagonal -> refused: diagonal
     %y = aten.einsum.default("ii,ij->ij", [%x: f32[3, 3], %z: f32[3, 2]])
 einsum-to-bmm: three tensors -> refused: 3 tensors
     %y = aten.einsum.default("i,i,i->i", [%x: f32[3], %x, %x])
-einsum-to-bmm: a sum within one operand -> refused: within one
+einsum-to-bmm: a sum within one operand -> refused: in one operand only
     %y = aten.einsum.default("ij,i->i", [%x: f32[3, 4], %z: f32[3]])
 einsum-to-bmm: an outer product has nothing to sum -> aten.view.default, aten.view.default, aten.bmm.default, aten.view.default, aten.permute.default
     %y = aten.einsum.default("i,j->ji", [%x: f32[3], %z: f32[4]])
@@ -64,7 +64,7 @@ einsum-to-bmm: two dtypes -> refused: several dtypes
     %y = aten.einsum.default("ij,k->ijk", [%x: f32[3, 4], %z: f64[2]])
 einsum-to-bmm: an axis of 1 -> refused: broadcast
     %y = aten.einsum.default("ij,ij->ij", [%x: f32[3, 4], %z: f32[1, 4]])
-einsum-to-bmm: dynamic sizes and no sum -> refused: nothing is summed
+einsum-to-bmm: dynamic sizes and no sum -> refused: the shapes are symbolic, and no letter is summed
     %y = aten.einsum.default("ij,ij->ij", [%x: f32[n, 4], %z: f32[n, 4]])
 """)
 

@@ -33,7 +33,7 @@ crop-to-slice: a symbolic axis -> refused: symbolic
     %y = aten.constant_pad_nd.default(%x: f32[s0, 5], [0, 0, -1, 1], 0) -> f32[s0, 5]
 crop-to-slice: a padding known only at run time -> refused: run time
     %y = aten.constant_pad_nd.default(%x: f32[6], [%n: int<n>, -1], 0) -> f32[n + 5]
-index-to-slices: scattered indices stay a gather -> refused: form 6 runs
+index-to-slices: scattered indices stay a gather -> refused: the indices form 6 ranges
     %y = aten.index_select.default(%x: f32[6], 0, %i: constant "i#zeros" i64[6])
 index-to-slices: indices known at run time -> unchanged
     %y = aten.index_select.default(%x: f32[6], 0, %i: i64[2])
@@ -176,7 +176,7 @@ pad-to-slices: a constant border -> unchanged
     %y = aten.pad.default(%x: f32[1, 2, 4, 5], [1, 1], "constant")
 pad-to-slices: a negative border -> refused: crops
     %y = aten.pad.default(%x: f32[1, 2, 4, 5], [-1, 1, 0, 0], "replicate")
-pad-to-slices: a wide reflection -> refused: that many slices
+pad-to-slices: a wide reflection -> refused: padding of 9 rows would need one slice per row
     %y = aten.pad.default(%x: f32[2, 20], [9, 0], "reflect")
 pad-to-slices: a symbolic size -> refused: the size is dynamic
     %y = aten.pad.default(%x: f32[5, s0], [1, 1], "replicate")

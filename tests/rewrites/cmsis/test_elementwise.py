@@ -78,7 +78,7 @@ lower-boundary: bytes without a sign go back to where they came from -> quantize
 lower-boundary: a weight that floats use is dequantized ahead of time -> nothing
     %w = quant.scast(%ws: weight "w" i8[3, 4]) -> i8<:0, {0.1, 0.2, 0.3}>[3, 4]
     %y = quant.dcast(%w)
-lower-boundary: scales along an axis of a computed value -> refused: scales along an axis are for weights
+lower-boundary: scales along an axis of a computed value -> refused: only weights may have scales along an axis
     %y = quant.dcast(%x: i8<:0, {0.1, 0.2, 0.3}>[3, 4])
 """)
 
@@ -112,7 +112,7 @@ lower-arithmetic: a number as operand is a tables business -> unchanged
 lower-arithmetic: an int16 division is the librarys -> cmsis.quantized_div
     %ar = quant.dcast(%a: i16<0.01>[4]); %br = quant.dcast(%b: i16<0.01>[4])
     %z = aten.div.Tensor(%ar, %br); %y = quant.qcast(%z) -> i16<0.01>[4]
-lower-arithmetic: a clamp after an int16 division has no table -> refused: only tables clamp
+lower-arithmetic: a clamp after an int16 division has no table -> refused: an int16 result is clamped
     %ar = quant.dcast(%a: i16<0.01>[4]); %br = quant.dcast(%b: i16<0.01>[4])
     %z = aten.div.Tensor(%ar, %br); %c = aten.relu.default(%z); %y = quant.qcast(%c) -> i16<0.01>[4]
 """)
@@ -132,7 +132,11 @@ def test_a_number_becomes_an_integer_that_compares_the_same(
 ):
     text = f"%xr = quant.dcast(%x: i8<0.5:3>[2, 4]); %y = aten.{word}.Scalar(%xr, {number})"
     if (number, word) in LACKING:
-        refused(text, step(carried.compare), "no integer is to its operand's")
+        refused(
+            text,
+            step(carried.compare),
+            "no integer compares with the operand's integers",
+        )
     else:
         assert "quant.scast" in apply(text, step(carried.compare)).ops()
 

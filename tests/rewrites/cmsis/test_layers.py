@@ -42,7 +42,7 @@ lower-linear: a scale for each row is a convolution -> quant.scast, aten.view.de
     %w = quant.scast(%ws: weight "w" i8[3, 4]) -> i8<:0, {0.1, 0.2, 0.3}>[3, 4]
     %wr = quant.dcast(%w); %xr = quant.dcast(%x: i8<0.5:3>[2, 4])
     %z = aten.linear.default(%xr, %wr); %y = quant.qcast(%z) -> i8<1.0>[2, 3]
-lower-linear: rows scaled apart need a known shape -> refused: has a fixed shape
+lower-linear: rows scaled apart need a known shape -> refused: per-channel weights need a convolution
     %w = quant.scast(%ws: weight "w" i8[3, 4]) -> i8<:0, {0.1, 0.2, 0.3}>[3, 4]
     %wr = quant.dcast(%w); %xr = quant.dcast(%x: i8<0.5>[s0, 4]); %z = aten.linear.default(%xr, %wr)
     %y = quant.qcast(%z) -> i8<1.0>[s0, 3]

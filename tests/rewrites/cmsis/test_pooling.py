@@ -28,7 +28,7 @@ lower-mean: a sum is a layer of ones -> cmsis.transpose, quant.scast, aten.view.
 lower-mean: a result scale far too fine -> refused: past int32
     %xr = quant.dcast(%x: i8<0.5>[2, 3, 4]); %z = aten.mean.dim(%xr, [-1])
     %y = quant.qcast(%z) -> i8<1.0e-08>[2, 3]
-lower-mean: dimensions apart -> refused: do not lie next to each other
+lower-mean: dimensions apart -> refused: dimensions [0, 2] of [2, 3, 4] are empty, or not adjacent
     %xr = quant.dcast(%x: i8<0.5>[2, 3, 4]); %z = aten.mean.dim(%xr, [0, 2])
     %y = quant.qcast(%z) -> i8<0.5>[3]
 lower-mean: another element type -> refused: changes the element type
@@ -72,11 +72,11 @@ lower-pooling: what the kernels lack -> refused: finer than its input's
 lower-pooling: no batch -> refused: batches of images
     %xr = quant.dcast(%x: i8<0.5:3>[2, 4, 4]); %z = aten.avg_pool2d.default(%xr, [2, 2])
     %y = quant.qcast(%z) -> i8<0.5:3>[2, 2, 2]
-lower-pooling: what the kernels lack -> refused: divisor is overridden
+lower-pooling: what the kernels lack -> refused: divisor_override is set
     %xr = quant.dcast(%x: i8<0.5:3>[1, 2, 4, 4])
     %z = aten.avg_pool2d.default(%xr, [2, 2], divisor_override=3)
     %y = quant.qcast(%z) -> i8<0.5:3>[1, 2, 2, 2]
-lower-pooling: counted, ceil -> refused: padding counts
+lower-pooling: counted, ceil -> refused: count_include_pad and ceil_mode are both set
     %xr = quant.dcast(%x: i8<0.5:3>[1, 2, 4, 4])
     %z = aten.avg_pool2d.default(%xr, [3, 3], [2, 2], [1, 1], true)
     %y = quant.qcast(%z) -> i8<0.5:3>[1, 2, 3, 3]

@@ -9,7 +9,7 @@ no elements -> refused: no empty tensors
     %y = quant.qcast(%x: f32[0, 3]) -> i8<0.5>[0, 3]
 what tosa does not quantize -> refused: TOSA has no element type float64
     %y = quant.qcast(%x: f64[3]) -> !quant.uniform<i8:f64, 0.5>[3]
-unsigned integers -> refused: TOSA has no uint8
+unsigned integers -> refused: TOSA has no type uint8
     %y = quant.qcast(%x: f32[3]) -> !quant.uniform<u8:f32, 0.5>[3]
 integers of 32 bits -> refused: activations are int32
     %y = quant.qcast(%x: f32[3]) -> i32<0.5>[3]
@@ -17,7 +17,7 @@ a zero point of 16 bits -> refused: zero points for 8-bit integers only
     %y = quant.qcast(%x: f32[3]) -> i16<0.5:3>[3]
 zero points along an axis -> refused: one zero point
     %y = quant.qcast(%x: f32[2, 3]) -> i8<:0, {0.5:1, 0.25:2}>[2, 3]
-unsigned integers as reals -> refused: TOSA has no uint8
+unsigned integers as reals -> refused: TOSA has no type uint8
     %y = quant.dcast(%x: !quant.uniform<u8:f32, 0.5>[3])
 a zero point -> applied 2 times; tosa.mul, tosa.cast, tosa.rescale, tosa.cast, tosa.sub, tosa.mul
     %q = quant.qcast(%x: f32[2, 3]) -> i8<0.1:-5>[2, 3]; %y = quant.dcast(%q)

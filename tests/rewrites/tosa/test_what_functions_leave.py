@@ -28,19 +28,19 @@ an infinite exponent -> refused: the exponent is not finite
     %y = aten.pow.Tensor_Scalar(%x: f32[3], inf)
 ones computed at run time -> refused: the shape is symbolic
     %y = aten.pow.Tensor_Scalar(%x: f32[s0, 3], 0)
-a large exponent -> refused: is beyond 64
+a large exponent -> refused: the exponent 65 is larger than 64
     %y = aten.pow.Tensor_Scalar(%x: f32[3], 65)
-a base that is a size -> refused: the base is not a finite number above 0
+a base that is a size -> refused: the base is not a finite positive number, or is 1
     %n = aten.sym_size.int(%x: f32[s0, 3], 0); %y = aten.pow.Scalar(%n, %x)
-a negative base -> refused: the base is not a finite number above 0
+a negative base -> refused: the base is not a finite positive number, or is 1
     %y = aten.pow.Scalar(-2, %x: f32[3])
-a base of one -> refused: or it is 1
+a base of one -> refused: the base is not a finite positive number, or is 1
     %y = aten.pow.Scalar(1, %x: f32[3])
 """)
 
 
 test_reductions = cases(reductions)("""
-any of bytes -> refused: compare it with 0 first
+any of bytes -> refused: the operand is int8
     %y = aten.any.dim(%x: i8[2, 3], 1)
 a product of integers -> refused: reduces int64 to int64
     %y = aten.prod.dim_int(%x: i64[2, 3], 1)
@@ -74,13 +74,13 @@ a divisor that is a tensor -> refused: known only at run time
     %y = aten.fmod.Tensor(%x: f32[3], %z: f32[3])
 a divisor that is a size -> refused: known only at run time
     %n = aten.sym_size.int(%x: f32[s0, 3], 0); %y = aten.remainder.Scalar(%x, %n)
-a divisor that is no power of two -> refused: is no power of two
+a divisor that is no power of two -> refused: is not a power of two
     %y = aten.remainder.Scalar(%x: f32[3], 3.0)
-a divisor next to the smallest -> refused: is no power of two
+a divisor next to the smallest -> refused: is not a power of two
     %y = aten.fmod.Scalar(%x: f32[3], 4.336808689942018e-19)
 a truth next to 2 -> refused: neither 0 nor 1
     %y = aten.eq.Scalar(%x: i1[3], 2)
-the truth of bytes -> refused: TOSA compares no int8
+the truth of bytes -> refused: TOSA cannot compare int8
     %y = aten.logical_not.default(%x: i8[3])
 bits that become wider -> unchanged
     %y = aten.bitwise_and.Tensor(%x: i32[3], %z: i64[3])
@@ -125,7 +125,7 @@ zeros of a known size -> unchanged
 
 
 test_resizing = cases(resizing)("""
-an image by another scale -> refused: 3 elements by a scale of 1.0 are not 6
+an image by another scale -> refused: 3 elements times scale 1.0 are not 6
     %y = aten.upsample_nearest2d.default(%x: f32[1, 2, 3, 3], [6, 6], 1.0, 2.0)
 """)
 
@@ -147,9 +147,9 @@ a whole divisor beyond int32 -> refused: does not fit int32
 
 
 test_transforms_unrun = cases(transforms, run=False)("""
-a transform of no rows -> refused: there are no elements
+a transform of no rows -> refused: no axis is transformed
     %y = aten._fft_r2c.default(%x: f32[0, 8], [1], 0, true)
-a transform scaled otherwise -> refused: the normalization is none
+a transform scaled otherwise -> refused: the normalization is not one of PyTorch's
     %y = aten._fft_r2c.default(%x: f32[3, 8], [1], 3, true)
 """)
 
@@ -169,7 +169,7 @@ a cast to the scale of a block -> refused: no cast from or to float8_e8m0fnu
 test_factories_unrun = cases(factories, run=False)("""
 a triangle of many -> refused: a mask of 65536 × 65536 is above
     %y = aten.tril.default(%x: f32[65536, 65536])
-a count from a size -> refused: does not count by constant integers
+a count from a size -> refused: start and step are not constant integers
     %y = aten.arange.start(%m: int<a>, %n: int<b>)
 """)
 

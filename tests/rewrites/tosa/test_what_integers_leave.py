@@ -61,7 +61,7 @@ test_what_integers_leave = cases(
     ComposeByteFunctions,
     HoistRescaleOverMaximum,
 )("""
-lower-int8-reduction: a mean of images -> refused: which a pool computes
+lower-int8-reduction: a mean of images -> refused: the op is a mean of images
     %xr = quant.dcast(%x: i8<0.5:3>[1, 2, 3, 3]); %z = aten.mean.dim(%xr, [2, 3], true)
     %y = quant.qcast(%z) -> i8<1.0>[1, 2, 1, 1]
 lower-int8-reduction: a sum past int32 -> refused: can exceed RESCALE's range
@@ -105,7 +105,7 @@ lower-int8-comparison: a comparison of any length -> refused: symbolic
     %y = aten.eq.Tensor(%a, %b)
 lower-int8-comparison: 16 bits next to a number -> refused: interpolates
     %a = quant.dcast(%x: i16<0.5>[4]); %y = aten.eq.Scalar(%a, 2.0)
-lower-int8-comparison: bytes next to a number that adds an axis -> refused: a shape that the value takes on
+lower-int8-comparison: bytes next to a number that adds an axis -> refused: the number has a shape to which the value is broadcast
     %a = quant.dcast(%x: i8<0.5>[4]); %t = quant.scast(%n: constant i8[1, 1]) -> i8<0.1>[1, 1]
     %c = quant.dcast(%t); %y = aten.eq.Tensor(%a, %c)
 lower-int8-comparison: bytes next to several numbers -> refused: several scales
@@ -140,7 +140,7 @@ lower-int8-reduction: a sum without its axes -> refused: the axes are not kept
 lower-int8-cumsum: a running sum of one byte -> refused: a scalar
     %xr = quant.dcast(%x: i8<0.5:3>[]); %z = aten.cumsum.default(%xr, 0)
     %y = quant.qcast(%z) -> i8<1.0>[]
-lower-int8-resize: an image of bytes by another scale -> refused: 3 elements by a scale of 1.0 are not 6
+lower-int8-resize: an image of bytes by another scale -> refused: 3 elements times scale 1.0 are not 6
     %xr = quant.dcast(%x: i8<0.5:3>[1, 2, 3, 3])
     %z = aten.upsample_nearest2d.default(%xr, [6, 6], 1.0, 2.0)
     %y = quant.qcast(%z) -> i8<1.0>[1, 2, 6, 6]

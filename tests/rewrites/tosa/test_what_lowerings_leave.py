@@ -73,7 +73,7 @@ symbols where none are taken -> refused: is symbolic
 
 
 test_casts = cases(casts)("""
-a truth of small integers -> refused: TOSA compares no int8
+a truth of small integers -> refused: TOSA cannot compare int8 with 0, which a cast to bool needs
     %y = aten.to.dtype(%x: i8[4], i1)
 a cast to integers without a sign -> refused: TOSA has no element type uint8
     %y = aten.to.dtype(%x: f32[4], ui8)
@@ -83,7 +83,7 @@ a cast to integers without a sign -> refused: TOSA has no element type uint8
 test_indices = cases(indices)("""
 indexed axes apart -> refused: are not adjacent
     %y = aten.index.Tensor(%x: f32[4, 2, 4], [%i: i64[3], none, %i])
-a mask -> refused: how many they name is not known
+a mask -> refused: the indices are bool
     %y = aten.index_put.default(%x: f32[4, 2], [%i: i1[4]], %z: f32[2])
 rows known only at run time -> refused: an indexed axis of size ['s0'] is symbolic
     %y = aten.index.Tensor(%x: f32[s0, 3], [%i: i64[2]])
@@ -171,7 +171,7 @@ lower-int8-convolution: a transposed volume -> refused: no transposed convolutio
 lower-int8-add: a scaled sum -> refused: alpha is 2
     %xr = quant.dcast(%x: i8<0.5>[4]); %z = aten.add.Tensor(%xr, %xr, alpha=2)
     %y = quant.qcast(%z) -> i8<1.0>[4]
-lower-int8-pool: a mean of rows -> refused: the mean is not over the height and width of images that a pool holds
+lower-int8-pool: a mean of rows -> refused: the mean is not over the height and width of images within TOSA's pool size
     %xr = quant.dcast(%x: i8<0.5>[2, 4]); %z = aten.mean.dim(%xr, [1])
     %y = quant.qcast(%z) -> i8<1.0>[2]
 lower-int8-pool: a dilated pool -> refused: dilation is not 1

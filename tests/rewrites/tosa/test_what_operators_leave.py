@@ -12,7 +12,7 @@ from stepwell.translate.rewrites.slices.write_by_cat import write_by_cat
 test_what_operators_leave = cases(resizing)("""
 an image of integers -> refused: uint8
     %y = aten.upsample_nearest2d.default(%x: ui8[1, 1, 2, 2], [4, 4])
-an image computed at run time -> refused: the plane of the image is symbolic
+an image computed at run time -> refused: the height or width of the image is symbolic
     %y = aten.upsample_nearest2d.default(%x: f32[1, 1, s0, 2], [4, 4])
 """)
 
@@ -22,7 +22,7 @@ lower-int8-resize: a volume of int8 -> refused: RESIZE has two axes
     %r = quant.dcast(%x: i8<0.5>[1, 1, 1, 1, 1])
     %z = aten.upsample_nearest3d.default(%r, [2, 2, 2])
     %y = quant.qcast(%z) -> i8<1.0>[1, 1, 2, 2, 2]
-lower-int8-resize: an unsupported form -> refused: no numbers for these sizes
+lower-int8-resize: an unsupported form -> refused: RESIZE has no parameters for these sizes
     %r = quant.dcast(%x: i8<0.5>[1, 1, 20, 2]); %z = aten.upsample_nearest2d.default(%r, [1, 1])
     %y = quant.qcast(%z) -> i8<1.0>[1, 1, 1, 1]
 lower-int8-resize: int16 between pixels -> refused: 48 bits
@@ -55,7 +55,7 @@ the largest byte -> refused: int8
 test_orders = cases(orders)("""
 a single number in order -> refused: a scalar
     %y, %i = aten.sort.default(%x: f32[]); return %y
-a long row in order -> refused: 33 of 257 in order
+a long row in order -> refused: the op sorts 33 of 257 elements
     %y, %i = aten.topk.default(%x: f32[257], 33); return %y
 integers in order -> refused: int32
     %y, %i = aten.sort.default(%x: i32[3]); return %y
@@ -71,9 +71,9 @@ elements of a number -> refused: the operand is a scalar
 test_scatters = cases(scatters)("""
 many writes -> refused: 33 writes to indices that may be equal
     %y = aten.scatter.src(%x: f32[4], 0, %i: i64[33], %s: f32[33])
-many comparisons -> refused: comparisons, above
+many comparisons -> refused: the indices would take 25000000 comparisons
     %y = aten.scatter_add.default(%x: f32[5000], 0, %i: i64[5000], %s: f32[5000])
-a sum of bytes -> refused: the op writes into a scalar, or int8
+a sum of bytes -> refused: the op writes to a scalar, or to int8
     %y = aten.scatter_add.default(%x: i8[4], 0, %i: i64[1], %s: i8[1])
 a scatter into a number -> refused: a scalar
     %y = aten.scatter.value(%x: f32[], 0, %i: constant "#zeros" i64[], 3)
@@ -107,13 +107,13 @@ integers by a fraction -> refused: the operands are integers
     %y = aten.div.Scalar_mode(%x: i32[3], 0.5, rounding_mode="floor")
 integers of two types -> refused: several dtypes
     %y = aten.div.Tensor_mode(%x: i64[3], %z: constant "#ones" i32[3], rounding_mode="floor")
-a whole quotient of bytes -> refused: no quotient of int8
+a whole quotient of bytes -> refused: TOSA cannot divide int8
     %y = aten.div.Scalar_mode(%x: i8[3], 2, rounding_mode="floor")
-a whole quotient of floats -> refused: its quotient is rounded
+a whole quotient of floats -> refused: the divisor is known only at run time
     %y = aten.div.Tensor_mode(%x: f32[3], %z: f32[3], rounding_mode="floor")
-an unsupported form -> refused: no power of two
+an unsupported form -> refused: is not a power of two
     %y = aten.div.Scalar_mode(%x: f32[3], 3.0, rounding_mode="floor")
-a very large power -> refused: no power of two
+a very large power -> refused: is not a power of two
     %y = aten.div.Scalar_mode(%x: f32[3], 3.6893488147419103e+19, rounding_mode="floor")
 a whole quotient by a size -> refused: known only at run time
     %y = aten.floor_divide.Scalar(%x: i32[3], %n: int<s0>)

@@ -26,7 +26,7 @@ doubles in columns -> refused: float64
 
 
 test_views_pools = cases(views, pools, norms, arithmetic, statistics)("""
-gather-strides: long strides -> refused: a constant that large
+gather-strides: long strides -> refused: the positions would be a constant of 4200000 elements
     %y = aten.as_strided.default(%x: f32[3000], [2000, 2100], [0, 1])
 gather-strides: strides of a product -> refused: not known to be row-major
     %p = aten.linear.default(%x: f32[2, 3], %w: f32[4, 3])
@@ -78,7 +78,7 @@ distance-to-norms: points computed at run time -> refused: is symbolic
     %y = aten._cdist_forward.default(%x: f32[s0, 4], %z: f32[2, 4], 2.0, none)
 distance-to-norms: other points computed at run time -> refused: is symbolic
     %y = aten._cdist_forward.default(%x: f32[2, 4], %z: f32[s0, 4], 2.0, none)
-distance-to-norms: points of several batches -> refused: different batches
+distance-to-norms: points of several batches -> refused: the two lists of points have different batch axes
     %y = aten._cdist_forward.default(%x: f32[1, 3, 4], %z: f32[2, 2, 4], 2.0, none)
 distance-to-norms: many points -> refused: differences are more than
     %y = aten._cdist_forward.default(%x: f32[2100, 4], %z: f32[2100, 4], 2.0, none)

@@ -34,7 +34,7 @@ lower-float-cast: a constant is cast at compile time -> refused: one that is com
     %y = aten.add.Tensor(%x: f16[2, 4], %c)
 widen-halves: a convolution of halves has a kernel -> unchanged
     %y = aten.convolution.default(%x: f16[1, 4, 3, 3], %w: weight f16[4, 4, 1, 1], none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1)
-widen-halves: a root of halves that may be -inf -> refused: gives no NaN
+widen-halves: a root of halves that may be -inf -> refused: the operand may be -inf
     - %y = aten.pow.Tensor_Scalar(%x: f16[2, 4], 0.5)
     - %y = aten.pow.Tensor_Scalar(%x: f16[2, 4], -0.5)
 widen-halves: a root of squares -> applied once

@@ -86,7 +86,7 @@ a weight with a zero point -> refused: zero point
     {typed("i8<0.125:1>")}; {TENSOR}
 scales on the inputs -> refused: axis of inputs
     {typed("i8<:1, {0.1, 0.2, 0.3, 0.4}>")}; {TENSOR}
-blocks over outputs -> refused: not runs
+blocks over outputs -> refused: the weight's groups are not contiguous inputs of one output
     {typed("i8<-8:7; :{0:3, 1:2}, {{0.1, 0.2}}>")}; {TENSOR}
 groups of low 8-bit numbers -> refused: 4-bit weights only
     {typed(f"i8<-9:7; :{{{OF_TWO}>")}; {TENSOR}

@@ -297,7 +297,7 @@ def test_whole_factors_repeat_pixels_bit_for_bit(size: tuple[int, int], apply: A
 
 
 test_lower_nearest_resize = cases(images)("""
-lower-nearest-resize: another ratio -> refused: no whole factor
+lower-nearest-resize: another ratio -> refused: is not an integer factor
     - %y = aten.upsample_nearest2d.default(%x: f32[2, 3, 4, 5], [6, 5])
     - %y = aten.upsample_nearest2d.default(%x: f32[2, 3, 4, 5], [4, 12])
 lower-nearest-resize: a stated scale that is not the ratio -> refused: rounds

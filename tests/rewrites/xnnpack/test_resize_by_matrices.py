@@ -42,7 +42,7 @@ def test_pixels_are_torchs(
 test_resize_without_matrices = cases(step(resizing.resize_by_matrices))("""
 known sizes -> unchanged
     %y = aten.upsample_bilinear2d.vec(%x: f32[2, 3, 8, 8], [16, 16], false, none)
-sizes of no constant ratio -> refused: no constant ratio
+sizes of no constant ratio -> refused: the ratio of w to 7 is not constant
     %h = aten.sym_size.int(%u: f32[h, w], 0); %w = aten.sym_size.int(%u, 1)
     %y = aten.upsample_bilinear2d.vec(%x: f32[2, 3, h, 7], [%h, %w], false, none) -> f32[2, 3, h, w]
 """)

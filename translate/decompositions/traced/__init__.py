@@ -1,10 +1,11 @@
 """Decompositions of operators for which PyTorch has no decomposition.
 
-PyTorch's own table decomposes an operator without a kernel where it has an entry. This package has
-the missing ones: arithmetic that products, slices, comparisons and maxima can express. Each
-function takes an operator's arguments and returns its results in PyTorch's operators. It is traced
-as PyTorch's are (`traced_calls.py`), so all targets share it. A function returns `NotImplemented`
-to leave an operator to other rules, and raises a `CannotTraceError` to say why.
+PyTorch's own table decomposes many operators. This package has decompositions that are missing
+there: arithmetic that products, slices, comparisons and maxima can express. Each function takes an
+operator's arguments and returns its results in PyTorch's operators. The function is traced like
+PyTorch's decompositions (`traced_calls.py`), so that all targets share it. A function returns
+`NotImplemented` to leave an operator to other rules, and raises a `CannotTraceError` to state why
+it cannot decompose it.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ from stepwell.translate.decompositions.traced.volumes import VOLUMES
 
 
 class Decompositions(Mapping[Any, Callable[..., Any]]):
-    """Operator → its decomposition. Operators of optional libraries are registered by name."""
+    """A table from operators to decompositions; operators of optional libraries are registered by
+    name.
+    """
 
     def __init__(self, named: Mapping[str, Callable[..., Any]], *tables: Mapping[Any, Any]) -> None:
         self._named = named

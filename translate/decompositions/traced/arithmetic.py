@@ -13,16 +13,16 @@ aten = torch.ops.aten
 
 
 def of_one_type(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-    """Return both operands in the element type that PyTorch's type promotion gives the result."""
+    """Return both operands in the element type to which PyTorch promotes them."""
     result_type = torch.result_type(a, b)
     return a.to(result_type), b.to(result_type)
 
 
 def within(comparisons: int, most: int) -> None:
-    """Refuse more than `most` comparisons of each number with each.
+    """Refuse more than `most` comparisons of all pairs of numbers.
 
     Raises:
-        NotImplementedError: with the text of a refusal.
+        NotImplementedError: the text is the reason for the refusal.
     """
     if comparisons > most:
         raise NotImplementedError(
@@ -42,7 +42,9 @@ def in_single(function: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor
 
 
 def signbit(x: Tensor) -> Any:
-    """Return whether x is below zero or -0, whose inverse is negative. A NaN's sign is ignored."""
+    """Return whether x is below zero or -0, whose inverse is negative. The sign of a NaN is
+    ignored.
+    """
     if not x.dtype.is_floating_point:
         return torch.zeros_like(x) if x.dtype == torch.bool else torch.lt(x, 0)
     return torch.logical_or(torch.lt(x, 0), torch.lt(torch.reciprocal(x), 0))
@@ -88,8 +90,8 @@ def angle(x: Tensor) -> Tensor:
 def nextafter(a: Tensor, b: Tensor) -> Any:
     """Return the next number towards b: x plus a little more than half a unit in the last place.
 
-    S. M. Rump et al., Computing predecessor and successor in rounding to nearest, 2009. If x is so
-    small that its unit is the smallest number, that number is added.
+    S. M. Rump et al., Computing predecessor and successor in rounding to nearest, 2009. If the unit
+    in the last place of x is the smallest denormal number, that number is added.
     """
     if a.dtype != torch.float32 or b.dtype != a.dtype:
         return NotImplemented
@@ -156,7 +158,7 @@ def bilinear(first: Tensor, second: Tensor, weight: Tensor, bias: Tensor | None 
 
 
 def resize(x: Tensor, size: Any, *, memory_format: Any = None) -> Any:
-    """Return the first elements. Enlarging is refused: the new elements would be undefined."""
+    """Return the first elements in another shape; more elements than before are refused."""
     count = math.prod(size)
     if count > x.numel():
         return NotImplemented

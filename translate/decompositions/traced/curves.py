@@ -28,7 +28,7 @@ NODES = 48
 
 @dataclass(frozen=True)
 class Series:
-    """A Chebyshev series of a function on an interval."""
+    """A Chebyshev series that approximates a function on an interval."""
 
     function: Callable[[Tensor], Tensor]
     low: float
@@ -36,7 +36,9 @@ class Series:
 
     @cached_property
     def terms(self) -> tuple[float, ...]:
-        """Interpolate the function in double precision; terms are numbers even under tracing."""
+        """Return the coefficients, interpolated in double precision; plain numbers even while
+        tracing.
+        """
         with disable_current_modes():
             turn = (torch.arange(NODES, dtype=torch.float64) + 0.5) * (math.pi / NODES)
             values = self.function(
@@ -235,7 +237,7 @@ def erfc(x: Tensor) -> Tensor:
 
 
 def _ends(w: Tensor) -> Tensor:
-    """Return erfinv(y) / y where 1 - y² = e ** -w is small, from the quantile of the small tail."""
+    """Return erfinv(y) / y for 1 - y² = e ** -w near 0, from the quantile of the small tail."""
     left = torch.exp(-w)
     p = left / (2 * (1 + torch.sqrt(1 - left)))
     return special.ndtri(p) / (math.sqrt(2) * (2 * p - 1))
@@ -264,12 +266,12 @@ def ndtri(p: Tensor) -> Tensor:
 
 
 def _of_large(function: Callable[[Tensor], Tensor], start: float) -> Series:
-    """Return a series of `√x f(x)` in `start / x`."""
+    """Return a series of `√x f(x)` in the variable `start / x`, for large x."""
     return Series(lambda v: function(start / v) * torch.sqrt(start / v), 1e-9, 1.0)
 
 
 def _slope_of(function: Callable[[Tensor], Tensor], end: float) -> Series:
-    """Return a series of `f(x) / x` of an odd function, on an interval from zero."""
+    """Return a series of `f(x) / x` of an odd function on an interval that begins at zero."""
 
     def slope(tensor: Tensor) -> Tensor:
         x = tensor.clamp(min=1e-9)
@@ -302,7 +304,9 @@ def i1e(x: Tensor) -> Tensor:
 
 
 def _grown(function: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
-    """Remove the factor `e ** -|x|` in two halves: XNNPACK's exponential overflows from 88.38 on."""
+    """Multiply by `e ** |x|` in two halves, because XNNPACK's exponential overflows from 88.38
+    on.
+    """
 
     def grown(x: Tensor) -> Tensor:
         root = torch.exp(x.abs() / 2)
@@ -312,7 +316,9 @@ def _grown(function: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
 
 
 def _k_rest(order: int) -> Series:
-    """Return the smooth part of K near zero: K without its logarithm and, of order 1, times x."""
+    """Return the smooth part of Bessel's K near zero, without its logarithm; for order 1, times
+    x.
+    """
 
     def rest(square: Tensor) -> Tensor:
         x = torch.sqrt(square.clamp(min=1e-18))
@@ -331,12 +337,14 @@ K_FAR = (
 
 
 def _finite_log(x: Tensor) -> Tensor:
-    """Return the logarithm for a product with zero; a delegate reads a denormal x as zero."""
+    """Return a logarithm that is finite at zero, for a product with zero; denormals count as
+    zero.
+    """
     return torch.log(torch.clamp(x, min=torch.finfo(x.dtype).tiny))
 
 
 def _bessel_k(x: Tensor, order: int, is_scaled: bool) -> Tensor:
-    """Modified Bessel functions of the second kind: infinite at zero, NaN for negative numbers."""
+    """Return modified Bessel functions of the second kind: infinite at 0, NaN for negative x."""
     near = torch.clamp(x, max=K_END)
     if order:
         small = (_finite_log(near) - LOG_2) * special.i1(near) + K_NEAR[1](near * near) / near
@@ -358,7 +366,7 @@ Y = (special.bessel_y0, special.bessel_y1)
 
 
 def _phased(order: int, is_even: bool) -> Series:
-    """Return the factor of the cosine (or the sine) of the phase for large x."""
+    """Return the factor of the phase's cosine (or sine) for large x."""
 
     def share(v: Tensor) -> Tensor:
         x = J_END / v
@@ -379,7 +387,9 @@ J_NEAR = (
 
 
 def _y_rest(order: int) -> Series:
-    """Return Y's smooth part near zero: Y without logarithm and pole; for order 1, divided by x."""
+    """Return the smooth part of Bessel's Y near zero, without logarithm and pole; for order 1, over
+    x.
+    """
 
     def rest(tensor: Tensor) -> Tensor:
         x = tensor.clamp(min=1e-4)
@@ -435,7 +445,7 @@ def sinc(x: Tensor) -> Tensor:
 
 
 def _sine_by_x(x: Tensor) -> Tensor:
-    """Return `sin(x) / x`: to the last digit 1 near zero, where `1 / x` may overflow."""
+    """Return `sin(x) / x`, accurate near zero, where `1 / x` may overflow."""
     is_near = torch.lt(x.abs(), 2.0**-13 if x.dtype == torch.float32 else 2.0**-28)
     return torch.where(is_near, full(x, 1), torch.sin(x) / x)
 

@@ -12,12 +12,12 @@ aten = torch.ops.aten
 
 
 def rand_like(x: Tensor, **given: Any) -> Tensor:
-    """Draw uniform numbers in [0, 1)."""
+    """Draw uniform numbers in [0, 1), in the shape of a tensor."""
     return torch.rand(x.shape).to(given.get("dtype") or x.dtype)
 
 
 def randn_like(x: Tensor, **given: Any) -> Tensor:
-    """Draw standard normal numbers."""
+    """Draw standard normal numbers, in the shape of a tensor."""
     return torch.randn(x.shape).to(given.get("dtype") or x.dtype)
 
 
@@ -31,7 +31,7 @@ def _without_generator(draw: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
 
 def normal(mean: Any, std: Any = 1.0, *, generator: Any = None) -> Tensor:
-    """Draw normal numbers of a given mean and standard deviation."""
+    """Draw normal numbers of a stated mean and standard deviation."""
     shape = torch.broadcast_shapes(
         *(v.shape for v in (mean, std) if isinstance(v, torch.Tensor)),
     )
@@ -51,7 +51,9 @@ def uniform(x: Tensor, low: float = 0, high: float = 1, *, generator: Any = None
 def multinomial(
     x: Tensor, num_samples: int, replacement: bool = False, *, generator: Any = None
 ) -> Tensor:
-    """Sample indices by the largest log-weights plus Gumbel noise, drawn anew if replaced."""
+    """Sample the indices of the largest log-weights plus Gumbel noise; anew for each sample if
+    replaced.
+    """
 
     def raced(shape: Any) -> Tensor:
         return torch.log(x) - torch.log(-torch.log(torch.rand(shape)))
@@ -83,7 +85,7 @@ def _kept(x: Tensor, shape: Any, p: float) -> Any:
 
 
 def alpha_dropout(x: Tensor, p: float, train: bool) -> Any:
-    """Apply the dropout that keeps the mean and deviation of SELU's outputs."""
+    """Apply the dropout that preserves the mean and deviation of SELU's outputs."""
     return _alpha(x, x.shape, p, train)
 
 
@@ -127,12 +129,12 @@ def randint(low: int, high: int, size: Any, **given: Any) -> Tensor:
 
 
 def randint_like(x: Tensor, high: int, **given: Any) -> Tensor:
-    """Draw integers in [0, high)."""
+    """Draw integers in [0, high), in the shape of a tensor."""
     return randint(0, high, x.shape, dtype=given.get("dtype") or x.dtype)
 
 
 def randint_like_between(x: Tensor, low: int, high: int, **given: Any) -> Tensor:
-    """Draw integers in [low, high)."""
+    """Draw integers in [low, high), in the shape of a tensor."""
     return randint(low, high, x.shape, dtype=given.get("dtype") or x.dtype)
 
 

@@ -1,9 +1,10 @@
-"""What to call where a kernel computes something else than PyTorch: the same numbers by others.
+"""Replacements of integer operators whose runtime kernels compute wrong numbers.
 
-`kernel_dtypes.json` says which kernels go wrong, and when: remainders of negative integers are
-truncated, integers and doubles are summed in single precision, powers and truncating quotients go
-through double precision, shifts know no limit. Each form here is exact for integers, wraps around
-where PyTorch does, and calls nothing that goes wrong itself; `decompose.py` takes ops apart by it.
+`kernel_dtypes.json` lists the wrong kernels and their conditions: remainders of negative integers
+are truncated, integers and doubles are summed in single precision, powers and truncating quotients
+are computed in double precision, shifts ignore the number of bits. Each replacement is exact for
+integers, wraps around where PyTorch does, and uses only correct kernels; `decompose.py` applies
+them.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ SMALL = 7
 
 
 def _remainder(a: Any, b: Any) -> Any:
-    """`a % b`, of the divisor's sign: by the quotient rounded down, or of doubles by fmod."""
+    """Compute `a % b` with the divisor's sign: by the floored quotient, or for doubles by fmod."""
     if _is_integral(a, b):
         return a - _floored(a, b) * b
     if not _is_double(a, b):
@@ -36,13 +37,13 @@ def _remainder(a: Any, b: Any) -> Any:
 
 
 def _floored(a: Any, b: Any) -> Any:
-    """The quotient rounded down, by the one kernel that is right for large integers."""
+    """Compute the floored quotient by the only kernel that is right for large integers."""
     divisor = b if isinstance(b, torch.Tensor) else torch.full([], b, dtype=a.dtype)
     return torch.floor_divide(a, divisor)
 
 
 def _fmod(a: Any, b: Any) -> Any:
-    """What truncated division leaves, of the dividend's sign."""
+    """Compute the remainder of truncated division, which has the dividend's sign."""
     if not _is_integral(a, b):
         return NotImplemented
     rest = a - _floored(a, b) * b
@@ -59,32 +60,32 @@ def _below(b: Any, a: torch.Tensor) -> Any:
 
 
 def _div_mode(a: Any, b: Any, *, rounding_mode: str | None = None) -> Any:
-    """A whole quotient, by the one that is rounded down."""
+    """Compute a truncated or floored quotient from the floored one."""
     if rounding_mode is None or not _is_integral(a, b):
         return NotImplemented
     return _floored(a - _fmod(a, b) if rounding_mode == "trunc" else a, b)
 
 
 def _left_shift(a: Any, count: Any) -> Any:
-    """`a << count`, which is 0 for a count below 0 or of all bits and more."""
+    """Compute `a << count`: 0 for a count below 0 or of at least the number of bits."""
     return _shifted(a, count, torch.bitwise_left_shift, torch.zeros_like)
 
 
 def _right_shift(a: Any, count: Any) -> Any:
-    """`a >> count`, which is the sign, or 0 without one, for a count below 0 or of all bits."""
+    """Compute `a >> count`: the sign bits for a count below 0 or of at least the number of bits."""
     return _shifted(a, count, torch.bitwise_right_shift, _sign_bits)
 
 
 def _sign_bits(a: torch.Tensor) -> Any:
-    """-1 for what is negative, 0 for the rest."""
+    """Return -1 for negative numbers and 0 for others."""
     info = torch.iinfo(a.dtype)
     return _by(torch.bitwise_right_shift, a, info.bits - 1) if info.min else torch.zeros_like(a)
 
 
 def _shifted(a: Any, count: Any, shift: Callable[..., Any], beyond: Callable[[Any], Any]) -> Any:
-    """A shift by dynamic counts: by 1, 2, 4, …, each where its bit is set.
+    """Shift by dynamic counts: by 1, 2, 4, …, each if the count has that bit.
 
-    A number is a count of the tensor's own dtype: PyTorch wraps it around.
+    A Python number as count has the tensor's dtype, in which PyTorch wraps it around.
     """
     if not _is_integral(a, count):
         return NotImplemented
@@ -104,19 +105,19 @@ def _shifted(a: Any, count: Any, shift: Callable[..., Any], beyond: Callable[[An
 
 
 def _by(shift: Callable[..., Any], a: Any, count: int) -> Any:
-    """A shift by a number, in steps that every width has."""
+    """Shift by a constant, in several shifts that every bit width supports."""
     while count > SMALL:
         a, count = shift(a, SMALL), count - SMALL
     return shift(a, count)
 
 
 def _itself(a: torch.Tensor) -> Any:
-    """An integer is rounded already."""
+    """Return the operand: an integer is rounded already."""
     return a.clone() if not a.dtype.is_floating_point else NotImplemented
 
 
 def _power(a: torch.Tensor, exponent: Any) -> Any:
-    """A whole power of integers, by squaring; of the power 0 it is 1, for 0 too."""
+    """Compute an integer power by squaring; the power 0 is 1, also of 0."""
     if not _is_integral(a, exponent) or not 0 <= exponent <= LARGEST_POWER:
         return NotImplemented
     if not exponent:
@@ -155,14 +156,14 @@ def _sum(
 
 
 def _threshold(a: torch.Tensor, threshold: Any, value: Any) -> Any:
-    """Integers above one stay as they are: PyTorch's own form takes them through floats."""
+    """Compute `threshold` on integers directly; PyTorch's decomposition converts them to floats."""
     if a.dtype.is_floating_point:
         return torch.where(torch.le(a, threshold), value, a)
     return torch.where(torch.le(a, int(threshold)), torch.full_like(a, int(value)), a)
 
 
 def _add_scalar(a: torch.Tensor, other: Any, alpha: Any = 1) -> Any:
-    """A number added to a tensor of the result's type."""
+    """Add a number to a tensor of the result's type."""
     result_type = torch.result_type(a, other)
     if result_type == a.dtype:
         return NotImplemented
@@ -170,19 +171,19 @@ def _add_scalar(a: torch.Tensor, other: Any, alpha: Any = 1) -> Any:
 
 
 def _less_or_equal(a: torch.Tensor, b: torch.Tensor) -> Any:
-    """Of booleans: not the first, or the second."""
+    """Compute `a <= b` of booleans as `not a or b`."""
     if a.dtype != torch.bool or b.dtype != torch.bool:
         return torch.ge(b, a)
     return torch.logical_or(torch.logical_not(a), b)
 
 
 def _no_form(*_: Any, **__: Any) -> Any:
-    """PyTorch's own decomposition calls the kernel of another overload, which is as wrong."""
+    """Refuse: PyTorch's decomposition calls a kernel of another overload that is wrong, too."""
     return NotImplemented
 
 
 def _is_double(*values: Any) -> bool:
-    """Whether a result is in double precision, and no tensor has to be converted to it."""
+    """Whether the result and all tensor operands are in double precision."""
     return all(not isinstance(v, torch.Tensor) or v.dtype == torch.float64 for v in values)
 
 
@@ -221,7 +222,7 @@ JOINED = (aten.cat.default, aten.stack.default)
 
 def _of_one_dtype(overload: Any) -> Callable[..., Any]:
     def joined(tensors: Any, dim: int = 0) -> Any:
-        """All of them in the result's dtype first."""
+        """Convert all tensors to the result's dtype, then concatenate them."""
         dtype = functools.reduce(torch.promote_types, (tensor.dtype for tensor in tensors))
         if all(tensor.dtype == dtype for tensor in tensors):
             return NotImplemented
@@ -236,7 +237,7 @@ PRODUCTS = (aten.bmm.default, aten.mm.default)
 
 def _over_something(overload: Any) -> Callable[..., Any]:
     def with_zeros(a: Any, b: Any) -> Any:
-        """Both with a column, or a row, of zeros more."""
+        """Append a column, or a row, of zeros to both tensors."""
         column = a.new_zeros([*a.shape[:-1], 1])
         row = b.new_zeros([*b.shape[:-2], 1, b.shape[-1]])
         return overload(torch.cat([a, column], -1), torch.cat([b, row], -2))
@@ -245,7 +246,7 @@ def _over_something(overload: Any) -> Callable[..., Any]:
 
 
 def _zeros(size: Any, *_: Any, dtype: torch.dtype | None = None, **__: Any) -> Any:
-    """A tensor of arbitrary elements; its memory layout is not part of its value."""
+    """Return zeros for an uninitialized tensor; the memory layout is not part of its value."""
     return torch.full(size, 0, dtype=dtype or torch.float32)
 
 

@@ -30,7 +30,7 @@ def linear_cross_entropy(
     compute_linear_weight_grad: bool,
     compute_linear_bias_grad: bool,
 ) -> Any:
-    """Compute the loss of a linear projection; chunking and gradients are ignored."""
+    """Compute the loss of a linear projection; chunk sizes and gradient options are ignored."""
     if compute_input_grad or compute_linear_weight_grad or compute_linear_bias_grad:
         return NotImplemented
     logits = torch.nn.functional.linear(x, linear_weight, linear_bias)
@@ -57,7 +57,7 @@ def linear_cross_entropy_of_each(
     acc_policy: str,
     acc_dtype: torch.dtype,
 ) -> Any:
-    """Compute the loss of each row."""
+    """Compute the cross-entropy loss of each row of a linear projection."""
     logits = torch.nn.functional.linear(x, linear_weight, linear_bias)
     return torch.nn.functional.cross_entropy(
         logits, target, weight, reduction="none", ignore_index=ignore_index
@@ -119,10 +119,10 @@ def _at(flat: Tensor, corner: list[Tensor], sizes: list[int]) -> Tensor:
 def upsample_nearest1d(
     x: Tensor, output_size: Sequence[int] | None, scale_factors: Sequence[float] | None
 ) -> Any:
-    """Repeat each element of a line of dynamic length; leave other lines to PyTorch.
+    """Repeat each element of a line of dynamic length; other lines use PyTorch's decomposition.
 
-    A factor is refused if its reciprocal in single precision is below the exact one: PyTorch
-    multiplies by the reciprocal and rounds down.
+    PyTorch multiplies by the factor's reciprocal and rounds down, so a factor is refused if its
+    reciprocal in single precision is too small.
     """
     whole = [f for f in scale_factors or () if f == int(f) and _single(1 / f) * f >= 1]
     if type(x.shape[-1]) is int or not whole:
@@ -135,7 +135,7 @@ def _single(number: float) -> float:
 
 
 def frexp(x: Tensor) -> Any:
-    """Scale by 2^±64, 2^±32, … depending on the magnitude: every step is exact."""
+    """Decompose numbers into mantissa and exponent: scale by 2^±64, 2^±32, …, each exactly."""
     if x.dtype != torch.float32:
         return NotImplemented
     is_number = torch.logical_and(torch.ne(x, 0), torch.lt(x.abs(), float("inf")))

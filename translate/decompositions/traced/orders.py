@@ -1,4 +1,4 @@
-"""Sorting and order statistics: a sort is a top-k of all elements, positions are counts.
+"""Sorting and order statistics: a sort is a top-k of all elements; positions are counts.
 
 Equal numbers keep their order, as in PyTorch's CPU kernels, up to `MOST` comparisons. Beyond that,
 `sort` without `stable=True` makes no promise about equal numbers and has the order of top-k.
@@ -23,12 +23,12 @@ MOST = 2**22
 
 
 def _itself(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Return a scalar and its index, 0."""
+    """Return a scalar as its own extremum, with index 0."""
     return x.clone(), torch.zeros_like(x, dtype=torch.int64)
 
 
 def _kept(found: tuple[Tensor, Tensor], dim: int, keepdim: bool) -> tuple[Tensor, Tensor]:
-    """Return values and indices, whose reduced axis of length 1 is kept or removed."""
+    """Return values and indices; the reduced axis of length 1 is kept or removed."""
     value, place = found
     return found if keepdim else (value.squeeze(dim), place.squeeze(dim))
 
@@ -66,7 +66,9 @@ def stable_sort(
 
 
 def _places(x: Tensor, dim: int, descending: bool) -> Tensor:
-    """Count the elements that precede each one: smaller ones, and equal ones with lower index."""
+    """Return each element's rank: the number of smaller elements, and equal ones with lower
+    index.
+    """
     count = x.shape[dim]
     rows = x.transpose(dim, -1)
     mine, other = rows.unsqueeze(-1), rows.unsqueeze(-2)
@@ -180,7 +182,7 @@ def isin(x: Tensor, among: Tensor, *, assume_unique: bool = False, invert: bool 
 def bucketize(
     x: Tensor, boundaries: Tensor, *, out_int32: bool = False, right: bool = False
 ) -> Tensor:
-    """Count the boundaries that each number is not below; a NaN is above all of them."""
+    """Return each number's bucket: the count of boundaries that are not above it; NaN is last."""
     return searchsorted(boundaries, x, out_int32=out_int32, right=right)
 
 
@@ -193,7 +195,7 @@ def searchsorted(
     side: str | None = None,
     sorter: Tensor | None = None,
 ) -> Any:
-    """Count the sorted numbers that precede each value."""
+    """Return each value's position: the count of sorted numbers that precede it."""
     within(x.numel() * bounds.shape[-1], MOST)
     bounds = bounds if sorter is None else torch.gather(bounds, -1, sorter)
     result_type = torch.result_type(x, bounds)
@@ -207,7 +209,7 @@ def searchsorted(
 
 
 def _running(x: Tensor, dim: int, is_at_least: Callable[[Tensor, Tensor], Tensor]) -> Any:
-    """Return the running extremum and its latest index, by a scan of steps 1, 2, 4, …."""
+    """Return the running extremum and its last index, by a scan of steps 1, 2, 4, …."""
     if x.dim() == 0:
         return _itself(x)
     dim %= x.dim()
@@ -232,7 +234,9 @@ def _running(x: Tensor, dim: int, is_at_least: Callable[[Tensor, Tensor], Tensor
 def _stays(
     mine: Tensor, earlier: Tensor, is_at_least: Callable[[Tensor, Tensor], Tensor]
 ) -> Tensor:
-    """Return whether it is the extremum compared with an earlier number; the first NaN is."""
+    """Return where the current extremum remains, compared with an earlier element; the first NaN
+    stays.
+    """
     stays = is_at_least(mine, earlier)
     if not mine.dtype.is_floating_point:
         return stays
@@ -243,7 +247,7 @@ def _stays(
 def _running_over_any(
     x: Tensor, dim: int, is_at_least: Callable[[Tensor, Tensor], Tensor]
 ) -> tuple[Tensor, Tensor]:
-    """Compute `_running` for a dynamic size; padding before the first element is no extremum."""
+    """Compute `_running` for a dynamic size; the start is padded with numbers that never win."""
     held = torch.finfo(x.dtype) if x.dtype.is_floating_point else torch.iinfo(x.dtype)
     worst = held.min if is_at_least is torch.ge else held.max
     worst = math.copysign(math.inf, worst) if x.dtype.is_floating_point else worst
@@ -305,7 +309,7 @@ def logcumsumexp(x: Tensor, dim: int) -> Any:
 
 
 def _added(one: Tensor, other: Tensor) -> Tensor:
-    """Return log(e^one + e^other); the maximum in it may lose a NaN in a delegate."""
+    """Return log(e^one + e^other); within a delegate, the maximum in it may lose a NaN."""
     added = torch.logaddexp(one, other)
     is_nan = torch.logical_or(torch.isnan(one), torch.isnan(other))
     return torch.where(is_nan, torch.full_like(added, math.nan), added)

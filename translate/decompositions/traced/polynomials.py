@@ -41,7 +41,9 @@ def chebyshev(x: Tensor, n: Tensor | float, *, kind: str, is_shifted: bool) -> A
 
 
 def _circular(x: Tensor, n: Tensor, kind: str) -> Tensor:
-    """Compute it for |x| ≤ 1: cos nθ, sin (n + 1)θ / sin θ, and quotients in half angles."""
+    """Compute a polynomial for |x| ≤ 1: cos nθ, sin (n + 1)θ / sin θ, or quotients in half
+    angles.
+    """
     theta = torch.acos(torch.clamp(x, -1, 1))
     sign = 1 - 2 * torch.abs(torch.remainder(n, 2.0))
     if kind == "t":
@@ -60,10 +62,10 @@ def _circular(x: Tensor, n: Tensor, kind: str) -> Tensor:
 
 
 def _hyperbolic(size: Tensor, x: Tensor, n: Tensor, kind: str) -> Tensor:
-    """Compute it for |x| > 1 from |x|; a polynomial of odd degree changes its sign.
+    """Compute a polynomial for |x| > 1 from |x|; odd degrees change the sign.
 
-    `V` and `W` are exchanged for negative x. Of a quotient, both parts may overflow: `e ** nη` is
-    taken out.
+    `V` and `W` are exchanged for negative x. Both parts of a quotient may overflow, so the factor
+    `e ** nη` is separated.
     """
     eta = torch.acosh(torch.clamp(size, min=1))
     is_negative = torch.lt(x, 0)
@@ -89,7 +91,7 @@ def without_end(*_: Any, **__: Any) -> Any:
     """Refuse a series that is summed until it no longer changes.
 
     Raises:
-        NotImplementedError: with the text of a refusal.
+        NotImplementedError: always; the text is the reason for the refusal.
     """
     raise NotImplementedError(STEPS)
 
@@ -98,7 +100,7 @@ def by_recurrence(x: Tensor, n: Tensor | float, *, first: Step, step: Step) -> A
     """Compute a polynomial of constant degree by its three-term recurrence.
 
     Raises:
-        NotImplementedError: the degree is known only at run time, or it is too large.
+        NotImplementedError: the degree is dynamic or too large.
     """
     if isinstance(n, torch.Tensor) or n > LARGEST_DEGREE:
         raise NotImplementedError(STEPS)

@@ -1,4 +1,4 @@
-"""Pooling by axes: pools of volumes as pools of images, adaptive pools as slices of the input.
+"""Pooling axis by axis: pools of volumes as pools of images, adaptive pools as slices.
 
 A pooling window is a box, so its mean or maximum is computed along one axis after the other.
 """
@@ -23,7 +23,7 @@ def avg_pool3d(
     count_include_pad: bool = True,
     divisor_override: int | None = None,
 ) -> Any:
-    """Pool images, then average along the depth: a box's element count is a product of counts."""
+    """Average images, then along the depth: the element count of a box is a product of counts."""
     if not x.dtype.is_floating_point:
         return NotImplemented
     kernel, stride, padding = _of_axes(3, kernel_size, stride or kernel_size, padding)
@@ -72,7 +72,7 @@ def _with_edges(
     padding: Sequence[int],
     ceil_mode: bool,
 ) -> Tensor:
-    """Pad with the zeros that windows reach."""
+    """Pad with the zeros that windows read."""
     amounts: list[int] = []
     sizes = x.shape[-len(kernel) :]
     for size, span, step, pad in zip(sizes, kernel, stride, padding, strict=True):
@@ -102,7 +102,7 @@ def by_windows(x: Tensor, axis: int, count: int, reduce: Callable[[Tensor, int],
 
 
 def adaptive_avg_pool3d(x: Tensor, output_size: Sequence[int]) -> Any:
-    """Pool the depth first, then images."""
+    """Pool the depth first, then the images."""
     if min(output_size) == 0 or x.numel() == 0:
         return NotImplemented
     axis = x.dim() - 3
@@ -142,7 +142,8 @@ def adaptive_max_pool(x: Tensor, output_size: Sequence[int]) -> Any:
 
 
 def _adaptive_max_pool_of_any(x: Tensor, output_size: Sequence[int]) -> Any:
-    """Compute `adaptive_max_pool` of dynamic sizes; each window has the longest's index count.
+    """Compute `adaptive_max_pool` of dynamic sizes; each window reads as many indices as the
+    longest one.
 
     A shorter window repeats its last index, which does not change its maximum.
     """
@@ -174,7 +175,7 @@ def _taken(x: Tensor, axis: int, places: Tensor) -> Tensor:
 def fractional_max_pool(
     x: Tensor, kernel_size: Sequence[int], output_size: Sequence[int], samples: Tensor
 ) -> Any:
-    """Gather windows axis by axis; a random number per channel determines their positions."""
+    """Gather windows axis by axis, at positions from a random number per channel."""
     rank = len(output_size)
     first = x.dim() - rank
     leading = x.shape[:first]

@@ -1,6 +1,7 @@
-"""Recurrent layers, unrolled: one product applies the input weights to the inputs of all steps.
+"""Unrolled recurrent layers: one product applies the input weights to the inputs of all steps.
 
-PyTorch's own decomposition for devices without fused layers multiplies each step's inputs alone.
+PyTorch's own decomposition, for devices without fused layers, multiplies each step's inputs
+separately.
 Gates with the same activation are computed together and split afterwards. For int8 each gate is
 computed alone, with a range of its own, and an initial state of zeros is omitted.
 """

@@ -49,9 +49,10 @@ engine; a maximum need not.
 
 
 def checked(index: Tensor, size: int) -> Tensor:
-    """Return an index checked to be in [0, size), by a look-up whose kernel refuses any other.
+    """Return an index that a look-up verifies to be in [0, size): its kernel refuses others.
 
-    PyTorch raises an error there; comparisons would ignore it, and negative indices would be valid.
+    PyTorch raises an error for other indices, but comparisons would ignore them or accept negative
+    ones.
     """
     flat = index.reshape(-1).to(torch.int64)
     return torch.index_select(torch.arange(size), 0, flat).reshape(index.shape)
@@ -136,7 +137,7 @@ def _first(x: Tensor, shape: Sequence[int]) -> Tensor:
 
 
 def _over(x: Tensor, corner: Tensor) -> Tensor:
-    """Return a tensor with its leading part replaced."""
+    """Return a tensor whose leading part is replaced."""
     for axis in reversed(range(x.dim())):
         size = corner.shape[axis]
         if size != x.shape[axis]:
@@ -154,7 +155,7 @@ def _behind(corner: Tensor, x: Tensor, axis: int) -> list[int]:
 def _summed(
     x: Tensor, dim: int, index: Tensor, src: Tensor, is_mean: bool, include_self: bool
 ) -> Any:
-    """Sum by the kernel that adds; count by adding ones."""
+    """Sum with the kernel that adds; count by adding ones."""
     start = x
     ones = torch.ones_like(src)
     if not include_self:
@@ -173,7 +174,7 @@ def _is_float(x: Tensor) -> bool:
 
 
 def scatter_add(x: Tensor, dim: int, index: Tensor, src: Tensor) -> Any:
-    """Add at indices without a kernel that adds: compare each position with all indices."""
+    """Add at indices by comparing each position with all indices, without a kernel that adds."""
     if x.dtype == torch.bool or not index.numel():
         return NotImplemented
     if x.dim() == 0:
@@ -198,7 +199,7 @@ def index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: floa
 def index_put(
     x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False
 ) -> Any:
-    """Add at indices without such a kernel: flatten the leading axes' indices and `scatter_add`."""
+    """Add at indices: flatten the leading axes' indices and use `scatter_add`."""
     known = [index for index in indices if index is not None]
     is_whole = len(known) == len(indices) and all(i.dtype != torch.bool for i in known)
     if not accumulate or not is_whole or x.dtype == torch.bool or x.numel() == 0:
@@ -271,7 +272,7 @@ def diagonal_scatter(
 def as_strided_scatter(
     x: Tensor, src: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: Any = None
 ) -> Any:
-    """Write at the positions that strides describe, of a tensor in row-major order."""
+    """Write a tensor at the positions, in row-major memory, that strides describe."""
     if not x.is_contiguous() or x.storage_offset():
         return NotImplemented
     places = torch.full([], storage_offset or 0, dtype=torch.int64)
@@ -291,7 +292,7 @@ def segment_reduce(
     unsafe: bool = False,
     initial: float | None = None,
 ) -> Any:
-    """Reduce segments of rows: each segment compares with every row."""
+    """Reduce segments of rows, by comparing each segment with every row."""
     axis %= x.dim()
     if offsets is None and lengths is not None:
         ends = torch.cumsum(lengths, axis)

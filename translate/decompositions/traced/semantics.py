@@ -1,8 +1,8 @@
 """Decompositions of elementwise operators by their scalar semantics.
 
-`@means` declares an element of the result as an expression of elements of the operands. Evaluated on
-tensors, the expression is a decomposition that all targets share. They use it for an operator without
-a kernel, a lowering, and a decomposition of PyTorch's.
+`@means` declares an element of the result as an expression of elements of the operands. Evaluated
+on tensors, the expression is a decomposition that all targets share. Targets use it for an operator
+that has no kernel, no lowering and no decomposition in PyTorch.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ OF_TENSORS: dict[str, Callable[..., Any]] = {
 def semantic_function(overload: Any) -> Callable[..., Any] | None:
     """Return the scalar semantics of an operator as a function of tensors; None if it has none.
 
-    Halves are computed in float32. The function returns `NotImplemented` for integers, and for an
-    expression that is a single primitive or contains one that tensors do not have.
+    Halves are computed in float32. The function returns `NotImplemented` for integers, for a single
+    primitive, and for an expression with a primitive that tensors lack.
     """
     schema = schema_of(overload)
     name = f"{schema.name.replace('::', '.')}.{schema.overload_name or 'default'}"

@@ -1,8 +1,8 @@
 """3-D convolutions as sums of 2-D convolutions over the kernel's planes.
 
 The pass `volumes-to-images` handles constant, not transposed kernels, where each plane is a filter
-of its own. Here the kernel may be computed. A transposed convolution adds each plane's result at
-the depths that the plane reaches.
+of its own. Here the kernel may be computed at run time. A transposed convolution adds each plane's
+result at the depths that the plane reaches.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def convolution(
     output_padding: Sequence[int],
     groups: int,
 ) -> Any:
-    """Move the planes of `[N, C, D, H, W]` into the batch."""
+    """Compute a 3-D convolution by moving the planes of `[N, C, D, H, W]` into the batch."""
     if x.dim() != 5 or x.numel() == 0:
         return NotImplemented
     batch, channels, depth, *image = x.shape
@@ -72,7 +72,9 @@ def convolution(
 
 
 def _placed(planes: Tensor, step: int, first: int, count: int) -> Tensor:
-    """Place planes `step` apart from `first` on, with zeros between them, and cut to `count`."""
+    """Place planes along the depth, `step` apart from `first` on, with zeros between; `count` in
+    all.
+    """
     if step > 1:
         spread = torch.constant_pad_nd(planes.unsqueeze(2), (0, 0, 0, 0, 0, 0, 0, step - 1))
         planes = spread.flatten(1, 2).narrow(1, 0, (planes.shape[1] - 1) * step + 1)

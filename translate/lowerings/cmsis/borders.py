@@ -33,7 +33,7 @@ QUANTIZE, DEQUANTIZE = (
 
 
 def _padded(op: SchemaOp) -> Parts | Refusal:
-    """Match constant mode without cropping, of rank at most 4."""
+    """Match pads of constant mode that do not crop, of rank at most 4."""
     if op.name == "aten.pad.default" and op.arg("mode") != "constant":
         return Refusal(f"the mode is {op.arg('mode')}; the kernel pads with a constant")
     if len(dims(op.operands[0].type)) > 4 or not is_static(op.results[0].type):
@@ -57,7 +57,7 @@ def _padded(op: SchemaOp) -> Parts | Refusal:
     """,
 )
 def pad(x: Activation, *, pad: Any, value: Any, layer: Layer, b: Rewriter) -> Any:
-    """Pad the stored integers, and add a table if the result's quantization differs."""
+    """Pad the stored integers; add a table lookup if the result's quantization differs."""
     number = float(value or 0)
     if isnan(number):
         refuse("the op pads with NaN, which no quantized type represents")
@@ -86,8 +86,8 @@ def pad(x: Activation, *, pad: Any, value: Any, layer: Layer, b: Rewriter) -> An
 def boundary(x: Value, *, op: Any, b: Rewriter) -> Value:
     """Lower the remaining casts to the library's quantize and dequantize.
 
-    Types that these do not support (u8, int32) become `quantized_decomposed` operators again; a
-    weight that only float ops use is dequantized at compile time.
+    Casts of types that these kernels do not support (u8, int32) become `quantized_decomposed`
+    operators again; a weight that only float ops use is dequantized at compile time.
     """
     quantizes = isinstance(op, QuantizeCast)
     result_quantization = quantization((op.result if quantizes else op.input).type)
@@ -99,7 +99,7 @@ def boundary(x: Value, *, op: Any, b: Rewriter) -> Value:
     if not quantizes and isinstance(maker, StorageCast):
         key = weight_key(maker.input)
     if key is None and not result_quantization.is_per_tensor:
-        refuse("scales along an axis are for weights; this value is computed")
+        refuse("only weights may have scales along an axis; this value is computed at run time")
     if key is not None and result_quantization.expressed == f32:
         return Value(
             b.weight(

@@ -52,7 +52,7 @@ PICKED: dict[str, slice] = {
 
 
 def _quantized(op: SchemaOp, place: slice) -> Parts | Refusal | None:
-    """Match operands of static shape; return None if all are floats."""
+    """Match quantized operands of static shape; return None if all operands are floats."""
     values = op.operands[place]
     if all(quantized_source(value) is None for value in values):
         return None
@@ -71,7 +71,7 @@ def _quantized(op: SchemaOp, place: slice) -> Parts | Refusal | None:
     """,
 )
 def pick(*given: Activation, op: SchemaOp, layer: Layer, b: Rewriter) -> Callable[[Use], SSAValue]:
-    """Apply the op to integers of one quantization, and add a table if the result's differs."""
+    """Apply the op to integers of one quantization; add a table lookup if the result's differs."""
     place, alike = PICKED[op.name], len({x.held for x in given}) == 1
 
     def of_use(use: Use) -> SSAValue:
@@ -107,7 +107,7 @@ def pick(*given: Activation, op: SchemaOp, layer: Layer, b: Rewriter) -> Callabl
     """,
 )
 def nearest(x: Activation, *, op: SchemaOp, layer: Layer, b: Rewriter) -> Callable[[Use], SSAValue]:
-    """Repeat rows and columns of NHWC for whole factors; otherwise look them up axis by axis."""
+    """Repeat rows and columns of NHWC for integer factors; otherwise gather axis by axis."""
     places = _places(op)
     given = [torch.arange(size) for size in cast("tuple[int, ...]", dims(x.value.type)[2:])]
     factors = [len(at) // len(whole) for at, whole in zip(places, given, strict=True)]
@@ -157,7 +157,9 @@ def _repeated(b: Rewriter, value: SSAValue, factors: tuple[int, int]) -> SSAValu
 
 
 def _of_one_scale(op: SchemaOp) -> tuple[SSAValue, ...]:
-    """Return the quantized operands; refuse those whose integers are not ordered as the reals."""
+    """Return the quantized operands; refuse operands whose integers are not ordered like the
+    reals.
+    """
     read = op.operands[: 2 if op.name.endswith(".Tensor") else 1]
     activations = [no_refusal(activation(value)) for value in read]
     if len({x.held for x in activations}) != 1:
@@ -197,7 +199,7 @@ def compare(*_: Any, op: SchemaOp, b: Rewriter) -> Value | None:
 
 
 def _threshold(op: SchemaOp, quantization: Quantization) -> int:
-    """Return the integer that replaces a number in a comparison, checked for all stored values."""
+    """Return the integer that is equivalent to a number in a comparison, for all stored values."""
     number = op.arg("other")
     if not isinstance(number, int | float):
         refuse("the number in the comparison is known only at run time")
@@ -207,7 +209,9 @@ def _threshold(op: SchemaOp, quantization: Quantization) -> int:
     code = next(codes, None)
     if code is not None:
         return code
-    return refuse(f"no integer is to its operand's as {number:g} is to the reals")
+    return refuse(
+        f"no integer compares with the operand's integers as {number:g} does with the reals"
+    )
 
 
 RULES = lowerings_of(__name__)

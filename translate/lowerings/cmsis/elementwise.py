@@ -67,7 +67,7 @@ TWO = """
 
 
 def _two(op: SchemaOp) -> Parts | None:
-    """Match two tensors, of 16 bits for a division."""
+    """Match two quantized tensors; 16-bit ones for a division."""
     operands = op.operands[:2]
     if not all(isinstance(value.type, TensorType) for value in operands):
         return None
@@ -92,9 +92,11 @@ def _two(op: SchemaOp) -> Parts | None:
 def arithmetic(
     x: Activation, other: Activation, *, form: type[CmsisOp], op: Any, use: Use, b: Rewriter
 ) -> SSAValue:
-    """Lower to a kernel that can apply the factors, and a table if the range differs."""
+    """Lower arithmetic to a kernel that applies the factors; add a table lookup if the range
+    differs.
+    """
     if use.held.bits == 16 and (use.low, use.high) != (use.held.low, use.held.high):
-        refuse("an int16 result is clamped; only tables clamp, and they are of int8")
+        refuse("an int16 result is clamped; only int8 tables can clamp")
     fields = _fields(x, other, form, op, use)
     sides = (x.value, other.value)
     chooses = form in (Minimum, Maximum)
@@ -124,14 +126,13 @@ def _fields(
     if form is QuantizedAdd:
         alpha = op.arg("alpha")
         if not isinstance(alpha, int) or alpha == 0:
-            refuse(f"alpha is {alpha}; an integer other than 0 folds into a multiplier")
+            refuse(f"alpha is {alpha}; only an integer other than 0 folds into a multiplier")
         signed = -alpha if op.name == "aten.sub.Tensor" else alpha
         p = add_parameters(one.scale, two.scale, out.scale, signed)
         reach = 255 * (abs(p.first.real) + abs(p.second.real)) * (1 << LEFT_SHIFT)
         if p.output.shift > 0 and reach * 2.0**p.output.shift >= 1 << 31:
             refuse(
-                f"a scale of {out.scale:g} for the sum of scales {one.scale:g} and {two.scale:g} "
-                "takes the requantization past int32; the operands nearly cancel in calibration"
+                f"a scale of {out.scale:g} for the sum of operands with scales {one.scale:g} and {two.scale:g} takes the requantization past int32; the operands nearly cancel in calibration"
             )
         needs_shifts(p.first, p.second, p.output)
         return {
@@ -193,7 +194,7 @@ def _broadcast(
 
 
 def _retyped(b: Rewriter, value: SSAValue, type_: Attribute) -> SSAValue:
-    """Return the stored integers under a type that differs only in its range."""
+    """Return the stored integers with a quantized type that differs only in its range."""
     value_quantization = quantization(value.type)
     assert value_quantization is not None
     if value.type == type_:
@@ -228,7 +229,7 @@ def tabulate(x: Value, *, op: Any, b: Rewriter) -> Value | None:
     """Lower any function of one int8 value exactly, to a table of 256 entries.
 
     This covers activations (sigmoid, hardswish, …), arithmetic with a scalar (`x * 0.5`,
-    `1 - x`), chains of both, and a change of scale and zero point only. The ops themselves are
+    `1 - x`), chains of both, and changes of scale and zero point. The ops themselves are
     evaluated on all 256 stored values, so that the table has the float graph's results bit for bit.
     Scalars may be reals or quantized constants of one element.
     """
@@ -241,7 +242,7 @@ def tabulate(x: Value, *, op: Any, b: Rewriter) -> Value | None:
 
 
 def _rows(op: SchemaOp) -> Parts | Refusal:
-    """Match rows of static length that are short enough.
+    """Match a softmax over rows of static length that are short enough.
 
     Rows of more than 511 can reach a sum for which the kernel is undefined (it then returns zeros).
     """
@@ -251,7 +252,7 @@ def _rows(op: SchemaOp) -> Parts | Refusal:
     dim = cast(int, op.arg("dim")) % len(shape)
     row = shape[dim]
     if not isinstance(row, int):
-        return Refusal("the length of its rows is known only at run time")
+        return Refusal("the length of the rows is known only at run time")
     if not softmax_row_is_safe(row):
         return Refusal(
             f"a row of {row} can reach a sum of 2**28, where arm_softmax_s8 is undefined "
@@ -275,10 +276,10 @@ def _rows(op: SchemaOp) -> Parts | Refusal:
     """,
 )
 def softmax(x: Activation, *, dim: int, layer: Layer, b: Rewriter) -> Callable[[Use], SSAValue]:
-    """Lower over the last dimension to the kernel's output type; add a table for another one.
+    """Lower to a softmax over the last dimension; add a table lookup for another output type.
 
-    The kernel's result has scale 1/256 and zero point −128; another quantization is a table after
-    it, unless its scale is finer.
+    The kernel's result has scale 1/256 and zero point −128; another quantization takes a table
+    lookup, unless its scale is finer.
     """
     p = softmax_parameters(x.held.scale)
     needs_shifts(p.input)

@@ -1,9 +1,9 @@
 """Lowerings of convolutions, linear layers and products of two computed values.
 
 Convolutions run in NHWC between explicit layout changes, `cmsis.transpose`. The pass
-`assign-layouts` then moves these to where the least is copied, so that the model does not have to
-be traced channels-last. One-sided padding of "same" becomes a `cmsis.pad` with the zero point. The
-bias form is written here; `fold-kernel-sum` turns it into the form that an MVE build reads.
+`assign-layouts` then moves the transposes so that little is copied; the model does not have to be
+traced channels-last. One-sided padding of "same" becomes a `cmsis.pad` with the zero point. Linear
+layers are written with a bias, which `fold-kernel-sum` converts for MVE builds.
 
 `arm_transpose_conv_s8` before July 2026 writes wrong rows if the padding of the height is not a
 multiple of its stride (CMSIS-NN #230); such a layer is lowered without padding and cropped, which
@@ -104,7 +104,9 @@ def _convolution(op: SchemaOp) -> Parts | Refusal | None:
     ),
 )
 def convolution(x: Activation, *, op: SchemaOp, layer: Layer, b: Rewriter) -> OfUse:
-    """Lower any stride, dilation, groups and padding: NHWC in, one op per use, NCHW back."""
+    """Lower a convolution with any stride, dilation, groups and padding to NHWC, and transpose
+    back.
+    """
     form = geometry(op)
     assert isinstance(form, Geometry)
     no_refusal(not_for_each_output(layer.weight, 0))
@@ -151,7 +153,7 @@ def _for_each(layer: Layer, use: Use, channels: int) -> tuple[Any, ...]:
 
 
 def _image(x: Activation, form: Geometry, b: Rewriter) -> SSAValue:
-    """Return the input as NHWC, with the excess of uneven padding applied."""
+    """Return the input as NHWC, with the additional padding of one side applied."""
     image = to_nhwc(b, reshaped(b, x.value, form.input_shape))
     before, after = form.excess
     if not any((*before, *after)):
@@ -192,12 +194,12 @@ def _upwards(op: SchemaOp) -> Parts | Refusal | None:
     ),
 )
 def transposed_convolution(x: Activation, *, op: SchemaOp, layer: Layer, b: Rewriter) -> OfUse:
-    """Lower to NHWC input, one op for each distinct quantization of the result, NCHW back.
+    """Lower to NHWC with one op for each distinct quantization of the result, and transpose back.
 
     Features that the kernel lacks become zeros in the filter: between its cells for a dilation, for
-    the inputs of other groups, and at its end for the additional `output_padding`. If the kernel
-    does not support the padding of a height or width, all of it is computed and then cropped. A
-    line is an image of width one.
+    the inputs of other groups, and at the end for `output_padding`. If the kernel does not support
+    the padding of an axis, the result is computed without padding and then cropped. A line is an
+    image of width one.
     """
     no_refusal(not_for_each_output(layer.weight, 1))
     is_line, groups = len(dims(op.results[0].type)) == 3, cast(int, op.arg("groups"))
@@ -270,7 +272,9 @@ def transposed_convolution(x: Activation, *, op: SchemaOp, layer: Layer, b: Rewr
 
 
 def _linear(op: SchemaOp) -> Parts | Refusal | None:
-    """Match (input, weight, bias), with the outputs along an axis of the weight."""
+    """Match (input, weight, bias) of a linear layer, with the outputs along an axis of the
+    weight.
+    """
     if op.name == "aten.linear.default":
         if len(dims(op.operands[1].type)) != 2:
             return Refusal("the weight is one row, so that there is no axis of outputs")
@@ -302,7 +306,7 @@ def _linear(op: SchemaOp) -> Parts | Refusal | None:
     sample=LAYER.format("3x4", ", 0.25", "2x4", "linear.default(%xr, %wr)", "2x3"),
 )
 def linear(x: Activation, *, op: SchemaOp, layer: Layer, b: Rewriter) -> OfUse:
-    """Lower to `cmsis.quantized_linear`, or to a 1×1 convolution if quantized per channel.
+    """Lower to `cmsis.quantized_linear`, or to a 1×1 convolution for a per-channel weight.
 
     The library's linear has one multiplier for all rows. Weights with a scale per row lower exactly
     to a 1×1 convolution, whose requantization is per channel.
@@ -318,7 +322,7 @@ def linear(x: Activation, *, op: SchemaOp, layer: Layer, b: Rewriter) -> OfUse:
     if held.axis == 0 and not held.is_symmetric:
         refuse("the weight has a zero point for each row; the kernel takes none")
     if held.axis == 0 and not is_static(op.results[0].type):
-        refuse("a convolution, which per-channel weights need, has a fixed shape")
+        refuse("per-channel weights need a convolution, whose shape must be static")
     scales = {use: multipliers(layer, use) for use in layer.uses}
     rows = offset_rows(b.weights.get(weight.key), -held.zero_points[0])
     needs_sums(layer, rows, [*scales.values()], b.program, padded=False)
@@ -345,7 +349,7 @@ def _pointwise(
     fields: dict[str, Any],
     b: Rewriter,
 ) -> SSAValue:
-    """Compute rows as the pixels of an image of width one."""
+    """Compute a linear layer's rows as the pixels of an image of width one."""
     *lead, inner = cast("tuple[int, ...]", dims(x.value.type))
     channels, rows = dims(b.weights.type_of(weight.key))[0], prod(lead)
     image = reshaped(b, x.value, (1, rows, 1, inner))
@@ -371,7 +375,7 @@ SAFE_INNER = (1 << 31) // (255 * 255)
 
 
 def _matmul(op: SchemaOp) -> Parts | Refusal | None:
-    """Match two computed operands with the same batch, whose sums cannot overflow."""
+    """Match two computed operands of equal batch sizes, whose sums cannot overflow."""
     lhs, rhs = op.operands[0], op.operands[1]
     if len(dims(rhs.type)) == 2 and not isinstance(stored_weight(rhs), Refusal):
         return None
@@ -383,7 +387,7 @@ def _matmul(op: SchemaOp) -> Parts | Refusal | None:
             f"the op multiplies {list(one)} by {list(other)}; the kernel broadcasts no batch"
         )
     if cast(int, one[-1]) > SAFE_INNER:
-        return Refusal(f"a dot product of {one[-1]} can overflow int32")
+        return Refusal(f"a dot product of {one[-1]} terms can overflow int32")
     return Parts((lhs, rhs))
 
 

@@ -1,4 +1,4 @@
-"""Quantized ATen ops → CMSIS-NN: the lowerings of each family, which are all that the library runs."""
+"""Quantized ATen ops → CMSIS-NN: the lowerings of each family of ops."""
 
 from __future__ import annotations
 

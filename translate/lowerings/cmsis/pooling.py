@@ -1,14 +1,14 @@
 """Lowerings of average and maximum pooling in NHWC, means and sums.
 
-The pooling kernels keep scale and zero point. Another quantization of the result is a table after
-the maximum (exact), or after the average unless its scale is finer. A finer average is a depthwise
-convolution with ones, which rounds once. `count_include_pad` with padding becomes a pad with the
-zero point; it is ignored without padding.
+The pooling kernels keep scale and zero point. If the result has another quantization, a table
+lookup follows a maximum (exact), or an average unless the result's scale is finer. A finer average
+is a depthwise convolution with ones, which rounds once. `count_include_pad` with padding becomes a
+pad with the zero point.
 
 A mean over the last dimension is a fully connected layer of ones. A mean over other dimensions is
 an average pool of a reshaped image, or a depthwise convolution with ones. When optimizing for
 memory, it is a convolution of a single channel: an MVE depthwise kernel takes 496 bytes of scratch
-per cell, however few its channels.
+per cell, for any number of channels.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class PoolWindow:
     """,
 )
 def pooling(x: Activation, *, form: str, op: Any, layer: Layer, b: Rewriter) -> OfUse:
-    """Lower to the kernel in NHWC, and a table for another quantization."""
+    """Lower to the NHWC pooling kernel; add a table lookup for another quantization."""
     window, is_mean = window_of(op, form), form != MAXIMUM
     factors: dict[Use, Multiplier] = {}
     for use in layer.uses if is_mean else ():
@@ -147,7 +147,7 @@ def _pooled(
     result: AnyTensor,
     is_mean: bool,
 ) -> SSAValue:
-    """Apply the kernel, which keeps scale and zero point."""
+    """Apply the pooling kernel, which keeps scale and zero point."""
     padding, zero = window.padding, x.held.zero_point
     if window.counts_padding and any(padding):
         image = padded(b, image, (0, *padding, 0), (0, *padding, 0), zero)
@@ -217,10 +217,10 @@ def window_of(op: Operation, form: str) -> PoolWindow:
             refuse(f"dilation is {op.arg('dilation')}; the kernel has none")
         return PoolWindow(kernel, stride, padding, ceil, False)
     if not is_flat and op.arg("divisor_override") is not None:
-        refuse("the divisor is overridden; the kernel divides by the cells it sees")
+        refuse("divisor_override is set; the kernel divides by the number of cells in the window")
     counts = bool(op.arg("count_include_pad")) and any(padding)
     if counts and ceil:
-        refuse("padding counts and the output size is rounded up; the kernel has one or the other")
+        refuse("count_include_pad and ceil_mode are both set; the kernel supports one of them")
     return PoolWindow(kernel, stride, padding, ceil, counts)
 
 
@@ -230,14 +230,15 @@ SAFE_CELLS = (1 << 31) // 255 - 1
 
 
 def fixed(op: SchemaOp) -> Parts | Refusal:
-    """Match the operand of a reduction, of static shape."""
+    """Match the operand of a reduction, which must have a static shape."""
     return not_fixed(op.operands[0]) or Parts(op.operands[:1])
 
 
 def _run_of(shape: tuple[int, ...], dim: Any) -> tuple[int, int, int, bool] | None:
-    """Return the elements before, along and after adjacent axes, and whether they are planes.
+    """Return the element counts before, along and after adjacent axes, and whether these are
+    planes.
 
-    Height and width of NCHW are those of NHWC, the kernels' layout.
+    The planes are height and width of NCHW, which the kernels read as NHWC.
     """
     axes = sorted(axis % len(shape) for axis in (dim or range(len(shape))) if shape)
     if not axes or axes != list(range(axes[0], axes[-1] + 1)):
@@ -262,11 +263,11 @@ def _run_of(shape: tuple[int, ...], dim: Any) -> tuple[int, int, int, bool] | No
 def mean(x: Activation, *, form: bool, dim: Any, dtype: Any, layer: Layer, b: Rewriter) -> OfUse:
     """Lower to rows of ones, an average pool, or a convolution with ones."""
     if dtype is not None:
-        refuse("the op changes the element type")
+        refuse("the op also changes the element type")
     shape = cast("tuple[int, ...]", dims(x.value.type))
     run = _run_of(shape, dim)
     if run is None:
-        refuse(f"dimensions {dim} of {list(shape)} are none, or do not lie next to each other")
+        refuse(f"dimensions {dim} of {list(shape)} are empty, or not adjacent")
     before, over, after, is_image = run
     if over > SAFE_CELLS:
         refuse(f"a sum of {over} values can overflow int32")
@@ -316,7 +317,7 @@ def mean(x: Activation, *, form: bool, dim: Any, dtype: Any, layer: Layer, b: Re
 
 
 def for_memory(b: Rewriter) -> bool:
-    """Whether to optimize for memory."""
+    """Whether the lowering optimizes for memory."""
     option = b.program.context.option
     return option("optimize") == "memory" or option("arena") is not None
 

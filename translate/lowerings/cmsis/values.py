@@ -80,11 +80,11 @@ def needs_sums(
     """Refuse weights for which some input would overflow an accumulator or its requantization.
 
     Args:
-        layer: has the input and the bias.
-        rows: `[outputs, products]`, filter offset added.
+        layer: the layer, with its input and bias.
+        rows: the weight as `[outputs, products]`, with the filter offset added.
         scales: multipliers for each use.
-        program: has the bias.
-        padded: whether there are cells that contribute 0.
+        program: the program, whose weight store has the bias.
+        padded: whether windows contain padding, which contributes 0.
     """
     given = layer.inputs[0].held
     low, high = given.low - given.zero_point, given.high - given.zero_point
@@ -96,7 +96,7 @@ def needs_sums(
         for row_overflow in row_overflows(rows, bias, low, high, shifts):
             reach = f"{row_overflow.low} … {row_overflow.high}"
             if row_overflow.in_sum:
-                refuse(f"row {row_overflow.row} can accumulate {reach}, past int32")
+                refuse(f"row {row_overflow.row} can accumulate {reach}, which overflows int32")
             refuse(
                 f"row {row_overflow.row} is scaled up by 2^{row_overflow.shift}, which takes {reach} past int32"
             )
@@ -117,7 +117,7 @@ def requantization(
 
 
 def permuted_weight(weight: StoredWeight, order: Sequence[int], b: Rewriter) -> SSAValue:
-    """Return a stored weight with permuted axes, under its quantized type."""
+    """Return a stored weight with permuted axes and its quantized type."""
     key = b.weights.derive("cmsis.permute", [weight.key], permutation=list(order))
     blocks = tuple((order.index(axis), block) for axis, block in weight.held.blocks)
     quantized_type = UniformQuantizedType(replace(weight.held, blocks=blocks))
@@ -125,7 +125,7 @@ def permuted_weight(weight: StoredWeight, order: Sequence[int], b: Rewriter) -> 
 
 
 def ones(b: Rewriter, shape: tuple[int, ...], share: float) -> SSAValue:
-    """Return a weight that counts every value as `share` of itself."""
+    """Return a weight of equal elements, so that a sum counts every value as `share` of itself."""
     key = b.weights.constant(torch.ones(shape, dtype=torch.int8), "ones")
     return typed_weight(b, key, tensor(shape, per_tensor(torch.int8, share)))
 

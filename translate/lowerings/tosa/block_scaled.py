@@ -151,13 +151,13 @@ def _product(x: Value, other: Value, payload: str, second: str, form: str, out: 
 
 
 def is_zero(bias: Value) -> bool:
-    """Whether a bias is known to be zeros; adding them changes no bit, since sums start at +0."""
+    """Whether a bias is known to be zeros; adding zeros changes no bit, since sums start at +0."""
     constant = bias.constant
     return constant is not None and not constant.is_meta and not bool(constant.any())
 
 
 def _as(value: Value, attribute: Attribute) -> Value:
-    """Cast the value to an element type; a constant is cast at compile time."""
+    """Cast a value to an element type; a constant is cast at compile time."""
     if value.dtype == attribute or value.key is None:
         return value.cast(attribute)
     return value.derived("mx_cast", dtype=str(torch_dtype(attribute))[6:])
@@ -169,7 +169,7 @@ def _padded(x: Value) -> Value:
 
 
 def _cast(x: Value, payload: str) -> Pair:
-    """Return data and scales of a value; a weight's are constants."""
+    """Return the data and scales of a value cast to MX; those of a weight are constants."""
     element, b = PAYLOAD_ELEMENTS[payload], x.b
     if x.key is not None:
         whole = (*x.shape[:-1], x.shape[-1] + padding_to_block(x.shape[-1]))
@@ -192,7 +192,7 @@ def _cast(x: Value, payload: str) -> Pair:
 
 
 def _typed(x: Value, payload: str) -> Value:
-    """Cast a value to a block-scaled type; a weight becomes a constant of it."""
+    """Cast a value to a block-scaled type; a weight becomes a constant of that type."""
     block_scaled_type: Attribute = BlockScaledType(e8m0, PAYLOAD_ELEMENTS[payload])
     if x.key is None:
         return _padded(x).cast(block_scaled_type)
@@ -285,9 +285,9 @@ def _convolved(
 
 
 def _ends(op: Any, x: Value, weight: Value, out: Out) -> list[int]:
-    """Return the bottom and right padding for which the windows come out even.
+    """Return the bottom and right padding with which the windows cover the image exactly.
 
-    It is negative where rows or columns are left over.
+    The padding is negative where rows or columns are left over.
     """
     sizes, kernel, size = x.shape[2:], weight.shape[2:], out.shape[2:]
     stride, padding, dilation = op.arg("stride"), op.arg("padding"), op.arg("dilation")

@@ -1,10 +1,10 @@
-"""Lowerings of quantize and dequantize operations between integers and floats to operators.
+"""Lower quantize and dequantize operations between integers and floats to TOSA operators.
 
-They remain between operations that the lowerings of `integers` leave in floats; they match PyTorch
-bit for bit. A float is multiplied by the reciprocal of the scale. CAST rounds it to the nearest
-integer, ties to even, and saturates. A zero point is added to the integer, not to the float before
-rounding, where an odd one would change the direction of ties. CAST therefore gives 16 bits, which
-hold the sum, and a RESCALE by one saturates.
+These casts remain between integer operators and operations that stay in floats; their lowerings
+match PyTorch bit for bit. A float is multiplied by the reciprocal of the scale. CAST rounds it to
+the nearest integer, ties to even, and saturates. A zero point is added to the integer, because
+added to the float an odd zero point would change how ties are rounded. CAST therefore gives 16
+bits, which hold the sum, and a RESCALE by one saturates.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ from stepwell.translate.rewrites.tosa.operators.lowering import unfit
 
 
 def _but_nans(op: Any, value: RunTime) -> Bound:
-    """Return an exact bound for numbers; PyTorch leaves the integer of a NaN to the processor."""
+    """Return a bound that is exact except for NaN, whose integer PyTorch leaves to the
+    processor.
+    """
     result_quantization = quantization(op.result.type)
     assert result_quantization is not None
     is_defined = not bool(value(op.input).isnan().any())
@@ -44,7 +46,7 @@ def _but_nans(op: Any, value: RunTime) -> Bound:
     sample="%y = quant.qcast %x : tensor<4xf32> to tensor<4x!quant.uniform<i8:f32, 0.5:3>>",
 )
 def quantize(x: Value, *, op: Any, b: Builder) -> Value:
-    """Lower to MUL and CAST, and a RESCALE that adds the zero point."""
+    """Lower a quantization to MUL and CAST, and a RESCALE that adds the zero point."""
     border = _border(op.input, op.result)
     if not border.is_symmetric and border.bits != 8:
         refuse("RESCALE takes zero points for 8-bit integers only")
@@ -68,7 +70,9 @@ def quantize(x: Value, *, op: Any, b: Builder) -> Value:
     sample="%y = quant.dcast %x : tensor<4x!quant.uniform<i8:f32, 0.5:3>> to tensor<4xf32>",
 )
 def dequantize(x: Value, *, op: Any, b: Builder) -> Value:
-    """Lower to CAST, SUB of the zero points and MUL: sums of 17 bits are exact in f32."""
+    """Lower a dequantization to CAST, SUB of the zero points and MUL; 17-bit sums are exact in
+    f32.
+    """
     border = _border(op.result, op.input)
     y = Value(stored(x.ssa, b), b).cast(f32)
     if not border.is_symmetric:
@@ -77,12 +81,12 @@ def dequantize(x: Value, *, op: Any, b: Builder) -> Value:
 
 
 def _border(real: SSAValue, integers: SSAValue) -> Quantization:
-    """Return the quantization; refuse reals or integers of types that TOSA does not have."""
+    """Return the quantization of a cast; refuse types that TOSA does not have."""
     border = quantization(integers.type)
     assert border is not None
     no_refusal(unfit(real, symbols=True))
     if not border.signed:
-        refuse(f"TOSA has no {dtype_name(border.storage)}; quantize to signed integers")
+        refuse(f"TOSA has no type {dtype_name(border.storage)}; quantize to signed integers")
     if border.bits not in WIDTHS:
         refuse(
             f"the activations are {dtype_name(border.storage)}; TOSA's layers take int8 or int16"

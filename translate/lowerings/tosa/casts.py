@@ -44,7 +44,7 @@ def cast(x: Value, *, out: Out) -> Value:
     if out.dtype in BYTES:
         return (clamp(x, -MOST, MOST) if out.dtype == f8E4M3FN else x).cast(out.dtype)
     if out.dtype == i1 and not compares(x.dtype):
-        refuse(f"TOSA compares no {dtype_name(x.dtype)}, by which it would become a truth")
+        refuse(f"TOSA cannot compare {dtype_name(x.dtype)} with 0, which a cast to bool needs")
     return x.to(out.dtype)
 
 
@@ -63,7 +63,7 @@ def is_known(dtype: Attribute) -> None:
 
 
 def compares(dtype: Attribute) -> bool:
-    """Whether TOSA compares two tensors of an element type."""
+    """Whether TOSA can compare tensors of an element type."""
     return dtype in (i1, i32, i64, *FLOATS)
 
 

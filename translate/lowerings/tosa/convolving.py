@@ -1,4 +1,4 @@
-"""Divide a `convolution` of lines, images or volumes into TOSA's operators, for any element type.
+"""Split a `convolution` of lines, images or volumes into TOSA's operators, for any element type.
 
 A line is an image of height 1. Groups that are not depthwise are convolutions of slices, whose
 channels are concatenated. Elements that no window reads are sliced off, since TOSA has no negative
@@ -43,9 +43,9 @@ class Placed:
         """Insert the operator.
 
         Args:
-            bias: its bias.
-            given: the element type of its result.
-            sums: the type of its accumulators.
+            bias: the bias.
+            given: the element type of the result.
+            sums: the type of the accumulators.
             zero_point: the zero point of the image.
         """
         zeros = (
@@ -87,7 +87,7 @@ class KernelWindow:
 
 
 def window_of(op: SchemaOp) -> KernelWindow:
-    """Return the window of a `convolution`; that of a line moves over an image of height 1."""
+    """Return the window of a `convolution`; a line's window moves over an image of height 1."""
     names = ("stride", "padding", "dilation", "output_padding")
     lists = [list(op.arg(name)) for name in names]
     sizes = list(shape_of(op.results[0])[2:])
@@ -112,8 +112,8 @@ def convolved(
 
     Args:
         op: the convolution.
-        x: its operand, as the operators take it.
-        weight: its weight in torch's order.
+        x: the operand, in the form that the operators take.
+        weight: the weight in torch's order.
         convolve: inserts one operator.
         fill: the padding value.
     """
@@ -152,13 +152,13 @@ def fit_to_windows(
 ) -> tuple[Value, list[int]]:
     """Return an image whose windows fill its axes from 1 on exactly, and the remaining end padding.
 
-    Elements that no window reads are sliced off: TOSA has no negative padding. Padding that depends
-    on a dynamic size is written out, `most` of it, and the excess is sliced off.
+    Elements that no window reads are sliced off: TOSA has no negative padding. If the padding
+    depends on a dynamic size, `most` elements are padded and the excess is sliced off.
 
     Args:
         image: channels last.
         end: the padding at the end of each axis; negative where windows leave elements out.
-        most: its maximum where it is symbolic.
+        most: the maximum of a symbolic padding.
         fill: the padding value.
     """
     pads = [most[i] if not isinstance(size, int) else 0 for i, size in enumerate(end)]

@@ -1,8 +1,9 @@
 """Inverse trigonometric and hyperbolic functions and erfc, in f32, within a few ulp everywhere.
 
-Each is a polynomial near zero, where its closed form would cancel, and a closed form of EXP, LOG
-and roots elsewhere. The coefficients are our own: interpolation at Chebyshev nodes in double
-precision, which `tests/tosa/test_curves.py` repeats. Halves are computed in f32 between casts.
+Each function is a polynomial near zero, where its closed form would cancel, and a closed form of
+EXP, LOG and roots elsewhere. The coefficients are our own: interpolation at Chebyshev nodes in
+double precision, which `tests/tosa/test_curves.py` repeats. Halves are computed in f32 between
+casts.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ def _polynomial(x: Value, coefficients: Sequence[float]) -> Value:
 
 
 def _odd(w: Value, z: Value, coefficients: Sequence[float]) -> Value:
-    """Return `w + w z h(z)`: w itself if it is tiny, -0 for -0."""
+    """Return the odd function `w + w z h(z)`, exactly w for tiny w, and -0 for -0."""
     tail = w * z * _polynomial(z, coefficients)
     y = w + tail
     # For -0 the tail would be +0, and so would their sum.
@@ -113,7 +114,7 @@ def _atan(x: Value) -> Value:
 
 
 def _arc(x: Value) -> tuple[Value, Value]:
-    """Return whether |x| > 1/2, and asin of √((1 - |x|) / 2) there, of x elsewhere."""
+    """Return whether |x| > 1/2, and the asin of √((1 - |x|) / 2) if so, else of x."""
     size = abs(x)
     is_far = size > 0.5
     rest = (1.0 - size) * 0.5
@@ -168,7 +169,7 @@ def _atanh(x: Value) -> Value:
 
 
 def _erfc(x: Value) -> Value:
-    """Return `1 - erf` below 1/2, else `e ** -x²` h with x split into a multiple of 1/16 and rest."""
+    """Return erfc: `1 - erf` below 1/2, else `e ** -x²` times h, with x split for accuracy."""
     near = x.like(1.0) - erf(x)
     kept = minimum(maximum(x, 0.0), 11.0)
     shift = 1.5 * 2.0**19
@@ -202,14 +203,14 @@ FEW_ULP = roundings("polynomials and closed forms, within a few ulp")
 
 @lowers(CURVES, to="tosa", bound=FEW_ULP)
 def curve(x: Value, *, form: Any, op: Any) -> Value:
-    """Lower the functions of `CURVES`, computed in f32."""
+    """Lower the functions in `CURVES` to TOSA operators in f32."""
     needs_floats(op, x)
     return form(x.single()).cast(x.dtype)
 
 
 @lowers("aten.atan2.default", to="tosa", bound=FEW_ULP)
 def angle(y: Value, x: Value, *, op: Any, out: Out) -> Value:
-    """Return the angle of the shorter side over the longer one, moved to its octant."""
+    """Lower `atan2`: the angle of the shorter side over the longer one, moved to its octant."""
     if len({y.dtype, x.dtype, out.dtype}) > 1:
         refuse("operands and result have several dtypes")
     needs_floats(op, y)

@@ -71,7 +71,7 @@ def truth_arithmetic(x: Value, other: Value, *, form: Any) -> Value | None:
     sample=("4xi1", 0),
 )
 def truth_as_number(x: Value, other: float, *, form: int) -> Value:
-    """Lower a boolean operand together with 0 or 1."""
+    """Lower an operation of a boolean and the number 0 or 1."""
     if other not in (0, 1):
         refuse("a truth value is compared with a number that is neither 0 nor 1")
     return x if other == form else ~x
@@ -79,13 +79,13 @@ def truth_as_number(x: Value, other: float, *, form: int) -> Value:
 
 @lowers(LOGICAL, to="tosa", bound=EXACT, sample=("4xf32",))
 def truth(x: Value, other: Value | None = None, *, form: Any) -> Value | None:
-    """Lower logical operators on numbers: nonzero is true."""
+    """Lower logical operators on numbers, in which nonzero is true."""
     values = [x] if other is None else [x, other]
     if all(value.dtype == i1 for value in values):
         return None
     for value in values:
         if not compares(value.dtype):
-            refuse(f"TOSA compares no {dtype_name(value.dtype)}")
+            refuse(f"TOSA cannot compare {dtype_name(value.dtype)}")
     return form(*(value.to(i1) for value in values))
 
 
@@ -128,7 +128,7 @@ def shift(x: Value, other: Any, *, form: str, out: Out) -> Value:
     if x.dtype not in NARROW:
         refuse(f"TOSA shifts integers of 8, 16 and 32 bits, not {dtype_name(x.dtype)}")
     if not isinstance(other, Value | int):
-        refuse("the shift count is no integer, or known only at run time")
+        refuse("the shift count is not an integer, or known only at run time")
     if isinstance(other, int) and not -(1 << 31) <= other < 1 << 31:
         refuse(f"the op shifts by {other} bits, which exceeds the 32 bits of the type")
     width = torch.iinfo(torch_dtype(x.dtype)).bits
@@ -148,7 +148,7 @@ def shift(x: Value, other: Any, *, form: str, out: Out) -> Value:
 
 
 def _places(other: Value | int, bits: int) -> int | None:
-    """Return the shift count if it is one constant for all elements.
+    """Return the shift count if it is the same constant for all elements.
 
     PyTorch first converts a number to the tensor's type, which keeps its lowest bits.
     """
@@ -195,8 +195,8 @@ def whole_division(
 ) -> Value | None:
     """Lower `div` with a rounding mode, `floor_divide`; `remainder` and `fmod` of integers.
 
-    INTDIV of integers truncates: a floor is one less if a remainder has the other sign. Floats are
-    divided only by powers of two, which is exact.
+    INTDIV of integers truncates: floor division subtracts one if the remainder has the other sign.
+    Floats are divided only by powers of two, which is exact.
     """
     is_rest, mode = op.name in REMAINDERS, form or rounding_mode
     if is_rest and x.is_float:
@@ -209,9 +209,9 @@ def whole_division(
     if x.is_float:
         return _rounded_quotient(x, divisor, mode)
     if x.dtype not in WHOLE:
-        refuse(f"TOSA has no quotient of {dtype_name(x.dtype)}")
+        refuse(f"TOSA cannot divide {dtype_name(x.dtype)}")
     if out.dtype != x.dtype:
-        refuse("the operands are integers, its result is not")
+        refuse("the operands are integers, but the result is not")
     if not isinstance(divisor, Value) and not fits(divisor, x.dtype):
         refuse(f"{divisor} does not fit {dtype_name(x.dtype)}")
     y = divisor if isinstance(divisor, Value) else x.like(int(divisor))
@@ -229,9 +229,9 @@ def whole_division(
 def _rounded_quotient(x: Value, divisor: Value | float, mode: str) -> Value:
     """Return the rounded quotient of floats by a power of two."""
     if isinstance(divisor, Value):
-        refuse("the divisor is known only at run time: its quotient is rounded")
+        refuse("the divisor is known only at run time, so the quotient may be rounded")
     if not is_power_of_two(divisor):
-        refuse(f"the divisor {divisor} is no power of two: its quotient is rounded")
+        refuse(f"the divisor {divisor} is not a power of two, so the quotient is rounded")
     given = x.single()
     quotient = given * (1 / divisor)
     down = floor(quotient)
@@ -249,7 +249,7 @@ def fits(number: float, dtype: Attribute) -> bool:
 
 
 def _divisor(other: Any) -> Any:
-    """Return the divisor; a number expanded to a tensor, or a one-element tensor, as a number."""
+    """Return the divisor; as a number, if it has one element or is an expanded number."""
     if isinstance(other, SSAValue):
         spelled = other.type.data if isinstance(other.type, IntType) else ""
         return int(spelled) if spelled.lstrip("-").isdigit() else other
@@ -271,9 +271,9 @@ def remainder(x: Value, other: Any, *, form: str, op: Any) -> Value:
     whole divisor.
     """
     if not isinstance(other, int | float):
-        refuse("the divisor is known only at run time: its quotient is rounded")
+        refuse("the divisor is known only at run time, so the quotient may be rounded")
     if not is_power_of_two(other):
-        refuse(f"the divisor {other} is no power of two: its quotient is rounded")
+        refuse(f"the divisor {other} is not a power of two, so the quotient is rounded")
     if not x.is_float:
         no_operator(op, x)
     given, divisor = x.single(), float(other)

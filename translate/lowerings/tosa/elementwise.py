@@ -98,7 +98,7 @@ def with_number(x: Value, other: float, *, form: Any, out: Out, alpha: float = 1
     if x.dtype in WHOLE:
         reach = 31 if x.dtype == i32 else 53
         if out.dtype not in (x.dtype, i1):
-            refuse("the operands are integers, its result is not")
+            refuse("the operands are integers, but the result is not")
         if not number.is_integer():
             refuse("integers are compared with a fraction")
         if not -(1 << reach) <= number < 1 << reach:
@@ -108,7 +108,7 @@ def with_number(x: Value, other: float, *, form: Any, out: Out, alpha: float = 1
 
 @lowers("aten.neg.default", to="tosa", dtypes=(*FLOATS, *WHOLE))
 def neg(x: Value) -> Value:
-    """Lower to NEGATE of floats, 0 - x of integers."""
+    """Lower to NEGATE for floats, and to 0 - x for integers."""
     return -x
 
 
@@ -136,13 +136,13 @@ def division(x: Value, other: Value | float) -> Value:
     """Lower `a / b` to a · (1/b); a constant divisor is inverted at compile time."""
     divisor = other if isinstance(other, Value) else known(other, "the divisor")
     if not x.is_float or (isinstance(divisor, Value) and not divisor.is_float):
-        refuse("integer division is not lowered yet")
+        refuse("integer division has no lowering")
     return x / divisor
 
 
 @lowers("aten.clamp.default", to="tosa", sample=("2x4xf32", -1.0, 1.0))
 def clamp_(x: Value, least: float | None, most: float | None, *, op: Any) -> Value:
-    """Lower to CLAMP of floats between numbers, MAXIMUM and MINIMUM of integers."""
+    """Lower to CLAMP of floats between numbers, or to MAXIMUM and MINIMUM of integers."""
     low, high = (known(side, "a bound") for side in (least, most))
     if x.is_float:
         highest = float("inf") if high is None else float(high)

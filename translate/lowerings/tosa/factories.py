@@ -1,6 +1,6 @@
 """Lowerings of triangles, and of `full`, `zeros` and `arange` with dynamic sizes.
 
-For static sizes they are constants, which other rewrites create. A filled tensor is a TILE. The
+For static sizes, other rewrites create constants. A filled tensor of dynamic size is a TILE. The
 numbers 0, 1, 2, … are a slice of a constant if the size has a bound, else the row sums of a
 triangle.
 """
@@ -29,7 +29,7 @@ TRIANGLES = {"aten.tril.default": True, "aten.triu.default": False}
 
 @lowers(TRIANGLES, to="tosa", bound=EXACT, sample=("3x3xf32",))
 def triangle(x: Value, diagonal: Any, *, form: bool, b: Builder) -> Value:
-    """Lower `tril` and `triu` to a SELECT by a constant mask, or one built by shape operators."""
+    """Lower `tril` and `triu` to a SELECT by a mask: a constant, or built by shape operators."""
     if not isinstance(diagonal, int):
         refuse("the diagonal is known only at run time")
     rows, columns = x.shape[-2:]
@@ -47,9 +47,9 @@ def triangle(x: Value, diagonal: Any, *, form: bool, b: Builder) -> Value:
 def triangle_of(rows: Dim, columns: Dim, b: Builder, diagonal: int = 0) -> Value:
     """Return booleans `[rows, columns]`, true on and below a diagonal, of dynamic sizes.
 
-    A cyclic line is one longer than a row of the matrix. Read continuously, it starts one further
-    to the left in each row of the matrix. It is true at 0 and at its last `rows` positions, which
-    stand for -1, -2, …
+    The mask is read from a repeated line that is one element longer than a row, so that each row
+    starts one element further to the left. The line is true at position 0 and at its last `rows`
+    positions, which stand for -1, -2, …
     """
     first = (max(diagonal, 0), max(-diagonal, 0))
     rows, columns = rows + first[0], columns + first[1]  # It contains any other diagonal.
@@ -63,7 +63,7 @@ def triangle_of(rows: Dim, columns: Dim, b: Builder, diagonal: int = 0) -> Value
 
 
 def _repeated(line: Value, count: Dim) -> Value:
-    """Repeat a line."""
+    """Repeat a line of booleans."""
     if count == 1:
         return line
     return line.made(t.TileOp, (line.shape[0] * count,), line.b.sizes((count,)))
@@ -94,7 +94,7 @@ COUNTED_AT_ONCE = 1 << 10
 
 @lowers(NUMBERS, to="tosa", bound=EXACT, sample=("sxf32", 2))
 def factory(*, form: Any, op: Any, out: Out, b: Builder) -> Value | None:
-    """Lower a factory of a symbolic size to a TILE of a number, or to counting."""
+    """Lower a factory op of symbolic size to a TILE of a number, or to counting."""
     if is_known(out.shape):
         return None
     if form is None:
@@ -112,7 +112,7 @@ def _counting(op: Any, out: Out, b: Builder) -> Value:
         op.arg(name) if name in stated else default for name, default in (("start", 0), ("step", 1))
     )
     if not (isinstance(start, int) and isinstance(step, int)):
-        refuse("the op does not count by constant integers")
+        refuse("start and step are not constant integers")
     most = largest_size(op.results[0])
     if most is not None and most <= LONGEST_COUNT:
         numbers = torch.arange(most).mul(step).add(start).to(torch_dtype(out.dtype))

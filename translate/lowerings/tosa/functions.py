@@ -1,4 +1,4 @@
-"""Functions of one tensor without a TOSA operator, in operators, correct for inf and NaN."""
+"""Functions of one tensor that TOSA lacks, from its operators, correct for inf and NaN."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def sign(x: Value) -> Value:
 
 
 def trunc(x: Value) -> Value:
-    """Return x without its fraction."""
+    """Return x truncated to an integer."""
     return where(x < 0.0, ceil(x), floor(x))
 
 
 def round_(x: Value) -> Value:
-    """Round to even: adding 2 ** (digits - 1) leaves no bit below one; larger x are integers."""
+    """Round to even: adding 2 ** (digits - 1) drops all fraction bits; larger x are integers."""
     whole = 1 / torch.finfo(torch_dtype(x.dtype)).eps
     size = abs(x)
     rounded = size + whole - whole
@@ -124,7 +124,7 @@ def elu(x: Value, alpha: Any, scale: Any, input_scale: Any) -> Value:
 
 @lowers("aten.threshold.default", to="tosa", dtypes=FLOATS, sample=("2x4xf32", 0.5, 0.0))
 def threshold(x: Value, least: Any, value: Any) -> Value:
-    """Replace numbers up to a threshold by a value; NaN stays."""
+    """Replace numbers up to a threshold by a value; NaN is kept."""
     least, value = known(least, "threshold"), known(value, "value")
     return where(x <= float(least), float(value), x)
 

@@ -19,7 +19,7 @@ from stepwell.translate.rewrites.tosa.operators.building import elements
 
 @lowers("aten.view.default", to="tosa", bound=EXACT, sample=("2x6xf32", [3, 4]))
 def reshape(x: Value, *, out: Out) -> Value:
-    """Lower to one RESHAPE."""
+    """Lower to a RESHAPE."""
     return x.reshape(*out.shape)
 
 
@@ -45,7 +45,7 @@ def slice_(x: Value, dim: int, start: Any, end: Any, step: Any, *, b: Any, out: 
 
 @lowers("aten.cat.default", to="tosa", bound=EXACT, sample=(["2x3xf32", "1x3xf32"], 0))
 def concat_(parts: list[Value], dim: int, *, b: Any, out: Out) -> Value:
-    """Lower to one CONCAT, or to several in a row if there are more operands than it allows."""
+    """Lower to one CONCAT, or to several if there are more operands than one takes."""
     if len({part.dtype for part in parts}) > 1:
         refuse("the operands have several dtypes")
     axis, most = dim % len(out.shape), b.level.list
@@ -84,7 +84,7 @@ def flip(x: Value, axes: Sequence[int]) -> Value:
 
 
 def gathered(x: Value, axis: int, indices: Sequence[int]) -> Value:
-    """Gather elements of one axis by constant indices; slice them where consecutive."""
+    """Gather elements of an axis by constant indices; consecutive indices become a slice."""
     first, shape, width = indices[0], x.shape, len(indices)
     if list(indices) == list(range(first, first + width)):
         return x.narrow(axis, first, width)

@@ -49,7 +49,7 @@ def power_(x: Value, exponent: Any, *, op: Any, out: Out) -> Value:
     if exponent == 0 and not is_known(x.shape):
         refuse("the exponent is 0 and the shape is symbolic")
     if is_whole(exponent) and abs(exponent) > LARGEST_EXPONENT:
-        refuse(f"the exponent {exponent} is beyond {LARGEST_EXPONENT}")
+        refuse(f"the exponent {exponent} is larger than {LARGEST_EXPONENT}")
     if exponent == 0:
         return x.tensor(torch.ones(x.shape, dtype=torch_dtype(x.dtype)))
     if x.dtype in (*WHOLE, i8, i16):  # Products in 32 or more bits wrap around like narrow ones.
@@ -66,7 +66,7 @@ def power_of_number(base: Any, x: Value, *, op: Any, out: Out) -> Value:
     """Lower `n ** x` to an exponential."""
     _has_one_type(out, x)
     if not isinstance(base, int | float) or not 0 < base < float("inf") or base == 1:
-        refuse("the base is not a finite number above 0, or it is 1")
+        refuse("the base is not a finite positive number, or is 1")
     _fits(op, out, x)
     return exp(x.single() * logarithm(float(base))).cast(x.dtype)
 
@@ -75,7 +75,8 @@ def power_of_number(base: Any, x: Value, *, op: Any, out: Out) -> Value:
 def power_of_values(x: Value, y: Value, *, op: Any, out: Out) -> Value:
     """Lower `x ** y` to e ** (y · log |x|); odd integer y keep a negative base's sign.
 
-    The power of a finite negative base is NaN if y is no integer, that of -inf is that of inf.
+    The power of a finite negative base is NaN if y is not an integer; a power of -inf equals that
+    of inf.
     """
     _fits(op, out, x, y)
     base, exponent = x.single(), y.single()

@@ -16,7 +16,7 @@ from stepwell.translate.rewrites.tosa.operators.building import accumulator, ele
 
 @lowers("aten.linear.default", to="tosa", sample=("2x4xf32", "3x4xf32"))
 def linear(x: Value, weight: Value, bias: Value | None, *, op: Any, out: Out) -> Value:
-    """Lower to MATMUL and ADD, or to one CONV2D if that takes fewer operators.
+    """Lower to MATMUL and ADD, or to one CONV2D if this takes fewer operators.
 
     A CONV2D includes the bias but requires rank 4; a MATMUL requires rank 3 and an ADD. For rank 3
     the MATMUL is shorter, for rank 4 the CONV2D; other ranks are reshaped for the shorter one.
@@ -70,8 +70,8 @@ IMAGE = ("1x2x4x4xf32", "3x2x3x3xf32", None, [1, 1], [1, 1], [1, 1], False, [0, 
 def convolution(x: Value, weight: Value, bias: Value | None, *, op: Any, transposed: bool) -> Value:
     """Lower to CONV2D, DEPTHWISE_CONV2D, CONV3D or TRANSPOSE_CONV2D, channels last.
 
-    A one-dimensional one is an image of height 1. Groups that are not depthwise are several
-    convolutions of slices, concatenated.
+    A one-dimensional convolution is one of images of height 1. Groups that are not depthwise are
+    several convolutions of slices, concatenated.
     """
     if x.rank == 5 and transposed:
         refuse("TOSA has no transposed convolution of three axes")

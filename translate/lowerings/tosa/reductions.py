@@ -87,9 +87,9 @@ def _is_summed(op: Any, x: Value, out: Out) -> None:
 
 
 def _shared(total: Value, sizes: Sequence[Dim]) -> Value:
-    """Return a sum over axes of these sizes, divided by their product.
+    """Return a sum over axes of these sizes, divided by the number of elements.
 
-    No operator converts a shape to a number: a dynamic size is the sum of as many ones, which is
+    No operator converts a shape to a number: a dynamic size is computed as a sum of ones, which is
     exact in f32 up to 2²⁴.
     """
     b, stated = total.b, elements([size for size in sizes if isinstance(size, int)])
@@ -161,7 +161,9 @@ LOGICAL = {
 def any_or_all(x: Value, *, form: type[TosaOp], op: Any, out: Out) -> Value:
     """Lower reductions of booleans, or of numbers that TOSA can compare with 0."""
     if not compares(x.dtype):
-        refuse(f"{op.name} takes {dtype_name(x.dtype)}; compare it with 0 first")
+        refuse(
+            f"the operand is {dtype_name(x.dtype)}, which TOSA cannot compare with 0; compare before"
+        )
     return reduced(form, x.to(i1), reduced_axes(op)).reshape(*out.shape)
 
 
@@ -189,7 +191,7 @@ NORMS = {1.0: t.ReduceSumOp, float("inf"): t.ReduceMaxOp, float("-inf"): t.Reduc
 def vector_norm(x: Value, order: float, *, op: Any, out: Out) -> Value:
     """Lower to roots of sums of powers; a power overflows to inf where PyTorch's norm is inf.
 
-    The norm of order 0 counts the nonzero elements. Powers of other orders are those of `pow`.
+    The norm of order 0 counts the nonzero elements. Other orders use the lowering of `pow`.
     """
     _is_of_floats(x, out)
     axes = reduced_axes(op)
@@ -217,9 +219,9 @@ def _is_of_floats(x: Value, out: Out) -> None:
 
 
 def place_of_greatest(x: Value, axis: int, ignoring_nan: bool = False) -> Value:
-    """Return ARGMAX, without the axis: the first of equal elements.
+    """Return ARGMAX with the reduced axis dropped: the index of the first of equal elements.
 
-    A NaN is greater than every number, or counts as -inf.
+    A NaN is greater than every number, or optionally counts as -inf.
     """
     shape = [size for i, size in enumerate(x.shape) if i != axis]
     attributes: dict[str, Attribute] = {"nan_mode": NanModeAttr("IGNORE")} if ignoring_nan else {}
@@ -247,7 +249,7 @@ def greatest_of_all(x: Value, *, form: type[TosaOp], out: Out) -> Value:
 def greatest(
     x: Value, dim: int, *, form: type[TosaOp], op: Any, out: Out
 ) -> tuple[Value | None, ...]:
-    """Lower to REDUCE_MAX or REDUCE_MIN along an axis, and ARGMAX if the indices are used.
+    """Lower to REDUCE_MAX or REDUCE_MIN along an axis, and to ARGMAX if the indices are used.
 
     The argmin is the argmax of the negated operand. ARGMAX does not support 32-bit integers.
     """

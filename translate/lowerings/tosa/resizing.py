@@ -62,12 +62,12 @@ def stated_scales(op: SchemaOp, count: int) -> Sequence[float | None]:
 
 
 def not_resized(op: SchemaOp) -> Refusal | None:
-    """Return a refusal unless the sizes are static and match the scale."""
+    """Refuse a resize unless its sizes are static and match the scale."""
     if not is_known((*shape_of(op.operands[0])[1:], *shape_of(op.results[0])[2:])):
-        return Refusal("the plane of the image is symbolic")
+        return Refusal("the height or width of the image is symbolic")
     for axis in axes_of(op):
         if axis.scale is not None and not axis.scale_is_its_own():
-            return Refusal(f"{axis.size} elements by a scale of {axis.scale} are not {axis.wanted}")
+            return Refusal(f"{axis.size} elements times scale {axis.scale} are not {axis.wanted}")
     return None
 
 
@@ -94,7 +94,7 @@ def resize(x: Value, *, op: Any, form: str) -> Value:
 
 
 def resized(image: Value, axes: Sequence[ResizedAxis], held: Any = None) -> tuple[Value, int]:
-    """Return RESIZE of an NHWC image, and the factor of its sums for integers."""
+    """Return RESIZE of an NHWC image and, for integers, the factor by which its sums are scaled."""
     parameters = [axis.parameters() for axis in axes]
     (up_y, down_y, from_y, to_y), (up_x, down_x, from_x, to_x) = (
         n for n in parameters if n is not None
@@ -117,7 +117,7 @@ def as_image(x: Value, axes: Sequence[ResizedAxis]) -> tuple[Value, Sequence[Res
 
 
 def _sampled(x: Value, number: int, axis: ResizedAxis) -> Value:
-    """Resize one axis by GATHER, as a weighted sum of two elements where needed."""
+    """Resize one axis by GATHER, as a weighted sum of two elements if needed."""
     lower, upper, share = neighbors(axis.places(), axis.size)
     first = gathered(x, number, lower)
     if not bool(share.any()):

@@ -52,7 +52,9 @@ TRANSFORMS = {
 
 @dataclass(frozen=True)
 class Turn:
-    """A transform of one or two axes of `points` by an operator, or of one axis by a matrix."""
+    """A Fourier transform of one or two axes of `points`, by an operator, or of one axis by a
+    matrix.
+    """
 
     kind: str
     axes: tuple[int, ...]
@@ -81,9 +83,9 @@ def transform(
         refuse("the shape is symbolic")
     axes = tuple(axis(number, x.rank) for number in dim)
     if normalization not in range(3):
-        refuse("the normalization is none of PyTorch's")
+        refuse("the normalization is not one of PyTorch's")
     if not axes or 0 in x.shape:
-        refuse("no axis is transformed, or there are no elements: TOSA has no empty tensors")
+        refuse("no axis is transformed, or the tensor is empty, which TOSA does not support")
     points = [x.shape[at] for at in axes]
     if form == BACK:
         points[-1] = op.arg("last_dim_size")
@@ -133,8 +135,7 @@ def _turns(
         if not has_transforms(target) and is_power(size):
             refuse(f"a transform of {size} points needs the extension fft")
         refuse(
-            f"a transform of {size} points: TOSA's are of powers of two up to {most}, "
-            f"and a matrix is made for {MOST_POINTS} at most"
+            f"a transform of {size} points: TOSA's operators take powers of two up to {most}, and a matrix is used for at most {MOST_POINTS}"
         )
     return turns
 
@@ -177,7 +178,7 @@ def _fourier(parts: Parts, inverse: bool) -> Parts:
 
 
 def _all_points(parts: Parts, size: int) -> Parts:
-    """Return all points of a transform with a real result: the others are conjugates of these.
+    """Return all points of a transform whose result is real: the missing ones are conjugates.
 
     The imaginary parts of the first and the middle point contribute only to an imaginary result.
     """
@@ -206,9 +207,9 @@ def _multiplied(turn: Turn, images: Parts) -> Parts:
 
 @cache
 def transform_matrix(kind: str, points: int, inverse: bool, takes_pairs: bool) -> torch.Tensor:
-    """Return `f32[K, M]`, by which a row of K numbers (real, or both parts) is transformed.
+    """Return the matrix `f32[K, M]` that transforms a row of K numbers (real, or both parts).
 
-    It is computed from integer multiples of a turn, so that no angle exceeds one turn.
+    Its angles are reduced to one turn before their cosines and sines are computed.
     """
     half = points // 2 + 1
     rows, columns = {REAL: (points, half), WHOLE: (points, points), BACK: (half, points)}[kind]
@@ -229,13 +230,13 @@ def transform_matrix(kind: str, points: int, inverse: bool, takes_pairs: bool) -
 
 
 def _parts(x: Value) -> Parts:
-    """Return both parts of a complex value."""
+    """Return the real and imaginary parts of a complex value."""
     both = Value(pair(x.ssa, x.b.rw), x.b)
     return [both.narrow(x.rank, place, 1).reshape(*x.shape) for place in range(2)]
 
 
 def _paired(parts: Parts) -> Value:
-    """Return the complex value of two parts."""
+    """Return the complex value with these parts on its last axis."""
     shape, b = parts[0].shape, parts[0].b
     both = concat([part.reshape(*shape, 1) for part in parts], len(shape))
     return Value(whole(both.ssa, b.rw), b)

@@ -57,7 +57,7 @@ def needs(cls: type[TosaOp], attribute: Attribute, given: Attribute) -> None:
 
 
 class Value:
-    """A tensor on the pad, with the builder that inserts operators on it."""
+    """A tensor value on the scratch pad, with the builder that inserts operators on it."""
 
     __slots__ = ("b", "ssa")
 
@@ -83,17 +83,17 @@ class Value:
 
     @property
     def is_float(self) -> bool:
-        """Whether it has floats that TOSA computes with."""
+        """Whether the value has floats with which TOSA computes."""
         return self.dtype in FLOATS
 
     @property
     def key(self) -> str | None:
-        """The key of the weight, if the value is one."""
+        """Return the weight's key; None if the value is not a weight."""
         return weight_key(self.ssa)
 
     @property
     def constant(self) -> torch.Tensor | None:
-        """The elements, if they are known at compile time."""
+        """Return the elements, if they are known at compile time."""
         return None if self.key is None else self.b.rw.weights.get(self.key)
 
     def derived(self, recipe: str, **options: Any) -> Value:
@@ -105,11 +105,11 @@ class Value:
         return Value(ssa, self.b)
 
     def tensor(self, values: torch.Tensor) -> Value:
-        """Return a constant next to this value."""
+        """Return a constant tensor in the program of this value."""
         return self._of(self.b.constant(values))
 
     def like(self, other: Value | Number) -> Value:
-        """Return a number as a constant of this value's type; a value unchanged."""
+        """Return a number as a constant of this value's type; other values unchanged."""
         return other if isinstance(other, Value) else self._of(self.b.splat(other, self.ssa))
 
     # -- arithmetic --------------------------------------------------------------------------
@@ -203,11 +203,11 @@ class Value:
         return self.binary(t.GreaterEqualOp, other, i1, swapped=True)
 
     def equals(self, other: Value | Number) -> Value:
-        """Return EQUAL; `==` remains Python's."""
+        """Return the result of EQUAL; `==` remains Python's comparison."""
         return self.binary(t.EqualOp, other, i1)
 
     def differs(self, other: Value | Number) -> Value:
-        """Return whether they are not equal; a NaN differs from itself."""
+        """Return where two tensors differ; a NaN differs from itself."""
         return ~self.equals(other)
 
     def __and__(self, other: Value | Number) -> Value:
@@ -274,7 +274,7 @@ class Value:
         return self.reshape(*[1] * (rank - self.rank), *self.shape)
 
     def narrow(self, axis: int, start: int, size: Dim) -> Value:
-        """Return a part of one axis; a constant's at compile time."""
+        """Return a part of one axis; a part of a constant is cut at compile time."""
         shape = list(self.shape)
         if shape[axis] == size:
             return self
@@ -313,7 +313,9 @@ class Value:
         dtype: Attribute | None = None,
         **properties: Attribute,
     ) -> Value:
-        """Insert an operator of this and other values; it keeps the element type by default."""
+        """Insert an operator on this and other values; by default the result has this element
+        type.
+        """
         operands = [value.ssa if isinstance(value, Value) else value for value in (self, *more)]
         return self._of(self.b.op(cls, operands, shape, dtype or self.dtype, **properties))
 
@@ -323,7 +325,9 @@ class Value:
         return self.made(cls, shape, axis=IntegerAttr(axis, i32))
 
     def matmul(self, other: Value, bias: Value | None = None) -> Value:
-        """Multiply `[B, M, K]` by `[B, K, N]`; sums of halves are f32, rounded once with the bias."""
+        """Multiply `[B, M, K]` by `[B, K, N]`; sums of halves are f32, and rounded once with the
+        bias.
+        """
         shape, zero = (*self.shape[:2], other.shape[2]), self.b.zero(self.dtype)
         y = self.made(t.MatMulOp, shape, other, zero, zero, dtype=accumulator(self.dtype))
         return (y if bias is None else y + bias.single()).cast(self.dtype)
@@ -416,18 +420,20 @@ def needs_known(x: Value, axes: Sequence[int], what: str) -> None:
 
 
 def no_operator(op: SchemaOp, x: Value) -> NoReturn:
-    """Refuse an element type that none of the operators for this op supports."""
+    """Refuse an element type that no operator for this op supports."""
     refuse(f"TOSA has no operator for {op.name} on {dtype_name(x.dtype)}")
 
 
 def needs_floats(op: SchemaOp, x: Value) -> None:
-    """Refuse types other than floats, which the operators for this op require."""
+    """Refuse types other than floats, because the operators for this op require floats."""
     if not x.is_float:
         no_operator(op, x)
 
 
 def _unfit(values: Sequence[SSAValue], program: Program, takes_symbols: bool) -> Refusal | None:
-    """Return why values are unsupported: element type, size, or a size instead of a tensor."""
+    """Return why values are unsupported: their element type or size, or a size in place of a
+    tensor.
+    """
     level = level_of(program.context.target)
     for value in values:
         if takes_symbols and is_scalar(value):

@@ -1,7 +1,7 @@
-"""Lowerings of 2-D convolutions to NHWC nodes between transposes, with filters laid out anew.
+"""Lower 2-D convolutions to NHWC nodes between transposes, with filters in another layout.
 
-XNNPACK is channels-last. Each convolution is lowered on its own here. The pass `assign_layouts`
-then moves the transposes to where they cost least, and most of them cancel. One-dimensional
+XNNPACK is channels-last. Here each convolution is lowered separately. The pass `assign_layouts`
+then moves the transposes to where they cost least, so that most of them cancel. One-dimensional
 convolutions run as images of height one.
 """
 
@@ -128,7 +128,7 @@ def form_of(op: SchemaOp, weight: str) -> Convolution:
 
 
 def laid_out(match: Convolution, store: WeightStore) -> str:
-    """Return the key of the filter in the node's order of axes."""
+    """Return the key of the filter in the node's axis order."""
     key = match.weight
     if match.is_line:
         key = store.derive("unsqueeze", [key], axis=2)
@@ -142,8 +142,8 @@ def laid_out(match: Convolution, store: WeightStore) -> str:
 def in_channels_last(store: WeightStore, key: str) -> str:
     """Return the key of a filter in the layout of `filter_ohwi`.
 
-    If the output channels of a filter were scaled, the scaling is applied to the new layout: the
-    numbers are identical, and written once instead of twice.
+    If the filter is derived by scaling its output channels, the scaling is applied to the permuted
+    filter, so that only one large weight is written.
     """
     made = store.recipe_of(key)
     if made is None or made[0] != "scale-output-channels" or made[2]["transposed_groups"]:
@@ -176,9 +176,9 @@ def _pair(numbers: list[int], line: int, is_line: bool) -> tuple[int, int]:
 
 
 def needs_images(given: SSAValue, made: SSAValue) -> None:
-    """Refuse operands that are no batches of images or lines.
+    """Refuse operands that are not batches of images or lines.
 
-    Lines become images by a reshape, and XNNPACK infers only one size of its result.
+    Lines become images by a reshape, and XNNPACK infers only one size of a reshape.
     """
     rank = len(dims(given.type))
     if rank not in (3, 4):

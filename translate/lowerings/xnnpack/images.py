@@ -66,7 +66,9 @@ class Pooling:
 
 
 def _loses(op: Any, program: Program) -> Deviation:
-    """Declare that a window average with NaN may be −∞; the stock flow accepts it for plain ones."""
+    """Deviation: a window average with NaN may be −∞; the stock flow accepts it for plain
+    windows.
+    """
     if pooling_of(op).node is not xnnpack.AveragePooling2d:
         return FLUSHED
     is_plain = isinstance(op, aten.AvgPool2dDefault) and not any(pooling_of(op).zeros)
@@ -75,7 +77,7 @@ def _loses(op: Any, program: Program) -> Deviation:
 
 
 def is_no_plane_mean(op: SchemaOp) -> bool:
-    """Whether an op is a mean, but not over the planes of images."""
+    """Whether an op is a mean that is not over the planes of images."""
     return isinstance(op, aten.MeanDim) and not is_plane_mean(op)
 
 
@@ -90,7 +92,7 @@ def is_no_plane_mean(op: SchemaOp) -> bool:
     sample=("1x3x8x8xf32", [2, 2], [2, 2]),
 )
 def pooling(x: Value, *, op: Any, b: Rewriter) -> Value:
-    """Lower to a channels-last node between transposes."""
+    """Lower a pool to a channels-last node between transposes."""
     form, result = pooling_of(op), op.results[0].type
     if form.node in (xnnpack.MaxPooling2d, xnnpack.AveragePooling2d):
         no_refusal(may_be_empty(op, x.shape))
@@ -117,7 +119,7 @@ def pooling_of(op: SchemaOp) -> Pooling:
         return _resized(op)
     found = _adaptive(op) if "output_size" in op.SCHEMA.by_name else _windowed(op)
     if found.fields.get("kernel") == (1, 1):
-        refuse("not every XNNPACK pools windows of one element, and a slice has them")
+        refuse("not every version of XNNPACK pools windows of one element; a slice computes them")
     return found
 
 
@@ -127,7 +129,7 @@ def _resized(op: SchemaOp) -> Pooling:
         refuse("the resized image has a symbolic size; XNNPACK resizes to a constant one")
     corners = bool(op.arg("align_corners"))
     if not corners and not steps_by_sizes(op):
-        refuse("the scale that is stated is not the ratio of the sizes, by which XNNPACK steps")
+        refuse("the stated scale is not the ratio of the sizes, which XNNPACK uses")
     fields = {"new_size": size, "align_corners": corners}
     return Pooling(xnnpack.StaticResizeBilinear2d, fields)
 
@@ -156,9 +158,9 @@ def _adaptive(op: SchemaOp) -> Pooling:
 
 
 def _windowed(op: SchemaOp) -> Pooling:
-    """Match windows: XNNPACK averages the cells inside the image, as without counted padding."""
+    """Match windows whose average XNNPACK computes: of the cells inside the image only."""
     if any(isinstance(d, Size) for d in dims(op.operands[0].type)[2:]) and may_miss_the_image(op):
-        refuse("a size is symbolic, and the last window may be entirely in the padding")
+        refuse("a size is symbolic, so the last window may be entirely in the padding")
     kernel, padding = tuple(op.arg("kernel_size")), tuple(op.arg("padding"))
     fields = {"kernel": kernel, "stride": tuple(op.arg("stride")) or kernel}
     if isinstance(op, aten.MaxPool2dDefault):
@@ -171,7 +173,7 @@ def _windowed(op: SchemaOp) -> Pooling:
     padding_of_node = edges(op, rest)
     if any(padding_of_node) and op.arg("divisor_override") is not None:
         refuse(
-            "divisor_override is set and windows extend past the edge, where XNNPACK counts cells"
+            "divisor_override is set, but windows extend past the edge, where XNNPACK divides by fewer cells"
         )
     return Pooling(xnnpack.AveragePooling2d, {**fields, "padding": padding_of_node}, counted)
 
@@ -193,10 +195,10 @@ def nearest_resize(x: Value, *, op: Any, b: Rewriter) -> Value:
         return _enlarged(x, op, b)
     down, across = given[2:], result_dims[2:]
     if any(new % old for old, new in zip(down, across, strict=True)):
-        refuse(f"{_size(down)} to {_size(across)} is no whole factor")
+        refuse(f"the scale {_size(down)} by {_size(across)} is not an integer factor")
     for at in (0, 1):
         if not repeats_evenly(down[at], across[at], stated_scale(op, at)):
-            refuse("torch rounds the places of some pixels to their neighbors")
+            refuse("torch rounds the source positions of some pixels to neighboring pixels")
     batch, channels, rows, columns = given
     factors = (across[0] // down[0], across[1] // down[1])
     image = to_nhwc(b, x.ssa)
@@ -219,12 +221,14 @@ def _enlarged(x: Value, op: Any, b: Rewriter) -> Value:
     down, across = (None if factor is None else factor.number for factor in factors)
     channels = x.shape[1]
     if down is None or across is None or not isinstance(channels, int):
-        refuse("the image's size is symbolic, and the result's no multiple of it by a number")
+        refuse(
+            "the image's size is symbolic, and the result's size is not an integer multiple of it"
+        )
     scales = [stated_scale(op, at) for at in (0, 1)]
     if any(s is not None and s != factor for s, factor in zip(scales, (down, across), strict=True)):
-        refuse("the scale is not that of the sizes")
+        refuse("the stated scale is not the ratio of the sizes")
     if {down, across} - {1, 2, 4, 8}:
-        refuse("torch rounds the places of some pixels to their neighbors")
+        refuse("torch rounds the source positions of some pixels to neighboring pixels")
     return _spread(x, torch.ones(channels, down, across, 1), result.type, op, b)
 
 
@@ -245,13 +249,13 @@ _SPREADS = Deviation("a channel that is infinite or NaN makes the pixels of its 
 def pixel_shuffle(x: Value, factor: int, *, op: Any, b: Rewriter) -> Value:
     """Lower a pixel shuffle of dynamic size to a transposed convolution.
 
-    Its filter is 1 where a channel goes and 0 elsewhere. Images of static size are permuted
-    instead.
+    The filter is 1 at the position to which a channel moves, and 0 elsewhere. Images of static size
+    are permuted instead.
     """
     result = op.results[0]
     channels = dims(result.type)[1]
     if x.rank != 4 or not isinstance(channels, int):
-        refuse("the value is no batch of images with a static number of channels")
+        refuse("the value is not a batch of images with a static number of channels")
     places = torch.eye(factor * factor).reshape(1, factor, factor, -1)
     return _spread(x, places.repeat(channels, 1, 1, 1), result.type, op, b)
 

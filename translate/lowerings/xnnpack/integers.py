@@ -1,4 +1,6 @@
-"""Layers between casts that XNNPACK supports: int8 or uint8 throughout, one quantized result."""
+"""Layers between casts that XNNPACK supports: int8 or uint8 throughout, with one quantized
+result.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,7 @@ def sources_of(layer: Layer) -> tuple[SSAValue, ...]:
 
 
 def limits(use: Use, *clamps: Reals) -> dict[str, Any]:
-    """Return the fields of a node's output range for clamps before a use, innermost last."""
+    """Return the output range fields of a node from the clamps before a use, innermost last."""
     bounds = common_bounds((use.bounds, *clamps))
     low, high = (None if bound is None else single(bound) for bound in bounds)
     if low is not None and high is not None and not low < high:
@@ -60,11 +62,13 @@ def needs_kernel_range(layer: Layer, use: Use) -> None:
     for given in layer.inputs:
         ratio = given.held.scale / use.held.scale
         if not 2.0**-10 <= ratio < 2.0**8:
-            refuse(f"a scale is {ratio:g} of the result's; XNNPACK takes 2⁻¹⁰ to 2⁸")
+            refuse(
+                f"an operand's scale is {ratio:g} times the result's; XNNPACK takes ratios from 2⁻¹⁰ to 2⁸"
+            )
 
 
 def by_products(layer: Layer, value: Any) -> Any:
-    """Return `quantized_bounds.static_layer`."""
+    """Bound the result of a static layer (`quantized_bounds.static_layer`)."""
     products = product_step(layer.inputs[0].value, layer.weight)
     return static_layer(layer.op, products, layer.uses[0].cast.result, value)
 

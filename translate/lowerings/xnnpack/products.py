@@ -36,7 +36,8 @@ from stepwell.translate.rewrites.xnnpack.nodes.guards import (
 def linear(x: Value, weight: Value, bias: Value | None, *, op: Any, out: Out, b: Rewriter) -> Value:
     """Lower to a fully connected node; a vector input gets a leading axis.
 
-    With a weight computed at run time, the runtime crashes on a bias, so the bias is added after.
+    If the weight is computed at run time, XNNPACK crashes on a bias, so the bias is added by a
+    separate node.
     """
     added, result = op.operand("bias"), op.results[0].type
     no_refusal(not_static(weight.ssa))
@@ -69,10 +70,10 @@ def linear(x: Value, weight: Value, bias: Value | None, *, op: Any, out: Out, b:
     """,
 )
 def matmul(x: Value, other: Value, *, op: Any, out: Out, b: Rewriter) -> Value:
-    """Lower a batched product of equal ranks; a transposed operand's rows are read in place."""
+    """Lower a batched product of equal ranks; a transposed right operand is read without a copy."""
     no_refusal(may_be_empty(op, (*x.shape, *other.shape)))
     if min(x.rank, other.rank) < 2:
-        refuse("an operand is a vector; write it as a matrix of one row")
+        refuse("an operand is a vector; view it as a matrix of one row")
     if x.rank != other.rank and not (x if x.rank < other.rank else other).is_static:
         refuse("the operand of fewer axes has a symbolic size")
     is_turned, rank = reads_columns(other.ssa), max(3, x.rank, other.rank)
@@ -83,7 +84,7 @@ def matmul(x: Value, other: Value, *, op: Any, out: Out, b: Rewriter) -> Value:
 
 
 def reads_columns(value: SSAValue) -> bool:
-    """Whether a permute moved the last axis to the rows, so that the product can read its operand."""
+    """Whether a permute exchanged the last two axes, so that the product can read its operand."""
     owner = value.owner
     if not isinstance(owner, aten.PermuteDefault):
         return False
@@ -92,7 +93,9 @@ def reads_columns(value: SSAValue) -> bool:
 
 
 def upright(b: Rewriter, value: SSAValue) -> SSAValue:
-    """Permute a tensor so that its last axis is last again; this moves whole rows, or nothing."""
+    """Permute a tensor so that its original last axis is last again; whole rows move, or
+    nothing.
+    """
     owner = value.owner
     assert isinstance(owner, aten.PermuteDefault)
     rank = len(dims(value.type))

@@ -2,8 +2,8 @@
 
 A static layer reads and writes int8; it is fused with its casts only if the kernel supports input,
 weight, bias and result. A dynamic layer computes the scales of its input at run time, one per row
-(PT2E describes one scale for the whole tensor; with a scale per row, no quantization step is
-larger). Convolutions are channels last; the scales' axis moves with the filter's axes.
+(PT2E describes one scale for the whole tensor; steps of separate scales are no larger).
+Convolutions are channels last; the scales' axis moves with the filter's axes.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ IMAGES = (
     sample=LAYER.format(*MATRICES),
 )
 def quantized_linear(x: SSAValue, *, op: SchemaOp, layer: Layer, use: Use, b: Rewriter) -> SSAValue:
-    """Lower to a fully connected node from int8 to int8."""
+    """Lower to a fully connected node with int8 input and output."""
     _needs_matrices(op.operands[0], op)
     weight, fields = layer.weight, limits(use)
     filter_ = typed_constant(b, weight.key, weight.held)
@@ -110,7 +110,9 @@ def _needs_matrices(x: SSAValue, op: SchemaOp) -> None:
 
 
 def _by_tokens(op: Any, value: RunTime) -> Bound:
-    """Return `quantized_bounds.stored_layer`; a token is an image, or a pixel if pointwise."""
+    """Bound a layer by `quantized_bounds.stored_layer`; a token is an image, or a pixel if
+    pointwise.
+    """
     found, weight = run_time_quantized(op.operands[0]), stored_constant(op.operands[1])
     assert weight is not None
     step = 0.0 if found is None else float(value(found.scale).max())
@@ -156,7 +158,7 @@ def dynamic_linear(x: Value, *, op: SchemaOp, b: Rewriter) -> Value:
 def _in_singles(
     value: SSAValue, bias: SSAValue | None, b: Rewriter
 ) -> tuple[SSAValue, SSAValue | None]:
-    """Return the input in float32: without half arithmetic XNNPACK has no other kernel."""
+    """Return the input in float32, the only type of these kernels without half arithmetic."""
     if element(value.type) not in FLOATS:
         refuse("XNNPACK quantizes float32 and float16 values at run time")
     return widened(b, value), None if bias is None else widened(b, bias)
@@ -211,7 +213,7 @@ def dynamic_convolution(x: Value, *, op: SchemaOp, b: Rewriter) -> Value:
     weight, found = stored_constant(op.operands[1]), run_time_quantized(op.operands[0])
     assert weight is not None and found is not None
     if found.by_token:
-        refuse("each row of the image has a scale of its own")
+        refuse("each row of the image has a separate scale")
     source, result, bias = found.source, op.results[0], op.operand("bias")
     no_refusal(not_for_xnnpack(op))
     needs_images(source, result)
@@ -256,7 +258,7 @@ def shared_dimensions(form: Convolution, stored: SSAValue) -> int:
 
 
 def _needs_one_group(op: SchemaOp, weight: StoredWeight) -> None:
-    """Refuse different scales: a transposed filter's output axis is that of one group only."""
+    """Refuse different scales in groups: a transposed filter's output axis is that of one group."""
     if op.arg("transposed") and op.arg("groups") != 1 and not weight.held.is_per_tensor:
         refuse("a transposed convolution in groups shares each scale among the groups")
 
@@ -275,7 +277,9 @@ def bias_over_scales(bias: torch.Tensor, *, scales: list[float]) -> torch.Tensor
 
 
 def _in_units_of_the_weight(bias: SSAValue, quantization: Quantization, rw: Rewriter) -> SSAValue:
-    """Rescale the bias: with float inputs XNNPACK adds it to the sums before it scales them."""
+    """Rescale the bias: with float inputs, XNNPACK adds the bias to the sums before scaling
+    them.
+    """
     key = weight_key(bias)
     assert key is not None
     return rw.weight(rw.weights.derive("bias_over_scales", [key], scales=list(quantization.scales)))
@@ -294,7 +298,7 @@ def packable(quantization: Quantization, shape: tuple[object, ...]) -> Quantizat
     assert isinstance(outputs, int) and isinstance(inputs, int)
     if quantization.sub_channel:
         if group_size(quantization) is None:
-            refuse("the weight's groups are not runs of inputs of one output")
+            refuse("the weight's groups are not contiguous inputs of one output")
         if quantization.low < -8 or quantization.high > 7:
             refuse("XNNPACK has groups of 4-bit weights only")
         scales = from_tensor(quantization.scale_values().bfloat16(), float)

@@ -50,7 +50,7 @@ CLAMPS = ("aten.clamp.default", "aten.relu.default", "aten.relu6.default", "aten
 
 
 def _operands(op: SchemaOp) -> Parts | None:
-    """Return the activations: two for a binary op, one for clamps at numbers and plane means."""
+    """Return the activations: two of a binary op, one of clamps by numbers and of plane means."""
     is_other = op.name in CLAMPS and clamp_bounds(op) is None
     if is_other or is_no_plane_mean(op):
         return None
@@ -82,7 +82,7 @@ def quantized_elementwise(
     bounds = clamp_bounds(op)
     if bounds is not None:
         if changes_scale(layer, use):
-            refuse("XNNPACK merges a clamp into the node before it, with its scale")
+            refuse("XNNPACK merges a clamp into the preceding node, whose scale differs")
         return node(b, xnnpack.Clamp, *sources, result=use.type, **limits(use, bounds)).ssa
     pooling = pooling_of(op)
     if fields:

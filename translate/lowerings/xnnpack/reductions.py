@@ -1,10 +1,10 @@
 """Lowerings of means, sums and extrema: linear layers over the last axes, else pools of planes.
 
 XNNPACK reduces only image planes. `[B, N, C]` reduced over N is an image of height N and width one,
-already channels last, so no transpose is needed. Axes that are not adjacent are reduced one run at
-a time. If more than one size is symbolic, a reshape cannot infer them; then each axis is moved to
-the end and summed there. Planes of any size, and one axis of any size, are averaged by pooling; a
-sum is the mean times the size.
+already channels last, so no transpose is needed. Groups of adjacent axes are reduced one after
+another. If more than one size is symbolic, a reshape cannot infer them; each axis is then moved to
+the end and summed. Planes of any size, and one axis of any size, are averaged by pooling; a sum is
+the mean times the size.
 
 The maximum is max pooling of such images; the minimum is the negated maximum of the negated
 operand. Single-channel images are pooled pixel by pixel, so a row without trailing axes is folded
@@ -49,7 +49,9 @@ from stepwell.translate.rewrites.xnnpack.nodes.lower_shape import reshape, stays
     sample=("2x4x8xf32", [2], True),
 )
 def reduction(x: Value, *, form: bool, dim: Any, op: Any, out: Out, b: Rewriter) -> Value:
-    """Reduce run by run, the last one first; a view restores the shape."""
+    """Reduce one group of adjacent axes after another, the last group first; a view restores the
+    shape.
+    """
     shape = x.shape
     runs = runs_of(axes(dim or range(x.rank), x.rank))
     if not form:  # The sum of no elements is 0, and their mean is NaN.
@@ -71,7 +73,7 @@ def _count(shape: Sequence[Dim]) -> int:
 
 
 def runs_of(reduced: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
-    """Group adjacent axes into runs: `(0, 2, 3)` to `((2, 4), (0, 1))`."""
+    """Group adjacent axes: `(0, 2, 3)` to `((2, 4), (0, 1))`."""
     runs: list[tuple[int, int]] = []
     for at in reversed(reduced):
         if runs and runs[-1][0] == at + 1:
@@ -96,11 +98,11 @@ def _needs_pool(shape: Sequence[Dim], runs: Sequence[tuple[int, int]]) -> None:
         return
     (first, end), *others = runs
     if others or (end - first > 1 and _symbols(shape) > 1) or len(shape) >= MAX_RANK:
-        refuse("axes of symbolic size are reduced that are not the planes of an image, nor one")
+        refuse("several axes of symbolic size are reduced that are not the planes of an image")
 
 
 def _reduce(value: Value, first: int, end: int, is_mean: bool) -> Value:
-    """Reduce one run of axes to size one."""
+    """Reduce one group of adjacent axes to size one."""
     shape, source = value.shape, value
     kept = [1 if first <= i < end else d for i, d in enumerate(shape)]
     is_open = _symbols(shape[first:end]) > 0
@@ -122,7 +124,7 @@ def _reduce(value: Value, first: int, end: int, is_mean: bool) -> Value:
 def _open_pool(value: Value, first: int, end: int, is_mean: bool) -> Value:
     """Average one axis, or the planes of an image, to size one, with several dynamic sizes.
 
-    Channels are moved last, so that no axes are merged that no reshape could split again.
+    Channels are moved last, because a reshape could not split merged axes again.
     """
     rank, reduced = value.rank, list(range(first, end))
     order = [*(at for at in range(rank) if at not in reduced), *reduced]
@@ -139,7 +141,9 @@ def _open_pool(value: Value, first: int, end: int, is_mean: bool) -> Value:
 
 
 def _times(value: Value, count: Dim, source: Value) -> Value:
-    """Multiply by a size; a dynamic one is queried from an input, or else from a value that has it."""
+    """Multiply by a size; a dynamic size is read from an input, or else from a value that has
+    it.
+    """
     if isinstance(count, int):
         return value if count == 1 else value * float(count)
     return value.call(aten.MulTensor, size_as_tensor(value.b, count, source.ssa))
@@ -182,7 +186,7 @@ def view_of_open_sizes(x: Value, *, op: Any, b: Rewriter) -> Value:
 
 
 def _loses(op: Any, program: Program) -> Deviation | None:
-    """Declare that XNNPACK's pooling may lose NaN: it may return the number; PyTorch returns NaN."""
+    """Deviation: XNNPACK's pooling may return the number where PyTorch returns NaN."""
     lost = Deviation("a NaN may be lost beside a number")
     return lost.unless(keeps_nans(op.operands[0], program))
 
@@ -196,21 +200,21 @@ def _loses(op: Any, program: Program) -> Deviation | None:
     sample=("2x4x8xf32", [1]),
 )
 def greatest(x: Value, *, form: bool, op: Any, dim: Any, out: Out, b: Rewriter) -> Value:
-    """Pool run by run, the last one first; a view restores the shape.
+    """Pool one group of adjacent axes after another, the last first; a view restores the shape.
 
     If the one symbolic size is after the reduced axes, they are permuted after it.
     """
     shape = list(x.shape)
     reduced = axes(dim or range(x.rank), x.rank)
     if _symbols([shape[at] for at in reduced]):
-        refuse("the greatest along an axis of symbolic size has no node")
+        refuse("XNNPACK has no node for an extremum along an axis of symbolic size")
     if _symbols(shape) == 1 and any(_symbols(shape[end:]) for _, end in runs_of(reduced)):
         order = [*(at for at in range(x.rank) if at not in reduced), *sorted(reduced)]
         x, shape = x.permute(order), [shape[at] for at in order]
         reduced = tuple(range(x.rank - len(reduced), x.rank))
     for first, end in runs_of(reduced):
         if _symbols(shape) > 1 and (end < x.rank or first > 2):
-            refuse("axes of symbolic size are adjacent to a reduced one")
+            refuse("axes of symbolic size are adjacent to a reduced axis")
     value = x.call(aten.NegDefault) if form else x
     for first, end in runs_of(reduced):
         count = _count(shape[first:end])
@@ -229,7 +233,7 @@ LINES = (8, 16, 4, 32)
 
 
 def _greatest(value: Value, leading: list[Dim], count: int, behind: int) -> Value:
-    """Return the maximum of each `count` elements, each of which has `behind` trailing elements.
+    """Return the maximum over `count` elements, each with `behind` trailing elements.
 
     Two leading axes of symbolic size stay separate, as batch and height of single-channel images.
     """

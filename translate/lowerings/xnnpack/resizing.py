@@ -1,12 +1,12 @@
 """Lowering of bilinear resizing to a dynamic size: a product with a matrix along each axis.
 
 XNNPACK resizes to a constant size only. Along one axis, the weight of each old pixel in a new one
-is a tent around its sampling position, `max(0, 1 − |position − old|)`. This is a matrix `[new,
-old]` computed from positions, which are integers from outside the delegate. An axis that keeps its
-size is unchanged.
+is a tent around its sampling position, `max(0, 1 − |position − old|)`. The weights form a matrix
+`[new, old]`, computed from positions that are integers outside the delegate. An axis that keeps its
+size is not multiplied.
 
-Positions are PyTorch's: `i·(old − 1)/(new − 1)` with aligned corners, else `(i + ½)·old/new − ½`,
-clamped to the image.
+Sampling positions are PyTorch's: `i·(old − 1)/(new − 1)` with aligned corners, else `(i +
+½)·old/new − ½`, clamped to the image.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class Stretch:
     """How one axis is resized.
 
     Attributes:
-        old, new: its sizes.
-        step: distance of two new pixels in old ones; None with aligned corners.
+        old, new: the size before and after.
+        step: the distance of two new pixels in units of old ones; None with aligned corners.
     """
 
     old: Dim
@@ -49,7 +49,7 @@ class Stretch:
 
 
 def _loses(op: Any, program: Program) -> Deviation | None:
-    """Declare that inf and NaN spread: every old pixel is multiplied, most of them by zero."""
+    """Deviation: inf and NaN spread, because every old pixel is multiplied, mostly by zero."""
     spread = Deviation("a pixel that is infinite or NaN makes its row and its column NaN")
     return spread.unless(is_finite(op.operands[0], program))
 
@@ -71,7 +71,9 @@ def resize_by_matrices(x: Value, *, op: Any, b: Rewriter) -> Value:
     """Multiply along the width, exchange rows and columns, multiply along the height; NHWC."""
     no_refusal(not_floats((x.ssa, op.results[0])))
     if x.dtype != f32:
-        refuse("places in half precision are whole pixels in a wide image")
+        refuse(
+            "in half precision, the sampling positions in a wide image are rounded to whole pixels"
+        )
     down, across = (stretch(op, at) for at in (0, 1))
     value = x.permute([0, 2, 3, 1])
     if across is not None:
@@ -83,18 +85,18 @@ def resize_by_matrices(x: Value, *, op: Any, b: Rewriter) -> Value:
 
 
 def stretch(op: SchemaOp, at: int) -> Stretch | None:
-    """Return how the height (0) or width (1) is resized; None if the size stays."""
+    """Return how the height (0) or width (1) is resized; None if its size does not change."""
     old, new = (dims(value.type)[2 + at] for value in (op.operands[0], op.results[0]))
     scale = stated_scale(op, at)
     is_aligned = bool(op.arg("align_corners"))
     for size in (old, new):
         if isinstance(size, Size) and size_of_input(op.parent_block(), size) is None:
-            refuse(f"the size {size} is no fraction of the size of an input")
+            refuse(f"the size {size} is not a fraction of an input's size")
     if is_aligned:
         return None if old == new else Stretch(old, new, None)
     step = 1.0 / scale if scale else share_of(old, new)
     if step is None:
-        refuse(f"{old} to {new} is no constant ratio")
+        refuse(f"the ratio of {new} to {old} is not constant")
     return None if step == 1 and old == new else Stretch(old, new, float(step))
 
 

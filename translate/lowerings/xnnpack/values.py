@@ -1,4 +1,4 @@
-"""Values that are operands of XNNPACK's nodes: floats of supported types."""
+"""Values for operands of XNNPACK's nodes: floats of supported types."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from stepwell.translate.rewrites.xnnpack.nodes.guards import not_floats
 
 
 def node(b: Rewriter, cls: type[XnnpackOp], *operands: SSAValue | None, **fields: Any) -> Value:
-    """Insert a node on available values; `result` overrides its inferred result type."""
+    """Insert a node on existing values; `result` overrides its inferred result type."""
     made = cls.make(*(operand for operand in operands if operand is not None), **fields)
     return Value(b.insert(made).results[0], b)
 
 
 def flushed(op: Any, program: Program) -> Deviation:
-    """Declare that denormals may become zeros."""
+    """Deviation: denormals may become zeros."""
     return FLUSHED
 
 

@@ -1,1 +1,1 @@
-"""Export of programs as `linalg` on tensors, from the declarations of their ops."""
+"""Export of programs as `linalg` on tensors, generated from the declarations of their ops."""

@@ -76,7 +76,7 @@ class BodyValue:
 
     @property
     def is_float(self) -> bool:
-        """Whether it is a float."""
+        """Whether the value is a float."""
         return self.type in FLOATS
 
 
@@ -133,7 +133,7 @@ class Body:
             return x
         for type_ in (x.type, to):
             if type_ not in FLOATS and not _is_signless(type_):
-                raise UnsupportedError(f"arith computes with no {type_}")
+                raise UnsupportedError(f"arith does not compute with {type_}")
         if x.is_float and to in FLOATS:
             if _bits(x.type) == _bits(to) == 16:
                 return self.as_type(self.as_type(x, f32), to)
@@ -164,11 +164,11 @@ class Body:
         return self.made[term]
 
     def wide(self, x: BodyValue) -> BodyValue:
-        """Convert a half to the float type of the computation."""
+        """Convert a half-precision value to the float type of the computation."""
         return self.as_type(x, self.type) if x.type in (f16, bf16) else x
 
     def alike(self, *terms: Scalar) -> list[BodyValue]:
-        """Return values of one type: that of the terms; numbers are converted to it."""
+        """Return values of one type, that of the terms; numbers are converted to it."""
         known = {term: self.value(term) for term in terms if isinstance(term, Term)}
         types = [x.type for x in known.values()] or [self.type]
         to = next((t for t in (f64, f32) if t in types), max(types, key=_width))
@@ -182,7 +182,7 @@ class Body:
         """Write the application of a primitive.
 
         Raises:
-            UnsupportedError: neither dialect has it.
+            UnsupportedError: neither dialect has the primitive.
         """
         word, operands = term.function, term.operands
         if word == "negate" and not isinstance(operands[0], Term):
@@ -206,7 +206,7 @@ class Body:
         return self.of_one(word, x) if len(values) == 1 else self.of_two(word, *values)
 
     def of_one(self, word: str, x: BodyValue) -> BodyValue:
-        """Write a function of one number."""
+        """Write a function of one argument."""
         if word == "is_nan":
             if not x.is_float:
                 return self.number(0, i1)
@@ -245,7 +245,7 @@ class Body:
         return self.line(f"arith.{kind}, {x.name}, {y.name} : {x.type}", i1)
 
     def of_two(self, word: str, x: BodyValue, y: BodyValue) -> BodyValue:
-        """Write a function of two numbers of one type."""
+        """Write a function of two arguments of one type."""
         if word == "divide" and not x.is_float:
             to = self.type if self.type in FLOATS else f32
             x, y = self.as_type(x, to), self.as_type(y, to)

@@ -35,7 +35,7 @@ STARTS: Mapping[str, tuple[float, str]] = {
 
 
 def computed(text: Text, op: SchemaOp, term: Term) -> str:
-    """Return the name of the first result of an op whose elements are given by a term."""
+    """Write an op whose elements are expressions; return the name of its first result."""
     result = op.results[0]
     shape, dtype = dims(result.type), element(result.type)
     written = OpWriter(text, op, shape)
@@ -61,13 +61,13 @@ class OpWriter:
             elif links is None:
                 links = broadcast(dims(value.type), shape)
             if links is None:
-                raise UnsupportedError("which elements it reads is not declared")
+                raise UnsupportedError("the op has no axis map")
             links = tuple(
                 All() if isinstance(link, Flat) and not link.targets else link
                 for link in links or ()
             )  # The elements that a scalar result reduces.
             if any(isinstance(link, Flat) for link in links):
-                raise UnsupportedError("which elements it reads is not declared axis by axis")
+                raise UnsupportedError("the axis map does not relate single axes")
             self.links[value] = links
             for at, link in enumerate(links):
                 if isinstance(link, Along | All) and link.axis is not None:
@@ -79,7 +79,7 @@ class OpWriter:
         self.folded: dict[Term, tuple[str, tuple[int, ...], Attribute]] = {}
 
     def leaves(self, term: Any) -> list[Term]:
-        """Return the elements and the reductions of which a term is computed."""
+        """Return the elements and the reductions from which a term is computed."""
         if not isinstance(term, Term):
             return []
         if term in self.folded or term.function == "element":
@@ -88,7 +88,7 @@ class OpWriter:
         return list(dict.fromkeys(found))
 
     def stage(self, term: Any, compute: Attribute) -> None:
-        """Write every reduction in a term, the inner ones first."""
+        """Write every reduction in a term, inner reductions first."""
         if not isinstance(term, Term) or term in self.folded:
             return
         for operand in term.operands:
@@ -97,7 +97,7 @@ class OpWriter:
             self.folded[term] = self.fold(term, compute)
 
     def fold(self, term: Term, compute: Attribute) -> tuple[str, tuple[int, ...], Attribute]:
-        """Return the tensor of a reduction, the result axes that it has, and its type."""
+        """Write a reduction; return its tensor, the result axes that it has, and its type."""
         (inside,) = term.operands
         leaves = self.leaves(inside)
         kept_axes: set[int] = set()
@@ -140,14 +140,14 @@ class OpWriter:
         name = self.method.generic(inputs, start, shape, body.lines, given, total, len(sizes))
         if term.function == "average":
             if not all(isinstance(size, int) for size in sizes):
-                raise UnsupportedError("a mean over a dynamic size")
+                raise UnsupportedError("means over a dynamic size are not supported")
             name = divided(self.method, name, shape, dtype, prod(sizes))
         return name, axes, dtype
 
     def read(
         self, leaves: Sequence[Term], variables: Mapping[int, str], extra: Sequence[str]
     ) -> tuple[list[tuple[str, str, str]], list[BodyValue], dict[Term, BodyValue]]:
-        """Return a `generic`'s operands, its body's arguments, and the value of each leaf."""
+        """Return the operands and body arguments of a `generic`, and the value of each leaf."""
         inputs: list[tuple[str, str, str]] = []
         arguments: list[BodyValue] = []
         known: dict[Term, BodyValue] = {}
@@ -198,7 +198,7 @@ class OpWriter:
         return ", ".join(found)
 
     def pointwise(self, term: Term, compute: Attribute, dtype: Attribute) -> str:
-        """Return the result, computed elementwise."""
+        """Write the elementwise computation, and return its result."""
         shape = self.shape
         if term in self.folded:
             name, axes, type_ = self.folded[term]

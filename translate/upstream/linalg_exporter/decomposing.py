@@ -1,4 +1,4 @@
-"""PyTorch's own decompositions of operators that are not exported as they are."""
+"""PyTorch's own decompositions of operators that cannot be exported directly."""
 
 from __future__ import annotations
 

@@ -51,16 +51,16 @@ def to_linalg(program: Program) -> str:
     """Return the text of a program.
 
     Args:
-        program: at level aten.
+        program: a program at level aten.
 
     Raises:
-        StepwellError: it is at another level.
+        StepwellError: the program is at another level.
         UnsupportedError: lists every op without an equivalent.
     """
     if program.level != "aten":
         raise StepwellError(
-            f"a program at level {program.level!r} is not said in linalg",
-            help='program.raise_to("aten") may lead up',
+            f"a program at level {program.level!r} cannot be exported to linalg",
+            help='program.raise_to("aten") may raise it first',
         )
     text, problems = _written(program)
     if problems:
@@ -138,10 +138,10 @@ class _Outgoing(Text):
             self.expressed(op)
 
     def expressed(self, op: SchemaOp) -> None:
-        """Write an op whose elements are given by an expression.
+        """Write an op whose elements are expressions of its operands' elements.
 
-        It may read one value at two positions (a matrix times itself). Therefore each operand is a
-        separate value when its semantics and its maps are queried.
+        An op may read one value at two positions (a matrix times itself); each operand is therefore
+        a separate value when semantics and axis maps are queried.
         """
         asked = op
         if len(set(op.operands)) < len(op.operands):
@@ -171,14 +171,14 @@ class _Outgoing(Text):
     # -- data movement ---------------------------------------------------------------------------
 
     def moved(self, op: SchemaOp) -> None:
-        """Write an op that does not change its elements."""
+        """Write an op that moves elements without changing them."""
         source, *more = (value for value in op.operands if is_tensor(value))
         if more:
-            raise UnsupportedError("which of its operands an element is of is not declared")
+            raise UnsupportedError("the op has no axis map")
         for at, result in enumerate(op.results):
             axes = axis_map(op, at) if len(op.results) > 1 else axis_map(op)
             if axes is None or axes.links[0] is None:
-                raise UnsupportedError("where its elements go is not declared")
+                raise UnsupportedError("the op has no axis map")
             links = axes.links[0]
             if any(isinstance(link, Flat) for link in links) or _drops(links, len(axes.shape)):
                 self.names[result] = self.reshaped(source, result)
@@ -195,7 +195,7 @@ class _Outgoing(Text):
             return name
         whole = [size for size in (*given, *made) if not isinstance(size, int)]
         if whole:
-            raise UnsupportedError("a view of dynamic sizes")
+            raise UnsupportedError("views of dynamic sizes are not supported")
         flat = tensor_type([prod(given)], dtype)  # pyright: ignore[reportArgumentType]
         if len(given) != 1:
             groups = f"[[{', '.join(map(str, range(len(given))))}]]" if given else "[]"
@@ -243,7 +243,7 @@ class _Outgoing(Text):
     # -- control flow ----------------------------------------------------------------------------
 
     def region(self, block: Block, given: Sequence[str]) -> tuple[list[str], list[str]]:
-        """Return the lines of a region with given arguments, and the names that it yields."""
+        """Return the lines of a region with these arguments, and the names that it yields."""
         outer, self.out = self.out, []
         self.names.update(zip(block.args, given, strict=True))
         self.block(block)
@@ -253,7 +253,7 @@ class _Outgoing(Text):
         return lines, [self.names[value] for value in last.operands]
 
     def truth(self, name: str, type_: Attribute) -> str:
-        """Return the number in a boolean that is a tensor."""
+        """Return the number in a boolean tensor of rank 0."""
         return f"tensor.extract {name}[] : {spelled(type_)}"
 
     def cond(self, op: CondOp) -> None:
@@ -319,7 +319,7 @@ def _indices(links: Links) -> str:
         elif isinstance(link, Once):
             found.append("0")
         else:
-            raise UnsupportedError("where its elements go is not declared one by one")
+            raise UnsupportedError("the axis map does not name single elements")
     return ", ".join(found)
 
 

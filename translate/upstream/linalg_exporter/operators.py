@@ -51,7 +51,7 @@ def _pad(method: Text, op: SchemaOp) -> None:
     sides = [*pad, *[0] * (2 * rank - len(pad))]  # PyTorch's start with the last axis.
     low, high = sides[-2::-2], sides[::-2]
     if min((*low, *high, 0)) < 0 or not all(isinstance(size, int) for size in shape):
-        raise UnsupportedError("padding that crops, or of dynamic sizes")
+        raise UnsupportedError("padding that crops or has dynamic sizes is not supported")
     whole: Any = shape
     name, _ = method.padded(method.names[source], whole, dtype, low, high, op.arg("value") or 0)
     method.names[op.results[0]] = name
@@ -64,9 +64,11 @@ def _convolution(method: Text, op: SchemaOp) -> None:
     named = op.SCHEMA.by_name
     groups = op.arg("groups")
     if ("transposed" in named and op.arg("transposed")) or len(shape) != count + 2:
-        raise UnsupportedError("a transposed convolution, or one without a batch")
+        raise UnsupportedError(
+            "transposed convolutions, and convolutions without a batch, are not supported"
+        )
     if not all(isinstance(size, int) for size in (*shape, *filters)) or dtype != f32:
-        raise UnsupportedError("a convolution of dynamic sizes or halves")
+        raise UnsupportedError("convolutions of dynamic sizes or halves are not supported")
     stride, padding, dilation = (_each(op.arg(n), count) for n in ("stride", "padding", "dilation"))
     sides = [0, 0, *padding]
     whole: Any = shape
@@ -141,7 +143,7 @@ def _concat(
 
 def _each(values: Any, count: int) -> list[int]:
     if isinstance(values, str):
-        raise UnsupportedError(f"padding {values!r}")
+        raise UnsupportedError(f"padding {values!r} is not supported")
     listed = list(values) if isinstance(values, list | tuple) else [values]
     return listed * count if len(listed) == 1 else listed
 
@@ -154,7 +156,9 @@ def _pool(method: Text, op: SchemaOp) -> None:
     dilation = _each(op.arg("dilation"), 2) if "dilation" in op.SCHEMA.by_name else [1, 1]
     is_whole = all(isinstance(size, int) for size in shape)
     if len(shape) != 4 or op.arg("ceil_mode") or dtype != f32 or not is_whole:
-        raise UnsupportedError("a pool of ceiled sizes, dynamic sizes, halves, or without a batch")
+        raise UnsupportedError(
+            "pools with ceil_mode, dynamic sizes, halves, or no batch are not supported"
+        )
     is_mean = "avg" in op.name
     counts = is_mean and any(padding) and not op.arg("count_include_pad")
     if counts and op.arg("divisor_override") is None:
@@ -192,7 +196,7 @@ def _select(method: Text, op: SchemaOp) -> None:
     for number, result in zip(numbers, op.results, strict=True):
         at = number % shape[axis] if isinstance(shape[axis], int) else number  # pyright: ignore
         if not isinstance(at, int) or at < 0:
-            raise UnsupportedError("an index that is known only at run time")
+            raise UnsupportedError("an index is known only at run time")
         sizes = {a: (source, a) for a in range(len(shape))}
         lengths = [
             1 if a == axis else method.size(sizes, a, size) or size for a, size in enumerate(shape)
@@ -208,7 +212,7 @@ def _looked_up(
     result: SSAValue,
     places: Sequence[tuple[SSAValue, str] | int],
 ) -> None:
-    """Gather elements of a table: each axis at an index that is read, or at the result's index."""
+    """Gather elements of a table, with each axis at a read index or at the result's index."""
     shape, made, dtype = dims(table.type), dims(result.type), element(table.type)
     inputs: list[tuple[str, str, str]] = []
     arguments: list[BodyValue] = []
@@ -227,7 +231,7 @@ def _looked_up(
             *(method.fresh() for _ in range(7)),
         )
         if not isinstance(shape[axis], int):
-            raise UnsupportedError("a look-up along a dynamic axis")
+            raise UnsupportedError("look-ups along a dynamic axis are not supported")
         inputs.append((method.names[value], spelled(value.type), indices))
         arguments.append(BodyValue(given, whole))
         body += [
@@ -272,7 +276,7 @@ def _index(method: Text, op: SchemaOp) -> None:
     at = [axis for axis, value in enumerate(indices) if value is not None]
     ranks = [len(dims(indices[axis].type)) for axis in at]
     if any(str(element(indices[axis].type)) == "i1" for axis in at):
-        raise UnsupportedError("a mask, whose result has a dynamic size")
+        raise UnsupportedError("the indices are a mask, so that the result has a dynamic size")
     widest = max(ranks)
     others = [axis for axis in range(rank) if axis not in at]
     is_one_run = at == list(range(at[0], at[-1] + 1))
@@ -305,7 +309,7 @@ def _roll(method: Text, op: SchemaOp) -> None:
     shape, dtype = dims(source.type), element(source.type)
     axes, shifts = ([*op.arg(name)] for name in ("dims", "shifts"))
     if not axes or not all(isinstance(size, int) for size in shape):
-        raise UnsupportedError("rolled as if it had one axis, or of dynamic sizes")
+        raise UnsupportedError("roll without axes, or of dynamic sizes, is not supported")
     name, whole = method.names[source], cast("list[int]", list(shape))
     for axis, shift in zip(axes, shifts, strict=True):
         size = whole[axis]
@@ -336,7 +340,7 @@ def _like(method: Text, op: SchemaOp) -> None:
     (source,) = op.operands
     whole = dims(source.type)
     if not all(isinstance(size, int) for size in whole):
-        raise UnsupportedError("a constant of dynamic sizes")
+        raise UnsupportedError("constants of dynamic sizes are not supported")
     bound: dict[SSAValue, Any] = {
         source: torch.zeros(cast("Any", whole), dtype=torch_dtype(element(source.type)))
     }

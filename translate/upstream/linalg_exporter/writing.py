@@ -49,7 +49,9 @@ class Text:
     def literal(self, value: torch.Tensor) -> str:
         """Write a constant tensor."""
         if value.numel() > MOST_ELEMENTS or value.is_complex():
-            raise UnsupportedError(f"a weight of {value.numel()} elements is too large for a text")
+            raise UnsupportedError(
+                f"a weight of {value.numel()} elements is too large to be written as text"
+            )
         type_: Any = tensor(list(value.shape), element_type(value.dtype))
         spelled(type_)
         wide = value.detach().double() if value.is_floating_point() else value.detach()
@@ -57,11 +59,13 @@ class Text:
         return self.line(f"arith.constant {dense}")
 
     def size(self, sizes: Mapping[int, tuple[SSAValue, int]], axis: int, known: Any) -> str | None:
-        """Return the name of a dynamic size, read from an operand's axis; None for a static one."""
+        """Return the name of a dynamic size, read from an operand's axis; None for a static
+        size.
+        """
         if isinstance(known, int):
             return None
         if axis not in sizes:
-            raise UnsupportedError("a dynamic size that no operand has")
+            raise UnsupportedError("no operand has the dynamic size")
         value, at = sizes[axis]
         number = self.line(f"arith.constant {at} : index")
         return self.line(f"tensor.dim {self.names[value]}, {number} : {spelled(value.type)}")
@@ -95,9 +99,9 @@ class Text:
             out: the name of the output, which is indexed by all axes of the result.
             shape: the result's shape.
             body: the lines of the body.
-            arguments: its arguments, of which the last is the output's element.
-            given: the number that it yields.
-            reduced: the number of axes that it reduces, after those of the result.
+            arguments: the body's arguments; the last one is the output's element.
+            given: the name of the number that the body yields.
+            reduced: the number of reduced axes, which follow the result's axes.
         """
         type_, rank = tensor_type(shape, given.type), len(shape)
         domain, kinds = all_axes(rank + reduced), ["parallel"] * rank + ["reduction"] * reduced
@@ -163,10 +167,10 @@ def spelled(type_: Attribute) -> str:
     """Return a tensor's type in MLIR's syntax.
 
     Raises:
-        UnsupportedError: it is no tensor of floats or signless integers.
+        UnsupportedError: the type is not a tensor of floats or signless integers.
     """
     if not isinstance(type_, TensorType):
-        raise UnsupportedError(f"a {type_} is no tensor")
+        raise UnsupportedError(f"a {type_} is not a tensor")
     return tensor_type(dims(type_), element(type_))
 
 
@@ -178,7 +182,7 @@ def tensor_type(shape: Sequence[Any], dtype: Attribute) -> str:
     """
     text = str(dtype)
     if dtype not in FLOATS and not text.startswith("i"):
-        raise UnsupportedError(f"arith computes with no {text}")
+        raise UnsupportedError(f"arith does not compute with {text}")
     sizes = "".join(f"{size if isinstance(size, int) else '?'}x" for size in shape)
     return f"tensor<{sizes}{text}>"
 
@@ -194,7 +198,7 @@ def all_axes(rank: int) -> str:
 
 
 def affine(link: Along, variable: str) -> str:
-    """Return the index at which an axis is read, from that of the result's."""
+    """Return the index expression with which an axis is read, from the result's index."""
     scaled = variable if link.stride == 1 else f"{variable} * {link.stride}"
     return f"{scaled} + {link.offset}" if link.offset else scaled
 
@@ -218,7 +222,7 @@ def divided(method: Text, name: str, made: Any, dtype: Attribute, count: int) ->
 def combined(
     method: Text, word: str, name: str, made: Any, dtype: Attribute, other: tuple[str, str, str]
 ) -> str:
-    """Write a tensor plus another one, (name, type, indices), or divided by it."""
+    """Write the sum of a tensor and another one, (name, type, indices), or the quotient."""
     body = Body(dtype, method.fresh, {})
     x, y = (BodyValue(method.fresh(), dtype) for _ in range(2))
     return method.generic([other], name, made, body.lines, [x, y], body.of_two(word, y, x))

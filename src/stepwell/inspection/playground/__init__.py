@@ -1,4 +1,4 @@
-"""`stepwell play`: a local page with a program at any level, its passes and their result."""
+"""`stepwell play`: a local page that shows a program at any level, its passes and its result."""
 
 from stepwell.inspection.playground.playground import Playground
 from stepwell.inspection.playground.server import Playing, play

@@ -1,8 +1,8 @@
 """Comparison of the ops of a lowered program with the model's ops in eager PyTorch.
 
-An op of the model is tracked by its location. Of the final ops with its name, the last one computes
-the result of the model's op, unless rewrites moved a part of it (a scale, a layout) to a neighbor.
-A differing op is therefore a place to look at; only the outputs are guaranteed.
+An op of the model is tracked by its location. Of the final ops with that location, the last one
+usually computes the result of the model's op, but rewrites may move a part of it (a scale, a
+layout) to a neighbor. A difference is therefore a hint; only the outputs must agree.
 """
 
 from collections.abc import Iterator, Mapping
@@ -29,7 +29,8 @@ class EagerDifference:
         node: the node of the model.
         most: the largest difference of two elements.
         size: the largest magnitude in eager PyTorch.
-        note: how it was compared, if not element by element in its layout; or why it was not.
+        note: how the value was compared, if not element by element in its layout; or why it was not
+            compared.
     """
 
     node: str
@@ -39,7 +40,7 @@ class EagerDifference:
 
 
 def values_of(func: FuncOp, run: Recording) -> dict[str, Any]:
-    """Return node of the model → the result of the last op with its name, as real numbers."""
+    """Return a mapping from a model's node to the result of the last op with its name, as reals."""
     named = ((node, value) for node, value in _named(func) if value in run.values)
     return {node: as_real(value, run.values[value]) for node, value in named}
 
@@ -62,14 +63,14 @@ def differences(
     """Return (the difference of each common node, in the program's order; that of all outputs).
 
     Args:
-        eager: node → tensor.
+        eager: the tensors of the eager run, by node.
         outputs: everything that a caller can observe, by name.
         lowered: the lowered program, which the interpreter runs.
-        method: its method.
-        sample: the inputs.
+        method: the method to compare.
+        sample: the inputs of the method.
 
     Raises:
-        StepwellError: the program does not run on them.
+        StepwellError: the program does not run on the sample.
     """
     func = lowered.method(method)
     run = record(func, lowered.weights, sample)
@@ -110,7 +111,7 @@ def _apart(before: torch.Tensor, after: torch.Tensor) -> float:
 
 
 def _laid_out(value: torch.Tensor, shape: torch.Size) -> Iterator[tuple[torch.Tensor, str]]:
-    """Yield a tensor in its layout, with permuted axes, and reshaped, each with a note."""
+    """Yield a tensor unchanged, with permuted axes, and reshaped, each with a note."""
     if value.shape == shape:
         yield value, ""
     elif value.numel() != shape.numel():
@@ -127,7 +128,7 @@ def runs(program: Program, method: str, sample: Sample) -> tuple[dict[str, Any],
     """Return (node → tensor, everything that a caller can observe) of the source program.
 
     Raises:
-        StepwellError: it does not run on the sample.
+        StepwellError: the program does not run on the sample.
     """
     func = program.method(method)
     run = record(func, program.weights, sample)
@@ -138,11 +139,11 @@ def same_inputs(one: Program, other: Program, method: str) -> None:
     """Check that the methods of two programs take the same types.
 
     Raises:
-        StepwellError: they do not.
+        StepwellError: the types differ.
     """
     before, after = (p.method(method).function_type.inputs for p in (one, other))
     if before != after:
         raise StepwellError(
             "the lowered program takes other types than the model",
-            help="leave out the option io, and they are compared",
+            help="omit the option io",
         )

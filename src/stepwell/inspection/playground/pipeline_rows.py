@@ -25,7 +25,7 @@ class EditedPipeline:
     """A target's pipeline with the user's changes.
 
     Attributes:
-        target: its name.
+        target: the target's name.
         whole: the pipeline, including the passes that are switched off.
         off: the paths of the passes that are switched off.
     """
@@ -60,14 +60,14 @@ class EditedPipeline:
 
     @property
     def pipeline(self) -> Pipeline:
-        """The passes that run."""
+        """Return the passes that run."""
         return self.whole.without(*self.off)
 
     def step_of(self, at: str) -> str | None:
         """Return the last pass of a stage, or the pass with a name; None for the source program.
 
         Raises:
-            StepwellError: there is no such stage or pass.
+            StepwellError: the stage or pass does not exist.
         """
         if at in ("", START):
             return None
@@ -80,11 +80,12 @@ class EditedPipeline:
     def place_for(
         self, anchors: Sequence[type[Operation]], behind: str | None
     ) -> tuple[EditKind, str]:
-        """Return the edit, without the rule's name, at which a rule for such ops applies.
+        """Return the edit, without the rule's name, by which a rule for these ops is inserted where
+        it applies.
 
         Args:
             anchors: the ops that the rule matches.
-            behind: the last pass that ran on the given program; None: no pass ran.
+            behind: the last pass that ran on the program; None: no pass ran.
         """
         names = [step_name(step) for step in self.pipeline.steps]
         stages = stages_of(self.pipeline, self.target)
@@ -131,7 +132,7 @@ class EditedPipeline:
 
 
 def _taken(events: list[str], step: Step, applied: int) -> Counter[str]:
-    """Count the applications of each rewrite of a pass; consume its events from the front."""
+    """Count the applications of each rewrite of a pass, and consume its events from the list."""
     names = {step_name(part) for part in parts_of(step)}
     if not names or not applied:
         return Counter()
@@ -158,5 +159,5 @@ def _is_plain(word: str) -> bool:
 
 
 def told(error: StepwellError) -> list[dict[str, str | None]]:
-    """Return an error in the form that the page shows."""
+    """Return an error in the JSON form that the page shows."""
     return [{"fact": p.fact, "where": p.where, "help": p.help} for p in error.problems]

@@ -54,12 +54,12 @@ After:
 
 @dataclass(frozen=True)
 class Shown:
-    """A program as it was shown: its text, and the data that is not in the text.
+    """A displayed program: its text, and the data that is not in the text.
 
     Attributes:
-        text: without locations.
-        weights: the weights of its keys.
-        locations: the locations of its ops, in the text's order.
+        text: the text of the program without locations.
+        weights: the weights that the text names.
+        locations: the locations of the ops, in the text's order.
     """
 
     text: str
@@ -87,11 +87,11 @@ class Playground:
         """Create a playground for a program.
 
         Args:
-            program: at any level; it is not changed.
+            program: a program at any level, which is not changed.
             name: the name to show.
             asked: the initial settings.
-            inputs: inputs of its method for comparisons; by default random ones.
-            model: its name in commands (`MODEL`).
+            inputs: inputs of the method for comparisons; by default random ones.
+            model: the model's name in commands (`MODEL`).
         """
         self.program, self.name, self.model = program, name, model or f"{name}.mlir"
         self.asked = asked or Asked()
@@ -103,7 +103,7 @@ class Playground:
 
     @property
     def method(self) -> str:
-        """The method whose values are compared."""
+        """Return the method whose values are compared."""
         return next(iter(self.program.methods))
 
     def begin(self) -> dict[str, Any]:
@@ -115,7 +115,7 @@ class Playground:
         }
 
     def lower(self, given: Any) -> dict[str, Any]:
-        """Lower the program with the given settings.
+        """Lower the program with the requested settings.
 
         Returns:
             the passes as rows, the stages, the text at the selected stage and at the end, the
@@ -170,7 +170,7 @@ class Playground:
         missing = sorted(Program(module, weights).used_weights() - set(weights))
         if missing:
             raise StepwellError(
-                f"there is no weight {missing[0]!r}",
+                f"the weight {missing[0]!r} does not exist",
                 help=f'a small one may be in the text: stepwell.weight <"{missing[0]}"> '
                 '"constant" = dense<…> : tensor<…> : tensor<…>',
             )
@@ -272,7 +272,7 @@ class Playground:
         """Return the playground as the fragment of a URL.
 
         Raises:
-            StepwellError: its weights are too large.
+            StepwellError: the weights are too large for a link.
         """
         return sharing.to_link(self._to_share(given))
 
@@ -291,7 +291,7 @@ class Playground:
         return self.begin()
 
     def take(self, held: sharing.Shared) -> None:
-        """Load a shared playground."""
+        """Replace the state by that of a shared playground."""
         self.program, self.name, self.asked = held.program, held.name, held.asked
         self.model = f"{held.name}.mlir"
         self._eager = self._lowered = self._inputs = None
@@ -317,12 +317,12 @@ class Playground:
         self.prover.start()
 
     def close(self) -> None:
-        """Stop the processes that were started."""
+        """Stop the started processes."""
         self.prover.close()
 
 
 class _Looked:
-    """An observer that keeps the program after one pass."""
+    """An observer that keeps the program as it is after one pass."""
 
     def __init__(self, way: EditedPipeline, at: str) -> None:
         self.step = way.step_of(at)
@@ -330,7 +330,7 @@ class _Looked:
         self._target = way.target
 
     def __call__(self, step: Step, program: Program, applied: int) -> None:
-        """Observe the end of a pass."""
+        """Keep the program at the end of the pass."""
         if step_name(step) != self.step:
             return
         attributes = program.module.attributes
@@ -356,7 +356,7 @@ def with_locations(
     many lines as there were before. The location of a new op is its position in the text.
 
     Args:
-        module: parsed from `text`, located in it.
+        module: the module parsed from `text`, with locations in the text.
         text: the edited text.
         before: the text before the edit.
         locations: the locations of the ops of `before`, in order.

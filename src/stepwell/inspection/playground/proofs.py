@@ -24,7 +24,7 @@ NO_SOLVER = "not proved: z3 is not installed (pip install 'stepwell[prove]')"
 
 
 class Prover:
-    """A prover that returns verdicts asynchronously."""
+    """A client of the prover process, which returns verdicts asynchronously."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -93,7 +93,7 @@ class Prover:
                 self._waiting.remove(answer["text"])
 
     def _give_up(self) -> None:
-        """Kill the process if a proof takes too long, with the pending requests."""
+        """Kill the process, with its pending requests, if a proof takes too long."""
         with self._lock:
             if time.monotonic() - self._since > SECONDS:
                 late = f"open: no proof within {SECONDS} seconds"

@@ -54,7 +54,7 @@ PATIENCE = 10.0
 
 
 class BusyError(StepwellError):
-    """Another action is running."""
+    """The server is busy with another action."""
 
 
 def _text(text: Any) -> str:
@@ -73,8 +73,8 @@ class Playing:
         """Serve a playground.
 
         Args:
-            held: the playground.
-            port: of the loopback address; 0: one that is free.
+            held: the playground to serve.
+            port: the port on the loopback address; 0: any free port.
 
         Raises:
             StepwellError: the port is taken.
@@ -87,7 +87,8 @@ class Playing:
             self._server = ThreadingHTTPServer(("127.0.0.1", port), handler)
         except OSError as error:
             raise StepwellError(
-                f"port {port} cannot be served: {error.strerror}", help="--port 0 takes a free one"
+                f"port {port} cannot be served: {error.strerror}",
+                help="--port 0 chooses a free port",
             ) from error
         self._server.daemon_threads = True
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
@@ -95,7 +96,7 @@ class Playing:
         threading.Thread(target=self._warm, daemon=True).start()
 
     def _warm(self) -> None:
-        """Start the processes for which the first rule would wait."""
+        """Start the processes, so that the first rule need not wait for them."""
         with self._lock:
             self.held.warm()
 
@@ -106,7 +107,7 @@ class Playing:
 
     @property
     def link(self) -> str:
-        """The address of the page, with its token."""
+        """Return the address of the page, with its token."""
         return f"http://127.0.0.1:{self.port}/?token={self.token}"
 
     def ask(self, action: str, given: Any) -> Any:
@@ -134,11 +135,11 @@ class Playing:
             self._lock.release()
 
     def wait(self) -> None:
-        """Serve until it is closed."""
+        """Serve until the server is closed."""
         self._thread.join()
 
     def close(self) -> None:
-        """Stop the server and the processes that it started."""
+        """Stop the server and its processes."""
         self._server.shutdown()
         self._server.server_close()
         self.held.close()
@@ -158,10 +159,10 @@ def play(program: Any, target: str = "xnnpack", *, name: str = "program", port: 
     """Serve a playground of a program on this machine.
 
     Args:
-        program: as `stepwell.lower` takes it.
+        program: the program, as for `stepwell.lower`.
         target: the initial target.
         name: the name to show.
-        port: of the loopback address; 0: one that is free.
+        port: the port on the loopback address; 0: any free port.
 
     Raises:
         StepwellError: the port is taken.
@@ -187,7 +188,7 @@ def page(nonce: str) -> str:
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Requests of one page."""
+    """A handler of the requests of one page."""
 
     playing: Playing
     server_version = "stepwell"
@@ -250,7 +251,9 @@ class _Handler(BaseHTTPRequestHandler):
         return self._json(200, found)
 
     def _is_local(self) -> bool:
-        """Whether the request's host is this address, not a name that resolves to it."""
+        """Whether the request's host is the loopback address itself, not a name that resolves to
+        it.
+        """
         host = self.headers.get("Host", "")
         origin = self.headers.get("Origin")
         known = [f"{name}:{self.playing.port}" for name in ("127.0.0.1", "localhost")]

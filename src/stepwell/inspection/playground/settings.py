@@ -1,4 +1,4 @@
-"""The settings of the playground, which a page sends and a link shares."""
+"""The settings of the playground, which the page sends and a link shares."""
 
 from __future__ import annotations
 
@@ -15,15 +15,14 @@ class Asked:
     """The settings of a lowering to a target.
 
     Attributes:
-        target: its name.
+        target: the target's name.
         options: `name=value` strings, as for `-O`.
         edits: edits of the pipeline, as on the command line: (`without`, `legalize/…`). Removals
             come last.
         rules: the text of rules, which edits name.
         at: the stage or pass after which the program is shown; empty: the source program.
-        text: the program as it was edited there, on which the remaining passes run; None if it was
-            not edited.
-        text_at: the stage or pass after which it was edited.
+        text: the edited program, on which the remaining passes run; None without an edit.
+        text_at: the stage or pass after which the program was edited.
     """
 
     target: str = "xnnpack"

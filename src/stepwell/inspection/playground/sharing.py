@@ -39,7 +39,7 @@ class Shared:
     """The shared state of a playground.
 
     Attributes:
-        name: the model's.
+        name: the model's name.
         program: the source program.
         asked: the settings; the text of an edited program is also in `edited`.
         edited: the edited program, whose weights are in the file.
@@ -77,7 +77,7 @@ def _whole_text(program: Program) -> str:
     if large:
         raise StepwellError(
             f"{len(large)} weights are too large for a link, the first is {quoted(large[0])}",
-            help="save a file, which holds them",
+            help="save a file, which includes weights",
         )
     return program.text(MOST_ELEMENTS, locations=True)
 
@@ -86,7 +86,7 @@ def from_link(link: str) -> Shared:
     """Read the fragment that `to_link` wrote, anywhere in a URL.
 
     Raises:
-        ParseFailure: it is not such a link, or it is damaged.
+        ParseFailure: the text is not such a link, or is damaged.
     """
     packed = link.strip().partition(MARK)[2]
     try:
@@ -134,7 +134,7 @@ def from_file(data: bytes) -> Shared:
     """Read an archive that `to_file` wrote.
 
     Raises:
-        ParseFailure: it is not such a file, or it is damaged.
+        ParseFailure: the file is not such an archive, or is damaged.
     """
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:

@@ -67,26 +67,26 @@ def typed(text: str) -> dict[str, type[RuleRewrite]]:
     """Return the rules of a text, by name.
 
     Raises:
-        StepwellError: it is not a rule, or names an unknown op or function.
+        StepwellError: the text is not a rule, or names an unknown op or function.
     """
     if not text.strip():
         return {}
     rules = read_rules(f"\n{text.strip()}\n", {**_named_by_rules(), "__name__": "typed"})
     if not rules:
         raise StepwellError(
-            "no rule begins in the text", help="its first line is `rule name-of-it`"
+            "no rule begins in the text", help="the first line of a rule is `rule NAME`"
         )
     names = Counter(rule.name for rule in rules)
     twice = [name for name, count in names.items() if count > 1]
     if twice:
-        raise StepwellError(f"two rules are named {twice[0]!r}")
+        raise StepwellError(f"two rules have the name {twice[0]!r}")
     for rule in rules:
         rule.deep_applications = DEEP_APPLICATIONS
     return {rule.name: rule for rule in rules}
 
 
 def watched(rule: type[RuleRewrite]) -> tuple[RuleRewrite, list[Application]]:
-    """Return the rule as a rewrite, and the list to which its first applications are appended."""
+    """Return the rule as a rewrite, and a list that receives the rule's first applications."""
     applications: list[Application] = []
 
     class Watched(rule):  # pyright: ignore[reportGeneralTypeIssues, reportUntypedBaseClass]
@@ -126,7 +126,7 @@ def tried(rule: type[RuleRewrite], seconds: float) -> Tried:
     """Apply a rule to variants of its example, and compare each with the original.
 
     Args:
-        rule: any.
+        rule: the rule.
         seconds: the time limit for all; a few variants are tried in any case.
 
     Raises:

@@ -1,8 +1,8 @@
-"""`explain`: for each op of a model, where it was lowered to, or why it was not.
+"""`explain`: for each op of a model, to which ops it was lowered, or why it was not.
 
 An op is tracked by its location: rewrites copy it to the ops that they create, so the final ops
 with the name of a model's op are the result of its lowering. The history of rewrites states which
-of them acted. For an op that is left to a runtime kernel, its refusals state why.
+rewrites were applied to the op. For an op that is left to a runtime kernel, its refusals state why.
 """
 
 from __future__ import annotations
@@ -54,15 +54,15 @@ class Fate:
     """The fate of one op of the model.
 
     Attributes:
-        op, node: its name and node name in the model.
+        op, node: the op's name and node name in the model.
         method: the method that contains it.
-        line, path: its source line, and the module it came from, if known.
+        line, path: the source line and the module of the op, if known.
         cost: multiply-adds or elements written (`costs.operations`).
-        where: `delegate 0` (`delegate 0, 1` if it is in both), `kernel`, `backend`, `split` (in a
+        where: `delegate 0` (`delegate 0, 1` if in both), `kernel`, `backend`, `split` (in a
             delegate and in a kernel), `folded` or `removed`.
-        became: the final ops with its name.
-        by: the rewrites that acted on it, in order.
-        into: the node into which it was folded.
+        became: the final ops that have the node's name.
+        by: the rewrites that were applied to the op, in order.
+        into: the node into which the op was folded.
         why: for an op that is left to a kernel, each refusal with its rewrite.
     """
 
@@ -94,12 +94,12 @@ class Explanation(Shown):
 
     @property
     def outside(self) -> tuple[Fate, ...]:
-        """The ops that the runtime's own kernels run, the costliest first."""
+        """Return the ops that the runtime's own kernels run, the costliest first."""
         return tuple(fate for fate in self.fates if fate.where in ("kernel", "split"))
 
     @property
     def left(self) -> tuple[Left, ...]:
-        """`outside` in the form of `stepwell.report.advice`."""
+        """Return `outside` in the form that `stepwell.report.advice` takes."""
         return tuple(Left(fate.op, fate.line, fate.cost, fate.why) for fate in self.outside)
 
     def __repr__(self) -> str:
@@ -111,7 +111,7 @@ class Explanation(Shown):
         return frame(names, [[getattr(fate, name) for name in names] for fate in self.fates])
 
     def plot(self) -> Plot:
-        """Plot the percentage of the model's work at each place."""
+        """Plot the percentage of the model's work in each delegate and in kernels."""
         total = sum(fate.cost for fate in self.fates) or 1
         work: Counter[str] = Counter()
         for fate in self.fates:
@@ -179,8 +179,8 @@ def explain_artifact(program: Program, name: str) -> Explanation:
     """Return where each op of an artifact runs: in which delegate, or in a kernel.
 
     Args:
-        program: the program read from it; at the level of a backend without delegates, all ops are
-            the backend's.
+        program: the program that was read from the artifact; at the level of a backend without
+            delegates, all ops are the backend's.
         name: the file's name.
     """
     found: list[Fate] = []
@@ -205,9 +205,7 @@ def _fate_in_file(op: Operation, method: str, place: str) -> Fate:
 
 
 def fates(source: Program, lowered: Lowered) -> list[Fate]:
-    """Return the fate of each op of `source`, from which `lowered` was made; the costliest
-    first.
-    """
+    """Return the fate of each op of `source` in the program `lowered`; the costliest first."""
     final = _final_places(lowered.program)
     acted: dict[str, list[Event]] = {}
     for event in lowered.report.events:
@@ -271,7 +269,7 @@ def _where(
 
 
 def _into_reader(op: Operation, final: dict[str, list[tuple[str, str]]]) -> tuple[str, str | None]:
-    """Return the ops into which an op without final ops was folded: those of its nearest user."""
+    """Return the final ops of an op's nearest user, into which the op was folded."""
     waiting, seen = [op], {op}
     while waiting:
         readers = {use.operation: None for o in waiting for r in o.results for use in r.uses}
@@ -285,7 +283,7 @@ def _into_reader(op: Operation, final: dict[str, list[tuple[str, str]]]) -> tupl
 
 
 def _final_places(program: Program) -> dict[str, list[tuple[str, str]]]:
-    """Return node name → (op name, place) of each final op with the name."""
+    """Return a mapping from a node name to (op name, place) of each final op with the name."""
     places: dict[str, list[tuple[str, str]]] = {}
     outside = {"xnnpack": "kernel", "cmsis": "kernel", "aten": "kernel"}
     number = 0

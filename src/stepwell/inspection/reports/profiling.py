@@ -52,11 +52,11 @@ class Event:
     """An event that the runtime timed.
 
     Attributes:
-        name: the runtime's name for it.
-        instruction: the number of the instruction of the plan.
+        name: the runtime's name for the event.
+        instruction: the number of the instruction in the execution plan.
         delegate: the backend in which it ran; None for a kernel of the runtime.
         milliseconds: the median over all calls.
-        nodes: the nodes of the model that it computes; empty for ops that rewrites added.
+        nodes: the nodes of the model that the event computes; empty for ops that rewrites added.
     """
 
     name: str
@@ -67,7 +67,7 @@ class Event:
 
     @property
     def kind(self) -> str:
-        """Its name without its number."""
+        """Return the event's name without its number."""
         return self.name.rsplit(" #", 1)[0]
 
 
@@ -76,7 +76,7 @@ class Profile(Shown):
     """The profile of a `.pte`; `str()` is a table by node of the model, the slowest first.
 
     Attributes:
-        method: the method called.
+        method: the called method.
         milliseconds: the median of a whole call.
         repeat: the number of calls.
         events: the events in the order of execution, without the framework's own.
@@ -159,7 +159,9 @@ class Profile(Shown):
 
 
 def _time(events: Sequence[Event]) -> float:
-    """Return the milliseconds; an event of several nodes counts in equal parts."""
+    """Return the milliseconds of events; an event of several nodes is divided equally among
+    them.
+    """
     return sum(event.milliseconds / max(len(event.nodes), 1) for event in events)
 
 
@@ -184,7 +186,7 @@ def profile(
         StepwellError: the program does not run, or the record cannot be read.
     """
     if repeat < 1:
-        raise StepwellError(f"{repeat} calls measure nothing", help="give at least 1")
+        raise StepwellError(f"repeat is {repeat}, so nothing is measured", help="pass at least 1")
     session = PteSession.load(pte, profile=True)
     for _ in range(repeat):
         session.run(*inputs, method=method)
@@ -198,12 +200,12 @@ def _opened(record: ETRecord | Path | None) -> ETRecord | None:
     if not isinstance(record, Path):
         return record
     if not record.is_file():
-        raise StepwellError(f"there is no file {record}")
+        raise StepwellError(f"the file {record} does not exist")
     try:
         return devtools_etrecord.parse_etrecord(str(record))
     except (RuntimeError, ValueError, KeyError, OSError) as error:
         raise StepwellError(
-            f"{record} is no ETRecord: {error}", help="`stepwell lower --etrecord` writes one"
+            f"{record} is not an ETRecord: {error}", help="`stepwell lower --etrecord` writes one"
         ) from error
 
 
@@ -239,7 +241,7 @@ def _inspected(path: Path, record: ETRecord | None, method: str, repeat: int) ->
 
 
 def _nodes(record: ETRecord | None) -> dict[int, Node]:
-    """Return debug handle → node of the model."""
+    """Return a mapping from debug handles to nodes of the model."""
     marked = record.edge_dialect_program if record is not None else None
     if marked is None or isinstance(marked, dict):
         return {}
@@ -253,7 +255,7 @@ def _nodes(record: ETRecord | None) -> dict[int, Node]:
 
 
 def _op_name(target: Any) -> str:
-    """Return the op's name: `aten.add.Tensor`; `getitem`."""
+    """Return the op's name, such as `aten.add.Tensor` or `getitem`."""
     return str(target) if hasattr(target, "_schema") else getattr(target, "__name__", str(target))
 
 

@@ -1,4 +1,4 @@
-"""Each application of a rewrite as a small graph: the ops that it erased, and those it created.
+"""Show each application of a rewrite as a small graph: the erased ops, and the created ones.
 
 Unchanged ops around them are shown, too, for context. No part of a program is kept: an op is
 converted to one line of text before it may be erased.
@@ -25,12 +25,12 @@ _HIDDEN = ("operandSegmentSizes", "resultSegmentSizes")
 
 @dataclass(frozen=True)
 class Piece:
-    """One op of such a graph.
+    """An op in the graph of an application.
 
     Attributes:
-        op: its number in the story.
-        text: `%y = aten.mul.Tensor(%x, %s) : tensor<2x3xf32>`.
-        changed: whether the rewrite erased, created or changed it; otherwise it is context.
+        op: the op's number in the story.
+        text: the op as text, `%y = aten.mul.Tensor(%x, %s) : tensor<2x3xf32>`.
+        changed: whether the rewrite erased, created or changed the op; otherwise the op is context.
         results, operands: names of the values that connect the pieces.
     """
 
@@ -43,7 +43,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class Application:
-    """One application of a rewrite, its ops in the order of the program."""
+    """An application of a rewrite, with its ops in the order of the program."""
 
     rewrite: str
     where: str | None
@@ -69,7 +69,7 @@ class ApplicationRecorder:
         self._seen = [(held, self._piece(held)) for held in _around(op)]
 
     def after(self, rewrite: Rewrite[Any], rewriter: Rewriter) -> None:
-        """Record which of them were erased, and which were created."""
+        """Record which ops were erased, and which were created."""
         gone = [piece for op, piece in self._seen if op.parent is None]
         come = [
             self._piece(op)
@@ -98,7 +98,7 @@ class ApplicationRecorder:
         return Piece(number, f"{text} : {types}" if types else text, True, results, operands)
 
     def _name(self, value: SSAValue) -> str:
-        """Return a name of a value that is unique within one application."""
+        """Return a name for a value that is unique within one application."""
         name = self._names.get(value)
         if name is None:
             owner = value.owner
@@ -149,9 +149,7 @@ def _around(op: Operation) -> Iterator[Operation]:
 
 
 def _in_order(ops: list[Operation]) -> list[Operation]:
-    """Sort ops of one block, producers before users; the block's own order would have to be
-    counted.
-    """
+    """Sort ops of one block, producers first, without counting positions in the block."""
     left, done = dict.fromkeys(ops), list[Operation]()
     while left:
         ready = [

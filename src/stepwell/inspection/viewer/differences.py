@@ -26,7 +26,7 @@ have 32 bits.
 
 
 class _Widened(RecordingInterpreter):
-    """An interpreter that computes floats in 64 bits, whatever their types."""
+    """An interpreter that computes floats in 64 bits, regardless of their types."""
 
     def step(self, op: Operation, environment: dict[SSAValue, Any]) -> None:
         super().step(op, environment)
@@ -42,12 +42,13 @@ def _wide(value: Any) -> Any:
 def differences(
     program: Program, lowered: Program, inputs: Sequence[Any], method: str = "forward"
 ) -> dict[str, float]:
-    """Return node of the model → largest |lowered − eager| over the largest |eager|.
+    """Return, for each node of the model, the largest |lowered − eager| divided by the largest
+    |eager|.
 
-    Both run op by op: the model's own ops with eager PyTorch's kernels, the lowered program in the
-    interpreter of its level (a device may round differently: `stepwell check` compares its artifact
-    with a bound). Nodes without a value of the same quantity are omitted. Images may be channels
-    last. Quantized integers are compared as reals.
+    Both programs run op by op: the model's ops by eager PyTorch's kernels, the lowered program in
+    the interpreter of its level (a device may round differently; `stepwell check` compares
+    artifacts with a bound). Nodes without a value of the same quantity are omitted. Images may be
+    channels last. Quantized integers are compared as reals.
 
     Args:
         inputs: the flat inputs of the method.
@@ -74,7 +75,7 @@ def differences(
 
 
 def _laid_like(value: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-    """Return an image channels last, if that matches the other's sizes."""
+    """Return an image channels last, if that matches the sizes of the other one."""
     last = value.permute(0, 2, 3, 1) if value.dim() == other.dim() == 4 else value
     return last if last.shape == other.shape != value.shape else value
 
@@ -82,7 +83,7 @@ def _laid_like(value: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
 def _values(
     program: Program, method: str, inputs: Sequence[Any], kind: type[RecordingInterpreter]
 ) -> dict[str, list[torch.Tensor]]:
-    """Return node → the results of its ops, in order."""
+    """Return a mapping from each node to the results of its ops, in order."""
     func: FuncOp = program.method(method)
     interpreter = kind(program.weights, {})
     interpreter.call(func, tuple(inputs))

@@ -1,4 +1,4 @@
-"""A program's graph for other viewers: Graphviz, and Google's Model Explorer.
+"""Graphs of a program for other viewers: Graphviz, and Google's Model Explorer.
 
 Model Explorer's adapter for MLIR text stops at dialects it does not know; its own JSON
 (`graphs` → `nodes` with `incomingEdges`) takes any op name and shows node names, source lines and
@@ -17,7 +17,7 @@ from stepwell.ir.program import Program
 
 
 def to_dot(program: Program, method: str = "forward") -> str:
-    """Return the graph of a method in Graphviz' language, each delegate a cluster, without
+    """Return a method's graph in the Graphviz language, each delegate a cluster, without
     weights.
     """
     func = program.method(method)
@@ -60,7 +60,7 @@ def _dot_block(block: Block, numbers: dict[Operation, int], depth: int) -> Itera
 
 
 def _sources(value: SSAValue, numbers: dict[Operation, int]) -> list[str]:
-    """Return the drawn nodes that produce a value, through the boundaries of delegates."""
+    """Return the drawn nodes that produce a value, also across the boundaries of delegates."""
     owner = value.owner
     if isinstance(owner, Block):
         parent = owner.parent_op()

@@ -1,4 +1,4 @@
-"""The memory plan of a `.pte` as a picture: which bytes of the arena are in use, and when."""
+"""Draw the memory plan of a `.pte`: which bytes of the arena are in use, and when."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,12 +21,12 @@ from stepwell.backends.executorch.container import (
 
 @dataclass(frozen=True)
 class Held:
-    """One tensor's bytes in an arena.
+    """The bytes of one tensor in an arena.
 
     Attributes:
-        label: its producer and its type.
-        offset, bytes: its location.
-        first, last: the steps (instructions) of its live range, inclusive.
+        label: the tensor's producer and type.
+        offset, bytes: the location in the arena.
+        first, last: the first and last step (instruction) of the live range, inclusive.
     """
 
     label: str
@@ -41,11 +41,11 @@ class MemoryPlan:
     """The content of a method's largest arena at each step.
 
     Attributes:
-        method: its name.
+        method: the method's name.
         size: bytes of the arena.
         steps: the number of instructions.
         held: each tensor, by location.
-        workspace: whether it is XNNPACK's plan for a delegate, node by node, instead of the arena.
+        workspace: whether the plan is XNNPACK's for a delegate, node by node, instead of the arena.
     """
 
     method: str
@@ -69,9 +69,7 @@ class MemoryPlan:
 
 
 def memory_plans(container: Container) -> tuple[MemoryPlan, ...]:
-    """Return the plan of each method with an arena, without the memory that a delegate allocates
-    itself.
-    """
+    """Return the plan of each method with an arena; memory inside delegates is not included."""
     return tuple(plan for method in container.methods if (plan := _plan(method)).held)
 
 
@@ -129,7 +127,7 @@ def _made(step: Instruction) -> frozenset[int]:
 
 
 def _place(method: Method, index: int) -> range:
-    """Return the bytes of a planned tensor; empty for another value."""
+    """Return the bytes of a planned tensor; empty for other values."""
     value = method.values[index]
     if not isinstance(value, TensorValue) or not isinstance(value.storage, Planned | State):
         return range(0)
@@ -137,7 +135,7 @@ def _place(method: Method, index: int) -> range:
 
 
 def _written(writes: list[tuple[int, range]], place: range) -> Iterator[tuple[int, range]]:
-    """Yield the call that last wrote each part of these bytes."""
+    """Yield the last call that wrote to each part of these bytes."""
     left = [place] if place else []
     for when, held in reversed(writes):
         still: list[range] = []
@@ -195,7 +193,7 @@ _FREE, _MANY, _LISTED = "·", "#", 20
 
 
 def to_text(plan: MemoryPlan, columns: int = COLUMNS, rows: int = ROWS) -> str:
-    """Return steps from left to right, bytes of the arena upwards, with a letter for each tensor.
+    """Draw steps from left to right and bytes of the arena upwards, with a letter for each tensor.
 
     A character that several tensors share shows the one that covers most of it. The largest tensors
     get letters; the others are `#`. Below the picture are listed the tensors of the step that

@@ -1,8 +1,8 @@
-"""User-supplied numbers on the graph: Model Explorer's node data, read and validated.
+"""User-supplied numbers for a graph: Model Explorer's node data, read and validated.
 
 One graph's data is `{"results": {key: {"value": 0.5, "bgColor": "gold"}}}`, with `thresholds` or a
-`gradient`; a file may hold several by the name of their graph, and those by the name of a model. A
-key is a node's name, a value's, or an id that `stepwell show --model-explorer` writes.
+`gradient`; a file may contain data of several graphs, by graph name or by model and graph name. A
+key is the name of a node or a value, or an id that `stepwell show --model-explorer` writes.
 """
 
 import json
@@ -19,12 +19,12 @@ def read_overlay(path: Path) -> dict[str, Any]:
     """Read the data of a file.
 
     Raises:
-        StepwellError: it is not JSON, or has no results.
+        StepwellError: the file is not JSON, or has no results.
     """
     try:
         data = json.loads(read_bytes(path))
     except ValueError as error:
-        raise StepwellError(f"{path} is no JSON: {error}", help=_FORM) from error
+        raise StepwellError(f"{path} is not valid JSON: {error}", help=_FORM) from error
     graphs = list(_graphs(data))
     if not graphs:
         raise StepwellError(f"{path} has no results", help=_FORM)

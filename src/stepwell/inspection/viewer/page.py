@@ -1,8 +1,8 @@
 """One self-contained HTML page about a lowering.
 
-The page is `page.html` with `page.css`, the scripts of `parts`, and the story as JSON. Only visible
-lines are rendered, so that a level of thousands of ops scrolls smoothly. The selection is in the
-URL, so that Back and a shared link restore it.
+The page consists of `page.html`, `page.css`, the scripts in `parts`, and the story as JSON. Only
+visible lines are rendered, so that a level of thousands of ops scrolls smoothly. The selection is
+in the URL, so that Back and a shared link restore it.
 """
 
 import json
@@ -105,7 +105,7 @@ def _story(story: Story, editor: str | None) -> dict[str, Any]:
 
 
 def _level(level: PassSnapshot, texts: dict[str, int]) -> dict[str, Any]:
-    """Encode lines as rows of numbers; every string is written once."""
+    """Encode lines as rows of numbers, in which every string is stored once."""
 
     def number(text: str | None) -> int:
         return -1 if text is None else texts.setdefault(text, len(texts))

@@ -1,4 +1,4 @@
-"""Comparison of two programs: which ops correspond."""
+"""Comparison of two programs: find the ops that correspond."""
 
 import re
 from bisect import bisect_left
@@ -19,7 +19,7 @@ def with_beside(story: Story, other: Program, name: str) -> Story:
     and if they occur in the same order. Ops of the same module of the model are preferred.
 
     Args:
-        name: the name of the other program in the page.
+        name: the name of the other program on the page.
     """
     last = story.levels[-1]
     first_free = 1 + max((line.op for level in story.levels for line in level.lines), default=0)
@@ -31,9 +31,7 @@ def with_beside(story: Story, other: Program, name: str) -> Story:
 
 
 def alike(old: Sequence[OpLine], new: Sequence[OpLine], first_free: int) -> tuple[OpLine, ...]:
-    """Return the new lines with the numbers of the corresponding old ones, else from
-    `first_free` on.
-    """
+    """Number new lines like their corresponding old lines; other lines from `first_free` on."""
     olds = {at: line for at, line in enumerate(old) if line.op >= 0}
     news = {at: line for at, line in enumerate(new) if line.op >= 0}
     pairs = _pairs(olds, news, lambda line: (_spelled(line), line.path))
@@ -55,7 +53,7 @@ def _spelled(line: OpLine) -> str:
 def _pairs(
     old: dict[int, OpLine], new: dict[int, OpLine], key: Callable[[OpLine], Hashable]
 ) -> list[tuple[int, int]]:
-    """Pair the n-th old line of a key with the n-th new one."""
+    """Pair the n-th old line of a key with the n-th new line of that key."""
     places: dict[Hashable, list[int]] = defaultdict(list)
     for at, line in reversed(new.items()):
         places[key(line)].append(at)

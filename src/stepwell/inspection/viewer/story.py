@@ -1,4 +1,4 @@
-"""A program after every pass of its lowering, as lines that can be compared.
+"""Record a program after every pass of its lowering, as lines that can be compared.
 
 Passes change a program in place, so an unchanged op is the same object before and after a pass.
 Each op gets a number when it is first seen, and the difference of two levels is a difference of
@@ -46,7 +46,7 @@ _AROUND = 4
 
 @dataclass(frozen=True)
 class SourceExcerpt:
-    """The lines of a file from which ops come, with some lines around them.
+    """The lines of a source file from which ops come, with some context lines.
 
     Attributes:
         path: the file's path on this machine.
@@ -105,8 +105,8 @@ class OpLine:
     Attributes:
         op: the number of the op, the same at every level if it is the same object; -1 for braces
             and signatures.
-        text: as printed, without location.
-        depth: nesting.
+        text: the printed op, without location.
+        depth: the nesting depth.
         name, node, source, path: op name, node name, source line and module of the model.
         delegate: the number of the delegate that contains it; -1 outside.
     """
@@ -123,7 +123,7 @@ class OpLine:
 
 @dataclass(frozen=True)
 class PassSnapshot:
-    """The program after one pass, and each application of a rewrite in it."""
+    """The program after one pass, and the applications of rewrites in that pass."""
 
     name: str
     applied: int
@@ -133,7 +133,7 @@ class PassSnapshot:
 
 @dataclass(frozen=True)
 class Story:
-    """The content of the page.
+    """The content of the viewer's page.
 
     Attributes:
         title: the model's name.
@@ -181,11 +181,11 @@ def tell(
     folder: Path | None = None,
     **options: OptionValue,
 ) -> Story:
-    """Lower a program and record it after each pass; without a target, record it once.
+    """Lower a program and record it after each pass; without a target, record only the program.
 
     Args:
         program, target, pipeline, options: as for `stepwell.lower`; the program is not changed.
-        title, notes, latency: shown on the page.
+        title, notes, latency: the texts and figures that the page shows.
         folder: the folder of the model's source files, if they are not loaded as modules.
     """
     source = program if isinstance(program, Program) else from_exported_program(program)
@@ -241,7 +241,7 @@ def _sources(level: PassSnapshot, folder: Path | None) -> dict[str, SourceExcerp
 
 @dataclass(frozen=True)
 class _Look(Pass):
-    """Calls a function with the source program and the history of the run; changes nothing."""
+    """A pass that calls a function with the source program and the history, and changes nothing."""
 
     show: Callable[[Program, History], None]
     name: ClassVar[str] = "look"

@@ -98,7 +98,7 @@ def _by_element(rows: tuple[WeightRow, ...]) -> dict[str, tuple[int, int]]:
 
 
 def _alive(program: Program, method: str) -> int:
-    """Return the peak of live bytes: values that are computed and still have a later use."""
+    """Return the peak of live bytes: of values that are computed and still have later uses."""
     ops = list(program.method(method).body.block.ops)
     last = {value: at for at, op in enumerate(ops) for value in op.operands}
     now = most = 0

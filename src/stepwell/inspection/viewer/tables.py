@@ -22,7 +22,7 @@ MOST_ROWS = 200
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[Any]], caption: str = "") -> str:
-    """Return a table with escaped cells."""
+    """Return an HTML table with escaped cells."""
     shown = list(rows)
     head = "".join(f"<th style='text-align:left'>{escape(h)}</th>" for h in heads)
     body = "".join(
@@ -38,7 +38,7 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[Any]], caption: str = ""
 
 @gives("html", Explanation)
 def explanation_table(explanation: Explanation) -> str:
-    """Return the fate of each op."""
+    """Return a table of the fate of each op."""
     total = sum(fate.cost for fate in explanation.fates) or 1
     rows = [
         (
@@ -76,7 +76,7 @@ def advice_table(found: Iterable[Advice]) -> str:
 
 @gives("html", Report)
 def report_table(report: Report) -> str:
-    """Return the passes of a lowering, and the ops outside delegates."""
+    """Return tables of the passes of a lowering, and of the ops outside delegates."""
     steps = [
         (s.name, s.applied, s.ops, f"{s.seconds * 1e3:.1f}") for s in report.steps if s.applied
     ]
@@ -92,7 +92,7 @@ def report_table(report: Report) -> str:
 
 @gives("html", Lowered)
 def lowered_fragment(lowered: Lowered) -> str:
-    """Return the report and the final op counts; no program text and no weights."""
+    """Return the report and the counts of final ops, without program text and weights."""
     counts = summarize(lowered.program)
     rows = sorted(counts.ops.items(), key=lambda item: -item[1][1])
     ops = table(("op", "count", "work"), [(name, n, f"{w:,}") for name, (n, w) in rows])
@@ -104,34 +104,34 @@ def lowered_fragment(lowered: Lowered) -> str:
 
 @gives("html", Profile)
 def profile_table(profile: Profile) -> str:
-    """Return the parts of a profile with their times."""
+    """Return a table of the events of a profile with their times."""
     caption = f"{profile.method}: {profile.milliseconds:.3f} ms"
     return table(HEADS, profile.cells(), caption)
 
 
 @gives("html", Pipeline)
 def pipeline_table(pipeline: Pipeline) -> str:
-    """Return the passes, and the rewrites of each."""
+    """Return a table of the passes, and the rewrites of each."""
     rows = [(step_name(step), ", ".join(_parts(step))) for step in pipeline.steps]
     return table(("step", "runs"), rows, f"pipeline {pipeline.name}")
 
 
 @gives("html", Pipelines)
 def pipelines_table(pipelines: Pipelines) -> str:
-    """Return the names, and the number of passes of each."""
+    """Return a table of pipeline names, with the number of passes of each."""
     rows = [(name, len(pipeline.steps)) for name, pipeline in pipelines.items()]
     return table(("pipeline", "steps"), rows)
 
 
 def _parts(step: Step) -> list[str]:
-    """Return the rewrites of a pass; empty if it is one rewrite."""
+    """Return the rewrites of a pass; empty if the pass is a single rewrite."""
     rewrites = list(step.rewrites) if isinstance(step, GreedyRewrites) else []
     return [step_name(part) for part in rewrites]
 
 
 @gives("html", MxAccuracy)
 def accuracy_table(accuracy: MxAccuracy) -> str:
-    """Return the relative error of each layer in each MX payload."""
+    """Return a table of the relative error of each layer in each MX payload."""
     rows = [list(map(_cell, row)) for row in accuracy.cells()]
     return table(("layer", "kind", *PAYLOADS, "is"), rows, "relative error in each MX payload")
 

@@ -1,4 +1,4 @@
-"""The weights of a program as rows: names, types and bytes."""
+"""Tables of a program's weights: names, types and bytes."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

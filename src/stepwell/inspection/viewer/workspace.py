@@ -1,11 +1,11 @@
 """XNNPACK's workspace of a delegate: the location and live range of each value.
 
-XNNPACK plans the workspace when a method starts and does not report it. It is computed here from
-the graph by the planner's rules (XNNPACK's `src/memory-planner.c` and `src/runtime.c`). A value
-lives from the node that writes it to its last user. An elementwise node overwrites an operand that
-has no other user. The values are placed from the largest to the smallest, each in the smallest gap
-between the values that live at the same time, else above them. Inputs, outputs and weights are
-stored elsewhere. The scratch memory of operators is not known from the graph, and is omitted.
+XNNPACK plans the workspace when a method starts and does not report it. Here the plan is computed
+from the graph by the planner's rules (XNNPACK's `src/memory-planner.c` and `src/runtime.c`). A
+value lives from the node that writes it to its last user. An elementwise node overwrites an operand
+that has no other user. Values are placed from the largest to the smallest, each in the smallest gap
+between values that live at the same time, else above these. Inputs, outputs and weights are stored
+elsewhere. The scratch memory of operators is not known from the graph, and is omitted.
 """
 
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ _ROW_PARAMETERS = 8
 
 @dataclass
 class _Block:
-    """The bytes of one value, or of several that overwrite each other, from node to node."""
+    """The bytes of one value, or of several values that overwrite each other, from node to node."""
 
     labels: list[str]
     bytes: int
@@ -71,7 +71,7 @@ def _is_known(value: SSAValue) -> bool:
 
 
 def _blocks(delegate: DelegateOp, nodes: list[XnnpackOp]) -> list[_Block]:
-    """Return the inner values, with those that share bytes as one block."""
+    """Return the inner values; values that share bytes form one block."""
     ends = delegate.block.last_op
     outside = {*delegate.block.args, *(ends.operands if ends is not None else ())}
     numbers: dict[Operation, int] = {op: number for number, op in enumerate(nodes)}

@@ -1,4 +1,6 @@
-"""Recovery methods for quantized accuracy: new weights on the same grids, no operator added."""
+"""Recovery methods for quantized accuracy: other weights on the same grids, no additional
+operator.
+"""
 
 from stepwell.quantization.recovery.recover import CURES, cured
 

@@ -1,8 +1,8 @@
-"""Bias correction: biases that undo the shift that rounding causes in each channel's mean.
+"""Bias correction: choose biases that cancel the shift of each channel's mean by rounding.
 
 The error of a weight times the mean of its input is the same for every sample, and after a ReLU no
-input has a mean of zero. Layers are corrected in program order, so that each one also corrects
-what the layers before it left (Nagel et al. 2019, from data).
+input has a mean of zero. Layers are corrected in program order, so that each layer also corrects
+the remaining error of the layers before it (Nagel et al. 2019, from data).
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ LAYERS = ("aten.linear", "aten.conv", "stepwell_mx.")
 
 
 def corrected(weights: Weights, batches: Sequence[Batch]) -> Weights:
-    """Correct the biases so that channels have the means of the float model; weights stay.
+    """Correct the biases so that channels have the float model's means; weights are unchanged.
 
     Raises:
         StepwellError: no quantized layer of the program has a bias.
@@ -31,8 +31,8 @@ def corrected(weights: Weights, batches: Sequence[Batch]) -> Weights:
     }
     if not biases:
         raise StepwellError(
-            "the recovery method 'biases' changes biases of quantized layers, "
-            "and the program has none",
+            "the recovery method 'biases' changes biases of quantized layers, but the program "
+            "has none",
             help="give the layers biases, possibly all zero",
         )
     floats = [Playback(weights.pair, inputs, free=True) for inputs, _ in batches]
@@ -46,7 +46,7 @@ def corrected(weights: Weights, batches: Sequence[Batch]) -> Weights:
 
 
 def _bias(weights: Weights, site: Site) -> Tensor | None:
-    """Return the bias of a layer if a recovery method may choose it, else None."""
+    """Return the bias of a layer, if recovery methods may change it; else None."""
     if site.weight is None or not op_name(site.op).startswith(LAYERS):
         return None
     at = site.weight + 1

@@ -1,15 +1,15 @@
-"""Channels that can be scaled without changing what a program in floats computes.
+"""Find channels that can be scaled without changing the function that a program computes in floats.
 
-A channel's scale propagates along axis maps: data movement moves it, a sum needs the same scale on
-both sides, homogeneous ops pass it on, and other functions end it. A layer divides the
-columns of its weight by the scale of its input and may introduce another one in its rows. A norm
-introduces one in its own factors. In a product of two activations, the scale of one side is the
-inverse of the other's.
+The scale of a channel propagates along axis maps: data movement moves it, a sum needs the same
+scale on both sides, homogeneous ops pass it on, and other functions end it. A layer divides the
+columns of its weight by the scale of its input, and its rows may introduce another scale. The
+factors of a norm also introduce a scale. In a product of two activations, the scale of one side is
+the inverse of the other's.
 
 Each element of each value has a *channel* number: 0 where nothing may be scaled, negative where it
 is divided instead. Channels that must be scaled equally are merged (union-find with signs). The
-analysis interprets the program on these numbers: data movement runs on them unchanged, so that
-attention heads, rotations of halves and residuals need no rules of their own.
+analysis interprets the program on these numbers: data movement runs on the numbers unchanged, so
+that attention heads, rotary embeddings and residuals need no special rules.
 """
 
 from collections import Counter
@@ -52,7 +52,9 @@ ATTENDS = "aten.scaled_dot_product_attention."
 
 @dataclass(frozen=True)
 class Factor:
-    """The factor of a constant: `scale[up] / scale[down]`, both of the constant's shape."""
+    """The factor by which a constant is multiplied: `scale[up] / scale[down]`, of the constant's
+    shape.
+    """
 
     op: Operation
     at: int
@@ -62,11 +64,12 @@ class Factor:
 
 @dataclass
 class Channels:
-    """The channels of a program, found on construction.
+    """The channels of a program; creating the object analyzes the quantized program and its float
+    program.
 
     Attributes:
         pair: the program.
-        values: the values of a run of it, for shapes.
+        values: the values of one run of the program, for their shapes.
         follows: whether the range of a dequantized activation may change.
         numbers: for each value, the channel of each element.
         factors: the constants that absorb scales.
@@ -113,7 +116,7 @@ class Channels:
         return torch.arange(first, first + count)
 
     def _join(self, one: Tensor, other: Tensor | int) -> None:
-        """Merge the channels of elements at the same index."""
+        """Merge the channels of elements at the same index of two tensors."""
         other = torch.as_tensor(other)
         both = torch.stack([x.reshape(-1) for x in torch.broadcast_tensors(one, other)]).unique(
             dim=1
@@ -128,7 +131,7 @@ class Channels:
                 self._root[abs(a)] = b if a > 0 else -b
 
     def _alike(self, numbers: Tensor, axes: Iterable[int]) -> Tensor:
-        """Merge channels along axes; return the numbers with size 1 along these axes."""
+        """Merge channels along axes; return the channel numbers with size 1 along these axes."""
         one = numbers
         for axis in axes:
             one = one.narrow(axis, 0, 1)
@@ -141,7 +144,7 @@ class Channels:
     # -- ops -------------------------------------------------------------------------------------
 
     def of(self, value: SSAValue) -> Tensor:
-        """Return the channels of a value's elements."""
+        """Return the channel of each element of a value."""
         numbers = self.numbers.get(value)
         if numbers is not None:
             return numbers
@@ -149,7 +152,7 @@ class Channels:
         return torch.zeros(tensor.shape if isinstance(tensor, Tensor) else (), dtype=torch.long)
 
     def _pass(self, op: Operation) -> None:
-        """Assign channels to an op's results, and merge those that it needs to be equal."""
+        """Assign channels to an op's results, and merge the channels that must be equal."""
         name = op_name(op)
         rule = next((rule for begins, rule in _RULES if name.startswith(begins)), None)
         if name.startswith((*QUANTIZES, *DEQUANTIZES)) and "per_channel" not in name:
@@ -178,7 +181,7 @@ class Channels:
         self.numbers.update((result, bound[result]) for result in op.results)
 
     def homogeneous(self, op: Operation) -> bool:
-        """Propagate channels along the axes that an op keeps; merge them along all others."""
+        """Propagate channels along the axes that an op keeps; merge them along all other axes."""
         known, numbers = axis_map(op), self.of(op.operands[0])
         links = None if known is None else known.links[0]
         if links is None:
@@ -196,7 +199,7 @@ class Channels:
         return True
 
     def sum(self, op: Operation) -> bool:
-        """Merge the channels of both sides; a constant is scaled as the other side is."""
+        """Merge the channels of both sides of a sum; a constant is scaled like the other side."""
         sides = list(op.operands[:2])
         shape = self.values[op.results[0]].shape
         constants = [at for at, value in enumerate(sides) if constant_key(value) is not None]
@@ -217,7 +220,7 @@ class Channels:
         return True
 
     def multiplied(self, op: Operation) -> bool:
-        """Propagate the channels of one side; a constant may introduce new ones."""
+        """Propagate the channels of one factor; a constant factor may introduce new ones."""
         sides, shape = list(op.operands[:2]), self.values[op.results[0]].shape
         for at, value in enumerate(sides):
             if self._takes(value) and constant_key(sides[1 - at]) is None:
@@ -234,7 +237,7 @@ class Channels:
         return True
 
     def divided(self, op: Operation) -> bool:
-        """Propagate the channels of the numerator; the denominator is not scaled."""
+        """Propagate the channels of the numerator; the denominator must not be scaled."""
         self._join(self.of(op.operands[1]), 0)
         self.numbers[op.results[0]] = self.of(op.operands[0]).expand(
             self.values[op.results[0]].shape
@@ -308,7 +311,7 @@ class Channels:
         return True
 
     def attended(self, op: Operation) -> bool:
-        """Propagate channels through attention: the weights of the sum have no channels."""
+        """Propagate channels through attention; the attention weights have no channels."""
         q, k, v = (self.of(value) for value in op.operands[:3])
         if k.shape[:-2] != q.shape[:-2]:
             return False
@@ -331,7 +334,7 @@ class Channels:
         return torch.zeros((), dtype=torch.long)
 
     def _takes(self, value: SSAValue) -> bool:
-        """Whether a value is a parameter, or the integers of one, that exactly one op reads."""
+        """Whether a value is a parameter (or its stored integers) that exactly one op reads."""
         key = constant_key(value)
         if key is None or self._keys[key] != 1 or not value.has_one_use():
             return False
@@ -342,7 +345,9 @@ class Channels:
         return isinstance(owner, WeightOp) and owner.kind.data == "parameter"
 
     def _shared(self, numbers: Tensor, shape: Sequence[int]) -> Tensor:
-        """Return the channels of a broadcast operand: merged over all elements that read one."""
+        """Return the channels of a broadcast operand, merged over all result elements that read
+        it.
+        """
         extra = numbers.dim() - len(shape)
         axes = [at for at in range(numbers.dim()) if at < extra or shape[at - extra] == 1]
         return self._alike(numbers, axes).reshape(tuple(shape))

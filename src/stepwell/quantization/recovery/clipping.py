@@ -1,10 +1,10 @@
-"""Clipping search: narrower ranges of activations, where finer steps win more than clipping loses.
+"""Clipping search: narrower ranges of activations, where finer steps gain more than clipping loses.
 
 Calibration sets a range to the observed values. If a few numbers, or the fill value of a mask, are
-far from all others, most integers are unused. The largest attention score is then only a few steps
-from the least, although attention depends on the uppermost scores only. Each end of each range is
-tried at fractions of itself. The criterion is the divergence from the float model with only the
-values of that range quantized. No operator is added, and no file grows.
+far from all others, most integers are unused. All attention scores are then only a few steps apart,
+although attention depends on the largest scores. Each end of each range is tried at fractions of
+its value. The criterion is the divergence from the float model with only the values of that range
+quantized. No operator is added, and no file grows.
 """
 
 from __future__ import annotations
@@ -46,24 +46,24 @@ FIXED = (2.0**-8, 2.0**-7, 2.0**-16, 2.0**-15)
 
 @dataclass(frozen=True)
 class Ends:
-    """The least and the largest number that a scale and a zero point reach."""
+    """The smallest and the largest number that a scale and a zero point represent."""
 
     low: float
     high: float
 
     def narrowed(self, end: str, part: float) -> Ends:
-        """Return a range with one end, or both, at a fraction of itself."""
+        """Return a range with one end, or both, multiplied by a fraction."""
         low, high = (part if end in (which, "both") else 1.0 for which in ("low", "high"))
         return Ends(self.low * low, self.high * high)
 
 
 @dataclass(frozen=True, eq=False)
 class Range:
-    """Quantize ops that share a scale and a zero point, and the dequantize ops after them.
+    """The quantize and dequantize ops that share a scale and a zero point.
 
     Attributes:
-        casts: their numbers in the method, in program order.
-        first: one of them.
+        casts: the ops' numbers in the method, in program order.
+        first: the first quantize op.
     """
 
     casts: tuple[int, ...]
@@ -71,30 +71,30 @@ class Range:
 
     @cached_property
     def limits(self) -> tuple[int, int]:
-        """The least and the largest integer."""
+        """Return the smallest and the largest integer."""
         return self.first.arg("quant_min"), self.first.arg("quant_max")
 
     @property
     def is_symmetric(self) -> bool:
-        """Whether zero is its middle, which a kernel may rely on."""
+        """Whether zero is the middle of the range, as some kernels require."""
         return self.first.arg("zero_point") == 0
 
     @cached_property
     def ends(self) -> Ends:
-        """The current range."""
+        """Return the current range."""
         scale, zero = self.first.arg("scale"), self.first.arg("zero_point")
         low, high = ((limit - zero) * scale for limit in self.limits)
         return Ends(low, high)
 
     def sides(self) -> tuple[str, ...]:
-        """The ends that can be tried, each by itself."""
+        """Return the ends of the range that can be tried separately."""
         if self.is_symmetric:
             return ("both",)
         return tuple(s for s, end in zip(("low", "high"), (self.ends.low, self.ends.high),
                                          strict=True) if end)  # fmt: skip
 
     def scale_and_zero(self, ends: Ends) -> tuple[float, int]:
-        """Shrink the range to given ends; zero stays representable."""
+        """Return scale and zero point of a range with these ends; zero stays representable."""
         least, largest = self.limits
         if self.is_symmetric:
             return self.first.arg("scale") * ends.high / self.ends.high, 0
@@ -103,7 +103,7 @@ class Range:
 
 
 def clipped(weights: Weights, batches: Sequence[Batch]) -> Weights:
-    """Narrow the ranges of activations where that wins; weights stay the same.
+    """Narrow the ranges of activations where that reduces the loss; weights are unchanged.
 
     Raises:
         StepwellError: no activation of the program has a static scale.
@@ -113,8 +113,8 @@ def clipped(weights: Weights, batches: Sequence[Batch]) -> Weights:
     readers = {r: _readers(pair.sites, values_of(casts, r)) for r in ranges_of(casts, pair)}
     if not readers:
         raise StepwellError(
-            "the recovery method 'clipping' chooses static ranges of activations, and the program "
-            "has none",
+            "the recovery method 'clipping' chooses static ranges of activations, but the "
+            "program has none",
             help='quantize="int8"',
         )
     ranked = estimates(pair, looked_at[:1])
@@ -135,7 +135,9 @@ def clipped(weights: Weights, batches: Sequence[Batch]) -> Weights:
 def _divergences(
     weights: Weights, ends: Mapping[Range, Ends], batches: Sequence[Batch]
 ) -> dict[Range, float]:
-    """Return the divergence from the float model with only the values of one range quantized."""
+    """Return the divergence from the float model when only the values of one range are
+    quantized.
+    """
     if not ends:
         return {}
     pair = with_ranges(weights.pair, ends)
@@ -189,7 +191,7 @@ def _grid(op: SchemaOp) -> tuple[Any, ...]:
 
 
 def ranges_of(casts: Sequence[SchemaOp], pair: Quantized) -> list[Range]:
-    """Group quantize ops; those around one op with an equal scale and zero point are merged."""
+    """Group quantize ops; ops around one op with an equal scale and zero point are merged."""
     number = {op: at for at, op in enumerate(casts)}
     leader = {op: op for op in casts}
 
@@ -235,10 +237,10 @@ def values_of(casts: Sequence[SchemaOp], one: Range) -> set[SSAValue]:
 
 
 def _readers(sites: Sequence[Site], values: Set[SSAValue]) -> list[Site]:
-    """Return the quantization points that read one of the values."""
+    """Return the quantization points that read one of these values."""
     return [site for site in sites if not values.isdisjoint(site.op.operands)]
 
 
 def _biases(sites: Sequence[Site], values: Set[SSAValue]) -> list[SchemaOp]:
-    """Return the dequantize ops of integer biases of layers whose input is one of the values."""
+    """Return the dequantize ops of the integer biases of layers that read one of these values."""
     return [bias for site in sites if site.op.operands[0] in values for bias in biases_of(site)]

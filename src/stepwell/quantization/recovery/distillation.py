@@ -1,9 +1,10 @@
-"""Distillation: weights are trained so that the quantized program answers as the float model does.
+"""Distillation: train weights so that the quantized program answers like the float model.
 
 The numbers before rounding (weights, and biases and norms, which stay floats) are optimized by
 gradient descent on the divergence between the float model's answers and the quantized program's,
-batch by batch; roundings let gradients pass (Bengio et al. 2013). Activations are rounded as in the
-quantized program, so that the weights compensate for that too. No labels are needed.
+batch by batch; gradients pass through roundings unchanged (Bengio et al. 2013). Activations are
+rounded as in the quantized program, so that the weights also compensate their rounding. No labels
+are needed.
 """
 
 from collections.abc import Sequence
@@ -24,7 +25,9 @@ RATE = 0.01
 
 
 def divergence(tensor: Tensor, wanted: Tensor) -> Tensor:
-    """Return the KL divergence of the classes; for numbers, the relative squared distance."""
+    """Return the KL divergence of class probabilities, or the relative squared distance of
+    numbers.
+    """
     if tensor.dim() < 2 or tensor.shape[-1] < 2:
         return (tensor - wanted).square().mean() / wanted.square().mean().clamp_min(1e-30)
     logs, theirs = map(log_probabilities, (tensor, wanted))
@@ -32,7 +35,7 @@ def divergence(tensor: Tensor, wanted: Tensor) -> Tensor:
 
 
 def distil(weights: Weights, batches: Sequence[Batch], steps: int = STEPS) -> Weights:
-    """Train weights that come closer to the float model on these batches."""
+    """Train weights on these batches so that the program comes closer to the float model."""
     result = weights.copy()
     groups: list[dict[str, object]] = []
     for tensor in result.tensors():

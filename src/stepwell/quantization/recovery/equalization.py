@@ -1,12 +1,12 @@
-"""Channel equalization: channels are scaled against each other to reduce the quantization loss.
+"""Channel equalization: scale channels against each other to reduce the quantization loss.
 
-A channel with a larger range than the others leaves them fewer steps, in an activation or in the
-columns of a weight. The weights and norms around a channel can absorb its scale
-(`channels.py` finds where). Between layers it is equalization (Nagel et al. 2019), after a norm
-smoothing (Xiao et al. 2023), and with float activations it protects the weights that are
-multiplied by large inputs (Lin et al. 2024). All follow one formula, `s = B^β / A^α`, with the
-range A of a channel as an activation and its range B as a column of weights. Each group of channels
-takes the exponents with which the program diverges least from the float model.
+A channel with a larger range leaves fewer steps to the other channels, in an activation or in the
+columns of a weight. The weights and norms around a channel can absorb its scale (`channels.py`
+finds where). Between layers, this is equalization (Nagel et al. 2019); after a norm, smoothing
+(Xiao et al. 2023); with float activations, it protects weights with large inputs (Lin et al. 2024).
+All use the formula `s = B^β / A^α`, with the range A of a channel as an activation and its range B
+as a column of weights. Each group of channels takes the exponents with which the program diverges
+least from the float model.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ LOOKED_AT = 2
 
 
 def balanced(weights: Weights, batches: Sequence[Batch]) -> Weights:
-    """Scale channels of weights where that wins; the function in floats stays the same.
+    """Scale channels of weights where that reduces the loss; the float function is unchanged.
 
     Raises:
         StepwellError: no channel of the program can be scaled.
@@ -65,10 +65,10 @@ def balanced(weights: Weights, batches: Sequence[Batch]) -> Weights:
     groups = list(gauge.groups())
     if not groups:
         raise StepwellError(
-            "the recovery method 'balancing' scales channels between layers, and the ops between "
-            "lets none be scaled",
-            help="ReLU, norms with factors of their own and sums let channels be scaled; "
-            "functions that are not homogeneous do not",
+            "the recovery method 'balancing' scales channels between layers, but the ops in "
+            "between do not allow it",
+            help="channels can be scaled through ReLU, sums, and norms with factors, but not "
+            "through inhomogeneous functions",
         )
     best, least = weights, _divergence(weights, looked_at, plays)
     chosen = torch.zeros(len(gauge.roots))
@@ -99,8 +99,9 @@ class Gauge:
         weights: the weights of the program.
         channels: the channels of the program.
         roots: the representative of each channel.
-        plays: runs in floats.
-        activations, columns: logarithms of a channel's ranges, by representative; 0 if it has none.
+        plays: the recorded runs in floats.
+        activations, columns: the logarithms of a channel's ranges, by representative; 0 without a
+            range.
     """
 
     weights: Weights
@@ -112,7 +113,7 @@ class Gauge:
 
     @classmethod
     def of(cls, weights: Weights, plays: Sequence[Playback]) -> Gauge:
-        """The channels of a program."""
+        """Measure the channels of a program."""
         channels = Channels(weights.pair, plays[0].values, _followed(weights.pair))
         roots = channels.roots()
         zeros = torch.zeros(len(roots))
@@ -139,7 +140,7 @@ class Gauge:
         return (scale - scale.mean()).clamp(-FURTHEST, FURTHEST)
 
     def _read(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield the activations that products read, with their channels."""
+        """Yield the activations that layers and products read, with their channels."""
         for site in self.weights.pair.sites:
             for at, value in enumerate(site.op.operands):
                 if constant_key(value) is None:
@@ -150,7 +151,7 @@ class Gauge:
                             yield read, numbers
 
     def _columns(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield weights with the channels that they read; inverse ones are negative."""
+        """Yield weights with the channels that they read; inverse channels are negative."""
         for factor in self.channels.factors:
             tensor = self.weights.numbers(factor.op, factor.at)
             assert tensor is not None
@@ -158,7 +159,9 @@ class Gauge:
                 yield tensor, factor.down.expand(tensor.shape)
 
     def _reach(self, read: Iterator[tuple[Tensor, Tensor]]) -> Tensor:
-        """Return the logarithm of each channel's largest number, less that of its inverse."""
+        """Return the logarithm of each channel's largest number, minus that of its inverse
+        channel.
+        """
         most = torch.zeros(2, len(self.roots))
         for tensor, numbers in read:
             own = self.roots[numbers.abs()] * numbers.sign()
@@ -176,7 +179,7 @@ class Gauge:
     # -- a program whose channels are scaled -----------------------------------------------------
 
     def scaled(self, logarithms: Tensor) -> Weights:
-        """Return the weights, multiplied and divided by the scales of channels.
+        """Return the weights, multiplied and divided by the scales of their channels.
 
         Ranges of activations and scales of weights are adjusted to the new ranges.
 
@@ -210,7 +213,7 @@ class Gauge:
         return _multiplied(moved, {(by_op[op], at): ratio for (op, at), ratio in ratios.items()})
 
     def _ends(self, scale: Callable[[Tensor], Tensor]) -> dict[Range, Ends]:
-        """Adjust ranges of activations; their margin over the observed values stays the same."""
+        """Adjust ranges of activations; their margin over the observed values is unchanged."""
         pair = self.weights.pair
         casts = list(casts_of(pair))
         wanted: dict[Range, Ends] = {}
@@ -232,7 +235,7 @@ class Gauge:
 
 
 def _followed(pair: Quantized) -> Callable[[object], bool]:
-    """Whether a quantized activation's range can be adjusted to the scales of its channels."""
+    """Whether the range of a quantized activation can be adjusted to its channels' scales."""
     casts = list(casts_of(pair))
     inside = {value for one in ranges_of(casts, pair) for value in values_of(casts, one)}
     fixed = {cast.results[0] for cast in casts if is_dequantized(cast.results[0])} - inside
@@ -240,7 +243,7 @@ def _followed(pair: Quantized) -> Callable[[object], bool]:
 
 
 def _alike(program: Program, other: Program) -> dict[Operation, Operation]:
-    """Pair the ops of a program with those of another that differs in constants only."""
+    """Pair the ops of a program with the ops of another that differs in constants only."""
     ours, theirs = (
         [op for op in p.method().body.block.ops if not isinstance(op, WeightOp)]
         for p in (program, other)
@@ -249,7 +252,7 @@ def _alike(program: Program, other: Program) -> dict[Operation, Operation]:
 
 
 def _grown(before: Tensor, after: Tensor, which: Tensor) -> Tensor:
-    """Return by which factor the range of each scale grows."""
+    """Return the factor by which the range of each scale grows."""
     most = torch.zeros(2, int(which.max()) + 1)
     for side, tensor in zip(most, (before, after), strict=True):
         side.scatter_reduce_(0, which.flatten(), tensor.abs().flatten(), "amax")
@@ -257,7 +260,7 @@ def _grown(before: Tensor, after: Tensor, which: Tensor) -> Tensor:
 
 
 def _multiplied(weights: Weights, ratios: dict[tuple[Operation, int], Tensor]) -> Weights:
-    """Multiply constants of a program, their unrounded numbers and the float model's by factors."""
+    """Multiply constants, their unrounded numbers and the float model's constants by factors."""
     pair = replace(weights.pair, original=weights.pair.original.clone())
     theirs = _alike(weights.pair.original, pair.original)
     layers = weights.pair.layers

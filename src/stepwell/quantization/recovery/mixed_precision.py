@@ -1,4 +1,4 @@
-"""Mixed precision: more bits for the operands that gain most, within a budget.
+"""Mixed precision: more bits for the operands that profit most, within a budget.
 
 An MX product may have a wider payload for either operand; a 4-bit weight may become 8-bit, with a
 scale per row. The cost of a choice is counted in bits, or measured: the program with only this
@@ -50,7 +50,9 @@ def payloads_of(site: Site) -> tuple[str, str]:
 
 
 def ways_of(weights: Weights, site: Site) -> tuple[Way, ...]:
-    """Return how a point may be quantized, its current choice first; empty if it has no choice."""
+    """Return the possible quantizations of a point, the current one first; empty without a
+    choice.
+    """
     if site.is_mx:
         first, second = ((p, WIDER) if payload_named(p).bits < payload_named(WIDER).bits else (p,)
                          for p in payloads_of(site))  # fmt: skip
@@ -70,9 +72,10 @@ def bits_read(pair: Quantized) -> float:
 
 
 def _numbers(pair: Quantized, site: Site) -> tuple[float, float]:
-    """Return the sizes of a point's operands for one sample, a row of the first input.
+    """Return the numbers of elements of a point's operands, for one sample.
 
-    Dynamic sizes count as 1. For integers only the weight counts: other operands keep their bits.
+    Dynamic sizes count as 1. For integer quantization only the weight counts, because other
+    operands keep their bits.
     """
     if not site.is_mx:
         return 0, site.elements
@@ -100,24 +103,24 @@ def mixed(
 ) -> Weights:
     """Widen the worst operands of a program, chosen by an exact knapsack; weights stay the same.
 
-    The value of a choice is the divergence from the float model with only its point quantized like
-    this, which is far less noisy than the point's share of the loss.
+    The value of a choice is the divergence from the float model when only its point is quantized in
+    this way, which is far less noisy than the point's share of the loss.
 
     Args:
         weights: the weights of a program.
-        batches: batches to measure on.
+        batches: the batches on which choices are measured.
         limit: the greatest cost of the program.
         cost: the cost of a program; None: average bits per number, over weights and activations of
             one sample for MX products, over weights only if these are integers.
 
     Raises:
-        StepwellError: there is nothing to choose from.
+        StepwellError: the program has no MX payloads and no 4-bit weights.
     """
     pair = weights.pair
     ways = {site: found for site in pair.sites if len(found := ways_of(weights, site)) > 1}
     if not ways:
         raise StepwellError(
-            "the recovery method 'mixing' chooses MX payloads or bits of 4-bit weights, and the "
+            "the recovery method 'mixing' chooses MX payloads or bits of 4-bit weights, but the "
             "program has neither",
             help='quantize="fp4e2m1", "8da4w" or "4w"',
         )
@@ -152,7 +155,9 @@ def _flipped(floats: Playback, site: Site) -> Sequence[Any]:
 
 
 def replaced(weights: Weights, ways: Mapping[str, Way]) -> Weights:
-    """Return the same numbers in a program where points, by name, are quantized differently."""
+    """Return the weights in a program where the points with these names are quantized
+    differently.
+    """
     pair = replace(weights.pair, program=weights.pair.program.clone())
     named = {site.name: site for site in pair.sites}
     numbers = {(site.name, at): held for (site, at), (held, _) in weights.stepped.items()}
@@ -176,7 +181,7 @@ def _set_payloads(site: Site, payloads: tuple[str, str]) -> None:
 
 
 def _set_rows(pair: Quantized, site: Site, numbers: torch.Tensor) -> None:
-    """Requantize a weight to 8 bits with a scale for each row."""
+    """Requantize a weight to 8 bits with one scale per row."""
     assert site.weight is not None
     op = site.op.operands[site.weight].owner
     assert isinstance(op, SchemaOp)

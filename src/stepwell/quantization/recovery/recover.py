@@ -1,4 +1,4 @@
-"""Recovery methods, each accepted only if it wins on batches that it was not fitted on."""
+"""Recovery methods, each accepted only if it helps on batches to which it was not fitted."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -49,7 +49,7 @@ def cured(
     """Apply recovery methods to a result's program; `budget` is the limit of `mixing`.
 
     Raises:
-        StepwellError: there is no such recovery method.
+        StepwellError: no recovery method has this name.
     """
     for name in cures:
         if name not in CURES:

@@ -1,8 +1,8 @@
-"""GPTQ: weights are rounded one input at a time, each compensating the error of the previous ones.
+"""GPTQ: round weights one input at a time; each input compensates the error of earlier ones.
 
 GPTQ (Frantar et al. 2022) with quantized activations, and with the float model's results as the
 target: `Xf Wᵀ ≈ Xq W'ᵀ`, so that a layer also compensates the error of the layers before it.
-The scales are those of plain rounding.
+The scales are those of rounding to nearest.
 """
 
 from collections.abc import Callable, Sequence
@@ -37,7 +37,7 @@ Snap = Callable[[Tensor], Tensor]
 
 
 def second_order(weights: Weights, batches: Sequence[Batch]) -> Weights:
-    """Round weights layer by layer, in program order."""
+    """Round weights by GPTQ, layer by layer in program order."""
     result = weights.copy()
     floats = [Playback(weights.pair, inputs, free=True) for inputs, _ in batches]
     for site in weights.pair.sites:
@@ -81,7 +81,7 @@ def solved(weight: Tensor, ours: Tensor, theirs: Tensor, snap: Snap) -> Tensor:
 
 
 def _numbers(weights: Weights, site: Site) -> tuple[Tensor, Snap] | None:
-    """Return a point's weight and its rounding; None if its shape is not that of a layer."""
+    """Return a point's weight and its grid; None if the weight's shape is not that of a layer."""
     at = site.weight
     op = site.op
     if at is None or not isinstance(op, SchemaOp):
@@ -117,7 +117,7 @@ def _is_layer(site: Site) -> bool:
 def rows_of(now: Playback, floats: Playback, site: Site) -> tuple[Tensor, Tensor] | None:
     """Return the inputs that a point's weight multiplies, quantized and in floats: `[N, K]` each.
 
-    None for other ops than linear layers and convolutions without groups.
+    The result is None for ops other than linear layers and convolutions without groups.
     """
     if not _is_layer(site):
         return None

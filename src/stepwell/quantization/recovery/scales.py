@@ -1,7 +1,7 @@
-"""Weight scale search: for each row or group, the scale whose integers lose least.
+"""Weight scale search: for each row or group, the scale whose integers have the least error.
 
-A quantizer ends the range at the largest weight. If that is far from all others, finer steps for
-the others win more than clipping it loses. The criterion is the error of the layer's result:
+A quantizer ends the range at the largest weight. If that weight is far from all others, finer steps
+for the others gain more than clipping it loses. The criterion is the error of the layer's result:
 `e H eᵀ`, with the error `e` of the weights that share a scale and the second moments `H` of the
 layer's inputs. Scales keep their type and number (bfloat16 stays bfloat16), so that the program
 changes in constants only.
@@ -33,15 +33,15 @@ Places = tuple[Site, int]
 
 
 def rescaled(weights: Weights, batches: Sequence[Batch]) -> Weights:
-    """Return the same weights in a program whose weight scales lose least.
+    """Return the weights in a program whose weight scales have the least error.
 
     Raises:
         StepwellError: the program has no integer weights.
     """
     if not weights.stepped:
         raise StepwellError(
-            "the recovery method 'scales' chooses scales of integer weights, "
-            "and the program has none",
+            "the recovery method 'scales' chooses scales of integer weights, but the program has "
+            "none",
             help='quantize="int8" or "8da4w"',
         )
     floats = [Playback(weights.pair, inputs, free=True) for inputs, _ in batches]
@@ -61,7 +61,7 @@ def searched(numbers: Tensor, steps: Steps, which: Tensor, rows: Tensor | None) 
 
     Args:
         numbers: the weight, rows first.
-        steps: its quantization grid.
+        steps: the weight's quantization grid.
         which: for each element, the index of its scale.
         rows: the layer's inputs, `[N, K]`; None: all errors have the same weight.
     """
@@ -89,7 +89,7 @@ def _representable(scale: Tensor, like: Tensor) -> Tensor:
 
 
 def sharing(pair: Quantized, value: SSAValue) -> Tensor:
-    """Return, for each element of a dequantized constant, the number of its scale."""
+    """Return, for each element of a dequantized constant, the index of its scale."""
     op = value.owner
     assert isinstance(op, SchemaOp)
     runs = Interpreter(pair.program.weights)
@@ -112,12 +112,12 @@ def sharing(pair: Quantized, value: SSAValue) -> Tensor:
 
 
 def scale_at(op: SchemaOp) -> int | None:
-    """Return which operand of a dequantize op is its scales; None if they are an attribute."""
+    """Return the index of a dequantize op's scale operand; None if scales are an attribute."""
     return 1 if len(op.operands) > 1 and weight_key(op.operands[1]) is not None else None
 
 
 def with_scales(weights: Weights, ratios: dict[Places, Tensor]) -> Weights:
-    """Return the same weights in a program whose weight scales are multiplied by these ratios.
+    """Return the weights in a program whose weight scales are multiplied by these ratios.
 
     The integers of a bias are adjusted: their scale is the input's scale times the weight's.
     """
@@ -155,7 +155,7 @@ def rescale(pair: Quantized, op: SchemaOp, ratio: Tensor | float) -> None:
 
 
 def requantize(pair: Quantized, op: SchemaOp, ratio: Tensor | float) -> None:
-    """Divide integers by a ratio, so that they represent the same numbers with changed scales."""
+    """Divide integers by a ratio, so that they represent the same numbers at the changed scales."""
     store = pair.program.weights
     whole = store.get(weight_key(op.operands[0]) or "")
     limit = torch.iinfo(whole.dtype)

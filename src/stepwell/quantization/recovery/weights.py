@@ -1,4 +1,4 @@
-"""Weights of a quantized program that a recovery method may choose, and how to write them back."""
+"""Weights of a quantized program that recovery methods may change, and writing them back."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class Steps:
     """The quantization grid of a weight: `(q - zero) * scale`, all of the weight's shape.
 
     Attributes:
-        key: key of the integers in the store.
-        scale, zero: by element.
-        low, high: the least and the largest integer.
-        dtype: dtype of the stored integers.
+        key: the key of the integers in the weight store.
+        scale, zero: for each element.
+        low, high: the smallest and the largest integer.
+        dtype: the dtype of the stored integers.
     """
 
     key: str
@@ -45,11 +45,11 @@ class Steps:
     dtype: torch.dtype
 
     def integers(self, weight: Tensor) -> Tensor:
-        """Return the nearest integers."""
+        """Return the integers nearest to a weight."""
         return (weight / self.scale + self.zero).round().clamp(self.low, self.high)
 
     def rounded(self, weight: Tensor) -> Tensor:
-        """Round a weight to the grid; gradients pass unchanged where nothing is clipped."""
+        """Round a weight to the grid; gradients pass unchanged unless a number is clipped."""
         with torch.no_grad():
             held = (self.integers(weight) - self.zero) * self.scale
         low, high = (self.low - self.zero) * self.scale, (self.high - self.zero) * self.scale
@@ -58,7 +58,7 @@ class Steps:
 
 
 def steps_of(pair: Quantized, value: SSAValue) -> Steps | None:
-    """Return the grid of a dequantized weight; None if the value is no constant of this kind."""
+    """Return the grid of a dequantized weight; None if the value is not a constant of this kind."""
     op = value.owner
     if not isinstance(op, SchemaOp) or not is_dequantized(value):
         return None
@@ -87,10 +87,10 @@ def steps_of(pair: Quantized, value: SSAValue) -> Steps | None:
 
 @dataclass
 class Weights:
-    """Numbers that a recovery method chooses, before rounding.
+    """The numbers, before rounding, that a recovery method chooses.
 
     Attributes:
-        pair: the program of these weights.
+        pair: the quantized program of these weights, and its float program.
         plain: float parameters, and parameters that MX products round, by key.
         stepped: integer weights and biases, by quantization point and operand, with their grids.
     """
@@ -101,7 +101,7 @@ class Weights:
 
     @classmethod
     def of(cls, pair: Quantized) -> Weights:
-        """Take the weights of the float model."""
+        """Return the weights of the float model."""
         plain: dict[str, Tensor] = {}
         for op in pair.func.body.block.ops:
             if not isinstance(op, WeightOp) or op.kind.data != "parameter":
@@ -124,7 +124,7 @@ class Weights:
         return cls(pair, plain, stepped)
 
     def numbers(self, op: Operation, at: int) -> Tensor | None:
-        """Return an operand before rounding if a recovery method chooses it, else None."""
+        """Return an operand before rounding, if a recovery method chooses it; else None."""
         own = next((site for site in self.pair.sites if site.op is op), None)
         if own is not None and (own, at) in self.stepped:
             return self.stepped[own, at][0]
@@ -135,7 +135,7 @@ class Weights:
         return [*self.plain.values(), *(numbers for numbers, _ in self.stepped.values())]
 
     def given(self) -> Given:
-        """Return the tensors that quantization points read in place of their own weights."""
+        """Return the tensors that quantization points read in place of the program's weights."""
         tensors: dict[Site, dict[int, Tensor]] = {}
         for (site, at), (numbers, steps) in self.stepped.items():
             tensors.setdefault(site, {})[at] = steps.rounded(numbers)
@@ -148,7 +148,9 @@ class Weights:
         )
 
     def moved(self, pair: Quantized) -> Weights:
-        """Return the same numbers for a program of the same quantization points, on its grids."""
+        """Return the same numbers for another program of the same points, on that program's
+        grids.
+        """
         named = {site.name: site for site in pair.sites}
         stepped: dict[tuple[Site, int], tuple[Tensor, Steps]] = {}
         for (site, at), (numbers, _) in self.stepped.items():
@@ -159,7 +161,7 @@ class Weights:
         return Weights(pair, self.plain, stepped)
 
     def copy(self) -> Weights:
-        """Return a copy with tensors of its own."""
+        """Return a copy with separate tensors."""
         stepped = {k: (w.detach().clone(), s) for k, (w, s) in self.stepped.items()}
         return Weights(self.pair, {k: w.detach().clone() for k, w in self.plain.items()}, stepped)
 

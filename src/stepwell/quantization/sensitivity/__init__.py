@@ -1,1 +1,1 @@
-"""`stepwell.accuracy`: which stage loses accuracy, which layer, why, and how to get it back."""
+"""`stepwell.accuracy`: find the stage and the layer that lose accuracy, the cause, and a remedy."""

@@ -1,10 +1,11 @@
-"""Sensitivity analysis: each quantization point quantized alone and freed alone, on equal samples.
+"""Sensitivity analysis: quantize each quantization point alone, and free each alone, on equal
+samples.
 
-A cheap estimate comes first. One pass in floats with gradients ranks all points. To second order,
-the divergence by the rounding at a point is half the mean of (g·δ)², where δ is the change
-of the point's own result by rounding and g the gradient of the logarithm of a class drawn from the
-model's own answer (the Gauss-Newton term of the divergence, Hutchinson's estimate with drawn
-classes). The points that rank first are then measured.
+First, a cheap estimate with gradients of one float run ranks all points. To second order,
+the divergence by the rounding at a point is half the mean of (g·δ)², where δ is the change of the
+point's result by rounding, and g the gradient of the log-probability of a class drawn from the
+model's answer (the Gauss-Newton term of the divergence, Hutchinson's estimate with drawn classes).
+The points with the highest ranks are then measured.
 """
 
 import json
@@ -50,12 +51,12 @@ class Share:
     """The loss of one quantization point.
 
     Attributes:
-        name: name of the point.
-        estimate: the cheap rank: the divergence that its rounding causes, to second order.
-        alone: loss with only this point quantized, less the float model's.
-        freed: loss of the quantized program, less that with only this point freed.
-        score: the same difference of the score.
-        divergence: divergence from the float model with only this point quantized.
+        name: the name of the point.
+        estimate: the estimated divergence that the point's rounding causes, to second order.
+        alone: the loss with only this point quantized, minus the float model's loss.
+        freed: the loss of the quantized program, minus the loss with only this point freed.
+        score: the same difference in the score.
+        divergence: the divergence from the float model with only this point quantized.
     """
 
     name: str
@@ -68,14 +69,16 @@ class Share:
 
 @dataclass
 class Attribution:
-    """Which quantization points a quantized program's loss comes from.
+    """How the loss of a quantized program is distributed over its quantization points.
 
     Attributes:
-        loss, score: of the quantized program, less the float model's: the change to explain.
-        divergence: divergence of the quantized program from the float model.
+        loss, score: the quantized program's loss and score, minus the float model's.
+        divergence: the divergence of the quantized program from the float model.
         shares: the loss of each measured point, by name.
-        pairs: by two names, loss of the quantized program less that with both freed.
-        modules: by name, the same with all points of a module freed, if it has several.
+        pairs: by two names, the loss of the quantized program, minus the loss with both points
+            freed.
+        modules: by name, the same with all points of a module freed, for modules with several
+            points.
     """
 
     loss: Tally = field(default_factory=Tally)
@@ -103,7 +106,9 @@ class Attribution:
 
     @property
     def module(self) -> str | None:
-        """The module that loses most, if significantly and no point of it does so alone."""
+        """Return the module that loses most, if significantly and if none of its points does so
+        alone.
+        """
         if any(share.freed.is_more for share in self.worst[:1]):
             return None
         sure = {name: tally.mean for name, tally in self.modules.items() if tally.is_more}
@@ -111,7 +116,9 @@ class Attribution:
 
     @property
     def worst(self) -> list[Share]:
-        """Points, sorted by how much of the loss freeing each alone wins back, largest first."""
+        """Return the points, sorted by the loss that freeing each one alone recovers, largest
+        first.
+        """
         return sorted(self.shares.values(), key=lambda one: -_number(one.freed.mean))
 
 
@@ -165,12 +172,12 @@ def estimates(quantized: Quantized, batches: Sequence[Batch], seed: int = 0) -> 
 
 
 def _by_sample(change: torch.Tensor, samples: int) -> torch.Tensor:
-    """Return its sums, per sample or over the part that all samples share."""
+    """Return sums per sample, or over the dimension that all samples share."""
     return change.reshape(1 if change.numel() % samples else samples, -1).sum(-1)
 
 
 def _drawn(end: torch.Tensor, random: torch.Generator) -> torch.Tensor:
-    """Return the negative log-likelihood of drawn classes, summed; for numbers a random sum."""
+    """Return the negative log-likelihood of randomly drawn classes; for numbers, a random sum."""
     if end.dim() < 2 or end.shape[-1] < 2:
         return (end * torch.randn(end.shape, generator=random)).sum()
     logs = log_probabilities(end)
@@ -192,12 +199,12 @@ def attribute(
     """Rank quantization points by gradients, then measure the first ones on every batch.
 
     Args:
-        quantized: the program and the float one.
-        batches: inputs and labels.
-        metric: score of outputs and labels; None: chosen by the kind of labels.
-        most: number of points that are measured.
-        pairs: number of pairs of the first points that are freed together.
-        ranked_on: number of batches for the gradients.
+        quantized: the quantized program and the float program.
+        batches: the batches of inputs and labels.
+        metric: the score of outputs and labels; None: chosen by the kind of labels.
+        most: the number of points that are measured.
+        pairs: the number of pairs of points that are freed together.
+        ranked_on: the number of batches for the gradients.
         resume: a file that stores the result of each batch; measuring continues after these.
         progress: called for each batch.
 
@@ -236,7 +243,7 @@ def _measure(
     modules: Mapping[str, Sequence[Site]],
     result: Attribution,
 ) -> None:
-    """Add one batch."""
+    """Measure one batch and add its results."""
     floats = Playback(quantized, inputs, free=True)
     whole = Playback(quantized, inputs, free=False)
 
@@ -261,12 +268,12 @@ def _measure(
 
 
 def whole(module: str) -> str:
-    """Return the label under which all points of a module are reported."""
+    """Return the label of a module's combined points."""
     return f"all quantization points of {module}"
 
 
 def _modules(quantized: Quantized, ranks: Mapping[Site, float]) -> dict[str, list[Site]]:
-    """Return the modules with several points that rank first by the sum of their points."""
+    """Return the modules whose points have the largest combined estimates."""
     groups: dict[str, list[Site]] = {}
     for site in quantized.sites:
         groups.setdefault(site.module, []).append(site)
@@ -284,7 +291,9 @@ def _kept(resume: Path | None, result: Attribution, names: Sequence[str]) -> int
         found, batches = kept["found"], int(kept["batches"])
         same = kept["sites"] == list(names)
     except (ValueError, KeyError, TypeError) as error:
-        raise StepwellError(f"{resume} holds no measurements", help="name another file") from error
+        raise StepwellError(
+            f"{resume} contains no measurements", help="name another file"
+        ) from error
     if not same:
         raise StepwellError(f"{resume} was measured on another program", help="name another file")
     for name in ("loss", "score", "divergence"):

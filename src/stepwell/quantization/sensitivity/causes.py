@@ -1,6 +1,7 @@
-"""Causes of the loss at a quantization point, from its operands and the float model's.
+"""Causes of the loss at a quantization point, found by comparing its operands with the float
+model's.
 
-Each cause is a predicate over one operand before and after quantization; the first that holds is
+Each cause is a predicate over one operand before and after quantization; the first true one is
 reported. The bounds are those of correct rounding: a number moves by at most half a step, a weight
 keeps its direction, and a channel keeps its gain.
 """
@@ -40,8 +41,8 @@ class Operand:
 
     Attributes:
         role: `input`, `weights`, `bias` or `result`.
-        before, after: its numbers in floats and quantized, from the same inputs.
-        axis: axis of its output channels; None if it has none.
+        before, after: the operand's numbers in floats and quantized, from the same inputs.
+        axis: the axis of output channels, or None.
         op: the dequantize op that produces it.
     """
 
@@ -53,7 +54,7 @@ class Operand:
 
     @property
     def levels(self) -> int:
-        """The number of values of its integer type."""
+        """Return the number of values of the operand's integer type."""
         said = getattr(self.op, "arg", None)
         try:
             return 256 if said is None else said("quant_max") - said("quant_min") + 1
@@ -62,23 +63,23 @@ class Operand:
 
     @property
     def has_one_scale(self) -> bool:
-        """Whether one static scale applies to all its numbers."""
+        """Whether one static scale applies to the whole operand."""
         return self.op is not None and "per_tensor" in op_name(self.op)
 
     @property
     def step(self) -> float:
-        """The least distance of two values that it takes."""
+        """Return the smallest distance between two quantized values."""
         values = self.after.detach().flatten()[:100_000].unique()
         return float(values.diff().min()) if len(values) > 1 else 0.0
 
     def channels(self, tensor: Tensor, axis: int) -> Tensor:
-        """`[channels, rest]`."""
+        """Reshape a tensor to `[channels, rest]`."""
         rows = torch.atleast_1d(tensor.detach().double()).movedim(axis, 0)
         return rows.reshape(len(rows), -1)
 
 
 def operands(site: Site, play: Playback) -> list[Operand]:
-    """Yield a point's operands that are quantized, or constants of the float model."""
+    """Yield a point's operands that are quantized, or that are constants of the float model."""
     before, after = play.operands(site, free=True), play.operands(site, free=False)
     found: list[Operand] = []
     for at, (x, y) in enumerate(zip(before, after, strict=True)):
@@ -157,7 +158,7 @@ def foreign_weights(one: Operand) -> str | None:
 
 
 def outlier(one: Operand) -> str | None:
-    """Whether one channel is so large that few values are left for the others."""
+    """Whether one channel is so large that few quantization levels are left for the others."""
     per_axis = one.op is not None and ("channel" in op_name(one.op) or "affine" in op_name(one.op))
     axes = [1] if one.role == "input" else [1] if per_axis else [0, 1]
     for axis in axes if one.role != "bias" and one.op is not None else []:
@@ -207,7 +208,7 @@ def wrong_gain(one: Operand) -> str | None:
 
 
 def clipped(one: Operand) -> str | None:
-    """Whether numbers exceed the range of a scale."""
+    """Whether numbers exceed the range of their scale."""
     if one.role == "bias" or not one.has_one_scale:
         return None
     low, high = float(one.after.min()), float(one.after.max())
@@ -222,7 +223,9 @@ def clipped(one: Operand) -> str | None:
 
 
 def hollow(one: Operand) -> str | None:
-    """Whether most of a range is empty except its ends, as the fill value of a mask causes."""
+    """Whether a range is mostly empty between its ends, for example because of a mask's fill
+    value.
+    """
     if one.role == "bias" or not one.has_one_scale:
         return None
     values = one.after.detach().unique()
@@ -238,7 +241,7 @@ def hollow(one: Operand) -> str | None:
 
 
 def coarse(one: Operand) -> str | None:
-    """Whether a range is far wider than the numbers that occur."""
+    """Whether a range is far wider than the numbers in it."""
     if one.role == "bias" or not one.has_one_scale or one.before.numel() < 4 * FEW:
         return None
     values = len(one.after.detach().unique())
@@ -255,14 +258,16 @@ CAUSES: tuple[Callable[[Operand], str | None], ...] = (
 
 
 def fault_of(site: Site, play: Playback) -> str | None:
-    """Return the fault of a quantization point beyond rounding, or None."""
+    """Return the fault of a quantization point that is not mere rounding, or None."""
     quantized = operands(site, play)
     causes = (cause(one) for cause in CAUSES for one in quantized)
     return next((sentence for sentence in causes if sentence is not None), None)
 
 
 def cause_of(site: Site, play: Playback) -> str:
-    """Return why a quantization point loses, as a sentence without a capital and a full stop."""
+    """Return why a quantization point loses accuracy, as a sentence without capital and full
+    stop.
+    """
     if (fault := fault_of(site, play)) is not None:
         return fault
     if isinstance(site.op, MxConv2dOp) and (alone := _lonely(site)) is not None:
@@ -276,7 +281,7 @@ def cause_of(site: Site, play: Playback) -> str:
 
 
 def cause_of_several(sites: Sequence[Site], play: Playback) -> str:
-    """Return why points lose together, the worst first: the fault or the rounding of one."""
+    """Return why points lose together: the fault, or the rounding, of the worst point."""
     for site in sites:
         if (fault := fault_of(site, play)) is not None:
             return f"at `{site.name}`, {fault}"
@@ -284,7 +289,7 @@ def cause_of_several(sites: Sequence[Site], play: Playback) -> str:
 
 
 def _lonely(site: Site) -> str | None:
-    """Return how few channels the blocks of an MX convolution hold, if that is the cause."""
+    """Return how few channels the blocks of an MX convolution have, if that is the cause."""
     assert isinstance(site.op, SchemaOp)
     shape: Sequence[Any] = site.op.operands[1].type.get_shape()  # pyright: ignore
     if shape[1] > 3:
@@ -298,7 +303,7 @@ def _relative(one: Operand) -> float:
 
 
 def calibration(sites: Sequence[Site], play: Playback) -> str | None:
-    """Return whether the ranges of most activations do not fit the data, as a sentence."""
+    """Return a sentence if most activations' ranges do not fit the data; else ""."""
     inputs = [
         one for site in sites for one in operands(site, play) if one.role in ("input", "result")
     ]

@@ -1,4 +1,6 @@
-"""The numbers that a quantized operand can take: rounding to them, and gradients past it."""
+"""The numbers that a quantized operand can take: rounding to them, with straight-through
+gradients.
+"""
 
 import torch
 import torch.nn.functional as F
@@ -8,7 +10,7 @@ from stepwell.dialects.tosa_mxfp.payloads import BLOCK, Payload, payload_named
 
 
 def _exponent(x: Tensor) -> Tensor:
-    """floor(log2(|x|)) of normal float32, as int32; -127 for zero."""
+    """Return floor(log2(|x|)) of normal float32, as int32; -127 for zero."""
     return ((x.contiguous().view(torch.int32) >> 23) & 0xFF) - 127
 
 
@@ -22,20 +24,20 @@ def _to_grid(x: Tensor, kind: Payload) -> Tensor:
 
 
 def block_exponents(blocks: Tensor, kind: Payload) -> Tensor:
-    """The exponent of the scale of each block, `[..., 1]`, as the cast chooses it."""
+    """Return the exponent of each block's scale, `[..., 1]`, as the MX cast chooses it."""
     largest = blocks.abs().amax(-1, keepdim=True)
     scale = _exponent(largest) - kind.maximum_exponent
     return scale + (_to_grid(largest * _power_of_two(-scale), kind) > kind.maximum)
 
 
 def on_scale(x: Tensor, exponents: Tensor, kind: Payload) -> Tensor:
-    """Numbers rounded to a payload with given exponents of scales."""
+    """Round numbers to a payload with scales of these exponents."""
     values = _to_grid(x * _power_of_two(-exponents), kind).clamp(kind.lowest, kind.maximum)
     return values * _power_of_two(exponents)
 
 
 def as_blocks(x: Tensor, axis: int, groups: int = 1) -> Tensor:
-    """A float32 tensor as `[..., blocks, 32]`; an axis shorter than a block is one by itself."""
+    """Return a float32 tensor as `[..., blocks, 32]`; a shorter axis is a single block."""
     moved = x.float().movedim(axis, -1)
     if groups > 1:
         moved = moved.unflatten(-1, (groups, -1))
@@ -54,7 +56,7 @@ def from_blocks(blocks: Tensor, like: Tensor, axis: int, groups: int = 1) -> Ten
 def rounded(x: Tensor, payload: str, axis: int, groups: int = 1) -> Tensor:
     """Cast a tensor to a payload in blocks along an axis, and back; gradients pass unchanged.
 
-    In float32: the bits are those of `fake_quantize` for finite normal numbers.
+    The computation is in float32, with the bits of `fake_quantize` for finite normal numbers.
     """
     kind = payload_named(payload)
     with torch.no_grad():

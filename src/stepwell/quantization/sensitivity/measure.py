@@ -1,4 +1,4 @@
-"""`accuracy`: a model, a target and data in; a sentence, tables and a better program out."""
+"""`accuracy`: measure where a lowered model loses accuracy, and recover it."""
 
 from __future__ import annotations
 
@@ -67,29 +67,29 @@ def accuracy(
     progress: Progress | None = None,
     **options: OptionValue,
 ) -> Accuracy:
-    """Find which stage of a lowering and which layer loses accuracy, why, and what wins it back.
+    """Find the lowering stage and the layer that lose accuracy, the cause, and a recovery.
 
     Args:
-        model: in floats.
+        model: the float model.
         target: as for `stepwell.lower`.
         data: batches, each `(inputs, labels)`. The inputs are a tensor or the tuple of the model's
             arguments, of equal shapes in all batches. The labels are classes (integers),
-            numbers, or None: then the float model's answers are the labels.
+            numbers, or None: with None, the float model's answers are the labels.
         metric: maps outputs and labels to a score per sample, higher is better; None: whether the
             class is right.
-        quantize: a quantizer's name (`stepwell.quantize`; `int8` is the target's own), an MX
-            payload (`fp4e2m1`), or a function of a module and inputs; None: the target's own.
-        quantized: the quantized model itself, in place of that.
+        quantize: a quantizer's name (`stepwell.quantize`; `int8` is the target's default), an MX
+            payload (`fp4e2m1`), or a function of a module and inputs; None: the target's default.
+        quantized: the quantized model itself, instead of `quantize`.
         cures: recovery methods to try, in order: `mixing`, `clipping`, `balancing`, `scales`,
             `rounding`, `biases`, `distilling` (`docs/accuracy.md`).
         fit: batches for fitting recovery methods and for calibration; None: recovery methods are
             fitted on the first half of `data`, and only the second half accepts and reports.
-        budget: the limit of the recovery method `mixing` and its unit: `(4.5, "bits")` per number,
-            which is the default; a figure of `stepwell budget` (`(100_000, "bytes")`, "arena"); or
-            a function of the result of `stepwell.lower`.
-        levels: number of batches for the target's levels and the artifact, which run slowly.
-        most: number of quantization points that are measured, those that rank first by gradients.
-        resume: a file that stores the measurements; a second call continues after them.
+        budget: the limit of the recovery method `mixing`, with its unit: `(4.5, "bits")` per
+            number, which is the default; a figure of `stepwell budget` (`(100_000, "bytes")`,
+            "arena"); or a function of the result of `stepwell.lower`.
+        levels: the number of batches for the target's levels and the artifact, which run slowly.
+        most: the number of quantization points that are measured, in the order of their estimates.
+        resume: a file that stores the measurements; a second call continues from them.
         pipeline: a pipeline in place of the target's own.
         progress: called for each batch.
         options: options of the target.
@@ -103,9 +103,9 @@ def accuracy(
     if cures and fitted is None:
         if len(batches) < 2:
             raise StepwellError(
-                "recovery methods are fitted on one part of the data and accepted on the other, "
-                "and there is one batch",
-                help="give more batches, or those to fit on: fit=",
+                "recovery methods need one batch to be fitted and another to be accepted, but "
+                "there is only one batch",
+                help="pass more batches, or batches for fitting as fit=",
             )
         fitted, batches = batches[: len(batches) // 2], batches[len(batches) // 2 :]
     chosen_target = find_target(target)
@@ -115,9 +115,9 @@ def accuracy(
         program = imported(quantized, batches[0][0])
         if any(f".{BALANCED}" in key for key in program.weights):
             raise StepwellError(
-                "channels of the quantized program are balanced, so that the float model's weights "
-                "do not fit it, and its quantization points cannot be freed",
-                help="measure it as a whole, by `run`; or give the program before balancing",
+                "channels of the quantized program were balanced, so its quantization points "
+                "cannot be freed: the float model's weights do not fit",
+                help="measure the whole program by `run`, or pass the program before balancing",
             )
     else:
         program = _quantized(model, source, form, quantize, (fitted or batches)[:CALIBRATED])
@@ -140,10 +140,10 @@ def _spent(
     pipeline: PipelineLike | None,
     options: Mapping[str, OptionValue],
 ) -> dict[str, Any]:
-    """Convert a budget to the form of the recovery method `mixing`.
+    """Convert a budget for the recovery method `mixing`.
 
     Raises:
-        StepwellError: the target's programs have no such figure.
+        StepwellError: programs of the target have no figure of this name.
     """
     limit, what = budget
     how: dict[str, Any] = {**options}
@@ -157,7 +157,7 @@ def _spent(
         found = getattr(measure(lowered), what, None)
         if found is None:
             raise StepwellError(
-                f"a program for {target!r} has no figure {what!r} that a budget could limit",
+                f"programs for {target!r} have no figure {what!r} to limit",
                 help='"bits", "bytes", "arena" (of a .pte), or a function of the lowered program',
             )
         return found
@@ -218,29 +218,29 @@ def _measured(
 
 
 def batches_of(data: Any) -> list[Batch]:
-    """Batches as (inputs of a call, labels).
+    """Return the batches as (inputs of a call, labels).
 
     Raises:
-        StepwellError: there are none, or one is no pair.
+        StepwellError: there are no batches, or a batch is not a pair.
     """
     if isinstance(data, torch.Tensor) or not isinstance(data, Iterable):
         raise StepwellError(
-            f"the data is a {type(data).__name__}, and should be batches one after the other",
-            help="a list of (inputs, labels); labels may be None",
+            f"the data is a {type(data).__name__}, not a sequence of batches",
+            help="pass a list of (inputs, labels); labels may be None",
         )
     batches: list[Batch] = []
     for one in cast("Iterable[Any]", data):
         if not isinstance(one, tuple | list) or len(cast("Sequence[Any]", one)) != 2:
-            raise StepwellError("a batch is (inputs, labels)", help="labels may be None")
+            raise StepwellError("a batch is not a pair (inputs, labels)", help="labels may be None")
         inputs, labels = cast("tuple[Any, Any]", tuple(cast("Sequence[Any]", one)))
         batches.append((tuple(inputs) if isinstance(inputs, tuple | list) else (inputs,), labels))
     if not batches:
-        raise StepwellError("there is no data to measure on", help="one batch at least")
+        raise StepwellError("there is no data to measure on", help="pass at least one batch")
     return batches
 
 
 def imported(model: Any, inputs: Sequence[Any]) -> Program:
-    """A model as a program at level `aten`."""
+    """Return a model as a program at level `aten`."""
     if isinstance(model, torch.nn.Module):
         is_graph = hasattr(model, "graph")  # Those of PT2E have no modes.
         with torch.no_grad():
@@ -248,8 +248,8 @@ def imported(model: Any, inputs: Sequence[Any]) -> Program:
     program = model if isinstance(model, Program) else from_exported_program(model)
     if program.level != "aten":
         raise StepwellError(
-            f"the program is at level {program.level!r}, and accuracy starts from the model",
-            help="give the model, or the program that was imported",
+            f"the program is at level {program.level!r}, not aten",
+            help="pass the model, or the imported program",
         )
     return program
 
@@ -272,8 +272,8 @@ def _quantized(
         return to_mxfp(source, form, convolutions=True, attention=True)
     if not isinstance(model, torch.nn.Module):
         raise StepwellError(
-            "a program is exported already, and quantizers take a module",
-            help="give the module, or what was made of it: quantized=",
+            "quantizers take a module, not an exported program",
+            help="pass the module, or its quantized program as quantized=",
         )
     inputs = [x for x, _ in batches]
     if callable(quantize):

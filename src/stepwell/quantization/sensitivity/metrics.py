@@ -1,4 +1,4 @@
-"""Evaluation of a batch of results: a loss and a score per sample, and paired differences."""
+"""Evaluate the outputs of a batch: a loss and a score per sample, and paired differences."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -22,16 +22,16 @@ SURE = 2.0
 
 @dataclass(frozen=True)
 class Judged:
-    """Results of a batch, sample by sample.
+    """The evaluated outputs of a batch, sample by sample.
 
     Attributes:
         loss: `[N]`; cross-entropy with class labels, squared error with numbers, without labels
             the divergence from the float model.
-        score: `[N]` or `[1]`; 1 for the right class, the float model's where there are no labels,
-            or what the metric says.
-        divergence: `[N]`; Kullback-Leibler divergence of the float model's classes from these, or
-            the squared distance as a share of the float model's numbers.
-        choice: `[N]`; the class, None where results are numbers.
+        score: `[N]` or `[1]`; 1 if the class is right (without labels: equals the float model's),
+            or the metric's value.
+        divergence: `[N]`; the Kullback-Leibler divergence from the float model's classes, or the
+            squared distance relative to the float model's numbers.
+        choice: `[N]`; the class; None if outputs are numbers.
     """
 
     loss: Tensor
@@ -41,24 +41,25 @@ class Judged:
 
 
 def first(outputs: Sequence[Any]) -> Tensor:
-    """The floating-point output that is judged.
+    """Return the floating-point output that is evaluated.
 
     Raises:
-        StepwellError: there is none.
+        StepwellError: no output is a float tensor.
     """
     for value in outputs:
         if isinstance(value, Tensor) and value.dtype.is_floating_point:
             return value
     raise StepwellError(
-        "the model gives no tensor of floats, and accuracy is measured on one",
-        help="give the program that ends in logits or numbers",
+        "the model returns no float tensor, on which accuracy is measured",
+        help="pass a program that returns logits or numbers",
     )
 
 
 def judged(
     outputs: Sequence[Any], labels: Any, reference: Sequence[Any], metric: Metric | None = None
 ) -> Judged:
-    """Evaluate a batch of outputs against its labels, or without labels against the float model's.
+    """Evaluate a batch of outputs against its labels; without labels, against the float model's
+    outputs.
 
     Raises:
         StepwellError: the number of labels is not the number of rows of the outputs.
@@ -72,7 +73,7 @@ def judged(
     else:
         if classes and labels.numel() * given.shape[-1] != given.numel():
             raise StepwellError(
-                f"labels of shape {list(labels.shape)} are not one for each of the outputs' rows, "
+                f"labels of shape {list(labels.shape)} do not match the outputs' rows, "
                 f"{list(given.shape[:-1])}",
                 help="a batch is (inputs, labels); labels are classes, or numbers like the outputs",
             )
@@ -114,9 +115,9 @@ class Tally:
     """The sums of a paired difference over samples, accumulated over batches.
 
     Attributes:
-        count: samples.
-        total, squares: of the differences.
-        flips: samples whose class changed.
+        count: the number of samples.
+        total, squares: the sums of the differences and of their squares.
+        flips: the number of samples whose class changed.
     """
 
     count: int = 0
@@ -125,7 +126,7 @@ class Tally:
     flips: int = 0
 
     def add(self, difference: Tensor, flips: int = 0) -> None:
-        """Add samples."""
+        """Add the differences of some samples."""
         wide = difference.double()
         self.count += wide.numel()
         self.total += float(wide.sum())
@@ -134,23 +135,23 @@ class Tally:
 
     @property
     def mean(self) -> float:
-        """The mean of the differences."""
+        """Return the mean of the differences."""
         return self.total / max(self.count, 1)
 
     @property
     def error(self) -> float:
-        """The standard error of the mean."""
+        """Return the standard error of the mean."""
         variance = max(self.squares / max(self.count, 1) - self.mean**2, 0.0)
         return sqrt(variance / max(self.count - 1, 1))
 
     @property
     def is_sure(self) -> bool:
-        """Whether the difference is more than noise; a NaN is."""
+        """Whether the mean difference is significant; a NaN is."""
         return not abs(self.mean) <= SURE * self.error
 
     @property
     def is_more(self) -> bool:
-        """Whether it is significantly greater than zero; a NaN is."""
+        """Whether the mean difference is significantly greater than zero; a NaN is."""
         return self.is_sure and not self.mean < 0
 
 
@@ -162,7 +163,7 @@ def flips(one: Judged, other: Judged) -> int:
 
 
 def difference(one: Sequence[Judged], other: Sequence[Judged], what: str) -> Tally:
-    """Sample by sample."""
+    """Return the paired differences of loss and score, sample by sample."""
     tally = Tally()
     for a, b in zip(one, other, strict=True):
         tally.add(getattr(a, what) - getattr(b, what))

@@ -9,7 +9,7 @@ from stepwell.quantization.sensitivity.result import HEADS, Accuracy
 
 @gives("html", Accuracy)
 def accuracy_page(found: Accuracy) -> str:
-    """The sentence, the bars, the tables."""
+    """Return the report's HTML: the sentence, bar charts and tables."""
     stages = [
         (s.name, f"{s.mean[0]:.4f}", f"{s.mean[1]:.4f}", f"{s.loss.flips} of {s.samples}")
         for s in found.stages

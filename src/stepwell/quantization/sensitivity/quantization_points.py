@@ -1,9 +1,9 @@
 """Quantization points of a program: ops that read quantized operands, and the float operands.
 
 A quantization point is an op that reads the result of a dequantize op, or an MX product. A point is
-*freed* by giving it the unquantized operands. For an activation that is the operand of its quantize
-op. For a weight or a bias it is the float model's own, from the same layer of the float program:
-the layers of both programs are paired in program order, by their shapes.
+*freed* if it reads unquantized operands: an activation before its quantize op, and the float
+model's weight and bias. Layers of the quantized and the float program are paired in program order,
+by their shapes.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -36,10 +36,10 @@ class Site:
     """An op that reads quantized operands.
 
     Attributes:
-        name: name of its module, or of its node if it has none.
+        name: the name of the op's module, or of its node without a module.
         op: the op in the quantized program.
-        weight: number of the operand that is its weight; None if it has none.
-        floats: by operand, the float model's weight and bias.
+        weight: the index of the weight operand, or None.
+        floats: the float model's weight and bias, by operand index.
     """
 
     name: str
@@ -49,26 +49,26 @@ class Site:
 
     @property
     def module(self) -> str:
-        """The prefix of its name that it shares with other points of a module."""
+        """Return the prefix of the name that points of one module share."""
         return self.name.partition(" (")[0]
 
     @property
     def is_mx(self) -> bool:
-        """Whether it is a product in MX."""
+        """Whether the op is an MX product."""
         return isinstance(self.op, MX)
 
     @property
     def elements(self) -> int:
-        """The number of elements of its weight; 0 if it has none."""
+        """Return the number of elements of the op's weight; 0 without a weight."""
         return 0 if self.weight is None else _elements(self.op.operands[self.weight])
 
 
 @dataclass(frozen=True)
 class Quantized:
-    """A quantized program and the float program that it was made from.
+    """A quantized program, and the float program from which it was quantized.
 
     Attributes:
-        program: with quantize and dequantize ops, or products in MX; at level `aten`.
+        program: the program with quantize and dequantize ops, or MX products, at level `aten`.
         original: the program in floats.
     """
 
@@ -77,7 +77,7 @@ class Quantized:
 
     @cached_property
     def func(self) -> FuncOp:
-        """The method that is measured."""
+        """Return the method that is measured."""
         return self.program.method()
 
     @cached_property
@@ -93,7 +93,7 @@ class Quantized:
 
     @cached_property
     def sites(self) -> tuple[Site, ...]:
-        """All quantization points, in program order.
+        """Return all quantization points, in program order.
 
         Raises:
             StepwellError: nothing of the program is quantized.
@@ -106,8 +106,8 @@ class Quantized:
         ]
         if not found:
             raise StepwellError(
-                "nothing of the program is quantized, so there is nothing to lose",
-                help='quantize="int8", "8da4w" or "mx:fp4e2m1" (--quantize) says how',
+                "no op of the program is quantized, so quantization loses nothing",
+                help='set quantize="int8", "8da4w" or "mx:fp4e2m1" (--quantize)',
             )
         seen: dict[str, int] = {}
         unique: list[Site] = []
@@ -136,8 +136,8 @@ class Quantized:
     def layers(self) -> dict[Operation, Operation]:
         """Pair the quantized program's layers with the float program's; none if they differ.
 
-        The quantized program may have additional layers that its quantizer made of a norm. Then
-        the modules decide the pairs.
+        The quantized program may have additional layers, into which its quantizer decomposed a
+        norm. Layers are then paired by their modules.
         """
         ours = [op for op in self.func.body.block.ops if _is_layer(op)]
         theirs = [op for op in self.original.method().body.block.ops if _is_layer(op)]
@@ -152,7 +152,7 @@ class Quantized:
 
 
 def paired(program: Program, original: Program) -> Quantized:
-    """Pair a quantized program with the float one, in a form whose layers can be compared.
+    """Pair a quantized program with the float one, in canonical forms whose layers correspond.
 
     PT2E quantizers fold batch norms into weights; if they did, the float program is folded too.
     """
@@ -163,12 +163,12 @@ def paired(program: Program, original: Program) -> Quantized:
 
 
 def is_dequantized(value: SSAValue) -> bool:
-    """Whether the value is the result of a dequantize op."""
+    """Whether a value is the result of a dequantize op."""
     return isinstance(value.owner, Operation) and op_name(value.owner).startswith(DEQUANTIZES)
 
 
 def constant_key(value: SSAValue) -> str | None:
-    """The key of a weight, or of the integers that are dequantized to it."""
+    """Return the key of a weight, or of the integers from which it is dequantized."""
     owner = value.owner
     return weight_key(owner.operands[0] if isinstance(owner, Operation) and is_dequantized(value)
                       else value)  # fmt: skip
@@ -194,7 +194,7 @@ def _size(op: Operation) -> int:
 
 
 def _is_named_like(op: Operation, other: Operation) -> bool:
-    """Whether two layers are of one module and one size."""
+    """Whether two layers belong to the same module and have the same size."""
     module, theirs = module_path(op.location), module_path(other.location)
     return module == theirs and _size(op) == _size(other)
 

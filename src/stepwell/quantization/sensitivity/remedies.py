@@ -1,4 +1,4 @@
-"""The cost of more bits at a quantization point, and the accuracy that they win back."""
+"""The cost of more bits at a quantization point, and the accuracy that they recover."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -50,13 +50,13 @@ class Widened:
     """The remaining loss with 16-bit operands at some quantization points.
 
     Attributes:
-        sites: names of the points.
-        loss, score: less the float model's.
-        what: the loss, or the score if only that recovers significantly.
-        won: the part of it that recovers.
-        is_sure: whether that is more than noise.
-        enough: whether the rest of both is noise, or at most a tenth of what was lost.
-        everywhere: whether no other point reads eight bits.
+        sites: the names of the points.
+        loss, score: the loss and score, minus the float model's.
+        what: `loss`, or `score` if only the score recovers significantly.
+        won: the part of the lost loss or score that recovers.
+        is_sure: whether the recovery is significant.
+        enough: whether the remaining loss is noise, or at most a tenth of the original loss.
+        everywhere: whether no other point reads 8-bit values.
     """
 
     sites: tuple[str, ...]
@@ -70,11 +70,11 @@ class Widened:
 
     @property
     def ends(self) -> bool:
-        """Whether trying more points is useless."""
+        """Whether trying more points cannot help."""
         return self.enough or self.everywhere
 
     def where(self, told: int = 0) -> str:
-        """Name the points, without those named already."""
+        """Return the names of the points, without those that were named already."""
         if self.everywhere:
             return "everywhere"
         names = [f"`{name}`" for name in self.sites[told:]]
@@ -91,12 +91,12 @@ def int16_activations(
     attribution: Attribution,
     ends_there: bool,
 ) -> tuple[Widened, ...]:
-    """Measure the loss with 16-bit operands at the guilty points, then at twice as many, and so on.
+    """Measure the loss with 16-bit operands at the worst points, then at twice as many, and so on.
 
     Measured points come first, ranked by how close the answers to one batch come to the float
     model's if the point reads floats. The result is empty if no point reads eight bits, or if
-    `ends_there` and the guilty points would win back no significant part. `play` is a replay of
-    the first batch.
+    `ends_there` and the worst points would recover no significant part. `play` is a replay of the
+    first batch.
     """
     narrow = {site for site in pair.sites if _narrow(pair, [site])}
     if not narrow or (guilty and narrow.isdisjoint(guilty)):
@@ -160,7 +160,7 @@ def with_int16(pair: Quantized, sites: Sequence[Site]) -> Quantized:
 
 
 def _narrow(pair: Quantized, sites: Sequence[Site]) -> list[SchemaOp]:
-    """Return the ops that quantize operands of these quantization points to 8 bits, statically."""
+    """Return the ops that statically quantize operands of these points to 8 bits."""
     named = {site.name: site for site in pair.sites}
     return [
         source

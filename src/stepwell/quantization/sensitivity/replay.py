@@ -1,8 +1,8 @@
 """Replay of a method on one batch, with some quantization points quantized and others freed.
 
-The first run stores every value. Another choice of quantization points, or another weight, is
-computed from these: only ops that depend on a change run again. MX products are computed as
-products of rounded operands; the order of summation is not the artifact's.
+The first run stores every value. For another choice of quantization points, or another weight, only
+ops that depend on the change run again. MX products are computed as products of rounded operands;
+the order of summation is not the artifact's.
 """
 
 from collections import ChainMap
@@ -40,13 +40,13 @@ Adjust = Callable[[SSAValue, Any], Any]
 
 @dataclass
 class Playback:
-    """One batch: the values of a run, from which others start.
+    """The recorded values of a run on one batch, from which other runs start.
 
     Attributes:
         quantized: the program.
-        inputs: of its method, flat.
+        inputs: the inputs of the method, flat.
         free: whether quantization points are freed in the stored run.
-        grad: whether to record what gradients need.
+        grad: whether to record the graph for gradients.
     """
 
     quantized: Quantized
@@ -71,13 +71,11 @@ class Playback:
             self.outputs = self._play(self.values, None, free, self.given)
 
     def flipped(self, *sites: Site) -> tuple[Any, ...]:
-        """Return the outputs if only these points switch between quantized and freed."""
+        """Return the outputs when only these points are switched between quantized and freed."""
         return self.again(sites, {})
 
     def quantizing(self, quantized: Set[SSAValue]) -> tuple[Any, ...]:
-        """Return the outputs if, of all operands of quantization points, only these values are
-        quantized.
-        """
+        """Return the outputs when only these values, of all operands of points, are quantized."""
         readers = {op for op in self._of_op if not quantized.isdisjoint(op.operands)}
         with torch.set_grad_enabled(self.grad):
             return self._play(
@@ -97,7 +95,9 @@ class Playback:
         return self._operands(site.op, self.values, free, {})
 
     def evaluated(self, site: Site, operands: Sequence[Any], free: bool) -> Sequence[Any]:
-        """Compute a point's results from operands; an MX product rounds them unless it is freed."""
+        """Compute a point's results from operands, which an MX product rounds unless it is
+        freed.
+        """
         return self._evaluate(site.op, operands, free, self.values)
 
     def _play(
@@ -192,7 +192,7 @@ class Playback:
 def divergences(
     pair: Quantized, batches: Sequence[Batch], ways: Mapping[T, Callable[[Playback], Sequence[Any]]]
 ) -> dict[T, float]:
-    """Return the mean divergence from the float model of each way to compute outputs."""
+    """Return the mean divergence from the float model for each function that computes outputs."""
     lost = {way: Tally() for way in ways}
     for inputs, labels in batches:
         floats = Playback(pair, inputs, free=True)

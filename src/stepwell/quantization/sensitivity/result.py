@@ -1,4 +1,4 @@
-"""The result of `stepwell.accuracy`: a sentence, the stages, then the quantization points."""
+"""The result of `stepwell.accuracy`: a sentence, tables of stages and of quantization points."""
 
 from __future__ import annotations
 
@@ -28,11 +28,12 @@ class Cured:
     """A recovery method that was tried.
 
     Attributes:
-        name: name of the recovery method.
-        recovered: part of the lost loss that it wins back on batches it was not fitted on.
-        score: change of the score on these batches.
-        kept: whether it was accepted.
-        why: the reason if it was not accepted, as a sentence.
+        name: the name of the recovery method.
+        recovered: the part of the lost loss that the method recovers on batches to which it was not
+            fitted.
+        score: the change of the score on these batches.
+        kept: whether the method was accepted.
+        why: the reason for not accepting the method, as a sentence.
     """
 
     name: str
@@ -47,12 +48,12 @@ class Accuracy(Shown):
     """Where lowering to a target loses accuracy. `str()` returns the sentence and the tables.
 
     Attributes:
-        target: its name.
+        target: the target's name.
         form: how the model was quantized.
         stages: from the model to the artifact, each compared with the previous one.
         attribution: the loss of each quantization point of the quantized program.
-        causes: by quantization point, the cause of its loss; for the worst ones.
-        remedies: by quantization point, the cost of recovering its loss.
+        causes: the causes of the loss of the worst quantization points, by name.
+        remedies: the costs of recovering the loss, by quantization point.
         general: a cause that is not specific to one quantization point, or "".
         step: the lowering pass that loses accuracy, or None.
         cures: the recovery methods that were tried.
@@ -75,7 +76,7 @@ class Accuracy(Shown):
 
     @property
     def sentence(self) -> str:
-        """State what is lost, where, why, and what would win it back."""
+        """State what is lost and where, the cause, and the recovery."""
         guilty = self._stage()
         if guilty is not None and guilty.name != "quantized":
             by = f", in the pass {self.step!r}" if self.step else ""
@@ -111,7 +112,9 @@ class Accuracy(Shown):
         return text + (f": {why}" if why else "") + (f"; {remedy}" if remedy else "") + "."
 
     def _int16(self, told: int = 0) -> str:
-        """State where 16 bits are needed and what they win back; `told` points were named."""
+        """State where 16 bits are needed and what they recover; `told` points were named
+        already.
+        """
         last = self.wider[-1]
         if not last.is_sure:
             less = "leaves" if last.enough else "wins back"
@@ -124,13 +127,13 @@ class Accuracy(Shown):
         return f"{where} {'' if told else 'wins back '}{last.won:.0%}{of}{rest}"
 
     def share(self, one: Share) -> float:
-        """Return the part of the lost loss that freeing a quantization point wins back."""
+        """Return the part of the lost loss that freeing a quantization point recovers."""
         total = self.attribution.loss.mean
         share = one.freed.mean / total if total else 0.0
         return share if share == share else 1.0
 
     def _stage(self) -> Stage | None:
-        """Return the stage that loses most, if that is more than noise."""
+        """Return the stage that loses most, if its loss is significant."""
         sure = [s for s in self.stages[1:] if s.loss.is_sure and not s.loss.mean <= 0]
         return max(sure, key=lambda s: s.loss.mean if s.loss.mean == s.loss.mean else float("inf"),
                    default=None)  # fmt: skip
@@ -148,7 +151,7 @@ class Accuracy(Shown):
         return frame(HEADS, self.cells())
 
     def plot(self) -> Plot:
-        """Plot what freeing each quantization point wins back, and what it loses alone."""
+        """Plot the loss that freeing each quantization point recovers, and that it loses alone."""
         rows = [(o.name, [o.freed.mean, o.alone.mean]) for o in self.attribution.worst]
         bars = ("won back when freed", "lost when quantized alone")
         return plot("Loss of each quantization point", bars,

@@ -25,8 +25,9 @@ class Stage:
 
     Attributes:
         name: `model`, `program`, `quantized`, a stage of the target's pipeline, or `artifact`.
-        loss, score: of the stage, less those of the previous one; `loss` counts the flips.
-        mean: the stage's own loss and score.
+        loss, score: the stage's loss and score, minus those of the previous stage; `loss` also
+            counts flipped classes.
+        mean: the mean loss and score of the stage itself.
         samples: the number of samples.
     """
 
@@ -39,7 +40,7 @@ class Stage:
 
 @dataclass
 class StageComparison:
-    """The stages so far, each compared with the previous one."""
+    """The evaluated stages, each compared with the previous one."""
 
     batches: Sequence[Batch]
     reference: Sequence[Sequence[Any]]
@@ -70,7 +71,7 @@ def down(
     pipeline: PipelineLike | None,
     options: Mapping[str, Any],
 ) -> str | None:
-    """Evaluate every stage of a target; return the pass that loses accuracy, or None.
+    """Evaluate every stage of a target; return the name of the pass that loses accuracy, or None.
 
     Raises:
         StepwellError: the program cannot be lowered.
@@ -97,7 +98,7 @@ def down(
 
 
 def in_floats(program: Program, run: Run) -> Run:
-    """Wrap a run so that it takes the model's arguments, floats in place of quantized integers."""
+    """Wrap a run so that it takes the model's float arguments in place of quantized integers."""
     func = program.method()
     return lambda *inputs: given_back(func, run(*taken(func, inputs)))
 
@@ -111,7 +112,7 @@ def _step(
     options: Mapping[str, Any],
     names: Sequence[str],
 ) -> str | None:
-    """Find the first of some passes after which the loss occurs, by bisection."""  # fmt: skip
+    """Find, by bisection, the first of some passes after which the loss occurs."""  # fmt: skip
 
     def is_lost(name: str) -> bool:
         probe = StageComparison(way.batches[:1], way.reference[:1], way.metric, [], ahead[:1])

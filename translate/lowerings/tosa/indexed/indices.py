@@ -1,8 +1,8 @@
 """Lowerings of ops that read or write elements by index: GATHER, SCATTER, ARGMAX.
 
 Indexed axes are mapped to the single axis that TOSA gathers along. Axes before them become its
-batch, axes after them its channels. Several indexed axes become one, by adding up their scaled
-indices.
+batch, axes after them its channels. Several indexed axes are merged, and their scaled indices
+added.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from stepwell.translate.rewrites.tosa.operators.building import elements
 
 @recipe("from_the_front")
 def from_the_front(weight: torch.Tensor, *, size: int) -> torch.Tensor:
-    """Return indices with negative ones, which count from the end, converted."""
+    """Return indices in which negative ones, which count from the end, are made nonnegative."""
     return torch.where(weight < 0, weight + size, weight)
 
 
@@ -70,7 +70,7 @@ def index_(x: Value, indices: Sequence[Value | None], *, out: Out) -> Value:
 
 
 def _together(indices: Sequence[Value | None]) -> tuple[int, list[Value]]:
-    """Return the first indexed axis, and the indices from it on."""
+    """Return the first indexed axis, and the indices of it and the following axes."""
     at = [axis for axis, index in enumerate(indices) if index is not None]
     if not at or at[-1] - at[0] + 1 != len(at):
         refuse("the indexed axes are not adjacent")
@@ -82,7 +82,7 @@ def _are_rows(x: Value, first: int, indices: Sequence[Value]) -> None:
     for index in indices:
         if index.dtype not in WHOLE:
             named = dtype_name(index.dtype)
-            refuse(f"the indices are {named}: how many they name is not known")
+            refuse(f"the indices are {named}: the number of selected elements is unknown")
     needs_known(x, range(first, first + len(indices)), "an indexed axis of size")
 
 
@@ -106,7 +106,7 @@ def _for_batch(index: Value, batch: Dim) -> Value:
 
 
 def _gathered(x: Value, first: int, indices: list[Value], out: Out, wraps: bool) -> Value:
-    """Gather from batch, rows, channels; then restore the axes."""
+    """Gather from a tensor of batch, rows and channels, then restore the axes."""
     _are_rows(x, first, indices)
     behind = first + len(indices)
     batch, channels = elements(x.shape[:first]), elements(x.shape[behind:])
@@ -140,11 +140,10 @@ def scatter(x: Value, indices: Sequence[Value | None], values: Value, accumulate
 
 @lowers("aten.argmax.default", "aten.argmin.default", to="tosa", bound=EXACT, sample=("2x5xf32", 1))
 def argmax(x: Value, dim: int | None, *, op: Any, out: Out) -> Value:
-    """Lower to ARGMAX: for argmin of the negated operand, for integers of equality with the
-    extremum.
+    """Lower to ARGMAX: of the negated operand for argmin, of a mask of extrema for integers.
 
-    It returns the first of equal elements; a NaN is the largest. Over all elements, it is that of
-    the flat tensor.
+    ARGMAX returns the first of equal elements; a NaN is the largest. Without an axis, the tensor is
+    flattened first.
     """
     if x.dtype not in (i8, *WHOLE):
         needs_floats(op, x)
@@ -213,7 +212,7 @@ def along(x: Value, axis: int, index: Value) -> Value:
     """Return `x` at `index` on one axis, both of one rank; other axes of x may be longer.
 
     GATHER has one list of rows for all channels, so the other axes become its batch. If the index
-    is expanded over the axes after its own, as in token selection, these remain channels.
+    is expanded over the axes after the indexed one, as in token selection, these remain channels.
     """
     shape = index.shape
     for i, size in enumerate(shape):
@@ -244,7 +243,7 @@ def from_rows(rows: Value, axis: int, shape: Sequence[int]) -> Value:
 
 
 def _one_list(index: Value, axis: int) -> Value | None:
-    """Return the index before an expand over the axes after its own, if there is nothing else."""
+    """Return an index before its expansion over the axes after the indexed one, or None."""
     maker, shape = index.ssa.owner, index.shape
     if not isinstance(maker, t.TileOp | aten.ExpandDefault):
         return index if elements(shape[axis + 1 :]) == 1 else None

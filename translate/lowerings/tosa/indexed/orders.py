@@ -1,10 +1,10 @@
 """Lowerings of `topk` and `sort`: by repeated ARGMAX, or by counting preceding elements.
 
-`topk` of few elements repeatedly removes the maximum. The rest without it is a GATHER, so that -inf
-and NaN keep their positions. (For the smallest elements of long rows, inf and NaN count as equal.)
-Short rows are ordered at once: an element's rank is the number of those before it, and SCATTER
-moves each to its rank. Equal elements keep their order, as in PyTorch's `sort`; PyTorch does not
-define which of equal elements `topk` takes first.
+`topk` of few elements repeatedly removes the maximum by a GATHER of the rest, so that -inf and NaN
+are handled like other elements. (For the smallest elements of long rows, inf and NaN count as
+equal.) Short rows are ordered at once: an element's rank is the number of those before it, and
+SCATTER moves each to its rank. Equal elements keep their order, as in PyTorch's `sort`; PyTorch
+does not define which of equal elements `topk` takes first.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def order(x: Value, *, op: Any) -> tuple[Value, ...]:
     length = x.shape[axis]
     wanted = op.arg("k") if is_topk else length
     if length > LONGEST_ORDERED and wanted > MOST_TAKEN:
-        refuse(f"the op puts {wanted} of {length} in order; TOSA has no operator that sorts")
+        refuse(f"the op sorts {wanted} of {length} elements; TOSA has no operator that sorts")
     needs_floats(op, x)
     from_the_top = bool(op.arg("largest" if is_topk else "descending"))
     ordered = _taken if length > LONGEST_ORDERED or wanted == 1 else _ranked
@@ -58,7 +58,7 @@ def order(x: Value, *, op: Any) -> tuple[Value, ...]:
 
 
 def _taken(x: Value, wanted: int, from_the_top: bool) -> tuple[Value, Value]:
-    """Return the maxima, each of the rest without the earlier ones: values and indices."""
+    """Return the `taken` largest elements and their indices, by repeated ARGMAX."""
     rows, length = x.shape
     keys = x if from_the_top else -x
     places = _numbers(x)
@@ -78,7 +78,7 @@ def _taken(x: Value, wanted: int, from_the_top: bool) -> tuple[Value, Value]:
 
 
 def _ranked(x: Value, wanted: int, from_the_top: bool) -> tuple[Value, Value]:
-    """Move every element to its rank: the count of greater ones, and of equal ones before it."""
+    """Move every element to its rank: the count of greater elements and of equal ones before it."""
     rows, length = x.shape
     keys = x.single()
     one, other = keys.reshape(rows, length, 1), keys.reshape(rows, 1, length)

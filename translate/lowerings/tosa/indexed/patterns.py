@@ -1,9 +1,9 @@
 """Lowerings of ops whose data movement depends only on shapes: one GATHER by constant indices.
 
 These are diagonals and sliding windows (`unfold`, `im2col`). PyTorch itself computes the indices,
-by moving 0, 1, 2, …. Runs of neighbors are moved as one, and im2col's padding is an extra last
-element. `col2im` adds the elements of each kernel position at their windows, one position after the
-other.
+by moving 0, 1, 2, …. Runs of adjacent elements are moved together, and im2col's padding is an extra
+last element. `col2im` adds the elements of each kernel position at their windows, one position
+after the other.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ PATTERNS = (
     sample=("3x3xf32",),
 )
 def pattern(x: Value, *, op: Any, out: Out) -> Value:
-    """Gather the rows of the pattern from the flattened elements, followed by padding."""
+    """Gather by constant indices from the flattened elements, which are followed by padding."""
     number = elements(out.shape)
     if number > MOST_PLACES:
         refuse(f"the {number} indices would be a constant of {4 * number} bytes")
@@ -71,7 +71,7 @@ def columns(x: Value, *, op: Any, out: Out) -> Value:
         refuse("the columns have no batch axis")
     count = kernel[0] * kernel[1]
     if count > MOST_OF_A_KERNEL:
-        refuse(f"the kernel has {count} cells, each an operator")
+        refuse(f"the kernel has {count} cells, each of which would be an operator")
     needs_floats(op, x)
     batch, channels, height, width = out.shape
     windows = [
@@ -95,7 +95,7 @@ def columns(x: Value, *, op: Any, out: Out) -> Value:
 
 
 def _apart(x: Value, stride: list[int]) -> Value:
-    """Insert zeros between the elements, so that they are `stride` apart."""
+    """Insert zeros between elements so that the elements are `stride` apart."""
     n, channels, *held = x.shape
     for i, step in enumerate(stride):
         size = held[i]

@@ -1,9 +1,9 @@
 """Lowerings of `scatter`, `scatter_add`, `scatter_reduce`, `index_add` along an axis.
 
-If constant indices show that no position is written twice, it is a SCATTER (of the combination with
-what a GATHER reads there). Otherwise the writes are made one after the other, in PyTorch's order,
-each at the position that a comparison finds; long lists of sums take a single reduction. TOSA
-leaves two writes to one position undefined, so no such SCATTER is generated.
+If the indices are constant and no position is written twice, the op becomes a SCATTER; for sums, a
+GATHER reads the old elements first. Otherwise the writes are done one after another, in PyTorch's
+order, by a comparison of each index with all positions; long lists of sums become a single
+reduction. TOSA leaves two writes to one position undefined, so no such SCATTER is generated.
 """
 
 from __future__ import annotations
@@ -52,19 +52,19 @@ REDUCTIONS: dict[str, Combined] = {
     sample=("2x5xf32", 1, "2x1xi64", "2x1xf32"),
 )
 def scatter_along(x: Value, dim: int, index: Value, source: Any, *, op: Any) -> Value:
-    """Scatter on rows along the axis, and restore the axes."""
+    """Lower a scatter on rows along the axis, then restore the axes."""
     kind, axis = op.name.split(".")[1], x.axis(dim)
     is_value = op.name == "aten.scatter.value"
     held = (i1, i8, i16, i64) if kind == "scatter" else ()
     if x.dtype not in (*FLOATS, i32, *held) or not x.shape:
-        refuse(f"the op writes into a scalar, or {dtype_name(x.dtype)}")
+        refuse(f"the op writes to a scalar, or to {dtype_name(x.dtype)}")
     how = _combination(op, x, axis, index)
     writes = elements(index.shape) if kind == "index_add" else index.shape[axis]
     is_once = writes == 1 or _is_distinct(index, 0 if kind == "index_add" else axis)
     if not is_once or x.dtype == i1:
         count = elements(x.shape) * writes
         if count > MOST_COMPARED:
-            refuse(f"the indices would take {count} comparisons, above {MOST_COMPARED}")
+            refuse(f"the indices would take {count} comparisons, more than {MOST_COMPARED}")
         is_sum = how is operator.add and x.is_float
         if writes > MOST_WRITES and not is_sum and not is_value:
             refuse(f"{writes} writes to indices that may be equal")
@@ -90,14 +90,14 @@ def scatter_along(x: Value, dim: int, index: Value, source: Any, *, op: Any) -> 
 
 
 def _combination(op: Any, x: Value, axis: int, index: Value) -> Combined:
-    """Return the combining function; refuse an index that is shorter on another axis."""
+    """Return the function that combines old and new values; refuse indices of partial shape."""
     if op.name == "aten.index_add.default":
         if op.arg("alpha") != 1:
             refuse(f"alpha is {op.arg('alpha')}, not 1")
         return operator.add
     sizes = zip(index.shape, x.shape, strict=True)
     if any(n != held for i, (n, held) in enumerate(sizes) if i != axis):
-        refuse("the index leaves out a part of another axis")
+        refuse("the index covers only a part of another axis")
     if op.name != "aten.scatter_reduce.two":
         return operator.add if op.name == "aten.scatter_add.default" else None
     if op.arg("reduce") not in REDUCTIONS:
@@ -114,7 +114,7 @@ def _is_distinct(index: Value, axis: int) -> bool:
 
 
 def written(x: Value, places: Value, source: Value, how: Combined) -> Value:
-    """Return SCATTER into `[rows, K]`; the positions in a row of `places` are distinct."""
+    """Return a SCATTER into `[rows, K]`; the positions in each row of `places` must be distinct."""
     values, given = x.reshape(*x.shape, 1), source.reshape(*places.shape, 1)
     if how is not None:
         given = how(values.made(t.GatherOp, given.shape, places), given)
@@ -122,9 +122,9 @@ def written(x: Value, places: Value, source: Value, how: Combined) -> Value:
 
 
 def _found(places: Value, length: int) -> Value:
-    """Return `i1[rows, W, length]`: whether the index equals the position.
+    """Return `i1[rows, W, length]`: whether each index equals each position.
 
-    Gathering from 0, 1, 2, … gives each index as an int32, also one of 64 bits.
+    A GATHER from 0, 1, 2, … converts indices, also 64-bit ones, to int32.
     """
     rows, count = places.shape
     line = torch.arange(length, dtype=torch.int32).reshape(1, -1, 1)
@@ -141,7 +141,7 @@ def _marked(x: Value, places: Value, source: Value) -> Value:
 
 
 def _one_by_one(x: Value, places: Value, source: Value, how: Combined) -> Value:
-    """Make the writes in their order."""
+    """Apply the writes one after another."""
     found = _found(places, x.shape[1])
     for number in range(places.shape[1]):
         here = found.narrow(1, number, 1).reshape(*x.shape)
@@ -151,7 +151,7 @@ def _one_by_one(x: Value, places: Value, source: Value, how: Combined) -> Value:
 
 
 def _added(x: Value, places: Value, source: Value) -> Value:
-    """Add all writes to a position in one sum, in f32; nothing is multiplied by zero."""
+    """Add all writes to a position in one f32 sum, without products by zero."""
     given = source.single().reshape(x.shape[0], places.shape[1], 1)
     chosen = where(_found(places, x.shape[1]), given, Value(x.b.number(0, 3, f32), x.b))
     total = chosen.sum(1).reshape(*x.shape)

@@ -1,12 +1,12 @@
 """Lowerings of softmax between casts to integer operators: byte look-ups, and one division.
 
-A value minus its row's maximum is one of 256 integers, so its exponential is looked up, in two or
-three bytes with a TABLE each. The exponentials are added up in int32, and INTDIV divides each of
-them, scaled for the result, by the sum. The error against the real softmax, in units of the result
-before it is rounded, is as follows. The exponentials of n elements, of which the largest is 2^p and
-each is off by 1/2, move a quotient by n / (2^(p+1) scale); the division truncates 2^-g. If the
-total is below one, the integers are at most one unit apart. `fixed_for` returns the smallest p for
-which that holds and RESCALE supports every product.
+A value minus its row's maximum is one of 256 integers, so that its exponential is looked up, with
+one TABLE for each of its two or three bytes. The exponentials are added up in int32, and INTDIV
+divides each of them, scaled for the result, by the sum. The error against the real softmax, in
+units of the result before it is rounded, is as follows. The exponentials of n elements, of which
+the largest is 2^p and each is off by 1/2, move a quotient by n / (2^(p+1) scale); the division
+truncates 2^-g. If the total is below one, the integers are at most one unit apart. `fixed_for`
+returns the smallest p for which that holds and RESCALE supports every product.
 
 An NPU has no integer division (U55, U65) or a slow one (U85). There, sum and exponentials are
 shifted left by the sum's leading zeros, so that the sum is between 2^30 and 2^31. A TABLE of 513
@@ -51,7 +51,7 @@ SOFTMAX = """
     sample=SOFTMAX,
 )
 def int8_softmax(x: Integers, *, dim: int, layer: Layer, use: Use, b: Builder) -> Value:
-    """Lower to thirteen operators, or three more for a third byte."""
+    """Lower to thirteen operators, or sixteen with a third byte."""
     axis, count = _row(x, dim)
     bits, guard = _fitting(fixed_for, count, layer, use)
     wide = x.wide()
@@ -64,7 +64,7 @@ def int8_softmax(x: Integers, *, dim: int, layer: Layer, use: Use, b: Builder) -
 
 
 def _row(x: Integers, dim: int) -> tuple[int, int]:
-    """Return a softmax's axis and its size, for bytes whose exponentials fit 256 entries."""
+    """Return a softmax's axis and its size, if 256 entries cover the exponentials."""
     if x.held.bits != 8:
         refuse("a TABLE of 16-bit integers interpolates, which is too far off for a softmax")
     axis = dim % max(len(x.shape), 1)
@@ -72,18 +72,19 @@ def _row(x: Integers, dim: int) -> tuple[int, int]:
 
 
 def _fitting(fixed: Callable[[int, float], Any], count: int, layer: Layer, use: Use) -> Any:
-    """Return the fixed-point parameters of a use for a row of `count` elements."""
+    """Return the fixed-point parameters of a use, for a row of `count` elements."""
     for each in layer.uses:
         if fixed(count, each.held.scale) is None:
             scale = each.held.scale
-            refuse(f"a row of {count} at a scale of {scale:g} needs more than 32 bits")
+            refuse(f"a row of {count} elements at scale {scale:g} needs more than 32 bits")
     return fixed(count, use.held.scale)
 
 
 def fixed_for(count: int, scale: float) -> tuple[int, int] | None:
     """Return the fewest bits of the largest exponential, and of quotients below the result's unit.
 
-    They keep a softmax of `count` elements less than a unit off. Returns None if none do.
+    With these bits, a softmax of `count` elements is off by less than a unit. Returns None if no
+    number of bits suffices.
     """
     for bits in range(16, 24):
         for guard in range(8, 0, -1):
@@ -120,7 +121,7 @@ _ONE = 32767
     sample=SOFTMAX,
 )
 def softmax_by_table(x: Integers, *, dim: int, layer: Layer, use: Use, b: Builder) -> Value:
-    """Lower for an NPU to about twenty operators, half of them on one number per row."""
+    """Lower a softmax for an NPU to about twenty operators, half of them on one number per row."""
     axis, count = _row(x, dim)
     bits = _fitting(bits_for, count, layer, use)
     stored_bytes, zero = x.stored(), x.held.zero_point
@@ -137,7 +138,9 @@ def softmax_by_table(x: Integers, *, dim: int, layer: Layer, use: Use, b: Builde
 
 
 def bits_for(count: int, scale: float) -> int | None:
-    """Return the fewest bits that keep a softmax of `count` elements less than a unit off, or None."""
+    """Return the fewest bits with which a softmax of `count` elements is off by less than a unit,
+    or None.
+    """
     for bits in (16, 20):  # Two bytes and two tables, or three.
         if count << bits >= 1 << 31:
             return None

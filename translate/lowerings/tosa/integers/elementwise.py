@@ -1,8 +1,8 @@
 """Lowerings of sums, products, clamps and selections of quantized values.
 
 Operands are rescaled to int32: to a common scale for a sum, or to the result's scale for a
-selection. There they have the order of the reals and are not saturated yet. One RESCALE converts
-the result to its integers.
+selection. At that scale the integers are ordered like the reals and are not saturated yet. One
+RESCALE converts the result to its integers.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def int8_mul(x: Integers, other: Integers, *, op: Any, use: Use) -> Value:
     sample=ONE.format("clamp.default(%a, -1.0, 1.0)", 4, 4, 4),
 )
 def int8_clamp(x: Integers, *, op: Any, use: Use) -> Value:
-    """Clamp in the result's integers, after a RESCALE if needed: quantization is monotone."""
+    """Clamp the result's integers, after a RESCALE if needed: quantization is monotone."""
     bounds = clamp_bounds(op)
     if bounds is None:
         refuse("a bound is computed at run time")
@@ -112,7 +112,7 @@ def int8_clamp(x: Integers, *, op: Any, use: Use) -> Value:
     sample=TWO.format("minimum.default(%a, %b)"),
 )
 def int8_extremum(x: Integers, other: Integers, *, form: type[TosaOp], op: Any, use: Use) -> Value:
-    """Return MINIMUM or MAXIMUM in int32."""
+    """Lower to MINIMUM or MAXIMUM in int32."""
     needs_two(op)
     needs_scales(use, x, other, most=MOST)
     first, second = (each.wide(each.held.scale / use.held.scale) for each in (x, other))
@@ -127,7 +127,7 @@ def int8_extremum(x: Integers, other: Integers, *, form: type[TosaOp], op: Any, 
     sample=TWO.replace("aten.{} : (", "aten.where.self(%c, %a, %b) : (tensor<4xi1>, "),
 )
 def int8_where(x: Integers, other: Integers, *, op: Any, use: Use, b: Builder) -> Value:
-    """Return SELECT in int32."""
+    """Lower to SELECT in int32."""
     needs_scales(use, x, other, most=MOST)
     values = [each.wide(each.held.scale / use.held.scale) for each in (x, other)]
     return delivered(where(Value(op.operands[0], b), *values), 1.0, use)
@@ -141,7 +141,7 @@ def int8_where(x: Integers, other: Integers, *, op: Any, use: Use, b: Builder) -
     sample=ONE.format("constant_pad_nd.default(%a, [1, 0])", 5, 5, 5),
 )
 def int8_pad(x: Integers, *, pad: Any, value: Any, use: Use) -> Value:
-    """Return one PAD, after a RESCALE if needed; the padding is quantized at compile time."""
+    """Lower to one PAD, after a RESCALE if needed; the padding is quantized at compile time."""
     pads = from_the_first_axis(pad, len(x.shape))
     needs_scales(use, x)
     return x.at(use.held).pad(pads, int(quantize(torch.tensor([float(value)]), use.held)))

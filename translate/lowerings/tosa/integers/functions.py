@@ -55,7 +55,7 @@ BYTES = torch.arange(-128, 128, dtype=torch.int16).to(torch.int8)
 
 
 def looked_up(x: Value, entries: torch.Tensor, dtype: Any = i8) -> Value:
-    """Insert a TABLE."""
+    """Insert a TABLE operator."""
     return x.made(t.TableOp, x.shape, x.b.constant(entries), dtype=dtype)
 
 
@@ -79,7 +79,7 @@ def _typed(y: Value, op: Any) -> Value:
     name="lower-int8-requantize",
 )
 def int8_requantize(x: Value, *, op: Any, b: Builder) -> Value:
-    """Lower to one RESCALE."""
+    """Lower a change of quantization to one RESCALE."""
     found = no_refusal(activation(op.input, width(op.input)))
     result_quantization = quantization(op.result.type)
     assert result_quantization is not None
@@ -164,7 +164,7 @@ def every_result(chain: Chain, program: Program) -> torch.Tensor:
 
 
 def entries_for(wanted: torch.Tensor) -> tuple[torch.Tensor, int] | None:
-    """Return a TABLE's entries and their scale relative to the result; None if inaccurate."""
+    """Return a TABLE's entries and their scale relative to the result; None if it is inaccurate."""
     exact = wanted[::STEP].double()
     beyond = exact[-1] + (wanted[-1] - exact[-1]) * (STEP / (STEP - 1))
     exact = torch.cat([exact, beyond[None]])
@@ -181,7 +181,7 @@ def entries_for(wanted: torch.Tensor) -> tuple[torch.Tensor, int] | None:
 
 
 def _gathered(x: Value, wanted: torch.Tensor) -> Value:
-    """Gather row x + 32768 of all results."""
+    """Gather result x + 32768 from the table of all 65536 results."""
     count = elements(x.shape)
     rows = rescaled(x.reshape(1, count), 1.0) + (1 << 15)
     table = x.tensor(wanted.to(torch.int16).reshape(1, -1, 1))
@@ -264,7 +264,7 @@ def int8_comparison(
         if bits != 8:
             refuse("a TABLE of 16-bit integers interpolates: it returns no booleans")
         if x.shape != out.shape:
-            refuse("the number has a shape that the value takes on")
+            refuse("the number has a shape to which the value is broadcast")
         answers = form(dequantize(BYTES, first.held), float(number)).to(torch.int8)
         return looked_up(Value(stored(first.value, b), b), answers).cast(i1)
     second = no_refusal(activation(op.operands[1], bits))

@@ -103,7 +103,7 @@ def _to_result(
 
 
 def _slice(held: Sequence[float], index: int, count: int) -> list[float]:
-    """Return one of `count` equal parts of per-channel numbers; a shared number stays."""
+    """Return one of `count` equal parts of per-channel numbers; a shared number is unchanged."""
     size = len(held) // count if len(held) > 1 else 0
     return list(held[index * size : (index + 1) * size]) if size else list(held)
 
@@ -140,7 +140,7 @@ def int8_convolution(
     out: Out,
     b: Builder,
 ) -> Value:
-    """Transpose, convolve and rescale each group, and transpose back.
+    """Transpose, convolve and rescale each group of channels, and transpose back.
 
     The operator is CONV2D, DEPTHWISE_CONV2D, CONV3D or TRANSPOSE_CONV2D.
     """

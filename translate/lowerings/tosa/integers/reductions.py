@@ -58,7 +58,7 @@ IMAGE = """
 
 
 def needs_sum(x: Integers, factor: float, count: int) -> None:
-    """Refuse a sum that may overflow int32 or exceed RESCALE's range for some input."""
+    """Refuse a sum that, for some input, overflows int32 or exceeds RESCALE's range."""
     if not is_rescaled(factor, float(count << x.held.bits)):
         refuse(f"a sum over {count} elements can exceed RESCALE's range")
 
@@ -79,7 +79,7 @@ def int8_pool(x: Integers, *, op: Any, use: Use, out: Out, b: Builder) -> Value:
     window = None if isinstance(op, aten.MeanDim) else no_refusal(pool_window(op))
     needs_scales(use, x)
     if window is None and not is_image_mean(op, level_of(b.rw.program.context.target)):
-        refuse("the mean is not over the height and width of images that a pool holds")
+        refuse("the mean is not over the height and width of images within TOSA's pool size")
     image = x.stored().permute(TO_NHWC)
     n, height, width, channels = image.shape
     kernel, stride, pad = window or ((height, width), (1, 1), (0, 0, 0, 0))
@@ -163,7 +163,7 @@ def int8_reduction(
     """Lower to one REDUCE per axis, between RESCALEs for a sum; means of images are pools."""
     axes = reduced_axes(op)
     if is_image_mean(op, level_of(b.rw.program.context.target)):
-        refuse("the op is a mean of images, which a pool computes")
+        refuse("the op is a mean of images; the lowering to a pool applies")
     if "keepdim" in op.SCHEMA.by_name and not op.arg("keepdim"):
         refuse("the axes are not kept; normalize-reduction keeps them")
     needs_scales(use, x)
@@ -214,7 +214,7 @@ def int8_resize(x: Integers, *, form: str, op: Any, use: Use, out: Out) -> Value
     if len(axes) > 2:
         refuse("the op resizes a volume; RESIZE has two axes")
     if any(axis.parameters() is None for axis in axes):
-        refuse("RESIZE has no numbers for these sizes")
+        refuse("RESIZE has no parameters for these sizes")
     if is_linear and x.held.bits == 16:
         refuse("the sums would have 48 bits with a zero point")
     needs_scales(use, x, times=4)  # Interpolated sums exceed the inputs by this factor.

@@ -42,11 +42,11 @@ class Integers:
 
     @property
     def shape(self) -> tuple[Any, ...]:
-        """The sizes."""
+        """Return the sizes."""
         return shape_of(self.ssa)
 
     def stored(self) -> Value:
-        """The integers."""
+        """Return the stored integers."""
         return Value(stored(self.ssa, self.b), self.b)
 
     def wide(self, factor: float = 1.0) -> Value:
@@ -83,7 +83,9 @@ def needs_reach(use: Use, *factors: tuple[float, float]) -> None:
 
 
 def needs_scales(use: Use, *inputs: Integers, times: int = 1, most: float = 2.0**32) -> None:
-    """Refuse operands whose integers, `times` as large, RESCALE cannot convert to a use's scale."""
+    """Refuse operands that RESCALE cannot convert to a use's scale; integers are `times` as
+    large.
+    """
     for x in inputs:
         factor = x.held.scale / use.held.scale
         needs_reach(use, (factor, times << x.held.bits))
@@ -92,7 +94,7 @@ def needs_scales(use: Use, *inputs: Integers, times: int = 1, most: float = 2.0*
 
 
 def is_of_one_value(op: SchemaOp) -> bool:
-    """Whether an op of 8-bit values reads only one, and constants of one element."""
+    """Whether an op reads only one 8-bit value, and constants of one element."""
     read = {value.owner.input for value in op.operands if isinstance(value.owner, DequantizeCast)}
     read = {value for value in read if not is_one_element(value)}
     shapes = [shape_of(value) for value in read]
@@ -113,7 +115,7 @@ def _layer(op: SchemaOp, parts: Parts, program: Program, symbols: bool) -> Layer
         return layer
     held = [item.held for item in (*layer.inputs, *layer.uses)]
     if bits == 16 and any(each.expressed != f32 for each in held):
-        return Refusal("the reals are halves, which are coarser than 16-bit integers")
+        return Refusal("the floats are halves, which are coarser than 16-bit integers")
     if bits == 16 and any(each.zero_point for each in held):
         return Refusal("TOSA takes zero points for 8-bit integers only")
     for value in (*op.operands, *op.results):
@@ -129,7 +131,7 @@ def _layer(op: SchemaOp, parts: Parts, program: Program, symbols: bool) -> Layer
 
 
 def _delivered(y: Value, use: Use, b: Builder) -> SSAValue:
-    """Return the integers under their type, clamped if the use is."""
+    """Return the integers with their type, clamped if the use is clamped."""
     if (use.low, use.high) != (use.held.low, use.held.high):
         y = clamp(y, use.low, use.high)
     return b.rw.insert(StorageCast(y.ssa, use.type)).results[0]

@@ -51,7 +51,7 @@ class StateTarget(Pass):
 
 def _without_form(op: QuantizeCast | DequantizeCast) -> Problem:
     return Problem(
-        f"{op_name(op)}: scales along an axis are for weights; this value is computed at run time",
+        f"{op_name(op)}: only weights may have scales along an axis; this value is computed at run time",
         describe_op(op),
         "quantize it with one scale, or leave the operator that reads it in floats",
     )
