@@ -66,7 +66,7 @@ class FlatbufferSchema:
     """Layouts of tables, by table name and present fields; a cache of the writer."""
 
     def code(self, type_: str) -> str | None:
-        """The code of a scalar type in `struct`'s notation; None for other types."""
+        """Return the code of a scalar type in `struct`'s notation; None for other types."""
         return SCALARS.get(self.enums[type_][0] if type_ in self.enums else type_)
 
 
@@ -198,14 +198,14 @@ class _Reader:
             raise self._fail("the same bytes are referred to too many times", position)
 
     def follow(self, position: int) -> int:
-        """The position to which the unsigned offset stored at `position` points."""
+        """Return the position to which the unsigned offset stored at `position` points."""
         target = position + self._unpack("I", position)
         if target <= position or target + 4 > len(self._data):
             raise self._fail("an offset points outside the data", position)
         return target
 
     def table(self, name: str, position: int, depth: int) -> Record:
-        """The table `name` that begins at `position`."""
+        """Return the table `name` that begins at `position`."""
         if depth > _MAX_DEPTH:
             raise self._fail("tables are nested too deeply", position)
         vtable = position - self._unpack("i", position)

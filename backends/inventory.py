@@ -21,7 +21,9 @@ def inventory(program: Program) -> tuple[int, Counter[str]]:
 
 
 def cuts(program: Program) -> int:
-    """The number of delegates that directly follow another, split to load with less memory."""
+    """Return the number of delegates that directly follow another, split to load with less
+    memory.
+    """
     return sum(
         isinstance(op, DelegateOp) and isinstance(op.prev_op, DelegateOp)
         for op in outside_and_delegates(program)
@@ -29,7 +31,7 @@ def cuts(program: Program) -> int:
 
 
 def outside_and_delegates(program: Program) -> Iterator[Operation]:
-    """Every delegate, and every op outside them that a kernel runs, over all methods."""
+    """Yield every delegate, and every op outside them that a kernel runs, over all methods."""
 
     def look(block: Block) -> Iterator[Operation]:
         for op in block.ops:

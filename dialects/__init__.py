@@ -1,7 +1,7 @@
 """The dialects: one package for the operations of each level.
 
-Importing any of them registers all of them with the parser; each is loaded when a text first uses
-it.
+Importing one of these packages registers all dialects with the parser; a dialect is loaded when a
+text first uses it.
 """
 
 from __future__ import annotations
@@ -97,4 +97,4 @@ def find_linalg_op(name: str) -> type[Operation] | None:
 
 
 def make_known() -> None:
-    """Register every dialect with the parser; importing this package has done so already."""
+    """Register every dialect with the parser, as importing this package does."""

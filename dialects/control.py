@@ -85,7 +85,7 @@ def _types(values: Sequence[SSAValue]) -> list[Attribute]:
 
 @irdl_op_definition
 class CondOp(IRDLOperation):
-    """`torch.cond`: one of two regions, selected by a bool or a tensor with one element."""
+    """`torch.cond`: one of two regions, selected by a bool or by a tensor with one element."""
 
     name = "control.cond"
     predicate = operand_def()

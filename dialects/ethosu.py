@@ -105,8 +105,8 @@ class YieldOp(IRDLOperation):
 class BinaryOp(IRDLOperation):
     """A sub-graph compiled by Vela: commands and weights, and the sizes that they need to run.
 
-    It prints, verifies and keeps its place. The interpreter refuses it by name, because no
-    simulator of the NPU is available here.
+    The op can be printed, verified and emitted again. The interpreter refuses it, because no
+    simulator of the NPU is available.
     """
 
     name = "ethosu.binary"

@@ -3,8 +3,8 @@
     %y = executorch.opaque_delegate "QnnBackend" <"forward.0.payload"> (%x)
            : (tensor<4xf32>) -> tensor<4xf32>
 
-The op keeps the payload, so that the program can be written again. It prints, verifies and keeps
-its place, and the interpreter refuses it by name.
+The op keeps the payload, so that the program can be printed, verified and emitted again. The
+interpreter refuses the op by name.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ class OpaqueDelegateOp(IRDLOperation):
         """Create an opaque delegate.
 
         Args:
-            backend: the name by which the runtime knows it.
-            payload: the weight key of its payload's bytes.
-            inputs: its inputs.
-            results: the types of its outputs.
+            backend: the backend's name in the runtime.
+            payload: the weight key of the payload's bytes.
+            inputs: the inputs of the delegate.
+            results: the types of the delegate's outputs.
             options: compile options, as names and the weight keys of their bytes.
         """
         properties: dict[str, Attribute] = {

@@ -1,8 +1,8 @@
 """Scalar semantics of the ops of all dialects: one expression for the ops that compute the same
 function of reals.
 
-Data movements are not listed, because their families define their semantics. TOSA's and XNNPACK's
-nodes are those on floats; for quantized operands an expression refers to the real values.
+Data movements are not listed, because their families define their semantics. For TOSA's and
+XNNPACK's nodes, an expression applies to floats, or to the real values of quantized operands.
 """
 
 # ruff: noqa: D103 (a function here is its own sentence)
@@ -99,7 +99,7 @@ for _function, _names in _NAMES.items():
 
 
 def limited(x: Term, low: Limit, high: Limit) -> Term:
-    """Clamp to at least `low`, then to at most `high`; None is no limit."""
+    """Clamp to at least `low`, then to at most `high`; None means no limit."""
     x = x if low is None else maximum(x, low)
     return x if high is None else minimum(x, high)
 

@@ -166,7 +166,7 @@ class ConstantOp(IRDLOperation):
 
     @property
     def number(self) -> int | float | bool:
-        """The number."""
+        """Return the number."""
         return python_value(self.value, iter(()))
 
 

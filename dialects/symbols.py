@@ -107,13 +107,13 @@ def spelt(number: Any) -> str:
     """Format a number of torch.
 
     Raises:
-        StepwellError: the parser would not accept the text.
+        StepwellError: the parser does not accept the text.
     """
     text = str(number)
     if not is_read(text):
         short = text if len(text) < 80 else f"{text[:77]}..."
         raise StepwellError(
-            f"a number that torch computes as {short} has no form in the IR",
+            f"the dynamic number {short} cannot be represented in the IR",
             help="constrain it in the model (torch._check), so that torch simplifies it",
         )
     return text
@@ -140,9 +140,9 @@ _RELATIONS = ("==", "!=", "<", "<=", ">", ">=")
 
 
 def is_true_of(guard: Any, ranges: Ranges) -> bool:
-    """Whether a guard of torch holds for all sizes within ranges.
+    """Whether a guard of torch provably holds for all sizes within ranges.
 
-    False means that this was not proved.
+    False means that the guard was not proved.
     """
     if isinstance(guard, sympy.And):
         return all(is_true_of(part, ranges) for part in guard.args)
@@ -213,14 +213,12 @@ _LOGGERS = tuple(
 
 
 def asked_quietly() -> AbstractContextManager[None]:
-    """Silence the tracebacks that torch logs when its shape functions reject a call, which is
-    expected here.
-    """
+    """Silence the tracebacks that torch logs when its shape functions reject a call."""
     return without_logs(_LOGGERS)
 
 
 class Symbols:
-    """The symbols of one method, in a shape environment of their own.
+    """The symbols of one method, in a separate shape environment.
 
     Args:
         ranges: the ranges of symbols by name; other symbols have torch's default.
@@ -346,7 +344,7 @@ class Symbols:
         raise ParseFailure(f"{text!r} is not a symbolic expression")
 
     def _pair(self, tree: ast.expr, text: str) -> Any:
-        """Parse a value of `Piecewise` and its condition."""
+        """Parse a value of sympy's `Piecewise` and its condition."""
         if not isinstance(tree, ast.Tuple) or len(tree.elts) != 2:
             raise ParseFailure(f"{text!r} is not a symbolic expression")
         return tuple(self._read(item, text) for item in tree.elts)

@@ -42,7 +42,7 @@ _CONSTANTS = ("int", "float", "bool", "str", "none", "number", "device")
 
 
 class _Sized(ParametrizedAttribute, TypeAttribute):
-    """A tensor type: sizes (none: unknown rank) and element type (none: unknown)."""
+    """A tensor type with sizes (None: unknown rank) and element type (None: unknown)."""
 
     shape: ArrayAttr[IntAttr] | StringAttr = param_def()
     element: Attribute = param_def()

@@ -100,7 +100,7 @@ def level_of(module: ModuleOp) -> str:
 
 @cache
 def _upstream_dialects() -> frozenset[str]:
-    """The dialects of MLIR, xDSL and torch-mlir that stepwell does not define."""
+    """Return the dialects of MLIR, xDSL and torch-mlir that stepwell does not define."""
     names = {*get_all_dialects(), "torch", "torch_c"}
     return frozenset(names - {*LEVELS, *_LOADERS, "builtin", "func"})
 

@@ -72,7 +72,7 @@ class Ranges:
 
 
 def _number(text: str, otherwise: Any = None) -> Any:
-    """An integer, if the text is one; else a float, or what stands for it."""
+    """Return an integer, if the text is one; else a float, or what stands for it."""
     whole = text.removeprefix("-").isdecimal()
     return int(text) if whole else float(text) if otherwise is None else otherwise
 

@@ -57,7 +57,7 @@ TARGET_METHOD = "stepwell_target"
 
 
 def to_pte(program: Program) -> bytes:
-    """The `.pte` of a program at the cmsis level."""
+    """Return the `.pte` of a program at the cmsis level."""
     return to_bytes(emit(program))
 
 
@@ -87,7 +87,9 @@ def emit(program: Program, delegates: PayloadWriters | None = None) -> Container
 def emission_problems(
     program: Program, delegates: Collection[type[Operation]] = ()
 ) -> list[Problem]:
-    """Everything that `emit` refuses of a program; `delegates` are ops that have payloads."""
+    """Return everything that `emit` refuses of a program; `delegates` are ops that have
+    payloads.
+    """
     own = {type(op) for op in program.module.walk() if isinstance(op, CmsisOp | StorageCast)}
     problems = missing_kernels.emission_problems(program, own | {*delegates})
     if TARGET_METHOD in program.methods:
@@ -141,7 +143,7 @@ class CortexMEmitter(MethodEmitter):
     # -- layouts -------------------------------------------------------------------------------
 
     def _order(self, value: int) -> tuple[int, ...]:
-        """The dim order a value of the plan has in memory."""
+        """Return the dim order a value of the plan has in memory."""
         held = self.builder.value(value)
         assert isinstance(held, TensorValue)
         return held.dim_order
@@ -171,7 +173,7 @@ class CortexMEmitter(MethodEmitter):
         return self._view(source, op.out.type, self._order(source), offset)
 
     def _slice_bytes(self, type_: Attribute, axis: int) -> int:
-        """Bytes of one slice of an axis before which all are of size 1."""
+        """Return bytes of one slice of an axis before which all are of size 1."""
         inner = cast("tuple[int, ...]", dims(type_)[axis + 1 :])
         return math.prod(inner) * stored_dtype(type_).itemsize
 

@@ -123,7 +123,7 @@ class PlanMemory(Pass):
         return _write(func, path, target)
 
     def _paths(self, edges: Sequence[Edge], count: int) -> Iterator[list[Edge]]:
-        """Candidate paths, the most promising first."""
+        """Yield candidate paths, the most promising first."""
         peaks = sorted({edge.peak for edge in edges}, reverse=True)
         if self.arena is not None:
             limit = self.arena
@@ -150,7 +150,7 @@ class PlanMemory(Pass):
 
 
 def _path(edges: Sequence[Edge], count: int, limit: float) -> list[Edge] | None:
-    """The path with the fewest added calls over edges of at most `limit` bytes."""
+    """Return the path with the fewest added calls over edges of at most `limit` bytes."""
     cost: list[float] = [0.0] + [inf] * count
     through: list[Edge | None] = [None] * (count + 1)
     for edge in edges:  # In order of their start.
@@ -169,7 +169,7 @@ def _path(edges: Sequence[Edge], count: int, limit: float) -> list[Edge] | None:
 
 
 def _least(edges: Sequence[Edge], count: int, peaks: Sequence[int]) -> list[Edge]:
-    """The path with the smallest peak."""
+    """Return the path with the smallest peak."""
     path: list[Edge] = []
     for limit in peaks:
         found = _path(edges, count, limit)
@@ -211,7 +211,7 @@ class Calls:
         self.size.setdefault(root, bytes_of(root))
 
     def edges(self) -> Iterator[Edge]:
-        """Each call unchanged and each run of image ops as a stream, by their start."""
+        """Yield each call unchanged and each run of image ops as a stream, by their start."""
         for start, op in enumerate(self.ops):
             shared = 0 if in_place_operand(op, self, start) is None else bytes_of(op.results[0])
             yield Edge(start, start + 1, self.alive[start] + scratch_of(op) - shared, 0)
@@ -253,7 +253,7 @@ def _is_call(op: Operation) -> bool:
 
 
 def root_of(value: SSAValue) -> SSAValue | None:
-    """The value that owns a value's bytes; None for a constant's."""
+    """Return the value that owns a value's bytes; None for a constant's."""
     while not isinstance(value, BlockArgument):
         op = value.owner
         if isinstance(op, WeightOp):
@@ -266,12 +266,14 @@ def root_of(value: SSAValue) -> SSAValue | None:
 
 
 def bytes_of(value: SSAValue) -> int:
-    """Bytes of a static tensor."""
+    """Return bytes of a static tensor."""
     return prod(cast("tuple[int, ...]", dims(value.type))) * stored_dtype(value.type).itemsize
 
 
 def in_place_operand(op: Operation, calls: Calls, step: int) -> int | None:
-    """The operand whose bytes an elementwise result may reuse, because it is dead afterwards."""
+    """Return the operand whose bytes an elementwise result may reuse, because it is dead
+    afterwards.
+    """
     if not isinstance(op, ELEMENTWISE) or IN_PLACE in op.attributes:
         return None
     result = op.results[0]
@@ -285,7 +287,7 @@ def in_place_operand(op: Operation, calls: Calls, step: int) -> int | None:
 
 
 def _arena_of(program: Program, name: str, path: Sequence[Edge], target: Target) -> int:
-    """Bytes of a method's arena as emitted after a path was applied."""
+    """Return bytes of a method's arena as emitted after a path was applied."""
     copy = program.clone()
     _write(copy.methods[name], path, target)
     return _emitted(copy, name)

@@ -91,7 +91,7 @@ def _target_method(container: Container) -> Method | None:
 
 
 def stated_target(program: Program) -> Target | None:
-    """The target that a program states, or None."""
+    """Return the target that a program states, or None."""
     stated = program.module.attributes.get(TARGET)
     return target(stated.data) if isinstance(stated, StringAttr) else None
 
@@ -221,7 +221,7 @@ def _method(method: Method) -> Method:
 
 
 def _plain(index: int, values: list[Value]) -> int:
-    """The index of a contiguous value over the same bytes, or the value itself."""
+    """Return the index of a contiguous value over the same bytes, or the value itself."""
     value = values[index]
     if isinstance(value, TensorList):
         items = tuple(_plain(item, values) for item in value.items)

@@ -26,5 +26,7 @@ def op_classes() -> dict[str, type[CmsisOp]]:
 
 
 def field_of(argument: str) -> str:
-    """The field of an op for a schema argument (`self` is not usable as a field in Python)."""
+    """Return the field of an op for a schema argument (`self` is not usable as a field in
+    Python).
+    """
     return "self_" if argument == "self" else argument

@@ -61,7 +61,9 @@ def _delegate_ops(program: Program) -> Iterator[DelegateOp]:
 
 
 def refusals(program: Program) -> Iterator[tuple[Operation, str]]:
-    """The operator at which each refused delegate fails, and Vela's message; none without Vela."""
+    """Yield the operator at which each refused delegate fails, and Vela's message; none without
+    Vela.
+    """
     for op in _delegate_ops(program):
         is_compiled = is_installed() and op.accelerator.data in ACCELERATORS
         reason = _refusal(op, program.weights, None) if is_compiled else None
@@ -72,7 +74,9 @@ def refusals(program: Program) -> Iterator[tuple[Operation, str]]:
 
 
 def _shortest(op: DelegateOp, weights: WeightStore, reason: str) -> tuple[int, str]:
-    """The length of the shortest refused prefix of a refused delegate, and Vela's message."""
+    """Return the length of the shortest refused prefix of a refused delegate, and Vela's
+    message.
+    """
     fine, refused = 0, len(_operators(op))
     while refused - fine > 1:
         middle = (fine + refused) // 2

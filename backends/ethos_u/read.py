@@ -25,7 +25,7 @@ class EthosuReader:
     """Reads a delegate's payload as an `ethosu.binary`."""
 
     def input_count(self, delegate: Delegate, context: ReadContext) -> int:
-        """The number of inputs that Vela's own block states."""
+        """Return the number of inputs that Vela's own block states."""
         return len(read_stream(bytes(delegate.payload)).inputs)
 
     def read(
@@ -61,7 +61,7 @@ class TosaReader:
     """Reads a delegate's flatbuffer as an `ethosu.delegate`."""
 
     def input_count(self, delegate: Delegate, context: ReadContext) -> int:
-        """The number of inputs of the flatbuffer's first region."""
+        """Return the number of inputs of the flatbuffer's first region."""
         return len(read_graph(bytes(delegate.payload)).regions[0].inputs)
 
     def read(

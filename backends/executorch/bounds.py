@@ -24,7 +24,7 @@ _ABOVE = "export with an upper bound: torch.export.Dim(name, max=...)"
 
 
 def upper_bound(expression: str, ranges: Mapping[str, Range]) -> int:
-    """The largest value of an expression, given inclusive ranges of its symbols.
+    """Return the largest value of an expression, given inclusive ranges of its symbols.
 
     Raises:
         UnsupportedError: a symbol has no upper bound that a size can have, or the expression is
@@ -88,7 +88,9 @@ def _refuse_what_turns(
 def _corners(
     function: Callable[..., Number], intervals: Sequence[_Interval], whole: str
 ) -> _Interval:
-    """The range of a function that is monotone in each argument: its values at the corners."""
+    """Return the range of a function that is monotone in each argument: its values at the
+    corners.
+    """
     _refuse_what_turns(function, intervals, whole)
     values: list[Number] = []
     for corner in itertools.product(*intervals):

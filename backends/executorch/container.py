@@ -226,7 +226,7 @@ Instruction = KernelCall | DelegateCall | Move | JumpFalse | Free
 
 
 def touched(instruction: Instruction) -> tuple[int, ...]:
-    """The values that an instruction reads or writes."""
+    """Return the values that an instruction reads or writes."""
     match instruction:
         case KernelCall(_, args) | DelegateCall(_, args):
             return args
@@ -305,7 +305,7 @@ class Container:
     """The contents of `.ptd` files: constants of `External` tensors and delegates' data."""
 
     def method(self, name: str) -> Method:
-        """The method of that name.
+        """Return the method of that name.
 
         Raises:
             StepwellError: there is none.
@@ -318,12 +318,12 @@ class Container:
 
 
 def contiguous(rank: int) -> tuple[int, ...]:
-    """The dim order of a row-major tensor."""
+    """Return the dim order of a row-major tensor."""
     return tuple(range(rank))
 
 
 def strides(sizes: Sequence[int], dim_order: Sequence[int]) -> tuple[int, ...]:
-    """Strides in elements of a dense tensor with this `dim_order`.
+    """Return strides in elements of a dense tensor with this `dim_order`.
 
     A dimension of size 0 counts as 1, as in ExecuTorch and PyTorch.
     """
@@ -342,7 +342,7 @@ def are_equal(one: Data, other: Data) -> bool:
 
 
 def sampled(data: Data) -> bytes:
-    """A digest of one page per megabyte: equal data has equal digests, not conversely."""
+    """Return a digest of one page per megabyte: equal data has equal digests, not conversely."""
     digest = hashlib.sha256()
     for begin in range(0, len(data), _PART):
         digest.update(data[begin : begin + _SAMPLE])

@@ -86,7 +86,9 @@ class DecomposeForKernels(Rewrite[Decomposition]):
 
 
 def lack_of_pieces(op: SchemaOp) -> str:
-    """Why PyTorch's decomposition of an op without a kernel does not help, to follow a comma."""
+    """Return why PyTorch's decomposition of an op without a kernel does not help, to follow a
+    comma.
+    """
     found = trace(op, _function_of)
     if not isinstance(found, Refusal):
         return ""
@@ -96,7 +98,9 @@ def lack_of_pieces(op: SchemaOp) -> str:
 
 
 def _function_of(overload: Any, is_root: bool) -> Callable[..., Any] | None:
-    """The function that decomposes an operator; None if it has a kernel and is not the root."""
+    """Return the function that decomposes an operator; None if it has a kernel and is not the
+    root.
+    """
     if _has_kernel(overload) and not is_root:
         return None
     if overload in EXACT:

@@ -73,7 +73,7 @@ def _data_file(held: Mapping[str, NamedData], layouts: Mapping[str, Record]) -> 
 
 
 def _with_header(flatbuffer: bytes, segments: Segments) -> list[Data]:
-    """The parts of a `.ptd` file: the FlatBuffer with its header, then the segments."""
+    """Return the parts of a `.ptd` file: the FlatBuffer with its header, then the segments."""
     padded = _HEADER.size + -_HEADER.size % 16
     size = padded + len(flatbuffer)
     base = size + -size % SEGMENT_ALIGNMENT

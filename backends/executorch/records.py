@@ -52,21 +52,23 @@ _CLASSES = {name: (cls, fields) for cls, (name, fields) in _INSTRUCTIONS.items()
 
 
 def pick(items: Sequence[Any], index: int, what: str) -> Any:
-    """The item that a file names by its index."""
+    """Return the item that a file names by its index."""
     if not 0 <= index < len(items):
         raise ParseFailure(f"{WHAT} names {what} {index} of {len(items)}")
     return items[index]
 
 
 def text(found: str | None, what: str) -> str:
-    """The name of something in a file, which must have one."""
+    """Return the name of something in a file, which must have one."""
     if found is None:
         raise ParseFailure(f"{WHAT}: {what} has no name")
     return found
 
 
 def instruction_record(instruction: Instruction, kernels: dict[str, int]) -> tuple[str, Record]:
-    """The record of an instruction; `kernels` collects the names of kernels with their indices."""
+    """Return the record of an instruction; `kernels` collects the names of kernels with their
+    indices.
+    """
     if isinstance(instruction, KernelCall):
         index = kernels.setdefault(instruction.kernel, len(kernels))
         return "KernelCall", {"op_index": index, "args": instruction.args}
@@ -76,7 +78,7 @@ def instruction_record(instruction: Instruction, kernels: dict[str, int]) -> tup
 
 
 def instruction_of(union: tuple[str, Record] | None, kernels: Sequence[str]) -> Instruction:
-    """The instruction of a record."""
+    """Return the instruction of a record."""
     if union is None:
         raise ParseFailure(f"{WHAT}: an instruction is empty")
     name, record = union
@@ -88,7 +90,7 @@ def instruction_of(union: tuple[str, Record] | None, kernels: Sequence[str]) -> 
 
 
 def value_record(value: Value) -> tuple[str, Record]:
-    """The record of a value."""
+    """Return the record of a value."""
     match value:
         case None:
             return "Null", {}
@@ -102,7 +104,7 @@ def value_record(value: Value) -> tuple[str, Record]:
 
 
 def value_of(union: tuple[str, Record] | None) -> Value:
-    """The value of a record."""
+    """Return the value of a record."""
     if union is None or union[0] == "Null":
         return None
     name, record = union

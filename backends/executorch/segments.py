@@ -57,14 +57,15 @@ class Segments:
 
 
 def memory_range(data: Data) -> tuple[int, int]:
-    """The memory range of bytes: (address, size)."""
+    """Return the memory range of bytes: (address, size)."""
     return np.frombuffer(data, np.uint8).ctypes.data if len(data) else 0, len(data)
 
 
 def with_program_header(
     flatbuffer: bytes, segments: Segments, fixed: tuple[int, int] | None = None
 ) -> list[Data]:
-    """The parts of a `.pte` file: the FlatBuffer with its extended header, then the segments.
+    """Return the parts of a `.pte` file: the FlatBuffer with its extended header, then the
+    segments.
 
     Args:
         flatbuffer: the program.
@@ -83,7 +84,9 @@ def with_program_header(
 
 
 def file_parts(flatbuffer: bytes, header: bytes, base: int, segments: Segments) -> list[Data]:
-    """The parts of a file: the FlatBuffer with a header after its identifier, then segments."""
+    """Return the parts of a file: the FlatBuffer with a header after its identifier, then
+    segments.
+    """
     (root,) = struct.unpack_from("<I", flatbuffer)
     head = struct.pack("<I", root + len(header)) + flatbuffer[4:8] + header
     padding = bytes(base - len(header) - len(flatbuffer))

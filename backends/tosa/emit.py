@@ -91,7 +91,7 @@ def to_graph(program: Program, method: str = "forward") -> Graph:
 
 
 def emission_problems(program: Program) -> list[Problem]:
-    """Everything that the flatbuffers of a program's methods cannot hold."""
+    """Return everything that the flatbuffers of a program's methods cannot hold."""
     return [problem for func in program.methods.values() for problem in _too_large(func)]
 
 
@@ -112,7 +112,7 @@ def _constant_bytes(type_: Attribute) -> int:
 
 
 def _version(program: Program) -> tuple[int, int, int, bool]:
-    """The version of the program's target; 1.1 is a draft."""
+    """Return the version of the program's target; 1.1 is a draft."""
     target = program.module.attributes.get(TARGET)
     if isinstance(target, StringAttr) and target.data.startswith("tosa-1.0"):
         return (1, 0, 0, False)
@@ -232,7 +232,7 @@ class _Emitter:
             append(region, op, VariableWriteOp.CODE, (names.of[op.value],), (variable,))
 
     def variable(self, region: Region, key: str, like: SSAValue, names: _Names) -> str:
-        """The tensor of a mutable buffer, with its initial value."""
+        """Return the tensor of a mutable buffer, with its initial value."""
         if key not in self.variables:
             name = names.unused(key)
             type_ = like.type
@@ -266,7 +266,7 @@ class _Emitter:
         append(region, op, op.CODE, inputs, outputs, attributes)
 
     def scales(self, op: WeightOp | ConstOp) -> bytes:
-        """The scales of a block-scaled constant, one byte each."""
+        """Return the scales of a block-scaled constant, one byte each."""
         if isinstance(op, WeightOp) or op.scales is None:
             return b""
         return dense_bytes(self.weights.get(op.scales.data))

@@ -21,12 +21,12 @@ def command_path(name: str) -> str | None:
 
 
 def tool(name: str) -> str:
-    """The path of a command, or its name, so that starting it fails with the usual error."""
+    """Return the path of a command, or its name, so that starting it fails with the usual error."""
     return command_path(name) or name
 
 
 def _programs() -> tuple[Path, ...]:
-    """The folders in which tosa-tools keeps its programs."""
+    """Return the folders in which tosa-tools keeps its programs."""
     if "TOSA_TOOLS_BIN_DIR" in os.environ:
         return ()
     try:

@@ -156,7 +156,7 @@ def _elements(
 def _block_scaled(
     codes: torch.Tensor, scales: torch.Tensor, element: BlockScaledType, op: ConstOp
 ) -> WrittenElements:
-    """A constant of a block-scaled type: codes in nested lists, scales in the type.
+    """Return a constant of a block-scaled type: codes in nested lists, scales in the type.
 
     A scale is a power of two and prints exactly; a NaN scale has no textual form.
     """
@@ -180,7 +180,7 @@ def _block_scaled(
 
 
 def _nested(codes: torch.Tensor, form: str) -> str:
-    """A tensor as nested lists in brackets, each number formatted with `form`."""
+    """Return a tensor as nested lists in brackets, each number formatted with `form`."""
     if codes.dim() == 1:
         return f"[{', '.join(map(form.format, codes.tolist()))}]"
     return f"[{', '.join(_nested(row, form) for row in codes)}]"

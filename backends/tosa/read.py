@@ -95,7 +95,7 @@ class _Builder:
     def block(
         self, region: GraphRegion, arguments: Sequence[Attribute] | None, open_: set[str]
     ) -> Block:
-        """The block of a region; `open_` are the enclosing regions, to refuse recursion."""
+        """Return the block of a region; `open_` are the enclosing regions, to refuse recursion."""
         declared: dict[str, Tensor | Shape] = {t.name: t for t in region.tensors}
         declared.update({shape.name: shape for shape in region.shapes})
 
@@ -143,7 +143,7 @@ class _Builder:
         return block
 
     def implied_constant(self, held: Tensor | Shape) -> TosaOp | None:
-        """A constant without a CONST operator, given by the tensor's own data."""
+        """Return a constant without a CONST operator, given by the tensor's own data."""
         if isinstance(held, Shape):
             return self.constant(held) if held.data or held.rank == 0 else None
         return self.constant(held) if held.data and not held.variable else None
@@ -216,7 +216,7 @@ class _Builder:
         value: Callable[[str], SSAValue],
         open_: set[str],
     ) -> Operation:
-        """A read of a variable's value at entry, or a write for the next call."""
+        """Return a read of a variable's value at entry, or a write for the next call."""
         if len(open_) > 1:
             raise UnsupportedError(f"{cls.name}: a branch or loop that uses variables")
         if (len(operator.inputs), len(operator.outputs)) != (1, 1):

@@ -74,14 +74,14 @@ def _scalars(
 
 
 def _data(operator: Operator) -> tuple[str, ...]:
-    """Operands of an elementwise operator that have the rank of its result."""
+    """Return operands of an elementwise operator that have the rank of its result."""
     cls = class_of_code(operator.code)
     assert cls is not None
     return operator.inputs[: DATA.get(cls)] if cls in ELEMENTWISE else ()
 
 
 def _with_constants(region: Region, twins: Mapping[str, str]) -> list[Operator]:
-    """The operators with additional constants of rank 0, and without unused constants."""
+    """Return the operators with additional constants of rank 0, and without unused constants."""
     read = {name for operator in region.operators for name in operator.inputs}.union(region.outputs)
     kept: list[Operator] = []
     for operator in region.operators:

@@ -263,7 +263,7 @@ class _Reader:
         return Module(region, self.stored)
 
     def _constants(self) -> list[Operator]:
-        """The constants that operators use, in the order of the module."""
+        """Return the constants that operators use, in the order of the module."""
         read = [(of, name, ConstOp) for of, name in self.names.items() if of in self.ordered]
         read += [(of, name, ConstShapeOp) for of, name in self.sizes.items()]
         read.sort(key=lambda one: self.ordered[one[0]])
@@ -308,7 +308,7 @@ class _Reader:
                 return _signed(self._number(of), 32)
 
     def _sizes(self, of: int, region: Region) -> str:
-        """The name of a constant list of sizes."""
+        """Return the name of a constant list of sizes."""
         if of not in self.sizes:
             self.sizes[of] = f"sizes_{of}"
             sizes = [_signed(bits, 32) for bits in _unfolded(self.constants[of])]
@@ -317,7 +317,7 @@ class _Reader:
         return self.sizes[of]
 
     def _named(self, of: int, region: Region) -> str:
-        """The name of a value, or of a constant, which is declared when it is first used."""
+        """Return the name of a value, or of a constant, which is declared when it is first used."""
         if of not in self.names:
             constant = self.constants[of]
             type_ = (
@@ -350,7 +350,7 @@ def _repeats(shape: Sequence[int]) -> int:
 
 
 def _data(held: _Constant, type_: _TensorType) -> bytes:
-    """The data of a constant in the format of a TOSA flatbuffer."""
+    """Return the data of a constant in the format of a TOSA flatbuffer."""
     if not held.repeated and len(held.bits) != math.prod(type_.shape):
         raise ParseFailure(f"SPIR-V: {len(held.bits)} numbers for a tensor of {type_.shape}")
     if held.repeated and type_.element.bits >= 8:

@@ -24,7 +24,7 @@ _PACKED: dict[Attribute, int] = {f6e2m3: 6, f6e3m2: 6, f4e2m1: 4, i4: 4}
 
 
 def held_dtype(element: Attribute) -> torch.dtype:
-    """The torch dtype that represents elements of this type at run time."""
+    """Return the torch dtype that represents elements of this type at run time."""
     if element in _PACKED and element not in _HELD:
         return torch.uint8
     return _HELD[element] if element in _HELD else torch_dtype(element)
@@ -48,7 +48,9 @@ def to_bytes(tensor: torch.Tensor, element: Attribute) -> bytes:
 
 
 def from_bytes(data: bytes, shape: Sequence[int], element: Attribute) -> torch.Tensor:
-    """A constant tensor from its data, which may be padded; raises `ParseFailure` if too short."""
+    """Return a constant tensor from its data, which may be padded; raises `ParseFailure` if too
+    short.
+    """
     count = math.prod(shape)
     needed = stored_size(count, element)
     if len(data) < needed:
@@ -73,7 +75,7 @@ def from_bytes(data: bytes, shape: Sequence[int], element: Attribute) -> torch.T
 
 
 def stored_size(count: int, element: Attribute) -> int:
-    """The number of bytes of `count` elements in the file."""
+    """Return the number of bytes of `count` elements in the file."""
     if element == i48:
         return 6 * count
     if element in _PACKED:

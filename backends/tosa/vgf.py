@@ -94,7 +94,7 @@ _HELP = (
 
 
 def missing() -> list[str]:
-    """The parts of the emulation that are not installed."""
+    """Return the parts of the emulation that are not installed."""
     absent = [name for name in (RUNNER, DUMP) if command_path(name) is None]
     absent += [PACKAGE] if importlib.util.find_spec(PACKAGE) is None else []
     return absent + ([] if _driver() else ["Mesa's lavapipe"])
@@ -141,7 +141,7 @@ def run_vgf(data: bytes, inputs: Sequence[torch.Tensor]) -> tuple[torch.Tensor, 
 
 
 def _converted(given: torch.Tensor, tensor: Mapping[str, Any], index: int) -> torch.Tensor:
-    """The input in the form in which the file stores it."""
+    """Return the input in the form in which the file stores it."""
     dtype = _TYPES.get(tensor["format"])
     if (
         dtype == torch.int32
@@ -164,7 +164,9 @@ def _load(path: Path, tensor: Mapping[str, Any]) -> torch.Tensor:
 
 
 def _environment(folder: Path) -> dict[str, str]:
-    """The variables that load the layers into a Vulkan program, each from a separate folder."""
+    """Return the variables that load the layers into a Vulkan program, each from a separate
+    folder.
+    """
     spec = importlib.util.find_spec(PACKAGE)
     driver = _driver()
     assert spec is not None and spec.origin is not None and driver is not None

@@ -134,12 +134,14 @@ def _table(data: bytes, number: int, root: str) -> Record:
 
 
 def _slots(record: Record, what: str) -> list[int]:
-    """The resources of the inputs or outputs of a segment, or of the whole sequence."""
+    """Return the resources of the inputs or outputs of a segment, or of the whole sequence."""
     return [slot["mrt_index"] for slot in record[what]]
 
 
 def _names(sequence: Record, what: str) -> list[str]:
-    """Names of inputs or outputs: those in the file if they are distinct, otherwise numbers."""
+    """Return names of inputs or outputs: those in the file if they are distinct, otherwise
+    numbers.
+    """
     names: list[str] = sequence[f"{what}_names"]
     count = len(sequence[f"{what}s"])
     unique = len(names) == count == len(set(names))
@@ -153,7 +155,7 @@ def _is_scalar(resources: list[Record], slot: int) -> bool:
 
 
 def _groups(resources: list[Record]) -> dict[int, int]:
-    """The alias group of each resource: they share memory, as an input that is returned."""
+    """Return the alias group of each resource: they share memory, as an input that is returned."""
     return {
         at: resource["alias_group_id"]
         for at, resource in enumerate(resources)
@@ -162,7 +164,7 @@ def _groups(resources: list[Record]) -> dict[int, int]:
 
 
 def _constants(data: bytes) -> list[bytes]:
-    """The data of each constant."""
+    """Return the data of each constant."""
     section = _section(data, 3)
     if not section:
         return []
@@ -186,7 +188,7 @@ def _constants(data: bytes) -> list[bytes]:
 
 
 def _stored(held: list[bytes], used: list[int], number: int) -> bytes:
-    """The data of the constant with this number in a segment's module."""
+    """Return the data of the constant with this number in a segment's module."""
     if number >= len(used) or used[number] >= len(held):
         raise ParseFailure(f"the .vgf has no constant {number}")
     return held[used[number]]

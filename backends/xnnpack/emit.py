@@ -98,7 +98,9 @@ def payload(
 def delegate_problems(
     delegate: DelegateOp, embed_unpacked_constants: bool = False
 ) -> Iterator[Problem]:
-    """Everything that a payload cannot hold of a delegate, or the runtime would refuse of it."""
+    """Yield everything that a payload cannot hold of a delegate, or the runtime would refuse of
+    it.
+    """
     for arg in delegate.block.args:
         users = [use.operation for use in arg.uses]
         if any(map(_is_cast, users)) and (
@@ -138,13 +140,15 @@ def delegate_problems(
 
 
 def _constant_of(value: SSAValue) -> WeightOp | None:
-    """The weight that an operand is, perhaps as a quantized type."""
+    """Return the weight that an operand is, perhaps as a quantized type."""
     owner = value.owner.input.owner if isinstance(value.owner, StorageCast) else value.owner
     return owner if isinstance(owner, WeightOp) else None
 
 
 def room(delegate: DelegateOp) -> int:
-    """An upper bound of the bytes of a delegate's constants in a segment: weights and scales."""
+    """Return an upper bound of the bytes of a delegate's constants in a segment: weights and
+    scales.
+    """
     values = [*delegate.block.args, *(value for op in delegate.block.ops for value in op.results)]
     scales = [
         len(value_quantization.scales)
@@ -156,7 +160,7 @@ def room(delegate: DelegateOp) -> int:
 
 
 def _constant_size(weight: WeightOp) -> int:
-    """The bytes of a weight; packed if only casts to four-bit types use it."""
+    """Return the bytes of a weight; packed if only casts to four-bit types use it."""
     uses = [use.operation for use in weight.result.uses]
     if uses and all(_is_cast(op) and datatype(op.results[0].type) in _INT4 for op in uses):
         return _int4_size(weight.result.type)
@@ -313,7 +317,7 @@ class _Emitter:
         return "PerChannelQuant", record
 
     def _bound(self, dim: str) -> int:
-        """The upper bound of a symbolic size."""
+        """Return the upper bound of a symbolic size."""
         if self._ranges is None:
             raise StepwellError(
                 f"size {dim} has no bound: the delegate is not in a method",
@@ -355,7 +359,9 @@ class _Emitter:
     def _buffer(
         self, key: str, data: Data, *, is_shared: bool = False, file: str | None = None
     ) -> int:
-        """The index of a constant whose name is its content hash; it may be written already."""
+        """Return the index of a constant whose name is its content hash; it may be written
+        already.
+        """
         index = self.constant_index.get(key)
         if index is None:
             index = self.constant_index[key] = len(self.constants)
@@ -375,7 +381,7 @@ def _content_key(data: bytes) -> str:
 
 
 def _int4_size(type_: AnyTensor) -> int:
-    """The number of bytes of `pack_int4`'s result for a weight of this type."""
+    """Return the number of bytes of `pack_int4`'s result for a weight of this type."""
     *outer, inputs = (d for d in dims(type_) if isinstance(d, int))
     return math.prod(outer) * -(-inputs // 2)
 
@@ -403,7 +409,7 @@ def pack_int4(weight: torch.Tensor) -> torch.Tensor:
 
 
 def unpack_int4(packed: torch.Tensor, inputs: int) -> torch.Tensor:
-    """The inverse of `pack_int4`: int8 numbers from -8 to 7, `[outputs, inputs]`."""
+    """Return the inverse of `pack_int4`: int8 numbers from -8 to 7, `[outputs, inputs]`."""
     low, high = packed & 15, packed >> 4
     pairs = torch.stack((low, high), dim=-1).reshape(packed.shape[0], -1)
     return pairs[:, :inputs].to(torch.int8) - 8

@@ -63,7 +63,8 @@ one by the processor, the same for all operators of a kind."""
 
 
 def kind_of(event: str) -> str:
-    """The processor-independent kind of an event, as `Convolution` of `Convolution (NHWC, F32)`.
+    """Return the processor-independent kind of an event, as `Convolution` of `Convolution (NHWC,
+    F32)`.
 
     A quantization, or a conversion between float types, is a `Convert`; a processor with kernels
     for half precision or packed rows reports fewer of them.
@@ -72,7 +73,8 @@ def kind_of(event: str) -> str:
 
 
 def event_nodes(delegate: DelegateOp) -> dict[str, tuple[str, ...]]:
-    """The identifier of each event of a delegate's run → the nodes of the model that it computes.
+    """Return the identifier of each event of a delegate's run → the nodes of the model that it
+    computes.
 
     An event without a node is listed with an empty tuple, because ExecuTorch's Inspector guesses
     by parts of names if an identifier is missing.
@@ -88,7 +90,7 @@ def event_nodes(delegate: DelegateOp) -> dict[str, tuple[str, ...]]:
 
 
 def events(delegate: DelegateOp) -> Iterator[tuple[XnnpackOp, Spellings]]:
-    """The profiler's events of a delegate, in execution order."""
+    """Yield the profiler's events of a delegate, in execution order."""
     for op in delegate.block.ops:
         if isinstance(op, XnnpackOp):
             for spellings in _EVENTS[type(op)](op):

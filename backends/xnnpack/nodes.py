@@ -49,7 +49,7 @@ _WEIGHTED = (FullyConnected, Convolution2d, DepthwiseConvolution2d, Deconvolutio
 
 
 def input_names(cls: type[XnnpackOp]) -> tuple[str, ...]:
-    """The fields of a node that hold its operands' ids, in the op's order."""
+    """Return the fields of a node that hold its operands' ids, in the op's order."""
     if cls in _WEIGHTED:
         return ("input1_id", "filter_id", "bias_id")
     if cls is ScaledDotProductAttention:
@@ -59,7 +59,7 @@ def input_names(cls: type[XnnpackOp]) -> tuple[str, ...]:
 
 
 def output_names(cls: type[XnnpackOp]) -> tuple[str, ...]:
-    """The fields of a node that hold its results' ids."""
+    """Return the fields of a node that hold its results' ids."""
     return ("output_value_id", "output_index_id") if cls is ArgMaxPooling2d else ("output_id",)
 
 
@@ -78,13 +78,13 @@ class _Spread:
     default: int | None
 
     def write(self, op: XnnpackOp) -> dict[str, Any]:
-        """The node's fields of an op."""
+        """Return the node's fields of an op."""
         missing = (self.default,) * len(self.node)
         held = op.ints(self.name) if op.flag(self.name) else missing
         return dict(zip(self.node, held, strict=True))
 
     def read(self, node: dict[str, Any]) -> dict[str, Any]:
-        """The op's field, unless every number is the default."""
+        """Return the op's field, unless every number is the default."""
         held = [node[name] for name in self.node]
         return {} if all(number == self.default for number in held) else {self.name: held}
 
@@ -102,7 +102,7 @@ class _Same:
     default: float | None = None
 
     def write(self, op: XnnpackOp) -> dict[str, Any]:
-        """The node's field of an op."""
+        """Return the node's field of an op."""
         match self.default:
             case None:
                 return {self.name: op.ints(self.name)}
@@ -112,7 +112,7 @@ class _Same:
                 return {self.name: op.number(self.name, self.default)}
 
     def read(self, node: dict[str, Any]) -> dict[str, Any]:
-        """The op's field."""
+        """Return the op's field."""
         return {self.name: node[self.name]}
 
 
@@ -144,7 +144,7 @@ _FIELDS: dict[type[XnnpackOp], tuple[_Spread | _Same, ...]] = {
 
 
 def to_fields(op: XnnpackOp) -> dict[str, Any]:
-    """The node's fields other than ids."""
+    """Return the node's fields other than ids."""
     flag = _FLAGS.get(type(op))
     fields: dict[str, Any] = {"flags": flag[1] if flag and op.flag(flag[0]) else 0}
     for field in _FIELDS.get(type(op), ()):
@@ -175,7 +175,9 @@ def from_fields(cls: type[XnnpackOp], node: dict[str, Any]) -> dict[str, Any]:
 
 
 def _derived(op: XnnpackOp) -> dict[str, Any]:
-    """The fields of a node that follow from its op's types and lists, or that XNNPACK ignores."""
+    """Return the fields of a node that follow from its op's types and lists, or that XNNPACK
+    ignores.
+    """
     match op:
         case Convolution2d() | DepthwiseConvolution2d() | Deconvolution2d():
             return _channels(op) | dict(zip(_KERNEL, op.window, strict=True))

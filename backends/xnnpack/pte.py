@@ -67,7 +67,7 @@ def to_container(program: Program, *, embed_unpacked_constants: bool = False) ->
 def tail_of(
     program: Program, ground: FileBuffer | None = None, progress: Progress | None = None
 ) -> Tail:
-    """A segment for the constants of all delegates, after all other weights."""
+    """Return a segment for the constants of all delegates, after all other weights."""
     inside = outside = 0
     for func in program.methods.values():
         for op in func.body.walk():

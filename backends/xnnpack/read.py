@@ -61,7 +61,7 @@ class XnnpackReader:
     """Reads the delegates of `XnnpackBackend`."""
 
     def input_count(self, delegate: Delegate, context: ReadContext) -> int:
-        """The number of the call's values that are inputs."""
+        """Return the number of the call's values that are inputs."""
         return len(_root(delegate.payload)[0]["input_ids"])
 
     def read(
@@ -319,7 +319,9 @@ class _Reader:
         return value
 
     def _typed(self, stored: SSAValue, value: _Value) -> SSAValue:
-        """An input as the payload declares it: in its quantized type, a scalar as one element."""
+        """Return an input as the payload declares it: in its quantized type, a scalar as one
+        element.
+        """
         value_quantization = quantization(value.type)
         wanted = (
             element(value.type)
@@ -384,7 +386,7 @@ class _Reader:
         return entries[index]
 
     def _bytes(self, index: int, size: int) -> memoryview:
-        """The first `size` bytes of a constant."""
+        """Return the first `size` bytes of a constant."""
         entry = self._entry(index)
         if entry["named_key"]:
             key: str = entry["named_key"]

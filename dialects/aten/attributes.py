@@ -2,8 +2,8 @@
 
 int → `i64`, bool → `i1`, float → `f64`, str / layout / device / memory format → string, a dtype →
 the element type itself, None → `#aten.none`, a list of ints or floats → `array<…>`, any other list
-→ an array attribute. A number that is computed at run time is `#aten.dyn`; the n-th one in schema
-order refers to the n-th operand of the op's `dynamic` group.
+→ an array attribute. A number that is computed at run time is `#aten.dyn`; the n-th such number in
+schema order refers to the n-th operand of the op's `dynamic` group.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ def _reshape(op: SchemaOp, result: int) -> AxisMap | None:
 
 @_maps("prelu.default")
 def _prelu(op: SchemaOp, result: int) -> AxisMap | None:
-    """One slope, or one for each index of the second axis."""
+    """Return the map of PReLU: one slope, or one for each index of the second axis."""
     shape, slopes = _shape(op.operands[0]), _shape(op.operands[1])
     along = 1 if len(shape) > 1 else 0
     reads = tuple(Once() if size == 1 or not shape else Along(along) for size in slopes)
@@ -118,7 +118,7 @@ def _slice(op: SchemaOp, result: int) -> AxisMap | None:
 
 
 def _sliced(axis: int, start: object, step: object, size: Dim) -> Link:
-    """The link of an axis sliced from `start` on; a negative start counts from the end, and starts
+    """Return the link of a slice from `start` on; a negative start counts from the end, and starts
     are clamped to the axis.
     """
     start = 0 if start is None else start
@@ -277,8 +277,8 @@ def _index_select(op: SchemaOp, result: int) -> AxisMap | None:
 
 @_maps("index.Tensor")
 def _index(op: SchemaOp, result: int) -> AxisMap | None:
-    """Adjacent indexed axes are replaced in place by those of the indices; otherwise the latter
-    lead.
+    """Return the map of an indexed tensor: the axes of the indices replace adjacent indexed axes,
+    or else come first.
     """
     indices = op.arg("indices")
     at = [axis for axis, index in enumerate(indices) if index is not None]
@@ -318,7 +318,9 @@ def _along_axis(op: SchemaOp, result: int) -> AxisMap | None:
 @_maps("diff.default", "slice_scatter.default", "scatter.value", "scatter.src",
       "scatter_add.default")  # fmt: skip
 def _mixed(op: SchemaOp, result: int) -> AxisMap | None:
-    """All tensors have a length of their own along one axis, which is mixed."""
+    """Return the map of ops whose tensors each have a separate length along one axis, which is
+    mixed.
+    """
     rank = len(_shape(op.operands[0]))
     rows = along_rows(rank, (_at(op.arg("dim"), rank),))
     return mapped(op, *[rows] * _tensors(op))

@@ -1,4 +1,4 @@
-"""The style of a call: arguments by position or by name, explicit None; and the base class of call
+"""The style of a call: arguments by position or by name, explicit None; and the base of call
 ops.
 """
 
@@ -45,9 +45,7 @@ def call_layout(
 
 
 def _bridges(rest: Sequence[Argument], given: Container[str], first_keyword: str | None) -> bool:
-    """Whether a sequence of Nones leads from the first argument to one that is passed
-    by position.
-    """
+    """Whether only Nones are between the first argument of the list and one passed by position."""
     for argument in rest:
         if argument.keyword_only or argument.name == first_keyword:
             return False

@@ -4,9 +4,9 @@
 Run as `python -m stepwell.dialects.aten.generate [NAME …]`, where a name is that of an operator of
 `aten` to add; a test regenerates and compares. The source is the schema that torch registers. The
 table contains ATen's core operators (tagged `torch.Tag.core`), those of the quantization libraries,
-and all functional overloads of those that were added: composite ones of a program before
-decomposition, and those that lowering and edge programs add. Every other functional overload has a
-class of the same kind, created on first use (`registry.find`).
+and all functional overloads of operators that were added by name: composite operators of programs
+before decomposition, and operators of lowerings and edge programs. Every other functional overload
+has a class of the same kind, created on first use (`registry.find`).
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ OPERATORS: tuple[type[SchemaOp], ...]
 def listed_overloads(added: Sequence[str] = ()) -> Iterator[tuple[Schema, str]]:
     """Yield every overload of the table, and the notes on its line, ordered by name.
 
-    An operator that was added is recognized by an overload in the table that is not a core one.
+    Operators that were added by name are recognized by an overload that is not a core operator.
     """
     held = {cls.name for cls in OPERATORS}
     found: dict[str, tuple[Schema, str]] = {}

@@ -44,8 +44,8 @@ def infer_schema_op(op: SchemaOp) -> Sequence[Attribute]:
     """Infer the result types of an op.
 
     Raises:
-        StepwellError: torch rejects such operands; or an op without stated results has results that
-            depend on what is only known at run time.
+        StepwellError: torch rejects the operands; or the op states no results, and they depend on
+            values known only at run time.
     """
     held = (*(value.type for value in op.operands), *op.properties.values())
     identity = (type(op), *op.properties, *map(id, held))
@@ -139,8 +139,8 @@ def _symbolic(op: SchemaOp) -> Sequence[Attribute]:
 def _ends_within(op: SchemaOp) -> Sequence[Attribute] | None:
     """Infer a slice up to a dynamic end that the program asserts to be within the axis.
 
-    A table of 17 rows, cut to the `h*w + 1` of an image, has that length in the program. Torch does
-    not know the assertion and takes the example's size for the lesser one.
+    For example, a table of 17 rows is cut to the `h*w + 1` rows of an image. Torch does not know
+    the assertion and assumes the minimum that holds for the example.
     """
     if op.name != "aten.slice.Tensor" or op.arg("step") not in (None, 1):
         return None
@@ -158,9 +158,7 @@ def _ends_within(op: SchemaOp) -> Sequence[Attribute] | None:
 
 
 def _by_rule(op: SchemaOp) -> Sequence[Attribute] | None:
-    """Apply a rule, which moves sizes or compares their expressions and decides nothing
-    about them.
-    """
+    """Apply a shape rule, which moves or compares sizes without deciding anything about them."""
     rule = rule_for(op.name)
     if rule is None or (op.SCHEMA.takes_runtime_scalars and op.group_sizes()[-1]):
         return None
@@ -182,7 +180,7 @@ def _symbolic_key(op: SchemaOp) -> Key:
 
 
 def _asked(op: SchemaOp) -> Sequence[Attribute]:
-    """Return torch's result if it needed no guess, else what the op states."""
+    """Return torch's result types if torch needed no guess, else the types that the op states."""
     from stepwell.dialects.symbols import Symbols
 
     symbols = Symbols(ranges_around(op))
@@ -203,7 +201,7 @@ def _asked(op: SchemaOp) -> Sequence[Attribute]:
 
 
 def _judged(op: SchemaOp, inferred: Sequence[Attribute], symbols: Symbols) -> Sequence[Attribute]:
-    """Return torch's types, except where the op states another type that they allow."""
+    """Return torch's types, except where the op states another type that torch's result allows."""
     if not op.results:
         if symbols.env.replacements:
             _stated(op, "they depend on which sizes are equal")

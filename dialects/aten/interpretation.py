@@ -94,7 +94,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Meaning:
-    """A user's implementation of an operator that torch lacks, or computes differently.
+    """A user's implementation of an operator that torch lacks or computes differently.
 
     Both functions have the operator's parameters; arguments that it writes to are passed as copies,
     to which they write.
@@ -112,10 +112,10 @@ def register_meaning(cls: type[SchemaOp], meaning: Meaning) -> None:
     """Register the implementation of an op.
 
     Raises:
-        StepwellError: it is registered already.
+        StepwellError: the op has an implementation already.
     """
     if cls.name in _REGISTERED:
-        raise StepwellError(f"{cls.name} has a meaning registered already")
+        raise StepwellError(f"{cls.name} has a registered implementation already")
     _REGISTERED[cls.name] = meaning
     _PLANS.pop(cls, None)
 

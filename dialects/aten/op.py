@@ -63,7 +63,9 @@ class SchemaOp(Verifies, HasAxes, HasFamilies, CallOp):
     """An op whose operands, properties and results follow `SCHEMA`."""
 
     def does_as_family(self, family: Family) -> bool:
-        """Dropout is random in training; `adjoint` of complex numbers conjugates."""
+        """Whether the op behaves as its family: not for dropout in training, or `adjoint` of
+        complex numbers.
+        """
         if "train" in self.SCHEMA.by_name:
             return (self.arg("train") is not False) == (family == "random")
         if self.name in _CONJUGATE:
@@ -199,7 +201,7 @@ class SchemaOp(Verifies, HasAxes, HasFamilies, CallOp):
         given = dict(zip(positional, args, strict=False))
         for name, value in kwargs.items():
             if name not in cls.SCHEMA.by_name or name in given:
-                raise StepwellError(f"{cls.name}: argument {name!r} is unknown or given twice")
+                raise StepwellError(f"{cls.name}: argument {name!r} is unknown or was passed twice")
             given[name] = value
         return cls.from_arguments(given, result_types)
 
@@ -279,7 +281,7 @@ class SchemaOp(Verifies, HasAxes, HasFamilies, CallOp):
 
     @classmethod
     def parse(cls, parser: Parser) -> Self:
-        """Parse the output of `pretty_text`."""
+        """Parse the textual form that `pretty_text` prints."""
         return parse_call(cls, parser)
 
     # -- checking ----------------------------------------------------------------------------

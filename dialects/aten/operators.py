@@ -1,7 +1,7 @@
-"""The classes of the operators in `operators.txt`: one schema, as PyTorch prints it, a line.
+"""The classes of the operators in `operators.txt`: one schema per line, as PyTorch prints it.
 
-A comment says `impure` if an unused call must stay or equal calls differ, and `elementwise` if each
-element is computed from the corresponding operand elements.
+A comment `impure` means that an unused call must stay or that equal calls differ, and `elementwise`
+that each element is computed from the corresponding operand elements.
 
 `generate.py` writes the table and `operators.pyi`, which shows type checkers and editors the
 fields of each class.

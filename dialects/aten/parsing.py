@@ -20,7 +20,7 @@ _C = TypeVar("_C", bound=CallOp)
 
 @dataclass
 class _Operand:
-    """An operand's name; its type follows at the end of the op."""
+    """The name of an operand, whose type follows at the end of the op."""
 
     unresolved: UnresolvedOperand
     value: SSAValue | None = None
@@ -85,7 +85,9 @@ def _parse_arguments(
             argument = positional[count]
             count += 1
         elif name not in by_name or name in given:
-            parser.raise_error(f"{cls.name}: argument {name!r} is unknown or given twice", start)
+            parser.raise_error(
+                f"{cls.name}: argument {name!r} is unknown or was passed twice", start
+            )
         else:
             argument = by_name[name]
         given[argument.name] = _parse_value(argument, parser)

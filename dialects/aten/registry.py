@@ -49,7 +49,7 @@ def class_name(schema: Schema) -> str:
 def _define_later(cls: type[SchemaOp]) -> None:
     """Let xDSL read the fields of a class when its first op or its definition is needed.
 
-    A program has ops of a few dozen of the hundreds of declared classes.
+    A program uses a few dozen of the hundreds of declared classes.
     """
     changed, stated = cast(Any, cls), frozenset(cls.__dict__)
 
@@ -68,10 +68,10 @@ def _define_later(cls: type[SchemaOp]) -> None:
 
 
 def _no_value(schema: Schema) -> str | None:
-    """Return why what an operator writes cannot be a result of an op, or None.
+    """Return why an argument that an operator writes cannot be a result of an op, or None.
 
-    An operator of a user's library may exist only in a form that writes to an argument. As an op it
-    takes the value before and returns the value after the call, like any other op.
+    A user's operator may exist only in a form that writes to an argument. Its op takes the value
+    before the call and returns the value after it.
     """
     if schema.namespace == "aten":
         return ""
@@ -221,9 +221,9 @@ def overload_of(name: str) -> Any:
 def functional_overload(target: Any, renamed: str | None = None) -> Any:
     """Return `aten.add.Tensor` for `aten.add_.Tensor` and `aten.add.out`; None without one.
 
-    It has the same argument types, whatever its overload is called: `aten.pow_.Scalar` is computed
-    by `aten.pow.Tensor_Scalar`, not by `aten.pow.Scalar`, which raises a number to a tensor's
-    power.
+    The functional overload has the same argument types, possibly under another overload name:
+    `aten.pow_.Scalar` is computed by `aten.pow.Tensor_Scalar`, not by `aten.pow.Scalar`, which
+    raises a number to a tensor's power.
 
     Args:
         target: an overload that writes to its arguments.
@@ -284,9 +284,10 @@ def is_pure(overload: Any) -> bool:
 
 
 def is_elementwise(overload: Any) -> bool:
-    """Whether PyTorch says that each element is computed from the corresponding operand elements.
+    """Whether PyTorch's tag says that each element depends on the corresponding operand elements
+    only.
 
-    The tag of `equal`, which returns one bool, and of `rrelu`, which is random, says less.
+    The tags of `equal`, which returns one bool, and of `rrelu`, which is random, are ignored.
     """
     if not all(str(value.type) == "Tensor" for value in schema_of(overload).returns):
         return False

@@ -82,7 +82,7 @@ class Argument:
 
     @property
     def field(self) -> str:
-        """The Python attribute of the argument on the op class."""
+        """Return the Python attribute name of the argument on the op class."""
         return f"{self.name}_" if self.name in _PYTHON_WORDS else self.name
 
 
@@ -113,12 +113,12 @@ class Schema:
 
     @cached_property
     def is_mutable(self) -> bool:
-        """Whether it writes to an argument."""
+        """Whether the operator writes to an argument."""
         return any(argument.written for argument in self.arguments)
 
     @cached_property
     def written(self) -> tuple[Argument, ...]:
-        """The arguments that it writes to: the op returns their new values after its
+        """Return the arguments that the operator writes; the op returns their new values after its
         other results.
         """
         return tuple(a for a in self.arguments if a.written)

@@ -25,12 +25,12 @@ _SHAPE_INFERENCE: dict[str, Rule] = {}
 
 
 def is_float(kind: Attribute) -> bool:
-    """Whether torch computes in this float type; operators on 8-bit floats are left to torch."""
+    """Whether torch computes in a float type; operators on 8-bit floats are left to torch."""
     return kind in (f32, f16, bf16, f64)
 
 
 def rule_for(name: str) -> Rule | None:
-    """Return the rule of an operator: its own, or that of its family."""
+    """Return the shape rule of an operator, or that of its family."""
     if (rule := _SHAPE_INFERENCE.get(name)) is not None:
         return rule
     families = families_of(name)
@@ -85,7 +85,7 @@ def _like_operand(op: SchemaOp) -> Sequence[Attribute] | None:
 
 
 def _function(op: SchemaOp) -> Sequence[Attribute] | None:
-    """A function of each element of one tensor."""
+    """Return the type of an elementwise function of one tensor."""
     schema = op.SCHEMA
     if len(schema.returns) != 1 or schema.operator in ("float_power", "__lshift__", "__rshift__"):
         return None  # Some have a type of their own, or are for integers alone.
@@ -247,7 +247,9 @@ def _convolution(op: SchemaOp) -> Sequence[Attribute] | None:
 
 
 def _normalization(op: SchemaOp) -> Sequence[Attribute] | None:
-    """Rows along an axis, along trailing axes, or along all axes but the channels."""
+    """Return the type of a normalization along an axis, trailing axes, or all axes but the
+    channels.
+    """
     shape, arguments = _sizes(op.operands[0]), op.SCHEMA.by_name
     if not shape or not _one_float(op) or len(op.results) != 1:
         return None
@@ -283,7 +285,9 @@ def _reduction(op: SchemaOp) -> Sequence[Attribute] | None:
 
 @_rule("istft.default")
 def _istft(op: SchemaOp) -> Sequence[Attribute] | None:
-    """The meta function of torch reads the elements of the window, which a type does not have."""
+    """Return the type of an inverse STFT; torch's meta function would read the window's
+    elements.
+    """
     shape, length = _shape(op.operands[0]), op.arg("n_fft")
     numbers = (length, op.arg("hop_length") or length // 4, op.arg("length") or 0)
     if shape is None or len(shape) < 2 or not all(isinstance(number, int) for number in numbers):

@@ -2,8 +2,8 @@
 
     %y = aten.conv2d.default(%x, %w, %b, [2, 2], [3, 3], groups=4) : (…) -> tensor<…>
 
-Arguments are in schema order. Missing ones are omitted arguments. After a gap, from the first
-argument that was passed by name, and for keyword-only ones the form is `name=value`. The types are
+Arguments are in schema order. Omitted arguments are missing. The form is `name=value` after a gap,
+from the first argument that was passed by name on, and for keyword-only arguments. The types are
 those of the operands in the op's order: tensors first, then dynamic numbers, which are inline like
 any other value. Information that the call cannot express follows it: `<{properties}>`, then
 `{attributes}`. An op that does not follow its schema is printed in the generic form.
@@ -53,7 +53,7 @@ class _NoPrettyForm(Exception):
 
 
 class _NotCanonical(Exception):
-    """A property differs from the attribute that its argument's value would be stored as."""
+    """A property is not the attribute to which its argument's value converts."""
 
 
 def spell(op: CallOp, printer: TextPrinter) -> str | None:

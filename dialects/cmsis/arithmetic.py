@@ -31,7 +31,7 @@ class Multiplier:
 
     @property
     def real(self) -> float:
-        """The factor that the kernel applies."""
+        """Return the factor that the kernel applies."""
         return math.ldexp(self.multiplier, self.shift - 31)
 
     def negated(self) -> Multiplier:
@@ -41,7 +41,7 @@ class Multiplier:
 
 @lru_cache(maxsize=1 << 16)
 def quantize_multiplier(factor: float) -> Multiplier:
-    """Return the closest `Multiplier` of a non-negative real factor; 0 for 0."""
+    """Return the `Multiplier` closest to a non-negative real factor; 0 for 0."""
     if factor == 0.0:
         return Multiplier(0, 0)
     mantissa, shift = math.frexp(factor)
@@ -130,7 +130,7 @@ class RowOverflow:
 
     @property
     def in_sum(self) -> bool:
-        """Whether the accumulator itself overflows."""
+        """Whether the accumulator itself overflows, before it is scaled."""
         return self.low < -Q31_ONE or self.high >= Q31_ONE
 
 

@@ -1,7 +1,7 @@
 """The costs of CMSIS-NN's layout operators.
 
 `arm_transpose_s8` copies byte by byte if the last axis moves. A call of the runtime takes as long
-as copying some hundred bytes. No device was measured: ratios of sizes decide.
+as copying some hundred bytes. Only ratios of sizes are used; no device was measured.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The cmsis level: the library's operators, and float ops that are correct on real values."""
+"""The cmsis level: the library's operators, and float ops on real values."""
 
 from __future__ import annotations
 

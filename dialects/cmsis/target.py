@@ -14,12 +14,12 @@ from stepwell.ir.diagnostics import UnsupportedError, VerificationError
 
 @cache
 def _cmsis_nn() -> Any:
-    """CMSIS-NN's own functions of buffer sizes, as ExecuTorch's wheel ships them."""
+    """Return CMSIS-NN's own functions of buffer sizes, which ExecuTorch's wheel ships."""
     return importlib.import_module("executorch.backends.cortex_m.library.cmsis_nn")
 
 
 class Isa(StrEnum):
-    """The form of CMSIS-NN that a build of the kernels compiles to."""
+    """An instruction set for which CMSIS-NN's kernels are compiled."""
 
     SCALAR = "scalar"
     DSP = "dsp"
@@ -45,7 +45,7 @@ CPUS: tuple[str, ...] = tuple(_CPUS)
 
 @dataclass(frozen=True)
 class Target:
-    """A CPU and the instruction set its kernels are built for."""
+    """A CPU and the instruction set for which its kernels are built."""
 
     cpu: str
     isa: Isa
@@ -61,7 +61,9 @@ class Target:
 
 
 def target(name: str) -> Target:
-    """`cortex-m55`, or `cortex-m55+dsp` for a part or a build without its CPU's best extension."""
+    """Parse a CPU name such as `cortex-m55`, or `cortex-m55+dsp` for a build without the best
+    extension.
+    """
     cpu, _, isa_name = name.partition("+")
     supported = _CPUS.get(cpu)
     if supported is None:
@@ -92,7 +94,7 @@ def convolution_scratch(
     output_offset: int,
     activation: tuple[int, int],
 ) -> int:
-    """Bytes that `arm_convolve_wrapper_s8` needs."""
+    """Return bytes that `arm_convolve_wrapper_s8` needs."""
     return _bytes(
         "convolve_wrapper_buffer_size",
         isa,
@@ -123,7 +125,7 @@ def depthwise_scratch(
     output_offset: int,
     activation: tuple[int, int],
 ) -> int:
-    """Bytes that `arm_depthwise_conv_wrapper_s8` needs."""
+    """Return bytes that `arm_depthwise_conv_wrapper_s8` needs."""
     one, height, width, channels = filter_1hwo
     return _bytes(
         "depthwise_conv_wrapper_buffer_size",
@@ -155,7 +157,9 @@ def transpose_convolution_scratch(
     output_offset: int,
     activation: tuple[int, int],
 ) -> tuple[int, int]:
-    """Bytes of (row buffer, reversed-convolution buffer) of `arm_transpose_conv_wrapper_s8`."""
+    """Return bytes of (row buffer, reversed-convolution buffer) of
+    `arm_transpose_conv_wrapper_s8`.
+    """
     common: dict[str, Any] = {
         "input_nhwc": list(input_nhwc),
         "filter_nhwc": list(filter_ohwi),
@@ -173,12 +177,14 @@ def transpose_convolution_scratch(
 
 
 def fully_connected_scratch(isa: Isa, *, inner: int, outputs: int) -> int:
-    """Bytes of the kernel sums of a fully connected layer or batch matmul of N = `outputs`."""
+    """Return bytes of the kernel sums of a fully connected layer or batch matmul of N =
+    `outputs`.
+    """
     return _bytes("fully_connected_buffer_size", isa, filter_nhwc=[inner, 1, 1, outputs])
 
 
 def avgpool_scratch(isa: Isa, *, output_width: int, channels: int) -> int:
-    """Bytes that `arm_avgpool_s8` needs."""
+    """Return bytes that `arm_avgpool_s8` needs."""
     return _bytes(
         "avgpool_buffer_size",
         isa,
@@ -188,10 +194,10 @@ def avgpool_scratch(isa: Isa, *, output_width: int, channels: int) -> int:
 
 
 def _bytes(function: str, isa: Isa, **given: Any) -> int:
-    """What CMSIS-NN's function of a buffer's size returns.
+    """Return the result of CMSIS-NN's function for the size of a buffer.
 
     Raises:
-        VerificationError: a number does not fit its 32 bits.
+        VerificationError: a number does not fit 32 bits.
     """
     library = _cmsis_nn()
     backend = getattr(library.Backend, isa.name)

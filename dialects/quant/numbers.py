@@ -95,12 +95,12 @@ class Numbers(Sequence[N]):
 
     @property
     def held(self) -> Any:
-        """The numbers as a read-only array."""
+        """Return the numbers as a read-only array."""
         return np.broadcast_to(_widened(self._kept), (self._count,))
 
     @property
     def kept_bytes(self) -> int:
-        """The size of the stored numbers in bytes."""
+        """Return the size of the stored numbers in bytes."""
         return self._kept.nbytes
 
     def __len__(self) -> int:
@@ -137,5 +137,5 @@ def _bits(held: Any) -> Any:
 
 
 def _widened(kept: Any) -> Any:
-    """Widen upper halves of float32 to float32; return other numbers unchanged."""
+    """Convert upper halves of float32 to float32; other arrays unchanged."""
     return (kept.astype(np.uint32) << 16).view(np.float32) if kept.dtype == _UPPER else kept

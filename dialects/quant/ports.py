@@ -28,15 +28,15 @@ def attribute_name(level: str, side: str) -> str:
 
 
 def state_meanings(func: FuncOp, level: str, side: str, types: Sequence[Attribute | None]) -> None:
-    """Record the quantization of one side's integers; None is a port as in the model."""
+    """Record the quantization of one side's integers; None is a port that the model itself has."""
     func.attributes[attribute_name(level, side)] = ArrayAttr(
         [StringAttr("" if type_ is None else _described(type_)) for type_ in types]
     )
 
 
 def meanings(func: FuncOp, side: str) -> list[Quantization | None]:
-    """Return the quantization of one side's integers; an empty list if all ports are as in the
-    model.
+    """Return the quantization of one side's integers; an empty list if all ports are the
+    model's.
     """
     attribute = next(
         filter(None, (func.attributes.get(attribute_name(x, side)) for x in LEVELS)), None

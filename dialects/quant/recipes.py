@@ -1,6 +1,6 @@
 """Derived weights of quantized programs: stored integers, integers in another layout, biases.
 
-Names that begin with `cmsis.` predate the use by other targets.
+Names that begin with `cmsis.` are used by all targets.
 """
 
 from __future__ import annotations

@@ -69,7 +69,9 @@ class Quantization:
 
     @cached_property
     def _hash(self) -> int:
-        """Cached because types are looked up often and may have a thousand scales."""
+        """Return the hash, cached because types are looked up often and may have a thousand
+        scales.
+        """
         return hash((self.bits, self.low, self.scales, self.zero_points, self.blocks))
 
     def scale_values(self, dtype: torch.dtype | None = None) -> torch.Tensor:
@@ -92,18 +94,18 @@ class Quantization:
 
     @property
     def axis(self) -> int | None:
-        """The axis of a per-axis type."""
+        """Return the axis of a per-axis type."""
         return self.blocks[0][0] if self.blocks and not self.sub_channel else None
 
     @property
     def scale(self) -> float:
-        """The scale of a per-tensor type."""
+        """Return the scale of a per-tensor type."""
         assert self.is_per_tensor
         return self.scales[0]
 
     @property
     def zero_point(self) -> int:
-        """The zero point of a per-tensor type."""
+        """Return the zero point of a per-tensor type."""
         assert self.is_per_tensor
         return self.zero_points[0]
 

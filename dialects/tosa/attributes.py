@@ -105,7 +105,7 @@ class EnumerationAttr(Data[str]):
 
     @property
     def code(self) -> int:
-        """The case's value in a flatbuffer."""
+        """Return the case's value in a flatbuffer."""
         return self.codes[self.data]
 
     @classmethod
@@ -116,7 +116,7 @@ class EnumerationAttr(Data[str]):
 
 @irdl_attr_definition
 class NanModeAttr(EnumerationAttr):
-    """Whether a NaN propagates or is ignored."""
+    """How an operator treats NaN: it propagates or is ignored."""
 
     name = "tosa.nan_mode"
     codes: ClassVar[dict[str, int]] = {"PROPAGATE": 1, "IGNORE": 2}

@@ -155,7 +155,9 @@ def _pad(op: t.PadOp, result: int) -> AxisMap | None:
 
 @_maps(t.TileOp)
 def _tile(op: t.TileOp, result: int) -> AxisMap | None:
-    """An axis of one element is broadcast; elements of a longer axis may repeat."""
+    """Return the map of TILE: an axis of one element is broadcast; others are opaque if
+    repeated.
+    """
     input1_dims, made = dims(op.input1.type), dims(op.output.type)
     pairs = enumerate(zip(input1_dims, made, strict=True))
     return mapped(

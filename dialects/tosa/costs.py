@@ -1,4 +1,6 @@
-"""The costs of TOSA's layout operators. The engine is unknown, so fewer operators are better."""
+"""The costs of TOSA's layout operators: fewer operators are better, because the engine is
+unknown.
+"""
 
 from __future__ import annotations
 

@@ -144,8 +144,8 @@ _ROWS: dict[str, str] = {
 
 
 def element_needs(attribute: Attribute) -> Needs:
-    """Return the requirements of a float or block-scaled type, where the specification deduces
-    them.
+    """Return the requirements of a float or block-scaled type, for forms that the specification
+    deduces.
     """
     if isinstance(attribute, BlockScaledType):
         payload = next(
@@ -161,7 +161,7 @@ _MIXED = (*_FLOAT_NEEDS, *_BLOCK_SCALED)
 
 
 def _deduced() -> Iterator[tuple[str, Signature, Needs]]:
-    """Yield forms on two element types that require what either requires ("deduce-ext"), all of
+    """Yield forms on two element types that require the extensions of both ("deduce-ext"), all of
     1.1.
     """
     for a, b in product(_MIXED, _MIXED):
@@ -286,15 +286,15 @@ def signature_of(op: Operation) -> Signature:
 
 
 def has_form(op: Operation) -> bool:
-    """Whether some target supports an operator's element types; operators without a table have none
-    to check.
+    """Whether some target supports an operator's element types; operators without a table have no
+    types to check.
     """
     table = FORMS.get(type(op))
     return table is None or signature_of(op) in table
 
 
 def no_form(op: Operation) -> str:
-    """Format that an operator does not support its element types, and which it supports."""
+    """Describe that an operator does not support its element types, and which types it supports."""
     table = FORMS[type(op)]
     found = signature_of(op)
     first = dict.fromkeys(spelled(signature[:1]) for signature in table)

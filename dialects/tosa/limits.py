@@ -40,7 +40,7 @@ class LevelLimits:
 
     @property
     def bytes(self) -> int:
-        """The maximum size of a tensor in bytes."""
+        """Return the maximum size of a tensor in bytes."""
         return (1 << self.log2_size) - 1
 
 
@@ -98,7 +98,7 @@ _WITH_SHAPES = (t.MaxPool2dAdaptiveOp, t.AvgPool2dAdaptiveOp, t.Conv2dBlockScale
 
 
 def tensor_limits(type_: TensorType, level: LevelLimits) -> Iterator[str]:
-    """Yield why a level has no tensor of a type."""
+    """Yield why a level does not support a tensor type."""
     shape = dims(type_)
     if len(shape) > level.rank:
         yield f"rank {len(shape)} is above {level.rank}"

@@ -128,7 +128,7 @@ class TosaTarget:
             if isinstance(op, MutateInputOp):
                 remedy = f"return the value, or lower to {self.name}+cpu"
                 yield Problem(
-                    f"{op.name}: a graph of TOSA cannot write to an input", describe_op(op), remedy
+                    f"{op.name}: a TOSA graph cannot write to an input", describe_op(op), remedy
                 )
             reason = self.refuses(op)
             if reason is not None:
@@ -169,7 +169,9 @@ class TosaTarget:
         return missing
 
     def _unread_inputs(self, method: FuncOp) -> Iterator[Problem]:
-        """Yield impossible inputs that no operator uses; an operator would report them itself."""
+        """Yield inputs of unsupported types that no operator uses (an operator would report the
+        others).
+        """
         for index, argument in enumerate(method.body.block.args):
             type_, fact = argument.type, None
             if any(isinstance(use.operation, TosaOp) for use in argument.uses):
@@ -212,12 +214,12 @@ def _elements(op: Operation) -> Iterator[Attribute]:
 
 
 def _unknown(op: Operation) -> Attribute | None:
-    """Return an element type of an operator's tensors that TOSA does not have."""
+    """Return an element type of an operator's tensors that TOSA lacks, or None."""
     return next((element for element in _elements(op) if (element,) not in FORMS[s.ConstOp]), None)
 
 
 def _needs_of(op: Operation) -> Iterator[Needs]:
-    """Yield the alternative requirements of an operator that has a form."""
+    """Yield the alternative sets of requirements of an operator whose types are supported."""
     always: set[str] = set()
     if isinstance(op, StateOp | UpdateOp):
         always.add("variable")
@@ -254,7 +256,7 @@ def _is_empty(type_: Attribute) -> bool:
 def impossible_outputs(method: FuncOp) -> Iterator[Problem]:
     """Yield outputs of types that TOSA does not have and that no operator of the graph computes.
 
-    They are empty or complex, and cannot be computed in another way.
+    Such outputs are empty or complex, and cannot be computed in another way.
     """
     last = method.body.block.last_op
     for index, value in enumerate(last.operands if last is not None else ()):
@@ -272,8 +274,8 @@ def impossible_outputs(method: FuncOp) -> Iterator[Problem]:
 def serves_block_scaling(op: Operation) -> bool:
     """Whether a constant is the payload of block-scaled operators only.
 
-    The specification's table of CONST requires `fp8e4m3` even there, which would leave targets with
-    `mxfp` alone without weights. TOSA's tools write and run such graphs.
+    For such constants, too, the specification's table of CONST requires `fp8e4m3`, so that targets
+    with `mxfp` only could have no weights. TOSA's tools write and run such graphs.
     """
     if not isinstance(op, s.ConstOp | WeightOp):
         return False
@@ -297,13 +299,15 @@ def parse_target(name: str) -> TosaTarget:
     version = head.removeprefix("tosa-")
     if version not in VERSIONS:
         raise StepwellError(
-            f"there is no TOSA version {version!r}", help=f"versions are {', '.join(VERSIONS)}"
+            f"TOSA version {version!r} is unknown", help=f"versions are {', '.join(VERSIONS)}"
         )
     known = (*PROFILES, *EXTENSIONS, *LEVELS)
     unknown = [part for part in parts if part not in known]
     if unknown:
         known = ", ".join(known)
-        raise StepwellError(f"TOSA has no {unknown[0]!r}", help=f"it has {known}")
+        raise StepwellError(
+            f"TOSA has no profile or extension {unknown[0]!r}", help=f"known are {known}"
+        )
     profiles = frozenset(parts) & frozenset(PROFILES)
     if not profiles:
         raise StepwellError(
@@ -314,7 +318,7 @@ def parse_target(name: str) -> TosaTarget:
         since, profile = EXTENSIONS[extension]
         if since > version:
             raise StepwellError(
-                f"extension {extension} came with TOSA {since}",
+                f"extension {extension} requires TOSA {since}",
                 help=f"name {name.replace(f'tosa-{version}', f'tosa-{since}')}",
             )
         if profile is not None and profile not in profiles:

@@ -1,7 +1,8 @@
 """The MX operators that ExecuTorch's Arm backend registers, `tosa_mxfp::linear` and `::conv2d`.
 
 Their classes come from the declarations below, so that a program with them can be read, printed and
-rewritten without the backend. Only running one needs it (`executorch.backends.arm.ao_ext`).
+rewritten without the backend. Only running such a program needs the backend
+(`executorch.backends.arm.ao_ext`).
 
 Weights are codes and scales chosen by torchao. Activations are cast in eager mode with torchao's
 RCEIL, but a device follows the specification (`numerics`).
@@ -58,9 +59,9 @@ def codes_dtype(payload: str) -> torch.dtype:
 def weight_values(codes: Tensor, scales: Tensor, payload: str) -> Tensor:
     """Dequantize ExecuTorch's codes and scales to a float32 weight `[..., C]`.
 
-    Casting it again with the specification's rule preserves every value: the rule never chooses a
-    larger scale than one with which the block's largest value is representable, and a smaller scale
-    has a finer grid.
+    Casting the weight again by the specification's rule preserves every value: the rule never
+    chooses a larger scale than needed for the block's largest value, and a smaller scale has a
+    finer grid.
     """
     codes = codes.view(torch.uint8)
     if payload == "fp4e2m1":

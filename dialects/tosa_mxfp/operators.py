@@ -52,7 +52,7 @@ def scaled(x: Tensor, payload: str) -> Scaled:
 def form_refused(
     form: str, payload: str, weight_payload: str, dtype: torch.dtype, convolution: bool = False
 ) -> str | None:
-    """Why a product has no such form, or None."""
+    """Return why a product does not support a form, or None."""
     if form not in FORMS:
         return f"there is no form {form!r}: forms are {', '.join(FORMS)}"
     if form == OPERATORS and payload != weight_payload:
@@ -80,7 +80,7 @@ def _product(a: Scaled, b: Scaled, form: str) -> Tensor:
 
 @torch.library.custom_op(f"{NAMESPACE}::quantize_dequantize", mutates_args=())
 def quantize_dequantize(x: Tensor, payload: str) -> Tensor:
-    """`[..., C]` rounded to what its blocks of 32 along the last axis can hold."""
+    """Round `[..., C]` to the payload, in blocks of 32 along the last axis, and dequantize."""
     kind, size = payload_named(payload), x.shape[-1]
     padded = F.pad(x, (0, padding_to_block(size)))
     return fake_quantize(padded, kind)[..., :size].clone()
@@ -93,7 +93,7 @@ def _(x: Tensor, payload: str) -> Tensor:
 
 @torch.library.custom_op(f"{NAMESPACE}::matmul_t", mutates_args=())
 def matmul_t(a: Tensor, b: Tensor, payload: str, b_payload: str, form: str = OPERATORS) -> Tensor:
-    """`[B or 1, M, K]` by `[B or 1, N, K]` to `[B, M, N]`."""
+    """Multiply `[B or 1, M, K]` by the transpose of `[B or 1, N, K]`: `[B, M, N]`."""
     _held_to(form, payload, b_payload, a)
     return _product(scaled(a, payload), scaled(b, b_payload), form).to(a.dtype)
 
@@ -110,7 +110,7 @@ def matmul(
     b_payload: str | None = None,
     form: str = OPERATORS,
 ) -> Tensor:
-    """`torch.matmul` in MX: ranks 1 to 5, batches that broadcast."""
+    """Compute `torch.matmul` in MX: ranks 1 to 5, with broadcast batches."""
     left = a.unsqueeze(0) if a.dim() == 1 else a
     right = b.unsqueeze(0) if b.dim() == 1 else b.transpose(-1, -2)
     batch = torch.broadcast_shapes(left.shape[:-2], right.shape[:-2])

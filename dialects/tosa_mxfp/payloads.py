@@ -49,7 +49,7 @@ class Payload:
 
     @property
     def torch_dtype(self) -> torch.dtype | None:
-        """Torch's type of the same codes, if there is one."""
+        """Return torch's dtype of the same codes, if it exists."""
         return getattr(torch, self.dtype) if self.dtype else None
 
     @property
@@ -58,7 +58,7 @@ class Payload:
 
     @property
     def step(self) -> float:
-        """The smallest distance between two values."""
+        """Return the smallest distance between two values."""
         return 2.0 ** (self.minimum_exponent - self.mantissa_bits)
 
     def block_dot_is_exact_with(self, other: Payload) -> bool:

@@ -8,7 +8,7 @@ kernel's rows, then its columns, then the blocks of input channels, and adds the
 MATMUL_T and CONV2D on block-scaled *types* accumulate the products one by one over the whole axis;
 a MATMUL_T with a bf16 result rounds its sum to bf16 at every addition.
 
-All of this was found by experiment; tests repeat the comparison.
+These orders were determined by experiment; tests repeat the comparison.
 
 If no sum inside a block can round (four payloads), any order gives the same result, and the block
 sums are computed as matrix products.

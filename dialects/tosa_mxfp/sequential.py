@@ -1,7 +1,7 @@
 """Sums and products from the first term to the last, rounded at each operation, as in the reference
 model.
 
-A library adds in lanes and trees, whose bits depend on the machine.
+Sums of libraries have another order, so that their last bits depend on the machine.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ class XnnpackOp(Verifies, HasAxes, HasFamilies, IRDLOperation, ABC):
         """Build an op from values and Python numbers.
 
         Args:
-            operands: in the node's order; leave out an absent bias.
+            operands: the operands in the node's order, without an absent bias.
             result: the result's tensor type; inferred by default.
             element: the result's element type if it is not that of the first operand.
             fields: properties; None and False leave a field out.
@@ -104,7 +104,7 @@ class XnnpackOp(Verifies, HasAxes, HasFamilies, IRDLOperation, ABC):
         return to_attribute(value)
 
     def packs(self, index: int) -> bool:
-        """Whether XNNPACK copies a constant at this operand."""
+        """Whether XNNPACK copies a constant at this operand position."""
         return index in self.PACKED
 
     @property
@@ -119,12 +119,12 @@ class XnnpackOp(Verifies, HasAxes, HasFamilies, IRDLOperation, ABC):
         return tuple(held.get_values())
 
     def integer(self, name: str, default: int) -> int:
-        """An integer field."""
+        """Return an integer field."""
         held = self.properties.get(name)
         return held.value.data if isinstance(held, IntegerAttr) else default
 
     def number(self, name: str, default: float) -> float:
-        """A float field."""
+        """Return a float field."""
         held = self.properties.get(name)
         return held.value.data if isinstance(held, FloatAttr) else default
 
@@ -134,19 +134,21 @@ class XnnpackOp(Verifies, HasAxes, HasFamilies, IRDLOperation, ABC):
 
     @property
     def output_range(self) -> tuple[float, float] | None:
-        """`output_min` and `output_max`, the absent one infinite; None if both are absent."""
+        """Return `output_min` and `output_max`, an absent one as infinite; None if both are
+        absent.
+        """
         if "output_min" not in self.properties and "output_max" not in self.properties:
             return None
         return self.number("output_min", -np.inf), self.number("output_max", np.inf)
 
     def measured_as(self) -> tuple[str, str]:
-        """Its name and dtype in the table of measured behavior."""
+        """Return the node's name and dtype in the table of measured behavior."""
         held = quantization(self.operands[0].type)
         dtype = str(element(self.operands[0].type)) if held is None else "quantized"
         return self.name + (" clamped" if self.output_range is not None else ""), dtype
 
     def behavior(self, engine: str) -> EngineBehavior:
-        """What it does with special values on an engine, `xnnpack/avx2`."""
+        """Return how the node treats special values on an engine such as `xnnpack/avx2`."""
         return engine_behavior(*self.measured_as(), engine)
 
     # -- verification --------------------------------------------------------------------------
@@ -163,7 +165,9 @@ class XnnpackOp(Verifies, HasAxes, HasFamilies, IRDLOperation, ABC):
         self.check()
 
     def verdict_needs(self) -> tuple[bool, ...]:
-        """Which operands are constants: `check` reads nothing else outside the node."""
+        """Return which operands are constants, the only fact outside the node that `check`
+        reads.
+        """
         return tuple([constant_of(value) is not None for value in operands_of(self)])
 
     def check_datatypes(self, given: tuple[str, ...], made: tuple[str, ...]) -> None:

@@ -1,8 +1,8 @@
 """CPUs that a program may be optimized for (`lower(..., cpu=...)`): a family, or one core.
 
-The option affects costs only. A program runs on any CPU with or without it: a rewrite relies only
-on what the kernels of every family do (`docs/semantics_contract.md`; measured by
-`bench/semantics.py`, on emulated cores too).
+The option affects costs only. The program runs on any CPU: rewrites rely only on behavior that the
+kernels of all families share (`docs/semantics_contract.md`; measured by `bench/semantics.py`, on
+emulated cores too).
 """
 
 CPUS = (

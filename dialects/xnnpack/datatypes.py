@@ -42,8 +42,8 @@ MAX_RANK = 6
 class DynamicInt8Type(Data[int], TypeAttribute):
     """`!xnnpack.dynamic_int8<n>`: int8 with a scale and zero point computed at run time.
 
-    One scale and zero point hold for the last `n` dimensions together; every index of the
-    dimensions before them (a token) has its own. They are part of the value, not of the type.
+    The last `n` dimensions share one scale and zero point; each index of the dimensions before (a
+    token) has a separate pair. The pairs are part of the value, not of the type.
     """
 
     name = "xnnpack.dynamic_int8"

@@ -1,7 +1,7 @@
 """Nodes that work on each element: one input, or two that broadcast.
 
-Quantized operands and results may have parameters of their own: the node computes on the real
-values and rounds once.
+Quantized operands and results may have different parameters: the node computes on the real values
+and rounds once.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ALL = FLOATS + STATIC_INT8
 
 
 class _Elementwise(XnnpackOp):
-    """Tensors of one datatype; the result's axes are those of its tensors."""
+    """A node on tensors of one datatype; axes correspond elementwise."""
 
     FAMILY: ClassVar[Family | None] = "elementwise"
     DATATYPES: ClassVar[tuple[str, ...]] = ALL
@@ -74,7 +74,7 @@ class Binary(_Elementwise):
 
 
 class ClampedBinary(Binary):
-    """A binary node whose result is clamped if `output_min` or `output_max` is given."""
+    """A binary node whose result is clamped if `output_min` or `output_max` is set."""
 
     output_min = opt_prop_def(FloatAttr)
     output_max = opt_prop_def(FloatAttr)
@@ -219,7 +219,7 @@ class Tanh(Unary):
 
 @node
 class Clamp(Unary):
-    """`min(max(x, output_min), output_max)`; at least one bound is given.
+    """`min(max(x, output_min), output_max)`; at least one bound is set.
 
     XNNPACK merges a clamp into the node that computes x, if x has no other use, and that node then
     writes the clamp's result. If the two are quantized differently, x is never rounded to its own
@@ -283,7 +283,7 @@ class Convert(Unary):
         return f"{self.name} to {made.replace('fp', 'f')}", super().measured_as()[1]
 
     def does_as_family(self, family: Family) -> bool:
-        """Whether it is a cast: not if the scale depends on all elements of a token."""
+        """Whether a Convert is a cast: not if its scale depends on all elements of a token."""
         return not isinstance(element(self.result.type), DynamicInt8Type)
 
 

@@ -17,14 +17,14 @@ from stepwell.ir.types import dims
 
 
 class _Movement(XnnpackOp):
-    """A data movement: quantized elements keep their parameters."""
+    """A data movement node; quantized elements keep their parameters."""
 
     def check_datatypes(self, given: tuple[str, ...], made: tuple[str, ...]) -> None:
         same_everywhere(given, made, FLOATS + STATIC_INT8, self.name)
         same_parameters(self)
 
     def check_axes(self, name: str) -> tuple[int, ...]:
-        """Return the numbers of a field that has one for each dimension of the input."""
+        """Return the numbers of a field that must have one number per dimension of the input."""
         values = self.ints(name)
         rank = len(dims(self.operands[0].type))
         if len(values) != rank:

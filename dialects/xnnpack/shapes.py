@@ -1,8 +1,8 @@
 """The result types of every node.
 
-Shapes follow from operands and fields. Results have the operand's float element type. The
-parameters of a quantized result are a choice that the op states, so they are taken from it. If a
-size depends on a symbolic one by more than equality, the stated size is used.
+Shapes follow from operands and fields. Results have the operand's float element type. The op states
+the parameters of a quantized result, because they are a choice. The op's stated size is also used
+if a size depends on a symbolic one by more than equality.
 """
 
 from __future__ import annotations

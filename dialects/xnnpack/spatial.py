@@ -78,7 +78,7 @@ class _Window(XnnpackOp):
                 raise VerifyException(f"{name} is [height, width], both positive")
 
     def image_links(self, channels: Link) -> Links:
-        """Return how batch, rows, columns and channels of the input map to axes of the result."""
+        """Return the links of the image; channels correspond only if each has one output."""
         top, _, _, left = self.paddings
         extents = zip(self.window, self.pair("dilation"), strict=True)
         reach = [(size - 1) * dilation + 1 for size, dilation in extents]
@@ -119,12 +119,12 @@ class _Convolution(_Window):
 
     @property
     def shared_dimensions(self) -> int:
-        """The number of trailing dimensions of a dynamically quantized input that share a scale."""
+        """Return how many trailing dimensions of a dynamically quantized input share a scale."""
         return 3
 
     @property
     def channels(self) -> Dim:
-        """Channels of the input."""
+        """Return the number of input channels."""
         return rank(self, 0, 4)[3]
 
     def check_datatypes(self, given: tuple[str, ...], made: tuple[str, ...]) -> None:
@@ -186,7 +186,9 @@ class Convolution2d(_Convolution):
 
     @property
     def shared_dimensions(self) -> int:
-        """XNNPACK converts a pointwise one to a fully connected node: each pixel is a token."""
+        """Return 1 for a pointwise convolution, which XNNPACK converts to a fully connected node (a
+        token per pixel).
+        """
         is_pointwise = (
             self.window == (1, 1)
             and self.pair("stride") == (1, 1)

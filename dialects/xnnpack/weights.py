@@ -1,4 +1,4 @@
-"""Rules for the filters and biases that XNNPACK packs."""
+"""Checks of the filters and biases that XNNPACK packs."""
 
 from __future__ import annotations
 

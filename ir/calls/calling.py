@@ -176,7 +176,7 @@ def declare_ranges(funcs: Sequence[FuncOp], ranges: Mapping[str | int, Ends]) ->
 
 
 def _kind(type_: Attribute) -> type[int] | type[float] | None:
-    """The elements of an input, if they are ordered."""
+    """Return the elements of an input, if they are ordered."""
     if not isinstance(type_, TensorType):
         return None
     if isinstance(element(type_), IntegerType):

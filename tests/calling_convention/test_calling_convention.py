@@ -100,7 +100,7 @@ def test_cortex_m_writes_the_callers_tensor_and_tosa_refuses_to() -> None:
         given, wanted = make(example), make(example)
         (found,) = lowered.run(given, example + 1)
         assert torch.equal(found, function(wanted, example + 1)) and torch.equal(given, wanted)
-    with pytest.raises(StepwellError, match="a graph of TOSA cannot write to an input"):
+    with pytest.raises(StepwellError, match="a TOSA graph cannot write to an input"):
         stepwell.lower(exported_of("writes"), "tosa-1.0+fp")
 
 

@@ -57,11 +57,11 @@ MODEL_ERRORS = {
 }
 OTHER = {
     "lower models.py:good -t nothing": "no target",
-    "lower models.py:good -t tosa-9.9": "no TOSA version",
+    "lower models.py:good -t tosa-9.9": "TOSA version",
     "lower models.py:good -t cortex-m99": "cortex-m99",
     "explain models.py:good -t nothing": "no target",
     "check models.py:good -t nothing": "no target",
-    "show models.py:good -t tosa-9.9": "no TOSA version",
+    "show models.py:good -t tosa-9.9": "TOSA version",
     "show models.py:good -t cortex-m99": "cortex-m99",
     "lower models.py:good -o missing/m.pte": "cannot write",
     "lower models.py:good -o folder": "cannot write",

@@ -192,7 +192,7 @@ def _axes(w: MethodWriter, source: int, order: Sequence[int]) -> list[tuple[int,
 
 
 def _joined(axes: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Sizes and strides without axes of size one, and with contiguous neighbors merged."""
+    """Return sizes and strides without axes of size one, and with contiguous neighbors merged."""
     joined: list[tuple[int, int]] = []
     for size, step in axes:
         if size != 1 and joined and joined[-1][1] == size * step:

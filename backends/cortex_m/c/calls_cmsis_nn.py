@@ -39,7 +39,7 @@ def _tile(pair: Sequence[int]) -> dict[str, int]:
 
 
 def _buffer(w: MethodWriter, index: int) -> str:
-    """A context for planned scratch."""
+    """Return a context for planned scratch."""
     storage, size = w.tensor(index).storage, w.tensor(index).nbytes
     assert isinstance(storage, Planned)
     where = f"&memory.bytes[{storage.offset}]" if size else "NULL"
@@ -73,7 +73,7 @@ def _fully_connected(offsets: Sequence[int], a: dict[str, Any]) -> dict[str, Any
 
 
 def _convolution(function: str, structure: str) -> Handler:
-    """A convolution of any kind; `extra` are the additional fields of its parameters."""
+    """Return a convolution of any kind; `extra` are the additional fields of its parameters."""
 
     def write(w: MethodWriter, a: dict[str, Any]) -> None:
         given, made = w.image(a, "input"), w.image(a, "out")

@@ -126,7 +126,7 @@ def _call(w: MethodWriter, call: KernelCall, handlers: Mapping[str, Handler]) ->
 
 
 def _item(w: MethodWriter, index: int) -> str:
-    """The element of a tensor with one element."""
+    """Return the element of a tensor with one element."""
     w.shared.use("elements")
     kind = w.c_element(index)
     return f"(*{w.pointer(index, kind)})"

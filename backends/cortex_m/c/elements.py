@@ -121,7 +121,7 @@ def collapsed(loops: Iterable[Loop]) -> list[Loop]:
 
 
 def index_text(name: str, offset: int, loops: Sequence[tuple[str, Loop]]) -> str:
-    """The index expression of a tensor within loops."""
+    """Return the index expression of a tensor within loops."""
     terms = [
         variable if loop.steps[name] == 1 else f"{loop.steps[name]} * {variable}"
         for variable, loop in loops
@@ -179,7 +179,7 @@ class _Nest:
         return {**steps, "y": own}
 
     def _axes(self, term: Term, *, within: bool) -> Iterator[int]:
-        """The result's axes on which a term depends."""
+        """Yield the result's axes on which a term depends."""
         if term.function == "element":
             assert term.value is not None
             place = self.places[term.value]
@@ -209,7 +209,7 @@ class _Nest:
         return Body(leaf, self.kind, prefix)
 
     def _moved(self, place: ElementPosition, loop: Loop, within: bool) -> Loop:
-        """A loop over a result's axis that also moves an operand along a mixed axis."""
+        """Return a loop over a result's axis that also moves an operand along a mixed axis."""
         mixed = 0 if within else loop.steps.get(f"{place.name}'", 0)
         return Loop(loop.size, {place.name: loop.steps.get(place.name, 0) + mixed})
 
@@ -257,7 +257,7 @@ def _named(stem: str, loops: Sequence[Loop]) -> list[tuple[str, Loop]]:
 
 
 def _folds(term: Term) -> Iterator[Term]:
-    """The reductions in a term, the inner before the outer."""
+    """Yield the reductions in a term, the inner before the outer."""
     for operand in term.operands:
         if isinstance(operand, Term):
             yield from _folds(operand)
@@ -266,7 +266,7 @@ def _folds(term: Term) -> Iterator[Term]:
 
 
 def _elements(term: Term) -> Iterator[SSAValue]:
-    """The operands whose elements a reduction reads directly, not through a nested one."""
+    """Yield the operands whose elements a reduction reads directly, not through a nested one."""
     if term.function == "element":
         assert term.value is not None
         yield term.value

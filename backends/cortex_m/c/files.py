@@ -28,7 +28,7 @@ class Files:
     methods: Sequence[MethodWriter]
 
     def sources(self) -> Sources:
-        """The files."""
+        """Return the files."""
         name, library = self.shared.name, self.shared.library
         bodies = [self._function(writer) for writer in self.methods]
         flash = sum(self._size(index, kind) for index, kind in self.shared.constants)
@@ -73,7 +73,7 @@ class Files:
     # -- text ------------------------------------------------------------------------------------
 
     def _called(self, writer: MethodWriter) -> str:
-        """The name of a method's function."""
+        """Return the name of a method's function."""
         return f"{self.shared.name}_{'run' if len(self.methods) == 1 else writer.method.name}"
 
     def _port_prefix(self, writer: MethodWriter) -> str:
@@ -196,7 +196,7 @@ class Files:
         return "\n".join(f"{part.rstrip()}\n" for part in parts if part)
 
     def _main(self) -> str:
-        """A `main` that runs a method on standard input repeatedly until it ends."""
+        """Return a `main` that runs a method on standard input repeatedly until it ends."""
         functions, choices = [], []
         for writer in self.methods:
             taken, given = writer.ports()
@@ -232,7 +232,7 @@ class Files:
 
 
 def _moved(function: str, port: str, stream: str, status: int) -> list[str]:
-    """The lines of `main` that read or write a whole port, or end."""
+    """Return the lines of `main` that read or write a whole port, or end."""
     return [f"        if ({function}({port}, sizeof({port}), 1, {stream}) != 1) {{",
             f"            return {status};", "        }"]  # fmt: skip
 

@@ -19,7 +19,9 @@ from stepwell.ir.weights import WeightStore
 
 
 def _checked(index: str, size: int, number: int | str = "") -> list[str]:
-    """The lines that compute `at` from a possibly negative index; of several, by `number`."""
+    """Return the lines that compute `at` from a possibly negative index; of several, by
+    `number`.
+    """
     at, named = f"at{number}", f"named{number}"
     return [
         f"const int64_t {named} = {index};",

@@ -52,7 +52,7 @@ def writes(*names: str) -> Callable[[_F], _F]:
 
 
 def index_of(operator: KernelOperator, name: str) -> int | None:
-    """The plan's value of an argument, if it is a tensor."""
+    """Return the plan's value of an argument, if it is a tensor."""
     arg = operator.op.arg(name)
     if not isinstance(arg, SSAValue):
         return None
@@ -65,7 +65,7 @@ def _steps(w: MethodWriter, index: int) -> tuple[int, ...]:
 
 
 def index_at(w: MethodWriter, index: int, variables: Sequence[str]) -> str:
-    """The index expression for an index along each axis."""
+    """Return the index expression for an index along each axis."""
     steps = zip(variables, _steps(w, index), strict=True)
     terms = [name if step == 1 else f"({name}) * {step}" for name, step in steps if name != "0"]
     return " + ".join(terms) or "0"

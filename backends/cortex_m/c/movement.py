@@ -114,7 +114,7 @@ class _Box:
 
 
 def _boxes(mine: NDArray[np.bool_], places: Places) -> Iterator[_Box]:
-    """The boxes of the elements of one operand, or one table if there are none."""
+    """Yield the boxes of the elements of one operand, or one table if there are none."""
     apart = strides(mine.shape, range(mine.ndim))
     if (steps := _steps(places.ravel())) is not None and mine.all():
         inner = [prod(n for n, _ in steps[at + 1 :]) for at in range(len(steps))]

@@ -31,7 +31,7 @@ class KernelOperator:
     results: tuple[int, ...]
 
     def place(self, value: SSAValue) -> int:
-        """The plan's value of an operand."""
+        """Return the plan's value of an operand."""
         return self.operands[list(self.op.operands).index(value)]
 
 

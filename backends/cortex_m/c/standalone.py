@@ -109,7 +109,7 @@ def write_files(
 
 
 def _without_scratch(program: Program, is_own: Callable[[CmsisOp], bool]) -> Program:
-    """The program without the scratch of ops that run on our own kernels."""
+    """Return the program without the scratch of ops that run on our own kernels."""
     plain = program.clone()
     for op in plain.module.walk():
         if isinstance(op, CmsisOp) and is_own(op):

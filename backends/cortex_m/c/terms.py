@@ -37,7 +37,7 @@ class Number:
 
 
 def kind_of(type_: Attribute) -> Kind:
-    """The kind of the elements of a type."""
+    """Return the kind of the elements of a type."""
     if type_ == i1:
         return "truth"
     if is_float(type_):
@@ -46,7 +46,7 @@ def kind_of(type_: Attribute) -> Kind:
 
 
 def constant(value: float, kind: Kind) -> str:
-    """The exact C literal of a number in a kind."""
+    """Return the exact C literal of a number in a kind."""
     if kind in ("truth", "whole"):
         whole = int(value)
         return "INT64_MIN" if whole == -(1 << 63) else f"{whole}" + "LL" * (abs(whole) >> 31 > 0)
@@ -67,7 +67,7 @@ def constant(value: float, kind: Kind) -> str:
 
 
 def end_of(kind: Kind, sign: str = "-") -> str:
-    """The smallest value of a kind, or the largest with `sign=""`."""
+    """Return the smallest value of a kind, or the largest with `sign=""`."""
     if kind in ("truth", "whole"):
         return "INT64_MIN" if sign else "INT64_MAX"
     return sign + constant(math.inf, kind)
@@ -83,12 +83,12 @@ def loops(sizes: Mapping[str, int], body: Sequence[str]) -> list[str]:
 
 
 def _widest(numbers: Sequence[Number]) -> Kind:
-    """The kind that can represent all of these."""
+    """Return the kind that can represent all of these."""
     return _ORDER[max(_ORDER.index(number.kind) for number in numbers)]
 
 
 def as_kind(number: Number, kind: Kind) -> str:
-    """The expression of a number, converted to a kind."""
+    """Return the expression of a number, converted to a kind."""
     if number.kind == kind:
         return number.text
     if kind == "truth":
@@ -176,7 +176,9 @@ class Body:
         return Number(name, found.kind)
 
     def _kinds(self, operands: tuple[Scalar, ...]) -> tuple[list[Number], Kind]:
-        """The operands, and the widest of their kinds; Python numbers take the others' kind."""
+        """Return the operands, and the widest of their kinds; Python numbers take the others'
+        kind.
+        """
         terms = [self.number(each) for each in operands if isinstance(each, Term)]
         numbers = [self.number(each, _widest(terms) if terms else None) for each in operands]
         return numbers, _widest(numbers)

@@ -172,13 +172,13 @@ class MethodWriter:
         return found
 
     def tensor(self, index: int) -> TensorValue:
-        """A value that is a tensor."""
+        """Return a value that is a tensor."""
         value = self.method.values[index]
         assert isinstance(value, TensorValue)
         return value
 
     def c_element(self, index: int) -> str:
-        """The C type of a tensor's elements, in any memory.
+        """Return the C type of a tensor's elements, in any memory.
 
         Raises:
             UnsupportedError: C has none.
@@ -189,7 +189,7 @@ class MethodWriter:
         return _ELEMENTS.get(C_TYPES[kind], C_TYPES[kind])
 
     def pointer(self, index: int | None, kind: str = "int8_t") -> str:
-        """The C expression of a tensor's address."""
+        """Return the C expression of a tensor's address."""
         if index is None:
             return "NULL"
         value = self.tensor(index)
@@ -205,7 +205,7 @@ class MethodWriter:
         return f"&{place}" if kind == "int8_t" else f"({kind} *)(void *)&{place}"
 
     def ports(self) -> tuple[list[tuple[str, int]], list[tuple[str, int]]]:
-        """The names of inputs and of outputs, with their tensors."""
+        """Return the names of inputs and of outputs, with their tensors."""
 
         def named(stem: str, indices: Sequence[int]) -> list[tuple[str, int]]:
             tensors = [i for i in indices if isinstance(self.method.values[i], TensorValue)]
@@ -215,7 +215,7 @@ class MethodWriter:
         return named("input", self.method.inputs), named("output", self.method.outputs)
 
     def port(self, index: int) -> str:
-        """The name of an input that stays in the caller's memory."""
+        """Return the name of an input that stays in the caller's memory."""
         return next(name for name, at in self.ports()[0] if at == index)
 
     @cached_property
@@ -235,7 +235,7 @@ class MethodWriter:
         return frozenset(index for call in calls for index in self.results(call))
 
     def results(self, call: KernelCall) -> tuple[int, ...]:
-        """The results of a call, which its last argument repeats."""
+        """Return the results of a call, which its last argument repeats."""
         last = self.method.values[call.args[-1]]
         return last.items if isinstance(last, TensorList) else (call.args[-1],)
 
@@ -253,7 +253,7 @@ class MethodWriter:
         )
 
     def number(self, index: int) -> str:
-        """A number of the plan: a variable, or its value."""
+        """Return a number of the plan: a variable, or its value."""
         if index in self.variables:
             return f"v{index}"
         value = self.method.values[index]
@@ -262,7 +262,7 @@ class MethodWriter:
         return literal(float(value)) if isinstance(value, float) else str(int(value))
 
     def declared(self) -> list[str]:
-        """The declarations of the variables that the statements use."""
+        """Return the declarations of the variables that the statements use."""
         kinds = {bool: "int", int: "int64_t", float: "double"}
         values = {i: self.method.values[i] for i in sorted(self.variables)}
         return [
@@ -272,7 +272,7 @@ class MethodWriter:
         ]
 
     def physical(self, index: int) -> list[int]:
-        """Sizes in memory order."""
+        """Return sizes in memory order."""
         value = self.tensor(index)
         return [value.sizes[axis] for axis in value.dim_order]
 
@@ -282,7 +282,7 @@ class MethodWriter:
         return list(sizes) if arguments["is_nhwc"] else [sizes[a] for a in NCHW_TO_NHWC]
 
     def count(self, index: int) -> int:
-        """The number of elements of a tensor."""
+        """Return the number of elements of a tensor."""
         return math.prod(self.tensor(index).sizes)
 
     # -- statements ------------------------------------------------------------------------------
@@ -363,7 +363,9 @@ class MethodWriter:
 
 
 def literal(value: Any) -> str:
-    """The C literal of a number, or of numbers in braces; floats are exact, text is unchanged."""
+    """Return the C literal of a number, or of numbers in braces; floats are exact, text is
+    unchanged.
+    """
     if isinstance(value, str):
         return value
     if isinstance(value, Mapping):

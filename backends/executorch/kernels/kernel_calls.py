@@ -77,7 +77,7 @@ _PRODUCTS = frozenset(map(str, PRODUCTS))
 
 
 def kernel_of(cls: type[SchemaOp]) -> KernelSignature | None:
-    """The kernel that computes an op class, or None if the runtime has none."""
+    """Return the kernel that computes an op class, or None if the runtime has none."""
     return _kernel_of(cls, registrations())
 
 
@@ -173,7 +173,9 @@ that PyTorch's samples have (`tools/kernel_preconditions.py`)."""
 
 
 def kernel_limit(op: SchemaOp) -> str | None:
-    """Why the kernel of an op's class cannot run this op, or None. Found by running kernels."""
+    """Return why the kernel of an op's class cannot run this op, or None. Found by running
+    kernels.
+    """
     gives_list = any(returned.type.is_list for returned in op.SCHEMA.returns)
     if gives_list and not all(is_static(result.type) for result in op.results):
         return "its kernel does not resize its outputs, so their shapes must be static"
@@ -225,7 +227,7 @@ def _widened(op: SchemaOp) -> str | None:
 
 
 def situations(op: SchemaOp) -> Iterator[str]:
-    """The table's names of the situations of an op, by its types and arguments."""
+    """Yield the table's names of the situations of an op, by its types and arguments."""
     tensors = [v for v in op.operands if isinstance(v.type, TensorType)]
     shapes = [dims(value.type) for value in tensors]
     if not is_counted(op):
@@ -289,7 +291,7 @@ _PLAIN = frozenset({"aten", "dim_order_ops"})
 
 
 def uncomputed(op: SchemaOp, signature: KernelSignature) -> str | None:
-    """The element type of an op for which its kernel has no code, in words, or None.
+    """Return the element type of an op for which its kernel has no code, in words, or None.
 
     Decomposing such an op does not help: the parts have the same type.
     """

@@ -26,7 +26,7 @@ for _name in _SCHEMAS:
 
 
 def kernel_schema(kernel: str) -> Schema | None:
-    """The schema of a kernel, or None if no kernel has that name."""
+    """Return the schema of a kernel, or None if no kernel has that name."""
     schema = _PARSED.get(kernel)
     if schema is None and kernel in _SCHEMAS:
         schema = _PARSED[kernel] = parse_schema(_SCHEMAS[kernel])
@@ -34,22 +34,22 @@ def kernel_schema(kernel: str) -> Schema | None:
 
 
 def kernels_of(operator: str) -> list[str]:
-    """The kernels of an operator's name: those of `aten::add` are its overloads."""
+    """Return the kernels of an operator's name: those of `aten::add` are its overloads."""
     return _BY_OPERATOR.get(operator, [])
 
 
 def chosen_kernel(op_name: str) -> str | None:
-    """The kernel that was registered for an op of the IR, whatever the op's name."""
+    """Return the kernel that was registered for an op of the IR, whatever the op's name."""
     return _CHOSEN.get(op_name)
 
 
 def registrations() -> int:
-    """The number of registrations, which invalidates cached look-ups."""
+    """Return the number of registrations, which invalidates cached look-ups."""
     return len(_CHOSEN)
 
 
 def schema_of_kernel(kernel: str) -> Schema:
-    """The schema of a kernel that is given by name or by its whole schema.
+    """Return the schema of a kernel that is given by name or by its whole schema.
 
     Raises:
         StepwellError: no kernel has that name, or the name is known with another schema.
@@ -92,10 +92,12 @@ def register_kernel(op_name: str, schema: Schema, library: str | None = None) ->
 
 
 def kernel_libraries() -> list[str]:
-    """The modules that register kernels with this machine's runtime, each once."""
+    """Return the modules that register kernels with this machine's runtime, each once."""
     return sorted(set(_LIBRARIES.values()))
 
 
 def library_of(kernel: str) -> str | None:
-    """The module that registers a kernel with this machine's runtime; None: the runtime has it."""
+    """Return the module that registers a kernel with this machine's runtime; None: the runtime has
+    it.
+    """
     return _LIBRARIES.get(kernel)

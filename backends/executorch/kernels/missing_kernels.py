@@ -33,7 +33,7 @@ _BOUNDARY = (WeightOp, StateOp, UpdateOp, MutateInputOp, ReturnOp, YieldOp)
 
 
 def emission_problems(program: Program, delegates: Collection[type[Operation]]) -> list[Problem]:
-    """Everything that a `.pte` cannot hold of a program, or the runtime would refuse of it.
+    """Return everything that a `.pte` cannot hold of a program, or the runtime would refuse of it.
 
     Args:
         program: whose ops have kernels or are delegates.
@@ -49,7 +49,7 @@ def emission_problems(program: Program, delegates: Collection[type[Operation]]) 
 
 
 def _unbounded_sizes(func: FuncOp, bounds: dict[str, int]) -> Iterator[Problem]:
-    """The symbolic sizes that have no upper bound, each at the first value that has it.
+    """Yield the symbolic sizes that have no upper bound, each at the first value that has it.
 
     Fills in `bounds` of the others.
     """
@@ -71,7 +71,7 @@ def _unbounded_sizes(func: FuncOp, bounds: dict[str, int]) -> Iterator[Problem]:
 def _missing_kernels(
     func: FuncOp, delegates: Collection[type[Operation]], bounds: Mapping[str, int]
 ) -> list[Problem]:
-    """Every op of a method that is no delegate and for which the runtime has no kernel."""
+    """Return every op of a method that is no delegate and for which the runtime has no kernel."""
     problems: list[Problem] = []
 
     def look(block: Block) -> None:
@@ -104,7 +104,7 @@ def _missing_kernels(
 
 
 def _unsupported_inputs(func: FuncOp, bounds: Mapping[str, int]) -> Iterator[Problem]:
-    """The inputs that no call can have; a number is taken only as the program holds it."""
+    """Yield the inputs that no call can have; a number is taken only as the program holds it."""
     ports = (port for port in get_signature(func).inputs if port.constant is None)
     where = f"method @{func.sym_name.data}"
     for port, argument in zip(ports, func.body.block.args, strict=True):
@@ -120,7 +120,7 @@ def _unsupported_inputs(func: FuncOp, bounds: Mapping[str, int]) -> Iterator[Pro
 
 
 def _unsupported_outputs(func: FuncOp) -> Iterator[Problem]:
-    """The plain values that a method cannot return."""
+    """Yield the plain values that a method cannot return."""
     for port in get_signature(func).outputs:
         match port.constant:
             case (int(value),) if not -(2**63) <= value < 2**63:
@@ -137,7 +137,7 @@ def _is_symbolic(value: SSAValue) -> bool:
 
 
 def _unsupported(value: SSAValue, bounds: Mapping[str, int]) -> tuple[str, str] | None:
-    """Why no tensor of a `.pte` has a value's type, and a remedy; None if one may."""
+    """Return why no tensor of a `.pte` has a value's type, and a remedy; None if one may."""
     type_ = value.type
     if not isinstance(type_, TensorType):
         return None

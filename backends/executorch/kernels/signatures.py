@@ -79,7 +79,7 @@ class KernelSignature:
 
 
 def kernel_for(functional: Schema) -> KernelSignature | None:
-    """The kernel whose schema is the `.out` form of a functional one.
+    """Return the kernel whose schema is the `.out` form of a functional one.
 
     A custom operator that writes to arguments has a kernel that writes to the same ones.
     """
@@ -103,7 +103,7 @@ def kernel_for(functional: Schema) -> KernelSignature | None:
 def matched_arguments(
     functional: Schema, kernel: Schema, renamed: Mapping[str, str] | None = None
 ) -> tuple[Role, ...] | None:
-    """How the kernel's arguments follow from the functional's, or None if they do not."""
+    """Return how the kernel's arguments follow from the functional's, or None if they do not."""
     after = {a.name: len(functional.returns) + i for i, a in enumerate(functional.written)}
     if any(not argument.written for argument in kernel.arguments if argument.name in after):
         return None
@@ -155,7 +155,7 @@ class Functional:
 
 @functools.cache
 def functional_of(kernel: str) -> Functional | None:
-    """The functional operator of a kernel: `aten::add.out` is `aten.add.Tensor`.
+    """Return the functional operator of a kernel: `aten::add.out` is `aten.add.Tensor`.
 
     None for kernels that compute no functional operator: in-place ones, the runtime's own.
     """

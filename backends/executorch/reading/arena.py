@@ -35,12 +35,14 @@ class Arena(Generic[T]):
         self._add(Held(start, end, content, start))
 
     def read(self, start: int) -> Held[T] | None:
-        """The content that was written as a range that begins here and is still complete."""
+        """Return the content that was written as a range that begins here and is still complete."""
         held = self._held.get(start)
         return held if held is not None and held.is_whole else None
 
     def covering(self, start: int, end: int) -> list[Held[T]] | None:
-        """The ranges that cover every byte from `start` to `end`, in order; None if some do not."""
+        """Return the ranges that cover every byte from `start` to `end`, in order; None if some do
+        not.
+        """
         at = max(bisect_left(self._starts, start + 1) - 1, 0)
         found: list[Held[T]] = []
         reached = start

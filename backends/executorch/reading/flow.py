@@ -107,7 +107,7 @@ class Flow:
                 self._back.setdefault(instruction.target, []).append(step)
 
     def parts(self, start: int, stop: int) -> Iterator[Part]:
-        """The instructions from `start` up to `stop`, with branches and loops as parts.
+        """Yield the instructions from `start` up to `stop`, with branches and loops as parts.
 
         Raises:
             UnsupportedError: a jump that belongs to none of the supported forms.
@@ -130,11 +130,11 @@ class Flow:
             at += 1
 
     def reads(self, steps: Sequence[int]) -> frozenset[int]:
-        """Values that these instructions read, in any order."""
+        """Return values that these instructions read, in any order."""
         return frozenset[int]().union(*(self._reads[step] for step in steps))
 
     def writes(self, steps: Sequence[int]) -> dict[int, None]:
-        """Values that these instructions write, the last written last."""
+        """Return values that these instructions write, the last written last."""
         found: dict[int, None] = {}
         for step in steps:
             for value in sorted(self._writes[step]):
@@ -156,7 +156,7 @@ class Flow:
         return found[::-1]
 
     def live_at(self, steps: range, after: frozenset[int]) -> frozenset[int]:
-        """The values that may be read from the start of a range on."""
+        """Return the values that may be read from the start of a range on."""
         for part in reversed(list(self.parts(steps.start, steps.stop))):
             after = self._live_before(part, after)
         return after
@@ -331,7 +331,7 @@ class Flow:
                 return
 
     def _positions(self, call: KernelCall | DelegateCall) -> Sequence[int]:
-        """The positions of the arguments that a call writes."""
+        """Return the positions of the arguments that a call writes."""
         known = self._written(call)
         if known is not None or isinstance(call, DelegateCall):
             return known or ()
@@ -358,7 +358,7 @@ class Flow:
 
 
 def _read_and_written(call: KernelCall | DelegateCall) -> set[int]:
-    """The positions of the arguments that a call reads and then changes."""
+    """Return the positions of the arguments that a call reads and then changes."""
     if isinstance(call, DelegateCall):
         return set()
     if call.kernel in _IN_PLACE:

@@ -77,7 +77,7 @@ class DelegateReader(Protocol):
     """Opens the payloads of one backend."""
 
     def input_count(self, delegate: Delegate, context: ReadContext) -> int:
-        """The number of the call's values that are inputs; the others are outputs."""
+        """Return the number of the call's values that are inputs; the others are outputs."""
         ...
 
     def read(
@@ -284,7 +284,7 @@ class _MethodLifter:
     # -- ops -----------------------------------------------------------------------------------
 
     def _unreadable(self, instruction: Instruction) -> str | None:
-        """Why no op can represent an instruction, or None."""
+        """Return why no op can represent an instruction, or None."""
         if not isinstance(instruction, KernelCall):
             return None
         kernel = instruction.kernel
@@ -322,7 +322,7 @@ class _MethodLifter:
             ) from error
 
     def _written(self, call: KernelCall | DelegateCall) -> Sequence[int] | None:
-        """The positions that a call writes, if a reader of this lifter knows them."""
+        """Return the positions that a call writes, if a reader of this lifter knows them."""
         if isinstance(call, KernelCall):
             if call.kernel in self.readers.kernels:
                 return self.readers.kernels[call.kernel][1]
@@ -435,7 +435,9 @@ class _MethodLifter:
             places.write(index, places.permuted(result, back))
 
     def _guessed_inputs(self, args: Sequence[int]) -> int:
-        """The inputs of an unknown delegate: its outputs are the last values not yet written."""
+        """Return the inputs of an unknown delegate: its outputs are the last values not yet
+        written.
+        """
         count = len(args)
         while count and self._is_unwritten(args[count - 1]):
             count -= 1
@@ -466,6 +468,6 @@ class _MethodLifter:
 
 
 def _number(value: Value, index: int) -> Attribute:
-    """The type of a number that a kernel returns; its expression is a symbol of its own."""
+    """Return the type of a number that a kernel returns; its expression is a symbol of its own."""
     kind = {"bool": BoolType, "float": FloatType}.get(type(value).__name__, IntType)
     return kind(f"v{index}")

@@ -64,7 +64,7 @@ class RegionPlaces(Places):
         self.written[target] = None
 
     def result(self, index: int) -> SSAValue:
-        """The SSA value of value `index` at the end of the region."""
+        """Return the SSA value of value `index` at the end of the region."""
         if index in self.numbers:
             return self.add(ConstantOp(self.numbers[index]))
         return self.read(index)
@@ -267,7 +267,9 @@ class ControlLifter:
         return UnsupportedError(fact, where)
 
     def _carried(self, written: dict[int, None], live: frozenset[int]) -> list[int]:
-        """Values carried to the next iteration, or from the last one to later instructions."""
+        """Return values carried to the next iteration, or from the last one to later
+        instructions.
+        """
         places = self.lifter.places
         order = list(written)
         return self._distinct(
@@ -282,11 +284,11 @@ class ControlLifter:
         )
 
     def _needed(self, values: Any, live: frozenset[int]) -> list[int]:
-        """The values that, or whose bytes, are read later."""
+        """Return the values that, or whose bytes, are read later."""
         return [v for v in values if v in live or any(self.flow.overlaps(v, r) for r in live)]
 
     def _distinct(self, values: Iterable[int]) -> list[int]:
-        """The last of the values that name the same bytes."""
+        """Return the last of the values that name the same bytes."""
         found = list(values)
         return [
             value
@@ -320,7 +322,7 @@ def _is_state(value: Any) -> bool:
 
 
 def _held(places: Places, index: int) -> SSAValue:
-    """The contents of a value, as an SSA value."""
+    """Return the contents of a value, as an SSA value."""
     argument = places.argument(index)
     return argument if isinstance(argument, SSAValue) else places.add(ConstantOp(argument))
 

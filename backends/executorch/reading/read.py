@@ -31,7 +31,7 @@ def program_schema() -> FlatbufferSchema:
 
 
 def shipped(*path: str) -> Path:
-    """A file or folder of the installed ExecuTorch package, found without importing it."""
+    """Return a file or folder of the installed ExecuTorch package, found without importing it."""
     spec = importlib.util.find_spec("executorch")
     for root in (spec.submodule_search_locations or ()) if spec else ():
         found = Path(root).joinpath(*path)
@@ -71,7 +71,7 @@ def read_container(data: bytes | bytearray | memoryview) -> Container:
 
 
 def _extent(view: memoryview) -> tuple[int, int]:
-    """The size of the FlatBuffer, and the start of the segments (0 if there are none)."""
+    """Return the size of the FlatBuffer, and the start of the segments (0 if there are none)."""
     if len(view) < 16:
         raise ParseFailure(f"{WHAT} has {len(view)} bytes, too few for a program")
     if len(view) < _HEADER_AT + _HEADER.size or bytes(view[8:12]) != b"eh00":
@@ -108,7 +108,7 @@ def _constants(root: Record, segments: Sequence[memoryview]) -> tuple[Data, ...]
 
 
 def _split(described: Record, segments: Sequence[memoryview]) -> tuple[Data, ...]:
-    """The pieces of a segment that start at the given offsets; the first is reserved."""
+    """Return the pieces of a segment that start at the given offsets; the first is reserved."""
     offsets: list[int] = described["offsets"]
     if len(offsets) < 2:
         return (b"",)

@@ -73,7 +73,7 @@ def scalar_op(places: Places, call: KernelCall) -> SymOp:
 
 
 def known_number(places: Places, call: KernelCall) -> int | float | bool | None:
-    """The result of a call on numbers if it is static, as the size of a static tensor is."""
+    """Return the result of a call on numbers if it is static, as the size of a static tensor is."""
     if call.kernel == SIZE:
         tensor, axis = places.tensor(call.args[0]), places.argument(call.args[1])
         is_known = tensor.dynamism is Dynamism.STATIC and isinstance(axis, int)
@@ -172,5 +172,5 @@ def _value(places: Places, argument: Argument, index: int, where: str) -> Any:
 
 
 def frozen_argument(value: Any) -> Frozen:
-    """A non-tensor value of a plan, in the form of a signature's constant."""
+    """Return a non-tensor value of a plan, in the form of a signature's constant."""
     return value if isinstance(value, int | float | bool | str | None) else str(value)

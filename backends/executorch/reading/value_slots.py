@@ -88,7 +88,9 @@ class Places:
         return self.add(op_class(name).make(*args, result_types=types, **kwargs))
 
     def type_of(self, index: int) -> AnyTensor:
-        """The type that a tensor value declares; each dynamic dimension gets a new symbol."""
+        """Return the type that a tensor value declares; each dynamic dimension gets a new
+        symbol.
+        """
         value = self.tensor(index)
         stored = element_type(torch_dtype(value.scalar_type))
         if value.dynamism is Dynamism.STATIC:
@@ -102,7 +104,7 @@ class Places:
         return tensor(shape, stored)
 
     def tensor(self, index: int) -> TensorValue:
-        """A value that must be a tensor."""
+        """Return a value that must be a tensor."""
         value = self.method.values[index]
         if not isinstance(value, TensorValue):
             raise ParseFailure(f"value {index} is no tensor", f"method {self.method.name}")
@@ -117,7 +119,9 @@ class Places:
             arena.write(start, end, index)
 
     def place_of(self, index: int) -> tuple[Arena[int], int, int] | None:
-        """The arena in which a value has its bytes, and their range; None if it has none there."""
+        """Return the arena in which a value has its bytes, and their range; None if it has none
+        there.
+        """
         declared = self.method.values[index]
         if not isinstance(declared, TensorValue) or not declared.nbytes:
             return None
@@ -128,7 +132,7 @@ class Places:
         return arena, start, start + declared.nbytes
 
     def read(self, index: int) -> SSAValue:
-        """The SSA value that value `index` currently holds."""
+        """Return the SSA value that value `index` currently holds."""
         declared = self.method.values[index]
         if not isinstance(declared, TensorValue):
             if index not in self.values:
@@ -161,7 +165,9 @@ class Places:
         return self._seen_as(held.content, index)
 
     def laid_out(self, value: SSAValue) -> SSAValue:
-        """A value in row-major order, as a kernel expects it, if torch's layout may differ."""
+        """Return a value in row-major order, as a kernel expects it, if torch's layout may
+        differ.
+        """
         for use in value.uses:
             if isinstance(use.operation, CloneDefault) and is_laid_out(use.operation.results[0]):
                 return use.operation.results[0]
@@ -169,7 +175,7 @@ class Places:
         return self.op("aten.clone.default", value, **laid_out, types=[value.type])
 
     def _runs(self, arena: Arena[int], declared: TensorValue) -> list[tuple[int, int, int]] | None:
-        """The writers whose bytes a tensor covers, in order: value, first and last element.
+        """Return the writers whose bytes a tensor covers, in order: value, first and last element.
 
         None if some of the bytes were not written, or as elements of another type.
         """
@@ -190,7 +196,7 @@ class Places:
         return runs
 
     def _gathered(self, arena: Arena[int], index: int, declared: TensorValue) -> SSAValue | None:
-        """A tensor over a part of a written value, or over several parts in sequence."""
+        """Return a tensor over a part of a written value, or over several parts in sequence."""
         found = self._runs(arena, declared)
         if found is None:
             return None
@@ -215,7 +221,7 @@ class Places:
         return self.op("aten.slice.Tensor", flat, 0, first, last, 1, types=[result_type])
 
     def _seen_as(self, content: int, index: int) -> SSAValue:
-        """The bytes of value `content`, with the sizes and dim order of value `index`."""
+        """Return the bytes of value `content`, with the sizes and dim order of value `index`."""
         writer, declared = self.tensor(content), self.tensor(index)
         value = self.values[content]
         if writer.dim_order == declared.dim_order and value.type == self.type_of(index):
@@ -229,7 +235,7 @@ class Places:
         return self.permuted(value, back)
 
     def permuted(self, value: SSAValue, order: Sequence[int]) -> SSAValue:
-        """A value with its dimensions in another order."""
+        """Return a value with its dimensions in another order."""
         if tuple(order) == contiguous(len(order)):
             return value
         types = [permuted_type(value.type, order)]
@@ -309,7 +315,9 @@ class Places:
         return self.store.constant(as_tensor(declared, data), base)
 
     def _at_entry(self, index: int, declared: TensorValue, storage: Planned | State) -> SSAValue:
-        """The value of a place at entry: its initial value, or what the previous call left."""
+        """Return the value of a place at entry: its initial value, or what the previous call
+        left.
+        """
         place = (storage.memory_id, storage.offset)
         key = declared.name or f"state_{place[0]}_{place[1]}"
         if key not in self.store:
@@ -333,7 +341,7 @@ class Places:
         return op.result
 
     def argument(self, index: int) -> Any:
-        """A kernel argument: an SSA value, a list, or a Python value."""
+        """Return a kernel argument: an SSA value, a list, or a Python value."""
         value = self.method.values[index]
         match value:
             case TensorValue():
@@ -422,13 +430,13 @@ class Places:
 
 
 def permuted_type(type_: Attribute, order: Sequence[int]) -> AnyTensor:
-    """A tensor type with its dimensions in another order."""
+    """Return a tensor type with its dimensions in another order."""
     shape = dims(type_)
     return tensor([shape[axis] for axis in order], element(type_))
 
 
 def dim_order_of(value: TensorValue) -> tuple[int, ...] | None:
-    """A dim order, or None if it is row-major."""
+    """Return a dim order, or None if it is row-major."""
     return None if value.dim_order == contiguous(len(value.sizes)) else value.dim_order
 
 
@@ -443,7 +451,7 @@ def _is_same(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 
 def as_tensor(declared: TensorValue, data: Data) -> torch.Tensor:
-    """A torch tensor over a value's bytes; a view of them if they are writable."""
+    """Return a torch tensor over a value's bytes; a view of them if they are writable."""
     view = memoryview(data)
     if view.readonly or not len(view):
         view = memoryview(bytearray(view))

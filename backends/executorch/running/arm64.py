@@ -81,7 +81,7 @@ CORES = {
 
 
 def folder() -> Path:
-    """The folder in which `make arm64` installs everything."""
+    """Return the folder in which `make arm64` installs everything."""
     if given := os.environ.get(FOLDER):
         return Path(given)
     cache = os.environ.get("XDG_CACHE_HOME")
@@ -89,12 +89,14 @@ def folder() -> Path:
 
 
 def version() -> str:
-    """The required version of the folder: of this stepwell and of the installed executorch."""
+    """Return the required version of the folder: of this stepwell and of the installed
+    executorch.
+    """
     return f"{VERSION} {importlib.metadata.version('executorch')}"
 
 
 def missing(cpu: str = "cortex-a76", *, counting: bool = False) -> str | None:
-    """Why a program cannot run on a core here; None if it can."""
+    """Return why a program cannot run on a core here; None if it can."""
     if cpu not in CORES:
         return f"{cpu} is none of the cores {', '.join(CORES)}"
     here = folder()
@@ -112,11 +114,10 @@ def missing(cpu: str = "cortex-a76", *, counting: bool = False) -> str | None:
 
 
 def asked_for(cpu: str | None, *, counting: bool = False) -> str | None:
-    """The requested core, explicit or from the environment; None for this machine.
+    """Return the requested core, explicit or from the environment; None for this machine.
 
     Raises:
         StepwellError: the core is not available here.
-
     """
     name = cpu or os.environ.get(VARIABLE) or None
     if name is not None and (why := missing(name, counting=counting)) is not None:
@@ -348,12 +349,14 @@ def _started(
 
 @functools.cache
 def _server(cpu: str, libraries: tuple[str, ...], where: Path, process: int) -> _Server:
-    """The shared server of this process; `where` and `process` are part of the cache key."""
+    """Return the shared server of this process; `where` and `process` are part of the cache key."""
     return _Server(cpu, libraries, None)
 
 
 def command(cpu: str, counts: Path | None = None) -> list[str]:
-    """The command that starts the runner on a core, optionally counting instructions to a file."""
+    """Return the command that starts the runner on a core, optionally counting instructions to a
+    file.
+    """
     here = folder()
     libraries = {"LD_LIBRARY_PATH": str(here / "lib")}
     return emulated(cpu, here / "root", libraries, [str(here / "runner")], counts)
@@ -396,7 +399,7 @@ def read_counts(data: bytes) -> Iterator[Counts]:
 
 
 def _signal(number: int) -> str:
-    """The signal's name; real-time signals have none."""
+    """Return the signal's name; real-time signals have none."""
     try:
         return signal.Signals(number).name
     except ValueError:

@@ -31,7 +31,7 @@ Calls of the runtime keep the GIL, so that one at a time is no slower.
 
 
 def runtime() -> Runtime:
-    """The runtime of this process."""
+    """Return the runtime of this process."""
     with quiet_imports(), RUNTIME_LOCK, _without_flow():
         loaded = importlib.import_module("executorch.runtime")
     return loaded.Runtime.get()

@@ -57,7 +57,9 @@ class _Ports:
 
 
 def _ports(method: Method, names: Sequence[str | None]) -> _Ports:
-    """Which instruction writes which output; `names` are the output nodes, where there are any."""
+    """Return which instruction writes which output; `names` are the output nodes, where there are
+    any.
+    """
     defined = {*method.inputs}
     written: dict[int, tuple[int, ...]] = {}
     for step, instruction in enumerate(method.instructions):
@@ -167,12 +169,12 @@ def _mark_outputs(marked: Any, ports: _Ports, shown: Collection[int]) -> None:
 
 
 def _named(output: str) -> str:
-    """The name of the node after an output; the Inspector ignores nodes named getitem."""
+    """Return the name of the node after an output; the Inspector ignores nodes named getitem."""
     return f"{output.replace('getitem', 'item')}_out"
 
 
 def _user_outputs(exported: Any) -> list[int]:
-    """The positions of the caller's outputs among the outputs of the graph."""
+    """Return the positions of the caller's outputs among the outputs of the graph."""
     specs = exported.graph_signature.output_specs
     return [at for at, spec in enumerate(specs) if spec.kind.name == "USER_OUTPUT"]
 

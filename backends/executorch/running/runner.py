@@ -186,7 +186,7 @@ class PteSession:
         return described, given
 
     def laid_out(self, inputs: Sequence[Any], method: str = "forward") -> list[Any]:
-        """The flat inputs with every tensor in the dim order that the method declares.
+        """Return the flat inputs with every tensor in the dim order that the method declares.
 
         An application hands over memory in that order; `run` therefore refuses any other.
         """
@@ -236,7 +236,7 @@ def run_pte(
 
 
 def with_frozen(method: Method, inputs: Sequence[Any]) -> list[Any]:
-    """The inputs, with the values the program was made for where only tensors were given."""
+    """Return the inputs, with the values the program was made for where only tensors were given."""
     tensors = sum(isinstance(method.values[index], TensorValue) for index in method.inputs)
     if len(inputs) != tensors or tensors == len(method.inputs):
         return list(inputs)
@@ -261,7 +261,7 @@ def check_inputs(method: Method, inputs: Sequence[Any]) -> None:
 
 
 def _remedy(declared: Value, given: Any) -> str | None:
-    """The code that converts a tensor with another memory layout."""
+    """Return the code that converts a tensor with another memory layout."""
     if not isinstance(declared, TensorValue) or not isinstance(given, torch.Tensor):
         return None
     if given.dim() != len(declared.sizes) or follows_dim_order(given, declared.dim_order):

@@ -79,7 +79,7 @@ class ContainerBuilder:
     def constant(
         self, data: Data, name: str | None = None, file: str | None = None
     ) -> Constant | External:
-        """The storage of a constant with these bytes; equal bytes are stored once.
+        """Return the storage of a constant with these bytes; equal bytes are stored once.
 
         With a `file` it is that `.ptd`, under the constant's `name`.
         """
@@ -99,7 +99,7 @@ class ContainerBuilder:
         return Constant(alike[-1])
 
     def state(self, key: str, initial: Data, *, stored: bool = True) -> State | Planned:
-        """The storage of the state `key`, the same in every method that uses it.
+        """Return the storage of the state `key`, the same in every method that uses it.
 
         Equal initial values are stored once, and one that is not `stored` is not in the file: the
         state begins with the contents of the memory.
@@ -343,7 +343,7 @@ class MethodBuilder:
         self._specs = (input_spec, output_spec)
 
     def value(self, index: int) -> Value:
-        """The current value at an index."""
+        """Return the current value at an index."""
         return self._values[index]
 
     def tensor_of(self, index: int) -> TensorValue:
@@ -418,7 +418,7 @@ class MethodBuilder:
         return max(plan.arena_size, ALIGNMENT)
 
     def _buffers(self) -> dict[int, Buffer]:
-        """Each planned storage that is used: its byte ranges, and when each is live."""
+        """Return each planned storage that is used: its byte ranges, and when each is live."""
         spans = self._spans()
         members: dict[int, list[int]] = {}
         for index, base in self._planned.items():
@@ -446,7 +446,7 @@ class MethodBuilder:
         return buffers
 
     def _bytes(self, index: int) -> tuple[int, int]:
-        """The range of a tensor in the storage that it shares."""
+        """Return the range of a tensor in the storage that it shares."""
         value, start = self._values[index], self._within.get(index, 0)
         assert isinstance(value, TensorValue)
         return start, start + value.nbytes

@@ -179,11 +179,13 @@ class MethodEmitter:
                     self._delegate(op)
 
     def handle_of(self, op: Operation) -> int:
-        """The debug handle of the model's node that an op came from."""
+        """Return the debug handle of the model's node that an op came from."""
         return self.handle_of_node(node_name(op.location) or "")
 
     def handle_of_node(self, name: str) -> int:
-        """The debug handle of a node of the model; the empty name stands for what has none."""
+        """Return the debug handle of a node of the model; the empty name stands for what has
+        none.
+        """
         return self.handles.setdefault(name, len(self.handles) + 1)
 
     # -- what enters ---------------------------------------------------------------------------
@@ -235,7 +237,7 @@ class MethodEmitter:
     # -- values --------------------------------------------------------------------------------
 
     def fresh(self, type_: Attribute, port: Port | None = None, *, borrowed: bool = False) -> int:
-        """A new value for a result or an input of this type."""
+        """Return a new value for a result or an input of this type."""
         match type_:
             case IntType():
                 return self.builder.variable(0)
@@ -269,7 +271,9 @@ class MethodEmitter:
         order: tuple[int, ...] | None,
         current: tuple[int, ...] | None,
     ) -> int:
-        """The tensor in dim order `order` (row-major if None), converted if it is in another."""
+        """Return the tensor in dim order `order` (row-major if None), converted if it is in
+        another.
+        """
         if order == current or not isinstance(type_, TensorType):
             return value
         rank = len(dims(cast(Attribute, type_)))
@@ -288,7 +292,7 @@ class MethodEmitter:
         return result
 
     def _permuted(self, value: int, type_: Attribute, order: tuple[int, ...]) -> int:
-        """A row-major tensor's elements in any dim order: permuted, and seen as not."""
+        """Return a row-major tensor's elements in any dim order: permuted, and seen as not."""
         builder, shape = self.builder, dims(type_)
         lying = self.fresh(tensor([shape[axis] for axis in order], element(type_)))
         builder.call("aten::permute_copy.out", [value, builder.ints(order), lying, lying])
@@ -351,7 +355,9 @@ class MethodEmitter:
         self.builder.call(signature.kernel, [*args, *returned], [self.handle])
 
     def _written_argument(self, op: SchemaOp, source: InPlace) -> int:
-        """The target of a kernel's write: the value in place, or a copy that becomes the result."""
+        """Return the target of a kernel's write: the value in place, or a copy that becomes the
+        result.
+        """
         operand = op.operand(source.name)
         assert operand is not None
         place = self.values[operand]
@@ -459,7 +465,7 @@ class MethodEmitter:
         return self._to_order(value, op.value.type, port.dim_order, None)
 
     def _kept(self, value: int, type_: Attribute, written: set[int]) -> int:
-        """The value, or a copy of it if the writes that follow would change it."""
+        """Return the value, or a copy of it if the writes that follow would change it."""
         if not any(self.builder.share_storage(value, target) for target in written):
             return value
         copy = self.fresh(type_)

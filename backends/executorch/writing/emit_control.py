@@ -24,7 +24,7 @@ class Emitter(Protocol):
     values: dict[SSAValue, int]
 
     def fresh(self, type_: Attribute) -> int:
-        """A new value of this type."""
+        """Return a new value of this type."""
         ...
 
     def run_block(self, block: Block) -> None:
@@ -131,14 +131,14 @@ def _sized_once(emitter: Emitter, target: int, row: int, counter: int) -> None:
 
 
 def _places(emitter: Emitter, results: Sequence[SSAValue]) -> list[int]:
-    """A place for each result of a control op."""
+    """Return a place for each result of a control op."""
     for result in results:
         emitter.values[result] = emitter.fresh(result.type)
     return [emitter.values[result] for result in results]
 
 
 def _growing(emitter: Emitter, result: SSAValue) -> int:
-    """A tensor as large as a result whose first dimension is filled up step by step."""
+    """Return a tensor as large as a result whose first dimension is filled up step by step."""
     value = emitter.builder.tensor_of(emitter.values[result])
     return emitter.builder.tensor(value.scalar_type, value.sizes, dynamism=Dynamism.BOUNDED)
 
@@ -156,7 +156,9 @@ def _run(emitter: Emitter, region: Region, arguments: Sequence[int]) -> list[int
 def _apart(
     emitter: Emitter, given: Sequence[int], carried: Sequence[int], types: Sequence[SSAValue]
 ) -> list[int]:
-    """The values, copied where writing the carried places in order would change them first."""
+    """Return the values, copied where writing the carried places in order would change them
+    first.
+    """
     apart: list[int] = []
     for index, (value, result) in enumerate(zip(given, types, strict=True)):
         before = carried[:index]

@@ -27,7 +27,7 @@ _READS = {
 
 
 def filled_states(funcs: Iterable[FuncOp]) -> frozenset[str]:
-    """The keys of states of which no method reads a row that was not written before."""
+    """Return the keys of states of which no method reads a row that was not written before."""
     known: dict[str, bool] = {}
     for func in funcs:
         for op in func.body.block.ops:
@@ -60,7 +60,7 @@ def _is_read_where_filled(value: SSAValue, key: str) -> bool:
 
 
 def _written_from(reader: SchemaOp, value: SSAValue) -> list[SSAValue]:
-    """The values of a state after an op that reads it, if the op writes to it."""
+    """Return the values of a state after an op that reads it, if the op writes to it."""
     written = reader.SCHEMA.written
     after = reader.results[len(reader.results) - len(written) :]
     pairs = zip(written, after, strict=True)

@@ -37,7 +37,7 @@ def _has_a_slot_each(op: SchemaOp) -> bool:
 
 
 def slots_of(op: SchemaOp) -> tuple[Dim, ...] | None:
-    """The shape that an `index_put` with one 1-D index overwrites, or None.
+    """Return the shape that an `index_put` with one 1-D index overwrites, or None.
 
     Other forms are not written in place: the kernel checks less of them.
     """
@@ -68,7 +68,7 @@ Written = frozenset[tuple[Operation, int]]
 
 
 def in_place_writes(func: FuncOp, program: Program) -> Written:
-    """The writes of a method that need no copy of their target.
+    """Return the writes of a method that need no copy of their target.
 
     The kernel that writes by index in place does not accept negative indices. A temporary is
     written in place if no index is negative, a state even if one may be.
@@ -106,7 +106,7 @@ def _is_from_the_start(op: Operation, program: Program) -> bool:
 def _chain(
     values: list[SSAValue], update: UpdateOp, position: dict[Operation, int]
 ) -> list[tuple[Operation, int]]:
-    """The writes that lead from a state's value at entry to its value at exit, or none."""
+    """Return the writes that lead from a state's value at entry to its value at exit, or none."""
     chain: list[tuple[Operation, int]] = []
     while update.value not in values:
         writer = _writer_of(values, position)
@@ -121,7 +121,9 @@ def _chain(
 def _writer_of(
     values: list[SSAValue], position: dict[Operation, int]
 ) -> tuple[Operation, int, SSAValue] | None:
-    """The op that may overwrite one of several aliases of a value: the last that reads any."""
+    """Return the op that may overwrite one of several aliases of a value: the last that reads
+    any.
+    """
     for value in values:
         for use in value.uses:
             op = use.operation

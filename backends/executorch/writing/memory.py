@@ -89,7 +89,7 @@ def widened_by_loops(
 
 
 def busiest_moment(lives: Iterable[tuple[int, int, int]]) -> int:
-    """The peak of live bytes, of (bytes, first step, last step): no arena can be smaller."""
+    """Return the peak of live bytes, of (bytes, first step, last step): no arena can be smaller."""
     change: dict[int, int] = defaultdict(int)
     for size, first, last in lives:
         change[first] += size
@@ -111,7 +111,7 @@ class _Holes:
         self._start_of: dict[int, int] = {}
 
     def take(self, size: int) -> int:
-        """The offset of `size` bytes: the tightest hole, else new bytes at the top."""
+        """Return the offset of `size` bytes: the tightest hole, else new bytes at the top."""
         index = bisect_left(self._by_size, (size, -1))
         if index < len(self._by_size):
             hole, offset = self._by_size.pop(index)

@@ -113,7 +113,9 @@ _Placed = tuple[int, dict[int, int], Sequence[int], int]
 
 
 def _improved(best: _Placed, bound: int, table: _Forbidden) -> _Placed:
-    """The best order after buffers that did not fit have moved towards the front, by any amount."""
+    """Return the best order after buffers that did not fit have moved towards the front, by any
+    amount.
+    """
     drawn = random.Random(0)
     count = len(best[2])
     order, blamed = list(best[2]), best[3]

@@ -105,7 +105,7 @@ class _Payloads:
         self._index_of: dict[bytes, int] = {}
 
     def place(self, payload: Data) -> Record:
-        """A reference to a payload."""
+        """Return a reference to a payload."""
         if not len(payload):
             self.inline.append({"data": b""})
             return {"location": 0, "index": len(self.inline) - 1}

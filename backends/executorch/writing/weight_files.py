@@ -55,7 +55,7 @@ def files_of_weights(
 
 
 def _sources_of(key: str, weights: WeightStore) -> set[str]:
-    """The names of the original weights from which one is derived, or its own."""
+    """Return the names of the original weights from which one is derived, or its own."""
     names: set[str] = set()
     waiting = [key]
     while waiting:

@@ -38,7 +38,7 @@ Progress = Callable[[str, int, int], None]
 
 
 def padded(size: int) -> int:
-    """The size of a segment in the tail, including padding."""
+    """Return the size of a segment in the tail, including padding."""
     return size + -size % SEGMENT_ALIGNMENT
 
 
@@ -150,7 +150,7 @@ class OnFile:
 
 
 def _memory() -> float:
-    """The machine's memory in bytes; infinite if the system has no `posix_fadvise`."""
+    """Return the machine's memory in bytes; infinite if the system has no `posix_fadvise`."""
     if not hasattr(os, "posix_fadvise"):
         return math.inf
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -225,7 +225,7 @@ class Tail:
             self._ground.put(padded(self._end) + begin, data)
 
     def name_for(self, name: str, data: Data) -> str:
-        """The name if it is unused, or used for the same bytes; otherwise a similar name."""
+        """Return the name if it is unused, or used for the same bytes; otherwise a similar name."""
         text, count = name, 0
         while (known := self._segments.get(text)) is not None and not are_equal(known, data):
             count += 1

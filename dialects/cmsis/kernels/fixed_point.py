@@ -19,12 +19,12 @@ def wrap32(value: torch.Tensor) -> torch.Tensor:
 
 
 def doubling_high_mult_no_sat(a: torch.Tensor, b: Integers) -> torch.Tensor:
-    """`arm_nn_doubling_high_mult_no_sat`: (a·b + 2³⁰) >> 31, as int32."""
+    """Compute `arm_nn_doubling_high_mult_no_sat`: (a·b + 2³⁰) >> 31, as int32."""
     return wrap32((a * b + (1 << 30)) >> 31)
 
 
 def doubling_high_mult(a: torch.Tensor, b: Integers) -> torch.Tensor:
-    """`arm_nn_doubling_high_mult`: rounds half away from zero, saturates INT32_MIN².
+    """Compute `arm_nn_doubling_high_mult`: round half away from zero, saturate INT32_MIN².
 
     The C code adds 2³⁰ (1 − 2³⁰ when the signs differ) and divides by 2³¹ truncating.
     """
@@ -38,7 +38,7 @@ def doubling_high_mult(a: torch.Tensor, b: Integers) -> torch.Tensor:
 
 
 def divide_by_power_of_two(value: torch.Tensor, exponent: Integers) -> torch.Tensor:
-    """`arm_nn_divide_by_power_of_two`: value / 2^exponent, rounding half away from zero."""
+    """Compute `arm_nn_divide_by_power_of_two`: value / 2^exponent, rounded half away from zero."""
     power = exponent if isinstance(exponent, torch.Tensor) else torch.tensor(exponent)
     mask = (torch.ones_like(power) << power) - 1
     quotient = value >> power
@@ -47,7 +47,8 @@ def divide_by_power_of_two(value: torch.Tensor, exponent: Integers) -> torch.Ten
 
 
 def requantize(value: torch.Tensor, multiplier: Integers, shift: Integers) -> torch.Tensor:
-    """`arm_nn_requantize` in its default build: value · multiplier · 2^(shift−31), rounded twice.
+    """Compute `arm_nn_requantize` (default build): value · multiplier · 2^(shift−31), rounded
+    twice.
 
     `value` is int64 with int32 numbers. `multiplier` and `shift` are numbers, or int64 tensors that
     broadcast against it (per-channel requantization, channels last).

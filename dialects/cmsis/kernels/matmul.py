@@ -41,7 +41,9 @@ def fully_connected_kernel_sum_s8(
     shift: int,
     activation: tuple[int, int],
 ) -> torch.Tensor:
-    """The MVE form: raw products, plus `filter_offset`·Σx, plus int32 `kernel_sum` [1, N]."""
+    """Compute the MVE form: raw products, plus `filter_offset`·Σx, plus int32 `kernel_sum` [1,
+    N].
+    """
     accumulator = matmul_accumulator(x, 0, weight, filter_offset)
     accumulator = wrap32(accumulator + kernel_sum.reshape(-1).to(torch.int64))
     return _finish(accumulator, multiplier, shift, output_offset, activation)

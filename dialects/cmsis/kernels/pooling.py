@@ -18,9 +18,10 @@ def avgpool_s8(
     output_size: Sequence[int],
     activation: tuple[int, int] = (-128, 127),
 ) -> torch.Tensor:
-    """Mean of the raw int8 values of each window's *valid* cells, rounded half away from zero.
+    """Compute the mean of the raw int8 values of each window's *valid* cells, rounded half away
+    from zero.
 
-    There is no zero point: padding does not count, so that scale and zero point are unchanged.
+    No zero point is needed, because padding does not count: scale and zero point are unchanged.
     """
     cells = x.to(torch.float64).permute(0, 3, 1, 2)
     sums = _window_sums(cells, kernel, stride, padding, output_size)
@@ -40,7 +41,7 @@ def max_pool_s8(
     output_size: Sequence[int],
     activation: tuple[int, int] = (-128, 127),
 ) -> torch.Tensor:
-    """Maximum over each window's valid cells, clamped to `activation`."""
+    """Compute the maximum over each window's valid cells, clamped to `activation`."""
     cells = x.to(torch.float64).permute(0, 3, 1, 2)
     before, after = _padding_of(cells, kernel, stride, padding, output_size)
     padded = F.pad(cells, (before[1], after[1], before[0], after[0]), value=-128.0)
@@ -55,7 +56,7 @@ def _window_sums(
     padding: Sequence[int],
     output_size: Sequence[int],
 ) -> torch.Tensor:
-    """Σ over each window of NCHW float64 `cells`, as int64."""
+    """Compute the sum over each window of NCHW float64 `cells`, as int64."""
     before, after = _padding_of(cells, kernel, stride, padding, output_size)
     padded = F.pad(cells, (before[1], after[1], before[0], after[0]))
     sums = F.avg_pool2d(padded, tuple(kernel), tuple(stride), divisor_override=1)

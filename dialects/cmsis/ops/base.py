@@ -102,25 +102,25 @@ class CmsisOp(HasAxes, HasFamilies, IRDLOperation, ABC):
         return {name: getattr(self, name) for name, _ in self.get_irdl_definition().operands}
 
     def number(self, field: str) -> int:
-        """An integer field."""
+        """Return an integer field."""
         return cast("IntegerAttr[Any]", self.properties[field]).value.data
 
     def real(self, field: str) -> float:
-        """A float field."""
+        """Return a float field."""
         return cast("FloatAttr[Any]", self.properties[field]).value.data
 
     def flag(self, field: str) -> bool:
-        """A bool field."""
+        """Return a bool field."""
         return bool(self.number(field))
 
     def numbers(self, field: str) -> tuple[int, ...]:
-        """An integer list field."""
+        """Return an integer list field."""
         values = cast("DenseArrayBase[Any]", self.properties[field]).get_values()
         return tuple(int(value) for value in values)
 
     @property
     def activation(self) -> tuple[int, int]:
-        """The range to which results are clamped."""
+        """Return the range to which results are clamped."""
         return self.number("activation_min"), self.number("activation_max")
 
     def multiplier(self, stem: str) -> Multiplier:
@@ -128,7 +128,7 @@ class CmsisOp(HasAxes, HasFamilies, IRDLOperation, ABC):
         return Multiplier(self.number(f"{stem}_multiplier"), self.number(f"{stem}_shift"))
 
     def problems(self) -> Iterator[str]:
-        """Yield what is wrong with the op beyond its structure; subclasses extend it."""
+        """Yield errors of the op beyond its structure; subclasses extend the list."""
         for value in (*self.operands, *self.results):
             if problem := type_problem(value.type):
                 yield problem
@@ -226,7 +226,7 @@ OPERATORS: list[type[CmsisOp]] = []
 
 
 def operator(cls: type[_Op]) -> type[_Op]:
-    """Finish the class of an operator of the library, whose name there is the op's."""
+    """Register the class of a library operator under the operator's name."""
     defined = irdl_op_definition(cls)
     defined.OPERATOR = cls.name.removeprefix("cmsis.")
     OPERATORS.append(defined)

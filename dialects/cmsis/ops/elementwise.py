@@ -35,8 +35,8 @@ def is_channel_broadcast(small: Sequence[Dim], large: Sequence[Dim]) -> bool:
     """Whether the library broadcasts `small` along the channels of `large` in an addition or
     product.
 
-    It iterates over a channels-last tensor by its dimension 1, so both must be logically NCHW and
-    in memory NHWC; `cmsis.relabel` gives that view of an NHWC tensor.
+    The library iterates over dimension 1 of a channels-last tensor, so both tensors must be
+    logically NCHW in NHWC memory; `cmsis.relabel` is that view of an NHWC tensor.
     """
     return (
         len(small) == len(large) == 4
@@ -46,7 +46,7 @@ def is_channel_broadcast(small: Sequence[Dim], large: Sequence[Dim]) -> bool:
 
 
 class _Binary(CmsisOp):
-    """Two tensors of the same shape."""
+    """An operator on two tensors of the same shape."""
 
     FAMILY: ClassVar[Family | None] = "elementwise"
     self_ = operand_def(TensorType)
@@ -62,7 +62,7 @@ class _Binary(CmsisOp):
 
 
 class _Arithmetic(_Binary):
-    """A binary operator that rescales: each tensor has a zero point of its own."""
+    """A binary operator that rescales its operands; each tensor has a separate zero point."""
 
     self_zero_point = prop_def(IntegerAttr)
     other_zero_point = prop_def(IntegerAttr)
@@ -176,7 +176,7 @@ class QuantizedDiv(_Arithmetic):
 
 @operator
 class QuantizedActivation(CmsisOp):
-    """A 256-entry table: out = lut[x + 128]."""
+    """A function given as a 256-entry table: out = lut[x + 128]."""
 
     name = "cmsis.quantized_activation"
     FAMILY: ClassVar[Family | None] = "elementwise"

@@ -63,7 +63,7 @@ class QuantizedLinear(CmsisOp):
 
     @property
     def requantization(self) -> Multiplier:
-        """The single multiplier and shift of the kernel."""
+        """Return the kernel's single multiplier and shift."""
         return Multiplier(
             self.numbers("requantize_multipliers")[0], self.numbers("requantize_shifts")[0]
         )
@@ -123,7 +123,7 @@ class QuantizedLinear(CmsisOp):
 class QuantizedBatchMatmul(CmsisOp):
     """`arm_batch_matmul_s8`: lhs [B, M, K] times rhs_transposed [B, N, K] transposed.
 
-    The fields named zero points are offsets: the negated zero points of lhs and rhs.
+    The `zero_point` fields are offsets, that is, the negated zero points of lhs and rhs.
     """
 
     name = "cmsis.quantized_batch_matmul"

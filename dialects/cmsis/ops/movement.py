@@ -141,17 +141,17 @@ class Transpose(CmsisOp):
 def is_taken_as_channels_last(shape: Sequence[Dim]) -> bool:
     """Whether the library treats a tensor as channels-last NCHW regardless of its dim order.
 
-    See `is_channels_last_tensor` of `cortex_m_ops_common.h`: a size of one channel, or of one cell,
-    does not tell the layouts apart.
+    See `is_channels_last_tensor` of `cortex_m_ops_common.h`: with one channel, or one cell, the
+    strides of both layouts are equal.
     """
     return len(shape) == 4 and (shape[1] == 1 or shape[2] == shape[3] == 1)
 
 
 def pad_is_misread(shape: Sequence[Dim], *widths: Sequence[int]) -> bool:
-    """Whether the library would pad other cells than those of a row-major tensor.
+    """Whether the library would pad other cells than those of the row-major tensor.
 
-    It pads [N, H, W, C] if it treats the tensor as channels-last. The memory is the same as long as
-    the dimension of size 1 that moves is not padded.
+    If the library treats the tensor as channels-last, it pads [N, H, W, C]. The result is the same
+    unless the moved dimension of size 1 is padded.
     """
     if not is_taken_as_channels_last(shape):
         return False
@@ -208,9 +208,9 @@ class Pad(CmsisOp):
 
 @irdl_op_definition
 class Relabel(CmsisOp):
-    """The same bytes with permuted dimensions: NHWC memory as an NCHW tensor, or back.
+    """The same bytes with permuted dimensions: NHWC memory as an NCHW tensor, or the reverse.
 
-    It is not an operator of the library: both tensors share their storage, and no code runs.
+    No code runs: both tensors share their storage.
     """
 
     name = "cmsis.relabel"

@@ -75,7 +75,8 @@ class Part(CmsisOp):
 
 @irdl_op_definition
 class Join(CmsisOp):
-    """A concatenation along the outermost axis in place: each operand is written at its offset.
+    """A concatenation along the outermost axis in place: each operand is written at an offset of
+    the buffer.
 
     Nothing is executed. Each operand must be the result of a kernel and be used by this op only.
     """
@@ -115,7 +116,7 @@ class Join(CmsisOp):
 
 @irdl_op_definition
 class Copy(CmsisOp):
-    """A copy of the elements in a buffer of its own."""
+    """A copy of the elements in a separate buffer."""
 
     name = "cmsis.copy"
     FAMILY: ClassVar[Family | None] = "reshape"
@@ -135,7 +136,7 @@ IN_PLACE = "in_place"
 
 
 def writes_its_own(op: Any) -> bool:
-    """Whether an op is a kernel call whose result has a buffer of its own."""
+    """Whether an op is a kernel call whose result has a separate buffer."""
     if isinstance(op, CatDefault):
         return True
     if not isinstance(op, CmsisOp) or IN_PLACE in op.attributes:

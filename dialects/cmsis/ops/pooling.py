@@ -72,7 +72,7 @@ class _Pool(CmsisOp):
         return mapped(self, window_links(kernel, stride, padding, Along(3), self.IS_NHWC))
 
     def output_size(self) -> tuple[Dim, Dim]:
-        """Height and width of the result."""
+        """Return the height and width of the result."""
         _, height, width, _ = nhwc_shape(dims(self.out.type), self.IS_NHWC)
         return height, width
 

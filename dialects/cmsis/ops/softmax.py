@@ -67,8 +67,8 @@ _MINUS_32_OVER_17 = -1010580540
 
 @dataclass(frozen=True)
 class SoftmaxParameters:
-    """The scaling of differences of logits in `arm_softmax_s8`, and the difference below which
-    terms are ignored.
+    """The parameters of `arm_softmax_s8`: the scaling of logit differences, and the least
+    difference.
     """
 
     input: Multiplier
@@ -171,7 +171,7 @@ def softmax_s8(x: torch.Tensor, *, multiplier: int, shift: int, diff_min: int) -
 
 
 def exp_on_negative_values(value: torch.Tensor) -> torch.Tensor:
-    """`arm_nn_exp_on_negative_values`: e^v for v ≤ 0 in Q5.26 → Q0.31."""
+    """Compute `arm_nn_exp_on_negative_values`: e^v for v ≤ 0 in Q5.26 → Q0.31."""
     remainder = ((value & ((1 << 24) - 1)) - (1 << 24)) << 5
     x = remainder + (1 << 28)
     x2 = doubling_high_mult(x, x)
@@ -189,7 +189,9 @@ def exp_on_negative_values(value: torch.Tensor) -> torch.Tensor:
 
 
 def one_over_one_plus_x(value: torch.Tensor) -> torch.Tensor:
-    """`arm_nn_one_over_one_plus_x_for_x_in_0_1`: 1 / (1 + v), v in Q0.31, by Newton's method."""
+    """Compute `arm_nn_one_over_one_plus_x_for_x_in_0_1`: 1 / (1 + v), v in Q0.31, by Newton's
+    method.
+    """
     total = value + INT32_MAX
     half_denominator = torch.div(total + torch.where(total >= 0, 1, -1), 2, rounding_mode="trunc")
     x = wrap32(_48_OVER_17 + doubling_high_mult(half_denominator, _MINUS_32_OVER_17))
@@ -200,12 +202,12 @@ def one_over_one_plus_x(value: torch.Tensor) -> torch.Tensor:
 
 
 def saturating_shift_left(value: torch.Tensor, exponent: Integers) -> torch.Tensor:
-    """`MUL_POW2`: value · 2^exponent, saturated to int32."""
+    """Compute `MUL_POW2`: value · 2^exponent, saturated to int32."""
     return (value << exponent).clamp(INT32_MIN, INT32_MAX)
 
 
 def _leading_zeros(value: torch.Tensor) -> torch.Tensor:
-    """`__CLZ` of int32 values stored as int64."""
+    """Compute `__CLZ` of int32 values stored as int64."""
     unsigned = value & 0xFFFFFFFF
     zeros = torch.zeros_like(unsigned)
     for bit in range(32):

@@ -127,7 +127,7 @@ class Spatial(CmsisOp):
         return mapped(self, self.image_links(All(3)), weight, (link,))
 
     def image_links(self, channels: Link) -> Links:
-        """Build the links of the image."""
+        """Return the links of the image; channels correspond only if each has one output."""
         kernel, dilation = dims(self.weight.type)[1:3], self.numbers("dilation")
         reach = [(cast(int, k) - 1) * by + 1 for k, by in zip(kernel, dilation, strict=True)]
         stride, padding = self.numbers("stride"), self.numbers("padding")
@@ -158,7 +158,7 @@ class Spatial(CmsisOp):
 
     @property
     def output_size(self) -> tuple[int, int] | None:
-        """Height and width of the result if they are static."""
+        """Return the height and width of the result, if they are static."""
         _, (_, height, width, _) = self.nhwc()
         if isinstance(height, int) and isinstance(width, int):
             return height, width

@@ -48,7 +48,7 @@ def _function(name: str) -> ctypes.c_void_p:
     """Return the address of a function of the C mathematics library."""
     library = ctypes.util.find_library("ucrtbase" if sys.platform == "win32" else "m")
     if library is None:
-        raise StepwellError("there is no C mathematics library")
+        raise StepwellError("the C mathematics library was not found")
     return ctypes.cast(getattr(ctypes.CDLL(library), name), ctypes.c_void_p)
 
 
@@ -63,42 +63,44 @@ def _each(name: str, x: Tensor) -> Tensor:
 
 
 def exp(x: Tensor) -> Tensor:
-    """e**x, float32."""
+    """Compute e**x in float32."""
     return _each("expf", x)
 
 
 def erf(x: Tensor) -> Tensor:
-    """The error function, float32."""
+    """Compute the error function in float32."""
     return _each("erff", x)
 
 
 def log(x: Tensor) -> Tensor:
-    """The natural logarithm, float32."""
+    """Compute the natural logarithm in float32."""
     return _each("logf", x)
 
 
 def sin(x: Tensor) -> Tensor:
-    """The sine, float32."""
+    """Compute the sine in float32."""
     return _each("sinf", x)
 
 
 def cos(x: Tensor) -> Tensor:
-    """The cosine, float32."""
+    """Compute the cosine in float32."""
     return _each("cosf", x)
 
 
 def sigmoid(x: Tensor) -> Tensor:
-    """1 / (1 + e**-x), each operation rounded to float32."""
+    """Compute 1 / (1 + e**-x), each operation rounded to float32."""
     return 1 / (1 + exp(-x))
 
 
 def tanh(x: Tensor) -> Tensor:
-    """(1 - e**-2x) / (1 + e**-2x), each operation rounded: a relative error of 1e-4 near zero."""
+    """Compute (1 - e**-2x) / (1 + e**-2x), each operation rounded: a relative error of 1e-4 near
+    zero.
+    """
     power = exp(-2 * x)
     quotient = (1 - power) / (1 + power)
     return torch.where(x == 0, x, torch.where(x < _LEAST_TANH, -1.0, quotient))
 
 
 def power(base: Tensor, exponent: Tensor) -> Tensor:
-    """e**(exponent * log(base)), each operation rounded to float32."""
+    """Compute e**(exponent * log(base)), each operation rounded to float32."""
     return exp(exponent * log(base))

@@ -24,7 +24,7 @@ Args = Sequence[Any]
 
 
 def _bits(x: Tensor) -> Tensor:
-    """View fp8 as uint8, because torch moves few things of that type."""
+    """View fp8 as uint8, because torch has few data movement kernels for fp8."""
     return x.view(torch.uint8) if x.dtype.is_floating_point and x.dtype.itemsize == 1 else x
 
 
@@ -83,7 +83,7 @@ def _pad(op: t.PadOp, args: Args, ctx: Interpreter) -> Args:
 
 
 def _in_range(indices: Tensor, size: int) -> Tensor:
-    """Indices in int64; TOSA knows none from the end, and leaves open what one beyond it gives."""
+    """Return indices as int64, checked to be in range: TOSA has no negative indices."""
     if indices.numel() and not 0 <= int(indices.min()) <= int(indices.max()) < size:
         raise IndexError(f"an index is out of range for {size} rows")
     return indices.to(torch.int64)

@@ -50,7 +50,7 @@ def shaped(*classes: type[TosaOp]) -> Callable[[_F], _F]:
                 raise StepwellError(no_form(op))
             if len(expected) != len(op.results):
                 raise StepwellError(
-                    f"there are {len(op.results)} results, expected {len(expected)}"
+                    f"the operator has {len(op.results)} results, expected {len(expected)}"
                 )
             return [
                 _merged(result, *found) for result, found in zip(op.results, expected, strict=True)
@@ -63,7 +63,9 @@ def shaped(*classes: type[TosaOp]) -> Callable[[_F], _F]:
 
 
 def _merged(result: SSAValue, shape: Shape, attribute: Attribute | None) -> Attribute:
-    """Merge a rule's type with the stated type, which supplies what the rule does not know."""
+    """Merge a rule's type with the stated type, which supplies the sizes that the rule does not
+    know.
+    """
     stated = result.type
     if isinstance(stated, UnrankedTensorType) or not isinstance(stated, TensorType):
         return stated
@@ -90,7 +92,7 @@ def shape_of(value: SSAValue) -> Shape:
     if isinstance(type_, UnrankedTensorType):
         return None
     if not isinstance(type_, TensorType):
-        raise StepwellError(f"an operand is {type_}, a tensor is needed")
+        raise StepwellError(f"an operand is {type_}, must be a tensor")
     type_dims = dims(type_)
     if len(type_dims) > LARGEST_RANK:
         raise StepwellError(f"rank {len(type_dims)} is above {LARGEST_RANK}")
@@ -103,7 +105,7 @@ def ranked(value: SSAValue, rank: int, what: str) -> tuple[Dim, ...]:
     if shape is None:
         return (UNKNOWN,) * rank
     if len(shape) != rank:
-        raise StepwellError(f"{what} has rank {len(shape)}, {rank} is needed")
+        raise StepwellError(f"{what} has rank {len(shape)}, must have rank {rank}")
     return shape
 
 
@@ -111,9 +113,9 @@ def sizes_of(value: SSAValue, what: str, rank: int | None = None) -> tuple[int, 
     """Return the sizes in a shape operand; None if computed at run time."""
     type_ = value.type
     if not isinstance(type_, ShapeType):
-        raise StepwellError(f"{what} is {type_}, a shape is needed")
+        raise StepwellError(f"{what} is {type_}, must be a shape")
     if rank is not None and type_.rank.data != rank:
-        raise StepwellError(f"{what} has {type_.rank.data} sizes, {rank} are needed")
+        raise StepwellError(f"{what} has {type_.rank.data} sizes, must have {rank}")
     sizes = known_sizes(value)
     held = type_.rank.data
     need(sizes is None or len(sizes) == held, f"{what} has {held} sizes, its value {sizes}")
@@ -121,7 +123,7 @@ def sizes_of(value: SSAValue, what: str, rank: int | None = None) -> tuple[int, 
 
 
 def known_sizes(value: SSAValue) -> tuple[int, ...] | None:
-    """Return the sizes of a shape value that is constant or computed from constants."""
+    """Return the sizes of a shape value that is constant or computed from constants; else None."""
     owner = value.owner
     constant = constant_shape(value)
     if constant is not None or not isinstance(owner, TosaOp):
@@ -152,7 +154,7 @@ def known_sizes(value: SSAValue) -> tuple[int, ...] | None:
     try:
         return tuple(function(*sizes) for sizes in zip(*operands, strict=True))
     except (ZeroDivisionError, ValueError):
-        raise StepwellError(f"{owner.name} has no value for {operands}") from None
+        raise StepwellError(f"{owner.name} is undefined for {operands}") from None
 
 
 def _number(value: SSAValue) -> int | None:

@@ -1,8 +1,8 @@
 """The cost model of XNNPACK's nodes, by kind of CPU, which every decision uses.
 
 `<kind>.json` contains nanoseconds on one thread, fitted by `python bench/costs.py --write` on a
-machine of that kind. Decisions compare sums of these. They do not depend on the machine that
-lowers.
+machine of that kind. Decisions compare sums of these costs, and do not depend on the machine that
+runs the lowering.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Costs:
     """Costs in nanoseconds, except for `machine`, `halves`, `near`, `cache` and `worth`.
 
     Attributes:
-        machine: where they were measured.
+        machine: the machine on which the costs were measured.
         node: the fixed cost of a node of any size.
         product: a multiply-add of a product of float32 matrices.
         element: an element that a node with one operand reads and writes.
@@ -61,7 +61,7 @@ class Costs:
         transpose: an element that a transpose moves.
         convert: an element converted between two datatypes.
         depthwise: an element of a depthwise convolution's result, for each of `TAPS`.
-        halves: the ratio of its time in float16, for each of `TAPS`.
+        halves: the ratio of a depthwise convolution's time in float16, for each of `TAPS`.
         lone_tap: a tap of a depthwise window that no kernel supports, for each element: an indirect
             product of one channel a group.
         near: bytes of a depthwise filter that stay in the first-level cache from one pixel to the
@@ -71,11 +71,11 @@ class Costs:
         weight: an element of a weight that a product of few rows waits for.
         cache: bytes of the last-level cache that one core does not share.
         far: an element that is read or written beyond that cache, in addition to its other cost.
-        lookup: an element of a matrix that a row looks up for itself: `index` copies it outside, a
-            product packs and reads the copy; from whole programs (`bench/xnnpack.py --kind
-            experts`).
-        copy: an element that a narrower program need not write or must copy; from whole programs.
-        layout_node: a transpose or reshape in addition to its elements: its fixed cost, and the
+        lookup: an element of a matrix that a row looks up: a kernel copies it, and a product packs
+            and reads the copy; measured in whole programs (`bench/xnnpack.py --kind experts`).
+        copy: an element that a narrowed program need not write, or must copy; measured in whole
+            programs.
+        layout_node: a transpose or reshape in addition to its elements: a fixed cost, and the
             in-place reuse of memory that it prevents.
         block: one more block of an attention of any size: the fixed cost of some eight nodes, and
             operands packed at run time.
@@ -108,17 +108,19 @@ class Costs:
 
     @property
     def moving(self) -> LayoutCost:
-        """The relative costs of transposes; in-place ones are reshapes with one copy."""
+        """Return the relative costs of transposes; an in-place transpose is a reshape with one
+        copy.
+        """
         return LayoutCost(self.layout_node / self.transpose, 0.25, UNKNOWN_SIZE)
 
     @property
     def runs_moved(self) -> float:
-        """The cost of a contiguous run of a slice, in elements that a transpose moves."""
+        """Return the cost of a contiguous run of a slice, in elements that a transpose moves."""
         return self.run / self.transpose
 
     @property
     def products_a_copy(self) -> float:
-        """The cost of a copied element, in multiplications of a matrix product."""
+        """Return the cost of a copied element, in multiplications of a matrix product."""
         return self.copy / self.product
 
     @staticmethod
@@ -127,8 +129,8 @@ class Costs:
         return next(most for most in TAPS if taps <= most)
 
     def missed(self, size: float) -> float:
-        """Return the time that a value of `size` bytes takes to or from memory, beyond
-        the cache.
+        """Return the time for moving a value of `size` bytes to or from memory, beyond the
+        cache.
         """
         return max(0.0, size - self.cache) / 4 * self.far
 
@@ -146,7 +148,9 @@ class Costs:
         return taps * self.lone_tap
 
     def window_of_halves(self, taps: int) -> float:
-        """Return the same in float16; parts of a larger window are as slow as the largest."""
+        """Return the same time in float16; parts of a larger window are as slow as the largest
+        window.
+        """
         at = next((index for index, most in enumerate(TAPS) if taps <= most), -1)
         return self.halves[at] * self.window(taps)
 
@@ -172,7 +176,7 @@ def load(kind: str = DEFAULT) -> Costs:
     """Load the costs of a kind of CPU.
 
     Raises:
-        StepwellError: they were never measured.
+        StepwellError: the costs of this kind were not measured.
     """
     if kind not in kinds():
         known = ", ".join(kinds())

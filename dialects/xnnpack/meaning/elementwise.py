@@ -141,7 +141,7 @@ def _multiplier(scale: Tensor) -> int:
 def _fixed_leaky(
     op: LeakyReLU, value: Tensor, given: Quantization, made: Quantization
 ) -> Tensor | None:
-    """The kernel with 8 fractional bits, if the scales allow it."""
+    """Compute the kernel with 8 fractional bits, if the scales allow it; else None."""
     positive = single(given.scale) / single(made.scale)
     negative = positive * single(op.number("negative_slope", 0.0))
     if not 2.0**-8 <= float(positive) <= 2.0**7 or not -(2.0**7) <= float(negative) <= 2.0**7:
@@ -178,7 +178,7 @@ def _binary(op: Binary, args: Sequence[Any], ctx: object) -> Sequence[Any]:
 def _prelu_quantized(
     left: Tensor, right: Tensor, a: Quantization, b: Quantization, made: Quantization
 ) -> Tensor:
-    """One scale for values, another for their products with a slope."""
+    """Compute PReLU with one scale for values and another for products with a slope."""
     value, slope = left.long() - a.zero_point, right.long() - b.zero_point
     positive = single(a.scale) / single(made.scale)
     negative = single(a.scale) * single(b.scale) / single(made.scale)

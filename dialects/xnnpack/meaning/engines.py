@@ -1,6 +1,7 @@
-"""What XNNPACK's kernels for one family of CPUs make of special values, on top of a node's meaning.
+"""How XNNPACK's kernels of one CPU family treat special values, in addition to a node's semantics.
 
-Ordinary numbers stay PyTorch's; `special_values.json` says what becomes of the others.
+Ordinary numbers are computed as in PyTorch; `special_values.json` lists the results for special
+ones.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ choice of one family of CPUs. `STARTS_FROM_DOUBLES` says which functions of torc
 def _as_engine(
     op: XnnpackOp, args: Sequence[Any], results: Sequence[Any], ctx: Interpreter
 ) -> Sequence[Any]:
-    """The results of a node as the interpreter's engine gives them."""
+    """Compute the results of a node as the selected engine does."""
     assert ctx.engine is not None
     return with_changes(type(op), op.behavior(ctx.engine).changes, op, args, results, ctx)
 
@@ -64,7 +65,7 @@ def with_changes(
     results: Sequence[Any],
     ctx: Interpreter,
 ) -> Sequence[Any]:
-    """Apply the changes of a node's class to the results of an op: a node, or what becomes one."""
+    """Apply an engine's behavior to the results of an op: a node, or an op that becomes a node."""
     first = results[0]
     if not isinstance(first, Tensor) or not args[0].is_floating_point():
         return results
@@ -113,7 +114,7 @@ def _is_in(value: Tensor, wanted: Range) -> Tensor:
 
 
 def _of_class(value: Tensor, name: str) -> Tensor:
-    """Where a tensor is of a class of numbers."""
+    """Return where a tensor has numbers of a class (NaN, infinity, …)."""
     if name in ("finite", "denormal"):
         tiny = torch.finfo(value.dtype).smallest_normal
         is_small = (value.abs() < tiny) & (value != 0)
@@ -128,7 +129,7 @@ def _without(
     ctx: Interpreter,
     is_greatest: bool,
 ) -> Any:
-    """The node's result where its special operands are left out of account."""
+    """Compute the node's result without its special operands."""
     rule, fill = rule_for(type(op)), -math.inf if is_greatest else 0.0
     assert rule is not None
     pairs = zip(args, (*operands, *[None] * len(args)), strict=False)

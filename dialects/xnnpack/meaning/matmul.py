@@ -43,8 +43,8 @@ def weighted(op: XnnpackOp, args: Sequence[Any], product: Product, outputs: int)
     """Multiply input and filter and add the bias, in the arithmetic of the datatypes.
 
     Args:
-        op: its operands are input, filter and, if there are three, bias.
-        args: their values.
+        op: the op, whose operands are input, filter and optionally bias.
+        args: the values of the operands.
         product: the bilinear map in float64 (exact on stored integers) or float32.
         outputs: number of output channels, on the last axis of the result.
     """

@@ -174,7 +174,7 @@ class Report(Shown):
         return "\n".join(rows)
 
     def _engines(self) -> list[str]:
-        """Which nodes make other special values than PyTorch, and on which CPUs."""
+        """Return which nodes make other special values than PyTorch, and on which CPUs."""
         nodes: dict[tuple[str, ...], list[str]] = {}
         for node, engines in self.engine_losses.items():
             nodes.setdefault(engines, []).append(node)

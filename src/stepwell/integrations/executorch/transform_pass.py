@@ -36,7 +36,8 @@ pass_base = OnDemand("executorch.exir.pass_base")
 
 
 def transform_pass(rewrite: str | Step, **options: object) -> ExportedProgramPassBase:
-    """A pass of the stock flow that applies one rewrite; its `call` can be used alone as well.
+    """Return a pass of the stock flow that applies one rewrite; its `call` can be used alone as
+    well.
 
         to_edge_transform_and_lower(
             exported,

@@ -39,7 +39,7 @@ def vector(width: int) -> Callable[[], torch.Tensor]:
 
 
 def step() -> torch.Tensor:
-    """A step of the denoising."""
+    """Return a step of the denoising."""
     return torch.tensor([3])
 
 
@@ -227,7 +227,7 @@ MODELS: dict[str, tuple[str, dict[str, Any], Inputs]] = {
 
 
 def entries() -> Iterator[Entry]:
-    """Each model of the table."""
+    """Yield each model of the table."""
     for name, (kind, _, _) in MODELS.items():
         yield Entry(
             f"diffusers/{name}",
@@ -242,7 +242,7 @@ def entries() -> Iterator[Entry]:
 
 @torch.no_grad()
 def make(name: str) -> Made:
-    """A model of the table."""
+    """Return a model of the table."""
     kind, config, drawn = MODELS[name]
     torch.manual_seed(0)
     model = getattr(imported("diffusers"), kind)(**config).eval()

@@ -83,7 +83,7 @@ SOURCES: dict[str, tuple[str, ...]] = {
 
 
 def python_file(name: str) -> Path | None:
-    """The file of a `file.py:callable`, or None for a name of the catalogue."""
+    """Return the file of a `file.py:callable`, or None for a name of the catalogue."""
     path, colon, _ = name.rpartition(":")
     return Path(path) if colon and path.endswith(".py") else None
 
@@ -95,7 +95,7 @@ def missing(source: str) -> tuple[str, ...]:
 
 @cache
 def entries_of(source: str) -> dict[str, Entry]:
-    """The entries of a source, by name; none where its library is not installed.
+    """Return the entries of a source, by name; none where its library is not installed.
 
     Raises:
         StepwellError: there is no such source.
@@ -112,7 +112,7 @@ def entries_of(source: str) -> dict[str, Entry]:
 
 
 def find(name: str) -> Entry:
-    """The entry of a name.
+    """Return the entry of a name.
 
     Raises:
         StepwellError: there is no such model, or its library is not installed.
@@ -163,7 +163,7 @@ def select(patterns: Sequence[str]) -> list[Entry]:
 
 
 def of_file(name: str, file: Path) -> Entry:
-    """The entry of a `file.py:callable`.
+    """Return the entry of a `file.py:callable`.
 
     Raises:
         StepwellError: there is no such file.

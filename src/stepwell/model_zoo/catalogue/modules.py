@@ -54,7 +54,7 @@ def call(called: Any, args: Any, kwargs: Any) -> Made:
 
 
 def ends(tensor: torch.Tensor) -> tuple[int, int] | None:
-    """The least and the largest of some integers; None of anything else."""
+    """Return the least and the largest of some integers; None of anything else."""
     if (
         tensor.is_floating_point()
         or tensor.is_complex()
@@ -66,7 +66,7 @@ def ends(tensor: torch.Tensor) -> tuple[int, int] | None:
 
 
 def entries() -> Iterator[Entry]:
-    """The first configurations of each module."""
+    """Yield the first configurations of each module."""
     for info in torch_private.module_db:
         if any(info.name.startswith(name) for name in SKIPPED):
             continue
@@ -81,7 +81,7 @@ def entries() -> Iterator[Entry]:
 
 
 def configurations(info: Any) -> list[Any]:
-    """The first configurations of a module."""
+    """Return the first configurations of a module."""
     func = info.module_inputs_func(
         info, device="cpu", dtype=torch.float32, requires_grad=False, training=False
     )

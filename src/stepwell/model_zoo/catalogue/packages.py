@@ -42,7 +42,7 @@ def entries() -> Iterator[Entry]:
 
 @torch.no_grad()
 def make(expression: str, inputs: str) -> Made:
-    """The model of a line."""
+    """Return the model of a line."""
     torch.manual_seed(0)
     names = {"torch": torch}
     for node in ast.walk(ast.parse(expression, mode="eval")):

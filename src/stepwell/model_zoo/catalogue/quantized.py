@@ -57,7 +57,7 @@ def entries() -> Iterator[Entry]:
 
 
 def quantized(floats: Entry, quantizer: str) -> Made:
-    """A model with quantize and dequantize operators, calibrated on its example inputs."""
+    """Return a model with quantize and dequantize operators, calibrated on its example inputs."""
     made = floats.make()
     assert made.module is not None
     if quantizer == "mxfp8":

@@ -33,7 +33,7 @@ def entries() -> Iterator[Entry]:
 
 @torch.no_grad()
 def make(name: str, encoder: str) -> Made:
-    """A decoder on an encoder, for 3 classes."""
+    """Return a decoder on an encoder, for 3 classes."""
     library = imported("segmentation_models_pytorch")
     torch.manual_seed(0)
     module = library.create_model(name, encoder_name=encoder, encoder_weights=None, classes=3)

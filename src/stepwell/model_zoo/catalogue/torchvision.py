@@ -46,7 +46,7 @@ def entries() -> Iterator[Entry]:
 
 @torch.no_grad()
 def make(name: str, kind: str) -> Made:
-    """A model and its input, as small as it takes it."""
+    """Return a model and its input, as small as it takes it."""
     models = imported("torchvision").models
     torch.manual_seed(0)
     extra: dict[str, Any] = {}

@@ -113,7 +113,7 @@ MOST_HEADS = 2
 
 
 def entries() -> Iterator[Entry]:
-    """Each architecture with its first heads; decoders with a cache too."""
+    """Yield each architecture with its first heads; decoders with a cache too."""
     imported("transformers")
     taken: dict[str, int] = {}
     for mapping, kind in HEADS_OF.items():

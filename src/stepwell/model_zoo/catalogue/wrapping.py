@@ -9,7 +9,7 @@ from stepwell.ir.compat.torch.torch_private import pytree
 
 
 def tensors_in(result: Any) -> tuple[torch.Tensor, ...]:
-    """The tensors of a result, in order."""
+    """Return the tensors of a result, in order."""
     values = result.to_tuple() if hasattr(result, "to_tuple") else result
     return tuple(leaf for leaf in pytree.tree_leaves(values) if isinstance(leaf, torch.Tensor))
 
@@ -31,7 +31,7 @@ class TensorFunction(torch.nn.Module):
         self.model, self.names, self.fixed = model, tuple(names), dict(fixed or {})
 
     def forward(self, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        """The tensors of the model's result."""
+        """Return the tensors of the model's result."""
         first = len(inputs) - len(self.names)
         named = dict(zip(self.names, inputs[first:], strict=True))
         return tensors_in(self.model(*inputs[:first], **named, **self.fixed))

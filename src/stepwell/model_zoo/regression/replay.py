@@ -120,7 +120,7 @@ def replay(
 
 
 def default_cache() -> Path:
-    """The user's cache folder."""
+    """Return the user's cache folder."""
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(home) / "stepwell" / "replay"
 
@@ -248,7 +248,9 @@ def git(*arguments: str) -> str:
 
 
 def last_release() -> str:
-    """The newest tag that HEAD descends from; without tags, where the version was last changed."""
+    """Return the newest tag that HEAD descends from; without tags, where the version was last
+    changed.
+    """
     if tags := git("tag", "--merged", "HEAD", "--sort=-creatordate").splitlines():
         return tags[0]
     changed = git("log", "--format=%H", "-G", "^version = ", "HEAD", "--", "pyproject.toml")
@@ -256,7 +258,7 @@ def last_release() -> str:
 
 
 def commits_of(span: str | None) -> tuple[str, str]:
-    """The commits of `BASE..HEAD`; without a base the last release, without an end HEAD."""
+    """Return the commits of `BASE..HEAD`; without a base the last release, without an end HEAD."""
     base, dots, head = (span or "").partition("..")
     if base and not dots:
         raise StepwellError(f"{span!r} is no range of commits", help="write BASE..HEAD, or BASE..")

@@ -78,7 +78,7 @@ def loud(pair: Pair) -> bool:
 
 
 def sums(replay: Replay) -> Table:
-    """Each figure summed over the programs that both commits lower."""
+    """Return each figure summed over the programs that both commits lower."""
     both = [p for p in replay.pairs if "fails" not in p.before and "fails" not in p.after]
     found = Table("of all", "base", "head", "ratio")
     for name in NUMBERS:

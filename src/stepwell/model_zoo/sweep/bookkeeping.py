@@ -60,7 +60,7 @@ def is_bookkeeping(op: Operation, ask: Ask) -> bool:
 
 
 def sources() -> Ask:
-    """The sources of values; results are cached, so that a program is walked once."""
+    """Return the sources of values; results are cached, so that a program is walked once."""
     known: dict[SSAValue, Origin] = {}
 
     def ask(value: SSAValue) -> Origin:

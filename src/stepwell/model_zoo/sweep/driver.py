@@ -213,12 +213,12 @@ def _silent(done: int, of: int, rows: Sequence[Row]) -> None:
 
 
 def counts(rows: Sequence[Row]) -> Counter[str]:
-    """Rows by outcome."""
+    """Return rows by outcome."""
     return Counter(row.outcome for row in rows)
 
 
 def fit(rows: Sequence[Row]) -> list[Row]:
-    """Rows of models that torch takes."""
+    """Return rows of models that torch takes."""
     return [row for row in rows if row.outcome not in UNFIT]
 
 

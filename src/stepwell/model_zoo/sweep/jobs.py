@@ -79,7 +79,7 @@ class Job:
     tune: bool = False
 
     def key(self, source: str) -> str:
-        """The name of the row.
+        """Return the name of the row.
 
         Args:
             source: what the model is made from (`source_of`).
@@ -175,7 +175,7 @@ def source_of(entry: Entry) -> str:
 
 
 def python_text(folder: Path) -> str:
-    """The text of the Python files of a folder."""
+    """Return the text of the Python files of a folder."""
     return digest(*(path.read_bytes() for path in sorted(folder.glob("*.py"))))
 
 

@@ -240,7 +240,7 @@ def same_numbers(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 
 def lowered_row(job: Job, prepared: Prepared, row: Row, tell: Tell) -> Row:
-    """The row of one target."""
+    """Return the row of one target."""
     clock: list[float] = []
 
     def work() -> Lowered:
@@ -406,7 +406,9 @@ def engine_of(lowered: Lowered, source: Program) -> tuple[str, Callable[..., Seq
 
 
 def latency(artifact: bytes, inputs: tuple[Any, ...]) -> float:
-    """The tenth percentile of a `.pte`'s run time, in milliseconds of one thread's CPU time."""
+    """Return the tenth percentile of a `.pte`'s run time, in milliseconds of one thread's CPU
+    time.
+    """
     session = PteSession.load(artifact)
     given = session.laid_out(pytree.tree_leaves(inputs), "forward")
     times: list[float] = []
@@ -459,5 +461,5 @@ def first_line(said: str) -> str:
 
 
 def fault(error: BaseException) -> str:
-    """The last lines of a traceback."""
+    """Return the last lines of a traceback."""
     return "\n".join("".join(traceback.format_exception(error)).splitlines()[-LINES:])

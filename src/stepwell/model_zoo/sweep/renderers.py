@@ -7,7 +7,7 @@ from stepwell.model_zoo.sweep.tables import outcome_html, outcome_lines
 
 @gives("html", Sweep)
 def drawn(sweep: Sweep) -> str:
-    """The table of outcomes."""
+    """Return the table of outcomes."""
     return outcome_html(sweep.rows)
 
 

@@ -60,7 +60,7 @@ def targets_of(rows: Sequence[Row]) -> list[str]:
 
 
 def table(heads: Sequence[str], lines: Iterable[Sequence[object]]) -> list[str]:
-    """A table of Markdown."""
+    """Return a table of Markdown."""
     told = [[str(cell).replace("|", "/").replace("\n", " ") for cell in line] for line in lines]
     return [
         f"| {' | '.join(heads)} |",
@@ -70,7 +70,7 @@ def table(heads: Sequence[str], lines: Iterable[Sequence[object]]) -> list[str]:
 
 
 def share(part: int, whole: int) -> str:
-    """A part in percent."""
+    """Return a part in percent."""
     return f"{part / whole:.1%}" if whole else "–"
 
 
@@ -98,7 +98,7 @@ def passed(rows: Sequence[Row]) -> list[str]:
 
 
 def either(rows: Sequence[Row]) -> list[Row]:
-    """Rows of TOSA's float profile, and of both profiles where that alone is not enough.
+    """Return rows of TOSA's float profile, and of both profiles where that alone is not enough.
 
     Ids and places are integers: a device that takes them implements both.
     """
@@ -130,7 +130,7 @@ def _is_expected(row: Row) -> bool:
 
 
 def wholes(rows: Sequence[Row]) -> list[str]:
-    """How many XNNPACK programs are one delegate, by source."""
+    """Return how many XNNPACK programs are one delegate, by source."""
     made = [row for row in rows if row.target == "xnnpack" and row.delegates is not None]
     found: list[Sequence[object]] = []
     for source in [*sorted({row.source for row in made}), "all"]:
@@ -177,7 +177,7 @@ def distributions(rows: Sequence[Row]) -> list[str]:
 
 
 def failures(rows: Sequence[Row]) -> list[str]:
-    """Every faulty row."""
+    """Return every faulty row."""
     bad = [row for row in rows if row.outcome in FAULTS]
     if not bad:
         return ["No result is wrong, no process was aborted, no exception but ours was raised."]
@@ -189,7 +189,7 @@ def failures(rows: Sequence[Row]) -> list[str]:
 
 
 def general(reason: str) -> str:
-    """A sentence without the numbers of one model."""
+    """Return a sentence without the numbers of one model."""
     return re.sub(r"(?<![\w.])-?\d+(\.\d+)?(?![\w.])", "N", reason)
 
 

@@ -93,7 +93,7 @@ class Store:
         return tuple(rows[key] for key in keys) if keys and len(rows) == len({*keys}) else None
 
     def latest(self) -> list[Row]:
-        """The newest row of each model, target, options and variant."""
+        """Return the newest row of each model, target, options and variant."""
         query = (
             "SELECT row, max(at) FROM rows GROUP BY model, target, options, variant"
             " ORDER BY model, variant, target"

@@ -59,7 +59,7 @@ def outcome_lines(rows: Sequence[Row]) -> str:
 
 
 def outcome_html(rows: Sequence[Row]) -> str:
-    """The same table for a notebook."""
+    """Return the same table for a notebook."""
     console = Console(file=io.StringIO(), width=120, record=True)
     console.print(outcome_table(rows))
     return console.export_html(inline_styles=True)

@@ -94,7 +94,7 @@ class Fork:
         return held is not None and held > self.memory
 
     def last_words(self) -> str:
-        """The end of what it wrote to its standard output and error."""
+        """Return the end of what it wrote to its standard output and error."""
         self.log.seek(0, os.SEEK_END)
         self.log.seek(max(0, self.log.tell() - TAIL))
         return self.log.read().decode(errors="replace")

@@ -62,7 +62,7 @@ _held: WeakKeyDictionary[ModuleOp, _Held] = WeakKeyDictionary()
 
 @cache
 def step_classes() -> dict[str, type[Step]]:
-    """Every rewrite and pass by its kebab-case name.
+    """Return every rewrite and pass by its kebab-case name.
 
     If two dialects have a pass of the same name, each is named `<dialect>-<name>`.
     """
