@@ -15,7 +15,7 @@ def main() -> int:
     """Run the command line on the process's arguments and return the exit code.
 
     A second Ctrl-C, or one at the very end, ends the process immediately. If the interrupt arrives
-    in generated code (dataclasses), the signal itself ends Python, which shells report as 130 too.
+    in generated code (dataclasses), the signal itself ends Python; shells also report 130.
     """
     interrupts: list[int] = []
 

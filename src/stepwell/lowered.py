@@ -75,7 +75,7 @@ class Lowered(Shown):
 
     @validate_arguments
     def emit(self, kind: str | None = None, **options: OptionValue) -> Any:
-        """Return an artifact of any kind that the target has an emitter for, such as a plug-in's.
+        """Return an artifact of any kind for which the target has an emitter, such as a plug-in's.
 
         Args:
             kind: the kind of artifact; None: the target's own format, as bytes.
@@ -95,7 +95,7 @@ class Lowered(Shown):
         A `.pte` for XNNPACK is written to the file directly, without a copy in memory.
 
         Args:
-            path: of the file; an existing file is replaced once the new one is complete.
+            path: the file's path; an existing file is replaced once the new one is complete.
             progress: called before each weight of such a `.pte` with the weight's name, the bytes
                 of weights in the file so far, and an upper bound of their final number.
 
@@ -108,7 +108,7 @@ class Lowered(Shown):
         if place.suffix != f".{artifact}" and place.suffix in FORMATS:
             other = {".c": "to_c()", ".h": "to_c()", ".mlir": "program.save(path)"}
             raise StepwellError(
-                f"the target {self.target.name} makes a .{artifact}, not a {place.suffix}",
+                f"the target {self.target.name} writes a .{artifact}, not a {place.suffix}",
                 help=f"name it {place.with_suffix('.' + artifact)}"
                 + (f", or use {other[place.suffix]}" if place.suffix in other else ""),
             )
@@ -201,7 +201,7 @@ class Lowered(Shown):
         """Return C source for firmware (cortex-m targets).
 
         Args:
-            name: a C identifier: of the array (`model_pte`), or of the function `<name>_run` and
+            name: a C identifier for the array (`model_pte`), or for the function `<name>_run` and
                 its files (`model`).
             header: for an array, a header with static constants instead of a source file with
                 external ones. The array's length is `<name>_length`.
@@ -219,16 +219,15 @@ class Lowered(Shown):
             The text, or the files by name (`Sources.save(folder)`).
 
         Raises:
-            StepwellError: the name is no identifier, or the runtime, method or kernels are unknown.
+            StepwellError: the name is not an identifier, or the runtime, method or kernels are
+                unknown.
             UnsupportedError: without a runtime, naming every call that has no kernel in C.
         """
         if runtime is None:
             told = {"name": name or "model", "method": method, "kernels": kernels}
             return self._emit("sources", {}, **told)
         if runtime != "executorch":
-            raise StepwellError(
-                f"there is no runtime {runtime!r}", help="it is 'executorch' or None"
-            )
+            raise StepwellError(f"runtime {runtime!r} is unknown", help="use 'executorch' or None")
         return self._emit("c", {}, name=name or "model_pte", header=header)
 
     @validate_arguments
@@ -267,7 +266,8 @@ class Lowered(Shown):
 
     @validate_arguments
     def to_executorch(self, **options: OptionValue) -> Any:
-        """Return the `.pte` in the stock flow's last class: `.buffer`, `.write_to_file(file)`, ….
+        """Return the `.pte` in the form of the stock flow's result: `.buffer`,
+        `.write_to_file(file)`, ….
 
         Args:
             options: as for `to_pte`.
@@ -304,11 +304,11 @@ class Lowered(Shown):
         if source is None:
             raise StepwellError(
                 "the source program was not pickled for this process",
-                help="lower a stepwell program: from_exported_program(exported)",
+                help="instead lower a stepwell program: from_exported_program(exported)",
             )
         if found is None or isinstance(found, bool | int | float | str | Sequence):
             raise StepwellError(
-                f"there is no method {method!r}",
+                f"the program has no method {method!r}",
                 help="methods are " + ", ".join(self.program.methods),
             )
         return found
@@ -322,7 +322,7 @@ class Lowered(Shown):
 
     @property
     def stopped_after(self) -> str | None:
-        """The pass after which the lowering stopped; None if it is complete."""
+        """Return the pass after which the lowering stopped; None if the lowering is complete."""
         after = stopped_after(self.program.module)
         return None if after is None else after.partition("/")[2]
 
@@ -345,7 +345,7 @@ class Lowered(Shown):
 
     @cached_property
     def artifact(self) -> bytes:
-        """Return the bytes of the target's own format; emit them once."""
+        """Return the bytes of the target's own format, which are emitted once."""
         return self._emit(self.target.artifact, {})
 
     @validate_arguments
@@ -379,7 +379,7 @@ class Lowered(Shown):
 
 
 def _items(value: Any) -> list[Any]:
-    """Return the items of a list; any other value itself, which then raises an error."""
+    """Return the items of a list; other values unchanged, which then raise an error."""
     return list(value) if isinstance(value, list | tuple) else [value]
 
 

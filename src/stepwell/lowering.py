@@ -66,9 +66,9 @@ def lower(
         sizes: static values for symbolic sizes of inputs: `"max"` (each at its upper bound), `4`
             (if there is only one), or `{"s77": 4}`. The result takes these sizes only.
         check: compare the program before and after every pass, and the artifact with the program,
-            and raise an error for a difference. The result is `report.check`. It takes as long as
-            `stepwell check`: some hundred runs of the model. A family of CPUs, `"xnnpack/avx2"`, is
-            the `engine` of that check.
+            and raise an error for a difference. The result is `report.check`. The check takes as
+            long as `stepwell check`: some hundred runs of the model. A family of CPUs,
+            `"xnnpack/avx2"`, is the `engine` of that check.
         certify: prove or test each application; the result is `lowered.certificate`
             (`docs/proofs.md`).
         start: the last stage or pass that ran on the program, if the program's own attribute does
@@ -106,13 +106,14 @@ def lower_as_far(
 ) -> Lowered:
     """Lower a program as `lower` does, but keep operations without a kernel.
 
-    It is used for reports on such programs, and by flows that run these operations elsewhere.
+    Reports on such programs, and flows that run these operations elsewhere, use this function.
     """
     chosen_target = find_target(target)
     given = chosen_target.chosen(options)
     if observer is not None and not takes(observer, 3):
         raise StepwellError(
-            f"a {type(observer).__name__} is no observer", help="a function of (step, program, int)"
+            f"a {type(observer).__name__} is not an observer",
+            help="pass a function of (step, program, int)",
         )
     whole = prepared(chosen_target, pipeline, given)
     program = programs_of(program)
@@ -130,7 +131,7 @@ def lower_as_far(
     if check and (way.begins or way.ends):
         raise StepwellError(
             "check follows a model to its artifact",
-            help="leave out check, or lower the imported program completely",
+            help="omit check, or lower the imported program completely",
         )
     work.weights.require_data()
     exact = exact_ops(chosen.steps)

@@ -38,7 +38,7 @@ ask_for_more(load_entry_points)
 
 
 def _in_another_process(program: Program) -> Any:
-    """Pickle a program as its text and its weights, as `save` does."""
+    """Pickle a program as its text and weights, as `save` does."""
     tensors = {key: program.weights.get(key) for key in sorted(program.used_weights())}
     context = program.context
     settings = (context.target, dict(context.options), context.exact)
@@ -71,15 +71,15 @@ def from_exported_program(
             ExecuTorch's `to_edge`.
 
     Raises:
-        UnsupportedError: listing every op that has no form in the IR, with its source line.
-        StepwellError: an argument is no exported program.
+        UnsupportedError: listing every op that the IR cannot represent, with its source line.
+        StepwellError: an argument is not an exported program.
     """
     from stepwell.translate.importer.from_torch import from_exported_program as translate
 
     programs: Any = programs_of(exported)
     if not isinstance(programs, Mapping | torch.export.ExportedProgram):
         raise StepwellError(
-            f"a {type(programs).__name__} is no exported program",
+            f"a {type(programs).__name__} is not an exported program",
             help="export it first: torch.export.export(module.eval(), example_inputs)",
         )
     load_entry_points()  # They may register the program's custom operators.

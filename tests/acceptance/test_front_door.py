@@ -157,7 +157,9 @@ def test_a_frozen_string_is_given_though_the_runtime_takes_none() -> None:
 
 @pytest.mark.parametrize("given", [torch.nn.Linear(2, 2), "model.pt2", {"forward": None}])
 def test_what_is_no_exported_program_is_refused_in_words(given: Any) -> None:
-    with pytest.raises(stepwell.StepwellError, match=r"(?s)is no exported program.*torch.export"):
+    with pytest.raises(
+        stepwell.StepwellError, match=r"(?s)is not an exported program.*torch.export"
+    ):
         stepwell.lower(given, "xnnpack")
 
 

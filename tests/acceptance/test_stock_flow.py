@@ -53,7 +53,7 @@ def test_a_pass_with_nothing_to_do_gives_the_program_itself() -> None:
 
 
 def test_an_unknown_rewrite_or_option_is_named() -> None:
-    with pytest.raises(stepwell.StepwellError, match="there is no rewrite 'lift'"):
+    with pytest.raises(stepwell.StepwellError, match="rewrite 'lift' is unknown"):
         stepwell.transform_pass("lift")
     with pytest.raises(stepwell.StepwellError, match="protect"):
         stepwell.transform_pass("lift-constant-scalar", protect=True)

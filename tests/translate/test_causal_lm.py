@@ -192,7 +192,12 @@ REFUSED: dict[str, tuple[str, dict[str, Any], dict[str, Any], str]] = {
         {"attention": "torch", "cache_dtype": "bf16"},
         "keeps its cache in the compute dtype",
     ),
-    "a type of a cache that there is not": ("Llama", {}, {"cache_dtype": "int8"}, "not of int8"),
+    "a type of a cache that there is not": (
+        "Llama",
+        {},
+        {"cache_dtype": "int8"},
+        "cache_dtype is int8",
+    ),
     "windows that forget": (
         "Mistral",
         {"sliding_window": 8},

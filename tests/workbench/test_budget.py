@@ -72,7 +72,7 @@ def test_the_latency_is_held_against_executorchs_own_flow(net: Commands) -> None
         ('[[program]]\nmodel = "m"\ndelegate = 1', "delegate = 1"),
         ('[[program]]\nmodel = "m"\ndelegates = "one"', "delegates = 'one'"),
         ("[[program", "is not valid TOML"),
-        ('[[program]]\nmodel = "m.pte"\nlatency_ratio = 1.0', "no program to time"),
+        ('[[program]]\nmodel = "m.pte"\nlatency_ratio = 1.0', "latency_ratio needs a program"),
     ],
 )
 def test_what_is_no_budget_is_said(text: str, said: str, command: Commands) -> None:

@@ -138,7 +138,7 @@ def test_an_option_of_the_lowering_is_none_of_the_artifact_and_the_other_way_rou
     assert graph.to_tosa(method="forward") == graph.to_tosa()
     quantized = find_target("cortex-m55")
     told = said(quantized.for_artifact, "pte", {}, {"bias_form": "both"})
-    assert "chosen when a program is lowered" in told
+    assert "these options belong to lowering" in told
 
 
 def test_an_option_that_shapes_the_own_pipeline_says_nothing_about_another(program: Any) -> None:

@@ -95,7 +95,7 @@ def test_a_failure_is_told_in_json_too_and_what_is_no_number_as_a_word(command: 
     command("lower nothing.pt2 --json told.json", 1)
     said = command.json("told.json")
     assert (said["exit"], said["result"]) == (1, None)
-    assert said["errors"][0]["fact"] == "there is no file nothing.pt2"
+    assert said["errors"][0]["fact"] == "the file nothing.pt2 does not exist"
     command.write("m.py", MODEL)
     assert "cannot write" in command("show m.py:make --json missing/m.json", 1).err
     infinite = MODEL.replace("torch.nn.ReLU()", "torch.nn.Threshold(9, float('inf'))")

@@ -132,7 +132,7 @@ def test_a_rule_that_is_wrong_is_refuted(held: Playground) -> None:
         ({"target": "xnnpak"}, "did you mean 'xnnpack'"),
         ({"options": ["optimize=speeed"]}, "did you mean 'speed'"),
         ({"edits": [["without", "legalize/lower-gelus"]]}, "legalize/lower-gelu"),
-        ({"edits": [["move", "fuse-clamp"]]}, "a place and what comes there"),
+        ({"edits": [["move", "fuse-clamp"]]}, "PATH=PASSES is required"),
         ({"edits": [["rm", "fuse-clamp"]]}, "an edit is one of"),
         ({"at": "nowhere"}, "no pass"),
         ({"text": "func.func @forward(", "text_at": ""}, "edited:1"),

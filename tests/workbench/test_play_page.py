@@ -100,7 +100,7 @@ def test_steps_are_walked_switched_and_moved_by_keyboard(page: Any) -> None:
     fill(page, "replace-with", "no-such-step")
     page.press("Enter")
     page.wait(IDLE)
-    assert "there is no step 'no-such-step'" in text(page, "problems")
+    assert "pass 'no-such-step' is unknown" in text(page, "problems")
 
 
 def test_a_typed_rule_is_judged_and_applied_within_the_page(page: Any) -> None:

@@ -68,7 +68,7 @@ def test_commits_of_equal_sources_have_one_name(checkout: None) -> None:
 
 
 def test_what_is_no_range_of_commits_is_refused(checkout: None) -> None:
-    with pytest.raises(StepwellError, match="no range of commits"):
+    with pytest.raises(StepwellError, match="not a range of commits"):
         commits_of("HEAD")
     with pytest.raises(StepwellError, match="git rev-parse"):
         commits_of("no-such-commit..HEAD")

@@ -229,7 +229,7 @@ def test_a_memory_plan_in_text_says_who_is_where_when_and_what_bounds_it() -> No
 def test_explain_draws_the_memory_of_a_pte_and_of_nothing_else(command: Commands) -> None:
     program().save("m.mlir")
     assert "bytes of arena" in command("explain m.mlir -t xnnpack --memory").out
-    assert "is no .pte" in command("explain m.mlir -t tosa-1.0+fp --memory", 1).err
+    assert "is not a .pte" in command("explain m.mlir -t tosa-1.0+fp --memory", 1).err
 
 
 def test_open_asks_for_a_page_and_opens_it(
@@ -238,7 +238,7 @@ def test_open_asks_for_a_page_and_opens_it(
     opened: list[str] = []
     monkeypatch.setattr(webbrowser, "open", lambda url: opened.append(url) or True)  # pyright: ignore
     program().save("m.mlir")
-    assert "give --html FILE" in command("show m.mlir --open", 1).err
+    assert "add --html FILE" in command("show m.mlir --open", 1).err
     command("show m.mlir --html p.html --open")
     assert opened == [Path("p.html").resolve().as_uri()]
 

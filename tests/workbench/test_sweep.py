@@ -379,7 +379,7 @@ def test_a_task_that_takes_every_worker_with_it_is_given_up(toys: Path) -> None:
 
 def test_time_is_measured_on_quiet_workers_only(cluster: Cluster, toys: Path) -> None:
     named = importlib.import_module("work_of_workers").named
-    with pytest.raises(StepwellError, match="none is marked so"):
+    with pytest.raises(StepwellError, match="no worker is marked as quiet"):
         run_tasks(cluster.address, tasks(toys, 1, latency=True), LIMITS, lambda *_: None, named)
 
 

@@ -1,4 +1,4 @@
-"""Artifacts read back: a `.pte`, `.tosa` or `.vgf` file becomes a program again, or runs."""
+"""Read artifacts: a `.pte`, `.tosa` or `.vgf` file becomes a program again, or is run."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def read_pte(data: Content, *, external: Content | None = None, largest: bool = 
     opaque and are marked as such.
 
     Args:
-        data: the file: its bytes, its path, or open.
-        external: its `.ptd`, in the same forms, if it stores weights there.
+        data: the file, as bytes, a path or an open file.
+        external: the `.ptd`, in the same forms, if weights are stored there.
         largest: give tensors of dynamic shape the largest sizes that they declare. A `.pte` does
             not record which axes vary, nor which are equal, as a delegate's nodes require.
 
@@ -67,7 +67,8 @@ def join_ptds(files: Sequence[Content]) -> bytes:
     """Merge several `.ptd` files: ExecuTorch in Python and `read_pte` take a single one.
 
     Args:
-        files: each one's bytes or path, or open; if two have the same name, the first one wins.
+        files: the files, as bytes, paths or open files; of equal names, the first file's data is
+            used.
 
     Raises:
         ParseFailure: the bytes are not a `.ptd`, or are damaged.
@@ -79,10 +80,10 @@ def read_tosa(data: Content) -> Program:
     """Read the program in a TOSA flatbuffer of any producer.
 
     Args:
-        data: the file: its bytes, its path, or open.
+        data: the file, as bytes, a path or an open file.
 
     Raises:
-        StepwellError: it cannot be read, or is not a TOSA file.
+        StepwellError: the file cannot be read, or is not a TOSA file.
     """
     return tosa_program(content(data, "TOSA flatbuffer"))
 
@@ -94,11 +95,11 @@ def read_vgf(data: Content) -> Program:
     in place of the graph's names.
 
     Args:
-        data: the file: its bytes, its path, or open.
+        data: the file, as bytes, a path or an open file.
 
     Raises:
         ParseFailure: the bytes are not a `.vgf`, or are damaged.
-        UnsupportedError: it has shaders, several segments, or sparse constants.
+        UnsupportedError: the file has shaders, several segments, or sparse constants.
     """
     return vgf_program(content(data, ".vgf"))
 
@@ -117,7 +118,7 @@ def run_pte(
 ) -> tuple[Any, ...]:
     """Check inputs against the signature of a `.pte` and run it on the ExecuTorch runtime.
 
-    With `cpu`, it runs on an emulated Arm64 core (`docs/arm64.md`).
+    With `cpu`, the program runs on an emulated Arm64 core (`docs/arm64.md`).
 
     This machine's runtime has no Cortex-M kernels: a Cortex-M program runs in the interpreter,
     which is bit-exact with CMSIS-NN.

@@ -26,13 +26,13 @@ def made_by(name: str) -> Any:
     """Call the callable of a `file.py:callable` and return its result.
 
     Raises:
-        StepwellError: no such file, no such callable, or either fails.
+        StepwellError: the file or the callable does not exist, or fails.
     """
     factory = named(name)
     file, _, attribute = name.rpartition(":")
     if isinstance(factory, torch.nn.Module):
         raise StepwellError(
-            f"{attribute} in {file} is a module, which does not say what its inputs are",
+            f"{attribute} in {file} is a module, which does not state its inputs",
             help=f"def with_inputs(): return {attribute}, (inputs,), and {file}:with_inputs",
         )
     with users_code(f"{attribute}() fails", Path(file)):
@@ -43,12 +43,12 @@ def named(name: str) -> Callable[..., Any]:
     """Return the callable of a `file.py:callable` without calling it.
 
     Raises:
-        StepwellError: no such file, no such callable, or the file fails.
+        StepwellError: the file or the callable does not exist, or the file fails.
     """
     file, _, attribute = name.rpartition(":")
     path = Path(file)
     if not path.is_file():
-        raise StepwellError(f"there is no file {path}", help="it is written file.py:callable")
+        raise StepwellError(f"the file {path} does not exist", help="the form is file.py:callable")
     module = module_of_file(path) or _run_file(path)
     factory = getattr(module, attribute, None)
     if not callable(factory):
@@ -72,7 +72,7 @@ def parts_of(name: str, made: Any) -> tuple[Any, tuple[Any, ...], dict[str, Any]
     """Normalize a factory's result to (module, args, kwargs, dynamic shapes).
 
     Raises:
-        StepwellError: it is none of these forms.
+        StepwellError: the result has another form.
     """
     if isinstance(made, Mapping):
         held = cast("Mapping[str, Any]", made)

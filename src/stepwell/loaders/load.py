@@ -26,7 +26,7 @@ def load(path: Content) -> Program:
 
     Raises:
         ParseFailure: the file is none of these, or damaged.
-        StepwellError: it cannot be read.
+        StepwellError: the file cannot be read.
     """
     if isinstance(path, str | os.PathLike):
         place = Path(path)

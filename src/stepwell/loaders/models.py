@@ -72,7 +72,7 @@ def open_model(
             callable or of the zoo.
 
     Raises:
-        StepwellError: there is no such file or callable, or the file cannot be read.
+        StepwellError: the file or callable does not exist, or the file cannot be read.
     """
     path, colon, attribute = spec.rpartition(":")
     if colon and path.endswith(".py"):
@@ -91,7 +91,7 @@ def open_model(
         raise StepwellError(_EXPORTED.format(spec, "sizes are opened"), help=_A_MODULE)
     if not file.exists():
         raise StepwellError(
-            f"there is no file {spec}",
+            f"the file {spec} does not exist",
             help="MODEL is a .pt2, a saved .mlir, file.py:callable, or a folder of transformers",
         )
     if file.suffix == ".pt2":
@@ -99,7 +99,7 @@ def open_model(
     if file.suffix == ".mlir" or file.is_dir():
         return Model(file.stem, load(file))
     raise StepwellError(
-        f"{spec} is of no known kind", help="MODEL is a .pt2, a saved .mlir, or file.py:callable"
+        f"{spec} is of an unknown kind", help="MODEL is a .pt2, a saved .mlir, or file.py:callable"
     )
 
 
@@ -150,7 +150,7 @@ def _from_transformers(folder: Path, quantize: str | None, language: Mapping[str
     if others:
         raise StepwellError(
             f"{folder} is a model of {kind.what}, which is exported without {', '.join(others)}",
-            help="leave that out",
+            help="omit these options",
         )
     if kind.export is not export_seq2seq:  # Which has one form.
         how["notes"] = notes
@@ -176,17 +176,19 @@ def export_model(
     """
     if isinstance(made, torch.export.ExportedProgram):
         if quantize is not None or dynamic:
-            raise StepwellError(f"{name} returned a program that is exported already", help=FORMS)
+            raise StepwellError(
+                f"{name} returned an exported program, which cannot be quantized", help=FORMS
+            )
         inputs, keywords = made.example_inputs or (None, {})
         return Model(name, from_exported_program(made), None, inputs, keywords)
     module, args, kwargs, shapes = parts_of(name, made)
     if not isinstance(module, torch.nn.Module):
         raise StepwellError(
-            f"{name} returned a {type(module).__name__} where a torch.nn.Module is needed"
+            f"{name} returned a {type(module).__name__} instead of a torch.nn.Module"
         )
     if quantize is not None:
         if kwargs:
-            raise StepwellError(f"{name} takes inputs by keyword, and quantizers do not")
+            raise StepwellError(f"{name} takes inputs by keyword, which quantizers do not support")
         with users_code(f"quantizer {quantize!r} fails on {name}"):
             module = find_quantizer(quantize)(module, args)
     if dynamic:

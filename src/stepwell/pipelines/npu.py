@@ -70,10 +70,10 @@ def ethosu_pipeline(
 
     Args:
         accelerator: `ethos-u55-128`, `ethos-u85-256`, …
-        cpu: runs the other operations: CMSIS-NN's operators, and floating-point ones.
+        cpu: the CPU that runs the other operations, by CMSIS-NN's operators or in floating point.
         io: the element type of float inputs and outputs, `int8` or `int16`, for all or by name.
         optimize: `cycles` lets Vela estimate the cycles of each form of linear layers, and uses the
-            one with the fewest. Otherwise their rows are the columns of an image.
+            one with the fewest. By default, the rows of a linear layer are the columns of an image.
     """
     to_npu = steps_to_npu(accelerator, "width")
     fuse = (GreedyRewrites("keep-bytes", tuple(rule() for rule in rescale_for_each_reader.RULES)),)
@@ -86,7 +86,9 @@ def ethosu_pipeline(
 
 
 def steps_to_npu(accelerator: str, rows: Rows) -> tuple[Step, ...]:
-    """Legalization of quantized layers; the rows of linear layers are batch, height or width."""
+    """Return the legalization of quantized layers; rows of linear layers are batch, height or
+    width.
+    """
     return (
         GreedyRewrites("lower-int8", (*integers_on_npu(rows), *CANCEL_CASTS)),
         GreedyRewrites("arrange", (*NOOPS, *SHAPES, *TOSA.phase("arrange"))),
@@ -112,7 +114,7 @@ def _refused(program: Program) -> dict[str, str]:
 
 
 def _cycles(program: Program) -> int:
-    """Return Vela's estimate for all delegates."""
+    """Return Vela's estimate of cycles for all delegates."""
     return sum(estimate.cycles for estimate in estimates(program))
 
 
@@ -121,7 +123,8 @@ def tosa_beside_cpu_pipeline(name: str, cpu: Target | str = CPU, io: Io | None =
 
     Args:
         name: `tosa-1.0+fp+cpu`, `tosa-1.0+int+cpu`, …
-        cpu: runs quantized layers that TOSA lacks; floats run on ExecuTorch's portable kernels.
+        cpu: the CPU that runs quantized layers that TOSA lacks; floats run on ExecuTorch's portable
+            kernels.
         io: the element type of float inputs and outputs, for all or by name.
     """
     target = parse_target(name.removesuffix(BESIDE_CPU))
@@ -141,7 +144,7 @@ def tosa_beside_cpu_pipeline(name: str, cpu: Target | str = CPU, io: Io | None =
 
 
 def _quantized(io: Io | None) -> tuple[Step, ...]:
-    """Passes before lowering: quantized types, and the element types requested at the boundary."""
+    """Return the passes before lowering: quantized types, and the requested boundary types."""
     return (
         GreedyRewrites("normalize", (*CANONICAL_FORM, FoldConstants(), *SPELL_MOVES)),
         TYPE_QUANTIZATION,
@@ -151,7 +154,7 @@ def _quantized(io: Io | None) -> tuple[Step, ...]:
 
 
 def _on_cpu(accelerator: str, cpu: Target | str, fuse: tuple[Step, ...] = ()) -> tuple[Step, ...]:
-    """Partitioning: TOSA operators go into delegates, the others to the CPU."""
+    """Return the partitioning: TOSA operators go into delegates, the others to the CPU."""
     target = cpu if isinstance(cpu, Target) else find_cpu(cpu)
     return (
         NamedPass("share-operators", ShareCommonSubexpressions()),

@@ -74,7 +74,9 @@ GATHER_STRIDES = step(views.gather_strides)
 
 
 def merged(label: str, change: Step) -> tuple[Step, Step]:
-    """Return a pass that changes layouts, and the merges of the adjacent ones that it leaves."""
+    """Return a pass that changes layouts, together with the rules that merge adjacent layout
+    ops.
+    """
     return change, GreedyRewrites(label, MERGES)
 
 

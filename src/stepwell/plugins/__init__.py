@@ -1,1 +1,1 @@
-"""What plug-ins and users add: operators, targets, rewrites, and the registry of them."""
+"""Registration of what plug-ins and users add: operators, targets, rewrites."""

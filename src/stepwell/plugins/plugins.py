@@ -80,7 +80,7 @@ def load_entry_points() -> None:
 
 @contextmanager
 def handed_on(files: Iterable[Path]) -> Generator[None]:
-    """Let subprocesses that are started meanwhile load these files, as if they were installed."""
+    """Make subprocesses that are started in this context load these files."""
     before = os.environ.get(LOADED)
     held = [before] if before else []
     os.environ[LOADED] = os.pathsep.join((*held, *(str(file.resolve()) for file in files)))
@@ -108,7 +108,8 @@ def load_plugin(source: str | PathLike[str] | ModuleType | Callable[[Registry], 
     """Load a plug-in: a file, a module, or its function. A modified file is loaded again.
 
     Raises:
-        StepwellError: it fails, with the line; its registrations are undone.
+        StepwellError: the plug-in fails; the message has the line, and its registrations are
+            undone.
     """
     with _LOCK:
         if isinstance(source, str | PathLike):
@@ -156,7 +157,7 @@ def unload_plugin(name: str) -> None:
     """Undo the registrations of a plug-in, by its name or its path.
 
     Raises:
-        StepwellError: there is no such plug-in.
+        StepwellError: the plug-in is unknown.
     """
     with _LOCK:
         plugin = REGISTRY.plugins.pop(name, None)
@@ -172,7 +173,7 @@ def _executed(plugin: Plugin, path: Path) -> ModuleType:
     name = path.stem if path.stem not in sys.modules else f"{path.stem}_{plugin.digest[:8]}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise StepwellError(f"{path} is no Python file")
+        raise StepwellError(f"{path} is not a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     sys.path.insert(0, str(path.parent))
@@ -196,7 +197,8 @@ def _call(held: Any) -> None:
         held = function
     if not callable(held):
         raise StepwellError(
-            f"a {type(held).__name__} is no plug-in", help="a function that takes the registry"
+            f"a {type(held).__name__} is not a plug-in",
+            help="pass a function that takes the registry",
         )
     cast(Callable[[Registry], None], held)(REGISTRY)
     return None
@@ -242,7 +244,7 @@ def _failure(plugin: Plugin, error: BaseException) -> StepwellError:
     if isinstance(error, SyntaxError) and error.filename:
         where = f"{error.filename}:{error.lineno}"
     return StepwellError(
-        f"plug-in {plugin.name!r} ({plugin.origin}) is left out: {reason}",
+        f"plug-in {plugin.name!r} ({plugin.origin}) is not loaded: {reason}",
         where,
         (problem and problem.help) or "fix or remove it; nothing else depends on it",
     )

@@ -42,12 +42,13 @@ def register_op(
             arguments, results and modified arguments.
         shape: a function that is called instead of the operator for result types, on tensors
             without data.
-        kernel: the kernel of ExecuTorch's runtime that computes it, by name (`aten::neg.out`), or
-            by its complete schema if stepwell's tables do not contain it
+        kernel: the kernel of ExecuTorch's runtime that computes the operator, by name
+            (`aten::neg.out`), or by its complete schema if stepwell's tables do not contain it
             (`library::name.out(Tensor x, *, Tensor(a!) out) -> Tensor(a!)`).
         library: a module that registers the kernel with this machine's runtime on import. It is
             imported before a program that calls the kernel is loaded.
-        tosa: its name in TOSA's CUSTOM, `domain::operator`; TOSA targets reject it without one.
+        tosa: the operator's name in TOSA's CUSTOM, `domain::operator`; without one, TOSA targets
+            reject the operator.
         tosa_attributes: two functions, from a mapping of the arguments that are not tensors to
             CUSTOM's bytes, and back; by default JSON.
 
@@ -57,12 +58,12 @@ def register_op(
     """
     if not hasattr(getattr(overload, "_schema", None), "overload_name"):
         raise StepwellError(
-            f"{overload!r} is no operator with a schema",
-            help="give an overload: torch.ops.library.name.default",
+            f"{overload!r} is not an operator with a schema",
+            help="pass an overload: torch.ops.library.name.default",
         )
     cls = of_overload(overload)
     if library is not None and kernel is None:
-        raise StepwellError(f"{cls.name}: a library is given without the kernel that it registers")
+        raise StepwellError(f"{cls.name}: a library is stated without the kernel that it registers")
     if kernel is not None:
         schema = schema_of_kernel(kernel)
         if matched_arguments(cls.SCHEMA, schema) is None:
@@ -74,7 +75,7 @@ def register_op(
     if tosa is not None:
         register_custom(cls, tosa, tosa_attributes)
     elif tosa_attributes is not None:
-        raise StepwellError(f"{cls.name}: attributes of a CUSTOM are given without its name")
+        raise StepwellError(f"{cls.name}: attributes of a CUSTOM are stated without its name")
     if meaning is not None or shape is not None:
         register_meaning(cls, Meaning(meaning, shape))
 
@@ -82,7 +83,9 @@ def register_op(
 def entries_of(
     overload: OpOverload, has_kernel: bool
 ) -> Iterator[tuple[str, str, dict[Any, Any], Any]]:
-    """Yield (kind, name, table, key) of what `register_op` registered; the name may be empty."""
+    """Yield (kind, name, table, key) of everything that `register_op` registered; names may be
+    empty.
+    """
     cls = of_overload(overload)
     yield "operators", cls.name, interpretation._REGISTERED, cls.name
     if has_kernel:

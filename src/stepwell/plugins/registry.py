@@ -1,6 +1,6 @@
 """The registry of everything that plug-ins added to stepwell.
 
-It is the only global state about plug-ins; `plugins.py` fills it.
+This registry is the only global state about plug-ins; `plugins.py` fills it.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ class Plugin:
     """One plug-in.
 
     Attributes:
-        name: of the entry point, or of the file.
-        origin: the distribution, or the path.
-        brings: what it registered, by kind.
-        failure: why it could not be loaded; then `brings` is empty.
+        name: the name of the entry point or of the file.
+        origin: the plug-in's distribution or path.
+        brings: the registered objects, by kind.
+        failure: why the plug-in could not be loaded, in which case `brings` is empty.
     """
 
     name: str
@@ -58,7 +58,9 @@ class Plugin:
 
     @contextmanager
     def watching(self) -> Generator[None]:
-        """Record what its modules register on import: rules of op classes, dialects, levels."""
+        """Record what the plug-in's modules register on import: rules of op classes, dialects,
+        levels.
+        """
         tables: list[dict[Any, Any]] = [
             text._DIALECTS, levels.LEVELS, inference._INFERENCE, interpretation._INTERPRETERS
         ]  # fmt: skip
@@ -71,7 +73,7 @@ class Plugin:
                 self.added += [(table, key) for key in fresh if not _of_house(key, table[key])]
 
     def take_back(self) -> None:
-        """Undo its registrations."""
+        """Undo the plug-in's registrations."""
         for table, key in self.added:
             table.pop(key, None)
         self.added.clear()
@@ -85,7 +87,7 @@ class Plugin:
 
 
 def _of_house(key: Any, value: Any) -> bool:
-    """Whether a rule, dialect or level is stepwell's own and was imported meanwhile."""
+    """Whether a rule, dialect or level is stepwell's own and was imported in the meantime."""
     named = key if isinstance(key, type) else getattr(value, "refuses", value)
     return f"{getattr(named, '__module__', '')}.".startswith("stepwell.")
 
@@ -138,7 +140,7 @@ class Registry:
         for cls in classes:
             given: Any = cls
             if not (inspect.isclass(given) and issubclass(given, Rewrite | Pass)):
-                raise StepwellError(f"{cls!r} is no class of Rewrite or Pass")
+                raise StepwellError(f"{cls!r} is not a subclass of Rewrite or Pass")
             self._put("steps", self.steps, cls.name, cls)
 
     def pipeline(self, pipeline: Pipeline, target: str | None = None) -> None:
@@ -164,7 +166,7 @@ class Registry:
         """
         spelled = name or getattr(target, "name", "")
         if not spelled:
-            raise StepwellError("a target that is made later needs a name", help="name='…'")
+            raise StepwellError("a target that is created later needs a name", help="name='…'")
         if spelled.startswith(HOUSE):
             raise StepwellError(f"the target {spelled!r} is stepwell's own")
         self._put("targets", self.targets, spelled, target)
@@ -181,7 +183,7 @@ class Registry:
         """Register the kernel of ExecuTorch's runtime that computes an op.
 
         Args:
-            op: the name in the IR.
+            op: the op's name in the IR.
             schema: the kernel's name, or its complete schema.
             library: a module that registers it with this machine's runtime when it is imported.
         """

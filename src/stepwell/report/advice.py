@@ -50,10 +50,10 @@ class Left:
     """An operation of the model that a kernel of the runtime runs.
 
     Attributes:
-        op: its name in the model, if known.
+        op: the op's name in the model, if known.
         line: the line of the model's source.
         work: multiply-adds or elements written (`costs.operations`).
-        why: the refusals of the rewrites that matched it, each `rewrite: reason`.
+        why: the refusals of the rewrites that were tried, each `rewrite: reason`.
     """
 
     op: str
@@ -69,7 +69,7 @@ class Advice:
     Attributes:
         change: the change to make; empty if none is known to help.
         share: the fraction of the program's work in these operations.
-        ops: op name → count.
+        ops: the counts by op name.
         lines: the lines of the model's source.
         reasons: the distinct refusals for them, the most frequent first.
     """
@@ -84,7 +84,7 @@ class Advice:
 def left_to_kernels(
     program: Program, outside: Container[str], refusals: Iterable[RefusalRecord]
 ) -> tuple[tuple[Left, ...], int]:
-    """Return (the operations that the runtime's kernels run, the work of the whole program).
+    """Return the operations that the runtime's kernels run, and the work of the whole program.
 
     Args:
         program: the lowered program.
@@ -135,7 +135,9 @@ def _advice(change: str, members: list[tuple[Left, str]], total: int) -> Advice:
 
 
 def _decisive(why: Sequence[str]) -> tuple[str, str]:
-    """Return (the change, its reason): from a lowering's refusal first, else another rewrite's."""
+    """Return (the change, its reason), from a lowering's refusal first, else from another
+    rewrite's.
+    """
     by_weight = sorted(why, key=lambda said: not said.startswith(("lower", "explain")))
     reasons = [said.partition(": ")[2] or said for said in by_weight]
     for reason in reasons:
@@ -148,7 +150,7 @@ def _decisive(why: Sequence[str]) -> tuple[str, str]:
 
 
 def advice_lines(left: Sequence[Left], total: int) -> Iterator[str]:
-    """Yield the advice as lines of a report; none if no operation is left to a kernel."""
+    """Yield the advice as lines of a report; nothing if no operation is left to a kernel."""
     found = advise(left, total)
     changes = [advice for advice in found if advice.change != NOTHING]
     if changes:

@@ -45,7 +45,7 @@ class Report(Shown):
         cuts: the number of delegates that directly follow another one and were split from it.
             XNNPACK then packs the weights of one after the other, which takes less memory
             (`optimize`).
-        outside: op name → count, of the ops that the runtime's own kernels run.
+        outside: the counts by op name of the ops that the runtime's own kernels run.
         refusals: each rewrite that matched an op but did not apply, with the reason.
         steps: the pipeline's passes with applications, seconds and ops left.
         events: every application of a rewrite, in order.
@@ -53,13 +53,13 @@ class Report(Shown):
         numerics: the contract for special values that was kept (`docs/semantics.md`).
         ranges: the declared minimum and maximum of inputs, which calls must respect.
         deviations: each class of special values that may be lost, and where.
-        engine_losses: by node, the families of CPUs on which its kernel gives another result than
-            PyTorch for a NaN, an infinity or a large number (`docs/special_values.md`).
+        engine_losses: the families of CPUs, by node, on which its kernel returns another result
+            than PyTorch for a NaN, an infinity or a large number (`docs/special_values.md`).
         check: the result of `lower(..., check=True)`.
         left: the ops that are left to the runtime's own kernels, with their refusals.
         work: the cost of the whole program, in the units of `left` (`costs.operations`); 0 if
             `left` is empty.
-        statistics: what passes counted: name of the pass or rewrite → statistic → amount.
+        statistics: the statistics of passes, by name of the pass or rewrite and of the statistic.
     """
 
     target: str
@@ -91,12 +91,12 @@ class Report(Shown):
 
     @property
     def stages(self) -> int:
-        """The number of delegates that the data flow requires, without those split for memory."""
+        """Return the number of delegates that the data flow requires, without splits for memory."""
         return self.delegates - self.cuts
 
     @property
     def advice(self) -> list[Advice]:
-        """The model changes that leave fewer ops to kernels, the costliest first."""
+        """Return the model changes that leave fewer ops to kernels, the costliest first."""
         return advise(self.left, self.work)
 
     @property
@@ -174,7 +174,7 @@ class Report(Shown):
         return "\n".join(rows)
 
     def _engines(self) -> list[str]:
-        """Return which nodes make other special values than PyTorch, and on which CPUs."""
+        """Return which nodes treat special values differently from PyTorch, and on which CPUs."""
         nodes: dict[tuple[str, ...], list[str]] = {}
         for node, engines in self.engine_losses.items():
             nodes.setdefault(engines, []).append(node)

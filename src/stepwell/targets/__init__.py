@@ -1,1 +1,1 @@
-"""Targets by name: a pipeline, emitters and an engine each."""
+"""Targets by name: each has a pipeline, emitters and an engine."""

@@ -163,7 +163,7 @@ VGF_TARGET = Target(
 
 
 def _is_aten_call(op: Operation) -> bool:
-    """Whether one of ATen's kernels runs an op; a view runs nothing."""
+    """Whether a kernel of ATen runs an op; a view runs no kernel."""
     return isinstance(op, SchemaOp) and not is_reshape(op)
 
 

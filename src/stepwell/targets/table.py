@@ -1,4 +1,5 @@
-"""Targets by name: a pipeline, the emitters of its artifacts, and the engine that runs them.
+"""Targets by name: each has a pipeline, the emitters of its artifacts, and the engine that runs
+them.
 
 The module of a target is imported when the target is named. Lowering to XNNPACK thus needs neither
 the operators of Arm's targets nor the packages that they require.
@@ -70,11 +71,11 @@ def find_target(name: str) -> Target:
     """Return the target with a name.
 
     Raises:
-        StepwellError: there is none; the known targets are listed.
+        StepwellError: the target is unknown; the message lists the known targets.
     """
     if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise StepwellError(
-            f"a target is named by a string, not by a {type(name).__name__}",
+            f"the target is a {type(name).__name__}, must be a string",
             help="targets are " + ", ".join(known_targets()),
         )
     home = _home(name)

@@ -80,7 +80,7 @@ class Target:
         """Return the emitter of an artifact kind.
 
         Raises:
-            StepwellError: this target has no such artifact.
+            StepwellError: the target has no such artifact.
         """
         if kind not in self.emitters:
             raise StepwellError(
@@ -91,14 +91,14 @@ class Target:
 
     @property
     def options(self) -> tuple[Option, ...]:
-        """All options of this target."""
+        """Return all options of this target."""
         return (*OPTIONS, *self.own_options)
 
     def chosen(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Validate options and values against those of this target, and return them.
 
         Raises:
-            StepwellError: naming every invalid one.
+            StepwellError: an option or value is invalid; the message names each.
         """
         return chosen(self.options, given, f"target {self.name!r}")
 
@@ -107,7 +107,7 @@ class Target:
         return read_options(self.options, texts, f"target {self.name!r}")
 
     def settings(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the value of every option: the given one, else the default."""
+        """Return the value of every option: the stated value, else the default."""
         return {option.name: given.get(option.name, option.default) for option in self.options}
 
     def for_artifact(
@@ -128,7 +128,7 @@ class Target:
         earlier = [o.name for o in self.options if o.name in more and o.name not in names]
         if earlier:
             raise StepwellError(
-                f"{', '.join(earlier)}: chosen when a program is lowered, not when it is emitted",
+                f"{', '.join(earlier)}: these options belong to lowering, not to emission",
                 help=f"lower(program, {self.name!r}, {earlier[0]}=…)",
             )
         kept = {name: value for name, value in given.items() if name in names}
@@ -144,7 +144,8 @@ class Target:
             options: the validated options.
 
         Raises:
-            StepwellError: both a pipeline and an option that changes the target's own are given.
+            StepwellError: both a pipeline and an option that changes the target's own pipeline were
+                passed.
         """
         if pipeline is None:
             return self.own_pipeline(options)
@@ -153,8 +154,9 @@ class Target:
         shaping = [o.name for o in self.options if PIPELINE in o.at and o.name in options]
         if shaping:
             raise StepwellError(
-                f"{', '.join(shaping)}: changes the target's own pipeline, but another is given",
-                help="leave out either; the passes of a pipeline have their own options",
+                f"{', '.join(shaping)}: changes the target's own pipeline, but another pipeline "
+                "was passed",
+                help="omit one of the two; passes of a pipeline have options",
             )
         return _a_pipeline(pipeline)
 
@@ -184,7 +186,7 @@ class Target:
     def run(
         self, artifact: bytes, inputs: Sequence[Any], method: str, cpu: str | None = None
     ) -> tuple[Any, ...]:
-        """Run an artifact on this target's engine, or on the emulated core `cpu` if it is given.
+        """Run an artifact on this target's engine, or on an emulated core `cpu`.
 
         Raises:
             StepwellError: the target's artifacts do not run on an emulated core.
@@ -193,7 +195,7 @@ class Target:
             return self.runner(artifact, inputs, method)
         if self.on_core is None:
             raise StepwellError(
-                f"target {self.name!r} has an engine of its own, not {cpu}", help="leave out cpu"
+                f"target {self.name!r} cannot run on the core {cpu}", help="omit cpu"
             )
         return self.on_core(artifact, inputs, method, cpu)
 
@@ -203,7 +205,7 @@ def _a_pipeline(pipeline: Any) -> Pipeline:
     if isinstance(pipeline, Pipeline):
         return pipeline
     raise StepwellError(
-        f"a {type(pipeline).__name__} is no pipeline",
+        f"a {type(pipeline).__name__} is not a pipeline",
         help='stepwell.PIPELINES["xnnpack"] is one, "normalize,my-rewrite" is the text of one, and '
         "lambda own: own.after(…) changes the target's own",
     )

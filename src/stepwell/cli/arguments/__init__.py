@@ -1,1 +1,3 @@
-"""The arguments of the commands. `commands/` runs them, and is imported when one runs."""
+"""The arguments of the commands. Their implementations are in `commands/` and imported on
+demand.
+"""

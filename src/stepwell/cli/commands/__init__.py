@@ -1,4 +1,6 @@
-"""The commands, one module each, which is imported when the command runs: `run(arguments)`."""
+"""The commands, one module each, with a function `run(arguments)`; a module is imported when its
+command runs.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def language_of(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Return the given options of `add_language`."""
+    """Return the language-model options (`add_language`) that were set."""
     names = "context attention cache cache_dtype logits dtype embedding group batch methods".split()
     said = {name: getattr(arguments, name) for name in names}
     values: dict[str, Any] = {name: value for name, value in said.items() if value is not None}

@@ -15,7 +15,7 @@ from stepwell.quantization.sensitivity.measure import accuracy
 def run(arguments: argparse.Namespace) -> Outcome:
     """Measure accuracy, and print the summary and the tables."""
     if arguments.levels < 0:
-        raise StepwellError("--levels is a count of batches", help="0 leaves the levels out")
+        raise StepwellError("--levels is a count of batches", help="0 skips the levels")
     data, fit = made_by(arguments.data), arguments.fit and made_by(arguments.fit)
     metric = arguments.metric and named(arguments.metric)
     opened = open_model(arguments.model, trust=arguments.trust)
@@ -46,5 +46,5 @@ def _budget(text: str) -> tuple[float, str]:
         return float(limit), what or "bits"
     except ValueError:
         raise StepwellError(
-            f"--budget {text}: {limit!r} is no number", help="--budget 4.5:bits, 100000:bytes"
+            f"--budget {text}: {limit!r} is not a number", help="--budget 4.5:bits, 100000:bytes"
         ) from None

@@ -76,7 +76,8 @@ def _measure(one: Budget, timed: object) -> tuple[Figures, dict[str, int]]:
     """Return the costs of a program, and the ops outside its delegates."""
     if timed and (one.target != "xnnpack" or one.model.endswith(".pte")):
         raise StepwellError(
-            f"{one}: ExecuTorch's own flow makes no program to time it against",
+            f"{one}: latency_ratio needs a program of ExecuTorch's own flow, which does not "
+            "exist for it",
             help="remove latency_ratio: it is for models that are lowered to xnnpack",
         )
     with waiting(f"lowering {one.model}"):

@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace) -> Outcome:
 
 
 def _certified(arguments: argparse.Namespace) -> str:
-    """Return the kinds of evidence for the applications, and the names of those without a proof."""
+    """Count the applications by kind of evidence, and list the names of those without a proof."""
     model = open_model(arguments.model, trust=arguments.trust, quantize=arguments.quantize)
     try:
         found = lower(model.program, arguments.target, certify=True, **options_of(arguments))

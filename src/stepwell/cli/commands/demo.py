@@ -31,7 +31,7 @@ def _from_here(path: Path) -> str:
 
 
 def _command() -> str:
-    """Return the command by which this program is called, which may not be on the path."""
+    """Return the command that runs this program, also if it is not on the path."""
     beside = Path(sys.executable).with_name("stepwell")
     on_path = shutil.which("stepwell")
     if on_path and (not beside.exists() or Path(on_path) == beside):
@@ -61,7 +61,7 @@ def demo(output: Path, quick: bool = False) -> dict[str, Any]:
 
     Args:
         output: the path of the `.pte`.
-        quick: neither check every pass nor measure ExecuTorch's own flow.
+        quick: skip the check of every pass and the measurement of ExecuTorch's own flow.
 
     Raises:
         StepwellError: the examples are missing from the installation.

@@ -11,7 +11,7 @@ from stepwell.lowering import lower
 
 
 def run(arguments: argparse.Namespace) -> Outcome:
-    """Run the remaining passes, and write the artifact."""
+    """Run the remaining passes on the program, and write the artifact."""
     options = options_of(arguments)
     with waiting(f"emitting {arguments.model}"):
         model = open_source(arguments.model, trust=arguments.trust, quantize=arguments.quantize)

@@ -58,8 +58,8 @@ def _draw_memory(what: str, data: bytes | None) -> Outcome:
     """Print the plan of each arena of a `.pte`."""
     if data is None:
         raise StepwellError(
-            f"{what} is no .pte: it has no arena",
-            help="-t cortex-m55, ethos-u55-128 or xnnpack makes one",
+            f"{what} is not a .pte, so it has no arena",
+            help="-t cortex-m55, ethos-u55-128 or xnnpack writes a .pte",
         )
     plans = memory_plans(read_container(data))
     print("\n\n".join(map(to_text, plans)) if plans else "no method plans memory")

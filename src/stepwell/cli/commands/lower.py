@@ -72,11 +72,11 @@ def run(arguments: argparse.Namespace) -> Outcome:
 
 
 def _kinds(said: list[str]) -> dict[str, int | None]:
-    """Return kinds of dynamic sizes, with the maximum of each, if given."""
+    """Return the kinds of dynamic sizes, with the maximum of each kind if it is stated."""
     kinds: dict[str, int | None] = {}
     for kind, _, most in (each.partition("=") for text in said for each in text.split(",")):
         if most and not most.isdecimal():
-            raise StepwellError(f"--dynamic {kind}={most}: {most!r} is no size")
+            raise StepwellError(f"--dynamic {kind}={most}: {most!r} is not a size")
         kinds[kind] = int(most) if most else None
     return kinds
 
@@ -100,7 +100,7 @@ def save(lowered: Lowered, output: Path, model: str = "") -> None:
 
 
 def _cases(lowered: Lowered, model: str) -> Any:
-    """Return the source bundle for its cases; for other models, inputs from a seed."""
+    """Return the source bundle as the source of cases; for other models, inputs from a seed."""
     if model.endswith(".bpte"):
         return Path(model)
     source = lowered.source if isinstance(lowered.source, Program) else lowered.program

@@ -31,7 +31,7 @@ func.func @forward(%x: tensor<2x4xf32>) -> tensor<2x4xf32> {
 def run(arguments: argparse.Namespace) -> Outcome:
     """Serve the page until Ctrl-C."""
     if not 0 <= arguments.port < 1 << 16:
-        raise StepwellError(f"{arguments.port} is no port", help="0 selects a free one")
+        raise StepwellError(f"{arguments.port} is not a port", help="0 selects a free one")
     with waiting("opening " + (arguments.model or "a small program")[:60]):
         playground = playground_of(arguments)
     with Playing(playground, arguments.port) as playing:
@@ -54,7 +54,7 @@ def playground_of(arguments: argparse.Namespace) -> Playground:
     if arguments.pipeline:
         raise StepwellError(
             "a playground has no --pipeline: it edits the pipeline of a target",
-            help="give --target, with --after, --before, --replace, --without or --move",
+            help="use --target, with --after, --before, --replace, --without or --move",
         )
     if spec is None:
         return Playground(parse(FIRST), "first", asked)

@@ -24,12 +24,13 @@ from stepwell.validation.rules.verdicts import SAID, Verdict, rules
 
 
 def run(arguments: argparse.Namespace) -> Outcome:
-    """Print a verdict a rule; 1 if one is refuted, or the prover itself fails."""
+    """Print the verdict on each rule; return 1 if a rule is refuted, or the prover itself fails."""
     known = rules()
     unknown = [name for name in arguments.rules if name not in known]
     if unknown:
         raise StepwellError(
-            f"there is no rule {unknown[0]!r}", help="`stepwell prove` without names proves all"
+            f"there is no rule {unknown[0]!r}",
+            help="`stepwell prove` without names proves all rules",
         )
     verdicts: list[Verdict] = []
     files: list[Path] = []
@@ -98,7 +99,7 @@ def _guards(arguments: argparse.Namespace, names: list[str], texts: dict[str, st
 
 
 def _tabled(table: Path | None, verdicts: list[Verdict], rows: list[Dropped]) -> list[Path]:
-    """Write the tables of a page anew, if one is named; return the written files."""
+    """Update the tables of a page, if a page is named; return the written files."""
     if table is None:
         return []
     write_atomically(table, with_table(table.read_text(), verdicts, rows).encode())

@@ -12,7 +12,7 @@ from stepwell.validation.reducer.reproducer import Header, Reproducer, load_for
 
 
 def run(arguments: argparse.Namespace) -> Outcome:
-    """Reduce, write the small program and print it."""
+    """Reduce the reproducer, write the small program and print it."""
     path: Path = arguments.file
     text = read_bytes(path).decode(errors="replace")
     header = Header.read(text)
@@ -22,7 +22,8 @@ def run(arguments: argparse.Namespace) -> Outcome:
         header = Header(arguments.passes or "", header.load if header else ())
     if header is None:
         raise StepwellError(
-            f"{path} is no reproducer", help="-p names the step that fails, --test a command"
+            f"{path} is not a reproducer",
+            help="name the failing step by -p, or a command by --test",
         )
     whole = Reproducer.open(path, header)
     test = by_command(arguments.test, header) if arguments.test else None

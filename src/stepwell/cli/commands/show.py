@@ -36,18 +36,18 @@ if TYPE_CHECKING:
 def run(arguments: argparse.Namespace) -> Outcome:
     """Write the requested files; print the text or the tables."""
     if arguments.profile and not (arguments.html and arguments.target):
-        raise StepwellError("--profile times a lowered program", help="give --html and --target")
+        raise StepwellError("--profile times a lowered program", help="add --html and --target")
     if arguments.difference and not (arguments.html and arguments.target):
         raise StepwellError(
-            "--difference compares a lowered program", help="give --html and --target"
+            "--difference compares a lowered program", help="add --html and --target"
         )
     if (arguments.overlay or arguments.beside) and not arguments.html:
-        raise StepwellError("--overlay and --beside require --html", help="give --html FILE")
+        raise StepwellError("--overlay and --beside require --html", help="add --html FILE")
     if (arguments.option or arguments.pipeline or arguments.edits) and not arguments.target:
         fact = "-O, --pipeline and its changes are a target's, and none is named"
         raise StepwellError(fact, help="give --target")
     if arguments.open and not arguments.html:
-        raise StepwellError("--open opens the page that --html writes", help="give --html FILE")
+        raise StepwellError("--open opens the page that --html writes", help="add --html FILE")
     options = options_of(arguments) if arguments.target else {}
     model = opened(arguments.model, arguments)
     program = model.program
@@ -91,7 +91,7 @@ def opened(source: str, arguments: argparse.Namespace) -> Model:
 
 
 def _say(path: Path, story: Story, is_opened: bool) -> None:
-    """Print what was written, and open it if requested."""
+    """Print which files were written, and open a file if requested."""
     made = sum(len(level.applications) for level in story.levels)
     held = [f"{len(story.levels)} levels" if len(story.levels) > 1 else "one level"]
     held += [f"{made} rewrites"] if made else []
@@ -135,7 +135,7 @@ def with_differences(story: Story, program: Program, method: str) -> Story:
 def with_others(
     story: Story, program: Program, arguments: argparse.Namespace, options: dict[str, Any]
 ) -> Story:
-    """Add weight statistics, user-supplied numbers and the program to compare with to a story."""
+    """Add weight statistics, user-supplied numbers and the program to compare to a story."""
     shown = story.lowered.program if story.lowered is not None else program
     story = replace(story, numbers=weight_numbers(shown))
     story = replace(story, overlays={path.name: read_overlay(path) for path in arguments.overlay})

@@ -41,11 +41,11 @@ def run(arguments: argparse.Namespace) -> Outcome:
         return Outcome({"rows": rows}, arguments.report)
     if unknown := sorted({*arguments.again} - {*OUTCOMES}):
         raise StepwellError(
-            f"there is no outcome {unknown[0]!r}", help="outcomes are " + ", ".join(OUTCOMES)
+            f"outcome {unknown[0]!r} is unknown", help="outcomes are " + ", ".join(OUTCOMES)
         )
     if arguments.load and arguments.scheduler:
         raise StepwellError(
-            "--load reaches no worker of another scheduler",
+            "--load has no effect on workers of another scheduler",
             help="start its workers with STEPWELL_LOAD=FILE, or install the plug-in there",
         )
     targets = arguments.target or ["xnnpack"]
@@ -94,7 +94,9 @@ def write_reports(store: Path, paths: Sequence[Path]) -> Sequence[Row]:
     from stepwell.model_zoo.sweep.report import write
 
     if not store.exists():
-        raise StepwellError(f"there is no store {store}", help="--store names it")
+        raise StepwellError(
+            f"the store {store} does not exist", help="--store FILE names the store"
+        )
     with Store(store) as base:
         rows = base.latest()
     for path in paths:

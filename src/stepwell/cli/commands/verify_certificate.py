@@ -12,7 +12,7 @@ from stepwell.validation.certificates.verifier import verify_certificate
 
 
 def run(arguments: argparse.Namespace) -> Outcome:
-    """Verify it; return 1 if it is rejected."""
+    """Verify the certificate; return 1 if it is rejected."""
     make_known()
     try:
         text = arguments.certificate.read_text(encoding="utf-8")

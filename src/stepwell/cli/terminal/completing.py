@@ -2,8 +2,8 @@
 
     eval "$(register-python-argcomplete stepwell)"
 
-The parser knows the commands, options and choices. The names that only stepwell knows are in this
-module.
+The parser knows the commands, options and choices. This module completes names that only stepwell
+knows.
 """
 
 import argparse

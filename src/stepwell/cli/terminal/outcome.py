@@ -20,7 +20,7 @@ class Outcome:
 
     Attributes:
         result: the command's figures: a dataclass, or plain values by name.
-        files: the files that it wrote.
+        files: the files that the command wrote.
         code: the exit code.
     """
 

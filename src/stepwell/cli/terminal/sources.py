@@ -20,8 +20,8 @@ class Artifact:
 
     Attributes:
         name: the file's name without its suffix.
-        data: its bytes.
-        program: the program in it.
+        data: the bytes of the file.
+        program: the program in the file.
         target: the target whose engine runs it.
     """
 
@@ -43,7 +43,7 @@ def open_source(
     """Open a model (`open_model`), or the program in an artifact (`open_artifact`).
 
     Raises:
-        StepwellError: the file is missing or does not read.
+        StepwellError: the file is missing or cannot be read.
     """
     artifact = open_artifact(spec, largest=largest)
     if artifact is None:
@@ -60,7 +60,7 @@ def open_artifact(spec: str, *, largest: bool = False) -> Artifact | None:
         largest: read a `.pte` at the largest sizes it declares.
 
     Raises:
-        StepwellError: the file is missing or does not read.
+        StepwellError: the file is missing or cannot be read.
     """
     path = Path(spec)
     is_bundle = path.suffix == ".bpte"

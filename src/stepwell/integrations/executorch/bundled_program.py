@@ -16,13 +16,13 @@ from stepwell.program import from_exported_program
 def to_bpte(
     source: Any, pte: bytes, cases: Content | Mapping[str, Sequence[tuple[Any, ...]]]
 ) -> bytes:
-    """As `Lowered.to_bpte`; `source` is the original argument of the lowering."""
+    """Implement `Lowered.to_bpte`; `source` is the original argument of the lowering."""
     if not isinstance(cases, Mapping):
         return rebundled(content(cases, "bundled program"), pte)
     if source is None:
         raise StepwellError(
             "the lowered model is not available to compute the results of the cases",
-            help="lower it in this process, or give a bundled program whose cases are kept",
+            help="lower it in this process, or pass a bundled program, whose cases are kept",
         )
     program = source if isinstance(source, Program) else from_exported_program(source)
     return bundled(

@@ -4,9 +4,9 @@
     program = edge.to_executorch()
 
 The flow lets its partitioners change the program before it decomposes anything. At this point the
-program is lowered as by `stepwell.lower`, with equally many and equally fast delegates. For later
-steps of the flow they are ordinary delegates. Ops outside them go to the partitioners after this
-one, and to the flow's kernels.
+program is lowered as by `stepwell.lower`, to the same delegates. Later steps of the flow treat
+these like other delegates. Ops outside them go to the partitioners after this one, and to the
+flow's kernels.
 
 Each delegate is a `LoweredBackendModule` as the flow itself creates it, with the same payload as in
 stepwell's `.pte`. The flow uses a delegate's `original_module` only for the shapes of its results,
@@ -67,20 +67,20 @@ def to_delegated(program: Program, method: str = "forward", **options: bool) -> 
 
 
 def _is_plain(program: Program, method: str) -> None:
-    """Raise UnsupportedError if the flow's edge dialect cannot represent a program."""
+    """Raise `UnsupportedError` if the flow's edge dialect cannot represent a program."""
     func = program.method(method)
     signature = get_signature(func)
     problems = [
         Problem(
-            f"{port.name!r} lies in memory in the order {list(port.dim_order)}",
-            help="give contiguous inputs to torch.export, or write the .pte itself: stepwell.lower",
+            f"{port.name!r} has the dim order {list(port.dim_order)}",
+            help="export with contiguous inputs, or write the .pte itself: stepwell.lower",
         )
         for port in (*signature.inputs, *signature.outputs)
         if port.dim_order is not None and list(port.dim_order) != sorted(port.dim_order)
     ]
     problems += [
         Problem(
-            "a delegate has sizes that are known at run time",
+            "a delegate has dynamic sizes",
             describe_op(op),
             "write the .pte itself: stepwell.lower(exported, 'xnnpack').to_pte()",
         )
@@ -192,7 +192,7 @@ class StepwellPartitioner(Partitioner):
         lowered = lower_as_far(exported_program, self.target, **self.options)
         if lowered.target.artifact != "pte" or lowered.program.level != TARGET:
             raise StepwellError(
-                f"the partitioner makes delegates of XNNPACK, and {self.target!r} makes others",
+                f"the partitioner creates XNNPACK delegates, but {self.target!r} creates others",
                 help=f"stepwell.lower(exported, {self.target!r})",
             )
         option_names = {option.name for option in lowered.target.options if "pte" in option.at}
@@ -201,14 +201,14 @@ class StepwellPartitioner(Partitioner):
         return to_delegated(lowered.program, **told)
 
     def partition(self, exported_program: ExportedProgram) -> PartitionResult:
-        """Partition nothing: everything is delegated already.
+        """Partition nothing, because everything is delegated already.
 
         Raises:
             StepwellError: the flow did not call this partitioner before it decomposed the program.
         """
         if not self.reports:
             raise StepwellError(
-                "this flow decomposes programs before its partitioners see them",
+                "this flow decomposes programs before it calls partitioners",
                 help="to_edge_transform_and_lower(exported, partitioner=[StepwellPartitioner()]) "
                 "of ExecuTorch 1.5 does not; or write the .pte itself: "
                 "stepwell.lower(exported, 'xnnpack').to_pte()",

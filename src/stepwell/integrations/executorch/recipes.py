@@ -47,7 +47,7 @@ class StepwellRecipeType(RecipeType):
 
 
 class StepwellRecipeProvider(BackendRecipeProvider):
-    """Creates the recipes of `StepwellRecipeType`."""
+    """A provider of the recipes in `StepwellRecipeType`."""
 
     @property
     def backend_name(self) -> str:
@@ -59,10 +59,10 @@ class StepwellRecipeProvider(BackendRecipeProvider):
         return list(StepwellRecipeType)
 
     def create_recipe(self, recipe_type: RecipeType, **kwargs: Any) -> ExportRecipe | None:
-        """Create a recipe; None if it is another backend's.
+        """Create a recipe; return None if the type belongs to another backend.
 
         Args:
-            recipe_type: which one.
+            recipe_type: the type of the recipe.
             kwargs: arguments of ExecuTorch's recipe of the same name (`group_size`).
 
         Raises:
@@ -75,7 +75,7 @@ class StepwellRecipeProvider(BackendRecipeProvider):
         if recipe is None:
             raise StepwellError(
                 f"the installed ExecuTorch has no recipe {recipe_type.name}",
-                help="it has " + ", ".join(XNNPackRecipeType.__members__),
+                help="available are " + ", ".join(XNNPackRecipeType.__members__),
             )
         config = recipe.lowering_recipe.edge_compile_config if recipe.lowering_recipe else None
         recipe.name = str(recipe_type.value)

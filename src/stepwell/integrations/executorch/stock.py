@@ -47,14 +47,14 @@ def measure_stock(model: str) -> dict[str, Any]:
 
 
 def ratio_to_stock(model: str, pte: bytes, quantize: str | None = None) -> float:
-    """Return the time of a call of a `.pte`, divided by that of the stock flow's for the model.
+    """Return the time of a call of a `.pte`, divided by the time of the stock flow's `.pte`.
 
-    Both run alternately on the same inputs, on one thread of a separate process; the ratio is that
-    of the tenth percentiles.
+    Both artifacts run alternately on the same inputs, on one thread of a separate process; the
+    ratio is that of the tenth percentiles.
 
     Args:
         model: `file.py:callable`, or a `.pt2`.
-        pte: the artifact that is timed against it.
+        pte: the artifact to time.
         quantize: the name of a quantizer, for the module.
 
     Raises:

@@ -51,19 +51,20 @@ def transform_pass(rewrite: str | Step, **options: object) -> ExportedProgramPas
         options: fields of the pass's class to override.
 
     Raises:
-        StepwellError: no pass has that name, it has no such option, or creates operations that
-            edge programs cannot have.
+        StepwellError: no pass has that name, the pass has no such option, or creates operations
+            that edge programs cannot have.
     """
     step: Any = _named(rewrite, options) if isinstance(rewrite, str) else rewrite
     if not isinstance(step, Rewrite | Pass):
         raise StepwellError(
-            f"a {type(step).__name__} is no rewrite", help="the name of one, or an instance"
+            f"a {type(step).__name__} is not a rewrite",
+            help="pass the name of a rewrite, or an instance",
         )
 
     foreign = _makes_beyond_edge(type(step)) if not parts_of(step) else []
     if foreign:
         raise StepwellError(
-            f"{step_name(step)} makes {', '.join(foreign)}, which edge programs have not",
+            f"{step_name(step)} creates {', '.join(foreign)}, which edge programs cannot contain",
             help=f"StepwellPartitioner() runs all rewrites; alone run {', '.join(edge_safe())}",
         )
 
@@ -77,13 +78,13 @@ def _pass_class() -> Any:
     """Create the pass class on demand: importing its base takes seconds."""
 
     class StepwellPass(pass_base.ExportedProgramPassBase):
-        """One rewrite on an `ExportedProgram`."""
+        """A pass of the stock flow that applies one rewrite to an `ExportedProgram`."""
 
         def __init__(self, name: str, apply: Any) -> None:
             self.name, self.apply = name, apply
 
         def call(self, exported_program: ExportedProgram) -> Any:
-            """Apply it; a program with nothing to rewrite is returned unchanged."""
+            """Apply the rewrite; a program that it does not change is returned itself."""
             done = self.apply(exported_program)
             return pass_base.ExportedProgramPassResult(done or exported_program, done is not None)
 
@@ -123,7 +124,7 @@ def _makes_beyond_edge(step: type[Step]) -> list[str]:
 
 
 def _examples(step: type[Rewrite[Any]]) -> list[tuple[str, str]]:
-    """Return the pattern and the result of a rewrite, from its text or a function's sample."""
+    """Return the pattern and the result of a rewrite, from its text or a lowering's sample."""
     if issubclass(step, Lowering):
         return examples_of(step) if step.sample is not None else []
     rule: Any = getattr(step, "rule", None)
@@ -142,7 +143,7 @@ def _named(name: str, options: dict[str, Any]) -> Step:
     found = step_classes().get(name)
     if found is None:
         raise StepwellError(
-            f"there is no rewrite {name!r}", help="one of " + ", ".join(step_classes())
+            f"rewrite {name!r} is unknown", help="one of " + ", ".join(step_classes())
         )
     try:
         return found(**options)

@@ -19,7 +19,7 @@ from stepwell.ir.program import Program
 
 
 class StepwellFunctions(InterpreterFunctions):
-    """Return the implementations of a program's ops for xDSL's interpreter."""
+    """The implementations of a program's ops for xDSL's interpreter."""
 
     def __init__(self, program: Program) -> None:
         self.ours = Interpreter(program.weights)

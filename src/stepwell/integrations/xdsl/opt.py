@@ -5,9 +5,10 @@
     stepwell opt model.mlir -p lower-to-xnnpack --mlir-print-ir-after-change --time-passes
     stepwell opt repro.mlir
 
-The text contains small constants. Larger ones are keys of the weights file next to the `.mlir`. If
-that is missing, passes see only their types, and a rewrite that depends on an element refuses. A
-reproducer (`stepwell.validation.reducer.reproducer`) names the pass to run in its header.
+The text contains small constants. Larger constants are keys of the weights file next to the
+`.mlir`. If this file is missing, passes see only types, and a rewrite that depends on elements
+refuses. A reproducer (`stepwell.validation.reducer.reproducer`) names the pass to run in its
+header.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ _ALIASES = {
 
 @dataclasses.dataclass
 class Chunk:
-    """One program of an input: its text, its number and its first line's position."""
+    """One program of an input: its text, its number and the position of its first line."""
 
     text: str
     number: int | None
@@ -179,8 +180,8 @@ class OptMain(xDSLOptMain):
         if asked.partition("{")[0] not in self.available_targets:
             raise StepwellError(
                 f"opt prints {', '.join(self.available_targets)}, not {asked!r}",
-                help=f"stepwell lower FILE -t {asked} leads a program to a target, stepwell emit "
-                "writes its artifact; -p lower-to-… runs the steps alone",
+                help=f"stepwell lower FILE -t {asked} lowers a program to a target, stepwell "
+                "emit writes its artifact; -p lower-to-… only runs the passes",
             )
         return asked
 
@@ -295,7 +296,7 @@ def check_module(module: ModuleOp, whole: bool = True) -> None:
 
     Args:
         module: any module; one without methods may contain anything.
-        whole: whether every op must belong to the module's level too. Between passes, and after
+        whole: whether every op must also belong to the module's level. Between passes, and after
             passes that do not reach the next level, a program may mix ops of two levels.
     """
     if problems := list(find_problems(module, membership=whole)):
@@ -360,7 +361,7 @@ def opt(
 
 @dataclasses.dataclass(frozen=True)
 class _Asked:
-    """Return what to run: the passes of the command line, or the pass of a reproducer."""
+    """The passes to run: those of the command line, or the pass of a reproducer."""
 
     passes: tuple[ModulePass, ...]
     is_replay: bool
@@ -392,7 +393,7 @@ class _Asked:
         return module
 
     def _explained(self, main: OptMain, chunk: Chunk, error: StepwellError) -> StepwellError:
-        """Return the error with its cause, and a reproducer if a pass failed."""
+        """Return the error with its cause, and with a reproducer if a pass failed."""
         steps: list[Step] = []
         for at, one in enumerate(self.passes):
             if isinstance(error, StepFailure) and error.at == at:
@@ -412,7 +413,7 @@ class _Asked:
 
 @dataclasses.dataclass(frozen=True)
 class _OfXdsl(Pass):
-    """Wrap a pass of xDSL as one of stepwell."""
+    """A pass of xDSL, wrapped as a pass of stepwell."""
 
     held: ModulePass
     ctx: Context
@@ -469,7 +470,7 @@ def _write(main: OptMain, text: str, modules: Sequence[ModuleOp]) -> None:
             tensor = store.get(key)
             if key in tensors and not tensors[key].equal(tensor):
                 raise StepwellError(
-                    f"two of the programs have different constants named {key!r}",
+                    f"two programs have different constants named {key!r}",
                     help="--constants N with a larger N writes them into the text",
                 )
             tensors[key] = tensor

@@ -3,8 +3,8 @@
     // expected-error @+1 {{results are}}
     %y = aten.relu.default(%x) : (tensor<2xf32>) -> tensor<3xf32>
 
-as in MLIR: `@+2`, `@-1`, `@above`, `@below`, `@unknown`; `expected-error-re` takes a regular
-expression. A refusal of a rewrite is a remark: an expected one must occur, others may.
+The notation is MLIR's: `@+2`, `@-1`, `@above`, `@below`, `@unknown`; `expected-error-re` takes a
+regular expression. A refusal of a rewrite is a remark: an expected one must occur, others may.
 """
 
 import re

@@ -1,7 +1,7 @@
 """Which input dimensions of a model can be dynamic, and which source line specializes the others.
 
 The model is exported with every requested dimension dynamic, compared with eager PyTorch at further
-sizes, and exported again without the dimensions that fail. While torch traces, its log tells which
+sizes, and exported again without the dimensions that fail. While torch traces, its log states which
 line of the model specialized a symbol.
 """
 
@@ -45,15 +45,15 @@ class OpenAxis:
     """An axis of an input that was requested to be dynamic.
 
     Attributes:
-        input: its name in `forward` (`x`, `states[0]`).
-        axis: counted from 0.
-        given: its size in the example.
+        input: the input's name in `forward` (`x`, `states[0]`).
+        axis: the axis, counted from 0.
+        given: the axis' size in the example.
         kind: `batch`, `sequence`, `image` or `all`, as requested.
-        size: its size in the program (`s77`, `2*s77`); None if it is static.
+        size: the axis' size in the program (`s77`, `2*s77`); None if it is static.
         least, most: bounds of the sizes that the program accepts.
-        step: distance between accepted sizes: 32 if the model halves the size five times.
-        pinned: why it is not dynamic.
-        line: the line of the model's source that specializes it.
+        step: the distance between accepted sizes: 32 if the model halves the size five times.
+        pinned: the reason if the axis is not dynamic.
+        line: the line of the model's source that specializes the axis.
     """
 
     input: str
@@ -162,7 +162,7 @@ def dynamic_shapes(
 def insist(sizes: OpenSizes, dynamic: Dynamic) -> None:
     """Check that the requested dimensions are dynamic.
 
-    A sequence may be any axis, and a model specializes its channels: one dynamic axis is enough.
+    For the kind `sequence`, one dynamic axis is enough, because models specialize their channels.
 
     Raises:
         StepwellError: an axis is static; the message names each and the line that specializes it.
@@ -200,10 +200,10 @@ def _kinds(dynamic: Dynamic) -> dict[str, int | None]:
         if kind not in KINDS:
             near = nearest(str(kind), list(KINDS))
             raise StepwellError(
-                f"{kind!r} is no kind of size", help=f"{near}there are {', '.join(KINDS)}"
+                f"{kind!r} is not a kind of size", help=f"{near}there are {', '.join(KINDS)}"
             )
         if most is not None and most < 1:
-            raise StepwellError(f"a {kind} of at most {most} holds nothing")
+            raise StepwellError(f"the greatest {kind} is {most}, must be at least 1")
     return kinds
 
 
@@ -282,7 +282,7 @@ def _exported(
 
 
 def _alone(model: Module, inputs: Inputs, place: Place, most: Mapping[Place, int]) -> Fault | None:
-    """Return why a model cannot be exported with one dynamic axis."""
+    """Return why a model cannot be exported with only one axis dynamic."""
     try:
         exported(model, inputs, {place}, most)
     except Exception as error:

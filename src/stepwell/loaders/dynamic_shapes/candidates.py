@@ -1,9 +1,9 @@
 """Candidates for dynamic dimensions of a model's inputs, and inputs of other sizes.
 
-Three kinds have names. The batch is the first axis of every input whose size there equals that of
-the first input. Image axes are the last two axes of inputs of rank 4 and more. A sequence is any
-other axis of inputs of rank 3 or less (and of masks over it). Trials decide which of them can be
-dynamic: a linear layer specializes its channels, and no rule needs to know the channel axis.
+Three kinds of axes have names. The batch is the first axis of every input whose size there equals
+that of the first input. Image axes are the last two axes of inputs of rank 4 and more. A sequence
+is any other axis of inputs of rank 3 or less (and of masks over it). Trials decide which of them
+can be dynamic: a linear layer specializes its channels, and no rule needs to know the channel axis.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Inputs:
         return self.tensors[place[0]].shape[place[1]]
 
     def resized(self, sizes: Sized) -> Inputs:
-        """Return the inputs at other sizes; each tensor has its own memory.
+        """Return copies of the inputs at other sizes.
 
         Values are repeated and cut: ids stay within the vocabulary, and masks stay masks.
         """
@@ -120,7 +120,7 @@ def _is_mask(tensor: torch.Tensor) -> bool:
 
 
 def _is_ordinary(tensor: torch.Tensor) -> bool:
-    """Whether numbers are those of an image: a mask holds two values."""
+    """Whether numbers are those of an image, not of a mask, which has two values."""
     return bool(tensor.unique().numel() > 2)
 
 

@@ -44,7 +44,7 @@ class SourceLine:
 
 @dataclass
 class Heard:
-    """The log of torch during tracing.
+    """The facts in torch's log of a trace.
 
     Attributes:
         symbols: a symbol, and the name of the input and axis whose size it is.
@@ -57,7 +57,7 @@ class Heard:
     )
 
     def __call__(self, record: logging.LogRecord) -> None:
-        """One message of torch's."""
+        """Handle one message of torch's log."""
         symbol, value, source = (*map(str, record.args or ()), "", "", "")[:3]
         if record.msg.startswith("create_symbol %s = %s for %s"):
             if (axis := _AXIS.fullmatch(source)) is not None:
@@ -73,13 +73,14 @@ def exported(
     most: Mapping[Place, int],
     multiples: Mapping[Place, tuple[str, int, int]] | None = None,
 ) -> tuple[ExportedProgram, dict[Place, tuple[str, SourceLine | None]]]:
-    """Export with these dimensions dynamic where possible; return the lines that specialize others.
+    """Export with these dimensions dynamic if possible; return the lines that specialize the
+    others.
 
     Args:
         module: the model.
         inputs: the inputs for tracing.
         open_: the axes to make dynamic.
-        most: the greatest size of each.
+        most: the greatest size of each axis.
         multiples: for axes whose size is a multiple of a symbol: the factor, the symbol's name and
             its greatest value.
 

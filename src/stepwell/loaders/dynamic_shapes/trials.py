@@ -30,9 +30,9 @@ class Open:
     """A dynamic size of a program.
 
     Attributes:
-        symbol: its name.
-        given: its value in the example.
-        places: the input axes that have it, and their size when it is `n`.
+        symbol: the symbol's name.
+        given: the symbol's value in the example.
+        places: the input axes that have the size, and their size if the symbol is `n`.
     """
 
     symbol: str
@@ -42,20 +42,20 @@ class Open:
     most: int
 
     def sizes(self, value: int) -> dict[Place, int]:
-        """Return the inputs' sizes for a value of it."""
+        """Return the inputs' sizes for a value of the symbol."""
         return {place: of(value) for place, of in self.places.items()}
 
 
 @dataclass(frozen=True)
 class Fault:
-    """Why a size is not dynamic, and the model's line that causes it."""
+    """Why a size is not dynamic, and the model's line that is the cause."""
 
     fact: str
     line: SourceLine | None = None
 
 
 class Wrong(Fault):
-    """The program disagrees with the model at a size."""
+    """A size at which the program disagrees with the model."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Tried:
 
     Attributes:
         sizes: the sizes at which the program agreed with the model.
-        step: the distance between sizes that both accept.
+        step: the distance between sizes that model and program accept.
         fault: the fault, if no other size was right or one was wrong.
     """
 
@@ -96,9 +96,9 @@ class Trial:
         """Run both at some sizes and compare them.
 
         Raises:
-            NotForModel: the model does not accept them.
-            NotForTrace: the trace does not accept them.
-            WrongNumber: both accept them, and their results differ.
+            NotForModel: the model does not accept the sizes.
+            NotForTrace: the trace does not accept the sizes.
+            WrongNumber: both accept the sizes, but their results differ.
         """
         inputs = self.inputs.resized(sizes)
         try:
@@ -121,15 +121,15 @@ class Trial:
 
 
 class NotForModel(Exception):
-    """The model itself does not accept such sizes."""
+    """The model itself does not accept these sizes."""
 
 
 class NotForTrace(Exception):
-    """A guard of the trace excludes such sizes."""
+    """A guard of the trace excludes these sizes."""
 
 
 def tried(trial: Trial, size: Open) -> Tried:
-    """Try one size at a few values other than the example's; the other sizes stay."""
+    """Try other values of one size; the other sizes keep those of the example."""
     right: dict[int, int] = {}
     fault: Fault | None = None
     for step in STEPS:
@@ -185,7 +185,7 @@ def narrowed(trial: Trial, size: Open, seen: Tried) -> Open:
 
 
 def _at(trial: Trial, size: Open, value: int) -> Fault | None:
-    """Return the fault at a value."""
+    """Return the fault at a value of a size, or None."""
     try:
         trial.run(size.sizes(value))
     except NotForModel as error:

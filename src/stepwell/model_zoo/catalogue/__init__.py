@@ -1,4 +1,4 @@
-"""Thousands of models without downloads: factories over the model registries of libraries."""
+"""Thousands of models without downloads, from the model registries of libraries."""
 
 from stepwell.model_zoo.catalogue.models import Entry, Made, find, select
 

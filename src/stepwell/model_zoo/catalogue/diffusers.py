@@ -1,4 +1,4 @@
-"""diffusers: denoisers, autoencoders and control networks, of a few channels each."""
+"""Models of diffusers: denoisers, autoencoders and control networks, with few channels each."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -19,27 +19,27 @@ CONDITION = {**WIDTHS, "down_block_types": CROSS_DOWN, "cross_attention_dim": 16
 
 
 def image(channels: int = 4, side: int = 16) -> Callable[[], torch.Tensor]:
-    """An input like an image."""
+    """Return an input that resembles an image."""
     return lambda: torch.randn(1, channels, side, side)
 
 
 def video(channels: int = 4, frames: int = 2, side: int = 16) -> Callable[[], torch.Tensor]:
-    """An input like a film."""
+    """Return an input that resembles a video."""
     return lambda: torch.randn(1, channels, frames, side, side)
 
 
 def tokens(length: int = 6, width: int = 16) -> Callable[[], torch.Tensor]:
-    """An input like a text that was encoded."""
+    """Return an input that resembles an encoded text."""
     return lambda: torch.randn(1, length, width)
 
 
 def vector(width: int) -> Callable[[], torch.Tensor]:
-    """One vector."""
+    """Return a random vector."""
     return lambda: torch.randn(1, width)
 
 
 def step() -> torch.Tensor:
-    """Return a step of the denoising."""
+    """Return the inputs of a denoising step."""
     return torch.tensor([3])
 
 

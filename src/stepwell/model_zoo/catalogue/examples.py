@@ -1,4 +1,6 @@
-"""The repository's own models: audio, recurrent, microcontrollers, graphs, quantized programs."""
+"""Models of the repository itself: audio, recurrent, microcontroller, graph and quantized
+models.
+"""
 
 import ast
 from collections.abc import Iterator
@@ -26,7 +28,7 @@ def entries() -> Iterator[Entry]:
 
 
 def is_factory(function: ast.FunctionDef) -> bool:
-    """Whether a function needs no arguments, and its annotation is that of a model."""
+    """Whether a function needs no arguments, and is annotated to return a model."""
     given = ast.unparse(function.returns) if function.returns else ""
     needs = len(function.args.args) - len(function.args.defaults)
     needs += sum(default is None for default in function.args.kw_defaults)

@@ -1,4 +1,4 @@
-"""The catalogue: models by name, each a factory, from the registries of installed libraries."""
+"""The catalogue: model factories by name, from the registries of installed libraries."""
 
 import importlib
 import os
@@ -19,13 +19,13 @@ class Made:
     """A model ready to be exported.
 
     Attributes:
-        module: in eval mode, with random weights and no constant ones.
-        inputs: positional inputs of `forward`.
+        module: the module in eval mode, with random weights, none constant.
+        inputs: the positional inputs of `forward`.
         dynamic: symbolic sizes of the inputs, as for `torch.export`, if the entry specifies them;
             else only the batch can be symbolic.
         program: an `ExportedProgram` instead of a module, if a factory returns one.
-        ranges: least and largest integer of each input, in order, for targets with the option
-            `ranges`; None for an input that is not an integer or may have any value.
+        ranges: the smallest and largest integer of each input, in order, for targets with the
+            option `ranges`; None for an input that is not an integer or may have any value.
     """
 
     module: torch.nn.Module | None
@@ -37,18 +37,20 @@ class Made:
 
 @dataclass(frozen=True)
 class Entry:
-    """One model of the catalogue.
+    """A model of the catalogue.
 
     Attributes:
         name: `timm/resnet18`, or `file.py:callable`.
         family: the library's name of the architecture.
         kind: the model's purpose: `image classification`, `operator`, …
-        make: creates it; takes seconds.
+        make: the function that creates the model, which takes seconds.
         size: the sort key, small models first.
         distributions: distributions whose versions the model depends on.
-        module: the module to import before it is created.
-        file: the file whose text, with its neighbors, the model depends on, unless a library's.
-        target: the target it is quantized for; empty if it can be lowered to any.
+        module: the module to import before the model is created.
+        file: the file on whose text, and on whose neighbors, the model depends; None for a
+            library's model.
+        target: the target for which the model is quantized; empty if it can be lowered to any
+            target.
     """
 
     name: str
@@ -63,7 +65,7 @@ class Entry:
 
     @property
     def source(self) -> str:
-        """The library: `timm`."""
+        """Return the library's name, such as `timm`."""
         return self.name.split("/")[0] if python_file(self.name) is None else "file"
 
 
@@ -95,15 +97,15 @@ def missing(source: str) -> tuple[str, ...]:
 
 @cache
 def entries_of(source: str) -> dict[str, Entry]:
-    """Return the entries of a source, by name; none where its library is not installed.
+    """Return the entries of a source, by name; empty if its library is not installed.
 
     Raises:
-        StepwellError: there is no such source.
+        StepwellError: the source is unknown.
     """
     if source not in SOURCES:
         raise StepwellError(
             f"the zoo has no {source!r}",
-            help="it has " + ", ".join(f"{name}/*" for name in SOURCES),
+            help="known are " + ", ".join(f"{name}/*" for name in SOURCES),
         )
     if missing(source):
         return {}
@@ -115,7 +117,7 @@ def find(name: str) -> Entry:
     """Return the entry of a name.
 
     Raises:
-        StepwellError: there is no such model, or its library is not installed.
+        StepwellError: the model is unknown, or its library is not installed.
     """
     if (file := python_file(name)) is not None:
         return of_file(name, file)
@@ -130,14 +132,14 @@ def find(name: str) -> Entry:
 
 
 def select(patterns: Sequence[str]) -> list[Entry]:
-    """Entries that any of some patterns names, small ones first.
+    """Return the entries that match the patterns, small models first.
 
     Args:
         patterns: `*`, `timm/*`, `transformers/bert*`, `!operators/*` (takes away), and
             `file.py:callable`.
 
     Raises:
-        StepwellError: a pattern names nothing.
+        StepwellError: a pattern matches nothing.
     """
     chosen: dict[str, Entry] = {}
     for pattern in patterns:
@@ -166,10 +168,10 @@ def of_file(name: str, file: Path) -> Entry:
     """Return the entry of a `file.py:callable`.
 
     Raises:
-        StepwellError: there is no such file.
+        StepwellError: the file does not exist.
     """
     if not file.exists():
-        raise StepwellError(f"there is no file {file}")
+        raise StepwellError(f"the file {file} does not exist")
     attribute = name.rpartition(":")[2]
     absolute = f"{os.path.abspath(file)}:{attribute}"
 

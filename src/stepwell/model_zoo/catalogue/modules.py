@@ -20,7 +20,7 @@ SKIPPED = ("nn.SyncBatchNorm", "nn.LazyModule", "nn.modules.lazy", "nn.CosineEmb
 
 
 class CallModule(nn.Module):
-    """A call as a module: tensors are inputs, everything else is fixed."""
+    """A module that calls a module or function: tensors are inputs, other arguments are fixed."""
 
     def __init__(self, called: Any, args: Any, kwargs: Any) -> None:
         super().__init__()
@@ -30,7 +30,7 @@ class CallModule(nn.Module):
         self.at = [index for index, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
 
     def forward(self, *tensors: torch.Tensor) -> Any:
-        """Call it."""
+        """Call the wrapped function."""
         leaves = list(self.fixed)
         for index, tensor in zip(self.at, tensors, strict=True):
             leaves[index] = tensor
@@ -42,7 +42,7 @@ class CallModule(nn.Module):
 def call(called: Any, args: Any, kwargs: Any) -> Made:
     """Prepare a call of a module or function for export.
 
-    Its integers are indices and classes, so their ranges are declared, as a caller would do.
+    Integer inputs are indices and classes, so that their ranges are declared.
     """
     module = CallModule(called, args, kwargs)
     tensors = tuple(
@@ -54,7 +54,7 @@ def call(called: Any, args: Any, kwargs: Any) -> Made:
 
 
 def ends(tensor: torch.Tensor) -> tuple[int, int] | None:
-    """Return the least and the largest of some integers; None of anything else."""
+    """Return the smallest and the largest of some integers; None for other values."""
     if (
         tensor.is_floating_point()
         or tensor.is_complex()
@@ -89,7 +89,7 @@ def configurations(info: Any) -> list[Any]:
 
 
 def make(info: Any, index: int) -> Made:
-    """One configuration of a module."""
+    """Create one configuration of a module."""
     sample = configurations(info)[index]
     module = info.module_cls(*sample.constructor_input.args, **sample.constructor_input.kwargs)
     given = sample.forward_input

@@ -38,7 +38,9 @@ def entries() -> Iterator[Entry]:
 
 
 def samples(info: Any) -> Iterator[tuple[Any, Any]]:
-    """Arguments of an operator's calls on dense tensors, of which there is one at least."""
+    """Return the arguments of an operator's calls in PyTorch's tests, with at least one dense
+    tensor.
+    """
     torch.manual_seed(0)
     for sample in islice(info.sample_inputs_func(info, "cpu", torch.float32, False), 12):
         given = ((sample.input, *sample.args), sample.kwargs)
@@ -48,5 +50,5 @@ def samples(info: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def make(info: Any, index: int) -> Made:
-    """One call of an operator."""
+    """Create a model that makes one call of an operator."""
     return call(info.op, *next(islice(samples(info), index, None)))

@@ -1,4 +1,4 @@
-"""Packages of models without a registry: a line a model, an expression and its inputs."""
+"""Models of packages without a registry: one line per model, with an expression and its inputs."""
 
 import ast
 import importlib
@@ -20,7 +20,7 @@ MODELS = [line for line in LINES if line and not line.startswith("#")]
 
 
 def entries() -> Iterator[Entry]:
-    """Return the lines whose package is installed; a number distinguishes two of one class."""
+    """Return the lines whose package is installed; a number distinguishes models of one class."""
     seen: dict[str, int] = {}
     for line in MODELS:
         *expression, inputs = re.split(r" (?=None$|None |\d+[xi])", line, maxsplit=1)
@@ -69,7 +69,7 @@ def _import_as_far_as_it_goes(path: str) -> None:
 
 
 def _tensor(text: str) -> Any:
-    """Floats, or integers below a number."""
+    """Return random floats, or integers below a number."""
     if text == "None":
         return None
     sizes, integral, most = text.partition("i")

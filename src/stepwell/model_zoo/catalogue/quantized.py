@@ -1,4 +1,4 @@
-"""Examples in integers and block-scaled floats, each quantized for its target."""
+"""Examples with integers or block-scaled floats, each quantized for its target."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -37,7 +37,7 @@ OF = {
 def entries() -> Iterator[Entry]:
     """Yield the quantized examples, named `quantized/FILE.CALLABLE@QUANTIZER`.
 
-    There are none in an installed package, which does not contain the folder of examples.
+    An installed package has none, because it does not contain the folder of examples.
     """
     for quantizer, examples in OF.items():
         for example in examples.split():

@@ -1,4 +1,4 @@
-"""segmentation-models-pytorch: every decoder on encoders of each kind."""
+"""Models of segmentation-models-pytorch: every decoder with encoders of each kind."""
 
 from collections.abc import Iterator
 
@@ -16,7 +16,7 @@ ENCODERS = (
 
 
 def entries() -> Iterator[Entry]:
-    """Decoders × encoders."""
+    """Yield every decoder with each encoder."""
     library = imported("segmentation_models_pytorch")
     for name in library.MODEL_ARCHITECTURES_MAPPING:
         for index, encoder in enumerate(ENCODERS):
@@ -33,7 +33,7 @@ def entries() -> Iterator[Entry]:
 
 @torch.no_grad()
 def make(name: str, encoder: str) -> Made:
-    """Return a decoder on an encoder, for 3 classes."""
+    """Return a decoder with an encoder, for 3 classes."""
     library = imported("segmentation_models_pytorch")
     torch.manual_seed(0)
     module = library.create_model(name, encoder_name=encoder, encoder_weights=None, classes=3)

@@ -1,4 +1,4 @@
-"""timm: the smallest model of every size series of each architecture, at small images."""
+"""Models of timm: the smallest model of each size series of each architecture, at small images."""
 
 import re
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ LARGE = (
 
 
 def entries() -> Iterator[Entry]:
-    """Keep one model of each series: names that differ only in sizes are one series."""
+    """Yield one model of each series; names that differ only in sizes are one series."""
     timm = imported("timm")
     lines: dict[tuple[str, str], list[str]] = {}
     for name in timm.list_models():

@@ -1,4 +1,4 @@
-"""torchvision: every registered model except the largest, at small images."""
+"""Models of torchvision: every registered model except the largest, at small images."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -46,7 +46,7 @@ def entries() -> Iterator[Entry]:
 
 @torch.no_grad()
 def make(name: str, kind: str) -> Made:
-    """Return a model and its input, as small as it takes it."""
+    """Return a model with the smallest input that it accepts."""
     models = imported("torchvision").models
     torch.manual_seed(0)
     extra: dict[str, Any] = {}
@@ -74,7 +74,7 @@ def make(name: str, kind: str) -> Made:
 
 
 class Detection(torch.nn.Module):
-    """The network of a detector, backbone and heads, without the loops that select boxes."""
+    """The network of a detector (backbone and heads), without the loops that select boxes."""
 
     def __init__(self, module: Any) -> None:
         super().__init__()
@@ -82,7 +82,7 @@ class Detection(torch.nn.Module):
         self.head = module.rpn.head if hasattr(module, "rpn") else module.head
 
     def forward(self, image: torch.Tensor) -> Any:
-        """Features to the head's tensors."""
+        """Compute the tensors of the heads."""
         features = self.backbone(image)
         levels = list(features.values()) if isinstance(features, dict) else [features]
         return tensors_in(self.head(levels))

@@ -1,4 +1,4 @@
-"""transformers: every architecture with a shrunk configuration and its relevant heads."""
+"""Models of transformers: every architecture with a shrunk configuration and its relevant heads."""
 
 import inspect
 import re
@@ -128,7 +128,7 @@ def entries() -> Iterator[Entry]:
 
 
 def entry(type_: str, name: str, kind: str, *, cached: bool) -> Entry:
-    """One class of an architecture."""
+    """Return the entry of one class of an architecture."""
     return Entry(
         f"transformers/{type_}/{name}" + "/cache" * cached,
         type_,
@@ -142,10 +142,11 @@ def entry(type_: str, name: str, kind: str, *, cached: bool) -> Entry:
 
 @torch.no_grad()
 def make(type_: str, name: str, cached: bool) -> Made:
-    """Create a model of a shrunk configuration, with the first inputs of `candidates` it accepts.
+    """Create a model of a shrunk configuration, with the first of `candidates` that it accepts as
+    inputs.
 
-    If shrinking breaks relations between widths, all are divided by the same number. If that fails
-    too, only the depth is shrunk, or nothing.
+    If shrinking breaks relations between widths, all are divided by the same number. If this also
+    fails, only the depth is shrunk, or nothing.
     """
     failures: list[str] = []
     for settings, share in (
@@ -179,7 +180,7 @@ def model_of(type_: str, name: str, settings: Mapping[str, int], share: int) -> 
 
 
 def parameters_of(kind: Any, config: Any) -> int:
-    """Return the number of parameters a model would have."""
+    """Return the number of parameters that a model would have."""
     with torch.device("meta"):
         return sum(parameter.numel() for parameter in kind(config).parameters())
 
@@ -202,7 +203,7 @@ def with_inputs(model: Any, config: Any) -> Made:
 
 
 def with_cache(model: Any) -> Made:
-    """One step of a decoder that owns its keys and values."""
+    """Return a module that runs one step of a decoder whose keys and values are arguments."""
     inputs = (torch.randint(3, VOCABULARY - 3, (1, 1)), torch.tensor([4]))
     model.generation_config.use_cache = True
     model.generation_config.cache_implementation = "static"
@@ -315,7 +316,7 @@ def fit_layers(config: dict[str, Any], found: dict[str, Any]) -> None:
 
 
 def fit_outputs(config: dict[str, Any], found: dict[str, Any]) -> None:
-    """Choose the layers whose outputs are read: the last remaining ones, as many as before."""
+    """Choose the layers whose outputs are read: the last ones, as many as before."""
     chosen, layers = config.get("out_features"), found.get("num_hidden_layers")
     if not chosen or not isinstance(layers, int):
         return
@@ -370,7 +371,7 @@ def candidates(model: Any, config: Any) -> Iterator[dict[str, torch.Tensor]]:
 
 
 def image_shape(config: Any) -> tuple[int, int, int]:
-    """Channels and pixels of a model's images."""
+    """Return the channels and pixels of a model's images."""
     size = find(config, "image_size", PIXELS)
     side = size[0] if isinstance(size, list | tuple) else size if isinstance(size, int) else PIXELS
     channels = find(config, "num_channels", 3)
@@ -378,7 +379,7 @@ def image_shape(config: Any) -> tuple[int, int, int]:
 
 
 def find(config: Any, name: str, otherwise: Any) -> Any:
-    """Return a setting of a configuration, or of one that is nested in it."""
+    """Return a setting of a configuration, or of a configuration nested in it."""
     held = config.to_dict() if hasattr(config, "to_dict") else config
     waiting = [held]
     while waiting:

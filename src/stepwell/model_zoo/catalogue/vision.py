@@ -1,4 +1,4 @@
-"""Import of torchvision, and of packages that use it, if its operators cannot be loaded."""
+"""Import torchvision, and packages that use it, even if its operators cannot be loaded."""
 
 import importlib
 from functools import cache
@@ -11,10 +11,10 @@ from stepwell.ir.diagnostics import StepwellError
 
 @cache
 def schemas() -> torch.library.Library:
-    """Schemas of torchvision's operators.
+    """Return the schemas of torchvision's operators.
 
-    PyTorch's CPU build cannot load the operators of the torchvision on the package index, of which
-    torchvision needs only the schemas to import.
+    PyTorch's CPU build cannot load the operators of the torchvision package on PyPI, but importing
+    torchvision only needs their schemas.
     """
     library = torch.library.Library("torchvision", "FRAGMENT")
     for name in ("nms", "qnms"):
@@ -23,7 +23,7 @@ def schemas() -> torch.library.Library:
 
 
 def imported(package: str) -> Any:
-    """Import torchvision, or a package that imports it if installed."""
+    """Import torchvision, or a package that imports torchvision if installed."""
     try:
         import torchvision  # noqa: F401  # pyright: ignore[reportUnusedImport, reportMissingImports]
     except RuntimeError:
@@ -37,12 +37,12 @@ def needed(extra: str, why: str, package: str) -> Any:
     """Import a package of one of stepwell's extras.
 
     Raises:
-        StepwellError: it is not installed; the message begins with `why`.
+        StepwellError: the package is not installed; the message begins with `why`.
     """
     try:
         return imported(package)
     except ImportError as error:
         raise StepwellError(
-            f"{why}, and {error.name} is not installed",
-            help=f"the extra {extra!r} brings it: pip install 'stepwell[{extra}]'",
+            f"{why}, but {error.name} is not installed",
+            help=f"install the extra {extra!r}: pip install 'stepwell[{extra}]'",
         ) from error

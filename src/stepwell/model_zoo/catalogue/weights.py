@@ -12,11 +12,11 @@ NOISE = 0.1
 
 @torch.no_grad()
 def scaled(module: nn.Module, inputs: tuple[Any, ...]) -> nn.Module:
-    """Make a module resemble a trained one, in eval mode.
+    """Give a module weights that resemble trained ones, and put it into eval mode.
 
     Parameters with a constant initial value (scales of layers and norms, biases, tokens) get noise,
-    so that branches that start as zero contribute. Means and variances are those of a batch of
-    noise.
+    so that branches that start as zero contribute. Means and variances of batch norms are measured
+    on a batch of noise.
     """
     for parameter in module.parameters():
         if not parameter.is_floating_point() or parameter.numel() < 2:
@@ -29,7 +29,7 @@ def scaled(module: nn.Module, inputs: tuple[Any, ...]) -> nn.Module:
 
 @torch.no_grad()
 def calibrate(module: nn.Module, inputs: tuple[Any, ...]) -> None:
-    """Give every batch norm the mean and variance of a batch like the inputs."""
+    """Set the mean and variance of every batch norm from a batch that resembles the inputs."""
     norms = [m for m in module.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
     norms = [norm for norm in norms if norm.running_mean is not None]
     if not norms:

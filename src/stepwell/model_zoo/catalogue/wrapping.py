@@ -1,4 +1,4 @@
-"""Wrappers of models with keyword arguments and object results, as functions of tensors."""
+"""Wrap models with keyword arguments and object results as functions of tensors."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -24,14 +24,14 @@ class TensorFunction(torch.nn.Module):
 
         Args:
             model: the model to call.
-            names: names of the last inputs, which are passed by keyword.
-            fixed: further fixed arguments.
+            names: the names of the last inputs, which are passed by keyword.
+            fixed: other arguments, which are fixed.
         """
         super().__init__()
         self.model, self.names, self.fixed = model, tuple(names), dict(fixed or {})
 
     def forward(self, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        """Return the tensors of the model's result."""
+        """Run the model and return the tensors of its result."""
         first = len(inputs) - len(self.names)
         named = dict(zip(self.names, inputs[first:], strict=True))
         return tensors_in(self.model(*inputs[:first], **named, **self.fixed))

@@ -1,4 +1,4 @@
-"""`stepwell replay`: the same programs lowered by two commits, and what differs."""
+"""`stepwell replay`: lower the same programs with two commits, and report what differs."""
 
 from stepwell.model_zoo.regression.replay import Replay, replay
 

@@ -1,9 +1,10 @@
-"""Lower exported programs with the first stepwell on the path; print a line of JSON for each.
+"""Lower exported programs with the first stepwell on the Python path; print a line of JSON for
+each.
 
     PYTHONPATH=CHECKOUT/src python child.py < ASKED
 
-It uses only parts of stepwell that every commit has: `lower`, the report, the program's text, the
-artifact. Each program is lowered in a fork, so that a crash becomes a line, too.
+This script uses only parts of stepwell that every commit has: `lower`, the report, the program's
+text, the artifact. Each program is lowered in a fork, so that a crash is also reported as a line.
 """
 
 import hashlib
@@ -56,7 +57,7 @@ def lowered(program: Any, target: str) -> dict[str, Any]:
 
 
 def loaded(file: str) -> Any:
-    """Load a program; import the registration of its operators if torch does not know one."""
+    """Load a program; import the library of its operators if torch does not know one of them."""
     import torch
 
     try:
@@ -71,7 +72,7 @@ def loaded(file: str) -> Any:
 
 
 def one(file: str, target: str) -> dict[str, Any]:
-    """Return the result for one program, including refusals and faults."""
+    """Return the result for one program, also for refusals and exceptions."""
     try:
         return lowered(loaded(file), target)
     except Exception as error:  # Another commit may not refuse it: that is a difference.
@@ -80,7 +81,7 @@ def one(file: str, target: str) -> dict[str, Any]:
 
 
 def in_a_fork(file: str, target: str) -> dict[str, Any]:
-    """Return the same result, also if the process crashes."""
+    """Return the result for one program, also if its process crashes."""
     read, write = os.pipe()
     process = os.fork()
     if process == 0:
@@ -99,7 +100,9 @@ def in_a_fork(file: str, target: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Lower what the standard input lists: `[{"file": …, "target": …, "name": …}, …]`."""
+    """Lower the programs that the standard input lists: `[{"file": …, "target": …, "name": …},
+    …]`.
+    """
     asked = json.load(sys.stdin)
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)

@@ -34,7 +34,7 @@ CHILD = Path(__file__).resolve().with_name("child.py")
 
 @dataclass(frozen=True)
 class Pair:
-    """One program on one target by both commits."""
+    """The results of one program on one target for both commits."""
 
     name: str
     target: str
@@ -43,7 +43,7 @@ class Pair:
 
     @property
     def same(self) -> bool:
-        """Whether IR and bytes are equal, or both fail with the same message."""
+        """Whether IR and bytes are equal, or both commits fail with the same message."""
         keys = ("ir", "sha", "fails")
         return all(self.before.get(key) == self.after.get(key) for key in keys)
 
@@ -70,7 +70,7 @@ class Replay(Shown):
 
     @property
     def changed(self) -> tuple[Pair, ...]:
-        """Those whose IR, bytes or failure differ."""
+        """Return the pairs whose IR, bytes or failure differ."""
         return tuple(pair for pair in self.pairs if not pair.same)
 
     def __str__(self) -> str:
@@ -89,15 +89,15 @@ def replay(
     """Lower models with two commits.
 
     Args:
-        span: `BASE..HEAD`; the base is the last release unless it is named.
-        models: of the zoo, as for `stepwell.sweep`.
+        span: `BASE..HEAD`; the base is the last release by default.
+        models: the models of the zoo, as for `stepwell.sweep`.
         targets: as for `stepwell.lower`; by default `TARGETS`, and a program's quantization target.
-        cache: folder of exported programs and figures, named by content.
-        workers: number of parallel processes.
+        cache: the folder of exported programs and figures, which are named by content.
+        workers: the number of parallel processes.
         tell: called with the current action.
 
     Raises:
-        StepwellError: this is not a checkout, or a name is unknown.
+        StepwellError: the working directory is not in a checkout, or a name is unknown.
     """
     needs_fork("a replay")
     base, head = commits_of(span)
@@ -126,7 +126,7 @@ def default_cache() -> Path:
 
 
 def exported(entries: Sequence[Entry], place: Path, say: Tell) -> dict[str, Path]:
-    """Return each model as a `.pt2`, exported unless cached; skip models that torch rejects."""
+    """Return each model as a `.pt2`, exported or cached; models that torch rejects are skipped."""
     from stepwell.model_zoo.sweep.measuring import seed
 
     place.mkdir(parents=True, exist_ok=True)
@@ -163,7 +163,7 @@ def figures(
     workers: int,
     say: Tell,
 ) -> dict[tuple[str, str], dict[str, Any]]:
-    """Return the results of a commit for programs: from the cache, or from a checkout."""
+    """Return the results of a commit for programs, from the cache or by running a checkout."""
     place.mkdir(parents=True, exist_ok=True)
     versions = [version_of(name) for name in ("torch", "executorch", "xdsl", "tosa-tools")]
     versions += registry().identity()
@@ -190,7 +190,7 @@ def run(tree: Path, asked: Sequence[dict[str, str]], workers: int) -> list[dict[
     """Lower programs with the stepwell of a checkout, in parallel processes.
 
     Raises:
-        StepwellError: this stepwell cannot be imported.
+        StepwellError: the checkout's stepwell cannot be imported.
     """
     path = os.pathsep.join(filter(None, (str(tree / "src"), os.environ.get("PYTHONPATH"))))
     environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
@@ -233,7 +233,7 @@ def git(*arguments: str) -> str:
     """Run git and return its output.
 
     Raises:
-        StepwellError: it fails, or this is not a checkout.
+        StepwellError: git fails, or the working directory is not in a checkout.
     """
     try:
         run = subprocess.run(
@@ -248,9 +248,7 @@ def git(*arguments: str) -> str:
 
 
 def last_release() -> str:
-    """Return the newest tag that HEAD descends from; without tags, where the version was last
-    changed.
-    """
+    """Return the newest tag before HEAD; without tags, the commit that last changed the version."""
     if tags := git("tag", "--merged", "HEAD", "--sort=-creatordate").splitlines():
         return tags[0]
     changed = git("log", "--format=%H", "-G", "^version = ", "HEAD", "--", "pyproject.toml")
@@ -258,17 +256,19 @@ def last_release() -> str:
 
 
 def commits_of(span: str | None) -> tuple[str, str]:
-    """Return the commits of `BASE..HEAD`; without a base the last release, without an end HEAD."""
+    """Return the commits of `BASE..HEAD`; by default BASE is the last release, and HEAD is HEAD."""
     base, dots, head = (span or "").partition("..")
     if base and not dots:
-        raise StepwellError(f"{span!r} is no range of commits", help="write BASE..HEAD, or BASE..")
+        raise StepwellError(
+            f"{span!r} is not a range of commits", help="write BASE..HEAD, or BASE.."
+        )
     named = (base or last_release(), head or "HEAD")
     first, second = (git("rev-parse", "--verify", f"{name}^{{commit}}") for name in named)
     return first, second
 
 
 def content(commit: str) -> str:
-    """Return a hash of the sources of a commit."""
+    """Return a hash of a commit's sources."""
     trees = [git("rev-parse", f"{commit}:{folder}") for folder in SOURCES]
     return "-".join(tree[:12] for tree in trees)
 

@@ -1,4 +1,4 @@
-"""The differences of a replay as a table."""
+"""Format the differences of a replay as a table."""
 
 import io
 from typing import Any
@@ -20,7 +20,7 @@ FORMS = {"seconds": "{:.2f}", "peak": "{:,.0f}"}
 
 @gives("text", Replay)
 def table(replay: Replay) -> str:
-    """Changed programs, one per line, and sums over all."""
+    """Return changed programs, one per line, and sums over all programs."""
     console = Console(file=io.StringIO(), width=160, color_system=None)
     shown = [pair for pair in replay.pairs if not pair.same or loud(pair)]
     head = f"{replay.base[:10]}..{replay.head[:10]}"
@@ -35,7 +35,7 @@ def table(replay: Replay) -> str:
 
 
 def differences(pairs: list[Pair]) -> Table:
-    """One line for each program that changed."""
+    """Return one line for each program that changed."""
     found = Table("model", "target", "IR", *NUMBERS, "ops")
     for pair in sorted(pairs, key=lambda pair: (pair.same, pair.target, pair.name)):
         fate = [str(side["fails"])[:60] if "fails" in side else "" for side in sides(pair)]
@@ -48,7 +48,7 @@ def differences(pairs: list[Pair]) -> Table:
 
 
 def sides(pair: Pair) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Before and after."""
+    """Return the text of both sides, before and after."""
     return pair.before, pair.after
 
 
@@ -62,7 +62,7 @@ def moved(pair: Pair, name: str) -> str:
 
 
 def changed(pair: Pair, name: str) -> bool:
-    """Whether a figure changed, a measured one by more than noise."""
+    """Whether a figure changed; a measured figure by more than noise."""
     before, after = (float(side[name]) for side in sides(pair))
     if name not in LOUD:
         return before != after

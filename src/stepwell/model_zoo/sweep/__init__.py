@@ -1,4 +1,4 @@
-"""`stepwell sweep`: models × targets × options, each a row that is computed once."""
+"""`stepwell sweep`: models × targets × options; each combination is a row that is computed once."""
 
 from stepwell.model_zoo.sweep.driver import Sweep, sweep
 from stepwell.model_zoo.sweep.jobs import Limits, Variant

@@ -21,10 +21,10 @@ STEP = 1
 
 @dataclass(frozen=True)
 class Distance:
-    """The difference of results from eager's.
+    """The difference of results from those of eager PyTorch.
 
     Attributes:
-        error, bound: as shares of eager's largest number.
+        error, bound: the error and its bound, relative to eager's largest number.
         what: the reason why they differ, or "".
     """
 
@@ -34,7 +34,7 @@ class Distance:
 
 
 class SteppingInterpreter(NoisyInterpreter):
-    """Perturbs some quantized values by one step, as integer kernels do; floats as before."""
+    """An interpreter that perturbs some quantized values by one step, as integer kernels may."""
 
     def step(self, op: Any, environment: dict[Any, Any]) -> None:
         """Evaluate an op, then perturb its quantized results by up to one step."""
@@ -56,10 +56,10 @@ def distance(
     """Return the difference of results from eager's, and its bound.
 
     Args:
-        source: the imported program. If results differ by more than float kernels do, the effect
-            of noise in its values on its outputs is the bound (`checking.rounding`).
-        inputs: inputs of the call.
-        expected, given: tensors in order.
+        source: the imported program. If results differ by more than float kernels do, the bound is
+            the effect of noise in the values on the outputs (`validation.rounding`).
+        inputs: the inputs of the call.
+        expected, given: the tensors to compare, in order.
     """
     if len(expected) != len(given):
         return Distance(0.0, 0.0, f"{len(given)} tensors come out, {len(expected)} should")

@@ -1,6 +1,6 @@
-"""Ops outside the delegates of an XNNPACK program, without bookkeeping.
+"""Count the ops outside the delegates of an XNNPACK program, except for bookkeeping.
 
-Ids, positions and masks of them are integers, for which XNNPACK has no nodes. A value computed only
+Ids, positions and their masks are integers, for which XNNPACK has no nodes. A value computed only
 from integer inputs and constants is bookkeeping, even if it is a float, for example the mask of
 zeros and −∞ that attention adds. A look-up is bookkeeping, too: it takes whole rows from a table
 or from the result of a delegate, at indices that are bookkeeping. The result of a look-up is an
@@ -32,7 +32,7 @@ LOOKUPS = frozenset(
 
 
 class Origin(IntEnum):
-    """The kind of a value's sources; the greatest over several operands."""
+    """The kind of a value's source; of several operands, the greatest kind counts."""
 
     CONSTANTS = 0
     INTEGERS = 1
@@ -50,7 +50,7 @@ def counted(program: Program) -> list[Operation]:
 
 
 def is_bookkeeping(op: Operation, ask: Ask) -> bool:
-    """Whether an op looks rows up, or computes with integer inputs (or with sizes)."""
+    """Whether an op looks up rows, or computes with integer inputs or sizes."""
     if not any(isinstance(result.type, TensorType) for result in op.results) or looks_up(op, ask):
         return True
     source = max(map(ask, op.operands), default=Origin.CONSTANTS)
@@ -60,7 +60,7 @@ def is_bookkeeping(op: Operation, ask: Ask) -> bool:
 
 
 def sources() -> Ask:
-    """Return the sources of values; results are cached, so that a program is walked once."""
+    """Return the source of each value; results are cached, so that a program is walked once."""
     known: dict[SSAValue, Origin] = {}
 
     def ask(value: SSAValue) -> Origin:
@@ -81,7 +81,7 @@ def sources() -> Ask:
 
 
 def at_once(value: SSAValue) -> Origin | None:
-    """Return the source of a value if it does not depend on the operands."""
+    """Return the source of a value that does not depend on operands, else None."""
     owner = value.owner
     if not isinstance(value.type, TensorType):
         return Origin.INTEGERS  # A size.

@@ -1,4 +1,4 @@
-"""Execution of tasks on Dask, a limited number at a time; results arrive as they complete.
+"""Run tasks on Dask, a limited number at a time; results arrive as they complete.
 
 Dask schedules tasks, detects lost workers and reruns their tasks. This module submits tasks
 gradually, resubmits missing tasks to a scheduler that came back, and measures time on workers that
@@ -70,7 +70,7 @@ def local_cluster(workers: int) -> Generator[str]:
 
 
 def import_dask() -> None:
-    """Raise a StepwellError if Dask is not installed."""
+    """Raise a `StepwellError` if Dask is not installed."""
     try:
         import distributed  # noqa: F401  # pyright: ignore[reportUnusedImport]
     except ImportError:
@@ -85,12 +85,12 @@ def run_tasks(
     """Run tasks on a cluster, and report each result once, in any order.
 
     Args:
-        address: of the scheduler. If it disappears, this function waits for it and resubmits the
-            unfinished tasks; a running task then starts again.
+        address: the scheduler's address. If the scheduler disappears, this function waits for it
+            and resubmits the unfinished tasks; a running task then starts again.
         tasks: tasks that measure time run after all others, one at a time, on workers that are
             marked as quiet.
         limits: the limits of each job.
-        done: called in this thread.
+        done: called with each result, in this thread.
         work: the function that a worker applies to a serialized task.
 
     Raises:
@@ -113,8 +113,8 @@ def run_tasks(
                 since = time.monotonic()
             if time.monotonic() - since > PATIENCE:
                 raise StepwellError(
-                    f"the scheduler at {address} is gone: {len(left)} tasks are not done",
-                    help="what is done is kept; the same sweep goes on from there",
+                    f"the scheduler at {address} is unreachable: {len(left)} tasks are not done",
+                    help="results so far are stored; run the same sweep again to continue",
                 )
 
 
@@ -178,8 +178,8 @@ def _submitted(
     workers = client.scheduler_info(n_workers=-1)["workers"].values() if task.quiet else ()
     if task.quiet and not any(one.get("resources", {}).get(QUIET) for one in workers):
         raise StepwellError(
-            "time is measured on quiet workers, and none is marked so",
-            help=f"start one with `dask worker --nthreads 1 --resources '{QUIET}=1' …`",
+            "time is measured on quiet workers, but no worker is marked as quiet",
+            help=f"start a worker with `dask worker --nthreads 1 --resources '{QUIET}=1' …`",
         )
     resources = {QUIET: 1} if task.quiet else None
     future = client.submit(work, plain(task, limits), key=task.name, pure=True, resources=resources)

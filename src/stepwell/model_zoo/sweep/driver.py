@@ -49,11 +49,11 @@ Progress = Callable[[int, int, Sequence[Row]], None]
 
 @dataclass(frozen=True)
 class Sweep(Shown):
-    """The rows of a sweep, and how many of them were computed now.
+    """The rows of a sweep, and the number of rows that were computed now.
 
     Attributes:
-        rows: one per job.
-        computed: the number that the store did not have.
+        rows: the rows, one per job.
+        computed: the number of rows that the store did not have.
     """
 
     rows: tuple[Row, ...]
@@ -61,7 +61,7 @@ class Sweep(Shown):
 
     @property
     def ok(self) -> bool:
-        """Whether there is no wrong result, no abort and no traceback."""
+        """Whether no result is wrong, and no process aborted or raised an unexpected exception."""
         return not any(row.outcome in FAULTS for row in self.rows)
 
     def __str__(self) -> str:
@@ -87,26 +87,26 @@ def sweep(
     again: Sequence[str] = (),
     progress: Progress | None = None,
 ) -> Sweep:
-    """Lower models to targets and compare with eager PyTorch, each once.
+    """Lower each model to each target once, and compare the results with eager PyTorch.
 
     Args:
-        models: names of the zoo with wildcards (`timm/*`, `!operators/*` takes away), and
+        models: names of the zoo with wildcards (`timm/*`; `!operators/*` excludes), and
             `file.py:callable`.
         targets: as for `stepwell.lower`.
         options: as for `stepwell.lower`; each target gets the ones that it accepts.
-        quantize: `int8` (the target's own quantizer) or a name of `quantizing.QUANTIZERS`.
+        quantize: `int8` (the target's own quantizer) or the name of a quantizer.
         dtype: cast floats to this type first.
         symbolic: export with symbolic sizes.
-        payload: linear layers in this MX payload.
+        payload: convert linear layers to this MX payload.
         latency: time the artifacts (xnnpack), on quiet workers, one at a time.
         stock: run ExecuTorch's own flow in addition (xnnpack).
         tune: measure close alternatives of the cost model (xnnpack) on quiet workers, and write the
             winners into this table for `lower(..., tuned=…)`.
         store: an SQLite file; rows in it are not computed again.
-        workers: number of workers of the cluster on this machine.
-        scheduler: the address of a running scheduler instead.
+        workers: the number of workers of a cluster on this machine.
+        scheduler: the address of a running scheduler, instead of a new cluster.
         limits: the limits of each job.
-        again: outcomes whose stored rows are computed again (`lost`).
+        again: the outcomes whose stored rows are computed again (`lost`).
         progress: called with new rows.
 
     Raises:
@@ -150,15 +150,15 @@ def job_of(
     stock: bool = False,
     tune: bool = False,
 ) -> Job:
-    """Make one job, with its arguments checked.
+    """Create one job, with its arguments checked.
 
     Raises:
         StepwellError: an argument is invalid.
     """
     if (latency or stock or tune) and target != "xnnpack":
         raise StepwellError(
-            f"time and the stock flow are measured on xnnpack, not on {target!r}",
-            help="leave out latency, stock and tune, or sweep xnnpack by itself",
+            f"latency, stock and tune are available on xnnpack only, not on {target!r}",
+            help="omit these options, or sweep xnnpack separately",
         )
     chosen = options_of(target, options)
     recipe = quantizer_for(variant.quantize, target) if variant.quantize else None
@@ -170,7 +170,7 @@ def options_of(target: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options of a target by name, each checked.
 
     Raises:
-        StepwellError: there is no such target, or it has no such option.
+        StepwellError: the target is unknown, or has no such option.
     """
     return find_target(target).chosen(options)
 
@@ -213,12 +213,12 @@ def _silent(done: int, of: int, rows: Sequence[Row]) -> None:
 
 
 def counts(rows: Sequence[Row]) -> Counter[str]:
-    """Return rows by outcome."""
+    """Count rows by outcome."""
     return Counter(row.outcome for row in rows)
 
 
 def fit(rows: Sequence[Row]) -> list[Row]:
-    """Return rows of models that torch takes."""
+    """Return the rows of models that torch can export."""
     return [row for row in rows if row.outcome not in UNFIT]
 
 
@@ -234,14 +234,14 @@ def named_by_content(
     stock: bool,
     tune: bool,
 ) -> str:
-    """Compute the name of a request.
+    """Return a name for a request that depends on everything that determines its rows.
 
     Args:
-        models: patterns, as `zoo.catalogue.select` takes them.
-        targets: their names.
+        models: the patterns, as for `catalogue.select`.
+        targets: the names of the targets.
         variant: the preparation of each model.
         options: the resolved options of each target.
-        latency, stock, tune: further measurements.
+        latency, stock, tune: the requested measurements.
     """
     libraries = sorted({name for needed in SOURCES.values() for name in needed})
     folders = [file.parent for name in models if (file := python_file(name)) is not None]

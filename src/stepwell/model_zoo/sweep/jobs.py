@@ -27,8 +27,9 @@ class Limits:
     """The limits of one job, beyond which it is ended.
 
     Attributes:
-        seconds: limit of each of its stages (export, each target).
-        memory: bytes in addition to those of the child at its start; Linux only.
+        seconds: the time limit of each stage (export, each target).
+        memory: the bytes that the child process may use in addition to those at its start; Linux
+            only.
     """
 
     seconds: float = 300.0
@@ -58,7 +59,7 @@ class Variant:
 
 @dataclass(frozen=True)
 class Job:
-    """One model in one preparation, lowered to one target: one row.
+    """A model in one preparation, lowered to one target; its result is one row.
 
     Attributes:
         model: `timm/resnet18`, or `file.py:callable`.
@@ -79,10 +80,10 @@ class Job:
     tune: bool = False
 
     def key(self, source: str) -> str:
-        """Return the name of the row.
+        """Return the job's name, which is the key of its row.
 
         Args:
-            source: what the model is made from (`source_of`).
+            source: the sources of the model (`source_of`).
         """
         said = {
             **asdict(self),
@@ -95,7 +96,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Task:
-    """Jobs of one model in one preparation: it is created and exported once for all of them."""
+    """Jobs of one model in one preparation, which is created and exported once for all of them."""
 
     jobs: tuple[Job, ...]
     keys: tuple[str, ...]
@@ -103,12 +104,12 @@ class Task:
 
     @property
     def name(self) -> str:
-        """The same for the same jobs."""
+        """Return a name that is the same for the same jobs."""
         return f"stepwell-{self.entry.name}-{digest(''.join(self.keys))[:16]}"
 
     @property
     def quiet(self) -> bool:
-        """Whether time is measured."""
+        """Whether the task measures time."""
         return any(job.latency or job.tune for job in self.jobs)
 
 
@@ -153,7 +154,7 @@ def _counts(path: str) -> bool:
 
 @cache
 def version_of(distribution: str) -> str:
-    """Return the installed version, or "none"."""
+    """Return the installed version of a distribution, or "none"."""
     try:
         return version(distribution)
     except PackageNotFoundError:

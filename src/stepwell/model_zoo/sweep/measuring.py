@@ -1,7 +1,7 @@
-"""Measurement of one model for each target: the contents of a row of the sweep.
+"""Measure one model for each target; each result is a row of the sweep.
 
-It runs in a child process that may crash: each stage is reported before it starts, and each row
-when it is complete.
+The measurement runs in a child process that may crash, so each stage is reported before it starts,
+and each row when it is complete.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ FULL = ("can't allocate memory", "bad_alloc", "Cannot allocate memory", "MemoryE
 
 
 class NotExported(Exception):
-    """torch cannot export a model; the message is torch's."""
+    """torch cannot export the model; the message is torch's."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,9 @@ class Prepared:
 
 
 def measure(task: Task, tell: Tell) -> None:
-    """Create and export a model, lower it to each target, run and compare it; one row per job."""
+    """Create and export a model, lower it to each target, run it and compare; return one row per
+    job.
+    """
     rows = [row_of(task, index) for index in range(len(task.jobs))]
 
     def all_end(outcome: Outcome, said: str) -> None:
@@ -135,7 +137,7 @@ def row_of(task: Task, index: int) -> Row:
 
 
 def seed(number: int = 0) -> None:
-    """The same weights and inputs in every process."""
+    """Seed the random generators, so that weights and inputs are the same in every process."""
     torch.manual_seed(number)
     random.seed(number)
 
@@ -163,12 +165,12 @@ def varied(made: Made, variant: Variant) -> Made:
 
 
 def of_tensors(values: Any, change: Callable[[torch.Tensor], Any]) -> Any:
-    """Nested values with each tensor changed."""
+    """Return nested values with each tensor changed by a function."""
     return pytree.tree_map_only(torch.Tensor, change, values)
 
 
 def takes_any_number(module: torch.nn.Module) -> bool:
-    """Whether a module takes `*inputs`: torch counts them as one argument then."""
+    """Whether a module takes `*inputs`, which torch counts as one argument."""
     taken = inspect.signature(module.forward).parameters.values()
     return any(one.kind is one.VAR_POSITIONAL for one in taken)
 
@@ -178,7 +180,7 @@ def prepare(made: Made, variant: Variant) -> Prepared:
     """Export a model and compute its results in eager PyTorch.
 
     Raises:
-        NotExported: torch cannot export it.
+        NotExported: torch cannot export the model.
     """
     module: Any = made.module
     inputs = made.inputs
@@ -205,7 +207,7 @@ def prepare(made: Made, variant: Variant) -> Prepared:
 
 
 def eager(module: Any, inputs: tuple[Any, ...]) -> tuple[list[torch.Tensor] | None, str]:
-    """Return the results of eager PyTorch, or None and why they cannot be compared."""
+    """Return the results of eager PyTorch; or None, and why they cannot be compared."""
     tensors: list[list[torch.Tensor]] = []
     for number in range(2):
         seed(number)
@@ -222,7 +224,7 @@ DRAWS = "the model draws random numbers"
 
 
 def draws(lowered: Program) -> bool:
-    """Whether the program has a random kernel, even if PyTorch's own test sets a seed."""
+    """Whether the program has a random kernel, even if PyTorch's test sets a seed."""
     kernels = ("aten.rand.", "aten.randn.", "aten.native_dropout.")
     return any(
         isinstance(op, SchemaOp) and op.name.startswith(kernels) and op.present().get("train", True)
@@ -322,7 +324,9 @@ def reasons_outside(source: Program, lowered: Lowered) -> list[tuple[str, int]]:
 
 
 def floats_outside(lowered: Lowered) -> int | None:
-    """Count ops left to kernels that are not bookkeeping: readers of activations, no look-ups."""
+    """Count the ops outside delegates that read activations and are neither bookkeeping nor
+    look-ups.
+    """
     if lowered.target.name != "xnnpack":
         return None
     return len(counted(lowered.program))
@@ -368,7 +372,7 @@ def compared(prepared: Prepared, lowered: Lowered, row: Row) -> Row:
 
 
 def is_exports_own(prepared: Prepared, leaves: list[Any], tensors: Sequence[torch.Tensor]) -> bool:
-    """Whether the exported program itself gives these numbers, rather than those of the model."""
+    """Whether the exported program, unlike the model, computes these numbers."""
     own, _ = eager(prepared.exported.module(check_guards=False), prepared.inputs)
     assert prepared.expected is not None
     if own is None or not distance(prepared.source, leaves, prepared.expected, own).what:
@@ -377,7 +381,7 @@ def is_exports_own(prepared: Prepared, leaves: list[Any], tensors: Sequence[torc
 
 
 def where_finite(expected: Sequence[torch.Tensor], given: Sequence[Any]) -> list[Any]:
-    """Take results where eager's are finite, and eager's results elsewhere."""
+    """Return the results where eager's are finite, and eager's results elsewhere."""
     if len(expected) != len(given):
         return list(given)
     return [
@@ -393,7 +397,9 @@ def lost_classes(lowered: Lowered) -> str:
 
 
 def engine_of(lowered: Lowered, source: Program) -> tuple[str, Callable[..., Sequence[Any]]]:
-    """Return the engine of the artifact: its real one, or the interpreter if that takes minutes."""
+    """Return the artifact's engine: its real one, or the interpreter if the real one takes
+    minutes.
+    """
     name = lowered.target.name
     if name.startswith("tosa"):
         work = sum(operations(op) for func in source.methods.values() for op in func.body.block.ops)
@@ -440,13 +446,15 @@ def stock(prepared: Prepared, timed: bool) -> dict[str, Any]:
 
 
 def one_thread() -> None:
-    """Kernels of torch and of XNNPACK in one thread; before the first delegate loads."""
+    """Run the kernels of torch and XNNPACK in one thread; call before the first delegate is
+    loaded.
+    """
     torch.set_num_threads(1)
     executorch_private.reset_threadpool(1)
 
 
 def raise_if_full(error: BaseException) -> None:
-    """End the process after a failed allocation: its error is not a result of the model."""
+    """End the process after a failed allocation, whose error is not a result of the model."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, MemoryError) or any(word in str(cause) for word in FULL):

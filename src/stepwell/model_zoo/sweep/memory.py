@@ -1,4 +1,4 @@
-"""Peak memory that a piece of work adds to this process (Linux)."""
+"""Measure the peak memory that a call adds to this process (Linux)."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +17,7 @@ def resident(field: str, process: int | str = "self") -> int | None:
 
 
 def peak(work: Callable[[], T]) -> tuple[T, int | None]:
-    """Return a call's result and the peak bytes that it adds; None if they are not available."""
+    """Return a call's result and the peak bytes that it adds; None if memory cannot be measured."""
     try:
         Path("/proc/self/clear_refs").write_text("5")  # The highest so far is now.
     except OSError:

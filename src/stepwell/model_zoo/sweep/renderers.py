@@ -1,4 +1,4 @@
-"""A sweep as text, and in a notebook."""
+"""Render a sweep as text, and in a notebook."""
 
 from stepwell.ir.renderers import gives
 from stepwell.model_zoo.sweep.driver import Sweep
@@ -13,5 +13,5 @@ def drawn(sweep: Sweep) -> str:
 
 @gives("text", Sweep)
 def written(sweep: Sweep) -> str:
-    """Outcomes by target, and every faulty row."""
+    """Return the outcomes by target, and every faulty row, as text."""
     return outcome_lines(sweep.rows)

@@ -1,4 +1,4 @@
-"""Summary of a store of rows: as Markdown for a document, or as an HTML page with filters."""
+"""Summarize a store of rows: as Markdown for a document, or as an HTML page with filters."""
 
 import re
 import statistics
@@ -22,16 +22,18 @@ REASONS = 25
 
 
 def write(path: Path, rows: Sequence[Row]) -> None:
-    """Write rows as tables between the marks of a `.md`, or as a `.html`.
+    """Write rows as tables between the markers of a `.md` file, or as an `.html` file.
 
     Raises:
-        StepwellError: the document has no such marks, or another ending.
+        StepwellError: the document has no such markers, or another suffix.
     """
     if path.suffix == ".html":
         write_atomically(path, page(rows).encode())
         return
     if path.suffix != ".md":
-        raise StepwellError(f"{path.name} is neither .md nor .html", help="name it so")
+        raise StepwellError(
+            f"{path.name} is neither .md nor .html", help="use one of these suffixes"
+        )
     before, start, rest = read_bytes(path).decode().partition(MARKS[0])
     _, end, after = rest.partition(MARKS[1])
     if not end:
@@ -41,7 +43,7 @@ def write(path: Path, rows: Sequence[Row]) -> None:
 
 
 def markdown(rows: Sequence[Row]) -> list[str]:
-    """All tables."""
+    """Return all tables as Markdown."""
     whole = [*rows, *either(rows)]
     parts = [passed(whole), kinds(whole), wholes(rows), distributions(rows), failures(rows)]
     for target in targets_of(rows):
@@ -50,17 +52,17 @@ def markdown(rows: Sequence[Row]) -> list[str]:
 
 
 def label(row: Row) -> str:
-    """Target, and what was done to the model."""
+    """Return the label of a row: the target, and the preparation of the model."""
     return row.target + ("" if row.variant == "as it is" else f", {row.variant}")
 
 
 def targets_of(rows: Sequence[Row]) -> list[str]:
-    """Labels, in order."""
+    """Return the labels of all rows, in order."""
     return sorted({label(row) for row in rows})
 
 
 def table(heads: Sequence[str], lines: Iterable[Sequence[object]]) -> list[str]:
-    """Return a table of Markdown."""
+    """Return a Markdown table."""
     told = [[str(cell).replace("|", "/").replace("\n", " ") for cell in line] for line in lines]
     return [
         f"| {' | '.join(heads)} |",
@@ -70,12 +72,12 @@ def table(heads: Sequence[str], lines: Iterable[Sequence[object]]) -> list[str]:
 
 
 def share(part: int, whole: int) -> str:
-    """Return a part in percent."""
+    """Return a part of a whole in percent."""
     return f"{part / whole:.1%}" if whole else "–"
 
 
 def passed(rows: Sequence[Row]) -> list[str]:
-    """Pass rates by target and source."""
+    """Return the table of pass rates by target and source."""
     found: list[Sequence[object]] = []
     for target in targets_of(rows):
         of_target = [row for row in rows if label(row) == target]
@@ -100,7 +102,7 @@ def passed(rows: Sequence[Row]) -> list[str]:
 def either(rows: Sequence[Row]) -> list[Row]:
     """Return rows of TOSA's float profile, and of both profiles where that alone is not enough.
 
-    Ids and places are integers: a device that takes them implements both.
+    Ids and positions are integers, so a device that takes them implements both profiles.
     """
     floats, both = ({(r.model, r.variant): r for r in rows if r.target == t} for t in EITHER)
     chosen = {
@@ -110,7 +112,9 @@ def either(rows: Sequence[Row]) -> list[Row]:
 
 
 def kinds(rows: Sequence[Row]) -> list[str]:
-    """Rates of correct lowerings among models the target can express, by the models' purpose."""
+    """Return the rates of correct lowerings, among models that the target can express, by
+    purpose.
+    """
     targets = targets_of(rows)
     found: list[Sequence[object]] = []
     for kind in sorted({row.kind for row in rows}):
@@ -125,12 +129,12 @@ def kinds(rows: Sequence[Row]) -> list[str]:
 
 
 def _is_expected(row: Row) -> bool:
-    """Whether a row is evidence about stepwell."""
+    """Whether a row counts as a result of stepwell, not of torch or of the model."""
     return row.outcome not in (*UNFIT, "not compared") and not row.is_beyond
 
 
 def wholes(rows: Sequence[Row]) -> list[str]:
-    """Return how many XNNPACK programs are one delegate, by source."""
+    """Return the table of XNNPACK programs that are a single delegate, by source."""
     made = [row for row in rows if row.target == "xnnpack" and row.delegates is not None]
     found: list[Sequence[object]] = []
     for source in [*sorted({row.source for row in made}), "all"]:
@@ -151,7 +155,7 @@ def wholes(rows: Sequence[Row]) -> list[str]:
 
 
 def distributions(rows: Sequence[Row]) -> list[str]:
-    """Times, memory and errors: median, 90th percentile, maximum."""
+    """Return the table of times, memory and errors: median, 90th percentile, maximum."""
     columns: tuple[tuple[str, Callable[[Row], float | None], str], ...] = (
         ("lowering, CPU s", lambda row: row.lower_seconds, "{:.2f}"),
         ("emission, CPU s", lambda row: row.emit_seconds, "{:.3f}"),
@@ -194,7 +198,7 @@ def general(reason: str) -> str:
 
 
 def ranked(rows: Sequence[Row], target: str) -> list[str]:
-    """Reasons, sorted by the number of models that each leaves incomplete."""
+    """Return the reasons, sorted by the number of models that each one leaves incomplete."""
     appears: Counter[str] = Counter()
     alone: Counter[str] = Counter()
     for row in rows:
@@ -212,7 +216,7 @@ def ranked(rows: Sequence[Row], target: str) -> list[str]:
 
 
 def page(rows: Sequence[Row]) -> str:
-    """One self-contained page: a line for each row, filters, reasons to unfold."""
+    """Return one self-contained HTML page: a line for each row, filters, and reasons to unfold."""
     text = (files("stepwell.model_zoo.sweep") / "page.html").read_text(encoding="utf-8")
     held = [
         {

@@ -54,30 +54,30 @@ FAULTS = ("wrong", "fault", "crashed")
 
 @dataclass(frozen=True)
 class Row:
-    """One model on one target.
+    """The result of one model on one target.
 
     Attributes:
         key: the job's name, by content.
         model, source, family, kind: `timm/resnet18`, `timm`, `resnet`, `image classification`.
-        target, options, variant: as the job says.
+        target, options, variant: the target, options and variant of the job.
         outcome: one of `OUTCOMES`.
-        stage: the stage in which it ended early.
+        stage: the stage in which the job ended early.
         reasons: (sentence, number of ops) of a refusal; else why each op is outside delegates.
-        outside: op name → count, of ops that the runtime's own kernels run.
-        floats_outside: how many of these read activations and are no look-up (xnnpack).
-        ops: number of operators of the imported program.
-        delegates: number of delegates, without those that are split off for memory.
-        size, arena: bytes of the artifact; bytes planned for its activations.
+        outside: the counts of ops that the runtime's own kernels run, by op name.
+        floats_outside: how many of these read activations and are not look-ups (xnnpack).
+        ops: the number of operators of the imported program.
+        delegates: the number of delegates, without those that are split off for memory.
+        size, arena: the bytes of the artifact; the bytes planned for its activations.
         export_seconds, lower_seconds, emit_seconds: CPU time.
-        peak_bytes: peak resident memory that lowering and emission added.
-        error, bound: largest difference from eager as a share of its largest number, and its
+        peak_bytes: the peak resident memory that lowering and emission added.
+        error, bound: the largest difference from eager relative to its largest number, and the
             bound.
         engine: the engine that ran the artifact.
-        latency_ms: p10 of its run time on one thread.
-        tuned: measurements of close alternatives of the cost model, and their common gain.
+        latency_ms: the 10th percentile of the artifact's run time on one thread.
+        tuned: the measurements of close alternatives of the cost model, and their combined gain.
         stock: the same figures of ExecuTorch's own flow, or `{"fails": …}`.
-        note: further remarks; the last lines of a fault.
-        versions: versions of stepwell's source and of the libraries.
+        note: other remarks; the last lines of an error.
+        versions: the versions of stepwell's source and of the libraries.
     """
 
     key: str
@@ -112,11 +112,11 @@ class Row:
 
     @property
     def is_beyond(self) -> bool:
-        """Whether it was refused for something that the target cannot express at all."""
+        """Whether the model was refused for a feature that the target cannot express at all."""
         return self.outcome == "refused" and any(BEYOND.search(said) for said, _ in self.reasons)
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values."""
+        """Return the row as plain values."""
         return asdict(self)
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""Rows of sweeps in one SQLite file, by the name of their job: one row per job."""
+"""A store of sweep rows in one SQLite file; a row's key is the name of its job."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Store:
     """A file of rows. Each row is committed at once, so an aborted sweep loses no rows."""
 
     def __init__(self, path: Path) -> None:
-        """Open a store, or create it.
+        """Open a store, or create a new one.
 
         Raises:
             StepwellError: the file is not a store, or its folder is not writable.
@@ -39,7 +39,7 @@ class Store:
         except sqlite3.Error as error:
             raise StepwellError(
                 f"{path} cannot be used as a store of rows: {error}",
-                help="--store names an SQLite file of its own, in a folder that exists",
+                help="--store must name a separate SQLite file in an existing folder",
             ) from None
 
     def __enter__(self) -> Store:
@@ -69,7 +69,7 @@ class Store:
             )
 
     def get(self, keys: Sequence[str]) -> dict[str, Row]:
-        """Return the stored rows of some keys."""
+        """Return the stored rows with these keys."""
         rows: dict[str, Row] = {}
         for start in range(0, len(keys), 500):
             some = keys[start : start + 500]

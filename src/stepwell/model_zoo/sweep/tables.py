@@ -1,4 +1,4 @@
-"""Rows as tables: in the terminal during a sweep, and at its end."""
+"""Format rows as tables: in the terminal during a sweep, and at its end."""
 
 import io
 from collections import Counter
@@ -23,7 +23,7 @@ LAST = 8
 
 
 def outcome_table(rows: Sequence[Row]) -> Table:
-    """Outcomes by target."""
+    """Return a table of outcomes by target."""
     counted: dict[str, Counter[str]] = {}
     for row in rows:
         counted.setdefault(row.target, Counter())[row.outcome] += 1
@@ -37,7 +37,7 @@ def outcome_table(rows: Sequence[Row]) -> Table:
 
 
 def row_table(rows: Sequence[Row]) -> Table:
-    """Some rows, one a line."""
+    """Return a table of some rows, one per line."""
     table = Table("model", "target", "outcome", "delegates/outside", "error", "CPU s")
     for row in rows:
         counts = "" if row.delegates is None else f"{row.delegates}/{sum(row.outside.values())}"
@@ -59,7 +59,7 @@ def outcome_lines(rows: Sequence[Row]) -> str:
 
 
 def outcome_html(rows: Sequence[Row]) -> str:
-    """Return the same table for a notebook."""
+    """Return the table of outcomes by target as HTML."""
     console = Console(file=io.StringIO(), width=120, record=True)
     console.print(outcome_table(rows))
     return console.export_html(inline_styles=True)
@@ -72,7 +72,7 @@ def _said(row: Row) -> str:
 
 @dataclass
 class LiveTable:
-    """A bar, outcomes so far, and the last rows."""
+    """A progress bar, the outcomes so far, and the last rows."""
 
     last: list[Row] = field(default_factory=list[Row])
     rows: list[Row] = field(default_factory=list[Row])

@@ -1,10 +1,10 @@
-"""A process with all modules imported that forks for each task.
+"""A process that has imported all modules and forks for each task.
 
     python -m stepwell.model_zoo.sweep.warm
 
-reads tasks from its standard input and writes their results to its standard output, a line of JSON
-each. The fork confines the effects of a task: a signal, a hang, a growing heap. When the standard
-input closes, the fork and this process end.
+This command reads tasks from its standard input and writes their results to its standard output,
+one line of JSON each. The fork confines the effects of a task: a signal, a hang, a growing heap.
+When the standard input closes, the fork and this process end.
 """
 
 import contextlib
@@ -41,7 +41,7 @@ TAIL = 1500
 
 @dataclass
 class Fork:
-    """A child at work."""
+    """A forked child process that works on a task."""
 
     process: int
     pipe: int
@@ -58,7 +58,9 @@ class Fork:
     _text: bytes = b""
 
     def read(self) -> bool:
-        """Take what the child wrote; False at the end. True if it came further."""
+        """Read the child's new output. Return False at its end, and True if the child made
+        progress.
+        """
         data = os.read(self.pipe, 1 << 16)
         *lines, self._text = (self._text + data).split(b"\n")
         if lines:
@@ -72,13 +74,13 @@ class Fork:
         return bool(data)
 
     def kill(self, outcome: str, why: str) -> None:
-        """End it, and whatever it started."""
+        """Kill the child and all processes that it started."""
         self.outcome, self.ended = outcome, why
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process, signal.SIGKILL)
 
     def look(self, passed: float) -> None:
-        """Count the time that has passed since the last look."""
+        """Add the time since the last call to the child's working time."""
         try:
             fields = Path(f"/proc/{self.process}/stat").read_text().rpartition(")")[2].split()
         except OSError:
@@ -89,12 +91,12 @@ class Fork:
         self._clock = clock
 
     def too_large(self) -> bool:
-        """Whether it holds more than it may."""
+        """Whether the child uses more memory than its limit."""
         held = resident("VmRSS", self.process)
         return held is not None and held > self.memory
 
     def last_words(self) -> str:
-        """Return the end of what it wrote to its standard output and error."""
+        """Return the end of the child's standard output and error."""
         self.log.seek(0, os.SEEK_END)
         self.log.seek(max(0, self.log.tell() - TAIL))
         return self.log.read().decode(errors="replace")
@@ -115,7 +117,7 @@ PRELOADED = (
 
 
 def answer(asked: dict[str, Any]) -> dict[str, Any]:
-    """Run a task in a fork: its rows, and how it ended early if it did."""
+    """Run a task in a fork; return its rows and, if it ended early, the reason."""
     with contextlib.suppress(Exception):  # The fork reports the fault.
         find(asked["model"])
         imported(asked["module"])
@@ -138,7 +140,7 @@ def answer(asked: dict[str, Any]) -> dict[str, Any]:
 
 
 def start(asked: dict[str, Any]) -> Fork:
-    """Fork a child that works on a task."""
+    """Fork a child process for a task."""
     read, write = os.pipe()
     log = tempfile.TemporaryFile()  # noqa: SIM115  (closed when the fork has ended)
     process = os.fork()
@@ -153,7 +155,7 @@ def start(asked: dict[str, Any]) -> Fork:
 
 
 def child(asked: dict[str, Any], pipe: int, log: int) -> None:
-    """Work on a task; never returns."""
+    """Work on a task in the child; never returns."""
     code = 1
     try:
         os.setpgid(0, 0)
@@ -218,7 +220,7 @@ def watch(fork: Fork, seconds: float) -> None:
 
 
 def preload() -> None:
-    """Import everything and lower one model, so that no fork has to warm up."""
+    """Import everything and lower one model, so that forks need not."""
     torch.set_num_threads(1)
     for name in PRELOADED:
         importlib.import_module(name)

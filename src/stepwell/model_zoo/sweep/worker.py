@@ -1,4 +1,4 @@
-"""Execution on a worker: each task runs in a separate warm process, which may crash."""
+"""Run tasks on a worker, each in a fork of a warm process, which may crash."""
 
 import atexit
 import json
@@ -22,7 +22,7 @@ class Warm:
         atexit.register(self.close)
 
     def ask(self, asked: dict[str, Any]) -> dict[str, Any]:
-        """Return the result of a task, also if the warm process died."""
+        """Return the result of a task, even if the warm process died."""
         process = self._started()
         assert process.stdin is not None and process.stdout is not None
         try:
@@ -49,7 +49,7 @@ class Warm:
         return self._process
 
     def close(self) -> None:
-        """End it; it ends its fork."""
+        """End the warm process, which ends its fork."""
         if self._process is not None and self._process.stdin is not None:
             self._process.stdin.close()
             self._process = None
@@ -60,9 +60,9 @@ WARM = Warm()
 
 
 def run(asked: dict[str, Any], warm: Warm = WARM) -> list[dict[str, Any]]:
-    """Run a task: a row for each of its jobs.
+    """Run a task and return a row for each of its jobs.
 
-    A job that kills its process gets a row that says so, and the jobs after it are retried.
+    A job that kills its process gets a row with that outcome, and the following jobs are retried.
     """
     rows: list[dict[str, Any]] = []
     left = dict(asked)
@@ -83,7 +83,7 @@ def run(asked: dict[str, Any], warm: Warm = WARM) -> list[dict[str, Any]]:
 
 
 def is_of_a_target(stage: str) -> bool:
-    """Whether a stage belongs to one target, not to the part that all targets share."""
+    """Whether a stage belongs to a single target, not to the part that all targets share."""
     return stage.startswith(("lowering to", "running on", "timing on", "ExecuTorch"))
 
 

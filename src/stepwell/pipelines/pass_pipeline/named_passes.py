@@ -82,13 +82,15 @@ def step_classes() -> dict[str, type[Step]]:
         for step in steps:
             full = name if len(steps) == 1 else f"{_owner(step)}-{name}"
             if full in found:
-                raise StepwellError(f"two steps are named {full!r}: {found[full]} and {step}")
+                raise StepwellError(f"two passes have the name {full!r}: {found[full]} and {step}")
             found[full] = step
     return dict(sorted(found.items()))
 
 
 def _owner(step: type[Step]) -> str:
-    """Return the prefix of an ambiguous pass name: its target, or `aten` if it serves all."""
+    """Return the prefix of an ambiguous pass name: its target, or `aten` if all targets use the
+    pass.
+    """
     folder = folder_of(step.__module__)
     return folder if folder in ("cmsis", "ethosu", "quant", "tosa", "xnnpack") else "aten"
 
@@ -125,17 +127,17 @@ def weights_of(module: ModuleOp) -> WeightStore:
 def given_to(
     module: ModuleOp, weights: WeightStore, context: LoweringContext | None = None
 ) -> None:
-    """Give the passes over a module these weights and this context."""
+    """Use these weights and this context for passes over a module."""
     _held[module] = _Held(weights, context or LoweringContext())
 
 
 def history_of(module: ModuleOp) -> History:
-    """Return the history of a module: the rewrites that were applied, and the refusals."""
+    """Return the history of a module: the applied rewrites, and the refusals."""
     return _held.setdefault(module, _Held()).history
 
 
 def statistics_of(module: ModuleOp) -> Mapping[str, Mapping[str, int]]:
-    """Return what the passes over a module counted, by pass."""
+    """Return the statistics of the passes over a module, by pass."""
     return _held.setdefault(module, _Held()).context.statistics
 
 
@@ -231,7 +233,7 @@ def _pipeline_pass(name: str, pipeline: Pipeline) -> type[ModulePass]:
 
 
 class Passes(dict[str, PassMaker]):
-    """Pass name → factory: the given passes, and stepwell's, which are imported on first use.
+    """A mapping from pass names to factories; stepwell's own passes are imported on first use.
 
     Importing every rewrite and pipeline takes seconds, and a textual pipeline may need none of
     them. Most passes are in a file that contains their name.

@@ -1,4 +1,4 @@
-"""Ordering constraints of the passes: the forms that each requires and establishes, and why.
+"""Ordering constraints of passes: the forms that each pass requires and establishes, and why.
 
 Tests check the order of every pipeline against these tables, and the forms on programs.
 """

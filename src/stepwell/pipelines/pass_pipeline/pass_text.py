@@ -36,14 +36,14 @@ def parse_passes(text: str, available: Mapping[str, PassMaker]) -> tuple[ModuleP
             spec = parse_spec(item)
         except ArgSpecParseError as error:
             raise StepwellError(
-                f"{item!r} is no pass: {str(error).splitlines()[0]}", help=_LIST
+                f"{item!r} is not a pass: {str(error).splitlines()[0]}", help=_LIST
             ) from None
         if spec.name not in available:
             known = {**available, **all_passes()}
             error = unknown("pass", spec.name, [])
             lost = (error.problems[0].help or "").partition("; left out")
             help = f"{nearest(spec.name, known)}{_LIST}{lost[1]}{lost[2]}"
-            raise StepwellError(f"there is no pass {spec.name!r}", help=help)
+            raise StepwellError(f"pass {spec.name!r} is unknown", help=help)
         cls = available[spec.name]()
         module_passes.append(made_of(cls, spec))
     return tuple(module_passes)

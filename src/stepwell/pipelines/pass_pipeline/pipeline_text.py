@@ -3,7 +3,8 @@
 A name is resolved in this order: a pass of the current pipeline, or a rewrite in a group by its
 path, with the options set there; a rewrite or pass of stepwell or of a plug-in, with options; a
 pipeline, for all its passes. `label(a,b)` applies rewrites together until a fixed point. In a file,
-a line break separates passes as a comma does, and `#` begins a comment. `spell_step` prints.
+a line break separates passes like a comma, and `#` begins a comment. `spell_step` prints this
+notation.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ class Edit:
             return cls(kind, text.strip())
         if not equals or not path.strip() or not steps.strip():
             raise StepwellError(
-                f"--{kind} {text}: a place and what comes there are needed",
+                f"--{kind} {text}: PATH=PASSES is required",
                 help=f"--{kind} absorb/fold-bias-into-layer=my-rewrite",
             )
         return cls(kind, path.strip(), steps.strip())
@@ -130,7 +131,7 @@ def parse_steps(
     """
     steps = [step for item in split(text) for step in _steps_of(item, own, known or {})]
     if not steps:
-        raise StepwellError("a pipeline without a step", help="normalize,my-rewrite,…")
+        raise StepwellError("the pipeline has no pass", help="normalize,my-rewrite,…")
     return tuple(steps)
 
 
@@ -152,7 +153,7 @@ def split(text: str) -> list[str]:
             items.append(text[start:at])
             start = at + 1
     if depth or quoted:
-        raise StepwellError(f"a bracket or a string is left open in {text!r}")
+        raise StepwellError(f"a bracket or a string is not closed in {text!r}")
     return [item.strip() for item in (*items, text[start:]) if item.strip()]
 
 
@@ -205,7 +206,7 @@ def _by_name(item: str, own: Pipeline | None) -> Iterator[Step]:
     try:
         spec: ArgSpec = parse_spec(item)
     except ArgSpecParseError as error:
-        raise StepwellError(f"{item!r} is no step: {str(error).splitlines()[0]}") from None
+        raise StepwellError(f"{item!r} is not a pass: {str(error).splitlines()[0]}") from None
     made = find_pass(spec.name)
     if made is not None and issubclass(made, StepPass):
         yield made.of_spec(spec).step
@@ -220,7 +221,7 @@ def _by_name(item: str, own: Pipeline | None) -> Iterator[Step]:
     near = nearest(spec.name, names)
     rest = help.partition("; left out")
     listed = "stepwell opt --list-passes lists them"
-    raise StepwellError(f"there is no step {spec.name!r}", help=near + listed + rest[1] + rest[2])
+    raise StepwellError(f"pass {spec.name!r} is unknown", help=near + listed + rest[1] + rest[2])
 
 
 def spell_step(step: Step, *, foreign: bool = False) -> str | None:

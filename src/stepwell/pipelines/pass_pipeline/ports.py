@@ -26,7 +26,7 @@ def taken(func: FuncOp, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
 
     Args:
         func: the program's method.
-        inputs: in the nesting that the model takes.
+        inputs: the inputs in the nesting that the model takes.
     """
     said = meanings(func, INPUT)
     if not said:

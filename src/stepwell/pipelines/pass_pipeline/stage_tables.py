@@ -1,7 +1,7 @@
 """The stages of targets: points in a pipeline at which programs print, parse, verify and run.
 
-A table maps a stage to the passes that may end it; the first one that a pipeline contains does. The
-last stage is the level that is emitted, after all passes.
+A table maps a stage to passes, of which the first one that a pipeline contains ends the stage. The
+last stage is the emitted level, after all passes.
 
 `typed`: quantization is in types; `plain`: PyTorch's operators in the canonical form that the
 target's lowerings match; `nodes`, `operators`: the target's operations outside delegates, with the

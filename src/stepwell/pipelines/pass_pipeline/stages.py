@@ -1,9 +1,9 @@
 """Stages of each target's pipeline: the stage of a program, and the passes that remain for it.
 
 A stage is a point between two passes at which programs are complete: they print, parse, verify and
-run. A program that stopped at one has an attribute (`stepwell.after = "xnnpack/share-nodes"`), so
-its text can be lowered further. A program that was written by hand or read from an artifact starts
-at the stage of its level.
+run. A program whose lowering stopped at a stage has an attribute (`stepwell.after =
+"xnnpack/share-nodes"`), so that its text can be lowered further. A program that was written by hand
+or read from an artifact starts at the stage of its level.
 
     stepwell.lower(program, "xnnpack", stop="nodes")       # xnnpack nodes, outside delegates
     stepwell.emit(stepwell.load("edited.mlir"), "xnnpack")  # the remaining passes, and the bytes
@@ -43,7 +43,7 @@ class PipelineSlice:
     ends: str | None
 
     def leaves(self, program: Program, target: str) -> None:
-        """Set the attribute that states the last pass of this slice on a program."""
+        """Set the program's attribute that states the last pass of this slice."""
         if self.ends in (None, START):
             program.module.attributes.pop(AFTER, None)
         else:
@@ -86,7 +86,7 @@ def stretch(
         stop: the last stage or pass to run; None: the end of the pipeline.
 
     Raises:
-        StepwellError: there is no such stage or pass, or the program is at no stage of the target.
+        StepwellError: the stage or pass is unknown, or the program is at no stage of the target.
     """
     stages = stages_of(pipeline, target)
     begin = _entrance(program, pipeline, target) if start is None else start
@@ -96,7 +96,7 @@ def stretch(
         last = 0
     if last < first:
         raise StepwellError(
-            f"{begin!r} already ran on the program, and {stop!r} is before it",
+            f"{begin!r} already ran on the program, but {stop!r} is an earlier stage",
             help=f"stages of {target}, in order: {', '.join(stages)}",
         )
     names = [step_name(step) for step in pipeline.steps]
@@ -125,7 +125,8 @@ def _behind(pipeline: Pipeline, stages: Mapping[str, str], name: str) -> int:
     if part is not None:
         whole = step_name(pipeline.steps[at])
         raise StepwellError(
-            f"{name!r} is applied together with the rest of {whole!r}: no stop between them",
+            f"{name!r} is applied together with the rest of {whole!r}: the lowering cannot stop "
+            "inside the group",
             help=f"stop after {whole!r}",
         )
     return at + 1
@@ -181,7 +182,7 @@ def _of_tosa(program: Program, target: str) -> str:
 
 def _foreign(program: Program, target: str) -> StepwellError:
     return StepwellError(
-        f"the program is at level {program.level!r}, and no stage of {target} takes that",
+        f"the program is at level {program.level!r}, which no stage of {target} accepts",
         help=f"{target} takes programs at "
         + ", ".join(dict.fromkeys((START, last_stage(target))))
         + ', and programs that stopped at one of its stages; program.raise_to("aten") (--raise) '
