@@ -14,16 +14,16 @@ from stepwell.ir.program import Program
 
 
 def inventory(program: Program) -> tuple[int, Counter[str]]:
-    """(number of delegates, op name → count of the ops outside them), over all methods."""
+    """Return the number of delegates, and the counts by op name of the ops outside them, over all
+    methods.
+    """
     ops = list(outside_and_delegates(program))
     delegates = sum(isinstance(op, DelegateOp) for op in ops)
     return delegates, Counter(op_name(op) for op in ops if not isinstance(op, DelegateOp))
 
 
 def cuts(program: Program) -> int:
-    """Return the number of delegates that directly follow another, split to load with less
-    memory.
-    """
+    """Return the number of delegates that were split from the preceding one to save memory."""
     return sum(
         isinstance(op, DelegateOp) and isinstance(op.prev_op, DelegateOp)
         for op in outside_and_delegates(program)
@@ -31,7 +31,7 @@ def cuts(program: Program) -> int:
 
 
 def outside_and_delegates(program: Program) -> Iterator[Operation]:
-    """Yield every delegate, and every op outside them that a kernel runs, over all methods."""
+    """Return all delegates, and all ops outside them that a kernel runs, over all methods."""
 
     def look(block: Block) -> Iterator[Operation]:
         for op in block.ops:

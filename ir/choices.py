@@ -30,7 +30,7 @@ class Choice:
 
     Attributes:
         step: the name of the pass.
-        shape: what the choice depends on, as text: types of operands and results.
+        shape: the types of operands and results on which the choice depends, as text.
         costs: each alternative with an estimate of its time.
         chosen: the chosen alternative.
     """
@@ -42,7 +42,7 @@ class Choice:
 
     @property
     def key(self) -> str:
-        """The key of this choice in a table."""
+        """Return the key of this choice in a table."""
         return f"{self.step} {self.shape}"
 
     @property
@@ -55,9 +55,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Choices:
-    """The kind of an option that takes a table: a mapping from keys to choices, or a
-    file with one.
-    """
+    """The kind of an option whose value is a table: a mapping from keys to choices, or a file."""
 
     def take(self, value: Any) -> dict[str, str] | None:
         """Return the choices of a table, or None if the value is not a table.
@@ -99,5 +97,5 @@ def read_table(path: Path) -> tuple[str, dict[str, str]]:
 
 def _no_table(path: Path, why: str) -> StepwellError:
     return StepwellError(
-        f"{path} is not a table of choices: {why}", help="stepwell sweep --tune FILE writes one"
+        f"{path} is not a table of choices: {why}", help="stepwell sweep --tune FILE writes a table"
     )

@@ -19,7 +19,7 @@ Place = tuple[str, str, str | None]
 
 
 class ChoiceError(StepwellError):
-    """A table of choices names an unknown alternative: an error of the user, not of a pass."""
+    """A table of choices names an unknown alternative, which is the user's error."""
 
 
 _T = TypeVar("_T")
@@ -30,7 +30,7 @@ NO_OPTIONS: Mapping[str, Any] = MappingProxyType({})
 class Context:
     """The target, options and facts of one lowering.
 
-    `lower` sets a context of its own on the program that it changes; a rewrite reads it as
+    `lower` sets a new context on the program that it changes; rewrites read it as
     `program.context`. The context of a program outside a lowering is empty.
     """
 
@@ -56,7 +56,7 @@ class Context:
     """Cached results of analyses of the current program, by the class of the analysis."""
 
     def facts(self, analysis: type[_T], begin: Callable[[], _T]) -> _T:
-        """Return the cached result of an analysis; computed again by `begin` after `forget`."""
+        """Return the cached result of an analysis, which is computed again after `forget`."""
         found = self.known.get(analysis)
         if found is None:
             found = self.known[analysis] = begin()
@@ -81,12 +81,12 @@ class Context:
 
         Args:
             step: the pass that chooses.
-            shape: what the choice depends on (`choices.shape_of`).
+            shape: the shapes on which the choice depends (`choices.shape_of`).
             costs: the alternatives with an estimated time of each; the first wins ties.
             default: the cost model's choice, if it is not the cheapest.
 
         Raises:
-            StepwellError: a table names something else.
+            StepwellError: a table names an unknown alternative.
         """
         table: Mapping[str, str] = self.option("tuned") or {}
         by_cost = default or min(costs, key=costs.__getitem__)

@@ -85,8 +85,8 @@ class WeightOp(IRDLOperation):
 
     @property
     def is_as_made(self) -> bool:
-        """Whether the op is as `__init__` makes it, of a known kind, so that nothing needs
-        verification.
+        """Whether the op has the form that `__init__` creates, with a known kind, so that it is
+        valid.
         """
         properties = self.properties
         return (
@@ -152,7 +152,7 @@ class MutateInputOp(IRDLOperation):
 
 
 def weight_key(value: SSAValue) -> str | None:
-    """Return the key of the weight that a value is; None if it is an input or computed."""
+    """Return the key of the weight that a value is; None for an input or a computed value."""
     owner = value.owner
     return owner.key.data if type(owner) is WeightOp else None
 

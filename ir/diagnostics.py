@@ -32,7 +32,7 @@ from stepwell.ir.identity_cache import once_each
 
 @dataclass(frozen=True)
 class Problem:
-    """One fault: a line of fact, then where it is, then the remedy."""
+    """A problem: one line of fact, then its place, then the remedy."""
 
     fact: str
     where: str | None = None
@@ -48,9 +48,7 @@ class Problem:
 
 
 class StepwellError(Exception):
-    """Base class of all errors that are raised for a user's input. Contains all problems that were
-    found.
-    """
+    """Base class of all errors that a user's input may cause, with all problems that were found."""
 
     def __init__(
         self, fact: str | Iterable[Problem], where: str | None = None, help: str | None = None
@@ -65,19 +63,21 @@ class StepwellError(Exception):
 
 
 class VerificationError(StepwellError):
-    """The IR breaks a rule of its level: structure, types, dominance, membership or signature."""
+    """The IR violates a rule of its level: structure, types, dominance, membership or signature."""
 
 
 class UnsupportedError(StepwellError):
-    """Valid input that this pass has no rule for; lists every such op."""
+    """Valid input that a pass does not support; the error lists every such op."""
 
 
 class ParseFailure(StepwellError):
-    """Text or bytes that do not parse."""
+    """A text or bytes cannot be parsed."""
 
 
 class InputMismatch(StepwellError):
-    """Inputs given to a program differ from its signature: count, shape, dtype or dim order."""
+    """The inputs of a call differ from the program's signature: count, shape, dtype or dim
+    order.
+    """
 
 
 class NoEngine(StepwellError):
@@ -96,7 +96,7 @@ def first_line(error: BaseException) -> str:
 
 @contextmanager
 def reported(fact: str, help: str | None = None) -> Generator[None]:
-    """Report an exception of others' code as a `StepwellError`: the fact, then what was raised."""
+    """Report an exception of foreign code as a `StepwellError`: the fact, then the exception."""
     try:
         yield
     except StepwellError:

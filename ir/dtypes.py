@@ -1,6 +1,6 @@
 """The table of element types: torch dtype ↔ xDSL type ↔ bytes per element.
 
-Signless integers represent torch's signed ones and `ui8`…`ui64` the unsigned ones, as in
+Signless integers represent torch's signed integers, and `ui8`…`ui64` its unsigned ones, as in
 torch-mlir's TOSA and linalg output; bool is `i1`.
 """
 
@@ -98,8 +98,8 @@ def has_torch_dtype(element: Attribute) -> bool:
 
 
 def dtype_name(element: Attribute) -> str:
-    """Return torch's name of an element type (`float32`, `uint8`); other types are
-    named likewise.
+    """Return torch's name of an element type (`float32`, `uint8`); other types are named
+    similarly.
     """
     if element in _BY_ELEMENT:
         return _BY_ELEMENT[element]

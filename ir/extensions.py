@@ -21,7 +21,7 @@ def provide(name: str, home: str) -> None:
 
 
 def extension(name: str) -> Any:
-    """Return the function `name` of whichever package provides it.
+    """Return the function `name` of the package that provides it.
 
     Raises:
         StepwellError: no package provides it, or the package is not installed.

@@ -38,8 +38,8 @@ ATen operators.
 
 @dataclass(frozen=True)
 class Level:
-    """A name and a membership test, which returns None if the op belongs, else the reason it does
-    not.
+    """A level: a name and a membership test, which returns None for allowed ops, else the
+    reason.
     """
 
     name: str
@@ -75,7 +75,7 @@ def register_level_loader(name: str, load: Callable[[], object]) -> None:
 
 
 def find_level(name: str) -> Level | None:
-    """Return the level of a name, importing its dialect if necessary; None if there is none."""
+    """Return the level of a name, importing its dialect if necessary; None for an unknown name."""
     if name not in LEVELS and name in _LOADERS:
         _LOADERS[name]()
     return LEVELS.get(name)

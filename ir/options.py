@@ -31,17 +31,21 @@ STEPS = "steps"
 
 @dataclass(frozen=True)
 class ByName:
-    """One word for all, or a mapping from names (of ports, layers, …) to words."""
+    """The kind of an option whose value is one word, or a mapping from names (of ports, layers, …)
+    to words.
+    """
 
     words: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Ranges:
-    """The least and the largest number of inputs, by name or position: `{"ids": (0, 999)}`."""
+    """The kind of an option with the range of each input, by name or position: `{"ids": (0,
+    999)}`.
+    """
 
     def take(self, value: Any) -> Mapping[str | int, tuple[float, float]] | None:
-        """Ranges as they are used, or None for what are none."""
+        """Return the ranges in the form in which they are used, or None for an invalid value."""
         if not isinstance(value, Mapping):
             return None
         taken: dict[str | int, tuple[float, float]] = {}
@@ -60,7 +64,7 @@ class Ranges:
         return taken
 
     def read(self, text: str) -> dict[str | int, list[float]] | None:
-        """`ids:0..999,mask:0..1` as a mapping, or None for what is none."""
+        """Parse `ids:0..999,mask:0..1` to a mapping, or return None for an invalid text."""
         pairs = [pair.rpartition(":") for pair in text.split(",")]
         try:
             return {
@@ -72,7 +76,7 @@ class Ranges:
 
 
 def _number(text: str, otherwise: Any = None) -> Any:
-    """Return an integer, if the text is one; else a float, or what stands for it."""
+    """Parse an integer or a float; return the text of anything else."""
     whole = text.removeprefix("-").isdecimal()
     return int(text) if whole else float(text) if otherwise is None else otherwise
 
@@ -93,16 +97,17 @@ Kind = (
 
 @dataclass(frozen=True)
 class Option:
-    """One option.
+    """An option.
 
     Attributes:
-        name: its name in Python; on the command line `-O name=value`.
+        name: the option's name in Python; on the command line `-O name=value`.
         kind: the allowed words, such words by name, integers by name, a table of choices, a range
             of integers, or `bool`, `int`, `float`, `str`, `Path`.
-        default: its value if it is not set; None means that another rule decides (see `meaning`).
+        default: the value if the option is not set; None means that another rule decides (see
+            `meaning`).
         meaning: a phrase for the reader, without a full stop.
-        at: where it is read: `PIPELINE`, `STEPS`, or kinds of artifact (`"pte"`) whose emitter it
-            is passed to.
+        at: where the option is read: `PIPELINE`, `STEPS`, or the kinds of artifact (`"pte"`) to
+            whose emitters it is passed.
     """
 
     name: str
@@ -113,7 +118,7 @@ class Option:
 
     @property
     def values(self) -> str:
-        """The allowed values, in words."""
+        """Describe the allowed values in words."""
         kind = self.kind
         if isinstance(kind, tuple):
             return ", ".join(repr(word) for word in kind)
@@ -137,7 +142,7 @@ class Option:
         """Convert and validate a value.
 
         Raises:
-            StepwellError: it is none of `values`.
+            StepwellError: the value is none of `values`.
         """
         if value is None and self.default is None:
             return None
@@ -172,7 +177,7 @@ class Option:
         """Parse a value from the command line.
 
         Raises:
-            StepwellError: it is none of `values`.
+            StepwellError: the value is none of `values`.
         """
         kind = self.kind
         if kind is bool:
@@ -213,8 +218,8 @@ def chosen(options: Sequence[Option], given: Mapping[str, Any], whose: str) -> d
 
     Args:
         options: the declared options.
-        given: name → value, as the caller wrote them.
-        whose: who accepts them, for the error (`target 'xnnpack'`).
+        given: the values by name, as the caller wrote them.
+        whose: the owner of the options, for the error (`target 'xnnpack'`).
 
     Raises:
         StepwellError: a name is not declared, or a value is not allowed.
@@ -253,7 +258,7 @@ def read_options(options: Sequence[Option], texts: Iterable[str], whose: str) ->
             elif not equals:
                 problems.append(Problem(f"option {name} has no value", None, f"-O {name}=…"))
             elif name in taken:
-                problems.append(Problem(f"option {name} is given twice"))
+                problems.append(Problem(f"option {name} is repeated"))
             else:
                 taken[name] = known[name].read(value.strip())
         except StepwellError as error:

@@ -45,17 +45,17 @@ class Program(Shown):
 
     @classmethod
     def of(cls, program: Program) -> Program:
-        """Return the program itself; there is only one class of programs."""
+        """Return the program itself, because there is only one class of programs."""
         return program
 
     @property
     def level(self) -> str:
-        """The level: `aten`, `xnnpack`, `cmsis`, `tosa` or `executorch`."""
+        """Return the level: `aten`, `xnnpack`, `cmsis`, `tosa` or `executorch`."""
         return level_of(self.module)
 
     @property
     def methods(self) -> dict[str, FuncOp]:
-        """The methods by name, in the module's order."""
+        """Return the methods by name, in the module's order."""
         return {op.sym_name.data: op for op in self.module.ops if isinstance(op, FuncOp)}
 
     @validate_arguments
@@ -67,7 +67,7 @@ class Program(Shown):
         if name == "forward" and len(methods) == 1:
             return next(iter(methods.values()))
         raise StepwellError(
-            f"there is no method {name!r}", help="methods are " + ", ".join(methods)
+            f"the program has no method {name!r}", help="methods are " + ", ".join(methods)
         )
 
     @validate_arguments
@@ -99,10 +99,11 @@ class Program(Shown):
 
         Args:
             args, kwargs: inputs, nested as the model takes them.
-            method: its name.
-            engine: of a lowered program, whose kernels its nodes follow on NaN, infinities, zeros,
-                denormal numbers and overflow: `xnnpack/avx2` (`engine_behavior.engines`). Ordinary
-                numbers are PyTorch's. None: all are.
+            method: the name of the method.
+            engine: for a lowered program, an engine such as `xnnpack/avx2`
+                (`engine_behavior.engines`), whose behavior on NaN, infinities, zeros, denormal
+                numbers and overflow the nodes follow. Ordinary numbers are computed as in PyTorch;
+                with None, all are.
 
         Returns:
             The flat tuple of outputs, which share no memory with other tensors. Neither the model
@@ -110,7 +111,7 @@ class Program(Shown):
 
         Raises:
             InputMismatch: naming every argument that is not what the signature says.
-            StepwellError: no such engine was measured, or the method has none of its nodes.
+            StepwellError: the engine was not measured, or the method has none of its nodes.
         """
         if engine is not None:
             self._follow(engine, self.method(method))
@@ -120,7 +121,7 @@ class Program(Shown):
         dialect = known_engine(engine).partition("/")[0]
         if not any(op.name.startswith(f"{dialect}.") for op in func.walk()):
             raise StepwellError(
-                f"the program at level {self.level} has no node that {engine} runs",
+                f"the program at level {self.level} has no node of the engine {engine}",
                 help=f"lower it first: stepwell.lower(program, {dialect!r}).program.run(...)",
             )
 
@@ -135,7 +136,7 @@ class Program(Shown):
         return f"<program {methods} at level {self.level}: {ops} ops>"
 
     def __str__(self) -> str:
-        """The module as MLIR text, without locations; weights are keys."""
+        """Return the module as MLIR text, without locations; weights are keys."""
         return to_text(self.module)
 
     @validate_arguments
@@ -211,7 +212,7 @@ class Program(Shown):
         """Export a program at the aten level to torch.
 
         Raises:
-            StepwellError: the program is at another level; try `raise_to("aten")`.
+            StepwellError: the program is at another level; `raise_to("aten")` may raise it.
         """
         return self.render("torch")(method)
 

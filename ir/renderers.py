@@ -2,8 +2,8 @@
 layers.
 
 A result does not import its renderers, and `ir/` imports no higher layer. The `stepwell` package
-registers which module renders which classes. That module is imported on the first request for a
-rendering and registers its functions.
+registers, for each class, a module that renders it. This module is imported on the first request
+and registers its functions.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ _F = TypeVar("_F", bound=Form)
 
 
 def gives(form: str, *classes: type) -> Callable[[_F], _F]:
-    """Register a renderer of a form (`html`, `page`, `text`, `torch`) of results of
-    these classes.
+    """Register a renderer of a form (`html`, `page`, `text`, `torch`) of results of these
+    classes.
     """
 
     def register(function: _F) -> _F:

@@ -35,7 +35,7 @@ Constant = int | float | bool | str | None
 
 @dataclass(frozen=True)
 class Port:
-    """One input or output. `constant` is a 1-tuple with the value of a specialized one."""
+    """An input or output. `constant` is a 1-tuple with the value of a specialized input."""
 
     name: str
     dim_order: tuple[int, ...] | None = None
@@ -60,12 +60,12 @@ class Signature:
 
     @property
     def runtime_inputs(self) -> tuple[Port, ...]:
-        """The inputs that are arguments of the function."""
+        """Return the inputs that are arguments of the function."""
         return tuple(port for port in self.inputs if port.constant is None)
 
     @property
     def runtime_outputs(self) -> tuple[Port, ...]:
-        """The outputs that are operands of the return."""
+        """Return the outputs that are operands of the return op."""
         return tuple(port for port in self.outputs if port.constant is None)
 
 

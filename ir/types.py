@@ -39,7 +39,7 @@ class ShapeAttr(Data[tuple[Dim, ...]]):
 
     @classmethod
     def parse_parameter(cls, parser: AttrParser) -> tuple[Dim, ...]:
-        """`<["s0", 4]>`"""
+        """Parse `<["s0", 4]>`."""
         with parser.in_angle_brackets():
             return tuple(
                 parser.parse_comma_separated_list(
@@ -53,7 +53,7 @@ class ShapeAttr(Data[tuple[Dim, ...]]):
             )
 
     def print_parameter(self, printer: Printer) -> None:
-        """`<["s0", 4]>`"""
+        """Print `<["s0", 4]>`."""
         with printer.in_angle_brackets():
             printer.print_string("[")
             for index, dim in enumerate(self.data):
@@ -71,12 +71,12 @@ class _TextAttr(Data[str]):
 
     @classmethod
     def parse_parameter(cls, parser: AttrParser) -> str:
-        """`<"text">`"""
+        """Parse `<"text">`."""
         with parser.in_angle_brackets():
             return parser.parse_str_literal()
 
     def print_parameter(self, printer: Printer) -> None:
-        """`<"text">`"""
+        """Print `<"text">`."""
         with printer.in_angle_brackets():
             _print_quoted(printer, self.data)
 
@@ -96,7 +96,7 @@ class IntType(_TextAttr, TypeAttribute):
 
     @property
     def size(self) -> Dim:
-        """The integer as a size."""
+        """Return the integer as a size."""
         return dim_of(self.data)
 
 
@@ -154,7 +154,7 @@ def tensor_like(torch_tensor: object) -> AnyTensor:
 def dims(type_: Attribute) -> tuple[Dim, ...]:
     """Return the dimensions of a tensor type, symbolic ones as sizes (a bare `?` is `UNKNOWN`)."""
     if not isinstance(type_, TensorType):
-        raise StepwellError(f"a tensor type is needed here, not {type_}")
+        raise StepwellError(f"the type is {type_}, must be a tensor type")
     encoding: Attribute = type_.encoding
     if isinstance(encoding, ShapeAttr):
         return encoding.data
@@ -170,7 +170,7 @@ def symbols_of(types: Iterable[Attribute]) -> frozenset[str]:
 def element(type_: Attribute) -> Attribute:
     """Return the element type of a tensor type."""
     if not isinstance(type_, TensorType):
-        raise StepwellError(f"a tensor type is needed here, not {type_}")
+        raise StepwellError(f"the type is {type_}, must be a tensor type")
     return type_.element_type  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
 
 

@@ -106,7 +106,7 @@ def find_problems(
 
 
 def _spelled_sizes(type_: Attribute) -> Iterator[str]:
-    """Yield the expressions in a tensor's shape or in the type of a dynamic integer."""
+    """Yield the expressions of sizes in a tensor's shape or in a dynamic integer's type."""
     if isinstance(type_, IntType):
         yield type_.data
     elif isinstance(type_, TensorType) and isinstance(type_.encoding, ShapeAttr):
@@ -158,7 +158,7 @@ def _op_problems(op: Operation, weights: WeightStore | None) -> Iterator[Problem
 
 
 def _reader_problems(op: Operation) -> Iterator[Problem]:
-    """Report users of the op that are in no block: they keep values alive."""
+    """Report users of the op that are in no block, because these would keep values alive."""
     for result in op.results:
         for use in result.uses:
             if use.operation.parent is None:

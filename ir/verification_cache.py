@@ -4,8 +4,8 @@ Whether an op satisfies its constraints, its verifier and its inferred types is 
 class, types, properties and attributes, provided that it has no regions, is not a terminator and
 has no symbolic size (the ranges of symbols are attributes of the method). Networks repeat their
 blocks, and a program is verified before and after lowering, so that most ops are in the cache. A
-class declares that this suffices by deriving from `Verifies`; ops of other classes are verified in
-full each time.
+class declares that this key suffices by deriving from `Verifies`; ops of other classes are verified
+in full each time.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ def is_recipe(name: str) -> bool:
 
 
 class UnknownValue(StepwellError):
-    """The elements of a weight are needed, but only its type is known."""
+    """Raised if elements of a weight are needed of which only the type is known."""
 
 
 @dataclass
@@ -90,7 +90,7 @@ class Given:
 
 @dataclass
 class Derived:
-    """A recipe over other keys; `tensor` is set when it is first evaluated."""
+    """A weight that a recipe computes from other keys; `tensor` is set by the first evaluation."""
 
     recipe: str
     sources: tuple[str, ...]
@@ -133,7 +133,7 @@ class WeightStore:
         return WeightStore(dict(self.entries), self.counts, dict(self._hashes))
 
     def add(self, key: str, tensor: torch.Tensor, *, trainable: bool | None = None) -> str:
-        """Add a tensor under a new key, or under a key that names this very tensor already.
+        """Add a tensor under a new key, or under a key that already names this same tensor.
 
         `trainable` is whether the parameter of the torch program requires a gradient, if known.
         """
@@ -148,7 +148,7 @@ class WeightStore:
         return key
 
     def add_unknown(self, key: str, type_: AnyTensor) -> str:
-        """Add a weight of which only the type is known; reading its elements is an error."""
+        """Add a weight of which only the type is known; reading its elements raises an error."""
         shape = [d if isinstance(d, int) else 1 for d in dims(type_)]
         tensor = torch.empty(shape, dtype=torch_dtype(element(type_)), device="meta")
         self.entries[key] = Given(tensor, is_known=False)
@@ -173,7 +173,9 @@ class WeightStore:
         return held.trainable if isinstance(held, Given) else None
 
     def constant(self, tensor: torch.Tensor, hint: str = "constant") -> str:
-        """Add a small constant under a key made of its content, shared by equal ones."""
+        """Add a small constant under a key that its content determines; equal constants share
+        it.
+        """
         digest = _digest(tensor)[:12]
         key = f"{hint}#{digest}"
         if key not in self.entries:
@@ -190,9 +192,9 @@ class WeightStore:
         return key
 
     def derive(self, recipe_name: str, sources: tuple[str, ...] | list[str], **params: Any) -> str:
-        """Return a key for `recipe_name(*sources, **params)`; only its shape is computed."""
+        """Return the key of `recipe_name(*sources, **params)`; only the shape is computed."""
         if recipe_name not in _RECIPES:
-            raise StepwellError(f"there is no weight recipe {recipe_name!r}")
+            raise StepwellError(f"the weight recipe {recipe_name!r} is not registered")
         for source in sources:
             self._entry(source)
         spelled = json.dumps([recipe_name, list(sources), params], sort_keys=True)
@@ -385,7 +387,7 @@ class WeightStore:
             self.entries.popitem()
 
     def tensors(self) -> Mapping[str, torch.Tensor]:
-        """Return every key with its tensor, derived ones evaluated."""
+        """Return every key with its tensor; derived tensors are evaluated."""
         return {key: self.get(key) for key in self.entries}
 
     def _entry(self, key: str) -> Entry:

@@ -20,14 +20,16 @@ BY_CLASS: dict[type[Operation], Callable[[Any], int]] = {}
 
 
 def size(type_: Attribute) -> int:
-    """Elements of a tensor; a symbolic dimension counts as 1."""
+    """Return the number of elements of a tensor; a symbolic dimension counts as 1."""
     if not isinstance(type_, TensorType):
         return 1
     return prod(d if isinstance(d, int) else 1 for d in dims(type_))
 
 
 def operations(op: Operation) -> int:
-    """Multiply-adds of a matrix product, convolution or attention; else elements written."""
+    """Return the multiply-adds of a matrix product, convolution or attention; else written
+    elements.
+    """
     if isinstance(op, WeightOp | StateOp | UpdateOp | MutateInputOp):
         return 0
     if type(op) in BY_CLASS:

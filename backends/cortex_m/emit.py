@@ -1,8 +1,8 @@
 """cmsis IR → a `.pte` whose kernels are `cortex_m::*.out`: planned scratch, views without copies.
 
-Nothing is rewritten and no neighbor looked at. Casts between quantized and plain integers, views
+The emitter rewrites nothing. Casts between quantized and plain integers, views
 and relabeled dimensions are further tensors over the same bytes. Multipliers and shifts become
-constant tensors. A constant method, `stepwell_target`, says which CPU a program is for.
+constant tensors. A constant method, `stepwell_target`, states the CPU of a program.
 """
 
 import math
@@ -62,10 +62,11 @@ def to_pte(program: Program) -> bytes:
 
 
 def emit(program: Program, delegates: PayloadWriters | None = None) -> Container:
-    """The container of a program at the cmsis level, or at one that adds delegates to it.
+    """Return the container of a program at the cmsis level, or at a level that adds delegates to
+    it.
 
     Args:
-        program: every method becomes one of the container.
+        program: the program; each method becomes a method of the container.
         delegates: writers of payloads by the class of the delegate op.
 
     Raises:
@@ -87,7 +88,7 @@ def emit(program: Program, delegates: PayloadWriters | None = None) -> Container
 def emission_problems(
     program: Program, delegates: Collection[type[Operation]] = ()
 ) -> list[Problem]:
-    """Return everything that `emit` refuses of a program; `delegates` are ops that have
+    """Return everything that `emit` refuses in a program; `delegates` are ops that have
     payloads.
     """
     own = {type(op) for op in program.module.walk() if isinstance(op, CmsisOp | StorageCast)}
@@ -99,7 +100,9 @@ def emission_problems(
 
 
 def _impossible_calls(program: Program) -> Iterator[Problem]:
-    """Library calls of operators that the installed ExecuTorch lacks, or of a dynamic shape."""
+    """Yield library calls of operators that the installed ExecuTorch lacks, or of a dynamic
+    shape.
+    """
     for op in program.module.walk():
         if not isinstance(op, CmsisOp) or not op.OPERATOR:
             continue
@@ -143,13 +146,13 @@ class CortexMEmitter(MethodEmitter):
     # -- layouts -------------------------------------------------------------------------------
 
     def _order(self, value: int) -> tuple[int, ...]:
-        """Return the dim order a value of the plan has in memory."""
+        """Return the dim order of a value of the plan in memory."""
         held = self.builder.value(value)
         assert isinstance(held, TensorValue)
         return held.dim_order
 
     def _view(self, source: int, type_: Attribute, order: Sequence[int], offset: int = 0) -> int:
-        """Another tensor over the bytes of `source`, from byte `offset` on."""
+        """Add another tensor over the bytes of `source`, from byte `offset` on."""
         return self.builder.tensor(
             self._scalar_type(type_),
             cast("tuple[int, ...]", dims(type_)),
@@ -173,7 +176,7 @@ class CortexMEmitter(MethodEmitter):
         return self._view(source, op.out.type, self._order(source), offset)
 
     def _slice_bytes(self, type_: Attribute, axis: int) -> int:
-        """Return bytes of one slice of an axis before which all are of size 1."""
+        """Return the bytes of one slice of an axis before which all axes have size 1."""
         inner = cast("tuple[int, ...]", dims(type_)[axis + 1 :])
         return math.prod(inner) * stored_dtype(type_).itemsize
 
@@ -191,7 +194,7 @@ class CortexMEmitter(MethodEmitter):
         return copy
 
     def _entered(self, argument: SSAValue, value: int, port: Port) -> int:
-        """An input that is only used relabeled keeps its memory layout."""
+        """Keep the memory layout of an input that is only used relabeled."""
         if argument.uses.get_length() and all(
             isinstance(use.operation, Relabel) for use in argument.uses
         ):
@@ -231,7 +234,7 @@ class CortexMEmitter(MethodEmitter):
         self.values[op.out] = result
 
     def _operands(self, op: CmsisOp) -> dict[str, int]:
-        """Values of the tensors, the larger one first where channels broadcast."""
+        """Return the values of the tensors, the larger one first if channels broadcast."""
         values = {
             name: self.values[value]
             for name, value in op.named_operands.items()
@@ -278,7 +281,7 @@ class CortexMEmitter(MethodEmitter):
 
 
 def limit_problems(program: Program) -> Iterator[Problem]:
-    """Every row of a linear layer or convolution whose sum can overflow int32 for some input."""
+    """Yield every row of a linear layer or convolution whose sum can overflow int32."""
     for op in program.module.walk():
         if isinstance(op, QuantizedLinear | Spatial):
             weight = _constant(op.operands[1], program)

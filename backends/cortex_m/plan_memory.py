@@ -1,14 +1,14 @@
 """Scheduling: choose what runs row by row, so that a program's activations fit the arena.
 
-Layer by layer, a net needs at least the operands and results of the largest layer. Row by row, it
-needs less: a result reuses the rows of its operand once they are dead, and a value between
-two layers never exists as a whole (`translate/memory/rows.py`). No multiplication is repeated.
-The cost is additional calls, each of which has a few tensors in the runtime's records.
+Layer by layer, a net needs at least the operands and results of the largest layer. Row by row, the
+net needs less: a result reuses the rows of its operand once they are dead, and a value between two
+layers never exists as a whole (`translate/memory/rows.py`). No multiplication is repeated. The cost
+is additional calls, each of which has a few tensors in the runtime's records.
 
 The choice is a shortest path. Nodes are the positions between the program's kernel calls. Edges are
-unchanged calls and runs of image ops as streams in tiles of some height, each with its peak of
-live bytes and the number of calls that it adds. For a limit in bytes, the path with the fewest
-additional calls over edges below the limit is used; the plan of the emitted program decides.
+unchanged calls and runs of image ops as streams in tiles of some height, each with its peak of live
+bytes and its number of additional calls. For a limit in bytes, the path with the fewest additional
+calls over edges below the limit is used; the plan of the emitted program decides.
 """
 
 from collections.abc import Iterator, Sequence
@@ -55,7 +55,9 @@ _TRIALS = 6
 
 @dataclass(frozen=True)
 class Edge:
-    """Calls `start` to `stop` (exclusive): unchanged, or as a stream in tiles of `height`."""
+    """An edge from call `start` to `stop` (exclusive): unchanged calls, or a stream in tiles of
+    `height`.
+    """
 
     start: int
     stop: int
@@ -68,8 +70,8 @@ class Edge:
 class PlanMemory(Pass):
     """Scheduling: stream ops row by row and compute in place, for a limit or a small arena.
 
-    With `arena`, as many streams as the limit needs; without, those that save more than their
-    calls cost (`CALL_BYTES`).
+    With `arena`, as many streams are formed as the limit requires; otherwise those that save more
+    than their calls cost (`CALL_BYTES`).
     """
 
     name: ClassVar[str] = "plan-memory"
@@ -118,7 +120,7 @@ class PlanMemory(Pass):
             raise UnsupportedError(
                 f"no plan of {self.arena} bytes was found; the smallest has {size}",
                 f"method @{name}",
-                'set that arena; io="int8" takes float inputs and outputs out of it',
+                'set that arena; io="int8" removes float inputs and outputs from the arena',
             )
         return _write(func, path, target)
 
@@ -211,7 +213,9 @@ class Calls:
         self.size.setdefault(root, bytes_of(root))
 
     def edges(self) -> Iterator[Edge]:
-        """Yield each call unchanged and each run of image ops as a stream, by their start."""
+        """Return the edges by their start: each unchanged call, and each run of image ops as a
+        stream.
+        """
         for start, op in enumerate(self.ops):
             shared = 0 if in_place_operand(op, self, start) is None else bytes_of(op.results[0])
             yield Edge(start, start + 1, self.alive[start] + scratch_of(op) - shared, 0)

@@ -1,4 +1,4 @@
-"""Read a Cortex-M `.pte` as cmsis IR, ours and the stock flow's.
+"""Read a Cortex-M `.pte` of any producer as cmsis IR.
 
 The bytes contain no scales except those of quantize and dequantize, so tensors are read as plain
 int8. All numbers that the kernels use are fields of the ops, and the interpreter runs them
@@ -45,7 +45,7 @@ from stepwell.ir.types import WeightAttr, dims
 
 
 def is_cortex_m(container: Container) -> bool:
-    """Whether a program states such a CPU, or calls the `cortex_m` library, or Arm's NPUs."""
+    """Whether a program states a Cortex-M CPU, or uses the `cortex_m` library or Arm's NPUs."""
     return _target_method(container) is not None or any(
         any(delegate.backend in READERS.delegates for delegate in method.delegates)
         or (isinstance(step, KernelCall) and step.kernel in op_classes())
@@ -59,7 +59,7 @@ def read_pte(data: bytes) -> Program:
 
     Raises:
         UnsupportedError: names every instruction that no op represents.
-        ParseFailure: the bytes are no valid program.
+        ParseFailure: the bytes are not a valid program.
     """
     return read_program(read_container(bytearray(data)))
 
@@ -104,7 +104,9 @@ def run_pte(data: bytes, inputs: Sequence[Any], method: str = "forward") -> tupl
 def _read_call(
     call: KernelCall, inputs: Mapping[int, Any], results: Mapping[int, Attribute]
 ) -> Operation:
-    """One call of a library kernel as its op; lists stored in tensors are filled in afterwards."""
+    """Read one call of a library kernel as its op; lists that are stored in tensors are filled in
+    later.
+    """
     cls = op_classes()[call.kernel]
     operand_names = [name for name, _ in cls.get_irdl_definition().operands]
     operands: dict[str, SSAValue | None] = {}
@@ -170,7 +172,7 @@ def _written(kernel: str) -> tuple[int, ...]:
 
 
 def _scratch(kernel: str) -> tuple[int, ...]:
-    """Scratch buffers, and the returned output, which is listed twice."""
+    """Return scratch buffers without the returned output, which is listed twice."""
     arguments = declarations()[op_classes()[kernel].OPERATOR].arguments
     found = [i for i, argument in enumerate(arguments) if argument.name.endswith("scratch")]
     return (*found, len(arguments))

@@ -12,7 +12,7 @@ _DECLARATION = re.compile(r"^- func: (cortex_m::\S.*)$", re.MULTILINE)
 
 @functools.cache
 def declarations() -> dict[str, Schema]:
-    """Operator name → schema of its out variant, `out` included."""
+    """Return, for each operator, the schema of its out variant, including `out`."""
     text = shipped("backends", "cortex_m", "ops", "operators.yaml").read_text()
     schemas = [parse_schema(found) for found in _DECLARATION.findall(text)]
     return {schema.operator: schema for schema in schemas}
@@ -20,7 +20,7 @@ def declarations() -> dict[str, Schema]:
 
 @functools.cache
 def op_classes() -> dict[str, type[CmsisOp]]:
-    """Kernel name (`cortex_m::transpose.out`) → op class, for ops of the installed library."""
+    """Return the op class of each kernel (`cortex_m::transpose.out`) of the installed library."""
     known = declarations()
     return {f"cortex_m::{cls.OPERATOR}.out": cls for cls in LIBRARY_OPS if cls.OPERATOR in known}
 

@@ -61,7 +61,7 @@ def _delegate_ops(program: Program) -> Iterator[DelegateOp]:
 
 
 def refusals(program: Program) -> Iterator[tuple[Operation, str]]:
-    """Yield the operator at which each refused delegate fails, and Vela's message; none without
+    """Return the operator at which each refused delegate fails, with Vela's message; empty without
     Vela.
     """
     for op in _delegate_ops(program):
@@ -88,7 +88,7 @@ def _shortest(op: DelegateOp, weights: WeightStore, reason: str) -> tuple[int, s
 
 
 def _refusal(op: DelegateOp, weights: WeightStore, first: int | None) -> str | None:
-    """Vela's message against a delegate or a prefix of its operators, or None."""
+    """Return Vela's message about a delegate, or about its first operators; None if accepted."""
     try:
         compile_tosa(tosa_of(op, weights, first), op.accelerator.data)
     except UnsupportedError as error:

@@ -74,7 +74,7 @@ class TosaReader:
         """Return the delegate as an op that contains its operators.
 
         Raises:
-            ParseFailure: the payload is no TOSA flatbuffer, or does not match the call.
+            ParseFailure: the payload is not a TOSA flatbuffer, or does not match the call.
         """
         program = program_of(_bound(read_graph(bytes(delegate.payload)), inputs))
         (func,) = program.methods.values()
@@ -96,12 +96,14 @@ class TosaReader:
 
 
 def _bound(graph: Graph, inputs: Sequence[SSAValue]) -> Graph:
-    """Bind a graph to the sizes of its call; a `.pte` does not say which sizes are dynamic."""
+    """Bind a graph to the sizes of its call, because a `.pte` does not state which sizes are
+    dynamic.
+    """
     if not has_symbolic_sizes(graph):
         return graph
     if not all(is_static(value.type) for value in inputs):
         raise UnsupportedError(
-            "a TOSA delegate computes on sizes that vary, and the file does not say which axes do",
+            "a TOSA delegate has dynamic sizes, but the file does not state which axes",
             help="read it at its largest sizes: read_pte(data, largest=True), show --largest",
         )
     given = [

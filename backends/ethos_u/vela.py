@@ -66,12 +66,12 @@ def compile_tosa(data: bytes, accelerator: str) -> Compiled:
     """Compile a TOSA flatbuffer; recent results are cached.
 
     Raises:
-        StepwellError: Vela is not installed, or there is no such accelerator.
-        UnsupportedError: Vela refuses the graph; the message is its own.
+        StepwellError: Vela is not installed, or the accelerator is unknown.
+        UnsupportedError: Vela refuses the graph; the message is Vela's.
     """
     if accelerator not in ACCELERATORS:
         raise StepwellError(
-            f"there is no accelerator {accelerator!r}", help="there are " + ", ".join(ACCELERATORS)
+            f"accelerator {accelerator!r} is unknown", help="known are " + ", ".join(ACCELERATORS)
         )
     if not is_installed():
         raise StepwellError("Vela is not installed", help="pip install 'stepwell[ethos-u]'")
@@ -90,7 +90,7 @@ def compile_tosa(data: bytes, accelerator: str) -> Compiled:
         if done.returncode or not archive.exists():
             raise UnsupportedError(
                 f"Vela refuses the delegate for {accelerator}: {_complaint(done)}",
-                help="the model's other targets, tosa-1.0+int and cortex-m*, take it",
+                help="the model's other targets, tosa-1.0+int and cortex-m*, may accept it",
             )
         with np.load(archive, allow_pickle=False) as arrays:
             payload = b"".join(_block(name, held) for name, held in _blocks(arrays))
@@ -181,7 +181,7 @@ def read_stream(payload: bytes) -> CommandStream:
     """Read the blocks of a payload.
 
     Raises:
-        ParseFailure: the bytes are no payload, or a block is missing.
+        ParseFailure: the bytes are not a payload, or a block is missing.
     """
     blocks: dict[str, bytes] = {}
     at = 0

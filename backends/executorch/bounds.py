@@ -1,8 +1,8 @@
 """Range analysis: upper bounds of symbolic dimensions, by interval arithmetic over expressions.
 
 Expressions are text as sympy prints it (`2*s77 + 1`, `Max(1, s0)`, `s0//2`). They are parsed with
-Python's grammar and never evaluated by Python. Intervals ignore that two terms share a symbol, so
-a bound may be larger than the largest value, never smaller.
+Python's grammar and never evaluated by Python. Intervals ignore that terms share symbols, so that a
+bound may exceed the largest value but is never below it.
 """
 
 import ast
@@ -67,7 +67,7 @@ def _interval(node: ast.expr, ranges: Mapping[str, Range], whole: str) -> _Inter
             return _corners(_CALLS[name], intervals, whole)
         case _:
             raise UnsupportedError(
-                f"dimension {whole}: no upper bound can be found for {ast.unparse(node)}",
+                f"dimension {whole}: no upper bound is known for {ast.unparse(node)}",
                 help="pin its symbols: lower(..., sizes={...}) or --sizes",
             )
 
@@ -75,12 +75,12 @@ def _interval(node: ast.expr, ranges: Mapping[str, Range], whole: str) -> _Inter
 def _refuse_what_turns(
     function: Callable[..., Number], intervals: Sequence[_Interval], whole: str
 ) -> None:
-    """Refuse division and powers of a negative argument, since they are not monotone there."""
+    """Refuse division by, and powers of, an argument that may be negative: neither is monotone."""
     turning = {_divide: 1, _floor_divide: 1, _ceil_divide: 1, _power: 0}.get(function)
     if turning is not None and intervals[turning][0] < (0 if function is _power else 1):
         raise UnsupportedError(
-            f"dimension {whole} has no upper bound: it divides by what may be below 1, or takes a "
-            "power of what may be negative",
+            f"dimension {whole} has no upper bound: the divisor may be below 1, or the base of a "
+            "power negative",
             help="export with a lower bound: torch.export.Dim(name, min=...)",
         )
 
@@ -98,7 +98,8 @@ def _corners(
             value = function(*corner)
         except (ZeroDivisionError, OverflowError, TypeError):
             raise UnsupportedError(
-                f"dimension {whole} has no upper bound: at a limit of its symbols it is no number",
+                f"dimension {whole} has no upper bound: at a limit of its symbols the value is "
+                "undefined",
                 help=_ABOVE,
             ) from None
         values.append(Fraction(0) if value != value else value)  # inf - inf, 0 * inf

@@ -1,7 +1,7 @@
 """Verify a container: everything that the runtime does not check, before and after serialization.
 
 A `.pte` with an index out of range or a tensor beyond its arena can kill the process that loads it,
-so nothing is written, run or lifted before this check has passed.
+so this check runs before a container is written, run or read as a program.
 """
 
 from collections import Counter
@@ -35,7 +35,7 @@ _MAX_ARENA = 2**63 - 1
 
 
 def check(container: Container) -> None:
-    """Raise `VerificationError` with (up to 20 of) the faults found in a container."""
+    """Raise `VerificationError` with the faults (at most 20) that are found in a container."""
     problems: list[Problem] = []
     for problem in _problems(container):
         problems.append(problem)
@@ -53,7 +53,7 @@ def _problems(container: Container) -> Iterator[Problem]:
         yield Problem(f"method {name!r} is declared more than once")
     for what, data in (("constant", container.constants), ("state", container.mutable_data)):
         if not data or len(data[0]):
-            yield Problem(f"{what} 0 is reserved and must be there, without bytes")
+            yield Problem(f"{what} 0 is reserved and must exist without bytes")
     for method in container.methods:
         for fact in _method_faults(container, method):
             yield Problem(fact, where=f"method {method.name}")

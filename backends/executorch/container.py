@@ -272,7 +272,7 @@ class Method:
 
     @property
     def written_inputs(self) -> list[int]:
-        """The positions of inputs to which kernels write."""
+        """Return the indices of the inputs to which kernels write."""
         calls = [step for step in self.instructions if isinstance(step, KernelCall)]
         written = {index for call in calls for index in call.args[-1:]}
         return [place for place, index in enumerate(self.inputs) if index in written]
@@ -308,13 +308,13 @@ class Container:
         """Return the method of that name.
 
         Raises:
-            StepwellError: there is none.
+            StepwellError: the container has no such method.
         """
         for method in self.methods:
             if method.name == name:
                 return method
         names = ", ".join(method.name for method in self.methods)
-        raise StepwellError(f"there is no method {name!r}", help=f"methods are {names}")
+        raise StepwellError(f"the file has no method {name!r}", help=f"methods are {names}")
 
 
 def contiguous(rank: int) -> tuple[int, ...]:
@@ -323,7 +323,7 @@ def contiguous(rank: int) -> tuple[int, ...]:
 
 
 def strides(sizes: Sequence[int], dim_order: Sequence[int]) -> tuple[int, ...]:
-    """Return strides in elements of a dense tensor with this `dim_order`.
+    """Return the strides, in elements, of a dense tensor with this `dim_order`.
 
     A dimension of size 0 counts as 1, as in ExecuTorch and PyTorch.
     """
@@ -336,13 +336,15 @@ def strides(sizes: Sequence[int], dim_order: Sequence[int]) -> tuple[int, ...]:
 
 
 def are_equal(one: Data, other: Data) -> bool:
-    """Whether bytes are equal, compared in parts (views compare byte by byte, slowly)."""
+    """Whether two buffers are equal, compared in parts, because views compare byte by byte."""
     parts = (slice(at, at + _PART) for at in range(0, len(one), _PART))
     return len(one) == len(other) and all(bytes(one[at]) == bytes(other[at]) for at in parts)
 
 
 def sampled(data: Data) -> bytes:
-    """Return a digest of one page per megabyte: equal data has equal digests, not conversely."""
+    """Return a digest of one page per megabyte; equal data has equal digests, but not
+    conversely.
+    """
     digest = hashlib.sha256()
     for begin in range(0, len(data), _PART):
         digest.update(data[begin : begin + _SAMPLE])

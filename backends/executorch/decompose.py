@@ -48,7 +48,7 @@ from stepwell.translate.rewrites.calls.traced_calls import Trace, trace
 
 @dataclass(frozen=True)
 class Decomposition:
-    """The parts of an op."""
+    """The ops into which an op is decomposed."""
 
     op: SchemaOp
     pieces: Trace
@@ -63,7 +63,9 @@ class DecomposeForKernels(Rewrite[Decomposition]):
     bound: ClassVar[Bound] = Bound(2e-5, 1e-5, "PyTorch's decompositions compute in another order")
 
     def match(self, op: SchemaOp, program: Program) -> Decomposition | Refusal | None:
-        """Match an op outside delegates whose every part has a kernel."""
+        """Match an op outside delegates that has no kernel, if all parts of its decomposition have
+        one.
+        """
         if runs_as_kernel(op):
             return None
         if not isinstance(op.parent_op(), FuncOp) and type(op.parent_op()) not in CONTROL:
@@ -71,12 +73,14 @@ class DecomposeForKernels(Rewrite[Decomposition]):
         for value in (*op.operands, *op.results):
             type_ = value.type
             if isinstance(type_, TensorType) and not has_torch_dtype(element(type_)):
-                return Refusal(f"the op takes or gives {type_}, which PyTorch does not have")
+                return Refusal(
+                    f"an operand or result has type {type_}, which PyTorch does not have"
+                )
         signature = kernel_of(type(op))
         if signature is not None and (reason := uncomputed(op, signature)):
             return Refusal(reason)
         if not all(isinstance(result.type, TensorType) for result in op.results):
-            return Refusal("the op gives a number known only at run time")
+            return Refusal("the op returns a number known only at run time")
         pieces = trace(op, _function_of)
         return pieces if isinstance(pieces, Refusal) else Decomposition(op, pieces)
 
@@ -86,8 +90,8 @@ class DecomposeForKernels(Rewrite[Decomposition]):
 
 
 def lack_of_pieces(op: SchemaOp) -> str:
-    """Return why PyTorch's decomposition of an op without a kernel does not help, to follow a
-    comma.
+    """Return a clause that states why PyTorch's decomposition of an op without a kernel does not
+    help.
     """
     found = trace(op, _function_of)
     if not isinstance(found, Refusal):

@@ -1,4 +1,4 @@
-"""`.ptd` files: tensors and delegates' data by key, outside of a `.pte`. Files are untrusted.
+"""`.ptd` files: tensors and delegates' data by key, outside of a `.pte`. The files are not trusted.
 
 Source: `extension/flat_tensor/serialize` of ExecuTorch 1.5: `flat_tensor.fbs`, and the header after
 its file identifier in `flat_tensor_header.h`.
@@ -96,7 +96,7 @@ def read_external(data: bytes | bytearray) -> dict[str, memoryview]:
 
 
 def read_entries(data: bytes | bytearray) -> dict[str, tuple[memoryview, Record | None]]:
-    """Return all named data of a `.ptd` file, as views of `data`; a tensor has its layout, too."""
+    """Return all named data of a `.ptd` file as views of `data`; tensors with their layout."""
     view = memoryview(data)
     if len(view) < _HEADER_AT + _HEADER.size or bytes(view[8:12]) != _MAGIC:
         raise ParseFailure(f"{_WHAT} has no header")

@@ -1,6 +1,6 @@
 """Values and instructions of a plan as records of ExecuTorch's program schema, and back.
 
-Records that were read are untrusted: `ParseFailure` if a name or an index is missing.
+Records from a file are not trusted: a missing name or index raises `ParseFailure`.
 """
 
 from collections.abc import Sequence
@@ -158,7 +158,9 @@ def _tensor_of(record: Record) -> TensorValue:
     except ValueError as error:
         raise ParseFailure(f"{WHAT}: {error}") from None
     if record["storage_offset"]:
-        raise UnsupportedError(f"{WHAT}: a tensor has a storage offset; the runtime knows none")
+        raise UnsupportedError(
+            f"{WHAT}: a tensor has a storage offset, which the runtime does not support"
+        )
     extra: Record = record["extra_tensor_info"] or {}
     name: str | None = extra.get("fully_qualified_name")
     where: Record | None = record["allocation_info"]

@@ -91,7 +91,7 @@ def to_graph(program: Program, method: str = "forward") -> Graph:
 
 
 def emission_problems(program: Program) -> list[Problem]:
-    """Return everything that the flatbuffers of a program's methods cannot hold."""
+    """Return everything in a program's methods that TOSA flatbuffers cannot represent."""
     return [problem for func in program.methods.values() for problem in _too_large(func)]
 
 
@@ -112,7 +112,7 @@ def _constant_bytes(type_: Attribute) -> int:
 
 
 def _version(program: Program) -> tuple[int, int, int, bool]:
-    """Return the version of the program's target; 1.1 is a draft."""
+    """Return the version of the program's target; version 1.1 is a draft."""
     target = program.module.attributes.get(TARGET)
     if isinstance(target, StringAttr) and target.data.startswith("tosa-1.0"):
         return (1, 0, 0, False)

@@ -26,7 +26,7 @@ def read_graph(data: bytes | memoryview) -> Graph:
     """Read the graph in a `.tosa` file.
 
     Raises:
-        ParseFailure: not a TOSA flatbuffer, damaged, or of another major version.
+        ParseFailure: the bytes are not a TOSA flatbuffer, are damaged, or of another major version.
     """
     root = read_root(data, tosa_schema(), what="TOSA flatbuffer")
     version: Record | None = root["version"]
@@ -133,7 +133,7 @@ def _needs_no_newer(graph: Graph) -> None:
     ]
     if newer:
         raise StepwellError(
-            f"the installed tosa-tools has no {', no '.join(dict.fromkeys(newer))}",
+            f"the installed tosa-tools lacks {', no '.join(dict.fromkeys(newer))}",
             help="pip install 'tosa-tools>=2026.8'",
         )
 
@@ -166,7 +166,7 @@ def _shape(shape: Shape) -> Record:
 
 
 def _operator(operator: Operator, written: dict[Hashable, Record]) -> Record:
-    """Operators of one location share the table that names it."""
+    """Write an operator; operators with the same location share the table that names it."""
     text, location = operator.location, None
     if text:
         location = written.get(text) or written.setdefault(text, {"text": text})
@@ -180,7 +180,7 @@ def _operator(operator: Operator, written: dict[Hashable, Record]) -> Record:
 
 
 def _attribute(operator: Operator, written: dict[Hashable, Record]) -> tuple[str, Record]:
-    """Operators with equal attributes share a table; most operators have no attributes."""
+    """Write an operator's attribute; equal attributes share a table."""
     code = operator.code
     member, _ = tosa_schema().unions["Attribute"][code]
     key = (code, *operator.attributes.values())

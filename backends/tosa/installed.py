@@ -11,9 +11,9 @@ from pathlib import Path
 def command_path(name: str) -> str | None:
     """Find a command: next to this Python's executable, in its scripts folder, or on the PATH.
 
-    A command of tosa-tools is a Python script that starts a native program. The result is that
-    program, which takes a twentieth of the time, unless the script is configured to use a folder
-    of other programs.
+    A command of tosa-tools is a Python script that starts a native program. The result is the
+    native program, which starts twenty times as fast, unless the script is configured to use other
+    programs.
     """
     beside = (Path(sys.executable).parent, Path(sysconfig.get_path("scripts")))
     found = (shutil.which(name, path=str(place)) for place in (*_programs(), *beside))
@@ -21,7 +21,9 @@ def command_path(name: str) -> str | None:
 
 
 def tool(name: str) -> str:
-    """Return the path of a command, or its name, so that starting it fails with the usual error."""
+    """Return the path of a command, or its name if it is not installed, so that starting it
+    fails.
+    """
     return command_path(name) or name
 
 

@@ -40,21 +40,23 @@ from stepwell.ir.weights import WeightStore, dense_bytes
 
 @irdl_attr_definition
 class WrittenElements(BuiltinAttribute, Data[str]):
-    """Elements in the syntax of upstream tools, `dense<"0x3F…"> : tensor<4xf32>`. Never parsed."""
+    """Elements in the syntax of upstream tools, `dense<"0x3F…"> : tensor<4xf32>`, which is only
+    printed.
+    """
 
     name = "stepwell.written_elements"
 
     @classmethod
     def parse_parameter(cls, parser: AttrParser) -> str:
-        """Refuse: the attribute occurs only in text for other tools."""
+        """Refuse to parse: the attribute occurs only in text for other tools."""
         parser.raise_error("elements written for other tools are read as builtin dense elements")
 
     def print_parameter(self, printer: Printer) -> None:
-        """As `print_builtin`."""
+        """Print the text, as `print_builtin` does."""
         self.print_builtin(printer)
 
     def print_builtin(self, printer: Printer) -> None:
-        """The text."""
+        """Print the text."""
         printer.print_string(self.data)
 
 
@@ -63,7 +65,8 @@ def to_mlir(program: Program, method: str = "forward") -> str:
 
     Raises:
         StepwellError: the program is not at level `tosa`.
-        UnsupportedError: it has mutable buffers, or block-scaled weights with an inf or NaN.
+        UnsupportedError: the program has mutable buffers, or block-scaled weights with an inf or
+            NaN.
     """
     if program.level != "tosa":
         raise StepwellError(
@@ -156,14 +159,14 @@ def _elements(
 def _block_scaled(
     codes: torch.Tensor, scales: torch.Tensor, element: BlockScaledType, op: ConstOp
 ) -> WrittenElements:
-    """Return a constant of a block-scaled type: codes in nested lists, scales in the type.
+    """Return a block-scaled constant as text: codes in nested lists, scales in the type.
 
     A scale is a power of two and prints exactly; a NaN scale has no textual form.
     """
     numbers = scales.to(torch.float32).reshape(-1).tolist()
     if any(isnan(number) for number in numbers):
         raise UnsupportedError(
-            "tosa.const: a block of the weight holds an inf or a NaN, so that its scale is NaN, "
+            "tosa.const: a block of the weight contains an inf or a NaN, so that its scale is NaN, "
             "which tosa-opt reads from text as 2^-127",
             describe_op(op),
             'write the flatbuffer, or give to_mxfp(..., form="operators"), whose scales are a '

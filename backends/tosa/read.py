@@ -52,8 +52,8 @@ def read_tosa(data: bytes) -> Program:
     """Read the program in a `.tosa` file, at level `tosa`.
 
     Raises:
-        ParseFailure: not a TOSA flatbuffer, damaged, or with inconsistent names.
-        UnsupportedError: valid, but the IR cannot represent it (a variable in a loop).
+        ParseFailure: the bytes are not a TOSA flatbuffer, are damaged, or have inconsistent names.
+        UnsupportedError: the file is valid, but the IR cannot represent it (a variable in a loop).
     """
     return program_of(read_graph(data))
 
@@ -95,7 +95,7 @@ class _Builder:
     def block(
         self, region: GraphRegion, arguments: Sequence[Attribute] | None, open_: set[str]
     ) -> Block:
-        """Return the block of a region; `open_` are the enclosing regions, to refuse recursion."""
+        """Read the block of a region; `open_` are the enclosing regions, to refuse recursion."""
         declared: dict[str, Tensor | Shape] = {t.name: t for t in region.tensors}
         declared.update({shape.name: shape for shape in region.shapes})
 
@@ -143,7 +143,7 @@ class _Builder:
         return block
 
     def implied_constant(self, held: Tensor | Shape) -> TosaOp | None:
-        """Return a constant without a CONST operator, given by the tensor's own data."""
+        """Return the constant of a tensor that has data but no CONST operator."""
         if isinstance(held, Shape):
             return self.constant(held) if held.data or held.rank == 0 else None
         return self.constant(held) if held.data and not held.variable else None
@@ -216,9 +216,11 @@ class _Builder:
         value: Callable[[str], SSAValue],
         open_: set[str],
     ) -> Operation:
-        """Return a read of a variable's value at entry, or a write for the next call."""
+        """Read an access to a variable: a read of its value at entry, or a write for the next
+        call.
+        """
         if len(open_) > 1:
-            raise UnsupportedError(f"{cls.name}: a branch or loop that uses variables")
+            raise UnsupportedError(f"{cls.name}: branches and loops cannot use variables")
         if (len(operator.inputs), len(operator.outputs)) != (1, 1):
             raise ParseFailure(f"{cls.name}: one input and one output are needed")
         reads = cls is VariableReadOp
@@ -231,7 +233,9 @@ class _Builder:
         if key not in self.weights:
             element = element_of_code(held.dtype)
             if element is None or is_held_as_codes(element):
-                raise UnsupportedError(f"{cls.name}: a variable of element type {element}")
+                raise UnsupportedError(
+                    f"{cls.name}: variables of element type {element} are not supported"
+                )
             size = stored_size(math.prod(held.shape), element)
             self.weights.add(key, from_bytes(held.data or bytes(size), held.shape, element))
         if reads:
@@ -335,5 +339,7 @@ def is_default(value: Attribute | None, default: str) -> bool:
 
 
 def is_written_in_text(element: Attribute) -> bool:
-    """Whether small constants of this type are part of the text: types without payload codes."""
+    """Whether small constants of this type are printed in the text: not if elements are payload
+    codes.
+    """
     return element != e8m0 and (element == i4 or not is_held_as_codes(element))

@@ -106,7 +106,7 @@ def call_reference_model(
 
 @dataclass
 class ReferenceSession:
-    """Calls of one file; each call sees the variables as the previous call left them."""
+    """A sequence of calls of one file, in which variables keep their values between calls."""
 
     data: bytes
     level: LevelLimits = EIGHT_K
@@ -128,7 +128,9 @@ def _variables(graph: Graph) -> list[Tensor]:
 
 
 def _fits(graph: Graph) -> None:
-    """Refuse tensors with more axes than level 8K has: the model aborts on them at any level."""
+    """Refuse tensors with more axes than level 8K allows, because the model aborts on them at any
+    level.
+    """
     tensors = (tensor for region in graph.regions for tensor in region.tensors)
     rank = max((len(tensor.shape) for tensor in tensors), default=0)
     if rank > EIGHT_K.rank:

@@ -66,7 +66,7 @@ class _Known(dict[int, _T]):
 
 @dataclass(frozen=True)
 class _Element:
-    """A scalar type: the specification's name, and the bits of a number."""
+    """A scalar type: the specification's name, and the number of bits."""
 
     name: str
     bits: int
@@ -80,7 +80,7 @@ class _TensorType:
 
 @dataclass
 class _Constant:
-    """Numbers as their bits, in row-major order; a repeated number is stored once."""
+    """A constant: numbers as bits, in row-major order; a repeated number is stored once."""
 
     type: Any
     bits: list[int]
@@ -89,7 +89,7 @@ class _Constant:
 
 @dataclass
 class Module:
-    """One graph. `stored` are constants that the file stores outside the module.
+    """A module with one graph. `stored` are constants that the file stores outside the module.
 
     Attributes:
         region: its operators and tensors; a stored constant has no data yet.
@@ -104,12 +104,12 @@ def read_module(words: Sequence[int], inputs: Sequence[str], outputs: Sequence[s
     """Read the graph of a module.
 
     Args:
-        words: 32-bit words.
-        inputs, outputs: names, by number.
+        words: the 32-bit words of the module.
+        inputs, outputs: the names of inputs and outputs, by number.
 
     Raises:
-        ParseFailure: not SPIR-V, damaged, or with inconsistent numbers.
-        UnsupportedError: it contains something other than one graph of TOSA.
+        ParseFailure: the words are not SPIR-V, are damaged, or have inconsistent numbers.
+        UnsupportedError: the module contains something other than one TOSA graph.
     """
     if len(words) < HEADER or words[0] != MAGIC:
         raise ParseFailure("the module does not begin as SPIR-V does")
@@ -146,7 +146,7 @@ class _Reader:
         self.graphs = 0
 
     def read(self, code: int, words: Sequence[int]) -> None:
-        """One instruction."""
+        """Read one instruction."""
         if code in _SKIPPED:
             return
         if code in (_BOOL, _INT, _FLOAT, _ARRAY, _TENSOR):
@@ -183,7 +183,7 @@ class _Reader:
         elif code == _GRAPH:
             self.graphs += 1
         elif code not in (_ENTRY, _END):
-            raise UnsupportedError(f"SPIR-V: instruction {code} in a graph of TOSA")
+            raise UnsupportedError(f"SPIR-V: instruction {code} is not supported in a TOSA graph")
 
     def _type(self, code: int, words: Sequence[int]) -> Any:
         match code:
@@ -198,7 +198,7 @@ class _Reader:
                 return _TensorType(self._element(words[1]), (self._number(words[2]),))
             case _:
                 if len(words) < 4:
-                    raise UnsupportedError("SPIR-V: a tensor of dynamic sizes")
+                    raise UnsupportedError("SPIR-V: tensors of dynamic sizes are not supported")
                 shape = self.constants[words[3]]
                 if shape.repeated or any(size >= 1 << 31 for size in shape.bits):
                     raise ParseFailure("SPIR-V: a tensor's shape is no list of sizes")
@@ -242,7 +242,7 @@ class _Reader:
         return bits[0]
 
     def module(self) -> Module:
-        """Return the module that was read."""
+        """Return the module after all instructions were read."""
         if self.graphs != 1:
             raise UnsupportedError(f"SPIR-V: {self.graphs} graphs in a module", help="one is read")
         for wanted, found, what in (
@@ -345,7 +345,7 @@ def _unfolded(held: _Constant) -> list[int]:
 def _repeats(shape: Sequence[int]) -> int:
     count = math.prod(shape)
     if 8 * count > LARGEST_REPEATED:
-        raise UnsupportedError(f"SPIR-V: one number, repeated {count} times")
+        raise UnsupportedError(f"SPIR-V: a number repeated {count} times is too large a constant")
     return count
 
 

@@ -41,12 +41,12 @@ def to_vgf(program: Program, **options: Any) -> bytes:
     """Return the `.vgf` of a program at level `tosa`.
 
     Args:
-        program: lowered for the target `vgf`.
+        program: the program, lowered for the target `vgf`.
         options: as for `to_tosa`.
 
     Raises:
         StepwellError: the converter is not installed.
-        UnsupportedError: the converter refuses the graph; the message is its own.
+        UnsupportedError: the converter refuses the graph; the message is the converter's.
     """
     data = to_tosa(program, **options)
     command = command_path(CONVERTER)
@@ -114,7 +114,7 @@ def run_vgf(data: bytes, inputs: Sequence[torch.Tensor]) -> tuple[torch.Tensor, 
     Raises:
         NoEngine: a part of the emulation is not installed.
         InputMismatch: the inputs do not match the file.
-        ArtifactError: the runner fails; the message is its own.
+        ArtifactError: the runner fails; the message is the runner's.
     """
     if absent := missing():
         raise NoEngine(f"no .vgf runs here: {', '.join(absent)} not installed", help=_HELP)

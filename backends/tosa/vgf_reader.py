@@ -64,23 +64,23 @@ def read_vgf(data: bytes) -> Program:
     Inputs and outputs are named as in the file, which has numbers instead of the graph's names.
 
     Raises:
-        ParseFailure: not a `.vgf`, or damaged.
-        UnsupportedError: it has shaders, several segments, or sparse constants.
+        ParseFailure: the bytes are not a `.vgf`, or are damaged.
+        UnsupportedError: the file has shaders, several segments, or sparse constants.
     """
     if data[:4] != MAGIC or len(data) < _HEADER:
         raise ParseFailure("the bytes do not begin as a .vgf does")
     major, minor = data[8], data[9]
     if major != 0 or minor not in VERSIONS:
         raise UnsupportedError(
-            f"a .vgf of format {major}.{minor}",
-            help="read are " + ", ".join(f"0.{version}" for version in VERSIONS),
+            f"the .vgf has format {major}.{minor}",
+            help="supported are " + ", ".join(f"0.{version}" for version in VERSIONS),
         )
     modules = _table(data, 0, "Modules")["modules"]
     sequence = _table(data, 1, "Sequence")
     segments: list[Record] = sequence["segments"]
     if len(segments) != 1 or segments[0]["type"] != 1:
         raise UnsupportedError(
-            f"a .vgf of {len(segments)} segments, shaders among them or not",
+            f"the .vgf has {len(segments)} segments",
             help="one graph can be read",
         )
     (segment,) = segments
@@ -88,10 +88,10 @@ def read_vgf(data: bytes) -> Program:
         raise ParseFailure(f"the .vgf has no module {segment['module_index']}")
     code: tuple[str, Record] | None = modules[segment["module_index"]]["code"]
     if code is None or code[0] != "Spirv":
-        raise UnsupportedError("a .vgf whose module is not in it as SPIR-V")
+        raise UnsupportedError("the .vgf does not contain its module as SPIR-V")
     taken, given = (list(dict.fromkeys(_slots(segment, w))) for w in ("inputs", "outputs"))
     if _slots(sequence, "inputs") != taken:
-        raise UnsupportedError("a .vgf whose inputs are not those of its graph")
+        raise UnsupportedError("the inputs of the .vgf are not those of its graph")
     inputs = _names(sequence, "input")
     outputs = dict(zip(_slots(sequence, "outputs"), _names(sequence, "output"), strict=True))
     own = [outputs.get(slot, f"output_{at}") for at, slot in enumerate(given)]
@@ -107,7 +107,7 @@ def read_vgf(data: bytes) -> Program:
             for slot in _slots(sequence, "outputs")
         )
     except KeyError:
-        raise UnsupportedError("an output of the .vgf is given by no segment") from None
+        raise UnsupportedError("no segment computes an output of the .vgf") from None
     held = _constants(data)
     for tensor in module.region.tensors:
         number = module.stored.get(tensor.name)
@@ -149,13 +149,13 @@ def _names(sequence: Record, what: str) -> list[str]:
 
 
 def _is_scalar(resources: list[Record], slot: int) -> bool:
-    """Whether a resource has rank 0; a resource without a description does not."""
+    """Whether a resource has rank 0; a resource without a description has not."""
     description: Record | None = resources[slot]["description"] if slot < len(resources) else None
     return description is not None and not description["shape"]
 
 
 def _groups(resources: list[Record]) -> dict[int, int]:
-    """Return the alias group of each resource: they share memory, as an input that is returned."""
+    """Return the alias group of each resource; resources of a group share memory."""
     return {
         at: resource["alias_group_id"]
         for at, resource in enumerate(resources)
@@ -169,7 +169,7 @@ def _constants(data: bytes) -> list[bytes]:
     if not section:
         return []
     if section[:8] != _CONSTANTS or len(section) < 16:
-        raise UnsupportedError("a .vgf whose constants are written as before format 0.4")
+        raise UnsupportedError("the constants of the .vgf have a format older than 0.4")
     (count,) = struct.unpack_from("<Q", section, 8)
     start = 16 + _RECORD.size * count
     if start > len(section):

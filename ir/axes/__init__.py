@@ -1,1 +1,1 @@
-"""Axis maps: which axis of which operand each axis of a result corresponds to."""
+"""Axis maps: the correspondence between the axes of an op's operands and those of its results."""

@@ -45,8 +45,7 @@ def aligned(before: Sequence[Dim], after: Sequence[Dim]) -> list[Group] | None:
 
 
 def dropped_units(before: Sequence[Dim], after: Sequence[Dim]) -> frozenset[int] | None:
-    """Return the unit axes of `before` that are missing in `after`, or None if more than that
-    differs.
+    """Return the unit axes of `before` that are missing in `after`; None if other axes differ, too.
 
     Of several adjacent unit axes any may be the missing one: they hold the same elements.
     """
@@ -77,12 +76,12 @@ def extent_of(shape: Sequence[Dim]) -> int | Size:
 
 
 class _Primes(dict[str, int]):
-    """A large number, usually prime, for each symbol."""
+    """A mapping that assigns each symbol a large number, usually prime."""
 
     def __missing__(self, name: str) -> int:
         return 7919 + 2 * crc32(name.encode())
 
 
 def _rank(size: int | Size) -> int:
-    """Return a number that orders sizes which divide each other."""
+    """Return a number that orders sizes of which one divides the other."""
     return size if isinstance(size, int) else size.evaluate(_Primes())

@@ -1,6 +1,4 @@
-"""Boxes: a range of indices for each axis of a tensor, that is, the part of it that is read or
-computed.
-"""
+"""Boxes: the part of a tensor that is read or computed, as a range of indices for each axis."""
 
 from __future__ import annotations
 
@@ -55,7 +53,7 @@ def _hull(first: Range, second: Range) -> Range:
 
 
 def _end(one: Dim, other: Dim, sign: int) -> Dim:
-    """Return the lesser or the greater of two ends of ranges of one axis.
+    """Return the smaller or the larger end of two ranges of one axis.
 
     If the order depends on a symbolic size, the result is 0 for a start and the symbolic end for a
     stop, because no range begins before 0 and none ends after a symbolic end.

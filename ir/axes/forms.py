@@ -1,4 +1,6 @@
-"""Axis maps that most ops have: elementwise, permuted, sliced, concatenated, reduced, reshaped."""
+"""Build the axis maps that most ops have: elementwise, permuted, sliced, concatenated, reduced,
+reshaped.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ def _shape(value: SSAValue) -> Shape:
 
 @lru_cache(maxsize=4096)
 def broadcast(given: Shape, made: Shape) -> Links:
-    """Align trailing axes; those of size 1 are read for every index."""
+    """Return links that align trailing axes; an axis of size 1 is read for every index."""
     extra = len(made) - len(given)
     return tuple(
         Once(axis + extra) if size == 1 and made[axis + extra] != 1 else Along(axis + extra)
@@ -49,12 +51,14 @@ def elementwise(op: Operation, operands: int | None = None, result: int = 0) -> 
 
 
 def permuted(order: Sequence[int]) -> Links:
-    """Links of a permutation: result axis i is operand axis `order[i]`."""
+    """Return the links of a permutation: result axis i is operand axis `order[i]`."""
     return tuple(Along(axis) for axis in inverse(order))
 
 
 def moved(offsets: Sequence[int], strides: Sequence[int] | None = None) -> Links:
-    """Links of a slice: result index i of each axis reads index `i * stride + offset`."""
+    """Return the links of a slice: result index i of each axis reads index `i * stride +
+    offset`.
+    """
     steps = strides or [1] * len(offsets)
     return tuple(
         Along(axis, stride, offset)
@@ -63,7 +67,9 @@ def moved(offsets: Sequence[int], strides: Sequence[int] | None = None) -> Links
 
 
 def concatenated(shapes: Sequence[Shape], axis: int) -> list[Links]:
-    """Links of a concatenation along an axis; with symbolic sizes the offsets are unknown."""
+    """Return the links of a concatenation along an axis; with symbolic sizes, offsets are
+    unknown.
+    """
     sizes = [shape[axis] for shape in shapes]
     known = [size for size in sizes if isinstance(size, int)]
     begins = [sum(known[:index]) for index in range(len(known))]
@@ -77,15 +83,13 @@ def concatenated(shapes: Sequence[Shape], axis: int) -> list[Links]:
 
 
 def along_rows(rank: int, axes: Iterable[int]) -> Links:
-    """Links that keep all axes except for some that are mixed."""
+    """Return links that keep all axes, except for the mixed ones."""
     mixed = set(axes)
     return tuple(All(axis) if axis in mixed else Along(axis) for axis in range(rank))
 
 
 def reduced(rank: int, axes: Iterable[int], keep: bool) -> Links:
-    """Links of a reduction: the axes are removed, or have size 1 with `keep`; the
-    others are kept.
-    """
+    """Return the links of a reduction, whose axes are removed, or have size 1 with `keep`."""
     gone = set(axes)
     links: list[Link] = []
     at = 0
@@ -101,7 +105,7 @@ def reduced(rank: int, axes: Iterable[int], keep: bool) -> Links:
 
 @lru_cache(maxsize=4096)
 def reshaped(before: Shape, after: Shape) -> Links | None:
-    """Links of a reshape; None if the correspondence of axes cannot be determined."""
+    """Return the links of a reshape; None if the correspondence of axes is unknown."""
     groups = aligned(before, after)
     if groups is None:
         return None

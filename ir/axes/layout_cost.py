@@ -11,10 +11,10 @@ from stepwell.ir.types import Dim
 
 @dataclass(frozen=True)
 class LayoutCost:
-    """Costs in elements moved, so that a target compares only its own copies.
+    """The cost of transposes, in moved elements; only costs of one target are compared.
 
     Attributes:
-        op: the fixed cost of an operator, in addition to its elements.
+        op: the fixed cost of an operator, in addition to the moved elements.
         in_place: the cost of an element if only axes of size 1 move.
         unknown_size: the value of a symbolic size.
     """

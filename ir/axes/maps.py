@@ -1,4 +1,4 @@
-"""Axis maps: which axis of which operand each axis of a result corresponds to.
+"""Axis maps: the correspondence between the axes of an op's operands and those of its results.
 
 An op of any dialect may declare for each axis of each operand how it is related to the result:
 
@@ -9,7 +9,7 @@ An op of any dialect may declare for each axis of each operand how it is related
                           Flat((1,), (1, 2)) is split
     Once(2)               of size 1, read for every index of result axis 2: broadcast
     All()                 every index is read for every element: reduced, contracted
-    All(2)                likewise, and result axis 2 takes its place: mixed
+    All(2)                likewise, and result axis 2 replaces it: mixed
 
 If no axis of an operand names a result axis, the index along that axis does not affect which
 elements of the operand are read. A map is an upper bound of the elements that are read:
@@ -42,7 +42,7 @@ Order = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Along:
-    """Index i of result axis `axis` reads `reach` indices from `i * stride + offset` on."""
+    """A link: index i of result axis `axis` reads `reach` indices from `i * stride + offset` on."""
 
     axis: int
     stride: int = 1
@@ -57,21 +57,23 @@ class Along:
 
 @dataclass(frozen=True, slots=True)
 class Once:
-    """An axis of size 1; `axis` is the result axis to which it is broadcast, if any."""
+    """A link of an axis of size 1; `axis` is the result axis to which it is broadcast, if any."""
 
     axis: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class All:
-    """Every index is read; `axis` is the result axis that takes its place, if any."""
+    """A link of an axis that is read whole; `axis` is the result axis that replaces it, if any."""
 
     axis: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Flat:
-    """Operand axes `sources` and result axes `targets` hold the same elements, row-major."""
+    """A link: operand axes `sources` and result axes `targets` hold the same elements,
+    row-major.
+    """
 
     sources: tuple[int, ...]
     targets: tuple[int, ...]
@@ -84,7 +86,7 @@ Links = tuple[Link, ...]
 
 @cache
 def kept(rank: int) -> Links:
-    """Links that keep every axis."""
+    """Return links that keep every axis."""
     return tuple(Along(axis) for axis in range(rank))
 
 
@@ -172,8 +174,8 @@ class AxisMap:
         """Return the smallest box containing `box` that the same op computes from parts of its
         operands.
 
-        Mixed axes are whole in it. Of axes that were merged or split, the leading part consists of
-        whole rows of the operand.
+        The box contains mixed axes as a whole. For merged or split axes, it consists of whole rows
+        of the operand along the leading axis.
         """
         made = list(box)
         for shape, links in zip(self.shapes, self.links, strict=True):
@@ -246,9 +248,7 @@ class AxisMap:
         return _carried(list(self._tied(operand)), order, shape, len(self.shape))
 
     def _is_plain(self, operand: int, order: Order) -> bool:
-        """Whether each axis of an operand corresponds to the result axis of the same index, the
-        usual case.
-        """
+        """Whether each axis of an operand corresponds to the result axis of the same index."""
         return len(self.shape) == len(order) and self.links[operand] == kept(len(order))
 
     def _tied(self, operand: int) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
@@ -297,7 +297,9 @@ def inverse(order: Sequence[int]) -> Order:
 
 
 def lies_the_same(shape: Sequence[object], order: Sequence[int]) -> bool:
-    """Whether an order leaves every element at its place in memory: only axes of size 1 move."""
+    """Whether a permutation keeps the order of elements in memory, because only axes of size 1
+    move.
+    """
     ordered = [axis for axis in order if shape[axis] != 1]
     return ordered == sorted(ordered)
 
@@ -334,7 +336,9 @@ _F = TypeVar("_F", bound=AxisRule)
 
 
 def maps(*names: str) -> Callable[[_F], _F]:
-    """Register the axis map of a result of these ops; the rule returns None for an opaque one."""
+    """Register the axis map of a result of these ops; the function returns None for an opaque
+    op.
+    """
 
     def register(rule: _F) -> _F:
         for name in names:
@@ -358,7 +362,7 @@ class HasAxes:
     def axis_map(self, result: int = 0) -> AxisMap | None:
         """Return the axis map of a result; None if the op is opaque.
 
-        Ops with generated classes have it by name, from a rule registered with `maps`.
+        Ops with generated classes look up, by name, a function registered with `maps`.
         """
         rule = _AXIS_MAPS.get(cast(Operation, self).name)
         return None if rule is None else rule(self, result)

@@ -33,7 +33,9 @@ def written_inputs(func: FuncOp) -> frozenset[int]:
 
 
 def why_no_numbers(tensor: torch.Tensor) -> tuple[str, str] | None:
-    """Return why a tensor has no elements in the CPU's memory, and the remedy; None if it has."""
+    """Return why a tensor has no elements in the CPU's memory, and the remedy; None if it has
+    elements.
+    """
     if tensor.is_nested or tensor.layout != torch.strided:
         layout = str(tensor.layout).removeprefix("torch.").removeprefix("_")
         return f"has layout {layout}", "pass x.to_dense(), or a padded tensor"
@@ -85,7 +87,7 @@ class Arguments:
         ]
 
     def give_back(self, after: Mapping[int, torch.Tensor]) -> None:
-        """Copy what a method wrote to its inputs to the caller's tensors."""
+        """Copy values that a method wrote to its inputs into the caller's tensors."""
         with torch.no_grad():
             for at, value in after.items():
                 self.given[at].copy_(value)
@@ -113,7 +115,7 @@ def why_it_shares(at: int, given: Sequence[Any]) -> tuple[str, str] | None:
 
 
 def overlaps_itself(shape: Sequence[int], strides: Sequence[int]) -> bool:
-    """Whether elements of a tensor share memory, or may."""
+    """Whether elements of a tensor share memory, or possibly do."""
     reach = 0
     for step, size in sorted(zip(strides, shape, strict=True)):
         if size > 1:
@@ -135,7 +137,7 @@ def _share(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 
 def _extent(tensor: torch.Tensor) -> tuple[int, int]:
-    """Return the range of bytes of its storage that a tensor spans."""
+    """Return the range of bytes that a tensor spans in its storage."""
     pairs = zip(tensor.shape, tensor.stride(), strict=True)
     start = int(tensor.storage_offset())
     end = start + sum((size - 1) * step for size, step in pairs) + 1

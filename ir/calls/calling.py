@@ -101,7 +101,9 @@ def _taken(
     if narrowed and is_plain and leaf.dtype == torch.int64:
         short = leaf.to(torch.int32)
         if not torch.equal(short, leaf):
-            return leaf, [Problem("a value does not fit the 32 bits it is taken in", where)]
+            return leaf, [
+                Problem("a value does not fit in the 32 bits of the program's input", where)
+            ]
         leaf = short
     problems = [Problem(fact, where, help or None) for fact, help in faults(type_, leaf)]
     if not problems and (problem := _outside(declared, leaf, where)) is not None:
@@ -122,7 +124,7 @@ def _narrowed(func: FuncOp) -> list[bool]:
 
 
 def declared_ranges(func: FuncOp) -> list[Ends | None]:
-    """Of each run-time input, the least and the largest number that it was declared to hold."""
+    """Return the declared smallest and largest value of each dynamic input."""
     attribute = func.attributes.get(RANGES)
     if not isinstance(attribute, ArrayAttr):
         return [None] * len(func.function_type.inputs.data)
@@ -131,22 +133,22 @@ def declared_ranges(func: FuncOp) -> list[Ends | None]:
 
 
 def _ends(text: str) -> Ends:
-    """As `declare_ranges` writes them: floats have a point or an exponent."""
+    """Format the ends of a range as `declare_ranges` does: floats have a point or an exponent."""
     is_whole = not re.search(r"\d\.\d|e", text)
     low, high = (int(end) if is_whole else float(end) for end in text.split(".."))
     return low, high
 
 
 def declare_ranges(funcs: Sequence[FuncOp], ranges: Mapping[str | int, Ends]) -> None:
-    """State on methods what their inputs hold; a later call with other values is refused.
+    """Declare the ranges of methods' inputs; later calls with other values are refused.
 
     Args:
         funcs: the methods.
         ranges: (least, largest) by the name of an input, or by its position; numbers of integer
-            inputs are whole. A method without such an input is left as it is.
+            inputs are whole. Methods without such an input are unchanged.
 
     Raises:
-        StepwellError: no method has that input, or it holds no such numbers.
+        StepwellError: no method has the input, or the input has no such numbers.
     """
     unknown, names = set(ranges), list[str]()
     for func in funcs:
@@ -160,7 +162,7 @@ def declare_ranges(funcs: Sequence[FuncOp], ranges: Mapping[str | int, Ends]) ->
                 unknown.discard(key)
                 if kind is int and not all(float(end).is_integer() for end in ranges[key]):
                     raise StepwellError(
-                        f"ranges: {key!r} holds integers, not {ranges[key]}",
+                        f"ranges: {key!r} has integers, not {ranges[key]}",
                         f"method @{func.sym_name.data}",
                         "both ends of its range are integers",
                     )
@@ -170,13 +172,13 @@ def declare_ranges(funcs: Sequence[FuncOp], ranges: Mapping[str | int, Ends]) ->
     for key in ranges:
         if key in unknown:
             raise StepwellError(
-                f"ranges: {key!r} is no input of real numbers",
-                help="they are " + ", ".join(dict.fromkeys(names)),
+                f"ranges: {key!r} is not an input of real numbers",
+                help="such inputs are " + ", ".join(dict.fromkeys(names)),
             )
 
 
 def _kind(type_: Attribute) -> type[int] | type[float] | None:
-    """Return the elements of an input, if they are ordered."""
+    """Return the element type of an input, if its elements are ordered."""
     if not isinstance(type_, TensorType):
         return None
     if isinstance(element(type_), IntegerType):
@@ -195,13 +197,13 @@ def _outside(declared: Ends | None, leaf: Any, where: str) -> Problem | None:
     if low <= least and largest <= high:
         return None
     held = f"holds {least} to {largest}"
-    return Problem(f"{held}, declared was {declared[0]} to {declared[1]}", where)
+    return Problem(f"{held}, outside the declared range {declared[0]} to {declared[1]}", where)
 
 
 def flatten_inputs(
     func: FuncOp, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None
 ) -> list[Any]:
-    """Flatten a call's arguments in the order of the signature, including specialized ones,
+    """Flatten a call's arguments in the order of the signature, specialized ones included,
     unchecked.
 
     Raises:
@@ -246,8 +248,8 @@ def laid_out(given: Any, order: Sequence[int] | None) -> Any:
 def follows_dim_order(tensor: torch.Tensor, order: Sequence[int] | None) -> bool:
     """Whether a tensor is dense in this dim order (row-major if None).
 
-    Axes of size 1 are free. Those of size 0 count as 1, as in the strides that torch allocates:
-    ExecuTorch's runtime aborts on an empty tensor with other strides.
+    Axes of size 1 may have any stride. Axes of size 0 count as size 1, as in the strides that torch
+    allocates: ExecuTorch's runtime aborts on an empty tensor with other strides.
     """
     expected = 1
     for axis in reversed(order or range(tensor.dim())):

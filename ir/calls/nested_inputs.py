@@ -18,13 +18,13 @@ _SEQUENCES = (tuple, list)
 
 
 class _Mismatch(Exception):
-    """What differs, and where: the message names both."""
+    """The difference between two nestings and its place, for the message."""
 
 
 def plain_nesting(spec: Any) -> Any:
     """Replace named tuples by tuples in a nesting, including torch's own result types.
 
-    Their names (`torch.return_types.topk`) are Python's, and a text cannot contain a class.
+    A program's text cannot contain their Python classes (`torch.return_types.topk`).
     """
     if spec.is_leaf():
         return spec

@@ -22,7 +22,7 @@ class Bound:
             factor times the sum of their magnitudes.
         derived: both sides are the same function of real numbers and may differ by the roundings of
             their operators; `validation.derived` computes the bound of each element.
-        allowance: that bound for the current values, as a tensor.
+        allowance: the derived bound for the current values, as a tensor.
     """
 
     relative: float = 0.0
@@ -49,7 +49,7 @@ class Bound:
     def is_local(self) -> bool:
         """Whether the bound holds at the replaced value only.
 
-        It does not bound the effect on later results, because later layers scale it.
+        Such a bound says nothing about later results, because later layers scale the difference.
         """
         return self.varies or self.derived or self.units > 0
 

@@ -113,7 +113,7 @@ class HasFamilies:
             belong(cls.FAMILY, name)
 
     def does_as_family(self, family: Family) -> bool:
-        """Whether this op, with its arguments, belongs to a family that its class declares."""
+        """Whether this op, with its arguments, behaves as a family that its class declares."""
         return True
 
 

@@ -59,6 +59,8 @@ _WEIGHTS: ContextVar[WeightStore | None] = ContextVar("weights", default=None)
 
 
 def stored(key: str) -> torch.Tensor | None:
-    """Return a weight of the program whose types are inferred; None if it is not available."""
+    """Return a weight of the program whose types are being inferred; None if it is not
+    available.
+    """
     weights = _WEIGHTS.get()
     return weights.get(key) if weights is not None and key in weights else None

@@ -54,7 +54,7 @@ _HOMES: dict[str, str] = {}
 
 
 def meaning_stands_in(dialect: str, module: str) -> None:
-    """Register the module with the rules of a dialect's ops; it is imported when one runs."""
+    """Register the module that has the rules of a dialect's ops, imported when such an op runs."""
     _HOMES[dialect] = module
 
 
@@ -82,7 +82,7 @@ class Outcome:
 class Interpreter:
     """Runs one method once. `observe` sees every op with its results (used to bisect).
 
-    With `engine`, its nodes treat special values as that engine does (`engine_behavior.engines`).
+    With `engine`, nodes treat special values as that engine does (`engine_behavior.engines`).
     """
 
     weights: WeightStore
@@ -205,6 +205,6 @@ def _storages(values: Sequence[Value]) -> set[int]:
 
 
 def _fresh(value: Value, held: set[int]) -> Value:
-    """Return the value, or a copy if a caller that writes to it could change the program."""
+    """Return the value, or a copy if a write by the caller could change the program."""
     is_filled = isinstance(value, torch.Tensor) and value.numel()
     return value.clone() if is_filled and value.untyped_storage().data_ptr() in held else value

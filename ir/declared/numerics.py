@@ -21,7 +21,7 @@ activations are finite; `strict`: no known deviation, at any cost.
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """A fact that holds for every input that a program admits.
+    """A proof of a fact for every input that a program admits.
 
     Only `stepwell.translate.range_analysis` constructs it, from intervals. An analysis that assumes
     ordinary activations returns a refusal or None (`range_analysis/assumptions.py`), never a proof.
@@ -31,7 +31,7 @@ class Proof:
 
 
 def all_of(*proofs: Proof | None) -> Proof | None:
-    """Return a proof of several facts together; None where one of them has none."""
+    """Return a proof of several facts together; None if one of them is not proved."""
     facts = [proof.fact for proof in proofs if proof is not None]
     return Proof(", ".join(facts)) if len(facts) == len(proofs) else None
 
@@ -52,7 +52,7 @@ class Deviation:
     """Whether the engine has it in every op: then it is reported once, and not by op."""
 
     def unless(self, *proofs: Proof | None) -> Deviation | None:
-        """None where everything is proved that keeps it from occurring."""
+        """Return the deviation, or None if a proof excludes it."""
         return None if all(isinstance(proof, Proof) for proof in proofs) else self
 
 
@@ -66,7 +66,7 @@ REORDERED = Deviation("numbers may overflow, or not, where torch's order of prod
 
 @dataclass(frozen=True)
 class TakenDeviation:
-    """A deviation of a lowering, and where."""
+    """A deviation of a lowering, with the place where it may occur."""
 
     rewrite: str
     op: str

@@ -1,4 +1,4 @@
-"""Scalar semantics of ops in a form for machines: `@means`, next to `@maps`.
+"""Machine-readable scalar semantics of ops: `@means`, which complements `@maps`.
 
 A meaning defines an element of the result as an expression over elements of the operands:
 
@@ -10,7 +10,7 @@ A meaning defines an element of the result as an expression over elements of the
     def mean(x: Term) -> Term:
         return average(x)
 
-Axis maps (`stepwell.ir.axes.maps`) say which elements those are. Operands broadcast against the
+Axis maps (`stepwell.ir.axes.maps`) state which elements these are. Operands broadcast against the
 result; `total`, `average`, `greatest` and `least` reduce an operand over the axes that its map
 reads whole. Data movement (`stepwell.ir.declared.families`) needs no function.
 
@@ -21,8 +21,8 @@ that is computed at run time is an `unknown`. The result is a tree that an engin
 own scalars: intervals and classes of numbers (`stepwell.translate.range_analysis`), tensors (the
 tests), terms of a solver, C.
 
-Functions are those of real numbers; the engine that evaluates decides about rounding: floats round
-to the element type of the result at each of `PRIMITIVES`, integers wrap in theirs.
+The functions are those of real numbers. The evaluating engine adds rounding: floats are rounded to
+the result's element type after each of `PRIMITIVES`, integers wrap.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ of bits. `some` is an unspecified element of a tensor, as for `topk`.
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Term:
-    """An application of a primitive to terms and numbers. Terms are compared by identity."""
+    """A primitive applied to terms and numbers. Terms are compared by identity."""
 
     function: str
     operands: tuple[Scalar, ...]
@@ -182,7 +182,7 @@ class Meaning:
     """The semantics of an op's results.
 
     Attributes:
-        element: an element of each result; for data movement, one of those in `moved`.
+        element: an element of each result; for data movement, one of the elements in `moved`.
         moved: the values whose elements the results of a data movement consist of, and constants.
     """
 
@@ -196,7 +196,7 @@ _F = TypeVar("_F", bound=Expression)
 
 
 def means(*names: str) -> Callable[[_F], _F]:
-    """Register the expression of an element of the result of these ops, by name."""
+    """Register the expression of an element of the result of these ops, by op name."""
 
     def register(function: _F) -> _F:
         for name in names:
@@ -218,7 +218,7 @@ def expression_of(name: str) -> Expression | None:
 
 
 def meaning(op: Operation) -> Meaning | None:
-    """Return the meaning of an op; None if it has none or it depends on more than the op."""
+    """Return the meaning of an op; None without one, or if it does not depend on the op alone."""
     function = _FUNCTIONS.get(op.name)
     if function is not None:
         element_ = _call(function, op)
@@ -243,7 +243,7 @@ def _is_tensor(value: SSAValue) -> bool:
 
 
 class NotSaid(Exception):
-    """Raised by a meaning that does not hold for the op's arguments."""
+    """Raised by a meaning that does not cover the op's arguments."""
 
 
 def _call(function: Expression, op: Operation) -> Term | None:
@@ -311,7 +311,7 @@ _RANGES: dict[str, Range] = {}
 
 
 def ranges(*names: str) -> Callable[[Range], Range]:
-    """Register the range of the results of ops, whatever their operands."""
+    """Register the range of the results of ops, which holds for all operands."""
 
     def register(function: Range) -> Range:
         for name in names:
@@ -323,13 +323,15 @@ def ranges(*names: str) -> Callable[[Range], Range]:
 
 
 def range_of(op: Operation) -> tuple[int, int] | None:
-    """Return the declared least and greatest value of an op's results; None if not declared."""
+    """Return the declared smallest and largest value of an op's results; None if not declared."""
     function = _RANGES.get(op.name)
     return None if function is None else function(op)
 
 
 def count_of(op: Operation) -> int | None:
-    """Return how many operand elements are reduced to one of the first result; None: symbolic."""
+    """Return how many operand elements are reduced to an element of the first result; None:
+    symbolic.
+    """
     if op.name in _COUNTS:
         return _COUNTS[op.name](op)
     axes = axis_map(op)

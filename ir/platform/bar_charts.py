@@ -42,7 +42,7 @@ def plot(
     rows: Sequence[tuple[str, Sequence[float]]],
     logarithmic: bool = False,
 ) -> Plot:
-    """Draw bars for the first `MOST_BARS` rows; the title counts the rows left out.
+    """Draw bars for the first `MOST_BARS` rows; the title states how many rows are omitted.
 
     Args:
         title: the quantity, with its unit.

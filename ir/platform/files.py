@@ -1,4 +1,4 @@
-"""Reading of files with `StepwellError`s, and atomic writing by a temporary file in the same
+"""Read files with `StepwellError`s, and write files atomically by a temporary file in the same
 folder.
 """
 
@@ -18,7 +18,7 @@ def as_path(path: str | os.PathLike[str]) -> Path:
     """Return a path.
 
     Raises:
-        StepwellError: no file can have that name.
+        StepwellError: no file can have this name.
     """
     text = os.fspath(path)
     if not text or "\0" in text:
@@ -30,7 +30,7 @@ def read_bytes(path: Path) -> bytes:
     """Read the bytes of a file.
 
     Raises:
-        StepwellError: it does not exist or cannot be read.
+        StepwellError: the file does not exist or cannot be read.
     """
     try:
         return path.read_bytes()

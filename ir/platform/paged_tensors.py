@@ -21,7 +21,7 @@ def below_each_other(parts: Sequence[torch.Tensor]) -> torch.Tensor:
     """Concatenate rows of several tensors; a large result is mapped from a temporary file.
 
     The file is unlinked and is freed with the tensor; writes to the tensor stay in memory. If the
-    folder of temporary files (`TMPDIR`) is full, the rows are in memory.
+    folder of temporary files (`TMPDIR`) is full, the rows are kept in memory.
 
     Args:
         parts: dense tensors of one type, each `[rows, …]`.
@@ -40,8 +40,8 @@ def below_each_other(parts: Sequence[torch.Tensor]) -> torch.Tensor:
 def give_back() -> None:
     """Return free memory to the system, if the C library supports it (glibc).
 
-    Small objects fragment the memory that a matrix's temporaries leave, so that later ones do not
-    fit.
+    Small objects fragment the memory that is freed after a large matrix, so that later matrices do
+    not fit.
     """
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
     if trim is not None:

@@ -1,9 +1,9 @@
 """Temporary changes of process-wide settings, with reference counts.
 
-Python and torch keep some settings once for a process. If two lowerings in two threads changed and
-restored such a setting on their own, the second would restore the first one's value. Therefore such
-changes are made here only: settings that the first block changes and the last block restores, and
-filters for one thread, which are removed one by one.
+Some settings of Python and torch are process-wide. If lowerings in two threads changed and restored
+such a setting independently, the second would restore the value that the first had set. Therefore
+only this module makes such changes: settings that the first block changes and the last block
+restores, and filters for one thread, which are removed one by one.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def without_collection(*, lives_on: bool = False) -> Generator[None]:
 
 
 class _NotFrom(logging.Filter):
-    """Drop the records that one thread logs."""
+    """A filter that drops the records that one thread logs."""
 
     def __init__(self, thread: int) -> None:
         super().__init__()
@@ -64,7 +64,7 @@ class _NotFrom(logging.Filter):
 
 @contextmanager
 def without_logs(loggers: Sequence[logging.Logger]) -> Generator[None]:
-    """Drop what this thread logs to these loggers; other threads are unaffected."""
+    """Drop the records that this thread logs to some loggers; other threads are unaffected."""
     silence = _NotFrom(threading.get_ident())
     for logger in loggers:
         logger.addFilter(silence)
@@ -76,7 +76,9 @@ def without_logs(loggers: Sequence[logging.Logger]) -> Generator[None]:
 
 
 class _Heard(logging.Filter):
-    """Pass one thread's records to a listener, and drop those below the level of before."""
+    """A filter that passes one thread's records to a listener, and drops those below the previous
+    level.
+    """
 
     def __init__(self, level: int, listener: Callable[[logging.LogRecord], None]) -> None:
         super().__init__()
@@ -164,7 +166,7 @@ def without_native_lines(unwanted: Callable[[bytes], bool]) -> Generator[None]:
     """Drop unwanted lines that native code writes to the process's standard error.
 
     The file descriptor is redirected to a file until the last such block ends; then the other
-    lines, of any thread, are written to the original one. Keep the block short.
+    lines, of any thread, are written to the original descriptor. Keep the block short.
     """
     with _LOCK:
         if not _NATIVE["holders"]:
@@ -191,7 +193,7 @@ def without_native_lines(unwanted: Callable[[bytes], bool]) -> Generator[None]:
 
 
 class _OfOthers(io.StringIO):
-    """Capture what one thread writes; other threads write to the original stream."""
+    """A stream that captures one thread's writes; other threads write to the original stream."""
 
     def __init__(self, usual: TextIO) -> None:
         super().__init__()

@@ -8,7 +8,7 @@ from stepwell.ir.diagnostics import StepwellError
 
 
 def needs_fork(what: str) -> None:
-    """Require `fork`, by which many programs are lowered from one initialized process.
+    """Raise an error if the system has no `fork`, by which programs are lowered from one process.
 
     Raises:
         StepwellError: the system has no `fork` (Windows).

@@ -1,4 +1,4 @@
-"""Rows of weights as bytes, written in place into a file's memory."""
+"""Write rows of weights as bytes into a file's memory."""
 
 from __future__ import annotations
 
@@ -31,6 +31,6 @@ def put_rows(
 
 
 def samples(held: memoryview, begin: int) -> bytes:
-    """Sample a thousandth of the bytes; `held` begins at byte `begin` of the tensor."""
+    """Return a sample of a thousandth of the bytes; `held` begins at byte `begin` of the tensor."""
     step = SAMPLED // 64
     return b"".join(held[at : at + 16] for at in range(-begin % step, len(held), step))

@@ -84,7 +84,7 @@ def _is_twin(one: Operation, other: Operation) -> bool:
 
 
 def reported(program: Program, statistic: str, amount: int) -> int:
-    """Add to a statistic unless nothing was done, and return the amount."""
+    """Add an amount to a statistic unless it is 0, and return the amount."""
     if amount:
         program.report(statistic, amount)
     return amount

@@ -1,8 +1,8 @@
 """Internal errors of a pass: which pass failed, at which op of the model, in which line of its own
 code.
 
-A rewrite that does not match returns a `Refusal`, and a model that is not supported raises an error
-of its own. This module handles the remaining cases: a rewrite or pass raises an exception of
+A rewrite that does not match returns a `Refusal`, and a model that is not supported raises a
+`StepwellError`. This module handles the remaining cases: a rewrite or pass raises an exception of
 Python, returns an invalid value, does not terminate, or leaves a program that does not verify.
 """
 
@@ -34,7 +34,7 @@ class StepFailure(StepwellError):
         kind: `raises`, `returns`, `endless` or `breaks`, with the class of the exception.
         applications: the number of applications before the failure.
         at: the index of the pass in its pipeline, once known.
-        place: the rewrite and the op that it was applied to or tried at.
+        place: the rewrite, and the op to which it was applied or at which it was tried.
         line: the line in the pass's code, `my_rewrite.py:23`.
         reproducer: the reproducer (`stepwell.validation.reducer.reproducer`), once created.
     """
@@ -51,7 +51,7 @@ class StepFailure(StepwellError):
 
     @property
     def signature(self) -> tuple[str, str]:
-        """The part of a failure that stays the same while the program is reduced."""
+        """Return the part of a failure that stays the same while the program is reduced."""
         return self.step, self.kind
 
 
@@ -99,12 +99,12 @@ def returned(
 
 
 def placed(failure: StepFailure, name: str, op: Operation, line: str) -> StepFailure:
-    """Add the place of a rewrite to its failure; a pass has none.
+    """Add the place of a rewrite to its failure; a failure of a whole pass has no place.
 
     Args:
         failure: the failure.
         name: the name of the rewrite.
-        op: the op that it was applied to; it may be erased.
+        op: the op to which the rewrite was applied, which may be erased.
         line: the line, as formatted by `own_line` and `first_line`.
     """
     failure.place = (name, op_name(op), node_name(op.location))

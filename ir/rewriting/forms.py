@@ -1,7 +1,7 @@
 """Ordering constraints of passes: the forms of a program that a pass requires and establishes.
 
-A form is the postcondition of some rewrites: none of them applies any more. So a program's form can
-be checked automatically, and the order of a pipeline can be checked without running it.
+A form is the postcondition of some rewrites: none of them applies any more. A program's form can
+therefore be checked automatically, and the order of a pipeline without running it.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ class Form:
 
 @dataclass(frozen=True)
 class Position:
-    """Why a pass is at its position in the pipeline.
+    """The reason for a pass's position in the pipeline.
 
     Attributes:
         because: the reason, a sentence.
-        needs: the forms that its rewrites require.
-        leaves: the forms that it establishes.
-        ends: the forms that it invalidates.
+        needs: the forms that the pass's rewrites require.
+        leaves: the forms that the pass establishes.
+        ends: the forms that the pass invalidates.
     """
 
     because: str

@@ -31,7 +31,7 @@ class Event:
 
 @dataclass(frozen=True)
 class RefusalRecord:
-    """A refusal with the op that it is about."""
+    """A refusal, with the op that it concerns."""
 
     rewrite: str
     op: str
@@ -41,14 +41,14 @@ class RefusalRecord:
 
 
 class Watch(Protocol):
-    """The interface of a checker that is called at each application of a rewrite."""
+    """The interface of an observer that is called at each application of a rewrite."""
 
     def before(self, rewrite: Any, op: Operation, match: Any) -> None:
-        """Called when `rewrite` has found `match` at `op`, before it is applied."""
+        """Handle a match of `rewrite` at `op`, before it is applied."""
         ...
 
     def after(self, rewrite: Any, rewriter: Rewriter) -> None:
-        """Called after the application; its event is the last one of the history."""
+        """Handle an application, whose event is the last one of the history."""
         ...
 
 

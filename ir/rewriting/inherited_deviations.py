@@ -1,7 +1,7 @@
-"""Deviations that rewrites of plug-ins inherit from the nodes that they make, found as they apply.
+"""Deviations that rewrites of plug-ins inherit from the nodes that they create.
 
-The rewrites of this package are compared with PyTorch on every engine by the suite
-(`tests/numerics/test_engines.py`), so that a lowering does not judge them again.
+Tests compare the rewrites of this package with PyTorch on every engine
+(`tests/numerics/test_engines.py`), so that a lowering examines only those of plug-ins.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ interpretation follows, and those of CMSIS-NN take integers, which have none.
 def judged(
     rewrite: Any, root: tuple[str, str | None], where: str | None, rw: Rewriter, program: Program
 ) -> TakenDeviation | None:
-    """Return the loss of the ops that a rewrite of a plug-in has just made, if there is one.
+    """Return the deviation of the ops that a plug-in's rewrite has just created, if any.
 
     Raises:
-        StepFailure: the mode does not allow it. What was written cannot be taken back, so that the
-            lowering begins anew without the rewrite.
+        StepFailure: the mode does not allow the deviation. The lowering is then repeated without
+            the rewrite, because its changes cannot be undone.
     """
     judge = JUDGES.get(program.context.target)
     is_own = type(rewrite).__module__.startswith("stepwell.")

@@ -1,8 +1,8 @@
 """Legalization: convert a program to the operations that a target has (MLIR's dialect conversion).
 
-An operation is legal if it is the target's own, or if it stays outside and a kernel runs it. The
-lowerings define the first, the last decomposition the second: what it leaves alone, it gives a
-reason for. So no list of legal operations is needed besides the rewrites.
+An operation is legal if it belongs to the target, or if a kernel outside the target runs it. The
+lowerings define the former; the last decomposition defines the latter, by refusing such operations
+with a reason. No list of legal operations is therefore needed besides the rewrites.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ ROUNDS = 16
 
 @dataclass(frozen=True)
 class Phase(Rewrite[None]):
-    """Begins a phase of a `Legalize`: the rewrites up to the next phase share a fixed point.
+    """A marker in a `Legalize`: the rewrites up to the next marker share a fixed point.
 
     Attributes:
-        label: its name, where a `Legalize` has several phases of a kind.
+        label: the phase's name, if a `Legalize` has several phases of a kind.
     """
 
     label: str = ""
     anchors: ClassVar[tuple[type[Operation], ...]] = ()
 
     def __post_init__(self) -> None:
-        """Take the label as the name."""
+        """Use the label as the name."""
         if self.label:
             object.__setattr__(self, "name", self.label)
 
@@ -46,28 +46,29 @@ class Phase(Rewrite[None]):
 
 @dataclass(frozen=True)
 class ThenLower(Phase):
-    """Lowerings to the target's operations follow."""
+    """A marker: lowerings to the target's operations follow."""
 
     name: ClassVar[str] = "then-lower"
 
 
 @dataclass(frozen=True)
 class ThenDecompose(Phase):
-    """Decompositions of operations that no lowering took follow."""
+    """A marker: decompositions of operations without a lowering follow."""
 
     name: ClassVar[str] = "then-decompose"
 
 
 @dataclass(frozen=True)
 class ThenCanonicalize(Phase):
-    """Canonicalizations of the parts of decomposed operations follow."""
+    """A marker: canonicalizations of the parts of decomposed operations follow."""
 
     name: ClassVar[str] = "then-canonicalize"
 
 
 @dataclass(frozen=True)
 class Legalize(GreedyRewrites):
-    """Lower what has a lowering, decompose the rest, canonicalize the parts, and repeat.
+    """Lower operations that have a lowering, decompose the rest, canonicalize the parts, and
+    repeat.
 
     Whole operations are lowered before any is decomposed, because they need fewer operations of the
     target. The phases of a kind run in their order. Of several phases of decompositions, a later
@@ -77,7 +78,7 @@ class Legalize(GreedyRewrites):
 
     @cached_property
     def phases(self) -> dict[type[Phase], list[tuple[Rewrite[Any], ...]]]:
-        """The rewrites of each phase, by the kind of phase; the first ones are lowerings."""
+        """Return the rewrites of each phase, by the kind of phase, lowerings first."""
         found: dict[type[Phase], list[tuple[Rewrite[Any], ...]]] = {
             kind: [] for kind in (ThenLower, ThenDecompose, ThenCanonicalize)
         }

@@ -51,7 +51,7 @@ class StepRecord:
 
 @dataclass
 class PipelineRun:
-    """The records of a pipeline's run."""
+    """The records of one run of a pipeline."""
 
     steps: list[StepRecord] = field(default_factory=list[StepRecord])
     history: History = field(default_factory=History)
@@ -71,7 +71,7 @@ class Pipeline(Shown):
     steps: tuple[Step, ...]
 
     def __post_init__(self) -> None:
-        """Reject two passes with the same name: an edit would be ambiguous."""
+        """Reject two passes with the same name, because edits would be ambiguous."""
         for step in self.steps:
             if not is_one_of(type(step), (Rewrite, Pass)):
                 raise StepwellError(
@@ -92,17 +92,17 @@ class Pipeline(Shown):
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """The path of every pass and of each of its rewrites, in order."""
+        """Return the path of every pass and of each of its rewrites, in order."""
         return tuple(path for path, _ in self._places())
 
     def find(self, path: str) -> tuple[int, int | None]:
         """Return the index of a pass, and of the rewrite within it if the path names one.
 
         Args:
-            path: a name or a path, see the class.
+            path: a name or a path, as in the class docstring.
 
         Raises:
-            StepwellError: nothing or more than one thing has this path.
+            StepwellError: no pass or several passes have this path.
         """
         places = list(self._places())
         if path.startswith("/"):
@@ -159,7 +159,7 @@ class Pipeline(Shown):
         """Return a pipeline with a pass or rewrite moved directly before another one.
 
         Raises:
-            StepwellError: one of them does not exist, or a pass would be among rewrites.
+            StepwellError: one of the two does not exist, or a pass would be among rewrites.
         """
         at, part = self.find(path)
         step = self.steps[at] if part is None else parts_of(self.steps[at])[part]
@@ -190,7 +190,7 @@ class Pipeline(Shown):
         return self._replaced(at, part, (*preceding, here, *following))
 
     def _replaced(self, at: int, part: int | None, steps: tuple[Step, ...]) -> Pipeline:
-        """Return the pipeline with these passes in place of one pass, or of one of its rewrites."""
+        """Return the pipeline in which these passes replace one pass or one of its rewrites."""
         step = self.steps[at]
         if part is not None:
             steps = _with_parts(step, part, steps)
@@ -235,7 +235,7 @@ def _census(program: Program) -> Counter[type[Operation]]:
 
 
 def _instances(steps: tuple[Step | type[Step], ...]) -> tuple[Step, ...]:
-    """Instantiate passes that are given as classes, with their defaults.
+    """Instantiate passes that are passed as classes, with default fields.
 
     Raises:
         StepwellError: a class needs arguments.
@@ -247,7 +247,7 @@ def _instances(steps: tuple[Step | type[Step], ...]) -> tuple[Step, ...]:
 
 
 def _with_parts(step: Step, part: int, parts: tuple[Step, ...]) -> tuple[Step, ...]:
-    """Return a pass with one of its rewrites replaced by others; nothing if none are left."""
+    """Return a pass in which one rewrite is replaced by others; None if no rewrite is left."""
     held = (*parts_of(step)[:part], *parts, *parts_of(step)[part + 1 :])
     if not held:
         return ()

@@ -48,7 +48,7 @@ may make before the driver reports that it does not terminate.
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why a rewrite that concerns an op did not match it."""
+    """The reason why a rewrite that concerns an op did not match it."""
 
     reason: str
 
@@ -62,7 +62,7 @@ O = TypeVar("O", bound=Operation, default=Any, contravariant=True)  # noqa: E741
 
 
 class Rewrite(ABC, Generic[M, O]):
-    """One rewrite. Subclasses are frozen dataclasses; their fields are its options.
+    """A rewrite. Subclasses are frozen dataclasses whose fields are its options.
 
     `Rewrite[Match]` is the type of matches, `Rewrite[Match, ReluOp]` also the type of the ops.
     """
@@ -100,7 +100,7 @@ class Rewrite(ABC, Generic[M, O]):
         return self.match
 
     def deviates(self, match: M, program: Program) -> Deviation | None:
-        """Return the deviation of this application; None if it provably has none."""
+        """Return the deviation of this application; None if it provably has no deviation."""
         return self.deviation
 
     def bound_at(self, match: M, value: Value) -> Bound:
@@ -148,7 +148,7 @@ def apply_step(step: Step, program: Program, history: History) -> int:
 
     Raises:
         StepFailure: the pass failed by an internal error.
-        StepwellError: it refuses the program.
+        StepwellError: the pass refuses the program.
     """
     before = len(history.events)
     program.context.forget()
@@ -209,7 +209,7 @@ def _is_labeled(cls: type[Any]) -> bool:
 
 
 def parts_of(step: Step) -> tuple[Step, ...]:
-    """Return what a pass contains under its own name: rewrites or a pass; empty for others."""
+    """Return the rewrites or the pass that a pass contains; empty for other passes."""
     if isinstance(step, GreedyRewrites):
         return step.rewrites
     return (step.held,) if isinstance(step, NamedPass) else ()
@@ -232,7 +232,7 @@ def anchors_of(step: Step) -> tuple[type[Operation], ...] | None:
     return None
 
 
-_EMPTY = Refusal("a tensor that it takes or gives is empty")
+_EMPTY = Refusal("an operand or a result of the op is empty")
 
 
 def run_rewrites(

@@ -112,8 +112,8 @@ class Rewriter:
         return op
 
     def weight(self, key: str, kind: str = "constant") -> SSAValue:
-        """Return the value of a weight at the root; a scope has one `stepwell.weight`
-        for each key.
+        """Return the value of a weight for the root; each scope has one `stepwell.weight` op per
+        key.
         """
         scope = self.scopes.setdefault(self.home, Scope(self.home))
         weight_op = scope.find(key)
@@ -142,8 +142,8 @@ class Rewriter:
         replace_uses(old, new)
 
     def supersede(self, old: SSAValue, new: SSAValue) -> None:
-        """Replace all uses of `old` by `new` with other elements; the rewrite also changes the
-        users.
+        """Replace all uses of `old` by `new`, which has other elements; the rewrite also changes
+        the users.
         """
         self.touched.extend([use.operation for use in old.uses])
         self.superseded.append(new)
@@ -158,7 +158,7 @@ class Rewriter:
             self.touched.append(owner)
 
     def erase(self, op: Operation) -> None:
-        """Erase an op without uses; the driver removes operands that become dead."""
+        """Erase an op without uses; the driver removes operands without other uses."""
         self.erased.append((op_name(op), node_name(op.location)))
         operands = self.gone[op] = operands_of(op)
         discard(op)
@@ -171,7 +171,7 @@ class Rewriter:
 
 
 def remade(op: _Op, operands: Sequence[SSAValue], types: Sequence[Attribute]) -> _Op:
-    """Create the same op with other operands and result types; it is not inserted."""
+    """Create the same op with other operands and result types, without inserting it."""
     return type(op).create(
         operands=operands,
         result_types=types,
@@ -181,9 +181,7 @@ def remade(op: _Op, operands: Sequence[SSAValue], types: Sequence[Attribute]) ->
 
 
 def scope_of(op: Operation) -> Block:
-    """Return the entry block of the nearest enclosing isolated region, which contains
-    the weights.
-    """
+    """Return the entry block of the nearest isolated region, which contains the weights."""
     current = op
     while True:
         block = current.parent
@@ -204,9 +202,7 @@ _FEW = 16
 
 
 def neighbors(operands: Iterable[SSAValue]) -> Iterable[Operation]:
-    """List ops that may match after a user of `operands` was erased: their producers and other
-    users.
-    """
+    """List ops that may match after a user of `operands` was erased: producers and other users."""
     ops: list[Operation] = []
     for value in operands:
         owner = value.owner

@@ -1,7 +1,7 @@
 """Monomials: products of atoms with powers, the terms of a `Size`.
 
-`ir/sizes/size.py` defines atoms; this module defines those that contain no sizes, and the functions
-of all.
+`ir/sizes/size.py` defines atoms; this module defines atoms without sizes in them, and functions of
+all atoms.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Powers: TypeAlias = tuple[tuple[A, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class Symbol:
-    """A size that is known at run time only."""
+    """A size that is known only at run time."""
 
     name: str
 
@@ -40,15 +40,15 @@ class Computed:
 
 
 def atom_order(atom: object) -> tuple[bool, str]:
-    """Sort key of atoms: symbols first."""
+    """Return the sort key of an atom: symbols first."""
     return not isinstance(atom, Symbol), str(atom)
 
 
 def term_order(
     term: tuple[Powers[A], int],
 ) -> tuple[int, list[tuple[bool, str, int]]]:
-    """Sort key of terms: by falling degree, then by the names of the atoms, as sympy
-    prints sums.
+    """Return the sort key of a term: by falling degree, then by the names of atoms, as sympy prints
+    sums.
     """
     monomial, _ = term
     return -sum(power for _, power in monomial), [
@@ -67,7 +67,7 @@ def times(first: Powers[A], second: Powers[A]) -> Powers[A]:
 
 
 def over(dividend: Powers[A], divisor: Powers[A]) -> Powers[A] | None:
-    """Return the monomial that times `divisor` equals `dividend`, or None."""
+    """Return the monomial whose product with `divisor` is `dividend`, or None."""
     powers = dict(dividend)
     for atom, power in divisor:
         left = powers.get(atom, 0) - power

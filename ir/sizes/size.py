@@ -15,7 +15,7 @@ does not imply that the sizes differ.
 0. A dimension of a type is a `Dim`: an int, or a `Size` with symbols. `UNKNOWN` is a dimension
 without a known expression.
 
-`ir/sizes/size_text.py` parses what is printed here, `ir/sizes/size_ranges.py` analyzes ranges, and
+`ir/sizes/size_text.py` parses the printed form, `ir/sizes/size_ranges.py` analyzes ranges, and
 `dialects/symbols.py` converts from and to torch and sympy.
 """
 
@@ -68,7 +68,7 @@ _MOST_TERMS = 512
 class Size:
     """An integer expression over symbols: the sum of `terms`, each a monomial and its coefficient.
 
-    Created by `Size.symbol`, `Size.of` and arithmetic, which keep it canonical: terms are sorted,
+    `Size.symbol`, `Size.of` and arithmetic create sizes in canonical form: terms are sorted,
     no coefficient is 0.
     """
 
@@ -103,14 +103,14 @@ class Size:
 
     @classmethod
     def computed(cls, text: str) -> Size:
-        """Return the size that only torch evaluates, from a text."""
+        """Return a size, given as text, that only torch can evaluate."""
         return cls(((((Computed(text), 1),), 1),))
 
     # Parts
 
     @property
     def number(self) -> int | None:
-        """The value of a size without symbols, else None."""
+        """Return the value of a size without symbols, else None."""
         if not self.terms:
             return 0
         (monomial, coefficient), *rest = self.terms
@@ -118,18 +118,18 @@ class Size:
 
     @cached_property
     def atoms(self) -> frozenset[Atom]:
-        """The atoms of the size, including those in the sizes of atoms."""
+        """Return the atoms of the size, including those nested in atoms."""
         own = frozenset(atom for monomial, _ in self.terms for atom, _ in monomial)
         return own.union(*(size.atoms for atom in own for size in _sizes_in(atom)))
 
     @cached_property
     def symbols(self) -> frozenset[str]:
-        """The names of its symbols."""
+        """Return the names of the size's symbols."""
         return frozenset(name for atom in self.atoms for name in _names_in(atom))
 
     @property
     def constant(self) -> int:
-        """The coefficient of 1."""
+        """Return the constant term."""
         return next((c for monomial, c in self.terms if monomial == _ONE), 0)
 
     # Arithmetic
@@ -176,7 +176,7 @@ class Size:
         return Size.of(other) % self
 
     def exact_quotient(self, other: int | Size) -> Size | None:
-        """Return the size that times `other` equals this one, or None if none is found."""
+        """Return the size whose product with `other` is this one, or None if none is found."""
         divisor = Size.of(other)
         quotient = self // divisor
         return quotient if quotient * divisor == self else None
@@ -254,7 +254,7 @@ def number_of(size: Dim) -> int:
     """Return a dimension that must be a number.
 
     Raises:
-        StepwellError: it is symbolic.
+        StepwellError: the dimension is symbolic.
     """
     if isinstance(size, int):
         return size
@@ -282,7 +282,7 @@ def _sum(terms: Mapping[Monomial, int]) -> Size:
 
 
 def _quotient(dividend: Size, divisor: Size) -> Size:
-    """`dividend // divisor`, canonical.
+    """Return `dividend // divisor` in canonical form.
 
     ⌊(q·d + r)/d⌋ = q + ⌊r/d⌋ for integers q, so the divisible part is split off. A common factor g
     is cancelled in both, and for a number d, ⌊(g·x + c)/(g·d)⌋ = ⌊(x + ⌊c/g⌋)/d⌋ for integers x.
@@ -362,9 +362,7 @@ def _sole_quotient(size: Size) -> Quotient | None:
 
 
 def extreme(kind: str, sizes: Sequence[int | Size]) -> Size:
-    """Build a minimum or maximum; arguments that differ by a constant from another one
-    are merged.
-    """
+    """Build a minimum or maximum; arguments that differ only by a constant are merged."""
     larger = kind == "Max"
     kept: list[Size] = []
     for size in _spread(kind, sizes):

@@ -19,9 +19,9 @@ def parse_size(text: str) -> Size:
 
     Args:
         text: sums, differences, products, `//`, `%`, powers by a number, `Min`, `Max`, `Mod`,
-            `PythonMod`, `FloorDiv` and `CleanDiv` of symbols and integers. A true quotient of these
-            is allowed, plus or minus integers, if it is rounded down or up directly, as
-            `math.ceil((n - 1) / 4 + 1)` is traced.
+            `PythonMod`, `FloorDiv` and `CleanDiv` of symbols and integers. A true quotient of
+            these, plus or minus integers, is allowed directly inside a rounding, as in the trace of
+            `math.ceil((n - 1) / 4 + 1)`.
 
     Raises:
         ParseFailure: the text is not such an expression, divides by 0, or is too large for a size.
@@ -227,7 +227,7 @@ class _Parser:
         return arguments[0], arguments[1]
 
     def fraction(self) -> tuple[Size, Size]:
-        """Parse a true quotient and integers, in brackets: `((IntTrueDiv(n, 4)) + 1.0)`."""
+        """Parse a true quotient plus integers, in brackets: `((IntTrueDiv(n, 4)) + 1.0)`."""
         self.at += 1
         if self.take("IntTrueDiv"):
             one, other = self.divided(self.arguments())

@@ -1,4 +1,4 @@
-"""Evaluation of a size by sums, products, quotients, … of two values each."""
+"""Evaluate a size from operations (sum, product, quotient, …) on two values each."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def computed(
     leaf: Callable[[Size], Value | None],
     apply: Callable[[str, Value, Value], Value],
 ) -> Value | None:
-    """Evaluate a size; None if a value that it needs is not available.
+    """Evaluate a size; return None if a required value is not available.
 
     Args:
         size: the size.

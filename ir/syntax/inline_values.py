@@ -29,7 +29,8 @@ def with_values(module: ModuleOp, weights: WeightStore, limit: int = LIMIT) -> M
 
     Args:
         module: the module; it is not changed.
-        weights: the store of its keys; a weight with only a type stays a key.
+        weights: the weight store of the module; a weight of which only the type is known stays a
+            key.
         limit: the largest number of elements of an inline constant.
     """
     copy, seen = module.clone(), set[str]()

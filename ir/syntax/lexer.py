@@ -1,8 +1,8 @@
 """The lexer of the textual format: xDSL's, with one regular expression for the common tokens.
 
 It differs in three points. A string whose escapes decode as UTF-8 is a string (xDSL treats
-everything beyond ASCII as bytes). No text makes it backtrack (an unterminated string took
-exponential time). It takes a third of the time.
+everything beyond ASCII as bytes). No text makes the lexer backtrack (an unterminated string took
+exponential time). It is three times as fast.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ class TextLexer(MLIRLexer):
         return Token(kind, span)
 
     def _lex_rare(self) -> MLIRToken:
-        """Lex the end of file, `@"quoted"`, metadata brackets or `...`; anything else
-        is an error.
+        """Lex the end of the file, `@"quoted"`, metadata brackets or `...`; raise an error for
+        other text.
         """
         self._consume_whitespace()
         start = self.pos

@@ -23,7 +23,9 @@ MAX_DEPTH = 64
 
 @lru_cache
 def spell(spec: str) -> str:
-    """Convert a pytree spec (torch's JSON) to short text; returned unchanged if it has none."""
+    """Convert a pytree spec (torch's JSON) to short text; a spec without a short form is
+    unchanged.
+    """
     try:
         version, tree = json.loads(spec)
         short = _spell(tree)
@@ -37,7 +39,7 @@ def unspell(text: str) -> str:
     """Convert a short text to JSON; JSON is returned unchanged.
 
     Raises:
-        ValueError: the text is neither.
+        ValueError: the text is neither a short text nor JSON.
     """
     if re.match(r"\s*\[\s*\d", text):
         return text

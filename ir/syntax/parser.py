@@ -1,5 +1,5 @@
-"""The parser of the textual format: xDSL's, corrected where it misreads what MLIR and stepwell
-print.
+"""The parser of the textual format: xDSL's, corrected where it misreads MLIR's and stepwell's
+output.
 
 These are read as MLIR reads them: bit patterns of floats inside `dense<…>` and `array<…>` (xDSL
 reads `0xFF800000`, -inf, as 4286578688.0), strings beyond ASCII, and names that two scopes share.
@@ -60,7 +60,7 @@ def float_of_bits(bits: int, type_: AnyFloat) -> float:
 
 
 class _Element(AttrParser._TensorLiteralElement):  # pyright: ignore[reportPrivateUsage]
-    """A literal that is interpreted once the type after it is known."""
+    """A literal that is interpreted once the type that follows it is known."""
 
     def to_type(
         self, parser: AttrParser, type: AnyFloat | IntegerType | IndexType | ComplexType
@@ -129,7 +129,7 @@ class TextParser(Parser):
     # -- modules and values --------------------------------------------------------------------
 
     def parse_module(self, allow_implicit_module: bool = True) -> ModuleOp:
-        """Parse a module; an undefined value is reported at its first use."""
+        """Parse a module; report an undefined value at its first use."""
         try:
             return super().parse_module(allow_implicit_module)
         except ParseError:

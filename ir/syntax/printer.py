@@ -26,7 +26,7 @@ _ESCAPES = {
 
 
 class HasPrettyText(Protocol):
-    """An op that prints itself as one string."""
+    """A mixin for ops that print themselves as one string."""
 
     def pretty_text(self, printer: TextPrinter) -> str | None:
         """Return everything between the results and the location, or None for the generic form."""
@@ -152,7 +152,7 @@ class TextPrinter(Printer):
         self._out.write(text)
 
     def print_op(self, op: Operation) -> None:
-        """Print an op with its results, in its own form if it has one."""
+        """Print an op with its results, by `pretty_text` if the op has one."""
         if not hasattr(op, "pretty_text"):
             super().print_op(op)
             return

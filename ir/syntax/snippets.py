@@ -31,7 +31,7 @@ def module_of_ops(text: str, arguments: Mapping[str, Attribute] | None = None) -
     """Parse ops as a module with one method, `@forward`.
 
     Args:
-        text: one op a line.
+        text: the text, one op per line.
         arguments: the arguments of the method, if some are unused or in another order.
 
     Raises:
@@ -59,7 +59,7 @@ def module_of_ops(text: str, arguments: Mapping[str, Attribute] | None = None) -
 
 
 class _OpsParser(TextParser):
-    """Parse ops until the text ends, with `dense<…>` as operands."""
+    """A parser of ops until the end of the text, with `dense<…>` as operands."""
 
     def __init__(self, context: TextContext, text: str) -> None:
         super().__init__(context, text)

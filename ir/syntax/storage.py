@@ -106,7 +106,7 @@ def used_weights(module: ModuleOp) -> set[str]:
 
 
 def pack_tensors(tensors: dict[str, torch.Tensor]) -> bytes:
-    """Build a safetensors file from which the tensors can be restored with their aliases and
+    """Build a safetensors file from which tensors can be restored with their aliases and
     strides.
     """
     memories: dict[int, list[str]] = {}
@@ -138,7 +138,7 @@ def pack_tensors(tensors: dict[str, torch.Tensor]) -> bytes:
 
 
 def _in_one_order(data: bytes) -> bytes:
-    """Sort the metadata of a safetensors file; the library's order differs from run to run."""
+    """Sort the metadata of a safetensors file, because the library's order is not deterministic."""
     size = int.from_bytes(data[:8], "little")
     header = cast(dict[str, Any], json.loads(data[8 : 8 + size]))
     header["__metadata__"] = dict(sorted(header["__metadata__"].items()))

@@ -48,7 +48,7 @@ def is_registered(name: str) -> bool:
 
 
 def dialect_named(name: str) -> Dialect | None:
-    """Load a registered dialect; None for an unknown name."""
+    """Load a registered dialect; return None for an unknown name."""
     load = _DIALECTS.get(name)
     return None if load is None else load()
 
@@ -70,7 +70,7 @@ def register_op_finder(find: OpFinder) -> OpFinder:
 
 @dataclass
 class TextContext(Context):
-    """Resolve names while parsing: registered dialects first, then the op finders."""
+    """The resolution of names while parsing: registered dialects first, then the op finders."""
 
     _registered_dialects: dict[str, Callable[[], Dialect]] = field(
         default_factory=lambda: dict(_DIALECTS)

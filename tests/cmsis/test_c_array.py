@@ -51,7 +51,7 @@ def test_a_c_compiler_reads_the_bytes_back_aligned(tmp_path: Path, header: bool)
     assert compiled(tmp_path, "net", text, header=header) == DATA
 
 
-@pytest.mark.parametrize("name, fact", [("my net", "no C identifier"), ("new", "a keyword")])
+@pytest.mark.parametrize("name, fact", [("my net", "not a C identifier"), ("new", "a keyword")])
 def test_a_name_that_cannot_be_one_is_refused(name: str, fact: str) -> None:
     with pytest.raises(StepwellError, match=fact):
         to_c_array(DATA, name)

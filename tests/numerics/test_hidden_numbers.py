@@ -56,7 +56,9 @@ def test_a_range_of_the_input_proves_that_nothing_is_hidden(name: str | int) -> 
     torch.testing.assert_close(lowered.run(x)[0], program.module()(x))
     for value in (torch.nan, 0.2, -torch.inf):
         x[0, 0, 0] = value
-        with pytest.raises(stepwell.StepwellError, match=r"declared was 0\.0 to 0\.1"):
+        with pytest.raises(
+            stepwell.StepwellError, match=r"outside the declared range 0\.0 to 0\.1"
+        ):
             lowered.run(x)
 
 

@@ -105,7 +105,7 @@ def test_texts_of_a_command_line_are_read_as_values() -> None:
         "nothing=3",
     ):
         said(read_options, KINDS, [wrong], "the test")
-    assert "given twice" in said(read_options, KINDS, ["count=1", "count=2"], "the test")
+    assert "is repeated" in said(read_options, KINDS, ["count=1", "count=2"], "the test")
 
 
 @pytest.mark.parametrize("target", ["xnnpack", "cortex-m55", "tosa-1.0+fp"])

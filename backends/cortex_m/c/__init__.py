@@ -1,1 +1,1 @@
-"""Cortex-M programs as C without a runtime."""
+"""Emit Cortex-M programs as C without a runtime."""

@@ -56,7 +56,7 @@ def to_c_array(data: bytes, name: str = "model_pte", *, header: bool = True) -> 
 def check_identifier(name: str) -> None:
     """Raise `StepwellError` for a name that is not an identifier in C and C++."""
     if not name.isidentifier() or not name.isascii():
-        raise StepwellError(f"{name!r} is no C identifier", help="letters, digits and _ only")
+        raise StepwellError(f"{name!r} is not a C identifier", help="letters, digits and _ only")
     if name in _KEYWORDS:
         raise StepwellError(f"{name!r} is a keyword of C or C++", help="choose another name")
 

@@ -1,4 +1,4 @@
-"""Writers of C calls for the library's kernels and for copies."""
+"""Write C calls of the library's kernels, and copies."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
@@ -171,7 +171,9 @@ def _permuted(w: MethodWriter, source: int, order: Sequence[int], result: int) -
         size *= run
         axes = [(count, step // run) for count, step in axes]
     if len(axes) > 6:
-        raise UnsupportedError("a transposition of more than 6 dimensions", w.method.name)
+        raise UnsupportedError(
+            "transpositions of more than 6 dimensions are not supported", w.method.name
+        )
     axes = [(1, 0)] * (6 - len(axes)) + axes
     sizes, steps = ([axis[k] for axis in axes] for k in (0, 1))
     given, made = (w.pointer(i, "uint8_t") for i in (source, result))
@@ -192,7 +194,9 @@ def _axes(w: MethodWriter, source: int, order: Sequence[int]) -> list[tuple[int,
 
 
 def _joined(axes: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return sizes and strides without axes of size one, and with contiguous neighbors merged."""
+    """Return sizes and strides without axes of size one, in which contiguous neighbors are
+    merged.
+    """
     joined: list[tuple[int, int]] = []
     for size, step in axes:
         if size != 1 and joined and joined[-1][1] == size * step:

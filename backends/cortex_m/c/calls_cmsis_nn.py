@@ -39,7 +39,7 @@ def _tile(pair: Sequence[int]) -> dict[str, int]:
 
 
 def _buffer(w: MethodWriter, index: int) -> str:
-    """Return a context for planned scratch."""
+    """Write a context for planned scratch memory."""
     storage, size = w.tensor(index).storage, w.tensor(index).nbytes
     assert isinstance(storage, Planned)
     where = f"&memory.bytes[{storage.offset}]" if size else "NULL"
@@ -73,7 +73,7 @@ def _fully_connected(offsets: Sequence[int], a: dict[str, Any]) -> dict[str, Any
 
 
 def _convolution(function: str, structure: str) -> Handler:
-    """Return a convolution of any kind; `extra` are the additional fields of its parameters."""
+    """Write a convolution of any kind; `extra` are the additional fields of its parameters."""
 
     def write(w: MethodWriter, a: dict[str, Any]) -> None:
         given, made = w.image(a, "input"), w.image(a, "out")
@@ -157,7 +157,9 @@ def _batch_matmul(w: MethodWriter, a: dict[str, Any]) -> None:
 def _elementwise(
     w: MethodWriter, a: dict[str, Any], function: str, inputs: list[int], output: list[int]
 ) -> None:
-    """Write a call for each block of the larger operand that is as long as the smaller."""
+    """Write one call for each block of the larger operand that is as long as the smaller
+    operand.
+    """
     count, period = w.count(a["out"]), w.count(a["other"])
     pointers = [w.pointer(a[name]) for name in ("self", "other", "out")]
     if count != period:
@@ -239,7 +241,9 @@ def _softmax(w: MethodWriter, a: dict[str, Any]) -> None:
 def _transpose(w: MethodWriter, a: dict[str, Any]) -> None:
     perm = a["perm"]
     if len(perm) > len(_DIMS):
-        raise UnsupportedError("a transposition of more than 4 dimensions", w.method.name)
+        raise UnsupportedError(
+            "transpositions of more than 4 dimensions are not supported", w.method.name
+        )
 
     def sizes(index: int) -> list[int]:
         found = list(w.tensor(index).sizes)
@@ -320,12 +324,12 @@ numbers a row.
 
 
 def has_own_kernel(operator: str, isa: Isa) -> bool:
-    """Whether a mixed program calls our own kernel for an operator of the library."""
+    """Whether a mixed program calls stepwell's own kernel for an operator of the library."""
     return operator.removesuffix("_nhwc") in _FEWER[isa]
 
 
 def mixed_handlers(isa: Isa) -> dict[str, Handler]:
-    """Kernel name → the writer of its calls, of CMSIS-NN or of our own kernel."""
+    """Return the writer of each kernel's calls, which uses CMSIS-NN's kernel or stepwell's own."""
     own = by_kernel({name: HANDLERS[f"cortex_m::{name}.out"] for name in _FEWER[isa]})
     return {**CMSIS_NN_HANDLERS, **own, _TRANSPOSE: _mixed_transpose}
 
@@ -334,6 +338,6 @@ _TRANSPOSE = "cortex_m::transpose.out"
 
 
 def _mixed_transpose(w: MethodWriter, a: dict[str, Any]) -> None:
-    """Copy contiguous rows with our own kernel, single bytes with CMSIS-NN's."""
+    """Copy contiguous rows with stepwell's own kernel, single bytes with CMSIS-NN's kernel."""
     handlers = HANDLERS if lies_in_runs(w, a["input"], a["perm"]) else CMSIS_NN_HANDLERS
     handlers[_TRANSPOSE](w, a)

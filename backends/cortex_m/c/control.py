@@ -1,4 +1,4 @@
-"""The instructions of a method as C: calls in order, jumps, and dynamic numbers."""
+"""Write the instructions of a method as C: calls in order, jumps, and dynamic numbers."""
 
 from collections.abc import Mapping, Sequence
 from typing import cast
@@ -106,7 +106,7 @@ def _call(w: MethodWriter, call: KernelCall, handlers: Mapping[str, Handler]) ->
     elif kernel in SCALARS:
         text = _NUMBERS.get(kernel.removeprefix("executorch_prim::").split(".")[0])
         if text is None:
-            raise UnsupportedError("a function of numbers that has no form in C")
+            raise UnsupportedError("a function of numbers cannot be written in C")
         w.shared.use("whole_numbers")
         numbers = [w.number(index) for index in args[:-1]]
         w.statements.append(f"{w.number(args[-1])} = {text.format(*numbers)};")
@@ -126,20 +126,20 @@ def _call(w: MethodWriter, call: KernelCall, handlers: Mapping[str, Handler]) ->
 
 
 def _item(w: MethodWriter, index: int) -> str:
-    """Return the element of a tensor with one element."""
+    """Write the read of a one-element tensor's number."""
     w.shared.use("elements")
     kind = w.c_element(index)
     return f"(*{w.pointer(index, kind)})"
 
 
 def _select(w: MethodWriter, call: KernelCall) -> None:
-    """A slice at a dynamic index."""
+    """Write a slice at a dynamic index."""
     source, axis, index, result = call.args[:4]
     value = w.tensor(source)
     at = cast(int, w.method.values[axis]) % len(value.sizes)
     step = strides(value.sizes, value.dim_order)[at]
     if value.dim_order[0] != at:
-        raise UnsupportedError("a slice of an inner axis at a dynamic index")
+        raise UnsupportedError("slices of an inner axis at a dynamic index are not supported")
     size = w.tensor(result).nbytes
     moved = f"({w.number(index)} * {step * value.scalar_type.itemsize})"
     given = f"{w.pointer(source, 'uint8_t')} + {moved}".replace("(uint8_t *)", "(const uint8_t *)")
@@ -147,7 +147,7 @@ def _select(w: MethodWriter, call: KernelCall) -> None:
 
 
 def write_operator(w: MethodWriter, call: KernelCall) -> bool:
-    """Write a call by its operator: by a writer of its own, its family or its meaning."""
+    """Write a call by its operator: by a specific writer, its family or its meaning."""
     operator = operator_of(w.shared.container, w.method, call, w.variables)
     if operator is None:
         return False

@@ -1,7 +1,7 @@
 """Code generation: operators as loops in C, from their meaning (elementwise ops and reductions).
 
-An operator's meaning defines an element of its result as a term over elements of operands; its
-axis map says which elements these are. The result's axes on which a reduction depends are the outer
+An operator's meaning defines an element of its result as a term over elements of operands; its axis
+map states which elements these are. The result's axes on which a reduction depends are the outer
 loops, the reductions are variables there, and the loops over the other axes compute the elements.
 
     for (i0) { f0 = greatest; f1 = total of exp(x - f0); for (i1) y[…] = …/f1; }
@@ -41,7 +41,7 @@ FOLDS = frozenset({"total", "average", "greatest", "least"})
 
 @dataclass(frozen=True)
 class Loop:
-    """The number of iterations, and how far each tensor advances in one."""
+    """A loop: the number of iterations, and how far each tensor advances in one iteration."""
 
     size: int
     steps: Mapping[str, int]
@@ -66,10 +66,11 @@ class ElementPosition:
 def place_of(
     name: str, value: TensorValue, type_: Any, links: Sequence[Any], shape: Sequence[int]
 ) -> ElementPosition:
-    """Compute an operand's place from the links of its axes.
+    """Compute the position of an operand's element from the links of its axes.
 
     Raises:
-        UnsupportedError: it reads windows, out of bounds, or groups that are not nested in order.
+        UnsupportedError: the op reads windows, out of bounds, or groups that are not nested in
+            order.
     """
     place = ElementPosition(name, type_)
     apart = strides(value.sizes, value.dim_order)
@@ -96,7 +97,7 @@ def place_of(
                 done |= set(sources)
                 for one, after in pairwise(sources):
                     if apart[one] != apart[after] * value.sizes[after]:
-                        raise UnsupportedError("the axes it merges are not nested in memory")
+                        raise UnsupportedError("the merged axes are not nested in memory")
                 for position, target in enumerate(targets):
                     inner = prod(shape[t] for t in targets[position + 1 :])
                     step(target, inner * apart[sources[-1]])
@@ -106,7 +107,7 @@ def place_of(
 
 
 def collapsed(loops: Iterable[Loop]) -> list[Loop]:
-    """Remove loops of one iteration, and merge two that advance like one."""
+    """Remove loops of one iteration, and merge two loops that advance alike."""
     found: list[Loop] = []
     for loop in loops:
         if loop.size == 1:
@@ -137,7 +138,7 @@ def nested(nest: Sequence[tuple[str, Loop]], body: Sequence[str]) -> list[str]:
 
 @dataclass
 class _Nest:
-    """One result of an operator as loops."""
+    """The loops that compute one result of an operator."""
 
     places: Mapping[SSAValue, ElementPosition]
     shape: tuple[int, ...]
@@ -257,7 +258,7 @@ def _named(stem: str, loops: Sequence[Loop]) -> list[tuple[str, Loop]]:
 
 
 def _folds(term: Term) -> Iterator[Term]:
-    """Yield the reductions in a term, the inner before the outer."""
+    """Return the reductions in a term, inner reductions first."""
     for operand in term.operands:
         if isinstance(operand, Term):
             yield from _folds(operand)
@@ -279,7 +280,8 @@ def write_elements(w: MethodWriter, operator: KernelOperator) -> bool:
     """Write a call by its operator's meaning; return False if none is declared.
 
     Raises:
-        UnsupportedError: it is declared, and has no form in loops; the message says why.
+        UnsupportedError: the meaning is declared but cannot be written as loops; the message states
+            why.
     """
     said = meaning(operator.op)
     term = None if said is None else said.element

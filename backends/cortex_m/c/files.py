@@ -21,14 +21,14 @@ class Files:
 
     Attributes:
         shared: the parts that the methods share.
-        methods: a writer of each, which has written its calls.
+        methods: the writer of each method, which has written its calls.
     """
 
     shared: Shared
     methods: Sequence[MethodWriter]
 
     def sources(self) -> Sources:
-        """Return the files."""
+        """Return the files by name."""
         name, library = self.shared.name, self.shared.library
         bodies = [self._function(writer) for writer in self.methods]
         flash = sum(self._size(index, kind) for index, kind in self.shared.constants)
@@ -58,7 +58,7 @@ class Files:
         return sum(len(self.shared.container.mutable_data[s.initial]) for s in self._states())
 
     def _states(self) -> list[State]:
-        """Storage of state that has an initial value."""
+        """Return the storage of state that has an initial value."""
         states = {
             value.storage: None
             for writer in self.methods
@@ -196,7 +196,7 @@ class Files:
         return "\n".join(f"{part.rstrip()}\n" for part in parts if part)
 
     def _main(self) -> str:
-        """Return a `main` that runs a method on standard input repeatedly until it ends."""
+        """Return a `main` that runs a method on standard input repeatedly until the input ends."""
         functions, choices = [], []
         for writer in self.methods:
             taken, given = writer.ports()
@@ -232,7 +232,7 @@ class Files:
 
 
 def _moved(function: str, port: str, stream: str, status: int) -> list[str]:
-    """Return the lines of `main` that read or write a whole port, or end."""
+    """Return the lines of `main` that read or write a whole port, or that end the program."""
     return [f"        if ({function}({port}, sizeof({port}), 1, {stream}) != 1) {{",
             f"            return {status};", "        }"]  # fmt: skip
 

@@ -19,8 +19,8 @@ from stepwell.ir.weights import WeightStore
 
 
 def _checked(index: str, size: int, number: int | str = "") -> list[str]:
-    """Return the lines that compute `at` from a possibly negative index; of several, by
-    `number`.
+    """Return lines that compute `at` from a possibly negative index; `number` distinguishes
+    several.
     """
     at, named = f"at{number}", f"named{number}"
     return [
@@ -58,12 +58,12 @@ def _lookup(w: MethodWriter, found: KernelOperator) -> None:
 
 @writes("index.Tensor")
 def _indexed(w: MethodWriter, operator: KernelOperator) -> None:
-    """`x[i, :, j]` with adjacent indices."""
+    """Write `x[i, :, j]` with adjacent indices."""
     op, source, result = operator.op, operator.operands[0], operator.results[0]
     given: list[Any] = list(op.arg("indices"))
     at = [axis for axis, index in enumerate(given) if index is not None]
     if any(kind_of(element(given[axis].type)) != "whole" for axis in at):
-        raise UnsupportedError("a boolean index")
+        raise UnsupportedError("boolean indices are not supported")
     sizes, made = w.tensor(source).sizes, w.tensor(result).sizes
     tensors = [operator.place(given[axis]) for axis in at]
     wide = max(len(w.tensor(index).sizes) for index in tensors)
@@ -100,12 +100,12 @@ def _put(w: MethodWriter, found: KernelOperator) -> None:
     rows = index_of(found, "values")
     at = [axis for axis, index in enumerate(given) if index is not None]
     if into != found.operands[0] or op.arg("accumulate") or len(at) != 1 or rows is None:
-        raise UnsupportedError("a write that is not along one axis, in place")
+        raise UnsupportedError("only in-place writes along one axis are supported")
     (axis,) = at
     index = found.place(given[axis])
     sizes, made = w.tensor(into).sizes, w.tensor(rows).sizes
     if len(made) != len(sizes) or len(w.tensor(index).sizes) != 1:
-        raise UnsupportedError("rows of another rank")
+        raise UnsupportedError("rows of another rank are not supported")
     axes = [f"i{a}" for a in range(len(sizes))]
     into_at = ["(int32_t)at" if a == axis else axes[a] for a in range(len(sizes))]
     count = w.tensor(index).sizes[0]

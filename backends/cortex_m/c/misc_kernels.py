@@ -85,7 +85,7 @@ def _convolution(w: MethodWriter, found: KernelOperator) -> None:
     made, given, filter_ = (w.tensor(i).sizes for i in (result, image, weight))
     spatial = len(filter_) - 2
     if len(given) != spatial + 2:
-        raise UnsupportedError("an image without a batch")
+        raise UnsupportedError("images without a batch are not supported")
     stride, padding, dilation = (
         _pair(op.arg(name), spatial) for name in ("stride", "padding", "dilation")
     )
@@ -178,7 +178,7 @@ def _pool(w: MethodWriter, found: KernelOperator) -> None:
 
 @writes("_adaptive_avg_pool2d.default")
 def _adaptive(w: MethodWriter, found: KernelOperator) -> None:
-    """Means over windows that divide the image evenly."""
+    """Write means over windows that divide the image evenly."""
     image, result = found.operands[0], found.results[0]
     given, made = w.tensor(image).sizes, w.tensor(result).sizes
     lead = [f"n{a}" for a in range(len(made) - 2)]
@@ -290,7 +290,7 @@ def _reduction(w: MethodWriter, found: KernelOperator) -> None:
             terms = [total(x)]
         case "linalg_vector_norm":
             if op.arg("ord") != 2:
-                raise UnsupportedError("a norm that is not of squares")
+                raise UnsupportedError("only norms of order 2 are supported")
             terms = [sqrt(total(x * x))]
         case "var" | "var_mean":
             arg = op.arg("correction") if "correction" in has else float(op.arg("unbiased"))
@@ -308,11 +308,13 @@ def _reduction(w: MethodWriter, found: KernelOperator) -> None:
 
 @writes("argmax.default", "argmin.default", "max.dim", "min.dim")
 def _extremum(w: MethodWriter, found: KernelOperator) -> None:
-    """The maximum along an axis or all axes, and its first index; `argmax` gives only that."""
+    """Write the maximum along an axis or all axes, and its first index; for `argmax` only the
+    index.
+    """
     op, source, places = found.op, found.operands[0], found.results[-1]
     sizes, dim = w.tensor(source).sizes, op.arg("dim")
     if not sizes and op.name.endswith(".dim"):
-        raise UnsupportedError("a tensor without axes")
+        raise UnsupportedError("tensors of rank 0 are not supported")
     rank = len(sizes)
     axes = [f"i{a}" for a in range(rank)]
     folded = list(range(rank)) if dim is None else [dim % rank]
@@ -368,7 +370,7 @@ def _cumsum(w: MethodWriter, found: KernelOperator) -> None:
 
 @writes("glu.default")
 def _gated(w: MethodWriter, found: KernelOperator) -> None:
-    """One half of an axis times the sigmoid of the other."""
+    """Write one half of an axis times the sigmoid of the other half."""
     op, source, result = found.op, found.operands[0], found.results[0]
     sizes = w.tensor(result).sizes
     axis = op.arg("dim") % len(sizes)

@@ -1,9 +1,8 @@
 """Code generation: data movement as loops in C, derived by running the operator on indices.
 
 The operator runs once on the positions of its operands' elements, numbered in memory order. The
-result, in its own memory order, is partitioned into boxes in each of which positions advance in
-nested loops: a slice is one box, a padding two, a concatenation one for each operand, a
-transposition of four axes one. Positions that fit no loops are stored in a table.
+result, in memory order, is partitioned into boxes that nested loops can copy: a slice is one box, a
+padding two, a concatenation one for each operand. Other positions are stored in a table.
 """
 
 from collections.abc import Iterator, Sequence
@@ -51,7 +50,9 @@ Places = NDArray[np.int64]
 
 
 def moves(op: SchemaOp) -> bool:
-    """Whether each result element is an operand's element or a constant, decided by arguments."""
+    """Whether an op only moves elements or inserts constants, at positions that its arguments
+    determine.
+    """
     return is_movement(op) or is_of(op, "padding") or op.name in _PICKS
 
 
@@ -114,7 +115,7 @@ class _Box:
 
 
 def _boxes(mine: NDArray[np.bool_], places: Places) -> Iterator[_Box]:
-    """Yield the boxes of the elements of one operand, or one table if there are none."""
+    """Return the boxes of one operand's elements, or a single table if there are no boxes."""
     apart = strides(mine.shape, range(mine.ndim))
     if (steps := _steps(places.ravel())) is not None and mine.all():
         inner = [prod(n for n, _ in steps[at + 1 :]) for at in range(len(steps))]
@@ -151,7 +152,7 @@ def _boxes(mine: NDArray[np.bool_], places: Places) -> Iterator[_Box]:
 
 
 def _runs(line: Places, span: NDArray[np.intp]) -> Iterator[tuple[int, int, list[tuple[int, int]]]]:
-    """Runs along one axis: the position of the first element, its index, and the loops."""
+    """Return runs along one axis: the position of the first element, its index, and the loops."""
     start = 0
     while start < len(line):
         stop = len(line)
@@ -162,7 +163,8 @@ def _runs(line: Places, span: NDArray[np.intp]) -> Iterator[tuple[int, int, list
 
 
 def _steps(line: Places, span: NDArray[np.intp] | None = None) -> list[tuple[int, int]] | None:
-    """Consecutive positions as nested loops of (iterations, step), outermost first, or None.
+    """Express consecutive positions as nested loops of (iterations, step), outermost first; None if
+    impossible.
 
     `span` are their indices, which must be consecutive within loops.
     """

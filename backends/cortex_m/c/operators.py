@@ -1,4 +1,4 @@
-"""A kernel call as the operator that it computes, for code generation: a block of one op.
+"""Reconstruct, for code generation, the operator that a kernel call computes, as a block of one op.
 
 A tensor of the plan is an argument of the block. Meanings, axis maps and families, which are
 declared for ops, are then available for the call alone, without reading the rest of the program.
@@ -24,7 +24,7 @@ from stepwell.ir.weights import WeightStore
 
 @dataclass(frozen=True)
 class KernelOperator:
-    """An op, and the plan's values of its operands and results."""
+    """The op of a kernel call, and the plan's values of its operands and results."""
 
     op: SchemaOp
     operands: tuple[int, ...]
@@ -36,7 +36,7 @@ class KernelOperator:
 
 
 class _CallValues(Places):
-    """Values of the call: tensors and dynamic numbers are arguments of the block."""
+    """The values of a call: tensors and dynamic numbers are arguments of the block."""
 
     def __init__(self, container: Container, method: Method, changes: frozenset[int]) -> None:
         super().__init__(container, method, WeightStore(), {}, Block())

@@ -1,7 +1,7 @@
 """Emit a Cortex-M program as C without a runtime: constants, one static arena, functions.
 
 The calls, their order and the offsets of tensors are those of the `.pte`: this module translates
-the container that `emit` made, call by call. The kernels are this project's own, plain C99
+the container that `emit` created, call by call. The kernels are this project's own, plain C99
 (`portable_kernels.c`), bit for bit equal to the interpreter and CMSIS-NN, without scratch; or
 CMSIS-NN's own, through its public API; or, for each call, the one that needs fewer instructions.
 Operators without a function of the library become loops, generated from the operator's meaning.
@@ -45,20 +45,20 @@ def to_sources(
     """Return the C files of the methods: `<name>.h`, `<name>.c`, and a skeleton of a firmware.
 
     Args:
-        program: at the cmsis level.
-        name: of the files and the function.
+        program: a program at the cmsis level.
+        name: the name of the files and of the function.
         method: the only method to emit; None: all. The function of a single method is
             `<name>_run`; several are `<name>_<method>`.
         kernels: a key of `KERNELS`.
 
     Raises:
-        StepwellError: the name is not valid, or there is no such method or kernels.
+        StepwellError: the name is invalid, or the method or the kernels are unknown.
         UnsupportedError: names every call that has no kernel in C.
     """
     check_identifier(name)
     if kernels not in KERNELS:
         known = " or ".join(repr(key) for key in KERNELS)
-        raise StepwellError(f"there are no kernels {kernels!r} in C", help=f"they are {known}")
+        raise StepwellError(f"kernels {kernels!r} are unknown", help=f"known are {known}")
     target = stated_target(program)
     isa = Isa.SCALAR if target is None else target.isa
     handlers = {

@@ -1,8 +1,7 @@
-"""Terms of meanings as C expressions: the functions that compute an element of a result.
+"""Write terms of scalar semantics as C expressions: functions that compute an element of a result.
 
-Each distinct application becomes a `const`, so that a float is rounded where the
-language says: to the result's element type, at each primitive. Integers are `int64_t`, which wraps
-where it is stored.
+Each distinct application becomes a `const`, so that a float is rounded to the result's element type
+at each primitive. Integers are `int64_t` and wrap when they are stored.
 """
 
 import math
@@ -74,7 +73,7 @@ def end_of(kind: Kind, sign: str = "-") -> str:
 
 
 def loops(sizes: Mapping[str, int], body: Sequence[str]) -> list[str]:
-    """Nest statements in loops, given by variables and sizes, the outermost first."""
+    """Nest statements in loops, stated by variables and sizes, the outermost first."""
     lines = list(body)
     for name, size in reversed([*sizes.items()]):
         head = f"for (int32_t {name} = 0; {name} < {size}; {name}++) {{"
@@ -137,7 +136,8 @@ class Body:
     """Statements that compute terms, in order, at one depth of loops.
 
     Attributes:
-        leaf: returns the number of an `element` or a reduction; None for other terms.
+        leaf: a function that returns the number of an `element` or a reduction; None for other
+            terms.
         result: the kind of the result, to which floats are rounded.
         prefix: the prefix of names of variables.
     """
@@ -176,8 +176,8 @@ class Body:
         return Number(name, found.kind)
 
     def _kinds(self, operands: tuple[Scalar, ...]) -> tuple[list[Number], Kind]:
-        """Return the operands, and the widest of their kinds; Python numbers take the others'
-        kind.
+        """Return the operands and the widest of their kinds; Python numbers take the other
+        operand's kind.
         """
         terms = [self.number(each) for each in operands if isinstance(each, Term)]
         numbers = [self.number(each, _widest(terms) if terms else None) for each in operands]
@@ -219,7 +219,7 @@ class Body:
         form = (_OF_FLOATS if is_float else _OF_WHOLE).get(name)
         if form is None:
             numbers = "floats" if is_float else "integers"
-            raise UnsupportedError(f"{name} of {numbers} has no form in C")
+            raise UnsupportedError(f"{name} of {numbers} cannot be written in C")
         if form.startswith("sw_wrap"):
             self.sections.add("whole_numbers")
         suffix = "f" if kind == "float" else ""

@@ -66,13 +66,13 @@ class Sources:
         """Write every file into a folder, which is created.
 
         Raises:
-            StepwellError: it cannot be created or written.
+            StepwellError: the folder cannot be created or written.
         """
         place = as_path(folder)
         try:
             place.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise StepwellError(f"cannot make {place}: {error.strerror or error}") from None
+            raise StepwellError(f"cannot create {place}: {error.strerror or error}") from None
         for name, text in self.files.items():
             write_atomically(place / name, text.encode())
 
@@ -85,7 +85,9 @@ class Sources:
 
 @functools.cache
 def sections() -> dict[str, tuple[tuple[str, ...], str]]:
-    """Section name → the sections that it needs, and its text, with any vector form."""
+    """Return, for each section's name, the sections that it needs and its text, with any vector
+    form.
+    """
     plain, vectors = _sections("portable_kernels.c"), _sections("mve_kernels.c")
     found = {name: vectors[name] for name in vectors if name not in plain}
     for name, (needs, text) in plain.items():
@@ -107,7 +109,7 @@ def _sections(file: str) -> dict[str, tuple[tuple[str, ...], str]]:
 
 @dataclass(frozen=True)
 class Library:
-    """A library of kernels with which the program is linked, instead of some of its own."""
+    """A library of kernels with which the program is linked, in place of stepwell's own kernels."""
 
     header: str
     status: str
@@ -152,9 +154,10 @@ class MethodWriter:
     # -- arguments of a call ---------------------------------------------------------------------
 
     def arguments(self, call: KernelCall) -> dict[str, Any]:
-        """Schema name → value index, or the Python value of an argument that is not a tensor.
+        """Return arguments by schema name: a value index, or the Python value if it is not a
+        tensor.
 
-        For the library's kernels; others have the `call` itself.
+        This applies to the library's kernels; other writers use the `call` itself.
         """
         values = self.method.values
         operator = call.kernel.removeprefix("cortex_m::").removesuffix(".out")
@@ -172,7 +175,7 @@ class MethodWriter:
         return found
 
     def tensor(self, index: int) -> TensorValue:
-        """Return a value that is a tensor."""
+        """Return a value that must be a tensor."""
         value = self.method.values[index]
         assert isinstance(value, TensorValue)
         return value
@@ -181,7 +184,7 @@ class MethodWriter:
         """Return the C type of a tensor's elements, in any memory.
 
         Raises:
-            UnsupportedError: C has none.
+            UnsupportedError: C has no such type.
         """
         kind = self.tensor(index).scalar_type
         if kind not in C_TYPES:
@@ -220,7 +223,7 @@ class MethodWriter:
 
     @cached_property
     def _reads(self) -> frozenset[int]:
-        """Values that a call reads, or that are outputs."""
+        """Return the values that a call reads, or that are outputs."""
         read = set(self.method.outputs)
         calls = [c for c in self.method.instructions if isinstance(c, KernelCall)]
         for call in calls:
@@ -277,7 +280,7 @@ class MethodWriter:
         return [value.sizes[axis] for axis in value.dim_order]
 
     def image(self, arguments: Mapping[str, Any], name: str) -> list[int]:
-        """Sizes of an argument as batch, height, width, channels."""
+        """Return an argument's sizes as batch, height, width, channels."""
         sizes = self.tensor(arguments[name]).sizes
         return list(sizes) if arguments["is_nhwc"] else [sizes[a] for a in NCHW_TO_NHWC]
 
@@ -312,12 +315,13 @@ class MethodWriter:
         """Add a statement that calls a function of these lines; equal functions are shared.
 
         Args:
-            lines: its body.
-            reads: the names of pointers that it reads, and the tensors that they point to.
-            writes: likewise for pointers that it writes.
-            needs: sections of the kernels that it calls.
-            bits: whether it only moves elements of the same number of bytes.
-            checked: whether it returns 0, or 3 if an index is out of bounds.
+            lines: the lines of the body.
+            reads: the names of pointers that the function reads, and the tensors to which they
+                point.
+            writes: likewise for pointers that the function writes.
+            needs: the sections of the kernels that the function calls.
+            bits: whether the function only moves elements of the same number of bytes.
+            checked: whether the function returns 0, or 3 if an index is out of bounds.
         """
         for section in ("elements", *sorted(needs)):
             self.shared.use(section)

@@ -94,7 +94,7 @@ def _rank(op: SchemaOp, operand: int = 0) -> int:
 
 
 def _counts_in_its_type(op: SchemaOp) -> bool:
-    """Whether the numbers of an `arange` are those of its elements, as its size is counted."""
+    """Whether an `arange` counts in the type of its elements, as its size is computed."""
     given = [op.arg(a.name) for a in op.SCHEMA.arguments if a.type.base == "Scalar"]
     is_whole = not is_float(element(op.results[0].type))
     return not any(
@@ -173,8 +173,8 @@ that PyTorch's samples have (`tools/kernel_preconditions.py`)."""
 
 
 def kernel_limit(op: SchemaOp) -> str | None:
-    """Return why the kernel of an op's class cannot run this op, or None. Found by running
-    kernels.
+    """Return why the kernel of an op's class cannot run this op, as found by running kernels, or
+    None.
     """
     gives_list = any(returned.type.is_list for returned in op.SCHEMA.returns)
     if gives_list and not all(is_static(result.type) for result in op.results):
@@ -215,9 +215,9 @@ _NARROW: dict[str, str] = dict.fromkeys(("i8 -> i8", "i16 -> i16", "ui8 -> ui8")
 
 
 def _widened(op: SchemaOp) -> str | None:
-    """Integers of several types, all converted to the result's type: the kernel converts first.
+    """Convert integers of several types to the result's type, as the kernel does first.
 
-    The table tries mixed types on usual numbers only, and sums in int64 only.
+    The table of measured kernels has mixed types only for ordinary numbers, and sums only in int64.
     """
     elements, made = _elements(op.operands), _elements(op.results)
     whole = all(not is_float(held) for held in (*elements, *made))
@@ -227,7 +227,7 @@ def _widened(op: SchemaOp) -> str | None:
 
 
 def situations(op: SchemaOp) -> Iterator[str]:
-    """Yield the table's names of the situations of an op, by its types and arguments."""
+    """Return the table's names for the situation of an op, from its types and arguments."""
     tensors = [v for v in op.operands if isinstance(v.type, TensorType)]
     shapes = [dims(value.type) for value in tensors]
     if not is_counted(op):
@@ -258,7 +258,7 @@ def _situations_of_number(number: Any) -> Iterator[str]:
 
 
 def is_counted(op: SchemaOp) -> bool:
-    """Whether a sum of integers is small whatever their values, like that of a mask."""
+    """Whether a sum of integers is small for all values, such as the sum of a mask."""
     if op.name != "aten.sum.dim_IntList" or not is_static(op.operands[0].type):
         return False
     cast_ = op.operands[0].owner
@@ -291,9 +291,9 @@ _PLAIN = frozenset({"aten", "dim_order_ops"})
 
 
 def uncomputed(op: SchemaOp, signature: KernelSignature) -> str | None:
-    """Return the element type of an op for which its kernel has no code, in words, or None.
+    """Return the name of an op's element type for which its kernel has no code, or None.
 
-    Decomposing such an op does not help: the parts have the same type.
+    Decomposition does not help, because the parts have the same type.
     """
     if op.SCHEMA.namespace in _PLAIN and signature.kernel not in _COPIES:
         for held in (*_elements(op.operands), *_elements(op.results)):
@@ -311,7 +311,7 @@ _TRIED = {
 
 
 def signature_text(inputs: Iterable[Attribute], outputs: Iterable[Attribute]) -> str:
-    """`f32+i64 -> f32`: the element types of operands and results, each once."""
+    """Format the distinct element types of operands and results: `f32+i64 -> f32`."""
     return " -> ".join("+".join(sorted({str(e) for e in side})) for side in (inputs, outputs))
 
 
@@ -397,6 +397,7 @@ def _scalar(builder: MethodBuilder, op: SchemaOp, argument: Argument, value: Any
 
 def _no_value(op: SchemaOp, argument: Argument, value: Any) -> StepwellError:
     return StepwellError(
-        f"{op.name}: argument {argument.name} = {value!r} has no form in a .pte as {argument.type}",
+        f"{op.name}: argument {argument.name} = {value!r} cannot be represented in a .pte as "
+        f"{argument.type}",
         describe_op(op),
     )

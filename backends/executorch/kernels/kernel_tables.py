@@ -39,7 +39,7 @@ def kernels_of(operator: str) -> list[str]:
 
 
 def chosen_kernel(op_name: str) -> str | None:
-    """Return the kernel that was registered for an op of the IR, whatever the op's name."""
+    """Return the kernel that was registered for an op of the IR, independent of the op's name."""
     return _CHOSEN.get(op_name)
 
 
@@ -49,7 +49,7 @@ def registrations() -> int:
 
 
 def schema_of_kernel(kernel: str) -> Schema:
-    """Return the schema of a kernel that is given by name or by its whole schema.
+    """Return the schema of a kernel, which is named or written as a schema.
 
     Raises:
         StepwellError: no kernel has that name, or the name is known with another schema.
@@ -58,13 +58,13 @@ def schema_of_kernel(kernel: str) -> Schema:
         spelled = parse_schema(kernel)
         known = kernel_schema(kernel.partition("(")[0].strip())
         if known is not None and known.arguments != spelled.arguments:
-            raise StepwellError(f"the kernel is known with another schema: {known.text}")
+            raise StepwellError(f"the kernel is registered with another schema: {known.text}")
         return spelled
     schema = kernel_schema(kernel)
     if schema is None:
         raise StepwellError(
-            f"there is no kernel {kernel}",
-            help="give its whole schema: 'library::name.out(Tensor x, *, Tensor(a!) out) -> …'",
+            f"the kernel {kernel} is unknown",
+            help="pass its whole schema: 'library::name.out(Tensor x, *, Tensor(a!) out) -> …'",
         )
     return schema
 

@@ -1,4 +1,6 @@
-"""What keeps a program from being emitted as a `.pte`; `lower` asks at its end, and `emit`."""
+"""Find what prevents a program from being emitted as a `.pte`; used at the end of `lower` and by
+`emit`.
+"""
 
 from collections.abc import Collection, Iterator, Mapping
 from math import prod
@@ -33,10 +35,11 @@ _BOUNDARY = (WeightOp, StateOp, UpdateOp, MutateInputOp, ReturnOp, YieldOp)
 
 
 def emission_problems(program: Program, delegates: Collection[type[Operation]]) -> list[Problem]:
-    """Return everything that a `.pte` cannot hold of a program, or the runtime would refuse of it.
+    """Return everything in a program that a `.pte` cannot represent, or that the runtime would
+    refuse.
 
     Args:
-        program: whose ops have kernels or are delegates.
+        program: the program, whose ops have kernels or are delegates.
         delegates: the classes of ops that have payloads.
     """
     problems: list[Problem] = []
@@ -51,7 +54,7 @@ def emission_problems(program: Program, delegates: Collection[type[Operation]]) 
 def _unbounded_sizes(func: FuncOp, bounds: dict[str, int]) -> Iterator[Problem]:
     """Yield the symbolic sizes that have no upper bound, each at the first value that has it.
 
-    Fills in `bounds` of the others.
+    The bounds of the other sizes are added to `bounds`.
     """
     ranges = get_signature(func).ranges
     where = f"method @{func.sym_name.data}"
@@ -71,7 +74,7 @@ def _unbounded_sizes(func: FuncOp, bounds: dict[str, int]) -> Iterator[Problem]:
 def _missing_kernels(
     func: FuncOp, delegates: Collection[type[Operation]], bounds: Mapping[str, int]
 ) -> list[Problem]:
-    """Return every op of a method that is no delegate and for which the runtime has no kernel."""
+    """Yield every op of a method that is not a delegate and has no kernel in the runtime."""
     problems: list[Problem] = []
 
     def look(block: Block) -> None:
@@ -91,7 +94,7 @@ def _missing_kernels(
             elif isinstance(op, MapOp | ScanOp) and 0 in dims(op.sequences[0].type)[:1]:
                 problems.append(
                     Problem(
-                        f"{op.name}: it runs over an axis of size 0, which no loop of a .pte does",
+                        f"{op.name}: the op loops over an axis of size 0, which a .pte cannot",
                         describe_op(op),
                     )
                 )
@@ -104,7 +107,7 @@ def _missing_kernels(
 
 
 def _unsupported_inputs(func: FuncOp, bounds: Mapping[str, int]) -> Iterator[Problem]:
-    """Yield the inputs that no call can have; a number is taken only as the program holds it."""
+    """Yield the inputs that no call can provide; a number must be the one in the program."""
     ports = (port for port in get_signature(func).inputs if port.constant is None)
     where = f"method @{func.sym_name.data}"
     for port, argument in zip(ports, func.body.block.args, strict=True):
@@ -112,8 +115,8 @@ def _unsupported_inputs(func: FuncOp, bounds: Mapping[str, int]) -> Iterator[Pro
             yield Problem(
                 f"input {port.name} is a number known only at run time",
                 where,
-                "ExecuTorch takes numbers only as they were exported: give a tensor and read it "
-                "with .item(), or leave it out of dynamic_shapes",
+                "ExecuTorch accepts only the exported number: pass a tensor and read it with "
+                ".item(), or omit the input from dynamic_shapes",
             )
         elif lack := _unsupported(argument, bounds):
             yield Problem(f"input {port.name}: {lack[0]}", where, lack[1])
@@ -137,7 +140,7 @@ def _is_symbolic(value: SSAValue) -> bool:
 
 
 def _unsupported(value: SSAValue, bounds: Mapping[str, int]) -> tuple[str, str] | None:
-    """Return why no tensor of a `.pte` has a value's type, and a remedy; None if one may."""
+    """Return why a `.pte` has no tensor of a value's type, with a remedy; None if it has one."""
     type_ = value.type
     if not isinstance(type_, TensorType):
         return None

@@ -54,7 +54,7 @@ class Output:
 class InPlace:
     """A kernel argument that is the functional operator's argument of this name and a result.
 
-    The kernel writes to it; `index` is that of the result.
+    The kernel writes to this argument; `index` is the index of the result.
     """
 
     name: str
@@ -79,9 +79,9 @@ class KernelSignature:
 
 
 def kernel_for(functional: Schema) -> KernelSignature | None:
-    """Return the kernel whose schema is the `.out` form of a functional one.
+    """Return the kernel whose schema is the `.out` form of a functional schema.
 
-    A custom operator that writes to arguments has a kernel that writes to the same ones.
+    A custom operator that writes to arguments has a kernel that writes to the same arguments.
     """
     chosen = chosen_kernel(functional.op_name)
     if chosen is not None:
@@ -103,7 +103,9 @@ def kernel_for(functional: Schema) -> KernelSignature | None:
 def matched_arguments(
     functional: Schema, kernel: Schema, renamed: Mapping[str, str] | None = None
 ) -> tuple[Role, ...] | None:
-    """Return how the kernel's arguments follow from the functional's, or None if they do not."""
+    """Return how a kernel's arguments follow from the functional operator's; None if they do
+    not.
+    """
     after = {a.name: len(functional.returns) + i for i, a in enumerate(functional.written)}
     if any(not argument.written for argument in kernel.arguments if argument.name in after):
         return None
@@ -157,7 +159,7 @@ class Functional:
 def functional_of(kernel: str) -> Functional | None:
     """Return the functional operator of a kernel: `aten::add.out` is `aten.add.Tensor`.
 
-    None for kernels that compute no functional operator: in-place ones, the runtime's own.
+    The result is None for in-place kernels and for the runtime's own ones.
     """
     schema = kernel_schema(kernel)
     if schema is None:

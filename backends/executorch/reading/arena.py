@@ -13,7 +13,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Held(Generic[T]):
-    """Bytes `start` to `end` hold a part of `content`, which was written from byte `origin` on."""
+    """A range of bytes, `start` to `end`, with a part of `content` that begins at its byte
+    `origin`.
+    """
 
     start: int
     end: int
@@ -35,7 +37,9 @@ class Arena(Generic[T]):
         self._add(Held(start, end, content, start))
 
     def read(self, start: int) -> Held[T] | None:
-        """Return the content that was written as a range that begins here and is still complete."""
+        """Return the content that was written to a range that begins here, if it is still
+        complete.
+        """
         held = self._held.get(start)
         return held if held is not None and held.is_whole else None
 
@@ -62,7 +66,7 @@ class Arena(Generic[T]):
         return bool(at) and self._held[self._starts[at - 1]].end > start
 
     def erase(self, start: int, end: int) -> None:
-        """Mark the contents of a range as unknown; bytes outside it stay."""
+        """Mark the content of a range as unknown; bytes outside the range are unchanged."""
         at = bisect_left(self._starts, start)
         if at and self._held[self._starts[at - 1]].end > start:
             at -= 1

@@ -47,7 +47,7 @@ Written = Callable[[KernelCall | DelegateCall], Sequence[int] | None]
 
 @dataclass(frozen=True)
 class Branch:
-    """`if condition: yes else: no`; both are ranges of instructions."""
+    """A branch `if condition: yes else: no`; both are ranges of instructions."""
 
     condition: int
     yes: range
@@ -57,7 +57,7 @@ class Branch:
 
 @dataclass(frozen=True)
 class Loop:
-    """`while True: head; if not condition: break; body`."""
+    """A loop `while True: head; if not condition: break; body`."""
 
     head: range
     condition: int
@@ -67,7 +67,7 @@ class Loop:
 
 @dataclass(frozen=True)
 class CountedLoop:
-    """`for n in range(size): body`, where the body takes slices and stores slices.
+    """A loop `for n in range(size): body`, whose body takes slices and stores slices.
 
     Attributes:
         counter: the value that counts.
@@ -110,7 +110,7 @@ class Flow:
         """Yield the instructions from `start` up to `stop`, with branches and loops as parts.
 
         Raises:
-            UnsupportedError: a jump that belongs to none of the supported forms.
+            UnsupportedError: a jump belongs to none of the supported forms.
         """
         at = start
         while at < stop:
@@ -143,7 +143,7 @@ class Flow:
         return found
 
     def live(self, parts: Sequence[Part], after: frozenset[int]) -> list[frozenset[int]]:
-        """Liveness: for each part, the values that may be read after it.
+        """Return, for each part, the values that may be read after it (liveness analysis).
 
         Args:
             parts: the parts of a range.
@@ -196,7 +196,7 @@ class Flow:
             self._loops -= loop
 
     def overlaps(self, first: int, second: int) -> bool:
-        """Whether two values are one, or share bytes."""
+        """Whether two values are the same, or share bytes."""
         if first == second:
             return True
         a, b = self.method.values[first], self.method.values[second]
@@ -299,7 +299,7 @@ class Flow:
 
     def _refusal(self, step: int) -> UnsupportedError:
         return UnsupportedError(
-            "this jump belongs to no cond, while, map or scan",
+            "the jump is not part of a cond, while, map or scan",
             f"method {self.method.name}, instruction {step}",
             "only nested control flow can be expressed as regions",
         )

@@ -172,7 +172,7 @@ def read_pte(
 def at_largest(container: Container) -> Container:
     """Return a container with the same plan in which all tensors have their largest sizes.
 
-    A `.pte` says how large a tensor may be, but not which of its axes are dynamic or related.
+    A `.pte` states how large a tensor may be, but not which of its axes are dynamic or related.
     """
 
     def fixed(value: Value) -> Value:
@@ -266,7 +266,7 @@ class _MethodLifter:
         return Port(f"input_{position}", dim_order_of(value))
 
     def _write_inputs(self) -> None:
-        """Append the writes to inputs that are in the caller's memory."""
+        """Append updates of inputs that the method writes in the caller's memory."""
         entered = [i for i in self.method.inputs if isinstance(self.method.values[i], TensorValue)]
         for argument, index in zip(self.block.args, entered, strict=True):
             value = self.places.values[index]
@@ -372,7 +372,7 @@ class _MethodLifter:
         """Read a store to a slice of a loop's stacked result."""
         stored = self.places.stored
         if stored is None:
-            raise UnsupportedError(f"{call.kernel} is in no map or scan", where)
+            raise UnsupportedError(f"{call.kernel} is not in a map or scan", where)
         stored[call.args[0]] = self.places.read(call.args[1])
 
     def _copy(self, target: int, source: int) -> None:
@@ -435,8 +435,8 @@ class _MethodLifter:
             places.write(index, places.permuted(result, back))
 
     def _guessed_inputs(self, args: Sequence[int]) -> int:
-        """Return the inputs of an unknown delegate: its outputs are the last values not yet
-        written.
+        """Return the inputs of an unknown delegate, assuming its outputs are the last values not
+        yet written.
         """
         count = len(args)
         while count and self._is_unwritten(args[count - 1]):
@@ -468,6 +468,6 @@ class _MethodLifter:
 
 
 def _number(value: Value, index: int) -> Attribute:
-    """Return the type of a number that a kernel returns; its expression is a symbol of its own."""
+    """Return the type of a number that a kernel returns; its expression is a new symbol."""
     kind = {"bool": BoolType, "float": FloatType}.get(type(value).__name__, IntType)
     return kind(f"v{index}")

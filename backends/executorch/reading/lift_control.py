@@ -58,7 +58,7 @@ class RegionPlaces(Places):
         self.written[index] = None
 
     def assign(self, target: int, source: int) -> None:
-        """Assign as in `Places`; a number counts as written, too."""
+        """Assign as in `Places`; numbers also count as written."""
         super().assign(target, source)
         self.written.pop(target, None)
         self.written[target] = None
@@ -70,7 +70,7 @@ class RegionPlaces(Places):
         return self.read(index)
 
     def defines(self, index: int) -> bool:
-        """Whether reading value `index` at the end yields a value that was written."""
+        """Whether value `index` has been written at the end of the region."""
         if super().defines(index) and not self._is_outside(index):
             return True
         return not self._is_touched(index) and self.parent.defines(index)
@@ -93,7 +93,7 @@ class RegionPlaces(Places):
     def _outer(self, index: int) -> SSAValue:
         if self._is_touched(index):
             raise UnsupportedError(
-                f"value {index} reads part of what was written to its bytes",
+                f"value {index} reads a part of a value that was written to its bytes",
                 f"method {self.method.name}",
             )
         return self._capture(self.parent.read(index))
@@ -267,7 +267,7 @@ class ControlLifter:
         return UnsupportedError(fact, where)
 
     def _carried(self, written: dict[int, None], live: frozenset[int]) -> list[int]:
-        """Return values carried to the next iteration, or from the last one to later
+        """Return the values that are carried to the next iteration, or from the last one to later
         instructions.
         """
         places = self.lifter.places
@@ -284,11 +284,11 @@ class ControlLifter:
         )
 
     def _needed(self, values: Any, live: frozenset[int]) -> list[int]:
-        """Return the values that, or whose bytes, are read later."""
+        """Return the values that are read later, or whose bytes are."""
         return [v for v in values if v in live or any(self.flow.overlaps(v, r) for r in live)]
 
     def _distinct(self, values: Iterable[int]) -> list[int]:
-        """Return the last of the values that name the same bytes."""
+        """Return the last of several values that name the same bytes."""
         found = list(values)
         return [
             value
@@ -305,7 +305,7 @@ class ControlLifter:
         return a.storage == b.storage and a.nbytes == b.nbytes
 
     def _place(self, op: Operation, written: Sequence[int], results: Sequence[int]) -> None:
-        """Add an op, and write its results to memory."""
+        """Add an op, and store its results in memory."""
         places = self.lifter.places
         for value in results:
             if _is_state(places.method.values[value]):
@@ -328,7 +328,7 @@ def _held(places: Places, index: int) -> SSAValue:
 
 
 def _shared(regions: Sequence[RegionPlaces], first: int = 0) -> list[SSAValue]:
-    """All values that finished regions capture, in one order, from argument `first`."""
+    """Return all values that finished regions capture, in one order, from argument `first` on."""
     outer = [*dict.fromkeys(value for region in regions for value in region.captured)]
     for region in regions:
         block = region.block

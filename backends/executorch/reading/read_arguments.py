@@ -65,7 +65,7 @@ _FLOAT = frozenset({"truediv", "sym_float"})
 
 
 def scalar_op(places: Places, call: KernelCall) -> SymOp:
-    """Read a kernel call on numbers as an op. Its result's expression is a symbol of its own."""
+    """Read a kernel call on numbers as an op. The expression of the result is a new symbol."""
     *arguments, result = call.args
     name = call.kernel.removeprefix("executorch_prim::").split(".")[0]
     kind = BoolType if name in _TRUTH else FloatType if name in _FLOAT else IntType
@@ -73,7 +73,9 @@ def scalar_op(places: Places, call: KernelCall) -> SymOp:
 
 
 def known_number(places: Places, call: KernelCall) -> int | float | bool | None:
-    """Return the result of a call on numbers if it is static, as the size of a static tensor is."""
+    """Return the result of a call on numbers if it is static, such as the size of a static
+    tensor.
+    """
     if call.kernel == SIZE:
         tensor, axis = places.tensor(call.args[0]), places.argument(call.args[1])
         is_known = tensor.dynamism is Dynamism.STATIC and isinstance(axis, int)

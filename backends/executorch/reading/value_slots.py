@@ -1,7 +1,7 @@
 """The SSA value of every place of a plan while its instructions are read in order.
 
-A place is a value of the plan or the bytes that it names; see `arena`. A weight is added when it
-is first read. Bytes that are read before they are written are state: the previous call left them.
+A place is a value of the plan, or the bytes to which it refers (`arena`). A weight is added when it
+is first read. Bytes that are read before they are written are state from the previous call.
 """
 
 import math
@@ -111,7 +111,7 @@ class Places:
         return value
 
     def write(self, index: int, value: SSAValue) -> None:
-        """Record that the place of value `index` now holds an SSA value."""
+        """Record that the place of value `index` now contains an SSA value."""
         self.values[index] = value
         self.numbers.pop(index, None)
         if (place := self.place_of(index)) is not None:
@@ -119,9 +119,7 @@ class Places:
             arena.write(start, end, index)
 
     def place_of(self, index: int) -> tuple[Arena[int], int, int] | None:
-        """Return the arena in which a value has its bytes, and their range; None if it has none
-        there.
-        """
+        """Return the arena and byte range of a value; None if it has no bytes in an arena."""
         declared = self.method.values[index]
         if not isinstance(declared, TensorValue) or not declared.nbytes:
             return None
@@ -159,7 +157,7 @@ class Places:
             first = arena.covering(start, start + 1) if held is None else [held]
             whose = "others" if not first else f"value {first[0].content}"
             raise UnsupportedError(
-                f"value {index} reads part of what was written to {whose}",
+                f"value {index} reads a part of a value that was written to {whose}",
                 f"method {self.method.name}",
             )
         return self._seen_as(held.content, index)
@@ -177,7 +175,7 @@ class Places:
     def _runs(self, arena: Arena[int], declared: TensorValue) -> list[tuple[int, int, int]] | None:
         """Return the writers whose bytes a tensor covers, in order: value, first and last element.
 
-        None if some of the bytes were not written, or as elements of another type.
+        The result is None if some bytes were not written, or were written as another element type.
         """
         assert isinstance(declared.storage, Planned | State)
         start = declared.storage.offset
@@ -267,7 +265,7 @@ class Places:
             if self.tensor(index).sizes == tuple(self.ranges.get(str(d), (0, d))[1] for d in shape):
                 return value
             raise UnsupportedError(
-                f"value {index} is read in another shape that is dynamic",
+                f"value {index} is read in another shape, which is dynamic",
                 f"method {self.method.name}",
             )
         return self.op("aten.view.default", value, list(shape), types=[type_])
@@ -298,7 +296,7 @@ class Places:
             if storage.key not in self.external:
                 raise StepwellError(
                     f"the constant {storage.key!r} is kept in a separate .ptd file",
-                    help="give that file too",
+                    help="pass that file, too",
                 )
             data, base = self.external[storage.key], declared.name or storage.key
         else:
@@ -315,9 +313,7 @@ class Places:
         return self.store.constant(as_tensor(declared, data), base)
 
     def _at_entry(self, index: int, declared: TensorValue, storage: Planned | State) -> SSAValue:
-        """Return the value of a place at entry: its initial value, or what the previous call
-        left.
-        """
+        """Return the value of a place at entry: its initial value, or that of the previous call."""
         place = (storage.memory_id, storage.offset)
         key = declared.name or f"state_{place[0]}_{place[1]}"
         if key not in self.store:
@@ -406,7 +402,7 @@ class Places:
         """Append the updates of every state that was written, completely or in part.
 
         Raises:
-            UnsupportedError: bytes of a state are unknown at the end, or hold another type.
+            UnsupportedError: bytes of a state are unknown at the end, or contain another type.
         """
         for place, key in self.states.items():
             value = self._at_exit(self.arenas[place[0]], key)

@@ -55,10 +55,9 @@ class Core:
     """A core: the emulator's name for it, and its features for XNNPACK.
 
     Attributes:
-        name: Arm's name.
+        name: Arm's name of the core.
         has: the features beyond Armv8.0 that kernels query.
         counted_as: the equivalent for the older emulator that counts instructions.
-
     """
 
     name: str
@@ -96,7 +95,7 @@ def version() -> str:
 
 
 def missing(cpu: str = "cortex-a76", *, counting: bool = False) -> str | None:
-    """Return why a program cannot run on a core here; None if it can."""
+    """Return why a program cannot run on an emulated core here; None if it can."""
     if cpu not in CORES:
         return f"{cpu} is none of the cores {', '.join(CORES)}"
     here = folder()
@@ -122,7 +121,7 @@ def asked_for(cpu: str | None, *, counting: bool = False) -> str | None:
     name = cpu or os.environ.get(VARIABLE) or None
     if name is not None and (why := missing(name, counting=counting)) is not None:
         raise StepwellError(
-            f"no program runs on {name} here: {why}",
+            f"programs cannot run on {name} here: {why}",
             help="make arm64" if name in CORES else None,
         )
     return name
@@ -134,13 +133,12 @@ class EmulatedProgram:
     Args:
         pte: the program, as bytes or as a file.
         cpu: the core's name.
-        external: its `.ptd`, if it has one.
+        external: the program's `.ptd`, if it has one.
         modules: Python modules that register further kernels.
         counting: count the instructions of measured calls.
 
     Raises:
         ArtifactError: the runtime refuses the program.
-
     """
 
     def __init__(
@@ -179,7 +177,7 @@ class EmulatedProgram:
 
         Raises:
             RuntimeError: the runtime fails.
-            ArtifactError: its process died.
+            ArtifactError: the process died.
         """
         return self._call(method, inputs, 0)[0]
 
@@ -191,11 +189,11 @@ class EmulatedProgram:
 
     @property
     def process(self) -> int:
-        """The id of its process on this machine."""
+        """Return the id of the process on this machine."""
         return self._process.number
 
     def counts(self) -> list[Counts]:
-        """Executions of each instruction word, for every measured call so far."""
+        """Return the executions of each instruction word, for every measured call so far."""
         if self._counts is None or not self._counts.exists():
             return []
         return list(read_counts(self._counts.read_bytes()))
@@ -260,7 +258,7 @@ class Measured:
 
     @property
     def instructions(self) -> int:
-        """The number of instructions of the last call; the first call fills caches."""
+        """Return the number of instructions of the last call; the first call fills caches."""
         return sum(self.counts[-1].values())
 
 
@@ -274,7 +272,7 @@ class _Process:
     answers: IO[bytes]
 
     def ended(self) -> int:
-        """Its exit status, as `Popen.returncode`."""
+        """Return the exit status, as `Popen.returncode`."""
         return os.waitstatus_to_exitcode(self.server.ask(struct.pack("<BI", 2, self.number), "<i"))
 
 
@@ -299,7 +297,7 @@ class _Server:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it still answers."""
+        """Whether the runner still answers."""
         return self._runner.poll() is None
 
     def start(self, arguments: Sequence[str], errors: Path) -> _Process:
@@ -373,9 +371,9 @@ def emulated(
 
     Args:
         cpu: the core's name.
-        root: the folder that contains its loader and libraries as under `/`.
-        environment: variables that it has in addition to this process's own.
-        program: its path and its first arguments.
+        root: the folder that contains the program's loader and libraries as under `/`.
+        environment: environment variables in addition to those of this process.
+        program: the program's path and first arguments.
         counts: a file to which instruction counts are written.
     """
     here = folder()

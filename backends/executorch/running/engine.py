@@ -1,7 +1,7 @@
-"""ExecuTorch's runtime, imported without the stock flow.
+"""Import ExecuTorch's runtime without the stock flow.
 
 `executorch.runtime` asks the package `executorch.exir` for the class of one warning, and that
-package imports the whole of the stock flow: seconds that a program to be run has no use for.
+package imports the whole stock flow, which takes seconds and is not needed to run a program.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ def runtime() -> Runtime:
 
 @contextmanager
 def _without_flow() -> Generator[None]:
-    """The package of the flow is a bare folder for a moment, unless it or its importer is there.
+    """Replace the package of the stock flow by an empty one while the runtime is imported.
 
-    Another thread may be importing it: with several threads, the whole package is imported.
+    With several threads, the whole package is imported, because another thread may be importing it.
     """
     found = importlib.util.find_spec("executorch")
     has_others = threading.active_count() > 1

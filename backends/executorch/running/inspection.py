@@ -1,4 +1,4 @@
-"""An ETRecord, which ExecuTorch's Inspector needs to relate a profile to the model.
+"""Create an ETRecord, with which ExecuTorch's Inspector relates a profile to the model.
 
     session = PteSession.load(data, profile=True)
     session.run(x)
@@ -46,9 +46,9 @@ class _Ports:
     """The values that instructions write and a caller receives.
 
     Attributes:
-        written: instruction → the values that it writes, in the order of its last arguments.
-        node: such a value → the model's node that is the output.
-        handle: such a value → the debug handle under which the Inspector compares the two.
+        written: the values that each instruction writes, in the order of its last arguments.
+        node: the model's output node of such a value.
+        handle: the debug handle under which the Inspector compares such a value with its node.
     """
 
     written: Mapping[int, tuple[int, ...]]
@@ -57,7 +57,7 @@ class _Ports:
 
 
 def _ports(method: Method, names: Sequence[str | None]) -> _Ports:
-    """Return which instruction writes which output; `names` are the output nodes, where there are
+    """Return which instruction writes which output; `names` are the output nodes, if there are
     any.
     """
     defined = {*method.inputs}
@@ -76,12 +76,12 @@ def _ports(method: Method, names: Sequence[str | None]) -> _Ports:
 
 
 def _is_made(value: Value) -> bool:
-    """Whether a value exists only once it was written."""
+    """Whether a value exists only after it was written."""
     return isinstance(value, TensorValue) and isinstance(value.storage, Planned | None)
 
 
 def debug_handle_map(method: Method, ports: _Ports) -> dict[str, list[int]]:
-    """Instruction number, as text, to debug handles.
+    """Return the debug handles of each instruction, by its number as text.
 
     The Inspector compares the last argument of a call with the node of the last handle, the
     previous one with the previous one, and ignores handles without a node. Calls that write no
@@ -111,12 +111,12 @@ def debug_handle_map(method: Method, ports: _Ports) -> dict[str, list[int]]:
 
 
 def _unused(method: Method, ports: _Ports) -> Iterator[int]:
-    """Handles without a node."""
+    """Yield debug handles that belong to no node."""
     return count(1 + max((*method.node_names, *ports.handle.values()), default=0) + (1 << 20))
 
 
 def delegate_map(method: Method, ports: _Ports) -> dict[str, dict[str, Any]]:
-    """Number of a delegate call, as text, to its backend and its own events' handles.
+    """Return the backend of each delegate call, by its number as text, and its events' handles.
 
     Each event has, after the handles of the nodes it computes, a handle without a node for each
     value that the call writes, because the event has none of these values.
@@ -137,7 +137,7 @@ def delegate_map(method: Method, ports: _Ports) -> dict[str, dict[str, Any]]:
 
 
 def output_counts(ports: _Ports) -> dict[str, int]:
-    """Instruction number, as text, to the number of values it writes."""
+    """Return the number of values that each instruction writes, by its number as text."""
     return {str(step): len(values) for step, values in ports.written.items()}
 
 

@@ -1,9 +1,9 @@
-"""Runs a `.pte` on the real ExecuTorch runtime, after checking what the runtime does not.
+"""Run a `.pte` on the real ExecuTorch runtime, after checks that the runtime omits.
 
-The runtime copies or borrows input bytes without looking at strides, so a channels-last program
-given a row-major tensor computes rubbish in silence; here every input is checked against the
-declared element type, sizes and dim order first. A file that is not sound can kill the process;
-`read_container` refuses what it can see.
+The runtime copies or borrows input bytes without looking at strides, so that a channels-last
+program silently computes wrong numbers on a row-major tensor. Here every input is first checked
+against the declared element type, sizes and dim order. An invalid file can kill the process;
+`read_container` refuses invalid files.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _CPU_WAS_LOOKED_AT = threading.Event()
 
 @contextmanager
 def _without_cpuinfo() -> Generator[None]:
-    """The first load in a process says on stderr how it looks for an ARM core's number."""
+    """Suppress messages on stderr about an Arm core's number when the first program is loaded."""
     if _CPU_WAS_LOOKED_AT.is_set():
         yield
         return
@@ -52,7 +52,7 @@ def _without_cpuinfo() -> Generator[None]:
 
 
 class _Here:
-    """A program loaded by this machine's runtime; it keeps what its methods need."""
+    """A program loaded by this machine's runtime, with the objects that its methods need."""
 
     def __init__(
         self, pte: bytes | Path, container: Container, external: Path | None, *, profile: bool
@@ -72,7 +72,7 @@ class _Here:
 
 @dataclass
 class PteSession:
-    """A loaded program; buffers keep their values between calls and between methods."""
+    """A loaded program, whose buffers keep their values between calls and between methods."""
 
     container: Container
     _engine: _Here | EmulatedProgram
@@ -90,19 +90,18 @@ class PteSession:
         """Load every method of a program.
 
         Args:
-            pte: the program, in memory or as a file the runtime reads itself.
-            external: the `.ptd` with its external data.
+            pte: the program, in memory or as a file that the runtime reads.
+            external: the `.ptd` with the program's external data.
             profile: record events for ExecuTorch's Inspector.
-            cpu: an Arm64 core to emulate (`arm64.CORES`); None: what the environment variable
-                `STEPWELL_CPU` names, else this machine's own.
-            counting: count instructions there, for `measure`.
+            cpu: an Arm64 core to emulate (`arm64.CORES`); None: the one in the environment variable
+                `STEPWELL_CPU`, else this machine's CPU.
+            counting: count instructions on the emulated core, for `measure`.
 
-        All methods are loaded at once because loading one resets the state it shares.
+        All methods are loaded at once, because loading a method resets shared state.
 
         Raises:
             ArtifactError: the runtime refuses the program.
-            StepwellError: there is no such core here.
-
+            StepwellError: the core is not available on this machine.
         """
         data = pte.read_bytes() if isinstance(pte, Path) else pte
         container = read_container(data)
@@ -135,12 +134,11 @@ class PteSession:
         return cls(container, engine)
 
     def run(self, *inputs: Any, method: str = "forward") -> tuple[Any, ...]:
-        """Call a method with flat inputs; gives its flat outputs, which are the caller's own.
+        """Call a method with flat inputs; return its flat outputs, which belong to the caller.
 
         Raises:
             InputMismatch: inputs differ from the declared signature.
             ArtifactError: the runtime fails.
-
         """
         described, given = self._checked(inputs, method)
         try:
@@ -149,7 +147,7 @@ class PteSession:
             raise ArtifactError(f"the runtime fails in method {method}: {error}") from error
 
     def call(self, method: str, inputs: Sequence[Any]) -> tuple[Any, ...]:
-        """As `run`, with tensors in whatever strides; one that the method writes to is written."""
+        """Call a method like `run`, with tensors of any strides; written inputs are updated."""
         given = self.laid_out(inputs, method)
         outputs = self.run(*given, method=method)
         described = self.container.method(method)
@@ -161,16 +159,15 @@ class PteSession:
         return outputs
 
     def measure(self, *inputs: Any, method: str = "forward", repeats: int = 1) -> Measured:
-        """Call a method on an emulated core, and give the instructions of each call too.
+        """Call a method on an emulated core; also return the instructions of each call.
 
         Raises:
-            StepwellError: the program was not loaded for one.
-            InputMismatch, ArtifactError: as `run` does.
-
+            StepwellError: the program was not loaded for an emulated core.
+            InputMismatch, ArtifactError: as for `run`.
         """
         if not isinstance(self._engine, EmulatedProgram):
             raise StepwellError(
-                "instructions are counted on emulated cores alone",
+                "instructions are counted on emulated cores only",
                 help="PteSession.load(data, cpu='cortex-a76', counting=True)",
             )
         described, given = self._checked(inputs, method)
@@ -188,7 +185,7 @@ class PteSession:
     def laid_out(self, inputs: Sequence[Any], method: str = "forward") -> list[Any]:
         """Return the flat inputs with every tensor in the dim order that the method declares.
 
-        An application hands over memory in that order; `run` therefore refuses any other.
+        Applications pass memory in that order, so `run` refuses any other.
         """
         described = self.container.method(method)
         given = with_frozen(described, inputs)
@@ -229,14 +226,13 @@ def run_pte(
         inputs: flat inputs.
         method: the method's name.
         external: the `.ptd`, if weights are kept separately.
-        cpu: an Arm64 core to emulate, in a process of its own.
-
+        cpu: an Arm64 core to emulate, in a separate process.
     """
     return PteSession.load(pte, external=external, cpu=cpu).run(*inputs, method=method)
 
 
 def with_frozen(method: Method, inputs: Sequence[Any]) -> list[Any]:
-    """Return the inputs, with the values the program was made for where only tensors were given."""
+    """Return the inputs, with specialized values added if only tensors were passed."""
     tensors = sum(isinstance(method.values[index], TensorValue) for index in method.inputs)
     if len(inputs) != tensors or tensors == len(method.inputs):
         return list(inputs)
@@ -261,7 +257,7 @@ def check_inputs(method: Method, inputs: Sequence[Any]) -> None:
 
 
 def _remedy(declared: Value, given: Any) -> str | None:
-    """Return the code that converts a tensor with another memory layout."""
+    """Return code that converts a tensor with another memory layout."""
     if not isinstance(declared, TensorValue) or not isinstance(given, torch.Tensor):
         return None
     if given.dim() != len(declared.sizes) or follows_dim_order(given, declared.dim_order):

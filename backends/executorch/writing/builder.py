@@ -57,7 +57,9 @@ class ContainerBuilder:
     """Collects methods and the data that they share: constants, state, named data."""
 
     def __init__(self, *, external_constants: bool = False) -> None:
-        """`external_constants`: put constants into a separate `.ptd` file, by content hash."""
+        """Create a builder; `external_constants` puts constants into a separate `.ptd` file, by
+        content hash.
+        """
         self._external_constants = external_constants
         self._constants: list[Data] = [b""]
         self._constant_of: dict[tuple[int, bytes], list[int]] = {}
@@ -81,7 +83,7 @@ class ContainerBuilder:
     ) -> Constant | External:
         """Return the storage of a constant with these bytes; equal bytes are stored once.
 
-        With a `file` it is that `.ptd`, under the constant's `name`.
+        With `file`, the constant is stored in that `.ptd` under `name`.
         """
         if file is not None and name is not None:
             self._external.setdefault(name, NamedData(data, ALIGNMENT, file))
@@ -101,8 +103,8 @@ class ContainerBuilder:
     def state(self, key: str, initial: Data, *, stored: bool = True) -> State | Planned:
         """Return the storage of the state `key`, the same in every method that uses it.
 
-        Equal initial values are stored once, and one that is not `stored` is not in the file: the
-        state begins with the contents of the memory.
+        Equal initial values are stored once. An initial value that is not `stored` is not in the
+        file, so that the state begins with arbitrary memory.
         """
         known = self._states.get(key)
         if known is not None:
@@ -133,7 +135,7 @@ class ContainerBuilder:
             if known is None:
                 into[key] = value
             elif known.data is not value.data and bytes(known.data) != bytes(value.data):
-                raise StepwellError(f"two delegates give different data under the name {key!r}")
+                raise StepwellError(f"two delegates have different data under the name {key!r}")
             elif known.alignment < value.alignment:
                 into[key] = replace(known, alignment=value.alignment)
 
@@ -180,7 +182,7 @@ class MethodBuilder:
 
         `sizes` are upper bounds if the tensor is dynamic. `storage_of` names another tensor of
         this method whose bytes this one shares, from byte `offset` on (a view of it). A `borrowed`
-        input has no memory of its own: the memory is the caller's, who sees writes to it.
+        input is in the caller's memory, and the caller sees writes to it.
         """
         index = self._add(
             TensorValue(
@@ -353,7 +355,9 @@ class MethodBuilder:
         return value
 
     def can_be_viewed(self, index: int) -> bool:
-        """Whether other tensors may name this one's bytes: no later instruction writes to them."""
+        """Whether other tensors may refer to a tensor's bytes, because no later instruction writes
+        to them.
+        """
         value = self._values[index]
         return index in self._planned or (
             isinstance(value, TensorValue) and isinstance(value.storage, Constant | External)
@@ -452,7 +456,7 @@ class MethodBuilder:
         return start, start + value.nbytes
 
     def _spans(self) -> dict[int, tuple[int, int]]:
-        """First and last instruction at which each planned tensor is live."""
+        """Return the first and last instruction at which each planned tensor is live."""
         spans: dict[int, tuple[int, int]] = {}
 
         def touch(index: int, step: int) -> None:

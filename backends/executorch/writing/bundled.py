@@ -1,7 +1,7 @@
 """Bundled programs (`.bpte`): a `.pte` with inputs and their expected outputs.
 
 ExecuTorch's own serializer (`executorch.devtools.bundled_program`) writes them, so that an unedited
-one is written byte for byte.
+file is written byte for byte.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def rebundled(data: bytes, pte: bytes) -> bytes:
     """Return a bundled program with another `.pte`, and the same cases.
 
     Raises:
-        ParseFailure: `data` is no bundled program.
+        ParseFailure: `data` is not a bundled program.
         StepwellError: the `.pte` lacks a method that the cases call.
     """
     if unbundled(data) == pte:
@@ -63,7 +63,7 @@ def bundled(pte: bytes, cases: Mapping[str, Sequence[Case]]) -> bytes:
     """Return a `.pte` with cases for its methods.
 
     Raises:
-        StepwellError: the `.pte` lacks such a method.
+        StepwellError: the `.pte` lacks a method that the cases call.
     """
     _check(list(cases), pte)
     suites = [

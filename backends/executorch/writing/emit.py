@@ -1,9 +1,9 @@
-"""From a lowered program to a container: delegates' payloads, and kernel calls for the rest.
+"""Convert a lowered program to a container: delegates' payloads, and kernel calls for other ops.
 
-One op becomes one instruction, in the order of the program; nothing is rewritten here. Inside,
-every tensor is row-major: an input or output that the signature declares in another dim order is
-converted where it enters or leaves. State is read in place and written when everything else has
-run, so each op sees the value at entry, as the program says.
+One op becomes one instruction, in the order of the program; nothing is rewritten here. Inside a
+method, every tensor is row-major; inputs and outputs that the signature declares in another dim
+order are converted at entry and exit. State is read in place and written after all other ops, so
+that each op sees the value at entry.
 """
 
 from collections.abc import Callable, Mapping
@@ -61,7 +61,9 @@ from stepwell.ir.weights import WeightStore, dense_view
 
 @dataclass(frozen=True)
 class DelegatePayload:
-    """A backend's payload of one delegate op: operands are inputs, results are outputs."""
+    """A backend's payload for one delegate op, whose operands are inputs and whose results are
+    outputs.
+    """
 
     backend: str
     payload: Data
@@ -84,13 +86,14 @@ def emit(
     external_weights: bool = False,
     files: Mapping[str, str] | None = None,
 ) -> Container:
-    """The container of a program whose ops have kernels or are in delegates.
+    """Return the container of a program whose ops have kernels or are in delegates.
 
     Args:
-        program: every method becomes one of the container; they share constants and state.
+        program: the program; each method becomes a method of the container, with shared constants
+            and state.
         delegates: writers of payloads by the class of the delegate op.
         external_weights: put constants and delegates' named data into a separate `.ptd`.
-        files: the `.ptd` files of constants that have one of their own, by key.
+        files: the `.ptd` files of constants that are stored in separate files, by key.
 
     Raises:
         UnsupportedError: naming every op that has no kernel and is no delegate.
@@ -115,7 +118,7 @@ def emit(
 
 
 class MethodEmitter:
-    """Writes one method; a backend whose ops are kernel calls of its own derives from it."""
+    """Writes one method; backends whose ops are kernel calls derive from this class."""
 
     def __init__(
         self,
@@ -131,7 +134,7 @@ class MethodEmitter:
     ) -> None:
         """Write `func` of `program` by `builder`.
 
-        `filled` are states whose initial value is never read; see `emit` for the rest.
+        `filled` are states whose initial value is never read; `emit` explains the other parameters.
         """
         self.container = container
         self.builder = builder
@@ -148,7 +151,7 @@ class MethodEmitter:
         self.writes: list[UpdateOp | MutateInputOp] = []
 
     def emit(self) -> None:
-        """Inputs, ops in order, outputs, then writes to state and inputs."""
+        """Emit inputs, ops in order, outputs, then writes to state and inputs."""
         self._inputs()
         self.run_block(self.func.body.block)
         returned = self.func.body.block.last_op
@@ -179,12 +182,12 @@ class MethodEmitter:
                     self._delegate(op)
 
     def handle_of(self, op: Operation) -> int:
-        """Return the debug handle of the model's node that an op came from."""
+        """Return the debug handle of the model's node from which an op was created."""
         return self.handle_of_node(node_name(op.location) or "")
 
     def handle_of_node(self, name: str) -> int:
-        """Return the debug handle of a node of the model; the empty name stands for what has
-        none.
+        """Return the debug handle of a model's node; the empty name stands for ops without a
+        node.
         """
         return self.handles.setdefault(name, len(self.handles) + 1)
 
@@ -209,7 +212,7 @@ class MethodEmitter:
             self.values[argument] = self._entered(argument, value, port)
 
     def _entered(self, argument: SSAValue, value: int, port: Port) -> int:
-        """An input as the method's ops see it: row-major."""
+        """Return an input in the row-major form that the method's ops read."""
         return self._to_order(value, argument.type, None, port.dim_order)
 
     def _weight(self, op: WeightOp) -> None:
@@ -292,7 +295,7 @@ class MethodEmitter:
         return result
 
     def _permuted(self, value: int, type_: Attribute, order: tuple[int, ...]) -> int:
-        """Return a row-major tensor's elements in any dim order: permuted, and seen as not."""
+        """Return a row-major tensor's elements in any dim order, as a permuted copy."""
         builder, shape = self.builder, dims(type_)
         lying = self.fresh(tensor([shape[axis] for axis in order], element(type_)))
         builder.call("aten::permute_copy.out", [value, builder.ints(order), lying, lying])
@@ -369,7 +372,7 @@ class MethodEmitter:
         return place
 
     def _results(self, op: SchemaOp) -> list[int]:
-        """One value per return of the schema; a `Tensor[]` is a list of the op's results."""
+        """Return one value per return of the schema; a `Tensor[]` is a list of the op's results."""
         returned = op.results[: len(op.results) - len(op.SCHEMA.written)]
         rest = [self.fresh(result.type) for result in returned]
         for result, value in zip(returned, rest, strict=True):
@@ -465,7 +468,7 @@ class MethodEmitter:
         return self._to_order(value, op.value.type, port.dim_order, None)
 
     def _kept(self, value: int, type_: Attribute, written: set[int]) -> int:
-        """Return the value, or a copy of it if the writes that follow would change it."""
+        """Return the value, or a copy of it if later writes would change it."""
         if not any(self.builder.share_storage(value, target) for target in written):
             return value
         copy = self.fresh(type_)
@@ -475,5 +478,7 @@ class MethodEmitter:
 
 
 def _as_taken(port: Port) -> Port:
-    """An input in an order the runtime refuses (five axes channels-last too) is taken row-major."""
+    """Accept an input row-major if the runtime refuses its dim order (also channels-last of five
+    axes).
+    """
     return port if port.dim_order == (0, 2, 3, 1) else Port(port.name, None, port.constant)

@@ -1,8 +1,8 @@
-"""Control flow as jumps: regions become stretches of instructions.
+"""Emit control flow as jumps: regions become ranges of instructions.
 
-Values that outlive a region are copied into places of their own, never assigned by handle, so the
-memory planner sees everything that is read and written. Loop counters and carried values are set
-when the loop is entered, because a plan's values keep what the previous call left in them.
+Values that outlive a region are copied to separate tensors, never assigned by handle, so that the
+memory planner sees all reads and writes. Loop counters and carried values are set when the loop is
+entered, because a plan's values persist between calls.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +18,7 @@ from stepwell.ir.types import dims
 
 
 class Emitter(Protocol):
-    """What control flow needs of the emitter of a method."""
+    """The functions of a method's emitter that control flow needs."""
 
     builder: MethodBuilder
     values: dict[SSAValue, int]
@@ -33,7 +33,7 @@ class Emitter(Protocol):
 
 
 def emit_cond(emitter: Emitter, op: CondOp) -> None:
-    """`if`: both branches write the same result places."""
+    """Emit an `if`, whose branches write to the same result tensors."""
     builder = emitter.builder
     results = _places(emitter, op.outputs)
     to_else = builder.jump_if_false(emitter.values[op.predicate])
@@ -61,12 +61,12 @@ def emit_while(emitter: Emitter, op: WhileLoopOp) -> None:
 
 
 def emit_map(emitter: Emitter, op: MapOp) -> None:
-    """`map` is a scan that carries nothing."""
+    """Emit a `map` as a scan that carries nothing."""
     _emit_scan(emitter, op, (), op.sequences, op.additional, op.body)
 
 
 def emit_scan(emitter: Emitter, op: ScanOp) -> None:
-    """`scan`: a counted loop over axis 0 that stacks what the body gives."""
+    """Emit a `scan`: a counted loop over axis 0 that stacks the results of the body."""
     _emit_scan(emitter, op, op.initial, op.sequences, op.additional, op.body)
 
 
@@ -118,9 +118,10 @@ def _emit_scan(
 
 
 def _sized_once(emitter: Emitter, target: int, row: int, counter: int) -> None:
-    """In the first step the target becomes one row: the kernel that stores one resizes axis 0 only.
+    """Resize the target to one row in the first step, because the storing kernel resizes axis 0
+    only.
 
-    A call may have other sizes than the call before, whose sizes the target still has.
+    The target still has the sizes of the previous call, which may differ.
     """
     builder = emitter.builder
     zero, is_first = builder.scalar(0), builder.variable(False)
@@ -131,20 +132,20 @@ def _sized_once(emitter: Emitter, target: int, row: int, counter: int) -> None:
 
 
 def _places(emitter: Emitter, results: Sequence[SSAValue]) -> list[int]:
-    """Return a place for each result of a control op."""
+    """Return a tensor for each result of a control op."""
     for result in results:
         emitter.values[result] = emitter.fresh(result.type)
     return [emitter.values[result] for result in results]
 
 
 def _growing(emitter: Emitter, result: SSAValue) -> int:
-    """Return a tensor as large as a result whose first dimension is filled up step by step."""
+    """Return a tensor as large as a result whose first dimension is filled step by step."""
     value = emitter.builder.tensor_of(emitter.values[result])
     return emitter.builder.tensor(value.scalar_type, value.sizes, dynamism=Dynamism.BOUNDED)
 
 
 def _run(emitter: Emitter, region: Region, arguments: Sequence[int]) -> list[int]:
-    """Emit a region on these values; the values it gives."""
+    """Emit a region on these values; return the values that it yields."""
     for argument, value in zip(region.block.args, arguments, strict=True):
         emitter.values[argument] = value
     emitter.run_block(region.block)
@@ -156,8 +157,8 @@ def _run(emitter: Emitter, region: Region, arguments: Sequence[int]) -> list[int
 def _apart(
     emitter: Emitter, given: Sequence[int], carried: Sequence[int], types: Sequence[SSAValue]
 ) -> list[int]:
-    """Return the values, copied where writing the carried places in order would change them
-    first.
+    """Return the values, copied if writing the carried tensors in order would change them before
+    use.
     """
     apart: list[int] = []
     for index, (value, result) in enumerate(zip(given, types, strict=True)):
@@ -173,7 +174,7 @@ def _apart(
 def _assign(
     emitter: Emitter, places: Sequence[int], values: Sequence[int], types: Sequence[SSAValue]
 ) -> None:
-    """Write values into places, in order."""
+    """Write values to tensors, in order."""
     for place, value, result in zip(places, values, types, strict=True):
         if place == value:
             continue

@@ -47,7 +47,7 @@ def _same(builder: MethodBuilder, op: SymOp, values: Sequence[int]) -> int:
 
 
 def _remainder(builder: MethodBuilder, op: SymOp, values: Sequence[int]) -> int:
-    """Python's remainder has the divisor's sign; the kernel's is C's, with `-7 % 4` = −3."""
+    """Emit Python's remainder, which has the divisor's sign; the kernel's is C's: `-7 % 4` = −3."""
     if isinstance(op.result.type, FloatType):
         return _call(builder, op, SCALAR_KERNELS[op.name], values)
     dividend, divisor = values

@@ -1,4 +1,4 @@
-"""States that are read only after they were written, so that the file needs no initial value.
+"""Find states that are read only after they were written, so that the file needs no initial value.
 
 ExecuTorch's attention reads a cache up to its position, and those rows were written by
 this call or an earlier one. The initial bytes of a cache are then unused; at a context of
@@ -27,7 +27,7 @@ _READS = {
 
 
 def filled_states(funcs: Iterable[FuncOp]) -> frozenset[str]:
-    """Return the keys of states of which no method reads a row that was not written before."""
+    """Return the keys of states of which no method reads a row before it was written."""
     known: dict[str, bool] = {}
     for func in funcs:
         for op in func.body.block.ops:

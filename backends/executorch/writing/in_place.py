@@ -1,8 +1,8 @@
 """Bufferization: writes that happen in place, so that a cache is not copied.
 
-In the IR, an operator that writes takes the old value and returns the new one. It may write
-to the memory of its operand if no later op reads the old value. For a state, the result
-must also become the state's value at exit, by this write or by following writes.
+In the IR, an operator that writes takes the old value and returns the new value. The write may
+happen in the operand's memory if no later op reads the old value. For a state, the result must also
+become the state's value at exit, by this write or by following writes.
 """
 
 from collections.abc import Iterator
@@ -21,9 +21,9 @@ from stepwell.translate.range_analysis import interval
 
 
 def _has_a_slot_each(op: SchemaOp) -> bool:
-    """Whether the values of an `index_put` match what it overwrites, up to dimensions of size 1.
+    """Whether the values of an `index_put` have the shape that they overwrite, up to unit axes.
 
-    The kernel that writes in place does not broadcast them.
+    The kernel that writes in place does not broadcast the values.
     """
     if op.arg("accumulate"):
         return False
@@ -51,7 +51,7 @@ def slots_of(op: SchemaOp) -> tuple[Dim, ...] | None:
 
 
 def _writes(op: Operation) -> Iterator[tuple[int, SSAValue]]:
-    """(index of the operand, result) of each value that an op could write in place."""
+    """Yield (index of the operand, result) of each value that an op could write in place."""
     if not isinstance(op, SchemaOp):
         return
     if op.name == "aten.index_put.default" and _has_a_slot_each(op):
@@ -106,7 +106,9 @@ def _is_from_the_start(op: Operation, program: Program) -> bool:
 def _chain(
     values: list[SSAValue], update: UpdateOp, position: dict[Operation, int]
 ) -> list[tuple[Operation, int]]:
-    """Return the writes that lead from a state's value at entry to its value at exit, or none."""
+    """Return the writes that lead from a state's value at entry to its value at exit; empty if none
+    do.
+    """
     chain: list[tuple[Operation, int]] = []
     while update.value not in values:
         writer = _writer_of(values, position)

@@ -42,7 +42,7 @@ class Lifetime:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """`offsets[i]` in bytes for the i-th lifetime, and the arena's size in bytes."""
+    """A memory plan: `offsets[i]` in bytes for the i-th lifetime, and the arena's size in bytes."""
 
     offsets: tuple[int, ...]
     arena_size: int
@@ -89,7 +89,9 @@ def widened_by_loops(
 
 
 def busiest_moment(lives: Iterable[tuple[int, int, int]]) -> int:
-    """Return the peak of live bytes, of (bytes, first step, last step): no arena can be smaller."""
+    """Return (bytes, first step, last step) of the peak of live bytes, a lower bound of the
+    arena.
+    """
     change: dict[int, int] = defaultdict(int)
     for size, first, last in lives:
         change[first] += size
@@ -102,7 +104,7 @@ def busiest_moment(lives: Iterable[tuple[int, int, int]]) -> int:
 
 
 class _Holes:
-    """Free byte ranges below the arena's top, coalesced, found by size and by position."""
+    """The free byte ranges below the arena's top, coalesced, found by size and by position."""
 
     def __init__(self) -> None:
         self.top = 0
@@ -111,7 +113,9 @@ class _Holes:
         self._start_of: dict[int, int] = {}
 
     def take(self, size: int) -> int:
-        """Return the offset of `size` bytes: the tightest hole, else new bytes at the top."""
+        """Return the offset for `size` bytes: in the tightest hole, else at the top of the
+        arena.
+        """
         index = bisect_left(self._by_size, (size, -1))
         if index < len(self._by_size):
             hole, offset = self._by_size.pop(index)
@@ -223,7 +227,9 @@ _WEIGHTS: tuple[Weight, ...] = (_by_size, _by_area, _by_size_then_birth, _by_len
 def _in_order(
     lifetimes: Sequence[Lifetime], sizes: Sequence[int], weight: Weight
 ) -> tuple[list[int], int] | None:
-    """Tightest hole first, in order of weight; None if too many tensors are live together."""
+    """Place tensors in order of weight, each in the tightest hole; None if too many are live
+    together.
+    """
     offsets = [0] * len(sizes)
     neighbors = _Neighbors()
     arena = pairs = 0

@@ -1,10 +1,10 @@
 """Memory planning for buffers whose parts have different lifetimes.
 
-A buffer that is written row by row while another is read row by row may begin a few rows before it
-and reuse its bytes once they are dead. The plan therefore consists of *pieces*: byte ranges
-at a fixed position in their buffer, each with its own lifetime. Two buffers may overlap as long as
-no two of their pieces use the same byte at the same time; the forbidden displacements are a union
-of intervals, one for each pair of pieces that are live together.
+A buffer that is written row by row, while another buffer is read row by row, may begin a few rows
+before the other and reuse its dead bytes. The plan therefore consists of *pieces*: byte ranges at a
+fixed position in their buffer, each with its own lifetime. Two buffers may overlap as long as no
+two of their pieces use the same byte at the same time; the forbidden displacements are a union of
+intervals, one for each pair of pieces that are live together.
 
 Buffers are placed one after the other, each where the arena grows least (below the others, between
 them or above), in several orders. The best order is then improved: the buffer for which the arena
@@ -113,9 +113,7 @@ _Placed = tuple[int, dict[int, int], Sequence[int], int]
 
 
 def _improved(best: _Placed, bound: int, table: _Forbidden) -> _Placed:
-    """Return the best order after buffers that did not fit have moved towards the front, by any
-    amount.
-    """
+    """Return the best order after moving buffers that did not fit towards the front."""
     drawn = random.Random(0)
     count = len(best[2])
     order, blamed = list(best[2]), best[3]
@@ -148,7 +146,7 @@ class _Forbidden:
         self._known: list[list[_Intervals | None]] = [[None] * len(buffers) for _ in buffers]
 
     def _between(self, placed: int, other: int) -> _Intervals:
-        """Open intervals of (offset of `other` − offset of `placed`)."""
+        """Return the forbidden open intervals of (offset of `other` − offset of `placed`)."""
         found = self._apart(placed, other)
         self._known[other][placed] = found
         self._known[placed][other] = tuple((-high, -low) for low, high in reversed(found))
@@ -208,7 +206,7 @@ _Intervals = tuple[tuple[int, int], ...]
 
 
 def _merged(intervals: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Open intervals as disjoint ones, in order."""
+    """Return open intervals merged to disjoint intervals, in order."""
     found: list[tuple[int, int]] = []
     for low, high in sorted(intervals):
         if found and low < found[-1][1]:
@@ -220,7 +218,9 @@ def _merged(intervals: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def _feasible(banned: Sequence[tuple[int, int]], low: int, high: int) -> list[int]:
-    """Aligned offsets outside disjoint open intervals: the ends of gaps, and those of the arena."""
+    """Yield aligned offsets outside of disjoint open intervals: the ends of gaps and of the
+    arena.
+    """
     tried = {low, -(-high // ALIGNMENT) * ALIGNMENT}
     for start, end in banned:
         tried.add(start // ALIGNMENT * ALIGNMENT)

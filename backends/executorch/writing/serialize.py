@@ -76,7 +76,8 @@ def _subsegments(segments: Segments, items: tuple[Data, ...], alignment: int) ->
 
 
 def _shared(segments: Segments, container: Container, constants: Record) -> dict[str, int]:
-    """Named data that are also constants, as segments within that of the constants; by key.
+    """Return the segments of named data that are also constants, inside the constants' segment; by
+    key.
 
     A language model's tied table is read by the embedding, a kernel, and by the last product, in a
     delegate. The runtime loads segments one by one, so that two of them may overlap.

@@ -20,7 +20,7 @@ def files_of_weights(
 
     Args:
         program: the program with the weights.
-        patterns: file → patterns of names, as file patterns in a shell: `*.lora_*`.
+        patterns: the patterns of names for each file, as in a shell: `*.lora_*`.
 
     Returns:
         The file of each weight that has one, by its key.
@@ -48,14 +48,14 @@ def files_of_weights(
         names = {name for key in keys for name in _sources_of(key, program.weights)}
         some = ", ".join(sorted(names)[:5])
         raise StepwellError(
-            f"no weight is left for {told}",
+            f"no remaining weight matches {told}",
             help=f"weights are called {some}, …; a weight goes into the first file that fits",
         )
     return found
 
 
 def _sources_of(key: str, weights: WeightStore) -> set[str]:
-    """Return the names of the original weights from which one is derived, or its own."""
+    """Return the names of the original weights from which a weight is derived, or its own name."""
     names: set[str] = set()
     waiting = [key]
     while waiting:

@@ -2,10 +2,10 @@
 
 Most of a `.pte` is weights, and its header names each by its content. Each weight is therefore
 written once to its final position in the bytes that become the file. When the size of the rest is
-known, the end is moved next to it, within memory that is already in use, because touching new
-memory costs more than hashing it. The end of a large file is not moved but follows up to a
-megabyte of padding, because moving it would be a second copy. If the bytes are a file, the process
-holds none of them: the operating system writes them out when it needs memory.
+known, the end is moved next to the rest, within memory that is already in use, because touching new
+memory costs more than hashing it. The end of a large file is not moved but follows up to a megabyte
+of padding, because moving it would be a second copy. If the bytes are a file, the process holds
+none of them: the operating system writes them out when it needs memory.
 """
 
 import io
@@ -57,7 +57,7 @@ class FileBuffer(Protocol):
         """Move the bytes from `begin` to `end` next to the preceding parts; no view may exist.
 
         Returns:
-            The whole file; nothing if the bytes are a file.
+            The whole file; None if the bytes are in a file.
         """
         ...
 
@@ -225,7 +225,7 @@ class Tail:
             self._ground.put(padded(self._end) + begin, data)
 
     def name_for(self, name: str, data: Data) -> str:
-        """Return the name if it is unused, or used for the same bytes; otherwise a similar name."""
+        """Return the name if it is unused or used for equal bytes; otherwise a similar name."""
         text, count = name, 0
         while (known := self._segments.get(text)) is not None and not are_equal(known, data):
             count += 1

@@ -4,7 +4,7 @@ Some of torch's functions change its process-wide state while they run: entering
 switch (`_set_only_lift_cpu_tensors`); `torch.export.export` and `run_decompositions` disable oneDNN
 and patch the kernels of composite operators and the tracer. Each restores the state that it found,
 so that two concurrent calls in two threads leave the process in the state of one of them. All code
-of stepwell that calls such a function holds this lock (`tests/acceptance/test_torch_globals.py`
+of stepwell holds this lock while it calls such a function (`tests/acceptance/test_torch_globals.py`
 finds calls without it).
 
 The lock does not cover a caller's own threads: an export next to a lowering that needs torch's
