@@ -21,9 +21,7 @@ def walk(root: Operation) -> list[Operation]:
 def connected(
     ops: Iterable[Operation], near: Callable[[Operation], Iterable[object]]
 ) -> Iterator[list[Operation]]:
-    """Yield the connected components of `ops` under the relation `near`; other objects connect
-    nothing.
-    """
+    """Yield the connected components of `ops`; the neighbors of an op are the ops in `near(op)`."""
     waiting = dict.fromkeys(ops)
     while waiting:
         first = next(iter(waiting))

@@ -1,8 +1,8 @@
 """Decompose, before PT2E annotates, ops that have no int8 kernel but whose parts have one.
 
 The decompositions are functions of tensors (`QUANTIZABLE`), whose calls are written into the graph.
-Users that select one step of a recurrent layer read that step. Input and output are `torch.fx` graphs,
-in which torchao has folded batch norms into the layers before them.
+Users that select one step of a recurrent layer read that step. Input and output are `torch.fx`
+graphs, in which torchao has folded batch norms into the layers before them.
 """
 
 from __future__ import annotations

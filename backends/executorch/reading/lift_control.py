@@ -52,13 +52,13 @@ class RegionPlaces(Places):
         self.written.clear()
 
     def write(self, index: int, value: SSAValue) -> None:
-        """Write as in `Places`, and record that the value was written."""
+        """Store a value in a slot (`Places.write`), and record that the slot was written."""
         super().write(index, value)
         self.written.pop(index, None)
         self.written[index] = None
 
     def assign(self, target: int, source: int) -> None:
-        """Assign as in `Places`; numbers also count as written."""
+        """Copy a slot to another (`Places.assign`), and record that the target was written."""
         super().assign(target, source)
         self.written.pop(target, None)
         self.written[target] = None

@@ -284,8 +284,8 @@ def softmax(x: Activation, *, dim: int, layer: Layer, b: Rewriter) -> Callable[[
     p = softmax_parameters(x.held.scale)
     needs_shifts(p.input)
     for use in layer.uses:
-            if use.held.scale < PROBABILITY_SCALE * (1 - 1e-6):
-                refuse(f"the result has scale {use.held.scale:g}, finer than the kernel's 1/256")
+        if use.held.scale < PROBABILITY_SCALE * (1 - 1e-6):
+            refuse(f"the result has scale {use.held.scale:g}, finer than the kernel's 1/256")
     rank = len(dims(x.value.type))
     order = [*(axis for axis in range(rank) if axis != dim % rank), dim % rank]
     rows = transposed(b, x.value, order)

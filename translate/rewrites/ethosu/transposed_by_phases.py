@@ -57,9 +57,11 @@ from stepwell.translate.rules import read_rules
 def filter_of_phases(
     weight: torch.Tensor, *, stride: int, axis: int, phases: list[int], first: int, taps: int
 ) -> torch.Tensor:
-    """Map `[outputs, rows, columns, inputs]` to `[phases · outputs, …]` with the taps of phases.
+    """Split the filter of a transposed convolution, `[outputs, rows, columns, inputs]`, along `axis`.
 
-    Tap j of phase p is the kernel's `(first - j) · stride + p`; a missing one is 0.
+    The result, `[phases · outputs, …]`, has a filter of `taps` elements for each output pixel's
+    remainder p modulo the stride (its phase). Element j of that filter is element
+    `(first - j) · stride + p` of the original filter, or 0 outside it.
     """
     phase, tap = (torch.tensor(each, device=weight.device) for each in (phases, range(taps)))
     index = (first - tap) * stride + phase[:, None]
