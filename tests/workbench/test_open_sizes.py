@@ -144,7 +144,7 @@ def test_a_program_that_says_something_else_at_another_size_is_not_left_open() -
     [
         ("bach", "did you mean 'batch'"),
         ({"batch": 2}, "has 6 in the example, and batch ends at 2"),
-        ({"image": 0}, "holds nothing"),
+        ({"image": 0}, "must be at least 1"),
     ],
 )
 def test_what_cannot_be_asked_is_said(dynamic: Any, said: str) -> None:
