@@ -297,7 +297,7 @@ def test_a_name_and_a_runtime_that_cannot_be_are_refused(quantized: Any) -> None
     lowered = stepwell.lower(quantized(nn.Linear(4, 4), (torch.randn(2, 4),)), "cortex-m4")
     with pytest.raises(stepwell.StepwellError, match="not a C identifier"):
         lowered.to_c("my model", runtime=None)
-    with pytest.raises(stepwell.StepwellError, match="no runtime 'tflm'"):
+    with pytest.raises(stepwell.StepwellError, match="runtime 'tflm' is unknown"):
         lowered.to_c(runtime="tflm")  # pyright: ignore
     with pytest.raises(stepwell.StepwellError, match="no kernels 'neon' in C"):
         lowered.to_c(runtime=None, kernels="neon")  # pyright: ignore

@@ -48,7 +48,7 @@ def test_a_number_without_a_text_is_refused_with_its_op_and_line(
     exported = torch.export.export(Taken(), (torch.ones(3),))
     assert stepwell.from_exported_program(exported)
     monkeypatch.setattr(symbols, "is_read", lambda text: "u" not in text)
-    with pytest.raises(stepwell.StepwellError, match="u0 cannot be represented in the IR") as caught:
+    with pytest.raises(stepwell.StepwellError, match="u0 cannot be represented in") as caught:
         stepwell.from_exported_program(exported)
     assert "test_symbols.py" in str(caught.value.problems[0].where)
 

@@ -76,8 +76,8 @@ def test_a_flatbuffer_of_a_model_reads_back_to_the_same_operators() -> None:
     [
         ("tosa-2.0+fp", "TOSA version"),
         ("tosa-1.0", "names no profile"),
-        ("tosa-1.0+fp+mxfp", "came with TOSA 1.1"),
-        ("tosa-1.0+fp+warp", "no 'warp'"),
+        ("tosa-1.0+fp+mxfp", "requires TOSA 1.1"),
+        ("tosa-1.0+fp+warp", "no profile or extension 'warp'"),
     ],
 )
 def test_a_target_that_does_not_exist_is_refused(name: str, complaint: str) -> None:

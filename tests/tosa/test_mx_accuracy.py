@@ -108,7 +108,7 @@ def test_a_budget_holds_on_held_out_inputs_and_a_smaller_one_takes_more_bits(
 
 
 def test_a_budget_that_nothing_meets_is_an_error(net: Net) -> None:
-    with pytest.raises(stepwell.StepwellError, match="move by more than 1e-09"):
+    with pytest.raises(stepwell.StepwellError, match="by more than the relative error 1e-09"):
         to_mxfp(net, error_budget=1e-9, samples=inputs(0, 1))
     with pytest.raises(stepwell.StepwellError, match="samples"):
         to_mxfp(net, error_budget=0.1)

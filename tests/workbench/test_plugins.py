@@ -236,7 +236,7 @@ def test_a_plugin_that_fails_is_named_and_left_out(
     relu = "func.func @f(%x: tensor<2xf32>) { func.return }"
     with pytest.raises(stepwell.StepwellError, match="left out, as they fail to load: broken"):
         stepwell.lower(stepwell.parse(relu), "nowhere")
-    assert "plug-in 'broken' (broken 1.0) is not loaded: RuntimeError: no such device" in caplog.text
+    assert "plug-in 'broken' (broken 1.0) is not loaded: RuntimeError: no such" in caplog.text
     assert "broken_plugin.py:4" in caplog.text
     assert not text.is_registered("halfway")
     assert "no such device" in command("plugins", 1).out

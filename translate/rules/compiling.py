@@ -1,5 +1,4 @@
-"""Compile a rule's `Before:` to Python code that matches an op and the ops that define its
-operands.
+"""Compile a rule's `Before:` to Python code that matches an op and its operands' producers.
 
 The code is straight-line: first op classes, then arguments, types and conditions, each of which may
 end the match. It is compiled when an op of the rule's class is first matched.
@@ -181,9 +180,7 @@ class _Compiler:
         unread = [a for w in self.rule.where if w.predicate == "is_unread" for a in w.arguments]
         defined = {name for line in self.rule.after for name in line.results}
         if any(n not in defined and ValueName(n) not in unread for n in root.results):
-            raise StepwellError(
-                f"rule {self.rule.name}: no clause states that the other results are unused"
-            )
+            raise StepwellError(f"rule {self.rule.name}: other results are not declared unused")
         if root.op == WEIGHT:
             raise StepwellError(f"rule {self.rule.name}: a rule cannot replace a weight")
         names = [f"v_{name} = at(op.results, {at})" for at, name in enumerate(root.results)]
