@@ -55,7 +55,7 @@ class OpaqueDelegateOp(IRDLOperation):
         results: Sequence[Attribute],
         options: Sequence[tuple[str, str]] = (),
     ) -> Self:
-        """Create an opaque delegate.
+        """Create a call of a delegate whose payload stepwell does not read.
 
         Args:
             backend: the backend's name in the runtime.

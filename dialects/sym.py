@@ -89,7 +89,7 @@ class SymOp(IRDLOperation):
 
     @classmethod
     def make(cls, arguments: Sequence[Any], result_type: Attribute) -> Self:
-        """Create a call.
+        """Create a call of the function with numbers as arguments.
 
         Args:
             arguments: SSA values and Python numbers, in the function's order.
@@ -166,7 +166,7 @@ class ConstantOp(IRDLOperation):
 
     @property
     def number(self) -> int | float | bool:
-        """Return the number."""
+        """Return the number of a constant."""
         return python_value(self.value, iter(()))
 
 
@@ -177,7 +177,7 @@ def _constant(op: ConstantOp, args: Sequence[Any], ctx: object) -> Sequence[Any]
 
 @interprets(SymOp)
 def interpret(op: SymOp, args: Sequence[Any], ctx: object) -> Sequence[Any]:
-    """Call the function."""
+    """Compute the result of the function in the interpreter."""
     return (op.call(args),)
 
 

@@ -108,7 +108,7 @@ class _Plain(ParametrizedAttribute, TypeAttribute):
         return [StringAttr(TextParser.sharing_state(cast(Parser, parser)).text_to_bracket())]
 
     def print_parameters(self, printer: Printer) -> None:
-        """Print the parameters unchanged."""
+        """Print the type's parameters as they were read."""
         printer.print_string(f"<{self.text.data}>" if self.text.data else "")
 
 

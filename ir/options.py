@@ -97,7 +97,7 @@ Kind = (
 
 @dataclass(frozen=True)
 class Option:
-    """An option.
+    """A named option of a rewrite, with its type and default.
 
     Attributes:
         name: the option's name in Python; on the command line `-O name=value`.

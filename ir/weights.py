@@ -422,7 +422,7 @@ class WeightStore:
 
 
 def _evaluated(name: str, sources: Sequence[torch.Tensor], params: dict[str, Any]) -> torch.Tensor:
-    """Evaluate a recipe.
+    """Compute the tensor of a weight that a recipe derives from others.
 
     Raises:
         StepwellError: torch cannot compute it; contains torch's message.

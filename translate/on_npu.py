@@ -28,7 +28,7 @@ class OnNpu(Rewrite[Any]):
 
     @property
     def name(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The inner rewrite's name."""
+        """Return the name of the rewrite that this one applies."""
         return self.inner.name
 
     @property

@@ -1,4 +1,4 @@
-"""Scheduling: choose what runs row by row, so that a program's activations fit the arena.
+"""Scheduling: choose the calls that run row by row, so that a program's activations fit the arena.
 
 Layer by layer, a net needs at least the operands and results of the largest layer. Row by row, the
 net needs less: a result reuses the rows of its operand once they are dead, and a value between two

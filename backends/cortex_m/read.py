@@ -144,8 +144,8 @@ def _read_call(
 def pads_physically(value: SSAValue | None, result: Attribute, widths: Any) -> bool:
     """Whether a pad's lists are in the order of NHWC memory for a tensor that is logically NCHW.
 
-    This holds where the library treats the tensor as channels-last. If its sizes alone do not
-    show this, the growth of the result's dimensions does.
+    They are if the library treats the tensor as channels-last, by its sizes, or if the lists
+    name axes along which the result does not grow.
     """
     assert value is not None
     value_dims, result_dims = dims(value.type), dims(result)

@@ -56,7 +56,7 @@ class ScalarType(IntEnum):
 
     @property
     def itemsize(self) -> int:
-        """Bytes per element."""
+        """Return the number of bytes of an element."""
         return _ITEMSIZE[self]
 
 
@@ -142,21 +142,21 @@ class IntList:
 
 @dataclass(frozen=True, slots=True)
 class BoolList:
-    """Booleans, inline."""
+    """A list of booleans that is stored in the value itself."""
 
     items: tuple[bool, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class DoubleList:
-    """Floats, inline."""
+    """A list of floats that is stored in the value itself."""
 
     items: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class TensorList:
-    """Indices of tensor values."""
+    """A list of tensors, by the indices of their values."""
 
     items: tuple[int, ...]
 
@@ -253,7 +253,7 @@ class Delegate:
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """One entry point."""
+    """One method of the program that a caller can run."""
 
     name: str
     values: tuple[Value, ...]

@@ -59,7 +59,7 @@ def pick(items: Sequence[Any], index: int, what: str) -> Any:
 
 
 def text(found: str | None, what: str) -> str:
-    """Return the name of something in a file, which must have one."""
+    """Return the required name of an object in a file."""
     if found is None:
         raise ParseFailure(f"{WHAT}: {what} has no name")
     return found

@@ -56,7 +56,7 @@ class WrittenElements(BuiltinAttribute, Data[str]):
         self.print_builtin(printer)
 
     def print_builtin(self, printer: Printer) -> None:
-        """Print the text."""
+        """Print the attribute in the syntax of upstream MLIR."""
         printer.print_string(self.data)
 
 

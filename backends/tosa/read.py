@@ -285,7 +285,7 @@ def type_of(held: Tensor | Shape) -> AnyTensor:
 def attribute_of(
     cls: type[TosaOp], field: Field, value: AttributeValue, operands: Sequence[SSAValue]
 ) -> Attribute:
-    """Return the IR attribute of a stored one."""
+    """Return the IR attribute for an attribute of the flatbuffer."""
     enumeration = cls.ENUMERATIONS.get(field.name)
     if enumeration is not None:
         case = enumeration.case_of(int(value)) if isinstance(value, int) else None

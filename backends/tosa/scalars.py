@@ -55,7 +55,9 @@ def restore_scalars(region: Region, ports: Collection[str]) -> None:
 def _scalars(
     region: Region, tensors: Mapping[str, Tensor], constants: Collection[str], known: set[str]
 ) -> set[str]:
-    """Return the names of values of rank 0, except constants, inferred from the known ones."""
+    """Return the names of values of rank 0, except constants, inferred from values of known
+    rank.
+    """
     linked: dict[str, list[list[str]]] = {}
     for operator in region.operators:
         cls = class_of_code(operator.code)

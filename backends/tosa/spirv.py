@@ -146,7 +146,7 @@ class _Reader:
         self.graphs = 0
 
     def read(self, code: int, words: Sequence[int]) -> None:
-        """Read one instruction."""
+        """Read one SPIR-V instruction."""
         if code in _SKIPPED:
             return
         if code in (_BOOL, _INT, _FLOAT, _ARRAY, _TENSOR):

@@ -187,7 +187,7 @@ class _Emitter:
         self.packed_ids: dict[tuple[SSAValue, bool], int] = {}
 
     def graph(self) -> Record:
-        """Return the root table."""
+        """Return the root table of the payload."""
         block = self.delegate.block
         last = cast(YieldOp, block.last_op)
         types = self._storage_types()

@@ -112,7 +112,7 @@ class _Same:
                 return {self.name: op.number(self.name, self.default)}
 
     def read(self, node: dict[str, Any]) -> dict[str, Any]:
-        """Return the op's field."""
+        """Return the op's value for a field of the schema."""
         return {self.name: node[self.name]}
 
 

@@ -148,7 +148,7 @@ def _fields(argument: Argument) -> Iterator[str]:
 
 
 def main() -> int:
-    """Write both files."""
+    """Write both generated files."""
     for name, text in render(sys.argv[1:]).items():
         (FOLDER / name).write_text(text, encoding="utf-8")
     return 0

@@ -196,7 +196,7 @@ def _tensors(op: SchemaOp, name: str, values: Sequence[Any]) -> list[Any] | None
 
 
 def flat_results(returned: Any) -> tuple[Any, ...]:
-    """Flatten what an operator returned to one entry per result."""
+    """Flatten the outputs of an operator to a list with an entry for each result."""
     if returned is None:
         return ()
     if not isinstance(returned, tuple | list):

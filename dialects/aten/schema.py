@@ -152,7 +152,7 @@ _TYPE = re.compile(
 
 
 def parse_schema(text: str) -> Schema:
-    """Parse one declaration.
+    """Parse the declaration of one ATen operator.
 
     Raises:
         ParseFailure: the text is not a schema, or uses a type that no op of a graph can have.

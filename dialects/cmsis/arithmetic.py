@@ -35,7 +35,7 @@ class Multiplier:
         return math.ldexp(self.multiplier, self.shift - 31)
 
     def negated(self) -> Multiplier:
-        """Return the negated factor."""
+        """Return the factor with the opposite sign."""
         return Multiplier(-self.multiplier, self.shift)
 
 

@@ -79,7 +79,7 @@ def permute(weight: torch.Tensor, permutation: Sequence[int]) -> torch.Tensor:
 
 @recipe("cmsis.reshape")
 def reshape(weight: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
-    """Reshape a weight."""
+    """Give a weight another shape with the same elements."""
     return weight.reshape(tuple(shape))
 
 
@@ -113,7 +113,9 @@ def expand(weight: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
 
 @recipe("cmsis.compose")
 def compose(outer: torch.Tensor, inner: torch.Tensor) -> torch.Tensor:
-    """Compose two int8 tables [256]: the outer table at the entries of the inner one."""
+    """Compose two int8 tables of 256 entries: the entries of the inner table are indices of the
+    outer table.
+    """
     if outer.is_meta:
         return torch.empty_like(outer)
     return outer[inner.to(torch.int64) + 128]

@@ -30,12 +30,12 @@ class ShapeType(ParametrizedAttribute, TypeAttribute):
 
     @classmethod
     def parse_parameters(cls, parser: AttrParser) -> list[Attribute]:
-        """Parse `<4>`."""
+        """Parse parameters such as `<4>`."""
         with parser.in_angle_brackets():
             return [IntAttr(parser.parse_integer(allow_boolean=False, allow_negative=False))]
 
     def print_parameters(self, printer: Printer) -> None:
-        """Print `<4>`."""
+        """Print parameters such as `<4>`."""
         printer.print_string(f"<{self.rank.data}>")
 
 
@@ -63,7 +63,7 @@ class BlockScaledType(ParametrizedAttribute, TypeAttribute):
 
     @classmethod
     def parse_parameters(cls, parser: AttrParser) -> list[Attribute]:
-        """Parse `<BLOCK_SHAPE_32:scale:payload>`."""
+        """Parse parameters such as `<BLOCK_SHAPE_32:scale:payload>`."""
         with parser.in_angle_brackets():
             parser.parse_keyword(cls.BLOCK_SHAPE)
             parser.parse_punctuation(":")
@@ -72,7 +72,7 @@ class BlockScaledType(ParametrizedAttribute, TypeAttribute):
             return [scale, parser.parse_type()]
 
     def print_parameters(self, printer: Printer) -> None:
-        """Print `<BLOCK_SHAPE_32:scale:payload>`."""
+        """Print parameters such as `<BLOCK_SHAPE_32:scale:payload>`."""
         printer.print_string(f"<{self.BLOCK_SHAPE}:")
         printer.print_attribute(self.scale)
         printer.print_string(":")
@@ -87,20 +87,20 @@ class EnumerationAttr(Data[str]):
 
     @classmethod
     def parse_parameter(cls, parser: AttrParser) -> str:
-        """Parse `<CASE>`."""
+        """Parse a case of the enumeration in angle brackets."""
         with parser.in_angle_brackets():
             return cls.parse_case(parser)
 
     @classmethod
     def parse_case(cls, parser: AttrParser) -> str:
-        """Parse a bare case."""
+        """Parse a case of the enumeration without angle brackets."""
         case = parser.parse_identifier(f" for {cls.name}")
         if case not in cls.codes:
             parser.raise_error(f"{case} is not a {cls.name}: one of {', '.join(cls.codes)}")
         return case
 
     def print_parameter(self, printer: Printer) -> None:
-        """Print `<CASE>`."""
+        """Print the case of the enumeration in angle brackets."""
         printer.print_string(f"<{self.data}>")
 
     @property
@@ -132,7 +132,7 @@ class ResizeModeAttr(EnumerationAttr):
 
 @irdl_attr_definition
 class RoundingModeAttr(EnumerationAttr):
-    """How RESCALE rounds."""
+    """The rounding mode of a RESCALE."""
 
     name = "tosa.rounding_mode"
     codes: ClassVar[dict[str, int]] = {"SINGLE_ROUND": 1, "INEXACT_ROUND": 2, "DOUBLE_ROUND": 3}

@@ -52,7 +52,7 @@ def const_of_key(key: str, type_: AnyTensor, scales: str | None = None) -> Const
 
 
 def const_shape(sizes: Sequence[int]) -> ConstShapeOp:
-    """Create a CONST_SHAPE."""
+    """Create a CONST_SHAPE operator for a list of sizes."""
     return ConstShapeOp.create(
         properties={"values": _shape_attribute(tuple(sizes))},
         result_types=[ShapeType.of(len(sizes))],

@@ -206,7 +206,7 @@ def _attribute(name: str) -> str:
 
 
 def generate(schema: OperatorSchema) -> str:
-    """Render `generated.py`."""
+    """Return the text of `generated.py`."""
     regular = [entry for entry in schema.operators if entry[0] not in STRUCTURAL]
     classes = "".join(class_text(*entry) for entry in regular)
     names = "\n".join(f"    {class_name(table)}," for _, _, table in regular)

@@ -126,7 +126,7 @@ class CondIfOp(_RegionOp):
     traits = _ISOLATED
 
     def print(self, printer: Printer) -> None:
-        """Print in upstream's form."""
+        """Print the op in the syntax of upstream MLIR."""
         printer.print_string(" ")
         printer.print_ssa_value(self.condition)
         if self.input_list:
@@ -146,7 +146,7 @@ class CondIfOp(_RegionOp):
 
     @classmethod
     def parse(cls, parser: Parser) -> Operation:
-        """Parse upstream's form."""
+        """Parse the op in the syntax of upstream MLIR."""
         condition = parser.parse_unresolved_operand()
         names, operands = _parse_bindings(parser)
         parser.parse_punctuation(":")
@@ -200,7 +200,7 @@ class WhileLoopOp(_RegionOp):
 
     @classmethod
     def parse(cls, parser: Parser) -> Operation:
-        """Parse upstream's form."""
+        """Parse the op in the syntax of upstream MLIR."""
         names, operands = _parse_bindings(parser)
         parser.parse_punctuation(":")
         position = parser.pos

@@ -26,7 +26,7 @@ SCALE_NAN = 255
 
 @dataclass(frozen=True)
 class Payload:
-    """One payload element type.
+    """An element type that an MX payload can have.
 
     ``exponent_bits`` is 0 for MXINT8, which is a fixed-point number with six
     fractional bits.  ``minimum_exponent`` is the exponent of the smallest normal

@@ -113,8 +113,8 @@ def windows(
     stride: Sequence[int],
     dilation: Sequence[int],
 ) -> Iterator[tuple[int, int, Tensor, Tensor]]:
-    """Yield row and column of a tap, the part `[N, C, OH, OW]` that it reads, and a mask of what is
-    not padding.
+    """Yield row and column of a tap, the part `[N, C, OH, OW]` that it reads, and a mask of
+    elements outside the padding.
     """
     top, bottom, left, right = pad
     inside = torch.ones(1, 1, *image.shape[2:], dtype=torch.bool)

@@ -109,7 +109,7 @@ class XnnpackOp(Verifies, HasAxes, HasFamilies, IRDLOperation, ABC):
 
     @property
     def output(self) -> SSAValue:
-        """The (first) result."""
+        """Return the op's first result."""
         return self.results[0]
 
     def ints(self, name: str) -> tuple[int, ...]:
@@ -119,12 +119,12 @@ class XnnpackOp(Verifies, HasAxes, HasFamilies, IRDLOperation, ABC):
         return tuple(held.get_values())
 
     def integer(self, name: str, default: int) -> int:
-        """Return an integer field."""
+        """Return the value of an integer field."""
         held = self.properties.get(name)
         return held.value.data if isinstance(held, IntegerAttr) else default
 
     def number(self, name: str, default: float) -> float:
-        """Return a float field."""
+        """Return the value of a float field."""
         held = self.properties.get(name)
         return held.value.data if isinstance(held, FloatAttr) else default
 

@@ -68,7 +68,7 @@ class DelegateOp(IRDLOperation):
 
     @property
     def block(self) -> Block:
-        """The sub-graph."""
+        """Return the block with the delegate's nodes."""
         return self.body.block
 
     def verify_(self) -> None:

@@ -33,7 +33,7 @@ ALL = FLOATS + STATIC_INT8
 
 
 class _Elementwise(XnnpackOp):
-    """A node on tensors of one datatype; axes correspond elementwise."""
+    """A node on tensors of one datatype, whose axes are those of its result."""
 
     FAMILY: ClassVar[Family | None] = "elementwise"
     DATATYPES: ClassVar[tuple[str, ...]] = ALL
@@ -82,7 +82,7 @@ class ClampedBinary(Binary):
 
 @node
 class Abs(Unary):
-    """`|x|`."""
+    """The absolute value `|x|`."""
 
     name = "xnnpack.abs"
     TORCH: ClassVar[str] = "abs"
@@ -118,7 +118,7 @@ class Cosine(Unary):
 
 @node
 class Exp(Unary):
-    """`e**x`."""
+    """The exponential `e**x`."""
 
     name = "xnnpack.exp"
     TORCH: ClassVar[str] = "exp"
@@ -160,7 +160,7 @@ class Log(Unary):
 
 @node
 class Negate(Unary):
-    """`−x`."""
+    """The negative `−x`."""
 
     name = "xnnpack.negate"
     TORCH: ClassVar[str] = "neg"
@@ -168,7 +168,7 @@ class Negate(Unary):
 
 @node
 class ReciprocalSquareRoot(Unary):
-    """`1 / √x`."""
+    """The reciprocal square root `1 / √x`."""
 
     name = "xnnpack.reciprocal_square_root"
     TORCH: ClassVar[str] = "rsqrt"
@@ -194,7 +194,7 @@ class Sine(Unary):
 
 @node
 class Square(Unary):
-    """`x²`."""
+    """The square `x²`."""
 
     name = "xnnpack.square"
 
@@ -311,14 +311,14 @@ class Softmax(Unary):
 
 @node
 class Add(ClampedBinary):
-    """`a + b`."""
+    """The sum `a + b`."""
 
     name = "xnnpack.add"
 
 
 @node
 class Subtract(ClampedBinary):
-    """`a − b`."""
+    """The difference `a − b`."""
 
     name = "xnnpack.subtract"
 
@@ -334,7 +334,7 @@ class Multiply(ClampedBinary):
 
 @node
 class Divide(ClampedBinary):
-    """`a / b`."""
+    """The quotient `a / b`."""
 
     name = "xnnpack.divide"
     NODE: ClassVar[str] = "XNNDiv"

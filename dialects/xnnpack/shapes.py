@@ -74,7 +74,7 @@ def _made(op: Operation, shape: Sequence[Dim | None]) -> Sequence[AnyTensor]:
 
 
 def broadcast(left: Shape, right: Shape) -> Shape:
-    """Broadcast two shapes.
+    """Return the shape to which two shapes are broadcast.
 
     Raises:
         StepwellError: a size differs and neither is 1.

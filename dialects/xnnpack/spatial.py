@@ -54,7 +54,7 @@ class _Window(XnnpackOp):
 
     @property
     def paddings(self) -> tuple[int, ...]:
-        """`(top, right, bottom, left)`."""
+        """Return the paddings in the order top, right, bottom, left."""
         return self.ints("padding") if self.flag("padding") else (0, 0, 0, 0)
 
     def pair(self, name: str, default: int = 1) -> tuple[int, int]:
@@ -92,7 +92,7 @@ class _Window(XnnpackOp):
 
 
 class _Convolution(_Window):
-    """A window of weights."""
+    """A convolution: a sliding window with weights."""
 
     FAMILY: ClassVar[Family | None] = "product"
     PACKED: ClassVar[frozenset[int]] = frozenset({1, 2})
@@ -255,7 +255,7 @@ class Deconvolution2d(_Convolution):
 
 
 class _Pooling(_Window):
-    """A window without weights."""
+    """A pooling: a sliding window without weights."""
 
     DATATYPES: ClassVar[tuple[str, ...]]
     kernel = prop_def(DenseArrayBase)

@@ -83,7 +83,7 @@ def concatenated(shapes: Sequence[Shape], axis: int) -> list[Links]:
 
 
 def along_rows(rank: int, axes: Iterable[int]) -> Links:
-    """Return links that keep all axes, except for the mixed ones."""
+    """Return links that keep all axes, except those that `mixed` lists."""
     mixed = set(axes)
     return tuple(All(axis) if axis in mixed else Along(axis) for axis in range(rank))
 

@@ -15,7 +15,7 @@ from stepwell.ir.diagnostics import StepwellError
 
 
 def as_path(path: str | os.PathLike[str]) -> Path:
-    """Return a path.
+    """Return a path as a `Path`, or raise an error.
 
     Raises:
         StepwellError: no file can have this name.

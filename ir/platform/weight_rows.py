@@ -31,6 +31,8 @@ def put_rows(
 
 
 def samples(held: memoryview, begin: int) -> bytes:
-    """Return a sample of a thousandth of the bytes; `held` begins at byte `begin` of the tensor."""
+    """Return a sample of a thousandth of the bytes; `held` are bytes of the tensor from byte
+    `begin` on.
+    """
     step = SAMPLED // 64
     return b"".join(held[at : at + 16] for at in range(-begin % step, len(held), step))

@@ -48,7 +48,7 @@ class Watch(Protocol):
         ...
 
     def after(self, rewrite: Any, rewriter: Rewriter) -> None:
-        """Handle an application, whose event is the last one of the history."""
+        """Handle the application of a rewrite; its event is the last event of the history."""
         ...
 
 

@@ -33,15 +33,15 @@ class Phase(Rewrite[None]):
     anchors: ClassVar[tuple[type[Operation], ...]] = ()
 
     def __post_init__(self) -> None:
-        """Use the label as the name."""
+        """Use the label, if there is one, as the name that reports show for the phase."""
         if self.label:
             object.__setattr__(self, "name", self.label)
 
     def match(self, op: Operation, program: Program) -> None:
-        """Match nothing."""
+        """Match no op: a marker changes nothing."""
 
     def build(self, match: None, rw: Rewriter) -> None:
-        """Build nothing."""
+        """Build nothing, since a marker matches no op."""
 
 
 @dataclass(frozen=True)

@@ -189,7 +189,7 @@ class NamedPass(Pass):
     name: ClassVar[str] = "named"
 
     def apply(self, program: Program, history: History) -> int:
-        """Apply the pass."""
+        """Apply the pass to a program."""
         return self.held.apply(program, history)
 
     def crossing(self, func: FuncOp) -> tuple[Sequence[Converted], Sequence[Converted]]:
@@ -337,7 +337,7 @@ class _Driver:
                 work.append(op)
 
     def _sweep(self, op: Operation) -> None:
-        """Erase a dead op."""
+        """Erase an op without readers or effects."""
         operands = operands_of(op)
         discard(op)
         self._depths.pop(id(op), None)

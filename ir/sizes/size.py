@@ -129,7 +129,7 @@ class Size:
 
     @property
     def constant(self) -> int:
-        """Return the constant term."""
+        """Return the constant term of the polynomial."""
         return next((c for monomial, c in self.terms if monomial == _ONE), 0)
 
     # Arithmetic
@@ -184,7 +184,7 @@ class Size:
     # Evaluation
 
     def evaluate(self, values: Mapping[str, int]) -> int:
-        """Evaluate the size.
+        """Return the size's number for given values of its symbols.
 
         Raises:
             KeyError: a symbol has no value.

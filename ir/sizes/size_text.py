@@ -15,7 +15,7 @@ _LARGEST_POWER = 64
 
 
 def parse_size(text: str) -> Size:
-    """Parse a size.
+    """Parse a symbolic size such as `2*s0 + 1`.
 
     Args:
         text: sums, differences, products, `//`, `%`, powers by a number, `Min`, `Max`, `Mod`,

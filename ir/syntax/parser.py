@@ -88,7 +88,7 @@ def _float(text: str, type_: AnyFloat) -> float:
 
 
 def _is_function_type(content: str, at: int) -> bool:
-    """Whether an arrow follows the bracket that closes the one at `at`."""
+    """Whether an arrow follows the bracket that closes the opening bracket at index `at`."""
     depth = 0
     for end in range(at, len(content)):
         depth += (content[end] == "(") - (content[end] == ")")

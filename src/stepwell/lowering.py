@@ -130,7 +130,7 @@ def lower_as_far(
         chosen = Pipeline(chosen.name, (PinSymbolicSizes.of(sizes), *chosen.steps))
     if check and (way.begins or way.ends):
         raise StepwellError(
-            "check follows a model to its artifact",
+            "check needs a whole lowering, without start and stop",
             help="omit check, or lower the imported program completely",
         )
     work.weights.require_data()

@@ -230,7 +230,7 @@ def _halves(parts: SSAValue, rw: Rewriter) -> tuple[SSAValue, SSAValue]:
 
 
 def _magnitude(parts: SSAValue, rw: Rewriter) -> SSAValue:
-    """Return √(a² + b²)."""
+    """Return the absolute value √(a² + b²) of complex numbers a + bi."""
     squares = emit(rw, aten.MulTensor.make(parts, parts))
     total = emit(rw, aten.SumDimIntList.make(squares, [-1]))
     return emit(rw, aten.SqrtDefault.make(total))

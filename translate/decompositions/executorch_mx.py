@@ -51,7 +51,7 @@ def _meta(codes: torch.Tensor, payload: str) -> torch.Tensor:
 def adopt_executorch_mx(
     x: Value, codes: Value, scales: Value, *, form: str, op: Any, out: Out, b: Rewriter
 ) -> Value:
-    """Convert ExecuTorch's MX operators.
+    """Convert the MX operators of ExecuTorch's Arm backend to those of stepwell.
 
     The weight becomes the float32 values of its codes and scales; casting them again gives the same
     values. The activation is cast with the specification's rule, where ExecuTorch's eager operator

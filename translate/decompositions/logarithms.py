@@ -169,7 +169,7 @@ def is_beside_its_nan(value: SSAValue, source: SSAValue, program: Program) -> Pr
 
 
 def _unclamped(value: SSAValue) -> SSAValue:
-    """Return the value whose clamp (or negated clamp) a value is."""
+    """Return the operand of the clamp (or negated clamp) that computes a value."""
     while isinstance(value.owner, aten.ClampDefault | aten.ReluDefault | aten.NegDefault):
         value = value.owner.operands[0]
     return value

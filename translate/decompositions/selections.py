@@ -31,7 +31,7 @@ STEEP = 2.0**126
 
 
 def _asked(op: SchemaOp) -> SSAValue:
-    """Return the boolean operand of a selection."""
+    """Return the condition of a selection (`aten.where`) as a boolean value."""
     return cast(SSAValue, op.arg("condition" if "condition" in op.SCHEMA.by_name else "mask"))
 
 

@@ -40,17 +40,17 @@ class Value:
 
     @property
     def dtype(self) -> Attribute:
-        """The element type."""
+        """Return the element type."""
         return element(self.ssa.type)
 
     @property
     def shape(self) -> tuple[Any, ...]:
-        """The sizes: ints, and a `Size` for each symbolic one."""
+        """Return the sizes: ints, and a `Size` for each symbolic size."""
         return dims(self.ssa.type)
 
     @property
     def rank(self) -> int:
-        """The number of axes."""
+        """Return the number of axes."""
         return len(self.shape)
 
     @property
@@ -142,7 +142,7 @@ class Value:
         return self._of(building.view(self.b, self.ssa, shape))
 
     def permute(self, order: Sequence[int]) -> Value:
-        """Permute the axes."""
+        """Return the value with permuted axes."""
         return self._of(building.permute(self.b, self.ssa, order))
 
     def slice(self, at: int, start: int, stop: int) -> Value:
@@ -185,7 +185,7 @@ def broadcast(one: Sequence[Dim], other: Sequence[Dim]) -> tuple[Dim, ...]:
 
 
 def needs_static(*values: Value, what: str = "the shape is symbolic") -> None:
-    """Refuse symbolic sizes."""
+    """Refuse the value if one of its sizes is symbolic."""
     if not all(value.is_static for value in values):
         refuse(what)
 

@@ -85,7 +85,7 @@ class Goal:
 
     Attributes:
         bound: the default error bound of a lowering's results.
-        writer: creates the builder that writes operators onto a pad.
+        writer: creates the builder that records operators before they are inserted.
         value: wraps an SSA value in the target's value type.
         shape: the sizes of an SSA value, in the target's types.
         unfit: why the target does not support values: (values, program, sizes may be symbolic);
@@ -301,7 +301,7 @@ class LayerLowering(Lowering):
 
 
 def element_of(op: Operation) -> Attribute | None:
-    """Return the element type of an op's first tensor, or of its result without one."""
+    """Return the element type of an op's first tensor operand; else, that of the result."""
     for value in (*op.operands, *op.results):
         if isinstance(value.type, TensorType):
             return element(value.type)
@@ -309,7 +309,7 @@ def element_of(op: Operation) -> Attribute | None:
 
 
 def _operands(cls: type[Lowering], op: Operation, aim: Goal, b: Any) -> list[Any]:
-    """Return the positional arguments: those of an ATen op, or the operands of another one."""
+    """Return the positional arguments of an ATen op, or the operands of any other op."""
     if not isinstance(op, SchemaOp):
         return [aim.value(value, b) for value in op.operands[: _taken(cls.function)[0]]]
     return [

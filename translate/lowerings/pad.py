@@ -47,7 +47,7 @@ class Pad(Rewriter):
         raise AssertionError("a lowering erases nothing: it returns its results")
 
     def drop(self) -> None:
-        """Drop all recorded operations."""
+        """Remove all operations that were recorded."""
         for op in self.inserted:
             op.drop_all_references()
         self.weights.forget_from(self._weights_before)

@@ -24,7 +24,7 @@ class _OfWeights(nn.Module):
 
 
 class MxLinear(_OfWeights):
-    """`nn.Linear` computed in MX."""
+    """An `nn.Linear` that computes in an MX format."""
 
     def forward(self, x: Tensor) -> Tensor:
         """Map `[..., K]` to `[..., N]`."""
@@ -53,7 +53,7 @@ class MxConv2d(_OfWeights):
         self.dilation, self.groups = list(conv.dilation), conv.groups
 
     def forward(self, x: Tensor) -> Tensor:
-        """Map NCHW to NCHW."""
+        """Compute the convolution of an NCHW tensor; the result is NCHW too."""
         window = self.stride, self.padding, self.dilation, self.groups
         stated = self.payload, self.weight_payload, self.form
         return operators.conv2d(x, self.weight, self.bias, *window, *stated)

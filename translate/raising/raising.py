@@ -386,8 +386,8 @@ class _Raiser:
             value.name_hint = value.name_hint or result.name_hint
 
     def _of_layer(self, b: Appender, value: SSAValue, type_: Attribute) -> SSAValue | str:
-        """Round a layer's result; before its final permute to the node's layout, if it ends in
-        one.
+        """Round a layer's result; if the layer ends with a permutation to the node's layout, round
+        before it.
         """
         last = value.owner
         if not isinstance(last, PermuteDefault) or quantization(type_) is None:
@@ -484,7 +484,7 @@ class Appender(Pad):
         self.block, self.root, self.program = block, root, program
 
     def insert(self, op: Operation, before: Operation | None = None) -> Operation:
-        """Append an operation."""
+        """Append an operation to the raised program."""
         op.location = self.root.location
         self.block.add_op(op)
         return op

@@ -124,7 +124,7 @@ class Scales:
         return self.zeros.setdefault(value, zero) == zero
 
     def scale(self, value: SSAValue) -> float:
-        """Return a value's unit."""
+        """Return the scale of a value's integers."""
         root, factor = self.root(value)
         return self.known.setdefault(root, 1.0) * factor
 

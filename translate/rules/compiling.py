@@ -173,7 +173,7 @@ class _Compiler:
         self.fresh = count()
 
     def compile(self) -> Matcher:
-        """Return the compiled function."""
+        """Return the Python function that matches the rule."""
         root = self.rule.root
         self.known |= {f"%{name}" for name in root.results}
         self.seen[root.result] = "op"

@@ -163,7 +163,7 @@ class Example:
             ]
 
     def argument(self, name: str, of: Attribute) -> SSAValue:
-        """Add an argument."""
+        """Add an argument to the example program."""
         arg = self.block.insert_arg(of, len(self.block.args))
         arg.name_hint = name
         return arg
@@ -257,7 +257,7 @@ class Example:
         return replace(line, arguments=(*line.arguments, *more), is_open=False)
 
     def weight(self, line: Line) -> None:
-        """Add a weight with the key that `for` states, or else with its name."""
+        """Add a weight whose key the rule's `for` clause states, or else is the weight's name."""
         key = self.holes.get(line.result, line.result)
         stated = next(iter(line.result_types), None)
         type_ = self.concrete(stated) if stated else self.type(line.result)

@@ -22,7 +22,7 @@ def reciprocal(number: float) -> float:
 
 
 def product(one: float, other: float) -> float:
-    """Return one·other."""
+    """Return the product of two numbers."""
     return float(one) * float(other)
 
 

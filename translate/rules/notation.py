@@ -172,7 +172,7 @@ class Miss:
 
 @dataclass(frozen=True)
 class Rule:
-    """A parsed rule."""
+    """A rule that was parsed from its text."""
 
     name: str
     text: str

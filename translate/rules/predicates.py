@@ -103,5 +103,5 @@ def same_element(*values: SSAValue) -> bool:
 
 
 def are_of_one_type(*values: SSAValue) -> bool:
-    """Whether all values have one type as stated, whose sizes may be unknown."""
+    """Whether the types of all values are the same; their sizes may be unknown."""
     return len({value.type for value in values}) == 1

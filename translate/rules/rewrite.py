@@ -54,7 +54,7 @@ class RuleRewrite(Rewrite[Matched]):
         return {id(rule): RuleWriter(rule, self.namespace) for rule in self.rule.forms}
 
     def match(self, op: Operation, program: Program) -> Matched | Refusal | None:
-        """Match the pattern."""
+        """Match the rule's pattern (`Before:`) at an op."""
         return self.asked_of(type(op))(op, program)
 
     def asked_of(self, cls: type[Operation]) -> Matcher:
@@ -86,7 +86,7 @@ class RuleRewrite(Rewrite[Matched]):
         return replace(self.bound, allowance=allowance)
 
     def build(self, match: Matched, rw: Rewriter) -> None:
-        """Build the replacement."""
+        """Build the rule's replacement (`After:`) for a match."""
         self.written(match, rw)
 
     def written(self, match: Matched, rw: Rewriter) -> Mapping[str, Any]:

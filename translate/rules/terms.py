@@ -91,7 +91,7 @@ class Terms:
             self.take(",")
 
     def term(self) -> Term:
-        """Parse the next term."""
+        """Parse the next term of a rule's text."""
         match = _TOKEN.match(self.text, self.at)
         if match is None:
             raise ParseFailure(f"{self.rest()!r} is no argument")

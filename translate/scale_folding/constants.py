@@ -65,13 +65,17 @@ def _axes(op: Operation | Block) -> AxisMap | None:
 
 
 def channels_before(op: Operation | Block, axis: int) -> tuple[SSAValue, int] | None:
-    """Return the operand of a data movement op, and its axis that a whole result axis is."""
+    """Return the operand of a data movement op, and the operand's axis that becomes the given
+    result axis unchanged.
+    """
     axes = _axes(op)
     at = None if axes is None or not axes.shapes[0] else axes.before(0, axis)
     return None if at is None or not isinstance(op, SchemaOp) else (op.operands[0], at)
 
 
 def channels_behind(op: Operation, index: int, axis: int) -> int | None:
-    """Return the result axis of a data movement op that a whole operand axis is."""
+    """Return the result axis that the given operand axis of a data movement op becomes
+    unchanged.
+    """
     axes = _axes(op)
     return None if axes is None else axes.after(index, axis)

@@ -143,7 +143,7 @@ def key_of(op: SchemaOp, name: str) -> str:
 
 
 def bias_of(op: SchemaOp) -> list[str]:
-    """Return the key of a layer's bias, which is a constant if there is one."""
+    """Return a list with the key of a layer's constant bias, which is empty without a bias."""
     return [] if op.operand("bias") is None else [key_of(op, "bias")]
 
 

@@ -63,7 +63,7 @@ def to_torch_mlir(program: Program) -> str:
 
 
 class _Outgoing:
-    """Writes one method."""
+    """Writes one method as upstream MLIR."""
 
     def __init__(self, program: Program, problems: list[Problem]) -> None:
         self.program, self.problems = program, problems
@@ -99,20 +99,20 @@ class _Outgoing:
         self.problems.append(Problem(fact, describe_op(op), "docs/mlir.md lists the supported ops"))
 
     def type(self, value: SSAValue, op: Operation) -> str:
-        """Return a value's type."""
+        """Return the MLIR type of a value."""
         if isinstance(value.type, TensorType):
             return spelled(value.type)
         self.problem(op, f"a {value.type} is no tensor")
         return "!torch.none"
 
     def name(self, value: SSAValue) -> str:
-        """Return a value's name."""
+        """Return the name of a value in the text."""
         if value not in self.names:
             self.names[value] = self.fresh(value.name_hint or str(len(self.names)))
         return self.names[value]
 
     def fresh(self, hint: str) -> str:
-        """Return an unused name."""
+        """Return a name that no value has yet."""
         name, number = hint, 0
         while name in self.taken:
             number += 1
@@ -121,7 +121,7 @@ class _Outgoing:
         return f"%{name}"
 
     def weight(self, op: WeightOp) -> None:
-        """Write a literal."""
+        """Write a weight as a literal."""
         value = self.program.weights.get(op.key.data)
         if value.numel() > MOST_ELEMENTS or value.is_complex():
             self.problem(op, f"a weight of {value.numel()} elements is too large for a text")

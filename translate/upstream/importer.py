@@ -117,7 +117,7 @@ def _problem(op: Operation, reason: str) -> Problem:
 
 @dataclass
 class _Incoming:
-    """Imports one function."""
+    """Imports one function of upstream MLIR."""
 
     program: Program
     old: FuncOp

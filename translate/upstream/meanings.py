@@ -71,7 +71,7 @@ def dtype_of(type_: Attribute) -> torch.dtype:
 
 
 def shape_of(type_: Attribute) -> list[int]:
-    """Return constant sizes.
+    """Return the sizes of a tensor, which must be constants.
 
     Raises:
         Refused: a size is dynamic.

@@ -60,7 +60,9 @@ def _axes(affine_map: AffineMap) -> list[int | None]:
 
 
 def _along(value: torch.Tensor, axes: Sequence[int | None], rank: int) -> torch.Tensor:
-    """Return a tensor with its axes in the iteration space's order, and size 1 for the others."""
+    """Return a tensor with its axes in the order of the iteration space; missing axes get size
+    1.
+    """
     kept = [(at, axis) for at, axis in enumerate(axes) if axis is not None]
     still = [at for at, axis in enumerate(axes) if axis is None]
     for at in reversed(still):

@@ -182,7 +182,7 @@ def _permuted(w: MethodWriter, source: int, order: Sequence[int], result: int) -
 
 
 def lies_in_runs(w: MethodWriter, source: int, order: Sequence[int]) -> bool:
-    """Whether a permutation moves several elements together."""
+    """Whether a permutation keeps several adjacent elements next to each other."""
     axes = _axes(w, source, order)
     return not axes or axes[-1][1] == 1
 

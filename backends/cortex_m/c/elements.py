@@ -132,7 +132,7 @@ def index_text(name: str, offset: int, loops: Sequence[tuple[str, Loop]]) -> str
 
 
 def nested(nest: Sequence[tuple[str, Loop]], body: Sequence[str]) -> list[str]:
-    """Nest statements in loops."""
+    """Return statements inside nested loops over axes."""
     return loops({variable: loop.size for variable, loop in nest}, body)
 
 
@@ -267,7 +267,9 @@ def _folds(term: Term) -> Iterator[Term]:
 
 
 def _elements(term: Term) -> Iterator[SSAValue]:
-    """Yield the operands whose elements a reduction reads directly, not through a nested one."""
+    """Yield the operands whose elements a reduction reads directly, not through a nested
+    reduction.
+    """
     if term.function == "element":
         assert term.value is not None
         yield term.value

@@ -140,7 +140,9 @@ def _is_symbolic(value: SSAValue) -> bool:
 
 
 def _unsupported(value: SSAValue, bounds: Mapping[str, int]) -> tuple[str, str] | None:
-    """Return why a `.pte` has no tensor of a value's type, with a remedy; None if it has one."""
+    """Return why a `.pte` cannot contain a tensor of the value's type, with a remedy, or None if it
+    can.
+    """
     type_ = value.type
     if not isinstance(type_, TensorType):
         return None

@@ -36,7 +36,7 @@ def torch_dtype(scalar_type: ScalarType) -> torch.dtype:
 
 
 def is_scalar_type(dtype: torch.dtype) -> bool:
-    """Whether ExecuTorch supports a torch dtype; it supports no complex ones."""
+    """Whether ExecuTorch supports a torch dtype; complex dtypes are not supported."""
     return dtype in _SCALAR_TYPE
 
 

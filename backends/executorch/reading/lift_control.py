@@ -27,7 +27,7 @@ class Lifter(Protocol):
     places: Places
 
     def instruction(self, step: int) -> None:
-        """Read one instruction."""
+        """Read one instruction of a `.pte`."""
         ...
 
 
@@ -130,7 +130,7 @@ class ControlLifter:
         self.flow = flow
 
     def run(self) -> None:
-        """Read all instructions."""
+        """Read all instructions of a method."""
         values = self.flow.method.values
         kept = {i for i, v in enumerate(values) if _is_state(v)}
         last = frozenset({*self.flow.method.outputs, *kept})
@@ -155,7 +155,7 @@ class ControlLifter:
     def _region(
         self, region: RegionPlaces, steps: range, live: frozenset[int], skipped: Any = frozenset()
     ) -> RegionPlaces:
-        """Read instructions into a region."""
+        """Read a range of instructions as the region of a branch or loop."""
         outer, self.lifter.places = self.lifter.places, region
         try:
             self._range(steps, live, skipped)
@@ -284,7 +284,7 @@ class ControlLifter:
         )
 
     def _needed(self, values: Any, live: frozenset[int]) -> list[int]:
-        """Return the values that are read later, or whose bytes are."""
+        """Return the values that later instructions read, directly or through shared bytes."""
         return [v for v in values if v in live or any(self.flow.overlaps(v, r) for r in live)]
 
     def _distinct(self, values: Iterable[int]) -> list[int]:

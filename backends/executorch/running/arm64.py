@@ -199,7 +199,7 @@ class EmulatedProgram:
         return list(read_counts(self._counts.read_bytes()))
 
     def close(self) -> None:
-        """End the process."""
+        """End the emulator's process."""
         self._close()
 
     def _call(
@@ -243,13 +243,12 @@ class EmulatedProgram:
 
 @dataclass(frozen=True)
 class Measured:
-    """Measured calls.
+    """Calls of a program with their measured times.
 
     Attributes:
         outputs: the outputs of the last call.
         nanoseconds: the time of each call, which is meaningful on a device only.
         counts: executions of each instruction word, for each call, if they were counted.
-
     """
 
     outputs: list[Any]

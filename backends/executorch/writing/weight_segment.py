@@ -142,7 +142,7 @@ class OnFile:
         return b""
 
     def _move(self, source: int, target: int, size: int) -> None:
-        """Move bytes to another position, which may overlap the present one."""
+        """Move bytes to another position; the two ranges may overlap."""
         begins = range(0, size if source != target else 0, _MOVED)
         for begin in begins if target < source else reversed(begins):
             self._file.seek(source + begin)

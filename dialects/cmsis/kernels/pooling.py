@@ -1,4 +1,4 @@
-"""`arm_avgpool_s8` and `arm_max_pool_s8`, NHWC."""
+"""The kernels `arm_avgpool_s8` and `arm_max_pool_s8`, on NHWC tensors."""
 
 from __future__ import annotations
 

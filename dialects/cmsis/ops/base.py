@@ -102,15 +102,15 @@ class CmsisOp(HasAxes, HasFamilies, IRDLOperation, ABC):
         return {name: getattr(self, name) for name, _ in self.get_irdl_definition().operands}
 
     def number(self, field: str) -> int:
-        """Return an integer field."""
+        """Return the value of an integer field."""
         return cast("IntegerAttr[Any]", self.properties[field]).value.data
 
     def real(self, field: str) -> float:
-        """Return a float field."""
+        """Return the value of a float field."""
         return cast("FloatAttr[Any]", self.properties[field]).value.data
 
     def flag(self, field: str) -> bool:
-        """Return a bool field."""
+        """Return the value of a bool field."""
         return bool(self.number(field))
 
     def numbers(self, field: str) -> tuple[int, ...]:

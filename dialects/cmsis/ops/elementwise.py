@@ -54,7 +54,7 @@ class _Binary(CmsisOp):
 
     @property
     def pair(self) -> tuple[SSAValue, SSAValue]:
-        """Both operands."""
+        """Return both operands."""
         return self.self_, self.other
 
     def axis_map(self, result: int = 0) -> AxisMap | None:
@@ -137,7 +137,7 @@ def _add_scale_problems(op: QuantizedAdd, a: float, b: float, out: float) -> Ite
 
 @operator
 class QuantizedMul(_Arithmetic):
-    """`arm_elementwise_mul_s8`."""
+    """Elementwise product by the kernel `arm_elementwise_mul_s8`."""
 
     name = "cmsis.quantized_mul"
     output_multiplier = prop_def(IntegerAttr)
@@ -218,7 +218,7 @@ class _Select(_Binary):
 
 @operator
 class Minimum(_Select):
-    """`arm_minimum_s8`."""
+    """Elementwise minimum by the kernel `arm_minimum_s8`."""
 
     name = "cmsis.minimum"
     IGNORES_DIM_ORDER: ClassVar[bool] = True
@@ -226,7 +226,7 @@ class Minimum(_Select):
 
 @operator
 class Maximum(_Select):
-    """`arm_maximum_s8`."""
+    """Elementwise maximum by the kernel `arm_maximum_s8`."""
 
     name = "cmsis.maximum"
     IGNORES_DIM_ORDER: ClassVar[bool] = True

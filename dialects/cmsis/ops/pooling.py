@@ -107,14 +107,14 @@ class QuantizedAvgPool2d(_AvgPool):
 
 @operator
 class QuantizedAvgPool2dNhwc(_AvgPool):
-    """Average pooling of NHWC."""
+    """Average pooling of an NHWC tensor."""
 
     name = "cmsis.quantized_avg_pool2d_nhwc"
     IS_NHWC: ClassVar[bool] = True
 
 
 class _MaxPool(_Pool):
-    """`arm_max_pool_s8`."""
+    """Maximum pooling by the kernel `arm_max_pool_s8`."""
 
     dilation = prop_def(DenseArrayBase)
     input_zero_point = prop_def(IntegerAttr)
@@ -143,7 +143,7 @@ class QuantizedMaxPool2d(_MaxPool):
 
 @operator
 class QuantizedMaxPool2dNhwc(_MaxPool):
-    """Maximum pooling of NHWC."""
+    """Maximum pooling of an NHWC tensor."""
 
     name = "cmsis.quantized_max_pool2d_nhwc"
     IS_NHWC: ClassVar[bool] = True

@@ -244,14 +244,14 @@ class _Conv(Spatial):
 
 @operator
 class QuantizedConv2d(_Conv):
-    """Convolution of logical NCHW."""
+    """Convolution of a tensor that is logically NCHW."""
 
     name = "cmsis.quantized_conv2d"
 
 
 @operator
 class QuantizedConv2dNhwc(_Conv):
-    """Convolution of NHWC."""
+    """Convolution of an NHWC tensor."""
 
     name = "cmsis.quantized_conv2d_nhwc"
     IS_NHWC: ClassVar[bool] = True
@@ -264,7 +264,7 @@ class _Depthwise(Spatial):
     depth_multiplier = prop_def(IntegerAttr)
 
     def image_links(self, channels: Link) -> Links:
-        """Channels are kept if each has one output."""
+        """Return the links of the image; channels correspond only if each has one output."""
         return super().image_links(Along(3) if self.number("depth_multiplier") == 1 else channels)
 
     def shape_problems(self) -> Iterator[str]:
@@ -296,7 +296,7 @@ class QuantizedDepthwiseConv2d(_Depthwise):
 
 @operator
 class QuantizedDepthwiseConv2dNhwc(_Depthwise):
-    """Depthwise convolution of NHWC."""
+    """Depthwise convolution of an NHWC tensor."""
 
     name = "cmsis.quantized_depthwise_conv2d_nhwc"
     IS_NHWC: ClassVar[bool] = True
@@ -309,7 +309,9 @@ class _TransposeConv(Spatial):
     output_scratch = prop_def(IntegerAttr)
 
     def image_links(self, channels: Link) -> Links:
-        """A result's cell depends on the windows that reach it, which no stride can express."""
+        """Return the links of the image; no stride relates a result's cell to the windows that
+        reach it.
+        """
         return placed((Along(0), All(1), All(2), channels), self.IS_NHWC)
 
     def shape_problems(self) -> Iterator[str]:
@@ -347,7 +349,7 @@ class QuantizedTransposeConv2d(_TransposeConv):
 
 @operator
 class QuantizedTransposeConv2dNhwc(_TransposeConv):
-    """Transposed convolution of NHWC."""
+    """Transposed convolution of an NHWC tensor."""
 
     name = "cmsis.quantized_transpose_conv2d_nhwc"
     IS_NHWC: ClassVar[bool] = True

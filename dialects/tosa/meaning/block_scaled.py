@@ -31,7 +31,7 @@ Args = Sequence[Any]
 
 
 def values_of(x: BlockScaled, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Dequantize a block-scaled tensor."""
+    """Return the floats of a block-scaled tensor."""
     return cast_from_block_scaled(x.codes, x.scales, x.payload, dtype)
 
 

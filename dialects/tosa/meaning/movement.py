@@ -29,7 +29,7 @@ def _bits(x: Tensor) -> Tensor:
 
 
 def _of_dtype(moved: Tensor, dtype: torch.dtype) -> Tensor:
-    """Undo `_bits`."""
+    """Convert integers that `_bits` returned back to the original dtype."""
     return moved if moved.dtype == dtype else moved.view(dtype)
 
 

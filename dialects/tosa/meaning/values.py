@@ -99,7 +99,7 @@ def ints(attribute: Attribute) -> list[int]:
 
 
 def ignores_nan(op: TosaOp) -> bool:
-    """Whether `nan_mode` is IGNORE."""
+    """Whether the operator's `nan_mode` is IGNORE."""
     mode = op.properties.get("nan_mode")
     return isinstance(mode, EnumerationAttr) and mode.data == "IGNORE"
 

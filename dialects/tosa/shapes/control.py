@@ -1,4 +1,4 @@
-"""Constants, branches and loops."""
+"""Shapes of constants, branches and loops."""
 
 from __future__ import annotations
 

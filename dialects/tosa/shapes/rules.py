@@ -87,7 +87,7 @@ def _merged(result: SSAValue, shape: Shape, attribute: Attribute | None) -> Attr
 
 
 def shape_of(value: SSAValue) -> Shape:
-    """Return a tensor's sizes."""
+    """Return the sizes in a tensor's type."""
     type_ = value.type
     if isinstance(type_, UnrankedTensorType):
         return None

@@ -33,7 +33,7 @@ def parameters(type_: Attribute) -> Quantization:
 
 
 def single(value: float) -> torch.Tensor:
-    """Create a float32 scalar."""
+    """Return a number as a scalar tensor in float32."""
     return torch.tensor(value, dtype=torch.float32)
 
 
@@ -88,7 +88,7 @@ def clamp_stored(
 
 
 def quantized_limit(limit: float, held: Quantization) -> int:
-    """Quantize a real limit."""
+    """Quantize the limit of a clamp."""
     least, most = held.default_range
     scaled = float(torch.round(single(limit) / single(held.scale) + held.zero_point))
     return int(min(max(scaled, least), most))
@@ -100,8 +100,8 @@ def shift_right_rounding(value: torch.Tensor, bits: int) -> torch.Tensor:
 
 
 def quantize_tokens(value: torch.Tensor, count: int) -> DynamicTensor:
-    """Compute a scale and zero point for each token and quantize; the last `count` axes
-    share one.
+    """Quantize each token with a scale and zero point of its own; the last `count` axes form a
+    token.
     """
     axes = tuple(range(value.dim() - count, value.dim()))
     given = value.float()

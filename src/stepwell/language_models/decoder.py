@@ -48,7 +48,7 @@ class Form:
 
     @property
     def tokens(self) -> Tensor:
-        """Return an example input."""
+        """Return example tokens for the export."""
         return torch.ones(self.batch, 3 if self.any_length else 1, dtype=torch.long)
 
     @property

@@ -93,7 +93,7 @@ def _computing_in(module: Any, dtype: str | None) -> Any:
 
 
 def _untie(model: Any, table: Any) -> None:
-    """Give the last layer a parameter of its own if it shares its weight with the table."""
+    """Give the last layer a separate parameter if it shares its weight with the embedding table."""
     last = model.get_output_embeddings()
     if last is not None and last.weight is table.weight:
         last.weight = nn.Parameter(table.weight.detach(), requires_grad=False)

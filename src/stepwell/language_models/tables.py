@@ -14,7 +14,7 @@ llama_quantize = OnDemand("executorch.examples.models.llama.source_transformatio
 
 
 class Scaled(nn.Module):
-    """A table whose rows are multiplied by a number, as Gemma's are."""
+    """An embedding table whose rows are multiplied by a number, as in Gemma models."""
 
     def __init__(self, table: nn.Module, scale: Any) -> None:
         super().__init__()

@@ -58,7 +58,7 @@ def open_model(
     language: Mapping[str, Any] | None = None,
     dynamic: Mapping[str, int | None] | None = None,
 ) -> Model:
-    """Open a `MODEL` argument.
+    """Open the model that a `MODEL` argument of the command line names.
 
     Args:
         spec: `model.pt2`, `model.mlir`, `file.py:callable`, `model.gguf`, or a folder written by

@@ -36,7 +36,7 @@ Quantizer = Callable[[Any, Sequence[Any]], Any]
 
 @dataclass
 class Plugin:
-    """One plug-in.
+    """A plug-in: its name, its package, and what it registered.
 
     Attributes:
         name: the name of the entry point or of the file.

@@ -37,7 +37,7 @@ class CheckedSteps(Protocol):
 
 @dataclass(frozen=True)
 class Report(Shown):
-    """The outcome of `stepwell.lower`.
+    """The outcome of a lowering by `stepwell.lower`.
 
     Attributes:
         target: the name of the target.

@@ -204,7 +204,7 @@ def check_file(target: Target, artifact: bytes, program: Program, *, seed: int =
 
 
 def _silent(what: str, number: int, of: int) -> None:
-    """Report nothing."""
+    """Ignore progress messages (the default)."""
 
 
 def _accuracy_of_payloads(

@@ -212,7 +212,7 @@ Point = Mapping[str, int]
 
 
 def usual_sizes(func: FuncOp, example: Sequence[Any] | None) -> dict[str, int]:
-    """Return the symbol values of the example, or ordinary ones."""
+    """Return the values of symbols in the model's example inputs, or default values."""
     return {
         symbol: min(low + 1, top) if given is None else given
         for symbol, (low, top, given) in _symbols(func, example).items()

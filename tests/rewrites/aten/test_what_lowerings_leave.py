@@ -70,7 +70,7 @@ CASES: list[tuple[Any, tuple[str, ...], str]] = [
     (step(views.gather_strides), ("%x: f32[s0, 4]", "%y = aten.as_strided.default(%x, [2, 2], [1, 2]) : (f32[s0, 4]) -> f32[2, 2]"), "symbolic"),
     (step(views.gather_strides), ("%x: f32[4, 4], %q: f32[s0]", '%n = aten.sym_size.int(%q, 0) : (f32[s0]) -> !stepwell.int<"s0">', '%y = aten.as_strided.default(%x, [%n, 2], [1, 2]) : (f32[4, 4], !stepwell.int<"s0">) -> f32[s0, 2]'), "symbolic"),
     (step(views.gather_strides), ("%x: f32[4, 4], %q: f32[2]", SIZE, '%y = aten.as_strided.default(%x, [%n, 2], [1, 2]) : (f32[4, 4], !stepwell.int<"2">) -> f32[2, 2]'), "known only at run time"),
-    (step(views.repeat_to_expand), ("%x: f32[?, 4]", "%y = aten.repeat.default(%x, [2, 2]) : (f32[?, 4]) -> f32[?, 8]"), "the shape is not known"),
+    (step(views.repeat_to_expand), ("%x: f32[?, 4]", "%y = aten.repeat.default(%x, [2, 2]) : (f32[?, 4]) -> f32[?, 8]"), "the result's shape is unknown"),
     (step(floats.widen_bfloat), ("%x: f32[4]", '%a = stepwell.weight <"a"> "constant" : bf16[4]', '%b = stepwell.weight <"b"> "constant" : bf16[4]', "%y = aten.add.Tensor(%a, %b) : (bf16[4], bf16[4]) -> bf16[4]"), ""),
     (complex, ("%x: f32[4, 2], %z: f32[4]", PAIRS, "%y = aten.add.Tensor(%c, %c, alpha=2) : (tensor<4xcomplex<f32>>, tensor<4xcomplex<f32>>) -> tensor<4xcomplex<f32>>"), "alpha is not 1"),
     (complex, ("%x: f32[4, 2], %z: f32[4]", PAIRS, "%y = aten.add.Tensor(%c, %z) : (tensor<4xcomplex<f32>>, f32[4]) -> tensor<4xcomplex<f32>>"), "one term is real"),

@@ -150,7 +150,7 @@ def vector_norm(
 
 
 def prelu(x: Tensor, slope: Tensor) -> Any:
-    """Compute a ReLU, and a product of what is below zero."""
+    """Compute the sum of a ReLU and of a product for the negative part."""
     if x.dim() < 2:
         return NotImplemented
     below = x.clamp_max(0.0) * of_channels(slope, x)
@@ -158,7 +158,7 @@ def prelu(x: Tensor, slope: Tensor) -> Any:
 
 
 def glu(x: Tensor, dim: int = -1) -> Any:
-    """Compute the product of one half of an axis and the sigmoid of the other."""
+    """Compute the product of the first half of an axis and the sigmoid of the second half."""
     if not is_static((size := x.shape[dim],)):
         return NotImplemented
     first, second = (aten.slice.Tensor(x, dim, at, at + size // 2) for at in (0, size // 2))

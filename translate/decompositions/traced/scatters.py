@@ -93,7 +93,9 @@ def scatter_reduce(
     *,
     include_self: bool = True,
 ) -> Any:
-    """Reduce numbers at indices."""
+    """Combine numbers with the elements at their indices (sum, product, mean, minimum or
+    maximum).
+    """
     if x.dtype == torch.bool:
         return NotImplemented
     if x.dim() == 0:

@@ -40,7 +40,7 @@ class Placed:
     group: int = 0
 
     def summed(self, bias: Value, given: Attribute, sums: Attribute, zero_point: int = 0) -> Value:
-        """Insert the operator.
+        """Insert the operator, and return its result.
 
         Args:
             bias: the bias.

@@ -74,7 +74,7 @@ def expm1(x: Value) -> Value:
 
 
 def tan(x: Value) -> Value:
-    """Return sine over cosine."""
+    """Return the tangent as sine over cosine."""
     cosine = reciprocal(cos(x))
     return sin(x) * cosine
 

@@ -19,13 +19,13 @@ from stepwell.translate.rewrites.tosa.operators.building import elements
 
 @lowers("aten.view.default", to="tosa", bound=EXACT, sample=("2x6xf32", [3, 4]))
 def reshape(x: Value, *, out: Out) -> Value:
-    """Lower to a RESHAPE."""
+    """Lower a reshape to one RESHAPE operator."""
     return x.reshape(*out.shape)
 
 
 @lowers("aten.permute.default", to="tosa", bound=EXACT, sample=("2x6xf32", [1, 0]))
 def permute(x: Value, order: Sequence[int]) -> Value:
-    """Lower to one TRANSPOSE."""
+    """Lower a permutation of axes to one TRANSPOSE operator."""
     return x.permute([x.axis(dim) for dim in order])
 
 
@@ -56,13 +56,13 @@ def concat_(parts: list[Value], dim: int, *, b: Any, out: Out) -> Value:
 
 @lowers("aten.expand.default", to="tosa", bound=EXACT, sample=("1x3xf32", [2, 3]))
 def expand(x: Value, *, out: Out) -> Value:
-    """Lower to one TILE."""
+    """Lower a broadcast to one TILE operator."""
     return x.of_rank(len(out.shape)).tile(out.shape)
 
 
 @lowers("aten.constant_pad_nd.default", to="tosa", bound=EXACT, sample=("2x3xf32", [1, 0], 0.0))
 def pad(x: Value, amounts: Sequence[Any], value: float) -> Value:
-    """Lower to one PAD."""
+    """Lower a padding to one PAD operator."""
     return x.pad(from_the_first_axis(amounts, x.rank), value)
 
 

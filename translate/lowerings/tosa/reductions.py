@@ -169,7 +169,7 @@ def any_or_all(x: Value, *, form: type[TosaOp], op: Any, out: Out) -> Value:
 
 @lowers("aten.prod.dim_int", "aten.prod.default", to="tosa", sample=("2x4xf32", 1))
 def prod(x: Value, *, op: Any, out: Out) -> Value:
-    """Lower to REDUCE_PRODUCT."""
+    """Lower a product over axes to REDUCE_PRODUCT."""
     _is_of_floats(x, out)
     return reduced(t.ReduceProductOp, x, reduced_axes(op)).reshape(*out.shape)
 

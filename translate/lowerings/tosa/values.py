@@ -68,17 +68,17 @@ class Value:
 
     @property
     def dtype(self) -> Attribute:
-        """The element type."""
+        """Return the tensor's element type."""
         return element(self.ssa.type)
 
     @property
     def shape(self) -> tuple[Any, ...]:
-        """The sizes."""
+        """Return the tensor's sizes."""
         return shape_of(self.ssa)
 
     @property
     def rank(self) -> int:
-        """The number of axes."""
+        """Return the tensor's number of axes."""
         return len(self.shape)
 
     @property
@@ -174,7 +174,7 @@ class Value:
         return self * other.unary(t.ReciprocalOp)
 
     def __floordiv__(self, other: Value | Number) -> Value:
-        """Return INTDIV, which truncates."""
+        """Return the quotient by INTDIV, which rounds toward zero."""
         return self.binary(t.IntDivOp, other)
 
     def __neg__(self) -> Value:
@@ -262,11 +262,11 @@ class Value:
     # -- axes --------------------------------------------------------------------------------
 
     def reshape(self, *shape: Dim) -> Value:
-        """Reshape the value."""
+        """Return the value reshaped to other sizes."""
         return self._of(self.b.reshape(self.ssa, shape))
 
     def permute(self, order: Sequence[int]) -> Value:
-        """Permute the axes."""
+        """Return the value with permuted axes."""
         return self._of(self.b.transpose(self.ssa, order))
 
     def of_rank(self, rank: int) -> Value:
@@ -333,7 +333,7 @@ class Value:
         return (y if bias is None else y + bias.single()).cast(self.dtype)
 
     def sum(self, axis: int) -> Value:
-        """Insert REDUCE_SUM."""
+        """Return the sum over an axis by REDUCE_SUM."""
         return self.reduce(t.ReduceSumOp, axis)
 
     def axis(self, dim: int) -> int:

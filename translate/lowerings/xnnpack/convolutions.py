@@ -154,7 +154,7 @@ def in_channels_last(store: WeightStore, key: str) -> str:
 
 
 def fields_of(match: Convolution) -> dict[str, Any]:
-    """Return the node's fields."""
+    """Return the fields of XNNPACK's convolution node."""
     rows, columns = match.padding
     fields: dict[str, Any] = {
         "stride": match.stride,

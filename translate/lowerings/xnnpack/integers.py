@@ -38,7 +38,7 @@ from stepwell.translate.rewrites.xnnpack.quantized.quantized_bounds import (
 
 
 def sources_of(layer: Layer) -> tuple[SSAValue, ...]:
-    """Return the quantized operands."""
+    """Return the layer's quantized operands."""
     return tuple(given.value for given in layer.inputs)
 
 

@@ -73,7 +73,9 @@ def _count(shape: Sequence[Dim]) -> int:
 
 
 def runs_of(reduced: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
-    """Group adjacent axes: `(0, 2, 3)` to `((2, 4), (0, 1))`."""
+    """Return the ranges (first, end) of adjacent axes, last range first: `(0, 2, 3)` gives `((2,
+    4), (0, 1))`.
+    """
     runs: list[tuple[int, int]] = []
     for at in reversed(reduced):
         if runs and runs[-1][0] == at + 1:

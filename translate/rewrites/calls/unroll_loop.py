@@ -91,7 +91,7 @@ class UnrollLoop(Rewrite[Unrolled]):
 
 
 def _slice(sequence: SSAValue, step: int, rw: Rewriter) -> SSAValue:
-    """Build `sequence[step]`."""
+    """Build `sequence[step]`, the slice that one step of a scan reads."""
     result = tensor(dims(sequence.type)[1:], element(sequence.type))
     return emit(rw, aten.SelectInt.make(sequence, 0, step, result_types=[result]))
 

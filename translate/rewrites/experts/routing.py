@@ -99,7 +99,7 @@ def readers(places: SSAValue) -> Iterator[Operation]:
 
 
 def is_single(value: SSAValue) -> bool:
-    """Whether a value is float32 with known sizes, as the ranks are."""
+    """Whether a value is a float32 tensor with static sizes, which the ranks of experts require."""
     return (
         isinstance(value.type, TensorType)
         and element(value.type) == f32

@@ -68,7 +68,9 @@ def quantization_of(
 
 
 def is_dynamic(op: SchemaOp) -> bool:
-    """Whether `choose_qparams` computes the parameters at run time, which no type can state."""
+    """Whether `choose_qparams` computes the scale and zero point at run time, so that no type can
+    contain them.
+    """
     return any(
         isinstance(value.owner, SchemaOp) and "choose_qparams" in value.owner.name
         for value in op.operands[1:]

@@ -42,7 +42,7 @@ def has_sizes(value: SSAValue, sizes: Sequence[Dim] | None) -> bool:
 
 
 def is_absent(argument: object) -> bool:
-    """The argument is absent."""
+    """Whether the argument is absent."""
     return argument is None
 
 

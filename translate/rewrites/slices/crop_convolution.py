@@ -34,7 +34,9 @@ from stepwell.translate.rewrites.building import TO_THE_END, axis
     """,
 )
 def crop_convolution(x: Value, *, op: SchemaOp, out: Out) -> Value | None:
-    """Replace a slice of a convolution's ends, on a dynamic axis, by less padding."""
+    """Pad a convolution less, instead of removing the ends of its result by a slice on a dynamic
+    axis.
+    """
     conv = x.owner
     if not isinstance(conv, aten.ConvolutionDefault) or op.arg("step") != 1:
         return None

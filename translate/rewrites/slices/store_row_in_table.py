@@ -62,7 +62,7 @@ def number_compared(condition: SSAValue, ids: SSAValue) -> Iterable[Any] | None:
 
 
 def is_row(row: SSAValue, table: SSAValue) -> bool:
-    """The tensor has the width of a table, and its other axes have size one."""
+    """Whether the tensor has the width of a table and only axes of size one besides."""
     *ones, width = dims(row.type) or (1,)
     return all(size == 1 for size in ones) and width == dims(table.type)[1]
 

@@ -111,7 +111,7 @@ def axes_that_stay(value: SSAValue, order: Sequence[int], view: SSAValue) -> lis
 
 
 def with_axes(rw: Rewriter, value: SSAValue, kept: Sequence[int]) -> SSAValue:
-    """Build a view with only the kept axes and without the others, which have size one."""
+    """Build a view with the kept axes only; the removed axes have size one."""
     return view(rw, value, [dims(value.type)[at] for at in kept])
 
 

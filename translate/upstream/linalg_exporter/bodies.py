@@ -124,7 +124,7 @@ class Body:
         return BodyValue(name, type_)
 
     def number(self, value: float, type_: Attribute) -> BodyValue:
-        """Write a constant."""
+        """Write a constant number."""
         return self.line(f"arith.constant {constant(value, type_)}", type_)
 
     def as_type(self, x: BodyValue, to: Attribute) -> BodyValue:

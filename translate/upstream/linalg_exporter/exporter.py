@@ -79,7 +79,7 @@ def _written(program: Program) -> tuple[str, list[Problem]]:
 
 
 class _Outgoing(Text):
-    """Writes one method."""
+    """Writes one method in the linalg dialect."""
 
     def __init__(self, program: Program, problems: list[Problem]) -> None:
         super().__init__(program)
@@ -116,7 +116,7 @@ class _Outgoing(Text):
                 self.names.update((result, "%missing") for result in op.results)
 
     def op(self, op: Operation) -> None:
-        """Write one op."""
+        """Write one op in the linalg dialect."""
         if isinstance(op, WeightOp):
             self.names[op.result] = self.literal(self.program.weights.get(op.key.data))
         elif isinstance(op, CondOp):
@@ -257,7 +257,7 @@ class _Outgoing(Text):
         return f"tensor.extract {name}[] : {spelled(type_)}"
 
     def cond(self, op: CondOp) -> None:
-        """Write `scf.if`."""
+        """Write a `torch.cond` as `scf.if`."""
         given = [self.names[value] for value in op.inputs]
         chosen = self.line(self.truth(self.names[op.predicate], op.predicate.type))
         types = ", ".join(spelled(value.type) for value in op.outputs)
@@ -270,7 +270,7 @@ class _Outgoing(Text):
         self._of_several(op, head, [*bodies[0], "} else {", *bodies[1], "}"])
 
     def while_loop(self, op: WhileLoopOp) -> None:
-        """Write `scf.while`."""
+        """Write a `while_loop` as `scf.while`."""
         more = [self.names[value] for value in op.additional]
         start = [self.names[value] for value in op.carried]
         types = [spelled(value.type) for value in op.carried]

@@ -36,7 +36,7 @@ class Text:
         self.out: list[str] = []
 
     def fresh(self) -> str:
-        """Return an unused name."""
+        """Return a name that no value has yet."""
         self.count += 1
         return f"%{self.count}"
 
@@ -71,7 +71,7 @@ class Text:
         return self.line(f"tensor.dim {self.names[value]}, {number} : {spelled(value.type)}")
 
     def empty(self, shape: Sequence[Any], dtype: Attribute, sizes: Mapping[int, Any]) -> str:
-        """Write an empty tensor."""
+        """Write a `tensor.empty` for a result."""
         names = [self.size(sizes, at, size) for at, size in enumerate(shape)]
         given = ", ".join(name for name in names if name is not None)
         return self.line(f"tensor.empty({given}) : {tensor_type(shape, dtype)}")

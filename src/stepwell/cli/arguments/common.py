@@ -13,7 +13,7 @@ FILE: dict[str, Any] = {"type": Path, "metavar": "FILE"}
 
 
 def add_model(parser: argparse.ArgumentParser) -> None:
-    """Add the argument `MODEL`."""
+    """Add the positional argument `MODEL` to a command."""
     parser.add_argument("model", help=".pt2, .mlir, .gguf, file.py:callable, transformers folder")
     add_model_options(parser)
 

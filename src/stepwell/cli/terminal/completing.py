@@ -15,7 +15,7 @@ Completer = Callable[..., Iterable[str]]
 
 
 def complete(parser: argparse.ArgumentParser) -> None:
-    """Answer the shell's completion request and exit, if there is one."""
+    """Answer the shell's completion request and exit, if the shell made one."""
     if "_ARGCOMPLETE" not in os.environ:
         return
     try:

@@ -317,7 +317,7 @@ class Playground:
         self.prover.start()
 
     def close(self) -> None:
-        """Stop the started processes."""
+        """Stop the processes that the playground started."""
         self.prover.close()
 
 

@@ -108,7 +108,7 @@ class Prover:
             self._process, self._since = None, float("inf")
 
     def close(self) -> None:
-        """Stop the process."""
+        """Stop the solver's process."""
         with self._lock:
             self._end()
 

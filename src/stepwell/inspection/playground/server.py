@@ -70,7 +70,7 @@ class Playing:
     """
 
     def __init__(self, held: Playground, port: int = 0) -> None:
-        """Serve a playground.
+        """Create the server of a playground.
 
         Args:
             held: the playground to serve.
@@ -199,7 +199,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Do not log requests."""
 
     def do_GET(self) -> None:
-        """Answer with the page."""
+        """Answer a GET request with the page."""
         address = urlsplit(self.path)
         given = parse_qs(address.query).get("token", [""])[0]
         if not self._is_local():
@@ -214,7 +214,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(200, page(nonce).encode(), "text/html; charset=utf-8", policy)
 
     def do_POST(self) -> None:
-        """Run an action."""
+        """Answer a POST request by running an action of the playground."""
         action = urlsplit(self.path).path.removeprefix("/")
         size = self.headers.get("Content-Length", "")
         if not self._is_local() or not self._knows(self.headers.get(HEADER, "")):

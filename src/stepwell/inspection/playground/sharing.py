@@ -111,7 +111,7 @@ def _inflated(data: bytes) -> bytes:
 
 
 def to_file(shared: Shared) -> bytes:
-    """Return the archive."""
+    """Return the archive that a page shares as a file."""
     told = {"stepwell": FORMAT, "name": shared.name, "asked": shared.asked.to_json()}
     parts = {"play.json": json.dumps(told, indent=1).encode()}
     held: set[str] = set()

@@ -75,7 +75,7 @@ def differences(
 
 
 def _laid_like(value: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-    """Return an image channels last, if that matches the sizes of the other one."""
+    """Return an image in channels-last order, if that order matches the other image's sizes."""
     last = value.permute(0, 2, 3, 1) if value.dim() == other.dim() == 4 else value
     return last if last.shape == other.shape != value.shape else value
 

@@ -16,7 +16,7 @@ from stepwell.ir.work import operations
 
 @dataclass(frozen=True)
 class Summary:
-    """Counts of a program.
+    """The numbers of ops, weights and delegates of a program.
 
     Attributes:
         level: the level of the program.

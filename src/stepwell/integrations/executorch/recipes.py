@@ -51,11 +51,11 @@ class StepwellRecipeProvider(BackendRecipeProvider):
 
     @property
     def backend_name(self) -> str:
-        """Return `stepwell`."""
+        """Return the backend's name, `stepwell`."""
         return BACKEND
 
     def get_supported_recipes(self) -> Sequence[RecipeType]:
-        """Return every recipe type."""
+        """Return every type of recipe that stepwell provides."""
         return list(StepwellRecipeType)
 
     def create_recipe(self, recipe_type: RecipeType, **kwargs: Any) -> ExportRecipe | None:

@@ -292,7 +292,7 @@ class OptMain(xDSLOptMain):
 
 
 def check_module(module: ModuleOp, whole: bool = True) -> None:
-    """Verify a module.
+    """Verify a parsed module.
 
     Args:
         module: any module; one without methods may contain anything.

@@ -57,7 +57,7 @@ class Heard:
     )
 
     def __call__(self, record: logging.LogRecord) -> None:
-        """Handle one message of torch's log."""
+        """Read one message of torch's log during an export."""
         symbol, value, source = (*map(str, record.args or ()), "", "", "")[:3]
         if record.msg.startswith("create_symbol %s = %s for %s"):
             if (axis := _AXIS.fullmatch(source)) is not None:

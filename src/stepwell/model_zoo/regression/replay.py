@@ -220,7 +220,7 @@ def run(tree: Path, asked: Sequence[dict[str, str]], workers: int) -> list[dict[
 
 
 def _silent(what: str, number: int, of: int) -> None:
-    """Report nothing."""
+    """Ignore progress messages (the default)."""
 
 
 SOURCES = ("ir", "dialects", "translate", "backends", "src/stepwell")

@@ -209,11 +209,11 @@ def run_jobs(
 
 
 def _silent(done: int, of: int, rows: Sequence[Row]) -> None:
-    """Report nothing."""
+    """Ignore progress messages (the default)."""
 
 
 def counts(rows: Sequence[Row]) -> Counter[str]:
-    """Count rows by outcome."""
+    """Return the number of rows for each outcome."""
     return Counter(row.outcome for row in rows)
 
 

@@ -206,7 +206,7 @@ def plain(task: Task, limits: Limits) -> dict[str, Any]:
 
 
 def jobs_of(given: Sequence[dict[str, Any]]) -> tuple[Job, ...]:
-    """Deserialize jobs."""
+    """Return the jobs in a serialized list."""
     jobs: list[Job] = []
     for one in given:
         options = tuple((name, value) for name, value in one["options"])

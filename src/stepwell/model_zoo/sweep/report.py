@@ -181,7 +181,7 @@ def distributions(rows: Sequence[Row]) -> list[str]:
 
 
 def failures(rows: Sequence[Row]) -> list[str]:
-    """Return every faulty row."""
+    """Return every row of a failure."""
     bad = [row for row in rows if row.outcome in FAULTS]
     if not bad:
         return ["No result is wrong, no process was aborted, no exception but ours was raised."]

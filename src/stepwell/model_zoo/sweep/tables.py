@@ -85,7 +85,7 @@ class LiveTable:
         self.task = self.bar.add_task("sweep", total=None)
 
     def update(self, done: int, of: int, rows: Sequence[Row]) -> None:
-        """Add new rows."""
+        """Add new rows to the table."""
         self.rows += rows
         self.last = [*self.last, *rows][-LAST:]
         self.bar.update(self.task, completed=done, total=of)

@@ -220,7 +220,7 @@ class Channels:
         return True
 
     def multiplied(self, op: Operation) -> bool:
-        """Propagate the channels of one factor; a constant factor may introduce new ones."""
+        """Propagate the channels of one factor; a constant factor may introduce new channels."""
         sides, shape = list(op.operands[:2]), self.values[op.results[0]].shape
         for at, value in enumerate(sides):
             if self._takes(value) and constant_key(sides[1 - at]) is None:
@@ -288,7 +288,7 @@ class Channels:
         return True
 
     def normed(self, op: Operation) -> bool:
-        """End the channels of a norm's operand; the norm's own factors introduce new ones."""
+        """End the channels of a norm's operand; the norm's own factors introduce new channels."""
         self._join(self.of(op.operands[0]), 0)
         own = op.operands[1:]
         if not own or any(len(self.values[v].shape) != 1 or not self._takes(v) for v in own):

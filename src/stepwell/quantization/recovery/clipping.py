@@ -81,7 +81,7 @@ class Range:
 
     @cached_property
     def ends(self) -> Ends:
-        """Return the current range."""
+        """Return the range to which weights are clipped now."""
         scale, zero = self.first.arg("scale"), self.first.arg("zero_point")
         low, high = ((limit - zero) * scale for limit in self.limits)
         return Ends(low, high)

@@ -146,12 +146,12 @@ class Tally:
 
     @property
     def is_sure(self) -> bool:
-        """Whether the mean difference is significant; a NaN is."""
+        """Whether the mean difference is significant; NaN counts as significant."""
         return not abs(self.mean) <= SURE * self.error
 
     @property
     def is_more(self) -> bool:
-        """Whether the mean difference is significantly greater than zero; a NaN is."""
+        """Whether the mean difference is significantly greater than zero; NaN counts as greater."""
         return self.is_sure and not self.mean < 0
 
 

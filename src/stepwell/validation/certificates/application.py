@@ -47,7 +47,7 @@ def hash_of_rule(rule: type[Rewrite[Any]] | None) -> str | None:
 
 
 def follows_rule(program: Program, hash_: str) -> str | None:
-    """Return why a statement is not an instance of a proved rule; None if it is.
+    """Return why a statement is not an instance of a proved rule, or None.
 
     The rule itself is applied to the original side; it must produce the new side.
     """

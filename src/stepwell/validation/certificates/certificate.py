@@ -112,7 +112,7 @@ class Certificate:
 
     @classmethod
     def from_json(cls, text: str) -> Certificate:
-        """Parse a certificate.
+        """Parse a certificate from its JSON text.
 
         Raises:
             StepwellError: the text is not a certificate.
@@ -382,4 +382,4 @@ def _add_constant(store: WeightStore, key: str, row: dict[str, Any]) -> None:
     flat = torch.frombuffer(data, dtype=dtype) if data else torch.empty(0, dtype=dtype)
     made = store.constant(flat.reshape(row["shape"]), key.rpartition("#")[0])
     if made != key or store.content_hash(key) != row["digest"]:
-        raise StepwellError(f"the constant {quoted(key)} has other elements")
+        raise StepwellError(f"the constant {quoted(key)} does not have the elements of its digest")

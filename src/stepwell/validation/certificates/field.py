@@ -31,7 +31,7 @@ _CHOSEN: ContextVar[tuple[int, int]] = ContextVar("the prime and the key", defau
 
 
 def prime() -> int:
-    """Return the current prime."""
+    """Return the prime modulo which expressions are compared."""
     return _CHOSEN.get()[0]
 
 
@@ -97,7 +97,7 @@ def unordered(name: str, one: Tensor, other: Tensor) -> Tensor:
 
 
 def times(one: Tensor, other: Tensor) -> Tensor:
-    """Return elementwise products."""
+    """Return the elementwise products modulo the prime."""
     return one * other % prime()
 
 

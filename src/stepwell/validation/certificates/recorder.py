@@ -187,7 +187,7 @@ class StatementRecorder:
                 return
 
     def _made(self, value: int, rewriter: Rewriter) -> Definition | None:
-        """Return the current definition of a value; for an erased op, the last one."""
+        """Return the current definition of a value, or the last definition if its op was erased."""
         held = self._values[value]
         op = held.owner
         if not isinstance(op, Operation):

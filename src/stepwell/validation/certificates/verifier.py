@@ -127,7 +127,7 @@ def verify_certificate(
     *,
     source: Program | None = None,
 ) -> Verified:
-    """Verify a certificate.
+    """Check every statement of a certificate, and return the verdict.
 
     Args:
         certificate: the result of `lower(..., certify=True)`.

@@ -111,7 +111,7 @@ class Step:
 
 @dataclass
 class Draft:
-    """An editable method."""
+    """A method of a program under construction, which edits can change."""
 
     sources: list[DraftInput]
     steps: list[Step]
@@ -145,7 +145,7 @@ class Draft:
         return max(numbers, default=0) + 1
 
     def build(self) -> Program:
-        """Build the program.
+        """Build a program from the draft.
 
         Raises:
             Dropped: the draft is not a program: types cannot be inferred or do not verify.

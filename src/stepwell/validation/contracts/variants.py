@@ -35,7 +35,7 @@ MOST_EDITS = 4
 
 @dataclass(frozen=True)
 class Edit:
-    """One change.
+    """One change of a draft.
 
     Attributes:
         kind: the varied property: "dtypes", "shapes", "arguments", "readers", "constants",

@@ -49,7 +49,7 @@ def reduce(
     interesting: Interesting | None = None,
     progress: Progress | None = None,
 ) -> Reduced:
-    """Reduce a reproducer.
+    """Reduce a reproducer to a smaller one that still fails.
 
     Args:
         reproducer: the reproducer to reduce; it is not modified.
@@ -137,7 +137,7 @@ class _Search:
             return False
 
     def methods(self, program: Program) -> Program:
-        """Remove methods."""
+        """Remove methods that the failure does not need."""
         for name in list(program.methods):
             if len(program.methods) > 1:
                 rest = program.clone()

@@ -142,7 +142,7 @@ class _Without:
         return next(c for c in self.form.where if (c.predicate, c.arguments, c.negated) == alike)
 
     def drafts(self) -> Iterator[Iterator[Program]]:
-        """Yield the candidate programs."""
+        """Yield programs on which the rule may fail without the condition."""
         if self.miss:
             form = missed(self.form, self.miss)
             first, last = (drafted(self.rewrite, form, {}, states=True) for _ in range(2))

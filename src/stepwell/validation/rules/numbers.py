@@ -205,7 +205,7 @@ class Symbolic:
 
 
 class SymbolicFloat(Symbolic, float):
-    """An unknown float64."""
+    """A float64 that is a variable of the solver."""
 
 
 class SymbolicInt(Symbolic, int):

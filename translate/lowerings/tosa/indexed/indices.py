@@ -236,7 +236,7 @@ def as_rows(x: Value, axis: int) -> Value:
 
 
 def from_rows(rows: Value, axis: int, shape: Sequence[int]) -> Value:
-    """Invert `as_rows`."""
+    """Undo the reshape of `as_rows`."""
     last = len(shape) - 1
     order = [*range(axis), last, *range(axis, last)]
     return rows.reshape(*shape[:axis], *shape[axis + 1 :], shape[axis]).permute(order)

@@ -81,10 +81,10 @@ def _fitting(fixed: Callable[[int, float], Any], count: int, layer: Layer, use: 
 
 
 def fixed_for(count: int, scale: float) -> tuple[int, int] | None:
-    """Return the fewest bits of the largest exponential, and of quotients below the result's unit.
+    """Return the numbers of bits with which a softmax is off by less than one unit of its result.
 
-    With these bits, a softmax of `count` elements is off by less than a unit. Returns None if no
-    number of bits suffices.
+    The first is for the largest of `count` exponentials, the second for the fraction of a quotient
+    below the result's unit (`scale`). Both are the fewest; returns None if no pair suffices.
     """
     for bits in range(16, 24):
         for guard in range(8, 0, -1):

@@ -55,7 +55,7 @@ BYTES = torch.arange(-128, 128, dtype=torch.int16).to(torch.int8)
 
 
 def looked_up(x: Value, entries: torch.Tensor, dtype: Any = i8) -> Value:
-    """Insert a TABLE operator."""
+    """Insert a TABLE operator that looks up each element."""
     return x.made(t.TableOp, x.shape, x.b.constant(entries), dtype=dtype)
 
 

@@ -42,11 +42,11 @@ class Integers:
 
     @property
     def shape(self) -> tuple[Any, ...]:
-        """Return the sizes."""
+        """Return the sizes of the tensor."""
         return shape_of(self.ssa)
 
     def stored(self) -> Value:
-        """Return the stored integers."""
+        """Return the integers that store the quantized tensor."""
         return Value(stored(self.ssa, self.b), self.b)
 
     def wide(self, factor: float = 1.0) -> Value:

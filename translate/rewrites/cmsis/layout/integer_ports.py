@@ -127,7 +127,7 @@ def _check(io: Io, names: set[str]) -> None:
 
 
 def _other(typed: Attribute, wanted: str) -> str | None:
-    """Return why a quantized type is not stored as the requested element type, or None if it is."""
+    """Return why a quantized type is not stored as the requested element type, or None."""
     typed_quantization = quantization(typed)
     assert typed_quantization is not None
     stored = dtype_name(storage_element(typed_quantization))

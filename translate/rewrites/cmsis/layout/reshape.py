@@ -107,12 +107,12 @@ def transposed(rw: Rewriter, value: SSAValue, order: Sequence[int]) -> SSAValue:
 
 
 def to_nhwc(rw: Rewriter, value: SSAValue) -> SSAValue:
-    """Permute NCHW → NHWC."""
+    """Permute a value from NCHW to NHWC."""
     return transposed(rw, value, NCHW_TO_NHWC)
 
 
 def to_nchw(rw: Rewriter, value: SSAValue) -> SSAValue:
-    """Permute NHWC → NCHW."""
+    """Permute a value from NHWC to NCHW."""
     return transposed(rw, value, NHWC_TO_NCHW)
 
 

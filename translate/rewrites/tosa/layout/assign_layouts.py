@@ -44,7 +44,7 @@ ALONG_AXIS = (*REDUCTIONS, t.ConcatOp, t.ReverseOp)
 
 
 class TosaLayouts(Layouts):
-    """TOSA's layout table."""
+    """The table of layouts for TOSA's operators."""
 
     KINDS: ClassVar[tuple[type[Operation], ...]] = (
         *ELEMENTWISE,

@@ -1,1 +1,3 @@
-"""Legalization to a target's profile: integer types, value ranges, and the boundary."""
+"""Legalize a program for a TOSA profile: integer types, value ranges, and the types of inputs and
+results.
+"""

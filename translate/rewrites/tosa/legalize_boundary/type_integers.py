@@ -58,7 +58,7 @@ def units(attribute: Attribute) -> Attribute:
 
 
 def is_static(value: SSAValue) -> bool:
-    """Every size is static."""
+    """Whether every size is static."""
     return types.is_static(value.type)
 
 

@@ -37,7 +37,7 @@ FLOATS: tuple[Attribute, ...] = (f32, f16, bf16)
 
 @recipe("tosa_reshape")
 def tosa_reshape(weight: torch.Tensor, *, shape: Sequence[int]) -> torch.Tensor:
-    """Reshape a constant."""
+    """Give a constant another shape by a RESHAPE operator."""
     return weight.reshape(list(shape))
 
 

@@ -60,7 +60,7 @@ def inexpressible(value: SSAValue) -> str | None:
 
 
 def _source(symbol: str, near: SSAValue | Operation) -> tuple[SSAValue, int] | None:
-    """Return the argument and axis whose size a symbol is, in the nearest isolated region."""
+    """Return the function or region argument, and its axis, whose size is the symbol."""
     size = Size.symbol(symbol)
     for argument in _arguments_around(near):
         if is_static_or_scalar(argument) or size == UNKNOWN:
@@ -83,7 +83,7 @@ def _arguments_around(near: SSAValue | Operation) -> Iterator[SSAValue]:
 
 
 def is_static_or_scalar(value: SSAValue) -> bool:
-    """Whether a value is either no tensor or a tensor of static sizes."""
+    """Whether a value is a tensor of static sizes, or not a tensor."""
     return not hasattr(value.type, "element_type") or is_static(value.type)
 
 

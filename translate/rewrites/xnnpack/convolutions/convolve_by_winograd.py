@@ -88,7 +88,9 @@ SPREADS = Deviation("an infinity or NaN makes NaN of every result of the tiles t
 
 
 def _bound(op: Convolution2d, value: RunTime) -> Bound:
-    """Bound: an element of V is at most 4 max|x|, Σ|U| at most Σ|w|; a result sums nine."""
+    """Return the error bound: an element of V is at most 4 max|x|, Σ|U| at most Σ|w|; a result sums
+    nine.
+    """
     largest = float(value(op.input).abs().max())
     reach = float(value(op.filter).double().abs().sum((1, 2, 3)).max())
     terms = op.filter_shape[3]

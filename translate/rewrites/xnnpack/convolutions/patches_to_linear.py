@@ -46,7 +46,9 @@ def filter_rows(weight: torch.Tensor, *, channels_first: bool) -> torch.Tensor:
 
 
 def _bound(op: Convolution2d, value: RunTime) -> Bound:
-    """Bound: sums of integers are the same in any order; rows have finer steps than their image."""
+    """Return the error bound: the order of an integer sum is irrelevant, and rows have finer steps
+    than their image.
+    """
     held = quantization(op.filter.type)
     if datatype(op.input.type) == "qdint8":
         assert held is not None

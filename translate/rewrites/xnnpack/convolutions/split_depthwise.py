@@ -54,7 +54,7 @@ def filter_part(weight: torch.Tensor, *, rows: list[int], columns: list[int]) ->
 
 
 def _bound(op: DepthwiseConvolution2d, value: RunTime) -> Bound:
-    """Bound: halves and integers are rounded once in either form."""
+    """Return the error bound: the split form, too, rounds halves and integers only once."""
     held = quantization(op.result.type)
     if held is None:
         return ONCE if element(op.result.type) == f16 else SUMS

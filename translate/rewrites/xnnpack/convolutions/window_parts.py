@@ -28,7 +28,7 @@ class Run:
 
     @property
     def last(self) -> int:
-        """Return the last tap."""
+        """Return the index of the window's last tap."""
         return self.first + self.step * (self.count - 1)
 
 

@@ -172,7 +172,9 @@ def _gathered(op: SchemaOp, shape: tuple[Dim, ...], program: Program) -> Places 
 def _indexed(
     values: Sequence[SSAValue | None], shape: tuple[Dim, ...], program: Program
 ) -> Places | Refusal | None:
-    """Return constant indices of adjacent axes: per axis, or for the axes merged into one."""
+    """Return constant indices for adjacent axes, either for each axis or for the axes merged into
+    one.
+    """
     axes = [at for at, index in enumerate(values) if index is not None]
     keys = [weight_key(index) for index in values if index is not None]
     if any(key is None for key in keys):

@@ -1,4 +1,4 @@
-"""Legalization: elementwise ops, and softmax along an axis, become nodes one to one.
+"""Lower elementwise ops, and softmax along an axis, each to one node.
 
 rule lower-unary
     A function of one tensor.
