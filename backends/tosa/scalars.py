@@ -55,8 +55,8 @@ def restore_scalars(region: Region, ports: Collection[str]) -> None:
 def _scalars(
     region: Region, tensors: Mapping[str, Tensor], constants: Collection[str], known: set[str]
 ) -> set[str]:
-    """Return the names of values of rank 0, except constants, inferred from values of known
-    rank.
+    """Return the names of the values of rank 0, without constants, by inference from known
+    ranks.
     """
     linked: dict[str, list[list[str]]] = {}
     for operator in region.operators:

@@ -113,9 +113,7 @@ def expand(weight: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
 
 @recipe("cmsis.compose")
 def compose(outer: torch.Tensor, inner: torch.Tensor) -> torch.Tensor:
-    """Compose two int8 tables of 256 entries: the entries of the inner table are indices of the
-    outer table.
-    """
+    """Compose int8 tables of 256 entries: inner table entries are indices of the outer table."""
     if outer.is_meta:
         return torch.empty_like(outer)
     return outer[inner.to(torch.int64) + 128]

@@ -31,8 +31,6 @@ def put_rows(
 
 
 def samples(held: memoryview, begin: int) -> bytes:
-    """Return a sample of a thousandth of the bytes; `held` are bytes of the tensor from byte
-    `begin` on.
-    """
+    """Return a sample of a thousandth of `held`, a tensor's bytes from byte `begin` on."""
     step = SAMPLED // 64
     return b"".join(held[at : at + 16] for at in range(-begin % step, len(held), step))

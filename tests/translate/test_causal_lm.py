@@ -204,7 +204,7 @@ REFUSED: dict[str, tuple[str, dict[str, Any], dict[str, Any], str]] = {
         DYNAMIC,
         "a dynamic cache keeps every token",
     ),
-    "a context that is too long": ("Llama", {}, {"context": 65}, "longer than the 64"),
+    "a context that is too long": ("Llama", {}, {"context": 65}, "exceeds the 64 tokens"),
 }
 
 

@@ -140,9 +140,7 @@ def stays_in_range(first: float, second: float, of: Attribute) -> bool:
 
 
 def are_to_one_side(first: float, second: float) -> bool:
-    """Whether both factors increase a number or both decrease it, so that an overflow stays an
-    overflow.
-    """
+    """Whether both factors increase a number or both decrease it, so that an overflow remains."""
     return (abs(first) <= 1) == (abs(second) <= 1) or 1 in (abs(first), abs(second))
 
 

@@ -267,9 +267,7 @@ def _folds(term: Term) -> Iterator[Term]:
 
 
 def _elements(term: Term) -> Iterator[SSAValue]:
-    """Yield the operands whose elements a reduction reads directly, not through a nested
-    reduction.
-    """
+    """Yield the operands whose elements a reduction reads directly, not by a nested reduction."""
     if term.function == "element":
         assert term.value is not None
         yield term.value

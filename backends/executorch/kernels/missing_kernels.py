@@ -140,9 +140,7 @@ def _is_symbolic(value: SSAValue) -> bool:
 
 
 def _unsupported(value: SSAValue, bounds: Mapping[str, int]) -> tuple[str, str] | None:
-    """Return why a `.pte` cannot contain a tensor of the value's type, with a remedy, or None if it
-    can.
-    """
+    """Return why a `.pte` cannot contain a value's tensor, with a remedy; None if it can."""
     type_ = value.type
     if not isinstance(type_, TensorType):
         return None

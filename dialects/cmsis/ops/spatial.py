@@ -309,9 +309,7 @@ class _TransposeConv(Spatial):
     output_scratch = prop_def(IntegerAttr)
 
     def image_links(self, channels: Link) -> Links:
-        """Return the links of the image; no stride relates a result's cell to the windows that
-        reach it.
-        """
+        """Return the links of the image; cells of the result depend on all rows and columns."""
         return placed((Along(0), All(1), All(2), channels), self.IS_NHWC)
 
     def shape_problems(self) -> Iterator[str]:

@@ -100,9 +100,7 @@ def shift_right_rounding(value: torch.Tensor, bits: int) -> torch.Tensor:
 
 
 def quantize_tokens(value: torch.Tensor, count: int) -> DynamicTensor:
-    """Quantize each token with a scale and zero point of its own; the last `count` axes form a
-    token.
-    """
+    """Quantize each token by a scale and zero point of its own; `count` last axes form a token."""
     axes = tuple(range(value.dim() - count, value.dim()))
     given = value.float()
     low = given.amin(axes, keepdim=True).clamp(max=0.0)

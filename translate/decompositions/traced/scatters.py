@@ -93,9 +93,7 @@ def scatter_reduce(
     *,
     include_self: bool = True,
 ) -> Any:
-    """Combine numbers with the elements at their indices (sum, product, mean, minimum or
-    maximum).
-    """
+    """Combine numbers with the elements at their indices by a sum, product, mean or extremum."""
     if x.dtype == torch.bool:
         return NotImplemented
     if x.dim() == 0:
