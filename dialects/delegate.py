@@ -29,7 +29,7 @@ def verify_interface(op: Operation, body: Region, end: type[Operation]) -> None:
 
 
 def print_operands(op: Operation, printer: Printer) -> None:
-    """Print `(%x, %y) `."""
+    """Print the operands as `(%x, %y) `."""
     printer.print_string("(")
     printer.print_list(op.operands, printer.print_ssa_value)
     printer.print_string(") ")

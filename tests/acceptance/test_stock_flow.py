@@ -63,7 +63,7 @@ def test_an_unknown_rewrite_or_option_is_named() -> None:
     "name", ["expand-attention", "lower-linear", "lower-binary", "finish-tosa"]
 )
 def test_a_rewrite_whose_results_edge_programs_have_not_is_refused_by_name(name: str) -> None:
-    with pytest.raises(stepwell.StepwellError, match=rf"^{name} makes (.|\n)*remove-noop-expand"):
+    with pytest.raises(stepwell.StepwellError, match=rf"^{name} creates (.|\n)*remove-noop-expand"):
         stepwell.transform_pass(name)
 
 

@@ -112,7 +112,7 @@ def test_a_budget_in_bytes_is_held_and_used() -> None:
 
 
 def test_a_budget_is_of_what_the_target_has() -> None:
-    with pytest.raises(stepwell.StepwellError, match="has no figure 'arena'"):
+    with pytest.raises(stepwell.StepwellError, match="have no figure 'arena'"):
         stepwell.accuracy(
             net(), TARGET, batches(7, 2), quantize="fp4e2m1", levels=0, most=1, cures=("mixing",),
             budget=(100, "arena"),

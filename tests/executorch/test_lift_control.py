@@ -166,5 +166,5 @@ def test_a_jump_into_the_middle_of_a_branch_is_refused_with_its_place() -> None:
     method.call("aten::neg.out", [x, y, y])
     method.jump_back(choice, start)
     method.outputs([y])
-    with pytest.raises(UnsupportedError, match=r"not part of a cond, while, map or scan\n.*instruction 3"):
+    with pytest.raises(UnsupportedError, match=r"not part of a cond, .*\n.*instruction 3"):
         stepwell.read_pte(to_bytes(builder.finish()))

@@ -355,7 +355,7 @@ def test_an_infinity_is_not_multiplied_by_zero(function: Model, outside: set[str
 def test_a_border_of_many_rows_is_left_to_the_kernel() -> None:
     function = Function(lambda x: F.pad(x.sigmoid(), (9, 9), "reflect"))
     lowered = lower(function, torch.randn(1, 2, 12), dynamic=LINE, numerics="finite")
-    assert any("9 rows would need 9 products" in str(refusal) for refusal in lowered.report.refusals)
+    assert any("would need 9 products" in str(refusal) for refusal in lowered.report.refusals)
 
 
 UNFOLDED = nn.Linear(9, 4)

@@ -32,7 +32,7 @@ def _axes(x: Tensor, dim: Any) -> list[int]:
 def variance_and_mean(
     x: Tensor, dim: Any = None, *, correction: float | None = None, keepdim: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """Compute the variance, and the mean once more."""
+    """Compute the variance and the mean."""
     mean = x.mean(_axes(x, dim), keepdim)
     return variance(x, dim, correction=correction, keepdim=keepdim), mean
 

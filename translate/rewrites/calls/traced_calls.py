@@ -117,7 +117,9 @@ def _is_static_tensor(type_: Attribute) -> bool:
 def _traced(
     op: SchemaOp, function_of: FunctionOf, ranges: Ranges, inputs: Collection[Dim]
 ) -> Trace | Refusal:
-    """Return the calls, if they compute the op for all sizes within their ranges."""
+    """Return the trace of an op's decomposition, if it is right for all sizes within their
+    ranges.
+    """
     found = _followed(op, function_of, ranges)
     if isinstance(found, Refusal):
         return found

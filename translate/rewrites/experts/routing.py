@@ -118,7 +118,7 @@ class LookedUp:
 
 
 def looked_up(value: SSAValue) -> LookedUp | None:
-    """Return the look-up that produces a value, with one axis of indices on the table's first."""
+    """Return the look-up that produces a value, if one list of indices selects rows of a table."""
     op = value.owner
     if not isinstance(op, aten.IndexTensor) or weight_key(op.operands[0]) is None:
         return None

@@ -135,7 +135,7 @@ def with_differences(story: Story, program: Program, method: str) -> Story:
 def with_others(
     story: Story, program: Program, arguments: argparse.Namespace, options: dict[str, Any]
 ) -> Story:
-    """Add weight statistics, user-supplied numbers and the program to compare to a story."""
+    """Add weight statistics, the user's numbers and a second program to the page's contents."""
     shown = story.lowered.program if story.lowered is not None else program
     story = replace(story, numbers=weight_numbers(shown))
     story = replace(story, overlays={path.name: read_overlay(path) for path in arguments.overlay})

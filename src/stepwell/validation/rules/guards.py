@@ -59,7 +59,7 @@ _TRIED, _ALIKE = 60, 3
 
 
 def conditions(rule: Rule) -> list[Where]:
-    """Return the conditions of a rule that can be dropped; those that bind a hole cannot."""
+    """Return the conditions that can be dropped: those that define no variable of the rule."""
     return [clause for clause in rule.where if not clause.binds]
 
 

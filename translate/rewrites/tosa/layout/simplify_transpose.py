@@ -48,12 +48,12 @@ def of_fewer_axes(value: SSAValue, order: Sequence[int]) -> Simplest | None:
 
 
 def shape_in(found: Simplest) -> tuple[int, ...]:
-    """Return the shape on which the smaller transpose works."""
+    """Return the shape that the simplified transpose permutes."""
     return found[0]
 
 
 def order_in(found: Simplest) -> tuple[int, ...]:
-    """Return the permutation of the smaller transpose."""
+    """Return the permutation of the simplified transpose."""
     return found[1]
 
 
