@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 
@@ -72,3 +73,66 @@ def next_up(value: float, dtype: torch.dtype) -> float:
 def text(value: float) -> str:
     """A number as short as reads back in float32."""
     return f"{value:.9g}"
+
+
+DENSE = 12
+"""So many deviations of one node are taken together where they lie close."""
+WORST = ("nan", "inf", "-inf", "finite", "denormal", "0", "-0")
+
+Segment = tuple[float, float, int, float]
+"""(lowest operand, highest, class of the result · 8 + that of PyTorch's, result of the lowest)."""
+
+
+def runs(x: torch.Tensor, y: torch.Tensor, kinds: torch.Tensor) -> list[Segment]:
+    """Neighbors of one deviation: (low, high, class, result of the lowest)."""
+    key = kinds * 4 + x.isnan() * 2 + (x == 0)
+    ends = (key[1:] != key[:-1]).nonzero().flatten().tolist()
+    starts = [0, *(end + 1 for end in ends)]
+    return [
+        (float(x[low]), float(x[high]), int(kinds[low]), float(y[low]))
+        for low, high in zip(starts, [*ends, len(x) - 1], strict=True)
+        if int(kinds[low]) >= 0
+    ]
+
+
+def merged(found: list[Segment], dtype: torch.dtype, lower_limit: float) -> list[Any]:
+    """Segments that meet, as one; numbers as text."""
+    segments: list[list[Any]] = []
+    points: set[tuple[str, str, str, str]] = set()
+    for low, high, kind, y in sorted(found, key=lambda f: (f[0] == f[0], f[:3])):
+        last = segments[-1] if segments else None
+        if low != low or low == 0 == high:
+            at = named(low, dtype)
+            points.add((at, at, NAMES[kind % 8], named(y, dtype, lower_limit)))
+        elif last and last[2] == kind and low <= next_up(last[1], dtype):
+            last[1] = max(last[1], high)
+        else:
+            segments.append([low, high, kind, y])
+    if len(segments) > DENSE:
+        segments = widened(segments)
+    return [
+        *map(list, sorted(points)),
+        *(
+            [
+                text(low),
+                text(high),
+                NAMES[kind % 8],
+                named(y, dtype, lower_limit) if kind // 8 in (5, 6) else NAMES[kind // 8],
+            ]
+            for low, high, kind, y in segments
+        ),
+    ]
+
+
+def widened(segments: list[list[Any]]) -> list[list[Any]]:
+    """Deviations that alternate with ordinary results, as one: a larger one is a sound one."""
+    made: list[list[Any]] = []
+    for low, high, kind, y in segments:
+        last = made[-1] if made else None
+        if last and low * last[1] > 0 and (low - last[1]) <= 0.25 * max(abs(low), abs(last[1])):
+            last[1] = max(last[1], high)
+            if WORST.index(NAMES[kind // 8]) < WORST.index(NAMES[last[2] // 8]):
+                last[2:] = kind, y
+        else:
+            made.append([low, high, kind, y])
+    return made

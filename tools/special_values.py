@@ -7,9 +7,9 @@
 Each node becomes a delegate of its own, and runs on this machine, under `qemu-x86_64` as CPUs with
 AVX2 or SSE alone, and on emulated Arm cores (`make arm64`). A unary node in f32 gets every number
 whose lower 16 bits are zero, then every number between two of these where the class of the result
-changes (and with `DRAWN=16` in the environment, a million at random); in f16 every number; a binary
-node every pair of special values; other nodes one special value at each place of an operand or
-weight among ordinary numbers. The reference is PyTorch.
+changes, numbers at random, and every number next to an end of a range of deviations. In f16 it gets
+every number; a binary node every pair of special values; other nodes one special value at each
+place of an operand or weight among ordinary numbers. The reference is PyTorch.
 Exit status 1 if a measured behavior differs from the table, or a family cannot be measured.
 """
 
@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import pickle
 import platform
@@ -36,12 +37,14 @@ from special_numbers import (
     NAMES,
     ORDINARY,
     SPECIAL,
+    Segment,
     classes,
     grid,
     lower_limit_of,
+    merged,
     named,
-    next_up,
     ordered,
+    runs,
     special,
     text,
 )
@@ -57,15 +60,15 @@ CPUS: dict[str, str | None] = {
     "xnnpack/neonfp16": "cortex-a76",
 }
 """The CPU that stands for a family; None is this machine."""
-DRAWN = int(os.environ.get("DRAWN", "0"))
-"""Additional blocks of 65 536 random numbers for each unary node in f32."""
-DENSE = 12
-"""So many deviations of one node are taken together where they lie close."""
-WORST = ("nan", "inf", "-inf", "finite", "denormal", "0", "-0")
+DRAWN = 4
+"""Blocks of random numbers that each unary node in f32 gets."""
+BLOCK = 1 << 16
+BEYOND = 16
+"""Blocks of numbers that are tried next to an end of a range of deviations."""
+ROUNDS = 12
+"""How often ranges are extended by deviations that are found next to their ends."""
 MOST = 24
 """Changes of a result's class between two coarse numbers that are looked at closely."""
-Segment = tuple[float, float, int, float]
-"""(lowest operand, highest, class of the result · 8 + that of PyTorch's, result of the lowest)."""
 Calls = list[tuple[int, list[torch.Tensor]]]
 
 
@@ -192,13 +195,7 @@ def unary(run: Any, items: list[tuple[int, dict[str, Any]]]) -> dict[str, dict[s
     for (n, _, x), y in zip(finer, fine, strict=True):
         node = next(a["node"] for m, a in large if m == n)
         found[n] += runs(x, y, outcome(x, y, node))
-    drawn = torch.Generator().manual_seed(7)
-    for n, about in large:
-        bits = torch.randint(-(1 << 31), 1 << 31, (DRAWN, 1 << 16), generator=drawn)
-        order = ordered(bits.flatten().sort().values, 32).to(torch.int32).view(torch.float32)
-        blocks = list(order.view(DRAWN, -1)) if about["dtype"] == "f32" else []
-        for x, y in zip(blocks, run([(n, [x]) for x in blocks]), strict=True) if blocks else ():
-            found[n] += runs(x, y, outcome(x, y, about["node"]))
+    try_more(run, [(n, a) for n, a in large if a["dtype"] == "f32"], found)
     tails = [(n, a, s) for n, a in items if a["size"] == 5 for s in (*SPECIAL, *ORDINARY)]
     inputs = [torch.full((5,), special(s, a["torch"]), dtype=a["torch"]) for _, a, s in tails]
     for (_, a, _), x, y in zip(
@@ -216,74 +213,48 @@ def unary(run: Any, items: list[tuple[int, dict[str, Any]]]) -> dict[str, dict[s
     return table
 
 
+def try_more(run: Any, nodes: list[tuple[int, Any]], found: dict[int, list[Segment]]) -> None:
+    """Add deviations of random numbers, and of all numbers next to the ends of known ranges."""
+    random = torch.Generator().manual_seed(7)
+    largest = int(ordered(torch.tensor([math.inf]).view(torch.int32).long(), 32))
+    numbers = torch.randint(-largest, largest, (len(nodes), DRAWN * BLOCK), generator=random)
+    asked = [(n, a, bits.sort().values) for (n, a), bits in zip(nodes, numbers, strict=True)]
+    tried: set[tuple[int, str, int]] = set()
+    for _ in range(ROUNDS):
+        blocks = [
+            (n, about, ordered(bits, 32).to(torch.int32).view(torch.float32))
+            for n, about, listed in asked
+            for bits in listed.split(BLOCK)
+        ]
+        answers = run([(n, [x]) for n, _, x in blocks])
+        for (n, about, x), y in zip(blocks, answers, strict=True):
+            found[n] += runs(x, y, outcome(x, y, about["node"]))
+        asked = []
+        for n, about in nodes:
+            rows = merged(found[n], torch.float32, math.nan)
+            ends = {(row[at], 2 * at - 1) for row in rows if row[0] != row[1] for at in (0, 1)}
+            for end, side in sorted(ends - {(end, side) for m, end, side in tried if m == n}):
+                tried.add((n, end, side))
+                place = torch.tensor([float(end)]).view(torch.int32).long()
+                beyond = ordered(place, 32) + side * torch.arange(1, BEYOND * BLOCK + 1)
+                asked.append((n, about, beyond.clamp(-largest, largest).sort().values))
+        if not asked:
+            return
+    print(f"not settled: {sorted({about['node'] for _, about, _ in asked})}")
+
+
 def least_and_greatest(run: Any, n: int, dtype: torch.dtype, low: float, high: float) -> str:
     """The least and the greatest result of every number between two."""
     width = 16 if dtype == torch.float16 else 32
     bits = torch.int16 if width == 16 else torch.int32
     ends = torch.tensor([low, high], dtype=dtype).view(bits).long()
     first, last = ordered(ends, width).tolist()
-    size = 1 << 16
-    blocks = (torch.arange(start, start + size) for start in range(first, last + 1, size))
+    blocks = (torch.arange(start, start + BLOCK) for start in range(first, last + 1, BLOCK))
     chosen = (ordered(block.clamp(max=last), width).to(bits).view(dtype) for block in blocks)
     numbers = torch.cat(run([(n, [x]) for x in chosen]))
     numbers = numbers[numbers.isfinite()]
     ends = dict.fromkeys(text(float(end)) for end in (numbers.min(), numbers.max()))
     return " to ".join(ends)
-
-
-def runs(x: torch.Tensor, y: torch.Tensor, kinds: torch.Tensor) -> list[Segment]:
-    """Neighbors of one deviation: (low, high, class, result of the lowest)."""
-    key = kinds * 4 + x.isnan() * 2 + (x == 0)
-    ends = (key[1:] != key[:-1]).nonzero().flatten().tolist()
-    starts = [0, *(end + 1 for end in ends)]
-    return [
-        (float(x[low]), float(x[high]), int(kinds[low]), float(y[low]))
-        for low, high in zip(starts, [*ends, len(x) - 1], strict=True)
-        if int(kinds[low]) >= 0
-    ]
-
-
-def merged(found: list[Segment], dtype: torch.dtype, lower_limit: float) -> list[Any]:
-    """Segments that meet, as one; numbers as text."""
-    segments: list[list[Any]] = []
-    points: set[tuple[str, str, str, str]] = set()
-    for low, high, kind, y in sorted(found, key=lambda f: (f[0] == f[0], f[:3])):
-        last = segments[-1] if segments else None
-        if low != low or low == 0 == high:
-            at = named(low, dtype)
-            points.add((at, at, NAMES[kind % 8], named(y, dtype, lower_limit)))
-        elif last and last[2] == kind and low <= next_up(last[1], dtype):
-            last[1] = max(last[1], high)
-        else:
-            segments.append([low, high, kind, y])
-    if len(segments) > DENSE:
-        segments = widened(segments)
-    return [
-        *map(list, sorted(points)),
-        *(
-            [
-                text(low),
-                text(high),
-                NAMES[kind % 8],
-                named(y, dtype, lower_limit) if kind // 8 in (5, 6) else NAMES[kind // 8],
-            ]
-            for low, high, kind, y in segments
-        ),
-    ]
-
-
-def widened(segments: list[list[Any]]) -> list[list[Any]]:
-    """Deviations that alternate with ordinary results, as one: a larger one is a sound one."""
-    made: list[list[Any]] = []
-    for low, high, kind, y in segments:
-        last = made[-1] if made else None
-        if last and low * last[1] > 0 and (low - last[1]) <= 0.25 * max(abs(low), abs(last[1])):
-            last[1] = max(last[1], high)
-            if WORST.index(NAMES[kind // 8]) < WORST.index(NAMES[last[2] // 8]):
-                last[2:] = kind, y
-        else:
-            made.append([low, high, kind, y])
-    return made
 
 
 def binary(
@@ -452,7 +423,9 @@ def main() -> int:
         others = [node for node in sorted({*made, *held}) if made.get(node) != held.get(node)]
         where = cpu or "this machine"
         print(f"{family} on {where}: {len(made)} nodes, {len(others)} not as in the table")
-        print(*(f"  {node}" for node in others), sep="\n", flush=True)
+        for node in others:
+            kept, new = (json.dumps(rows.get(node)) for rows in (held, made))
+            print(f"  {node}: {new}\n    in the table: {kept}", flush=True)
         differing |= bool(others) and not options.write
         if options.write:
             TABLE.write_text(written(found | {family: made}))

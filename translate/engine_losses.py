@@ -104,8 +104,8 @@ def measured_as(op: Operation) -> tuple[str, str] | None:
 
 def is_exact(op: Operation, program: Program) -> bool:
     """Whether a rewrite of the pipeline keeps an op from the deviations of its node."""
-    types = [v.type for v in op.operands if isinstance(v.type, TensorType)]
-    return bool(types) and (op.name, str(element(types[0]))) in program.context.exact
+    dtypes = [dtype for name, dtype in program.context.exact if name == op.name]
+    return bool(dtypes) and str(element(op.operands[0].type)) in dtypes
 
 
 def losses_of_nodes(
@@ -147,6 +147,11 @@ def _changes(name: str, dtype: str) -> tuple[Change, ...]:
     return tuple(dict.fromkeys(found))
 
 
+@cache
+def _part_of(name: str) -> str | None:
+    return next((node for start, node in _PARTS.items() if name.startswith(start)), None)
+
+
 def widened_by_engines(
     op: Operation, found: Interval, values: Sequence[Interval], program: Program
 ) -> Interval:
@@ -164,13 +169,14 @@ def widened_by_engines(
     drops_nan = not found.nan and any(held.nan for held in values) and not is_of(op, "factory")
     if drops_nan and is_float(element(op.results[0].type)):
         return replace(found, low=-inf, high=inf, whole=False)
+    if measured is None and _part_of(op.name) is None:
+        return found
     given = [(float(held.low), float(held.high), held.nan) for held in values]
-    if measured is None:
-        dtype = str(element(op.results[0].type))
-        parts = (node for start, node in _PARTS.items() if op.name.startswith(start))
-        changes = (c for node in parts for c in _changes(node, dtype) if c.is_loss)
-        is_lost = any(change.may_meet(given) for change in changes)
+    if (part := _part_of(op.name)) is not None:
+        changes = _changes(part, str(element(op.results[0].type)))
+        is_lost = any(change.is_loss and change.may_meet(given) for change in changes)
         return replace(found, low=-inf, high=inf, nan=True, whole=False) if is_lost else found
+    assert measured is not None
     is_limited = measured[0].split()[-1] in ("clamped", "xnnpack.clamp")
     for change in _changes(*measured):
         if not change.may_meet(given):
