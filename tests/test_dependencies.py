@@ -128,7 +128,7 @@ def test_the_schema_that_executorch_pins_suffices_for_what_it_has() -> None:
 def test_what_an_older_schema_has_not_is_said() -> None:
     held = Tensor("codes", (2, 32), 8, bytes(64), scale_type=17, scale_data=bytes(2))
     newer = Operator(RowGatherOp.CODE, (), (), {})
-    for tensors, operators, what in (([held], [], "block-scaled"), ([], [newer], "operator")):
+    for tensors, operators, what in (([held], [], "block-scaled"), ([], [newer], ".*operator")):
         graph = Graph([Region("main", (), (), operators, tensors, [])], (1, 1, 0, True))
-        with pytest.raises(stepwell.StepwellError, match=rf"has no {what}(.|\n)*2026\.8"):
+        with pytest.raises(stepwell.StepwellError, match=rf"lacks {what}(.|\n)*2026\.8"):
             flatbuffer.write_graph(graph)

@@ -133,7 +133,7 @@ def _needs_no_newer(graph: Graph) -> None:
     ]
     if newer:
         raise StepwellError(
-            f"the installed tosa-tools lacks {', no '.join(dict.fromkeys(newer))}",
+            f"the installed tosa-tools lacks {' and '.join(dict.fromkeys(newer))}",
             help="pip install 'tosa-tools>=2026.8'",
         )
 
