@@ -299,7 +299,7 @@ def test_a_name_and_a_runtime_that_cannot_be_are_refused(quantized: Any) -> None
         lowered.to_c("my model", runtime=None)
     with pytest.raises(stepwell.StepwellError, match="runtime 'tflm' is unknown"):
         lowered.to_c(runtime="tflm")  # pyright: ignore
-    with pytest.raises(stepwell.StepwellError, match="no kernels 'neon' in C"):
+    with pytest.raises(stepwell.StepwellError, match="kernels 'neon' are unknown"):
         lowered.to_c(runtime=None, kernels="neon")  # pyright: ignore
     with pytest.raises(stepwell.StepwellError, match="there is no method 'decode'"):
         lowered.to_c(runtime=None, method="decode")
