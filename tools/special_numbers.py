@@ -77,7 +77,10 @@ def text(value: float) -> str:
 
 DENSE = 12
 """So many deviations of one node are taken together where they lie close."""
-WORST = ("nan", "inf", "-inf", "finite", "denormal", "0", "-0")
+WORST = ("any", "nan", "inf", "-inf", "finite", "denormal", "0", "-0")
+SMALL = {"denormal", "0", "-0"}
+ANY = 7
+"""The class of results of several classes, beside those of `NAMES`."""
 
 Segment = tuple[float, float, int, float]
 """(lowest operand, highest, class of the result · 8 + that of PyTorch's, result of the lowest)."""
@@ -117,11 +120,18 @@ def merged(found: list[Segment], dtype: torch.dtype, lower_limit: float) -> list
                 text(low),
                 text(high),
                 NAMES[kind % 8],
-                named(y, dtype, lower_limit) if kind // 8 in (5, 6) else NAMES[kind // 8],
+                result_of(kind, y, dtype, lower_limit),
             ]
             for low, high, kind, y in segments
         ),
     ]
+
+
+def result_of(kind: int, y: float, dtype: torch.dtype, lower_limit: float) -> str:
+    """The result of a segment: a class, the number of its lowest operand, or `any`."""
+    if kind // 8 == ANY:
+        return "any"
+    return named(y, dtype, lower_limit) if kind // 8 in (5, 6) else NAMES[kind // 8]
 
 
 def widened(segments: list[list[Any]]) -> list[list[Any]]:
@@ -131,7 +141,10 @@ def widened(segments: list[list[Any]]) -> list[list[Any]]:
         last = made[-1] if made else None
         if last and low * last[1] > 0 and (low - last[1]) <= 0.25 * max(abs(low), abs(last[1])):
             last[1] = max(last[1], high)
-            if WORST.index(NAMES[kind // 8]) < WORST.index(NAMES[last[2] // 8]):
+            results = [NAMES[k // 8] if k // 8 != ANY else "any" for k in (kind, last[2])]
+            if not set(results) <= SMALL and results[0] != results[1]:
+                last[2] = ANY * 8 + last[2] % 8
+            elif WORST.index(results[0]) < WORST.index(results[1]):
                 last[2:] = kind, y
         else:
             made.append([low, high, kind, y])

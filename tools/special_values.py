@@ -3,6 +3,7 @@
     python tools/special_values.py            measure, and compare with the table checked in
     python tools/special_values.py --write    write the table and docs/special_values.md
     python tools/special_values.py -k avx2    only families in whose name this is found
+    python tools/special_values.py --nodes sine    only such nodes
 
 Each node becomes a delegate of its own, and runs on this machine, under `qemu-x86_64` as CPUs with
 AVX2 or SSE alone, and on emulated Arm cores (`make arm64`). A unary node in f32 gets every number
@@ -207,7 +208,7 @@ def unary(run: Any, items: list[tuple[int, dict[str, Any]]]) -> dict[str, dict[s
     for n, about in large:
         rows = merged(found[n], about["torch"], lower_limit_of(about["node"]))
         for row in rows:
-            if row[0] != row[1] and row[3] not in (*NAMES, "lower limit"):
+            if row[0] != row[1] and row[3] not in (*NAMES, "any", "lower limit"):
                 row[3] = least_and_greatest(run, n, about["torch"], float(row[0]), float(row[1]))
         table[about["node"]][about["dtype"]] = rows
     return table
@@ -341,7 +342,7 @@ def of_several(
         ours, theirs = classes(y).flatten(), classes(wanted).flatten()
         for place in (ours != theirs).nonzero().flatten().tolist():
             found.add((index, s, NAMES[int(theirs[place])], NAMES[int(ours[place])]))
-    for node in KILLED:
+    for node in {about["node"] for _, about in items if about["node"] in KILLED}:
         table[node]["f32"] |= {(0, s, "finite", "nan") for s in ("nan", "inf", "-inf")}
     return {
         node: {d: [list(row) for row in sorted(v)] for d, v in of.items()}
@@ -397,6 +398,7 @@ def main() -> int:
     parser.add_argument(
         "-k", default="", metavar="NAME", help="only families that this expression finds"
     )
+    parser.add_argument("--nodes", default="", help="only nodes that this expression finds")
     parser.add_argument("--write", action="store_true", help="write the table and the page")
     parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -407,7 +409,9 @@ def main() -> int:
 
     from stepwell.backends.executorch.writing.serialize import to_bytes
 
-    trials, about = nodes()
+    pairs = list(zip(*nodes(), strict=True))
+    chosen = [(trial, of) for trial, of in pairs if re.search(options.nodes, of["node"])]
+    trials, about = [trial for trial, _ in chosen], [of for _, of in chosen]
     program = to_bytes(container_of(trials))
     differing = False
     for family, cpu in CPUS.items():
@@ -420,7 +424,8 @@ def main() -> int:
         made = json.loads(json.dumps(measured(cpu, program, trials, about)))
         found = json.loads(TABLE.read_text()) if TABLE.exists() else {}
         held = found.get(family, {})
-        others = [node for node in sorted({*made, *held}) if made.get(node) != held.get(node)]
+        asked = {node for node in {*made, *held} if re.search(options.nodes, node)}
+        others = [node for node in sorted(asked) if made.get(node) != held.get(node)]
         where = cpu or "this machine"
         print(f"{family} on {where}: {len(made)} nodes, {len(others)} not as in the table")
         for node in others:
@@ -428,7 +433,7 @@ def main() -> int:
             print(f"  {node}: {new}\n    in the table: {kept}", flush=True)
         differing |= bool(others) and not options.write
         if options.write:
-            TABLE.write_text(written(found | {family: made}))
+            TABLE.write_text(written(found | {family: held | made}))
     if options.write:
         from special_page import write
 

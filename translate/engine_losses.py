@@ -183,6 +183,8 @@ def widened_by_engines(
             continue
         if change.result == "nan":
             found = replace(found, nan=True)
+        elif change.result == "any":
+            return replace(found, low=-inf, high=inf, nan=True, whole=False)
         elif change.result in ("left", "right"):
             found = hull((found, replace(values[change.result == "right"], nan=False)))
         elif change.result == "lower limit":

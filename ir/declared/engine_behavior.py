@@ -21,7 +21,7 @@ Range = tuple[float, float]
 """Numbers from the first to the second, zeros with their sign; two NaN are a NaN."""
 NAN: Range = (math.nan, math.nan)
 ZEROS, FINITE = frozenset(("0", "-0")), frozenset(("denormal", "finite"))
-_RESULTS = ZEROS | FINITE | {"nan", "inf", "-inf", "left", "right", "lower limit"}
+_RESULTS = ZEROS | FINITE | {"nan", "inf", "-inf", "left", "right", "lower limit", "any"}
 _TINY = {"f32": 2.0**-126, "f16": 2.0**-14}
 _MOST = {"f32": 3.4028234663852886e38, "f16": 65504.0}
 _TABLES: dict[str, Path] = {}
@@ -34,8 +34,8 @@ class Change:
     Attributes:
         operands: numbers of each operand, None for any; of a sum or a window one element's.
         expected: the class of PyTorch's result: nan, inf, -inf, 0, -0, denormal, finite.
-        result: the engine's class, `left` or `right` (that operand itself), `lower limit`, or
-            `number`: the results are the `numbers`.
+        result: the engine's class, `left` or `right` (that operand itself), `lower limit`,
+            `number`: the results are the `numbers`, or `any`: NaN or any number.
         is_flush: it comes of denormal numbers that are read or written as zero, or of the order in
             which large numbers are added up.
         numbers: the least and the greatest result that was measured.

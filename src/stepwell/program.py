@@ -79,7 +79,7 @@ def from_exported_program(
     programs: Any = programs_of(exported)
     if not isinstance(programs, Mapping | torch.export.ExportedProgram):
         raise StepwellError(
-            f"a {type(programs).__name__} is not an exported program",
+            f"a value of type {type(programs).__name__} is not an exported program",
             help="export it first: torch.export.export(module.eval(), example_inputs)",
         )
     load_entry_points()  # They may register the program's custom operators.

@@ -28,5 +28,7 @@ def test_plain_values_are_methods_in_text_interpreter_and_on_the_runtime() -> No
 
 
 def test_what_is_neither_a_program_nor_plain_is_refused() -> None:
-    with pytest.raises(StepwellError, match="method 'get_it': object is not an exported program"):
+    with pytest.raises(
+        StepwellError, match="method 'get_it': a value of type object is not an exported program"
+    ):
         stepwell.lower({"get_it": object()}, "xnnpack")  # pyright: ignore

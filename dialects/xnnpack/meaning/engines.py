@@ -95,7 +95,9 @@ def with_changes(
         elif change.result == "lower limit":
             given = torch.tensor(-math.inf if limits is None else limits[0]).to(first.dtype)
         else:
-            number = change.numbers[0] if change.result == "number" else float(change.result)
+            number = change.numbers[0]  # NaN if it is no number.
+            if change.result not in ("number", "any"):
+                number = float(change.result)
             given = torch.tensor(number).to(first.dtype)
         changed = torch.where(where, given, changed)
     if limits is not None:
