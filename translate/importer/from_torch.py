@@ -100,8 +100,8 @@ def _constant_method(name: str, value: Any) -> FuncOp:
     for leaf in leaves:
         if not isinstance(leaf, _PLAIN):
             raise StepwellError(
-                f"method {name!r}: a value of type {type(leaf).__name__} is not an exported program or a "
-                "plain value",
+                f"method {name!r}: a value of type {type(leaf).__name__} is not an exported "
+                "program or a plain value",
                 help="give torch.export.export(module.eval(), example_inputs), or a number, a "
                 "truth value, a text, or a list of these",
             )
