@@ -64,7 +64,9 @@ PRODUCTS = frozenset(
 
 @cache
 def stock_nodes() -> dict[str, str]:
-    """Return the node that the stock flow creates for an op, by their names."""
+    """Return a mapping from op names to names of the XNNPACK nodes that ExecuTorch's stock flow
+    creates for these ops.
+    """
     found = {cls.name: cls.name for cls in NODES.values()}
     for rewrite in lower_elementwise.RULES:
         for form in rewrite.rule.forms:
@@ -75,7 +77,9 @@ def stock_nodes() -> dict[str, str]:
 
 
 def node_of(name: str) -> str | None:
-    """Return the node that an op is, or becomes by itself, by their names."""
+    """Return the name of the XNNPACK node that an op of this name is, or that it becomes when it is
+    lowered alone; None if there is none.
+    """
     by_function = (node for start, node in _BY_FUNCTIONS.items() if name.startswith(start))
     return stock_nodes().get(name) or next(by_function, None)
 
@@ -90,7 +94,9 @@ def inherited_nodes(replaced: Iterable[str]) -> set[str]:
 
 
 def measured_as(op: Operation) -> tuple[str, str] | None:
-    """Return the node and dtype as which an op was measured: its own or what it becomes."""
+    """Return the XNNPACK node and the dtype under which the special values of an op were measured:
+    those of the op itself or of the node that it becomes. None if nothing was measured.
+    """
     name, types = node_of(op.name), [v.type for v in op.operands if isinstance(v.type, TensorType)]
     if name is None or not types or quantization(types[0]) is not None:
         return None
@@ -103,7 +109,9 @@ def measured_as(op: Operation) -> tuple[str, str] | None:
 
 
 def is_exact(op: Operation, program: Program) -> bool:
-    """Whether a rewrite of the pipeline keeps an op from the deviations of its node."""
+    """Whether a rewrite in the pipeline prevents that this op deviates from PyTorch on special
+    values, although its XNNPACK node does.
+    """
     dtypes = [dtype for name, dtype in program.context.exact if name == op.name]
     return bool(dtypes) and str(element(op.operands[0].type)) in dtypes
 
@@ -142,7 +150,9 @@ JUDGES["xnnpack"] = losses_of_nodes
 
 @cache
 def _changes(name: str, dtype: str) -> tuple[Change, ...]:
-    """Return what the families of CPUs change of a node, each once."""
+    """Return the deviations of a node on special values over all families of CPUs, each deviation
+    once.
+    """
     found = (c for e in engines() for c in engine_behavior(name, dtype, e).changes)
     return tuple(dict.fromkeys(found))
 
@@ -205,7 +215,9 @@ ENGINES["xnnpack"] = widened_by_engines
 
 
 def losing_nodes(program: Program) -> dict[str, tuple[str, ...]]:
-    """By node of a lowered program: engines on which its special values are not PyTorch's."""
+    """Return, for each XNNPACK node of a lowered program, the engines on which its results for
+    special values are not PyTorch's.
+    """
     ops = (op for op in program.module.walk() if isinstance(op, XnnpackOp) and op.operands)
     nodes = sorted({op.measured_as() for op in ops})
     on = {
@@ -216,7 +228,7 @@ def losing_nodes(program: Program) -> dict[str, tuple[str, ...]]:
 
 
 def _told(change: Change) -> str:
-    """Return `0 of NaN`, `inf of 88.38 to 88.72`, …."""
+    """Describe a deviation on special values as text: `0 of NaN`, `inf of 88.38 to 88.72`, …."""
     ranges = [wanted for wanted in change.operands if wanted is not None]
     named = [
         "NaN" if isnan(a) else f"{a:.4g}" if a == b else f"{a:.4g} to {b:.4g}" for a, b in ranges

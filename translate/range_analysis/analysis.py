@@ -68,7 +68,7 @@ class Analysis(ABC, Generic[_T]):
     looking: bool = False
 
     def of(self, value: SSAValue) -> _T:
-        """Return the result for a value's elements."""
+        """Return the result of the analysis for an SSA value; analyze it first if necessary."""
         if value in self.known:
             return self.known[value]
         if self.looking:
@@ -98,7 +98,9 @@ class Analysis(ABC, Generic[_T]):
         return known[value]
 
     def read(self, value: SSAValue) -> Iterable[SSAValue]:
-        """Return the values that must be analyzed first."""
+        """Return the tensor operands of the op that defines a value, which must be analyzed before
+        it.
+        """
         op = value.owner
         if not isinstance(op, Operation) or kind_of_value(value) is None or weight_key(value):
             return ()
@@ -119,7 +121,9 @@ class Values(Analysis[Interval]):
     """The maximum sum of magnitudes along a row, by the key of a layer's weight."""
 
     def given(self, value: SSAValue) -> Interval:
-        """Return the interval of a value without analyzed semantics: an input, an opaque op."""
+        """Return the interval of a value that is not computed by an op with known semantics: its
+        declared range, or all numbers of its type.
+        """
         if value in self.assumed:
             return self.assumed[value]
         kind = kind_of_value(value)
@@ -156,7 +160,9 @@ class Values(Analysis[Interval]):
         return ANY if given.value is None else self.of(given.value)
 
     def chosen(self, value: SSAValue) -> Interval:
-        """Return the interval of the elements that selections use, if all uses are selections."""
+        """Return the interval of the elements of a value that its users select, if all users are
+        `where`-like ops; otherwise the value's own interval.
+        """
         parts: list[Interval] = []
         for use in value.uses:
             op = use.operation
@@ -206,7 +212,7 @@ class Values(Analysis[Interval]):
         return Interval(float(numbers.min()), float(numbers.max()), True)
 
     def most_of_rows(self, weight: SSAValue) -> float:
-        """Return the maximum sum of magnitudes along a row of a layer's weight, `[out, …]`."""
+        """Return the largest L1 norm of a row of a layer's weight, `[out, …]`."""
         key = weight_key(weight)
         if key is None or _count(weight.type) > LARGEST_LAYER:
             return inf
@@ -277,7 +283,7 @@ def is_away_from_zero(value: SSAValue, program: Program) -> Proof | None:
 
 
 def keeps_denormals(value: SSAValue, program: Program) -> Proof | None:
-    """Return a proof that the target reads every element as it is, or that none is denormal."""
+    """Return a proof that the target does not flush denormals, or that no element is denormal."""
     if not flushes(program.context):
         return Proof("the target keeps denormal numbers")
     return is_away_from_zero(value, program)
@@ -294,7 +300,9 @@ def is_bounded(value: SSAValue, program: Program) -> Proof | None:
 
 
 def most(values: Iterable[SSAValue], program: Program) -> list[float]:
-    """Return each value's maximum magnitude, NaN excluded; ∞ if it is unbounded."""
+    """Return the maximum magnitude of the elements of each value, without NaN; ∞ if it is
+    unbounded.
+    """
     return [interval(value, program).most for value in values]
 
 

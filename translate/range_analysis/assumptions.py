@@ -33,7 +33,7 @@ class Class:
 
     @property
     def is_finite(self) -> bool:
-        """Whether they are neither."""
+        """Whether no element is infinite or NaN."""
         return not (self.infinite or self.nan)
 
     def __or__(self, other: Class) -> Class:
@@ -138,7 +138,9 @@ def _is_defined(name: str, ask: Evaluation, operands: tuple[Scalar, ...]) -> boo
 def trusts_finite(
     values: Iterable[SSAValue], program: Program, why: str, inputs: Class = FINITE
 ) -> Refusal | None:
-    """Refuse, with the given reason, a value that may be infinite or NaN for such inputs."""
+    """Refuse, with the given reason, a value that may be infinite or NaN for inputs of the assumed
+    classes.
+    """
     classes = Classes(program, inputs=inputs)
     return None if all(classes.of(value).is_finite for value in values) else Refusal(why)
 

@@ -84,7 +84,9 @@ class Evaluation:
         return found
 
     def _absorbs(self, term: Term) -> bool:
-        """Whether a sum stays finite, as one side is too small to move the greatest number."""
+        """Whether a sum cannot overflow because one summand is too small to change the type's
+        largest number.
+        """
         if term.function not in ("add", "subtract") or not self.is_float:
             return False
         sides = [self(side) for side in term.operands]
@@ -124,7 +126,9 @@ class Evaluation:
         return self.op.name.startswith("tosa.")
 
     def look(self, given: Scalar) -> tuple[Scalar, Operation]:
-        """Return an element's defining term, and its op; other terms are returned unchanged."""
+        """Return the term that defines an element of an op's result, with that op; return any other
+        term unchanged.
+        """
         if isinstance(given, Term) and given.value is not None:
             owner = given.value.owner
             if isinstance(owner, Operation) and given.value is owner.results[0]:
@@ -134,7 +138,9 @@ class Evaluation:
         return given, self.op
 
     def fold(self, given: Scalar, *functions: str) -> tuple[Term, Operation] | None:
-        """Return an element's reduction, if the axes of its op allow the same indices."""
+        """Return the reduction that computes a term, with its op; None if it is another function,
+        or if the reduced axes are removed from the op's result.
+        """
         found, op = self.look(given)
         if not isinstance(found, Term) or found.function not in functions:
             return None
@@ -257,7 +263,7 @@ class Evaluation:
         return Interval(low, high, not v.is_bounded or max(-low, high) > self.largest)
 
     def under(self, condition: Scalar, given: Scalar, holds: bool) -> Interval:
-        """Return the interval of a term if a condition holds, or if it does not."""
+        """Return the interval of a term assuming that a condition is true (or false)."""
         bounds = tuple(_comparisons(self, condition, holds))
         if not bounds:
             return self(given)
@@ -265,7 +271,9 @@ class Evaluation:
         return inner(given) if isinstance(given, Term) and given.value else inner._cut(given)
 
     def _bounded(self, given: Term, found: Interval) -> Interval:
-        """Return the interval of an operand's element, by bounds of it and of its op's operands."""
+        """Restrict the interval of an operand's element by the known inequalities about it and
+        about the operands of the op that computes it.
+        """
         found = self._cut(given, found)
         assert given.value is not None
         op, kind = given.value.owner, kind_of_value(given.value)
@@ -279,7 +287,7 @@ class Evaluation:
         return _both(found, inner(said.element))
 
     def _cut(self, given: Scalar, found: Interval | None = None) -> Interval:
-        """Return the part of an interval that the bounds of a term allow."""
+        """Restrict the interval of a term by the known inequalities about this term."""
         found = self(given) if found is None else found
         outside = replace(self, bounds=(), known={})
         for less, more, may_be_nan in self.bounds:
@@ -295,7 +303,9 @@ RULES: dict[str, Callable[[Evaluation, Term], Interval]] = {}
 
 
 def _reads(op: Operation, values: set[SSAValue | None], depth: int) -> bool:
-    """Whether an op, or one before it, computes with elements of some values at their indices."""
+    """Whether an elementwise op, or an elementwise op in its operands up to `depth`, uses one of
+    these values.
+    """
     if depth == 0 or not is_of(op, "elementwise"):
         return False
     return any(
@@ -316,7 +326,9 @@ def _both(one: Interval, other: Interval) -> Interval:
 def _cut(
     x: Interval, *, low: Interval | None = None, high: Interval | None = None, may_be_nan: bool
 ) -> Interval:
-    """Return the part of an interval that is not below, or not above, another one."""
+    """Restrict an interval by an inequality: to numbers not below, or not above, those of another
+    interval.
+    """
     least = x.low if low is None or (may_be_nan and low.nan) else max(x.low, low.low)
     greatest = x.high if high is None or (may_be_nan and high.nan) else min(x.high, high.high)
     if least > greatest:
@@ -360,7 +372,9 @@ _BY_ROWS = frozenset(f"aten.{name}.default" for name in ("mm", "bmm", "matmul"))
 
 
 def are_probabilities_of_rows(value: SSAValue, product: Operation) -> bool:
-    """Whether each row that a product sums over is one of probabilities, moved as a whole."""
+    """Whether each row that a matrix product sums over is a row of a softmax, possibly moved as a
+    whole.
+    """
     if product.name not in _BY_ROWS or value is not product.operands[0]:
         return False
     while isinstance(op := value.owner, Operation):

@@ -40,17 +40,17 @@ class Interval:
 
     @property
     def most(self) -> float:
-        """The maximum magnitude of its numbers."""
+        """The maximum magnitude of the interval's numbers."""
         return float(max(abs(self.low), abs(self.high)))
 
     @property
     def meets_zero(self) -> bool:
-        """Whether it contains zero."""
+        """Whether the interval contains zero."""
         return self.low <= 0 <= self.high
 
     @property
     def least_size(self) -> Number:
-        """The minimum magnitude of its numbers."""
+        """The minimum magnitude of the interval's numbers."""
         return 0 if self.meets_zero else min(abs(self.low), abs(self.high))
 
 
@@ -99,12 +99,12 @@ class Kind:
     bits: int = 0
 
     def number(self, number: Number) -> Interval:
-        """Return the interval of a number that is stored in this type."""
+        """Return the interval of a number after it is stored in this element type."""
         found = of_number(number)
         return found if not self.is_float or self._has(number) else self.held(found)
 
     def _has(self, number: Number) -> bool:
-        """Whether this type can represent a number."""
+        """Whether this element type can represent a number exactly."""
         number = float(number)
         if number in (0.0, inf, -inf) or _is_short(number):
             return True
@@ -113,13 +113,17 @@ class Kind:
         return is_normal and (mantissa * 2.0**self.bits).is_integer()
 
     def rounded(self, x: Interval) -> Interval:
-        """Round floats of another type to the nearest of this one."""
+        """Return the interval of floats of another type after rounding to the nearest float of this
+        type.
+        """
         low = x.low if self._has(x.low) else self._out(x.low, -1)
         high = x.high if self._has(x.high) else self._out(x.high, 1)
         return Interval(low, high, x.nan, x.whole)
 
     def held(self, found: Interval) -> Interval:
-        """Return an interval of real numbers after conversion to this type."""
+        """Return the interval of a result in this element type, from the interval of its real
+        numbers.
+        """
         if not self.is_float:
             fits = self.low <= found.low and found.high <= self.high and not found.nan
             whole = found.whole and isinstance(found.low, int) and isinstance(found.high, int)
@@ -128,7 +132,9 @@ class Kind:
         return Interval(low, high, found.nan, found.whole)
 
     def _out(self, end: Number, sign: int) -> Number:
-        """Round an end outwards with some slack; ends that are exact in every float type stay."""
+        """Round an end of an interval outwards by the rounding error of this type; do not change an
+        end that every float type represents exactly.
+        """
         if isinstance(end, Fraction):
             end = float(end)
         if end in (0, inf, -inf):

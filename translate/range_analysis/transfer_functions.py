@@ -75,7 +75,9 @@ def _of_one(function: Callable[[Interval], Interval]) -> Rule:
 
 
 def _grows(function: Callable[[float], float], low: float = -inf, high: float = inf) -> Rule:
-    """Return the rule of a monotone function on any number, with its limits."""
+    """Return the transfer function of an increasing function whose results lie from `low` to
+    `high`.
+    """
 
     def at(end: Number) -> float:
         try:
@@ -90,7 +92,11 @@ def _grows(function: Callable[[float], float], low: float = -inf, high: float = 
 
 
 def _between(low: float, high: float, of_infinity: bool = False, outside: float = inf) -> Rule:
-    """Return the rule of a function into an interval; NaN for ±∞ (if so) and beyond `outside`."""
+    """Return the transfer function of a function whose results lie from `low` to `high`.
+
+    The result may be NaN if an argument may be infinite and `of_infinity` is set, or if its
+    magnitude may exceed `outside`.
+    """
 
     def rule(x: Interval) -> Interval:
         nan = x.nan or (of_infinity and not x.is_bounded) or x.most > outside

@@ -93,7 +93,7 @@ class Checked:
             self.tried[name] = tuple(run.sample.label for run in runs)
 
     def _recorded(self, method: str, samples: Sequence[Sample]) -> list[Recording]:
-        """Run a method on all samples; return the recordings of those on which it runs."""
+        """Run a method on all samples, and return the recordings of the runs that did not fail."""
         kept: list[Recording] = []
         for sample in samples:
             try:
@@ -108,7 +108,9 @@ class Checked:
         return kept
 
     def _within(self, recording: Recording, left: int) -> int:
-        """Drop a recording's inner values if they exceed the remaining memory."""
+        """Return the memory that is left after a recording; discard the recording's inner values if
+        they do not fit.
+        """
         size = recorded_bytes(recording)
         if size > left and left < self.memory:
             recording.values.clear()

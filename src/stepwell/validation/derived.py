@@ -99,7 +99,7 @@ class Sides:
         return found
 
     def above(self, value: SSAValue, depth: int) -> set[SSAValue]:
-        """Return a value and the ops, up to a small depth, that compute it."""
+        """Return a value with the few ops before it that compute it."""
         found, waiting = {value}, [value]
         for _ in range(depth):
             owners = {v.owner for v in waiting if isinstance(v.owner, Operation)}
@@ -108,7 +108,9 @@ class Sides:
         return found
 
     def _leads_to(self, value: SSAValue, depth: int) -> bool:
-        """Whether a value is computed from shared ones within a few ops."""
+        """Whether at most a few ops compute a value from values that both sides of an application
+        use.
+        """
         if value not in self._reaches:
             owner = value.owner
             near = depth > 0 and isinstance(owner, Operation) and not isinstance(owner, WeightOp)
@@ -194,7 +196,7 @@ class Sides:
 
 
 def _apart(value: Any) -> Any:
-    """Return a separate tensor, so that its recorded error applies to one use."""
+    """Return a view of a tensor, for which a rounding error can be recorded separately."""
     return value.view_as(value) if isinstance(value, Tensor) else value
 
 

@@ -103,7 +103,7 @@ class _OnEngine(Sides):
         return AS_PYTORCH
 
     def pair(self, old: SSAValue, new: SSAValue, given: Given) -> tuple[Any, Any]:
-        """Return the old and the new value for `given` values of the shared operands."""
+        """Evaluate both sides of an application on `given` values of their shared operands."""
         self._made.update(given)
         self._reaches.update(dict.fromkeys(given, True))
         after = self._evaluated(new, set(given))
@@ -297,14 +297,16 @@ def _admitted(numbers: list[float], root: SSAValue, like: Tensor, program: Progr
 
 
 def _edges(change: Change) -> Iterator[float]:
-    """Yield a number from each range of finite operands."""
+    """Yield a number from each range of finite operands where an engine deviates from PyTorch."""
     for wanted in change.operands:
         if wanted is not None and math.isfinite(wanted[0]) and wanted[0] < wanted[1]:
             yield wanted[0] / 2 + wanted[1] / 2
 
 
 def _apart(before: Tensor, after: Tensor) -> Tensor:
-    """Return where numbers are of different classes, or are finite and far apart."""
+    """Return a mask of the elements in which two tensors have different classes (NaN, ±∞, finite),
+    or finite numbers that are far apart.
+    """
     a, b = before.double(), after.double()
     finite = a.isfinite() & b.isfinite()
     far = (a - b).abs() > FAR_OFF * a.abs() + FAR_OFF

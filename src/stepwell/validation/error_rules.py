@@ -70,7 +70,7 @@ def is_real(value: Any) -> bool:
 
 
 def unit(dtype: torch.dtype) -> float:
-    """Return half a unit in the last place of 1."""
+    """Return the unit roundoff of a float type: half a unit in the last place of 1."""
     return torch.finfo(dtype).eps / 2 if dtype.is_floating_point else 0.0
 
 
@@ -85,7 +85,7 @@ def least(dtype: torch.dtype, approximated: bool = False) -> float:
 def moved(
     func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], known: Mapping[int, Tensor]
 ) -> Any:
-    """Move the errors in the same way as the operator moves the elements."""
+    """Apply an operator that moves elements to the errors of its operands."""
     name = schema_of(func).name.removeprefix("aten::")
 
     def error(value: Any) -> Any:
@@ -120,7 +120,7 @@ def moved(
 
 
 def converted(value: Tensor, error: Tensor | None, result: Tensor) -> Tensor | None:
-    """Return the error of a cast, which rounds, or truncates the fraction."""
+    """Return the rounding error of a cast to another float type, or to an integer (truncation)."""
     if value.dtype.is_complex or result.dtype.is_complex:
         raise NoErrorRule("complex numbers")
     if result.dtype == value.dtype:

@@ -43,7 +43,7 @@ UNRULY: frozenset[Fill] = frozenset({"extremes", "huge", "special"})
 
 
 def fill_of(key: str) -> Fill:
-    """Return the fill that a key selects."""
+    """Return the fill (the kind of test numbers) that a key selects."""
     for name in NAMED:
         if f"#{name}" in key:
             return name
@@ -53,7 +53,7 @@ def fill_of(key: str) -> Fill:
 def tensor_of(
     shape: Sequence[int], dtype: torch.dtype, fill: Fill, random: torch.Generator | None = None
 ) -> torch.Tensor:
-    """Return a tensor of a fill; its values are rounded to those that the dtype represents."""
+    """Return a test tensor with the numbers of a fill, rounded to the tensor's dtype."""
     if fill in ("ones", "zeros"):
         return torch.full(shape, fill == "ones", dtype=dtype)
     if fill == "rolled":

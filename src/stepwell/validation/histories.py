@@ -118,7 +118,9 @@ def _drawn(first: State, random: torch.Generator) -> list[tuple[str, State, bool
 
 
 def _counts(first: State) -> list[tuple[str, int]]:
-    """Return integers to try: small, odd, near and at the lengths of buffers, and the extremes."""
+    """Return integers to try as counters in a program's state: small and odd ones, the lengths of
+    buffers and their neighbors, and the extremes.
+    """
     lengths = {size for value in first.values() for size in value.shape if size > 1}
     longest = max(lengths, default=4)
     every = dict.fromkeys((1, 2, longest - 1, longest, 2 * longest + 1))
@@ -185,7 +187,9 @@ def called(
 
 
 def fed(inputs: Sequence[Any], outputs: Sequence[Any]) -> tuple[Any, ...]:
-    """Return inputs; the first one of an output's type and shape is replaced by that output."""
+    """Feed outputs back into the next call: replace the first input of an output's type and shape
+    by it.
+    """
     for index, value in enumerate(inputs):
         for output in outputs:
             if (

@@ -33,7 +33,7 @@ from stepwell.validation.samples import Sample
 
 
 class NotRecorded(Exception):
-    """A value that was not computed in this run, and cannot be computed now."""
+    """Raised for a value that a recorded run did not compute, and that cannot be computed now."""
 
 
 @dataclass
@@ -72,7 +72,7 @@ ALIGNED = 64
 
 
 def dense(value: Any, of: SSAValue) -> Any:
-    """Return a tensor in row-major order, unless its users depend on its strides."""
+    """Return a tensor in row-major memory order, unless its users depend on its strides."""
     if not isinstance(value, torch.Tensor):
         return value
     if any("as_strided" in op_name(use.operation) for use in of.uses):

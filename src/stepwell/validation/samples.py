@@ -182,7 +182,7 @@ def _tensor(
 
 
 def _in_order(value: torch.Tensor, port: Port) -> torch.Tensor:
-    """Return the same values in the memory layout of the signature."""
+    """Return a sample's tensors in the memory layouts that the method's signature requires."""
     if port.dim_order is None:
         return value.contiguous()
     order = port.dim_order
@@ -248,7 +248,9 @@ def revealing_sizes(func: FuncOp, example: Sequence[Any] | None) -> list[tuple[s
 
 
 def _revealing(low: int, top: int, usual: int) -> list[int]:
-    """Return a few sizes between the ends and near `usual`, the most revealing first."""
+    """Return a few sizes of a range that are likely to reveal wrong rewrites, some of them near
+    `usual`, the most revealing first.
+    """
     power = 4
     while power < usual and power * 2 + 1 < top:
         power *= 2

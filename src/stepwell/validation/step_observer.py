@@ -73,7 +73,9 @@ class Watcher:
         return [run for runs in self.recordings.values() for run in runs]
 
     def before(self, rewrite: Rewrite[Any], op: Operation, match: Any) -> None:
-        """Evaluate the values of the op while its operands still exist."""
+        """Evaluate the results of an op that a rewrite is about to replace, while its operands
+        still exist.
+        """
         self.promised.clear()
         for recording in self._runs:
             with suppress(NotRecorded):
@@ -85,7 +87,7 @@ class Watcher:
                 recording.has_history(result)
 
     def after(self, rewrite: Rewrite[Any], rewriter: Rewriter) -> None:
-        """Check one application after it happened."""
+        """Compare the replaced values with the new ones after an application of a rewrite."""
         units = (bound.units for bound in self.promised.values())
         self.bounds.append(replace(rewrite.bound, units=max(units, default=rewrite.bound.units)))
         event, fresh = self.history.events[-1], set(rewriter.inserted)
@@ -213,7 +215,9 @@ class _Application:
     def _derived(
         self, stated: Bound, old: Any, new: Any, of: SSAValue | None, value: SSAValue
     ) -> Bound:
-        """Return the derived bound, or that of a single rounding if it suffices."""
+        """Return the error bound derived for a replaced value, or the bound of one rounding if that
+        suffices.
+        """
         watcher = self.watcher
         if watcher.derived is None and differs(old, new, ONE_ROUNDING) is None:
             return ONE_ROUNDING

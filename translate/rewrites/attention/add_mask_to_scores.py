@@ -52,7 +52,9 @@ LARGEST_TERM = 1 << 22
 
 @recipe("closed")
 def closed(term: torch.Tensor, mask: torch.Tensor, *, kept: bool, fill: float) -> torch.Tensor:
-    """Return the term where the mask equals `kept`, `fill` elsewhere."""
+    """Compute the constant addend of attention scores: `term` where the mask equals `kept`, and
+    `fill` elsewhere.
+    """
     return torch.where(mask == kept, term, fill)
 
 
@@ -112,7 +114,9 @@ def masked_scores(op: SchemaOp, program: Program) -> tuple[Selection, str | None
 
 
 def _added(sides: Selection, term: str | None, b: Rewriter) -> SSAValue:
-    """Build the addend of the scores: a constant, or a selection by a mask that is computed."""
+    """Build the tensor that is added to attention scores: a constant, or a `where` if the mask is
+    computed at run time.
+    """
     key, dtype = weight_key(sides.mask), element(sides.value.type)
     if key is None:
         numbers = [torch.tensor([n], dtype=torch_dtype(dtype)) for n in (0.0, sides.other)]
@@ -128,7 +132,7 @@ def _added(sides: Selection, term: str | None, b: Rewriter) -> SSAValue:
 
 
 def unexpanded(mask: SSAValue) -> SSAValue:
-    """Return the mask before it was repeated along axes that it has with size one."""
+    """Return the operand of an `expand` of a mask along axes of size one."""
     while isinstance(owner := mask.owner, aten.ExpandDefault):
         if len(dims(owner.operands[0].type)) != len(dims(mask.type)):
             break
@@ -152,7 +156,7 @@ def sum_with_constant(scores: SSAValue, mask: SSAValue) -> tuple[SSAValue, str] 
 
 
 def _sizes(weight: SSAValue) -> tuple[int, ...]:
-    """Whether the value is a constant of static sizes."""
+    """Whether a value is a constant with static sizes."""
     return tuple(size for size in dims(weight.type) if isinstance(size, int))
 
 

@@ -21,7 +21,9 @@ MOST_SCORES = 1 << 28
 
 
 def overflows(op: Any, program: Program) -> Deviation | None:
-    """Products of finite numbers may overflow, to −∞ in a whole row; after norms none does."""
+    """Return the deviation that attention scores may overflow, to −∞ in a whole row; None if that
+    is excluded, for example because queries and keys are normalized.
+    """
     scale, mask = scale_of(op), op.operand("attn_mask")
     assert not isinstance(scale, Refusal)
     if mask is not None and unopened_rows(mask, program, trusts=False) is not None:
@@ -31,7 +33,7 @@ def overflows(op: Any, program: Program) -> Deviation | None:
 
 
 def drops_out(op: SchemaOp) -> Refusal | None:
-    """Attention drops no weights."""
+    """Refuse an attention with dropout."""
     if op.arg("dropout_p"):
         return Refusal(f"dropout_p is {op.arg('dropout_p')}; export the model in eval mode")
     return None
@@ -51,7 +53,9 @@ def scale_of(op: SchemaOp) -> float | Refusal:
 
 
 def causal_needs_shape(op: SchemaOp, lays_out_triangles: bool) -> Refusal | None:
-    """A causal mask is a constant, so its shape must be known, unless it may be computed."""
+    """Refuse a causal attention of symbolic sizes, because its mask is a constant, unless the mask
+    may be computed at run time.
+    """
     q, k = op.operands[0].type, op.operands[1].type
     if op.arg("is_causal") and not (is_static(q) and is_static(k)):
         if lays_out_triangles and UNKNOWN not in (dims(q)[-2], dims(k)[-2]):

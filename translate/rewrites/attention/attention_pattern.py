@@ -117,7 +117,9 @@ class Traced:
 
 
 def trace_scale(tensor: SSAValue) -> Traced:
-    """Trace a tensor back to where its constant scale factors were applied."""
+    """Trace a query or key of an attention back through layout ops and multiplications by
+    constants.
+    """
     walked: list[SchemaOp] = []
     value, scale, chain = tensor, 1.0, ()
     current = tensor

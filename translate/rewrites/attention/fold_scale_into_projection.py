@@ -70,7 +70,9 @@ class FoldScaleIntoProjection(Rewrite[ScaledSlice]):
     bound: ClassVar[Bound] = roundings("the product moves into the weight")
 
     def match(self, op: SchemaOp, program: Program) -> ScaledSlice | Refusal | None:
-        """Guards: constant weights, a contiguous range of features without other readers."""
+        """Match a scaled projection whose weights are constant, and whose scaled output features
+        are contiguous and have no other users.
+        """
         factor = op.arg("other")
         if not isinstance(factor, int | float):
             return Refusal("the factor is known only at run time")
@@ -102,7 +104,9 @@ class FoldScaleIntoProjection(Rewrite[ScaledSlice]):
         return ScaledSlice(op, linear, start, stop, float(factor))
 
     def build(self, match: ScaledSlice, rw: Rewriter) -> None:
-        """Build a linear with the scaled weight, and remove the product."""
+        """Build the linear layer with the scaled weight, and remove the multiplication by the
+        scale.
+        """
         linear, store = match.linear, rw.weights
         rows = {"start": match.start, "stop": match.stop, "factor": match.factor}
         keys = [weight_key(value) for value in linear.operands[1:]]
@@ -120,7 +124,7 @@ class FoldScaleIntoProjection(Rewrite[ScaledSlice]):
 
 
 def strides(op: Operation) -> bool:
-    """Whether a slice has a step, is empty, or names axis or start from the end."""
+    """Whether a slice has a step, is empty, or has a negative axis or start."""
     if not isinstance(op, aten.SliceTensor):
         return False
     if 0 in dims(op.results[0].type):
@@ -129,7 +133,7 @@ def strides(op: Operation) -> bool:
 
 
 def chain_to_linear(value: SSAValue) -> tuple[SchemaOp, list[SchemaOp]] | None:
-    """Return the linear layer of a value, and the layout ops between, first one first."""
+    """Return the linear layer that computes a value through layout ops, and these ops in order."""
     layout: list[SchemaOp] = []
     owner = value.owner
     while isinstance(owner, SchemaOp) and moves_one(owner) and axis_map(owner) is not None:

@@ -42,7 +42,9 @@ from stepwell.translate.rewrites.xnnpack.nodes.guards import FLOATS, not_held
 
 @recipe("limits")
 def limits(mask: torch.Tensor, *, kept: bool, free: float, fill: float, dtype: str) -> torch.Tensor:
-    """Return `free` where the mask equals `kept`, `fill` elsewhere."""
+    """Compute the limits of elements from a mask: `free` where the mask equals `kept`, and `fill`
+    elsewhere.
+    """
     if mask.is_meta:
         return torch.empty(mask.shape, dtype=getattr(torch, dtype), device="meta")
     numbers = torch.tensor([fill, free], dtype=getattr(torch, dtype))

@@ -192,7 +192,9 @@ def scores_of(value: SSAValue) -> Scores | None:
 
 
 def masks(term: SSAValue, scores: SSAValue, total: SSAValue) -> bool:
-    """Whether a term has the scores' dtype and keeps their shape."""
+    """Whether a term that is added to attention scores can be their mask: it has their dtype, and
+    the sum has their shape.
+    """
     term_type = term.type
     return (
         isinstance(term_type, TensorType)
@@ -202,7 +204,9 @@ def masks(term: SSAValue, scores: SSAValue, total: SSAValue) -> bool:
 
 
 def leads_to_product(value: SSAValue) -> bool:
-    """Whether a value is a matrix product under views and constant factors."""
+    """Whether a value is a matrix product, possibly followed by views and multiplications by
+    constants.
+    """
     while isinstance(owner := value.owner, SchemaOp):
         if owner.name in PRODUCTS:
             return True
@@ -213,13 +217,15 @@ def leads_to_product(value: SSAValue) -> bool:
 
 
 def splits_leading(view: SchemaOp) -> bool:
-    """Whether a view only splits or merges batch dimensions, and keeps the last two."""
+    """Whether a view only splits or merges batch axes, and does not change the last two axes."""
     before, after = dims(view.operands[0].type), dims(view.results[0].type)
     return len(before) >= 2 and before[-2:] == after[-2:]
 
 
 def replay(traced: Traced, b: Rewriter) -> Value:
-    """Apply the layout ops of a traced tensor to its unscaled source."""
+    """Copy the layout ops between a query or key and the attention, and apply them to the tensor
+    before its scale.
+    """
     value = traced.value
     for op in traced.chain:
         copied = op.clone()

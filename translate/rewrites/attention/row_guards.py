@@ -94,7 +94,7 @@ class Guarded:
 
 
 def guarded_rows(op: SchemaOp, program: Program) -> Guarded | None:
-    """Match the guard that ends in `op`, with any mask of the scores."""
+    """Match a softmax with a guard for rows that are all −∞; `op` is the guard's last op."""
     if isinstance(op, aten._SafeSoftmaxDefault):
         scores = op.operands[0]
         if scores.type != op.results[0].type:
@@ -114,7 +114,7 @@ def guarded_rows(op: SchemaOp, program: Program) -> Guarded | None:
 
 
 def is_of_full_rows(condition: SSAValue, scores: SSAValue, at: int) -> bool:
-    """Whether a condition says which rows of some scores are all −∞."""
+    """Whether a boolean value is true exactly for the rows of attention scores that are all −∞."""
     return rows_with_a_finite_element(condition, at) == scores
 
 

@@ -57,7 +57,7 @@ class Repeated:
 
 
 def has_heads(queries: SSAValue) -> bool:
-    """The tensor has three axes or more."""
+    """Whether a tensor has at least three axes, so that one of them can be heads."""
     return len(dims(queries.type)) >= 3
 
 
@@ -67,18 +67,18 @@ def are_heads_of(queries: SSAValue, keys: SSAValue) -> bool:
 
 
 def are_repeated_alike(keys: Repeated, values: Repeated) -> bool:
-    """Whether keys and values have the same heads."""
+    """Whether the heads of the keys and of the values are repeated in the same way."""
     return keys.shape[:-2] == values.shape[:-2]
 
 
 def drops_out(attention: SSAValue) -> Refusal | None:
-    """The attention drops weights at random."""
+    """Refuse an attention with dropout."""
     rate = cast(SchemaOp, attention.owner).arg("dropout_p")
     return Refusal(f"dropout_p is {rate}; export the model in eval mode") if rate else None
 
 
 def unrepeated(rw: Rewriter, heads: Repeated) -> SSAValue:
-    """Return the heads that are repeated, each once."""
+    """Build the tensor of heads before their repetition."""
     return view(rw, heads.value, heads.shape)
 
 

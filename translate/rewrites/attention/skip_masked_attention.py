@@ -54,7 +54,7 @@ LANES = 16
 
 @recipe("band")
 def band(mask: torch.Tensor, *, rows: list[int], columns: list[int]) -> torch.Tensor:
-    """Return a block of a mask's last two axes; axes of size one are kept; a view."""
+    """Return a view of a rectangle of a mask's last two axes; an axis of size one is not sliced."""
     for axis, (start, stop) in ((2, rows), (1, columns)):
         if mask.dim() >= axis and mask.shape[-axis] != 1:
             mask = mask.narrow(-axis, start, stop - start)
@@ -71,7 +71,9 @@ class Block:
 
 
 def _loses(op: Any, program: Program) -> Deviation | None:
-    """Values that a mask hides, including infinity and NaN, no longer enter a sum."""
+    """Return the deviation that a NaN or ∞ that the mask hides no longer affects the result; None
+    if that cannot occur.
+    """
     q, k, v = op.operands[:3]
     unseen = Deviation("a NaN or ∞ that the mask hides is not seen", accepted=True)
     finite = scores_are_finite(q, k, no_refusal(scale_of(op)), program), is_finite(v, program)
@@ -186,11 +188,11 @@ class Scores:
         return bits.argmax(dim=1), bits.shape[1] - bits.flip(1).argmax(dim=1)
 
     def block(self, rows: tuple[int, int], columns: tuple[int, int]) -> Block:
-        """Return a block, with whether the mask has an effect in it."""
+        """Return the block of these queries and keys, and whether the mask has no effect in it."""
         return Block(rows, columns, bool(self.free[slice(*rows), slice(*columns)].all()))
 
     def of(self, sizes: AttentionSizes) -> Scores:
-        """Return both matrices at full size."""
+        """Return the matrices `kept` and `free`, expanded to queries × keys."""
         shape = (sizes.queries, sizes.keys)
         return Scores(self.kept.expand(shape), self.free.expand(shape))
 
@@ -232,7 +234,7 @@ class Partitions:
 
     @cached_property
     def digest(self) -> str:
-        """Return what distinguishes masks from each other for the choice of blocks."""
+        """Return a digest of a mask, which identifies the choice of blocks for it."""
         return hashlib.sha256(repr(sorted(self.blocks.items())).encode()).hexdigest()[:8]
 
 
@@ -245,7 +247,9 @@ def blocks_under_causal(sizes: AttentionSizes) -> Partitions | None:
 
 
 def blocks_under(scores: Scores, sizes: AttentionSizes) -> Partitions | None:
-    """Return the possible partitions; None if the mask hides no score."""
+    """Return the possible partitions of a masked attention into blocks; None if the mask hides no
+    score.
+    """
     if bool(scores.kept.all()):
         return None
     made = partitions(scores, sizes)
@@ -253,7 +257,9 @@ def blocks_under(scores: Scores, sizes: AttentionSizes) -> Partitions | None:
 
 
 def partitions(scores: Scores, sizes: AttentionSizes) -> dict[str, tuple[Block, ...]]:
-    """Return the undivided attention, then ever more blocks of equal height."""
+    """Return the possible partitions of the queries: one block, then more and more blocks of equal
+    height.
+    """
     counts = range(1, MOST_BLOCKS + 1)
     steps = {LANES * -(-sizes.queries // (LANES * count)) for count in counts}
     whole = scores.block((0, sizes.queries), (0, sizes.keys))
@@ -307,7 +313,7 @@ def cost(blocks: Sequence[Block], sizes: AttentionSizes) -> float:
 
 
 def mask_of(key: str | None, block: Block, b: Rewriter) -> SSAValue:
-    """Build a block of a mask, or of the causal one, at compile time."""
+    """Build a constant with a block of an attention's mask, or of its causal mask."""
     rows, columns = list(block.rows), list(block.columns)
     if key is None:
         return b.constant(torch.arange(*columns) <= torch.arange(*rows)[:, None], "causal")

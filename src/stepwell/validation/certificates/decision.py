@@ -59,7 +59,9 @@ _WAYS = (True, False)
 
 
 class Undecided(Exception):
-    """The reason why a statement is not decided."""
+    """Raised when a certificate's statement can be neither proved nor refuted; the message is the
+    reason.
+    """
 
 
 Pairs = Sequence[tuple[SSAValue, SSAValue]]
@@ -136,7 +138,7 @@ class _Shadows:
         self._run = run
 
     def get(self, key: str) -> Any:
-        """Return the shadow of a weight."""
+        """Return the symbolic tensor (shadow) of a weight."""
         return self._run.weight(key)
 
     def __getattr__(self, name: str) -> Any:
@@ -166,7 +168,9 @@ class _Run:
         self._steps = 0
 
     def apart(self, program: Program, pairs: Pairs) -> str | None:
-        """Return the difference of the first unequal pair, or None."""
+        """Run a statement on symbolic tensors, and describe the first pair of values that differ;
+        None if all pairs are equal.
+        """
         environment: dict[SSAValue, Any] = {}
         (method,) = program.methods.values()
         block = method.body.block
@@ -225,7 +229,7 @@ class _Run:
         ]
 
     def _fitting(self, op: Operation, results: Sequence[Any]) -> Sequence[Any]:
-        """Return the results reshaped to the declared shapes."""
+        """Return an op's results, reshaped to the shapes in the statement's text."""
         for value, result in zip(results, op.results, strict=True):
             is_tensor = isinstance(value, Tensor) and isinstance(result.type, TensorType)
             if is_tensor and list(value.shape) != list(dims(result.type)):

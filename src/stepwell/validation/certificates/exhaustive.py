@@ -39,7 +39,7 @@ _TABLES = ("tosa.table", "cmsis.quantized_activation")
 
 
 class NotOfBytes(Exception):
-    """The pairs are not elementwise functions of a few 8-bit operands."""
+    """Raised if the values to compare are not elementwise functions of a few 8-bit operands."""
 
 
 class _Comparison:
@@ -65,7 +65,7 @@ class _Comparison:
         self.inputs = [argument for argument in block.args if argument in read]
 
     def run(self, ops: Sequence[Operation], environment: dict[SSAValue, Any]) -> None:
-        """Evaluate ops and record their results."""
+        """Evaluate the ops of a comparison on the current inputs, and record their results."""
         interpreter = Interpreter(self.program.weights)
         with torch.no_grad():
             for op in ops:
@@ -75,7 +75,7 @@ class _Comparison:
                     raise NotOfBytes(str(error)) from error
 
     def apart(self, environment: dict[SSAValue, Any], has_shape: bool) -> str | None:
-        """Return the difference of the pairs on the current inputs, or None."""
+        """Describe the first difference of the pairs on the current inputs; None if there is none."""
         self.run(self.ops, environment)
         for old, new in self.pairs:
             if has_shape and environment[old].shape != environment[new].shape:
@@ -194,7 +194,7 @@ def _place_of_operand(op: Operation, places: dict[SSAValue, Any], otherwise: Not
 
 
 def _is_elementwise(op: Operation) -> bool:
-    """Whether an op is elementwise."""
+    """Whether an op computes each result element from the operands' elements at the same index."""
     is_one = is_of(op, "elementwise") or isinstance(op, StorageCast) or op.name in _TABLES
     return is_one and not op.regions
 

@@ -65,7 +65,7 @@ _GAMMA, _MIX, _LAST = -7046029254386353131, -4658895280553007687, -7723592293110
 
 
 def mixed(x: Tensor) -> Tensor:
-    """Return a digest of each number, below the prime."""
+    """Return a digest of each element of a tensor of numbers, as an element of the prime field."""
     x = (x ^ _CHOSEN.get()[1]) + _GAMMA
     x = (x ^ ((x >> 30) & 0x3FFFFFFFF)) * _MIX
     x = (x ^ ((x >> 27) & 0x1FFFFFFFFF)) * _LAST
@@ -92,12 +92,12 @@ def digest(name: str, *operands: Tensor) -> Tensor:
 
 
 def unordered(name: str, one: Tensor, other: Tensor) -> Tensor:
-    """Return the `digest` of a commutative function."""
+    """Return a digest of a commutative function; the order of operands does not matter."""
     return digest(name, torch.minimum(one, other), torch.maximum(one, other))
 
 
 def times(one: Tensor, other: Tensor) -> Tensor:
-    """Return the elementwise products modulo the prime."""
+    """Multiply two tensors element by element, modulo the prime."""
     return one * other % prime()
 
 
@@ -135,7 +135,9 @@ def bilinear(product: Callable[[Tensor, Tensor], Tensor], one: Tensor, other: Te
 
 
 def random(name: str, shape: Any, seed: int) -> Tensor:
-    """Return the random numbers of a variable, the same for the same name."""
+    """Return the random numbers modulo the prime that represent a variable; equal names give equal
+    numbers.
+    """
     count = 1
     for size in shape:
         count *= int(size)

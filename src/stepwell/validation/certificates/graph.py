@@ -97,7 +97,9 @@ def _made_in(op: Operation) -> list[SSAValue]:
 
 @dataclass
 class EqualityGraph:
-    """Definitions and classes of equal values."""
+    """A graph of values with their definitions and with classes of values that are known to be
+    equal.
+    """
 
     definitions: dict[int, Definition] = field(default_factory=dict[int, Definition])
     """Definitions by the number of each value."""
@@ -106,13 +108,13 @@ class EqualityGraph:
     _known: dict[tuple[str, tuple[int, ...]], Definition] = field(default_factory=dict)  # pyright: ignore[reportUnknownVariableType]
 
     def new(self) -> int:
-        """Return the number of a new value."""
+        """Create a value in the graph of known equalities, and return its number."""
         self._parents.append(len(self._parents))
         self._read_by.append([])
         return len(self._parents) - 1
 
     def of(self, value: int) -> int:
-        """Return the equivalence class of a value's number."""
+        """Return the class of values that are known to equal a value."""
         root = value
         while self._parents[root] != root:
             root = self._parents[root]

@@ -104,7 +104,9 @@ class Numbers:
         return self.summed(self.terms(x).sum(axes, keep) % prime())
 
     def terms(self, x: Tensor) -> Tensor:
-        """Return the terms of a sum; in bitwise arithmetic, those of a sum of products with 1."""
+        """Return the expression numbers of the summands of a sum. In bitwise arithmetic, each
+        summand is represented as its product with 1.
+        """
         return times(mixed(x), mixed(self.one)) if self.rounds else x
 
     def summed(self, total: Tensor) -> Tensor:
@@ -112,7 +114,7 @@ class Numbers:
         return digest(f"dot:{self.of}", total) if self.rounds else total
 
     def product(self, kernel: Callable[[Tensor, Tensor], Tensor], x: Tensor, y: Tensor) -> Tensor:
-        """Return a sum of products."""
+        """Return the expression number of a sum of products (a matrix product or a convolution)."""
         if not self.rounds:
             return bilinear(kernel, x, y)
         return self.summed(bilinear(kernel, mixed(x), mixed(y)))
@@ -259,7 +261,9 @@ def _compared_in(call: Call) -> torch.dtype:
 
 @handles("isfinite")
 def _finite(call: Call) -> Any:
-    """Return True, because real numbers are finite."""
+    """Return True for every element, because real numbers are finite (the transfer function of
+    `isfinite`).
+    """
     if call.reading.is_exact:
         return NotImplemented
     return torch.ones(call.args[0].shape, dtype=torch.bool)

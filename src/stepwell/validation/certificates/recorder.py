@@ -48,7 +48,9 @@ class Application:
 
 @dataclass
 class StatementRecorder:
-    """Numbers of the values of a program during its lowering, and statements about them."""
+    """Record statements about the values of a program, which are identified by numbers, during its
+    lowering.
+    """
 
     program: Program
     graph: EqualityGraph = field(default_factory=EqualityGraph)
@@ -88,7 +90,7 @@ class StatementRecorder:
         return self._types[number]
 
     def _now(self, op: Operation, operands: Sequence[SSAValue]) -> Definition:
-        """Return an op's definition with the current numbers of its operands."""
+        """Return the definition of an op's results, with the current numbers of its operands."""
         read = tuple(map(self.number, operands))
         results = tuple(map(self.number, op.results))
         held = dict(op.properties), dict(op.attributes)
@@ -120,10 +122,10 @@ class StatementRecorder:
     # -- the watch ---------------------------------------------------------------------------
 
     def before(self, rewrite: Rewrite[Any], op: Operation, match: Any) -> None:
-        """Do nothing: the original ops are recorded already."""
+        """Do nothing before an application, because the original ops are already recorded."""
 
     def after(self, rewrite: Rewrite[Any], rewriter: Rewriter) -> None:
-        """Record the statement of an application."""
+        """Record the statement that an application's old and new values are equal."""
         self.weights.entries.update(self.program.weights.entries)
         root = rewriter.root
         application = Application(
@@ -187,7 +189,7 @@ class StatementRecorder:
                 return
 
     def _made(self, value: int, rewriter: Rewriter) -> Definition | None:
-        """Return the current definition of a value, or the last definition if its op was erased."""
+        """Return the current definition of a value, or the last one if its op was erased."""
         held = self._values[value]
         op = held.owner
         if not isinstance(op, Operation):
@@ -206,7 +208,9 @@ class StatementRecorder:
     # -- steps -------------------------------------------------------------------------------
 
     def behind(self, step: Step, program: Program, applied: int) -> None:
-        """Record the program after a pass, with changes that no application made."""
+        """Record the program after a pass. If the pass changed outputs outside its recorded
+        applications, record that change as a statement too.
+        """
         before = self._before
         outputs = self._taken()
         mine = self.applications[self._seen :]

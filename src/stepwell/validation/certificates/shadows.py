@@ -133,7 +133,7 @@ class Call:
         return self.reading.numbers(value, self.bare.dtype)
 
     def made(self, held: Tensor) -> Shadow:
-        """Return the call's result from expression numbers."""
+        """Create the result of an operator call, a shadow, from expression numbers."""
         return self.reading.made(held.expand(self.bare.shape), self.bare.dtype)
 
 
@@ -277,7 +277,9 @@ def mapped_values(function: Callable[[Any], Any], values: Mapping[str, Any]) -> 
 
 
 def bare(value: Any) -> Any:
-    """Return a tensor without its elements; other values unchanged."""
+    """Replace a tensor by a tensor of the same type without elements; return other values
+    unchanged.
+    """
     if not isinstance(value, Tensor):
         return value
     return torch.empty(value.shape, dtype=value.dtype, device="meta")
@@ -331,7 +333,9 @@ def _double(value: Any) -> Any:
 
 
 def rows(tensor: Tensor, axis: int) -> Tensor:
-    """Return one number for all elements of a line along an axis, mixed with each index."""
+    """Return expression numbers that depend on all elements of a line along an axis and on the
+    index in it.
+    """
     shape = [1] * tensor.dim()
     shape[axis] = tensor.shape[axis]
     places = torch.arange(tensor.shape[axis]).reshape(shape)

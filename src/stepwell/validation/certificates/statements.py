@@ -28,7 +28,7 @@ NEAR = 12
 
 
 class TooLarge(Exception):
-    """The statement has too many ops."""
+    """Raised if a certificate's statement would have too many ops."""
 
 
 Made = Callable[[int], Definition | None]
@@ -75,8 +75,8 @@ class Cone:
         return () if made is None else made.operands
 
     def _reached(self, values: Iterable[int], through: set[int] | None = None) -> set[int]:
-        """Return values and their operands, recursively; with `through`, only operands in that
-        set.
+        """Return some values and all values from which they are computed; with `through`, follow
+        only operands in that set.
         """
         found: set[int] = set()
         waiting = list(values)
@@ -89,7 +89,9 @@ class Cone:
         return found
 
     def _computed_from(self, shared: set[int]) -> set[int]:
-        """Return the values before shared values that are computed from shared values."""
+        """Return the values of a statement that are computed, directly or indirectly, from the
+        values that its two sides share.
+        """
         readers: dict[int, list[int]] = {}
         for value in self._above:
             for operand in self._read_by(value):
@@ -102,7 +104,9 @@ class Cone:
         return found
 
     def _shared(self, values: Sequence[int]) -> set[int]:
-        """Return the operands of new definitions that are not weights and existed before."""
+        """Return the values that the new side of a statement uses and that existed before the
+        application, without weights.
+        """
         made = {value: self.made(value) for value in self._reached(values, self.fresh)}
         return {
             value
@@ -166,7 +170,7 @@ class Cone:
 
 
 def remade(definition: Definition, operands: Sequence[SSAValue]) -> Operation:
-    """Return a copy of a definition's op with other operands."""
+    """Copy the op of a recorded definition, with other operands."""
     return type(definition.op).create(
         operands=list(operands),
         result_types=[result.type for result in definition.op.results],

@@ -106,7 +106,7 @@ def _drop_argument(at: int, name: str, draft: Draft) -> None:
 
 
 def _values(argument: Argument, value: Any, rank: int) -> Iterator[Any]:
-    """Yield values to try for an argument of a kind."""
+    """Yield values that an op's argument of a certain kind is changed to."""
     base = argument.type.base
     if argument.type.nullable:
         yield None
@@ -298,7 +298,9 @@ def reader_edits(draft: Draft) -> Edits:
 def _read(
     op: str, names: tuple[str, ...], at: int | None, number: int, type_: Attribute, draft: Draft
 ) -> None:
-    """Insert an op whose operands are all one value, and return its result."""
+    """Insert an op of which each operand is the same value, and add its result to the outputs of
+    the draft.
+    """
     arguments, made = dict.fromkeys(names, Ref(number)), draft.fresh()
     reader = Step(op_class(op), arguments, {}, {}, [type_], [made], None)
     draft.steps.insert(len(draft.steps) if at is None else at, reader)

@@ -167,7 +167,7 @@ FILLS = "where masked_fill full clamp pad hardtanh maximum minimum .eq. .ne.".sp
 
 
 def is_unruly(draft: Draft) -> bool:
-    """Whether weights or factors overflow or are NaN."""
+    """Whether weights or constant factors of a program overflow or are NaN."""
     if any(source.fill in UNRULY for source in draft.sources if source.key is not None):
         return True
     return any(

@@ -193,7 +193,9 @@ def cut(program: Program, method: str, kept: Collection[int]) -> Program:
 
 
 def _leave_out(op: Operation, func: FuncOp) -> None:
-    """Erase an op; its used results become arguments."""
+    """Remove an op from a method; those of its results that are used become arguments of the
+    method.
+    """
     block = func.body.block
     for result in op.results:
         if result.first_use is not None:

@@ -305,7 +305,9 @@ def _broken(
 def _reproducer(
     make: Make, steps: Sequence[Step], at: int, failure: StepFailure
 ) -> Reproducer | None:
-    """Return the smallest that fails in the same way: one rewrite, its pass, or all passes."""
+    """Return the smallest reproducer that fails in the same way: for one rewrite, for its pass, or
+    for all passes.
+    """
     part = next((p for p in parts_of(steps[at]) if step_name(p) == failure.step), None)
     tries: list[tuple[Program, Sequence[Step]]] = []
     if failure.kind != "endless" and (part is not None or isinstance(steps[at], Rewrite)):

@@ -158,7 +158,7 @@ def concrete(
 
 
 def pinned(instance: Instance, numbers: Mapping[str, Any], scale: int) -> dict[str, Any]:
-    """Return the instance with these numbers and with concrete sizes."""
+    """Return an instance of a rule with given numbers and with concrete sizes."""
     given = {**instance.given, **numbers}
     return {name: _pinned(value, scale, instance.is_pointwise) for name, value in given.items()}
 
@@ -236,7 +236,9 @@ def differs(
 def _beyond(
     one: Any, other: Any, bound: Bound, written: RuleProgram, inputs: tuple[Any, ...]
 ) -> Any:
-    """Return where two results differ by more than twice the numeric bound."""
+    """Return a mask of the elements in which two results differ by more than twice the rule's
+    numeric bound.
+    """
     wide, seen = one.double(), other.double()
     allowed = bound.absolute + bound.relative * wide.abs()
     for factor, names in bound.magnitudes:
@@ -247,7 +249,7 @@ def _beyond(
 
 
 def _apart(one: Any, other: Any, bound: Bound, inputs: tuple[Any, ...]) -> Any:
-    """Return where two results differ by more than a bound."""
+    """Return a mask of the elements in which two results differ by more than a bound."""
     same = (one == other) | ((one != one) & (other != other))
     if not one.dtype.is_floating_point:
         return ~same

@@ -133,7 +133,9 @@ def _preset(domain: Domain, path: Path) -> None:
 def _at(
     indices: list[tuple[Any, ...]], asked: Question, tensors: Tensors, patience: int
 ) -> Decision:
-    """Compare the elements at some indices; return the weakest equality proved for one of them."""
+    """Compare the elements of two values at some indices; return the weakest of the equalities that
+    are proved for them.
+    """
     domain = tensors.domain
     proofs: list[Proof] = []
     reason, counterexample = "", None

@@ -124,7 +124,7 @@ def _with_element(of: Any, other: Attribute) -> Any:
 
 
 def _as_stored(of: Any) -> Any:
-    """Return the storage type of a quantized type."""
+    """Replace a quantized type by the integer type that stores it; return other types unchanged."""
     held = quantization(of) if isinstance(of, TensorType) else None
     if held is not None:
         return tensor(dims(of), storage_element(held))
@@ -162,7 +162,7 @@ def _numbers(
     instance: Instance, form: Rule, rewrite: type[RuleRewrite], is_whole: bool
 ) -> Iterator[Mapping[str, Any]]:
     """Vary each number of a rule in turn, with the example's other numbers. If `is_whole`, vary
-    more of them, and arguments and types, too.
+    several of them, and arguments and types, too.
     """
     unknown = {n: v for n, v in instance.given.items() if isinstance(v, Unknown) and not v.is_late}
     usual: dict[str, Any] = {n: 2 if v.is_int else 2.5 for n, v in unknown.items()}

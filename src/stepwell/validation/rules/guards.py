@@ -64,7 +64,7 @@ def conditions(rule: Rule) -> list[Where]:
 
 
 def spelled(clause: Where) -> str:
-    """Return the abbreviated text of a condition."""
+    """Return the text of a rule's condition, abbreviated."""
     kind = "unless" if clause.is_guard else "where not" if clause.negated else "where"
     return f"{kind} {clause.predicate}({', '.join(map(_term, clause.arguments))})"
 
@@ -94,7 +94,7 @@ def taken(rewrite: type[RuleRewrite]) -> list[str]:
 
 
 def without_each(name: str, rewrite: type[RuleRewrite]) -> Iterator[Dropped]:
-    """Yield each condition with the verdict on the rule without it."""
+    """Yield each condition of a rule with the verdict on the rule without it."""
     for clause in conditions(rewrite.rule):
         yield dropped(name, rewrite, clause)
 
@@ -204,7 +204,7 @@ class _Without:
             return False
 
     def _refused(self, program: Program) -> tuple[Refusal | None] | None:
-        """Return the condition's reason for refusing a program that no other condition refuses."""
+        """Return why the condition refuses a program; None if another condition refuses it too."""
         root = self.root(program)
         try:
             whole = self.whole(root, program)
@@ -464,7 +464,7 @@ def _is_no_better(form: _Without, program: Program) -> str | None:
 
 
 def _numbers_held(program: Program) -> int:
-    """Return the number of elements in the weights on which the results depend."""
+    """Return the total number of elements of the weights that a program's results use."""
     weights = (op for op in _read_by_results(program) if isinstance(op, WeightOp))
     return sum(number_of(prod(dims(op.result.type))) for op in weights)
 

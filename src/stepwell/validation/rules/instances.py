@@ -130,7 +130,9 @@ class Instances:
                 yield Instance(self.rule, given, self.pointwise, step > 1)
 
     def _led(self, name: str, choices: list[Any]) -> list[Any]:
-        """Return the choices of an argument; for example shapes its own value comes first."""
+        """Return the values to try for an argument. With the shapes of the rule's example, the
+        example's own value comes first.
+        """
         if not (self.as_example or self._is_templated()) or name not in self.example:
             return choices
         own = self.example[name]
@@ -140,7 +142,7 @@ class Instances:
     # -- types -------------------------------------------------------------------------------
 
     def _pattern(self, name: str) -> Any:
-        """Return the pattern of an input's type."""
+        """Return the rule's type pattern of an input."""
         for line in self.rule.before:
             if line.op == WEIGHT:
                 continue

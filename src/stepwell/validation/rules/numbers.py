@@ -212,7 +212,7 @@ class SymbolicInt(Symbolic, int):
     """An unknown integer below 2³¹."""
 
     def is_integer(self) -> bool:
-        """Return True."""
+        """Return True, because a symbolic integer is an integer."""
         return True
 
 
@@ -391,7 +391,9 @@ class Rebound:
 
 
 def taking(function: Callable[..., Any], tokens: Tokens) -> Callable[..., Any]:
-    """Wrap a function so that it receives symbolic numbers in place of tokens."""
+    """Wrap a function so that tokens among its arguments are replaced by the symbolic numbers for
+    which they stand.
+    """
     if isinstance(function, FunctionType) and "program" in _arguments(function):
 
         def with_program(*given: Any, program: Any) -> Any:

@@ -121,7 +121,9 @@ class Reals(Domain):
         return z3.BoolVal(function == "isfinite")
 
     def laws(self) -> list[Any]:
-        """Return the axioms of the functions that were applied."""
+        """Return the solver's axioms about the functions (`exp`, `sqrt`, …) that occur in the
+        terms.
+        """
         tanhs = list(self.applied.get("tanh", {}).values())
         powers = [self.on_floats("exp", [z3.simplify(2 * x)], f64) for x, _ in tanhs]
         exps = list(self.applied.get("exp", {}).values())[:_MOST]

@@ -142,7 +142,7 @@ def given(tensors: Tensors, key: str, index: tuple[Any, ...]) -> Typed:
 
 
 def _only(held: Any) -> Any:
-    """Return the single number that all elements of a tensor equal, or None."""
+    """Return the number that every element of a tensor equals; None if they differ."""
     first = held.reshape(-1)[:1]
     return first.item() if first.numel() and bool((held == first).all()) else None
 

@@ -144,7 +144,7 @@ class Domain:
         return Typed(extend(need - have, term) if need > have else term, of)
 
     def is_zero(self, value: Typed) -> Any:
-        """Whether a number is 0, of either sign."""
+        """Return the solver's condition that a number is 0 or −0."""
         if is_float(value.of):
             return self.on_floats("equal", [value.term, self.constant(0.0, value.of)], value.of)
         return value.term == self.constant(0, value.of)
@@ -427,7 +427,7 @@ class Bits(Domain):
                 return self.function(f"{function}:{of}", *(sort for _ in terms), sort)(*terms)
 
     def _nought(self, x: Any, y: Any) -> Any:
-        """Return the product of a number with zero, including its sign and NaN."""
+        """Return the product of a number and zero: a zero of the right sign, or NaN."""
         sort = x.sort()
         is_nan = z3.Or(z3.fpIsNaN(x), z3.fpIsNaN(y), z3.fpIsInf(x), z3.fpIsInf(y))
         is_below = z3.Xor(z3.fpIsNegative(x), z3.fpIsNegative(y))
@@ -435,7 +435,7 @@ class Bits(Domain):
         return z3.If(is_nan, z3.fpNaN(sort), zero)
 
     def alone(self, x: Any, of: Attribute) -> Any:
-        """Return a sum of one number; if a kernel's sum begins with 0, −0 becomes 0."""
+        """Return a sum of one number, which is 0 for −0 if a kernel starts its sum with 0."""
         sort = self.float_sort(of)
         is_below = self.function(f"alone:{of}", sort, z3.BoolSort())(x)
         zero = z3.If(is_below, z3.fpZero(sort, True), z3.fpZero(sort, False))

@@ -62,7 +62,9 @@ def step_between(pair: Sequence[SSAValue], weights: WeightStore) -> str | None:
 
 
 def _reached(value: SSAValue, keys: dict[SSAValue, Any]) -> dict[SSAValue, None]:
-    """Return a value and its operands, operands first; equal ops of equal operands are equal."""
+    """Return a value and all values from which it is computed, operands first. Give equal ops on
+    equal operands the same key.
+    """
     found: dict[SSAValue, None] = {}
 
     def visit(each: SSAValue) -> None:

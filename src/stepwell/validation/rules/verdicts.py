@@ -131,7 +131,9 @@ def _is_symbolic(reason: str) -> bool:
 
 
 def _is_said(size: IntType, written: RuleProgram) -> bool:
-    """Whether a dynamic integer's type determines its value by symbols of the input types."""
+    """Whether the value of a dynamic integer is a constant or an expression of the size symbols in
+    the input types.
+    """
     symbols = symbols_of(a.type for a in written.program.method().body.block.args)
     value = size.size
     return isinstance(value, int) or {*value.symbols} <= symbols - UNKNOWN.symbols
@@ -192,7 +194,9 @@ class _Case:
         return replace(self._of(_KINDS[self.worst], ""), rule=name, scope=self.scope())
 
     def _is_hopeless(self, begun: float) -> bool:
-        """Whether enough instances are open; one is enough if the others took long."""
+        """Whether to stop the proof of a rule because too many instances are undecided (one, if the
+        others took long).
+        """
         took = time.process_time() - begun
         if all(map(_is_symbolic, self.doubts)) and took < _LONG:
             return False
