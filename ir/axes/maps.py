@@ -350,7 +350,7 @@ def maps(*names: str) -> Callable[[_F], _F]:
 
 
 def mapped_names(dialect: str) -> tuple[str, ...]:
-    """List the ops of a dialect that have a registered rule."""
+    """List the ops of a dialect whose axis map is defined by a registered rule."""
     return tuple(name for name in _AXIS_MAPS if name.startswith(f"{dialect}."))
 
 

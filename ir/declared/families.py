@@ -106,7 +106,7 @@ class HasFamilies:
     FAMILY: ClassVar[Family | None] = None
 
     def __init_subclass__(cls, **given: object) -> None:
-        """Register a class that has its own op name."""
+        """Register a subclass that has its own op name as a member of its family."""
         super().__init_subclass__(**given)
         name = cls.__dict__.get("name")
         if isinstance(name, str) and cls.FAMILY is not None:
@@ -118,7 +118,9 @@ class HasFamilies:
 
 
 def is_of(op: object, *families: Family) -> bool:
-    """Whether an op belongs to one of the families; a block belongs to none."""
+    """Whether an op belongs to one of these families; a block (the owner of an argument) belongs to
+    none.
+    """
     held = _OF.get(getattr(op, "name", ""))
     if held is None:
         return False

@@ -36,7 +36,7 @@ def infers(*classes: type[Operation]) -> Callable[[_F], _F]:
 
 
 def inference_rule(cls: type[Operation]) -> InferenceRule | None:
-    """Return the rule of a class or of the nearest base class that has one."""
+    """Return the type inference rule of an op class or of its nearest base class that has one."""
     for base in cls.__mro__:
         if base in _INFERENCE:
             return _INFERENCE[base]

@@ -91,7 +91,7 @@ class Interpreter:
     engine: str | None = None
 
     def call(self, func: FuncOp, inputs: Sequence[Value]) -> Outcome:
-        """Run a method on its dynamic inputs, in order."""
+        """Run a method; its dynamic inputs are passed in order."""
         block = func.body.block
         environment: dict[SSAValue, Value] = dict(zip(block.args, inputs, strict=True))
         done = _last_reads(block)
@@ -118,7 +118,7 @@ class Interpreter:
         )
 
     def step(self, op: Operation, environment: dict[SSAValue, Value]) -> None:
-        """Evaluate one op and bind its results."""
+        """Evaluate one op of the program, and bind its results to their SSA values."""
         rule = rule_for(type(op))
         if rule is None:
             raise UnsupportedError(
@@ -205,6 +205,6 @@ def _storages(values: Sequence[Value]) -> set[int]:
 
 
 def _fresh(value: Value, held: set[int]) -> Value:
-    """Return the value, or a copy if a write by the caller could change the program."""
+    """Return a runtime value, or a copy if the caller could change the program by writing to it."""
     is_filled = isinstance(value, torch.Tensor) and value.numel()
     return value.clone() if is_filled and value.untyped_storage().data_ptr() in held else value

@@ -52,7 +52,7 @@ class Deviation:
     """Whether the engine has it in every op: then it is reported once, and not by op."""
 
     def unless(self, *proofs: Proof | None) -> Deviation | None:
-        """Return the deviation, or None if a proof excludes it."""
+        """Return this deviation, or None if a proof shows that it cannot occur."""
         return None if all(isinstance(proof, Proof) for proof in proofs) else self
 
 
@@ -92,7 +92,7 @@ def loses_nans(context: Context) -> bool:
 
 
 def numerics_of(context: Context) -> Numerics:
-    """Return the mode of a lowering.
+    """Return the mode of the option `numerics` of a lowering.
 
     A rewrite that is applied outside a lowering was requested by name, so it is always applied.
     """
@@ -100,7 +100,7 @@ def numerics_of(context: Context) -> Numerics:
 
 
 def forbidden(deviation: Deviation, context: Context) -> str | None:
-    """Return why a mode does not allow a deviation, or None if it does."""
+    """Return why a mode of the option `numerics` does not allow a deviation; None if it does."""
     mode = numerics_of(context)
     if mode == "finite" or (mode == "torch" and deviation.accepted):
         return None

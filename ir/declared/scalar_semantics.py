@@ -132,7 +132,7 @@ def element_of(value: SSAValue) -> Term:
 
 
 def unknown() -> Term:
-    """Return a number that is unknown before the program runs."""
+    """Return a term for a number that is known only at run time."""
     return Term("unknown", ())
 
 
@@ -196,7 +196,7 @@ _F = TypeVar("_F", bound=Expression)
 
 
 def means(*names: str) -> Callable[[_F], _F]:
-    """Register the expression of an element of the result of these ops, by op name."""
+    """Register, for ops of these names, the expression of an element of their result."""
 
     def register(function: _F) -> _F:
         for name in names:
@@ -274,7 +274,7 @@ def _in_order(op: Operation, count: int) -> list[Any]:
 
 
 def argument(op: Operation, name: str) -> Any:
-    """Return an argument or a property by name: a term, a number, None, or another value."""
+    """Return an op's argument or property by name: a term, a number, None, or another value."""
     arg = getattr(op, "arg", None)
     if arg is not None:
         return _scalar(arg(name)) if name in cast(Any, op).SCHEMA.by_name else None

@@ -37,8 +37,8 @@ class Arena(Generic[T]):
         self._add(Held(start, end, content, start))
 
     def read(self, start: int) -> Held[T] | None:
-        """Return the content that was written to a range that begins here, if it is still
-        complete.
+        """Return the value that was written to the arena at this offset, unless a later write
+        overwrote a part of it.
         """
         held = self._held.get(start)
         return held if held is not None and held.is_whole else None

@@ -22,7 +22,7 @@ class Scaled(nn.Module):
         self.register_buffer("scale", torch.as_tensor(scale), persistent=False)
 
     def forward(self, indices: Tensor) -> Tensor:
-        """Return the scaled rows."""
+        """Look up the rows of these indices in the embedding table, and multiply them by the scale."""
         rows = self.table(indices)
         return rows * self.scale.to(rows.dtype)
 
@@ -48,7 +48,7 @@ class OfHalves(nn.Module):
         return self
 
     def forward(self, indices: Tensor) -> Tensor:
-        """Return the dequantized rows of indices."""
+        """Look up the rows of these indices in the quantized table, and dequantize them."""
         integers = nn.functional.embedding(indices, self.weight).float()
         scales = nn.functional.embedding(indices, self.scales).float()
         rows = integers.unflatten(-1, (scales.shape[-1], -1)) * scales[..., None]

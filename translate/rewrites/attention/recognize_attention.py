@@ -44,7 +44,9 @@ from stepwell.translate.rewrites.sizes.open_rows import unopened_rows
 
 @dataclass(frozen=True)
 class Attention:
-    """The matched parts: q and kᵀ as they enter, before their scale factors."""
+    """The parts of a matched attention: queries and transposed keys before their scale factors, the
+    mask, the scale, and the batch axes.
+    """
 
     q: Traced
     k_transposed: Traced

@@ -1,1 +1,1 @@
-"""Mixtures of experts."""
+"""Rewrites of mixtures of experts: layers that route each token to a few of several MLPs."""

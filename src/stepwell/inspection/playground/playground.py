@@ -291,7 +291,7 @@ class Playground:
         return self.begin()
 
     def take(self, held: sharing.Shared) -> None:
-        """Replace the state by that of a shared playground."""
+        """Replace the state of this playground by that of a shared one (a link or a file)."""
         self.program, self.name, self.asked = held.program, held.name, held.asked
         self.model = f"{held.name}.mlir"
         self._eager = self._lowered = self._inputs = None

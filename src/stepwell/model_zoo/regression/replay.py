@@ -49,7 +49,7 @@ class Pair:
 
     @property
     def ops(self) -> dict[str, int]:
-        """Return the difference in the number of each op."""
+        """Return, for each kind of op, how many more or fewer of them the new program has."""
         had, has = self.before.get("ops", {}), self.after.get("ops", {})
         changed = {name: has.get(name, 0) - had.get(name, 0) for name in {**had, **has}}
         return {name: count for name, count in sorted(changed.items()) if count}

@@ -185,7 +185,7 @@ def run_jobs(
     again: Sequence[str],
     progress: Progress | None,
 ) -> Sweep:
-    """Compute the rows that a store lacks."""
+    """Run the jobs of a sweep whose rows are not in the store yet, and store their rows."""
     keys = {job: job.key(source_of(entries[job.model])) for job in jobs}
     kept = base.get(list(keys.values()))
     kept = {key: row for key, row in kept.items() if row.outcome not in again}

@@ -75,7 +75,7 @@ class _Comparison:
                     raise NotOfBytes(str(error)) from error
 
     def apart(self, environment: dict[SSAValue, Any], has_shape: bool) -> str | None:
-        """Describe the first difference of the pairs on the current inputs; None if there is none."""
+        """Describe the first difference of the pairs on the current inputs, or return None."""
         self.run(self.ops, environment)
         for old, new in self.pairs:
             if has_shape and environment[old].shape != environment[new].shape:

@@ -115,7 +115,9 @@ def _in(domain: Domain, patience: int, asked: Question) -> Decision:
 
 
 def _preset(domain: Domain, path: Path) -> None:
-    """Fix the numbers that a condition determines; a number that equals 0.0 may also be −0.0."""
+    """Replace numbers of a rule that a condition determines by constants; a number that equals 0.0
+    may also be −0.0.
+    """
     for node, answer in path.conditions:
         if answer and node.function == "equal":
             for one, other in (node.operands, node.operands[::-1]):

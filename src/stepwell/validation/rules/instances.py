@@ -104,7 +104,9 @@ class Instances:
     """The instances of one form of a rule."""
 
     def __init__(self, rewrite: type[RuleRewrite], rule: Rule, as_example: bool = False) -> None:
-        """Enumerate the instances of a form; with `as_example`, of shapes like the example's."""
+        """Enumerate the instances of one form of a rule; with `as_example`, only those whose shapes
+        are like the example's.
+        """
         self.rewrite, self.rule, self.as_example = rewrite, rule, as_example
         self.example = {name: meant(value) for name, value in rule.example.items()}
         self.pointwise = is_pointwise(rule)

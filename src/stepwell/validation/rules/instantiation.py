@@ -126,7 +126,8 @@ class Statement:
         self._plain: tuple[Matcher, RuleWriter] | None = None
 
     def written(self, instance: Instance, path: Path) -> RuleProgram | None:
-        """Return both sides on one path; None if a condition does not hold.
+        """Return the pattern and the replacement of an instance for one choice of answers about its
+        symbolic numbers; None if a condition of the rule does not hold.
 
         Raises:
             NotWritten: an op rejects the types.

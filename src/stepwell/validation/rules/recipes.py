@@ -98,7 +98,9 @@ def _shift_of_norm(tensors: Tensors, key: str, index: tuple[Any, ...]) -> Typed:
 def _norm(
     tensors: Tensors, key: str, index: tuple[Any, ...]
 ) -> tuple[Attribute, Any, dict[str, Any]]:
-    """Return the element type, the scale and the statistics of the channel at an index."""
+    """Return the element type of a batch norm's derived weight, with the scale and statistics of
+    one channel.
+    """
     _, sources, options = tensors.weights.recipe_of(key) or ("", (), {})
     domain, at = tensors.domain, index[list(options["shape"]).index(-1)]
     typed = [at_key(tensors, source, (at,)) for source in sources]
@@ -121,7 +123,7 @@ _COMPUTED: dict[str, Callable[[Tensors, str, tuple[Any, ...]], Typed]] = {
 
 
 def given(tensors: Tensors, key: str, index: tuple[Any, ...]) -> Typed:
-    """Return an element of a weight with arbitrary elements."""
+    """Return the solver's term for an element of a weight whose elements are arbitrary."""
     of = element_type(tensors.weights.get(key).dtype)
     is_positive = key.endswith(POSITIVE)
     if (

@@ -173,7 +173,7 @@ class _Case:
         return self.rewrite.bound
 
     def verdict(self, forms: tuple[Rule, ...]) -> Verdict:
-        """Return the verdict over all forms; stop at the first refutation."""
+        """Return the verdict on a rule over all of its forms; stop at the first refutation."""
         name = self.rewrite.name
         for form in forms:
             statement = Statement(self.rewrite, form)
@@ -304,7 +304,9 @@ class _Case:
     def _decided(
         self, statement: Statement, path: Path, written: RuleProgram, pair: Pair
     ) -> Decision:
-        """Decide a pair of values by the solver, by all values, or by expression numbering."""
+        """Decide whether a pair of values is equal: by the solver, by computing all possible
+        values, or by expression numbering.
+        """
         with suppress(NotOfBytes):
             if apart_on_all(written.program, pairs=[pair]) is None:
                 return Decision(Proof.BITS, False)
