@@ -41,7 +41,9 @@ class Layouts(ABC):
         """Whether the target has an equivalent op on these bases that is as fast."""
 
     def data(self, op: Operation, axes: AxisMap) -> list[int]:
-        """Return the operands whose order changes with the result's; the others are parameters."""
+        """Return the operands whose memory order of axes follows the result's; the other operands
+        are parameters.
+        """
         return [index for index, links in enumerate(axes.links) if links is not None]
 
     def is_constant(self, value: SSAValue) -> bool:

@@ -275,7 +275,7 @@ class MethodWriter:
         ]
 
     def physical(self, index: int) -> list[int]:
-        """Return sizes in memory order."""
+        """Return a tensor's sizes in memory order, outermost axis first."""
         value = self.tensor(index)
         return [value.sizes[axis] for axis in value.dim_order]
 

@@ -22,7 +22,7 @@ class Scaled(nn.Module):
         self.register_buffer("scale", torch.as_tensor(scale), persistent=False)
 
     def forward(self, indices: Tensor) -> Tensor:
-        """Look up the rows of these indices in the embedding table, and multiply them by the scale."""
+        """Look up the rows of these indices in the table, and multiply them by the scale."""
         rows = self.table(indices)
         return rows * self.scale.to(rows.dtype)
 

@@ -77,7 +77,9 @@ def is_gain(value: SSAValue, bounds: Part) -> bool:
 
 
 def part_before_permute(order: Sequence[int], bounds: Part) -> Part:
-    """Build the slice of the permutation's operand."""
+    """Build the slice of a permutation's operand that equals the slice of its result before the
+    permutation.
+    """
     return axis(order[bounds[0]], len(order)), *bounds[1:]
 
 

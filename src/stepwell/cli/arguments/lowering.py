@@ -69,7 +69,7 @@ def emit(parser: argparse.ArgumentParser) -> None:
 
 
 def demo(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `demo`."""
+    """Add the command-line arguments of `stepwell demo`."""
     parser.add_argument(
         "-o",
         "--output",

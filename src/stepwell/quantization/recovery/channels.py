@@ -345,8 +345,8 @@ class Channels:
         return isinstance(owner, WeightOp) and owner.kind.data == "parameter"
 
     def _shared(self, numbers: Tensor, shape: Sequence[int]) -> Tensor:
-        """Return the channels of a broadcast operand, merged over all result elements that read
-        it.
+        """Return the channel numbers of a broadcast operand; the channels of all result elements
+        that read one element are merged.
         """
         extra = numbers.dim() - len(shape)
         axes = [at for at in range(numbers.dim()) if at < extra or shape[at - extra] == 1]

@@ -61,7 +61,9 @@ _RANKINGS = frozenset(("aten.topk.default", "aten.sort.default"))
 
 @dataclass
 class Fold:
-    """A constant that represents a reduction; provably equal reductions share it."""
+    """A constant of the solver that represents the result of a reduction; provably equal reductions
+    share it.
+    """
 
     function: str
     body: Any

@@ -203,7 +203,7 @@ class _Case:
         return len(self.doubts) >= (1 if took > _LONG else _MOST_DOUBTS)
 
     def _tried(self, statement: Statement, instance: Instance) -> Counterexample | None:
-        """Decide an instance; run it on numbers if the solver does not prove it."""
+        """Decide one instance of a rule; run it on numbers if the solver does not prove it."""
         self.loses_signs = False
         try:
             self.instance(statement, instance)
@@ -233,8 +233,8 @@ class _Case:
         return _is_symbolic(reason) and self.of_numbers + self.of_symbols > 0
 
     def scope(self) -> str:
-        """Return the shapes for which the rule is proved, and the nodes with other engine
-        behavior.
+        """Return for which shapes the rule is proved, and on which nodes engines treat special
+        values otherwise.
         """
         nodes = " and ".join(sorted(self.changed_by_engines))
         return self._of_shapes() + (

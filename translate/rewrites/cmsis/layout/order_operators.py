@@ -154,7 +154,7 @@ class OperatorGraph:
         )
 
     def busiest(self, order: Sequence[int]) -> int:
-        """Return the peak number of live bytes of an order."""
+        """Return the peak number of live bytes if the ops run in this order."""
         done = most = 0
         for index in order:
             most = max(most, self.step(done, index))
